@@ -1,0 +1,2 @@
+//! The highwire program.
+fn main() {}

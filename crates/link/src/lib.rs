@@ -1,0 +1,1 @@
+//! Packets in and out of a real machine: UDP, shared memory, fault and capture decorators.

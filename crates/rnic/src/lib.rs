@@ -1,0 +1,1 @@
+//! A whole software RNIC, sans-IO: tables, packet dispatch, egress scheduler.

@@ -1,0 +1,13 @@
+//! What std lacks: integer time, a seeded generator, bounded rings, slabs, bitmap windows.
+//!
+//! Nothing here knows about RDMA, and nothing here touches the outside world: time and seeds are arguments
+//! everywhere above this crate, and these are the types they arrive in.
+#![forbid(unsafe_code)]
+
+mod bits;
+mod rng;
+mod time;
+
+pub use bits::BitWindow;
+pub use rng::Rng;
+pub use time::{Duration, Instant};

@@ -1,0 +1,1 @@
+//! One queue pair's protocol, sans-IO: requester, responder, loss recovery, flow and congestion control.

@@ -1,0 +1,1 @@
+//! The memory layout that applications and the RNIC share: rings, doorbells.

@@ -1,0 +1,2 @@
+//! Every task of the repository, for people and CI alike.
+fn main() {}
