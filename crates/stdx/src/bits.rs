@@ -108,7 +108,8 @@ mod tests {
             for _ in 0..200 {
                 match rng.below(4) {
                     0 => {
-                        let n = rng.below(if rng.chance(0.05) { 400 } else { 20 }) as usize;
+                        let bound = if rng.chance(0.05) { 400 } else { 20 };
+                        let n = rng.below(bound) as usize;
                         window.slide(n as u32);
                         naive.drain(..n.min(192));
                         naive.resize(192, false);
