@@ -1,1 +1,2 @@
 //! One queue pair's protocol, sans-IO: requester, responder, loss recovery, flow and congestion control.
+#![forbid(unsafe_code)]
