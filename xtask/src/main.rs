@@ -1,2 +1,46 @@
-//! Every task of the repository, for people and CI alike.
-fn main() {}
+//! Every task of the repository, for people and CI alike: `cargo xtask --help`.
+//!
+//! A task is a function that returns `Result<ExitCode>`; whatever it runs goes through [`shell`], so that its output is
+//! kept in a log and the command that repeats it can be printed.
+
+mod commands;
+mod fuzz;
+mod interop;
+mod layers;
+mod packages;
+mod shell;
+mod test;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// Every task of the repository.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", max_term_width = 100)]
+struct Cli {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Run every test; install what they need first where that is possible.
+    Test(test::Args),
+    /// Fuzz one target, or each in turn, for longer than `test` does.
+    Fuzz(fuzz::Args),
+    /// Talk to the Linux kernel's own software RNIC in a virtual machine.
+    Interop(interop::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().task {
+        Task::Test(args) => test::run(&args),
+        Task::Fuzz(args) => fuzz::run(&args),
+        Task::Interop(args) => interop::run(&args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("error: {error:#}");
+        ExitCode::FAILURE
+    })
+}

@@ -1,0 +1,167 @@
+//! The layering law: dependencies point down, to a strictly lower layer, and the two worlds do not know each other.
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell::{Line, Log, root};
+use crate::test::Tally;
+
+/// Where a crate stands. Laws of absence follow from it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum World {
+    Foundation,
+    Protocol,
+    Real,
+    Simulated,
+    Face,
+}
+
+/// The house, as ARCHITECTURE.md draws it: crate, layer, world.
+const HOUSE: &[(&str, u8, World)] = &[
+    ("stdx", 0, World::Foundation),
+    ("wire", 1, World::Protocol),
+    ("riscv", 1, World::Protocol),
+    ("fabric", 1, World::Simulated),
+    ("verbs", 2, World::Protocol),
+    ("link", 2, World::Real),
+    ("nanopu", 2, World::Simulated),
+    ("transport", 3, World::Protocol),
+    ("rpc", 3, World::Protocol),
+    ("wake", 3, World::Real),
+    ("uapi", 3, World::Real),
+    ("rnic", 4, World::Protocol),
+    ("txn", 4, World::Protocol),
+    ("host", 5, World::Real),
+    ("sim", 5, World::Simulated),
+    ("cli", 6, World::Face),
+    ("ibverbs", 6, World::Face),
+];
+
+/// One edge of the dependency graph, without the `highwire-` prefix.
+#[derive(Debug)]
+struct Dependency {
+    from: String,
+    to: String,
+}
+
+/// Checks every dependency between our crates, and that protocol crates carry the lints that keep the world out.
+pub(crate) fn step(log: &Log) -> Result<Tally> {
+    let metadata = Line::cargo("metadata --format-version 1 --no-deps");
+    log.note(&format!("$ {metadata}"))?;
+    let output = metadata.capture()?;
+    if !output.success {
+        bail!("cargo metadata: {}", output.stderr);
+    }
+    let (crates, dependencies) = parse(&output.stdout)?;
+    let mut problems: Vec<String> = dependencies.iter().filter_map(problem).collect();
+    problems.extend(crates.iter().filter_map(|name| missing_guard(name)));
+    for problem in &problems {
+        log.note(problem)?;
+    }
+    log.note(&format!("{} crates, {} dependencies between them", crates.len(), dependencies.len()))?;
+    Ok(Tally::counts(dependencies.len().saturating_sub(problems.len()), problems.len()))
+}
+
+/// Our crates and the edges between them; what only tests need may point anywhere.
+fn parse(metadata: &str) -> Result<(Vec<String>, Vec<Dependency>)> {
+    let json: serde_json::Value = serde_json::from_str(metadata).context("cargo metadata is not JSON")?;
+    let ours = |value: &serde_json::Value| {
+        value["name"].as_str().and_then(|name| name.strip_prefix("highwire-")).map(String::from)
+    };
+    let mut crates = Vec::new();
+    let mut dependencies = Vec::new();
+    for package in json["packages"].as_array().context("cargo metadata lists no packages")? {
+        let Some(from) = ours(package).filter(|name| !name.starts_with("fuzz")) else { continue };
+        for dependency in package["dependencies"].as_array().into_iter().flatten() {
+            if dependency["kind"] != "dev"
+                && let Some(to) = ours(dependency)
+            {
+                dependencies.push(Dependency { from: from.clone(), to });
+            }
+        }
+        crates.push(from);
+    }
+    Ok((crates, dependencies))
+}
+
+fn place(name: &str) -> Option<(u8, World)> {
+    HOUSE.iter().find(|(known, ..)| *known == name).map(|(_, layer, world)| (*layer, *world))
+}
+
+/// What is wrong with one dependency, if anything is.
+fn problem(dependency: &Dependency) -> Option<String> {
+    let Dependency { from, to } = dependency;
+    let Some((from_layer, from_world)) = place(from) else {
+        return Some(format!(
+            "{from} has no place in the house: add it to xtask/src/layers.rs and ARCHITECTURE.md"
+        ));
+    };
+    let Some((to_layer, to_world)) = place(to) else {
+        return Some(format!(
+            "{to} has no place in the house: add it to xtask/src/layers.rs and ARCHITECTURE.md"
+        ));
+    };
+    if to_layer >= from_layer {
+        return Some(format!(
+            "{from} (layer {from_layer}) depends on {to} (layer {to_layer}): not downwards"
+        ));
+    }
+    match (from_world, to_world) {
+        (World::Protocol | World::Foundation, World::Real | World::Simulated) => {
+            Some(format!("{from} is protocol and depends on {to}: the protocol knows no world"))
+        }
+        (World::Real, World::Simulated) | (World::Simulated, World::Real) => {
+            Some(format!("{from} depends on {to}: the two worlds do not know each other"))
+        }
+        _ => None,
+    }
+}
+
+/// Protocol crates forbid unsafe code and link to the lints that ban clocks, sockets and unordered maps.
+fn missing_guard(name: &str) -> Option<String> {
+    let (_, World::Protocol | World::Foundation) = place(name)? else { return None };
+    let folder = root().join("crates").join(name);
+    if !folder.join("clippy.toml").exists() {
+        return Some(format!("{name} lacks clippy.toml, a link to ../protocol.clippy.toml"));
+    }
+    let source = std::fs::read_to_string(folder.join("src/lib.rs")).unwrap_or_default();
+    let forbids = source.lines().any(|line| line.trim() == "#![forbid(unsafe_code)]");
+    (!forbids).then(|| format!("{name} lacks #![forbid(unsafe_code)]"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(from: &str, to: &str, expected: Option<&str>) {
+        let found = problem(&Dependency { from: from.into(), to: to.into() });
+        match (found, expected) {
+            (Some(found), Some(expected)) => assert!(found.contains(expected), "{found}"),
+            (found, expected) => assert_eq!(found.as_deref(), expected),
+        }
+    }
+
+    #[test]
+    fn down_is_right_and_up_is_wrong() {
+        check("rnic", "transport", None);
+        check("cli", "host", None);
+        check("wire", "verbs", Some("not downwards"));
+        check("verbs", "verbs", Some("not downwards"));
+    }
+
+    #[test]
+    fn the_protocol_knows_no_world() {
+        check("transport", "link", Some("knows no world"));
+        check("rnic", "uapi", Some("knows no world"));
+    }
+
+    #[test]
+    fn the_worlds_do_not_know_each_other() {
+        check("host", "fabric", Some("two worlds"));
+        check("sim", "link", Some("two worlds"));
+    }
+
+    #[test]
+    fn a_new_crate_needs_a_place() {
+        check("teapot", "stdx", Some("no place in the house"));
+    }
+}

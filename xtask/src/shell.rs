@@ -1,0 +1,189 @@
+//! Running commands: where, with what recorded, and how a person repeats one.
+
+use std::ffi::OsStr;
+use std::fs::{File, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context, Result};
+
+/// The repository's root folder.
+pub(crate) fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies one folder below the root")
+}
+
+/// Cargo's build folder, which also holds this program's logs and caches.
+pub(crate) fn target_dir() -> PathBuf {
+    match std::env::var_os("CARGO_TARGET_DIR") {
+        Some(dir) => root().join(dir),
+        None => root().join("target"),
+    }
+}
+
+/// One command line: program, arguments and the environment it adds.
+#[derive(Debug, Clone)]
+pub(crate) struct Line {
+    program: String,
+    args: Vec<String>,
+    env: Vec<(String, String)>,
+    dir: PathBuf,
+}
+
+impl Line {
+    pub(crate) fn new(program: &str) -> Self {
+        Self { program: program.into(), args: Vec::new(), env: Vec::new(), dir: root().into() }
+    }
+
+    /// `cargo` with the words of `args`, split at blanks.
+    pub(crate) fn cargo(args: &str) -> Self {
+        Self::new("cargo").words(args)
+    }
+
+    pub(crate) fn words(mut self, words: &str) -> Self {
+        self.args.extend(words.split_whitespace().map(String::from));
+        self
+    }
+
+    pub(crate) fn arg(mut self, arg: impl AsRef<OsStr>) -> Self {
+        self.args.push(arg.as_ref().to_string_lossy().into_owned());
+        self
+    }
+
+    pub(crate) fn env(mut self, name: &str, value: impl AsRef<OsStr>) -> Self {
+        self.env.push((name.into(), value.as_ref().to_string_lossy().into_owned()));
+        self
+    }
+
+    pub(crate) fn dir(mut self, dir: impl Into<PathBuf>) -> Self {
+        self.dir = dir.into();
+        self
+    }
+
+    fn command(&self) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(&self.args).current_dir(&self.dir);
+        // What `cargo xtask` set for us would pin the toolchain of what we start.
+        command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
+        command
+    }
+
+    /// Runs it with its output on the caller's terminal; true when it exits with 0.
+    pub(crate) fn run(&self) -> Result<bool> {
+        let status = self.command().status().with_context(|| format!("cannot start {}", self.program))?;
+        Ok(status.success())
+    }
+
+    /// Runs it in silence and returns its output.
+    pub(crate) fn capture(&self) -> Result<Captured> {
+        let output = self
+            .command()
+            .stdin(Stdio::null())
+            .output()
+            .with_context(|| format!("cannot start {}", self.program))?;
+        Ok(Captured {
+            success: output.status.success(),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        })
+    }
+
+    /// Runs it with both outputs appended to `log`, in the order in which they were written.
+    pub(crate) fn run_logged(&self, log: &Log) -> Result<bool> {
+        log.note(&format!("$ {self}"))?;
+        let status = self
+            .command()
+            .stdin(Stdio::null())
+            .stdout(log.append()?)
+            .stderr(log.append()?)
+            .status()
+            .with_context(|| format!("cannot start {}", self.program))?;
+        Ok(status.success())
+    }
+}
+
+/// As a person would type it in a shell at the root of the repository.
+impl std::fmt::Display for Line {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        if self.dir != root() {
+            write!(f, "cd {} && ", self.dir.strip_prefix(root()).unwrap_or(&self.dir).display())?;
+        }
+        for (name, value) in &self.env {
+            write!(f, "{name}={} ", quoted(value))?;
+        }
+        write!(f, "{}", self.program)?;
+        self.args.iter().try_for_each(|arg| write!(f, " {}", quoted(arg)))
+    }
+}
+
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+%@".contains(c);
+    if !word.is_empty() && word.chars().all(plain) { word.into() } else { format!("'{word}'") }
+}
+
+/// What a command printed.
+#[derive(Debug)]
+pub(crate) struct Captured {
+    pub(crate) success: bool,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+/// A log file that several commands append to.
+#[derive(Debug)]
+pub(crate) struct Log {
+    path: PathBuf,
+}
+
+impl Log {
+    /// Creates `target/xtask/<name>.log`, empty.
+    pub(crate) fn create(name: &str) -> Result<Self> {
+        let dir = target_dir().join("xtask");
+        std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
+        let path = dir.join(format!("{name}.log"));
+        File::create(&path).with_context(|| format!("cannot create {}", path.display()))?;
+        Ok(Self { path })
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(crate) fn note(&self, text: &str) -> Result<()> {
+        writeln!(self.append()?, "{text}").with_context(|| format!("cannot write {}", self.path.display()))
+    }
+
+    pub(crate) fn text(&self) -> Result<String> {
+        let bytes =
+            std::fs::read(&self.path).with_context(|| format!("cannot read {}", self.path.display()))?;
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
+    }
+
+    fn append(&self) -> io::Result<File> {
+        OpenOptions::new().append(true).open(&self.path)
+    }
+}
+
+/// Whether `program` is on the `PATH`.
+pub(crate) fn has_program(program: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|dir| dir.join(program).is_file())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_reads_as_one_would_type_it() {
+        let line = Line::cargo("test -p x").arg("two words").env("RUSTDOCFLAGS", "-D warnings");
+        assert_eq!(line.to_string(), "RUSTDOCFLAGS='-D warnings' cargo test -p x 'two words'");
+    }
+
+    #[test]
+    fn a_line_elsewhere_says_where() {
+        let line = Line::cargo("fuzz list").dir(root().join("fuzz"));
+        assert_eq!(line.to_string(), "cd fuzz && cargo fuzz list");
+    }
+}

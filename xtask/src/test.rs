@@ -1,0 +1,124 @@
+//! `cargo xtask test`: every check that the repository has, as numbered steps.
+//!
+//! A step writes what it runs and prints into its own log, `target/xtask/<step>.log`, and answers with a [`Tally`]. What
+//! cannot run on this machine is a skip with its reason, never a silent pass.
+
+mod report;
+mod steps;
+mod tally;
+
+use std::collections::BTreeMap;
+use std::io::{IsTerminal, Write};
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, bail};
+
+use crate::shell::{Log, target_dir};
+
+use report::Finished;
+use steps::Step;
+pub(crate) use tally::Tally;
+
+/// Options of `cargo xtask test`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask test                 everything; also what continuous integration runs
+  cargo xtask test --quick         format, lints, layers and tests: what to run before a commit
+  cargo xtask test lint docs       two steps by name
+  cargo xtask test --list          the steps and what each checks")]
+pub(crate) struct Args {
+    /// The steps to run, by name; all of them without any.
+    steps: Vec<String>,
+    /// Only the steps that take seconds: what to run before a commit.
+    #[arg(long, conflicts_with = "steps")]
+    quick: bool,
+    /// List the steps and leave.
+    #[arg(long)]
+    list: bool,
+}
+
+/// Runs the chosen steps, all of them even when one fails, and reports.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if args.list {
+        for step in steps::ALL {
+            println!("{:<12} {}{}", step.name, step.title, if step.quick { "" } else { " (not in --quick)" });
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let chosen = choose(args)?;
+    let mut seconds_before = Durations::load();
+    let mut finished = Vec::new();
+    for (index, step) in chosen.iter().enumerate() {
+        let expected = seconds_before.of(step.name);
+        print!("[{:>2}/{}] {}", index + 1, chosen.len(), step.title);
+        match expected.filter(|seconds| *seconds > 2 && std::io::stdout().is_terminal()) {
+            Some(seconds) => print!(" (about {seconds} s)"),
+            None => print!(" "),
+        }
+        std::io::stdout().flush()?;
+        let done = run_step(step)?;
+        println!("… {} in {:.1} s", done.tally.verdict(), done.seconds);
+        if done.tally.failed() > 0 {
+            report::show_failure(&done);
+        } else if !done.tally.is_only_skips() {
+            seconds_before.set(step.name, done.seconds.ceil() as u64);
+        }
+        finished.push(done);
+    }
+    seconds_before.store();
+    report::show_summary(&finished);
+    let failed = finished.iter().any(|done| done.tally.failed() > 0);
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn choose(args: &Args) -> Result<Vec<&'static Step>> {
+    if args.steps.is_empty() {
+        return Ok(steps::ALL.iter().filter(|step| step.quick || !args.quick).collect());
+    }
+    for name in &args.steps {
+        if !steps::ALL.iter().any(|step| step.name == name) {
+            let names: Vec<&str> = steps::ALL.iter().map(|step| step.name).collect();
+            bail!("there is no step '{name}'; the steps are {}", names.join(", "));
+        }
+    }
+    Ok(steps::ALL.iter().filter(|step| args.steps.iter().any(|name| name == step.name)).collect())
+}
+
+fn run_step(step: &'static Step) -> Result<Finished> {
+    let log = Log::create(step.name)?;
+    let start = Instant::now();
+    let tally = (step.run)(&log).unwrap_or_else(|error| {
+        let tally = Tally::failure();
+        match log.note(&format!("error: {error:#}")) {
+            Ok(()) => tally,
+            Err(log_error) => tally.with_skip(step.name, &format!("{error:#}; and {log_error:#}")),
+        }
+    });
+    Ok(Finished { step, log, tally, seconds: start.elapsed().as_secs_f64() })
+}
+
+/// How long each step took the last time, so that a person knows what to expect.
+struct Durations(BTreeMap<String, u64>);
+
+impl Durations {
+    fn load() -> Self {
+        let text = std::fs::read(target_dir().join("xtask/seconds.json")).unwrap_or_default();
+        Self(serde_json::from_slice(&text).unwrap_or_default())
+    }
+
+    fn of(&self, step: &str) -> Option<u64> {
+        self.0.get(step).copied()
+    }
+
+    fn set(&mut self, step: &str, seconds: u64) {
+        self.0.insert(step.into(), seconds);
+    }
+
+    /// A hint only: where it cannot be written, the next run has none.
+    fn store(&self) {
+        if let Ok(text) = serde_json::to_vec(&self.0) {
+            let _ = std::fs::write(target_dir().join("xtask/seconds.json"), text);
+        }
+    }
+}

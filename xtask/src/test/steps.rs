@@ -1,0 +1,124 @@
+//! The steps themselves, in the order of what fails fastest.
+
+use anyhow::Result;
+
+use crate::shell::{Line, Log, root};
+use crate::{commands, fuzz, interop, layers};
+
+use super::tally::Tally;
+
+/// One numbered step.
+pub(super) struct Step {
+    /// As typed on the command line; also the name of its log.
+    pub(super) name: &'static str,
+    pub(super) title: &'static str,
+    /// Part of `--quick`.
+    pub(super) quick: bool,
+    pub(super) run: fn(&Log) -> Result<Tally>,
+}
+
+const fn quick(name: &'static str, title: &'static str, run: fn(&Log) -> Result<Tally>) -> Step {
+    Step { name, title, quick: true, run }
+}
+
+const fn long(name: &'static str, title: &'static str, run: fn(&Log) -> Result<Tally>) -> Step {
+    Step { name, title, quick: false, run }
+}
+
+/// Every step of `cargo xtask test`.
+pub(super) const ALL: &[Step] = &[
+    quick("format", "sources are formatted", format),
+    quick("layers", "crates depend downwards only", layers::step),
+    quick("lint", "clippy finds nothing", lint),
+    quick("unit", "unit, golden, scenario and simulation tests", unit),
+    quick(
+        "commands",
+        "every command in the documentation exists, every link leads somewhere",
+        commands::step,
+    ),
+    long("cli", "the program: two processes, end to end", cli),
+    long("doctest", "examples in the documentation run", doctest),
+    long("docs", "the documentation builds without a warning", docs),
+    long("irn-trace", "the receiver reproduces the IRN authors' trace", irn_trace),
+    long("miri", "Miri finds no undefined behaviour", miri),
+    long("fuzz", "every fuzz target, briefly", fuzz::step),
+    long("interop", "conversations with the Linux kernel's RNIC", interop::step),
+    long("leftovers", "nothing is left behind", leftovers),
+];
+
+fn format(log: &Log) -> Result<Tally> {
+    Ok(Tally::one(Line::cargo("fmt --all --check").run_logged(log)?))
+}
+
+fn lint(log: &Log) -> Result<Tally> {
+    Ok(Tally::one(Line::cargo("clippy --workspace --all-targets -- -D warnings").run_logged(log)?))
+}
+
+fn unit(log: &Log) -> Result<Tally> {
+    cargo_test(log, Line::cargo("test --workspace --exclude highwire-cli --all-targets --no-fail-fast"))
+}
+
+fn cli(log: &Log) -> Result<Tally> {
+    cargo_test(log, Line::cargo("test --package highwire-cli --all-targets --no-fail-fast"))
+}
+
+fn doctest(log: &Log) -> Result<Tally> {
+    cargo_test(log, Line::cargo("test --workspace --doc --no-fail-fast"))
+}
+
+/// Runs tests so that the reasons of those that skip themselves can be read.
+fn cargo_test(log: &Log, line: Line) -> Result<Tally> {
+    let success = line.words("-- --show-output").run_logged(log)?;
+    Ok(Tally::from_cargo_test(&log.text()?, success))
+}
+
+fn docs(log: &Log) -> Result<Tally> {
+    let line = Line::cargo("doc --workspace --no-deps").env("RUSTDOCFLAGS", "-D warnings");
+    Ok(Tally::one(line.run_logged(log)?))
+}
+
+/// The trace is the authors' data and not ours to publish: it is read from where `HIGHWIRE_IRN_TRACE` points.
+fn irn_trace(log: &Log) -> Result<Tally> {
+    const NAME: &str = "HIGHWIRE_IRN_TRACE";
+    let beside = root().join("../shared/vectors/irn");
+    let folder = match std::env::var_os(NAME) {
+        Some(folder) => folder.into(),
+        None if beside.is_dir() => beside,
+        None => return Ok(Tally::skipped("irn-trace", &format!("no trace: set {NAME} to its folder"))),
+    };
+    let line = Line::cargo("test --package highwire-transport irn_trace").env(NAME, folder);
+    let tally = cargo_test(log, line)?;
+    if tally == Tally::default() {
+        return Ok(Tally::skipped("irn-trace", "no test of that name"));
+    }
+    Ok(tally)
+}
+
+/// Miri executes a few hundred times slower than the machine: only crates whose tests are short, and that matter.
+fn miri(log: &Log) -> Result<Tally> {
+    let probe = Line::cargo("+nightly miri --version").capture()?;
+    if !probe.success {
+        log.note(&probe.stderr)?;
+        let reason = "no Miri here: rustup toolchain install nightly --component miri,rust-src";
+        return Ok(Tally::skipped("miri", reason));
+    }
+    cargo_test(log, Line::cargo("+nightly miri test --package highwire-stdx --package highwire-uapi --lib"))
+}
+
+fn leftovers(log: &Log) -> Result<Tally> {
+    let strays = stray_files()?;
+    for stray in &strays {
+        log.note(&format!("left behind: {stray}"))?;
+    }
+    Ok(Tally::one(strays.is_empty()))
+}
+
+/// Build folders and captures outside `target`, and shared memory that no living process owns any more.
+fn stray_files() -> Result<Vec<String>> {
+    let untracked = Line::new("git").words("status --porcelain --untracked-files=normal").capture()?;
+    let is_product = |path: &str| {
+        path.split('/').any(|part| part == "target") || path.ends_with(".pcap") || path.ends_with(".log")
+    };
+    let strays = untracked.stdout.lines().filter_map(|line| line.strip_prefix("?? "));
+    Ok(strays.filter(|path| is_product(path)).map(String::from).collect())
+}
