@@ -1,6 +1,43 @@
 //! RoCEv2 bytes and their meaning: every header, opcodes, ICRC, PSN arithmetic, pcap.
+//!
+//! One file per header. A header is a small `Copy` value with a fixed length, a `parse` from and an `emit` to an
+//! array of that length. [`Headers`] joins them: the base transport header and, as one enum, exactly the extension
+//! headers that its opcode calls for.
+//!
+//! Invariant: nothing here panics on bytes from the network, and what parses re-emits to the same bytes, except
+//! reserved bytes that the specification tells receivers to ignore (DETH's one, CNP's sixteen).
 #![forbid(unsafe_code)]
 
+mod aeth;
+mod atomic_eth;
+mod bth;
+mod bytes;
+mod cnp;
+mod deth;
+mod error;
+mod ext;
+mod headers;
+mod ieth;
+mod immdt;
+mod irn_eth;
+mod opcode;
 mod psn;
+mod reth;
 
+pub use aeth::{Aeth, NakCode, Syndrome, credit_code, credit_count, rnr_delay};
+pub use atomic_eth::AtomicEth;
+pub use bth::{Bth, DEFAULT_PKEY};
+pub use cnp::CNP_RESERVED_LEN;
+pub use deth::Deth;
+pub use error::{HeaderName, ParseError, ParseErrorKind};
+pub use ext::Ext;
+pub use headers::{Headers, MAX_HEADERS_LEN, pad_count, parse_packet, parse_packet_with_icrc};
+pub use irn_eth::{IRN_VERSION, IrnEth, IrnFlags, SackEth};
+pub use opcode::{Layout, Opcode, OpcodeInfo, Operation, Position, Service};
 pub use psn::{Psn, Qpn};
+pub use reth::Reth;
+
+/// The UDP destination port of RoCEv2 (RoCEv2 A17.3.1).
+pub const UDP_PORT: u16 = 4791;
+/// Length of the invariant CRC that ends every packet.
+pub const ICRC_LEN: usize = 4;
