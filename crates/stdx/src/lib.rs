@@ -5,9 +5,13 @@
 #![forbid(unsafe_code)]
 
 mod bits;
+mod id_map;
 mod rng;
+mod slab;
 mod time;
 
 pub use bits::BitWindow;
+pub use id_map::IdMap;
 pub use rng::Rng;
+pub use slab::Slab;
 pub use time::{Duration, Instant};

@@ -1,1 +1,39 @@
-//! The vocabulary and objects of the verbs: PD, MR, keys, QP states, work requests, completions.
+//! The vocabulary and objects of the verbs: PD, MR, keys, QP attributes and states, work requests, completions.
+//!
+//! Everything above the wire and below a world speaks in these types. Nothing here performs I/O or owns memory:
+//! addresses are numbers, and [`Memory`] is how a driver lets the protocol touch what lies behind them.
+#![forbid(unsafe_code)]
+
+mod access;
+mod address;
+mod attributes;
+mod completion;
+mod memory;
+mod qp_state;
+mod region;
+mod service;
+mod work_request;
+
+pub use access::Access;
+pub use address::{Address, Gid};
+pub use attributes::{ModifyError, QpAttr, QpCaps, QpConfig, Recovery};
+pub use completion::{AsyncEvent, Completion, CompletionFlags, CompletionOp, CompletionStatus};
+pub use memory::{Gather, Length, Memory, Payload, Span, scatter};
+pub use qp_state::{QpState, required_attributes, transition_table};
+pub use region::{
+    AccessError, LocalKey, MemoryWindow, Pd, Region, RegionAttr, Regions, RegisterError, RemoteKey,
+    WindowBind,
+};
+pub use service::{Mtu, Service};
+pub use work_request::{Datagram, Operation, PostError, RecvWr, Remote, SendFlags, SendWr, Sge, SgeList};
+
+/// A completion queue, by the index its RNIC gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CqId(pub u32);
+
+/// A shared receive queue, by the index its RNIC gave it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct SrqId(pub u32);
+
+/// The longest message: 2^31 bytes (IBTA §9.7.4.1.6).
+pub const MESSAGE_LENGTH_MAX: u32 = 1 << 31;

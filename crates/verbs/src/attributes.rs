@@ -1,0 +1,216 @@
+//! What a queue pair is made with, and what may be changed later.
+
+use crate::access::Access;
+use crate::address::Address;
+use crate::qp_state::{QpState, first_missing, required_attributes};
+use crate::service::{Mtu, Service};
+use crate::{CqId, Pd, SrqId};
+use highwire_wire::{Psn, Qpn};
+
+/// How many things a queue pair holds at most.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpCaps {
+    /// Send requests in the queue.
+    pub max_send_wr: u32,
+    /// Receive requests in the queue; ignored with an SRQ.
+    pub max_recv_wr: u32,
+    /// SGEs of one send request.
+    pub max_send_sge: u32,
+    /// SGEs of one receive request.
+    pub max_recv_sge: u32,
+    /// Bytes of inline data.
+    pub max_inline: u32,
+}
+
+impl Default for QpCaps {
+    fn default() -> Self {
+        QpCaps { max_send_wr: 128, max_recv_wr: 128, max_send_sge: 4, max_recv_sge: 4, max_inline: 256 }
+    }
+}
+
+/// What a queue pair is made with.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct QpConfig {
+    /// The transport service.
+    pub service: Service,
+    /// The protection domain.
+    pub pd: Pd,
+    /// Where sends complete.
+    pub send_cq: CqId,
+    /// Where receives complete.
+    pub recv_cq: CqId,
+    /// The shared receive queue, if receives come from one.
+    pub srq: Option<SrqId>,
+    /// Sizes.
+    pub caps: QpCaps,
+    /// Every send completes visibly, whatever its flags say.
+    pub signal_all: bool,
+}
+
+/// How lost packets are found and sent again.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub enum Recovery {
+    /// As RoCE NICs do: everything since the loss. Standard RoCEv2 packets.
+    #[default]
+    GoBackN,
+    /// IRN: only what was lost, with BDP flow control. Highwire's packets, for Highwire peers.
+    Irn,
+}
+
+/// Attributes for a change of a queue pair; `None` leaves an attribute as it is.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct QpAttr {
+    /// The state to go to.
+    pub state: Option<QpState>,
+    /// What peers may do through this QP.
+    pub access: Option<Access>,
+    /// The Q_Key (UD).
+    pub qkey: Option<u32>,
+    /// The peer.
+    pub address: Option<Address>,
+    /// The peer's queue pair.
+    pub remote_qpn: Option<Qpn>,
+    /// The largest payload of a packet.
+    pub path_mtu: Option<Mtu>,
+    /// The first PSN expected from the peer.
+    pub rq_psn: Option<Psn>,
+    /// The first PSN to send.
+    pub sq_psn: Option<Psn>,
+    /// READs and atomics accepted at once.
+    pub max_dest_rd_atomic: Option<u8>,
+    /// READs and atomics sent at once.
+    pub max_rd_atomic: Option<u8>,
+    /// Which wait an RNR NAK asks for: a code of 5 bits (IBTA table 45).
+    pub min_rnr_timer: Option<u8>,
+    /// Local ACK timeout: 4.096 µs × 2^n; 0 waits for ever.
+    pub timeout: Option<u8>,
+    /// Timeouts and sequence NAKs in a row before giving up, at most 7.
+    pub retry_count: Option<u8>,
+    /// RNR NAKs in a row before giving up; 7 never gives up.
+    pub rnr_retry: Option<u8>,
+    /// How this requester recovers losses.
+    pub recovery: Option<Recovery>,
+}
+
+/// Why a change was refused. The queue pair is as it was.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum ModifyError {
+    /// There is no such queue pair.
+    NoSuchQp,
+    /// No such change of state.
+    WrongState {
+        /// The state it is in.
+        from: QpState,
+        /// The state asked for.
+        to: QpState,
+    },
+    /// The change needs an attribute that was not given.
+    Missing(&'static str),
+    /// The attribute's value is out of its range.
+    OutOfRange(&'static str),
+    /// The attribute does not belong to the service or the state.
+    NotApplicable(&'static str),
+}
+
+impl std::fmt::Display for ModifyError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ModifyError::NoSuchQp => f.write_str("there is no such queue pair"),
+            ModifyError::WrongState { from, to } => write!(f, "a queue pair does not go from {from} to {to}"),
+            ModifyError::Missing(name) => write!(f, "the change needs `{name}`"),
+            ModifyError::OutOfRange(name) => write!(f, "`{name}` is out of range"),
+            ModifyError::NotApplicable(name) => write!(f, "`{name}` does not apply here"),
+        }
+    }
+}
+
+impl std::error::Error for ModifyError {}
+
+impl QpAttr {
+    /// A change of state and nothing else.
+    pub fn to_state(state: QpState) -> QpAttr {
+        QpAttr { state: Some(state), ..QpAttr::default() }
+    }
+
+    pub(crate) fn has(&self, name: &str) -> bool {
+        match name {
+            "access" => self.access.is_some(),
+            "qkey" => self.qkey.is_some(),
+            "address" => self.address.is_some(),
+            "remote_qpn" => self.remote_qpn.is_some(),
+            "path_mtu" => self.path_mtu.is_some(),
+            "rq_psn" => self.rq_psn.is_some(),
+            "sq_psn" => self.sq_psn.is_some(),
+            "max_dest_rd_atomic" => self.max_dest_rd_atomic.is_some(),
+            "max_rd_atomic" => self.max_rd_atomic.is_some(),
+            "min_rnr_timer" => self.min_rnr_timer.is_some(),
+            "timeout" => self.timeout.is_some(),
+            "retry_count" => self.retry_count.is_some(),
+            "rnr_retry" => self.rnr_retry.is_some(),
+            other => unreachable!("no attribute is called {other}"),
+        }
+    }
+
+    /// Checks a change from state `from` for `service`, and says which state it leads to.
+    ///
+    /// # Errors
+    /// When there is no such change, an attribute is missing, or a value is out of range.
+    pub fn check(&self, service: Service, from: QpState) -> Result<QpState, ModifyError> {
+        let to = self.state.unwrap_or(from);
+        let required = match self.state {
+            Some(to) => required_attributes(service, from, to).ok_or(ModifyError::WrongState { from, to })?,
+            None => &[],
+        };
+        if let Some(name) = first_missing(self, required) {
+            return Err(ModifyError::Missing(name));
+        }
+        let limits = [
+            ("min_rnr_timer", self.min_rnr_timer, 31),
+            ("timeout", self.timeout, 31),
+            ("retry_count", self.retry_count, 7),
+            ("rnr_retry", self.rnr_retry, 7),
+        ];
+        for (name, value, max) in limits {
+            if value.is_some_and(|v| v > max) {
+                return Err(ModifyError::OutOfRange(name));
+            }
+        }
+        // The path belongs to the step to RTR; later changes of it would tear a connection (IBTA table 91).
+        if from != QpState::Init {
+            for name in ["address", "remote_qpn", "path_mtu", "rq_psn"] {
+                if self.has(name) && !(name == "address" && from == QpState::Sqd) {
+                    return Err(ModifyError::NotApplicable(name));
+                }
+            }
+        }
+        if self.qkey.is_some() && service != Service::Ud {
+            return Err(ModifyError::NotApplicable("qkey"));
+        }
+        Ok(to)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_change_names_what_it_lacks() {
+        let attr = QpAttr::to_state(QpState::Init);
+        assert_eq!(attr.check(Service::Rc, QpState::Reset), Err(ModifyError::Missing("access")));
+        let attr = QpAttr { access: Some(Access::NONE), ..attr };
+        assert_eq!(attr.check(Service::Rc, QpState::Reset), Ok(QpState::Init));
+        assert_eq!(
+            attr.check(Service::Rc, QpState::Rts),
+            Err(ModifyError::WrongState { from: QpState::Rts, to: QpState::Init })
+        );
+    }
+
+    #[test]
+    fn values_out_of_range_are_refused() {
+        let attr = QpAttr { retry_count: Some(8), ..QpAttr::default() };
+        assert_eq!(attr.check(Service::Rc, QpState::Rts), Err(ModifyError::OutOfRange("retry_count")));
+        let attr = QpAttr { rq_psn: Some(Psn::new(1)), ..QpAttr::default() };
+        assert_eq!(attr.check(Service::Rc, QpState::Rts), Err(ModifyError::NotApplicable("rq_psn")));
+    }
+}

@@ -1,0 +1,115 @@
+//! What comes back.
+
+use crate::{CqId, SrqId};
+use highwire_wire::Qpn;
+
+/// How a work request ended; the verbs' own list (IBTA §11.6.2).
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum CompletionStatus {
+    /// Done.
+    Success = 0,
+    /// A message did not fit, or was longer than its SGEs.
+    LocalLength = 1,
+    /// The QP itself failed.
+    LocalQpOperation = 2,
+    /// A local key did not permit the access.
+    LocalProtection = 4,
+    /// Flushed: the QP was, or came, in error.
+    Flushed = 5,
+    /// A memory window could not be bound.
+    WindowBind = 6,
+    /// A response that the protocol does not allow.
+    BadResponse = 7,
+    /// A peer's message broke this side's rules for it.
+    LocalAccess = 8,
+    /// The peer found the request invalid.
+    RemoteInvalidRequest = 9,
+    /// The peer's key did not permit the access.
+    RemoteAccess = 10,
+    /// The peer could not complete the request.
+    RemoteOperation = 11,
+    /// No answer after all retries.
+    RetryExceeded = 12,
+    /// The peer had no receive after all retries.
+    RnrRetryExceeded = 13,
+}
+
+/// What completed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+#[repr(u8)]
+pub enum CompletionOp {
+    /// A SEND of any kind.
+    Send = 0,
+    /// A WRITE of any kind.
+    Write = 1,
+    /// A READ.
+    Read = 2,
+    /// A compare and swap.
+    CompareSwap = 3,
+    /// A fetch and add.
+    FetchAdd = 4,
+    /// A window was bound.
+    BindWindow = 5,
+    /// A key was invalidated.
+    LocalInvalidate = 6,
+    /// A message arrived.
+    Receive = 128,
+    /// A WRITE with immediate arrived.
+    ReceiveWriteImm = 129,
+}
+
+/// What a completion carries besides.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct CompletionFlags {
+    /// 40 bytes of GRH precede the payload (UD).
+    pub grh: bool,
+    /// `immediate` holds the peer's 32 bits.
+    pub with_immediate: bool,
+    /// `immediate` holds the key that the peer invalidated.
+    pub with_invalidate: bool,
+    /// The peer asked for an event.
+    pub solicited: bool,
+}
+
+/// An entry of a completion queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Completion {
+    /// As posted.
+    pub wr_id: u64,
+    /// How it ended; on anything but success only `wr_id`, `status` and `qpn` mean something.
+    pub status: CompletionStatus,
+    /// What ended.
+    pub operation: CompletionOp,
+    /// Bytes received, read or returned.
+    pub byte_len: u32,
+    /// Immediate data or an invalidated key, as `flags` say.
+    pub immediate: u32,
+    /// The local queue pair.
+    pub qpn: Qpn,
+    /// The sender's queue pair (UD).
+    pub source_qpn: Qpn,
+    /// What else is there.
+    pub flags: CompletionFlags,
+}
+
+/// Something that happened to an object rather than to a work request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum AsyncEvent {
+    /// A completion queue overflowed.
+    CqError(CqId),
+    /// A QP went to the error state because of something that no work request of its own tells.
+    QpFatal(Qpn),
+    /// The peer's request was invalid.
+    QpRequestError(Qpn),
+    /// The peer's request violated access rights.
+    QpAccessError(Qpn),
+    /// A packet arrived on a QP that is still in RTR.
+    CommunicationEstablished(Qpn),
+    /// The send queue has drained on the way to SQD.
+    SendQueueDrained(Qpn),
+    /// A QP on a shared receive queue took its last receive, and is in error.
+    LastWqeReached(Qpn),
+    /// A shared receive queue fell below its limit.
+    SrqLimitReached(SrqId),
+}

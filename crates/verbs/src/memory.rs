@@ -1,0 +1,168 @@
+//! How the protocol touches memory without knowing what memory is.
+//!
+//! A received payload is bytes on a host and only a length in a simulation; both are a [`Payload`]. A driver
+//! implements [`Memory`] for the payloads it delivers. Addresses handed to it have already been checked against the
+//! region tables, so an implementation need not know about keys.
+
+use crate::work_request::{Sge, SgeList};
+
+/// The payload of a packet that arrived.
+pub trait Payload: Copy {
+    /// Its length in bytes.
+    fn len(&self) -> u32;
+    /// The `length` bytes that start at `from`; both lie within the payload.
+    fn slice(&self, from: u32, length: u32) -> Self;
+    /// Whether there are no bytes.
+    fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}
+
+impl Payload for &[u8] {
+    #[inline]
+    fn len(&self) -> u32 {
+        <[u8]>::len(self) as u32
+    }
+
+    #[inline]
+    fn slice(&self, from: u32, length: u32) -> Self {
+        &self[from as usize..(from + length) as usize]
+    }
+}
+
+/// A payload of which only the length is known: what a simulation delivers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Length(pub u32);
+
+impl Payload for Length {
+    fn len(&self) -> u32 {
+        self.0
+    }
+
+    fn slice(&self, _from: u32, length: u32) -> Self {
+        Length(length)
+    }
+}
+
+/// Memory behind checked addresses.
+pub trait Memory<P: Payload> {
+    /// Writes a payload at `addr`.
+    fn place(&mut self, addr: u64, payload: P);
+    /// Writes a few bytes that the RNIC itself made (a GRH, the result of an atomic) at `addr`.
+    fn write(&mut self, addr: u64, bytes: &[u8]);
+    /// Replaces the aligned 64-bit word at `addr` by `swap` if it equals `compare`; returns what was there.
+    fn compare_swap(&mut self, addr: u64, compare: u64, swap: u64) -> u64;
+    /// Adds to the aligned 64-bit word at `addr`, wrapping; returns what was there.
+    fn fetch_add(&mut self, addr: u64, add: u64) -> u64;
+}
+
+/// A run of local memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Span {
+    /// Where it starts.
+    pub addr: u64,
+    /// How many bytes it has.
+    pub length: u32,
+}
+
+/// The payload of a packet to send: `length` bytes at `offset` of a list of local spans.
+#[derive(Clone, Copy, Debug)]
+pub struct Gather<'a> {
+    sges: &'a [Sge],
+    offset: u32,
+    length: u32,
+}
+
+impl<'a> Gather<'a> {
+    /// No payload.
+    pub const EMPTY: Gather<'static> = Gather { sges: &[], offset: 0, length: 0 };
+
+    /// `length` bytes that start `offset` bytes into `sges`, whose addresses are local.
+    pub fn new(sges: &'a [Sge], offset: u32, length: u32) -> Gather<'a> {
+        Gather { sges, offset, length }
+    }
+
+    /// How many bytes.
+    #[inline]
+    pub fn len(&self) -> u32 {
+        self.length
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.length == 0
+    }
+
+    /// The whole payload as one span, where it is one.
+    #[inline]
+    pub fn single(&self) -> Option<Span> {
+        let first = self.sges.first()?;
+        (u64::from(self.offset) + u64::from(self.length) <= u64::from(first.length))
+            .then(|| Span { addr: first.addr + u64::from(self.offset), length: self.length })
+    }
+
+    /// The spans that make up the payload, in order.
+    pub fn spans(&self) -> impl Iterator<Item = Span> + 'a {
+        spans(self.sges, self.offset, self.length)
+    }
+}
+
+fn spans(sges: &[Sge], offset: u32, length: u32) -> impl Iterator<Item = Span> + '_ {
+    let (mut skip, mut left) = (offset, length);
+    sges.iter().filter_map(move |sge| {
+        if left == 0 {
+            return None;
+        }
+        if skip >= sge.length {
+            skip -= sge.length;
+            return None;
+        }
+        let take = (sge.length - skip).min(left);
+        let span = Span { addr: sge.addr + u64::from(skip), length: take };
+        skip = 0;
+        left -= take;
+        Some(span)
+    })
+}
+
+/// Writes `payload` into the list `sges`, starting `offset` bytes into it. The caller has checked that it fits.
+#[inline]
+pub fn scatter<P: Payload>(memory: &mut impl Memory<P>, sges: &SgeList, offset: u32, payload: P) {
+    let list = sges.as_slice();
+    if let [only] = list {
+        memory.place(only.addr + u64::from(offset), payload);
+        return;
+    }
+    let mut from = 0;
+    for span in spans(list, offset, payload.len()) {
+        memory.place(span.addr, payload.slice(from, span.length));
+        from += span.length;
+    }
+    debug_assert_eq!(from, payload.len(), "the caller checks that a payload fits");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::LocalKey;
+
+    fn sge(addr: u64, length: u32) -> Sge {
+        Sge { addr, length, lkey: LocalKey(0) }
+    }
+
+    #[test]
+    fn a_packet_gathers_across_span_borders() {
+        let list = [sge(100, 3), sge(200, 0), sge(300, 5), sge(400, 4)];
+        let check = |offset, length, expected: &[(u64, u32)]| {
+            let got: Vec<_> =
+                Gather::new(&list, offset, length).spans().map(|s| (s.addr, s.length)).collect();
+            assert_eq!(got, expected);
+        };
+        check(0, 3, &[(100, 3)]);
+        check(2, 5, &[(102, 1), (300, 4)]);
+        check(3, 9, &[(300, 5), (400, 4)]);
+        check(12, 0, &[]);
+        assert_eq!(Gather::new(&list, 1, 2).single(), Some(Span { addr: 101, length: 2 }));
+        assert_eq!(Gather::new(&list, 1, 3).single(), None);
+    }
+}

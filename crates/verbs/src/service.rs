@@ -1,0 +1,81 @@
+//! The transport services and the path MTU.
+
+use std::fmt;
+
+/// A transport service of a queue pair.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub enum Service {
+    /// Reliable connection: every operation, in order, exactly once.
+    Rc,
+    /// Unreliable connection: SEND and WRITE; a message with a gap is dropped.
+    Uc,
+    /// Unreliable datagram: SEND of one packet to any peer.
+    Ud,
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Service::Rc => "RC",
+            Service::Uc => "UC",
+            Service::Ud => "UD",
+        })
+    }
+}
+
+/// A path MTU: the largest payload of one packet, in bytes.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash, Default)]
+pub enum Mtu {
+    /// 256 bytes.
+    B256,
+    /// 512 bytes.
+    B512,
+    /// 1024 bytes: what fits an Ethernet frame of 1500 bytes.
+    #[default]
+    B1024,
+    /// 2048 bytes.
+    B2048,
+    /// 4096 bytes.
+    B4096,
+}
+
+impl Mtu {
+    /// Every MTU, smallest first.
+    pub const ALL: [Mtu; 5] = [Mtu::B256, Mtu::B512, Mtu::B1024, Mtu::B2048, Mtu::B4096];
+
+    /// The MTU in bytes.
+    #[inline]
+    pub const fn bytes(self) -> u32 {
+        256 << self as u32
+    }
+
+    /// The MTU of exactly `bytes` bytes.
+    pub fn from_bytes(bytes: u32) -> Option<Mtu> {
+        Mtu::ALL.into_iter().find(|m| m.bytes() == bytes)
+    }
+
+    /// How many packets carry `length` bytes; an empty message still takes one.
+    #[inline]
+    pub const fn packets(self, length: u32) -> u32 {
+        let shift = 8 + self as u32;
+        let packets = (length >> shift) + (length & (self.bytes() - 1) != 0) as u32;
+        if packets == 0 { 1 } else { packets }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn packets_round_up_and_never_reach_zero() {
+        let check = |length, expected| assert_eq!(Mtu::B1024.packets(length), expected, "{length} bytes");
+        check(0, 1);
+        check(1, 1);
+        check(1024, 1);
+        check(1025, 2);
+        check(1 << 31, 1 << 21);
+        assert_eq!(Mtu::from_bytes(4096), Some(Mtu::B4096));
+        assert_eq!(Mtu::from_bytes(1000), None);
+    }
+}
