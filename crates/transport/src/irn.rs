@@ -1,0 +1,19 @@
+//! IRN's loss recovery and flow control (Improved RoCE NIC, SIGCOMM 2018), without packets.
+//!
+//! Two state machines over packet sequence numbers: [`SenderWindow`] decides what may be sent and what is resent,
+//! [`ReceiverWindow`] tracks what has arrived. A requester keeps a sender for its requests (sPSN) and a receiver for READ
+//! responses (rPSN); a responder keeps the mirror image (IRN §5.4). Neither knows time, bytes or headers.
+//!
+//! Invariants: never more packets in flight than the cap; a packet is resent only when something above it was selectively
+//! acknowledged, when the cumulative acknowledgement stops at it, or after a timeout; messages complete in order.
+
+mod config;
+mod receiver;
+mod ring;
+mod sack;
+mod sender;
+
+pub use config::{IrnConfig, LossRecovery};
+pub use receiver::{Arrival, Location, PacketClass, ReceiverWindow, SACK_RUN_MAX};
+pub use sack::SackWindow;
+pub use sender::{AckOutcome, SenderCounters, SenderWindow, TimeoutOutcome};

@@ -1,0 +1,75 @@
+//! IRN's few parameters, with the paper's values as defaults, and the switches of its factor analysis.
+
+use highwire_stdx::Duration;
+
+/// How a sender repairs losses: IRN's way, and the alternatives that IRN §4.3 compares it with.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum LossRecovery {
+    /// Selective retransmission guided by a SACK bitmap (IRN §3.1).
+    #[default]
+    SelectiveRepeat,
+    /// Only the packet at the cumulative acknowledgement is resent; SACKs leave no trace, so each further loss in a
+    /// window costs another round trip (IRN §4.3, question 2).
+    SelectiveWithoutSack,
+    /// Everything from the cumulative acknowledgement on is resent, and the receiver keeps nothing that arrives early
+    /// (IRN §4.3, question 1).
+    GoBackN,
+}
+
+/// The parameters of one direction of a queue pair.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct IrnConfig {
+    /// BDP-FC: new packets leave only while fewer than this many are in flight (IRN §3.2). `1..=CAP_MAX`; beyond
+    /// [`WINDOW_PACKETS_MIN`](Self::WINDOW_PACKETS_MIN) the receiver must have been made with the same cap.
+    pub cap: u32,
+    /// The timeout while few packets are in flight.
+    pub rto_low: Duration,
+    /// The timeout otherwise: the longest round trip that queueing alone can cause.
+    pub rto_high: Duration,
+    /// N: `rto_low` holds while at most this many packets are in flight.
+    pub rto_low_in_flight_max: u32,
+    /// How losses are repaired; both ends must agree.
+    pub recovery: LossRecovery,
+}
+
+impl IrnConfig {
+    /// What every receiver can track ahead of the packet it expects, whatever its own cap.
+    pub const WINDOW_PACKETS_MIN: u32 = 512;
+    /// The largest cap: a quarter of the PSN space that still compares without doubt (2^23, IBTA §9.7.2), and a power
+    /// of two so that bitmaps indexed by PSN wrap together with the PSN.
+    pub const CAP_MAX: u32 = 1 << 21;
+    /// The cap that stands for "no BDP-FC" (IRN §4.3): more than any flow of the paper's workloads has packets.
+    pub const CAP_UNLIMITED: u32 = 1 << 15;
+
+    /// The same without flow control, as the third bar of IRN's Figure 7.
+    #[must_use]
+    pub const fn without_bdp_flow_control(self) -> IrnConfig {
+        IrnConfig { cap: IrnConfig::CAP_UNLIMITED, ..self }
+    }
+
+    /// The same with another cap.
+    #[must_use]
+    pub const fn with_cap(self, cap: u32) -> IrnConfig {
+        IrnConfig { cap, ..self }
+    }
+
+    /// The same with another way to repair losses.
+    #[must_use]
+    pub const fn with_recovery(self, recovery: LossRecovery) -> IrnConfig {
+        IrnConfig { recovery, ..self }
+    }
+}
+
+impl Default for IrnConfig {
+    /// The paper's default scenario (IRN §4.1): 120 KB of bandwidth-delay product in packets of 1086 bytes on the wire,
+    /// timeouts of 100 and 320 µs, N = 3.
+    fn default() -> IrnConfig {
+        IrnConfig {
+            cap: 111,
+            rto_low: Duration::from_micros(100),
+            rto_high: Duration::from_micros(320),
+            rto_low_in_flight_max: 3,
+            recovery: LossRecovery::SelectiveRepeat,
+        }
+    }
+}

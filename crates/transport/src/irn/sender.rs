@@ -1,0 +1,413 @@
+//! What may be sent, and what is resent: the sender's half of IRN (IRN §3.1, §3.2).
+//!
+//! The paper's prose leaves choices open that its authors made in the hardware code they published. Eight rules follow
+//! from the two together; each is marked where it lives. Where the two disagree, or a rule would rely on an honest
+//! network, the comment says what is done instead.
+//!
+//! Invariants: `next_to_send` is at most `cap` ahead of `first_unacknowledged`, modulo 2^24; only packets in between are marked
+//! in the SACK window; while a loss is being repaired, `retransmit_psn` is the last packet resent or the next to be.
+
+use super::config::{IrnConfig, LossRecovery};
+use super::sack::SackWindow;
+use highwire_stdx::Duration;
+use highwire_wire::Psn;
+use std::fmt;
+
+/// One direction of a queue pair, as seen by the end that sends data.
+#[derive(Clone, Debug)]
+pub struct SenderWindow {
+    /// Its front is the first unacknowledged packet.
+    sacked: SackWindow,
+    next_to_send: Psn,
+    config: IrnConfig,
+    repair: Repair,
+    in_recovery: bool,
+    is_timer_quick: bool,
+    /// The last packet that was new when a packet was last resent.
+    recovery_psn: Psn,
+    retransmit_psn: Psn,
+    /// Where the last pass of go-back-N began.
+    went_back_to: Psn,
+    counters: SenderCounters,
+}
+
+/// The next step of loss recovery. The hardware keeps two flags, "retransmit" and "find a new hole", of which at most one
+/// is ever set.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Repair {
+    /// Nothing is known to be missing that was not resent already.
+    Idle,
+    /// `retransmit_psn` is to be resent.
+    Resend,
+    /// The first hole after `retransmit_psn` is to be resent, if there is one.
+    Search,
+}
+
+/// What an acknowledgement, positive or negative, brought.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct AckOutcome {
+    /// Packets that the cumulative acknowledgement covers for the first time. Not zero: progress, so restart the timer.
+    pub newly_acked: u32,
+    /// Packets that were selectively acknowledged for the first time.
+    pub newly_sacked: u32,
+    /// A loss was detected that starts a new repair: what congestion control wants to hear.
+    pub loss_detected: bool,
+    /// The repair is over.
+    pub recovered: bool,
+}
+
+/// What a timeout led to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum TimeoutOutcome {
+    /// Nothing is in flight; do not rearm.
+    Idle,
+    /// Too early after all: rearm for this long.
+    Extended(Duration),
+    /// A retransmission is scheduled; send it, then rearm.
+    Resend,
+}
+
+/// Events worth showing to a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SenderCounters {
+    /// Packets sent again.
+    pub retransmitted: u64,
+    /// Timeouts that led to a retransmission.
+    pub timeouts: u64,
+    /// Quick timeouts that were extended.
+    pub timeouts_extended: u64,
+    /// Acknowledgements of packets that were acknowledged before: reordered or duplicated ones.
+    pub stale: u64,
+    /// Acknowledgements that no honest receiver of these packets sends.
+    pub invalid: u64,
+}
+
+impl SenderWindow {
+    /// A window whose first packet will be `initial`.
+    ///
+    /// # Panics
+    /// If the cap is not in `1..=CAP_MAX`.
+    pub fn new(initial: Psn, config: IrnConfig) -> SenderWindow {
+        assert!((1..=IrnConfig::CAP_MAX).contains(&config.cap), "a cap of {} packets", config.cap);
+        SenderWindow {
+            sacked: SackWindow::new(initial, config.cap),
+            next_to_send: initial,
+            config,
+            repair: Repair::Idle,
+            in_recovery: false,
+            is_timer_quick: false,
+            recovery_psn: initial,
+            retransmit_psn: initial,
+            went_back_to: initial,
+            counters: SenderCounters::default(),
+        }
+    }
+
+    /// The oldest packet that is not cumulatively acknowledged.
+    #[inline]
+    pub fn first_unacknowledged(&self) -> Psn {
+        self.sacked.front()
+    }
+
+    /// The next packet that was never sent.
+    #[inline]
+    pub fn next_to_send(&self) -> Psn {
+        self.next_to_send
+    }
+
+    /// Packets sent and not cumulatively acknowledged, selectively acknowledged ones included (IRN §3.2).
+    #[inline]
+    pub fn in_flight(&self) -> u32 {
+        self.next_to_send.distance_from(self.sacked.front()) as u32
+    }
+
+    /// Whether a lost packet has been resent whose repair is not confirmed yet.
+    pub fn is_in_recovery(&self) -> bool {
+        self.in_recovery
+    }
+
+    /// What has been selectively acknowledged.
+    pub fn sacked(&self) -> &SackWindow {
+        &self.sacked
+    }
+
+    /// The parameters it was made with.
+    pub fn config(&self) -> &IrnConfig {
+        &self.config
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> SenderCounters {
+        self.counters
+    }
+
+    /// Whether BDP-FC lets a new packet leave. Retransmissions come first: ask [`poll_retransmit`](Self::poll_retransmit)
+    /// before.
+    #[inline]
+    pub fn can_send_new(&self) -> bool {
+        // Rule 1 (IRN §3.2): the cap counts what the cumulative acknowledgement leaves, whether or not it was lost, so a
+        // flow that repairs a loss does not add to the congestion.
+        self.in_flight() < self.config.cap
+    }
+
+    /// A new packet leaves; returns its PSN.
+    #[inline]
+    pub fn on_send_new(&mut self) -> Psn {
+        debug_assert!(self.can_send_new(), "{} packets in flight, all that BDP-FC allows", self.in_flight());
+        let psn = self.next_to_send;
+        self.next_to_send = psn.next();
+        psn
+    }
+
+    /// The packet to resend now, if any; calling it again gives the same answer.
+    #[inline]
+    pub fn peek_retransmit(&mut self) -> Option<Psn> {
+        match self.repair {
+            Repair::Idle => None,
+            Repair::Resend => Some(self.retransmit_psn),
+            Repair::Search => self.find_hole(),
+        }
+    }
+
+    /// The packet to resend now, if any; the caller transmits it.
+    // Rule 1, second half: the cap does not hold a retransmission back, and it has priority over new packets.
+    #[inline]
+    pub fn poll_retransmit(&mut self) -> Option<Psn> {
+        let psn = self.peek_retransmit()?;
+        self.on_retransmit();
+        Some(psn)
+    }
+
+    /// A cumulative acknowledgement: every packet before `cumulative` has arrived.
+    #[inline]
+    pub fn on_ack(&mut self, cumulative: Psn) -> AckOutcome {
+        let Some(newly_acked) = self.advance(cumulative) else { return AckOutcome::default() };
+        let mut outcome = AckOutcome { newly_acked, ..AckOutcome::default() };
+        if self.in_recovery || self.repair != Repair::Idle || !self.sacked.is_empty() {
+            self.reconsider(None, &mut outcome);
+        }
+        outcome
+    }
+
+    /// A negative acknowledgement: every packet before `cumulative` has arrived, `cumulative` itself has not, and neither
+    /// are the `run_len` packets that end with `sack_high` missing. A `run_len` of 0 counts as 1.
+    pub fn on_nack(&mut self, cumulative: Psn, sack_high: Psn, run_len: u32) -> AckOutcome {
+        // The hardware shifts by the difference without looking; a packet from the network may say anything.
+        if !sack_high.is_before(self.next_to_send) || !cumulative.is_before(sack_high) {
+            self.counters.invalid += 1;
+            return AckOutcome::default();
+        }
+        let Some(newly_acked) = self.advance(cumulative) else { return AckOutcome::default() };
+        let mut outcome = AckOutcome { newly_acked, ..AckOutcome::default() };
+        // Nothing at or before the front can have been selectively acknowledged: a later cumulative acknowledgement would
+        // have passed it. What remains of an overtaken NACK is old news.
+        let height = sack_high.distance_from(self.first_unacknowledged());
+        let sack =
+            (height > 0).then(|| Sack { high: sack_high, run: run_len.clamp(1, height.max(1) as u32) });
+        if let (Some(sack), LossRecovery::SelectiveRepeat) = (sack, self.config.recovery) {
+            outcome.newly_sacked = self.sacked.insert_run(sack.high, sack.run);
+        }
+        self.reconsider(sack, &mut outcome);
+        outcome
+    }
+
+    /// How long to wait for progress before [`on_timeout`](Self::on_timeout), as things stand.
+    pub fn rto(&self) -> Duration {
+        if self.in_flight() <= self.config.rto_low_in_flight_max {
+            self.config.rto_low
+        } else {
+            self.config.rto_high
+        }
+    }
+
+    /// Arms the timer: how long from now, or `None` to stop it as nothing is in flight. To be called when a packet leaves
+    /// and no timer runs, after progress, and after a timeout.
+    #[inline]
+    pub fn arm_timeout(&mut self) -> Option<Duration> {
+        let in_flight = self.in_flight();
+        self.is_timer_quick = in_flight <= self.config.rto_low_in_flight_max;
+        (in_flight > 0).then(|| self.rto())
+    }
+
+    /// The timer that was last armed has run out.
+    pub fn on_timeout(&mut self) -> TimeoutOutcome {
+        let in_flight = self.in_flight();
+        if in_flight == 0 {
+            return TimeoutOutcome::Idle;
+        }
+        // Rule 7 (IRN §3.1 and the authors' hardware code): the quick timer was armed while few packets were in flight; if
+        // more have followed, queueing may explain the silence, and it goes on to RTO_high. The hardware extends for a second
+        // reason, a rate cut more than fourfold, which the paper does not mention; it is left out.
+        if self.is_timer_quick && in_flight > self.config.rto_low_in_flight_max {
+            self.is_timer_quick = false;
+            self.counters.timeouts_extended += 1;
+            let rest = self.config.rto_high.as_nanos().saturating_sub(self.config.rto_low.as_nanos());
+            return TimeoutOutcome::Extended(Duration::from_nanos(rest));
+        }
+        self.counters.timeouts += 1;
+        self.resend_front();
+        TimeoutOutcome::Resend
+    }
+
+    /// Moves the front; returns by how much (0 if it is stale), or `None` if the acknowledgement is not to be believed.
+    #[inline]
+    fn advance(&mut self, cumulative: Psn) -> Option<u32> {
+        let steps = cumulative.distance_from(self.first_unacknowledged());
+        if steps < 0 {
+            self.counters.stale += 1;
+            return Some(0);
+        }
+        // Rule 8: the hardware lets an acknowledgement beyond `next_to_send` move `next_to_send`. On a real network such a
+        // packet is forged or left over from an earlier connection: believing it would complete requests never sent.
+        if steps as u32 > self.in_flight() {
+            self.counters.invalid += 1;
+            return None;
+        }
+        self.sacked.advance(cumulative);
+        Some(steps as u32)
+    }
+
+    /// Decides what to repair after the front or the SACK window has changed.
+    fn reconsider(&mut self, sack: Option<Sack>, outcome: &mut AckOutcome) {
+        let front = self.first_unacknowledged();
+        if self.in_recovery && self.recovery_psn.is_before(front) {
+            // Rule 3, second half (IRN §3.1): everything sent before the last retransmission has arrived.
+            self.in_recovery = false;
+            self.repair = Repair::Idle;
+            outcome.recovered = true;
+        }
+        if self.in_recovery {
+            self.continue_recovery(front, sack, outcome);
+        } else {
+            self.look_for_loss(front, sack, outcome);
+        }
+    }
+
+    fn continue_recovery(&mut self, front: Psn, sack: Option<Sack>, outcome: &mut AckOutcome) {
+        if self.config.recovery == LossRecovery::GoBackN {
+            self.continue_pass(front, sack, outcome);
+        } else if outcome.newly_acked > 0 && self.retransmit_psn.is_before(front) {
+            // Rule 6 (authors' hardware code): a partial acknowledgement stops at a packet that was sent before the last
+            // retransmission and never resent. A packet that was resent and lost again is left to the timeout: a repeated
+            // SACK above it may well have been sent before the retransmission arrived.
+            self.resend_front();
+        } else if let (Some(sack), LossRecovery::SelectiveRepeat) = (sack, self.config.recovery) {
+            self.rethink_hole(sack);
+        }
+    }
+
+    /// Go-back-N, while a pass over everything unacknowledged is under way or its outcome unknown.
+    fn continue_pass(&mut self, front: Psn, sack: Option<Sack>, outcome: &mut AckOutcome) {
+        if sack.is_some() && self.went_back_to.is_before(front) {
+            // This pass lost a packet, too. NACKs that the pass before it caused stop where this one began.
+            self.resend_front();
+            outcome.loss_detected = true;
+        } else if self.repair == Repair::Resend && self.retransmit_psn.is_before(front) {
+            self.repair = Repair::Search;
+        }
+    }
+
+    /// Rule 5 (authors' hardware code): what a further SACK changes about the hole to fill.
+    fn rethink_hole(&mut self, sack: Sack) {
+        if self.repair == Repair::Resend {
+            if sack.covers(self.retransmit_psn) {
+                self.repair = Repair::Search;
+            }
+        } else if self.sacked.highest() == Some(sack.high) {
+            // Below any lower SACK, every hole has been found already.
+            self.repair = Repair::Search;
+        }
+    }
+
+    fn look_for_loss(&mut self, front: Psn, sack: Option<Sack>, outcome: &mut AckOutcome) {
+        // Rule 2 (IRN §3.1): a NACK starts recovery at the cumulative acknowledgement; `in_recovery` follows when that packet
+        // leaves. The hardware wants a second NACK if the first one also moves the cumulative acknowledgement, and forgets
+        // SACKs above the recovery sequence when recovery ends. The paper calls a packet lost as soon as a higher one is
+        // selectively acknowledged, so neither is copied.
+        let is_lost = match self.config.recovery {
+            LossRecovery::SelectiveRepeat => !self.sacked.is_empty(),
+            LossRecovery::SelectiveWithoutSack | LossRecovery::GoBackN => sack.is_some(),
+        };
+        let is_scheduled = self.repair == Repair::Resend && self.retransmit_psn == front;
+        if is_scheduled && front != self.next_to_send {
+            return;
+        }
+        if is_lost {
+            self.resend_front();
+            outcome.loss_detected = true;
+        } else {
+            // Whatever was scheduled has been acknowledged in the meantime.
+            self.repair = Repair::Idle;
+        }
+    }
+
+    fn resend_front(&mut self) {
+        self.retransmit_psn = self.first_unacknowledged();
+        self.went_back_to = self.retransmit_psn;
+        self.repair = Repair::Resend;
+    }
+
+    fn on_retransmit(&mut self) {
+        // Rule 2, second half (authors' hardware code): recovery begins when the packet is transmitted, not when it is
+        // scheduled, for an acknowledgement in between may make it unnecessary.
+        self.in_recovery = true;
+        // Rule 3 (authors' hardware code): every retransmission moves the recovery sequence, not only the first.
+        self.recovery_psn = self.next_to_send.sub(1);
+        // Rule 4 (authors' hardware code): go on to the next hole. It is searched when the next packet may leave, and so
+        // knows of the SACKs that have come by then.
+        self.repair = Repair::Search;
+        self.counters.retransmitted += 1;
+    }
+
+    fn find_hole(&mut self) -> Option<Psn> {
+        let from = self.retransmit_psn.next();
+        let hole = match self.config.recovery {
+            // Rule 4 (IRN §3.1): a packet is a hole only below a selectively acknowledged one.
+            LossRecovery::SelectiveRepeat => self.sacked.next_hole(from),
+            LossRecovery::SelectiveWithoutSack => None,
+            LossRecovery::GoBackN => {
+                let front = self.first_unacknowledged();
+                let from = if from.is_before(front) { front } else { from };
+                from.is_before(self.next_to_send).then_some(from)
+            }
+        };
+        self.repair = if hole.is_some() { Repair::Resend } else { Repair::Idle };
+        self.retransmit_psn = hole.unwrap_or(self.retransmit_psn);
+        hole
+    }
+}
+
+/// The state on one line, for tests and traces.
+impl fmt::Display for SenderWindow {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:x}..{:x}", self.first_unacknowledged().value(), self.next_to_send.value())?;
+        if !self.sacked.is_empty() {
+            f.write_str(" sacked")?;
+            for psn in self.sacked.iter() {
+                write!(f, " {:x}", psn.value())?;
+            }
+        }
+        if self.in_recovery {
+            write!(f, " | recovery to {:x}", self.recovery_psn.value())?;
+        }
+        match self.repair {
+            Repair::Idle => Ok(()),
+            Repair::Resend => write!(f, " | resend {:x}", self.retransmit_psn.value()),
+            Repair::Search => write!(f, " | search after {:x}", self.retransmit_psn.value()),
+        }
+    }
+}
+
+/// The selective half of a NACK, cut to what lies beyond the front.
+#[derive(Clone, Copy)]
+struct Sack {
+    high: Psn,
+    run: u32,
+}
+
+impl Sack {
+    fn covers(self, psn: Psn) -> bool {
+        let below = self.high.distance_from(psn);
+        below >= 0 && (below as u32) < self.run
+    }
+}
