@@ -1,23 +1,139 @@
-//! Interoperation with the Linux kernel's software RNIC.
+//! `cargo xtask interop`: Highwire against a peer that is not ours, the Linux kernel's `rdma_rxe`.
+//!
+//! A Debian kernel boots in QEMU without hardware help (TCG) from an initramfs made here: the RDMA modules, the
+//! programs of rdma-core and perftest, and a small verbs agent of ours (`interop/`) that does over TCP what the
+//! scenarios ask. Guest and test meet on a tap device in a network namespace of their own, so that no root is
+//! needed, nothing of the machine's network is touched, and UDP port 4791 is free.
+//!
+//! What cannot run here says why and counts as a skip; `docs/interop.md` is the page about it.
 
+mod agent;
+mod cpio;
+mod guest;
+mod initramfs;
+mod kernel;
+mod namespace;
+mod outcome;
+mod pattern;
+mod scenarios;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 
-use crate::shell::Log;
+use crate::packages;
+use crate::shell::{Line, Log, target_dir};
 use crate::test::Tally;
 
-/// Options of `cargo xtask interop`.
-#[derive(Debug, clap::Args)]
-pub(crate) struct Args {}
+use outcome::Outcome;
 
-/// Runs the scenarios with their output on the terminal.
-pub(crate) fn run(_args: &Args) -> Result<ExitCode> {
-    println!("interop: no scenario yet");
-    Ok(ExitCode::SUCCESS)
+/// Options of `cargo xtask interop`.
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask interop              every scenario, both roles: about a minute
+  cargo xtask interop --only rnr   those whose name contains 'rnr'
+  cargo xtask interop --shell      a shell in the guest's network, to try something by hand")]
+pub(crate) struct Args {
+    /// Run only the scenarios whose name contains this text.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// List the scenarios and what each checks.
+    #[arg(long)]
+    list: bool,
+    /// Boot the guest and open a shell in its network namespace instead.
+    #[arg(long, conflicts_with_all = ["only", "list"])]
+    shell: bool,
+}
+
+/// What the guest is made of, by Debian's names.
+const PACKAGES: &[&str] = &[
+    "qemu-system-x86",
+    "busybox-static",
+    "iproute2",
+    "gcc",
+    "libc6-dev",
+    "libibverbs-dev",
+    "ibverbs-providers",
+    "ibverbs-utils",
+    "rdmacm-utils",
+    "perftest",
+    "tshark",
+];
+
+/// Runs the scenarios with their output on the terminal. Everything it makes lies in `target/interop/`.
+///
+/// # Errors
+/// A tool that is there but does not work: apt, dpkg, gcc or QEMU, with its output. A scenario that fails shows in the
+/// exit code; a machine that cannot run the guest says why and is no failure.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if args.list {
+        scenarios::list();
+        return Ok(ExitCode::SUCCESS);
+    }
+    if namespace::is_inside() {
+        return inside(args);
+    }
+    let outcome = match obstacle()? {
+        Some(reason) => Outcome::nothing(&reason),
+        None => {
+            let kernel = kernel::fetch(&work_dir()?)?;
+            initramfs::build(&kernel, &work_dir()?)?;
+            namespace::reenter(args)?
+        }
+    };
+    println!("{outcome}");
+    outcome.store(&outcome_path()?)?;
+    Ok(outcome.exit_code())
 }
 
 /// Runs the scenarios as a step of `cargo xtask test`.
-pub(crate) fn step(_log: &Log) -> Result<Tally> {
-    Ok(Tally::skipped("interop", "no scenario yet"))
+pub(crate) fn step(log: &Log) -> Result<Tally> {
+    let path = outcome_path()?;
+    Outcome::forget(&path)?;
+    let this_program = std::env::current_exe().context("no path to this program")?;
+    Line::new(&this_program.to_string_lossy()).arg("interop").run_logged(log)?;
+    Ok(Outcome::load(&path)?.tally())
+}
+
+/// Why this machine cannot run the guest, if so; installs packages where it may.
+fn obstacle() -> Result<Option<String>> {
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        return Ok(Some("the guest is built for x86-64 Linux".into()));
+    }
+    if let Err(packages::Missing(reason)) = packages::ensure(PACKAGES, &Log::create("interop-packages")?)? {
+        return Ok(Some(reason));
+    }
+    Ok(namespace::obstacle())
+}
+
+/// The part that runs within the namespace: boots the guest, then plays the scenarios.
+fn inside(args: &Args) -> Result<ExitCode> {
+    namespace::set_up()?;
+    let guest = guest::Guest::boot(&work_dir()?)?;
+    println!("{guest}");
+    if args.shell {
+        namespace::shell()?;
+    } else {
+        scenarios::play(args.only.as_deref())?.store(&outcome_path()?)?;
+    }
+    guest.stop()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Where everything that is made or downloaded goes; made on first use.
+fn work_dir() -> Result<PathBuf> {
+    let dir = target_dir().join("interop");
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    Ok(dir)
+}
+
+/// Where a run leaves its outcome for the process that started it.
+fn outcome_path() -> Result<PathBuf> {
+    Ok(work_dir()?.join("outcome"))
+}
+
+/// The C and shell sources of what runs in the guest.
+fn guest_sources() -> PathBuf {
+    Path::new(crate::shell::root()).join("interop")
 }
