@@ -1,2 +1,65 @@
-//! The highwire program.
-fn main() {}
+//! The `highwire` program: one file per command.
+//!
+//! Exit status: 0 when it worked, 1 when it failed, 2 when it was asked wrongly. A reader that goes away (`| head`) is
+//! no error.
+
+mod console;
+mod exchange;
+mod failure;
+mod perf;
+mod progress;
+mod values;
+
+use std::process::ExitCode;
+
+use clap::{Parser, Subcommand};
+
+/// RDMA on any Linux machine: no card, no kernel module, no root.
+#[derive(Debug, Parser)]
+#[command(name = "highwire", version, max_term_width = 100, subcommand_required = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Measure latency and bandwidth, and the limits of this machine.
+    Perf(perf::Args),
+    /// Read a command line and do nothing with it: how the documentation's examples are checked.
+    #[command(hide = true)]
+    ParseOnly {
+        #[arg(last = true)]
+        words: Vec<String>,
+    },
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Perf(args) => perf::run(&args),
+        Command::ParseOnly { words } => parse_only(&words),
+    };
+    match result {
+        Ok(code) => code,
+        Err(error) => failure::report(&error),
+    }
+}
+
+fn parse_only(words: &[String]) -> anyhow::Result<ExitCode> {
+    let program = std::iter::once("highwire".to_string());
+    match Cli::try_parse_from(program.chain(words.iter().cloned())) {
+        Ok(_) => Ok(ExitCode::SUCCESS),
+        Err(error) if error.use_stderr() => Err(failure::usage(error.to_string())),
+        Err(_) => Ok(ExitCode::SUCCESS),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_command_line_is_consistent() {
+        super::Cli::command().debug_assert();
+    }
+}

@@ -1,0 +1,60 @@
+//! What the user reads: text or JSON on the standard output, colours only on a terminal.
+
+use std::io::{self, IsTerminal, Write};
+
+use anyhow::Result;
+use serde::Serialize;
+
+/// The standard output of one command.
+pub(crate) struct Console {
+    out: io::BufWriter<io::Stdout>,
+    colour: bool,
+}
+
+/// The few colours there are, by meaning.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Tone {
+    Good,
+    Bad,
+    Heading,
+    Faint,
+}
+
+impl Console {
+    pub(crate) fn new() -> Self {
+        let out = io::stdout();
+        let colour = out.is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        Self { out: io::BufWriter::new(out), colour }
+    }
+
+    pub(crate) fn line(&mut self, text: impl std::fmt::Display) -> Result<()> {
+        Ok(writeln!(self.out, "{text}")?)
+    }
+
+    /// One JSON document, indented, on the standard output.
+    pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<()> {
+        serde_json::to_writer_pretty(&mut self.out, value)?;
+        Ok(writeln!(self.out)?)
+    }
+
+    /// One JSON document on one line: for commands whose output is a sequence.
+    pub(crate) fn json_line(&mut self, value: &impl Serialize) -> Result<()> {
+        serde_json::to_writer(&mut self.out, value)?;
+        Ok(writeln!(self.out)?)
+    }
+
+    pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
+        let code = match tone {
+            Tone::Good => "32",
+            Tone::Bad => "31;1",
+            Tone::Heading => "1",
+            Tone::Faint => "2",
+        };
+        if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
+    }
+
+    /// Writes what is still held back; a command calls it last, so that a write error is not lost.
+    pub(crate) fn finish(mut self) -> Result<()> {
+        Ok(self.out.flush()?)
+    }
+}

@@ -1,0 +1,69 @@
+//! `highwire perf`: how fast this machine can go, and how near to that Highwire comes.
+//!
+//! The active end plans the test and tells the passive one over the [exchange](crate::exchange); without a server, the
+//! passive end is a second process of this program, so that the numbers are always those of two processes.
+
+mod bandwidth;
+mod endpoint;
+mod host_end;
+mod latency;
+mod options;
+mod plan;
+mod report;
+mod session;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Subcommand;
+
+use options::TestArgs;
+use plan::Operation;
+
+/// Options of `highwire perf`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  highwire perf floor                                     the limits of this machine
+  highwire perf write lat                                 and what Highwire makes of them
+  highwire perf send bw --size 32 --depth 64 --service ud
+  highwire perf write bw --recovery go-back-n --loss 1%   against --recovery irn
+  highwire perf read lat --listen                         on one machine, and on another:
+  highwire perf read lat 192.0.2.7")]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Debug, Subcommand)]
+enum What {
+    /// SEND into the peer's posted receives.
+    #[command(after_help = "Examples:
+  highwire perf send lat
+  highwire perf send bw --size 32 --depth 64 --chain 16 --service ud")]
+    Send(TestArgs),
+    /// RDMA WRITE into the peer's memory.
+    #[command(after_help = "Examples:
+  highwire perf write lat
+  highwire perf write bw --recovery go-back-n --loss 1%")]
+    Write(TestArgs),
+    /// RDMA READ from the peer's memory.
+    #[command(after_help = "Examples:
+  highwire perf read lat --size 4K
+  highwire perf read bw --link udp")]
+    Read(TestArgs),
+    /// Fetch-and-add on 8 bytes of the peer's memory.
+    #[command(after_help = "Examples:
+  highwire perf atomic lat
+  highwire perf atomic bw --depth 16")]
+    Atomic(TestArgs),
+}
+
+/// Runs one measurement.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    match &args.what {
+        What::Send(test) => options::run(Operation::Send, test),
+        What::Write(test) => options::run(Operation::Write, test),
+        What::Read(test) => options::run(Operation::Read, test),
+        What::Atomic(test) => options::run(Operation::FetchAdd, test),
+    }
+}

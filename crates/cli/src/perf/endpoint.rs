@@ -1,0 +1,45 @@
+//! What the measuring loops need of a connected end, and nothing more: so that they can be tried without a network.
+
+use std::net::IpAddr;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+/// What the other end must know to connect.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct EndAddress {
+    pub(crate) gid: IpAddr,
+    pub(crate) qpn: u32,
+    pub(crate) psn: u32,
+    /// Where the peer may write and read, and the key with which it may.
+    pub(crate) buffer_address: u64,
+    pub(crate) remote_key: u32,
+}
+
+/// Work that finished since the last poll.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Polled {
+    /// Work requests that this end posted and that are done.
+    pub(crate) sent: u32,
+    /// Messages that arrived in posted receives.
+    pub(crate) received: u32,
+}
+
+/// One end of a test: a connected queue pair, its completion queue, and a buffer on either side.
+pub(crate) trait Endpoint {
+    /// Posts the test's operation `count` times as one chain; only the last is signalled. Every poll reports the whole chain
+    /// when that completion arrives.
+    fn post(&mut self, count: u32) -> Result<()>;
+
+    /// Posts `count` receives.
+    fn post_receives(&mut self, count: u32) -> Result<()>;
+
+    /// Drives the engine once and reports what finished; a completion in error is an error.
+    fn poll(&mut self) -> Result<Polled>;
+
+    /// Sets the last byte of the message that the next `post` sends.
+    fn mark(&mut self, mark: u8);
+
+    /// The last byte of the memory into which the other end writes, read anew at each call.
+    fn arrived(&self) -> u8;
+}

@@ -1,0 +1,196 @@
+//! What is measured, as both ends agree on it.
+
+use std::fmt;
+use std::time::Duration;
+
+use clap::ValueEnum;
+use serde::{Deserialize, Serialize};
+
+use crate::values::Probability;
+
+/// What the active end asks of the passive one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Operation {
+    Send,
+    Write,
+    Read,
+    FetchAdd,
+}
+
+impl Operation {
+    /// As the command line spells it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Send => "send",
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::FetchAdd => "atomic",
+        }
+    }
+}
+
+/// What of it is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Metric {
+    /// Round trips, one at a time.
+    Lat,
+    /// Messages and bytes per second with many in flight.
+    Bw,
+}
+
+/// Service of the queue pair.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Service {
+    /// Reliable connection.
+    Rc,
+    /// Unreliable connection.
+    Uc,
+    /// Unreliable datagram.
+    Ud,
+}
+
+impl fmt::Display for Service {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Rc => "RC",
+            Self::Uc => "UC",
+            Self::Ud => "UD",
+        })
+    }
+}
+
+/// Loss recovery of a reliable connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Recovery {
+    /// As RoCE network cards do: everything from the first loss on is sent again.
+    GoBackN,
+    /// Selective acknowledgements: only what was lost is sent again.
+    Irn,
+}
+
+impl fmt::Display for Recovery {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::GoBackN => "go-back-N",
+            Self::Irn => "IRN",
+        })
+    }
+}
+
+/// How packets travel.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Link {
+    /// Shared memory between processes of one user on one machine, UDP otherwise.
+    Auto,
+    /// UDP on port 4791, also within one machine.
+    Udp,
+    /// Shared memory, or fail.
+    Shm,
+}
+
+/// What goes wrong on purpose with the packets that an end sends. The same seed, the same misfortune.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub(crate) struct Faults {
+    pub(crate) loss: Probability,
+    pub(crate) duplication: Probability,
+    pub(crate) reordering: Probability,
+    pub(crate) corruption: Probability,
+    pub(crate) delay: Duration,
+    pub(crate) seed: u64,
+}
+
+impl Faults {
+    pub(crate) fn is_none(&self) -> bool {
+        *self == Self { seed: self.seed, ..Self::default() }
+    }
+
+    /// The same rules with a seed of their own, so that the two directions do not fail in step.
+    pub(crate) fn for_the_other_direction(self) -> Self {
+        Self { seed: self.seed.wrapping_add(1), ..self }
+    }
+}
+
+impl fmt::Display for Faults {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let rules = [
+            ("lost", self.loss),
+            ("duplicated", self.duplication),
+            ("reordered", self.reordering),
+            ("corrupted", self.corruption),
+        ];
+        for (what, probability) in rules.into_iter().filter(|(_, p)| p.as_f64() > 0.0) {
+            write!(f, "{probability} {what}, ")?;
+        }
+        if !self.delay.is_zero() {
+            write!(f, "{:?} delay, ", self.delay)?;
+        }
+        write!(f, "seed {}", self.seed)
+    }
+}
+
+/// When a test is over.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Length {
+    Iterations(u64),
+    Time(Duration),
+}
+
+/// One test, complete.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Plan {
+    pub(crate) operation: Operation,
+    pub(crate) metric: Metric,
+    pub(crate) size_bytes: u32,
+    pub(crate) length: Length,
+    /// Work requests in flight at most.
+    pub(crate) depth: u32,
+    /// Work requests posted with one doorbell.
+    pub(crate) chain: u32,
+    pub(crate) service: Service,
+    pub(crate) recovery: Recovery,
+    pub(crate) link: Link,
+    pub(crate) mtu_bytes: u32,
+    pub(crate) faults: Faults,
+}
+
+impl Plan {
+    /// Whether the passive end must post receives: it is otherwise not even aware of what happens to its memory.
+    pub(crate) fn needs_receives(&self) -> bool {
+        self.operation == Operation::Send
+    }
+
+    /// Whether the passive end answers each message with one of its own, so that a round trip can be timed.
+    pub(crate) fn is_ping_pong(&self) -> bool {
+        self.metric == Metric::Lat && matches!(self.operation, Operation::Send | Operation::Write)
+    }
+}
+
+/// "SEND latency, 32 bytes, RC with IRN".
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operation = match self.operation {
+            Operation::Send => "SEND",
+            Operation::Write => "RDMA WRITE",
+            Operation::Read => "RDMA READ",
+            Operation::FetchAdd => "fetch-and-add",
+        };
+        let metric = match self.metric {
+            Metric::Lat => "latency",
+            Metric::Bw => "bandwidth",
+        };
+        write!(f, "{operation} {metric}, {} bytes, {}", self.size_bytes, self.service)?;
+        if self.service == Service::Rc {
+            write!(f, " with {}", self.recovery)?;
+        }
+        if !self.faults.is_none() {
+            write!(f, ", {}", self.faults)?;
+        }
+        Ok(())
+    }
+}

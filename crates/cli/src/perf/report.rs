@@ -1,0 +1,194 @@
+//! What a measurement says: a table for people, one document for programs.
+
+use anyhow::Result;
+use hdrhistogram::Histogram;
+use serde::Serialize;
+
+use crate::console::{Console, Tone};
+use crate::values::{show_count, show_ns};
+
+use super::bandwidth::Bandwidth;
+use super::latency::Latency;
+use super::plan::Plan;
+use super::session::Counters;
+
+/// What the active end measured.
+pub(crate) enum Measured {
+    Latency(Latency),
+    Bandwidth(Bandwidth),
+}
+
+/// Everything known after a test.
+pub(crate) struct Report {
+    pub(crate) plan: Plan,
+    pub(crate) link: String,
+    pub(crate) measured: Measured,
+    /// Messages that the passive end received, where it counts them.
+    pub(crate) received: Option<u64>,
+    pub(crate) counters_here: Counters,
+    pub(crate) counters_there: Counters,
+}
+
+/// Nanoseconds of one distribution.
+#[derive(Debug, Serialize)]
+struct Distribution {
+    min: u64,
+    mean: f64,
+    p50: u64,
+    p90: u64,
+    p99: u64,
+    p999: u64,
+    max: u64,
+}
+
+impl Distribution {
+    fn of(histogram: &Histogram<u64>) -> Self {
+        Self {
+            min: histogram.min(),
+            mean: histogram.mean(),
+            p50: histogram.value_at_quantile(0.5),
+            p90: histogram.value_at_quantile(0.9),
+            p99: histogram.value_at_quantile(0.99),
+            p999: histogram.value_at_quantile(0.999),
+            max: histogram.max(),
+        }
+    }
+
+    fn row(&self, title: &str, scale: f64) -> String {
+        let columns = [self.min, self.p50, self.p90, self.p99, self.p999, self.max];
+        columns
+            .iter()
+            .fold(format!("{title:<24}"), |row, ns| format!("{row}{:>10}", show_ns(*ns as f64 * scale)))
+    }
+}
+
+/// The result as programs read it; every field's unit is in its name.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Json<'a> {
+    Latency {
+        plan: &'a Plan,
+        link: &'a str,
+        samples: u64,
+        lost: u64,
+        round_trip_ns: DistributionJson,
+        counters_here: &'a Counters,
+        counters_there: &'a Counters,
+    },
+    Bandwidth {
+        plan: &'a Plan,
+        link: &'a str,
+        messages: u64,
+        received: Option<u64>,
+        seconds: f64,
+        messages_per_second: f64,
+        goodput_gbps: f64,
+        counters_here: &'a Counters,
+        counters_there: &'a Counters,
+    },
+}
+
+/// A [`Distribution`] from outside.
+#[derive(Debug, Serialize)]
+#[serde(transparent)]
+pub(crate) struct DistributionJson(Distribution);
+
+impl Report {
+    pub(crate) fn to_json(&self) -> Json<'_> {
+        let Self { plan, link, counters_here, counters_there, .. } = self;
+        match &self.measured {
+            Measured::Latency(latency) => Json::Latency {
+                plan,
+                link,
+                samples: latency.round_trips_ns.len(),
+                lost: latency.lost,
+                round_trip_ns: DistributionJson(Distribution::of(&latency.round_trips_ns)),
+                counters_here,
+                counters_there,
+            },
+            Measured::Bandwidth(bandwidth) => Json::Bandwidth {
+                plan,
+                link,
+                messages: bandwidth.messages,
+                received: self.received,
+                seconds: bandwidth.time.as_secs_f64(),
+                messages_per_second: self.messages_per_second(bandwidth),
+                goodput_gbps: self.goodput_gbps(bandwidth),
+                counters_here,
+                counters_there,
+            },
+        }
+    }
+
+    pub(crate) fn show(&self, console: &mut Console) -> Result<()> {
+        console.line(console.paint(Tone::Heading, &format!("{}, over {}", self.plan, self.link)))?;
+        match &self.measured {
+            Measured::Latency(latency) => self.show_latency(latency, console)?,
+            Measured::Bandwidth(bandwidth) => self.show_bandwidth(bandwidth, console)?,
+        }
+        self.show_counters(console)
+    }
+
+    fn show_latency(&self, latency: &Latency, console: &mut Console) -> Result<()> {
+        let titles = ["min", "p50", "p90", "p99", "p99.9", "max"];
+        let header =
+            titles.iter().fold(format!("{:<24}", ""), |header, title| format!("{header}{title:>10}"));
+        let distribution = Distribution::of(&latency.round_trips_ns);
+        console.line(console.paint(Tone::Faint, &header))?;
+        if self.plan.is_ping_pong() {
+            console.line(distribution.row("round trip", 1.0))?;
+            console.line(distribution.row("one way (half of it)", 0.5))?;
+        } else {
+            console.line(distribution.row("posted to completed", 1.0))?;
+        }
+        if latency.lost > 0 {
+            console
+                .line(console.paint(Tone::Bad, &format!("{} messages were never answered", latency.lost)))?;
+        }
+        Ok(())
+    }
+
+    fn show_bandwidth(&self, bandwidth: &Bandwidth, console: &mut Console) -> Result<()> {
+        console.line(format!(
+            "{:.2} Gb/s, {} messages per second ({} in {:.2} s)",
+            self.goodput_gbps(bandwidth),
+            show_count(self.messages_per_second(bandwidth)),
+            bandwidth.messages,
+            bandwidth.time.as_secs_f64()
+        ))?;
+        if let Some(received) = self.received
+            && received < bandwidth.messages
+        {
+            let missing = bandwidth.messages - received;
+            console.line(console.paint(Tone::Bad, &format!("{missing} messages did not arrive")))?;
+        }
+        Ok(())
+    }
+
+    fn show_counters(&self, console: &mut Console) -> Result<()> {
+        for (side, counters) in [("here", &self.counters_here), ("there", &self.counters_there)] {
+            let shown: Vec<String> = counters
+                .iter()
+                .filter(|(_, count)| **count > 0)
+                .map(|(name, count)| format!("{name} {count}"))
+                .collect();
+            if !shown.is_empty() {
+                console.line(console.paint(Tone::Faint, &format!("{side}: {}", shown.join(", "))))?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Of an unreliable service only what arrived counts.
+    fn delivered(&self, bandwidth: &Bandwidth) -> u64 {
+        self.received.map_or(bandwidth.messages, |received| received.min(bandwidth.messages))
+    }
+
+    fn messages_per_second(&self, bandwidth: &Bandwidth) -> f64 {
+        self.delivered(bandwidth) as f64 / bandwidth.time.as_secs_f64()
+    }
+
+    fn goodput_gbps(&self, bandwidth: &Bandwidth) -> f64 {
+        self.messages_per_second(bandwidth) * f64::from(self.plan.size_bytes) * 8.0 / 1e9
+    }
+}

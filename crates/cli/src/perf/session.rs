@@ -1,0 +1,218 @@
+//! The two ends of a test: who starts whom, and what they say to each other around the measurement.
+
+use std::collections::BTreeMap;
+use std::io::{BufRead, BufReader, Write};
+use std::net::TcpListener;
+use std::process::{Child, Command, ExitCode, Stdio};
+
+use anyhow::{Context, Result, bail};
+use serde::{Deserialize, Serialize};
+
+use crate::console::Console;
+use crate::exchange::Exchange;
+use crate::failure::usage;
+
+use super::endpoint::{EndAddress, Endpoint};
+use super::host_end::HostEnd;
+use super::options::{Local, contradiction};
+use super::plan::{Metric, Plan};
+use super::report::{Measured, Report};
+use super::{bandwidth, latency};
+
+/// Counters of one end, by name.
+pub(crate) type Counters = BTreeMap<String, u64>;
+
+/// The passive end's answer to a plan.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Answer {
+    Ready(EndAddress),
+    Refused(String),
+}
+
+/// Both ends are connected, receives are posted: the test may begin. And, the other way: it is over.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Mark {
+    Connected,
+    Begin,
+    Over,
+}
+
+/// What the passive end saw.
+#[derive(Debug, Serialize, Deserialize)]
+struct Summary {
+    received: Option<u64>,
+    counters: Counters,
+}
+
+/// Waits for one test and serves it.
+pub(crate) fn listen(
+    plan: &Plan,
+    address: &str,
+    port: u16,
+    announce: bool,
+    local: &Local,
+) -> Result<ExitCode> {
+    let listener = TcpListener::bind((address, port))
+        .with_context(|| format!("cannot listen on {address} port {port}; --port chooses another"))?;
+    let bound = listener.local_addr()?;
+    if announce {
+        println!("{}", bound.port());
+        std::io::stdout().flush()?;
+    } else {
+        eprintln!("waiting on {bound} for: highwire perf {} … SERVER", plan.operation.name());
+    }
+    let mut exchange = Exchange::accept(&listener)?;
+    let asked: Plan = exchange.receive()?;
+    match serve(&asked, &mut exchange, local) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(error) => {
+            // The active end may still wait for an address: tell it why there is none.
+            let _ = exchange.send(&Answer::Refused(format!("{error:#}")));
+            Err(error)
+        }
+    }
+}
+
+fn serve(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<()> {
+    if let Some(message) = contradiction(plan) {
+        bail!("the other end asks for what makes no sense: {message}");
+    }
+    let faults = plan.faults.for_the_other_direction();
+    let mut end = HostEnd::open(plan, faults, local, exchange.local()?.ip())?;
+    exchange.send(&Answer::Ready(end.address()))?;
+    let theirs: EndAddress = exchange.receive()?;
+    end.connect(&theirs)?;
+    if plan.metric == Metric::Bw {
+        bandwidth::prepare(&mut end, plan)?;
+    } else if plan.needs_receives() {
+        end.post_receives(plan.depth)?;
+    }
+    exchange.send(&Mark::Connected)?;
+    let Mark::Begin = exchange.receive()? else { bail!("{} does not begin", exchange.peer()) };
+    let received = {
+        let is_over = || exchange.has_news();
+        match plan.metric {
+            Metric::Lat => latency::answer(&mut end, plan, is_over).map(|()| None)?,
+            Metric::Bw => Some(bandwidth::serve(&mut end, plan, is_over)?),
+        }
+    };
+    let Mark::Over = exchange.receive()? else { bail!("{} does not end", exchange.peer()) };
+    let received = received.filter(|_| plan.needs_receives());
+    exchange.send(&Summary { received, counters: end.counters() })
+}
+
+/// Measures against the end that listens at `server`.
+pub(crate) fn measure_against(plan: &Plan, server: &str, port: u16, local: &Local) -> Result<ExitCode> {
+    let report = measure(plan, &mut Exchange::connect(server, port)?, local)?;
+    show(&report, local)
+}
+
+/// Starts a second process as the passive end and measures against it.
+pub(crate) fn measure_both_ends(plan: &Plan, local: &Local) -> Result<ExitCode> {
+    let mut peer = Peer::start(plan)?;
+    let result = Exchange::connect("127.0.0.1", peer.port)
+        .and_then(|mut exchange| measure(plan, &mut exchange, local))
+        .with_context(|| format!("{plan}, both ends on this machine"));
+    let report = match result {
+        Ok(report) => report,
+        Err(error) => {
+            peer.stop();
+            return Err(error);
+        }
+    };
+    peer.finish()?;
+    show(&report, local)
+}
+
+fn measure(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<Report> {
+    let mut end = HostEnd::open(plan, plan.faults, local, exchange.local()?.ip())?;
+    exchange.send(plan)?;
+    let theirs = match exchange.receive()? {
+        Answer::Ready(address) => address,
+        Answer::Refused(reason) => bail!("{} refused: {reason}", exchange.peer()),
+    };
+    exchange.send(&end.address())?;
+    end.connect(&theirs)?;
+    let Mark::Connected = exchange.receive()? else { bail!("{} does not connect", exchange.peer()) };
+    exchange.send(&Mark::Begin)?;
+    let measured = match plan.metric {
+        Metric::Lat => Measured::Latency(latency::measure(&mut end, plan)?),
+        Metric::Bw => Measured::Bandwidth(bandwidth::measure(&mut end, plan)?),
+    };
+    exchange.send(&Mark::Over)?;
+    let summary: Summary = exchange.receive()?;
+    Ok(Report {
+        plan: plan.clone(),
+        link: end.link_name(),
+        measured,
+        received: summary.received,
+        counters_here: end.counters(),
+        counters_there: summary.counters,
+    })
+}
+
+fn show(report: &Report, local: &Local) -> Result<ExitCode> {
+    let mut console = Console::new();
+    if local.json {
+        console.json(&report.to_json())?
+    } else {
+        report.show(&mut console)?
+    }
+    console.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The passive end as a process of its own.
+struct Peer {
+    child: Child,
+    port: u16,
+}
+
+impl Peer {
+    fn start(plan: &Plan) -> Result<Self> {
+        let program = std::env::current_exe().context("where is this program?")?;
+        let metric = match plan.metric {
+            Metric::Lat => "lat",
+            Metric::Bw => "bw",
+        };
+        let mut child = Command::new(program)
+            .args([
+                "perf",
+                plan.operation.name(),
+                metric,
+                "--listen",
+                "127.0.0.1",
+                "--port",
+                "0",
+                "--announce",
+            ])
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .spawn()
+            .context("cannot start the passive end")?;
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("it was asked for");
+        BufReader::new(stdout).read_line(&mut line)?;
+        match line.trim().parse() {
+            Ok(port) => Ok(Self { child, port }),
+            Err(_) => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(usage("the passive end did not start; its own message is above"))
+            }
+        }
+    }
+
+    fn stop(&mut self) {
+        // It may have ended by itself; either way there is nobody left to tell.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let status = self.child.wait()?;
+        if status.success() { Ok(()) } else { bail!("the passive end failed: {status}") }
+    }
+}
