@@ -1,1 +1,115 @@
 //! Packets in and out of a real machine: UDP, shared memory, fault and capture decorators.
+//!
+//! A [`Link`] moves batches of datagrams and knows nothing of what they mean. Packets are written once, in place, into
+//! a [`TxBatch`]; the batch turns them into *trains*, runs of equal-sized datagrams to one destination that Linux takes
+//! in a single call (UDP GSO), because the network stack's cost is per call and not per packet. Decorators wrap any link.
+//!
+//! Order of composition, outermost first: `Capture<Faulty<UdpLink>>` records what the RNIC sent, including packets that a
+//! fault then removes; `Faulty<Capture<UdpLink>>` records what the wire carried. Both are useful, so neither is built in.
+
+mod address;
+mod batch;
+mod counters;
+mod memory;
+mod sys;
+mod udp;
+
+pub use address::{LocalAddress, local_addresses, netdev_mtu_of, roce_mtu_bytes};
+pub use batch::{
+    Ecn, Order, PACKET_BYTES_MAX, Packet, Packets, Path, ReserveError, RxBatch, Slot, TrainLimits, TxBatch,
+};
+pub use counters::Counters;
+pub use memory::{MemoryLink, memory_pair};
+pub use udp::{Holder, OpenError, ROCE_PORT, UdpConfig, UdpLink, lane_of};
+
+use highwire_stdx::Instant;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+
+/// Where a packet sits when it is sealed: what its ICRC covers beside its own bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The address and port it leaves from.
+    pub source: SocketAddr,
+    /// The address and port it goes to.
+    pub destination: SocketAddr,
+    /// Its position in its train, which on IPv4 is its identification field: the kernel numbers the segments of a train
+    /// from zero, and a lone packet has zero (RoCEv2 A17.3.3: the ICRC covers the identification).
+    pub train_index: u16,
+}
+
+/// The finishing pass over a packet, run when trains are laid out and just before they leave: writes the ICRC.
+///
+/// It must depend only on its arguments: a capture runs it on a copy as well.
+pub type Seal<'a> = dyn FnMut(&mut [u8], &Place) + 'a;
+
+/// What became of a batch.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[must_use = "a blocked batch must be offered again"]
+pub enum Transmitted {
+    /// Everything was handed over, or dropped and counted; the batch is empty again.
+    All,
+    /// The device cannot take more now. What is left stays in the batch, which refuses new packets until a later
+    /// `transmit` has got rid of it.
+    Blocked,
+}
+
+/// A way to move datagrams. Nothing here blocks and nothing panics on what arrives.
+pub trait Link {
+    /// The address and port that packets leave from.
+    fn local(&self) -> SocketAddr;
+
+    /// How long this link's trains may be.
+    fn train_limits(&self) -> TrainLimits;
+
+    /// Sends the packets of `batch`, sealing each, and empties it. Also releases whatever a decorator held back until
+    /// `now`, so an empty batch is offered when [`poll_timeout`](Link::poll_timeout) has passed.
+    fn transmit(&mut self, now: Instant, batch: &mut TxBatch, seal: &mut Seal<'_>) -> Transmitted;
+
+    /// Replaces the contents of `batch` by what arrived next, at most one train, and returns its number of packets. Zero
+    /// means that nothing is waiting.
+    fn receive(&mut self, now: Instant, batch: &mut RxBatch) -> usize;
+
+    /// When this link next has something to send by itself.
+    fn poll_timeout(&self) -> Option<Instant> {
+        None
+    }
+
+    /// A descriptor that becomes readable when packets wait, for `poll(2)`.
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+
+    /// Reports every counter of this link and of those it wraps, by name.
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64));
+}
+
+impl<L: Link + ?Sized> Link for Box<L> {
+    fn local(&self) -> SocketAddr {
+        (**self).local()
+    }
+
+    fn train_limits(&self) -> TrainLimits {
+        (**self).train_limits()
+    }
+
+    fn transmit(&mut self, now: Instant, batch: &mut TxBatch, seal: &mut Seal<'_>) -> Transmitted {
+        (**self).transmit(now, batch, seal)
+    }
+
+    fn receive(&mut self, now: Instant, batch: &mut RxBatch) -> usize {
+        (**self).receive(now, batch)
+    }
+
+    fn poll_timeout(&self) -> Option<Instant> {
+        (**self).poll_timeout()
+    }
+
+    fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+        (**self).poll_fd()
+    }
+
+    fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        (**self).counters(each);
+    }
+}

@@ -1,0 +1,148 @@
+//! Packets that arrived: one train in one buffer, as UDP GRO delivers it.
+//!
+//! One buffer rather than many: the kernel hands over up to 64 KiB per call, so a second buffer would save nothing and
+//! cost cache. Whoever wants more calls [`Link::receive`](crate::Link::receive) again.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+/// The longest UDP payload there is.
+const BUFFER_BYTES: usize = 65_536;
+
+/// The two ECN bits of the IP header (RFC 3168 §5).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Ecn {
+    /// The sender does not speak ECN.
+    #[default]
+    NotCapable,
+    /// Capable, code point 1.
+    Capable1,
+    /// Capable, code point 0: what a sender of ours sets.
+    Capable0,
+    /// A switch met congestion: the receiver answers with a CNP (RoCEv2 A17.9.3).
+    CongestionExperienced,
+}
+
+impl Ecn {
+    /// The code point in the low two bits of a TOS or traffic class octet.
+    pub const fn from_tos(tos: u8) -> Ecn {
+        match tos & 3 {
+            0 => Ecn::NotCapable,
+            1 => Ecn::Capable1,
+            2 => Ecn::Capable0,
+            _ => Ecn::CongestionExperienced,
+        }
+    }
+
+    /// The two bits.
+    pub const fn bits(self) -> u8 {
+        self as u8
+    }
+}
+
+/// What arrived in one call: packets from one sender, all of one size except the last.
+pub struct RxBatch {
+    bytes: Box<[u8]>,
+    arrival: Arrival,
+}
+
+/// What a link says about the bytes that it has put into the buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrival {
+    pub source: SocketAddr,
+    pub bytes: usize,
+    /// Size of every packet but the last; never 0.
+    pub segment_bytes: usize,
+    pub ecn: Ecn,
+}
+
+const NOTHING: Arrival = Arrival {
+    source: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
+    bytes: 0,
+    segment_bytes: 1,
+    ecn: Ecn::NotCapable,
+};
+
+/// One received packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Packet<'a> {
+    /// Who sent it.
+    pub source: SocketAddr,
+    /// BTH to ICRC.
+    pub bytes: &'a [u8],
+    /// Its position in the train it arrived in. Where sender and receiver share a host that is its position in the
+    /// sender's train too, and so its IPv4 identification; from a network it is only a good first guess.
+    pub train_index: u16,
+    /// The congestion mark it carried.
+    pub ecn: Ecn,
+}
+
+impl Default for RxBatch {
+    fn default() -> RxBatch {
+        RxBatch::new()
+    }
+}
+
+impl RxBatch {
+    /// An empty batch with room for one train.
+    pub fn new() -> RxBatch {
+        RxBatch { bytes: vec![0; BUFFER_BYTES].into_boxed_slice(), arrival: NOTHING }
+    }
+
+    /// The packets, in order of arrival.
+    pub fn packets(&self) -> Packets<'_> {
+        Packets { rest: &self.bytes[..self.arrival.bytes], arrival: self.arrival, train_index: 0 }
+    }
+
+    /// How many packets there are.
+    pub fn len(&self) -> usize {
+        self.arrival.bytes.div_ceil(self.arrival.segment_bytes)
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.arrival.bytes == 0
+    }
+
+    /// Forgets what is in it.
+    pub fn clear(&mut self) {
+        self.arrival = NOTHING;
+    }
+
+    /// Where a link puts the next train, before it says so with [`fill`](RxBatch::fill).
+    pub(crate) fn buffer(&mut self) -> &mut [u8] {
+        &mut self.bytes
+    }
+
+    /// Makes what lies in the buffer the contents.
+    pub(crate) fn fill(&mut self, arrival: Arrival) {
+        assert!(
+            arrival.bytes <= self.bytes.len() && arrival.segment_bytes > 0,
+            "an impossible arrival: {arrival:?}"
+        );
+        self.arrival = arrival;
+    }
+}
+
+/// Iterator over the packets of an [`RxBatch`].
+#[derive(Clone)]
+pub struct Packets<'a> {
+    rest: &'a [u8],
+    arrival: Arrival,
+    train_index: u16,
+}
+
+impl<'a> Iterator for Packets<'a> {
+    type Item = Packet<'a>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Packet<'a>> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let (bytes, rest) = self.rest.split_at(self.rest.len().min(self.arrival.segment_bytes));
+        self.rest = rest;
+        let train_index = self.train_index;
+        self.train_index = train_index.wrapping_add(1);
+        Some(Packet { source: self.arrival.source, bytes, train_index, ecn: self.arrival.ecn })
+    }
+}

@@ -1,0 +1,581 @@
+//! Packets on their way out: written once, in place, in the buffer that the kernel reads them from.
+//!
+//! Each destination of a batch has two staging buffers, one for packets whose order matters and one for those that may
+//! travel at any place. Packets lie end to end, so a run of equal-sized ones already is a GSO train and nothing is ever
+//! copied or moved to build it.
+//!
+//! A batch is filled (`reserve`, `commit`), handed to [`Link::transmit`](crate::Link::transmit), and comes back empty.
+//! Invariant: once laid out into trains, a batch takes no packet before it is empty.
+
+use super::train::{Run, Train, TrainLimits, lay_out};
+use crate::{Place, Seal};
+use std::net::SocketAddr;
+use std::ops::{Deref, DerefMut};
+
+/// The longest datagram a batch takes.
+pub const PACKET_BYTES_MAX: usize = 65_000;
+
+/// One full train of the longest packets, and then some short ones.
+const STRICT_BYTES: usize = 64 * 1024;
+/// Hundreds of acknowledgements.
+const FREE_BYTES: usize = 16 * 1024;
+/// Destinations in one batch, each with its buffers; whoever has more flushes in between.
+const PATHS_MAX: usize = 64;
+
+/// Where packets go. Packets of one path may share a train.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Path {
+    /// The peer's address and port.
+    pub peer: SocketAddr,
+    /// Packets of different classes never share a train. A receiver with several lanes gets a train whole, on the lane of
+    /// its first packet, so a sender that knows the peer's lanes gives each one its class; others leave it 0.
+    pub class: u8,
+}
+
+impl From<SocketAddr> for Path {
+    fn from(peer: SocketAddr) -> Path {
+        Path { peer, class: 0 }
+    }
+}
+
+/// Whether a packet's place among others to the same destination matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Order {
+    /// Leaves after every strict packet that was appended before it.
+    Strict,
+    /// May leave anywhere in the batch, except before free packets appended earlier.
+    Free,
+}
+
+/// Why no room could be reserved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ReserveError {
+    /// The batch has no room: transmit it and ask again.
+    Full,
+    /// No batch ever has room for a datagram that long.
+    TooLong,
+}
+
+impl std::fmt::Display for ReserveError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ReserveError::Full => f.write_str("the batch is full and must be transmitted first"),
+            ReserveError::TooLong => write!(f, "a datagram holds at most {PACKET_BYTES_MAX} bytes"),
+        }
+    }
+}
+
+impl std::error::Error for ReserveError {}
+
+/// Packets for one [`transmit`](crate::Link::transmit), per destination and in order.
+#[derive(Default)]
+pub struct TxBatch {
+    /// Those in use come first; the others keep their memory for later.
+    stages: Vec<Stage>,
+    in_use: usize,
+    recent: usize,
+    trains: Vec<Planned>,
+    departed: usize,
+    is_planned: bool,
+}
+
+#[derive(Clone, Copy)]
+struct Planned {
+    stage: usize,
+    train: Train,
+    is_sealed: bool,
+}
+
+struct Stage {
+    path: Path,
+    strict: Buffer,
+    free: Buffer,
+}
+
+struct Buffer {
+    bytes: Box<[u8]>,
+    used: usize,
+    sizes: Vec<u16>,
+    /// Packet index and bit to flip once the packet is sealed.
+    damage: Vec<(usize, u32)>,
+}
+
+impl TxBatch {
+    /// An empty batch. Memory comes with the first packet to each destination and stays.
+    pub fn new() -> TxBatch {
+        TxBatch::default()
+    }
+
+    /// Room for one packet of up to `bytes_max` bytes, to be written and then [committed](Slot::commit).
+    ///
+    /// # Errors
+    /// [`ReserveError`], without effect.
+    #[inline]
+    pub fn reserve(
+        &mut self,
+        path: impl Into<Path>,
+        bytes_max: usize,
+        order: Order,
+    ) -> Result<Slot<'_>, ReserveError> {
+        let limit = match order {
+            Order::Strict => PACKET_BYTES_MAX,
+            Order::Free => FREE_BYTES,
+        };
+        if bytes_max > limit {
+            return Err(ReserveError::TooLong);
+        }
+        if self.is_planned {
+            return Err(ReserveError::Full);
+        }
+        let stage = self.stage_of(path.into()).ok_or(ReserveError::Full)?;
+        let buffer = stage.buffer_mut(order);
+        if buffer.bytes.len() - buffer.used < bytes_max {
+            return Err(ReserveError::Full);
+        }
+        Ok(Slot { buffer, bytes_max })
+    }
+
+    /// Appends a copy of `packet`.
+    ///
+    /// # Errors
+    /// [`ReserveError`], without effect.
+    pub fn push(&mut self, path: impl Into<Path>, packet: &[u8], order: Order) -> Result<(), ReserveError> {
+        let mut slot = self.reserve(path, packet.len(), order)?;
+        slot.copy_from_slice(packet);
+        slot.commit(packet.len());
+        Ok(())
+    }
+
+    /// Packets not yet sent.
+    pub fn len(&self) -> usize {
+        if self.is_planned {
+            return self.trains[self.departed..].iter().map(|t| t.train.segments()).sum();
+        }
+        self.stages[..self.in_use].iter().map(|s| s.strict.sizes.len() + s.free.sizes.len()).sum()
+    }
+
+    /// Whether no packet waits.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether a link has laid the batch out and could not send all of it.
+    pub fn is_blocked(&self) -> bool {
+        self.is_planned
+    }
+
+    /// Forgets every packet.
+    pub fn clear(&mut self) {
+        for stage in &mut self.stages[..self.in_use] {
+            stage.strict.clear();
+            stage.free.clear();
+        }
+        self.in_use = 0;
+        self.trains.clear();
+        self.departed = 0;
+        self.is_planned = false;
+    }
+
+    /// Lays the packets out into trains, once; until the batch is empty again, later calls change nothing.
+    pub(crate) fn plan(&mut self, limits: TrainLimits) {
+        if self.is_planned {
+            return;
+        }
+        for (index, stage) in self.stages[..self.in_use].iter().enumerate() {
+            lay_out(&stage.strict.sizes, &stage.free.sizes, limits, |train| {
+                self.trains.push(Planned { stage: index, train, is_sealed: false });
+            });
+        }
+        self.is_planned = !self.trains.is_empty();
+    }
+
+    /// The next train to send, sealed, or `None` when all have departed, which empties the batch.
+    pub(crate) fn next_train(&mut self, source: SocketAddr, seal: &mut Seal<'_>) -> Option<TrainView<'_>> {
+        if self.departed >= self.trains.len() {
+            self.clear();
+            return None;
+        }
+        let planned = &mut self.trains[self.departed];
+        let stage = &mut self.stages[planned.stage];
+        let train = planned.train;
+        // A train that was blocked is sealed already, and damage must not be sealed over.
+        if !std::mem::replace(&mut planned.is_sealed, true) {
+            let mut place = Place { source, destination: stage.path.peer, train_index: 0 };
+            stage.strict.seal(train.strict, &mut place, seal);
+            stage.free.seal(train.free, &mut place, seal);
+        }
+        Some(TrainView {
+            destination: stage.path.peer,
+            segment_bytes: train.segment_bytes,
+            segments: train.segments(),
+            head: stage.strict.run(train.strict),
+            tail: stage.free.run(train.free),
+        })
+    }
+
+    /// The train that [`next_train`](TxBatch::next_train) returned is gone.
+    pub(crate) fn depart(&mut self) {
+        self.departed += 1;
+    }
+
+    /// The kernel does not take that train: its packets leave one by one, sealed anew because their places changed.
+    #[cold]
+    pub(crate) fn split_train(&mut self) {
+        let Planned { stage, train, .. } = self.trains[self.departed];
+        let buffers = &self.stages[stage];
+        let mut singles = Vec::new();
+        lay_out(buffers.strict.sizes_of(train.strict), &[], TrainLimits::SINGLE, |t| {
+            singles.push(Train { strict: t.strict.shifted(train.strict), ..t });
+        });
+        lay_out(&[], buffers.free.sizes_of(train.free), TrainLimits::SINGLE, |t| {
+            singles.push(Train { free: t.free.shifted(train.free), ..t });
+        });
+        let singles = singles.into_iter().map(|train| Planned { stage, train, is_sealed: false });
+        self.trains.splice(self.departed..=self.departed, singles);
+    }
+
+    /// Shows every packet as it will look on the wire, sealed on a copy, in the order of departure.
+    pub(crate) fn for_each_sealed_copy(
+        &self,
+        source: SocketAddr,
+        seal: &mut Seal<'_>,
+        mut each: impl FnMut(&Place, &[u8]),
+    ) {
+        let mut copy = Vec::new();
+        for planned in &self.trains[self.departed..] {
+            let stage = &self.stages[planned.stage];
+            let mut place = Place { source, destination: stage.path.peer, train_index: 0 };
+            for (buffer, run) in [(&stage.strict, planned.train.strict), (&stage.free, planned.train.free)] {
+                let mut start = run.start;
+                for index in run.first..run.first + run.count {
+                    let bytes = usize::from(buffer.sizes[index]);
+                    copy.clear();
+                    copy.extend_from_slice(&buffer.bytes[start..start + bytes]);
+                    seal(&mut copy, &place);
+                    buffer.harm(index, &mut copy);
+                    each(&place, &copy);
+                    place.train_index += 1;
+                    start += bytes;
+                }
+            }
+        }
+    }
+
+    /// Shows every packet as it was appended, per destination: strict ones in order, then free ones.
+    pub(crate) fn for_each(&self, mut each: impl FnMut(Path, Order, &[u8])) {
+        for stage in &self.stages[..self.in_use] {
+            for (buffer, order) in [(&stage.strict, Order::Strict), (&stage.free, Order::Free)] {
+                let mut start = 0;
+                for &size in &buffer.sizes {
+                    let end = start + usize::from(size);
+                    each(stage.path, order, &buffer.bytes[start..end]);
+                    start = end;
+                }
+            }
+        }
+    }
+
+    #[inline]
+    fn stage_of(&mut self, path: Path) -> Option<&mut Stage> {
+        if self.recent >= self.in_use || self.stages[self.recent].path != path {
+            self.recent = match self.stages[..self.in_use].iter().position(|s| s.path == path) {
+                Some(index) => index,
+                None => self.open_stage(path)?,
+            };
+        }
+        Some(&mut self.stages[self.recent])
+    }
+
+    fn open_stage(&mut self, path: Path) -> Option<usize> {
+        let index = self.in_use;
+        if index == PATHS_MAX {
+            return None;
+        }
+        match self.stages.get_mut(index) {
+            Some(spare) => spare.path = path,
+            None => self.stages.push(Stage::new(path)),
+        }
+        self.in_use += 1;
+        Some(index)
+    }
+}
+
+/// Room for one packet in a [`TxBatch`]; dropped without `commit`, it leaves no trace.
+pub struct Slot<'a> {
+    buffer: &'a mut Buffer,
+    bytes_max: usize,
+}
+
+impl Slot<'_> {
+    /// Appends the first `bytes` bytes of the slot as a packet; none if `bytes` is 0.
+    ///
+    /// # Panics
+    /// If that is more than was reserved.
+    #[inline]
+    pub fn commit(self, bytes: usize) {
+        assert!(bytes <= self.bytes_max, "{bytes} bytes were written into room for {}", self.bytes_max);
+        if bytes > 0 {
+            self.buffer.sizes.push(bytes as u16);
+            self.buffer.used += bytes;
+        }
+    }
+
+    /// Appends a packet one bit of which flips after it was sealed, as on a bad wire.
+    pub(crate) fn commit_damaged(self, bytes: usize, bit: u32) {
+        self.buffer.damage.push((self.buffer.sizes.len(), bit));
+        self.commit(bytes);
+    }
+}
+
+impl Deref for Slot<'_> {
+    type Target = [u8];
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        &self.buffer.bytes[self.buffer.used..self.buffer.used + self.bytes_max]
+    }
+}
+
+impl DerefMut for Slot<'_> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer.bytes[self.buffer.used..self.buffer.used + self.bytes_max]
+    }
+}
+
+/// A sealed train, as the kernel takes it: the bytes of `head`, then those of `tail`.
+pub(crate) struct TrainView<'a> {
+    pub destination: SocketAddr,
+    pub segment_bytes: usize,
+    pub segments: usize,
+    pub head: &'a [u8],
+    pub tail: &'a [u8],
+}
+
+impl Stage {
+    fn new(path: Path) -> Stage {
+        Stage { path, strict: Buffer::new(STRICT_BYTES), free: Buffer::new(FREE_BYTES) }
+    }
+
+    fn buffer_mut(&mut self, order: Order) -> &mut Buffer {
+        match order {
+            Order::Strict => &mut self.strict,
+            Order::Free => &mut self.free,
+        }
+    }
+}
+
+impl Buffer {
+    fn new(bytes: usize) -> Buffer {
+        Buffer { bytes: vec![0; bytes].into_boxed_slice(), used: 0, sizes: Vec::new(), damage: Vec::new() }
+    }
+
+    fn clear(&mut self) {
+        self.used = 0;
+        self.sizes.clear();
+        self.damage.clear();
+    }
+
+    fn sizes_of(&self, run: Run) -> &[u16] {
+        &self.sizes[run.first..run.first + run.count]
+    }
+
+    fn run(&self, run: Run) -> &[u8] {
+        &self.bytes[run.start..run.start + run.bytes]
+    }
+
+    fn seal(&mut self, run: Run, place: &mut Place, seal: &mut Seal<'_>) {
+        let mut start = run.start;
+        for index in run.first..run.first + run.count {
+            let end = start + usize::from(self.sizes[index]);
+            seal(&mut self.bytes[start..end], place);
+            place.train_index += 1;
+            start = end;
+        }
+        if !self.damage.is_empty() {
+            self.harm_run(run);
+        }
+    }
+
+    #[cold]
+    fn harm_run(&mut self, run: Run) {
+        let mut start = run.start;
+        for index in run.first..run.first + run.count {
+            let end = start + usize::from(self.sizes[index]);
+            for &(_, bit) in self.damage.iter().filter(|d| d.0 == index) {
+                flip(&mut self.bytes[start..end], bit);
+            }
+            start = end;
+        }
+    }
+
+    fn harm(&self, index: usize, packet: &mut [u8]) {
+        for &(_, bit) in self.damage.iter().filter(|d| d.0 == index) {
+            flip(packet, bit);
+        }
+    }
+}
+
+/// Flips one bit, counted from the first byte's lowest and round again past the end.
+fn flip(packet: &mut [u8], bit: u32) {
+    let bit = bit as usize % (packet.len() * 8);
+    packet[bit / 8] ^= 1 << (bit % 8);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwire_stdx::Rng;
+    use std::collections::BTreeMap;
+
+    fn peer(n: u8) -> SocketAddr {
+        SocketAddr::from(([127, 0, 0, n], 4791))
+    }
+
+    /// Sends everything into a list of trains, each a destination and its packets.
+    fn departures(
+        batch: &mut TxBatch,
+        limits: TrainLimits,
+        seal: &mut Seal<'_>,
+    ) -> Vec<(SocketAddr, Vec<Vec<u8>>)> {
+        let mut trains = Vec::new();
+        batch.plan(limits);
+        while let Some(train) = batch.next_train(peer(1), seal) {
+            let bytes = [train.head, train.tail].concat();
+            let packets: Vec<Vec<u8>> = bytes.chunks(train.segment_bytes).map(<[u8]>::to_vec).collect();
+            assert_eq!(packets.len(), train.segments);
+            trains.push((train.destination, packets));
+            batch.depart();
+        }
+        trains
+    }
+
+    #[test]
+    fn a_request_and_an_acknowledgement_are_one_train() {
+        let mut batch = TxBatch::new();
+        batch.push(peer(2), &[1; 20], Order::Free).unwrap();
+        batch.push(peer(2), &[2; 48], Order::Strict).unwrap();
+        let trains = departures(&mut batch, TrainLimits::GSO, &mut |_, _| {});
+        assert_eq!(trains, [(peer(2), vec![vec![2; 48], vec![1; 20]])]);
+        assert!(batch.is_empty());
+    }
+
+    #[test]
+    fn sealing_sees_the_index_in_the_train_and_damage_comes_after_it() {
+        let mut batch = TxBatch::new();
+        for n in 0..3 {
+            batch.push(peer(2), &[n, 0, 0], Order::Strict).unwrap();
+        }
+        let mut slot = batch.reserve(peer(2), 8, Order::Free).unwrap();
+        slot[..2].copy_from_slice(&[9, 0]);
+        slot.commit_damaged(2, 9);
+        let mut seal = |packet: &mut [u8], place: &Place| {
+            assert_eq!((place.source, place.destination), (peer(1), peer(2)));
+            packet[1] = 100 + place.train_index as u8;
+        };
+        let mut copies = Vec::new();
+        batch.plan(TrainLimits::GSO);
+        batch.for_each_sealed_copy(peer(1), &mut seal, |_, packet| copies.push(packet.to_vec()));
+        let trains = departures(&mut batch, TrainLimits::GSO, &mut seal);
+        assert_eq!(copies, [vec![0, 100, 0], vec![1, 101, 0], vec![2, 102, 0], vec![9, 103 ^ 2]]);
+        assert_eq!(trains, [(peer(2), copies)]);
+    }
+
+    #[test]
+    fn a_blocked_batch_is_sealed_once_and_takes_nothing_until_it_is_empty() {
+        let mut batch = TxBatch::new();
+        batch.push(peer(2), &[0; 4], Order::Strict).unwrap();
+        let mut seals = 0;
+        batch.plan(TrainLimits::GSO);
+        for _ in 0..2 {
+            assert!(batch.next_train(peer(1), &mut |_, _| seals += 1).is_some());
+        }
+        assert_eq!(batch.push(peer(2), &[0; 4], Order::Strict), Err(ReserveError::Full));
+        assert_eq!((batch.len(), batch.is_blocked()), (1, true));
+        batch.depart();
+        assert!(batch.next_train(peer(1), &mut |_, _| seals += 1).is_none());
+        assert_eq!((seals, batch.is_blocked()), (1, false));
+        batch.push(peer(2), &[0; 4], Order::Strict).unwrap();
+    }
+
+    #[test]
+    fn a_refused_train_leaves_packet_by_packet_sealed_anew() {
+        let mut batch = TxBatch::new();
+        for n in 0..70 {
+            batch.push(peer(2), &[n, 0, 0], Order::Strict).unwrap();
+        }
+        batch.push(peer(2), &[70, 0], Order::Free).unwrap();
+        let mut seal = |packet: &mut [u8], place: &Place| packet[1] = place.train_index as u8;
+        batch.plan(TrainLimits::GSO);
+        assert_eq!(batch.next_train(peer(1), &mut seal).unwrap().segments, 64);
+        batch.depart();
+        assert_eq!(batch.next_train(peer(1), &mut seal).unwrap().segments, 7);
+        batch.split_train();
+        assert_eq!(batch.len(), 7);
+        let trains = departures(&mut batch, TrainLimits::GSO, &mut seal);
+        let expected = (64..70).map(|n| vec![vec![n, 0, 0]]).chain([vec![vec![70, 0]]]);
+        assert_eq!(trains.into_iter().map(|t| t.1).collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    }
+
+    #[test]
+    fn reservations_end_where_the_buffers_do() {
+        let mut batch = TxBatch::new();
+        assert_eq!(
+            batch.push(peer(2), &[0; PACKET_BYTES_MAX + 1], Order::Strict),
+            Err(ReserveError::TooLong)
+        );
+        batch.push(peer(2), &[0; 60_000], Order::Strict).unwrap();
+        assert_eq!(batch.push(peer(2), &[0; 6_000], Order::Strict), Err(ReserveError::Full));
+        batch.push(peer(3), &[0; 6_000], Order::Strict).unwrap();
+        drop(batch.reserve(peer(3), 100, Order::Strict).unwrap());
+        batch.reserve(peer(3), 100, Order::Strict).unwrap().commit(0);
+        assert_eq!(batch.len(), 2);
+        for n in 0..PATHS_MAX as u8 - 2 {
+            batch.push(peer(100 + n), &[0], Order::Free).unwrap();
+        }
+        assert_eq!(batch.push(peer(99), &[0], Order::Free), Err(ReserveError::Full));
+        batch.clear();
+        batch.push(peer(99), &[0], Order::Free).unwrap();
+        assert_eq!(batch.len(), 1);
+    }
+
+    #[test]
+    fn classes_do_not_share_trains() {
+        let mut batch = TxBatch::new();
+        for class in [0, 1, 0] {
+            batch.push(Path { peer: peer(2), class }, &[class; 8], Order::Strict).unwrap();
+        }
+        let trains = departures(&mut batch, TrainLimits::GSO, &mut |_, _| {});
+        assert_eq!(trains, [(peer(2), vec![vec![0; 8]; 2]), (peer(2), vec![vec![1; 8]])]);
+    }
+
+    #[test]
+    fn random_batches_deliver_what_was_appended() {
+        let mut rng = Rng::new(0xBA7C);
+        let mut batch = TxBatch::new();
+        for _ in 0..300 {
+            let mut strict: BTreeMap<SocketAddr, Vec<Vec<u8>>> = BTreeMap::new();
+            let mut free = strict.clone();
+            for tag in 0..rng.below(120) {
+                let to = peer(2 + rng.below(4) as u8);
+                let mut packet = vec![tag as u8; *rng.pick(&[20, 48, 48, 48, 300])];
+                let order = if rng.chance(0.3) { Order::Free } else { Order::Strict };
+                packet[0] = u8::from(order == Order::Free);
+                batch.push(to, &packet, order).unwrap();
+                let model = if order == Order::Free { &mut free } else { &mut strict };
+                model.entry(to).or_default().push(packet);
+            }
+            let mut sent: BTreeMap<(bool, SocketAddr), Vec<Vec<u8>>> = BTreeMap::new();
+            for (to, packets) in departures(&mut batch, TrainLimits::GSO, &mut |_, _| {}) {
+                for packet in packets {
+                    sent.entry((packet[0] == 1, to)).or_default().push(packet);
+                }
+            }
+            for (is_free, model) in [(false, strict), (true, free)] {
+                for (to, packets) in model {
+                    assert_eq!(sent.remove(&(is_free, to)), Some(packets));
+                }
+            }
+            assert!(sent.is_empty());
+        }
+    }
+}

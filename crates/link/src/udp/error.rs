@@ -1,0 +1,243 @@
+//! Why a link did not open, in words that say what to do next.
+
+use super::UdpConfig;
+use crate::{LocalAddress, local_addresses};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+
+/// Why a [`UdpLink`](super::UdpLink) could not be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// Somebody else receives at that address and port.
+    PortTaken {
+        /// What was asked for.
+        address: SocketAddr,
+        /// Who has it, as far as this process can see.
+        holders: Vec<Holder>,
+    },
+    /// The address belongs to another machine, or to none.
+    NotLocal {
+        /// What was asked for.
+        ip: IpAddr,
+        /// What could be asked for.
+        local: Vec<LocalAddress>,
+    },
+    /// The machine has no such family of addresses.
+    NoFamily {
+        /// What was asked for.
+        ip: IpAddr,
+    },
+    /// Anything else.
+    Io {
+        /// What was asked for.
+        address: SocketAddr,
+        /// What the system said.
+        source: io::Error,
+    },
+}
+
+/// A socket that stands in the way.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Holder {
+    /// The address and port that it has; an unspecified address means all of them.
+    pub address: SocketAddr,
+    /// The user it belongs to.
+    pub uid: u32,
+    /// Number and name of the process, if this process may see it.
+    pub process: Option<(u32, String)>,
+}
+
+impl OpenError {
+    pub(super) fn new(config: &UdpConfig, source: io::Error) -> OpenError {
+        let address = SocketAddr::new(config.ip, config.port);
+        match source.raw_os_error() {
+            Some(libc::EADDRINUSE) => OpenError::PortTaken { address, holders: holders_of(address) },
+            Some(libc::EADDRNOTAVAIL) => {
+                OpenError::NotLocal { ip: config.ip, local: local_addresses().unwrap_or_default() }
+            }
+            Some(libc::EAFNOSUPPORT) => OpenError::NoFamily { ip: config.ip },
+            _ => OpenError::Io { address, source },
+        }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            OpenError::PortTaken { address, holders } => explain_taken(f, address, holders),
+            OpenError::NotLocal { ip, local } => {
+                write!(f, "{ip} is not an address of this machine; it has")?;
+                for (index, address) in local.iter().filter(|a| a.is_up).enumerate() {
+                    write!(f, "{} {} ({})", if index > 0 { "," } else { "" }, address.ip, address.interface)?;
+                }
+                f.write_str(", and any address in 127.0.0.0/8")
+            }
+            OpenError::NoFamily { ip } => {
+                write!(f, "{ip} cannot be used: this machine has no IPv{}", if ip.is_ipv6() { 6 } else { 4 })
+            }
+            OpenError::Io { address, source } => write!(f, "cannot open UDP {address}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            OpenError::Io { source, .. } => Some(source),
+            _ => None,
+        }
+    }
+}
+
+fn explain_taken(f: &mut fmt::Formatter<'_>, address: &SocketAddr, holders: &[Holder]) -> fmt::Result {
+    write!(f, "UDP {address} is taken")?;
+    for holder in holders {
+        match &holder.process {
+            Some((pid, name)) => write!(f, ", by process {pid} ({name}) of user {}", holder.uid)?,
+            None if holder.uid == 0 => {
+                f.write_str(
+                    ", by a socket of root that no visible process owns: most likely the kernel's rdma_rxe",
+                )?;
+            }
+            None => write!(f, ", by a process of user {}", holder.uid)?,
+        }
+        if holder.address.ip().is_unspecified() {
+            f.write_str(" (on every address of this machine)")?;
+        }
+    }
+    f.write_str(". Two ways out: end that process (for rdma_rxe: `rdma link delete <name>` as root)")?;
+    if holders.iter().any(|h| h.address.ip().is_unspecified()) {
+        f.write_str(", or work in a network of your own: `unshare -rn`, then `ip link set lo up`")
+    } else {
+        f.write_str(", or choose another address: HIGHWIRE_ADDR, any in 127.0.0.0/8 will do on one machine")
+    }
+}
+
+/// The sockets that keep `wanted` from being bound.
+fn holders_of(wanted: SocketAddr) -> Vec<Holder> {
+    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
+    let (v4, v6) = (read("/proc/net/udp"), read("/proc/net/udp6"));
+    let table = v4.lines().chain(v6.lines()).filter_map(parse_entry);
+    let mut found: Vec<(Holder, u64)> = table.filter(|(h, _)| conflicts(h.address, wanted)).collect();
+    // Several lanes of one process are one answer.
+    name_processes(&mut found);
+    let mut holders: Vec<Holder> = found.into_iter().map(|(holder, _)| holder).collect();
+    holders.dedup();
+    holders
+}
+
+fn conflicts(held: SocketAddr, wanted: SocketAddr) -> bool {
+    let everywhere = held.ip().is_unspecified() && (held.is_ipv6() || wanted.is_ipv4());
+    held.port() == wanted.port() && (held.ip() == wanted.ip() || everywhere)
+}
+
+/// A line of `/proc/net/udp` or `/proc/net/udp6`: the socket and its inode.
+fn parse_entry(line: &str) -> Option<(Holder, u64)> {
+    let mut fields = line.split_ascii_whitespace();
+    let (ip, port) = fields.nth(1)?.split_once(':')?;
+    let port = u16::from_str_radix(port, 16).ok()?;
+    // Five fields lie between: peer, state, queues, timer, retransmissions.
+    let uid = fields.nth(5)?.parse().ok()?;
+    let inode = fields.nth(1)?.parse().ok()?;
+    Some((Holder { address: SocketAddr::new(parse_ip(ip)?, port), uid, process: None }, inode))
+}
+
+/// The kernel prints addresses as machine words of eight hexadecimal digits.
+fn parse_ip(hex: &str) -> Option<IpAddr> {
+    let word = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::to_ne_bytes);
+    match hex.len() {
+        8 => Some(IpAddr::from(word(hex)?)),
+        32 => {
+            let mut octets = [0; 16];
+            for (index, octets) in octets.chunks_exact_mut(4).enumerate() {
+                octets.copy_from_slice(&word(hex.get(8 * index..8 * index + 8)?)?);
+            }
+            Some(IpAddr::from(octets))
+        }
+        _ => None,
+    }
+}
+
+/// Finds the owners of sockets by the links in `/proc/<pid>/fd`, of which a process sees those of its own user.
+fn name_processes(sockets: &mut [(Holder, u64)]) {
+    let Ok(processes) = std::fs::read_dir("/proc") else { return };
+    for process in processes.flatten() {
+        let Ok(pid) = process.file_name().to_string_lossy().parse::<u32>() else { continue };
+        let Ok(descriptors) = std::fs::read_dir(process.path().join("fd")) else { continue };
+        for target in descriptors.flatten().filter_map(|d| std::fs::read_link(d.path()).ok()) {
+            let target = target.to_string_lossy();
+            for (holder, inode) in sockets.iter_mut() {
+                if target.strip_prefix("socket:[").and_then(|t| t.strip_suffix(']'))
+                    == Some(&inode.to_string())
+                {
+                    let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
+                    holder.process = Some((pid, name.trim().to_owned()));
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(line: &str, expected: Option<(&str, u32, u64)>) {
+        let found = parse_entry(line).map(|(holder, inode)| (holder.address.to_string(), holder.uid, inode));
+        assert_eq!(found, expected.map(|(a, uid, inode)| (a.to_owned(), uid, inode)));
+    }
+
+    #[test]
+    #[cfg(target_endian = "little")]
+    fn the_kernels_socket_table_is_understood() {
+        check(
+            "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode",
+            None,
+        );
+        check(
+            " 2114: 0714537F:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000        0 13579 2 00000000 0",
+            Some(("127.83.20.7:4791", 1000, 13_579)),
+        );
+        check(
+            "  77: 00000000000000000000000001000000:12B7 00000000000000000000000000000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 22 2 00000000 0",
+            Some(("[::1]:4791", 0, 22)),
+        );
+        check("77: 0714537F:zz x x x x x 0 0 1", None);
+        check("", None);
+    }
+
+    #[test]
+    fn an_address_is_taken_by_itself_and_by_all() {
+        let at = |text: &str| text.parse::<SocketAddr>().unwrap();
+        for (held, expected) in [
+            ("127.0.0.2:4791", true),
+            ("127.0.0.3:4791", false),
+            ("127.0.0.2:4792", false),
+            ("0.0.0.0:4791", true),
+            ("[::]:4791", true),
+        ] {
+            assert_eq!(conflicts(at(held), at("127.0.0.2:4791")), expected, "{held}");
+        }
+        assert!(!conflicts(at("0.0.0.0:4791"), at("[::1]:4791")));
+    }
+
+    #[test]
+    fn the_text_says_who_and_what_to_do() {
+        let holder = |ip: &str, uid, process| Holder { address: ip.parse().unwrap(), uid, process };
+        let taken = |holders| {
+            OpenError::PortTaken { address: "127.0.0.2:4791".parse().unwrap(), holders }.to_string()
+        };
+        let text = taken(vec![holder("127.0.0.2:4791", 1000, Some((42, "ib_write_lat".to_owned())))]);
+        assert!(
+            text.contains("process 42 (ib_write_lat) of user 1000") && text.contains("HIGHWIRE_ADDR"),
+            "{text}"
+        );
+        let text = taken(vec![holder("0.0.0.0:4791", 0, None)]);
+        assert!(
+            text.contains("rdma_rxe") && text.contains("unshare") && text.contains("every address"),
+            "{text}"
+        );
+    }
+}

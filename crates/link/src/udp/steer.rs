@@ -1,0 +1,44 @@
+//! Which lane a packet belongs to, decided in the kernel.
+//!
+//! The sockets of a device share one address; a classic BPF program of four instructions picks one by the destination QP.
+
+use crate::sys;
+use std::io;
+use std::os::fd::BorrowedFd;
+
+/// The lane of a packet: its destination QPN (BTH bytes 5 to 7, IBTA §9.2.6) modulo the number of lanes. Packets too short
+/// to name a QP belong to lane 0.
+pub fn lane_of(packet: &[u8], lanes: usize) -> usize {
+    match packet.get(5..8) {
+        Some(&[a, b, c]) if lanes > 0 => u32::from_be_bytes([0, a, b, c]) as usize % lanes,
+        _ => 0,
+    }
+}
+
+/// Attaches the same rule to the group of sockets that `fd` belongs to; they count in the order in which they were bound.
+pub(super) fn attach(fd: BorrowedFd<'_>, lanes: usize) -> io::Result<()> {
+    let lanes = u32::try_from(lanes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let step = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
+    // Offsets count from the UDP payload, and a load past its end returns 0: lane 0.
+    let mut program = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 4),
+        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0x00FF_FFFF),
+        step(libc::BPF_ALU | libc::BPF_MOD | libc::BPF_K, lanes),
+        step(libc::BPF_RET | libc::BPF_A, 0),
+    ];
+    sys::attach_steering(fd, &mut program)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lanes_follow_the_destination_qp() {
+        let bth = [0x04, 0, 0xFF, 0xFF, 0xAA, 0x12, 0x34, 0x57, 0, 0, 0, 0];
+        assert_eq!(lane_of(&bth, 1), 0);
+        assert_eq!(lane_of(&bth, 4), 0x12_3457 % 4);
+        assert_eq!(lane_of(&bth[..7], 4), 0);
+        assert_eq!(lane_of(&bth, 0), 0);
+    }
+}
