@@ -1,0 +1,234 @@
+//! The two ends of a single-producer, single-consumer ring of fixed slots.
+//!
+//! Cursors count slots ever published (`tail`) and ever consumed (`head`); they never wrap in practice. Each side
+//! owns one, keeps its truth privately, and publishes it; of the other's it keeps a cached copy and reads the shared
+//! one only when the cache says that there is nothing to do. A cursor that the other side could not have reached is
+//! a [`CursorError`].
+
+use std::fmt;
+use std::sync::atomic::Ordering;
+
+use crate::layout::{LayoutError, RING_HEADER_BYTES, RingHeader, RingKind, RingLayout, offset};
+use crate::window::Window;
+
+/// The other side published a cursor that cannot be: its memory is corrupt, and the ring is unusable.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CursorError {
+    /// Our own cursor, in slots.
+    pub own: u64,
+    /// What the other side published.
+    pub found: u64,
+}
+
+/// Why a WQE was not accepted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PostError {
+    /// Every slot is taken; consume completions and try again.
+    Full,
+    /// More SGEs than the ring's slots hold; `max` fit.
+    TooManySges {
+        /// SGEs per slot.
+        max: usize,
+    },
+    /// More inline bytes than the ring's slots hold; `max` fit.
+    InlineTooLong {
+        /// Inline bytes per slot.
+        max: usize,
+    },
+    /// The consumer's cursor is impossible.
+    Corrupt(CursorError),
+}
+
+/// What both ends know of their ring.
+#[derive(Debug)]
+pub(crate) struct Shape {
+    pub(crate) window: Window,
+    pub(crate) layout: RingLayout,
+    mask: u64,
+    slot_bytes: usize,
+}
+
+impl Shape {
+    fn attach(window: &Window, kind: RingKind) -> Result<Shape, LayoutError> {
+        let header = RingHeader::read(window)?;
+        let layout = RingLayout::validate(&header, window.len())?;
+        if layout.kind() != kind {
+            return Err(LayoutError::Kind { found: header.kind });
+        }
+        let window = window.part(0, layout.bytes())?;
+        Ok(Shape { window, mask: layout.slot_count() as u64 - 1, slot_bytes: layout.slot_bytes(), layout })
+    }
+
+    #[inline]
+    fn slot_offset(&self, cursor: u64) -> usize {
+        RING_HEADER_BYTES + (cursor & self.mask) as usize * self.slot_bytes
+    }
+
+    #[inline]
+    pub(crate) fn slot_bytes(&self) -> usize {
+        self.slot_bytes
+    }
+
+    #[inline]
+    fn slot_count(&self) -> u64 {
+        self.mask + 1
+    }
+
+    fn cursors(&self) -> Result<(u64, u64), LayoutError> {
+        let tail = self.window.u64_at(offset::TAIL).load(Ordering::Acquire);
+        let head = self.window.u64_at(offset::HEAD).load(Ordering::Acquire);
+        if tail.wrapping_sub(head) > self.slot_count() {
+            return Err(LayoutError::Cursors { tail, head });
+        }
+        Ok((tail, head))
+    }
+}
+
+/// The end that fills slots.
+#[derive(Debug)]
+pub(crate) struct Producer {
+    pub(crate) shape: Shape,
+    /// Slots written; those from `published` on are not visible yet.
+    tail: u64,
+    published: u64,
+    head_cached: u64,
+}
+
+impl Producer {
+    pub(crate) fn attach(window: &Window, kind: RingKind) -> Result<Producer, LayoutError> {
+        let shape = Shape::attach(window, kind)?;
+        let (tail, head_cached) = shape.cursors()?;
+        Ok(Producer { shape, tail, published: tail, head_cached })
+    }
+
+    /// Free slots; at least one if any is free, though the consumer may have freed more meanwhile.
+    #[inline]
+    pub(crate) fn free(&mut self) -> Result<u64, CursorError> {
+        let used = self.tail.wrapping_sub(self.head_cached);
+        if used < self.shape.slot_count() {
+            return Ok(self.shape.slot_count() - used);
+        }
+        self.observe_head_acquire()
+    }
+
+    /// Reads how far the consumer is.
+    #[cold]
+    pub(crate) fn observe_head_acquire(&mut self) -> Result<u64, CursorError> {
+        // Acquire: the consumer's reads of a slot happen before we overwrite it.
+        let head = self.shape.window.u64_at(offset::HEAD).load(Ordering::Acquire);
+        let used = self.tail.wrapping_sub(head);
+        if used > self.tail.wrapping_sub(self.head_cached) {
+            return Err(CursorError { own: self.tail, found: head });
+        }
+        self.head_cached = head;
+        Ok(self.shape.slot_count() - used)
+    }
+
+    /// Where the next slot to fill lies. The caller has seen `free() > 0`.
+    #[inline]
+    pub(crate) fn slot(&self) -> usize {
+        self.shape.slot_offset(self.tail)
+    }
+
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        self.tail = self.tail.wrapping_add(1);
+    }
+
+    /// Makes every filled slot visible; true if there was any.
+    #[inline]
+    pub(crate) fn publish_release(&mut self) -> bool {
+        let any = self.published != self.tail;
+        self.published = self.tail;
+        // Release: the slots' contents are visible before the cursor that covers them.
+        self.shape.window.u64_at(offset::TAIL).store(self.tail, Ordering::Release);
+        any
+    }
+}
+
+/// The end that empties slots.
+#[derive(Debug)]
+pub(crate) struct Consumer {
+    pub(crate) shape: Shape,
+    head: u64,
+    tail_cached: u64,
+}
+
+impl Consumer {
+    pub(crate) fn attach(window: &Window, kind: RingKind) -> Result<Consumer, LayoutError> {
+        let shape = Shape::attach(window, kind)?;
+        let (tail_cached, head) = shape.cursors()?;
+        Ok(Consumer { shape, head, tail_cached })
+    }
+
+    /// Filled slots: what the cache knows, or, when that is nothing, what the producer has published.
+    #[inline]
+    pub(crate) fn available(&mut self) -> Result<u64, CursorError> {
+        if self.tail_cached != self.head {
+            return Ok(self.tail_cached.wrapping_sub(self.head));
+        }
+        self.observe_tail_acquire()
+    }
+
+    /// Reads how far the producer is.
+    #[inline]
+    pub(crate) fn observe_tail_acquire(&mut self) -> Result<u64, CursorError> {
+        // Acquire: pairs with the producer's Release, so the slots up to here are complete.
+        let tail = self.shape.window.u64_at(offset::TAIL).load(Ordering::Acquire);
+        let available = tail.wrapping_sub(self.head);
+        if available > self.shape.slot_count() || available < self.tail_cached.wrapping_sub(self.head) {
+            return Err(CursorError { own: self.head, found: tail });
+        }
+        self.tail_cached = tail;
+        Ok(available)
+    }
+
+    /// Where the next filled slot lies. The caller has seen `available() > 0`.
+    #[inline]
+    pub(crate) fn slot(&self) -> usize {
+        self.shape.slot_offset(self.head)
+    }
+
+    /// Moves on privately; the producer cannot reuse the slot before [`Consumer::release`].
+    #[inline]
+    pub(crate) fn advance(&mut self) {
+        debug_assert_ne!(self.head, self.tail_cached, "advanced over a slot that was not there");
+        self.head = self.head.wrapping_add(1);
+    }
+
+    /// Gives all slots passed so far back to the producer.
+    #[inline]
+    pub(crate) fn release(&mut self) {
+        // Release: our reads of the slots are done before the producer may overwrite them.
+        self.shape.window.u64_at(offset::HEAD).store(self.head, Ordering::Release);
+    }
+}
+
+impl fmt::Display for CursorError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "the other side's cursor {} is impossible beside ours, {}", self.found, self.own)
+    }
+}
+
+impl std::error::Error for CursorError {}
+
+impl fmt::Display for PostError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            PostError::Full => write!(f, "the queue is full"),
+            PostError::TooManySges { max } => {
+                write!(f, "at most {max} scatter/gather elements fit this queue")
+            }
+            PostError::InlineTooLong { max } => write!(f, "at most {max} inline bytes fit this queue"),
+            PostError::Corrupt(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for PostError {}
+
+impl From<CursorError> for PostError {
+    fn from(error: CursorError) -> PostError {
+        PostError::Corrupt(error)
+    }
+}
