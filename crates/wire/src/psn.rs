@@ -46,6 +46,12 @@ impl Psn {
         (self.0.wrapping_sub(origin.0) << 8) as i32 >> 8
     }
 
+    /// Steps from `origin` forward to `self`, in `0..2^24`: for ranges that may span more than half of the numbers.
+    #[inline]
+    pub const fn ahead_of(self, origin: Psn) -> u32 {
+        self.0.wrapping_sub(origin.0) & MASK
+    }
+
     /// Whether `self` comes before `other`.
     pub const fn is_before(self, other: Psn) -> bool {
         self.distance_from(other) < 0
