@@ -10,6 +10,7 @@
 mod address;
 mod batch;
 mod counters;
+mod faulty;
 mod memory;
 mod sys;
 mod udp;
@@ -19,6 +20,9 @@ pub use batch::{
     Ecn, Order, PACKET_BYTES_MAX, Packet, Packets, Path, ReserveError, RxBatch, Slot, TrainLimits, TxBatch,
 };
 pub use counters::Counters;
+pub use faulty::{
+    ConfigError, FaultConfig, Faulty, Rates, Rule, Subject, Verdict, parse_duration, parse_rate,
+};
 pub use memory::{MemoryLink, memory_pair};
 pub use udp::{Holder, OpenError, ROCE_PORT, UdpConfig, UdpLink, lane_of};
 
