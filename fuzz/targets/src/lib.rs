@@ -1,0 +1,51 @@
+//! What each fuzz target does with its bytes.
+//!
+//! A target is a function that must return whatever it is given; it panics when a promise of the code under test is
+//! broken. libFuzzer calls these functions, and so do the plain [`driver`] and `cargo test`, so that every machine
+//! tries them and a finding becomes a regression test by keeping its bytes.
+
+#![forbid(unsafe_code)]
+
+pub mod corpus;
+pub mod driver;
+mod irn;
+mod ops;
+mod packets;
+
+use corpus::Seeds;
+
+/// One fuzz target.
+#[derive(Debug, Clone, Copy)]
+pub struct Target {
+    /// As typed on the command line, and the name of the libFuzzer binary.
+    pub name: &'static str,
+    /// Tries one input.
+    pub run: fn(&[u8]),
+    /// What to begin with.
+    pub seeds: Seeds,
+}
+
+/// Every target.
+pub const TARGETS: &[Target] = &[
+    Target { name: "frame", run: packets::frame, seeds: Seeds::Frames },
+    Target { name: "headers", run: packets::headers, seeds: Seeds::Packets },
+    Target { name: "icrc", run: packets::icrc, seeds: Seeds::Packets },
+    Target { name: "pcap", run: packets::pcap, seeds: Seeds::Files },
+    Target { name: "irn_sender", run: irn::sender, seeds: Seeds::Operations },
+    Target { name: "irn_receiver", run: irn::receiver, seeds: Seeds::Operations },
+    Target { name: "sack_window", run: irn::sack_window, seeds: Seeds::Operations },
+];
+
+/// The target of that name.
+#[must_use]
+pub fn target(name: &str) -> Option<&'static Target> {
+    TARGETS.iter().find(|target| target.name == name)
+}
+
+/// Tries `input` on the target called `name`.
+///
+/// # Panics
+/// If there is no such target, or if it finds something.
+pub fn call(name: &str, input: &[u8]) {
+    (target(name).expect("the binary is named after its target").run)(input);
+}
