@@ -6,6 +6,7 @@
 mod console;
 mod exchange;
 mod failure;
+mod pcap;
 mod perf;
 mod progress;
 mod values;
@@ -26,6 +27,8 @@ struct Cli {
 enum Command {
     /// Measure latency and bandwidth, and the limits of this machine.
     Perf(perf::Args),
+    /// Decode a capture and verify every ICRC.
+    Pcap(pcap::Args),
     /// Read a command line and do nothing with it: how the documentation's examples are checked.
     #[command(hide = true)]
     ParseOnly {
@@ -37,6 +40,7 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Perf(args) => perf::run(&args),
+        Command::Pcap(args) => pcap::run(&args),
         Command::ParseOnly { words } => parse_only(&words),
     };
     match result {
