@@ -18,7 +18,8 @@ pub struct Counters {
     pub tx_too_big: u64,
     /// Packets lost because a filter forbids them (EPERM, EACCES).
     pub tx_forbidden: u64,
-    /// Packets lost because no route leads there (ENETUNREACH, EHOSTUNREACH, ENETDOWN, EADDRNOTAVAIL).
+    /// Packets lost because no route leads there (ENETUNREACH, EHOSTUNREACH, ENETDOWN, EADDRNOTAVAIL), or none from
+    /// this address (EINVAL: 127.0.0.0/8 never leaves its machine).
     pub tx_unreachable: u64,
     /// Packets lost when the kernel refused a train that it should have divided (EIO, EINVAL); from then on packets leave
     /// one by one.

@@ -11,6 +11,7 @@ mod address;
 mod batch;
 mod counters;
 mod faulty;
+pub mod floor;
 mod memory;
 mod sys;
 mod udp;

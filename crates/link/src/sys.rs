@@ -3,7 +3,7 @@
 mod machine;
 mod message;
 
-pub(crate) use machine::{Interface, interfaces};
+pub(crate) use machine::{Interface, allowed_cores, interfaces, pin_to};
 pub(crate) use message::{Received, drain_errors, receive, send};
 
 use std::io;

@@ -180,7 +180,8 @@ impl UdpLink {
             libc::ENOBUFS | libc::ENOMEM => &mut self.counters.tx_no_buffers,
             libc::EMSGSIZE => &mut self.counters.tx_too_big,
             libc::EPERM | libc::EACCES => &mut self.counters.tx_forbidden,
-            libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EADDRNOTAVAIL => {
+            // EINVAL is what a loopback address gets that wants to leave its machine.
+            libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EADDRNOTAVAIL | libc::EINVAL => {
                 &mut self.counters.tx_unreachable
             }
             _ => &mut self.counters.tx_other,

@@ -1,0 +1,29 @@
+//! Shared memory between the processes of one user on one host.
+//!
+//! Every engine owns a directory below [`Registry`], named by its GID, with an `engine` segment that peers map: who it
+//! is, which of its queue pairs and memory regions are open to them, and who sends to it. A living engine holds a
+//! lock on that file, which the kernel drops whatever way the process ends; what nobody locks may be removed.
+//!
+//! Packets travel through one ring per pair of lanes and direction ([`ShmSender`], [`Inbox`]); WRITE, READ and atomics
+//! can skip them ([`Direct`]). Processes of one user could read each other's memory anyway, so the aim is not secrecy
+//! between them: it is that a peer which crashes, stops or scribbles can neither crash nor block its neighbours.
+
+mod channel;
+mod direct;
+mod engine;
+mod inbox;
+mod layout;
+mod lock;
+mod peer;
+mod registry;
+mod sender;
+mod table;
+
+pub use channel::{ChannelConfig, PACKET_MAX_BYTES, RawSlice};
+pub use direct::{Direct, DirectError};
+pub use engine::{EngineConfig, LocalEngine, PublishError, StillInUse};
+pub use inbox::{Inbox, Received, SharedBytes};
+pub use peer::{AttachError, PeerEngine};
+pub use registry::{ClaimError, LookupError, Registry, RegistryError};
+pub use sender::{PacketWriter, SendError, ShmSender};
+pub use table::{Access, PublishedRegion, PublishedQueuePair};
