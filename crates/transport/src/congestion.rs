@@ -9,6 +9,9 @@ mod dcqcn;
 mod fixed;
 mod pacer;
 
+#[cfg(test)]
+mod steps;
+
 pub use cnp::CnpGenerator;
 pub use dcqcn::{Dcqcn, DcqcnParameters};
 pub use fixed::{Fraction, Rate};

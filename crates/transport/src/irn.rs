@@ -13,6 +13,11 @@ mod ring;
 mod sack;
 mod sender;
 
+#[cfg(test)]
+mod exchange;
+#[cfg(test)]
+mod scenarios;
+
 pub use config::{IrnConfig, LossRecovery};
 pub use receiver::{Arrival, Location, PacketClass, ReceiverWindow, SACK_RUN_MAX};
 pub use sack::SackWindow;

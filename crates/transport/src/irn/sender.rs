@@ -359,6 +359,24 @@ impl SenderWindow {
         self.counters.retransmitted += 1;
     }
 
+    /// The state on one line, with PSNs counted from `origin`.
+    pub(super) fn describe(&self, out: &mut dyn fmt::Write, origin: Psn) -> fmt::Result {
+        let n = |psn: Psn| psn.sub(origin.value()).value();
+        write!(out, "{}..{}", n(self.first_unacknowledged()), n(self.next_to_send))?;
+        if !self.sacked.is_empty() {
+            out.write_str(" sacked")?;
+            self.sacked.iter().try_for_each(|psn| write!(out, " {}", n(psn)))?;
+        }
+        if self.in_recovery {
+            write!(out, " | recovery to {}", n(self.recovery_psn))?;
+        }
+        match self.repair {
+            Repair::Idle => Ok(()),
+            Repair::Resend => write!(out, " | resend {}", n(self.retransmit_psn)),
+            Repair::Search => write!(out, " | search after {}", n(self.retransmit_psn)),
+        }
+    }
+
     fn find_hole(&mut self) -> Option<Psn> {
         let from = self.retransmit_psn.next();
         let hole = match self.config.recovery {
@@ -380,21 +398,7 @@ impl SenderWindow {
 /// The state on one line, for tests and traces.
 impl fmt::Display for SenderWindow {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:x}..{:x}", self.first_unacknowledged().value(), self.next_to_send.value())?;
-        if !self.sacked.is_empty() {
-            f.write_str(" sacked")?;
-            for psn in self.sacked.iter() {
-                write!(f, " {:x}", psn.value())?;
-            }
-        }
-        if self.in_recovery {
-            write!(f, " | recovery to {:x}", self.recovery_psn.value())?;
-        }
-        match self.repair {
-            Repair::Idle => Ok(()),
-            Repair::Resend => write!(f, " | resend {:x}", self.retransmit_psn.value()),
-            Repair::Search => write!(f, " | search after {:x}", self.retransmit_psn.value()),
-        }
+        self.describe(f, Psn::new(0))
     }
 }
 
