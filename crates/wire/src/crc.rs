@@ -20,6 +20,13 @@ impl Crc {
         Crc(hasher.finalize())
     }
 
+    /// The CRC with a difference added, which some other bytes would have made.
+    #[inline]
+    #[must_use]
+    pub(crate) fn xor(self, difference: u32) -> Crc {
+        Crc(self.0 ^ difference)
+    }
+
     /// The number.
     #[inline]
     pub(crate) fn value(self) -> u32 {
@@ -45,7 +52,7 @@ const fn multiply(a: u32, mut b: u32) -> u32 {
 }
 
 /// The register divided by x^32: four bytes taken back.
-const fn unwind_word(mut register: u32) -> u32 {
+pub(crate) const fn unwind_word(mut register: u32) -> u32 {
     let mut bit = 0;
     while bit < 32 {
         register = if register >> 31 == 1 { (register ^ POLYNOMIAL) << 1 | 1 } else { register << 1 };
@@ -82,6 +89,41 @@ pub(crate) fn unwind(difference: u32, len: usize) -> Option<u32> {
         return None;
     }
     Some(multiply(multiply(difference, STEPS[words % RADIX]), LEAPS[words / RADIX]))
+}
+
+/// What a 16-bit field in network order adds to the register some bytes later, by nibble.
+pub(crate) struct Spread([[u32; 16]; 4]);
+
+impl Spread {
+    /// The table of a field with `behind` bytes between its end and where it is looked at.
+    pub(crate) const fn new(behind: usize) -> Spread {
+        let mut table = [[0; 16]; 4];
+        let mut nibble = 0;
+        while nibble < 4 {
+            let mut value = 0;
+            while value < 16 {
+                // The register takes in the first byte of the field lowest.
+                let mut register = ((value as u16) << (4 * nibble)).swap_bytes() as u32;
+                let mut bits = 8 * (2 + behind);
+                while bits > 0 {
+                    register = register >> 1 ^ POLYNOMIAL & (register & 1).wrapping_neg();
+                    bits -= 1;
+                }
+                table[nibble][value] = register;
+                value += 1;
+            }
+            nibble += 1;
+        }
+        Spread(table)
+    }
+
+    /// What `value` adds.
+    #[inline]
+    pub(crate) fn of(&self, value: u16) -> u32 {
+        let [a, b, c, d] = &self.0;
+        let nibble = |shift: u16| usize::from(value >> shift & 15);
+        a[nibble(0)] ^ b[nibble(4)] ^ c[nibble(8)] ^ d[nibble(12)]
+    }
 }
 
 #[cfg(test)]

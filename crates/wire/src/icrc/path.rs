@@ -2,12 +2,9 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use super::{ONES, PREFIX_MAX, mask_ipv4, mask_ipv6};
-use crate::crc::{Crc, unwind};
+use super::{ONES, mask_ipv4, mask_ipv6};
+use crate::crc::{Crc, Spread, unwind, unwind_word};
 use crate::{Bth, ICRC_LEN, Ip, Ipv4, Ipv6, Udp};
-
-/// Packets up to this length are copied behind their prefix, so that one pass over one buffer covers both.
-const SHORT_MAX: usize = 64;
 
 /// An ICRC of which part of the packet is still to come.
 #[derive(Clone, Copy, Debug)]
@@ -17,13 +14,39 @@ pub struct Icrc(Crc);
 /// What the ICRCs of all packets from one socket address to another have in common.
 ///
 /// For IPv4, packets must have no options and carry "don't fragment" and nothing else in the fragment field, which
-/// is what RoCEv2 senders do. It takes about as long to make one as to hash 16 bytes.
-#[derive(Clone, Debug)]
+/// is what RoCEv2 senders do. It takes about as long to make one as to check a small packet.
+///
+/// The CRC is linear: the CRC of the headers with lengths and identification zero, plus what each of those fields adds,
+/// is the CRC of the headers as they are. So a packet costs one pass over its own bytes, where they lie.
+#[derive(Clone, Copy, Debug)]
 pub struct PathIcrc {
-    /// Ones, IP header, UDP header, masked; lengths and identification are zero until a packet fills them in.
-    prefix: [u8; PREFIX_MAX - Bth::LEN],
+    /// Over the masked headers before the BTH; lengths and identification are zero.
+    prefix: Crc,
     is_v4: bool,
 }
+
+/// What IPv4's total length adds to the CRC at the BTH.
+static V4_LENGTH: Spread = Spread::new(Ipv4::LEN - 4 + Udp::LEN);
+/// What IPv4's identification adds.
+static V4_ID: Spread = Spread::new(ID_TO_BTH);
+/// What IPv6's payload length adds.
+static V6_LENGTH: Spread = Spread::new(Ipv6::LEN - 6 + Udp::LEN);
+/// What UDP's length adds.
+static UDP_LENGTH: Spread = Spread::new(2);
+
+/// Bytes between the IPv4 identification and the BTH.
+const ID_TO_BTH: usize = Ipv4::LEN - 6 + Udp::LEN;
+
+/// What the CRC at the BTH lacks so that its fifth byte counts as ones, by that byte.
+static MASK: [u32; 256] = {
+    let mut table = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        table[byte] = unwind_word(byte as u32 ^ 0xFF);
+        byte += 1;
+    }
+    table
+};
 
 impl Icrc {
     /// Adds the bytes that follow.
@@ -42,8 +65,7 @@ impl Icrc {
 impl PathIcrc {
     /// The path between two IPv4 sockets.
     pub fn v4(source: (Ipv4Addr, u16), destination: (Ipv4Addr, u16)) -> PathIcrc {
-        let ip = Ipv4 { flags_fragment: Ipv4::DONT_FRAGMENT, ..Ipv4::new(source.0, destination.0) };
-        PathIcrc::new(Ip::V4(ip), source.1, destination.1)
+        PathIcrc::new(Ip::V4(Ipv4::new(source.0, destination.0)), source.1, destination.1)
     }
 
     /// The path between two IPv6 sockets.
@@ -60,26 +82,25 @@ impl PathIcrc {
         }
     }
 
-    /// The path that `ip` and two ports describe. Lengths and identification are filled in per packet.
-    pub(crate) fn new(ip: Ip, source_port: u16, destination_port: u16) -> PathIcrc {
-        let mut prefix = [0; PREFIX_MAX - Bth::LEN];
-        prefix[..ONES].fill(0xFF);
-        let (head, rest) = prefix[ONES..].split_at_mut(ip.header_len());
+    fn new(ip: Ip, source_port: u16, destination_port: u16) -> PathIcrc {
+        let mut bytes = [0xFF; ONES + Ipv6::LEN + Udp::LEN];
+        let ports = ONES + ip.header_len();
+        let head = &mut bytes[ONES..ports];
         match ip {
             Ip::V4(v4) => {
-                v4.emit(head.first_chunk_mut().expect("split at the header's length"));
+                v4.emit(head.first_chunk_mut().expect("cut to the header's length"));
                 head[2..6].fill(0);
                 mask_ipv4(head);
             }
             Ip::V6(v6) => {
-                v6.emit(head.first_chunk_mut().expect("split at the header's length"));
+                v6.emit(head.first_chunk_mut().expect("cut to the header's length"));
                 head[4..6].fill(0);
                 mask_ipv6(head);
             }
         }
         let udp = Udp { source_port, destination_port, length: 0, checksum: 0xFFFF };
-        udp.emit(rest.first_chunk_mut().expect("the prefix ends with the UDP header"));
-        PathIcrc { prefix, is_v4: matches!(ip, Ip::V4(_)) }
+        udp.emit(bytes[ports..].first_chunk_mut().expect("the buffer goes on for a UDP header"));
+        PathIcrc { prefix: Crc::EMPTY.update(&bytes[..ports + Udp::LEN]), is_v4: matches!(ip, Ip::V4(_)) }
     }
 
     /// Whether packets of this path carry an identification.
@@ -96,14 +117,15 @@ impl PathIcrc {
     /// If `front` is shorter than a BTH.
     #[inline]
     pub fn start(&self, ip_id: u16, len: usize, front: &[u8]) -> Icrc {
-        let (bth, rest) =
-            front.split_first_chunk::<{ Bth::LEN }>().expect("the front holds at least the BTH");
-        let start = if self.is_v4 {
-            self.start_in::<V4_LEN>(ip_id, len, bth, &[])
+        assert!(front.len() >= Bth::LEN, "the front holds at least the BTH");
+        let udp_len = (len + Udp::LEN + ICRC_LEN) as u16;
+        let ip_adds = if self.is_v4 {
+            V4_LENGTH.of(udp_len.wrapping_add(Ipv4::LEN as u16)) ^ V4_ID.of(ip_id)
         } else {
-            self.start_in::<V6_LEN>(ip_id, len, bth, &[])
+            V6_LENGTH.of(udp_len)
         };
-        if rest.is_empty() { start } else { start.update(rest) }
+        let adds = ip_adds ^ UDP_LENGTH.of(udp_len) ^ MASK[usize::from(front[4])];
+        Icrc(self.prefix.xor(adds).update(front))
     }
 
     /// The ICRC of `packet`, which goes from BTH to padding.
@@ -112,16 +134,7 @@ impl PathIcrc {
     /// If `packet` is shorter than a BTH.
     #[inline]
     pub fn icrc(&self, ip_id: u16, packet: &[u8]) -> u32 {
-        if packet.len() > Bth::LEN + SHORT_MAX {
-            return self.start(ip_id, packet.len(), packet).finish();
-        }
-        let (bth, rest) =
-            packet.split_first_chunk::<{ Bth::LEN }>().expect("the packet holds at least the BTH");
-        if self.is_v4 {
-            self.start_in::<V4_LEN>(ip_id, packet.len(), bth, rest).finish()
-        } else {
-            self.start_in::<V6_LEN>(ip_id, packet.len(), bth, rest).finish()
-        }
+        self.start(ip_id, packet.len(), packet).finish()
     }
 
     /// Whether `packet`, which goes from BTH to ICRC, carries the right ICRC for this identification.
@@ -145,10 +158,10 @@ impl PathIcrc {
             return None;
         }
         // The register is linear in the message, so the two ICRCs differ by what the two identifications' difference
-        // became while the bytes behind it were taken in. Taken back to four bytes before that, it is the difference
-        // itself: first byte lowest, and nothing but zeros above its two bytes.
-        let behind = AFTER_ID + packet.len() - ICRC_LEN;
-        let ids = unwind(difference, behind + size_of::<u16>())?;
+        // became while the bytes behind it were taken in. Taken back over those and its own two bytes, it is the
+        // difference itself: first byte lowest, and nothing but zeros above the second.
+        let behind = ID_TO_BTH + packet.len() - ICRC_LEN;
+        let ids = unwind(difference, size_of::<u16>() + behind)?;
         u16::try_from(ids).ok().map(|ids| hint ^ ids.swap_bytes())
     }
 
@@ -158,36 +171,4 @@ impl PathIcrc {
         let (body, icrc) = packet.split_last_chunk::<ICRC_LEN>()?;
         (body.len() >= Bth::LEN).then(|| self.icrc(ip_id, body) ^ u32::from_le_bytes(*icrc))
     }
-
-    /// Fills in the prefix, `PREFIX` bytes of it, and hashes it with the BTH and up to [`SHORT_MAX`] bytes more.
-    #[inline]
-    fn start_in<const PREFIX: usize>(
-        &self,
-        ip_id: u16,
-        len: usize,
-        bth: &[u8; Bth::LEN],
-        more: &[u8],
-    ) -> Icrc {
-        let mut buffer = [0; PREFIX_MAX + SHORT_MAX];
-        buffer[..PREFIX].copy_from_slice(&self.prefix[..PREFIX]);
-        let udp_len = (len + Udp::LEN + ICRC_LEN) as u16;
-        if PREFIX == V4_LEN {
-            buffer[ONES + 2..ONES + 4]
-                .copy_from_slice(&(udp_len.wrapping_add(Ipv4::LEN as u16)).to_be_bytes());
-            buffer[ONES + 4..ONES + 6].copy_from_slice(&ip_id.to_be_bytes());
-        } else {
-            buffer[ONES + 4..ONES + 6].copy_from_slice(&udp_len.to_be_bytes());
-        }
-        buffer[PREFIX - 4..PREFIX - 2].copy_from_slice(&udp_len.to_be_bytes());
-        buffer[PREFIX..PREFIX + Bth::LEN].copy_from_slice(bth);
-        buffer[PREFIX + 4] = 0xFF;
-        let head = PREFIX + Bth::LEN;
-        buffer[head..head + more.len()].copy_from_slice(more);
-        Icrc(Crc::EMPTY.update(&buffer[..head + more.len()]))
-    }
 }
-
-const V4_LEN: usize = ONES + Ipv4::LEN + Udp::LEN;
-const V6_LEN: usize = ONES + Ipv6::LEN + Udp::LEN;
-/// Bytes of the prefix behind the IPv4 identification.
-const AFTER_ID: usize = V4_LEN - ONES - 6;
