@@ -75,7 +75,7 @@ impl Bth {
     ///
     /// # Errors
     /// An unknown opcode or a transport version other than 0.
-    #[inline]
+    #[inline(always)]
     pub fn parse(b: &[u8; Bth::LEN]) -> Result<Bth, ParseError> {
         let Some(opcode) = Opcode::from_u8(b[0]) else {
             return Err(ParseError::new(HeaderName::Bth, 0, ParseErrorKind::UnknownOpcode));

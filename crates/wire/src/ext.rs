@@ -127,7 +127,7 @@ impl Ext {
     ///
     /// # Errors
     /// The bytes end too early, or a header holds what it must not.
-    #[inline]
+    #[inline(always)]
     pub fn parse(layout: Layout, bytes: &[u8], base: usize) -> Result<Ext, ParseError> {
         let mut r = Reader { rest: bytes, offset: base };
         // Operands of a tuple variant are read from left to right, which is their order on the wire.
