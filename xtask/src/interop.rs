@@ -1,13 +1,14 @@
 //! `cargo xtask interop`: Highwire against a peer that is not ours, the Linux kernel's `rdma_rxe`.
 //!
 //! A Debian kernel boots in QEMU without hardware help (TCG) from an initramfs made here: the RDMA modules, the
-//! programs of rdma-core and perftest, and a small verbs agent of ours (`interop/`) that does over TCP what the
+//! programs of rdma-core and perftest, and a small verbs agent of ours (`interop/guest`) that does over TCP what the
 //! scenarios ask. Guest and test meet on a tap device in a network namespace of their own, so that no root is
 //! needed, nothing of the machine's network is touched, and UDP port 4791 is free.
 //!
 //! What cannot run here says why and counts as a skip; `docs/interop.md` is the page about it.
 
 mod agent;
+mod capture;
 mod cpio;
 mod guest;
 mod initramfs;
@@ -15,15 +16,16 @@ mod kernel;
 mod namespace;
 mod outcome;
 mod pattern;
+mod peer;
 mod scenarios;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 
 use crate::packages;
-use crate::shell::{Line, Log, target_dir};
+use crate::shell::{Line, Log, root, target_dir};
 use crate::test::Tally;
 
 use outcome::Outcome;
@@ -35,12 +37,15 @@ use outcome::Outcome;
   cargo xtask interop --only rnr   those whose name contains 'rnr'
   cargo xtask interop --shell      a shell in the guest's network, to try something by hand")]
 pub(crate) struct Args {
-    /// Run only the scenarios whose name contains this text.
+    /// Run only the scenarios whose name, roles included, contains this text.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
     /// List the scenarios and what each checks.
     #[arg(long)]
     list: bool,
+    /// Play them between the kernel and itself: a check of the scenarios, not of Highwire.
+    #[arg(long)]
+    control: bool,
     /// Boot the guest and open a shell in its network namespace instead.
     #[arg(long, conflicts_with_all = ["only", "list"])]
     shell: bool,
@@ -79,6 +84,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         None => {
             let kernel = kernel::fetch(&work_dir()?)?;
             initramfs::build(&kernel, &work_dir()?)?;
+            peer::build()?;
             namespace::reenter(args)?
         }
     };
@@ -115,7 +121,11 @@ fn inside(args: &Args) -> Result<ExitCode> {
     if args.shell {
         namespace::shell()?;
     } else {
-        scenarios::play(args.only.as_deref())?.store(&outcome_path()?)?;
+        let mut outcome = scenarios::play(args.only.as_deref(), args.control)?;
+        if !args.control {
+            scenarios::judge_capture(&guest::capture_path(&work_dir()?), &mut outcome)?;
+        }
+        outcome.store(&outcome_path()?)?;
     }
     guest.stop()?;
     Ok(ExitCode::SUCCESS)
@@ -135,5 +145,5 @@ fn outcome_path() -> Result<PathBuf> {
 
 /// The C and shell sources of what runs in the guest.
 fn guest_sources() -> PathBuf {
-    Path::new(crate::shell::root()).join("interop")
+    root().join("interop/guest")
 }

@@ -1,8 +1,13 @@
-//! The typed client of the guest's verbs agent. `interop/agent.h` describes the lines that it speaks.
+//! The typed client of a verbs agent: the guest's over TCP, or a process of ours. `interop/guest/agent.h` describes the
+//! lines that both speak.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -15,10 +20,12 @@ pub(super) const AGENT_PORT: u16 = 7471;
 /// Longer than any request waits in the guest.
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
-/// One connection: a process in the guest with verbs objects of its own, which end with it.
+/// One connection: a process with verbs objects of its own, which end with it.
 pub(super) struct Agent {
-    requests: TcpStream,
-    answers: BufReader<TcpStream>,
+    requests: Box<dyn Write>,
+    answers: BufReader<Box<dyn Read>>,
+    /// The process, where it is one of ours.
+    process: Option<Child>,
 }
 
 /// The fields of an `ok` line, in its order; a key may come more than once.
@@ -28,17 +35,17 @@ pub(super) struct Answer {
     fields: Vec<(String, String)>,
 }
 
-/// A refusal: the errno that libibverbs returned in the guest, and the agent's text.
+/// A refusal: the errno that the verb returned, and the agent's text.
 #[derive(Debug)]
 pub(super) struct Refused {
-    pub(super) errno: i32,
+    errno: i32,
     request: String,
     text: String,
 }
 
 impl fmt::Display for Refused {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "the guest refused '{}': {}", self.request, self.text)
+        write!(f, "'{}' was refused: {} (errno {})", self.request, self.text, self.errno)
     }
 }
 
@@ -71,15 +78,33 @@ pub(super) struct Region {
 }
 
 impl Agent {
-    /// Connects; nothing is open yet.
+    /// Connects to the guest's; nothing is open yet.
     pub(super) fn connect() -> Result<Agent> {
         let address = SocketAddr::new(GUEST_ADDRESS.parse()?, AGENT_PORT);
         let requests = TcpStream::connect_timeout(&address, Duration::from_secs(5))
             .with_context(|| format!("no agent at {address}"))?;
         requests.set_nodelay(true)?;
         requests.set_read_timeout(Some(ANSWER_LIMIT))?;
-        let answers = BufReader::new(requests.try_clone()?);
-        Ok(Agent { requests, answers })
+        let answers: Box<dyn Read> = Box::new(requests.try_clone()?);
+        Ok(Agent { requests: Box::new(requests), answers: BufReader::new(answers), process: None })
+    }
+
+    /// Starts `program` as one, which speaks the lines on its standard input and output. It uses `address`.
+    pub(super) fn start(program: &Path, address: &str) -> Result<Agent> {
+        // A socket pair and not pipes, because a read from a socket can have a time limit.
+        let (ours, theirs) = UnixStream::pair().context("no socket pair")?;
+        ours.set_read_timeout(Some(ANSWER_LIMIT))?;
+        let process = Command::new("setpriv")
+            .args(["--pdeathsig", "KILL", "--"])
+            .arg(program)
+            .arg("serve")
+            .env("HIGHWIRE_ADDR", address)
+            .stdin(Stdio::from(OwnedFd::from(theirs.try_clone()?)))
+            .stdout(Stdio::from(OwnedFd::from(theirs)))
+            .spawn()
+            .context("cannot run setpriv")?;
+        let answers: Box<dyn Read> = Box::new(ours.try_clone()?);
+        Ok(Agent { requests: Box::new(ours), answers: BufReader::new(answers), process: Some(process) })
     }
 
     /// Sends one request and waits for its answer.
@@ -110,7 +135,11 @@ impl Agent {
             return Ok(Answer { request: request.to_owned(), fields });
         }
         let (errno, text) = rest.split_once(' ').unwrap_or((rest, ""));
-        Err(anyhow!(Refused { errno: errno.parse().unwrap_or(0), request: request.into(), text: text.into() }))
+        Err(anyhow!(Refused {
+            errno: errno.parse().unwrap_or(0),
+            request: request.into(),
+            text: text.into()
+        }))
     }
 
     /// Registers `bytes` zeroed bytes with the agent's access letters.
@@ -125,14 +154,16 @@ impl Agent {
     }
 
     /// Where the region's bytes first differ from a seed's pattern, if anywhere.
-    pub(super) fn mismatch(&mut self, region: Region, offset: usize, length: usize, seed: u64) -> Result<Option<u64>> {
-        let answer = self.ask(&format!("check mr={} offset={offset} length={length} seed={seed}", region.id))?;
+    pub(super) fn mismatch(
+        &mut self,
+        region: Region,
+        offset: usize,
+        length: usize,
+        seed: u64,
+    ) -> Result<Option<u64>> {
+        let answer =
+            self.ask(&format!("check mr={} offset={offset} length={length} seed={seed}", region.id))?;
         if answer.number::<u32>("match")? == 1 { Ok(None) } else { answer.number("at").map(Some) }
-    }
-
-    /// One of rxe's hardware counters.
-    pub(super) fn counter(&mut self, name: &str) -> Result<u64> {
-        self.ask("counters")?.number(name)
     }
 
     /// Runs a shell command in the guest; its output, both streams.
@@ -157,6 +188,16 @@ impl Agent {
     }
 }
 
+impl Drop for Agent {
+    fn drop(&mut self) {
+        if let Some(process) = &mut self.process {
+            // Killed rather than asked: one that hangs must not outlive its scenario.
+            let _ = process.kill();
+            let _ = process.wait();
+        }
+    }
+}
+
 impl Answer {
     /// The value of a key as text.
     pub(super) fn text(&self, key: &str) -> Result<&str> {
@@ -172,7 +213,9 @@ impl Answer {
     /// The value of a key as a number, decimal or 0x….
     pub(super) fn number<T: TryFrom<i128>>(&self, key: &str) -> Result<T> {
         let text = self.text(key)?;
-        parse(text).and_then(|value| T::try_from(value).ok()).with_context(|| format!("{key}={text} is no number"))
+        parse(text)
+            .and_then(|value| T::try_from(value).ok())
+            .with_context(|| format!("{key}={text} is no number"))
     }
 
     fn completions(&self) -> Result<Vec<WorkCompletion>> {
@@ -182,11 +225,21 @@ impl Answer {
 
 impl WorkCompletion {
     fn parse(text: &str) -> Option<WorkCompletion> {
-        let numbers: Vec<u64> = text.split(',').map(|n| u64::try_from(parse(n)?).ok()).collect::<Option<_>>()?;
+        let numbers: Vec<u64> =
+            text.split(',').map(|n| u64::try_from(parse(n)?).ok()).collect::<Option<_>>()?;
         let [wr_id, rest @ ..] = numbers.as_slice() else { return None };
         let rest: Vec<u32> = rest.iter().map(|n| u32::try_from(*n).ok()).collect::<Option<_>>()?;
         let [status, opcode, length_bytes, qpn, source_qpn, immediate, flags] = rest[..] else { return None };
-        Some(WorkCompletion { wr_id: *wr_id, status, opcode, length_bytes, qpn, source_qpn, immediate, flags })
+        Some(WorkCompletion {
+            wr_id: *wr_id,
+            status,
+            opcode,
+            length_bytes,
+            qpn,
+            source_qpn,
+            immediate,
+            flags,
+        })
     }
 }
 

@@ -65,7 +65,8 @@ mod tests {
         let bytes = cpio.finish();
         assert_eq!(bytes.len() % 4, 0);
         let text = String::from_utf8_lossy(&bytes);
-        let positions: Vec<_> = ["bin\0", "bin/sh\0", "#!", "TRAILER!!!"].iter().map(|s| text.find(s)).collect();
+        let positions: Vec<_> =
+            ["bin\0", "bin/sh\0", "#!", "TRAILER!!!"].iter().map(|s| text.find(s)).collect();
         assert!(positions.iter().all(Option::is_some) && positions.is_sorted());
     }
 }

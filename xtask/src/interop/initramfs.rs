@@ -11,13 +11,24 @@ use std::process::Command;
 use anyhow::{Context, Result, bail};
 
 use super::cpio::Cpio;
-use super::kernel::Kernel;
 use super::guest_sources;
+use super::kernel::Kernel;
 
 /// Modules that `init` loads, in this order, each after what it depends on.
 ///
 /// `crc32_generic` is rxe's ICRC, which it asks for by the algorithm's name, so no dependency mentions it.
-const MODULES: &[&str] = &["virtio_pci", "virtio_net", "crc32_generic", "rdma_rxe", "rdma_ucm", "sch_netem"];
+const MODULES: &[&str] = &[
+    "virtio_pci",
+    "virtio_net",
+    "crc32_generic",
+    "rdma_rxe",
+    "rdma_ucm",
+    "sch_prio",
+    "sch_netem",
+    "sch_ingress",
+    "cls_u32",
+    "act_gact",
+];
 
 /// Programs of this machine that go into the guest with the libraries they load.
 const PROGRAMS: &[&str] = &[
@@ -87,7 +98,7 @@ pub(super) fn build(kernel: &Kernel, work: &Path) -> Result<()> {
     std::os::unix::fs::symlink(&kernel.image, &link).context("cannot link the kernel image")
 }
 
-/// Compiles `interop/*.c` against this machine's libibverbs.
+/// Compiles the agent against this machine's libibverbs.
 fn compile_agent(work: &Path) -> Result<PathBuf> {
     let agent = work.join("interop-agent");
     let mut sources: Vec<PathBuf> = fs::read_dir(guest_sources())?

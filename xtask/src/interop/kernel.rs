@@ -50,7 +50,9 @@ fn current_package() -> Result<String> {
         text = depends()?.stdout;
     }
     text.lines()
-        .find_map(|line| line.trim().strip_prefix("Depends: ").filter(|name| name.starts_with("linux-image-")))
+        .find_map(|line| {
+            line.trim().strip_prefix("Depends: ").filter(|name| name.starts_with("linux-image-"))
+        })
         .map(str::to_owned)
         .with_context(|| format!("apt knows no {META}; try: apt-get update"))
 }
@@ -60,8 +62,11 @@ fn download(package: &str, kernels: &Path) -> Result<()> {
     let scratch = kernels.join("download");
     let _ = fs::remove_dir_all(&scratch);
     fs::create_dir_all(&scratch)?;
-    let output =
-        Line::new("apt-get").dir(&scratch).words("-qq -o APT::Sandbox::User=root download").arg(package).capture()?;
+    let output = Line::new("apt-get")
+        .dir(&scratch)
+        .words("-qq -o APT::Sandbox::User=root download")
+        .arg(package)
+        .capture()?;
     if !output.success {
         bail!("apt-get download {package}: {}", output.stderr.trim());
     }
@@ -81,7 +86,9 @@ fn download(package: &str, kernels: &Path) -> Result<()> {
 fn unpacked(kernels: &Path) -> Result<Vec<PathBuf>> {
     let mut dirs: Vec<PathBuf> = fs::read_dir(kernels)?
         .filter_map(|entry| entry.ok().map(|entry| entry.path()))
-        .filter(|path| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("linux-image-")))
+        .filter(|path| {
+            path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("linux-image-"))
+        })
         .collect();
     dirs.sort();
     Ok(dirs)

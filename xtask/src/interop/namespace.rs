@@ -54,6 +54,9 @@ pub(super) fn reenter(args: &Args) -> Result<Outcome> {
     if let Some(only) = &args.only {
         command.args(["--only", only]);
     }
+    if args.control {
+        command.arg("--control");
+    }
     if args.shell {
         command.arg("--shell");
     }
@@ -73,6 +76,11 @@ pub(super) fn set_up() -> Result<()> {
     ip(&["link", "set", TAP, "up"])
 }
 
+/// Sets the MTU of our end. The guest's is set in the guest.
+pub(super) fn set_mtu(bytes: u32) -> Result<()> {
+    ip(&["link", "set", TAP, "mtu", &bytes.to_string()])
+}
+
 /// An interactive shell inside, for people who want to try something by hand.
 pub(super) fn shell() -> Result<()> {
     let shell = std::env::var("SHELL").unwrap_or_else(|_| "/bin/sh".into());
@@ -83,7 +91,8 @@ pub(super) fn shell() -> Result<()> {
 
 /// `unshare` with what this user needs for a network namespace of their own.
 fn unshare() -> Command {
-    let allowed = Command::new("unshare").args(["--net", "true"]).output().is_ok_and(|output| output.status.success());
+    let allowed =
+        Command::new("unshare").args(["--net", "true"]).output().is_ok_and(|output| output.status.success());
     let mut command = Command::new("unshare");
     command.args(["--net", "--fork", "--kill-child"]);
     if !allowed {

@@ -72,7 +72,13 @@ impl Outcome {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "interop: {} passed, {} failed, {} skipped", self.passed, self.failed.len(), self.skipped.len())?;
+        write!(
+            f,
+            "interop: {} passed, {} failed, {} skipped",
+            self.passed,
+            self.failed.len(),
+            self.skipped.len()
+        )?;
         for name in &self.failed {
             write!(f, "\n  FAILED  {name}: cargo xtask interop --only '{name}'")?;
         }

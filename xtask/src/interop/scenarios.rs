@@ -1,13 +1,251 @@
-//! The scenarios.
-use super::outcome::Outcome;
+//! The conversations, as a table: each is played once with Highwire as the requester and once as the responder.
+//!
+//! Both ends are driven through the same lines (`interop/guest/agent.h`), so a scenario cannot tell who is who, and the
+//! control run plays the whole table between the kernel and itself.
+
+mod datagram;
+mod end;
+mod loss;
+mod naks;
+mod pair;
+mod rc;
+
+use std::path::Path;
+use std::time::Instant;
+
+use anyhow::{Result, anyhow, ensure};
+
 use super::agent::Agent;
-use anyhow::Result;
+use super::namespace::{GUEST_ADDRESS, GUEST_ADDRESS_V6, HOST_ADDRESS, HOST_ADDRESS_V6};
+use super::outcome::Outcome;
+use super::{capture, namespace, peer};
+use end::{End, Side};
+use pair::Pair;
 
-pub(super) fn list() {}
+/// One conversation.
+struct Scenario {
+    name: &'static str,
+    checks: &'static str,
+    play: fn(&mut Pair) -> Result<()>,
+    setting: Setting,
+}
 
-pub(super) fn play(_only: Option<&str>) -> Result<Outcome> {
-    let mut agent = Agent::connect()?;
-    println!("{:?}", agent.ask("open")?);
-    println!("{}", agent.shell("/usr/sbin/ip addr; ibv_devinfo -v | head -40; free")?);
-    Ok(Outcome::default())
+/// What surrounds a conversation.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Setting {
+    /// IPv4 without faults.
+    Plain,
+    V6,
+    /// An Ethernet MTU of 4500 bytes, of which RoCE makes 4096.
+    Jumbo,
+    /// One packet in a hundred is lost in each direction.
+    Lossy,
+}
+
+const fn plain(name: &'static str, checks: &'static str, play: fn(&mut Pair) -> Result<()>) -> Scenario {
+    Scenario { name, checks, play, setting: Setting::Plain }
+}
+
+const fn v6(name: &'static str, checks: &'static str, play: fn(&mut Pair) -> Result<()>) -> Scenario {
+    Scenario { name, checks, play, setting: Setting::V6 }
+}
+
+const fn jumbo(name: &'static str, checks: &'static str, play: fn(&mut Pair) -> Result<()>) -> Scenario {
+    Scenario { name, checks, play, setting: Setting::Jumbo }
+}
+
+const fn lossy(name: &'static str, checks: &'static str, play: fn(&mut Pair) -> Result<()>) -> Scenario {
+    Scenario { name, checks, play, setting: Setting::Lossy }
+}
+
+const ALL: &[Scenario] = &[
+    plain("rc send", "0 to 5000 bytes, in one packet and segmented, arrive whole", rc::send),
+    plain(
+        "rc send_imm",
+        "immediate data with an empty, a short and a segmented message",
+        rc::send_with_immediate,
+    ),
+    plain(
+        "rc send_inv",
+        "a bound memory window works until SEND with invalidate closes it",
+        rc::send_with_invalidate,
+    ),
+    plain("rc write", "0 to 65536 bytes at an odd address, and nothing beside them", rc::write),
+    plain("rc write_imm", "the data and one receive with the immediate", rc::write_with_immediate),
+    plain("rc read", "0 to 65536 bytes come back", rc::read),
+    plain(
+        "rc reads outstanding",
+        "16 READs of 3 packets over a depth of 4 complete in order",
+        rc::reads_outstanding,
+    ),
+    plain("rc cas", "compare-and-swap swaps, refuses and returns what it found", rc::compare_and_swap),
+    plain("rc fadd", "fetch-and-add adds modulo 2^64 and returns what it found", rc::fetch_and_add),
+    plain("rc sge", "a message gathered from three places, scattered to two", rc::gather_and_scatter),
+    plain("rc mixed", "WRITE, READ, atomic and fenced SEND keep their order", rc::mixed_operations_in_order),
+    plain("rc psn wrap", "PSNs pass 2^24 in requests and in READ responses", rc::psn_wrap),
+    plain("rc srq", "two connections share a receive queue", rc::shared_receive_queue),
+    plain("nak bad rkey", "remote access error, flush, error state; memory unchanged", naks::bad_rkey),
+    plain("nak bad range", "one byte beyond the region, and an address that wraps", naks::bad_range),
+    plain(
+        "nak region access",
+        "WRITE, READ and atomics that the region does not allow",
+        naks::no_access_on_region,
+    ),
+    plain(
+        "nak qp access",
+        "WRITE, READ and atomics that the QP does not allow",
+        naks::no_access_on_queue_pair,
+    ),
+    plain("nak too long", "a SEND longer than its receive", naks::send_too_long),
+    plain("nak neighbours", "a refused request leaves other connections alone", naks::neighbours_survive),
+    plain("rnr then success", "no receive at first: the sender waits, then succeeds", naks::rnr_then_success),
+    plain("rnr exhausted", "no receive ever: the sender gives up as configured", naks::rnr_exhausted),
+    plain("silent peer", "nobody answers: the retries run out", naks::silent_peer),
+    plain("uc send", "0 to 5000 bytes with immediate", datagram::uc_send),
+    plain("uc write", "one packet and segmented; with immediate", datagram::uc_write),
+    plain(
+        "uc no receive",
+        "a message without a receive is lost, the next one is not",
+        datagram::uc_without_receive,
+    ),
+    plain("ud send", "0 to 1024 bytes with immediate, GRH space and source QPN", datagram::ud_send),
+    plain("ud qkey", "a datagram with another Q_Key is dropped", datagram::ud_wrong_qkey),
+    v6("ipv6 rc send", "the same over IPv6", rc::send),
+    v6("ipv6 rc write", "the same over IPv6", rc::write),
+    v6("ipv6 rc read", "the same over IPv6", rc::read),
+    v6("ipv6 ud send", "the same over IPv6", datagram::ud_send),
+    jumbo("mtu 4096 rc send", "the same with larger packets", rc::send),
+    jumbo("mtu 4096 rc write", "the same with larger packets", rc::write),
+    jumbo("mtu 4096 rc read", "the same with larger packets", rc::read),
+    lossy("loss send", "128 messages of 4 packets, each once and in order", loss::sends),
+    lossy("loss write and read", "4 × 64 packets there and back", loss::writes_and_reads),
+    lossy("loss fadd", "200 additions, each exactly once", loss::atomics),
+];
+
+/// Prints the table.
+pub(super) fn list() {
+    for scenario in ALL {
+        println!("{:<22} {}", scenario.name, scenario.checks);
+    }
+}
+
+/// Plays every scenario whose name contains `only`, with Highwire in both roles or, as a `control`, without it.
+pub(super) fn play(only: Option<&str>, control: bool) -> Result<Outcome> {
+    use Side::{Highwire, Kernel};
+    let roles: &[(Side, Side)] =
+        if control { &[(Kernel, Kernel)] } else { &[(Highwire, Kernel), (Kernel, Highwire)] };
+    let mut outcome = Outcome::default();
+    let mut surroundings = Surroundings { guest: Agent::connect()?, setting: Setting::Plain };
+    for scenario in ALL {
+        for &(requester, responder) in roles {
+            let name = format!("{}, {requester} to {responder}", scenario.name);
+            if only.is_some_and(|text| !name.contains(text)) {
+                continue;
+            }
+            if control && scenario.setting == Setting::Lossy {
+                outcome
+                    .skipped
+                    .push((name, "what a guest sends itself does not pass its network card".into()));
+                continue;
+            }
+            surroundings.change(scenario.setting, &mut outcome)?;
+            let started = Instant::now();
+            let result = converse(scenario, requester, responder);
+            note(&mut outcome, name, scenario.checks, started, result);
+        }
+    }
+    surroundings.change(Setting::Plain, &mut outcome)?;
+    Ok(outcome)
+}
+
+/// The setting that is in force, and the guest in which it is changed.
+struct Surroundings {
+    guest: Agent,
+    setting: Setting,
+}
+
+impl Surroundings {
+    fn change(&mut self, wanted: Setting, outcome: &mut Outcome) -> Result<()> {
+        if self.setting == wanted {
+            return Ok(());
+        }
+        match self.setting {
+            Setting::Lossy => {
+                let (sent, received) = loss::stop(&mut self.guest)?;
+                let lost = format!("{sent} packets of the kernel's and {received} of ours were lost");
+                let result = if sent > 0 && received > 0 { Ok(()) } else { Err(anyhow!("not both ways")) };
+                note(outcome, "loss itself".into(), &lost, Instant::now(), result);
+            }
+            Setting::Jumbo => self.set_mtu(1500)?,
+            Setting::Plain | Setting::V6 => {}
+        }
+        match wanted {
+            Setting::Lossy => loss::start(&mut self.guest)?,
+            Setting::Jumbo => self.set_mtu(4500)?,
+            Setting::Plain | Setting::V6 => {}
+        }
+        self.setting = wanted;
+        Ok(())
+    }
+
+    fn set_mtu(&mut self, bytes: u32) -> Result<()> {
+        namespace::set_mtu(bytes)?;
+        self.guest.shell(&format!("/usr/sbin/ip link set eth0 mtu {bytes}")).map(drop)
+    }
+}
+
+/// Prints one line and counts.
+fn note(outcome: &mut Outcome, name: String, checks: &str, started: Instant, result: Result<()>) {
+    let seconds = started.elapsed().as_secs_f32();
+    match result {
+        Ok(()) => {
+            println!("ok      {name}: {checks} ({seconds:.2} s)");
+            outcome.passed += 1;
+        }
+        Err(error) => {
+            println!("FAILED  {name}: {checks} ({seconds:.2} s)\n        {error:#}");
+            outcome.failed.push(name);
+        }
+    }
+}
+
+/// Everything that was on the wire: our reader finds every ICRC right, tshark reads our packets as we meant them.
+pub(super) fn judge_capture(file: &Path, outcome: &mut Outcome) -> Result<()> {
+    let started = Instant::now();
+    let judgement = capture::judge(file)?;
+    judgement.print();
+    let sound = format!("{} packets decode, each ICRC is right", judgement.all());
+    note(outcome, "capture icrc".into(), &sound, started, first_of(&judgement.unsound));
+    let started = Instant::now();
+    let read = format!("{} packets of ours are to tshark what they are to us", judgement.ours());
+    note(outcome, "capture tshark".into(), &read, started, first_of(&judgement.misread));
+    Ok(())
+}
+
+/// An error with the first few of what is wrong, if anything is.
+fn first_of(problems: &[String]) -> Result<()> {
+    ensure!(
+        problems.is_empty(),
+        "{} packets, of which the first: {}",
+        problems.len(),
+        problems.iter().take(3).map(String::as_str).collect::<Vec<_>>().join("; ")
+    );
+    Ok(())
+}
+
+fn converse(scenario: &Scenario, requester: Side, responder: Side) -> Result<()> {
+    let mut pair =
+        Pair { requester: open(requester, scenario.setting)?, responder: open(responder, scenario.setting)? };
+    (scenario.play)(&mut pair)
+}
+
+fn open(side: Side, setting: Setting) -> Result<End> {
+    let v6 = setting == Setting::V6;
+    match side {
+        Side::Kernel => End::open(side, Agent::connect()?, if v6 { GUEST_ADDRESS_V6 } else { GUEST_ADDRESS }),
+        Side::Highwire => {
+            let address = if v6 { HOST_ADDRESS_V6 } else { HOST_ADDRESS };
+            End::open(side, Agent::start(&peer::program(), address)?, address)
+        }
+    }
 }

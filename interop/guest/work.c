@@ -249,7 +249,9 @@ void poll_cq(const struct request *request)
     }
     answer("ok n=%d", found);
     for (const struct ibv_wc *wc = completions; wc < completions + found; wc++) {
-        uint32_t immediate = wc->wc_flags & IBV_WC_WITH_INV ? wc->invalidated_rkey : ntohl(wc->imm_data);
+        /* rxe hands the kernel's number of this flag through, which libibverbs gives to something else. */
+        unsigned invalidated = IBV_WC_WITH_INV | IBV_WC_IP_CSUM_OK;
+        uint32_t immediate = wc->wc_flags & invalidated ? wc->invalidated_rkey : ntohl(wc->imm_data);
         answer(" wc=%llu,%d,%d,%u,%u,%u,0x%x,%u", (unsigned long long)wc->wr_id, wc->status, wc->opcode,
                wc->byte_len, wc->qp_num, wc->src_qp, immediate, wc->wc_flags);
     }

@@ -1,0 +1,32 @@
+//! Highwire's end of the interop conversations, and the judge of their capture.
+//!
+//! `interop-peer serve` speaks the lines of the guest's verbs agent (`interop/guest/agent.h`) on its standard input and
+//! output, with Highwire's Rust API behind them. `interop-peer capture FILE` decodes a capture and checks every ICRC.
+//!
+//! A program of its own, so that `cargo xtask` builds whatever state the crates below are in, and so that a crash here is
+//! a failed scenario there.
+
+mod capture;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+fn main() -> ExitCode {
+    let args: Vec<String> = std::env::args().skip(1).collect();
+    let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        ["capture", file] => capture::print(file),
+        _ => usage(),
+    };
+    match result {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("interop-peer: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn usage() -> Result<()> {
+    bail!("usage: interop-peer capture FILE")
+}

@@ -1,0 +1,159 @@
+//! What was on the wire, judged twice: by our own reader, ICRC and all, and by tshark, which knows nothing of us.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use super::namespace::{HOST_ADDRESS, HOST_ADDRESS_V6};
+use super::peer;
+use crate::shell::Line;
+
+/// One RoCEv2 packet as our reader sees it.
+struct Packet {
+    frame: u64,
+    ours: bool,
+    opcode: String,
+    sound: bool,
+    text: String,
+}
+
+/// What tshark makes of a frame.
+struct Decoded {
+    protocols: String,
+    opcode: String,
+    malformed: bool,
+}
+
+/// What a capture contains and what is wrong with it.
+pub(super) struct Judgement {
+    /// Packets by opcode: sent by us, sent by the kernel.
+    counts: BTreeMap<String, (usize, usize)>,
+    /// Packets whose ICRC or headers are wrong, in words.
+    pub(super) unsound: Vec<String>,
+    /// Packets of ours that tshark decodes otherwise than we do, in words.
+    pub(super) misread: Vec<String>,
+}
+
+/// Reads the capture in `file` with both.
+///
+/// # Errors
+/// One of them cannot read it.
+pub(super) fn judge(file: &Path) -> Result<Judgement> {
+    let packets = own_reading(file)?;
+    let decoded = tshark_reading(file)?;
+    let mut judgement = Judgement { counts: BTreeMap::new(), unsound: Vec::new(), misread: Vec::new() };
+    for packet in &packets {
+        let count = judgement.counts.entry(packet.opcode.clone()).or_default();
+        *(if packet.ours { &mut count.0 } else { &mut count.1 }) += 1;
+        if !packet.sound {
+            judgement.unsound.push(format!("frame {}: {}", packet.frame, packet.text));
+        }
+        if packet.ours {
+            judgement.misread.extend(difference(packet, decoded.get(&packet.frame)));
+        }
+    }
+    Ok(judgement)
+}
+
+impl Judgement {
+    /// Prints the packets by opcode.
+    pub(super) fn print(&self) {
+        println!("{:<26} {:>9} {:>9}", "on the wire", "highwire", "kernel");
+        for (opcode, (ours, theirs)) in &self.counts {
+            println!("{opcode:<26} {ours:>9} {theirs:>9}");
+        }
+    }
+
+    /// How many packets of ours there are.
+    pub(super) fn ours(&self) -> usize {
+        self.counts.values().map(|(ours, _)| ours).sum()
+    }
+
+    pub(super) fn all(&self) -> usize {
+        self.counts.values().map(|(ours, theirs)| ours + theirs).sum()
+    }
+}
+
+fn difference(packet: &Packet, decoded: Option<&Decoded>) -> Option<String> {
+    let Some(decoded) = decoded else {
+        return Some(format!("frame {}: tshark does not take it for RoCE: {}", packet.frame, packet.text));
+    };
+    let is_roce = decoded.protocols.split(':').any(|protocol| protocol == "infiniband");
+    if is_roce && !decoded.malformed && decoded.opcode == packet.opcode {
+        return None;
+    }
+    let malformed = if decoded.malformed { ", malformed" } else { "" };
+    let Decoded { protocols, opcode, .. } = decoded;
+    Some(format!("frame {}: tshark: {protocols} {opcode}{malformed}; ours: {}", packet.frame, packet.text))
+}
+
+/// One line per packet: frame number, source, opcode, ok or bad, the packet in words.
+fn own_reading(file: &Path) -> Result<Vec<Packet>> {
+    let output = Line::new(&peer::program().to_string_lossy()).arg("capture").arg(file).capture()?;
+    if !output.success {
+        bail!("{}", output.stderr.trim());
+    }
+    let packet = |line: &str| -> Option<Packet> {
+        let [frame, source, opcode, verdict, text] = line.splitn(5, ' ').collect::<Vec<_>>()[..] else {
+            return None;
+        };
+        Some(Packet {
+            frame: frame.parse().ok()?,
+            ours: source == HOST_ADDRESS || source == HOST_ADDRESS_V6,
+            opcode: opcode.into(),
+            sound: verdict == "ok",
+            text: text.into(),
+        })
+    };
+    output
+        .stdout
+        .lines()
+        .map(|line| packet(line).with_context(|| format!("unexpected line: {line}")))
+        .collect()
+}
+
+fn tshark_reading(file: &Path) -> Result<BTreeMap<u64, Decoded>> {
+    let line = Line::new("tshark").arg("-r").arg(file).words("-Y infiniband -T fields");
+    let fields = ["frame.number", "frame.protocols", "_ws.col.Info", "_ws.malformed"];
+    let output = fields.iter().fold(line, |line, field| line.arg("-e").arg(field)).capture()?;
+    if !output.success {
+        bail!("tshark: {}", output.stderr.trim());
+    }
+    let mut decoded = BTreeMap::new();
+    for line in output.stdout.lines() {
+        let [frame, protocols, info, malformed] = line.splitn(4, '\t').collect::<Vec<_>>()[..] else {
+            bail!("an unexpected line from tshark: {line}");
+        };
+        let opcode = our_name(info);
+        let malformed = !malformed.trim().is_empty() || info.contains("alformed");
+        decoded.insert(frame.parse()?, Decoded { protocols: protocols.into(), opcode, malformed });
+    }
+    Ok(decoded)
+}
+
+/// tshark's "RC RDMA Write Last Immediate QP=0x000017 …" in our spelling, `RC_WRITE_LAST_IMM`.
+fn our_name(info: &str) -> String {
+    let name = info.split(" QP=").next().unwrap_or_default().trim().to_uppercase();
+    let name = name.replace("RDMA ", "").replace("ACKNOWLEDGE", "ACK").replace("READ REQUEST", "READ");
+    name.replace("IMMEDIATE", "IMM").replace("INVALIDATE", "INV").replace(' ', "_")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::our_name;
+
+    #[test]
+    fn tsharks_names_become_ours() {
+        for (theirs, ours) in [
+            ("RC Send Only QP=0x000032 ", "RC_SEND_ONLY"),
+            ("RC RDMA Write Last Immediate QP=0x000017 ", "RC_WRITE_LAST_IMM"),
+            ("RC RDMA Read Request QP=0x000019 ", "RC_READ"),
+            ("RC Acknowledge QP=0x00002e [Remote Access Error]", "RC_ACK"),
+            ("RC Atomic Acknowledge QP=0x00001b ", "RC_ATOMIC_ACK"),
+            ("RC Send Only Invalidate QP=0x00001b ", "RC_SEND_ONLY_INV"),
+        ] {
+            assert_eq!(our_name(theirs), ours);
+        }
+    }
+}
