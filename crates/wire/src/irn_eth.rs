@@ -64,8 +64,8 @@ impl IrnEth {
 
     /// The header of packet number `offset` (from 0) of a message. Both numbers are taken modulo 2^24.
     ///
-    /// `wqe_sn` is recv_WQE_SN on SENDs and on WRITEs with immediate, read_WQE_SN on READs, atomics and their
-    /// responses, and zero on other WRITEs.
+    /// `wqe_sn` is recv_WQE_SN on SENDs and WRITEs with immediate, read_WQE_SN on READs, atomics and their
+    /// responses; on other WRITEs it means nothing.
     #[inline]
     pub const fn new(wqe_sn: u32, offset: u32, flags: IrnFlags) -> IrnEth {
         IrnEth {
