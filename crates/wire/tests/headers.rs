@@ -1,5 +1,7 @@
 //! Headers survive the way to bytes and back, and no bytes make the parsers panic.
 
+use std::fmt::Write as _;
+
 use highwire_stdx::Rng;
 use highwire_wire::{
     Aeth, AtomicEth, Bth, Deth, Ext, Frame, Headers, IrnEth, IrnFlags, Layout, LinkType, MAX_HEADERS_LEN,
@@ -22,6 +24,26 @@ fn every_kind_of_headers_round_trips() {
             }
         }
     }
+}
+
+/// Changing any of these bytes under an IRN opcode is a new version of the extension.
+#[test]
+fn each_opcode_has_these_bytes_and_reads_so() {
+    let mut text = String::new();
+    for &opcode in Opcode::ALL {
+        let headers =
+            Headers::new(opcode, Qpn::new(0x0A_0B0C), Psn::new(0x01_0203), sample_ext(opcode.info().layout));
+        let mut bytes = [0; MAX_HEADERS_LEN];
+        let len = headers.emit(&mut bytes);
+        writeln!(text, "{headers}").expect("writing to a string succeeds");
+        for word in bytes[..len].chunks(4) {
+            write!(text, " {:08x}", u32::from_be_bytes(word.try_into().expect("headers are whole words")))
+                .expect("writing to a string succeeds");
+        }
+        text.push('\n');
+    }
+    let expected = include_str!("golden/headers.txt");
+    assert!(text == expected, "tests/golden/headers.txt should read:\n{text}");
 }
 
 #[test]
@@ -102,25 +124,33 @@ fn any_headers(rng: &mut Rng, opcode: Opcode) -> Headers {
 }
 
 fn any_ext(rng: &mut Rng, layout: Layout) -> Ext {
-    let imm = rng.next_u32();
-    let original = rng.next_u64();
-    let reth = Reth { va: rng.next_u64(), rkey: rng.next_u32(), length: rng.next_u32() };
     let syndrome = match rng.below(3) {
         0 => Syndrome::Ack { credits: rng.below(32) as u8 },
         1 => Syndrome::Rnr { timer: rng.below(32) as u8 },
         _ => Syndrome::Nak(*rng.pick(&[NakCode::PsnSequence, NakCode::RemoteAccess, NakCode::InvalidRd])),
     };
-    let aeth = Aeth { syndrome, msn: rng.below(1 << 24) as u32 };
-    let atomic = AtomicEth {
-        va: rng.next_u64(),
-        rkey: rng.next_u32(),
-        swap_or_add: rng.next_u64(),
-        compare: rng.next_u64(),
-    };
-    let deth = Deth { qkey: rng.next_u32(), source_qpn: Qpn::new(rng.next_u32()) };
     let flags = *rng.pick(&[IrnFlags::NONE, IrnFlags::LAST, IrnFlags::LAST.with(IrnFlags::RETRANSMITTED)]);
-    let irn = IrnEth::new(rng.next_u32(), rng.next_u32(), flags);
-    let sack = SackEth { psn: Psn::new(rng.next_u32()), count: rng.between(1, 255) as u8 };
+    ext(layout, syndrome, flags, &mut || rng.next_u64())
+}
+
+/// Numbers that tell every byte of a header from its neighbours.
+fn sample_ext(layout: Layout) -> Ext {
+    let mut next: u64 = 0x0102_0304_0506_0708;
+    ext(layout, Syndrome::Ack { credits: 12 }, IrnFlags::LAST.with(IrnFlags::RETRANSMITTED), &mut || {
+        next = next.wrapping_add(0x1010_1010_1010_1010);
+        next
+    })
+}
+
+fn ext(layout: Layout, syndrome: Syndrome, flags: IrnFlags, next: &mut dyn FnMut() -> u64) -> Ext {
+    let imm = next() as u32;
+    let original = next();
+    let reth = Reth { va: next(), rkey: next() as u32, length: next() as u32 };
+    let aeth = Aeth { syndrome, msn: next() as u32 & 0x00FF_FFFF };
+    let atomic = AtomicEth { va: next(), rkey: next() as u32, swap_or_add: next(), compare: next() };
+    let deth = Deth { qkey: next() as u32, source_qpn: Qpn::new(next() as u32) };
+    let irn = IrnEth::new(next() as u32, next() as u32, flags);
+    let sack = SackEth { psn: Psn::new(next() as u32), count: (next() % 255) as u8 + 1 };
     match layout {
         Layout::None => Ext::None,
         Layout::Imm => Ext::Imm(imm),
