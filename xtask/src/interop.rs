@@ -84,7 +84,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         None => {
             let kernel = kernel::fetch(&work_dir()?)?;
             initramfs::build(&kernel, &work_dir()?)?;
-            peer::build()?;
+            if !args.control && !args.shell {
+                peer::build()?;
+            }
             namespace::reenter(args)?
         }
     };

@@ -65,7 +65,7 @@ pub(super) fn path(work: &Path) -> PathBuf {
 
 /// The kernel image that [`build`] put beside the initramfs.
 pub(super) fn kernel_path(work: &Path) -> PathBuf {
-    work.join("vmlinuz")
+    work.join("kernel-image")
 }
 
 /// Compiles the agent and writes the initramfs and a link to the kernel image into `work`.
