@@ -27,7 +27,7 @@ const HOUSE: &[(&str, u8, World)] = &[
     ("transport", 3, World::Protocol),
     ("rpc", 3, World::Protocol),
     ("wake", 3, World::Real),
-    ("uapi", 3, World::Real),
+    ("uapi", 1, World::Real),
     ("rnic", 4, World::Protocol),
     ("txn", 4, World::Protocol),
     ("host", 5, World::Real),

@@ -13,6 +13,7 @@ mod counters;
 mod faulty;
 pub mod floor;
 mod memory;
+pub mod shm;
 mod sys;
 mod udp;
 

@@ -25,5 +25,5 @@ pub use engine::{EngineConfig, LocalEngine, PublishError, StillInUse};
 pub use inbox::{Inbox, Received, SharedBytes};
 pub use peer::{AttachError, PeerEngine};
 pub use registry::{ClaimError, LookupError, Registry, RegistryError};
-pub use sender::{PacketWriter, SendError, ShmSender};
-pub use table::{Access, PublishedRegion, PublishedQueuePair};
+pub use sender::{SendError, ShmSender};
+pub use table::{Access, PublishedQueuePair, PublishedRegion};

@@ -158,7 +158,8 @@ impl Inner {
         let len = bytes.checked_add(slack).ok_or(PoolError::Invalid)?.max(self.next_bytes);
         let id = self.next_id;
         let segment = match &self.directory {
-            Some(directory) => Segment::create_file(&directory.join(SharedPool::file_name(id)), len, 0o600),
+            Some(directory) => Segment::create_file(&directory.join(SharedPool::file_name(id)), len, 0o600)
+                .map(Segment::without_file),
             None => Segment::anonymous_shared(len),
         };
         let segment = Arc::new(segment.map_err(PoolError::Segment)?);

@@ -24,7 +24,8 @@ pub struct Segment {
 
 #[derive(Debug)]
 enum Backing {
-    Mapped(File),
+    /// The file is kept as long as somebody may want to lock it or to pass it on.
+    Mapped(Option<File>),
     Heap(Layout),
 }
 
@@ -138,12 +139,20 @@ impl Segment {
         self.len == 0
     }
 
-    /// The descriptor behind the mapping, unless it is heap.
+    /// The descriptor behind the mapping, unless it is heap or the file was closed.
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         match &self.backing {
-            Backing::Mapped(file) => Some(file.as_fd()),
+            Backing::Mapped(file) => file.as_ref().map(File::as_fd),
             Backing::Heap(_) => None,
         }
+    }
+
+    /// The same mapping without its descriptor: processes may map more segments than they may open files.
+    pub fn without_file(mut self) -> Segment {
+        if let Backing::Mapped(file) = &mut self.backing {
+            *file = None;
+        }
+        self
     }
 
     /// Whether `len` bytes at `address` lie in this segment, and at which offset.
@@ -195,5 +204,5 @@ fn map(file: File, len: usize) -> io::Result<Segment> {
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    Ok(Segment { base: base.cast(), len, backing: Backing::Mapped(file) })
+    Ok(Segment { base: base.cast(), len, backing: Backing::Mapped(Some(file)) })
 }

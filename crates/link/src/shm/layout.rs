@@ -105,7 +105,8 @@ impl EngineHeader {
     pub(super) fn write(&self, window: &Window) {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let (gid_low, gid_high) = gid_words(self.gid);
-        window.store_words_relaxed(8, &[pair(VERSION, self.lanes), self.generation, pair(self.pid, self.uid)]);
+        window
+            .store_words_relaxed(8, &[pair(VERSION, self.lanes), self.generation, pair(self.pid, self.uid)]);
         window.store_words_relaxed(32, &[self.start_time, gid_low, gid_high]);
         window.store_words_relaxed(64, &[pair(self.qp_slots, self.mr_slots), u64::from(self.channel_slots)]);
         window.u64_at(STATE).store(RUNNING, Ordering::Relaxed);
@@ -208,7 +209,8 @@ pub(super) fn gid_to_bytes(gid: IpAddr) -> [u8; 16] {
 }
 
 pub(super) fn gid_words(gid: [u8; 16]) -> (u64, u64) {
-    let word = |range: std::ops::Range<usize>| u64::from_le_bytes(gid[range].try_into().expect("eight bytes"));
+    let word =
+        |range: std::ops::Range<usize>| u64::from_le_bytes(gid[range].try_into().expect("eight bytes"));
     (word(0..8), word(8..16))
 }
 

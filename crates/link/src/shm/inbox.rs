@@ -1,0 +1,390 @@
+//! The receiving end of all channels into one lane.
+//!
+//! A peer's channel is discovered by a counter in our own segment (one load per pump), then mapped and checked. A peer
+//! that writes nonsense loses its channel; a peer that dies loses it once the ring is empty.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use highwire_uapi::{Segment, Window};
+
+use super::channel::{
+    APART, Channel, HERE, PACKET_MAX_BYTES, SEVERAL, SLOT_PAYLOAD_BYTES, SLOTS_PACKET_MAX_BYTES, sequence,
+};
+use super::engine::LocalEngine;
+use super::layout::{ACCEPTED, ANNOUNCED, Announcement, gid_from_bytes};
+use super::peer::PeerEngine;
+use super::sender::file_name;
+
+/// Everything that arrives for one lane through shared memory.
+#[derive(Debug)]
+pub struct Inbox {
+    engine: Arc<LocalEngine>,
+    lane: u32,
+    announced: u64,
+    channels: Vec<Incoming>,
+    /// Where the next round begins, so that no channel starves another.
+    next: usize,
+    rejected: u64,
+}
+
+/// A channel that was accepted.
+#[derive(Debug)]
+struct Incoming {
+    channel: Channel,
+    source: IpAddr,
+    sender: PeerEngine,
+    /// Our slot's number.
+    slot: u32,
+    head: u64,
+    released: u64,
+    /// The sender is gone: close when empty.
+    draining: bool,
+}
+
+/// A packet, valid during the callback.
+#[derive(Debug)]
+pub enum Received<'a> {
+    /// Up to 224 bytes, copied out already: nobody can change them any more.
+    Copied(&'a [u8]),
+    /// More than that, still where the sender wrote it.
+    Shared(SharedBytes<'a>),
+}
+
+/// Bytes in a ring that a peer has mapped as well. Copy them out, and check what was copied.
+#[derive(Clone, Copy)]
+pub struct SharedBytes<'a> {
+    window: &'a Window,
+    at: usize,
+    len: usize,
+}
+
+/// What stands in the next slot.
+enum Next {
+    Nothing,
+    Packet { slots: u64, len: usize, form: u16 },
+    Nonsense,
+}
+
+impl Inbox {
+    /// The inbox of one of our lanes.
+    ///
+    /// # Panics
+    /// If the engine has no such lane. There must be one inbox per lane.
+    pub fn new(engine: &Arc<LocalEngine>, lane: u32) -> Inbox {
+        assert!(lane < engine.lanes(), "lane {lane} of {}", engine.lanes());
+        Inbox { engine: Arc::clone(engine), lane, announced: 0, channels: Vec::new(), next: 0, rejected: 0 }
+    }
+
+    /// Hands up to `budget` packets to `each`, with the GID they come from, in the order of each channel. Returns
+    /// their number.
+    #[inline]
+    pub fn receive(&mut self, budget: usize, mut each: impl FnMut(IpAddr, Received<'_>)) -> usize {
+        self.discover();
+        let mut received = 0;
+        for _ in 0..self.channels.len() {
+            if self.next >= self.channels.len() {
+                self.next = 0;
+            }
+            let incoming = &mut self.channels[self.next];
+            match incoming.receive(budget - received, &mut each) {
+                Ok(count) => received += count,
+                Err(Close) => {
+                    self.close(self.next);
+                    continue;
+                }
+            }
+            self.next += 1;
+            if received == budget {
+                break;
+            }
+        }
+        received
+    }
+
+    /// Whether [`receive`](Self::receive) would find something.
+    pub fn has_packets(&mut self) -> bool {
+        self.discover();
+        self.channels.iter().any(|incoming| !matches!(incoming.peek(), Next::Nothing))
+    }
+
+    /// Says that this lane is about to sleep; false if packets wait and it must not. Once it returned true, the next
+    /// sender is told to wake us.
+    pub fn prepare_sleep(&mut self) -> bool {
+        self.engine.sleeping(self.lane).store(1, Ordering::Relaxed);
+        // Store of `sleeping`, then load of headers: only a full fence keeps this order. Pairs with `ShmSender::flush`.
+        fence(Ordering::SeqCst);
+        if self.has_packets() {
+            self.awake();
+            return false;
+        }
+        true
+    }
+
+    /// Says that this lane is awake, so that nobody bothers to wake it.
+    pub fn awake(&self) {
+        self.engine.sleeping(self.lane).store(0, Ordering::Release);
+    }
+
+    /// Looks for peers that are gone, one system call per channel; for housekeeping. What they had sent is still
+    /// received. Returns how many there are.
+    pub fn reap(&mut self) -> usize {
+        for incoming in &mut self.channels {
+            incoming.draining |= !incoming.sender.check_alive();
+        }
+        self.channels.iter().filter(|incoming| incoming.draining).count()
+    }
+
+    /// Channels that are open.
+    pub fn channels(&self) -> usize {
+        self.channels.len()
+    }
+
+    /// Channels that were refused or closed because they made no sense.
+    pub fn rejected(&self) -> u64 {
+        self.rejected
+    }
+
+    #[inline]
+    fn discover(&mut self) {
+        // Acquire: the slots announced before the count are complete.
+        let announced = self.engine.announced(self.lane).load(Ordering::Acquire);
+        if announced != self.announced {
+            self.announced = announced;
+            self.accept_all();
+        }
+    }
+
+    #[cold]
+    fn accept_all(&mut self) {
+        for slot in 0..self.engine.header().channel_slots {
+            let at = self.engine.header().channel(slot);
+            let state = self.engine.window().u64_at(at);
+            let word = state.load(Ordering::Acquire);
+            if word & 0xFF != ANNOUNCED {
+                continue;
+            }
+            let announcement = Announcement::read(self.engine.window(), at);
+            // The first lane also clears away what is addressed to no lane at all.
+            let stray = announcement.to_lane >= self.engine.lanes() && self.lane == 0;
+            if announcement.to_lane != self.lane && !stray {
+                continue;
+            }
+            let accepted = word & !0xFF | ACCEPTED;
+            if state.compare_exchange(word, accepted, Ordering::AcqRel, Ordering::Relaxed).is_err() {
+                continue;
+            }
+            match Incoming::open(&self.engine, slot, &announcement) {
+                Some(incoming) if !stray => self.channels.push(incoming),
+                _ => {
+                    self.rejected += 1;
+                    self.engine.free_channel(slot);
+                }
+            }
+        }
+    }
+
+    #[cold]
+    fn close(&mut self, index: usize) {
+        let incoming = self.channels.swap_remove(index);
+        incoming.channel.receiver_closed().store(1, Ordering::Release);
+        if !incoming.draining && incoming.channel.sender_closed().load(Ordering::Relaxed) == 0 {
+            self.rejected += 1;
+        }
+        self.engine.free_channel(incoming.slot);
+    }
+}
+
+impl Drop for Inbox {
+    fn drop(&mut self) {
+        while !self.channels.is_empty() {
+            self.close(self.channels.len() - 1);
+        }
+    }
+}
+
+/// The channel is over, or makes no sense.
+struct Close;
+
+impl Incoming {
+    fn open(engine: &LocalEngine, slot: u32, announcement: &Announcement) -> Option<Incoming> {
+        let source = gid_from_bytes(announcement.gid);
+        let sender = engine.registry().lookup(source).ok()?;
+        if sender.generation() != announcement.generation {
+            return None;
+        }
+        let path = engine.registry().directory(source).join(file_name(announcement.file));
+        let window = Window::whole(&Arc::new(Segment::open(&path).ok()?.without_file()));
+        let channel = Channel::open(&window, announcement.generation).ok()?;
+        Some(Incoming { channel, source, sender, slot, head: 0, released: 0, draining: false })
+    }
+
+    #[inline]
+    fn receive(
+        &mut self,
+        budget: usize,
+        each: &mut impl FnMut(IpAddr, Received<'_>),
+    ) -> Result<usize, Close> {
+        let mut count = 0;
+        while count < budget {
+            match self.peek() {
+                Next::Packet { slots, len, form } => {
+                    self.deliver(len, form, each)?;
+                    self.head += slots;
+                    count += 1;
+                }
+                Next::Nothing => {
+                    if self.is_over() {
+                        return Err(Close);
+                    }
+                    break;
+                }
+                Next::Nonsense => return Err(Close),
+            }
+        }
+        if self.released != self.head {
+            self.released = self.head;
+            // Release: our reads are over before the sender overwrites what they read.
+            self.channel.head().store(self.head, Ordering::Release);
+        }
+        Ok(count)
+    }
+
+    #[inline]
+    fn peek(&self) -> Next {
+        // Acquire: pairs with the sender's Release, so the packet is whole.
+        let word = self.channel.window.u64_at(self.channel.slot(self.head)).load(Ordering::Acquire);
+        if word as u32 != sequence(self.head) {
+            return Next::Nothing;
+        }
+        let len = (word >> 32) as usize & 0xFFFF;
+        let form = (word >> 48) as u16;
+        let slots = match form {
+            HERE if len <= SLOT_PAYLOAD_BYTES => 1,
+            SEVERAL if (SLOT_PAYLOAD_BYTES + 1..=SLOTS_PACKET_MAX_BYTES).contains(&len) => {
+                len.div_ceil(SLOT_PAYLOAD_BYTES) as u64
+            }
+            APART if (SLOTS_PACKET_MAX_BYTES + 1..=PACKET_MAX_BYTES).contains(&len) => 1,
+            _ => return Next::Nonsense,
+        };
+        Next::Packet { slots, len, form }
+    }
+
+    #[inline]
+    fn deliver(
+        &self,
+        len: usize,
+        form: u16,
+        each: &mut impl FnMut(IpAddr, Received<'_>),
+    ) -> Result<(), Close> {
+        let window = &self.channel.window;
+        match form {
+            HERE => {
+                let words = window.load_words_relaxed::<7>(self.channel.slot(self.head) + 8);
+                let mut bytes = [0; SLOT_PAYLOAD_BYTES];
+                for (chunk, word) in bytes.chunks_exact_mut(8).zip(words) {
+                    chunk.copy_from_slice(&word.to_le_bytes());
+                }
+                each(self.source, Received::Copied(&bytes[..len]));
+            }
+            SEVERAL => {
+                let mut bytes = [0; SLOTS_PACKET_MAX_BYTES];
+                for (i, chunk) in bytes[..len].chunks_mut(SLOT_PAYLOAD_BYTES).enumerate() {
+                    let cursor = self.head + i as u64;
+                    let at = self.channel.slot(cursor);
+                    if window.u64_at(at).load(Ordering::Relaxed) as u32 != sequence(cursor) {
+                        return Err(Close);
+                    }
+                    window.copy_out(at + 8, chunk);
+                }
+                each(self.source, Received::Copied(&bytes[..len]));
+            }
+            _ => {
+                let slot = self.channel.slot(self.head);
+                let position = window.u64_at(slot + 8).load(Ordering::Relaxed);
+                if position.checked_add(len as u64).is_none_or(|end| end > self.channel.data_bytes) {
+                    return Err(Close);
+                }
+                let at = self.channel.data(position);
+                each(self.source, Received::Shared(SharedBytes { window, at, len }));
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether nothing more can come. The ring was empty a moment ago, but the sender may have sent before it closed.
+    #[inline]
+    fn is_over(&self) -> bool {
+        (self.draining || self.channel.sender_closed().load(Ordering::Acquire) != 0)
+            && matches!(self.peek(), Next::Nothing)
+    }
+}
+
+impl Received<'_> {
+    /// Bytes of the packet.
+    pub fn len(&self) -> usize {
+        match self {
+            Received::Copied(bytes) => bytes.len(),
+            Received::Shared(bytes) => bytes.len(),
+        }
+    }
+
+    /// Whether the packet has no bytes.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The packet as bytes that nobody else can change, copied into `buffer` unless they are private already.
+    #[inline]
+    pub fn copied<'b>(&'b self, buffer: &'b mut [u8; PACKET_MAX_BYTES]) -> &'b [u8] {
+        match self {
+            Received::Copied(bytes) => bytes,
+            Received::Shared(bytes) => {
+                bytes.copy_to(0, &mut buffer[..bytes.len]);
+                &buffer[..bytes.len]
+            }
+        }
+    }
+}
+
+impl SharedBytes<'_> {
+    /// Bytes.
+    #[inline]
+    pub fn len(&self) -> usize {
+        self.len
+    }
+
+    /// Never true.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    /// Copies bytes from position `from` on.
+    ///
+    /// # Panics
+    /// If there are not as many.
+    #[inline]
+    pub fn copy_to(&self, from: usize, to: &mut [u8]) {
+        assert!(from <= self.len && self.len - from >= to.len(), "read behind the packet");
+        self.window.copy_out(self.at + from, to);
+    }
+
+    /// The bytes where they lie, for one copy less.
+    ///
+    /// # Safety
+    /// The sender must not write to them meanwhile. Ours does not before the slot is released; only a peer that is
+    /// broken would, and it belongs to the same user.
+    #[inline]
+    pub unsafe fn as_slice(&self) -> &[u8] {
+        // SAFETY: in bounds of the mapping, which the window keeps; unchanged, as the caller promises.
+        unsafe { std::slice::from_raw_parts(self.window.as_ptr().add(self.at), self.len) }
+    }
+}
+
+impl fmt::Debug for SharedBytes<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SharedBytes({})", self.len)
+    }
+}

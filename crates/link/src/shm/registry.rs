@@ -1,0 +1,328 @@
+//! The directory in which the engines of one user find each other.
+//!
+//! ```text
+//! /dev/shm/highwire-<uid>/          0700, or $HIGHWIRE_SHM_DIR
+//!   lock                            held while an engine's directory is made or removed
+//!   127.83.20.7/                    one per engine, named by its GID
+//!     engine                        its segment; the living process holds a lock on byte 0
+//!     mem-1, mem-2 …                registered memory
+//!     chan-1, chan-2 …              rings that this engine sends into
+//! ```
+//!
+//! A directory whose `engine` nobody locks belonged to a process that is gone, however it ended, and is removed by
+//! whoever comes next. Only names that are addresses are ever removed.
+
+use std::fmt;
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::AsFd;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use highwire_stdx::Rng;
+use highwire_uapi::{LayoutError, Segment, Window};
+
+use super::engine::{EngineConfig, LocalEngine};
+use super::layout::{EngineHeader, STATE};
+use super::lock::{self, Byte};
+use super::peer::PeerEngine;
+
+/// How many addresses to try before giving up; with a hundred engines each try succeeds but for one in 10^5.
+const LOOPBACK_ATTEMPTS: u32 = 64;
+
+/// The engines of this user on this host.
+#[derive(Clone, Debug)]
+pub struct Registry {
+    root: PathBuf,
+}
+
+/// Why there is no registry.
+#[derive(Debug)]
+pub enum RegistryError {
+    /// The directory belongs to somebody else, is open to others, or is none: using it would be unsafe.
+    Unsafe {
+        /// The directory.
+        path: PathBuf,
+        /// What is wrong with it.
+        reason: &'static str,
+    },
+    /// The file system said no.
+    Io(PathBuf, io::Error),
+}
+
+/// Why a GID cannot be had.
+#[derive(Debug)]
+pub enum ClaimError {
+    /// A living engine has it.
+    Taken {
+        /// The GID.
+        gid: IpAddr,
+        /// The process that has it, if its segment can be read.
+        pid: Option<u32>,
+    },
+    /// Every loopback address that was tried is taken.
+    NoneLeft,
+    /// The configuration makes no sense.
+    Config(LayoutError),
+    /// The file system said no.
+    Io(PathBuf, io::Error),
+}
+
+/// Why a GID does not lead to an engine. In each case the peer is to be reached over the network.
+#[derive(Debug)]
+pub enum LookupError {
+    /// No process of this user on this host has this GID.
+    Absent,
+    /// The process that had it is gone.
+    Gone,
+    /// Its segment is not one that this program understands.
+    Layout(LayoutError),
+    /// The file system said no.
+    Io(PathBuf, io::Error),
+}
+
+/// What an engine's directory turns out to be.
+enum Found {
+    Absent,
+    Stale,
+    Living { pid: Option<u32> },
+}
+
+impl Registry {
+    /// The registry of the user who runs this process, at `$HIGHWIRE_SHM_DIR` or in `/dev/shm`.
+    ///
+    /// # Errors
+    /// [`RegistryError`].
+    pub fn open() -> Result<Registry, RegistryError> {
+        match std::env::var_os("HIGHWIRE_SHM_DIR").filter(|dir| !dir.is_empty()) {
+            Some(dir) => Registry::open_at(Path::new(&dir)),
+            None => Registry::open_at(Path::new(&format!("/dev/shm/highwire-{}", effective_uid()))),
+        }
+    }
+
+    /// A registry in a directory of its own, which is made if it is missing.
+    ///
+    /// # Errors
+    /// [`RegistryError::Unsafe`] unless the directory belongs to this user and is closed to everybody else.
+    pub fn open_at(root: &Path) -> Result<Registry, RegistryError> {
+        let failed = |error| RegistryError::Io(root.to_path_buf(), error);
+        match DirBuilder::new().mode(0o700).create(root) {
+            Ok(()) => {}
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(failed(error)),
+        }
+        let refuse = |reason| Err(RegistryError::Unsafe { path: root.to_path_buf(), reason });
+        // A symbolic link shows as itself here, and is refused: somebody else may own what it points at.
+        let meta = fs::symlink_metadata(root).map_err(failed)?;
+        if !meta.is_dir() {
+            return refuse("it is not a directory");
+        }
+        if meta.uid() != effective_uid() {
+            return refuse("it belongs to another user");
+        }
+        if meta.permissions().mode() & 0o077 != 0 {
+            return refuse("others can enter it; its mode must be 0700");
+        }
+        Ok(Registry { root: root.to_path_buf() })
+    }
+
+    /// The directory.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// Where the engine with this GID keeps its files.
+    pub fn directory(&self, gid: IpAddr) -> PathBuf {
+        self.root.join(gid.to_canonical().to_string())
+    }
+
+    /// Takes a GID for this process. What a dead engine left behind under it is removed.
+    ///
+    /// # Errors
+    /// [`ClaimError`].
+    pub fn claim(&self, gid: IpAddr, config: &EngineConfig) -> Result<LocalEngine, ClaimError> {
+        let gid = gid.to_canonical();
+        let directory = self.directory(gid);
+        let failed = |error| ClaimError::Io(directory.clone(), error);
+        let guard = self.lock().map_err(failed)?;
+        match inspect(&directory).map_err(failed)? {
+            Found::Living { pid } => return Err(ClaimError::Taken { gid, pid }),
+            Found::Stale => fs::remove_dir_all(&directory).map_err(failed)?,
+            Found::Absent => {}
+        }
+        DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
+        let made = LocalEngine::create(self, gid, &directory, config);
+        if made.is_err() {
+            let _ = fs::remove_dir_all(&directory);
+        }
+        drop(guard);
+        made
+    }
+
+    /// Takes an unused address in 127.0.0.0/8, other than 127.0.0.1, as GID. `seed` says where to start looking.
+    ///
+    /// Other users' engines are invisible here, so the caller tries the next seed if the address's port is taken.
+    ///
+    /// # Errors
+    /// [`ClaimError`].
+    pub fn claim_unused_loopback(&self, seed: u64, config: &EngineConfig) -> Result<LocalEngine, ClaimError> {
+        let mut rng = Rng::new(seed);
+        for _ in 0..LOOPBACK_ATTEMPTS {
+            let [_, b, c, d] = rng.next_u32().to_be_bytes();
+            // 127.0.0.x is where people put things by hand; x.0 and x.255 look like networks and broadcasts.
+            let gid = Ipv4Addr::new(127, b.max(1), c, d.clamp(1, 254));
+            match self.claim(gid.into(), config) {
+                Err(ClaimError::Taken { .. }) => {}
+                result => return result,
+            }
+        }
+        Err(ClaimError::NoneLeft)
+    }
+
+    /// The living engine with this GID.
+    ///
+    /// # Errors
+    /// [`LookupError`].
+    pub fn lookup(&self, gid: IpAddr) -> Result<PeerEngine, LookupError> {
+        let gid = gid.to_canonical();
+        let path = self.directory(gid).join("engine");
+        let segment = Segment::open(&path).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => LookupError::Absent,
+            _ => LookupError::Io(path.clone(), error),
+        })?;
+        let file = segment.file().expect("an opened segment has a file");
+        if !lock::is_locked(file, Byte::Life).map_err(|error| LookupError::Io(path.clone(), error))? {
+            return Err(LookupError::Gone);
+        }
+        PeerEngine::new(self.clone(), gid, Arc::new(segment))
+    }
+
+    /// The GIDs of all living engines, in order.
+    ///
+    /// # Errors
+    /// Those of reading the directory.
+    pub fn list(&self) -> io::Result<Vec<IpAddr>> {
+        let mut living = Vec::new();
+        for gid in self.names()? {
+            if let Found::Living { .. } = inspect(&self.directory(gid))? {
+                living.push(gid);
+            }
+        }
+        Ok(living)
+    }
+
+    /// Removes what dead engines left behind, and returns their GIDs.
+    ///
+    /// # Errors
+    /// Those of reading and removing.
+    pub fn reap_stale(&self) -> io::Result<Vec<IpAddr>> {
+        let _guard = self.lock()?;
+        let mut reaped = Vec::new();
+        for gid in self.names()? {
+            let directory = self.directory(gid);
+            if let Found::Stale = inspect(&directory)? {
+                fs::remove_dir_all(&directory)?;
+                reaped.push(gid);
+            }
+        }
+        Ok(reaped)
+    }
+
+    /// Removes an engine's directory at its orderly end.
+    pub(super) fn release(&self, directory: &Path) {
+        // Without the lock we might remove a successor's directory; then rather leave ours to the next reaper.
+        if let Ok(_guard) = self.lock() {
+            let _ = fs::remove_dir_all(directory);
+        }
+    }
+
+    /// GIDs that have a directory, in order.
+    fn names(&self) -> io::Result<Vec<IpAddr>> {
+        let mut names = Vec::new();
+        for entry in fs::read_dir(&self.root)? {
+            names.extend(entry?.file_name().to_str().and_then(|name| name.parse::<IpAddr>().ok()));
+        }
+        names.sort();
+        Ok(names)
+    }
+
+    /// Keeps other processes and threads from making or removing directories until the file is dropped.
+    fn lock(&self) -> io::Result<File> {
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(false)
+            .mode(0o600)
+            .custom_flags(libc::O_NOFOLLOW)
+            .open(self.root.join("lock"))?;
+        lock::lock(file.as_fd(), Byte::Life)?;
+        Ok(file)
+    }
+}
+
+/// Looks at an engine's directory. Nothing in it is believed but the lock.
+fn inspect(directory: &Path) -> io::Result<Found> {
+    let path = directory.join("engine");
+    let file = match OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(&path) {
+        Ok(file) => file,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            // A process that died while it made its directory leaves one without an engine.
+            return Ok(if directory.exists() { Found::Stale } else { Found::Absent });
+        }
+        Err(error) => return Err(error),
+    };
+    if !lock::is_locked(file.as_fd(), Byte::Life)? {
+        return Ok(Found::Stale);
+    }
+    let header = Segment::from_file(file).ok().and_then(|segment| {
+        let window = Window::whole(&Arc::new(segment));
+        (window.len() > STATE).then(|| EngineHeader::read(&window).ok())?
+    });
+    Ok(Found::Living { pid: header.map(|header| header.pid) })
+}
+
+pub(super) fn effective_uid() -> u32 {
+    // SAFETY: reads the process's own identity and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
+impl fmt::Display for RegistryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RegistryError::Unsafe { path, reason } => {
+                write!(f, "will not keep shared memory in {}: {reason}", path.display())
+            }
+            RegistryError::Io(path, error) => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for ClaimError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            ClaimError::Taken { gid, pid: Some(pid) } => write!(f, "process {pid} is {gid} already"),
+            ClaimError::Taken { gid, pid: None } => write!(f, "another process is {gid} already"),
+            ClaimError::NoneLeft => write!(f, "found no unused address in 127.0.0.0/8"),
+            ClaimError::Config(error) => error.fmt(f),
+            ClaimError::Io(path, error) => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl fmt::Display for LookupError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            LookupError::Absent => write!(f, "no process of this user on this host has this GID"),
+            LookupError::Gone => write!(f, "the process that had this GID is gone"),
+            LookupError::Layout(error) => write!(f, "the peer's shared memory is not understood: {error}"),
+            LookupError::Io(path, error) => write!(f, "{}: {error}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for RegistryError {}
+impl std::error::Error for ClaimError {}
+impl std::error::Error for LookupError {}

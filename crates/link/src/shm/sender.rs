@@ -1,0 +1,346 @@
+//! The sending end of a channel.
+//!
+//! The sender knows alone where in the data its packets lie; the receiver only says how many slots it has consumed, and
+//! `data_ends` turns that into bytes. So the one cursor that comes back is checked, and no other can be wrong.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{Ordering, fence};
+
+use highwire_uapi::{LayoutError, Segment, Window, copy_racy};
+
+use super::channel::{
+    APART, Channel, ChannelConfig, HERE, PACKET_MAX_BYTES, RawSlice, SEVERAL, SLOT_PAYLOAD_BYTES,
+    SLOTS_PACKET_MAX_BYTES, header,
+};
+use super::engine::LocalEngine;
+use super::layout::{LANE_SLEEPING, gid_words};
+use super::peer::{AttachError, PeerEngine};
+
+/// Packets start on cache lines, and with them their payload on words.
+const DATA_GRAIN: u64 = 64;
+
+/// Where one of our lanes sends packets to one lane of a peer, and how it reaches the peer's memory.
+pub struct ShmSender {
+    pub(super) peer: Arc<PeerEngine>,
+    engine: Arc<LocalEngine>,
+    channel: Channel,
+    file: u32,
+    to_lane: u32,
+    /// Our slot in the peer's segment: its offset and its generation.
+    pub(super) slot: usize,
+    pub(super) slot_generation: u64,
+    pub(super) gid_words: (u64, u64),
+    pub(super) memory: Vec<(u32, Arc<Segment>)>,
+    tail: u64,
+    head: u64,
+    data_tail: u64,
+    data_head: u64,
+    /// Where the data of each slot's packet ends, by the slot's index.
+    data_ends: Box<[u64]>,
+    staging: Box<[u8]>,
+    unflushed: bool,
+}
+
+/// Why a packet was not sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SendError {
+    /// No room until the receiver consumes something; try again later.
+    Full,
+    /// Longer than [`PACKET_MAX_BYTES`].
+    TooLong,
+    /// The receiver is gone or has given the channel up.
+    Closed,
+}
+
+impl ShmSender {
+    pub(super) fn create(
+        engine: &Arc<LocalEngine>,
+        peer: Arc<PeerEngine>,
+        to_lane: u32,
+        file: u32,
+        config: &ChannelConfig,
+    ) -> Result<ShmSender, AttachError> {
+        let path = engine.directory().join(file_name(file));
+        let bytes = Channel::bytes(config).map_err(AttachError::Config)?;
+        let segment =
+            Segment::create_file(&path, bytes, 0o600).map_err(|error| AttachError::Io(path, error))?;
+        let channel = Channel::create(&Window::whole(&Arc::new(segment)), config, engine.generation());
+        let channel = channel.map_err(|error: LayoutError| AttachError::Config(error))?;
+        Ok(ShmSender {
+            gid_words: gid_words(engine.header().gid),
+            data_ends: vec![0; channel.slot_count() as usize].into(),
+            staging: vec![0; PACKET_MAX_BYTES].into(),
+            engine: Arc::clone(engine),
+            peer,
+            channel,
+            file,
+            to_lane,
+            slot: 0,
+            slot_generation: 0,
+            memory: Vec::new(),
+            tail: 0,
+            head: 0,
+            data_tail: 0,
+            data_head: 0,
+            unflushed: false,
+        })
+    }
+
+    pub(super) fn set_slot(&mut self, (slot, generation): (usize, u64)) {
+        (self.slot, self.slot_generation) = (slot, generation);
+    }
+
+    /// Whom it sends to.
+    pub fn peer(&self) -> &Arc<PeerEngine> {
+        &self.peer
+    }
+
+    /// The peer's lane.
+    pub fn to_lane(&self) -> u32 {
+        self.to_lane
+    }
+
+    /// Sends a packet of `len` bytes that `fill` writes. The receiver can see it at once; call
+    /// [`flush`](Self::flush) after the last one of a batch.
+    ///
+    /// # Errors
+    /// [`SendError`]; `fill` was not called.
+    #[inline]
+    pub fn try_send(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
+        if len <= SLOT_PAYLOAD_BYTES {
+            self.reserve_slots(1)?;
+            let mut bytes = [0; SLOT_PAYLOAD_BYTES];
+            fill(&mut bytes[..len]);
+            self.publish_here(len, &bytes);
+            return Ok(());
+        }
+        self.reserve(len)?;
+        let mut staging = std::mem::take(&mut self.staging);
+        fill(&mut staging[..len]);
+        let part = RawSlice { address: staging.as_ptr(), len };
+        // SAFETY: the staging buffer is ours and lives until the end of this function.
+        unsafe { self.publish_parts(len, &[part]) };
+        self.staging = staging;
+        Ok(())
+    }
+
+    /// Sends a packet that is gathered from pieces, which are copied once.
+    ///
+    /// # Errors
+    /// [`SendError`].
+    ///
+    /// # Safety
+    /// Every piece must be readable memory for as long as the call lasts. Others may be writing to it.
+    #[inline]
+    pub unsafe fn try_send_parts(&mut self, parts: &[RawSlice]) -> Result<(), SendError> {
+        let len =
+            parts.iter().try_fold(0usize, |sum, part| sum.checked_add(part.len)).ok_or(SendError::TooLong)?;
+        self.reserve(len)?;
+        // SAFETY: as the caller promises.
+        unsafe { self.publish_parts(len, parts) };
+        Ok(())
+    }
+
+    /// Ends a batch: true if the receiver sleeps and the caller must wake it (an empty datagram to the peer's lane).
+    ///
+    /// Contains a full fence, so once per batch is enough and better than once per packet.
+    #[inline]
+    #[must_use = "a sleeping peer that nobody wakes sleeps on"]
+    pub fn flush(&mut self) -> bool {
+        if !std::mem::take(&mut self.unflushed) {
+            return false;
+        }
+        // Stores of headers, then load of `sleeping`: only a full fence keeps this order. Pairs with
+        // `Inbox::prepare_sleep`.
+        fence(Ordering::SeqCst);
+        let lane = self.peer.header().lane(self.to_lane);
+        let sleeping = self.peer.window().u64_at(lane + LANE_SLEEPING);
+        sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// Whether the receiver is gone or has given up, as far as memory tells.
+    pub fn is_closed(&self) -> bool {
+        self.peer.is_gone() || self.channel.receiver_closed().load(Ordering::Relaxed) != 0
+    }
+
+    /// Room for a packet of `len` bytes, or why there is none.
+    #[inline]
+    fn reserve(&mut self, len: usize) -> Result<(), SendError> {
+        if len <= SLOTS_PACKET_MAX_BYTES {
+            return self.reserve_slots(len.div_ceil(SLOT_PAYLOAD_BYTES).max(1) as u64);
+        }
+        if len > PACKET_MAX_BYTES {
+            return Err(SendError::TooLong);
+        }
+        self.reserve_slots(1)?;
+        if !self.has_data_room(len) {
+            self.observe_head_acquire()?;
+            if !self.has_data_room(len) {
+                return Err(SendError::Full);
+            }
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn reserve_slots(&mut self, slots: u64) -> Result<(), SendError> {
+        if self.tail - self.head + slots > self.channel.slot_count() {
+            self.observe_head_acquire()?;
+            if self.tail - self.head + slots > self.channel.slot_count() {
+                return Err(SendError::Full);
+            }
+        }
+        Ok(())
+    }
+
+    /// Where a packet of `len` bytes would begin: packets do not wrap.
+    #[inline]
+    fn data_start(&self, len: usize) -> u64 {
+        let lap = self.channel.data_bytes;
+        let place = self.data_tail & (lap - 1);
+        if place + len as u64 <= lap { self.data_tail } else { self.data_tail - place + lap }
+    }
+
+    #[inline]
+    fn has_data_room(&self, len: usize) -> bool {
+        self.data_start(len) + len as u64 <= self.data_head + self.channel.data_bytes
+    }
+
+    /// Reads how far the receiver is.
+    #[cold]
+    fn observe_head_acquire(&mut self) -> Result<(), SendError> {
+        if self.is_closed() {
+            return Err(SendError::Closed);
+        }
+        // Acquire: the receiver is done with everything below before we overwrite it.
+        let head = self.channel.head().load(Ordering::Acquire);
+        if head < self.head || head > self.tail {
+            // Nobody can have consumed that many: the other side is broken.
+            self.channel.sender_closed().store(1, Ordering::Release);
+            return Err(SendError::Closed);
+        }
+        if head > self.head {
+            self.data_head = self.data_ends[self.channel.index(head - 1)];
+            self.head = head;
+        }
+        Ok(())
+    }
+
+    /// Fills and publishes one slot.
+    #[inline]
+    fn publish_here(&mut self, len: usize, bytes: &[u8; SLOT_PAYLOAD_BYTES]) {
+        let words: [u64; 7] = std::array::from_fn(|i| {
+            u64::from_le_bytes(bytes[8 * i..8 * i + 8].try_into().expect("eight bytes"))
+        });
+        let at = self.channel.slot(self.tail);
+        self.channel.window.store_words_relaxed(at + 8, &words);
+        self.ring(at, header(self.tail, len, HERE));
+    }
+
+    /// # Safety
+    /// The parts are readable and `len` bytes together, for which there is room.
+    #[inline]
+    unsafe fn publish_parts(&mut self, len: usize, parts: &[RawSlice]) {
+        if len <= SLOTS_PACKET_MAX_BYTES {
+            let mut bytes = [0; SLOTS_PACKET_MAX_BYTES];
+            // SAFETY: the buffer has room for `len` bytes.
+            unsafe { gather(parts, bytes.as_mut_ptr(), len) };
+            self.publish_slots(len, &bytes);
+            return;
+        }
+        let start = self.data_start(len);
+        let at = self.channel.data(start);
+        debug_assert!(at + len <= self.channel.window.len());
+        // SAFETY: `reserve` found room for `len` bytes here, which nobody reads before they are published.
+        unsafe { gather(parts, self.channel.window.as_ptr().add(at), len) };
+        self.data_tail = (start + len as u64).next_multiple_of(DATA_GRAIN);
+        let slot = self.channel.slot(self.tail);
+        self.channel.window.u64_at(slot + 8).store(start & (self.channel.data_bytes - 1), Ordering::Relaxed);
+        self.ring(slot, header(self.tail, len, APART));
+    }
+
+    /// Fills up to four slots. The first one's header goes last: when it shows, the packet is whole.
+    #[inline]
+    fn publish_slots(&mut self, len: usize, bytes: &[u8; SLOTS_PACKET_MAX_BYTES]) {
+        let chunk = |i: usize| -> &[u8; SLOT_PAYLOAD_BYTES] {
+            bytes[i * SLOT_PAYLOAD_BYTES..][..SLOT_PAYLOAD_BYTES].try_into().expect("four chunks")
+        };
+        if len <= SLOT_PAYLOAD_BYTES {
+            return self.publish_here(len, chunk(0));
+        }
+        let first = self.tail;
+        let slots = len.div_ceil(SLOT_PAYLOAD_BYTES);
+        for i in 0..slots {
+            let cursor = first + i as u64;
+            let at = self.channel.slot(cursor);
+            self.channel.window.copy_in(at + 8, chunk(i));
+            if i > 0 {
+                self.data_ends[self.channel.index(cursor)] = self.data_tail;
+                self.channel.window.u64_at(at).store(header(cursor, len, SEVERAL), Ordering::Relaxed);
+            }
+        }
+        self.ring(self.channel.slot(first), header(first, len, SEVERAL));
+        self.tail = first + slots as u64;
+    }
+
+    #[inline]
+    fn ring(&mut self, at: usize, header: u64) {
+        let index = self.channel.index(self.tail);
+        self.data_ends[index] = self.data_tail;
+        // Release: the packet is visible before its header.
+        self.channel.window.u64_at(at).store(header, Ordering::Release);
+        self.tail += 1;
+        self.unflushed = true;
+    }
+}
+
+/// # Safety
+/// The parts are readable and `target` has room for `room` bytes; parts beyond that are left out.
+#[inline]
+unsafe fn gather(parts: &[RawSlice], target: *mut u8, room: usize) {
+    let mut at = 0;
+    for part in parts {
+        let len = part.len.min(room - at);
+        // SAFETY: `at + len <= room`.
+        unsafe { copy_racy(part.address, target.add(at), len) };
+        at += len;
+    }
+}
+
+/// The name of a channel's file in its sender's directory.
+pub(super) fn file_name(file: u32) -> String {
+    format!("chan-{file}")
+}
+
+impl Drop for ShmSender {
+    fn drop(&mut self) {
+        self.channel.sender_closed().store(1, Ordering::Release);
+        // The receiver has it mapped or will find it missing; both are fine.
+        let _ = std::fs::remove_file(self.engine.directory().join(file_name(self.file)));
+    }
+}
+
+impl fmt::Debug for ShmSender {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "ShmSender(to {} lane {}, {} in flight)",
+            self.peer.gid(),
+            self.to_lane,
+            self.tail - self.head
+        )
+    }
+}
+
+impl fmt::Display for SendError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            SendError::Full => "the channel is full",
+            SendError::TooLong => "the packet is too long",
+            SendError::Closed => "the peer is gone",
+        })
+    }
+}
+
+impl std::error::Error for SendError {}
