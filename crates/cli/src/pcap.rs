@@ -86,7 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             (false, false) if line.frame.is_ok() && !line.is_sound() => {
                 console.line(console.paint(Tone::Bad, &line.to_string()))?;
             }
-            (false, false) => console.line(&line)?,
+            (false, false) => console.line(line)?,
         }
     }
     if args.json {

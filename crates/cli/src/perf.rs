@@ -5,6 +5,7 @@
 
 mod bandwidth;
 mod endpoint;
+mod floor;
 mod host_end;
 mod latency;
 mod options;
@@ -36,6 +37,8 @@ pub(crate) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum What {
+    /// The limits of this machine: raw UDP, a shared cache line, memory.
+    Floor(floor::Args),
     /// SEND into the peer's posted receives.
     #[command(after_help = "Examples:
   highwire perf send lat
@@ -61,6 +64,7 @@ enum What {
 /// Runs one measurement.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.what {
+        What::Floor(floor) => floor::run(floor),
         What::Send(test) => options::run(Operation::Send, test),
         What::Write(test) => options::run(Operation::Write, test),
         What::Read(test) => options::run(Operation::Read, test),

@@ -1,43 +1,8 @@
-//! Values as people write them: `1%`, `64K`, `10us`.
+//! Values as people write them, `64K`, `10s`, and as they read them. Rates and faults are [`highwire_link`]'s.
 
-use std::fmt;
-use std::str::FromStr;
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
-
-/// A probability between 0 and 1, written `1%` or `0.01`.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-#[serde(transparent)]
-pub(crate) struct Probability(f64);
-
-impl Probability {
-    pub(crate) fn as_f64(self) -> f64 {
-        self.0
-    }
-}
-
-impl FromStr for Probability {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let (number, scale) = match text.strip_suffix('%') {
-            Some(number) => (number.trim_end(), 100.0),
-            None => (text, 1.0),
-        };
-        let value = number.parse::<f64>().map_err(|_| "write it as 1% or 0.01".to_string())? / scale;
-        if !(0.0..=1.0).contains(&value) {
-            return Err("must lie between 0% and 100%".into());
-        }
-        Ok(Self(value))
-    }
-}
-
-impl fmt::Display for Probability {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} %", self.0 * 100.0)
-    }
-}
+use highwire_link::parse_duration;
 
 /// Bytes, written `32`, `64K`, `1M` or `1G`; K is 1024.
 pub(crate) fn size_bytes(text: &str) -> Result<u32, String> {
@@ -56,18 +21,11 @@ pub(crate) fn size_bytes(text: &str) -> Result<u32, String> {
     }
 }
 
-/// A span of time, written `500ns`, `10us`, `5ms` or `2s`; seconds without a unit.
-pub(crate) fn duration(text: &str) -> Result<Duration, String> {
-    let (number, unit) = split_unit(text)?;
-    let seconds = match unit {
-        "ns" => 1e-9,
-        "us" | "µs" => 1e-6,
-        "ms" => 1e-3,
-        "s" | "" => 1.0,
-        _ => return Err("write it as 500ns, 10us, 5ms or 2s".into()),
-    };
-    let number: f64 = number.parse().map_err(|_| "write it as 500ns, 10us, 5ms or 2s".to_string())?;
-    Duration::try_from_secs_f64(number * seconds).map_err(|_| "not a span of time".into())
+/// A span of time, written `500ms` or `10s`; a bare number is seconds, as in perftest.
+pub(crate) fn seconds_or_span(text: &str) -> Result<Duration, String> {
+    let is_bare = text.chars().all(|c| c.is_ascii_digit());
+    let span = if is_bare { parse_duration(&format!("{text}s")) } else { parse_duration(text) };
+    span.map(Duration::from).map_err(|error| error.to_string())
 }
 
 fn split_unit(text: &str) -> Result<(&str, &str), String> {
@@ -102,20 +60,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probabilities() {
-        let check = |text: &str, expected: Option<f64>| {
-            assert_eq!(text.parse::<Probability>().ok().map(Probability::as_f64), expected, "{text}");
-        };
-        check("1%", Some(0.01));
-        check("0.1 %", Some(0.001));
-        check("0.5", Some(0.5));
-        check("101%", None);
-        check("-1%", None);
-        check("nan", None);
-        check("often", None);
-    }
-
-    #[test]
     fn sizes() {
         let check = |text: &str, expected: Option<u32>| assert_eq!(size_bytes(text).ok(), expected, "{text}");
         check("0", Some(0));
@@ -130,15 +74,15 @@ mod tests {
     }
 
     #[test]
-    fn durations() {
-        let check = |text: &str, expected: Option<u64>| {
-            assert_eq!(duration(text).ok().map(|d| d.as_nanos() as u64), expected, "{text}");
+    fn spans() {
+        let check = |text: &str, millis: Option<u64>| {
+            assert_eq!(seconds_or_span(text).ok(), millis.map(Duration::from_millis), "{text}");
         };
-        check("10us", Some(10_000));
-        check("1.5 ms", Some(1_500_000));
-        check("2", Some(2_000_000_000));
+        check("10", Some(10_000));
+        check("2s", Some(2_000));
+        check("500ms", Some(500));
         check("10 years", None);
-        check("-1s", None);
+        check("", None);
     }
 
     #[test]

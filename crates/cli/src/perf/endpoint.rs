@@ -1,5 +1,6 @@
 //! What the measuring loops need of a connected end, and nothing more: so that they can be tried without a network.
 
+use std::fmt;
 use std::net::IpAddr;
 
 use anyhow::Result;
@@ -14,6 +15,23 @@ pub(crate) struct EndAddress {
     /// Where the peer may write and read, and the key with which it may.
     pub(crate) buffer_address: u64,
     pub(crate) remote_key: u32,
+}
+
+/// How the packets of a test travelled, or that there were none.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LinkUsed {
+    Udp,
+    SharedMemory,
+}
+
+impl fmt::Display for LinkUsed {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Udp => "UDP",
+            Self::SharedMemory => "shared memory",
+        })
+    }
 }
 
 /// Work that finished since the last poll.

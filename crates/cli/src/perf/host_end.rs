@@ -3,10 +3,11 @@
 use std::net::IpAddr;
 
 use anyhow::{Result, bail};
+use highwire_link::FaultConfig;
 
-use super::endpoint::{EndAddress, Endpoint, Polled};
+use super::endpoint::{EndAddress, Endpoint, LinkUsed, Polled};
 use super::options::Local;
-use super::plan::{Faults, Plan};
+use super::plan::Plan;
 use super::session::Counters;
 
 /// A queue pair of a device in this process.
@@ -16,7 +17,12 @@ pub(crate) struct HostEnd {
 
 impl HostEnd {
     /// Opens a device that the peer reaches by the same interface as `reached_by`.
-    pub(crate) fn open(_plan: &Plan, _faults: Faults, _local: &Local, _reached_by: IpAddr) -> Result<Self> {
+    pub(crate) fn open(
+        _plan: &Plan,
+        _faults: FaultConfig,
+        _local: &Local,
+        _reached_by: IpAddr,
+    ) -> Result<Self> {
         bail!("this build has no device yet")
     }
 
@@ -28,8 +34,8 @@ impl HostEnd {
         Ok(())
     }
 
-    pub(crate) fn link_name(&self) -> String {
-        String::new()
+    pub(crate) fn link_used(&self) -> LinkUsed {
+        LinkUsed::Udp
     }
 
     pub(crate) fn counters(&self) -> Counters {

@@ -5,12 +5,13 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use highwire_link::{FaultConfig, parse_duration, parse_rate};
 
 use crate::exchange::DEFAULT_PORT;
 use crate::failure::usage;
-use crate::values::{self, Probability};
+use crate::values;
 
-use super::plan::{Faults, Length, Link, Metric, Operation, Plan, Recovery, Service};
+use super::plan::{Length, Link, Metric, Operation, Plan, Recovery, Service};
 use super::session;
 
 const LAT_ITERATIONS: u64 = 10_000;
@@ -41,7 +42,7 @@ pub(crate) struct TestArgs {
     #[arg(short = 'n', long, value_parser = clap::value_parser!(u64).range(1..), conflicts_with = "duration")]
     iters: Option<u64>,
     /// Measure for so long instead of a number of messages: 10s
-    #[arg(short = 'D', long, value_parser = values::duration, value_name = "TIME")]
+    #[arg(short = 'D', long, value_parser = values::seconds_or_span, value_name = "TIME")]
     duration: Option<Duration>,
     /// Work requests in flight, for bw.
     #[arg(short = 't', long, default_value_t = DEPTH, value_parser = clap::value_parser!(u32).range(1..=65_536))]
@@ -83,35 +84,42 @@ pub(crate) struct TestArgs {
 #[command(next_help_heading = "Faults, in both directions")]
 pub(crate) struct FaultArgs {
     /// Packets lost: 1% or 0.01
-    #[arg(long, default_value = "0", hide_default_value = true, value_name = "SHARE")]
-    loss: Probability,
-    /// Packets duplicated.
-    #[arg(long, default_value = "0", hide_default_value = true, value_name = "SHARE")]
-    dup: Probability,
-    /// Packets reordered.
-    #[arg(long, default_value = "0", hide_default_value = true, value_name = "SHARE")]
-    reorder: Probability,
-    /// Packets corrupted.
-    #[arg(long, default_value = "0", hide_default_value = true, value_name = "SHARE")]
-    corrupt: Probability,
-    /// Delay of each packet: 10us, 5ms
-    #[arg(long, default_value = "0", hide_default_value = true, value_parser = values::duration, value_name = "TIME")]
-    delay: Duration,
+    #[arg(long, default_value = "0", hide_default_value = true, value_parser = parse_rate, value_name = "SHARE")]
+    loss: f64,
+    /// Packets sent twice.
+    #[arg(long, default_value = "0", hide_default_value = true, value_parser = parse_rate, value_name = "SHARE")]
+    dup: f64,
+    /// Packets overtaken by later ones.
+    #[arg(long, default_value = "0", hide_default_value = true, value_parser = parse_rate, value_name = "SHARE")]
+    reorder: f64,
+    /// Packets with one bit flipped.
+    #[arg(long, default_value = "0", hide_default_value = true, value_parser = parse_rate, value_name = "SHARE")]
+    corrupt: f64,
+    /// Added to every packet's way: 10us, 5ms
+    #[arg(long, default_value = "0", hide_default_value = true, value_parser = parse_duration, value_name = "TIME")]
+    delay: highwire_stdx::Duration,
+    /// Added by chance, up to that much.
+    #[arg(long, default_value = "0", hide_default_value = true, value_parser = parse_duration, value_name = "TIME")]
+    jitter: highwire_stdx::Duration,
     /// The same seed gives the same faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
 }
 
 impl FaultArgs {
-    pub(crate) fn faults(&self) -> Faults {
-        Faults {
+    pub(crate) fn faults(&self) -> Result<FaultConfig> {
+        let faults = FaultConfig {
             loss: self.loss,
-            duplication: self.dup,
-            reordering: self.reorder,
-            corruption: self.corrupt,
+            duplicate: self.dup,
+            reorder: self.reorder,
+            corrupt: self.corrupt,
             delay: self.delay,
+            jitter: self.jitter,
             seed: self.seed,
-        }
+            ..FaultConfig::default()
+        };
+        faults.check().map_err(|error| usage(error.to_string()))?;
+        Ok(faults)
     }
 }
 
@@ -160,7 +168,7 @@ fn plan(operation: Operation, args: &TestArgs) -> Result<Plan> {
         recovery: args.recovery,
         link: args.link,
         mtu_bytes,
-        faults: args.faults.faults(),
+        faults: args.faults.faults()?,
     };
     match contradiction(&plan) {
         Some(message) => Err(usage(message)),
@@ -195,7 +203,7 @@ pub(crate) fn contradiction(plan: &Plan) -> Option<String> {
     if plan.chain > plan.depth {
         return Some(format!("a chain of {} exceeds the depth of {}: raise --depth", plan.chain, plan.depth));
     }
-    if plan.link == Link::Shm && !plan.faults.is_none() {
+    if plan.link == Link::Shm && !plan.faults.is_harmless() {
         return Some("faults happen to packets: --link udp".into());
     }
     None
@@ -215,7 +223,7 @@ pub(crate) fn plan_for_tests(operation: Operation, metric: Metric, length: Lengt
         recovery: Recovery::Irn,
         link: Link::Auto,
         mtu_bytes: 1024,
-        faults: Faults::default(),
+        faults: FaultConfig::default(),
     }
 }
 
@@ -263,8 +271,8 @@ mod tests {
         let plan = parse(Operation::Write, "bw --recovery go-back-n --loss 1% --delay 10us --seed 7")
             .expect("a plan");
         assert_eq!(plan.recovery, Recovery::GoBackN);
-        assert_eq!((plan.faults.loss.as_f64(), plan.faults.seed), (0.01, 7));
-        assert_eq!(plan.faults.delay, Duration::from_micros(10));
+        assert_eq!((plan.faults.loss, plan.faults.seed), (0.01, 7));
+        assert_eq!(plan.faults.delay, highwire_stdx::Duration::from_micros(10));
     }
 
     #[test]
@@ -275,7 +283,8 @@ mod tests {
         refuses(Operation::FetchAdd, "lat --size 16", "8 bytes");
         refuses(Operation::Send, "bw --depth 8 --chain 9", "raise --depth");
         refuses(Operation::Send, "bw --link shm --loss 1%", "--link udp");
-        refuses(Operation::Send, "bw --loss 200%", "between 0% and 100%");
+        refuses(Operation::Send, "bw --loss 200%", "not a rate");
+        refuses(Operation::Send, "bw --loss 60% --dup 60%", "add up");
         refuses(Operation::Send, "lat --mtu 1500", "possible values");
     }
 }

@@ -4,9 +4,8 @@ use std::fmt;
 use std::time::Duration;
 
 use clap::ValueEnum;
+use highwire_link::FaultConfig;
 use serde::{Deserialize, Serialize};
-
-use crate::values::Probability;
 
 /// What the active end asks of the passive one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -93,46 +92,6 @@ pub(crate) enum Link {
     Shm,
 }
 
-/// What goes wrong on purpose with the packets that an end sends. The same seed, the same misfortune.
-#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
-pub(crate) struct Faults {
-    pub(crate) loss: Probability,
-    pub(crate) duplication: Probability,
-    pub(crate) reordering: Probability,
-    pub(crate) corruption: Probability,
-    pub(crate) delay: Duration,
-    pub(crate) seed: u64,
-}
-
-impl Faults {
-    pub(crate) fn is_none(&self) -> bool {
-        *self == Self { seed: self.seed, ..Self::default() }
-    }
-
-    /// The same rules with a seed of their own, so that the two directions do not fail in step.
-    pub(crate) fn for_the_other_direction(self) -> Self {
-        Self { seed: self.seed.wrapping_add(1), ..self }
-    }
-}
-
-impl fmt::Display for Faults {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let rules = [
-            ("lost", self.loss),
-            ("duplicated", self.duplication),
-            ("reordered", self.reordering),
-            ("corrupted", self.corruption),
-        ];
-        for (what, probability) in rules.into_iter().filter(|(_, p)| p.as_f64() > 0.0) {
-            write!(f, "{probability} {what}, ")?;
-        }
-        if !self.delay.is_zero() {
-            write!(f, "{:?} delay, ", self.delay)?;
-        }
-        write!(f, "seed {}", self.seed)
-    }
-}
-
 /// When a test is over.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -156,7 +115,9 @@ pub(crate) struct Plan {
     pub(crate) recovery: Recovery,
     pub(crate) link: Link,
     pub(crate) mtu_bytes: u32,
-    pub(crate) faults: Faults,
+    /// What goes wrong on purpose with the packets of the active end; the passive end draws its own from the same seed.
+    #[serde(with = "as_text")]
+    pub(crate) faults: FaultConfig,
 }
 
 impl Plan {
@@ -188,9 +149,52 @@ impl fmt::Display for Plan {
         if self.service == Service::Rc {
             write!(f, " with {}", self.recovery)?;
         }
-        if !self.faults.is_none() {
-            write!(f, ", {}", self.faults)?;
+        if !self.faults.is_harmless() {
+            write!(f, ", faults {}", self.faults)?;
         }
         Ok(())
+    }
+}
+
+/// Whatever has a text that parses to itself, as that text.
+mod as_text {
+    use std::fmt::Display;
+    use std::str::FromStr;
+
+    use serde::{Deserialize, Deserializer, Serializer, de};
+
+    pub(super) fn serialize<T: Display, S: Serializer>(value: &T, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(value)
+    }
+
+    pub(super) fn deserialize<'de, T, D>(deserializer: D) -> Result<T, D::Error>
+    where
+        T: FromStr,
+        T::Err: Display,
+        D: Deserializer<'de>,
+    {
+        String::deserialize(deserializer)?.parse().map_err(de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::perf::options::plan_for_tests;
+
+    #[test]
+    fn a_plan_survives_the_exchange() {
+        let mut plan = plan_for_tests(Operation::Write, Metric::Bw, Length::Time(Duration::from_secs(3)));
+        plan.faults = "loss=1%,delay=10us,seed=7".parse().expect("three faults");
+        let text = serde_json::to_string(&plan).expect("a plan is JSON");
+        assert_eq!(serde_json::from_str::<Plan>(&text).expect("the same plan"), plan);
+    }
+
+    #[test]
+    fn a_plan_reads_as_a_sentence() {
+        let mut plan = plan_for_tests(Operation::Send, Metric::Lat, Length::Iterations(1));
+        assert_eq!(plan.to_string(), "SEND latency, 32 bytes, RC with IRN");
+        plan.service = Service::Ud;
+        assert_eq!(plan.to_string(), "SEND latency, 32 bytes, UD");
     }
 }

@@ -8,6 +8,8 @@ use crate::console::{Console, Tone};
 use crate::values::{show_count, show_ns};
 
 use super::bandwidth::Bandwidth;
+use super::endpoint::LinkUsed;
+use super::floor::Floor;
 use super::latency::Latency;
 use super::plan::Plan;
 use super::session::Counters;
@@ -21,7 +23,9 @@ pub(crate) enum Measured {
 /// Everything known after a test.
 pub(crate) struct Report {
     pub(crate) plan: Plan,
-    pub(crate) link: String,
+    pub(crate) link: LinkUsed,
+    /// The same kind of exchange with nothing on top, measured in the same run.
+    pub(crate) floor: Option<Floor>,
     pub(crate) measured: Measured,
     /// Messages that the passive end received, where it counts them.
     pub(crate) received: Option<u64>,
@@ -68,7 +72,11 @@ impl Distribution {
 pub(crate) enum Json<'a> {
     Latency {
         plan: &'a Plan,
-        link: &'a str,
+        link: LinkUsed,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        floor: Option<&'a Floor>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ratio_to_floor: Option<f64>,
         samples: u64,
         lost: u64,
         round_trip_ns: DistributionJson,
@@ -77,7 +85,11 @@ pub(crate) enum Json<'a> {
     },
     Bandwidth {
         plan: &'a Plan,
-        link: &'a str,
+        link: LinkUsed,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        floor: Option<&'a Floor>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        ratio_to_floor: Option<f64>,
         messages: u64,
         received: Option<u64>,
         seconds: f64,
@@ -95,11 +107,14 @@ pub(crate) struct DistributionJson(Distribution);
 
 impl Report {
     pub(crate) fn to_json(&self) -> Json<'_> {
-        let Self { plan, link, counters_here, counters_there, .. } = self;
+        let Self { plan, counters_here, counters_there, .. } = self;
+        let (link, floor, ratio_to_floor) = (self.link, self.floor.as_ref(), self.ratio_to_floor());
         match &self.measured {
             Measured::Latency(latency) => Json::Latency {
                 plan,
                 link,
+                floor,
+                ratio_to_floor,
                 samples: latency.round_trips_ns.len(),
                 lost: latency.lost,
                 round_trip_ns: DistributionJson(Distribution::of(&latency.round_trips_ns)),
@@ -109,6 +124,8 @@ impl Report {
             Measured::Bandwidth(bandwidth) => Json::Bandwidth {
                 plan,
                 link,
+                floor,
+                ratio_to_floor,
                 messages: bandwidth.messages,
                 received: self.received,
                 seconds: bandwidth.time.as_secs_f64(),
@@ -126,7 +143,25 @@ impl Report {
             Measured::Latency(latency) => self.show_latency(latency, console)?,
             Measured::Bandwidth(bandwidth) => self.show_bandwidth(bandwidth, console)?,
         }
+        if let (Some(floor), Some(ratio)) = (&self.floor, self.ratio_to_floor()) {
+            let ratio = match self.measured {
+                Measured::Latency(_) => format!("{ratio:.2} x"),
+                Measured::Bandwidth(_) => format!("{:.0} % of", ratio * 100.0),
+            };
+            let ratio = console.paint(Tone::Good, &ratio);
+            console.line(format!("{ratio} the floor: {}, {}", floor.what, floor.show_value()))?;
+        }
         self.show_counters(console)
+    }
+
+    /// Median time over the floor's, or goodput over the floor's.
+    fn ratio_to_floor(&self) -> Option<f64> {
+        let floor = self.floor.as_ref()?;
+        let ours = match &self.measured {
+            Measured::Latency(latency) => latency.round_trips_ns.value_at_quantile(0.5) as f64,
+            Measured::Bandwidth(bandwidth) => self.goodput_gbps(bandwidth) * 1e9 / 8.0,
+        };
+        Some(ours / floor.value)
     }
 
     fn show_latency(&self, latency: &Latency, console: &mut Console) -> Result<()> {

@@ -12,12 +12,12 @@ use crate::console::Console;
 use crate::exchange::Exchange;
 use crate::failure::usage;
 
-use super::endpoint::{EndAddress, Endpoint};
+use super::endpoint::{EndAddress, Endpoint, LinkUsed};
 use super::host_end::HostEnd;
 use super::options::{Local, contradiction};
 use super::plan::{Metric, Plan};
 use super::report::{Measured, Report};
-use super::{bandwidth, latency};
+use super::{bandwidth, floor, latency};
 
 /// Counters of one end, by name.
 pub(crate) type Counters = BTreeMap<String, u64>;
@@ -79,7 +79,7 @@ fn serve(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<()> {
     if let Some(message) = contradiction(plan) {
         bail!("the other end asks for what makes no sense: {message}");
     }
-    let faults = plan.faults.for_the_other_direction();
+    let faults = plan.faults.for_lane(u64::MAX);
     let mut end = HostEnd::open(plan, faults, local, exchange.local()?.ip())?;
     exchange.send(&Answer::Ready(end.address()))?;
     let theirs: EndAddress = exchange.receive()?;
@@ -105,8 +105,7 @@ fn serve(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<()> {
 
 /// Measures against the end that listens at `server`.
 pub(crate) fn measure_against(plan: &Plan, server: &str, port: u16, local: &Local) -> Result<ExitCode> {
-    let report = measure(plan, &mut Exchange::connect(server, port)?, local)?;
-    show(&report, local)
+    show(&measure(plan, &mut Exchange::connect(server, port)?, local)?, local)
 }
 
 /// Starts a second process as the passive end and measures against it.
@@ -115,7 +114,7 @@ pub(crate) fn measure_both_ends(plan: &Plan, local: &Local) -> Result<ExitCode> 
     let result = Exchange::connect("127.0.0.1", peer.port)
         .and_then(|mut exchange| measure(plan, &mut exchange, local))
         .with_context(|| format!("{plan}, both ends on this machine"));
-    let report = match result {
+    let mut report = match result {
         Ok(report) => report,
         Err(error) => {
             peer.stop();
@@ -123,6 +122,10 @@ pub(crate) fn measure_both_ends(plan: &Plan, local: &Local) -> Result<ExitCode> 
         }
     };
     peer.finish()?;
+    // Only now is the other core free: the floor is two threads of this process.
+    if local.with_floor {
+        report.floor = Some(floor::beside(plan, report.link == LinkUsed::SharedMemory)?);
+    }
     show(&report, local)
 }
 
@@ -145,7 +148,8 @@ fn measure(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<Report
     let summary: Summary = exchange.receive()?;
     Ok(Report {
         plan: plan.clone(),
-        link: end.link_name(),
+        link: end.link_used(),
+        floor: None,
         measured,
         received: summary.received,
         counters_here: end.counters(),

@@ -6,13 +6,13 @@ use std::path::PathBuf;
 use std::process::Command;
 
 /// The built program with `args`.
-pub fn highwire<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
+pub(crate) fn highwire<A: AsRef<OsStr>>(args: impl IntoIterator<Item = A>) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_highwire"));
     command.args(args);
     command
 }
 
 /// The golden captures of the repository.
-pub fn vectors() -> PathBuf {
+pub(crate) fn vectors() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../vectors/roce")
 }
