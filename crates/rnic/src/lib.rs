@@ -1,1 +1,20 @@
 //! A whole software RNIC, sans-IO: tables, packet dispatch, egress scheduler.
+//!
+//! [`Rnic`] is the one type that both worlds drive. It is told what the application posts, which packets arrive and what
+//! time it is; it says which packets to send, what has completed and when to come back. Everything random in it follows
+//! from a seed.
+//!
+//! After any `handle_*` or `post_*` the driver polls every `poll_*` until it is empty.
+#![forbid(unsafe_code)]
+
+mod config;
+mod objects;
+mod rnic;
+mod timers;
+
+pub use config::RnicConfig;
+pub use highwire_transport::{
+    Arrival, CongestionChoice, Counter, Counters, DirectOp, Order, Outgoing, QpSnapshot, TransportConfig,
+};
+pub use objects::CreateError;
+pub use rnic::Rnic;

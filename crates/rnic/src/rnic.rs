@@ -1,0 +1,284 @@
+//! Packets in, packets out: dispatch by queue pair number, and round robin among those that have something to send.
+
+use crate::config::RnicConfig;
+use crate::timers::Timers;
+use highwire_stdx::{IdMap, Instant, Rng, Slab};
+use highwire_transport::{Arrival, Context, Counter, Counters, DirectOp, Outgoing, QueuePair, ReceiveQueue};
+use highwire_verbs::{
+    AsyncEvent, Completion, CompletionStatus, CqId, Memory, Payload, Pd, PostError, RecvWr, Regions, SendWr,
+    Service, SrqId,
+};
+use highwire_wire::{Headers, Qpn};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+/// A software RNIC.
+#[derive(Clone, Debug)]
+pub struct Rnic {
+    pub(crate) config: RnicConfig,
+    pub(crate) rng: Rng,
+    pub(crate) regions: Regions,
+    pub(crate) pds: BTreeSet<Pd>,
+    /// Completion queues, with how many queue pairs use each.
+    pub(crate) cqs: BTreeMap<CqId, u32>,
+    pub(crate) shared: Slab<ReceiveQueue>,
+    pub(crate) qps: Slab<Entry>,
+    pub(crate) by_qpn: IdMap<u32>,
+    /// Queue pairs that may have something to send, each at most once.
+    ready: VecDeque<u32>,
+    /// Packets that the first of them has sent in this turn.
+    turn: u32,
+    timers: Timers,
+    pub(crate) completions: VecDeque<(CqId, Completion)>,
+    pub(crate) events: VecDeque<AsyncEvent>,
+    pub(crate) counters: Counters,
+}
+
+/// A queue pair and how the scheduler sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    pub(crate) qp: QueuePair,
+    is_ready: bool,
+    /// The soonest timer entry that stands for it.
+    armed: Instant,
+}
+
+impl Entry {
+    pub(crate) fn new(qp: QueuePair) -> Entry {
+        Entry { qp, is_ready: false, armed: Instant::FAR_FUTURE }
+    }
+}
+
+/// Runs `$body` with `$qp` and a context that lends the queue pair the rest of the RNIC.
+macro_rules! with_qp {
+    ($rnic:ident, $now:expr, $slot:expr, |$entry:ident, $ctx:ident| $body:expr) => {{
+        let Rnic { qps, regions, shared, completions, events, counters, .. } = $rnic;
+        let $ctx = &mut Context { now: $now, regions, shared, completions, events, counters };
+        qps.get_mut($slot).map(|$entry| $body)
+    }};
+}
+pub(crate) use with_qp;
+
+impl Rnic {
+    /// An RNIC whose keys, queue pair numbers and everything else random follow from `seed`.
+    pub fn new(config: RnicConfig, seed: u64) -> Rnic {
+        let mut rng = Rng::new(seed);
+        let regions = Regions::new(rng.fork(1));
+        Rnic {
+            rng,
+            regions,
+            pds: BTreeSet::new(),
+            cqs: BTreeMap::new(),
+            shared: Slab::default(),
+            qps: Slab::default(),
+            by_qpn: IdMap::new(config.lanes.next_power_of_two().trailing_zeros()),
+            config,
+            ready: VecDeque::new(),
+            turn: 0,
+            timers: Timers::default(),
+            completions: VecDeque::new(),
+            events: VecDeque::new(),
+            counters: Counters::default(),
+        }
+    }
+
+    /// What it was made with.
+    pub fn config(&self) -> &RnicConfig {
+        &self.config
+    }
+
+    /// Registered memory.
+    pub fn regions(&self) -> &Regions {
+        &self.regions
+    }
+
+    /// Registered memory, to register more.
+    pub fn regions_mut(&mut self) -> &mut Regions {
+        &mut self.regions
+    }
+
+    /// What has happened so far.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// A queue pair.
+    pub fn qp(&self, qpn: Qpn) -> Option<&QueuePair> {
+        self.by_qpn.get(qpn.value()).and_then(|slot| self.qps.get(*slot)).map(|entry| &entry.qp)
+    }
+
+    pub(crate) fn slot(&self, qpn: Qpn) -> Option<u32> {
+        self.by_qpn.get(qpn.value()).copied()
+    }
+
+    /// Puts a queue pair into the scheduler and the timers, as what just happened to it demands.
+    #[inline]
+    pub(crate) fn settle(&mut self, now: Instant, slot: u32) {
+        let Some(entry) = self.qps.get_mut(slot) else { return };
+        if !entry.is_ready && entry.qp.wants_transmit(now) {
+            entry.is_ready = true;
+            self.ready.push_back(slot);
+        }
+        self.arm(slot);
+    }
+
+    #[inline]
+    fn arm(&mut self, slot: u32) {
+        let Some(entry) = self.qps.get_mut(slot) else { return };
+        if let Some(deadline) = entry.qp.next_deadline()
+            && deadline < entry.armed
+        {
+            entry.armed = deadline;
+            self.timers.arm(deadline, slot);
+        }
+    }
+
+    /// Takes a request for a send queue.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was queued then.
+    #[inline]
+    pub fn post_send(&mut self, now: Instant, qpn: Qpn, wr: &SendWr<'_>) -> Result<(), PostError> {
+        let slot = self.slot(qpn).ok_or(PostError::NoSuchQueue)?;
+        let result = with_qp!(self, now, slot, |entry, ctx| entry.qp.post_send(ctx, wr));
+        self.settle(now, slot);
+        result.unwrap_or(Err(PostError::NoSuchQueue))
+    }
+
+    /// Takes a request for a receive queue.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was queued then.
+    #[inline]
+    pub fn post_recv(&mut self, now: Instant, qpn: Qpn, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        let slot = self.slot(qpn).ok_or(PostError::NoSuchQueue)?;
+        let result = with_qp!(self, now, slot, |entry, ctx| entry.qp.post_recv(ctx, wr));
+        result.unwrap_or(Err(PostError::NoSuchQueue))
+    }
+
+    /// Takes a request for a shared receive queue.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was queued then.
+    #[inline]
+    pub fn post_srq_recv(&mut self, srq: SrqId, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        self.shared.get_mut(srq.0).ok_or(PostError::NoSuchQueue)?.post(wr)
+    }
+
+    /// Handles a packet from the network: `headers` as parsed, its ICRC verified, `payload` without padding.
+    #[inline]
+    pub fn handle_packet<P: Payload>(
+        &mut self,
+        now: Instant,
+        arrival: &Arrival,
+        headers: &Headers,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) {
+        self.counters.count(Counter::PacketsReceived);
+        self.counters.add(Counter::BytesReceived, u64::from(payload.len()));
+        let Some(slot) = self.slot(headers.bth.dest_qpn) else {
+            return self.counters.count(Counter::DroppedUnknownQp);
+        };
+        let opcode = headers.bth.opcode.info();
+        let service = opcode.service.map(|service| match service {
+            highwire_wire::Service::Rc => Service::Rc,
+            highwire_wire::Service::Uc => Service::Uc,
+            highwire_wire::Service::Ud => Service::Ud,
+        });
+        // A header that says one thing and carries another was not parsed from a packet.
+        let is_whole = opcode.layout == headers.ext.layout();
+        // Full and limited members of the default partition (IBTA §10.9.1.2).
+        let is_ours = headers.bth.pkey & 0x7FFF == highwire_wire::DEFAULT_PKEY & 0x7FFF;
+        let is_served = self
+            .qps
+            .get(slot)
+            .is_some_and(|entry| service.is_none_or(|service| entry.qp.config().service == service));
+        if !is_whole || !is_ours {
+            return self.counters.count(Counter::DroppedMalformed);
+        }
+        if !is_served {
+            return self.counters.count(Counter::DroppedWrongService);
+        }
+        with_qp!(self, now, slot, |entry, ctx| entry
+            .qp
+            .handle_packet(ctx, arrival, headers, payload, memory));
+        self.settle(now, slot);
+    }
+
+    /// Handles the passing of time; early and late calls are harmless.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some((at, slot)) = self.timers.take_due(now) {
+            let Some(entry) = self.qps.get_mut(slot) else { continue };
+            if entry.armed != at {
+                continue;
+            }
+            entry.armed = Instant::FAR_FUTURE;
+            with_qp!(self, now, slot, |entry, ctx| entry.qp.handle_timeout(ctx));
+            self.settle(now, slot);
+        }
+    }
+
+    /// When [`Rnic::handle_timeout`] is wanted; may be early.
+    #[inline]
+    pub fn poll_timeout(&self) -> Option<Instant> {
+        self.timers.next()
+    }
+
+    /// The next packet to send. Its payload is borrowed memory: the driver copies it before the next call.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing<'_>> {
+        let (slot, plan) = loop {
+            let slot = *self.ready.front()?;
+            match with_qp!(self, now, slot, |entry, ctx| entry.qp.poll_transmit(ctx)).flatten() {
+                Some(plan) => break (slot, plan),
+                None => {
+                    self.ready.pop_front();
+                    self.turn = 0;
+                    if let Some(entry) = self.qps.get_mut(slot) {
+                        entry.is_ready = false;
+                    }
+                    self.arm(slot);
+                }
+            }
+        };
+        self.turn += 1;
+        if self.turn >= self.config.egress_quantum {
+            self.turn = 0;
+            self.ready.rotate_left(1);
+        }
+        self.arm(slot);
+        self.qps.get(slot).map(|entry| entry.qp.outgoing(&plan))
+    }
+
+    /// The next completion, with the queue it belongs to.
+    #[inline]
+    pub fn poll_completion(&mut self) -> Option<(CqId, Completion)> {
+        self.completions.pop_front()
+    }
+
+    /// The next asynchronous event.
+    #[inline]
+    pub fn poll_event(&mut self) -> Option<AsyncEvent> {
+        self.events.pop_front()
+    }
+
+    /// Whether a driver that can reach the peer's memory may carry this request out itself, at once.
+    #[inline]
+    pub fn begin_direct(&mut self, now: Instant, qpn: Qpn, wr: &SendWr<'_>) -> Option<DirectOp> {
+        let slot = self.slot(qpn)?;
+        with_qp!(self, now, slot, |entry, ctx| entry.qp.begin_direct(ctx, wr)).flatten()
+    }
+
+    /// Reports how that went. Anything but success breaks the connection, as a refusal by the peer would.
+    #[inline]
+    pub fn complete_direct(&mut self, now: Instant, qpn: Qpn, op: &DirectOp, status: CompletionStatus) {
+        if let Some(slot) = self.slot(qpn) {
+            with_qp!(self, now, slot, |entry, ctx| entry.qp.complete_direct(ctx, op, status));
+        }
+    }
+
+    pub(crate) fn forget_ready(&mut self, slot: u32) {
+        self.ready.retain(|s| *s != slot);
+        self.turn = 0;
+    }
+}

@@ -1,0 +1,148 @@
+//! What both halves of a queue pair know about it and its peer.
+
+use crate::congestion::{Congestion, Dcqcn, Rate};
+use crate::irn::{IrnConfig, SACK_RUN_MAX};
+use highwire_stdx::{Duration, Instant};
+use highwire_verbs::{Access, Address, Mtu, QpConfig, QpState};
+use highwire_wire::{Psn, Qpn, SackEth};
+use std::collections::VecDeque;
+
+/// How an RNIC's transport behaves, for all its queue pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TransportConfig {
+    /// IRN's parameters.
+    pub irn: IrnConfig,
+    /// Go-back-N: most packets sent and not acknowledged.
+    pub go_back_n_window: u32,
+    /// Go-back-N: an acknowledgement is asked for at least this often, in packets, besides at the end of a burst.
+    pub ack_interval: u32,
+    /// Whether responders advertise receive credits, and requesters heed them (IBTA §9.7.7.2).
+    pub credits: bool,
+    /// Link rate in bits per second: where congestion control starts.
+    pub link_rate: u64,
+    /// How rates follow congestion.
+    pub congestion: CongestionChoice,
+    /// How much of its schedule a late flow may catch up with: nothing on an exact clock, the polling jitter on a host.
+    pub pacing_burst: Duration,
+}
+
+impl TransportConfig {
+    pub(crate) fn congestion_control(&self) -> Congestion {
+        let rate = Rate::from_bits_per_second(self.link_rate);
+        match self.congestion {
+            CongestionChoice::None => Congestion::None,
+            CongestionChoice::Dcqcn => Congestion::Dcqcn(Box::new(Dcqcn::paper(rate))),
+            CongestionChoice::DcqcnConnectx => Congestion::Dcqcn(Box::new(Dcqcn::connectx(rate))),
+        }
+    }
+}
+
+/// Which congestion control new queue pairs get.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum CongestionChoice {
+    /// Line rate, always.
+    #[default]
+    None,
+    /// DCQCN with its paper's parameters.
+    Dcqcn,
+    /// DCQCN with parameters in the style of ConnectX firmware.
+    DcqcnConnectx,
+}
+
+impl Default for TransportConfig {
+    fn default() -> TransportConfig {
+        TransportConfig {
+            irn: IrnConfig::default(),
+            go_back_n_window: 1024,
+            ack_interval: 32,
+            credits: true,
+            link_rate: 40_000_000_000,
+            congestion: CongestionChoice::None,
+            pacing_burst: Duration::ZERO,
+        }
+    }
+}
+
+/// A queue pair's attributes, resolved.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Connection {
+    pub(crate) qpn: Qpn,
+    pub(crate) config: QpConfig,
+    pub(crate) transport: TransportConfig,
+    pub(crate) state: QpState,
+    pub(crate) access: Access,
+    pub(crate) qkey: u32,
+    pub(crate) address: Address,
+    pub(crate) remote_qpn: Qpn,
+    pub(crate) mtu: Mtu,
+    pub(crate) max_rd_atomic: u32,
+    pub(crate) max_dest_rd_atomic: u32,
+    pub(crate) min_rnr_timer: u8,
+    pub(crate) timeout: u8,
+    pub(crate) retry_count: u8,
+    pub(crate) rnr_retry: u8,
+}
+
+impl Connection {
+    /// The local ACK timeout, `None` for "wait for ever" (IBTA §9.7.6.1.3).
+    pub(crate) fn ack_timeout(&self) -> Option<Duration> {
+        (self.timeout > 0).then(|| Duration::from_nanos(4096 << self.timeout))
+    }
+
+    pub(crate) fn ack_deadline(&self, now: Instant) -> Option<Instant> {
+        self.ack_timeout().map(|timeout| now + timeout)
+    }
+
+    /// How long a requester of IRN goes without progress before it gives up: what go-back-N's timeouts add up to.
+    pub(crate) fn patience(&self) -> Option<Duration> {
+        self.ack_timeout().map(|timeout| timeout.saturating_mul(u64::from(self.retry_count) + 1))
+    }
+}
+
+/// Acknowledgements that are due: one cumulative one, or one per run of packets that came early.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct AckQueue {
+    is_due: bool,
+    runs: VecDeque<SackEth>,
+}
+
+impl AckQueue {
+    /// The most runs that wait; beyond it the oldest is forgotten, as a NACK that was lost would be.
+    const RUNS_MAX: usize = 256;
+
+    /// A packet in order, or one that was there already.
+    #[inline]
+    pub(crate) fn acknowledge(&mut self) {
+        self.is_due = true;
+    }
+
+    /// A packet that came early.
+    pub(crate) fn report(&mut self, psn: Psn) {
+        if let Some(last) = self.runs.back_mut()
+            && last.psn.next() == psn
+            && u32::from(last.count) < SACK_RUN_MAX
+        {
+            *last = SackEth { psn, count: last.count + 1 };
+            return;
+        }
+        if self.runs.len() == AckQueue::RUNS_MAX {
+            self.runs.pop_front();
+        }
+        self.runs.push_back(SackEth::one(psn));
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.is_due && self.runs.is_empty()
+    }
+
+    /// What to send next: a plain acknowledgement, or one with a run.
+    // Every NACK carries the cumulative acknowledgement, so a plain one is due only without them.
+    #[inline]
+    pub(crate) fn next(&mut self) -> Option<Option<SackEth>> {
+        if let Some(run) = self.runs.pop_front() {
+            self.is_due = false;
+            return Some(Some(run));
+        }
+        std::mem::take(&mut self.is_due).then_some(None)
+    }
+}

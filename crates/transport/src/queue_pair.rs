@@ -1,0 +1,536 @@
+//! A queue pair: its state, its two halves, and who of them speaks next.
+
+use crate::connection::{Connection, TransportConfig};
+use crate::context::Context;
+use crate::counters::Counter;
+use crate::plan::{Arrival, Outgoing, Plan, Source};
+use crate::receive_queue::ReceiveQueue;
+use crate::requester::{self, Requester};
+use crate::responder::{self, Responder};
+use highwire_stdx::Instant;
+use highwire_verbs::{
+    Access, Address, AsyncEvent, CompletionOp, CompletionStatus, Gather, Memory, ModifyError, Mtu, Payload,
+    PostError, QpAttr, QpConfig, QpState, Recovery, RecvWr, SendWr, Service, SgeList,
+};
+use highwire_wire::{Ext, Headers, NakCode, Operation as WireOperation, Psn, Qpn};
+
+/// A queue pair of any service.
+#[derive(Clone, Debug)]
+pub struct QueuePair {
+    conn: Connection,
+    recovery: Recovery,
+    sq_psn: Psn,
+    rq_psn: Psn,
+    requester: Requester,
+    responder: Responder,
+    receives: ReceiveQueue,
+    /// Whether answers had the last word: then requests go first.
+    replied_last: bool,
+    established: bool,
+}
+
+/// What a queue pair tells of itself.
+#[derive(Clone, Copy, Debug)]
+pub struct QpSnapshot {
+    /// What it was made with.
+    pub config: QpConfig,
+    /// Its state.
+    pub state: QpState,
+    /// What peers may do.
+    pub access: Access,
+    /// Its Q_Key.
+    pub qkey: u32,
+    /// The peer.
+    pub address: Address,
+    /// The peer's queue pair.
+    pub remote_qpn: Qpn,
+    /// The path MTU.
+    pub mtu: Mtu,
+    /// The next PSN to send.
+    pub sq_psn: Psn,
+    /// The next PSN expected.
+    pub rq_psn: Psn,
+    /// READs and atomics sent at once.
+    pub max_rd_atomic: u8,
+    /// READs and atomics accepted at once.
+    pub max_dest_rd_atomic: u8,
+    /// RNR timer code.
+    pub min_rnr_timer: u8,
+    /// Local ACK timeout code.
+    pub timeout: u8,
+    /// Retries.
+    pub retry_count: u8,
+    /// RNR retries.
+    pub rnr_retry: u8,
+    /// How the requester recovers losses.
+    pub recovery: Recovery,
+    /// Packets in flight.
+    pub in_flight: u32,
+    /// Sends posted and not completed.
+    pub send_queue_len: u32,
+}
+
+/// An operation that the driver carries out in the peer's memory itself, because it can reach it.
+#[derive(Clone, Debug)]
+pub struct DirectOp {
+    /// As posted.
+    pub wr_id: u64,
+    /// WRITE, READ or an atomic.
+    pub operation: highwire_verbs::Operation,
+    /// Local memory, already translated.
+    pub sges: SgeList,
+    /// Bytes.
+    pub length: u32,
+    signaled: bool,
+}
+
+impl QueuePair {
+    /// A queue pair in RESET.
+    pub fn new(qpn: Qpn, config: QpConfig, transport: TransportConfig) -> QueuePair {
+        let conn = Connection {
+            qpn,
+            config,
+            transport,
+            state: QpState::Reset,
+            access: Access::NONE,
+            qkey: 0,
+            address: Address::default(),
+            remote_qpn: Qpn::default(),
+            mtu: Mtu::B4096,
+            max_rd_atomic: 1,
+            max_dest_rd_atomic: 1,
+            min_rnr_timer: 12,
+            timeout: 14,
+            retry_count: 7,
+            rnr_retry: 7,
+        };
+        let receives = ReceiveQueue::new(config.pd, config.caps.max_recv_wr, config.caps.max_recv_sge);
+        QueuePair {
+            requester: Requester::new(&conn, Psn::default(), Recovery::GoBackN, Instant::ZERO),
+            responder: Responder::new(Psn::default()),
+            conn,
+            recovery: Recovery::GoBackN,
+            sq_psn: Psn::default(),
+            rq_psn: Psn::default(),
+            receives,
+            replied_last: false,
+            established: false,
+        }
+    }
+
+    /// Its number.
+    #[inline]
+    pub fn qpn(&self) -> Qpn {
+        self.conn.qpn
+    }
+
+    /// What it was made with.
+    pub fn config(&self) -> &QpConfig {
+        &self.conn.config
+    }
+
+    /// Its state.
+    #[inline]
+    pub fn state(&self) -> QpState {
+        self.conn.state
+    }
+
+    /// Whether its requests leave in IRN's format, and whether the peer's arrive in it.
+    pub fn is_irn(&self) -> (bool, bool) {
+        (self.requester.is_irn(), self.responder.is_irn())
+    }
+
+    /// Everything about it.
+    pub fn snapshot(&self) -> QpSnapshot {
+        let conn = &self.conn;
+        QpSnapshot {
+            config: conn.config,
+            state: conn.state,
+            access: conn.access,
+            qkey: conn.qkey,
+            address: conn.address,
+            remote_qpn: conn.remote_qpn,
+            mtu: conn.mtu,
+            sq_psn: self.requester.next_psn(),
+            rq_psn: self.responder.expected(),
+            max_rd_atomic: conn.max_rd_atomic as u8,
+            max_dest_rd_atomic: conn.max_dest_rd_atomic as u8,
+            min_rnr_timer: conn.min_rnr_timer,
+            timeout: conn.timeout,
+            retry_count: conn.retry_count,
+            rnr_retry: conn.rnr_retry,
+            recovery: self.recovery,
+            in_flight: self.requester.in_flight(),
+            send_queue_len: self.requester.queue.len() as u32,
+        }
+    }
+
+    /// Changes attributes and state.
+    ///
+    /// # Errors
+    /// [`ModifyError`]; nothing has changed then.
+    pub fn modify(&mut self, ctx: &mut Context<'_>, attr: &QpAttr) -> Result<(), ModifyError> {
+        let from = self.conn.state;
+        let to = attr.check(self.conn.config.service, from)?;
+        if let Some(recovery) = attr.recovery {
+            let before_sending = matches!(from, QpState::Reset | QpState::Init | QpState::Rtr);
+            if !before_sending && !self.requester.set_recovery(&self.conn, recovery, ctx.now) {
+                return Err(ModifyError::NotApplicable("recovery"));
+            }
+            self.recovery = recovery;
+        }
+        self.assign(attr);
+        match (from, to) {
+            (_, QpState::Reset) => self.reset(),
+            (_, QpState::Error) => self.enter_error(ctx),
+            (QpState::Init, QpState::Rtr) => {
+                let accepts = self.responder.accepts_irn;
+                self.responder = Responder::new(self.rq_psn);
+                self.responder.accepts_irn = accepts;
+                self.conn.state = to;
+            }
+            (QpState::Rtr, QpState::Rts) => {
+                self.conn.state = to;
+                self.requester.restart(&self.conn, self.sq_psn, self.recovery, ctx.now);
+            }
+            (QpState::Sqe, QpState::Rts) => {
+                self.conn.state = to;
+                let next = self.requester.next_psn();
+                self.requester.restart(&self.conn, next, self.recovery, ctx.now);
+            }
+            _ => self.conn.state = to,
+        }
+        Ok(())
+    }
+
+    fn assign(&mut self, attr: &QpAttr) {
+        fn set<T>(field: &mut T, value: Option<T>) {
+            if let Some(value) = value {
+                *field = value;
+            }
+        }
+        let conn = &mut self.conn;
+        set(&mut conn.access, attr.access);
+        set(&mut conn.qkey, attr.qkey);
+        set(&mut conn.address, attr.address);
+        set(&mut conn.remote_qpn, attr.remote_qpn);
+        set(&mut conn.mtu, attr.path_mtu);
+        set(&mut self.rq_psn, attr.rq_psn);
+        set(&mut self.sq_psn, attr.sq_psn);
+        set(&mut conn.max_rd_atomic, attr.max_rd_atomic.map(u32::from));
+        set(&mut conn.max_dest_rd_atomic, attr.max_dest_rd_atomic.map(u32::from));
+        set(&mut conn.min_rnr_timer, attr.min_rnr_timer);
+        set(&mut conn.timeout, attr.timeout);
+        set(&mut conn.retry_count, attr.retry_count);
+        set(&mut conn.rnr_retry, attr.rnr_retry);
+    }
+
+    fn reset(&mut self) {
+        self.conn.state = QpState::Reset;
+        self.requester = Requester::new(&self.conn, Psn::default(), Recovery::GoBackN, Instant::ZERO);
+        self.responder = Responder::new(Psn::default());
+        self.receives.clear();
+        self.established = false;
+    }
+
+    /// Whether the peer's requests may come in IRN's format: it proved to be one of ours.
+    pub fn set_irn_accepted(&mut self, accepted: bool) {
+        self.responder.accepts_irn = accepted;
+    }
+
+    /// Keeps requests back, or lets them go: while it is being found out what the peer understands.
+    pub fn hold_transmit(&mut self, held: bool) {
+        self.requester.held = held;
+    }
+
+    /// Whether requests are being kept back.
+    pub fn is_held(&self) -> bool {
+        self.requester.held
+    }
+
+    /// Goes into the error state: everything posted is flushed (IBTA §10.3.1.7).
+    pub fn enter_error(&mut self, ctx: &mut Context<'_>) {
+        if self.conn.state == QpState::Error {
+            return;
+        }
+        self.conn.state = QpState::Error;
+        self.flush_sends(ctx);
+        self.flush_receives(ctx);
+        if self.conn.config.srq.is_some() {
+            ctx.events.push_back(AsyncEvent::LastWqeReached(self.conn.qpn));
+        }
+    }
+
+    fn flush_sends(&mut self, ctx: &mut Context<'_>) {
+        self.requester.flush(&self.conn, ctx);
+    }
+
+    fn flush_receives(&mut self, ctx: &mut Context<'_>) {
+        let claimed = self.responder.flush();
+        let own = std::iter::from_fn(|| self.receives.take().map(|(wqe, _)| wqe));
+        for wqe in claimed.into_iter().chain(own) {
+            let mut completion = responder::ended(&self.conn, &wqe, CompletionStatus::Flushed);
+            completion.operation = CompletionOp::Receive;
+            ctx.completions.push_back((self.conn.config.recv_cq, completion));
+        }
+    }
+
+    /// Takes a send request.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was queued then.
+    #[inline]
+    pub fn post_send(&mut self, ctx: &mut Context<'_>, wr: &SendWr<'_>) -> Result<(), PostError> {
+        self.requester.post(&self.conn, wr)?;
+        if matches!(self.conn.state, QpState::Error | QpState::Sqe) {
+            self.flush_sends(ctx);
+        }
+        Ok(())
+    }
+
+    /// Takes a receive request.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was queued then.
+    #[inline]
+    pub fn post_recv(&mut self, ctx: &mut Context<'_>, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        if self.conn.config.srq.is_some() {
+            return Err(PostError::NoSuchQueue);
+        }
+        if self.conn.state == QpState::Reset {
+            return Err(PostError::WrongState);
+        }
+        self.receives.post(wr)?;
+        if self.conn.state == QpState::Error {
+            self.flush_receives(ctx);
+        }
+        Ok(())
+    }
+
+    /// Handles a packet that was found to be for this queue pair.
+    #[inline]
+    pub fn handle_packet<P: Payload>(
+        &mut self,
+        ctx: &mut Context<'_>,
+        arrival: &Arrival,
+        headers: &Headers,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) {
+        if !self.conn.state.receives() {
+            return ctx.counters.count(Counter::DroppedWrongState);
+        }
+        let is_ud = self.conn.config.service == Service::Ud;
+        // A connection hears its peer and nobody else.
+        if !is_ud && arrival.source != self.conn.address.gid {
+            return ctx.counters.count(Counter::DroppedWrongSource);
+        }
+        let bth = &headers.bth;
+        match bth.opcode.info().operation {
+            WireOperation::Congestion => return self.requester.handle_cnp(ctx),
+            WireOperation::Send
+            | WireOperation::Write
+            | WireOperation::Read
+            | WireOperation::CompareSwap
+            | WireOperation::FetchAdd => {
+                self.responder.handle_request(
+                    &self.conn,
+                    &mut self.receives,
+                    ctx,
+                    arrival,
+                    headers,
+                    payload,
+                    memory,
+                );
+                self.note_established(ctx);
+            }
+            _ if !self.conn.state.transmits() => return ctx.counters.count(Counter::DroppedWrongState),
+            WireOperation::Acknowledge | WireOperation::SelectiveAcknowledge => match headers.ext {
+                Ext::Aeth(aeth) if !self.requester.is_irn() => {
+                    self.requester.on_ack(&self.conn, ctx, bth.psn, aeth);
+                }
+                Ext::IrnAck(aeth) => self.requester.on_irn_ack(&self.conn, ctx, bth.psn, aeth, None),
+                Ext::IrnNack(aeth, sack) => {
+                    self.requester.on_irn_ack(&self.conn, ctx, bth.psn, aeth, Some(sack));
+                }
+                _ => ctx.counters.count(Counter::DroppedStale),
+            },
+            WireOperation::ReadResponse | WireOperation::AtomicResponse => {
+                match (bth.opcode.is_irn(), self.requester.is_irn()) {
+                    (true, true) => {
+                        self.requester.on_irn_response(&self.conn, ctx, headers, payload, memory);
+                    }
+                    (false, false) => {
+                        self.requester.on_response(&self.conn, ctx, headers, payload, memory);
+                    }
+                    _ => ctx.counters.count(Counter::DroppedStale),
+                }
+            }
+            WireOperation::ReadAcknowledge => self.responder.on_read_ack(ctx, bth.psn, None),
+            WireOperation::ReadSelectiveAcknowledge => match headers.ext {
+                Ext::IrnReadNack(sack) => self.responder.on_read_ack(ctx, bth.psn, Some(sack)),
+                _ => ctx.counters.count(Counter::DroppedMalformed),
+            },
+        }
+        self.settle(ctx);
+    }
+
+    fn note_established(&mut self, ctx: &mut Context<'_>) {
+        if !self.established && self.conn.state == QpState::Rtr && self.conn.config.service != Service::Ud {
+            self.established = true;
+            ctx.events.push_back(AsyncEvent::CommunicationEstablished(self.conn.qpn));
+        }
+    }
+
+    /// Draws the consequence if a half has failed.
+    #[inline]
+    fn settle(&mut self, ctx: &mut Context<'_>) {
+        if self.requester.failed && self.conn.state != QpState::Error {
+            if self.conn.config.service == Service::Rc {
+                self.enter_error(ctx);
+            } else if self.conn.state != QpState::Sqe {
+                self.conn.state = QpState::Sqe;
+                self.flush_sends(ctx);
+            }
+        }
+        if let Some(code) = self.responder.failed
+            && self.conn.state != QpState::Error
+        {
+            ctx.events.push_back(match code {
+                NakCode::RemoteAccess => AsyncEvent::QpAccessError(self.conn.qpn),
+                NakCode::RemoteOperational => AsyncEvent::QpFatal(self.conn.qpn),
+                _ => AsyncEvent::QpRequestError(self.conn.qpn),
+            });
+            self.enter_error(ctx);
+        }
+    }
+
+    /// Handles the passing of time; early and late calls are harmless.
+    pub fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
+        if self.conn.state.receives() {
+            self.requester.handle_timeout(&self.conn, ctx);
+            self.responder.handle_timeout(&self.conn, ctx);
+            self.settle(ctx);
+        }
+    }
+
+    /// When [`Self::handle_timeout`] or [`Self::poll_transmit`] is wanted next.
+    #[inline]
+    pub fn next_deadline(&self) -> Option<Instant> {
+        if !self.conn.state.receives() {
+            return None;
+        }
+        match (self.requester.next_deadline(&self.conn), self.responder.next_deadline()) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// Whether [`Self::poll_transmit`] is worth a call.
+    #[inline]
+    pub fn wants_transmit(&mut self, now: Instant) -> bool {
+        self.responder.wants_transmit()
+            || self.requester.wants_read_ack()
+            || self.requester.wants_transmit(&self.conn, now)
+    }
+
+    /// Decides on the next packet to send, which [`Self::outgoing`] then shows.
+    #[inline]
+    pub fn poll_transmit(&mut self, ctx: &mut Context<'_>) -> Option<Plan> {
+        let plan = self.plan(ctx)?;
+        ctx.counters.count(Counter::PacketsSent);
+        ctx.counters.add(Counter::BytesSent, u64::from(plan.length));
+        Some(plan)
+    }
+
+    #[inline]
+    fn plan(&mut self, ctx: &mut Context<'_>) -> Option<Plan> {
+        if let Some(plan) = self.responder.poll_acknowledge(&self.conn, &self.receives, ctx) {
+            return Some(plan);
+        }
+        if !self.conn.state.receives() {
+            return None;
+        }
+        if let Some(plan) = self.requester.poll_read_ack(&self.conn) {
+            return Some(plan);
+        }
+        // Answers and requests take turns, so that neither starves the other.
+        self.replied_last = !self.replied_last;
+        let plan = if self.replied_last {
+            self.poll_reply(ctx).or_else(|| self.poll_request(ctx))
+        } else {
+            self.poll_request(ctx).or_else(|| self.poll_reply(ctx))
+        };
+        self.settle(ctx);
+        plan
+    }
+
+    #[inline]
+    fn poll_reply(&mut self, ctx: &mut Context<'_>) -> Option<Plan> {
+        self.responder.poll_reply(&self.conn, &self.receives, ctx)
+    }
+
+    #[inline]
+    fn poll_request(&mut self, ctx: &mut Context<'_>) -> Option<Plan> {
+        self.requester.poll_transmit(&self.conn, ctx)
+    }
+
+    /// The packet that was planned. The driver copies its payload before it does anything else with the queue pair.
+    #[inline]
+    pub fn outgoing(&self, plan: &Plan) -> Outgoing<'_> {
+        let mut address = &self.conn.address;
+        let payload = match plan.payload {
+            Source::Nothing => Gather::EMPTY,
+            Source::Read => Gather::new(&self.responder.read_span, 0, plan.length),
+            Source::Request(index) => {
+                let wqe = &self.requester.queue.wqes[index as usize];
+                address = wqe.datagram.as_ref().map_or(address, |datagram| &datagram.address);
+                Gather::new(wqe.sges.as_slice(), plan.offset, plan.length)
+            }
+        };
+        Outgoing { qpn: self.conn.qpn, address, headers: plan.headers, payload, order: plan.order }
+    }
+
+    /// Whether an operation may be carried out by the driver in the peer's memory, and with which local memory.
+    ///
+    /// Only on RC, and only while nothing that was posted before is unfinished: then there is nothing to be out of order
+    /// with. `None` sends the request the ordinary way, which also reports what is wrong with it.
+    #[inline]
+    pub fn begin_direct(&mut self, ctx: &Context<'_>, wr: &SendWr<'_>) -> Option<DirectOp> {
+        use highwire_verbs::Operation::{CompareSwap, FetchAdd, Read, Write};
+        let conn = &self.conn;
+        if conn.config.service != Service::Rc || conn.state != QpState::Rts || !self.requester.is_idle() {
+            return None;
+        }
+        if !matches!(wr.operation, Write(_) | Read(_) | CompareSwap { .. } | FetchAdd { .. }) {
+            return None;
+        }
+        if requester::check_post(conn, wr, 0).is_err() {
+            return None;
+        }
+        let mut sges = SgeList::from(wr.sges);
+        let length = sges.total() as u32;
+        if !wr.flags.inline {
+            let write = wr.operation.is_read_or_atomic();
+            for sge in sges.as_mut_slice().iter_mut().filter(|sge| sge.length > 0) {
+                sge.addr =
+                    ctx.regions.check_local(conn.config.pd, sge.lkey, sge.addr, sge.length, write).ok()?;
+            }
+        }
+        let signaled = wr.flags.signaled || conn.config.signal_all;
+        Some(DirectOp { wr_id: wr.wr_id, operation: wr.operation, sges, length, signaled })
+    }
+
+    /// Reports how a direct operation ended; anything but success breaks the connection.
+    #[inline]
+    pub fn complete_direct(&mut self, ctx: &mut Context<'_>, op: &DirectOp, status: CompletionStatus) {
+        if op.signaled || status != CompletionStatus::Success {
+            let mut completion = requester::ended(&self.conn, op.wr_id, &op.operation, status);
+            completion.byte_len = op.length;
+            ctx.completions.push_back((self.conn.config.send_cq, completion));
+        }
+        if status != CompletionStatus::Success {
+            self.enter_error(ctx);
+        }
+    }
+}

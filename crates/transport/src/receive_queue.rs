@@ -1,0 +1,123 @@
+//! Receive requests in the order in which they were posted: a queue pair's own, or shared by many.
+
+use highwire_verbs::{Pd, PostError, RecvWr, SgeList};
+use std::collections::VecDeque;
+
+/// A posted receive.
+#[derive(Clone, Debug)]
+pub(crate) struct ReceiveWqe {
+    pub(crate) wr_id: u64,
+    pub(crate) sges: SgeList,
+    /// Bytes that fit.
+    pub(crate) capacity: u64,
+}
+
+/// A receive queue, or a shared one.
+#[derive(Clone, Debug)]
+pub struct ReceiveQueue {
+    pd: Pd,
+    wqes: VecDeque<ReceiveWqe>,
+    max_wr: u32,
+    max_sge: u32,
+    /// An SRQ reports once when fewer than this many are left; zero reports nothing.
+    limit: u32,
+}
+
+impl ReceiveQueue {
+    /// An empty queue for `max_wr` requests of at most `max_sge` elements.
+    pub fn new(pd: Pd, max_wr: u32, max_sge: u32) -> ReceiveQueue {
+        ReceiveQueue { pd, wqes: VecDeque::new(), max_wr, max_sge, limit: 0 }
+    }
+
+    /// The protection domain whose keys its requests use.
+    pub fn pd(&self) -> Pd {
+        self.pd
+    }
+
+    /// How many requests are waiting.
+    pub fn len(&self) -> u32 {
+        self.wqes.len() as u32
+    }
+
+    /// Whether none is waiting.
+    pub fn is_empty(&self) -> bool {
+        self.wqes.is_empty()
+    }
+
+    /// Asks for one report when fewer than `limit` requests are left.
+    pub fn set_limit(&mut self, limit: u32) {
+        self.limit = limit;
+    }
+
+    /// The limit, zero once it has been reported.
+    pub fn limit(&self) -> u32 {
+        self.limit
+    }
+
+    /// Most requests it holds, and most elements of each.
+    pub fn capacity(&self) -> (u32, u32) {
+        (self.max_wr, self.max_sge)
+    }
+
+    /// Changes how many requests it holds, if so many are not waiting already.
+    pub fn resize(&mut self, max_wr: u32) -> bool {
+        let fits = max_wr as usize >= self.wqes.len();
+        if fits {
+            self.max_wr = max_wr;
+        }
+        fits
+    }
+
+    /// Takes a request.
+    ///
+    /// # Errors
+    /// When the queue is full or the request has too many elements.
+    #[inline]
+    pub fn post(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        if wr.sges.len() > self.max_sge as usize {
+            return Err(PostError::TooManySges);
+        }
+        if self.wqes.len() >= self.max_wr as usize {
+            return Err(PostError::QueueFull);
+        }
+        let sges = SgeList::from(wr.sges);
+        let capacity = sges.total();
+        self.wqes.push_back(ReceiveWqe { wr_id: wr.wr_id, sges, capacity });
+        Ok(())
+    }
+
+    /// Takes the oldest request out; the second value says that the limit was passed by it.
+    #[inline]
+    pub(crate) fn take(&mut self) -> Option<(ReceiveWqe, bool)> {
+        let wqe = self.wqes.pop_front()?;
+        let passed = self.len() < self.limit;
+        if passed {
+            self.limit = 0;
+        }
+        Some((wqe, passed))
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.wqes.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwire_verbs::Sge;
+
+    #[test]
+    fn a_queue_is_bounded_and_reports_its_limit_once() {
+        let mut queue = ReceiveQueue::new(Pd(1), 2, 1);
+        let sge = [Sge::default(); 2];
+        assert_eq!(queue.post(&RecvWr { wr_id: 1, sges: &sge }), Err(PostError::TooManySges));
+        assert_eq!(queue.post(&RecvWr { wr_id: 1, sges: &sge[..1] }), Ok(()));
+        assert_eq!(queue.post(&RecvWr { wr_id: 2, sges: &[] }), Ok(()));
+        assert_eq!(queue.post(&RecvWr { wr_id: 3, sges: &[] }), Err(PostError::QueueFull));
+        queue.set_limit(2);
+        assert!(queue.take().is_some_and(|(wqe, passed)| wqe.wr_id == 1 && passed));
+        assert!(queue.take().is_some_and(|(wqe, passed)| wqe.wr_id == 2 && !passed));
+        assert!(queue.take().is_none());
+    }
+}

@@ -1,0 +1,563 @@
+//! The half of a queue pair that asks: it sends requests, finds losses, and completes what was posted.
+//!
+//! Requests start in order: a request gets its PSNs when its first packet may leave. How losses are found and repaired
+//! is the business of two small modules, `standard` (go-back-N, as RoCE NICs do) and `irn`; building packets is that of
+//! `packets`.
+//!
+//! Invariant: completions leave in the order in which requests were posted.
+
+mod irn;
+mod packets;
+mod standard;
+
+use crate::congestion::{Congestion, CongestionControl, LossKind, Pacer};
+use crate::connection::Connection;
+use crate::context::Context;
+use crate::counters::Counter;
+use crate::plan::Plan;
+use crate::send_queue::{Progress, SendQueue, SendWqe};
+use highwire_stdx::Instant;
+use highwire_verbs::{
+    Completion, CompletionFlags, CompletionOp, CompletionStatus, MESSAGE_LENGTH_MAX, Operation, PostError,
+    QpState, Recovery, SendWr, Service, SgeList,
+};
+use highwire_wire::{Psn, Qpn};
+pub(crate) use irn::IrnRequester;
+pub(crate) use packets::position;
+
+/// The widest span of PSNs that may be in flight: half of all (IBTA §9.7.2).
+const PSN_SPAN_MAX: u32 = 1 << 23;
+
+/// What a packet's Ethernet, IP, UDP and transport headers and checksums add to its payload, about, for pacing.
+const FRAME_OVERHEAD: u32 = 62;
+
+/// The requester of a queue pair.
+#[derive(Clone, Debug)]
+pub(crate) struct Requester {
+    pub(crate) queue: SendQueue,
+    /// The next PSN to transmit; goes back with the cursor.
+    next_psn: Psn,
+    /// The first PSN that was never sent.
+    frontier: Psn,
+    first_unacknowledged: Psn,
+    ssn: u32,
+    recv_sn: u32,
+    read_sn: u32,
+    reads_in_flight: u32,
+    /// The SSN up to which receives are promised; `None` while the responder gives no credits.
+    credit_limit: Option<u32>,
+    retries_left: u8,
+    rnr_retries_left: u8,
+    rnr_until: Option<Instant>,
+    /// When to look for progress again.
+    deadline: Option<Instant>,
+    last_progress: Instant,
+    unrequested_acks: u32,
+    /// A gap in READ responses was noticed, and the READ sent again.
+    response_gap: bool,
+    irn: Option<Box<IrnRequester>>,
+    pub(crate) held: bool,
+    /// A request failed: nothing after it is started.
+    poisoned: bool,
+    congestion: Congestion,
+    pacer: Pacer,
+    /// A packet waits for its turn until then.
+    paced_until: Option<Instant>,
+    /// The queue pair is to go into error.
+    pub(crate) failed: bool,
+    drained_reported: bool,
+}
+
+/// Whether a request may start now.
+enum Gate {
+    Open,
+    Wait,
+}
+
+impl Requester {
+    pub(crate) fn new(conn: &Connection, sq_psn: Psn, recovery: Recovery, now: Instant) -> Requester {
+        let irn = (recovery == Recovery::Irn && conn.config.service == Service::Rc)
+            .then(|| Box::new(IrnRequester::new(sq_psn, &conn.transport.irn)));
+        Requester {
+            queue: SendQueue::default(),
+            next_psn: sq_psn,
+            frontier: sq_psn,
+            first_unacknowledged: sq_psn,
+            ssn: 0,
+            recv_sn: 0,
+            read_sn: 0,
+            reads_in_flight: 0,
+            credit_limit: None,
+            retries_left: conn.retry_count,
+            rnr_retries_left: conn.rnr_retry,
+            rnr_until: None,
+            deadline: None,
+            last_progress: now,
+            unrequested_acks: 0,
+            response_gap: false,
+            irn,
+            held: false,
+            poisoned: false,
+            congestion: conn.transport.congestion_control(),
+            pacer: Pacer::new(conn.transport.pacing_burst),
+            paced_until: None,
+            failed: false,
+            drained_reported: false,
+        }
+    }
+
+    /// Takes the attributes that a change of state set, keeping what is queued.
+    pub(crate) fn restart(&mut self, conn: &Connection, sq_psn: Psn, recovery: Recovery, now: Instant) {
+        let (queue, held) = (std::mem::take(&mut self.queue), self.held);
+        *self = Requester { queue, held, ..Requester::new(conn, sq_psn, recovery, now) };
+    }
+
+    /// Chooses another loss recovery, as long as nothing was sent.
+    pub(crate) fn set_recovery(&mut self, conn: &Connection, recovery: Recovery, now: Instant) -> bool {
+        let unsent =
+            self.frontier == self.first_unacknowledged && !self.queue.wqes.iter().any(SendWqe::is_started);
+        let is_irn = self.irn.is_some();
+        if unsent && is_irn != (recovery == Recovery::Irn) {
+            self.restart(conn, self.frontier, recovery, now);
+        }
+        unsent || is_irn == (recovery == Recovery::Irn)
+    }
+
+    pub(crate) fn is_irn(&self) -> bool {
+        self.irn.is_some()
+    }
+
+    pub(crate) fn is_idle(&self) -> bool {
+        self.queue.wqes.is_empty() && !self.held
+    }
+
+    /// Packets sent and not acknowledged.
+    pub(crate) fn in_flight(&self) -> u32 {
+        match &self.irn {
+            Some(irn) => irn.window.in_flight(),
+            None => self.next_psn.ahead_of(self.first_unacknowledged),
+        }
+    }
+
+    pub(crate) fn next_psn(&self) -> Psn {
+        match &self.irn {
+            Some(irn) => irn.window.next_to_send(),
+            None => self.frontier,
+        }
+    }
+
+    #[inline]
+    pub(crate) fn post(&mut self, conn: &Connection, wr: &SendWr<'_>) -> Result<(), PostError> {
+        check_post(conn, wr, self.queue.len())?;
+        let sges = SgeList::from(wr.sges);
+        self.queue.wqes.push_back(SendWqe {
+            wr_id: wr.wr_id,
+            operation: wr.operation,
+            flags: wr.flags,
+            length: sges.total() as u32,
+            sges,
+            datagram: wr.datagram,
+            progress: Progress::Waiting,
+            first: Psn::default(),
+            psns: 0,
+            packets: 0,
+            ssn: 0,
+            wqe_sn: 0,
+            response_first: Psn::default(),
+            responses: 0,
+            received: 0,
+            checked: 0,
+        });
+        Ok(())
+    }
+
+    /// The next packet of this half, if one may leave now.
+    #[inline]
+    pub(crate) fn poll_transmit(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> Option<Plan> {
+        if !conn.state.transmits() || self.held || self.failed {
+            return None;
+        }
+        if self.is_waiting(ctx.now) {
+            self.paced_until =
+                (self.rnr_until.is_none() && !self.queue.is_exhausted()).then(|| self.pacer.next_send());
+            return None;
+        }
+        // Unreliable requests end when they have left; the driver has copied the last one by now.
+        if conn.config.service != Service::Rc || self.poisoned {
+            self.retire(conn, ctx);
+        }
+        let plan = match self.irn {
+            Some(_) => self.poll_irn(conn, ctx),
+            None => self.poll_standard(conn, ctx),
+        };
+        if self.poisoned {
+            self.retire(conn, ctx);
+        }
+        if let Some(plan) = &plan {
+            let bytes = plan.length + FRAME_OVERHEAD;
+            self.congestion.on_sent(ctx.now, bytes);
+            self.pacer.on_sent(ctx.now, bytes, self.congestion.rate());
+        } else {
+            self.report_drained(conn, ctx);
+        }
+        plan
+    }
+
+    /// Whether [`Self::poll_transmit`] could give something now; may say yes in vain.
+    #[inline]
+    pub(crate) fn wants_transmit(&mut self, conn: &Connection, now: Instant) -> bool {
+        if !conn.state.transmits() || self.held || self.failed {
+            return false;
+        }
+        if self.is_waiting(now) {
+            // One more call notes until when the pace holds it back.
+            return self.rnr_until.is_none() && self.paced_until.is_none() && !self.queue.is_exhausted();
+        }
+        !self.queue.is_exhausted()
+            || self.irn.as_mut().is_some_and(|irn| irn.window.peek_retransmit().is_some())
+    }
+
+    /// Whether an RNR NAK or the pace holds the next packet back.
+    #[inline]
+    fn is_waiting(&self, now: Instant) -> bool {
+        self.rnr_until.is_some_and(|until| now < until)
+            || self.congestion.rate().is_some() && !self.pacer.is_due(now)
+    }
+
+    /// Whether congestion control lets another packet be in flight.
+    #[inline]
+    fn window_is_open(&self, in_flight: u32) -> bool {
+        self.congestion.window().is_none_or(|window| in_flight < window)
+    }
+
+    pub(crate) fn next_deadline(&self, conn: &Connection) -> Option<Instant> {
+        if !conn.state.transmits() || self.held || self.failed {
+            return None;
+        }
+        [self.deadline, self.rnr_until, self.paced_until, self.congestion.next_timer()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    pub(crate) fn handle_timeout(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
+        if !conn.state.transmits() || self.failed {
+            return;
+        }
+        self.congestion.on_timer(ctx.now);
+        if self.paced_until.is_some_and(|until| ctx.now >= until) {
+            self.paced_until = None;
+        }
+        if self.rnr_until.is_some_and(|until| ctx.now >= until) {
+            self.rnr_until = None;
+            self.resume_after_rnr(conn, ctx);
+            return;
+        }
+        if self.deadline.is_some_and(|deadline| ctx.now >= deadline) && self.rnr_until.is_none() {
+            match self.irn {
+                Some(_) => self.timeout_irn(conn, ctx),
+                None => self.timeout_standard(conn, ctx),
+            }
+        }
+    }
+
+    pub(crate) fn handle_cnp(&mut self, ctx: &mut Context<'_>) {
+        ctx.counters.count(Counter::CnpsReceived);
+        self.congestion.on_cnp(ctx.now);
+    }
+
+    fn resume_after_rnr(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
+        if let Some(irn) = &mut self.irn {
+            irn.resend_front();
+            self.arm_irn(conn, ctx.now, true);
+        } else {
+            self.go_back(self.first_unacknowledged);
+            self.deadline = conn.ack_deadline(ctx.now);
+        }
+    }
+
+    fn on_progress(&mut self, conn: &Connection, now: Instant) {
+        self.retries_left = conn.retry_count;
+        self.rnr_retries_left = conn.rnr_retry;
+        self.last_progress = now;
+    }
+
+    /// An RNR NAK for the oldest request: waits, or gives up.
+    fn on_rnr(&mut self, conn: &Connection, ctx: &mut Context<'_>, timer: u8) {
+        ctx.counters.count(Counter::RnrReceived);
+        self.last_progress = ctx.now;
+        // Seven means for ever (IBTA §9.7.5.2.8).
+        if conn.rnr_retry < 7 {
+            if self.rnr_retries_left == 0 {
+                self.fail_front(conn, ctx, CompletionStatus::RnrRetryExceeded);
+                return;
+            }
+            self.rnr_retries_left -= 1;
+        }
+        self.rnr_until = Some(ctx.now + highwire_wire::rnr_delay(timer));
+    }
+
+    fn on_credits(&mut self, conn: &Connection, msn: u32, code: u8) {
+        if conn.transport.credits {
+            self.credit_limit = highwire_wire::credit_count(code).map(|count| (msn + count) & 0x00FF_FFFF);
+        }
+    }
+
+    /// Starts the request at the cursor: checks its memory and gives it its numbers.
+    fn start(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> Gate {
+        if self.poisoned || conn.state == QpState::Sqd {
+            return Gate::Wait;
+        }
+        let next = self.next_psn();
+        let wqe = &self.queue.wqes[self.queue.cursor];
+        let needs_answer = wqe.operation.is_read_or_atomic();
+        let limited = wqe.operation.consumes_receive()
+            && self.credit_limit.is_some_and(|limit| {
+                // One request beyond the limit may go, to find out (IBTA §9.7.7.2.5).
+                Psn::new(self.ssn + 1).distance_from(Psn::new(limit)) > 1
+            });
+        if wqe.flags.fence && self.reads_in_flight > 0
+            || needs_answer && self.reads_in_flight >= conn.max_rd_atomic
+            || limited
+        {
+            return Gate::Wait;
+        }
+        let length = if wqe.operation.is_atomic() { 8 } else { wqe.length };
+        let packets = conn.mtu.packets(length);
+        if self.irn.is_none() && self.in_flight() + packets > PSN_SPAN_MAX && self.in_flight() > 0 {
+            return Gate::Wait;
+        }
+        let index = self.queue.cursor;
+        if let Err(status) = self.translate(conn, ctx, index) {
+            self.queue.wqes[index].progress = Progress::Done(status);
+            self.poisoned = true;
+            return Gate::Wait;
+        }
+        let (ssn, recv_sn, read_sn) = (self.ssn + 1, self.recv_sn, self.read_sn);
+        self.ssn = ssn & 0x00FF_FFFF;
+        let wqe = &mut self.queue.wqes[index];
+        wqe.progress = Progress::Started;
+        wqe.ssn = self.ssn;
+        wqe.first = next;
+        wqe.packets = if needs_answer { 1 } else { packets };
+        wqe.responses = if needs_answer { packets } else { 0 };
+        wqe.psns = if self.irn.is_some() || !needs_answer { wqe.packets } else { packets };
+        if needs_answer {
+            wqe.wqe_sn = read_sn;
+            self.read_sn = (read_sn + 1) & 0x00FF_FFFF;
+            self.reads_in_flight += 1;
+            if let Some(irn) = &mut self.irn {
+                wqe.response_first = irn.reserve_responses(packets);
+            }
+        } else if wqe.operation.consumes_receive() {
+            wqe.wqe_sn = recv_sn;
+            self.recv_sn = (recv_sn + 1) & 0x00FF_FFFF;
+        }
+        Gate::Open
+    }
+
+    /// Turns local keys into addresses, once; later calls only check that the keys still live.
+    fn translate(
+        &mut self,
+        conn: &Connection,
+        ctx: &Context<'_>,
+        index: usize,
+    ) -> Result<(), CompletionStatus> {
+        let wqe = &mut self.queue.wqes[index];
+        let generation = ctx.regions.generation();
+        if wqe.flags.inline || wqe.checked == generation {
+            return Ok(());
+        }
+        if wqe.checked != 0 {
+            wqe.checked = generation;
+            let alive =
+                wqe.sges.as_slice().iter().all(|s| s.length == 0 || ctx.regions.region(s.lkey).is_some());
+            return if alive { Ok(()) } else { Err(CompletionStatus::LocalProtection) };
+        }
+        wqe.checked = generation;
+        let write = wqe.operation.is_read_or_atomic();
+        for sge in wqe.sges.as_mut_slice() {
+            // An empty element needs no key: there is nothing to protect.
+            if sge.length > 0 {
+                sge.addr = ctx
+                    .regions
+                    .check_local(conn.config.pd, sge.lkey, sge.addr, sge.length, write)
+                    .map_err(|_| CompletionStatus::LocalProtection)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Carries out a request that never leaves this side; false while it has to wait.
+    fn run_local(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> bool {
+        // Keys change only when nothing that was posted before can still use them.
+        if self.queue.cursor > 0 || self.poisoned || conn.state == QpState::Sqd {
+            return false;
+        }
+        let wqe = &mut self.queue.wqes[0];
+        let status = match wqe.operation {
+            Operation::LocalInvalidate(key) => match ctx.regions.invalidate(conn.config.pd, conn.qpn, key) {
+                Ok(()) => CompletionStatus::Success,
+                Err(_) => CompletionStatus::LocalProtection,
+            },
+            Operation::BindWindow(bind) => match ctx.regions.bind(conn.config.pd, conn.qpn, &bind) {
+                Ok(()) => CompletionStatus::Success,
+                Err(_) => CompletionStatus::WindowBind,
+            },
+            _ => unreachable!("only local operations come here"),
+        };
+        wqe.progress = Progress::Done(status);
+        self.queue.step();
+        self.retire(conn, ctx);
+        true
+    }
+
+    /// Whether a request has ended, going by what was acknowledged.
+    #[inline]
+    fn outcome(&self, wqe: &SendWqe) -> Option<CompletionStatus> {
+        match wqe.progress {
+            Progress::Done(status) => Some(status),
+            Progress::Waiting => None,
+            Progress::Started => {
+                let acknowledged = match &self.irn {
+                    Some(irn) => irn.is_complete(wqe),
+                    None if wqe.responses > 0 => wqe.received == wqe.responses,
+                    None => wqe.end().ahead_of(self.first_unacknowledged).wrapping_sub(1) >= PSN_SPAN_MAX,
+                };
+                acknowledged.then_some(CompletionStatus::Success)
+            }
+        }
+    }
+
+    /// Completes what has ended, from the oldest on.
+    #[inline]
+    fn retire(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
+        while let Some(status) = self.queue.wqes.front().and_then(|wqe| self.outcome(wqe)) {
+            let Some(wqe) = self.queue.pop() else { return };
+            if wqe.responses > 0 && wqe.is_started() && wqe.psns > 0 {
+                self.reads_in_flight -= 1;
+            }
+            complete(conn, ctx, &wqe, status);
+            if status != CompletionStatus::Success {
+                self.failed = true;
+                return;
+            }
+        }
+    }
+
+    /// The oldest request ends in error, and with it the connection.
+    fn fail_front(&mut self, conn: &Connection, ctx: &mut Context<'_>, status: CompletionStatus) {
+        if let Some(wqe) = self.queue.wqes.front_mut() {
+            wqe.progress = Progress::Done(status);
+            self.retire(conn, ctx);
+        }
+        self.failed = true;
+    }
+
+    /// Gives every request back.
+    pub(crate) fn flush(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
+        for wqe in std::mem::take(&mut self.queue).wqes {
+            complete(conn, ctx, &wqe, CompletionStatus::Flushed);
+        }
+        self.reads_in_flight = 0;
+        self.deadline = None;
+        self.rnr_until = None;
+    }
+
+    fn report_drained(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
+        let started = self.queue.wqes.front().is_some_and(SendWqe::is_started);
+        if conn.state != QpState::Sqd {
+            self.drained_reported = false;
+        } else if !started && !self.drained_reported {
+            self.drained_reported = true;
+            ctx.events.push_back(highwire_verbs::AsyncEvent::SendQueueDrained(conn.qpn));
+        }
+    }
+
+    fn note_loss(&mut self, now: Instant, kind: LossKind) {
+        self.congestion.on_loss(now, kind);
+    }
+}
+
+/// Refuses what a queue pair cannot carry out; nothing is queued then.
+pub(crate) fn check_post(conn: &Connection, wr: &SendWr<'_>, queued: usize) -> Result<(), PostError> {
+    let caps = &conn.config.caps;
+    if matches!(conn.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+        return Err(PostError::WrongState);
+    }
+    if queued >= caps.max_send_wr as usize {
+        return Err(PostError::QueueFull);
+    }
+    if !wr.flags.inline && wr.sges.len() > caps.max_send_sge as usize {
+        return Err(PostError::TooManySges);
+    }
+    let length: u64 = wr.sges.iter().map(|s| u64::from(s.length)).sum();
+    let supported = match conn.config.service {
+        Service::Rc => true,
+        Service::Uc => !wr.operation.is_read_or_atomic(),
+        Service::Ud => matches!(wr.operation, Operation::Send | Operation::SendImm(_)),
+    };
+    if !supported {
+        return Err(PostError::Unsupported);
+    }
+    let longest = if conn.config.service == Service::Ud { conn.mtu.bytes() } else { MESSAGE_LENGTH_MAX };
+    if length > u64::from(longest) || wr.flags.inline && length > u64::from(caps.max_inline) {
+        return Err(PostError::TooLong);
+    }
+    match wr.operation {
+        Operation::CompareSwap { remote, .. } | Operation::FetchAdd { remote, .. } => {
+            if length != 8 || wr.sges.len() != 1 || remote.va % 8 != 0 {
+                return Err(PostError::BadAtomic);
+            }
+        }
+        _ => {}
+    }
+    if wr.datagram.is_some() != (conn.config.service == Service::Ud) {
+        return Err(PostError::BadDestination);
+    }
+    Ok(())
+}
+
+/// Reports the end of a request, unless it is a success that nobody asked to see.
+#[inline]
+pub(crate) fn complete(conn: &Connection, ctx: &mut Context<'_>, wqe: &SendWqe, status: CompletionStatus) {
+    if status == CompletionStatus::Success && !wqe.flags.signaled && !conn.config.signal_all {
+        return;
+    }
+    let mut completion = ended(conn, wqe.wr_id, &wqe.operation, status);
+    completion.byte_len = wqe.length;
+    ctx.completions.push_back((conn.config.send_cq, completion));
+}
+
+/// A completion of a send.
+#[inline]
+pub(crate) fn ended(
+    conn: &Connection,
+    wr_id: u64,
+    operation: &Operation,
+    status: CompletionStatus,
+) -> Completion {
+    Completion {
+        wr_id,
+        status,
+        operation: completion_op(operation),
+        byte_len: 0,
+        immediate: 0,
+        qpn: conn.qpn,
+        source_qpn: Qpn::default(),
+        flags: CompletionFlags::default(),
+    }
+}
+
+/// What the completion of an operation is called.
+fn completion_op(operation: &Operation) -> CompletionOp {
+    match operation {
+        Operation::Send | Operation::SendImm(_) | Operation::SendInvalidate(_) => CompletionOp::Send,
+        Operation::Write(_) | Operation::WriteImm(..) => CompletionOp::Write,
+        Operation::Read(_) => CompletionOp::Read,
+        Operation::CompareSwap { .. } => CompletionOp::CompareSwap,
+        Operation::FetchAdd { .. } => CompletionOp::FetchAdd,
+        Operation::LocalInvalidate(_) => CompletionOp::LocalInvalidate,
+        Operation::BindWindow(_) => CompletionOp::BindWindow,
+    }
+}

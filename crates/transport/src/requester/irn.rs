@@ -1,0 +1,324 @@
+//! IRN's requester: selective retransmission of requests, and acknowledgements of READ responses (IRN §3, §5.2).
+//!
+//! Requests have the sPSN space to themselves: a READ or atomic takes one of its PSNs. Responses have the rPSN space, in
+//! which this side is the receiver.
+
+use super::standard::{place_response, refusal};
+use super::{Gate, Requester};
+use crate::congestion::{AckSample, CongestionControl, LossKind};
+use crate::connection::{AckQueue, Connection};
+use crate::context::Context;
+use crate::counters::Counter;
+use crate::irn::{Arrival, IrnConfig, Location, PacketClass, ReceiverWindow, SenderWindow, TimeoutOutcome};
+use crate::plan::{Order, Plan};
+use crate::send_queue::{Progress, SendWqe};
+use highwire_stdx::Instant;
+use highwire_verbs::{CompletionStatus, Memory, Payload};
+use highwire_wire::{Aeth, Ext, Headers, IrnEth, NakCode, Opcode, Psn, SackEth, Syndrome};
+
+/// What a requester keeps for IRN.
+#[derive(Clone, Debug)]
+pub(crate) struct IrnRequester {
+    /// The requests (sPSN).
+    pub(crate) window: SenderWindow,
+    /// Their responses (rPSN). Both ends count them from the first request's PSN.
+    responses: ReceiverWindow,
+    next_response: Psn,
+    acks: AckQueue,
+}
+
+impl IrnRequester {
+    pub(crate) fn new(sq_psn: Psn, config: &IrnConfig) -> IrnRequester {
+        IrnRequester {
+            window: SenderWindow::new(sq_psn, *config),
+            responses: ReceiverWindow::new(sq_psn, config),
+            next_response: sq_psn,
+            acks: AckQueue::default(),
+        }
+    }
+
+    /// Gives `packets` response PSNs away, and says which is the first.
+    pub(super) fn reserve_responses(&mut self, packets: u32) -> Psn {
+        let first = self.next_response;
+        self.next_response = first.add(packets);
+        first
+    }
+
+    /// Whether a request was acknowledged, and answered if it wants an answer.
+    #[inline]
+    pub(super) fn is_complete(&self, wqe: &SendWqe) -> bool {
+        let is_acknowledged = wqe.end().distance_from(self.window.first_unacknowledged()) <= 0;
+        let is_answered = wqe.responses == 0
+            || wqe.response_first.add(wqe.responses).distance_from(self.responses.next_expected()) <= 0;
+        is_acknowledged && is_answered
+    }
+
+    pub(super) fn resend_front(&mut self) {
+        while let TimeoutOutcome::Extended(_) = self.window.on_timeout() {}
+    }
+}
+
+impl Requester {
+    #[inline]
+    pub(super) fn poll_irn(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> Option<Plan> {
+        let irn = self.irn.as_mut()?;
+        if let Some(psn) = irn.window.peek_retransmit() {
+            let (index, packet) = self.queue.find(psn)?;
+            if let Err(status) = self.translate(conn, ctx, index) {
+                self.queue.wqes[index].progress = Progress::Done(status);
+                self.poisoned = true;
+                return None;
+            }
+            self.irn.as_mut()?.window.poll_retransmit();
+            ctx.counters.count(Counter::Retransmitted);
+            self.arm_irn(conn, ctx.now, false);
+            return Some(self.irn_packet(conn, index, packet, psn, true));
+        }
+        self.poll_irn_new(conn, ctx)
+    }
+
+    #[inline]
+    fn poll_irn_new(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> Option<Plan> {
+        loop {
+            let index = self.queue.cursor;
+            let wqe = self.queue.wqes.get(index)?;
+            let window = &self.irn.as_ref()?.window;
+            if !window.can_send_new() || !self.window_is_open(window.in_flight()) {
+                return None;
+            }
+            match wqe.progress {
+                Progress::Done(_) => return None,
+                Progress::Waiting if wqe.operation.is_local() => {
+                    if !self.run_local(conn, ctx) {
+                        return None;
+                    }
+                    continue;
+                }
+                Progress::Waiting => {
+                    if let Gate::Wait = self.start(conn, ctx) {
+                        return None;
+                    }
+                }
+                Progress::Started => {
+                    if let Err(status) = self.translate(conn, ctx, index) {
+                        self.queue.wqes[index].progress = Progress::Done(status);
+                        self.poisoned = true;
+                        return None;
+                    }
+                }
+            }
+            let psn = self.irn.as_mut()?.window.on_send_new();
+            let packet = self.queue.packet;
+            let plan = self.irn_packet(conn, index, packet, psn, false);
+            if packet + 1 == self.queue.wqes[index].packets {
+                self.queue.step();
+            } else {
+                self.queue.packet += 1;
+            }
+            self.arm_irn(conn, ctx.now, false);
+            return Some(plan);
+        }
+    }
+
+    /// Sets the timer if none runs, or anew after progress.
+    #[inline]
+    pub(super) fn arm_irn(&mut self, conn: &Connection, now: Instant, restart: bool) {
+        if self.deadline.is_some() && !restart {
+            return;
+        }
+        if !restart {
+            self.last_progress = now;
+        }
+        let Some(irn) = &mut self.irn else { return };
+        self.deadline = match irn.window.arm_timeout() {
+            Some(rto) => Some(now + rto),
+            // Only responses are missing. Their sender repairs losses; this side just loses patience one day.
+            None if self.reads_in_flight > 0 => conn.patience().map(|patience| now + patience),
+            None => None,
+        };
+    }
+
+    pub(super) fn timeout_irn(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
+        self.deadline = None;
+        if conn.patience().is_some_and(|patience| ctx.now.saturating_since(self.last_progress) >= patience)
+            && !self.queue.wqes.is_empty()
+        {
+            ctx.counters.count(Counter::Timeouts);
+            self.fail_front(conn, ctx, CompletionStatus::RetryExceeded);
+            return;
+        }
+        let Some(irn) = &mut self.irn else { return };
+        match irn.window.on_timeout() {
+            TimeoutOutcome::Idle => self.arm_irn(conn, ctx.now, true),
+            TimeoutOutcome::Extended(rest) => self.deadline = Some(ctx.now + rest),
+            TimeoutOutcome::Resend => {
+                ctx.counters.count(Counter::Timeouts);
+                self.note_loss(ctx.now, LossKind::Timeout);
+                self.arm_irn(conn, ctx.now, true);
+            }
+        }
+    }
+
+    /// An acknowledgement of requests: cumulative, selective, or a refusal.
+    #[inline]
+    pub(crate) fn on_irn_ack(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        cumulative: Psn,
+        aeth: Aeth,
+        sack: Option<SackEth>,
+    ) {
+        let Some(irn) = &mut self.irn else {
+            ctx.counters.count(Counter::DroppedStale);
+            return;
+        };
+        let outcome = match sack {
+            Some(sack) => irn.window.on_nack(cumulative, sack.psn, u32::from(sack.count)),
+            None => irn.window.on_ack(cumulative),
+        };
+        if let Syndrome::Ack { credits } = aeth.syndrome {
+            self.on_credits(conn, aeth.msn, credits);
+        }
+        if outcome.newly_acked > 0 {
+            self.on_progress(conn, ctx.now);
+            self.congestion
+                .on_ack(ctx.now, AckSample { packets: outcome.newly_acked, ..AckSample::default() });
+            self.arm_irn(conn, ctx.now, true);
+            self.retire(conn, ctx);
+        }
+        if outcome.loss_detected {
+            self.note_loss(ctx.now, LossKind::Nack);
+        }
+        if sack.is_some() {
+            ctx.counters.count(Counter::NaksReceived);
+        }
+        if !self.failed {
+            self.on_irn_refusal(conn, ctx, cumulative, aeth);
+        }
+    }
+
+    fn on_irn_refusal(&mut self, conn: &Connection, ctx: &mut Context<'_>, psn: Psn, aeth: Aeth) {
+        let Some(irn) = &self.irn else { return };
+        // It speaks of the oldest packet in flight, or it is old.
+        let is_current = psn == irn.window.first_unacknowledged() && irn.window.in_flight() > 0;
+        match aeth.syndrome {
+            Syndrome::Ack { .. } => {}
+            _ if !is_current => ctx.counters.count(Counter::DroppedStale),
+            Syndrome::Rnr { timer } => {
+                if self.rnr_until.is_none() {
+                    self.on_rnr(conn, ctx, timer);
+                }
+            }
+            Syndrome::Nak(NakCode::PsnSequence) => {}
+            Syndrome::Nak(code) => {
+                ctx.counters.count(Counter::NaksReceived);
+                self.fail_at(conn, ctx, psn, refusal(code));
+            }
+        }
+    }
+
+    /// The request with `psn` was refused. READs before it may still wait for their answers: they will not come.
+    fn fail_at(&mut self, conn: &Connection, ctx: &mut Context<'_>, psn: Psn, status: CompletionStatus) {
+        let index = self.queue.find(psn).map_or(0, |(index, _)| index);
+        for wqe in self.queue.wqes.iter_mut().take(index) {
+            wqe.progress = Progress::Done(CompletionStatus::Flushed);
+        }
+        if let Some(wqe) = self.queue.wqes.get_mut(index) {
+            wqe.progress = Progress::Done(status);
+        }
+        while let Some(Progress::Done(status)) = self.queue.wqes.front().map(|w| w.progress) {
+            if let Some(wqe) = self.queue.pop() {
+                super::complete(conn, ctx, &wqe, status);
+            }
+        }
+        self.failed = true;
+    }
+
+    /// A response: placed at once, wherever it belongs, and acknowledged.
+    #[inline]
+    pub(crate) fn on_irn_response<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        headers: &Headers,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) {
+        let psn = headers.bth.psn;
+        let (Some(irn), Some(header)) = (&mut self.irn, irn_eth(headers)) else {
+            ctx.counters.count(Counter::DroppedStale);
+            return;
+        };
+        let location = irn.responses.locate(psn);
+        match location {
+            Location::BeyondWindow => return ctx.counters.count(Counter::DroppedBeyondWindow),
+            Location::Duplicate => {
+                ctx.counters.count(Counter::Duplicates);
+                return irn.acks.acknowledge();
+            }
+            Location::EarlyAgain => {
+                ctx.counters.count(Counter::Duplicates);
+                return irn.acks.report(psn);
+            }
+            Location::Next | Location::Early => {}
+        }
+        let wanted = self.queue.wqes.iter().find(|w| {
+            w.responses > 0 && w.progress == Progress::Started && psn.ahead_of(w.response_first) < w.responses
+        });
+        let Some(wqe) = wanted else { return ctx.counters.count(Counter::DroppedStale) };
+        let packet = psn.ahead_of(wqe.response_first);
+        if header.wqe_sn() != wqe.wqe_sn || header.offset() != packet {
+            return ctx.counters.count(Counter::DroppedMalformed);
+        }
+        let is_last = packet + 1 == wqe.responses;
+        let request = wqe.end();
+        if place_response(conn, wqe, packet, headers, payload, memory).is_err() {
+            return ctx.counters.count(Counter::DroppedMalformed);
+        }
+        let class = if is_last { PacketClass::Last } else { PacketClass::Middle };
+        match irn.responses.on_arrival(psn, class) {
+            Arrival::InOrder { .. } => irn.acks.acknowledge(),
+            Arrival::OutOfOrder { .. } => {
+                ctx.counters.count(Counter::OutOfSequence);
+                irn.acks.report(psn);
+            }
+            Arrival::Duplicate | Arrival::BeyondWindow => {}
+        }
+        self.last_progress = ctx.now;
+        let aeth = match headers.ext {
+            Ext::IrnReadResponse(_, aeth) | Ext::IrnAtomicResponse(_, aeth, _) => aeth,
+            _ => Aeth::ack(0),
+        };
+        // Whoever answers a request has seen it, and all before it. Only a believable acknowledgement says so.
+        self.on_irn_ack(conn, ctx, request, aeth, None);
+        if !self.failed {
+            self.retire(conn, ctx);
+            self.arm_irn(conn, ctx.now, self.reads_in_flight == 0);
+        }
+    }
+
+    /// The next acknowledgement of responses.
+    #[inline]
+    pub(crate) fn poll_read_ack(&mut self, conn: &Connection) -> Option<Plan> {
+        let irn = self.irn.as_mut()?;
+        let cumulative = irn.responses.next_expected();
+        let (opcode, ext) = match irn.acks.next()? {
+            None => (Opcode::IrnReadAck, Ext::IrnReadAck),
+            Some(sack) => (Opcode::IrnReadNack, Ext::IrnReadNack(sack)),
+        };
+        Some(Plan::bare(Headers::new(opcode, conn.remote_qpn, cumulative, ext), Order::Free))
+    }
+
+    pub(crate) fn wants_read_ack(&self) -> bool {
+        self.irn.as_ref().is_some_and(|irn| !irn.acks.is_empty())
+    }
+}
+
+/// The IRN header of a response.
+fn irn_eth(headers: &Headers) -> Option<IrnEth> {
+    match headers.ext {
+        Ext::IrnReadResponse(irn, _) | Ext::IrnAtomicResponse(irn, _, _) => Some(irn),
+        _ => None,
+    }
+}

@@ -1,0 +1,186 @@
+//! Builds the request packets.
+
+use super::Requester;
+use crate::connection::Connection;
+use crate::plan::{Order, Plan, Source};
+use crate::send_queue::SendWqe;
+use highwire_verbs::{Operation, Remote, Service};
+use highwire_wire::{
+    AtomicEth, Deth, Ext, Headers, IrnEth, IrnFlags, Opcode, Position, Psn, Reth, pad_count,
+};
+
+impl Requester {
+    /// Packet `packet` of the request at `index`, under PSN `psn`, as standard RoCEv2 has it.
+    #[inline]
+    pub(super) fn standard_packet(&self, conn: &Connection, index: usize, packet: u32, psn: Psn) -> Plan {
+        let wqe = &self.queue.wqes[index];
+        let position = position(packet, wqe.packets);
+        let (opcode, ext) = match conn.config.service {
+            Service::Rc => rc_headers(wqe, position, conn.mtu.bytes()),
+            Service::Uc => uc_headers(wqe, position),
+            Service::Ud => ud_headers(conn, wqe),
+        };
+        let dest_qpn = wqe.datagram.map_or(conn.remote_qpn, |d| d.qpn);
+        self.finish(conn, index, packet, Headers::new(opcode, dest_qpn, psn, ext))
+    }
+
+    /// The same as IRN has it: every packet can be placed without the others (IRN §5.3).
+    #[inline]
+    pub(super) fn irn_packet(
+        &self,
+        conn: &Connection,
+        index: usize,
+        packet: u32,
+        psn: Psn,
+        again: bool,
+    ) -> Plan {
+        let wqe = &self.queue.wqes[index];
+        let is_last = packet + 1 == wqe.packets;
+        let mut flags = if is_last { IrnFlags::LAST } else { IrnFlags::NONE };
+        if again {
+            flags = flags.with(IrnFlags::RETRANSMITTED);
+        }
+        let irn = IrnEth::new(wqe.wqe_sn, packet, flags);
+        let (opcode, ext) = irn_headers(wqe, irn, is_last);
+        self.finish(conn, index, packet, Headers::new(opcode, conn.remote_qpn, psn, ext))
+    }
+
+    #[inline]
+    fn finish(&self, conn: &Connection, index: usize, packet: u32, mut headers: Headers) -> Plan {
+        let wqe = &self.queue.wqes[index];
+        let is_last = packet + 1 == wqe.packets;
+        // Only the end of something that completes a receive can ask for an event (IBTA §9.2.3).
+        headers.bth.solicited = wqe.flags.solicited && is_last && wqe.operation.consumes_receive();
+        if wqe.operation.is_read_or_atomic() {
+            return Plan::bare(headers, Order::Strict);
+        }
+        let offset = packet * conn.mtu.bytes();
+        let length = (wqe.length - offset).min(conn.mtu.bytes());
+        headers.bth.pad_count = pad_count(length as usize);
+        Plan { headers, payload: Source::Request(index as u32), offset, length, order: Order::Strict }
+    }
+}
+
+/// Which packet of a message of `packets` packets this one is.
+#[inline]
+pub(crate) fn position(packet: u32, packets: u32) -> Position {
+    match (packet, packet + 1 == packets) {
+        (0, true) => Position::Only,
+        (0, false) => Position::First,
+        (_, true) => Position::Last,
+        (_, false) => Position::Middle,
+    }
+}
+
+fn reth(remote: Remote, length: u32) -> Reth {
+    Reth { va: remote.va, rkey: remote.rkey.0, length }
+}
+
+fn atomic(remote: Remote, swap_or_add: u64, compare: u64) -> AtomicEth {
+    AtomicEth { va: remote.va, rkey: remote.rkey.0, swap_or_add, compare }
+}
+
+fn rc_headers(wqe: &SendWqe, position: Position, mtu: u32) -> (Opcode, Ext) {
+    use Opcode::*;
+    use Position::{First, Last, Middle, Only};
+    match (wqe.operation, position) {
+        (Operation::Send | Operation::SendImm(_) | Operation::SendInvalidate(_), First) => {
+            (RcSendFirst, Ext::None)
+        }
+        (Operation::Send | Operation::SendImm(_) | Operation::SendInvalidate(_), Middle) => {
+            (RcSendMiddle, Ext::None)
+        }
+        (Operation::Send, Last) => (RcSendLast, Ext::None),
+        (Operation::Send, _) => (RcSendOnly, Ext::None),
+        (Operation::SendImm(imm), Last) => (RcSendLastImm, Ext::Imm(imm)),
+        (Operation::SendImm(imm), _) => (RcSendOnlyImm, Ext::Imm(imm)),
+        (Operation::SendInvalidate(key), Last) => (RcSendLastInvalidate, Ext::Invalidate(key.0)),
+        (Operation::SendInvalidate(key), _) => (RcSendOnlyInvalidate, Ext::Invalidate(key.0)),
+        (Operation::Write(remote) | Operation::WriteImm(remote, _), First) => {
+            (RcWriteFirst, Ext::Reth(reth(remote, wqe.length)))
+        }
+        (Operation::Write(_) | Operation::WriteImm(..), Middle) => (RcWriteMiddle, Ext::None),
+        (Operation::Write(_), Last) => (RcWriteLast, Ext::None),
+        (Operation::Write(remote), Only | Position::Any) => {
+            (RcWriteOnly, Ext::Reth(reth(remote, wqe.length)))
+        }
+        (Operation::WriteImm(_, imm), Last) => (RcWriteLastImm, Ext::Imm(imm)),
+        (Operation::WriteImm(remote, imm), Only | Position::Any) => {
+            (RcWriteOnlyImm, Ext::RethImm(reth(remote, wqe.length), imm))
+        }
+        (Operation::Read(remote), _) => {
+            // What has arrived already is not asked for again.
+            let done = (wqe.received * mtu).min(wqe.length);
+            let rest = Remote { va: remote.va.wrapping_add(u64::from(done)), ..remote };
+            (RcRead, Ext::Reth(reth(rest, wqe.length - done)))
+        }
+        (Operation::CompareSwap { remote, compare, swap }, _) => {
+            (RcCompareSwap, Ext::Atomic(atomic(remote, swap, compare)))
+        }
+        (Operation::FetchAdd { remote, add }, _) => (RcFetchAdd, Ext::Atomic(atomic(remote, add, 0))),
+        (Operation::LocalInvalidate(_) | Operation::BindWindow(_), _) => {
+            unreachable!("local operations have no packets")
+        }
+    }
+}
+
+fn uc_headers(wqe: &SendWqe, position: Position) -> (Opcode, Ext) {
+    use Opcode::*;
+    use Position::{First, Last, Middle};
+    let (opcode, ext) = rc_headers(wqe, position, 0);
+    let opcode = match (opcode, position) {
+        (RcSendFirst, _) => UcSendFirst,
+        (RcSendMiddle, _) => UcSendMiddle,
+        (RcSendLast, _) => UcSendLast,
+        (RcSendLastImm, _) => UcSendLastImm,
+        (RcSendOnly, _) => UcSendOnly,
+        (RcSendOnlyImm, _) => UcSendOnlyImm,
+        (RcWriteFirst, _) => UcWriteFirst,
+        (RcWriteMiddle, _) => UcWriteMiddle,
+        (RcWriteLast, _) => UcWriteLast,
+        (RcWriteLastImm, _) => UcWriteLastImm,
+        (RcWriteOnly, _) => UcWriteOnly,
+        (RcWriteOnlyImm, _) => UcWriteOnlyImm,
+        // UC has no opcode that invalidates: the message goes, the key stays.
+        (_, First) => UcSendFirst,
+        (_, Middle) => UcSendMiddle,
+        (_, Last) => UcSendLast,
+        (_, _) => UcSendOnly,
+    };
+    (opcode, if opcode.info().layout == ext.layout() { ext } else { Ext::None })
+}
+
+fn ud_headers(conn: &Connection, wqe: &SendWqe) -> (Opcode, Ext) {
+    // With the high bit set, the QP's own Q_Key is sent: it is privileged (IBTA §10.2.5).
+    let qkey = wqe.datagram.map_or(0, |d| if d.qkey >> 31 == 1 { conn.qkey } else { d.qkey });
+    let deth = Deth { qkey, source_qpn: conn.qpn };
+    match wqe.operation {
+        Operation::SendImm(imm) => (Opcode::UdSendOnlyImm, Ext::DethImm(deth, imm)),
+        _ => (Opcode::UdSendOnly, Ext::Deth(deth)),
+    }
+}
+
+fn irn_headers(wqe: &SendWqe, irn: IrnEth, is_last: bool) -> (Opcode, Ext) {
+    use Opcode::*;
+    match wqe.operation {
+        Operation::SendImm(imm) if is_last => (IrnSendImm, Ext::IrnSendImm(irn, imm)),
+        Operation::SendInvalidate(key) if is_last => (IrnSendInvalidate, Ext::IrnSendInvalidate(irn, key.0)),
+        Operation::Send | Operation::SendImm(_) | Operation::SendInvalidate(_) => {
+            (IrnSend, Ext::IrnSend(irn))
+        }
+        Operation::WriteImm(remote, imm) if is_last => {
+            (IrnWriteImm, Ext::IrnWriteImm(irn, reth(remote, wqe.length), imm))
+        }
+        Operation::Write(remote) | Operation::WriteImm(remote, _) => {
+            (IrnWrite, Ext::IrnWrite(irn, reth(remote, wqe.length)))
+        }
+        Operation::Read(remote) => (IrnRead, Ext::IrnRead(irn, reth(remote, wqe.length))),
+        Operation::CompareSwap { remote, compare, swap } => {
+            (IrnCompareSwap, Ext::IrnAtomic(irn, atomic(remote, swap, compare)))
+        }
+        Operation::FetchAdd { remote, add } => (IrnFetchAdd, Ext::IrnAtomic(irn, atomic(remote, add, 0))),
+        Operation::LocalInvalidate(_) | Operation::BindWindow(_) => {
+            unreachable!("local operations have no packets")
+        }
+    }
+}

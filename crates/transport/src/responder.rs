@@ -1,0 +1,239 @@
+//! The half of a queue pair that answers: it checks requests, executes them, and acknowledges.
+//!
+//! A request passes a chain of small checks, in the specification's order: PSN, operation sequence, operation, resources,
+//! length, key; then it is executed and acknowledged (IBTA §9.7.4). `standard` is the chain of RC and UC, `datagram`
+//! that of UD, `irn` the one that takes packets in any order; `deliver` is what they share.
+//!
+//! Invariant: nothing outside a checked region is touched, and nothing is executed twice.
+
+mod datagram;
+mod deliver;
+mod irn;
+mod standard;
+
+use crate::congestion::CnpGenerator;
+use crate::connection::Connection;
+use crate::context::Context;
+use crate::counters::Counter;
+use crate::plan::{Arrival, Order, Plan};
+use crate::receive_queue::{ReceiveQueue, ReceiveWqe};
+use highwire_stdx::Instant;
+use highwire_verbs::{Memory, Payload, RemoteKey, Service, Sge};
+use highwire_wire::{Aeth, Ext, Headers, NakCode, Opcode, Psn, Syndrome};
+use std::collections::VecDeque;
+
+pub(crate) use deliver::ended;
+use irn::IrnResponder;
+
+/// The responder of a queue pair.
+#[derive(Clone, Debug)]
+pub(crate) struct Responder {
+    expected: Psn,
+    /// Requests completed, modulo 2^24 (IBTA §9.7.7.1).
+    msn: u32,
+    message: Message,
+    /// Receives taken from the queue and not completed; IRN may have several begun.
+    claimed: VecDeque<ReceiveWqe>,
+    /// A gap was reported and is not closed.
+    nak_sent: bool,
+    replies: VecDeque<Reply>,
+    /// The results of the last atomics, for requesters that did not get them (IBTA §9.7.5.1.3).
+    atomics: VecDeque<(Psn, u64)>,
+    /// Where the READ response that leaves now lies.
+    pub(crate) read_span: [Sge; 1],
+    pub(crate) accepts_irn: bool,
+    irn: Option<Box<IrnResponder>>,
+    /// A standard request came first: this direction stays standard.
+    is_standard: bool,
+    cnp: CnpGenerator,
+    cnp_due: bool,
+    /// The queue pair is to go into error, once the refusal has left.
+    pub(crate) failed: Option<NakCode>,
+}
+
+/// The message whose packets are arriving, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Message {
+    None,
+    Send {
+        received: u32,
+    },
+    Write {
+        va: u64,
+        rkey: RemoteKey,
+        length: u32,
+        received: u32,
+        addr: u64,
+        checked: u64,
+    },
+    /// UC: the rest of a message that lost a packet.
+    Skipped,
+}
+
+/// Something to send back, in the order of requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reply {
+    Ack { psn: Psn, syndrome: Syndrome },
+    Read { psn: Psn, va: u64, rkey: RemoteKey, length: u32, sent: u32, packets: u32 },
+    Atomic { psn: Psn, original: u64 },
+}
+
+/// Why a request is not executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refusal {
+    /// It is dropped without an answer, and counted.
+    Drop(Counter),
+    /// There is no receive for it.
+    NotReady,
+    /// It is refused, and the connection broken.
+    Nak(NakCode),
+}
+
+impl Responder {
+    pub(crate) fn new(rq_psn: Psn) -> Responder {
+        Responder {
+            expected: rq_psn,
+            msn: 0,
+            message: Message::None,
+            claimed: VecDeque::new(),
+            nak_sent: false,
+            replies: VecDeque::new(),
+            atomics: VecDeque::new(),
+            read_span: [Sge::default()],
+            accepts_irn: false,
+            irn: None,
+            is_standard: false,
+            cnp: CnpGenerator::default(),
+            cnp_due: false,
+            failed: None,
+        }
+    }
+
+    pub(crate) fn expected(&self) -> Psn {
+        self.irn.as_ref().map_or(self.expected, |irn| irn.window.next_expected())
+    }
+
+    pub(crate) fn is_irn(&self) -> bool {
+        self.irn.is_some()
+    }
+
+    /// Handles a request packet of any service.
+    #[inline]
+    pub(crate) fn handle_request<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        own: &mut ReceiveQueue,
+        ctx: &mut Context<'_>,
+        arrival: &Arrival,
+        headers: &Headers,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) {
+        if self.failed.is_some() {
+            return ctx.counters.count(Counter::DroppedWrongState);
+        }
+        if arrival.ecn_marked && conn.config.service != Service::Ud && self.cnp.on_packet(ctx.now, true) {
+            self.cnp_due = true;
+        }
+        if headers.bth.opcode.is_irn() {
+            if self.irn.is_none() {
+                if !self.accepts_irn || self.is_standard {
+                    return ctx.counters.count(Counter::DroppedNotNegotiated);
+                }
+                self.irn = Some(Box::new(IrnResponder::new(self.expected, &conn.transport.irn)));
+            }
+            return self.handle_irn(conn, own, ctx, headers, payload, memory);
+        }
+        if self.irn.is_some() {
+            return ctx.counters.count(Counter::DroppedNotNegotiated);
+        }
+        self.is_standard = true;
+        match conn.config.service {
+            Service::Rc => self.handle_rc(conn, own, ctx, headers, payload, memory),
+            Service::Uc => self.handle_uc(conn, own, ctx, headers, payload, memory),
+            Service::Ud => self.handle_ud(conn, own, ctx, arrival, headers, payload, memory),
+        }
+    }
+
+    /// Acknowledgements and notifications that are due: small, and free to be overtaken.
+    #[inline]
+    pub(crate) fn poll_acknowledge(
+        &mut self,
+        conn: &Connection,
+        own: &ReceiveQueue,
+        ctx: &mut Context<'_>,
+    ) -> Option<Plan> {
+        if self.cnp_due {
+            self.cnp_due = false;
+            ctx.counters.count(Counter::CnpsSent);
+            let mut headers = Headers::new(Opcode::Cnp, conn.remote_qpn, Psn::default(), Ext::Cnp);
+            headers.bth.becn = true;
+            return Some(Plan::bare(headers, Order::Free));
+        }
+        if self.irn.is_some() {
+            return self.poll_irn_ack(conn, own, ctx);
+        }
+        let Some(&Reply::Ack { psn, syndrome }) = self.replies.front() else { return None };
+        self.replies.pop_front();
+        let syndrome = match syndrome {
+            Syndrome::Ack { .. } => Syndrome::Ack { credits: self.credits(conn, own) },
+            refused => refused,
+        };
+        count_answer(ctx, syndrome);
+        let aeth = Aeth { syndrome, msn: self.msn };
+        Some(Plan::bare(Headers::new(Opcode::RcAck, conn.remote_qpn, psn, Ext::Aeth(aeth)), Order::Free))
+    }
+
+    /// Data that was asked for.
+    #[inline]
+    pub(crate) fn poll_reply(
+        &mut self,
+        conn: &Connection,
+        own: &ReceiveQueue,
+        ctx: &mut Context<'_>,
+    ) -> Option<Plan> {
+        match self.irn {
+            Some(_) => self.poll_irn_reply(conn, own, ctx),
+            None if self.replies.is_empty() => None,
+            None => self.poll_standard_reply(conn, own, ctx),
+        }
+    }
+
+    #[inline]
+    pub(crate) fn wants_transmit(&mut self) -> bool {
+        !self.replies.is_empty() || self.cnp_due || self.irn.as_mut().is_some_and(|irn| irn.wants_transmit())
+    }
+
+    pub(crate) fn next_deadline(&self) -> Option<Instant> {
+        self.irn.as_ref().and_then(|irn| irn.deadline)
+    }
+
+    /// The code for how many receives are ready, where they are this queue pair's alone.
+    #[inline]
+    fn credits(&self, conn: &Connection, own: &ReceiveQueue) -> u8 {
+        if !conn.transport.credits || conn.config.srq.is_some() {
+            return Syndrome::NO_CREDITS;
+        }
+        let begun =
+            u32::from(self.message != Message::None && self.irn.is_none() && !self.claimed.is_empty());
+        highwire_wire::credit_code(
+            own.len() + self.claimed.len() as u32 - begun.min(self.claimed.len() as u32),
+        )
+    }
+
+    /// Gives back the receives that were taken and not completed.
+    pub(crate) fn flush(&mut self) -> VecDeque<ReceiveWqe> {
+        // A refusal that has not left yet still may: it tells the peer why.
+        self.replies.retain(|reply| matches!(reply, Reply::Ack { syndrome: Syndrome::Nak(_), .. }));
+        self.message = Message::None;
+        std::mem::take(&mut self.claimed)
+    }
+}
+
+fn count_answer(ctx: &mut Context<'_>, syndrome: Syndrome) {
+    ctx.counters.count(match syndrome {
+        Syndrome::Ack { .. } => Counter::AcksSent,
+        Syndrome::Rnr { .. } => Counter::RnrSent,
+        Syndrome::Nak(_) => Counter::NaksSent,
+    });
+}

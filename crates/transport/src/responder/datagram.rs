@@ -1,0 +1,131 @@
+//! UD: one packet, one receive, no answer (IBTA §9.8.3).
+
+use super::deliver::Ending;
+use super::{Refusal, Responder};
+use crate::connection::Connection;
+use crate::context::Context;
+use crate::counters::Counter;
+use crate::plan::Arrival;
+use crate::receive_queue::ReceiveQueue;
+use highwire_verbs::{CompletionOp, CompletionStatus, Gid, Memory, Payload, scatter};
+use highwire_wire::{Deth, Ext, Headers};
+
+/// The bytes in front of every datagram's payload (RoCEv2 A17.4.5.1).
+const GRH_LEN: u32 = 40;
+
+impl Responder {
+    #[allow(clippy::too_many_arguments, reason = "one packet with everything that it may touch")]
+    pub(super) fn handle_ud<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        own: &mut ReceiveQueue,
+        ctx: &mut Context<'_>,
+        arrival: &Arrival,
+        headers: &Headers,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) {
+        let (deth, immediate) = match headers.ext {
+            Ext::Deth(deth) => (deth, None),
+            Ext::DethImm(deth, imm) => (deth, Some(imm)),
+            _ => return ctx.counters.count(Counter::DroppedMalformed),
+        };
+        if let Err(refusal) = self.take_datagram(conn, own, ctx, deth, payload) {
+            // A datagram is never refused aloud.
+            return ctx.counters.count(match refusal {
+                Refusal::Drop(counter) => counter,
+                Refusal::NotReady => Counter::DroppedNoReceive,
+                Refusal::Nak(_) => Counter::RefusedAccess,
+            });
+        }
+        let sges = self.claimed[0].sges.clone();
+        let mut grh = [0; GRH_LEN as usize];
+        write_grh(&mut grh, arrival, payload.len());
+        let mut at = 0;
+        for span in highwire_verbs::Gather::new(sges.as_slice(), 0, GRH_LEN).spans() {
+            memory.write(span.addr, &grh[at..at + span.length as usize]);
+            at += span.length as usize;
+        }
+        scatter(memory, &sges, GRH_LEN, payload);
+        let ending = Ending {
+            operation: CompletionOp::Receive,
+            byte_len: payload.len() + GRH_LEN,
+            immediate,
+            invalidate: None,
+            solicited: headers.bth.solicited,
+            source_qpn: deth.source_qpn,
+        };
+        self.complete_receive(conn, ctx, &ending);
+    }
+
+    fn take_datagram<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        own: &mut ReceiveQueue,
+        ctx: &mut Context<'_>,
+        deth: Deth,
+        payload: P,
+    ) -> Result<(), Refusal> {
+        if deth.qkey != conn.qkey {
+            return Err(Refusal::Drop(Counter::DroppedWrongKey));
+        }
+        if payload.len() > conn.mtu.bytes() {
+            return Err(Refusal::Drop(Counter::DroppedTooLong));
+        }
+        self.claim(conn, own, ctx, 0)?;
+        if self.claimed[0].capacity < u64::from(payload.len() + GRH_LEN) {
+            self.fail_receive(conn, ctx, CompletionStatus::LocalLength);
+            return Err(Refusal::Drop(Counter::DroppedTooLong));
+        }
+        Ok(())
+    }
+}
+
+/// The GRH, or the IPv4 header in its last 20 bytes, as far as it is known here.
+fn write_grh(grh: &mut [u8; GRH_LEN as usize], arrival: &Arrival, payload_len: u32) {
+    let (source, destination): (Gid, Gid) = (arrival.source, arrival.destination);
+    // BTH, DETH and ICRC: 24 bytes around the payload; UDP adds 8.
+    let length = (payload_len + 24 + 8) as u16;
+    match (source.to_ipv4(), destination.to_ipv4()) {
+        (Some(source), Some(destination)) => {
+            let ip = &mut grh[20..];
+            ip[0] = 0x45;
+            ip[2..4].copy_from_slice(&(length + 20).to_be_bytes());
+            ip[6] = 0x40;
+            ip[8] = 64;
+            ip[9] = 17;
+            ip[12..16].copy_from_slice(&source.octets());
+            ip[16..20].copy_from_slice(&destination.octets());
+            let sum: u32 = ip.chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+            let folded = (sum & 0xFFFF) + (sum >> 16);
+            let folded = (folded & 0xFFFF) + (folded >> 16);
+            ip[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
+        }
+        _ => {
+            grh[0] = 0x60;
+            grh[4..6].copy_from_slice(&length.to_be_bytes());
+            grh[6] = 17;
+            grh[7] = 64;
+            grh[8..24].copy_from_slice(&source.0);
+            grh[24..40].copy_from_slice(&destination.0);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::IpAddr;
+
+    #[test]
+    fn an_ipv4_header_lies_in_the_last_twenty_bytes_and_sums_to_zero() {
+        let gid = |text: &str| Gid::from_ip(text.parse::<IpAddr>().expect("an address"));
+        let arrival = Arrival { source: gid("10.0.0.1"), destination: gid("10.0.0.2"), ecn_marked: false };
+        let mut grh = [0xAA; GRH_LEN as usize];
+        grh[20..].fill(0);
+        write_grh(&mut grh, &arrival, 100);
+        let sum: u32 = grh[20..].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
+        assert_eq!((sum & 0xFFFF) + (sum >> 16), 0xFFFF);
+        assert_eq!(&grh[32..], &[10, 0, 0, 1, 10, 0, 0, 2]);
+    }
+}

@@ -1,0 +1,139 @@
+//! Receives: taking one, filling it, completing it. The same for every service.
+
+use super::{Refusal, Responder};
+use crate::connection::Connection;
+use crate::context::Context;
+use crate::counters::Counter;
+use crate::receive_queue::{ReceiveQueue, ReceiveWqe};
+use highwire_verbs::{
+    Access, AccessError, AsyncEvent, Completion, CompletionFlags, CompletionOp, CompletionStatus, RemoteKey,
+    Service,
+};
+use highwire_wire::{NakCode, Qpn};
+
+/// What the end of a message says about its receive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Ending {
+    pub(super) operation: CompletionOp,
+    pub(super) byte_len: u32,
+    pub(super) immediate: Option<u32>,
+    pub(super) invalidate: Option<RemoteKey>,
+    pub(super) solicited: bool,
+    pub(super) source_qpn: Qpn,
+}
+
+impl Responder {
+    /// Makes sure that receive number `index` of those that are not completed has been taken from the queue.
+    ///
+    /// # Errors
+    /// There is none, or its memory is not what its keys permit.
+    #[inline]
+    pub(super) fn claim(
+        &mut self,
+        conn: &Connection,
+        own: &mut ReceiveQueue,
+        ctx: &mut Context<'_>,
+        index: usize,
+    ) -> Result<(), Refusal> {
+        while self.claimed.len() <= index {
+            let taken = match conn.config.srq {
+                Some(srq) => ctx.shared.get_mut(srq.0).and_then(ReceiveQueue::take),
+                None => own.take(),
+            };
+            let Some((mut wqe, limit_passed)) = taken else { return Err(Refusal::NotReady) };
+            if let (true, Some(srq)) = (limit_passed, conn.config.srq) {
+                ctx.events.push_back(AsyncEvent::SrqLimitReached(srq));
+            }
+            let pd = conn.config.srq.and_then(|srq| ctx.shared.get(srq.0)).map_or(conn.config.pd, |q| q.pd());
+            let permitted = wqe.sges.as_mut_slice().iter_mut().all(|sge| {
+                // An empty element needs no key: there is nothing to protect.
+                sge.length == 0
+                    || ctx
+                        .regions
+                        .check_local(pd, sge.lkey, sge.addr, sge.length, true)
+                        .map(|addr| sge.addr = addr)
+                        .is_ok()
+            });
+            self.claimed.push_back(wqe);
+            if !permitted {
+                self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
+                return Err(Refusal::Nak(NakCode::RemoteOperational));
+            }
+        }
+        Ok(())
+    }
+
+    /// The newest receive that was taken ends in error.
+    pub(super) fn fail_receive(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        status: CompletionStatus,
+    ) {
+        if let Some(wqe) = self.claimed.pop_back() {
+            ctx.completions.push_back((conn.config.recv_cq, ended(conn, &wqe, status)));
+        }
+    }
+
+    /// The oldest receive is filled.
+    #[inline]
+    pub(super) fn complete_receive(&mut self, conn: &Connection, ctx: &mut Context<'_>, ending: &Ending) {
+        let Some(wqe) = self.claimed.pop_front() else { return };
+        ctx.completions.push_back((
+            conn.config.recv_cq,
+            Completion {
+                operation: ending.operation,
+                byte_len: ending.byte_len,
+                immediate: ending.immediate.or(ending.invalidate.map(|key| key.0)).unwrap_or(0),
+                source_qpn: ending.source_qpn,
+                flags: CompletionFlags {
+                    grh: conn.config.service == Service::Ud,
+                    with_immediate: ending.immediate.is_some(),
+                    with_invalidate: ending.invalidate.is_some(),
+                    solicited: ending.solicited,
+                },
+                ..ended(conn, &wqe, CompletionStatus::Success)
+            },
+        ));
+    }
+
+    /// Checks a peer's access and gives the driver's address. Zero bytes need no key (IBTA §9.7.4.1.5).
+    #[inline]
+    pub(super) fn check_access(
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        rkey: RemoteKey,
+        va: u64,
+        length: u32,
+        needed: Access,
+    ) -> Result<u64, Refusal> {
+        if !conn.access.contains(needed) {
+            ctx.counters.count(Counter::RefusedRequest);
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        }
+        if length == 0 {
+            return Ok(0);
+        }
+        ctx.regions.check_remote(conn.config.pd, conn.qpn, rkey, va, length, needed).map_err(|error| {
+            if error == AccessError::BadKey {
+                ctx.counters.count(Counter::DroppedWrongKey);
+            }
+            ctx.counters.count(Counter::RefusedAccess);
+            Refusal::Nak(NakCode::RemoteAccess)
+        })
+    }
+}
+
+/// A completion of a receive with nothing in it yet.
+pub(crate) fn ended(conn: &Connection, wqe: &ReceiveWqe, status: CompletionStatus) -> Completion {
+    Completion {
+        wr_id: wqe.wr_id,
+        status,
+        operation: CompletionOp::Receive,
+        byte_len: 0,
+        immediate: 0,
+        qpn: conn.qpn,
+        source_qpn: conn.remote_qpn,
+        flags: CompletionFlags::default(),
+    }
+}

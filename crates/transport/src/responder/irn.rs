@@ -1,0 +1,597 @@
+//! IRN's responder: packets in any order, straight to where they belong (IRN §5.3).
+//!
+//! Data is placed as it comes. What must happen in order (completions, the MSN, READs, atomics, invalidation) waits in
+//! `early` until everything before it is there. An early packet that cannot be taken is dropped as if it were lost;
+//! only the packet that is expected can be refused.
+//!
+//! Answers to READs and atomics have PSNs of their own, which this side sends, repairs and times (rPSN, IRN §5.2, §5.4).
+
+use super::deliver::Ending;
+use super::{Refusal, Responder, count_answer};
+use crate::connection::{AckQueue, Connection};
+use crate::context::Context;
+use crate::counters::Counter;
+use crate::irn::{Arrival, IrnConfig, Location, PacketClass, ReceiverWindow, SenderWindow, TimeoutOutcome};
+use crate::plan::{Order, Plan, Source};
+use crate::receive_queue::ReceiveQueue;
+use highwire_stdx::Instant;
+use highwire_verbs::{Access, CompletionOp, CompletionStatus, Memory, Payload, RemoteKey, Sge, scatter};
+use highwire_wire::{
+    Aeth, AtomicEth, Ext, Headers, IrnEth, IrnFlags, NakCode, Opcode, Operation, Psn, Reth, SackEth,
+    Syndrome, pad_count,
+};
+use std::collections::VecDeque;
+
+/// What a responder keeps for IRN.
+#[derive(Clone, Debug)]
+pub(crate) struct IrnResponder {
+    /// The requests (sPSN).
+    pub(super) window: ReceiverWindow,
+    acks: AckQueue,
+    /// What waits for the packets before it, by PSN.
+    early: VecDeque<(Psn, Deferred)>,
+    /// recv_WQE_SN of the oldest receive that is not completed.
+    recv_sn: u32,
+    refusal: Option<(Psn, Syndrome)>,
+    /// The answers (rPSN).
+    answers: SenderWindow,
+    next_answer: Psn,
+    jobs: VecDeque<Answer>,
+    pub(super) deadline: Option<Instant>,
+    last_progress: Instant,
+}
+
+/// What the last packet of a message triggers once its turn comes (IRN §5.3.3).
+#[derive(Clone, Copy, Debug)]
+enum Deferred {
+    /// Only the MSN moves.
+    Nothing,
+    Receive(Ending),
+    Read {
+        sn: u32,
+        reth: Reth,
+    },
+    Atomic {
+        sn: u32,
+        is_swap: bool,
+        atomic: AtomicEth,
+    },
+}
+
+/// An answer that the requester has not acknowledged.
+#[derive(Clone, Copy, Debug)]
+struct Answer {
+    sn: u32,
+    first: Psn,
+    packets: u32,
+    body: Body,
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Body {
+    Read(Reth),
+    Atomic(u64),
+}
+
+impl IrnResponder {
+    pub(super) fn new(rq_psn: Psn, config: &IrnConfig) -> IrnResponder {
+        IrnResponder {
+            window: ReceiverWindow::new(rq_psn, config),
+            acks: AckQueue::default(),
+            early: VecDeque::new(),
+            recv_sn: 0,
+            refusal: None,
+            answers: SenderWindow::new(rq_psn, *config),
+            next_answer: rq_psn,
+            jobs: VecDeque::new(),
+            deadline: None,
+            last_progress: Instant::ZERO,
+        }
+    }
+
+    pub(super) fn wants_transmit(&mut self) -> bool {
+        !self.acks.is_empty()
+            || self.refusal.is_some()
+            || self.answers.peek_retransmit().is_some()
+            || self.answers.next_to_send() != self.next_answer && self.answers.can_send_new()
+    }
+
+    fn defer(&mut self, psn: Psn, what: Deferred) {
+        let at = self.early.partition_point(|(p, _)| p.is_before(psn));
+        self.early.insert(at, (psn, what));
+    }
+}
+
+/// What a packet, taken for itself, amounts to.
+struct Taken {
+    class: PacketClass,
+    then: Option<Deferred>,
+}
+
+impl Responder {
+    #[inline]
+    pub(super) fn handle_irn<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        own: &mut ReceiveQueue,
+        ctx: &mut Context<'_>,
+        headers: &Headers,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) {
+        let psn = headers.bth.psn;
+        let Some(irn) = &mut self.irn else { return };
+        let location = irn.window.locate(psn);
+        match location {
+            Location::BeyondWindow => return ctx.counters.count(Counter::DroppedBeyondWindow),
+            Location::Duplicate => {
+                ctx.counters.count(Counter::Duplicates);
+                return irn.acks.acknowledge();
+            }
+            Location::EarlyAgain => {
+                ctx.counters.count(Counter::Duplicates);
+                return irn.acks.report(psn);
+            }
+            Location::Next | Location::Early => {}
+        }
+        match self.take(conn, own, ctx, headers, payload, memory, location) {
+            Ok(taken) => self.record(conn, ctx, psn, taken, memory),
+            Err(_) if location == Location::Early => ctx.counters.count(Counter::DroppedNoReceive),
+            Err(refusal) => self.refuse_irn(conn, ctx, psn, refusal),
+        }
+    }
+
+    fn refuse_irn(&mut self, conn: &Connection, ctx: &mut Context<'_>, psn: Psn, refusal: Refusal) {
+        let syndrome = match refusal {
+            Refusal::Drop(counter) => return ctx.counters.count(counter),
+            Refusal::NotReady => {
+                ctx.counters.count(Counter::DroppedNoReceive);
+                Syndrome::Rnr { timer: conn.min_rnr_timer }
+            }
+            Refusal::Nak(code) => {
+                self.failed = Some(code);
+                Syndrome::Nak(code)
+            }
+        };
+        if let Some(irn) = &mut self.irn {
+            irn.refusal = Some((psn, syndrome));
+        }
+    }
+
+    /// Checks a packet and places its data.
+    #[allow(clippy::too_many_arguments, reason = "one packet with everything that it may touch")]
+    #[inline]
+    fn take<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        own: &mut ReceiveQueue,
+        ctx: &mut Context<'_>,
+        headers: &Headers,
+        payload: P,
+        memory: &mut impl Memory<P>,
+        location: Location,
+    ) -> Result<Taken, Refusal> {
+        match headers.ext {
+            Ext::IrnSend(irn) => {
+                self.take_send(conn, own, ctx, headers, irn, None, None, payload, memory, location)
+            }
+            Ext::IrnSendImm(irn, imm) => {
+                self.take_send(conn, own, ctx, headers, irn, Some(imm), None, payload, memory, location)
+            }
+            Ext::IrnSendInvalidate(irn, key) => {
+                let key = Some(RemoteKey(key));
+                self.take_send(conn, own, ctx, headers, irn, None, key, payload, memory, location)
+            }
+            Ext::IrnWrite(irn, reth) => {
+                self.take_write(conn, own, ctx, headers, irn, reth, None, payload, memory)
+            }
+            Ext::IrnWriteImm(irn, reth, imm) => {
+                self.take_write(conn, own, ctx, headers, irn, reth, Some(imm), payload, memory)
+            }
+            Ext::IrnRead(irn, reth) => self.take_read(conn, ctx, irn, reth),
+            Ext::IrnAtomic(irn, atomic) => self.take_atomic(conn, ctx, headers, irn, atomic),
+            _ => Err(Refusal::Drop(Counter::DroppedMalformed)),
+        }
+    }
+
+    /// Which of the receives that are not completed a recv_WQE_SN means.
+    fn receive_index(&self, conn: &Connection, sn: u32) -> Result<usize, Refusal> {
+        let irn = self.irn.as_ref().expect("only called with IRN");
+        let ahead = Psn::new(sn).ahead_of(Psn::new(irn.recv_sn));
+        // No more messages than packets can be in flight.
+        if ahead >= conn.transport.irn.cap.max(IrnConfig::WINDOW_PACKETS_MIN) {
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        }
+        Ok(ahead as usize)
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one packet with everything that it may touch")]
+    #[inline]
+    fn take_send<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        own: &mut ReceiveQueue,
+        ctx: &mut Context<'_>,
+        headers: &Headers,
+        irn: IrnEth,
+        immediate: Option<u32>,
+        invalidate: Option<RemoteKey>,
+        payload: P,
+        memory: &mut impl Memory<P>,
+        location: Location,
+    ) -> Result<Taken, Refusal> {
+        let is_last = irn.is_last();
+        check_length(conn, is_last, payload.len())?;
+        let index = self.receive_index(conn, irn.wqe_sn())?;
+        if location == Location::Early && !self.can_claim(conn, own, ctx, index) {
+            return Err(Refusal::NotReady);
+        }
+        self.claim(conn, own, ctx, index)?;
+        let wqe = &self.claimed[index];
+        let offset = u64::from(irn.offset()) * u64::from(conn.mtu.bytes());
+        let total = offset + u64::from(payload.len());
+        if total > wqe.capacity.min(u64::from(highwire_verbs::MESSAGE_LENGTH_MAX)) {
+            if location == Location::Next {
+                ctx.counters.count(Counter::DroppedTooLong);
+                let wqe = self.claimed.remove(index).expect("just claimed");
+                let ended = super::deliver::ended(conn, &wqe, CompletionStatus::LocalLength);
+                ctx.completions.push_back((conn.config.recv_cq, ended));
+            }
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        }
+        if !payload.is_empty() {
+            scatter(memory, &wqe.sges, offset as u32, payload);
+        }
+        if !is_last {
+            return Ok(Taken { class: PacketClass::Middle, then: None });
+        }
+        let ending = Ending {
+            operation: CompletionOp::Receive,
+            byte_len: total as u32,
+            immediate,
+            invalidate,
+            solicited: headers.bth.solicited,
+            source_qpn: conn.remote_qpn,
+        };
+        Ok(Taken { class: PacketClass::LastWithCompletion, then: Some(Deferred::Receive(ending)) })
+    }
+
+    /// Whether receive number `index` can be had without anyone being told that it cannot.
+    fn can_claim(&self, conn: &Connection, own: &ReceiveQueue, ctx: &Context<'_>, index: usize) -> bool {
+        let waiting = match conn.config.srq {
+            Some(srq) => ctx.shared.get(srq.0).map_or(0, ReceiveQueue::len),
+            None => own.len(),
+        };
+        self.claimed.len() + waiting as usize > index
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "one packet with everything that it may touch")]
+    #[inline]
+    fn take_write<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        own: &mut ReceiveQueue,
+        ctx: &mut Context<'_>,
+        headers: &Headers,
+        irn: IrnEth,
+        reth: Reth,
+        immediate: Option<u32>,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) -> Result<Taken, Refusal> {
+        let is_last = irn.is_last();
+        check_length(conn, is_last, payload.len())?;
+        let offset = u64::from(irn.offset()) * u64::from(conn.mtu.bytes());
+        let end = offset + u64::from(payload.len());
+        if end > u64::from(reth.length)
+            || is_last != (end == u64::from(reth.length))
+            || reth.length > highwire_verbs::MESSAGE_LENGTH_MAX
+        {
+            ctx.counters.count(Counter::RefusedRequest);
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        }
+        let addr =
+            Self::check_access(conn, ctx, RemoteKey(reth.rkey), reth.va, reth.length, Access::REMOTE_WRITE)?;
+        if immediate.is_some() {
+            let index = self.receive_index(conn, irn.wqe_sn())?;
+            self.claim(conn, own, ctx, index)?;
+        }
+        if !payload.is_empty() {
+            memory.place(addr + offset, payload);
+        }
+        if !is_last {
+            return Ok(Taken { class: PacketClass::Middle, then: None });
+        }
+        if immediate.is_none() {
+            return Ok(Taken { class: PacketClass::Last, then: Some(Deferred::Nothing) });
+        }
+        let ending = Ending {
+            operation: CompletionOp::ReceiveWriteImm,
+            byte_len: reth.length,
+            immediate,
+            invalidate: None,
+            solicited: headers.bth.solicited,
+            source_qpn: conn.remote_qpn,
+        };
+        Ok(Taken { class: PacketClass::LastWithCompletion, then: Some(Deferred::Receive(ending)) })
+    }
+
+    /// The Read WQE buffer has as many places as the peer may ask at once (IRN §5.3.2).
+    fn has_read_place(&self, conn: &Connection, sn: u32) -> bool {
+        let irn = self.irn.as_ref().expect("only called with IRN");
+        let early =
+            irn.early.iter().filter(|(_, d)| matches!(d, Deferred::Read { .. } | Deferred::Atomic { .. }));
+        let current = irn.jobs.iter().filter(|job| {
+            // A requester asks again only once it has an older answer.
+            Psn::new(sn).ahead_of(Psn::new(job.sn)) < conn.max_dest_rd_atomic
+        });
+        early.count() + current.count() < conn.max_dest_rd_atomic as usize
+    }
+
+    fn take_read(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        irn: IrnEth,
+        reth: Reth,
+    ) -> Result<Taken, Refusal> {
+        if reth.length > highwire_verbs::MESSAGE_LENGTH_MAX || !self.has_read_place(conn, irn.wqe_sn()) {
+            ctx.counters.count(Counter::RefusedRequest);
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        }
+        Self::check_access(conn, ctx, RemoteKey(reth.rkey), reth.va, reth.length, Access::REMOTE_READ)?;
+        Ok(Taken { class: PacketClass::Last, then: Some(Deferred::Read { sn: irn.wqe_sn(), reth }) })
+    }
+
+    fn take_atomic(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        headers: &Headers,
+        irn: IrnEth,
+        atomic: AtomicEth,
+    ) -> Result<Taken, Refusal> {
+        if atomic.va % 8 != 0 || !self.has_read_place(conn, irn.wqe_sn()) {
+            ctx.counters.count(Counter::RefusedRequest);
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        }
+        Self::check_access(conn, ctx, RemoteKey(atomic.rkey), atomic.va, 8, Access::REMOTE_ATOMIC)?;
+        let is_swap = headers.bth.opcode.info().operation == Operation::CompareSwap;
+        let then = Deferred::Atomic { sn: irn.wqe_sn(), is_swap, atomic };
+        Ok(Taken { class: PacketClass::Last, then: Some(then) })
+    }
+
+    /// Records the arrival and carries out what has become due.
+    #[inline]
+    fn record<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        psn: Psn,
+        taken: Taken,
+        memory: &mut impl Memory<P>,
+    ) {
+        let Some(irn) = &mut self.irn else { return };
+        match irn.window.on_arrival(psn, taken.class) {
+            Arrival::InOrder { .. } => {
+                irn.acks.acknowledge();
+                if let Some(then) = taken.then {
+                    self.carry_out(conn, ctx, psn, then, memory);
+                }
+                self.carry_out_early(conn, ctx, memory);
+            }
+            Arrival::OutOfOrder { place, .. } => {
+                ctx.counters.count(Counter::OutOfSequence);
+                if place && let Some(then) = taken.then {
+                    irn.defer(psn, then);
+                }
+                irn.acks.report(psn);
+            }
+            Arrival::Duplicate | Arrival::BeyondWindow => {}
+        }
+    }
+
+    fn carry_out_early<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        memory: &mut impl Memory<P>,
+    ) {
+        while self.failed.is_none() {
+            let Some(irn) = &mut self.irn else { return };
+            match irn.early.front() {
+                Some((psn, _)) if psn.is_before(irn.window.next_expected()) => {}
+                _ => return,
+            }
+            let Some((psn, then)) = irn.early.pop_front() else { return };
+            self.carry_out(conn, ctx, psn, then, memory);
+        }
+    }
+
+    #[inline]
+    fn carry_out<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        psn: Psn,
+        what: Deferred,
+        memory: &mut impl Memory<P>,
+    ) {
+        self.msn = (self.msn + 1) & 0x00FF_FFFF;
+        let result = match what {
+            Deferred::Nothing => Ok(()),
+            Deferred::Receive(ending) => {
+                let invalidated = self.invalidate(conn, ctx, ending.invalidate);
+                if invalidated.is_ok() {
+                    self.complete_receive(conn, ctx, &ending);
+                    if let Some(irn) = &mut self.irn {
+                        irn.recv_sn = (irn.recv_sn + 1) & 0x00FF_FFFF;
+                    }
+                }
+                invalidated
+            }
+            Deferred::Read { sn, reth } => {
+                self.answer(conn, sn, conn.mtu.packets(reth.length), Body::Read(reth));
+                Ok(())
+            }
+            Deferred::Atomic { sn, is_swap, atomic } => Self::run_atomic(conn, ctx, is_swap, atomic, memory)
+                .map(|original| self.answer(conn, sn, 1, Body::Atomic(original))),
+        };
+        if let Err(refusal) = result {
+            self.refuse_irn(conn, ctx, psn, refusal);
+        }
+    }
+
+    fn answer(&mut self, conn: &Connection, sn: u32, packets: u32, body: Body) {
+        let Some(irn) = &mut self.irn else { return };
+        // Asking for number n, the requester says that it has everything up to n - depth: its acknowledgement of that may
+        // still be under way, or lost.
+        let depth = conn.max_dest_rd_atomic.max(1);
+        while let Some(job) = irn.jobs.front() {
+            if Psn::new(sn).ahead_of(Psn::new(job.sn)) < depth {
+                break;
+            }
+            let end = job.first.add(job.packets);
+            if irn.answers.first_unacknowledged().is_before(end) {
+                irn.answers.on_ack(end);
+            }
+            irn.jobs.pop_front();
+        }
+        irn.jobs.push_back(Answer { sn, first: irn.next_answer, packets, body });
+        irn.next_answer = irn.next_answer.add(packets);
+    }
+
+    /// The next acknowledgement of requests: a refusal, a NACK per run of early packets, or an ACK.
+    #[inline]
+    pub(super) fn poll_irn_ack(
+        &mut self,
+        conn: &Connection,
+        own: &ReceiveQueue,
+        ctx: &mut Context<'_>,
+    ) -> Option<Plan> {
+        let credits = Syndrome::Ack { credits: self.credits(conn, own) };
+        let msn = self.msn;
+        let irn = self.irn.as_mut()?;
+        let next = irn.window.next_expected();
+        let (psn, syndrome, sack): (Psn, Syndrome, Option<SackEth>) = match irn.refusal.take() {
+            Some((psn, syndrome)) => (psn, syndrome, None),
+            None => (next, credits, irn.acks.next()?),
+        };
+        let aeth = Aeth { syndrome, msn };
+        let (opcode, ext) = match sack {
+            None => {
+                count_answer(ctx, syndrome);
+                (Opcode::IrnAck, Ext::IrnAck(aeth))
+            }
+            Some(sack) => {
+                ctx.counters.count(Counter::NaksSent);
+                (Opcode::IrnNack, Ext::IrnNack(aeth, sack))
+            }
+        };
+        Some(Plan::bare(Headers::new(opcode, conn.remote_qpn, psn, ext), Order::Free))
+    }
+
+    /// The next packet of an answer: one to resend, or a new one.
+    pub(super) fn poll_irn_reply(
+        &mut self,
+        conn: &Connection,
+        own: &ReceiveQueue,
+        ctx: &mut Context<'_>,
+    ) -> Option<Plan> {
+        let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(conn, own) }, msn: self.msn };
+        let irn = self.irn.as_mut()?;
+        let (psn, again) = match irn.answers.poll_retransmit() {
+            Some(psn) => (psn, true),
+            None if irn.answers.next_to_send() != irn.next_answer && irn.answers.can_send_new() => {
+                (irn.answers.on_send_new(), false)
+            }
+            None => return None,
+        };
+        if again {
+            ctx.counters.count(Counter::Retransmitted);
+        }
+        if irn.deadline.is_none() {
+            irn.last_progress = ctx.now;
+            irn.deadline = irn.answers.arm_timeout().map(|rto| ctx.now + rto);
+        }
+        let job = *irn.jobs.iter().find(|job| psn.ahead_of(job.first) < job.packets)?;
+        let packet = psn.ahead_of(job.first);
+        let is_last = packet + 1 == job.packets;
+        let mut flags = if is_last { IrnFlags::LAST } else { IrnFlags::NONE };
+        if again {
+            flags = flags.with(IrnFlags::RETRANSMITTED);
+        }
+        let header = IrnEth::new(job.sn, packet, flags);
+        match job.body {
+            Body::Atomic(original) => {
+                let ext = Ext::IrnAtomicResponse(header, aeth, original);
+                Some(Plan::bare(
+                    Headers::new(Opcode::IrnAtomicResponse, conn.remote_qpn, psn, ext),
+                    Order::Strict,
+                ))
+            }
+            Body::Read(reth) => {
+                let offset = packet * conn.mtu.bytes();
+                let size = (reth.length - offset).min(conn.mtu.bytes());
+                let va = reth.va.wrapping_add(u64::from(offset));
+                let access = Access::REMOTE_READ;
+                let Ok(addr) = Self::check_access(conn, ctx, RemoteKey(reth.rkey), va, size, access) else {
+                    let next = self.expected();
+                    self.refuse_irn(conn, ctx, next, Refusal::Nak(NakCode::RemoteAccess));
+                    return None;
+                };
+                self.read_span = [Sge { addr, length: size, ..Sge::default() }];
+                let ext = Ext::IrnReadResponse(header, aeth);
+                let mut headers = Headers::new(Opcode::IrnReadResponse, conn.remote_qpn, psn, ext);
+                headers.bth.pad_count = pad_count(size as usize);
+                let payload = if size == 0 { Source::Nothing } else { Source::Read };
+                Some(Plan { headers, payload, offset: 0, length: size, order: Order::Strict })
+            }
+        }
+    }
+
+    /// The requester acknowledges answers (IRN §5.2).
+    pub(crate) fn on_read_ack(&mut self, ctx: &mut Context<'_>, cumulative: Psn, sack: Option<SackEth>) {
+        let Some(irn) = &mut self.irn else { return ctx.counters.count(Counter::DroppedStale) };
+        let outcome = match sack {
+            Some(sack) => irn.answers.on_nack(cumulative, sack.psn, u32::from(sack.count)),
+            None => irn.answers.on_ack(cumulative),
+        };
+        if outcome.newly_acked > 0 {
+            irn.last_progress = ctx.now;
+            irn.deadline = irn.answers.arm_timeout().map(|rto| ctx.now + rto);
+            let reached = irn.answers.first_unacknowledged();
+            while irn.jobs.front().is_some_and(|job| job.first.add(job.packets).distance_from(reached) <= 0) {
+                irn.jobs.pop_front();
+            }
+        }
+    }
+
+    pub(crate) fn handle_timeout(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
+        let Some(irn) = &mut self.irn else { return };
+        if !irn.deadline.is_some_and(|deadline| ctx.now >= deadline) {
+            return;
+        }
+        irn.deadline = None;
+        if conn.patience().is_some_and(|p| ctx.now.saturating_since(irn.last_progress) >= p) {
+            // The requester is gone, or will lose patience itself: answering on would never end.
+            return;
+        }
+        match irn.answers.on_timeout() {
+            TimeoutOutcome::Idle => {}
+            TimeoutOutcome::Extended(rest) => irn.deadline = Some(ctx.now + rest),
+            TimeoutOutcome::Resend => {
+                ctx.counters.count(Counter::Timeouts);
+                irn.deadline = irn.answers.arm_timeout().map(|rto| ctx.now + rto);
+            }
+        }
+    }
+}
+
+/// Every packet but the last is full, and only an empty message has an empty packet.
+#[inline]
+fn check_length(conn: &Connection, is_last: bool, length: u32) -> Result<(), Refusal> {
+    let mtu = conn.mtu.bytes();
+    let fits = if is_last { length <= mtu } else { length == mtu };
+    if fits { Ok(()) } else { Err(Refusal::Nak(NakCode::InvalidRequest)) }
+}

@@ -1,0 +1,467 @@
+//! RC and UC as the specification has them: requests in the order of their PSNs (IBTA §9.7.4, §9.8.2).
+
+use super::deliver::Ending;
+use super::{Message, Refusal, Reply, Responder};
+use crate::connection::Connection;
+use crate::context::Context;
+use crate::counters::Counter;
+use crate::plan::{Order, Plan, Source};
+use crate::receive_queue::ReceiveQueue;
+use crate::requester::position;
+use highwire_verbs::{Access, CompletionOp, CompletionStatus, Memory, Payload, RemoteKey, Sge, scatter};
+use highwire_wire::{
+    Aeth, AtomicEth, Ext, Headers, NakCode, Opcode, Operation, Position, Psn, Reth, Syndrome, pad_count,
+};
+
+impl Responder {
+    #[inline]
+    pub(super) fn handle_rc<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        own: &mut ReceiveQueue,
+        ctx: &mut Context<'_>,
+        headers: &Headers,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) {
+        let psn = headers.bth.psn;
+        match psn.distance_from(self.expected) {
+            0 => {}
+            ..0 => return self.on_duplicate(conn, ctx, headers),
+            _ => return self.on_gap(ctx),
+        }
+        match self.execute(conn, own, ctx, headers, payload, memory) {
+            Ok(psns) => {
+                self.expected = psn.add(psns);
+                self.nak_sent = false;
+                let answered = matches!(self.replies.back(),
+                    Some(Reply::Read { psn: p, .. } | Reply::Atomic { psn: p, .. }) if *p == psn);
+                if headers.bth.ack_request && !answered {
+                    self.acknowledge(psn);
+                }
+            }
+            Err(Refusal::Drop(counter)) => ctx.counters.count(counter),
+            Err(Refusal::NotReady) => {
+                ctx.counters.count(Counter::DroppedNoReceive);
+                // The requester comes back to this PSN; what it sent behind it is out of order until then.
+                self.nak_sent = true;
+                self.refuse(psn, Syndrome::Rnr { timer: conn.min_rnr_timer });
+            }
+            Err(Refusal::Nak(code)) => {
+                self.refuse(psn, Syndrome::Nak(code));
+                self.failed = Some(code);
+            }
+        }
+    }
+
+    /// UC: a gap ends the message, and whatever cannot be executed is dropped silently.
+    #[inline]
+    pub(super) fn handle_uc<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        own: &mut ReceiveQueue,
+        ctx: &mut Context<'_>,
+        headers: &Headers,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) {
+        let psn = headers.bth.psn;
+        let begins = matches!(headers.bth.opcode.info().position, Position::First | Position::Only);
+        if psn != self.expected {
+            ctx.counters.count(Counter::OutOfSequence);
+            self.message = Message::Skipped;
+        }
+        self.expected = psn.next();
+        if begins {
+            self.message = Message::None;
+        } else if matches!(self.message, Message::Skipped | Message::None) {
+            return ctx.counters.count(Counter::OutOfSequence);
+        }
+        if let Err(refusal) = self.execute(conn, own, ctx, headers, payload, memory) {
+            self.message = Message::Skipped;
+            ctx.counters.count(match refusal {
+                Refusal::Drop(counter) => counter,
+                Refusal::NotReady => Counter::DroppedNoReceive,
+                Refusal::Nak(_) => Counter::DroppedMalformed,
+            });
+        }
+    }
+
+    /// Checks and executes one packet; says how many PSNs it takes.
+    #[inline]
+    fn execute<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        own: &mut ReceiveQueue,
+        ctx: &mut Context<'_>,
+        headers: &Headers,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) -> Result<u32, Refusal> {
+        let info = headers.bth.opcode.info();
+        let begins = matches!(info.position, Position::First | Position::Only);
+        let fits = match (info.operation, self.message) {
+            (_, Message::None) => begins,
+            (Operation::Send, Message::Send { .. }) | (Operation::Write, Message::Write { .. }) => !begins,
+            _ => false,
+        };
+        if !fits {
+            ctx.counters.count(Counter::RefusedRequest);
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        }
+        check_length(conn, info.position, payload.len())?;
+        match (info.operation, headers.ext) {
+            (Operation::Send, _) => self.execute_send(conn, own, ctx, headers, payload, memory)?,
+            (Operation::Write, _) => self.execute_write(conn, own, ctx, headers, payload, memory)?,
+            (Operation::Read, Ext::Reth(reth)) => return self.execute_read(conn, ctx, headers.bth.psn, reth),
+            (Operation::CompareSwap | Operation::FetchAdd, Ext::Atomic(atomic)) => {
+                self.execute_atomic(conn, ctx, headers, atomic, memory)?;
+            }
+            _ => return Err(Refusal::Drop(Counter::DroppedMalformed)),
+        }
+        Ok(1)
+    }
+
+    #[inline]
+    fn execute_send<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        own: &mut ReceiveQueue,
+        ctx: &mut Context<'_>,
+        headers: &Headers,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) -> Result<(), Refusal> {
+        let received = if let Message::Send { received } = self.message { received } else { 0 };
+        self.claim(conn, own, ctx, 0)?;
+        let wqe = &self.claimed[0];
+        let total = u64::from(received) + u64::from(payload.len());
+        if total > wqe.capacity.min(u64::from(highwire_verbs::MESSAGE_LENGTH_MAX)) {
+            self.message = Message::None;
+            self.fail_receive(conn, ctx, CompletionStatus::LocalLength);
+            ctx.counters.count(Counter::DroppedTooLong);
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        }
+        if !payload.is_empty() {
+            scatter(memory, &wqe.sges, received, payload);
+        }
+        if !ends(headers) {
+            self.message = Message::Send { received: total as u32 };
+            return Ok(());
+        }
+        self.message = Message::None;
+        let invalidate = match headers.ext {
+            Ext::Invalidate(key) => Some(RemoteKey(key)),
+            _ => None,
+        };
+        self.invalidate(conn, ctx, invalidate)?;
+        self.end_message(conn, ctx, headers, CompletionOp::Receive, total as u32, invalidate);
+        Ok(())
+    }
+
+    /// Carries out the second half of a SEND with invalidate.
+    pub(super) fn invalidate(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        key: Option<RemoteKey>,
+    ) -> Result<(), Refusal> {
+        let Some(key) = key else { return Ok(()) };
+        ctx.regions.invalidate(conn.config.pd, conn.qpn, key).map_err(|_| {
+            ctx.counters.count(Counter::RefusedAccess);
+            self.fail_receive(conn, ctx, CompletionStatus::LocalAccess);
+            Refusal::Nak(NakCode::RemoteAccess)
+        })
+    }
+
+    #[inline]
+    fn execute_write<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        own: &mut ReceiveQueue,
+        ctx: &mut Context<'_>,
+        headers: &Headers,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) -> Result<(), Refusal> {
+        if let Ext::Reth(reth) | Ext::RethImm(reth, _) = headers.ext {
+            let Reth { va, rkey, length } = reth;
+            if length > highwire_verbs::MESSAGE_LENGTH_MAX {
+                return Err(Refusal::Nak(NakCode::InvalidRequest));
+            }
+            let rkey = RemoteKey(rkey);
+            let addr = Self::check_access(conn, ctx, rkey, va, length, Access::REMOTE_WRITE)?;
+            let checked = ctx.regions.generation();
+            self.message = Message::Write { va, rkey, length, received: 0, addr, checked };
+        }
+        let Message::Write { va, rkey, length, received, mut addr, checked } = self.message else {
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        };
+        if checked != ctx.regions.generation() {
+            addr = Self::check_access(conn, ctx, rkey, va, length, Access::REMOTE_WRITE)?;
+        }
+        let total = u64::from(received) + u64::from(payload.len());
+        let is_end = ends(headers);
+        if total > u64::from(length) || is_end && total != u64::from(length) {
+            ctx.counters.count(Counter::RefusedRequest);
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        }
+        let has_immediate = matches!(headers.ext, Ext::Imm(_) | Ext::RethImm(..));
+        if has_immediate && let Err(refusal) = self.claim(conn, own, ctx, 0) {
+            // The packet comes again, as a whole.
+            if matches!(headers.ext, Ext::RethImm(..)) {
+                self.message = Message::None;
+            }
+            return Err(refusal);
+        }
+        if !payload.is_empty() {
+            memory.place(addr + u64::from(received), payload);
+        }
+        if !is_end {
+            let received = total as u32;
+            let checked = ctx.regions.generation();
+            self.message = Message::Write { va, rkey, length, received, addr, checked };
+            return Ok(());
+        }
+        self.message = Message::None;
+        if has_immediate {
+            self.end_message(conn, ctx, headers, CompletionOp::ReceiveWriteImm, length, None);
+        } else {
+            self.msn = (self.msn + 1) & 0x00FF_FFFF;
+        }
+        Ok(())
+    }
+
+    fn end_message(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        headers: &Headers,
+        operation: CompletionOp,
+        byte_len: u32,
+        invalidate: Option<RemoteKey>,
+    ) {
+        self.msn = (self.msn + 1) & 0x00FF_FFFF;
+        let immediate = match headers.ext {
+            Ext::Imm(imm) | Ext::RethImm(_, imm) => Some(imm),
+            _ => None,
+        };
+        let ending = Ending {
+            operation,
+            byte_len,
+            immediate,
+            invalidate,
+            solicited: headers.bth.solicited,
+            source_qpn: conn.remote_qpn,
+        };
+        self.complete_receive(conn, ctx, &ending);
+    }
+
+    fn execute_read(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        psn: Psn,
+        reth: Reth,
+    ) -> Result<u32, Refusal> {
+        let pending = self.replies.iter().filter(|r| !matches!(r, Reply::Ack { .. })).count();
+        if pending >= conn.max_dest_rd_atomic as usize || reth.length > highwire_verbs::MESSAGE_LENGTH_MAX {
+            ctx.counters.count(Counter::RefusedRequest);
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        }
+        let rkey = RemoteKey(reth.rkey);
+        Self::check_access(conn, ctx, rkey, reth.va, reth.length, Access::REMOTE_READ)?;
+        let packets = conn.mtu.packets(reth.length);
+        self.replies.push_back(Reply::Read { psn, va: reth.va, rkey, length: reth.length, sent: 0, packets });
+        self.msn = (self.msn + 1) & 0x00FF_FFFF;
+        Ok(packets)
+    }
+
+    fn execute_atomic<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        headers: &Headers,
+        atomic: AtomicEth,
+        memory: &mut impl Memory<P>,
+    ) -> Result<(), Refusal> {
+        let psn = headers.bth.psn;
+        let pending = self.replies.iter().filter(|r| !matches!(r, Reply::Ack { .. })).count();
+        if pending >= conn.max_dest_rd_atomic as usize {
+            ctx.counters.count(Counter::RefusedRequest);
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        }
+        let is_swap = headers.bth.opcode.info().operation == Operation::CompareSwap;
+        let original = Self::run_atomic(conn, ctx, is_swap, atomic, memory)?;
+        self.replies.push_back(Reply::Atomic { psn, original });
+        if self.atomics.len() >= conn.max_dest_rd_atomic.max(1) as usize {
+            self.atomics.pop_front();
+        }
+        self.atomics.push_back((psn, original));
+        self.msn = (self.msn + 1) & 0x00FF_FFFF;
+        Ok(())
+    }
+
+    /// Checks and executes an atomic.
+    pub(super) fn run_atomic<P: Payload>(
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        is_swap: bool,
+        atomic: AtomicEth,
+        memory: &mut impl Memory<P>,
+    ) -> Result<u64, Refusal> {
+        if atomic.va % 8 != 0 {
+            ctx.counters.count(Counter::RefusedRequest);
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        }
+        let addr =
+            Self::check_access(conn, ctx, RemoteKey(atomic.rkey), atomic.va, 8, Access::REMOTE_ATOMIC)?;
+        if addr % 8 != 0 {
+            // A region may begin anywhere; what its first address is called says nothing about where it lies.
+            ctx.counters.count(Counter::RefusedRequest);
+            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        }
+        Ok(if is_swap {
+            memory.compare_swap(addr, atomic.compare, atomic.swap_or_add)
+        } else {
+            memory.fetch_add(addr, atomic.swap_or_add)
+        })
+    }
+
+    fn on_gap(&mut self, ctx: &mut Context<'_>) {
+        ctx.counters.count(Counter::OutOfSequence);
+        // One NAK per gap (IBTA §9.7.5.2.8).
+        if !self.nak_sent {
+            self.nak_sent = true;
+            self.refuse(self.expected, Syndrome::Nak(NakCode::PsnSequence));
+        }
+    }
+
+    /// Something that was executed comes again (IBTA §9.7.5.1.3).
+    fn on_duplicate(&mut self, conn: &Connection, ctx: &mut Context<'_>, headers: &Headers) {
+        ctx.counters.count(Counter::Duplicates);
+        let psn = headers.bth.psn;
+        match (headers.bth.opcode.info().operation, headers.ext) {
+            (Operation::Read, Ext::Reth(Reth { va, rkey, length })) => {
+                let rkey = RemoteKey(rkey);
+                let packets = conn.mtu.packets(length);
+                let is_past = psn.add(packets).distance_from(self.expected) <= 0;
+                let refused = Self::check_access(conn, ctx, rkey, va, length, Access::REMOTE_READ).is_err();
+                if !is_past || refused || length > highwire_verbs::MESSAGE_LENGTH_MAX {
+                    return;
+                }
+                // The requester went back to this READ; whatever was to follow it will be asked for again.
+                self.drop_replies_from(psn);
+                self.replies.push_back(Reply::Read { psn, va, rkey, length, sent: 0, packets });
+            }
+            (Operation::CompareSwap | Operation::FetchAdd, _) => {
+                if let Some(&(_, original)) = self.atomics.iter().find(|(at, _)| *at == psn) {
+                    self.drop_replies_from(psn);
+                    self.replies.push_back(Reply::Atomic { psn, original });
+                }
+            }
+            // Executed, not acknowledged as far as the requester knows: acknowledge everything so far.
+            _ => self.acknowledge(self.expected.sub(1)),
+        }
+    }
+
+    fn drop_replies_from(&mut self, psn: Psn) {
+        self.replies.retain_mut(|reply| match reply {
+            Reply::Ack { psn: at, .. } | Reply::Atomic { psn: at, .. } => at.is_before(psn),
+            Reply::Read { psn: at, packets, .. } => {
+                if at.is_before(psn) {
+                    *packets = (*packets).min(psn.ahead_of(*at));
+                }
+                at.is_before(psn)
+            }
+        });
+    }
+
+    /// Acknowledges everything up to `psn`; acknowledgements that have not left yet become one.
+    #[inline]
+    fn acknowledge(&mut self, psn: Psn) {
+        let syndrome = Syndrome::Ack { credits: Syndrome::NO_CREDITS };
+        match self.replies.back_mut() {
+            Some(Reply::Ack { psn: last, syndrome: Syndrome::Ack { .. } }) => {
+                if last.is_before(psn) {
+                    *last = psn;
+                }
+            }
+            _ => self.replies.push_back(Reply::Ack { psn, syndrome }),
+        }
+    }
+
+    fn refuse(&mut self, psn: Psn, syndrome: Syndrome) {
+        self.replies.push_back(Reply::Ack { psn, syndrome });
+    }
+
+    /// The next packet of the oldest answer.
+    pub(super) fn poll_standard_reply(
+        &mut self,
+        conn: &Connection,
+        own: &ReceiveQueue,
+        ctx: &mut Context<'_>,
+    ) -> Option<Plan> {
+        let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(conn, own) }, msn: self.msn };
+        match self.replies.front_mut()? {
+            Reply::Ack { .. } => None,
+            &mut Reply::Atomic { psn, original } => {
+                self.replies.pop_front();
+                let ext = Ext::AtomicAck(aeth, original);
+                Some(Plan::bare(Headers::new(Opcode::RcAtomicAck, conn.remote_qpn, psn, ext), Order::Strict))
+            }
+            Reply::Read { psn, va, rkey, length, sent, packets } => {
+                let (psn, va, rkey, length, packet) = (*psn, *va, *rkey, *length, *sent);
+                *sent += 1;
+                let total = conn.mtu.packets(length);
+                if *sent == *packets {
+                    self.replies.pop_front();
+                }
+                let offset = packet * conn.mtu.bytes();
+                let size = (length - offset).min(conn.mtu.bytes());
+                let Ok(addr) = Self::check_access(
+                    conn,
+                    ctx,
+                    rkey,
+                    va.wrapping_add(u64::from(offset)),
+                    size,
+                    Access::REMOTE_READ,
+                ) else {
+                    // The key went away while the answer was under way.
+                    self.replies.clear();
+                    self.refuse(psn.add(packet), Syndrome::Nak(NakCode::RemoteAccess));
+                    self.failed = Some(NakCode::RemoteAccess);
+                    return None;
+                };
+                self.read_span = [Sge { addr, length: size, ..Sge::default() }];
+                let (opcode, ext) = match position(packet, total) {
+                    Position::First => (Opcode::RcReadResponseFirst, Ext::Aeth(aeth)),
+                    Position::Middle => (Opcode::RcReadResponseMiddle, Ext::None),
+                    Position::Last => (Opcode::RcReadResponseLast, Ext::Aeth(aeth)),
+                    Position::Only | Position::Any => (Opcode::RcReadResponseOnly, Ext::Aeth(aeth)),
+                };
+                let mut headers = Headers::new(opcode, conn.remote_qpn, psn.add(packet), ext);
+                headers.bth.pad_count = pad_count(size as usize);
+                let payload = if size == 0 { Source::Nothing } else { Source::Read };
+                Some(Plan { headers, payload, offset: 0, length: size, order: Order::Strict })
+            }
+        }
+    }
+}
+
+/// Every packet but the last is full (IBTA §9.7.4.1.6).
+#[inline]
+fn check_length(conn: &Connection, position: Position, length: u32) -> Result<(), Refusal> {
+    let mtu = conn.mtu.bytes();
+    let fits = match position {
+        Position::First | Position::Middle => length == mtu,
+        Position::Last => (1..=mtu).contains(&length),
+        Position::Only | Position::Any => length <= mtu,
+    };
+    if fits { Ok(()) } else { Err(Refusal::Nak(NakCode::InvalidRequest)) }
+}
+
+#[inline]
+fn ends(headers: &Headers) -> bool {
+    matches!(headers.bth.opcode.info().position, Position::Last | Position::Only)
+}
