@@ -125,7 +125,7 @@ fn inside(args: &Args) -> Result<ExitCode> {
     } else {
         let mut outcome = scenarios::play(args.only.as_deref(), args.control)?;
         if !args.control {
-            scenarios::judge_capture(&guest::capture_path(&work_dir()?), &mut outcome)?;
+            scenarios::judge_capture(&guest::capture_path(&work_dir()?), args.only.is_none(), &mut outcome)?;
         }
         outcome.store(&outcome_path()?)?;
     }

@@ -18,6 +18,18 @@ struct Packet {
     text: String,
 }
 
+impl Packet {
+    /// The opcode; for a refusal, what it says.
+    fn kind(&self) -> String {
+        let refusal = NAKS.iter().find(|nak| self.text.contains(&format!(" {nak} ")));
+        refusal.map_or_else(|| self.opcode.clone(), |nak| format!("{} {nak}", self.opcode))
+    }
+}
+
+/// Every refusal of a responder, in our reader's words (IBTA Tables 44 and 46).
+const NAKS: &[&str] =
+    &["rnr", "nak psn-sequence", "nak invalid-request", "nak remote-access", "nak remote-operational"];
+
 /// What tshark makes of a frame.
 struct Decoded {
     protocols: String,
@@ -27,7 +39,7 @@ struct Decoded {
 
 /// What a capture contains and what is wrong with it.
 pub(super) struct Judgement {
-    /// Packets by opcode: sent by us, sent by the kernel.
+    /// Packets by kind: sent by us, sent by the kernel.
     counts: BTreeMap<String, (usize, usize)>,
     /// Packets whose ICRC or headers are wrong, in words.
     pub(super) unsound: Vec<String>,
@@ -44,7 +56,7 @@ pub(super) fn judge(file: &Path) -> Result<Judgement> {
     let decoded = tshark_reading(file)?;
     let mut judgement = Judgement { counts: BTreeMap::new(), unsound: Vec::new(), misread: Vec::new() };
     for packet in &packets {
-        let count = judgement.counts.entry(packet.opcode.clone()).or_default();
+        let count = judgement.counts.entry(packet.kind()).or_default();
         *(if packet.ours { &mut count.0 } else { &mut count.1 }) += 1;
         if !packet.sound {
             judgement.unsound.push(format!("frame {}: {}", packet.frame, packet.text));
@@ -57,7 +69,16 @@ pub(super) fn judge(file: &Path) -> Result<Judgement> {
 }
 
 impl Judgement {
-    /// Prints the packets by opcode.
+    /// Which refusals were not seen from each side; the kernel alone calls anything a remote operational error.
+    pub(super) fn unseen_naks(&self) -> Vec<String> {
+        let seen = |nak: &str| self.counts.get(&format!("RC_ACK {nak}")).copied().unwrap_or_default();
+        let from_us = NAKS.iter().filter(|nak| !nak.ends_with("operational") && seen(nak).0 == 0);
+        let from_kernel = NAKS.iter().filter(|nak| seen(nak).1 == 0);
+        let named = |side: &'static str| move |nak: &&str| format!("no {nak} from {side}");
+        from_us.map(named("highwire")).chain(from_kernel.map(named("the kernel"))).collect()
+    }
+
+    /// Prints the packets by kind.
     pub(super) fn print(&self) {
         println!("{:<26} {:>9} {:>9}", "on the wire", "highwire", "kernel");
         for (opcode, (ours, theirs)) in &self.counts {

@@ -82,6 +82,8 @@ const ALL: &[Scenario] = &[
     plain("rc fadd", "fetch-and-add adds modulo 2^64 and returns what it found", rc::fetch_and_add),
     plain("rc sge", "a message gathered from three places, scattered to two", rc::gather_and_scatter),
     plain("rc mixed", "WRITE, READ, atomic and fenced SEND keep their order", rc::mixed_operations_in_order),
+    plain("rc both ways", "32 messages in each direction at once", rc::both_ways),
+    plain("rc megabytes", "1 MiB written and read back", rc::megabytes),
     plain("rc psn wrap", "PSNs pass 2^24 in requests and in READ responses", rc::psn_wrap),
     plain("rc srq", "two connections share a receive queue", rc::shared_receive_queue),
     plain("nak bad rkey", "remote access error, flush, error state; memory unchanged", naks::bad_rkey),
@@ -210,7 +212,7 @@ fn note(outcome: &mut Outcome, name: String, checks: &str, started: Instant, res
 }
 
 /// Everything that was on the wire: our reader finds every ICRC right, tshark reads our packets as we meant them.
-pub(super) fn judge_capture(file: &Path, outcome: &mut Outcome) -> Result<()> {
+pub(super) fn judge_capture(file: &Path, is_whole: bool, outcome: &mut Outcome) -> Result<()> {
     let started = Instant::now();
     let judgement = capture::judge(file)?;
     judgement.print();
@@ -219,6 +221,10 @@ pub(super) fn judge_capture(file: &Path, outcome: &mut Outcome) -> Result<()> {
     let started = Instant::now();
     let read = format!("{} packets of ours are to tshark what they are to us", judgement.ours());
     note(outcome, "capture tshark".into(), &read, started, first_of(&judgement.misread));
+    if is_whole {
+        let naks = "each kind of RNR and NAK was seen from each side";
+        note(outcome, "capture naks".into(), naks, Instant::now(), first_of(&judgement.unseen_naks()));
+    }
     Ok(())
 }
 
@@ -226,7 +232,7 @@ pub(super) fn judge_capture(file: &Path, outcome: &mut Outcome) -> Result<()> {
 fn first_of(problems: &[String]) -> Result<()> {
     ensure!(
         problems.is_empty(),
-        "{} packets, of which the first: {}",
+        "{} in all, of which the first: {}",
         problems.len(),
         problems.iter().take(3).map(String::as_str).collect::<Vec<_>>().join("; ")
     );

@@ -276,3 +276,54 @@ pub(super) fn shared_receive_queue(pair: &mut Pair) -> Result<()> {
     }
     Ok(())
 }
+
+/// Messages long enough to overrun queues on the way: what is dropped there is sent again.
+pub(super) fn megabytes(pair: &mut Pair) -> Result<()> {
+    const BYTES: usize = 1 << 20;
+    let link = pair.rc()?;
+    let source = pair.requester.filled(BYTES, "l", 10)?;
+    let copy = pair.requester.region(BYTES, "l")?;
+    let target = pair.responder.region(BYTES, "lwr")?;
+    let remote = format!("raddr={} rkey={}", target.address, target.rkey);
+    for (wr, op, local) in [(1, "write", source), (2, "read", copy)] {
+        pair.requester
+            .post(link.requester, &format!("op={op} wr={wr} sge={}:0:{BYTES} {remote}", local.id))?;
+        pair.requester.succeeds(wr)?;
+    }
+    pair.responder.holds(target, 0, BYTES, 10)?;
+    pair.requester.holds(copy, 0, BYTES, 10)
+}
+
+/// Both ends are requester and responder of one connection at the same time.
+pub(super) fn both_ways(pair: &mut Pair) -> Result<()> {
+    const MESSAGES: usize = 32;
+    let link = pair.rc()?;
+    let Pair { requester, responder } = pair;
+    let mut ends = [(requester, link.requester, 1), (responder, link.responder, 2)];
+    let mut targets = Vec::new();
+    for (end, qp, _) in &mut ends {
+        let target = end.region(3000 * MESSAGES, "l")?;
+        for message in 0..MESSAGES {
+            end.receive(*qp, &format!("wr={message} sge={}:{}:3000", target.id, 3000 * message))?;
+        }
+        targets.push(target);
+    }
+    for (end, qp, seed) in &mut ends {
+        let source = end.filled(3000, "l", *seed)?;
+        end.post(*qp, &format!("op=send wr=100 count={MESSAGES} sge={}:0:3000", source.id))?;
+    }
+    for ((end, _, seed), target) in ends.iter_mut().zip(targets) {
+        let completions = end.completions(2 * MESSAGES)?;
+        // Sends and receives complete in their own orders, between which there is none.
+        for first in [0, 100] {
+            let mine = completions.iter().filter(|completion| (completion.wr_id >= 100) == (first == 100));
+            for (wr, completion) in (first..).zip(mine) {
+                end.has_status(completion, wr, &[Status::Success])?;
+            }
+        }
+        for message in 0..MESSAGES {
+            end.holds(target, 3000 * message, 3000, 3 - *seed)?;
+        }
+    }
+    Ok(())
+}
