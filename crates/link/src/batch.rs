@@ -1,10 +1,13 @@
 //! Batches of datagrams: what a [`Link`](crate::Link) sends from and receives into.
 
 mod rx;
+mod stage;
 mod train;
 mod tx;
 
 pub(crate) use rx::Arrival;
 pub use rx::{Ecn, Packet, Packets, RxBatch};
+pub use stage::Slot;
 pub use train::TrainLimits;
-pub use tx::{Order, PACKET_BYTES_MAX, Path, ReserveError, Slot, TxBatch};
+pub(crate) use tx::TrainView;
+pub use tx::{Order, PACKET_BYTES_MAX, Path, ReserveError, TxBatch};

@@ -104,6 +104,13 @@ impl Pair {
             None => std::thread::yield_now(),
         }
     }
+
+    /// As `pause`, but lets others run after a while: where cores are shared, the other side may be waiting for one.
+    #[inline]
+    fn pause_politely(self, idle: &mut u32) {
+        *idle = idle.saturating_add(1);
+        if *idle < 1_000 { self.pause() } else { std::thread::yield_now() }
+    }
 }
 
 /// Gathers times into a [`Summary`].

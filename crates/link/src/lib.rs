@@ -9,6 +9,7 @@
 
 mod address;
 mod batch;
+mod capture;
 mod counters;
 mod faulty;
 pub mod floor;
@@ -21,6 +22,7 @@ pub use address::{LocalAddress, local_addresses, netdev_mtu_of, roce_mtu_bytes};
 pub use batch::{
     Ecn, Order, PACKET_BYTES_MAX, Packet, Packets, Path, ReserveError, RxBatch, Slot, TrainLimits, TxBatch,
 };
+pub use capture::{Capture, CaptureFile};
 pub use counters::Counters;
 pub use faulty::{
     ConfigError, FaultConfig, Faulty, Rates, Rule, Subject, Verdict, parse_duration, parse_rate,

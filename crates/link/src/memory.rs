@@ -56,8 +56,12 @@ impl Link for MemoryLink {
         batch.plan(TrainLimits::GSO);
         // A queue is whole at any moment, so it stays usable after a panic elsewhere.
         let mut queue = self.outgoing.lock().unwrap_or_else(PoisonError::into_inner);
-        while let Some(train) = batch.next_train(self.local, seal) {
-            if train.destination == self.remote && queue.len() < QUEUE_TRAINS_MAX {
+        while batch.prepare(self.local, 1, seal) > 0 {
+            for train in batch.ready(1) {
+                if train.destination != self.remote || queue.len() >= QUEUE_TRAINS_MAX {
+                    self.dropped += train.segments as u64;
+                    continue;
+                }
                 let bytes = [train.head, train.tail].concat();
                 let arrival = Arrival {
                     source: self.local,
@@ -66,10 +70,8 @@ impl Link for MemoryLink {
                     ecn: self.ecn,
                 };
                 queue.push_back((arrival, bytes));
-            } else {
-                self.dropped += train.segments as u64;
             }
-            batch.depart();
+            batch.depart(1);
         }
         Transmitted::All
     }

@@ -4,7 +4,7 @@ mod machine;
 mod message;
 
 pub(crate) use machine::{Interface, allowed_cores, interfaces, pin_to};
-pub(crate) use message::{Received, drain_errors, receive, send};
+pub(crate) use message::{Received, TRAINS_PER_CALL, drain_errors, receive, send_trains};
 
 use std::io;
 use std::mem::size_of;

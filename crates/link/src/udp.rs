@@ -13,7 +13,7 @@ mod steer;
 pub use error::{Holder, OpenError};
 pub use steer::lane_of;
 
-use crate::batch::{Ecn, RxBatch, TrainLimits, TxBatch};
+use crate::batch::{Ecn, RxBatch, TrainLimits, TrainView, TxBatch};
 use crate::{Counters, Link, Seal, Transmitted, sys};
 use highwire_stdx::Instant;
 use std::io;
@@ -149,10 +149,12 @@ impl UdpLink {
         sys::wait_readable(self.socket.as_fd(), timeout_ms)
     }
 
-    fn note_sent(&mut self, packets: usize, bytes: usize) {
-        self.counters.tx_trains += 1;
-        self.counters.tx_packets += packets as u64;
-        self.counters.tx_bytes += bytes as u64;
+    fn note_sent<'a>(&mut self, trains: impl Iterator<Item = TrainView<'a>>) {
+        for train in trains {
+            self.counters.tx_trains += 1;
+            self.counters.tx_packets += train.segments as u64;
+            self.counters.tx_bytes += (train.head.len() + train.tail.len()) as u64;
+        }
     }
 
     /// What to do about a failed call for a train of `packets`.
@@ -257,27 +259,31 @@ impl Link for UdpLink {
     fn transmit(&mut self, _now: Instant, batch: &mut TxBatch, seal: &mut Seal<'_>) -> Transmitted {
         batch.plan(self.limits);
         let mut is_retry = false;
-        while let Some(train) = batch.next_train(self.local, seal) {
-            let packets = train.segments;
-            let segment_bytes = (packets > 1).then_some(train.segment_bytes as u16);
-            match sys::send(self.socket.as_fd(), &train.destination, train.head, train.tail, segment_bytes) {
-                Ok(bytes) => {
-                    self.note_sent(packets, bytes);
-                    batch.depart();
+        loop {
+            let ready = batch.prepare(self.local, sys::TRAINS_PER_CALL, seal);
+            if ready == 0 {
+                return Transmitted::All;
+            }
+            match sys::send_trains(self.socket.as_fd(), batch.ready(ready)) {
+                Ok(sent) => {
+                    self.note_sent(batch.ready(sent));
+                    batch.depart(sent);
                     is_retry = false;
                 }
-                Err(error) => match self.on_send_error(&error, packets, is_retry) {
-                    AfterError::Retry => is_retry = true,
-                    AfterError::Split => batch.split_train(),
-                    AfterError::Lose => {
-                        batch.depart();
-                        is_retry = false;
+                Err(error) => {
+                    let packets = batch.ready(1).map(|train| train.segments).sum();
+                    match self.on_send_error(&error, packets, is_retry) {
+                        AfterError::Retry => is_retry = true,
+                        AfterError::Split => batch.split_train(),
+                        AfterError::Lose => {
+                            batch.depart(1);
+                            is_retry = false;
+                        }
+                        AfterError::Block => return Transmitted::Blocked,
                     }
-                    AfterError::Block => return Transmitted::Blocked,
-                },
+                }
             }
         }
-        Transmitted::All
     }
 
     fn receive(&mut self, _now: Instant, batch: &mut RxBatch) -> usize {

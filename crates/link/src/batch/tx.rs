@@ -7,18 +7,14 @@
 //! A batch is filled (`reserve`, `commit`), handed to [`Link::transmit`](crate::Link::transmit), and comes back empty.
 //! Invariant: once laid out into trains, a batch takes no packet before it is empty.
 
-use super::train::{Run, Train, TrainLimits, lay_out};
+use super::stage::{FREE_BYTES, Slot, Stage};
+use super::train::{Train, TrainLimits, lay_out};
 use crate::{Place, Seal};
 use std::net::SocketAddr;
-use std::ops::{Deref, DerefMut};
 
 /// The longest datagram a batch takes.
 pub const PACKET_BYTES_MAX: usize = 65_000;
 
-/// One full train of the longest packets, and then some short ones.
-const STRICT_BYTES: usize = 64 * 1024;
-/// Hundreds of acknowledgements.
-const FREE_BYTES: usize = 16 * 1024;
 /// Destinations in one batch, each with its buffers; whoever has more flushes in between.
 const PATHS_MAX: usize = 64;
 
@@ -86,20 +82,6 @@ struct Planned {
     is_sealed: bool,
 }
 
-struct Stage {
-    path: Path,
-    strict: Buffer,
-    free: Buffer,
-}
-
-struct Buffer {
-    bytes: Box<[u8]>,
-    used: usize,
-    sizes: Vec<u16>,
-    /// Packet index and bit to flip once the packet is sealed.
-    damage: Vec<(usize, u32)>,
-}
-
 impl TxBatch {
     /// An empty batch. Memory comes with the first packet to each destination and stays.
     pub fn new() -> TxBatch {
@@ -129,10 +111,7 @@ impl TxBatch {
         }
         let stage = self.stage_of(path.into()).ok_or(ReserveError::Full)?;
         let buffer = stage.buffer_mut(order);
-        if buffer.bytes.len() - buffer.used < bytes_max {
-            return Err(ReserveError::Full);
-        }
-        Ok(Slot { buffer, bytes_max })
+        Slot::new(buffer, bytes_max).ok_or(ReserveError::Full)
     }
 
     /// Appends a copy of `packet`.
@@ -189,36 +168,46 @@ impl TxBatch {
         self.is_planned = !self.trains.is_empty();
     }
 
-    /// The next train to send, sealed, or `None` when all have departed, which empties the batch.
-    pub(crate) fn next_train(&mut self, source: SocketAddr, seal: &mut Seal<'_>) -> Option<TrainView<'_>> {
+    /// Seals the next trains, `trains_max` at most, and returns how many are ready to be sent. None means that all have
+    /// departed, and empties the batch.
+    pub(crate) fn prepare(&mut self, source: SocketAddr, trains_max: usize, seal: &mut Seal<'_>) -> usize {
         if self.departed >= self.trains.len() {
             self.clear();
-            return None;
+            return 0;
         }
-        let planned = &mut self.trains[self.departed];
-        let stage = &mut self.stages[planned.stage];
-        let train = planned.train;
-        // A train that was blocked is sealed already, and damage must not be sealed over.
-        if !std::mem::replace(&mut planned.is_sealed, true) {
-            let mut place = Place { source, destination: stage.path.peer, train_index: 0 };
-            stage.strict.seal(train.strict, &mut place, seal);
-            stage.free.seal(train.free, &mut place, seal);
+        let ready = trains_max.min(self.trains.len() - self.departed);
+        for planned in &mut self.trains[self.departed..self.departed + ready] {
+            // A train that was blocked is sealed already, and damage must not be sealed over.
+            if !std::mem::replace(&mut planned.is_sealed, true) {
+                let stage = &mut self.stages[planned.stage];
+                let mut place = Place { source, destination: stage.path.peer, train_index: 0 };
+                stage.strict.seal(planned.train.strict, &mut place, seal);
+                stage.free.seal(planned.train.free, &mut place, seal);
+            }
         }
-        Some(TrainView {
-            destination: stage.path.peer,
-            segment_bytes: train.segment_bytes,
-            segments: train.segments(),
-            head: stage.strict.run(train.strict),
-            tail: stage.free.run(train.free),
+        ready
+    }
+
+    /// The next trains, as many as were prepared.
+    pub(crate) fn ready(&self, trains: usize) -> impl Iterator<Item = TrainView<'_>> {
+        self.trains[self.departed..self.departed + trains].iter().map(|planned| {
+            let (stage, train) = (&self.stages[planned.stage], planned.train);
+            TrainView {
+                destination: stage.path.peer,
+                segment_bytes: train.segment_bytes,
+                segments: train.segments(),
+                head: stage.strict.run(train.strict),
+                tail: stage.free.run(train.free),
+            }
         })
     }
 
-    /// The train that [`next_train`](TxBatch::next_train) returned is gone.
-    pub(crate) fn depart(&mut self) {
-        self.departed += 1;
+    /// The next `trains` of the batch are gone.
+    pub(crate) fn depart(&mut self, trains: usize) {
+        self.departed += trains;
     }
 
-    /// The kernel does not take that train: its packets leave one by one, sealed anew because their places changed.
+    /// The kernel does not take the next train: its packets leave one by one, sealed anew because their places changed.
     #[cold]
     pub(crate) fn split_train(&mut self) {
         let Planned { stage, train, .. } = self.trains[self.departed];
@@ -300,48 +289,6 @@ impl TxBatch {
     }
 }
 
-/// Room for one packet in a [`TxBatch`]; dropped without `commit`, it leaves no trace.
-pub struct Slot<'a> {
-    buffer: &'a mut Buffer,
-    bytes_max: usize,
-}
-
-impl Slot<'_> {
-    /// Appends the first `bytes` bytes of the slot as a packet; none if `bytes` is 0.
-    ///
-    /// # Panics
-    /// If that is more than was reserved.
-    #[inline]
-    pub fn commit(self, bytes: usize) {
-        assert!(bytes <= self.bytes_max, "{bytes} bytes were written into room for {}", self.bytes_max);
-        if bytes > 0 {
-            self.buffer.sizes.push(bytes as u16);
-            self.buffer.used += bytes;
-        }
-    }
-
-    /// Appends a packet one bit of which flips after it was sealed, as on a bad wire.
-    pub(crate) fn commit_damaged(self, bytes: usize, bit: u32) {
-        self.buffer.damage.push((self.buffer.sizes.len(), bit));
-        self.commit(bytes);
-    }
-}
-
-impl Deref for Slot<'_> {
-    type Target = [u8];
-    #[inline]
-    fn deref(&self) -> &[u8] {
-        &self.buffer.bytes[self.buffer.used..self.buffer.used + self.bytes_max]
-    }
-}
-
-impl DerefMut for Slot<'_> {
-    #[inline]
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer.bytes[self.buffer.used..self.buffer.used + self.bytes_max]
-    }
-}
-
 /// A sealed train, as the kernel takes it: the bytes of `head`, then those of `tail`.
 pub(crate) struct TrainView<'a> {
     pub destination: SocketAddr,
@@ -349,76 +296,6 @@ pub(crate) struct TrainView<'a> {
     pub segments: usize,
     pub head: &'a [u8],
     pub tail: &'a [u8],
-}
-
-impl Stage {
-    fn new(path: Path) -> Stage {
-        Stage { path, strict: Buffer::new(STRICT_BYTES), free: Buffer::new(FREE_BYTES) }
-    }
-
-    fn buffer_mut(&mut self, order: Order) -> &mut Buffer {
-        match order {
-            Order::Strict => &mut self.strict,
-            Order::Free => &mut self.free,
-        }
-    }
-}
-
-impl Buffer {
-    fn new(bytes: usize) -> Buffer {
-        Buffer { bytes: vec![0; bytes].into_boxed_slice(), used: 0, sizes: Vec::new(), damage: Vec::new() }
-    }
-
-    fn clear(&mut self) {
-        self.used = 0;
-        self.sizes.clear();
-        self.damage.clear();
-    }
-
-    fn sizes_of(&self, run: Run) -> &[u16] {
-        &self.sizes[run.first..run.first + run.count]
-    }
-
-    fn run(&self, run: Run) -> &[u8] {
-        &self.bytes[run.start..run.start + run.bytes]
-    }
-
-    fn seal(&mut self, run: Run, place: &mut Place, seal: &mut Seal<'_>) {
-        let mut start = run.start;
-        for index in run.first..run.first + run.count {
-            let end = start + usize::from(self.sizes[index]);
-            seal(&mut self.bytes[start..end], place);
-            place.train_index += 1;
-            start = end;
-        }
-        if !self.damage.is_empty() {
-            self.harm_run(run);
-        }
-    }
-
-    #[cold]
-    fn harm_run(&mut self, run: Run) {
-        let mut start = run.start;
-        for index in run.first..run.first + run.count {
-            let end = start + usize::from(self.sizes[index]);
-            for &(_, bit) in self.damage.iter().filter(|d| d.0 == index) {
-                flip(&mut self.bytes[start..end], bit);
-            }
-            start = end;
-        }
-    }
-
-    fn harm(&self, index: usize, packet: &mut [u8]) {
-        for &(_, bit) in self.damage.iter().filter(|d| d.0 == index) {
-            flip(packet, bit);
-        }
-    }
-}
-
-/// Flips one bit, counted from the first byte's lowest and round again past the end.
-fn flip(packet: &mut [u8], bit: u32) {
-    let bit = bit as usize % (packet.len() * 8);
-    packet[bit / 8] ^= 1 << (bit % 8);
 }
 
 #[cfg(test)]
@@ -439,12 +316,13 @@ mod tests {
     ) -> Vec<(SocketAddr, Vec<Vec<u8>>)> {
         let mut trains = Vec::new();
         batch.plan(limits);
-        while let Some(train) = batch.next_train(peer(1), seal) {
+        while batch.prepare(peer(1), 2, seal) > 0 {
+            let train = batch.ready(1).next().expect("one is ready");
             let bytes = [train.head, train.tail].concat();
             let packets: Vec<Vec<u8>> = bytes.chunks(train.segment_bytes).map(<[u8]>::to_vec).collect();
             assert_eq!(packets.len(), train.segments);
             trains.push((train.destination, packets));
-            batch.depart();
+            batch.depart(1);
         }
         trains
     }
@@ -487,12 +365,12 @@ mod tests {
         let mut seals = 0;
         batch.plan(TrainLimits::GSO);
         for _ in 0..2 {
-            assert!(batch.next_train(peer(1), &mut |_, _| seals += 1).is_some());
+            assert_eq!(batch.prepare(peer(1), 9, &mut |_, _| seals += 1), 1);
         }
         assert_eq!(batch.push(peer(2), &[0; 4], Order::Strict), Err(ReserveError::Full));
         assert_eq!((batch.len(), batch.is_blocked()), (1, true));
-        batch.depart();
-        assert!(batch.next_train(peer(1), &mut |_, _| seals += 1).is_none());
+        batch.depart(1);
+        assert_eq!(batch.prepare(peer(1), 9, &mut |_, _| seals += 1), 0);
         assert_eq!((seals, batch.is_blocked()), (1, false));
         batch.push(peer(2), &[0; 4], Order::Strict).unwrap();
     }
@@ -506,9 +384,9 @@ mod tests {
         batch.push(peer(2), &[70, 0], Order::Free).unwrap();
         let mut seal = |packet: &mut [u8], place: &Place| packet[1] = place.train_index as u8;
         batch.plan(TrainLimits::GSO);
-        assert_eq!(batch.next_train(peer(1), &mut seal).unwrap().segments, 64);
-        batch.depart();
-        assert_eq!(batch.next_train(peer(1), &mut seal).unwrap().segments, 7);
+        assert_eq!(batch.prepare(peer(1), 9, &mut seal), 2);
+        assert_eq!(batch.ready(2).map(|t| t.segments).collect::<Vec<_>>(), [64, 7]);
+        batch.depart(1);
         batch.split_train();
         assert_eq!(batch.len(), 7);
         let trains = departures(&mut batch, TrainLimits::GSO, &mut seal);
@@ -526,7 +404,7 @@ mod tests {
         batch.push(peer(2), &[0; 60_000], Order::Strict).unwrap();
         assert_eq!(batch.push(peer(2), &[0; 6_000], Order::Strict), Err(ReserveError::Full));
         batch.push(peer(3), &[0; 6_000], Order::Strict).unwrap();
-        drop(batch.reserve(peer(3), 100, Order::Strict).unwrap());
+        assert!(batch.reserve(peer(3), 100, Order::Strict).is_ok(), "a slot that is not committed");
         batch.reserve(peer(3), 100, Order::Strict).unwrap().commit(0);
         assert_eq!(batch.len(), 2);
         for n in 0..PATHS_MAX as u8 - 2 {

@@ -1,6 +1,7 @@
 //! UDP with nothing on top, over 127.0.0.1.
 
 use super::{Gauge, Pair, Patience, Summary, Throughput, nanos_since};
+use crate::batch::TrainView;
 use crate::{PACKET_BYTES_MAX, TrainLimits, sys};
 use highwire_stdx::Duration;
 use std::io;
@@ -11,7 +12,7 @@ use std::time::Instant;
 
 /// Calls whose payload may wait in the receiver's buffer: enough to keep both sides busy, and never so many that the buffer
 /// overflows.
-const CALLS_IN_FLIGHT_MAX: u64 = 16;
+const CALLS_IN_FLIGHT_MAX: u64 = 32;
 
 struct Raw {
     socket: OwnedFd,
@@ -33,8 +34,12 @@ impl Raw {
         Ok(Raw { socket, local })
     }
 
-    fn send(&self, to: &Raw, bytes: &[u8], segment_bytes: Option<u16>) -> io::Result<usize> {
-        sys::send(self.socket.as_fd(), &to.local, bytes, &[], segment_bytes)
+    /// Sends `bytes` as one train of datagrams of `segment_bytes`, which may be just one.
+    fn send(&self, to: &Raw, bytes: &[u8], segment_bytes: usize) -> io::Result<()> {
+        let segments = bytes.len().div_ceil(segment_bytes);
+        let train = TrainView { destination: to.local, segment_bytes, segments, head: bytes, tail: &[] };
+        sys::send_trains(self.socket.as_fd(), std::iter::once(train))?;
+        Ok(())
     }
 
     /// The next datagram or train: its bytes, or `None` if nothing waits.
@@ -63,14 +68,12 @@ impl Raw {
     }
 }
 
-fn check_size(bytes: usize) -> io::Result<u16> {
-    match u16::try_from(bytes) {
-        Ok(size) if (1..=PACKET_BYTES_MAX).contains(&bytes) => Ok(size),
-        _ => Err(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            format!("{bytes} bytes are no size for a datagram: 1 to {PACKET_BYTES_MAX} are"),
-        )),
+fn check_size(bytes: usize) -> io::Result<()> {
+    if (1..=PACKET_BYTES_MAX).contains(&bytes) {
+        return Ok(());
     }
+    let text = format!("{bytes} bytes are no size for a datagram: 1 to {PACKET_BYTES_MAX} are");
+    Err(io::Error::new(io::ErrorKind::InvalidInput, text))
 }
 
 /// The round trip of one datagram between two threads that poll. Warms up with a tenth as many more.
@@ -89,7 +92,7 @@ pub fn udp_round_trip(payload_bytes: usize, iterations: u64) -> io::Result<Summa
             let mut buffer = vec![0; 65_536];
             for _ in 0..total {
                 let bytes = answerer.receive(&mut buffer, pair)?;
-                answerer.send(asker, &buffer[..bytes], None)?;
+                answerer.send(asker, &buffer[..bytes], bytes)?;
             }
             Ok(())
         });
@@ -99,7 +102,7 @@ pub fn udp_round_trip(payload_bytes: usize, iterations: u64) -> io::Result<Summa
             let mut gauge = Gauge::new();
             for turn in 0..total {
                 let start = Instant::now();
-                asker.send(answerer, &payload, None)?;
+                asker.send(answerer, &payload, payload_bytes)?;
                 asker.receive(&mut buffer, pair)?;
                 if turn >= warm_up {
                     gauge.record(nanos_since(start));
@@ -114,17 +117,15 @@ pub fn udp_round_trip(payload_bytes: usize, iterations: u64) -> io::Result<Summa
 }
 
 /// One thread sends `segments` datagrams of `segment_bytes` in the longest trains there are (UDP GSO), another receives them
-/// in trains (UDP GRO). The sender waits while 16 trains are under way, so nothing is lost.
+/// in trains (UDP GRO). The sender waits while 32 trains are under way, so nothing is lost.
 ///
 /// # Errors
 /// A size that is none, a kernel without GSO or GRO, or whatever the sockets report.
 pub fn udp_gso_throughput(segment_bytes: usize, segments: u64) -> io::Result<Throughput> {
-    let size = check_size(segment_bytes)?;
+    check_size(segment_bytes)?;
     let per_train = TrainLimits::GSO.segments.min(TrainLimits::GSO.bytes / segment_bytes);
     let train = vec![0x5A; per_train * segment_bytes];
-    // A single segment is no train, and the kernel refuses to be told so.
-    let size = (per_train > 1).then_some(size);
-    stream(&train, size, segments.div_ceil(per_train as u64).max(1), segment_bytes, true)
+    stream(&train, segment_bytes, segments.div_ceil(per_train as u64).max(1), true)
 }
 
 /// One thread sends `messages` datagrams of `payload_bytes`, one per call, and another receives them.
@@ -133,17 +134,11 @@ pub fn udp_gso_throughput(segment_bytes: usize, segments: u64) -> io::Result<Thr
 /// A size that is none, or whatever the sockets report.
 pub fn udp_message_rate(payload_bytes: usize, messages: u64) -> io::Result<Throughput> {
     check_size(payload_bytes)?;
-    stream(&vec![0x5A; payload_bytes], None, messages.max(1), payload_bytes, false)
+    stream(&vec![0x5A; payload_bytes], payload_bytes, messages.max(1), false)
 }
 
 /// Sends `bytes` in each of `calls` calls, and counts in messages of `message_bytes`.
-fn stream(
-    bytes: &[u8],
-    segment_bytes: Option<u16>,
-    calls: u64,
-    message_bytes: usize,
-    gro: bool,
-) -> io::Result<Throughput> {
+fn stream(bytes: &[u8], message_bytes: usize, calls: u64, gro: bool) -> io::Result<Throughput> {
     let pair = Pair::new();
     let (sender, receiver) = (Raw::open(false)?, Raw::open(gro)?);
     let (sender, receiver) = (&sender, &receiver);
@@ -155,13 +150,15 @@ fn stream(
         let receiving = scope.spawn(move || -> io::Result<()> {
             pair.settle(1);
             let mut buffer = vec![0; 65_536];
+            let mut idle = 0u32;
             while arrived.load(Ordering::Relaxed) < all_bytes {
                 match receiver.try_receive(&mut buffer)? {
                     Some(more) => {
                         arrived.fetch_add(more as u64, Ordering::Release);
+                        idle = 0;
                     }
                     None if is_over.load(Ordering::Acquire) => break,
-                    None => pair.pause(),
+                    None => pair.pause_politely(&mut idle),
                 }
             }
             Ok(())
@@ -173,7 +170,7 @@ fn stream(
             let begin = Instant::now();
             for call in 1..=calls {
                 let start = Instant::now();
-                sender.send(receiver, bytes, segment_bytes)?;
+                sender.send(receiver, bytes, message_bytes)?;
                 gauge.record(nanos_since(start));
                 let floor = (call * bytes.len() as u64).saturating_sub(in_flight_max);
                 await_arrival(arrived, floor, pair);
@@ -199,7 +196,8 @@ fn stream(
 /// Waits for the receiver; what has not arrived within a second never will.
 fn await_arrival(arrived: &AtomicU64, bytes: u64, pair: Pair) {
     let mut patience = Patience::new();
+    let mut idle = 0;
     while arrived.load(Ordering::Acquire) < bytes && !patience.is_over() {
-        pair.pause();
+        pair.pause_politely(&mut idle);
     }
 }
