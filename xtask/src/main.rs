@@ -3,13 +3,17 @@
 //! A task is a function that returns `Result<ExitCode>`; whatever it runs goes through [`shell`], so that its output is
 //! kept in a log and the command that repeats it can be printed.
 
+mod bench;
 mod commands;
 mod fuzz;
 mod interop;
 mod layers;
+mod measure;
 mod packages;
 mod shell;
+mod table;
 mod test;
+mod tour;
 
 use std::process::ExitCode;
 
@@ -25,18 +29,24 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Task {
+    /// Show each capability doing its real job, with a table of results and a page.
+    Tour(tour::Args),
     /// Run every test; install what they need first where that is possible.
     Test(test::Args),
     /// Fuzz one target, or each in turn, for longer than `test` does.
     Fuzz(fuzz::Args),
+    /// Measure the tables of docs/performance.md.
+    Bench(bench::Args),
     /// Talk to the Linux kernel's own software RNIC in a virtual machine.
     Interop(interop::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().task {
+        Task::Tour(args) => tour::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
+        Task::Bench(args) => bench::run(&args),
         Task::Interop(args) => interop::run(&args),
     };
     result.unwrap_or_else(|error| {

@@ -1,0 +1,93 @@
+//! `cargo xtask bench`: the tables of docs/performance.md, measured here and now.
+
+mod loss;
+mod speed;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use crate::measure::Program;
+use crate::shell::{Line, root};
+
+pub(crate) use loss::{Goodputs, Recovery};
+pub(crate) use speed::{CASES, Outcome};
+
+/// The page that `--write-docs` keeps up to date.
+const PAGE: &str = "docs/performance.md";
+
+/// Options of `cargo xtask bench`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask bench                  print the tables
+  cargo xtask bench --write-docs     and put them into docs/performance.md")]
+pub(crate) struct Args {
+    /// Rewrite the tables of docs/performance.md.
+    #[arg(long)]
+    write_docs: bool,
+    /// Runs of each measurement, of which the median counts.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+}
+
+/// Measures and prints every table.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let program = Program::build()?;
+    let speed = speed::measure(&program, args.runs)?;
+    println!("{}", speed.to_text());
+    let goodputs = Goodputs::measure(&program, loss::SECONDS)?;
+    println!("{}", goodputs.table().to_text());
+    if args.write_docs {
+        let path = root().join(PAGE);
+        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let page = replace_section(&page, "machine", &machine()?)?;
+        let page = replace_section(&page, "speed", &speed.to_markdown())?;
+        let page = replace_section(&page, "goodput over loss", &goodputs.table().to_markdown())?;
+        std::fs::write(&path, page).with_context(|| path.display().to_string())?;
+        println!("{PAGE} is up to date");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// What the figures were taken on, in a line.
+pub(crate) fn machine() -> Result<String> {
+    let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let model = cpu
+        .lines()
+        .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
+        .map_or("unknown processor", |(_, name)| name.trim());
+    let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    let kernel = Line::new("uname").words("-sr").capture()?.stdout;
+    Ok(format!("{model}, {cores} cores, {}\n", kernel.trim()))
+}
+
+/// Replaces what stands between `<!-- begin: name -->` and `<!-- end: name -->`.
+fn replace_section(page: &str, name: &str, text: &str) -> Result<String> {
+    let (begin, end) = (format!("<!-- begin: {name} -->\n"), format!("<!-- end: {name} -->"));
+    let parts = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
+    let Some((before, after)) = parts else {
+        bail!("{PAGE} has no section between {} and {end}", begin.trim());
+    };
+    Ok(format!("{before}{begin}{text}{end}{after}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_section_is_replaced_and_nothing_else() {
+        let page = "before\n<!-- begin: a -->\nold\n<!-- end: a -->\nafter\n";
+        let expected = "before\n<!-- begin: a -->\nnew\n<!-- end: a -->\nafter\n";
+        assert_eq!(replace_section(page, "a", "new\n").expect("there is one"), expected);
+        assert!(replace_section(page, "b", "new\n").is_err());
+    }
+
+    #[test]
+    fn the_page_has_every_section() {
+        let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
+        for name in ["machine", "speed", "goodput over loss"] {
+            replace_section(&page, name, "").expect("the section is marked");
+        }
+    }
+}

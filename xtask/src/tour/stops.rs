@@ -1,0 +1,169 @@
+//! What there is to see, in the order in which it makes sense.
+
+use anyhow::{Context, Result, bail};
+
+use crate::bench::{CASES, Goodputs, Outcome, Recovery};
+use crate::measure::{Program, Quantity};
+use crate::shell::{root, target_dir};
+
+use super::page::{Bar, Chart};
+use super::{Results, Stop};
+
+/// Seconds of each of the eight goodput measurements.
+const GOODPUT_SECONDS: f64 = 0.7;
+
+/// A stop before the visit.
+pub(super) struct Sight {
+    pub(super) title: &'static str,
+    pub(super) visit: fn(&Program, &mut Results) -> Result<Stop>,
+}
+
+/// Every stop.
+pub(super) const ALL: &[Sight] = &[
+    Sight { title: "Packets of real hardware's protocol, byte for byte", visit: captures },
+    Sight { title: "How fast can this machine go at all?", visit: floor },
+    Sight { title: "Two processes, one queue pair", visit: speed },
+    Sight { title: "Loss does not matter", visit: loss },
+    Sight { title: "The same misfortune every time", visit: misfortune },
+];
+
+/// Every golden capture, decoded and verified by one run each.
+fn captures(program: &Program, results: &mut Results) -> Result<Stop> {
+    let folder = root().join("vectors/roce");
+    let (mut files, mut packets, mut wrong) = (0u64, 0, 0);
+    let entries = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_none_or(|extension| extension != "pcap") {
+            continue;
+        }
+        let summary = program.json(&format!("pcap --summary {}", path.display()))?;
+        files += 1;
+        packets += summary["packets"].as_u64().unwrap_or(0);
+        wrong += summary["icrc_wrong"].as_u64().unwrap_or(0);
+    }
+    if wrong > 0 {
+        bail!("{wrong} ICRCs are wrong");
+    }
+    let output = program.line("pcap vectors/roce/rc_write_imm.pcap").capture()?.stdout;
+    results.row(
+        "captures of two Linux kernels, decoded",
+        &format!("{packets} packets in {files} files"),
+        "every ICRC right",
+        "all",
+    );
+    Ok(Stop {
+        title: "Packets of real hardware's protocol, byte for byte".into(),
+        meaning: format!(
+            "{files} captures of two Linux kernels' own software RNICs, {packets} packets: each decodes, and every invariant CRC is right."
+        ),
+        command: "highwire pcap vectors/roce/rc_write_imm.pcap".into(),
+        output,
+        chart: None,
+    })
+}
+
+fn floor(program: &Program, _results: &mut Results) -> Result<Stop> {
+    let output = program.line("perf floor").capture()?;
+    if !output.success {
+        bail!("{}", output.stderr.trim());
+    }
+    Ok(Stop {
+        title: "How fast can this machine go at all?".into(),
+        meaning: "Raw sockets, a shared cache line and memory, with nothing of ours on top: what everything below is compared with.".into(),
+        command: "highwire perf floor".into(),
+        output: output.stdout,
+        chart: None,
+    })
+}
+
+fn speed(program: &Program, results: &mut Results) -> Result<Stop> {
+    let mut lines = String::new();
+    let mut bars = Vec::new();
+    for case in CASES {
+        let outcome = case.measure(program, 1)?;
+        let here = outcome.here.show(case.quantity);
+        let against = against(&outcome);
+        results.row(case.what, &here, &against, &outcome.ratio_text());
+        lines.push_str(&format!("{:<48}{here:>14}   {against}\n", case.what));
+        if case.quantity == Quantity::RoundTrip {
+            let floor = outcome.floor.unwrap_or_default();
+            bars.push(Bar {
+                label: case.what.into(),
+                value: outcome.here.median,
+                text: here,
+                mark: Some(floor),
+            });
+        }
+    }
+    Ok(Stop {
+        title: "Two processes, one queue pair".into(),
+        meaning: "Each row starts two processes, which exchange real RoCEv2 packets over UDP, or the same over shared memory. The mark in a bar is the floor.".into(),
+        command: format!("highwire {}", CASES[0].command),
+        output: lines,
+        chart: Some(Chart { title: "Time, 32 bytes (shorter is better)".into(), bars, is_logarithmic: true }),
+    })
+}
+
+fn against(outcome: &Outcome) -> String {
+    match outcome.floor {
+        Some(_) => format!("floor {}", outcome.floor_text()),
+        None => format!("aim {}", outcome.aim()),
+    }
+}
+
+fn loss(program: &Program, results: &mut Results) -> Result<Stop> {
+    let goodputs = Goodputs::measure(program, GOODPUT_SECONDS)?;
+    for recovery in [Recovery::Irn, Recovery::GoBackN] {
+        let kept = goodputs.share("1%", recovery).unwrap_or_default();
+        results.row(
+            &format!("goodput kept at 1 % loss, {}", recovery.name()),
+            &format!("{:.0} %", kept * 100.0),
+            "loss-free: 100 %",
+            "",
+        );
+    }
+    let bars = goodputs.cells().iter().map(|&(loss, recovery, gbps)| Bar {
+        label: format!("{loss} loss, {}", recovery.name()),
+        value: gbps,
+        text: Quantity::Goodput.show(gbps),
+        mark: None,
+    });
+    Ok(Stop {
+        title: "Loss does not matter".into(),
+        meaning: "IRN resends only what was lost; go-back-N, as RoCE network cards have it, resends everything behind it as well, which is why those want a lossless network.".into(),
+        command: "highwire perf write bw --link udp --loss 1% --seed 7 --recovery go-back-n".into(),
+        output: goodputs.table().to_text(),
+        chart: Some(Chart {
+            title: "Goodput of 64 KiB WRITEs (longer is better)".into(),
+            bars: bars.collect(),
+            is_logarithmic: false,
+        }),
+    })
+}
+
+/// A lossy run recorded and read back.
+fn misfortune(program: &Program, results: &mut Results) -> Result<Stop> {
+    let folder = target_dir().join("tour");
+    std::fs::create_dir_all(&folder)?;
+    let capture = folder.join("lossy.pcap");
+    let words = "perf send lat --link udp --iters 200 --loss 5% --seed 7 --no-floor --pcap";
+    let run = program.line(words).arg(&capture).capture()?;
+    if !run.success {
+        bail!("{}", run.stderr.trim());
+    }
+    let shown = capture.strip_prefix(root()).unwrap_or(&capture).display().to_string();
+    let summary = program.line("pcap --summary").arg(&capture).capture()?;
+    if !summary.success {
+        bail!("{}{}", summary.stdout, summary.stderr.trim());
+    }
+    let last = summary.stdout.lines().last().unwrap_or_default();
+    results.row("a run with 5 % loss, recorded and read back", last, "every ICRC right", "");
+    Ok(Stop {
+        title: "The same misfortune every time".into(),
+        meaning: "A seed decides which packets are lost, so a program's behaviour under loss can be seen again. Wireshark reads the recording, too.".into(),
+        command: format!("highwire {words} {shown} && highwire pcap --summary {shown}"),
+        output: summary.stdout,
+        chart: None,
+    })
+}
