@@ -124,9 +124,8 @@ impl Rnic {
     #[inline]
     fn arm(&mut self, slot: u32) {
         let Some(entry) = self.qps.get_mut(slot) else { return };
-        if let Some(deadline) = entry.qp.next_deadline()
-            && deadline < entry.armed
-        {
+        let deadline = entry.qp.next_deadline();
+        if deadline < entry.armed {
             entry.armed = deadline;
             self.timers.arm(deadline, slot);
         }

@@ -414,16 +414,13 @@ impl QueuePair {
         }
     }
 
-    /// When [`Self::handle_timeout`] or [`Self::poll_transmit`] is wanted next.
+    /// When [`Self::handle_timeout`] is wanted next; [`Instant::FAR_FUTURE`] for never.
     #[inline]
-    pub fn next_deadline(&self) -> Option<Instant> {
+    pub fn next_deadline(&self) -> Instant {
         if !self.conn.state.receives() {
-            return None;
+            return Instant::FAR_FUTURE;
         }
-        match (self.requester.next_deadline(&self.conn), self.responder.next_deadline()) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        self.requester.next_deadline(&self.conn).min(self.responder.next_deadline())
     }
 
     /// Whether [`Self::poll_transmit`] is worth a call.

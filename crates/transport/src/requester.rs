@@ -230,14 +230,17 @@ impl Requester {
         self.congestion.window().is_none_or(|window| in_flight < window)
     }
 
-    pub(crate) fn next_deadline(&self, conn: &Connection) -> Option<Instant> {
+    /// When something is to be done, at the latest; [`Instant::FAR_FUTURE`] for never.
+    #[inline]
+    pub(crate) fn next_deadline(&self, conn: &Connection) -> Instant {
         if !conn.state.transmits() || self.held || self.failed {
-            return None;
+            return Instant::FAR_FUTURE;
         }
-        [self.deadline, self.rnr_until, self.paced_until, self.congestion.next_timer()]
-            .into_iter()
-            .flatten()
-            .min()
+        let or_never = |at: Option<Instant>| at.unwrap_or(Instant::FAR_FUTURE);
+        or_never(self.deadline)
+            .min(or_never(self.rnr_until))
+            .min(or_never(self.paced_until))
+            .min(or_never(self.congestion.next_timer()))
     }
 
     pub(crate) fn handle_timeout(&mut self, conn: &Connection, ctx: &mut Context<'_>) {

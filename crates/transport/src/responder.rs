@@ -204,8 +204,9 @@ impl Responder {
         !self.replies.is_empty() || self.cnp_due || self.irn.as_mut().is_some_and(|irn| irn.wants_transmit())
     }
 
-    pub(crate) fn next_deadline(&self) -> Option<Instant> {
-        self.irn.as_ref().and_then(|irn| irn.deadline)
+    #[inline]
+    pub(crate) fn next_deadline(&self) -> Instant {
+        self.irn.as_ref().and_then(|irn| irn.deadline).unwrap_or(Instant::FAR_FUTURE)
     }
 
     /// The code for how many receives are ready, where they are this queue pair's alone.
