@@ -94,11 +94,32 @@ struct Stream {
     packets: u64,
 }
 
+/// A packet on its way through, its bytes borrowed until it is held back.
+#[derive(Clone, Copy)]
+struct Passing<'a> {
+    path: Path,
+    order: Order,
+    bytes: &'a [u8],
+    damage: Option<u32>,
+}
+
 struct Held {
     path: Path,
     order: Order,
     bytes: Vec<u8>,
     damage: Option<u32>,
+}
+
+impl Held {
+    fn passing(&self) -> Passing<'_> {
+        Passing { path: self.path, order: self.order, bytes: &self.bytes, damage: self.damage }
+    }
+}
+
+impl Passing<'_> {
+    fn hold(self) -> Held {
+        Held { path: self.path, order: self.order, bytes: self.bytes.to_vec(), damage: self.damage }
+    }
 }
 
 struct Overtaken {
@@ -147,7 +168,7 @@ impl<L: Link, R: Rule> Faulty<L, R> {
     }
 
     /// Passes the verdict on one packet and carries it out.
-    fn suffer(&mut self, now: Instant, packet: Held, seal: &mut Seal<'_>) {
+    fn suffer(&mut self, now: Instant, packet: Passing<'_>, seal: &mut Seal<'_>) {
         let number = self.streams.len() as u64;
         let key = (packet.path, packet.order == Order::Free);
         let stream = self.streams.entry(key).or_insert(Stream { number, packets: 0 });
@@ -156,7 +177,7 @@ impl<L: Link, R: Rule> Faulty<L, R> {
             ordinal: stream.packets,
             order: packet.order,
             path: packet.path,
-            bytes: &packet.bytes,
+            bytes: packet.bytes,
         };
         stream.packets += 1;
         let verdict = self.rule.judge(&subject);
@@ -175,22 +196,21 @@ impl<L: Link, R: Rule> Faulty<L, R> {
         }
     }
 
-    fn carry_out(&mut self, now: Instant, verdict: Verdict, packet: Held, seal: &mut Seal<'_>) {
+    fn carry_out(&mut self, now: Instant, verdict: Verdict, packet: Passing<'_>, seal: &mut Seal<'_>) {
         match verdict {
             Verdict::Drop => {}
             Verdict::Pass | Verdict::Reorder(0) => self.emit(now, Duration::ZERO, packet, seal),
             Verdict::Delay(extra) => self.emit(now, extra, packet, seal),
             Verdict::Corrupt { bit } => {
-                self.emit(now, Duration::ZERO, Held { damage: Some(bit), ..packet }, seal);
+                self.emit(now, Duration::ZERO, Passing { damage: Some(bit), ..packet }, seal);
             }
             Verdict::Duplicate => {
-                let twin = Held { bytes: packet.bytes.clone(), ..packet };
                 self.emit(now, Duration::ZERO, packet, seal);
-                self.emit(now, Duration::ZERO, twin, seal);
+                self.emit(now, Duration::ZERO, packet, seal);
             }
             Verdict::Reorder(remaining) if self.has_room() => {
                 let patience_ends = now + REORDER_PATIENCE;
-                self.overtaken.push(Overtaken { remaining, patience_ends, packet });
+                self.overtaken.push(Overtaken { remaining, patience_ends, packet: packet.hold() });
             }
             Verdict::Reorder(_) => self.counters.overflow += 1,
         }
@@ -205,24 +225,24 @@ impl<L: Link, R: Rule> Faulty<L, R> {
         }
         while let Some(index) = self.overtaken.iter().position(|o| o.remaining == 0) {
             let held = self.overtaken.remove(index);
-            self.emit(now, Duration::ZERO, held.packet, seal);
+            self.emit(now, Duration::ZERO, held.packet.passing(), seal);
         }
     }
 
     /// Sends a packet, after the link's latency and `extra`.
-    fn emit(&mut self, now: Instant, extra: Duration, packet: Held, seal: &mut Seal<'_>) {
+    fn emit(&mut self, now: Instant, extra: Duration, packet: Passing<'_>, seal: &mut Seal<'_>) {
         let wait = self.latency.as_nanos().saturating_add(extra.as_nanos());
         if wait == 0 {
-            self.append(now, &packet, seal);
+            self.append(now, packet, seal);
         } else if self.has_room() {
             self.next_age += 1;
-            self.delayed.insert((now + Duration::from_nanos(wait), self.next_age), packet);
+            self.delayed.insert((now + Duration::from_nanos(wait), self.next_age), packet.hold());
         } else {
             self.counters.overflow += 1;
         }
     }
 
-    fn append(&mut self, now: Instant, packet: &Held, seal: &mut Seal<'_>) {
+    fn append(&mut self, now: Instant, packet: Passing<'_>, seal: &mut Seal<'_>) {
         if !self.try_append(packet) {
             // Full: a flush makes room, unless the link is blocked.
             let _ = self.inner.transmit(now, &mut self.out, seal);
@@ -232,12 +252,12 @@ impl<L: Link, R: Rule> Faulty<L, R> {
         }
     }
 
-    fn try_append(&mut self, packet: &Held) -> bool {
+    fn try_append(&mut self, packet: Passing<'_>) -> bool {
         let bytes = packet.bytes.len();
         let Ok(mut slot) = self.out.reserve(packet.path, bytes, packet.order) else {
             return false;
         };
-        slot.copy_from_slice(&packet.bytes);
+        slot.copy_from_slice(packet.bytes);
         match packet.damage {
             Some(bit) => slot.commit_damaged(bytes, bit),
             None => slot.commit(bytes),
@@ -249,11 +269,11 @@ impl<L: Link, R: Rule> Faulty<L, R> {
     fn release(&mut self, now: Instant, seal: &mut Seal<'_>) {
         while let Some(index) = self.overtaken.iter().position(|o| o.patience_ends <= now) {
             let held = self.overtaken.remove(index);
-            self.emit(now, Duration::ZERO, held.packet, seal);
+            self.emit(now, Duration::ZERO, held.packet.passing(), seal);
         }
         while let Some(entry) = self.delayed.first_entry().filter(|e| e.key().0 <= now) {
             let packet = entry.remove();
-            self.append(now, &packet, seal);
+            self.append(now, packet.passing(), seal);
         }
     }
 
@@ -277,14 +297,10 @@ impl<L: Link, R: Rule> Link for Faulty<L, R> {
             return if batch.is_empty() { Transmitted::All } else { Transmitted::Blocked };
         }
         self.release(now, seal);
-        let mut packets = Vec::new();
         batch.for_each(|path, order, bytes| {
-            packets.push(Held { path, order, bytes: bytes.to_vec(), damage: None });
+            self.suffer(now, Passing { path, order, bytes, damage: None }, seal);
         });
         batch.clear();
-        for packet in packets {
-            self.suffer(now, packet, seal);
-        }
         // A blocked remainder is this link's to offer again, not the caller's: `poll_timeout` asks for that.
         let _ = self.inner.transmit(now, &mut self.out, seal);
         Transmitted::All
@@ -406,6 +422,67 @@ mod tests {
         assert_eq!(bench.send(b"x"), b"");
         assert_eq!(bench.link.poll_timeout(), Some(Instant::ZERO + REORDER_PATIENCE));
         assert_eq!(bench.wait(REORDER_PATIENCE.as_nanos()), b"x");
+    }
+
+    /// A link whose device is busy for the first so many calls.
+    struct Busy {
+        inner: MemoryLink,
+        calls: u32,
+    }
+
+    impl Link for Busy {
+        fn local(&self) -> SocketAddr {
+            self.inner.local()
+        }
+
+        fn train_limits(&self) -> TrainLimits {
+            self.inner.train_limits()
+        }
+
+        fn transmit(&mut self, now: Instant, batch: &mut TxBatch, seal: &mut Seal<'_>) -> Transmitted {
+            if self.calls > 0 {
+                self.calls -= 1;
+                batch.plan(TrainLimits::GSO);
+                batch.prepare(self.local(), 1, seal);
+                return Transmitted::Blocked;
+            }
+            self.inner.transmit(now, batch, seal)
+        }
+
+        fn receive(&mut self, now: Instant, batch: &mut RxBatch) -> usize {
+            self.inner.receive(now, batch)
+        }
+
+        fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+            self.inner.counters(each);
+        }
+    }
+
+    #[test]
+    fn a_busy_device_loses_nothing_and_judges_nothing_twice() {
+        let (near, mut far) = memory_pair(A, B);
+        let mut verdicts = 0;
+        let rule = |_: &Subject<'_>| {
+            verdicts += 1;
+            Verdict::Pass
+        };
+        let mut link = Faulty::with_rule(Busy { inner: near, calls: 2 }, rule, Duration::ZERO);
+        let (mut tx, mut rx) = (TxBatch::new(), RxBatch::new());
+        let send = |link: &mut Faulty<Busy, _>, tx: &mut TxBatch| {
+            link.transmit(Instant::ZERO, tx, &mut |packet, _| packet[1] += 1)
+        };
+        tx.push(B, &[1, 0], Order::Strict).unwrap();
+        assert_eq!((send(&mut link, &mut tx), link.poll_timeout()), (Transmitted::All, Some(Instant::ZERO)));
+        tx.push(B, &[2, 0], Order::Strict).unwrap();
+        assert_eq!((send(&mut link, &mut tx), tx.len()), (Transmitted::Blocked, 1));
+        assert_eq!((send(&mut link, &mut tx), tx.len(), link.poll_timeout()), (Transmitted::All, 0, None));
+        let mut seen = Vec::new();
+        while far.receive(Instant::ZERO, &mut rx) > 0 {
+            seen.extend(rx.packets().map(|p| p.bytes.to_vec()));
+        }
+        assert_eq!(seen, [[1, 1], [2, 1]]);
+        drop(link);
+        assert_eq!(verdicts, 2);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use std::ops::{Deref, DerefMut};
 const STRICT_BYTES: usize = 64 * 1024;
 /// Hundreds of acknowledgements.
 pub(super) const FREE_BYTES: usize = 16 * 1024;
+
 /// The packets of a batch to one destination.
 pub(super) struct Stage {
     pub(super) path: Path,

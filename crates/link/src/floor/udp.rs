@@ -10,8 +10,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
 
-/// Calls whose payload may wait in the receiver's buffer: enough to keep both sides busy, and never so many that the buffer
-/// overflows.
+/// Calls whose payload may wait in the receiver's buffer: enough to keep both sides busy.
 const CALLS_IN_FLIGHT_MAX: u64 = 32;
 
 struct Raw {
@@ -49,6 +48,13 @@ impl Raw {
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// How many calls of `bytes` each the receive buffer holds for certain. The kernel counts its own overhead too, which
+    /// at most doubles long payloads and is a kilobyte or so for short ones.
+    fn room_for_calls(&self, bytes: usize) -> u64 {
+        let granted = sys::option(self.socket.as_fd(), libc::SOL_SOCKET, libc::SO_RCVBUF).unwrap_or(0);
+        (u64::try_from(granted).unwrap_or(0) / (2 * bytes as u64 + 2_048)).max(1)
     }
 
     fn receive(&self, buffer: &mut [u8], pair: Pair) -> io::Result<usize> {
@@ -117,7 +123,8 @@ pub fn udp_round_trip(payload_bytes: usize, iterations: u64) -> io::Result<Summa
 }
 
 /// One thread sends `segments` datagrams of `segment_bytes` in the longest trains there are (UDP GSO), another receives them
-/// in trains (UDP GRO). The sender waits while 32 trains are under way, so nothing is lost.
+/// in trains (UDP GRO). The sender waits while as many trains are under way
+/// as the receive buffer holds, so nothing is lost; should a train be lost all the same, the run ends early.
 ///
 /// # Errors
 /// A size that is none, a kernel without GSO or GRO, or whatever the sockets report.
@@ -163,28 +170,31 @@ fn stream(bytes: &[u8], message_bytes: usize, calls: u64, gro: bool) -> io::Resu
             }
             Ok(())
         });
-        let sending = scope.spawn(move || -> io::Result<(Duration, Summary)> {
+        let sending = scope.spawn(move || -> io::Result<(u64, Duration, Summary)> {
             pair.settle(0);
-            let in_flight_max = CALLS_IN_FLIGHT_MAX * bytes.len() as u64;
+            let in_flight_max = receiver.room_for_calls(bytes.len()).min(CALLS_IN_FLIGHT_MAX);
             let mut gauge = Gauge::new();
+            let mut sent = 0;
             let begin = Instant::now();
             for call in 1..=calls {
                 let start = Instant::now();
                 sender.send(receiver, bytes, message_bytes)?;
                 gauge.record(nanos_since(start));
-                let floor = (call * bytes.len() as u64).saturating_sub(in_flight_max);
-                await_arrival(arrived, floor, pair);
+                sent = call;
+                if !await_arrival(arrived, call.saturating_sub(in_flight_max) * bytes.len() as u64, pair) {
+                    break;
+                }
             }
-            await_arrival(arrived, all_bytes, pair);
-            Ok((Duration::from_nanos(nanos_since(begin).max(1)), gauge.summary()))
+            await_arrival(arrived, sent * bytes.len() as u64, pair);
+            Ok((sent, Duration::from_nanos(nanos_since(begin).max(1)), gauge.summary()))
         });
         let sent = sending.join().expect("the sending thread does not panic");
         is_over.store(true, Ordering::Release);
         receiving.join().expect("the receiving thread does not panic")?;
-        let (elapsed, call) = sent?;
+        let (sent, elapsed, call) = sent?;
         let received_bytes = arrived.load(Ordering::Acquire);
         Ok(Throughput {
-            sent: all_bytes / message_bytes as u64,
+            sent: sent * bytes.len() as u64 / message_bytes as u64,
             received: received_bytes / message_bytes as u64,
             bytes: received_bytes,
             elapsed,
@@ -193,11 +203,15 @@ fn stream(bytes: &[u8], message_bytes: usize, calls: u64, gro: bool) -> io::Resu
     })
 }
 
-/// Waits for the receiver; what has not arrived within a second never will.
-fn await_arrival(arrived: &AtomicU64, bytes: u64, pair: Pair) {
+/// Waits for the receiver; false if something has not arrived within a second, and so never will.
+fn await_arrival(arrived: &AtomicU64, bytes: u64, pair: Pair) -> bool {
     let mut patience = Patience::new();
     let mut idle = 0;
-    while arrived.load(Ordering::Acquire) < bytes && !patience.is_over() {
+    while arrived.load(Ordering::Acquire) < bytes {
+        if patience.is_over() {
+            return false;
+        }
         pair.pause_politely(&mut idle);
     }
+    true
 }
