@@ -226,19 +226,17 @@ impl Rnic {
     /// The next packet to send. Its payload is borrowed memory: the driver copies it before the next call.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing<'_>> {
-        let (slot, plan) = loop {
+        let slot = loop {
             let slot = *self.ready.front()?;
-            match with_qp!(self, now, slot, |entry, ctx| entry.qp.poll_transmit(ctx)).flatten() {
-                Some(plan) => break (slot, plan),
-                None => {
-                    self.ready.pop_front();
-                    self.turn = 0;
-                    if let Some(entry) = self.qps.get_mut(slot) {
-                        entry.is_ready = false;
-                    }
-                    self.arm(slot);
-                }
+            if with_qp!(self, now, slot, |entry, ctx| entry.qp.poll_transmit(ctx)) == Some(true) {
+                break slot;
             }
+            self.ready.pop_front();
+            self.turn = 0;
+            if let Some(entry) = self.qps.get_mut(slot) {
+                entry.is_ready = false;
+            }
+            self.arm(slot);
         };
         self.turn += 1;
         if self.turn >= self.config.egress_quantum {
@@ -246,7 +244,7 @@ impl Rnic {
             self.ready.rotate_left(1);
         }
         self.arm(slot);
-        self.qps.get(slot).map(|entry| entry.qp.outgoing(&plan))
+        self.qps.get(slot).map(|entry| entry.qp.outgoing())
     }
 
     /// The next completion, with the queue it belongs to.

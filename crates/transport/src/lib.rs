@@ -23,6 +23,6 @@ mod send_queue;
 pub use connection::{CongestionChoice, TransportConfig};
 pub use context::Context;
 pub use counters::{Counter, Counters};
-pub use plan::{Arrival, Order, Outgoing, Plan};
+pub use plan::{Arrival, Order, Outgoing};
 pub use queue_pair::{DirectOp, QpSnapshot, QueuePair};
 pub use receive_queue::ReceiveQueue;

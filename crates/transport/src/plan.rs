@@ -1,7 +1,7 @@
 //! A packet on its way out, and one on its way in.
 
 use highwire_verbs::{Address, Gather, Gid};
-use highwire_wire::{Headers, Qpn};
+use highwire_wire::{Bth, Ext, Headers, Opcode, Psn, Qpn, pad_count};
 
 /// Whether a driver may let other packets overtake this one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -20,7 +20,7 @@ pub struct Outgoing<'a> {
     /// Where to.
     pub address: &'a Address,
     /// Its headers, the pad count included.
-    pub headers: Headers,
+    pub headers: &'a Headers,
     /// Its payload, without padding.
     pub payload: Gather<'a>,
     /// Whether it may be overtaken.
@@ -39,8 +39,11 @@ pub struct Arrival {
 }
 
 /// What a queue pair decided to send; becomes an [`Outgoing`] once nothing is borrowed any more.
+///
+/// It is filled in place and read in place: headers are written field by field, and copying them while those stores are
+/// under way costs more than making them.
 #[derive(Clone, Copy, Debug)]
-pub struct Plan {
+pub(crate) struct Plan {
     pub(crate) headers: Headers,
     pub(crate) payload: Source,
     pub(crate) offset: u32,
@@ -59,7 +62,34 @@ pub(crate) enum Source {
 }
 
 impl Plan {
-    pub(crate) fn bare(headers: Headers, order: Order) -> Plan {
-        Plan { headers, payload: Source::Nothing, offset: 0, length: 0, order }
+    /// A plan that was not made yet.
+    pub(crate) fn new() -> Plan {
+        Plan {
+            headers: Headers::new(Opcode::RcSendOnly, Qpn::default(), Psn::default(), Ext::None),
+            payload: Source::Nothing,
+            offset: 0,
+            length: 0,
+            order: Order::Strict,
+        }
+    }
+
+    /// Plans a packet without payload.
+    #[inline(always)]
+    pub(crate) fn bare(&mut self, opcode: Opcode, dest_qpn: Qpn, psn: Psn, ext: Ext, order: Order) {
+        self.headers.bth = Bth::new(opcode, dest_qpn, psn);
+        self.headers.ext = ext;
+        self.payload = Source::Nothing;
+        self.offset = 0;
+        self.length = 0;
+        self.order = order;
+    }
+
+    /// Plans a packet with payload.
+    #[inline(always)]
+    pub(crate) fn carry(&mut self, payload: Source, offset: u32, length: u32) {
+        self.headers.bth.pad_count = pad_count(length as usize);
+        self.payload = payload;
+        self.offset = offset;
+        self.length = length;
     }
 }

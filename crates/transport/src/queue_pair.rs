@@ -24,6 +24,8 @@ pub struct QueuePair {
     requester: Requester,
     responder: Responder,
     receives: ReceiveQueue,
+    /// The packet that leaves now.
+    plan: Plan,
     /// Whether answers had the last word: then requests go first.
     replied_last: bool,
     established: bool,
@@ -113,6 +115,7 @@ impl QueuePair {
             sq_psn: Psn::default(),
             rq_psn: Psn::default(),
             receives,
+            plan: Plan::new(),
             replied_last: false,
             established: false,
         }
@@ -431,50 +434,44 @@ impl QueuePair {
             || self.requester.wants_transmit(&self.conn, now)
     }
 
-    /// Decides on the next packet to send, which [`Self::outgoing`] then shows.
+    /// Decides on the next packet to send; if there is one, [`Self::outgoing`] shows it.
     #[inline]
-    pub fn poll_transmit(&mut self, ctx: &mut Context<'_>) -> Option<Plan> {
-        let plan = self.plan(ctx)?;
-        ctx.counters.count(Counter::PacketsSent);
-        ctx.counters.add(Counter::BytesSent, u64::from(plan.length));
-        Some(plan)
+    pub fn poll_transmit(&mut self, ctx: &mut Context<'_>) -> bool {
+        let planned = self.choose(ctx);
+        if planned {
+            ctx.counters.count(Counter::PacketsSent);
+            ctx.counters.add(Counter::BytesSent, u64::from(self.plan.length));
+        }
+        planned
     }
 
     #[inline]
-    fn plan(&mut self, ctx: &mut Context<'_>) -> Option<Plan> {
-        if let Some(plan) = self.responder.poll_acknowledge(&self.conn, &self.receives, ctx) {
-            return Some(plan);
+    fn choose(&mut self, ctx: &mut Context<'_>) -> bool {
+        let QueuePair { conn, requester, responder, receives, plan, .. } = self;
+        if responder.poll_acknowledge(conn, receives, ctx, plan) {
+            return true;
         }
-        if !self.conn.state.receives() {
-            return None;
+        if !conn.state.receives() {
+            return false;
         }
-        if let Some(plan) = self.requester.poll_read_ack(&self.conn) {
-            return Some(plan);
+        if requester.poll_read_ack(conn, plan) {
+            return true;
         }
         // Answers and requests take turns, so that neither starves the other.
         self.replied_last = !self.replied_last;
-        let plan = if self.replied_last {
-            self.poll_reply(ctx).or_else(|| self.poll_request(ctx))
+        let planned = if self.replied_last {
+            responder.poll_reply(conn, receives, ctx, plan) || requester.poll_transmit(conn, ctx, plan)
         } else {
-            self.poll_request(ctx).or_else(|| self.poll_reply(ctx))
+            requester.poll_transmit(conn, ctx, plan) || responder.poll_reply(conn, receives, ctx, plan)
         };
         self.settle(ctx);
-        plan
-    }
-
-    #[inline]
-    fn poll_reply(&mut self, ctx: &mut Context<'_>) -> Option<Plan> {
-        self.responder.poll_reply(&self.conn, &self.receives, ctx)
-    }
-
-    #[inline]
-    fn poll_request(&mut self, ctx: &mut Context<'_>) -> Option<Plan> {
-        self.requester.poll_transmit(&self.conn, ctx)
+        planned
     }
 
     /// The packet that was planned. The driver copies its payload before it does anything else with the queue pair.
     #[inline]
-    pub fn outgoing(&self, plan: &Plan) -> Outgoing<'_> {
+    pub fn outgoing(&self) -> Outgoing<'_> {
+        let plan = &self.plan;
         let mut address = &self.conn.address;
         let payload = match plan.payload {
             Source::Nothing => Gather::EMPTY,
@@ -485,7 +482,7 @@ impl QueuePair {
                 Gather::new(wqe.sges.as_slice(), plan.offset, plan.length)
             }
         };
-        Outgoing { qpn: self.conn.qpn, address, headers: plan.headers, payload, order: plan.order }
+        Outgoing { qpn: self.conn.qpn, address, headers: &plan.headers, payload, order: plan.order }
     }
 
     /// Whether an operation may be carried out by the driver in the peer's memory, and with which local memory.

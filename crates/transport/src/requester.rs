@@ -171,36 +171,41 @@ impl Requester {
         Ok(())
     }
 
-    /// The next packet of this half, if one may leave now.
+    /// Plans the next packet of this half, if one may leave now.
     #[inline]
-    pub(crate) fn poll_transmit(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> Option<Plan> {
+    pub(crate) fn poll_transmit(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        plan: &mut Plan,
+    ) -> bool {
         if !conn.state.transmits() || self.held || self.failed {
-            return None;
+            return false;
         }
         if self.is_waiting(ctx.now) {
             self.paced_until =
                 (self.rnr_until.is_none() && !self.queue.is_exhausted()).then(|| self.pacer.next_send());
-            return None;
+            return false;
         }
         // Unreliable requests end when they have left; the driver has copied the last one by now.
         if conn.config.service != Service::Rc || self.poisoned {
             self.retire(conn, ctx);
         }
-        let plan = match self.irn {
-            Some(_) => self.poll_irn(conn, ctx),
-            None => self.poll_standard(conn, ctx),
+        let planned = match self.irn {
+            Some(_) => self.poll_irn(conn, ctx, plan),
+            None => self.poll_standard(conn, ctx, plan),
         };
         if self.poisoned {
             self.retire(conn, ctx);
         }
-        if let Some(plan) = &plan {
+        if planned {
             let bytes = plan.length + FRAME_OVERHEAD;
             self.congestion.on_sent(ctx.now, bytes);
             self.pacer.on_sent(ctx.now, bytes, self.congestion.rate());
         } else {
             self.report_drained(conn, ctx);
         }
-        plan
+        planned
     }
 
     /// Whether [`Self::poll_transmit`] could give something now; may say yes in vain.

@@ -162,18 +162,19 @@ impl Responder {
         conn: &Connection,
         own: &ReceiveQueue,
         ctx: &mut Context<'_>,
-    ) -> Option<Plan> {
+        plan: &mut Plan,
+    ) -> bool {
         if self.cnp_due {
             self.cnp_due = false;
             ctx.counters.count(Counter::CnpsSent);
-            let mut headers = Headers::new(Opcode::Cnp, conn.remote_qpn, Psn::default(), Ext::Cnp);
-            headers.bth.becn = true;
-            return Some(Plan::bare(headers, Order::Free));
+            plan.bare(Opcode::Cnp, conn.remote_qpn, Psn::default(), Ext::Cnp, Order::Free);
+            plan.headers.bth.becn = true;
+            return true;
         }
         if self.irn.is_some() {
-            return self.poll_irn_ack(conn, own, ctx);
+            return self.poll_irn_ack(conn, own, ctx, plan);
         }
-        let Some(&Reply::Ack { psn, syndrome }) = self.replies.front() else { return None };
+        let Some(&Reply::Ack { psn, syndrome }) = self.replies.front() else { return false };
         self.replies.pop_front();
         let syndrome = match syndrome {
             Syndrome::Ack { .. } => Syndrome::Ack { credits: self.credits(conn, own) },
@@ -181,7 +182,8 @@ impl Responder {
         };
         count_answer(ctx, syndrome);
         let aeth = Aeth { syndrome, msn: self.msn };
-        Some(Plan::bare(Headers::new(Opcode::RcAck, conn.remote_qpn, psn, Ext::Aeth(aeth)), Order::Free))
+        plan.bare(Opcode::RcAck, conn.remote_qpn, psn, Ext::Aeth(aeth), Order::Free);
+        true
     }
 
     /// Data that was asked for.
@@ -191,11 +193,12 @@ impl Responder {
         conn: &Connection,
         own: &ReceiveQueue,
         ctx: &mut Context<'_>,
-    ) -> Option<Plan> {
+        plan: &mut Plan,
+    ) -> bool {
         match self.irn {
-            Some(_) => self.poll_irn_reply(conn, own, ctx),
-            None if self.replies.is_empty() => None,
-            None => self.poll_standard_reply(conn, own, ctx),
+            Some(_) => self.poll_irn_reply(conn, own, ctx, plan),
+            None if self.replies.is_empty() => false,
+            None => self.poll_standard_reply(conn, own, ctx, plan),
         }
     }
 

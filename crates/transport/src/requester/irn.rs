@@ -60,63 +60,67 @@ impl IrnRequester {
 
 impl Requester {
     #[inline]
-    pub(super) fn poll_irn(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> Option<Plan> {
-        let irn = self.irn.as_mut()?;
+    pub(super) fn poll_irn(&mut self, conn: &Connection, ctx: &mut Context<'_>, plan: &mut Plan) -> bool {
+        let Some(irn) = &mut self.irn else { return false };
         if let Some(psn) = irn.window.peek_retransmit() {
-            let (index, packet) = self.queue.find(psn)?;
+            let Some((index, packet)) = self.queue.find(psn) else { return false };
             if let Err(status) = self.translate(conn, ctx, index) {
                 self.queue.wqes[index].progress = Progress::Done(status);
                 self.poisoned = true;
-                return None;
+                return false;
             }
-            self.irn.as_mut()?.window.poll_retransmit();
+            if let Some(irn) = &mut self.irn {
+                irn.window.poll_retransmit();
+            }
             ctx.counters.count(Counter::Retransmitted);
             self.arm_irn(conn, ctx.now, false);
-            return Some(self.irn_packet(conn, index, packet, psn, true));
+            self.irn_packet(conn, index, packet, psn, true, plan);
+            return true;
         }
-        self.poll_irn_new(conn, ctx)
+        self.poll_irn_new(conn, ctx, plan)
     }
 
     #[inline]
-    fn poll_irn_new(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> Option<Plan> {
+    fn poll_irn_new(&mut self, conn: &Connection, ctx: &mut Context<'_>, plan: &mut Plan) -> bool {
         loop {
             let index = self.queue.cursor;
-            let wqe = self.queue.wqes.get(index)?;
-            let window = &self.irn.as_ref()?.window;
+            let (Some(wqe), Some(irn)) = (self.queue.wqes.get(index), &self.irn) else { return false };
+            let window = &irn.window;
             if !window.can_send_new() || !self.window_is_open(window.in_flight()) {
-                return None;
+                return false;
             }
             match wqe.progress {
-                Progress::Done(_) => return None,
+                Progress::Done(_) => return false,
                 Progress::Waiting if wqe.operation.is_local() => {
                     if !self.run_local(conn, ctx) {
-                        return None;
+                        return false;
                     }
                     continue;
                 }
                 Progress::Waiting => {
                     if let Gate::Wait = self.start(conn, ctx) {
-                        return None;
+                        return false;
                     }
                 }
                 Progress::Started => {
                     if let Err(status) = self.translate(conn, ctx, index) {
                         self.queue.wqes[index].progress = Progress::Done(status);
                         self.poisoned = true;
-                        return None;
+                        return false;
                     }
                 }
             }
-            let psn = self.irn.as_mut()?.window.on_send_new();
+            let Some(irn) = &mut self.irn else { return false };
+            let psn = irn.window.on_send_new();
             let packet = self.queue.packet;
-            let plan = self.irn_packet(conn, index, packet, psn, false);
+            self.irn_packet(conn, index, packet, psn, false, plan);
             if packet + 1 == self.queue.wqes[index].packets {
                 self.queue.step();
             } else {
                 self.queue.packet += 1;
             }
             self.arm_irn(conn, ctx.now, false);
-            return Some(plan);
+            return true;
         }
     }
 
@@ -300,14 +304,16 @@ impl Requester {
 
     /// The next acknowledgement of responses.
     #[inline]
-    pub(crate) fn poll_read_ack(&mut self, conn: &Connection) -> Option<Plan> {
-        let irn = self.irn.as_mut()?;
+    pub(crate) fn poll_read_ack(&mut self, conn: &Connection, plan: &mut Plan) -> bool {
+        let Some(irn) = &mut self.irn else { return false };
         let cumulative = irn.responses.next_expected();
-        let (opcode, ext) = match irn.acks.next()? {
-            None => (Opcode::IrnReadAck, Ext::IrnReadAck),
-            Some(sack) => (Opcode::IrnReadNack, Ext::IrnReadNack(sack)),
+        let (opcode, ext) = match irn.acks.next() {
+            None => return false,
+            Some(None) => (Opcode::IrnReadAck, Ext::IrnReadAck),
+            Some(Some(sack)) => (Opcode::IrnReadNack, Ext::IrnReadNack(sack)),
         };
-        Some(Plan::bare(Headers::new(opcode, conn.remote_qpn, cumulative, ext), Order::Free))
+        plan.bare(opcode, conn.remote_qpn, cumulative, ext, Order::Free);
+        true
     }
 
     pub(crate) fn wants_read_ack(&self) -> bool {

@@ -5,14 +5,19 @@ use crate::connection::Connection;
 use crate::plan::{Order, Plan, Source};
 use crate::send_queue::SendWqe;
 use highwire_verbs::{Operation, Remote, Service};
-use highwire_wire::{
-    AtomicEth, Deth, Ext, Headers, IrnEth, IrnFlags, Opcode, Position, Psn, Reth, pad_count,
-};
+use highwire_wire::{AtomicEth, Deth, Ext, IrnEth, IrnFlags, Opcode, Position, Psn, Reth};
 
 impl Requester {
     /// Packet `packet` of the request at `index`, under PSN `psn`, as standard RoCEv2 has it.
     #[inline]
-    pub(super) fn standard_packet(&self, conn: &Connection, index: usize, packet: u32, psn: Psn) -> Plan {
+    pub(super) fn standard_packet(
+        &self,
+        conn: &Connection,
+        index: usize,
+        packet: u32,
+        psn: Psn,
+        plan: &mut Plan,
+    ) {
         let wqe = &self.queue.wqes[index];
         let position = position(packet, wqe.packets);
         let (opcode, ext) = match conn.config.service {
@@ -21,7 +26,8 @@ impl Requester {
             Service::Ud => ud_headers(conn, wqe),
         };
         let dest_qpn = wqe.datagram.map_or(conn.remote_qpn, |d| d.qpn);
-        self.finish(conn, index, packet, Headers::new(opcode, dest_qpn, psn, ext))
+        plan.bare(opcode, dest_qpn, psn, ext, Order::Strict);
+        self.finish(conn, index, packet, plan);
     }
 
     /// The same as IRN has it: every packet can be placed without the others (IRN §5.3).
@@ -33,7 +39,8 @@ impl Requester {
         packet: u32,
         psn: Psn,
         again: bool,
-    ) -> Plan {
+        plan: &mut Plan,
+    ) {
         let wqe = &self.queue.wqes[index];
         let is_last = packet + 1 == wqe.packets;
         let mut flags = if is_last { IrnFlags::LAST } else { IrnFlags::NONE };
@@ -42,22 +49,22 @@ impl Requester {
         }
         let irn = IrnEth::new(wqe.wqe_sn, packet, flags);
         let (opcode, ext) = irn_headers(wqe, irn, is_last);
-        self.finish(conn, index, packet, Headers::new(opcode, conn.remote_qpn, psn, ext))
+        plan.bare(opcode, conn.remote_qpn, psn, ext, Order::Strict);
+        self.finish(conn, index, packet, plan);
     }
 
     #[inline]
-    fn finish(&self, conn: &Connection, index: usize, packet: u32, mut headers: Headers) -> Plan {
+    fn finish(&self, conn: &Connection, index: usize, packet: u32, plan: &mut Plan) {
         let wqe = &self.queue.wqes[index];
         let is_last = packet + 1 == wqe.packets;
         // Only the end of something that completes a receive can ask for an event (IBTA §9.2.3).
-        headers.bth.solicited = wqe.flags.solicited && is_last && wqe.operation.consumes_receive();
+        plan.headers.bth.solicited = wqe.flags.solicited && is_last && wqe.operation.consumes_receive();
         if wqe.operation.is_read_or_atomic() {
-            return Plan::bare(headers, Order::Strict);
+            return;
         }
         let offset = packet * conn.mtu.bytes();
         let length = (wqe.length - offset).min(conn.mtu.bytes());
-        headers.bth.pad_count = pad_count(length as usize);
-        Plan { headers, payload: Source::Request(index as u32), offset, length, order: Order::Strict }
+        plan.carry(Source::Request(index as u32), offset, length);
     }
 }
 

@@ -15,45 +15,56 @@ use highwire_wire::{Aeth, Ext, Headers, NakCode, Psn, Syndrome};
 
 impl Requester {
     #[inline]
-    pub(super) fn poll_standard(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> Option<Plan> {
+    pub(super) fn poll_standard(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        plan: &mut Plan,
+    ) -> bool {
         loop {
             let index = self.queue.cursor;
-            let wqe = self.queue.wqes.get(index)?;
+            let Some(wqe) = self.queue.wqes.get(index) else { return false };
             match wqe.progress {
                 Progress::Done(CompletionStatus::Success) => {
                     self.queue.step();
                     continue;
                 }
-                Progress::Done(_) => return None,
+                Progress::Done(_) => return false,
                 Progress::Waiting if wqe.operation.is_local() => {
                     if !self.run_local(conn, ctx) {
-                        return None;
+                        return false;
                     }
                     continue;
                 }
                 Progress::Waiting => {
                     if let Gate::Wait = self.start(conn, ctx) {
-                        return None;
+                        return false;
                     }
                 }
                 Progress::Started => {
                     if let Err(status) = self.translate(conn, ctx, index) {
                         self.queue.wqes[index].progress = Progress::Done(status);
                         self.poisoned = true;
-                        return None;
+                        return false;
                     }
                 }
             }
-            return self.send_standard(conn, ctx, index);
+            return self.send_standard(conn, ctx, index, plan);
         }
     }
 
     #[inline]
-    fn send_standard(&mut self, conn: &Connection, ctx: &mut Context<'_>, index: usize) -> Option<Plan> {
+    fn send_standard(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        index: usize,
+        plan: &mut Plan,
+    ) -> bool {
         let is_rc = conn.config.service == Service::Rc;
         let in_flight = self.next_psn.ahead_of(self.first_unacknowledged);
         if is_rc && (in_flight >= conn.transport.go_back_n_window || !self.window_is_open(in_flight)) {
-            return None;
+            return false;
         }
         let packet = self.queue.packet;
         let wqe = &self.queue.wqes[index];
@@ -62,10 +73,10 @@ impl Requester {
             // Its data is here; only its place in the order is not.
             self.next_psn = wqe.end();
             self.queue.step();
-            return self.poll_standard(conn, ctx);
+            return self.poll_standard(conn, ctx, plan);
         }
         let psn = if is_read { wqe.first.add(wqe.received) } else { wqe.first.add(packet) };
-        let mut plan = self.standard_packet(conn, index, packet, psn);
+        self.standard_packet(conn, index, packet, psn, plan);
         let wqe = &mut self.queue.wqes[index];
         let is_last = packet + 1 == wqe.packets;
         self.next_psn = if is_read { wqe.end() } else { psn.next() };
@@ -88,7 +99,7 @@ impl Requester {
                 self.deadline = conn.ack_deadline(ctx.now);
             }
         }
-        Some(plan)
+        true
     }
 
     /// At the end of a burst, and at times within it: enough for completions to flow and windows to move.

@@ -17,8 +17,7 @@ use crate::receive_queue::ReceiveQueue;
 use highwire_stdx::Instant;
 use highwire_verbs::{Access, CompletionOp, CompletionStatus, Memory, Payload, RemoteKey, Sge, scatter};
 use highwire_wire::{
-    Aeth, AtomicEth, Ext, Headers, IrnEth, IrnFlags, NakCode, Opcode, Operation, Psn, Reth, SackEth,
-    Syndrome, pad_count,
+    Aeth, AtomicEth, Ext, Headers, IrnEth, IrnFlags, NakCode, Opcode, Operation, Psn, Reth, SackEth, Syndrome,
 };
 use std::collections::VecDeque;
 
@@ -468,14 +467,18 @@ impl Responder {
         conn: &Connection,
         own: &ReceiveQueue,
         ctx: &mut Context<'_>,
-    ) -> Option<Plan> {
+        plan: &mut Plan,
+    ) -> bool {
         let credits = Syndrome::Ack { credits: self.credits(conn, own) };
         let msn = self.msn;
-        let irn = self.irn.as_mut()?;
+        let Some(irn) = &mut self.irn else { return false };
         let next = irn.window.next_expected();
         let (psn, syndrome, sack): (Psn, Syndrome, Option<SackEth>) = match irn.refusal.take() {
             Some((psn, syndrome)) => (psn, syndrome, None),
-            None => (next, credits, irn.acks.next()?),
+            None => match irn.acks.next() {
+                Some(sack) => (next, credits, sack),
+                None => return false,
+            },
         };
         let aeth = Aeth { syndrome, msn };
         let (opcode, ext) = match sack {
@@ -488,7 +491,8 @@ impl Responder {
                 (Opcode::IrnNack, Ext::IrnNack(aeth, sack))
             }
         };
-        Some(Plan::bare(Headers::new(opcode, conn.remote_qpn, psn, ext), Order::Free))
+        plan.bare(opcode, conn.remote_qpn, psn, ext, Order::Free);
+        true
     }
 
     /// The next packet of an answer: one to resend, or a new one.
@@ -497,15 +501,16 @@ impl Responder {
         conn: &Connection,
         own: &ReceiveQueue,
         ctx: &mut Context<'_>,
-    ) -> Option<Plan> {
+        plan: &mut Plan,
+    ) -> bool {
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(conn, own) }, msn: self.msn };
-        let irn = self.irn.as_mut()?;
+        let Some(irn) = &mut self.irn else { return false };
         let (psn, again) = match irn.answers.poll_retransmit() {
             Some(psn) => (psn, true),
             None if irn.answers.next_to_send() != irn.next_answer && irn.answers.can_send_new() => {
                 (irn.answers.on_send_new(), false)
             }
-            None => return None,
+            None => return false,
         };
         if again {
             ctx.counters.count(Counter::Retransmitted);
@@ -514,7 +519,9 @@ impl Responder {
             irn.last_progress = ctx.now;
             irn.deadline = irn.answers.arm_timeout().map(|rto| ctx.now + rto);
         }
-        let job = *irn.jobs.iter().find(|job| psn.ahead_of(job.first) < job.packets)?;
+        let Some(&job) = irn.jobs.iter().find(|job| psn.ahead_of(job.first) < job.packets) else {
+            return false;
+        };
         let packet = psn.ahead_of(job.first);
         let is_last = packet + 1 == job.packets;
         let mut flags = if is_last { IrnFlags::LAST } else { IrnFlags::NONE };
@@ -525,10 +532,7 @@ impl Responder {
         match job.body {
             Body::Atomic(original) => {
                 let ext = Ext::IrnAtomicResponse(header, aeth, original);
-                Some(Plan::bare(
-                    Headers::new(Opcode::IrnAtomicResponse, conn.remote_qpn, psn, ext),
-                    Order::Strict,
-                ))
+                plan.bare(Opcode::IrnAtomicResponse, conn.remote_qpn, psn, ext, Order::Strict);
             }
             Body::Read(reth) => {
                 let offset = packet * conn.mtu.bytes();
@@ -538,16 +542,15 @@ impl Responder {
                 let Ok(addr) = Self::check_access(conn, ctx, RemoteKey(reth.rkey), va, size, access) else {
                     let next = self.expected();
                     self.refuse_irn(conn, ctx, next, Refusal::Nak(NakCode::RemoteAccess));
-                    return None;
+                    return false;
                 };
                 self.read_span = [Sge { addr, length: size, ..Sge::default() }];
                 let ext = Ext::IrnReadResponse(header, aeth);
-                let mut headers = Headers::new(Opcode::IrnReadResponse, conn.remote_qpn, psn, ext);
-                headers.bth.pad_count = pad_count(size as usize);
-                let payload = if size == 0 { Source::Nothing } else { Source::Read };
-                Some(Plan { headers, payload, offset: 0, length: size, order: Order::Strict })
+                plan.bare(Opcode::IrnReadResponse, conn.remote_qpn, psn, ext, Order::Strict);
+                plan.carry(Source::Read, 0, size);
             }
         }
+        true
     }
 
     /// The requester acknowledges answers (IRN §5.2).

@@ -10,7 +10,7 @@ use crate::receive_queue::ReceiveQueue;
 use crate::requester::position;
 use highwire_verbs::{Access, CompletionOp, CompletionStatus, Memory, Payload, RemoteKey, Sge, scatter};
 use highwire_wire::{
-    Aeth, AtomicEth, Ext, Headers, NakCode, Opcode, Operation, Position, Psn, Reth, Syndrome, pad_count,
+    Aeth, AtomicEth, Ext, Headers, NakCode, Opcode, Operation, Position, Psn, Reth, Syndrome,
 };
 
 impl Responder {
@@ -401,14 +401,16 @@ impl Responder {
         conn: &Connection,
         own: &ReceiveQueue,
         ctx: &mut Context<'_>,
-    ) -> Option<Plan> {
+        plan: &mut Plan,
+    ) -> bool {
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(conn, own) }, msn: self.msn };
-        match self.replies.front_mut()? {
-            Reply::Ack { .. } => None,
+        let Some(reply) = self.replies.front_mut() else { return false };
+        match reply {
+            Reply::Ack { .. } => return false,
             &mut Reply::Atomic { psn, original } => {
                 self.replies.pop_front();
                 let ext = Ext::AtomicAck(aeth, original);
-                Some(Plan::bare(Headers::new(Opcode::RcAtomicAck, conn.remote_qpn, psn, ext), Order::Strict))
+                plan.bare(Opcode::RcAtomicAck, conn.remote_qpn, psn, ext, Order::Strict);
             }
             Reply::Read { psn, va, rkey, length, sent, packets } => {
                 let (psn, va, rkey, length, packet) = (*psn, *va, *rkey, *length, *sent);
@@ -431,7 +433,7 @@ impl Responder {
                     self.replies.clear();
                     self.refuse(psn.add(packet), Syndrome::Nak(NakCode::RemoteAccess));
                     self.failed = Some(NakCode::RemoteAccess);
-                    return None;
+                    return false;
                 };
                 self.read_span = [Sge { addr, length: size, ..Sge::default() }];
                 let (opcode, ext) = match position(packet, total) {
@@ -440,12 +442,11 @@ impl Responder {
                     Position::Last => (Opcode::RcReadResponseLast, Ext::Aeth(aeth)),
                     Position::Only | Position::Any => (Opcode::RcReadResponseOnly, Ext::Aeth(aeth)),
                 };
-                let mut headers = Headers::new(opcode, conn.remote_qpn, psn.add(packet), ext);
-                headers.bth.pad_count = pad_count(size as usize);
-                let payload = if size == 0 { Source::Nothing } else { Source::Read };
-                Some(Plan { headers, payload, offset: 0, length: size, order: Order::Strict })
+                plan.bare(opcode, conn.remote_qpn, psn.add(packet), ext, Order::Strict);
+                plan.carry(Source::Read, 0, size);
             }
         }
+        true
     }
 }
 
