@@ -17,6 +17,8 @@ pub enum Seeds {
     Packets,
     /// Whole capture files.
     Files,
+    /// Shared memory with a ring in it.
+    Rings,
     /// Random bytes, read as decisions.
     Operations,
 }
@@ -36,6 +38,9 @@ pub fn seeds(target: &Target, folder: &Path) -> Result<Vec<Vec<u8>>> {
         let mut rng = Rng::new(1);
         return Ok((0..OPERATION_SEEDS).map(|n| random_bytes(&mut rng, 16 << (n % 6))).collect());
     }
+    if target.seeds == Seeds::Rings {
+        return Ok(crate::rings::seeds());
+    }
     let mut paths = std::fs::read_dir(folder)
         .and_then(|entries| entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>, _>>())
         .with_context(|| format!("cannot read the captures in {}", folder.display()))?;
@@ -48,7 +53,7 @@ pub fn seeds(target: &Target, folder: &Path) -> Result<Vec<Vec<u8>>> {
             Seeds::Files if file.len() <= FILE_BYTES_MAX => seeds.push(file),
             Seeds::Frames => seeds.extend(frames(&file).map(|frame| [&[0], frame].concat())),
             Seeds::Packets => seeds.extend(frames(&file).filter_map(udp_payload)),
-            Seeds::Files | Seeds::Operations => {}
+            Seeds::Files | Seeds::Rings | Seeds::Operations => {}
         }
     }
     seeds.dedup();

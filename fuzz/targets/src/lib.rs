@@ -11,6 +11,7 @@ pub mod driver;
 mod irn;
 mod ops;
 mod packets;
+mod rings;
 mod rnic;
 
 use corpus::Seeds;
@@ -34,6 +35,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "pcap", run: packets::pcap, seeds: Seeds::Files },
     Target { name: "irn_sender", run: irn::sender, seeds: Seeds::Operations },
     Target { name: "irn_receiver", run: irn::receiver, seeds: Seeds::Operations },
+    Target { name: "rings", run: rings::rings, seeds: Seeds::Rings },
     Target { name: "rnic_handle_packet", run: rnic::rnic, seeds: Seeds::Operations },
     Target { name: "sack_window", run: irn::sack_window, seeds: Seeds::Operations },
 ];

@@ -179,7 +179,7 @@ impl Run {
                 Guarded.check(span.addr, u64::from(span.length));
                 payload.resize(payload.len() + span.length as usize, 0xA5);
             }
-            let headers = out.headers;
+            let headers = *out.headers;
             if self.kept.len() < KEPT_MAX {
                 self.kept.push(Kept { headers, payload });
             }

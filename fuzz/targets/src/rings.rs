@@ -1,0 +1,123 @@
+//! Shared memory that the other side has filled with anything: attaching says no, or reading stays within bounds.
+
+use std::sync::Arc;
+
+use highwire_stdx::Rng;
+use highwire_uapi::{
+    CompletionQueueConsumer, CompletionQueueProducer, DoorbellBoard, MAX_INLINE_BYTES, MAX_SGES,
+    ReceiveQueueConsumer, ReceiveQueueProducer, RingHeader, RingKind, RingLayout, Segment, SendQueueConsumer,
+    SendQueueProducer, Sge, Window,
+};
+
+/// Mapped memory is whole words.
+const WORD_BYTES: usize = 8;
+const SEGMENT_BYTES_MAX: usize = 16 * 1024;
+const READS: usize = 64;
+
+/// Memory as found, attached to by every kind of end.
+pub(crate) fn rings(input: &[u8]) {
+    let bytes = &input[..input.len().min(SEGMENT_BYTES_MAX) / WORD_BYTES * WORD_BYTES];
+    if bytes.is_empty() {
+        return;
+    }
+    let segment = Arc::new(Segment::heap(bytes.len()));
+    let window = Window::whole(&segment);
+    window.copy_in(0, bytes);
+    if let Ok(header) = RingHeader::read(&window)
+        && let Ok(layout) = RingLayout::validate(&header, window.len())
+    {
+        assert!(layout.bytes() <= window.len(), "a valid ring lies within its memory");
+    }
+    send(&window);
+    receive(&window);
+    completion(&window);
+    if let Ok(board) = DoorbellBoard::attach(&window) {
+        assert!(board.bits() as usize <= bytes.len() * 8, "a bit for every doorbell");
+    }
+}
+
+fn send(window: &Window) {
+    if let Ok(mut consumer) = SendQueueConsumer::attach(window) {
+        for _ in 0..READS {
+            let Ok(Some(slot)) = consumer.peek() else { break };
+            if slot.wqe().is_ok() {
+                let (mut data, mut sges) = ([0; MAX_INLINE_BYTES], [Sge::default(); MAX_SGES]);
+                assert!(slot.inline(&mut data).len() <= MAX_INLINE_BYTES);
+                assert!(slot.sges(&mut sges).len() <= MAX_SGES);
+            }
+            consumer.advance();
+        }
+        consumer.release();
+    }
+    if let Ok(mut producer) = SendQueueProducer::attach(window) {
+        let slots = producer.layout().slot_count() as u64;
+        if let Ok(free) = producer.free_slots() {
+            assert!(free <= slots, "no more slots are free than there are");
+        }
+    }
+}
+
+fn receive(window: &Window) {
+    if let Ok(mut consumer) = ReceiveQueueConsumer::attach(window) {
+        for _ in 0..READS {
+            let Ok(Some(slot)) = consumer.peek() else { break };
+            let mut sges = [Sge::default(); MAX_SGES];
+            if slot.wqe().is_ok() {
+                assert!(slot.sges(&mut sges).len() <= MAX_SGES);
+            }
+            consumer.advance();
+        }
+        consumer.release();
+    }
+    if let Ok(mut producer) = ReceiveQueueProducer::attach(window) {
+        let posted = producer.post(7, &[Sge { addr: 64, length: 64, lkey: 1 }]);
+        if posted.is_ok() {
+            producer.publish_release();
+        }
+    }
+}
+
+fn completion(window: &Window) {
+    if let Ok(mut consumer) = CompletionQueueConsumer::attach(window) {
+        for _ in 0..READS {
+            if !matches!(consumer.poll(), Ok(Some(_))) {
+                break;
+            }
+        }
+    }
+    if let Ok(mut producer) = CompletionQueueProducer::attach(window) {
+        let cqe = highwire_uapi::Cqe::default();
+        let _ = producer.push(&cqe, true);
+        producer.publish_release();
+        producer.take_notification();
+    }
+}
+
+/// Rings as they are made, with slots of random bytes and some of them in use.
+pub(crate) fn seeds() -> Vec<Vec<u8>> {
+    let mut rng = Rng::new(1);
+    let mut seeds = Vec::new();
+    for (kind, slot_bytes) in
+        [(RingKind::Send, 128), (RingKind::Send, 320), (RingKind::Receive, 64), (RingKind::Completion, 64)]
+    {
+        for slots in [1, 4, 16] {
+            let Ok(layout) = RingLayout::new(kind, slots, slot_bytes) else { continue };
+            let window = Window::whole(&Arc::new(Segment::heap(layout.bytes())));
+            let mut noise = vec![0; layout.bytes()];
+            rng.fill(&mut noise);
+            window.copy_in(0, &noise);
+            layout.create(&window).expect("the window has the layout's size");
+            seeds.push(contents(&window));
+            let tail = highwire_uapi::offset::TAIL;
+            window.copy_in(tail, &u64::from(slots).to_le_bytes());
+            seeds.push(contents(&window));
+        }
+    }
+    seeds
+}
+
+fn contents(window: &Window) -> Vec<u8> {
+    let mut bytes = vec![0; window.len()];
+    window.copy_out(0, &mut bytes);
+    bytes
+}
