@@ -1,1 +1,54 @@
 //! Drives RNICs over links on a real machine; the Rust API for applications.
+//!
+//! ```text
+//! application threads                          background thread
+//!   post ─┐       ┌─ poll                            │ while nobody polls
+//!         ▼       ▼                                  ▼
+//!   ┌───────────────────── lane ─────────────────────────┐
+//!   │ token → engine: Rnic · rings · UDP · shared memory │   × lanes
+//!   └────────────────────────────────────────────────────┘
+//! ```
+//!
+//! A [`Device`] has an address and lanes. Whoever holds a lane's token runs its engine: a thread that posts or polls, or
+//! the device's own thread when nobody does. `docs/host.md` tells the whole story.
+#![deny(unsafe_code)]
+
+mod background;
+mod clock;
+mod completion_queue;
+mod config;
+mod convert;
+mod counters;
+mod device;
+mod endpoint;
+mod engine;
+mod error;
+mod events;
+mod lane;
+mod memory;
+mod negotiate;
+mod queue_pair;
+mod region;
+mod rings;
+mod shared_receive_queue;
+mod side_band;
+mod stats;
+mod sys;
+mod token;
+mod waker;
+
+pub use completion_queue::{CompletionQueue, EMPTY as EMPTY_COMPLETION, WaitFor};
+pub use config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, Engine, LinkChoice};
+pub use counters::CounterSnapshot;
+pub use device::Device;
+pub use endpoint::{Endpoint, EndpointError};
+pub use error::{ChainError, ConnectError, CreateError, MemoryError, OpenError};
+pub use negotiate::NEGOTIATION_PORT;
+pub use queue_pair::{Chain, ConnectOptions, QueuePair, QueuePairConfig};
+pub use region::{Buffer, MemoryRegion, ProtectionDomain};
+pub use shared_receive_queue::SharedReceiveQueue;
+pub use stats::{RunningDevice, running_devices};
+
+pub use highwire_link::FaultConfig;
+pub use highwire_rnic::QpSnapshot;
+pub use highwire_verbs as verbs;

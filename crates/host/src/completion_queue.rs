@@ -1,0 +1,218 @@
+//! Completion queues: polled by threads that then run the engine themselves, or waited for.
+
+use crate::config::Engine;
+use crate::convert;
+use crate::device::Owner;
+use crate::engine::CqSink;
+use crate::error::CreateError;
+use crate::lane::Lane;
+use crate::rings;
+use highwire_uapi::{Arm, CompletionQueueConsumer, CompletionQueueProducer, RingKind, RingLayout};
+use highwire_verbs::{Completion, CqId};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Bytes of a slot.
+const CQE_SLOT_BYTES: u32 = highwire_uapi::CQE_BYTES;
+
+/// A completion queue of one lane. Clones are the same queue; it lives until the last clone and the last queue pair that
+/// completes into it are gone.
+#[derive(Clone)]
+pub struct CompletionQueue {
+    pub(crate) inner: Arc<CqInner>,
+}
+
+pub(crate) struct CqInner {
+    pub(crate) device: Arc<Owner>,
+    pub(crate) lane: u32,
+    pub(crate) id: CqId,
+    consumer: Mutex<CompletionQueueConsumer>,
+    notifier: Arc<Notifier>,
+}
+
+/// Where threads sleep until the engine finds something for them.
+#[derive(Debug, Default)]
+pub(crate) struct Notifier {
+    notified: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Notifier {
+    pub(crate) fn notify(&self) {
+        *self.lock() += 1;
+        self.changed.notify_all();
+    }
+
+    fn count(&self) -> u64 {
+        *self.lock()
+    }
+
+    /// Waits until it was notified since `seen`; false when the time is up.
+    fn wait(&self, seen: u64, timeout: Duration) -> bool {
+        let waited = self.changed.wait_timeout_while(self.lock(), timeout, |count| *count == seen);
+        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.notified.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// What a wait is for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum WaitFor {
+    /// Any completion.
+    #[default]
+    Any,
+    /// A message whose sender asked for an event, or a failure.
+    Solicited,
+}
+
+impl CompletionQueue {
+    pub(crate) fn create(
+        device: &Arc<Owner>,
+        lane: u32,
+        capacity: u32,
+    ) -> Result<CompletionQueue, CreateError> {
+        let layout = RingLayout::new(RingKind::Completion, capacity.max(1), CQE_SLOT_BYTES)?;
+        let window = rings::create(&layout)?;
+        let consumer = Mutex::new(CompletionQueueConsumer::attach(&window)?);
+        let ring = CompletionQueueProducer::attach(&window)?;
+        let notifier = Arc::new(Notifier::default());
+        let sink = CqSink {
+            ring,
+            notifier: Arc::clone(&notifier),
+            has_events: false,
+            is_touched: false,
+            is_overrun: false,
+        };
+        let id = device.lane(lane).ok_or(CreateError::NoSuchLane(lane))?.control(|engine| {
+            let id = engine.rnic.create_cq();
+            engine.add_cq(id, sink);
+            id
+        });
+        let device = Arc::clone(device);
+        Ok(CompletionQueue { inner: Arc::new(CqInner { device, lane, id, consumer, notifier }) })
+    }
+
+    /// Takes up to `completions.len()` completions, oldest first; returns how many. If none waits, runs the engine once,
+    /// as far as the device's [`Engine`] choice lets this thread.
+    #[inline]
+    pub fn poll(&self, completions: &mut [Completion]) -> usize {
+        let taken = self.inner.take(completions);
+        if taken > 0 || self.inner.device.engine == Engine::Background {
+            return taken;
+        }
+        // Someone else runs the engine: what it finds for this queue shows in the ring.
+        self.inner.lane().visit(|engine| engine.pump());
+        self.inner.device.after_visit();
+        self.inner.take(completions)
+    }
+
+    /// Takes one completion, as [`poll`](Self::poll) does.
+    #[inline]
+    pub fn poll_one(&self) -> Option<Completion> {
+        let mut one = [EMPTY];
+        (self.poll(&mut one) == 1).then_some(one[0])
+    }
+
+    /// Sleeps until a completion waits; false when `timeout` passes first. Afterwards `poll` finds it, unless another
+    /// thread was faster.
+    pub fn wait(&self, what: WaitFor, timeout: Duration) -> bool {
+        let inner = &*self.inner;
+        let deadline = Instant::now() + timeout;
+        let arm = match what {
+            WaitFor::Any => Arm::Next,
+            WaitFor::Solicited => Arm::Solicited,
+        };
+        inner.use_events();
+        loop {
+            let seen = inner.notifier.count();
+            // A corrupt ring cannot be waited for; polling it finds nothing either.
+            if inner.consumer().arm(arm).unwrap_or(false) {
+                return true;
+            }
+            let left = deadline.saturating_duration_since(Instant::now());
+            if left.is_zero() {
+                return false;
+            }
+            if inner.device.engine == Engine::Inline {
+                inner.device.run_until_readable(left);
+            } else {
+                inner.device.waker.wake();
+                inner.device.waiting.begin();
+                inner.notifier.wait(seen, left);
+                inner.device.waiting.end();
+            }
+        }
+    }
+
+    /// The lane it belongs to.
+    pub fn lane(&self) -> u32 {
+        self.inner.lane
+    }
+
+    /// Completions lost because the queue was full. The device reports it as an event, too.
+    pub fn overruns(&self) -> u64 {
+        self.inner.consumer().overruns()
+    }
+}
+
+impl CqInner {
+    #[inline]
+    pub(crate) fn lane(&self) -> &Lane {
+        self.device.lane(self.lane).expect("checked when the queue was made")
+    }
+
+    fn consumer(&self) -> MutexGuard<'_, CompletionQueueConsumer> {
+        self.consumer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn take(&self, completions: &mut [Completion]) -> usize {
+        let mut consumer = self.consumer();
+        let mut taken = 0;
+        for completion in completions {
+            let Ok(Some(cqe)) = consumer.poll() else { break };
+            *completion = convert::from_cqe(&cqe);
+            taken += 1;
+        }
+        taken
+    }
+
+    /// From now on the engine looks for sleepers of this queue, which costs it a fence per delivery.
+    fn use_events(&self) {
+        self.lane().control(|engine| {
+            if let Some(sink) = engine.cq(self.id) {
+                sink.has_events = true;
+            }
+        });
+    }
+}
+
+impl Drop for CqInner {
+    fn drop(&mut self) {
+        self.lane().control(|engine| {
+            engine.remove_cq(self.id);
+            // Refused only while a queue pair uses it, and those keep it alive.
+            let _ = engine.rnic.destroy_cq(self.id);
+        });
+    }
+}
+
+/// What an array for `poll` is filled with.
+pub const EMPTY: Completion = Completion {
+    wr_id: 0,
+    status: highwire_verbs::CompletionStatus::Success,
+    operation: highwire_verbs::CompletionOp::Send,
+    byte_len: 0,
+    immediate: 0,
+    qpn: highwire_wire::Qpn::new(0),
+    source_qpn: highwire_wire::Qpn::new(0),
+    flags: highwire_verbs::CompletionFlags {
+        grh: false,
+        with_immediate: false,
+        with_invalidate: false,
+        solicited: false,
+    },
+};

@@ -1,0 +1,107 @@
+//! What a device is opened with. Everything has a default that suits a program on one machine.
+
+use highwire_link::FaultConfig;
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The environment variable that names the device's address.
+pub const ADDRESS_VARIABLE: &str = "HIGHWIRE_ADDR";
+
+/// Which threads run a device's engine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Engine {
+    /// Those that post and poll, while they do. A peer's READ or WRITE waits until then.
+    Inline,
+    /// One thread of the device's own, and no other. Posting wakes it.
+    Background,
+    /// Those that post and poll, and a thread of the device's own that takes over when they stop.
+    #[default]
+    Both,
+}
+
+/// Which links carry packets.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum LinkChoice {
+    /// Shared memory to devices of the same user on this machine, UDP to all others.
+    #[default]
+    Auto,
+    /// UDP to everybody.
+    Udp,
+    /// Shared memory; other peers are unreachable.
+    Shm,
+}
+
+/// How the rate of each queue pair is controlled.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Congestion {
+    /// It is not: windows and the link are the only limits.
+    #[default]
+    None,
+    /// DCQCN: ECN marks come back as CNPs and slow the sender down.
+    Dcqcn,
+}
+
+/// What a device is opened with.
+#[derive(Clone, Debug)]
+pub struct DeviceConfig {
+    /// The device's address, which is its GID. `None` takes `HIGHWIRE_ADDR`, and without that an unused address of
+    /// 127.0.0.0/8.
+    pub address: Option<IpAddr>,
+    /// Engine shards, each with a socket and queues of its own; 1 to 64.
+    pub lanes: u32,
+    /// Which threads run the engine.
+    pub engine: Engine,
+    /// Which links carry packets.
+    pub link: LinkChoice,
+    /// Faults to inject into whatever leaves.
+    pub faults: Option<FaultConfig>,
+    /// Where to record packets. Lane 0 writes this file, lane *n* the same with `.n` appended.
+    pub capture: Option<PathBuf>,
+    /// Decides every random choice: keys, QPNs, PSNs, faults. `None` asks the system for one.
+    pub seed: Option<u64>,
+    /// How rates are controlled.
+    pub congestion: Congestion,
+    /// The largest path MTU to offer, in bytes; `None` takes what the interface carries.
+    pub mtu_max: Option<u32>,
+}
+
+impl Default for DeviceConfig {
+    fn default() -> DeviceConfig {
+        DeviceConfig {
+            address: None,
+            lanes: 1,
+            engine: Engine::default(),
+            link: LinkChoice::default(),
+            faults: None,
+            capture: None,
+            seed: None,
+            congestion: Congestion::default(),
+            mtu_max: None,
+        }
+    }
+}
+
+/// Names of choices, for command lines: `inline`, `background`, `both`; `auto`, `udp`, `shm`; `none`, `dcqcn`.
+macro_rules! names {
+    ($type:ident: $($name:literal => $value:ident),+) => {
+        impl FromStr for $type {
+            type Err = String;
+            fn from_str(text: &str) -> Result<$type, String> {
+                match text {
+                    $($name => Ok($type::$value),)+
+                    _ => Err(format!("`{text}` is none of {}", [$($name),+].join(", "))),
+                }
+            }
+        }
+        impl std::fmt::Display for $type {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(match self { $($type::$value => $name,)+ })
+            }
+        }
+    };
+}
+
+names!(Engine: "inline" => Inline, "background" => Background, "both" => Both);
+names!(LinkChoice: "auto" => Auto, "udp" => Udp, "shm" => Shm);
+names!(Congestion: "none" => None, "dcqcn" => Dcqcn);

@@ -1,0 +1,259 @@
+//! Devices: an address, lanes, and the thread that serves them when nobody else does.
+
+mod open;
+
+use crate::background;
+use crate::clock::Clock;
+use crate::completion_queue::CompletionQueue;
+use crate::config::{DeviceConfig, Engine};
+use crate::counters::CounterSnapshot;
+use crate::error::{CreateError, OpenError};
+use crate::events::EventQueue;
+use crate::lane::Lane;
+use crate::region::ProtectionDomain;
+use crate::shared_receive_queue::SharedReceiveQueue;
+use crate::side_band::SideBand;
+use crate::stats::StatsFile;
+use crate::sys;
+use crate::waker::Waker;
+use highwire_link::CaptureFile;
+use highwire_link::shm::LocalEngine;
+use highwire_stdx::Rng;
+use highwire_uapi::SharedPool;
+use highwire_verbs::{AsyncEvent, Gid, Mtu};
+use highwire_wire::Qpn;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// The longest sleep of a thread that runs the lanes while it waits.
+const WAIT_MAX: highwire_stdx::Duration = highwire_stdx::Duration::from_millis(20);
+
+/// A software RNIC of this process. Clones are the same device; it closes when the last clone and the last object made
+/// from it are gone.
+#[derive(Clone)]
+pub struct Device {
+    owner: Arc<Owner>,
+}
+
+/// Everything that threads share. The background thread has it, too.
+pub(crate) struct Shared {
+    pub(crate) gid: Gid,
+    pub(crate) engine: Engine,
+    pub(crate) mtu: Mtu,
+    pub(crate) lanes: Vec<Lane>,
+    pub(crate) events: Arc<EventQueue>,
+    pub(crate) waker: Arc<Waker>,
+    pub(crate) waiting: Waiting,
+    pub(crate) side_band: Option<SideBand>,
+    /// Present where peers on this host can reach the device through shared memory.
+    pub(crate) local: Option<Arc<LocalEngine>>,
+    pub(crate) pool: SharedPool,
+    stats: Option<StatsFile>,
+    capture: Option<CaptureFile>,
+    pub(crate) clock: Clock,
+    /// What becomes readable when a lane has packets, per lane.
+    pub(crate) lane_fds: Vec<Vec<OwnedFd>>,
+    pub(crate) rng: Mutex<Rng>,
+    pub(crate) is_closing: AtomicBool,
+}
+
+/// What objects of a device hold: the last one to go ends its thread.
+pub(crate) struct Owner {
+    shared: Arc<Shared>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// How many threads sleep until the background thread finds something for them.
+#[derive(Debug, Default)]
+pub(crate) struct Waiting(AtomicU32);
+
+impl Waiting {
+    pub(crate) fn begin(&self) {
+        self.0.fetch_add(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn end(&self) {
+        self.0.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    pub(crate) fn any(&self) -> bool {
+        self.0.load(Ordering::SeqCst) > 0
+    }
+}
+
+impl Device {
+    /// Opens a device.
+    ///
+    /// # Errors
+    /// [`OpenError`], whose text says what to do.
+    pub fn open(config: &DeviceConfig) -> Result<Device, OpenError> {
+        let shared = Arc::new(open::open(config)?);
+        let thread = match config.engine {
+            Engine::Inline => None,
+            Engine::Background | Engine::Both => Some(background::spawn(Arc::clone(&shared))?),
+        };
+        Ok(Device { owner: Arc::new(Owner { shared, thread }) })
+    }
+
+    /// The device's address.
+    pub fn gid(&self) -> Gid {
+        self.owner.gid
+    }
+
+    /// The largest path MTU it offers.
+    pub fn mtu(&self) -> Mtu {
+        self.owner.mtu
+    }
+
+    /// How many lanes it has.
+    pub fn lanes(&self) -> u32 {
+        self.owner.lanes.len() as u32
+    }
+
+    /// A new protection domain.
+    pub fn protection_domain(&self) -> ProtectionDomain {
+        ProtectionDomain::create(&self.owner)
+    }
+
+    /// A completion queue for at least `capacity` completions, in lane 0.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn completion_queue(&self, capacity: u32) -> Result<CompletionQueue, CreateError> {
+        self.completion_queue_in(0, capacity)
+    }
+
+    /// A completion queue in a lane. The queue pairs that complete their sends into it live in that lane, too.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn completion_queue_in(&self, lane: u32, capacity: u32) -> Result<CompletionQueue, CreateError> {
+        CompletionQueue::create(&self.owner, lane, capacity)
+    }
+
+    /// A shared receive queue for at least `max_wr` receives of up to `max_sge` SGEs, in lane 0.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn shared_receive_queue(
+        &self,
+        pd: &ProtectionDomain,
+        max_wr: u32,
+        max_sge: u32,
+    ) -> Result<SharedReceiveQueue, CreateError> {
+        SharedReceiveQueue::create(pd, 0, max_wr, max_sge)
+    }
+
+    /// The oldest event that was not asked for yet.
+    pub fn async_event(&self) -> Option<AsyncEvent> {
+        self.owner.events.pop()
+    }
+
+    /// The same, waiting for one.
+    pub fn wait_async_event(&self, timeout: Duration) -> Option<AsyncEvent> {
+        self.owner.events.wait(timeout)
+    }
+
+    /// Every counter, summed over the lanes.
+    pub fn counters(&self) -> CounterSnapshot {
+        self.owner.counters()
+    }
+}
+
+impl Shared {
+    #[inline]
+    pub(crate) fn lane(&self, lane: u32) -> Option<&Lane> {
+        self.lanes.get(lane as usize)
+    }
+
+    /// The lane that a queue pair lives in.
+    pub(crate) fn lane_of(&self, qpn: Qpn) -> &Lane {
+        &self.lanes[qpn.value() as usize % self.lanes.len()]
+    }
+
+    /// What an application thread does after it ran a lane, where no other thread will.
+    #[inline]
+    pub(crate) fn after_visit(&self) {
+        if self.engine == Engine::Inline
+            && let Some(side_band) = &self.side_band
+        {
+            side_band.serve_now_and_then(self);
+        }
+    }
+
+    /// Without a background thread, a waiting thread runs the lanes itself, asleep in between.
+    pub(crate) fn run_until_readable(&self, at_most: Duration) {
+        let mut at_most = highwire_stdx::Duration::from(at_most).min(WAIT_MAX);
+        let mut fds: Vec<_> = self.side_band.iter().map(SideBand::fd).collect();
+        for (lane, fds_of_lane) in self.lanes.iter().zip(&self.lane_fds) {
+            fds.extend(fds_of_lane.iter().map(AsFd::as_fd));
+            let sleep = lane.try_run(|engine| {
+                engine.pump();
+                engine.prepare_sleep()
+            });
+            // A lane that somebody else runs is looked after.
+            at_most = at_most.min(sleep.unwrap_or(Some(WAIT_MAX)).unwrap_or(highwire_stdx::Duration::ZERO));
+        }
+        if let Some(side_band) = &self.side_band {
+            side_band.serve(self);
+            let left = side_band.deadline().map(|at| at.saturating_since(self.clock.now()));
+            at_most = at_most.min(left.unwrap_or(WAIT_MAX));
+        }
+        sys::wait_readable(&fds, Some(at_most));
+        self.lanes.iter().for_each(|lane| {
+            lane.try_run(|engine| engine.awake());
+        });
+    }
+
+    /// Housekeeping, ten times a second or so: counters for others to read, captures, and peers that are gone.
+    pub(crate) fn keep_house(&self) {
+        if let Some(stats) = &self.stats {
+            stats.write(&self.counters());
+        }
+        if let Some(capture) = &self.capture {
+            // A capture that stopped has said so in its counters.
+            let _ = capture.flush();
+        }
+        self.lanes.iter().for_each(|lane| lane.control(|engine| engine.reap()));
+    }
+
+    /// A random 24-bit number.
+    pub(crate) fn random_psn(&self) -> highwire_wire::Psn {
+        highwire_wire::Psn::new(self.rng.lock().unwrap_or_else(PoisonError::into_inner).next_u32())
+    }
+
+    pub(crate) fn counters(&self) -> CounterSnapshot {
+        let mut snapshot = CounterSnapshot::default();
+        for lane in &self.lanes {
+            lane.control(|engine| engine.each_counter(&mut |name, value| snapshot.add(name, value)));
+        }
+        snapshot
+    }
+}
+
+impl std::ops::Deref for Owner {
+    type Target = Shared;
+    #[inline]
+    fn deref(&self) -> &Shared {
+        &self.shared
+    }
+}
+
+impl Drop for Owner {
+    fn drop(&mut self) {
+        self.shared.is_closing.store(true, Ordering::SeqCst);
+        self.shared.waker.wake();
+        if let Some(thread) = self.thread.take() {
+            // It ends after its present turn. That it panicked is its own report.
+            let _ = thread.join();
+        }
+        // Acknowledgements that were kept back are the last thing peers hear of us.
+        self.shared.lanes.iter().for_each(|lane| lane.control(|engine| engine.finish_control()));
+        if let Some(capture) = &self.shared.capture {
+            let _ = capture.flush();
+        }
+    }
+}

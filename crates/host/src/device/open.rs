@@ -1,0 +1,247 @@
+//! Opening a device: an address, sockets, lanes.
+
+use super::{Shared, Waiting};
+use crate::clock::Clock;
+use crate::config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, LinkChoice};
+use crate::engine::{Engine, Neighbours, Parts};
+use crate::error::OpenError;
+use crate::events::EventQueue;
+use crate::lane::{Lane, MAILBOX_PACKETS};
+use crate::memory::HostMemory;
+use crate::side_band::SideBand;
+use crate::stats::StatsFile;
+use crate::sys;
+use crate::waker::Waker;
+use crossbeam_queue::ArrayQueue;
+use highwire_link::shm::{ClaimError, EngineConfig, LocalEngine, Registry};
+use highwire_link::{
+    Capture, CaptureFile, Ecn, Faulty, Link, OpenError as UdpError, UdpConfig, UdpLink, netdev_mtu_of,
+    roce_mtu_bytes,
+};
+use highwire_rnic::{CongestionChoice, Rnic, RnicConfig, TransportConfig};
+use highwire_stdx::{Duration, Rng};
+use highwire_uapi::{DoorbellBoard, Segment, SharedPool, Window};
+use highwire_verbs::{Gid, Mtu};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+use std::time::SystemTime;
+
+const LANES_MAX: u32 = 64;
+/// Doorbells of one lane: two per queue pair.
+const BELLS: u32 = 4096;
+/// Other users' devices are invisible, so an address that looks free may not be.
+const ADDRESS_ATTEMPTS: u32 = 16;
+
+/// The address with everything that holds it.
+struct Place {
+    ip: IpAddr,
+    local: Option<Arc<LocalEngine>>,
+    sockets: Vec<UdpLink>,
+}
+
+pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
+    if !(1..=LANES_MAX).contains(&config.lanes) {
+        return Err(OpenError::BadLanes(config.lanes));
+    }
+    if let Some(faults) = &config.faults {
+        faults.check().map_err(|error| OpenError::Faults(error.to_string()))?;
+    }
+    let seed = match config.seed {
+        Some(seed) => seed,
+        None => sys::random_u64().map_err(|error| OpenError::System("get random numbers", error))?,
+    };
+    let mut rng = Rng::new(seed);
+    let Place { ip, local, sockets } = find_place(config, &mut rng)?;
+    let gid = Gid::from_ip(ip);
+    let clock = Clock::start();
+    let mtu = path_mtu(config, ip)?;
+    let system = |what| move |error: io::Error| OpenError::System(what, error);
+    let waker = Arc::new(Waker::new().map_err(system("make an eventfd"))?);
+    let events = Arc::new(EventQueue::default());
+    let mailboxes: Arc<[_]> = (0..config.lanes).map(|_| ArrayQueue::new(MAILBOX_PACKETS)).collect();
+    let capture = capture_file(config)?;
+    let mut lanes = Vec::new();
+    let mut lane_fds = Vec::new();
+    for (lane, socket) in (0..).zip(sockets) {
+        let fds = socket.poll_fd().map(|fd| fd.try_clone_to_owned()).transpose();
+        lane_fds.push(fds.map_err(system("copy a descriptor"))?.into_iter().collect());
+        let bell = |_| UdpSocket::bind((ip, 0)).map_err(system("open a socket"));
+        let neighbours = match &local {
+            Some(local) => Some(Neighbours::new(local, lane, bell(())?)),
+            None => None,
+        };
+        let board = doorbells().map_err(system("make shared memory"))?;
+        let parts = Parts {
+            rnic: Rnic::new(rnic_config(config, gid, lane), rng.fork(u64::from(lane)).next_u64()),
+            lane,
+            gid,
+            clock,
+            memory: host_memory(),
+            udp: decorate(config, socket, lane, capture.as_ref()),
+            neighbours,
+            is_shm_only: config.link == LinkChoice::Shm,
+            board: board.clone(),
+            events: Arc::clone(&events),
+            mailboxes: Arc::clone(&mailboxes),
+            waker: Arc::clone(&waker),
+        };
+        lanes.push(Lane::new(Engine::new(parts), board));
+    }
+    let pool = local.as_ref().map_or_else(SharedPool::anonymous, |local| local.pool().clone());
+    Ok(Shared {
+        gid,
+        engine: config.engine,
+        mtu,
+        lanes,
+        events,
+        waker,
+        waiting: Waiting::default(),
+        side_band: SideBand::open(gid, rng.fork(1 << 32), clock),
+        pool,
+        local,
+        // Nobody can look at the counters of a device that has no such file, and nothing else depends on it.
+        stats: StatsFile::create(ip).ok(),
+        capture,
+        lane_fds,
+        rng: Mutex::new(rng),
+        clock,
+        is_closing: AtomicBool::new(false),
+    })
+}
+
+/// Takes the address that was asked for, or an unused one.
+fn find_place(config: &DeviceConfig, rng: &mut Rng) -> Result<Place, OpenError> {
+    let registry = registry(config)?;
+    let engine_config = EngineConfig { lanes: config.lanes, ..EngineConfig::default() };
+    if let Some(ip) = wanted_address(config)? {
+        let sockets = UdpLink::open_lanes(&udp_config(config, ip), config.lanes as usize);
+        let local = match registry.as_ref().map(|registry| registry.claim(ip, &engine_config)).transpose() {
+            Ok(local) => local.map(Arc::new),
+            Err(ClaimError::Taken { gid, .. }) => return Err(OpenError::AddressInUse(gid)),
+            Err(error) => return Err(OpenError::Registry(io::Error::other(error))),
+        };
+        return Ok(Place { ip, local, sockets: sockets? });
+    }
+    let mut attempts = 0;
+    loop {
+        let local = match &registry {
+            Some(registry) => registry.claim_unused_loopback(rng.next_u64(), &engine_config).map(Some),
+            None => Ok(None),
+        };
+        let local = local.map_err(|error| OpenError::Registry(io::Error::other(error)))?.map(Arc::new);
+        let ip = local.as_ref().map_or_else(|| random_loopback(rng), |local| local.gid());
+        attempts += 1;
+        match UdpLink::open_lanes(&udp_config(config, ip), config.lanes as usize) {
+            Ok(sockets) => return Ok(Place { ip, local, sockets }),
+            Err(UdpError::PortTaken { .. }) if attempts < ADDRESS_ATTEMPTS => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// The address that somebody asked for.
+fn wanted_address(config: &DeviceConfig) -> Result<Option<IpAddr>, OpenError> {
+    if config.address.is_some() {
+        return Ok(config.address);
+    }
+    match std::env::var_os(ADDRESS_VARIABLE).filter(|text| !text.is_empty()) {
+        None => Ok(None),
+        Some(text) => {
+            let text = text.to_string_lossy();
+            text.trim().parse().map(Some).map_err(|_| OpenError::BadAddress(text.into_owned()))
+        }
+    }
+}
+
+/// The directory of this user's devices, where shared memory is to be used.
+fn registry(config: &DeviceConfig) -> Result<Option<Registry>, OpenError> {
+    // Faults and captures belong to a network; there is none between processes that share memory.
+    let is_watched = config.faults.is_some() || config.capture.is_some();
+    match config.link {
+        LinkChoice::Udp => Ok(None),
+        LinkChoice::Auto if is_watched => Ok(None),
+        LinkChoice::Shm if is_watched => {
+            Err(OpenError::Faults("they and captures need the UDP link, not shared memory".into()))
+        }
+        LinkChoice::Shm => {
+            Registry::open().map(Some).map_err(|error| OpenError::Registry(io::Error::other(error)))
+        }
+        // Without such a directory everybody is reached over UDP.
+        LinkChoice::Auto => Ok(Registry::open().ok()),
+    }
+}
+
+fn random_loopback(rng: &mut Rng) -> IpAddr {
+    let [_, b, c, d] = rng.next_u32().to_be_bytes();
+    // As the registry does: 127.0.0.x is where people put things by hand.
+    Ipv4Addr::new(127, b.max(1), c, d.clamp(1, 254)).into()
+}
+
+fn udp_config(config: &DeviceConfig, ip: IpAddr) -> UdpConfig {
+    let ecn = match config.congestion {
+        Congestion::None => Ecn::NotCapable,
+        Congestion::Dcqcn => Ecn::Capable0,
+    };
+    UdpConfig { ecn, ..UdpConfig::new(ip) }
+}
+
+fn path_mtu(config: &DeviceConfig, ip: IpAddr) -> Result<Mtu, OpenError> {
+    // An interface that tells no MTU is one that was just bound to, so it exists: assume Ethernet.
+    let offered = roce_mtu_bytes(netdev_mtu_of(ip).unwrap_or(1500)).ok_or(OpenError::MtuTooSmall(ip))?;
+    let at_most = config.mtu_max.unwrap_or(offered).min(offered);
+    Mtu::ALL.into_iter().rfind(|mtu| mtu.bytes() <= at_most).ok_or(OpenError::MtuTooSmall(ip))
+}
+
+fn rnic_config(config: &DeviceConfig, gid: Gid, lane: u32) -> RnicConfig {
+    let mut transport = TransportConfig {
+        congestion: match config.congestion {
+            Congestion::None => CongestionChoice::None,
+            Congestion::Dcqcn => CongestionChoice::Dcqcn,
+        },
+        // A polling host comes back every few microseconds, and must make up for what it slept.
+        pacing_burst: Duration::from_micros(50),
+        ..TransportConfig::default()
+    };
+    // IRN's timeouts are for a NIC that answers within microseconds. A host may first have to be scheduled.
+    transport.irn.cap = 256;
+    transport.irn.rto_low = Duration::from_micros(1000);
+    transport.irn.rto_high = Duration::from_micros(4000);
+    RnicConfig { lane, lanes: config.lanes, egress_quantum: 16, transport, ..RnicConfig::new(gid) }
+}
+
+fn capture_file(config: &DeviceConfig) -> Result<Option<CaptureFile>, OpenError> {
+    let Some(path) = &config.capture else { return Ok(None) };
+    let origin = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+    let file = CaptureFile::create(path, origin.into());
+    file.map(Some).map_err(|error| OpenError::Capture(path.clone(), error))
+}
+
+/// Captures see what the RNIC sends, packets that a fault then removes included.
+fn decorate(
+    config: &DeviceConfig,
+    socket: UdpLink,
+    lane: u32,
+    capture: Option<&CaptureFile>,
+) -> Box<dyn Link + Send> {
+    let faults = config.faults.as_ref().map(|faults| faults.for_lane(u64::from(lane)));
+    match (faults, capture) {
+        (None, None) => Box::new(socket),
+        (Some(faults), None) => Box::new(Faulty::new(socket, &faults)),
+        (None, Some(file)) => Box::new(Capture::new(socket, file.clone())),
+        (Some(faults), Some(file)) => Box::new(Capture::new(Faulty::new(socket, &faults), file.clone())),
+    }
+}
+
+fn doorbells() -> io::Result<DoorbellBoard> {
+    let bytes = DoorbellBoard::bytes(BELLS).map_err(|error| io::Error::other(format!("{error:?}")))?;
+    let window = Window::whole(&Arc::new(Segment::anonymous_shared(bytes)?));
+    DoorbellBoard::create(&window, BELLS).map_err(|error| io::Error::other(format!("{error:?}")))
+}
+
+#[allow(unsafe_code)]
+fn host_memory() -> HostMemory {
+    // SAFETY: the engine hands it only addresses that the RNIC has translated, and those of its inline arenas.
+    unsafe { HostMemory::new() }
+}

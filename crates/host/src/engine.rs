@@ -1,0 +1,168 @@
+//! The engine of one lane: an RNIC, the links its packets take, and the engine's ends of its queues.
+//!
+//! Whoever holds the lane's token calls into this, one thread at a time. After anything that changes the RNIC, everything
+//! it then has to say is drained: packets into the links, completions into their rings, events to the device.
+
+mod direct;
+mod neighbours;
+mod pump;
+mod queues;
+mod receive;
+mod transmit;
+
+pub(crate) use neighbours::Neighbours;
+pub(crate) use queues::{Bell, CqSink, InlineArena, QpEnds, SrqEnds};
+
+use crate::clock::Clock;
+use crate::counters::DriverCounters;
+use crate::events::EventQueue;
+use crate::lane::Stray;
+use crate::memory::HostMemory;
+use crate::waker::Waker;
+use crossbeam_queue::ArrayQueue;
+use highwire_link::{Link, RxBatch, TxBatch};
+use highwire_rnic::Rnic;
+use highwire_stdx::{Duration, Instant, Slab};
+use highwire_uapi::DoorbellBoard;
+use highwire_verbs::{Gid, QpAttr, Recovery};
+use highwire_wire::Qpn;
+use std::sync::Arc;
+
+/// What an engine is made of.
+pub(crate) struct Parts {
+    pub(crate) rnic: Rnic,
+    pub(crate) lane: u32,
+    pub(crate) gid: Gid,
+    pub(crate) clock: Clock,
+    pub(crate) memory: HostMemory,
+    pub(crate) udp: Box<dyn Link + Send>,
+    pub(crate) neighbours: Option<Neighbours>,
+    /// Peers that shared memory does not reach are unreachable.
+    pub(crate) is_shm_only: bool,
+    pub(crate) board: DoorbellBoard,
+    pub(crate) events: Arc<EventQueue>,
+    pub(crate) mailboxes: Arc<[ArrayQueue<Stray>]>,
+    pub(crate) waker: Arc<Waker>,
+}
+
+pub(crate) struct Engine {
+    pub(crate) rnic: Rnic,
+    pub(crate) counters: DriverCounters,
+    lane: u32,
+    gid: Gid,
+    clock: Clock,
+    /// The time, once this step has asked for it.
+    now: Option<Instant>,
+    memory: HostMemory,
+    udp: Box<dyn Link + Send>,
+    rx: Option<RxBatch>,
+    tx: TxBatch,
+    paths: transmit::Paths,
+    neighbours: Option<Neighbours>,
+    is_shm_only: bool,
+    board: DoorbellBoard,
+    bells: Slab<Bell>,
+    cqs: Vec<Option<CqSink>>,
+    qps: Slab<QpEnds>,
+    srqs: Slab<SrqEnds>,
+    /// Queues whose next WQE found the RNIC's queue full.
+    stalled: Vec<u32>,
+    events: Arc<EventQueue>,
+    mailboxes: Arc<[ArrayQueue<Stray>]>,
+    waker: Arc<Waker>,
+    turn: pump::Turn,
+}
+
+impl Engine {
+    pub(crate) fn new(parts: Parts) -> Engine {
+        let Parts { rnic, lane, gid, clock, memory, udp, neighbours, is_shm_only, .. } = parts;
+        let Parts { board, events, mailboxes, waker, .. } = parts;
+        Engine {
+            rnic,
+            counters: DriverCounters::default(),
+            lane,
+            gid,
+            clock,
+            now: None,
+            memory,
+            udp,
+            rx: Some(RxBatch::new()),
+            tx: TxBatch::new(),
+            paths: transmit::Paths::default(),
+            neighbours,
+            is_shm_only,
+            board,
+            bells: Slab::default(),
+            cqs: Vec::new(),
+            qps: Slab::default(),
+            srqs: Slab::default(),
+            stalled: Vec::new(),
+            events,
+            mailboxes,
+            waker,
+            turn: pump::Turn::default(),
+        }
+    }
+
+    /// The time. Every step reads the clock once at most.
+    #[inline]
+    pub(crate) fn now(&mut self) -> Instant {
+        match self.now {
+            Some(now) => now,
+            None => *self.now.insert(self.clock.now()),
+        }
+    }
+
+    /// Lets a queue pair's requests go: it is known now what its peer understands.
+    pub(crate) fn release(&mut self, qpn: Qpn, recovery: Recovery) {
+        self.begin_post();
+        let now = self.now();
+        let attr = QpAttr { recovery: Some(recovery), ..QpAttr::default() };
+        // Refused where the queue pair has gone into error meanwhile, and then it sends nothing anyway.
+        let _ = self.rnic.modify_qp(now, qpn, &attr);
+        self.rnic.hold_transmit(now, qpn, false);
+        self.finish_control();
+    }
+
+    /// Who may be reached directly through a queue pair.
+    pub(crate) fn set_peer(&mut self, index: u32, peer: Option<(Gid, Qpn)>) {
+        if let Some(qp) = self.qps.get_mut(index) {
+            qp.peer = peer;
+        }
+    }
+
+    /// Gets ready for a sleep: whoever has something for the lane wakes it. Returns how long it may last, `None` if there
+    /// is something already.
+    pub(crate) fn prepare_sleep(&mut self) -> Option<Duration> {
+        self.now = None;
+        let now = self.now();
+        let left = self.deadline().map_or(Duration::MAX, |at| at.saturating_since(now));
+        let may_sleep = self.board.prepare_sleep_seqcst()
+            && self.neighbours.as_mut().is_none_or(|neighbours| neighbours.inbox.prepare_sleep())
+            && self.mailboxes[self.lane as usize].is_empty()
+            && left > Duration::ZERO;
+        may_sleep.then_some(left)
+    }
+
+    /// The sleep is over.
+    pub(crate) fn awake(&mut self) {
+        self.board.awake();
+        if let Some(neighbours) = &self.neighbours {
+            neighbours.inbox.awake();
+        }
+    }
+
+    /// Housekeeping: forgets peers that are gone.
+    pub(crate) fn reap(&mut self) {
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.reap();
+        }
+    }
+
+    /// Reports every counter of the lane by name.
+    pub(crate) fn each_counter(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        self.rnic.counters().iter().for_each(|(name, value)| each(name, value));
+        self.counters.each(each);
+        self.udp.counters(each);
+    }
+}

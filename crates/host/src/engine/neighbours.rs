@@ -1,0 +1,269 @@
+//! Peers on this host: whom shared memory reaches, and the rings that lead to them.
+//!
+//! A GID is looked up when the first packet for it comes up. One that is not there is looked up again after a while; one
+//! that has gone is forgotten, and its packets take the network, where their timeouts tell.
+
+use crate::memory::HostMemory;
+use highwire_link::shm::{ChannelConfig, Inbox, LocalEngine, PeerEngine, SendError, ShmSender};
+use highwire_rnic::Outgoing;
+use highwire_stdx::{Duration, Instant};
+use highwire_verbs::Gid;
+use highwire_wire::Qpn;
+use std::collections::VecDeque;
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::Arc;
+
+/// When a GID that nobody had is looked up again.
+const ABSENT_FOR: Duration = Duration::from_millis(500);
+/// Packets that wait for room in one ring; more are lost, as in a switch.
+const BACKLOG_PACKETS_MAX: usize = 4096;
+
+pub(crate) struct Neighbours {
+    pub(super) inbox: Inbox,
+    local: Arc<LocalEngine>,
+    lane: u32,
+    known: Vec<Known>,
+    recent: usize,
+    /// Rings that something was put into since they were last flushed, as places in `known` and of a lane.
+    unflushed: Vec<(usize, usize)>,
+    backlogged: usize,
+    /// Sends the empty datagrams that wake a sleeping engine.
+    bell: UdpSocket,
+}
+
+/// What is known about a GID.
+struct Known {
+    gid: Gid,
+    /// `None` until the given time: not on this host.
+    peer: Result<Arc<PeerEngine>, Instant>,
+    /// By the peer's lane.
+    rings: Vec<Option<Ring>>,
+}
+
+struct Ring {
+    sender: ShmSender,
+    backlog: VecDeque<Box<[u8]>>,
+    is_unflushed: bool,
+}
+
+/// What became of a packet.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Sent {
+    Yes,
+    /// The peer is not on this host.
+    NotHere,
+    /// It was for a peer on this host and is lost.
+    Lost,
+}
+
+impl Neighbours {
+    pub(crate) fn new(local: &Arc<LocalEngine>, lane: u32, bell: UdpSocket) -> Neighbours {
+        Neighbours {
+            inbox: Inbox::new(local, lane),
+            local: Arc::clone(local),
+            lane,
+            known: Vec::new(),
+            recent: 0,
+            unflushed: Vec::new(),
+            backlogged: 0,
+            bell,
+        }
+    }
+
+    /// Sends a packet, if its destination is on this host.
+    #[inline]
+    pub(super) fn send(&mut self, now: Instant, outgoing: &Outgoing<'_>, memory: HostMemory) -> Sent {
+        let Some((at, lane)) = self.ring_to(now, outgoing.address.gid, outgoing.headers.bth.dest_qpn) else {
+            return Sent::NotHere;
+        };
+        let Some(ring) = &mut self.known[at].rings[lane] else { return Sent::NotHere };
+        let headers = outgoing.headers.encoded_len();
+        let payload = outgoing.payload.len() as usize;
+        let bytes = headers + payload + usize::from(outgoing.headers.bth.pad_count);
+        let fill = |out: &mut [u8]| {
+            outgoing.headers.emit(out);
+            memory.copy_out(&outgoing.payload, &mut out[headers..headers + payload]);
+            out[headers + payload..].fill(0);
+        };
+        if !ring.backlog.is_empty() {
+            return self.keep(at, lane, bytes, fill);
+        }
+        match ring.sender.try_send(bytes, fill) {
+            Ok(()) => {
+                if !std::mem::replace(&mut ring.is_unflushed, true) {
+                    self.unflushed.push((at, lane));
+                }
+                Sent::Yes
+            }
+            Err(SendError::Full) => self.keep(at, lane, bytes, fill),
+            Err(SendError::TooLong) => Sent::Lost,
+            Err(SendError::Closed) => {
+                self.forget(at);
+                Sent::NotHere
+            }
+        }
+    }
+
+    /// The ring's sending end towards a queue pair on this host, for what needs no packet.
+    #[inline]
+    pub(super) fn sender_to(&mut self, now: Instant, gid: Gid, qpn: Qpn) -> Option<&mut ShmSender> {
+        let (at, lane) = self.ring_to(now, gid, qpn)?;
+        self.known[at].rings[lane].as_mut().map(|ring| &mut ring.sender)
+    }
+
+    /// Moves what waits into the rings, and wakes the peers that sleep.
+    #[inline]
+    pub(super) fn flush(&mut self) {
+        if self.backlogged > 0 {
+            self.send_backlog();
+        }
+        while let Some((at, lane)) = self.unflushed.pop() {
+            let Some(known) = self.known.get_mut(at) else { continue };
+            let Some(Some(ring)) = known.rings.get_mut(lane) else { continue };
+            ring.is_unflushed = false;
+            if ring.sender.flush() {
+                let address = SocketAddr::new(known.gid.to_ip(), highwire_wire::UDP_PORT);
+                // Lost like any datagram if it must be: the peer's own timers wake it, too.
+                let _ = self.bell.send_to(&[], address);
+            }
+        }
+    }
+
+    /// Whether it takes no look at the registry to send there.
+    #[inline]
+    pub(super) fn knows(&self, gid: Gid) -> bool {
+        self.known.get(self.recent).is_some_and(|known| known.gid == gid && !known.rings.is_empty())
+    }
+
+    pub(super) fn has_backlog(&self) -> bool {
+        self.backlogged > 0
+    }
+
+    /// Housekeeping: forgets peers that are gone and were not noticed.
+    pub(crate) fn reap(&mut self) {
+        self.inbox.reap();
+        for at in 0..self.known.len() {
+            if self.known[at].peer.as_ref().is_ok_and(|peer| !peer.check_alive()) {
+                self.forget(at);
+            }
+        }
+    }
+
+    #[inline]
+    fn ring_to(&mut self, now: Instant, gid: Gid, qpn: Qpn) -> Option<(usize, usize)> {
+        if self.known.get(self.recent).is_none_or(|known| known.gid != gid) {
+            self.recent = match self.known.iter().position(|known| known.gid == gid) {
+                Some(at) => at,
+                None => self.meet(gid),
+            };
+        }
+        let at = self.recent;
+        let known = &mut self.known[at];
+        if known.rings.is_empty() && !self.look_up(now, at) {
+            return None;
+        }
+        let known = &self.known[at];
+        let lane = qpn.value() as usize % known.rings.len();
+        if known.rings[lane].is_none() && !self.attach(now, at, lane) {
+            return None;
+        }
+        Some((at, lane))
+    }
+
+    fn meet(&mut self, gid: Gid) -> usize {
+        self.known.push(Known { gid, peer: Err(Instant::ZERO), rings: Vec::new() });
+        self.known.len() - 1
+    }
+
+    /// Looks for a living engine with this GID.
+    fn look_up(&mut self, now: Instant, at: usize) -> bool {
+        let known = &mut self.known[at];
+        if known.peer.as_ref().is_err_and(|again| *again > now) {
+            return false;
+        }
+        match self.local.registry().lookup(known.gid.to_ip()) {
+            Ok(peer) => {
+                known.rings = (0..peer.lanes()).map(|_| None).collect();
+                known.peer = Ok(Arc::new(peer));
+                true
+            }
+            Err(_) => {
+                known.peer = Err(now + ABSENT_FOR);
+                false
+            }
+        }
+    }
+
+    #[cold]
+    fn attach(&mut self, now: Instant, at: usize, lane: usize) -> bool {
+        let known = &mut self.known[at];
+        let Ok(peer) = &known.peer else { return false };
+        match peer.attach(&self.local, self.lane, lane as u32, &ChannelConfig::default()) {
+            Ok(sender) => {
+                known.rings[lane] = Some(Ring { sender, backlog: VecDeque::new(), is_unflushed: false });
+                true
+            }
+            Err(_) => {
+                // The network reaches it just as well.
+                known.peer = Err(now + ABSENT_FOR);
+                known.rings.clear();
+                false
+            }
+        }
+    }
+
+    /// Keeps a packet until its ring has room.
+    #[cold]
+    fn keep(&mut self, at: usize, lane: usize, bytes: usize, fill: impl FnOnce(&mut [u8])) -> Sent {
+        let Some(ring) = &mut self.known[at].rings[lane] else { return Sent::Lost };
+        if ring.backlog.len() >= BACKLOG_PACKETS_MAX {
+            return Sent::Lost;
+        }
+        let mut packet = vec![0; bytes].into_boxed_slice();
+        fill(&mut packet);
+        ring.backlog.push_back(packet);
+        self.backlogged += 1;
+        if !std::mem::replace(&mut ring.is_unflushed, true) {
+            self.unflushed.push((at, lane));
+        }
+        Sent::Yes
+    }
+
+    #[cold]
+    fn send_backlog(&mut self) {
+        let mut gone = None;
+        for (at, known) in self.known.iter_mut().enumerate() {
+            for (lane, ring) in known.rings.iter_mut().enumerate() {
+                let Some(ring) = ring else { continue };
+                while let Some(packet) = ring.backlog.front() {
+                    match ring.sender.try_send(packet.len(), |out| out.copy_from_slice(packet)) {
+                        Ok(()) => {
+                            ring.backlog.pop_front();
+                            self.backlogged -= 1;
+                            if !std::mem::replace(&mut ring.is_unflushed, true) {
+                                self.unflushed.push((at, lane));
+                            }
+                        }
+                        Err(SendError::Full) => break,
+                        Err(SendError::Closed | SendError::TooLong) => {
+                            gone = Some(at);
+                            break;
+                        }
+                    }
+                }
+            }
+        }
+        if let Some(at) = gone {
+            self.forget(at);
+        }
+    }
+
+    /// Drops the rings to a peer, and looks it up again when next there is a packet for it.
+    #[cold]
+    fn forget(&mut self, at: usize) {
+        let known = &mut self.known[at];
+        self.backlogged -= known.rings.iter().flatten().map(|ring| ring.backlog.len()).sum::<usize>();
+        known.rings.clear();
+        known.peer = Err(Instant::ZERO);
+    }
+}

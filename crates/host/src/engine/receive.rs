@@ -1,0 +1,151 @@
+//! From the links into the RNIC: verify, parse, hand over.
+
+use super::Engine;
+use crate::lane::Stray;
+use crate::memory::packet_bytes;
+use highwire_link::{Ecn, Link, Packet};
+use highwire_rnic::Arrival;
+use highwire_verbs::Gid;
+use highwire_wire::{Headers, parse_packet, parse_packet_with_icrc};
+use std::ops::Range;
+
+/// Trains taken in one turn, so that the engine also gets round to sending.
+const TRAINS_PER_TURN: u32 = 4;
+/// A train this long has probably not come alone; after a shorter one, another look would cost a system call for nothing.
+const LONG_TRAIN: usize = 16;
+/// Packets taken from shared memory in one turn.
+const SHM_PACKETS_PER_TURN: usize = 64;
+/// A look at the socket costs several times a look at shared memory. While shared memory is busy, and after the socket
+/// has been silent for `UDP_WARM_TURNS`, only every so many turns spend it.
+const UDP_TURNS_SKIPPED: u32 = 16;
+pub(super) const UDP_WARM_TURNS: u32 = 4096;
+
+impl Engine {
+    /// Takes what has arrived; returns the number of packets.
+    #[inline]
+    pub(super) fn receive(&mut self) -> u32 {
+        let shm = self.receive_shm();
+        let mut packets = shm;
+        if self.is_udp_due(shm > 0) {
+            packets += self.receive_udp();
+        }
+        if self.mailboxes.len() > 1 {
+            packets += self.receive_strays();
+        }
+        packets
+    }
+
+    #[inline]
+    fn is_udp_due(&mut self, shm_is_busy: bool) -> bool {
+        if self.neighbours.is_none() {
+            return true;
+        }
+        self.turn.udp_warmth = self.turn.udp_warmth.saturating_sub(1);
+        let may_skip = shm_is_busy || self.turn.udp_warmth == 0;
+        if may_skip && self.turn.udp_skipped < UDP_TURNS_SKIPPED {
+            self.turn.udp_skipped += 1;
+            return false;
+        }
+        self.turn.udp_skipped = 0;
+        true
+    }
+
+    #[inline]
+    fn receive_shm(&mut self) -> u32 {
+        let Some(neighbours) = &mut self.neighbours else { return 0 };
+        let (rnic, memory, counters) = (&mut self.rnic, &mut self.memory, &mut self.counters);
+        let (clock, now, destination) = (&self.clock, &mut self.now, self.gid);
+        let count = neighbours.inbox.receive(SHM_PACKETS_PER_TURN, |source, received| {
+            let now = *now.get_or_insert_with(|| clock.now());
+            let bytes = packet_bytes(&received);
+            match parse_packet(bytes) {
+                Ok((headers, payload)) => {
+                    let arrival = Arrival { source: Gid::from_ip(source), destination, ecn_marked: false };
+                    rnic.handle_packet(now, &arrival, &headers, &bytes[payload], memory);
+                }
+                Err(_) => counters.dropped_malformed += 1,
+            }
+        });
+        count as u32
+    }
+
+    fn receive_udp(&mut self) -> u32 {
+        let mut packets = 0;
+        let Some(mut rx) = self.rx.take() else { return 0 };
+        for _ in 0..TRAINS_PER_TURN {
+            let now = self.now();
+            let train = self.udp.receive(now, &mut rx);
+            if train == 0 {
+                break;
+            }
+            packets += train as u32;
+            for packet in rx.packets() {
+                self.handle_udp_packet(&packet);
+            }
+            if train < LONG_TRAIN {
+                break;
+            }
+        }
+        self.rx = Some(rx);
+        if packets > 0 {
+            self.turn.udp_warmth = UDP_WARM_TURNS;
+        }
+        packets
+    }
+
+    fn handle_udp_packet(&mut self, packet: &Packet<'_>) {
+        let Some((headers, payload)) = self.check_udp_packet(packet) else { return };
+        let lane = headers.bth.dest_qpn.value() % self.mailboxes.len() as u32;
+        if lane != self.lane {
+            return self.hand_over(lane, packet);
+        }
+        let arrival = Arrival {
+            source: Gid::from_ip(packet.source.ip()),
+            destination: self.gid,
+            ecn_marked: packet.ecn == Ecn::CongestionExperienced,
+        };
+        let now = self.now();
+        self.rnic.handle_packet(now, &arrival, &headers, &packet.bytes[payload], &mut self.memory);
+    }
+
+    /// The packet's headers and where its payload lies, unless it is damaged or malformed.
+    fn check_udp_packet(&mut self, packet: &Packet<'_>) -> Option<(Headers, Range<usize>)> {
+        let path = self.paths.between(packet.source, self.udp.local());
+        // The socket hides the identification that the ICRC covers; the place in the train is a good guess at it.
+        if path.and_then(|path| path.verify_unknown_id(packet.train_index, packet.bytes)).is_none() {
+            self.counters.dropped_bad_icrc += 1;
+            return None;
+        }
+        match parse_packet_with_icrc(packet.bytes) {
+            Ok((headers, payload, _)) => Some((headers, payload)),
+            Err(_) => {
+                self.counters.dropped_malformed += 1;
+                None
+            }
+        }
+    }
+
+    /// Leaves a packet in the mailbox of the lane whose queue pair it is for.
+    #[cold]
+    fn hand_over(&mut self, lane: u32, packet: &Packet<'_>) {
+        let Packet { source, bytes, train_index, ecn } = *packet;
+        let stray = Stray { source, ecn, train_index, bytes: bytes.into() };
+        if self.mailboxes[lane as usize].push(stray).is_err() {
+            self.counters.dropped_mailbox_full += 1;
+        } else {
+            self.counters.handed_over += 1;
+            // Nothing else tells a sleeping thread about it.
+            self.waker.wake();
+        }
+    }
+
+    fn receive_strays(&mut self) -> u32 {
+        let mut packets = 0;
+        let mailboxes = std::sync::Arc::clone(&self.mailboxes);
+        while let Some(Stray { source, ecn, train_index, bytes }) = mailboxes[self.lane as usize].pop() {
+            packets += 1;
+            self.handle_udp_packet(&Packet { source, bytes: &bytes, train_index, ecn });
+        }
+        packets
+    }
+}

@@ -1,0 +1,150 @@
+//! From the RNIC into a link: lay the packet out in place, and seal it when its train is known.
+
+use super::Engine;
+use super::neighbours::Sent;
+use super::receive::UDP_WARM_TURNS;
+use highwire_link::{Link, Order, Path, Place, ReserveError, Transmitted, TxBatch};
+use highwire_rnic::Outgoing;
+use highwire_stdx::Instant;
+use highwire_wire::{ICRC_LEN, PathIcrc, UDP_PORT};
+use std::net::SocketAddr;
+
+/// Packets taken from the RNIC in one turn, so that the engine also gets round to receiving.
+const PACKETS_PER_TURN: u32 = 512;
+
+/// Paths that one lane remembers the ICRC's beginning of.
+const PATHS_MAX: usize = 64;
+
+/// The beginnings of ICRCs, by the two addresses; the latest one is looked at first.
+#[derive(Default)]
+pub(super) struct Paths {
+    known: Vec<(SocketAddr, SocketAddr, PathIcrc)>,
+    recent: usize,
+}
+
+impl Paths {
+    /// The path between two sockets; `None` for a mixture of IPv4 and IPv6.
+    #[inline]
+    pub(super) fn between(&mut self, source: SocketAddr, destination: SocketAddr) -> Option<&PathIcrc> {
+        let is_it = |(s, d, _): &(SocketAddr, SocketAddr, PathIcrc)| *s == source && *d == destination;
+        if !self.known.get(self.recent).is_some_and(is_it) {
+            self.recent = match self.known.iter().position(is_it) {
+                Some(index) => index,
+                None => self.learn(source, destination)?,
+            };
+        }
+        Some(&self.known[self.recent].2)
+    }
+
+    #[cold]
+    fn learn(&mut self, source: SocketAddr, destination: SocketAddr) -> Option<usize> {
+        let path = PathIcrc::between((source.ip(), source.port()), (destination.ip(), destination.port()))?;
+        if self.known.len() == PATHS_MAX {
+            self.known.clear();
+        }
+        self.known.push((source, destination, path));
+        Some(self.known.len() - 1)
+    }
+}
+
+impl Engine {
+    /// Takes packets from the RNIC until it has none, or the link takes no more.
+    pub(super) fn drain_transmit(&mut self) {
+        let now = self.now();
+        self.turn.more_to_send = true;
+        for _ in 0..PACKETS_PER_TURN {
+            if self.tx.is_blocked() && !transmit(&mut *self.udp, &mut self.tx, &mut self.paths, now) {
+                return;
+            }
+            let Some(outgoing) = self.rnic.poll_transmit(now) else {
+                self.turn.more_to_send = false;
+                return;
+            };
+            if let Some(neighbours) = &mut self.neighbours {
+                match neighbours.send(now, &outgoing, self.memory) {
+                    Sent::Yes => continue,
+                    Sent::Lost => {
+                        self.counters.dropped_link_full += 1;
+                        continue;
+                    }
+                    Sent::NotHere => self.turn.udp_warmth = UDP_WARM_TURNS,
+                }
+            }
+            if self.is_shm_only {
+                self.counters.dropped_unreachable += 1;
+                continue;
+            }
+            let path = Path::from(SocketAddr::new(outgoing.address.gid.to_ip(), UDP_PORT));
+            let mut written = write(&mut self.tx, path, &outgoing, self.memory);
+            if written == Err(ReserveError::Full) {
+                transmit(&mut *self.udp, &mut self.tx, &mut self.paths, now);
+                self.turn.urgent = 0;
+                written = write(&mut self.tx, path, &outgoing, self.memory);
+            }
+            match written {
+                Ok(()) => self.turn.urgent += u32::from(outgoing.order == highwire_rnic::Order::Strict),
+                // Lost like on a wire; whoever waits for it asks again.
+                Err(_) => self.counters.dropped_link_full += 1,
+            }
+        }
+    }
+
+    /// Sends what waits. Without `all`, a batch of nothing but acknowledgements is kept for the next step.
+    #[inline]
+    pub(super) fn flush(&mut self, all: bool) {
+        if let Some(neighbours) = &mut self.neighbours {
+            neighbours.flush();
+        }
+        self.turn.deferred = false;
+        if !self.tx.is_empty() || self.udp.poll_timeout().is_some() {
+            self.flush_udp(all);
+        }
+    }
+
+    fn flush_udp(&mut self, all: bool) {
+        if !all && self.turn.urgent == 0 && !self.tx.is_blocked() && !self.tx.is_empty() {
+            self.turn.deferred = true;
+            return;
+        }
+        let now = self.now();
+        transmit(&mut *self.udp, &mut self.tx, &mut self.paths, now);
+        self.turn.urgent = 0;
+    }
+}
+
+/// Hands the batch to the link; false if the link could not take all of it.
+fn transmit(link: &mut (dyn Link + Send), tx: &mut TxBatch, paths: &mut Paths, now: Instant) -> bool {
+    let mut seal = |packet: &mut [u8], place: &Place| seal(paths, packet, place);
+    link.transmit(now, tx, &mut seal) == Transmitted::All
+}
+
+fn seal(paths: &mut Paths, packet: &mut [u8], place: &Place) {
+    let Some((body, icrc)) = packet.split_last_chunk_mut::<ICRC_LEN>() else { return };
+    if let Some(path) = paths.between(place.source, place.destination) {
+        *icrc = path.icrc(place.train_index, body).to_le_bytes();
+    }
+}
+
+/// Writes one packet, without its ICRC, into the batch.
+#[inline]
+fn write(
+    tx: &mut TxBatch,
+    path: Path,
+    outgoing: &Outgoing<'_>,
+    memory: crate::memory::HostMemory,
+) -> Result<(), ReserveError> {
+    let headers = outgoing.headers.encoded_len();
+    let payload = outgoing.payload.len() as usize;
+    let padding = usize::from(outgoing.headers.bth.pad_count);
+    let order = match outgoing.order {
+        highwire_rnic::Order::Strict => Order::Strict,
+        highwire_rnic::Order::Free => Order::Free,
+    };
+    let bytes = headers + payload + padding + ICRC_LEN;
+    let mut slot = tx.reserve(path, bytes, order)?;
+    outgoing.headers.emit(&mut slot);
+    memory.copy_out(&outgoing.payload, &mut slot[headers..headers + payload]);
+    slot[headers + payload..bytes].fill(0);
+    slot.commit(bytes);
+    Ok(())
+}

@@ -1,0 +1,98 @@
+//! One lane: an engine behind its token, and what threads without the token may touch.
+//!
+//! Lanes share nothing on the data path. Whatever belongs to another lane is left in that lane's mailbox.
+
+use crate::engine::Engine;
+use crate::token::{EngineToken, Running};
+use highwire_link::Ecn;
+use highwire_uapi::DoorbellBoard;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A packet that arrived on another lane's socket: a train goes whole to the lane of its first packet.
+pub(crate) struct Stray {
+    pub(crate) source: SocketAddr,
+    pub(crate) ecn: Ecn,
+    pub(crate) train_index: u16,
+    pub(crate) bytes: Box<[u8]>,
+}
+
+/// Strays that wait at most; more are dropped, as by a full receive buffer.
+pub(crate) const MAILBOX_PACKETS: usize = 1024;
+
+pub(crate) struct Lane {
+    token: EngineToken<Engine>,
+    /// How often application threads came by: the background thread backs off while this moves.
+    visits: Visits,
+    pub(crate) board: DoorbellBoard,
+}
+
+#[repr(align(128))]
+struct Visits(AtomicU64);
+
+impl Lane {
+    pub(crate) fn new(engine: Engine, board: DoorbellBoard) -> Lane {
+        Lane { token: EngineToken::new(engine), visits: Visits(AtomicU64::new(0)), board }
+    }
+
+    /// Runs the engine on behalf of an application thread, if nobody else does right now.
+    #[inline]
+    pub(crate) fn visit<R>(&self, run: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+        // Not an increment: a lost count among several pollers still moves the value.
+        self.visits.0.store(self.visits.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+        self.try_run(run)
+    }
+
+    /// How often application threads came by, as far as that can be told without a barrier.
+    pub(crate) fn visits(&self) -> u64 {
+        self.visits.0.load(Ordering::Relaxed)
+    }
+
+    /// Runs the engine, if nobody else does right now.
+    #[inline]
+    pub(crate) fn try_run<R>(&self, run: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+        let mut running = self.token.try_enter()?;
+        let result = run(&mut running);
+        self.leave(running);
+        Some(result)
+    }
+
+    /// Runs the engine for a control call, once it is free.
+    pub(crate) fn control<R>(&self, run: impl FnOnce(&mut Engine) -> R) -> R {
+        let mut running = self.token.enter();
+        let result = run(&mut running);
+        self.leave(running);
+        result
+    }
+
+    /// Work was put into a ring and its bell was rung: serve it, unless whoever runs the engine will.
+    pub(crate) fn serve_bells(&self) {
+        self.token.leave_work();
+        if let Some(running) = self.token.try_enter() {
+            self.leave(running);
+        }
+    }
+
+    /// Work was put into a ring by whoever runs the engine now.
+    pub(crate) fn leave_work(&self) {
+        self.token.leave_work();
+    }
+
+    #[inline]
+    fn leave(&self, running: Running<'_, Engine>) {
+        drop(running);
+        while self.token.take_work_left() {
+            match self.token.try_enter() {
+                Some(mut running) => running.pump(),
+                // Somebody else runs it, or is about to; the mark makes them look again.
+                None => {
+                    self.token.leave_work();
+                    match self.token.try_enter() {
+                        Some(mut running) => running.pump(),
+                        None => return,
+                    }
+                }
+            };
+        }
+    }
+}

@@ -1,0 +1,132 @@
+//! Making a queue pair and its rings.
+
+use super::QueuePair;
+use crate::completion_queue::CompletionQueue;
+use crate::engine::{Bell, InlineArena, QpEnds};
+use crate::error::CreateError;
+use crate::region::ProtectionDomain;
+use crate::rings;
+use crate::shared_receive_queue::SharedReceiveQueue;
+use highwire_uapi::{
+    MAX_INLINE_BYTES, MAX_SGES, ReceiveQueueConsumer, ReceiveQueueProducer, RingKind, RingLayout,
+    SendQueueConsumer, SendQueueProducer,
+};
+use highwire_verbs::{QpCaps, QpConfig, Service};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, Mutex};
+
+/// What a queue pair is made with.
+#[derive(Clone)]
+pub struct QueuePairConfig<'a> {
+    /// The service.
+    pub service: Service,
+    /// Where sends complete; the queue pair lives in its lane.
+    pub send_cq: &'a CompletionQueue,
+    /// Where receives complete; of the same lane.
+    pub recv_cq: &'a CompletionQueue,
+    /// Where receives come from, if not from a queue of its own; of the same lane.
+    pub srq: Option<&'a SharedReceiveQueue>,
+    /// Sizes. At most 16 SGEs and 256 inline bytes.
+    pub caps: QpCaps,
+    /// Every send completes visibly, whatever its flags say.
+    pub signal_all: bool,
+}
+
+impl<'a> QueuePairConfig<'a> {
+    /// A queue pair with default sizes that completes everything into one queue.
+    pub fn new(service: Service, cq: &'a CompletionQueue) -> QueuePairConfig<'a> {
+        QueuePairConfig {
+            service,
+            send_cq: cq,
+            recv_cq: cq,
+            srq: None,
+            caps: QpCaps::default(),
+            signal_all: false,
+        }
+    }
+}
+
+impl ProtectionDomain {
+    /// Makes a queue pair in RESET.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn queue_pair(&self, config: &QueuePairConfig<'_>) -> Result<QueuePair, CreateError> {
+        let device = &self.inner.device;
+        let (send_cq, recv_cq) = (&config.send_cq.inner, &config.recv_cq.inner);
+        let srq = config.srq.map(|srq| &srq.inner);
+        let owners = [&send_cq.device, &recv_cq.device].into_iter().chain(srq.map(|srq| &srq.pd.device));
+        let lanes = [recv_cq.lane].into_iter().chain(srq.map(|srq| srq.lane));
+        if owners.into_iter().any(|owner| !Arc::ptr_eq(owner, device))
+            || lanes.into_iter().any(|lane| lane != send_cq.lane)
+        {
+            return Err(CreateError::OtherLane);
+        }
+        let caps = config.caps;
+        if caps.max_send_sge.max(caps.max_recv_sge) as usize > MAX_SGES
+            || caps.max_inline as usize > MAX_INLINE_BYTES
+        {
+            return Err(CreateError::Refused(format!(
+                "a request has at most {MAX_SGES} SGEs and {MAX_INLINE_BYTES} inline bytes"
+            )));
+        }
+        let slot_bytes = rings::send_slot_bytes(caps.max_send_sge, caps.max_inline);
+        let sq = rings::create(&RingLayout::new(RingKind::Send, caps.max_send_wr.max(1), slot_bytes)?)?;
+        let rq = match srq {
+            Some(_) => None,
+            None => {
+                let slot_bytes = rings::receive_slot_bytes(caps.max_recv_sge);
+                let layout = RingLayout::new(RingKind::Receive, caps.max_recv_wr.max(1), slot_bytes)?;
+                Some(rings::create(&layout)?)
+            }
+        };
+        let qp_config = QpConfig {
+            service: config.service,
+            pd: self.inner.pd,
+            send_cq: send_cq.id,
+            recv_cq: recv_cq.id,
+            srq: srq.map(|srq| srq.id),
+            caps,
+            signal_all: config.signal_all,
+        };
+        let consumers =
+            (SendQueueConsumer::attach(&sq)?, rq.as_ref().map(ReceiveQueueConsumer::attach).transpose()?);
+        let (qpn, index, bells) = send_cq.lane().control(|engine| {
+            let refused = |error: highwire_rnic::CreateError| CreateError::Refused(error.to_string());
+            let qpn = engine.rnic.create_qp(qp_config).map_err(refused)?;
+            let (sq, rq) = consumers;
+            let index = engine.add_qp(QpEnds {
+                qpn,
+                send_cq: send_cq.id,
+                recv_cq: recv_cq.id,
+                sq,
+                rq,
+                inline: InlineArena::new(caps.max_send_wr, caps.max_inline),
+                peer: None,
+            });
+            let send = engine.add_bell(Bell::Send(index));
+            let bells = send.and_then(|send| Some((send, engine.add_bell(Bell::Receive(index))?)));
+            if bells.is_none() {
+                send.into_iter().for_each(|bit| engine.remove_bell(bit));
+                engine.remove_qp(index);
+                let _ = engine.rnic.destroy_qp(qpn);
+            }
+            Ok::<_, CreateError>((qpn, index, bells.ok_or(CreateError::TooManyQueues)?))
+        })?;
+        Ok(QueuePair {
+            pd: Arc::clone(&self.inner),
+            send_cq: Arc::clone(send_cq),
+            _recv_cq: Arc::clone(recv_cq),
+            _srq: srq.map(Arc::clone),
+            service: config.service,
+            qpn,
+            psn: device.random_psn(),
+            index,
+            send_bell: bells.0,
+            receive_bell: bells.1,
+            sq: Mutex::new(SendQueueProducer::attach(&sq)?),
+            rq: rq.as_ref().map(ReceiveQueueProducer::attach).transpose()?.map(Mutex::new),
+            wants_irn: AtomicBool::new(false),
+        })
+    }
+}

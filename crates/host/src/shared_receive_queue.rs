@@ -1,0 +1,100 @@
+//! Receives that several queue pairs of one lane share.
+
+use crate::config;
+use crate::engine::{Bell, SrqEnds};
+use crate::error::CreateError;
+use crate::queue_pair::post_receive_in_ring;
+use crate::region::{PdInner, ProtectionDomain};
+use crate::rings;
+use highwire_uapi::{ReceiveQueueConsumer, ReceiveQueueProducer, RingKind, RingLayout};
+use highwire_verbs::{PostError, RecvWr, SrqId};
+use std::sync::{Arc, Mutex};
+
+/// A shared receive queue of one lane. Clones are the same queue; it lives until the last clone and the last queue pair
+/// that takes from it are gone.
+#[derive(Clone)]
+pub struct SharedReceiveQueue {
+    pub(crate) inner: Arc<SrqInner>,
+}
+
+pub(crate) struct SrqInner {
+    pub(crate) pd: Arc<PdInner>,
+    pub(crate) lane: u32,
+    pub(crate) id: SrqId,
+    index: u32,
+    bell: u32,
+    ring: Mutex<ReceiveQueueProducer>,
+}
+
+impl SharedReceiveQueue {
+    pub(crate) fn create(
+        pd: &ProtectionDomain,
+        lane: u32,
+        max_wr: u32,
+        max_sge: u32,
+    ) -> Result<SharedReceiveQueue, CreateError> {
+        let slot_bytes = rings::receive_slot_bytes(max_sge);
+        let ring = rings::create(&RingLayout::new(RingKind::Receive, max_wr.max(1), slot_bytes)?)?;
+        let consumer = ReceiveQueueConsumer::attach(&ring)?;
+        let device = &pd.inner.device;
+        let (id, index, bell) =
+            device.lane(lane).ok_or(CreateError::NoSuchLane(lane))?.control(|engine| {
+                let refused = |error: highwire_rnic::CreateError| CreateError::Refused(error.to_string());
+                let id = engine.rnic.create_srq(pd.inner.pd, max_wr, max_sge).map_err(refused)?;
+                let index = engine.add_srq(SrqEnds { id, rq: consumer });
+                let bell = engine.add_bell(Bell::Shared(index));
+                if bell.is_none() {
+                    engine.remove_srq(index);
+                    let _ = engine.rnic.destroy_srq(id);
+                }
+                Ok::<_, CreateError>((id, index, bell.ok_or(CreateError::TooManyQueues)?))
+            })?;
+        let ring = Mutex::new(ReceiveQueueProducer::attach(&ring)?);
+        Ok(SharedReceiveQueue {
+            inner: Arc::new(SrqInner { pd: Arc::clone(&pd.inner), lane, id, index, bell, ring }),
+        })
+    }
+
+    /// Posts a receive.
+    ///
+    /// # Errors
+    /// [`PostError`]; nothing was posted.
+    pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        let inner = &*self.inner;
+        let device = &inner.pd.device;
+        let lane = &device.lanes[inner.lane as usize];
+        if device.engine != config::Engine::Background
+            && let Some(result) = lane.visit(|engine| engine.post_shared(inner.index, wr))
+        {
+            return result;
+        }
+        let posted = post_receive_in_ring(&inner.ring, wr);
+        lane.board.ring_seqcst(inner.bell);
+        if device.engine == config::Engine::Background {
+            device.waker.wake();
+        } else {
+            lane.serve_bells();
+        }
+        posted
+    }
+
+    /// Asks for an event when fewer than `limit` receives are left; once, and not again until asked again.
+    pub fn set_limit(&self, limit: u32) {
+        self.inner.pd.device.lanes[self.inner.lane as usize].control(|engine| {
+            if let Some(queue) = engine.rnic.srq_mut(self.inner.id) {
+                queue.set_limit(limit);
+            }
+        });
+    }
+}
+
+impl Drop for SrqInner {
+    fn drop(&mut self) {
+        self.pd.device.lanes[self.lane as usize].control(|engine| {
+            engine.remove_bell(self.bell);
+            engine.remove_srq(self.index);
+            // Refused only while a queue pair uses it, and those keep it alive.
+            let _ = engine.rnic.destroy_srq(self.id);
+        });
+    }
+}

@@ -1,0 +1,86 @@
+//! The few system calls that std does not offer.
+#![allow(unsafe_code)]
+
+use highwire_stdx::Duration;
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// 64 bits that nobody can guess.
+pub(crate) fn random_u64() -> io::Result<u64> {
+    let mut bytes = [0u8; 8];
+    // SAFETY: the buffer has the length that is passed.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    // Requests of up to 256 bytes are never cut short once the pool is initialised (getrandom(2)).
+    if got == bytes.len() as isize { Ok(u64::from_ne_bytes(bytes)) } else { Err(io::Error::last_os_error()) }
+}
+
+/// A counter that makes its descriptor readable while it is not zero.
+#[derive(Debug)]
+pub(crate) struct EventFd(OwnedFd);
+
+impl EventFd {
+    pub(crate) fn new() -> io::Result<EventFd> {
+        // SAFETY: a plain system call.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and ours.
+        Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Makes it readable.
+    pub(crate) fn signal(&self) {
+        let one = 1u64;
+        // SAFETY: eight bytes are there to read. It fails only when the counter is about to overflow, and then the
+        // descriptor is readable already.
+        unsafe { libc::write(self.0.as_raw_fd(), std::ptr::from_ref(&one).cast(), 8) };
+    }
+
+    /// Makes it unreadable.
+    pub(crate) fn clear(&self) {
+        let mut value = 0u64;
+        // SAFETY: there is room for eight bytes; it fails when the counter is zero, which is what is wanted.
+        unsafe { libc::read(self.0.as_raw_fd(), std::ptr::from_mut(&mut value).cast(), 8) };
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        use std::os::fd::AsFd;
+        self.0.as_fd()
+    }
+}
+
+/// Waits until one of the descriptors is readable or the time is up. An interruption counts as the latter.
+pub(crate) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) {
+    let mut polled: Vec<libc::pollfd> =
+        fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
+    let timeout = timeout.map(|t| {
+        let nanos = t.as_nanos();
+        libc::timespec {
+            tv_sec: libc::time_t::try_from(nanos / 1_000_000_000).unwrap_or(libc::time_t::MAX),
+            tv_nsec: (nanos % 1_000_000_000) as libc::c_long,
+        }
+    });
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the descriptors are open, the array has the length that is passed, the timeout lives on this stack.
+    unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_event_ends_a_wait_at_once() {
+        let event = EventFd::new().expect("an eventfd");
+        event.signal();
+        wait_readable(&[event.fd()], None);
+        event.clear();
+        wait_readable(&[event.fd()], Some(Duration::ZERO));
+    }
+
+    #[test]
+    fn random_numbers_differ() {
+        assert_ne!(random_u64().expect("random bytes"), random_u64().expect("random bytes"));
+    }
+}
