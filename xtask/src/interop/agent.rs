@@ -51,6 +51,14 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
+impl Refused {
+    /// Whether the agent lacks the command: there is nothing to test.
+    pub(super) fn is_unsupported(&self) -> bool {
+        const ENOSYS: i32 = 38;
+        self.errno == ENOSYS
+    }
+}
+
 /// A completion in the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct WorkCompletion {

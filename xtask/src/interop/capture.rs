@@ -136,6 +136,7 @@ fn own_reading(file: &Path) -> Result<Vec<Packet>> {
 
 fn tshark_reading(file: &Path) -> Result<BTreeMap<u64, Decoded>> {
     let line = Line::new("tshark").arg("-r").arg(file).words("-Y infiniband -T fields");
+    let line = payload_guessers()?.iter().fold(line, |line, name| line.arg("--disable-protocol").arg(name));
     let fields = ["frame.number", "frame.protocols", "_ws.col.Info", "_ws.malformed"];
     let output = fields.iter().fold(line, |line, field| line.arg("-e").arg(field)).capture()?;
     if !output.success {
@@ -153,9 +154,20 @@ fn tshark_reading(file: &Path) -> Result<BTreeMap<u64, Decoded>> {
     Ok(decoded)
 }
 
+/// tshark's protocols that claim a payload by its looks. Ours are test patterns, or empty, and some of them call that malformed.
+fn payload_guessers() -> Result<Vec<String>> {
+    let output = Line::new("tshark").words("-G heuristic-decodes").capture()?;
+    let names = output
+        .stdout
+        .lines()
+        .filter_map(|line| line.strip_prefix("infiniband.payload\t")?.split('\t').next());
+    // Not a guesser but the whole wire depends on that one.
+    Ok(names.filter(|name| *name != "ethertype").map(str::to_owned).collect())
+}
+
 /// tshark's "RC RDMA Write Last Immediate QP=0x000017 …" in our spelling, `RC_WRITE_LAST_IMM`.
 fn our_name(info: &str) -> String {
-    let name = info.split(" QP=").next().unwrap_or_default().trim().to_uppercase();
+    let name = info.split("QP=").next().unwrap_or_default().trim().to_uppercase();
     let name = name.replace("RDMA ", "").replace("ACKNOWLEDGE", "ACK").replace("READ REQUEST", "READ");
     name.replace("IMMEDIATE", "IMM").replace("INVALIDATE", "INV").replace(' ', "_")
 }
@@ -169,6 +181,7 @@ mod tests {
         for (theirs, ours) in [
             ("RC Send Only QP=0x000032 ", "RC_SEND_ONLY"),
             ("RC RDMA Write Last Immediate QP=0x000017 ", "RC_WRITE_LAST_IMM"),
+            ("UC RDMA Write FirstQP=0x000065 ", "UC_WRITE_FIRST"),
             ("RC RDMA Read Request QP=0x000019 ", "RC_READ"),
             ("RC Acknowledge QP=0x00002e [Remote Access Error]", "RC_ACK"),
             ("RC Atomic Acknowledge QP=0x00001b ", "RC_ATOMIC_ACK"),

@@ -93,12 +93,12 @@ fn qemu_args(work: &Path, console: &Path) -> Vec<String> {
         "console=ttyS0 quiet panic=-1 mitigations=off nokaslr clocksource=tsc tsc=reliable no_timer_check \
          highwire.addresses={GUEST_ADDRESS}/24,{GUEST_ADDRESS_V6}/64 highwire.port={AGENT_PORT}"
     );
-    // Offloads are off so that the capture shows frames as a wire would carry them.
+    // Neither offloads nor a header in front of each frame: the capture shows what a wire would carry.
     let offloads = "csum=off,gso=off,guest_csum=off,guest_tso4=off,guest_tso6=off,guest_ufo=off";
     [
         "-accel tcg,thread=multi -cpu max -machine q35 -smp 1 -m 768 -nodefaults -no-user-config -no-reboot",
         "-display none",
-        &format!("-netdev tap,id=net,ifname={TAP},script=no,downscript=no"),
+        &format!("-netdev tap,id=net,ifname={TAP},script=no,downscript=no,vnet_hdr=off"),
         &format!("-device virtio-net-pci,netdev=net,mac=52:54:00:77:00:02,romfile=,{offloads}"),
         &format!("-object filter-dump,id=capture,netdev=net,file={}", capture_path(work).display()),
         &format!("-serial file:{}", console.display()),

@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use anyhow::{Result, anyhow, ensure};
 
-use super::agent::Agent;
+use super::agent::{Agent, Refused};
 use super::namespace::{GUEST_ADDRESS, GUEST_ADDRESS_V6, HOST_ADDRESS, HOST_ADDRESS_V6};
 use super::outcome::Outcome;
 use super::{capture, namespace, peer};
@@ -203,6 +203,10 @@ fn note(outcome: &mut Outcome, name: String, checks: &str, started: Instant, res
         Ok(()) => {
             println!("ok      {name}: {checks} ({seconds:.2} s)");
             outcome.passed += 1;
+        }
+        Err(error) if error.downcast_ref::<Refused>().is_some_and(Refused::is_unsupported) => {
+            println!("skipped {name}: {error:#}");
+            outcome.skipped.push((name, error.to_string()));
         }
         Err(error) => {
             println!("FAILED  {name}: {checks} ({seconds:.2} s)\n        {error:#}");
