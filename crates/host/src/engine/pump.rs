@@ -53,8 +53,6 @@ impl Engine {
             // Sending completes requests as well: those of unreliable services, and those with a bad local key.
             self.drain_transmit();
             pumped.completions = self.deliver();
-            // Requests of unreliable services are done once they are sent.
-            pumped.completions += self.deliver();
         }
         self.flush(overdue || pumped.completions == 0);
         pumped
