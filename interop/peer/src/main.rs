@@ -7,6 +7,11 @@
 //! a failed scenario there.
 
 mod capture;
+mod memory;
+mod objects;
+mod request;
+mod serve;
+mod work;
 
 use std::process::ExitCode;
 
@@ -16,6 +21,7 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["capture", file] => capture::print(file),
+        ["serve"] => serve::serve(),
         _ => usage(),
     };
     match result {
@@ -28,5 +34,5 @@ fn main() -> ExitCode {
 }
 
 fn usage() -> Result<()> {
-    bail!("usage: interop-peer capture FILE")
+    bail!("usage: interop-peer serve | capture FILE")
 }
