@@ -135,13 +135,16 @@ impl AckQueue {
         !self.is_due && self.runs.is_empty()
     }
 
-    /// What to send next: a plain acknowledgement, or one with a run.
+    /// What to send next: a plain acknowledgement of everything before `cumulative`, or one with a run beyond it.
     // Every NACK carries the cumulative acknowledgement, so a plain one is due only without them.
     #[inline]
-    pub(crate) fn next(&mut self) -> Option<Option<SackEth>> {
-        if let Some(run) = self.runs.pop_front() {
-            self.is_due = false;
-            return Some(Some(run));
+    pub(crate) fn next(&mut self, cumulative: Psn) -> Option<Option<SackEth>> {
+        while let Some(run) = self.runs.pop_front() {
+            self.is_due = !cumulative.is_before(run.psn);
+            if !self.is_due {
+                return Some(Some(run));
+            }
+            // The gap before it was closed in the meantime: the cumulative acknowledgement says it all.
         }
         std::mem::take(&mut self.is_due).then_some(None)
     }

@@ -203,6 +203,7 @@ impl QueuePair {
             }
             _ => self.conn.state = to,
         }
+        self.requester.report_drained(&self.conn, ctx);
         Ok(())
     }
 
@@ -396,8 +397,12 @@ impl QueuePair {
                 self.flush_sends(ctx);
             }
         }
+        if self.conn.state == QpState::Sqd {
+            self.requester.report_drained(&self.conn, ctx);
+        }
         if let Some(code) = self.responder.failed
             && self.conn.state != QpState::Error
+            && !self.responder.is_refusing()
         {
             ctx.events.push_back(match code {
                 NakCode::RemoteAccess => AsyncEvent::QpAccessError(self.conn.qpn),
@@ -449,6 +454,8 @@ impl QueuePair {
     fn choose(&mut self, ctx: &mut Context<'_>) -> bool {
         let QueuePair { conn, requester, responder, receives, plan, .. } = self;
         if responder.poll_acknowledge(conn, receives, ctx, plan) {
+            // A refusal that leaves breaks the connection.
+            self.settle(ctx);
             return true;
         }
         if !conn.state.receives() {
@@ -464,6 +471,9 @@ impl QueuePair {
         } else {
             requester.poll_transmit(conn, ctx, plan) || responder.poll_reply(conn, receives, ctx, plan)
         };
+        // An answer that cannot be given any more has become a refusal.
+        let planned =
+            planned || responder.is_refusing() && responder.poll_acknowledge(conn, receives, ctx, plan);
         self.settle(ctx);
         planned
     }

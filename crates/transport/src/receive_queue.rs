@@ -10,6 +10,8 @@ pub(crate) struct ReceiveWqe {
     pub(crate) sges: SgeList,
     /// Bytes that fit.
     pub(crate) capacity: u64,
+    /// The generation of the region table under which its keys were last checked; zero for never.
+    pub(crate) checked: u64,
 }
 
 /// A receive queue, or a shared one.
@@ -82,7 +84,7 @@ impl ReceiveQueue {
         }
         let sges = SgeList::from(wr.sges);
         let capacity = sges.total();
-        self.wqes.push_back(ReceiveWqe { wr_id: wr.wr_id, sges, capacity });
+        self.wqes.push_back(ReceiveWqe { wr_id: wr.wr_id, sges, capacity, checked: 0 });
         Ok(())
     }
 

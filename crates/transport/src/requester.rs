@@ -183,13 +183,16 @@ impl Requester {
             return false;
         }
         if self.is_waiting(ctx.now) {
-            self.paced_until =
-                (self.rnr_until.is_none() && !self.queue.is_exhausted()).then(|| self.pacer.next_send());
+            let is_paced = self.rnr_until.is_none() && self.has_packets();
+            self.paced_until = is_paced.then(|| self.pacer.next_send());
             return false;
         }
         // Unreliable requests end when they have left; the driver has copied the last one by now.
         if conn.config.service != Service::Rc || self.poisoned {
             self.retire(conn, ctx);
+            if self.failed {
+                return false;
+            }
         }
         let planned = match self.irn {
             Some(_) => self.poll_irn(conn, ctx, plan),
@@ -198,12 +201,14 @@ impl Requester {
         if self.poisoned {
             self.retire(conn, ctx);
         }
+        if conn.config.service != Service::Rc {
+            // Nobody acknowledges: what has left is over.
+            self.first_unacknowledged = self.next_psn;
+        }
         if planned {
             let bytes = plan.length + FRAME_OVERHEAD;
             self.congestion.on_sent(ctx.now, bytes);
             self.pacer.on_sent(ctx.now, bytes, self.congestion.rate());
-        } else {
-            self.report_drained(conn, ctx);
         }
         planned
     }
@@ -216,8 +221,14 @@ impl Requester {
         }
         if self.is_waiting(now) {
             // One more call notes until when the pace holds it back.
-            return self.rnr_until.is_none() && self.paced_until.is_none() && !self.queue.is_exhausted();
+            return self.rnr_until.is_none() && self.paced_until.is_none() && self.has_packets();
         }
+        self.has_packets()
+    }
+
+    /// Whether there is a packet to send, or to send again, if nothing holds it back.
+    #[inline]
+    fn has_packets(&mut self) -> bool {
         !self.queue.is_exhausted()
             || self.irn.as_mut().is_some_and(|irn| irn.window.peek_retransmit().is_some())
     }
@@ -242,8 +253,9 @@ impl Requester {
             return Instant::FAR_FUTURE;
         }
         let or_never = |at: Option<Instant>| at.unwrap_or(Instant::FAR_FUTURE);
-        or_never(self.deadline)
-            .min(or_never(self.rnr_until))
+        // While an RNR NAK makes the queue wait, nobody is late.
+        self.rnr_until
+            .unwrap_or(or_never(self.deadline))
             .min(or_never(self.paced_until))
             .min(or_never(self.congestion.next_timer()))
     }
@@ -293,6 +305,10 @@ impl Requester {
     /// An RNR NAK for the oldest request: waits, or gives up.
     fn on_rnr(&mut self, conn: &Connection, ctx: &mut Context<'_>, timer: u8) {
         ctx.counters.count(Counter::RnrReceived);
+        // The same one twice, or for a packet that was under way when the wait began.
+        if self.rnr_until.is_some() {
+            return;
+        }
         self.last_progress = ctx.now;
         // Seven means for ever (IBTA §9.7.5.2.8).
         if conn.rnr_retry < 7 {
@@ -306,9 +322,17 @@ impl Requester {
     }
 
     fn on_credits(&mut self, conn: &Connection, msn: u32, code: u8) {
-        if conn.transport.credits {
-            self.credit_limit = highwire_wire::credit_count(code).map(|count| (msn + count) & 0x00FF_FFFF);
+        if !conn.transport.credits {
+            return;
         }
+        let promised = highwire_wire::credit_count(code).map(|count| (msn + count) & 0x00FF_FFFF);
+        // A promise is not taken back: one that is smaller was overtaken, or rounded down to its code.
+        if let (Some(promised), Some(limit)) = (promised, self.credit_limit)
+            && Psn::new(promised).is_before(Psn::new(limit))
+        {
+            return;
+        }
+        self.credit_limit = promised;
     }
 
     /// Starts the request at the cursor: checks its memory and gives it its numbers.
@@ -377,12 +401,14 @@ impl Requester {
             return Ok(());
         }
         if wqe.checked != 0 {
-            wqe.checked = generation;
             let alive =
                 wqe.sges.as_slice().iter().all(|s| s.length == 0 || ctx.regions.region(s.lkey).is_some());
-            return if alive { Ok(()) } else { Err(CompletionStatus::LocalProtection) };
+            if !alive {
+                return Err(CompletionStatus::LocalProtection);
+            }
+            wqe.checked = generation;
+            return Ok(());
         }
-        wqe.checked = generation;
         let write = wqe.operation.is_read_or_atomic();
         for sge in wqe.sges.as_mut_slice() {
             // An empty element needs no key: there is nothing to protect.
@@ -393,6 +419,7 @@ impl Requester {
                     .map_err(|_| CompletionStatus::LocalProtection)?;
             }
         }
+        wqe.checked = generation;
         Ok(())
     }
 
@@ -472,7 +499,8 @@ impl Requester {
         self.rnr_until = None;
     }
 
-    fn report_drained(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
+    /// Reports, once per visit to SQD, that everything that was started has ended (IBTA §10.3.1.5).
+    pub(crate) fn report_drained(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
         let started = self.queue.wqes.front().is_some_and(SendWqe::is_started);
         if conn.state != QpState::Sqd {
             self.drained_reported = false;
@@ -502,7 +530,9 @@ pub(crate) fn check_post(conn: &Connection, wr: &SendWr<'_>, queued: usize) -> R
     let length: u64 = wr.sges.iter().map(|s| u64::from(s.length)).sum();
     let supported = match conn.config.service {
         Service::Rc => true,
-        Service::Uc => !wr.operation.is_read_or_atomic(),
+        Service::Uc => {
+            !wr.operation.is_read_or_atomic() && !matches!(wr.operation, Operation::SendInvalidate(_))
+        }
         Service::Ud => matches!(wr.operation, Operation::Send | Operation::SendImm(_)),
     };
     if !supported {
@@ -511,6 +541,10 @@ pub(crate) fn check_post(conn: &Connection, wr: &SendWr<'_>, queued: usize) -> R
     let longest = if conn.config.service == Service::Ud { conn.mtu.bytes() } else { MESSAGE_LENGTH_MAX };
     if length > u64::from(longest) || wr.flags.inline && length > u64::from(caps.max_inline) {
         return Err(PostError::TooLong);
+    }
+    // Inline data is the driver's own copy: something to send, never a place to write to.
+    if wr.flags.inline && wr.operation.is_read_or_atomic() {
+        return Err(PostError::Unsupported);
     }
     match wr.operation {
         Operation::CompareSwap { remote, .. } | Operation::FetchAdd { remote, .. } => {

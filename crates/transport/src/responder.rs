@@ -85,6 +85,8 @@ enum Refusal {
     Drop(Counter),
     /// There is no receive for it.
     NotReady,
+    /// The memory of the receive for it is not what its keys permit.
+    BadReceive,
     /// It is refused, and the connection broken.
     Nak(NakCode),
 }
@@ -223,6 +225,13 @@ impl Responder {
         highwire_wire::credit_code(
             own.len() + self.claimed.len() as u32 - begun.min(self.claimed.len() as u32),
         )
+    }
+
+    /// Whether a refusal, which will break the connection, waits behind answers to what came before it.
+    #[inline]
+    pub(crate) fn is_refusing(&self) -> bool {
+        self.failed.is_some()
+            && self.irn.as_ref().map_or(!self.replies.is_empty(), |irn| irn.refusal.is_some())
     }
 
     /// Gives back the receives that were taken and not completed.

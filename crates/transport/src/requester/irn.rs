@@ -25,6 +25,8 @@ pub(crate) struct IrnRequester {
     responses: ReceiverWindow,
     next_response: Psn,
     acks: AckQueue,
+    /// The timer only measures patience: nothing of this side's is in flight.
+    is_patient: bool,
 }
 
 impl IrnRequester {
@@ -34,6 +36,7 @@ impl IrnRequester {
             responses: ReceiverWindow::new(sq_psn, config),
             next_response: sq_psn,
             acks: AckQueue::default(),
+            is_patient: false,
         }
     }
 
@@ -127,14 +130,16 @@ impl Requester {
     /// Sets the timer if none runs, or anew after progress.
     #[inline]
     pub(super) fn arm_irn(&mut self, conn: &Connection, now: Instant, restart: bool) {
-        if self.deadline.is_some() && !restart {
+        let Some(irn) = &mut self.irn else { return };
+        if self.deadline.is_some() && !irn.is_patient && !restart {
             return;
         }
-        if !restart {
+        if self.deadline.is_none() && !restart {
             self.last_progress = now;
         }
-        let Some(irn) = &mut self.irn else { return };
-        self.deadline = match irn.window.arm_timeout() {
+        let rto = irn.window.arm_timeout();
+        irn.is_patient = rto.is_none();
+        self.deadline = match rto {
             Some(rto) => Some(now + rto),
             // Only responses are missing. Their sender repairs losses; this side just loses patience one day.
             None if self.reads_in_flight > 0 => conn.patience().map(|patience| now + patience),
@@ -205,38 +210,24 @@ impl Requester {
     fn on_irn_refusal(&mut self, conn: &Connection, ctx: &mut Context<'_>, psn: Psn, aeth: Aeth) {
         let Some(irn) = &self.irn else { return };
         // It speaks of the oldest packet in flight, or it is old.
-        let is_current = psn == irn.window.first_unacknowledged() && irn.window.in_flight() > 0;
+        let is_front = psn == irn.window.first_unacknowledged();
+        let is_in_flight = is_front && irn.window.in_flight() > 0;
         match aeth.syndrome {
             Syndrome::Ack { .. } => {}
-            _ if !is_current => ctx.counters.count(Counter::DroppedStale),
-            Syndrome::Rnr { timer } => {
-                if self.rnr_until.is_none() {
-                    self.on_rnr(conn, ctx, timer);
-                }
+            // What broke may also be the answer to a READ that was acknowledged.
+            Syndrome::Nak(code) if code != NakCode::PsnSequence && is_front && self.reads_in_flight > 0 => {
+                ctx.counters.count(Counter::NaksReceived);
+                self.fail_front(conn, ctx, refusal(code));
             }
+            _ if !is_in_flight => ctx.counters.count(Counter::DroppedStale),
+            Syndrome::Rnr { timer } => self.on_rnr(conn, ctx, timer),
             Syndrome::Nak(NakCode::PsnSequence) => {}
             Syndrome::Nak(code) => {
                 ctx.counters.count(Counter::NaksReceived);
-                self.fail_at(conn, ctx, psn, refusal(code));
+                // Everything before it has been answered: the responder waits for that.
+                self.fail_front(conn, ctx, refusal(code));
             }
         }
-    }
-
-    /// The request with `psn` was refused. READs before it may still wait for their answers: they will not come.
-    fn fail_at(&mut self, conn: &Connection, ctx: &mut Context<'_>, psn: Psn, status: CompletionStatus) {
-        let index = self.queue.find(psn).map_or(0, |(index, _)| index);
-        for wqe in self.queue.wqes.iter_mut().take(index) {
-            wqe.progress = Progress::Done(CompletionStatus::Flushed);
-        }
-        if let Some(wqe) = self.queue.wqes.get_mut(index) {
-            wqe.progress = Progress::Done(status);
-        }
-        while let Some(Progress::Done(status)) = self.queue.wqes.front().map(|w| w.progress) {
-            if let Some(wqe) = self.queue.pop() {
-                super::complete(conn, ctx, &wqe, status);
-            }
-        }
-        self.failed = true;
     }
 
     /// A response: placed at once, wherever it belongs, and acknowledged.
@@ -267,10 +258,16 @@ impl Requester {
             }
             Location::Next | Location::Early => {}
         }
-        let wanted = self.queue.wqes.iter().find(|w| {
+        let wanted = self.queue.wqes.iter().position(|w| {
             w.responses > 0 && w.progress == Progress::Started && psn.ahead_of(w.response_first) < w.responses
         });
-        let Some(wqe) = wanted else { return ctx.counters.count(Counter::DroppedStale) };
+        let Some(index) = wanted else { return ctx.counters.count(Counter::DroppedStale) };
+        if let Err(status) = self.translate(conn, ctx, index) {
+            self.queue.wqes[index].progress = Progress::Done(status);
+            self.poisoned = true;
+            return self.retire(conn, ctx);
+        }
+        let (wqe, Some(irn)) = (&self.queue.wqes[index], &mut self.irn) else { return };
         let packet = psn.ahead_of(wqe.response_first);
         if header.wqe_sn() != wqe.wqe_sn || header.offset() != packet {
             return ctx.counters.count(Counter::DroppedMalformed);
@@ -307,7 +304,7 @@ impl Requester {
     pub(crate) fn poll_read_ack(&mut self, conn: &Connection, plan: &mut Plan) -> bool {
         let Some(irn) = &mut self.irn else { return false };
         let cumulative = irn.responses.next_expected();
-        let (opcode, ext) = match irn.acks.next() {
+        let (opcode, ext) = match irn.acks.next(cumulative) {
             None => return false,
             Some(None) => (Opcode::IrnReadAck, Ext::IrnReadAck),
             Some(Some(sack)) => (Opcode::IrnReadNack, Ext::IrnReadNack(sack)),

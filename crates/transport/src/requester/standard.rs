@@ -250,7 +250,7 @@ impl Requester {
             return;
         };
         let wqe = &self.queue.wqes[index];
-        let expected = wqe.first.add(wqe.received);
+        let (expected, received) = (wqe.first.add(wqe.received), wqe.received);
         if psn != expected {
             if expected.is_before(psn) {
                 // An earlier response was lost: everything before it has been executed all the same.
@@ -263,7 +263,9 @@ impl Requester {
             }
             return;
         }
-        let status = place_response(conn, wqe, wqe.received, headers, payload, memory);
+        let status = self
+            .translate(conn, ctx, index)
+            .and_then(|()| place_response(conn, &self.queue.wqes[index], received, headers, payload, memory));
         if let Err(status) = status {
             self.advance(conn, ctx, expected);
             self.fail_front(conn, ctx, status);

@@ -32,11 +32,16 @@ impl Responder {
         };
         if let Err(refusal) = self.take_datagram(conn, own, ctx, deth, payload) {
             // A datagram is never refused aloud.
-            return ctx.counters.count(match refusal {
+            let counter = match refusal {
                 Refusal::Drop(counter) => counter,
                 Refusal::NotReady => Counter::DroppedNoReceive,
+                Refusal::BadReceive => {
+                    self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
+                    Counter::DroppedNoReceive
+                }
                 Refusal::Nak(_) => Counter::RefusedAccess,
-            });
+            };
+            return ctx.counters.count(counter);
         }
         let sges = self.claimed[0].sges.clone();
         let mut grh = [0; GRH_LEN as usize];

@@ -40,37 +40,27 @@ impl Responder {
                 Some(srq) => ctx.shared.get_mut(srq.0).and_then(ReceiveQueue::take),
                 None => own.take(),
             };
-            let Some((mut wqe, limit_passed)) = taken else { return Err(Refusal::NotReady) };
+            let Some((wqe, limit_passed)) = taken else { return Err(Refusal::NotReady) };
             if let (true, Some(srq)) = (limit_passed, conn.config.srq) {
                 ctx.events.push_back(AsyncEvent::SrqLimitReached(srq));
             }
-            let pd = conn.config.srq.and_then(|srq| ctx.shared.get(srq.0)).map_or(conn.config.pd, |q| q.pd());
-            let permitted = wqe.sges.as_mut_slice().iter_mut().all(|sge| {
-                // An empty element needs no key: there is nothing to protect.
-                sge.length == 0
-                    || ctx
-                        .regions
-                        .check_local(pd, sge.lkey, sge.addr, sge.length, true)
-                        .map(|addr| sge.addr = addr)
-                        .is_ok()
-            });
             self.claimed.push_back(wqe);
-            if !permitted {
-                self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
-                return Err(Refusal::Nak(NakCode::RemoteOperational));
-            }
+        }
+        let wqe = &mut self.claimed[index];
+        if wqe.checked != ctx.regions.generation() {
+            check_receive(conn, ctx, wqe)?;
         }
         Ok(())
     }
 
-    /// The newest receive that was taken ends in error.
+    /// The oldest receive that was taken ends in error.
     pub(super) fn fail_receive(
         &mut self,
         conn: &Connection,
         ctx: &mut Context<'_>,
         status: CompletionStatus,
     ) {
-        if let Some(wqe) = self.claimed.pop_back() {
+        if let Some(wqe) = self.claimed.pop_front() {
             ctx.completions.push_back((conn.config.recv_cq, ended(conn, &wqe, status)));
         }
     }
@@ -122,6 +112,23 @@ impl Responder {
             Refusal::Nak(NakCode::RemoteAccess)
         })
     }
+}
+
+/// Turns a receive's local keys into addresses, once; later calls only check that the keys still live.
+fn check_receive(conn: &Connection, ctx: &Context<'_>, wqe: &mut ReceiveWqe) -> Result<(), Refusal> {
+    let is_first = wqe.checked == 0;
+    let pd = conn.config.srq.and_then(|srq| ctx.shared.get(srq.0)).map_or(conn.config.pd, |q| q.pd());
+    // An empty element needs no key: there is nothing to protect.
+    for sge in wqe.sges.as_mut_slice().iter_mut().filter(|sge| sge.length > 0) {
+        if is_first {
+            let addr = ctx.regions.check_local(pd, sge.lkey, sge.addr, sge.length, true);
+            sge.addr = addr.map_err(|_| Refusal::BadReceive)?;
+        } else if ctx.regions.region(sge.lkey).is_none() {
+            return Err(Refusal::BadReceive);
+        }
+    }
+    wqe.checked = ctx.regions.generation();
+    Ok(())
 }
 
 /// A completion of a receive with nothing in it yet.

@@ -31,7 +31,7 @@ pub(crate) struct IrnResponder {
     early: VecDeque<(Psn, Deferred)>,
     /// recv_WQE_SN of the oldest receive that is not completed.
     recv_sn: u32,
-    refusal: Option<(Psn, Syndrome)>,
+    pub(super) refusal: Option<(Psn, Syndrome)>,
     /// The answers (rPSN).
     answers: SenderWindow,
     next_answer: Psn,
@@ -147,13 +147,18 @@ impl Responder {
                 ctx.counters.count(Counter::DroppedNoReceive);
                 Syndrome::Rnr { timer: conn.min_rnr_timer }
             }
-            Refusal::Nak(code) => {
-                self.failed = Some(code);
-                Syndrome::Nak(code)
+            Refusal::BadReceive => {
+                self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
+                Syndrome::Nak(NakCode::RemoteOperational)
             }
+            Refusal::Nak(code) => Syndrome::Nak(code),
         };
-        if let Some(irn) = &mut self.irn {
-            irn.refusal = Some((psn, syndrome));
+        let Some(irn) = &mut self.irn else { return };
+        irn.refusal = Some((psn, syndrome));
+        if let Syndrome::Nak(code) = syndrome {
+            self.failed = Some(code);
+            // What arrived beyond the refused packet was not carried out, and must not be acknowledged.
+            irn.acks = AckQueue::default();
         }
     }
 
@@ -232,9 +237,7 @@ impl Responder {
         if total > wqe.capacity.min(u64::from(highwire_verbs::MESSAGE_LENGTH_MAX)) {
             if location == Location::Next {
                 ctx.counters.count(Counter::DroppedTooLong);
-                let wqe = self.claimed.remove(index).expect("just claimed");
-                let ended = super::deliver::ended(conn, &wqe, CompletionStatus::LocalLength);
-                ctx.completions.push_back((conn.config.recv_cq, ended));
+                self.fail_receive(conn, ctx, CompletionStatus::LocalLength);
             }
             return Err(Refusal::Nak(NakCode::InvalidRequest));
         }
@@ -318,13 +321,20 @@ impl Responder {
     /// The Read WQE buffer has as many places as the peer may ask at once (IRN §5.3.2).
     fn has_read_place(&self, conn: &Connection, sn: u32) -> bool {
         let irn = self.irn.as_ref().expect("only called with IRN");
-        let early =
-            irn.early.iter().filter(|(_, d)| matches!(d, Deferred::Read { .. } | Deferred::Atomic { .. }));
-        let current = irn.jobs.iter().filter(|job| {
-            // A requester asks again only once it has an older answer.
-            Psn::new(sn).ahead_of(Psn::new(job.sn)) < conn.max_dest_rd_atomic
+        let early = irn.early.iter().filter_map(|(_, what)| match what {
+            Deferred::Read { sn, .. } | Deferred::Atomic { sn, .. } => Some(Psn::new(*sn)),
+            Deferred::Nothing | Deferred::Receive(_) => None,
         });
-        early.count() + current.count() < conn.max_dest_rd_atomic as usize
+        let (mut taken, mut newest) = (0, Psn::new(sn));
+        for sn in early {
+            taken += 1;
+            newest = if newest.is_before(sn) { sn } else { newest };
+        }
+        let current = irn.jobs.iter().filter(|job| {
+            // A requester asks for one more only once it has an older answer.
+            newest.ahead_of(Psn::new(job.sn)) < conn.max_dest_rd_atomic
+        });
+        taken + current.count() < conn.max_dest_rd_atomic as usize
     }
 
     fn take_read(
@@ -416,7 +426,6 @@ impl Responder {
         what: Deferred,
         memory: &mut impl Memory<P>,
     ) {
-        self.msn = (self.msn + 1) & 0x00FF_FFFF;
         let result = match what {
             Deferred::Nothing => Ok(()),
             Deferred::Receive(ending) => {
@@ -436,8 +445,9 @@ impl Responder {
             Deferred::Atomic { sn, is_swap, atomic } => Self::run_atomic(conn, ctx, is_swap, atomic, memory)
                 .map(|original| self.answer(conn, sn, 1, Body::Atomic(original))),
         };
-        if let Err(refusal) = result {
-            self.refuse_irn(conn, ctx, psn, refusal);
+        match result {
+            Ok(()) => self.msn = (self.msn + 1) & 0x00FF_FFFF,
+            Err(refusal) => self.refuse_irn(conn, ctx, psn, refusal),
         }
     }
 
@@ -473,9 +483,14 @@ impl Responder {
         let msn = self.msn;
         let Some(irn) = &mut self.irn else { return false };
         let next = irn.window.next_expected();
-        let (psn, syndrome, sack): (Psn, Syndrome, Option<SackEth>) = match irn.refusal.take() {
-            Some((psn, syndrome)) => (psn, syndrome, None),
-            None => match irn.acks.next() {
+        // What breaks the connection waits until everything that came before it is answered.
+        let may_refuse = self.failed.is_none() || irn.jobs.is_empty();
+        let (psn, syndrome, sack): (Psn, Syndrome, Option<SackEth>) = match irn.refusal {
+            Some((psn, syndrome)) if may_refuse => {
+                irn.refusal = None;
+                (psn, syndrome, None)
+            }
+            _ => match irn.acks.next(next) {
                 Some(sack) => (next, credits, sack),
                 None => return false,
             },
@@ -540,7 +555,9 @@ impl Responder {
                 let va = reth.va.wrapping_add(u64::from(offset));
                 let access = Access::REMOTE_READ;
                 let Ok(addr) = Self::check_access(conn, ctx, RemoteKey(reth.rkey), va, size, access) else {
-                    let next = self.expected();
+                    // The key went away while the answer was under way.
+                    let next = irn.window.next_expected();
+                    irn.jobs.clear();
                     self.refuse_irn(conn, ctx, next, Refusal::Nak(NakCode::RemoteAccess));
                     return false;
                 };
@@ -578,6 +595,7 @@ impl Responder {
         irn.deadline = None;
         if conn.patience().is_some_and(|p| ctx.now.saturating_since(irn.last_progress) >= p) {
             // The requester is gone, or will lose patience itself: answering on would never end.
+            irn.jobs.clear();
             return;
         }
         match irn.answers.on_timeout() {

@@ -13,6 +13,10 @@ use highwire_wire::{
     Aeth, AtomicEth, Ext, Headers, NakCode, Opcode, Operation, Position, Psn, Reth, Syndrome,
 };
 
+/// UC: packets that come so much too late are dropped. The specification would begin a message anew with each of them, and
+/// so run one twice if the network doubles packets. Who lost more than this in a row is ahead again, not late.
+const UC_LATE_MAX: u32 = 1 << 16;
+
 impl Responder {
     #[inline]
     pub(super) fn handle_rc<P: Payload>(
@@ -47,6 +51,11 @@ impl Responder {
                 self.nak_sent = true;
                 self.refuse(psn, Syndrome::Rnr { timer: conn.min_rnr_timer });
             }
+            Err(Refusal::BadReceive) => {
+                self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
+                self.refuse(psn, Syndrome::Nak(NakCode::RemoteOperational));
+                self.failed = Some(NakCode::RemoteOperational);
+            }
             Err(Refusal::Nak(code)) => {
                 self.refuse(psn, Syndrome::Nak(code));
                 self.failed = Some(code);
@@ -67,6 +76,9 @@ impl Responder {
     ) {
         let psn = headers.bth.psn;
         let begins = matches!(headers.bth.opcode.info().position, Position::First | Position::Only);
+        if (1..=UC_LATE_MAX).contains(&self.expected.ahead_of(psn)) {
+            return ctx.counters.count(Counter::Duplicates);
+        }
         if psn != self.expected {
             ctx.counters.count(Counter::OutOfSequence);
             self.message = Message::Skipped;
@@ -79,11 +91,16 @@ impl Responder {
         }
         if let Err(refusal) = self.execute(conn, own, ctx, headers, payload, memory) {
             self.message = Message::Skipped;
-            ctx.counters.count(match refusal {
+            let counter = match refusal {
                 Refusal::Drop(counter) => counter,
                 Refusal::NotReady => Counter::DroppedNoReceive,
+                Refusal::BadReceive => {
+                    self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
+                    Counter::DroppedNoReceive
+                }
                 Refusal::Nak(_) => Counter::DroppedMalformed,
-            });
+            };
+            ctx.counters.count(counter);
         }
     }
 
@@ -368,11 +385,9 @@ impl Responder {
     fn drop_replies_from(&mut self, psn: Psn) {
         self.replies.retain_mut(|reply| match reply {
             Reply::Ack { psn: at, .. } | Reply::Atomic { psn: at, .. } => at.is_before(psn),
-            Reply::Read { psn: at, packets, .. } => {
-                if at.is_before(psn) {
-                    *packets = (*packets).min(psn.ahead_of(*at));
-                }
-                at.is_before(psn)
+            Reply::Read { psn: at, packets, sent, .. } => {
+                *packets = (*packets).min(psn.ahead_of(*at));
+                at.is_before(psn) && *sent < *packets
             }
         });
     }
