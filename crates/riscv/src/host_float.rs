@@ -1,0 +1,65 @@
+//! The short way through the processor's own floating-point unit, where it is provably the same.
+//!
+//! A processor that follows IEEE 754 gives the same bits when rounding to nearest. Only the flags are out of reach, but once
+//! `inexact` is set, as it is in nearly every running program, an operation whose result is a normal number can raise
+//! nothing new. Everything else takes the long way.
+
+use rustc_apfloat::Round;
+
+use crate::float::{Arithmetic, flag};
+
+/// A floating-point type of the processor.
+pub(crate) trait Host: Copy + PartialOrd {
+    fn from_low_bits(bits: u64) -> Self;
+    fn low_bits(self) -> u64;
+    fn calculate(operation: Arithmetic, a: Self, b: Self) -> Option<Self>;
+    /// Neither zero, subnormal, infinite, a NaN, nor the smallest normal number, which may hide an underflow.
+    fn is_plain(self) -> bool;
+}
+
+macro_rules! host {
+    ($float:ty, $bits:ty) => {
+        impl Host for $float {
+            fn from_low_bits(bits: u64) -> Self {
+                Self::from_bits(bits as $bits)
+            }
+
+            fn low_bits(self) -> u64 {
+                self.to_bits().into()
+            }
+
+            fn calculate(operation: Arithmetic, a: Self, b: Self) -> Option<Self> {
+                match operation {
+                    Arithmetic::Add => Some(a + b),
+                    Arithmetic::Sub => Some(a - b),
+                    Arithmetic::Mul => Some(a * b),
+                    Arithmetic::Div => Some(a / b),
+                    // Correct on every processor, but a slow library call on those without the instruction.
+                    Arithmetic::Fused => None,
+                }
+            }
+
+            fn is_plain(self) -> bool {
+                self.abs() > Self::MIN_POSITIVE && self.abs() <= Self::MAX
+            }
+        }
+    };
+}
+
+host!(f32, u32);
+host!(f64, u64);
+
+/// The result, if the processor can be trusted with it.
+#[inline]
+pub(crate) fn host_arithmetic<H: Host>(
+    operation: Arithmetic,
+    [a, b, _]: [u64; 3],
+    round: Round,
+    flags: u8,
+) -> Option<u64> {
+    if flags & flag::INEXACT == 0 || round != Round::NearestTiesToEven {
+        return None;
+    }
+    let result = H::calculate(operation, H::from_low_bits(a), H::from_low_bits(b))?;
+    result.is_plain().then(|| result.low_bits())
+}

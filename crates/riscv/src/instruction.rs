@@ -1,0 +1,126 @@
+//! A decoded instruction: from bits to operands and back.
+
+use crate::compressed;
+use crate::op::{Class, Op};
+use crate::register::{Bank, Register};
+use crate::shape::Mode;
+
+/// An instruction with its operands taken apart, ready to execute.
+///
+/// A compressed instruction looks like the instruction it stands for, but for its `length` and `bits`.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
+pub struct Instruction {
+    /// What it does.
+    pub op: Op,
+    /// Destination register, 0 if there is none.
+    pub rd: u8,
+    /// First source register; for `csrrwi` and its kin the immediate.
+    pub rs1: u8,
+    /// Second source register.
+    pub rs2: u8,
+    /// Third source register, of fused multiplications.
+    pub rs3: u8,
+    /// Rounding mode of a floating-point operation, or acquire (2) and release (1) of an atomic one.
+    pub mode: u8,
+    /// Bytes of the encoding, 2 or 4.
+    pub length: u8,
+    /// The immediate, sign-extended; for a CSR access the number of the register.
+    pub immediate: i32,
+    /// The encoding: 16 or 32 bits.
+    pub bits: u32,
+}
+
+/// Bits that are no instruction of this machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct IllegalInstruction {
+    /// The 16 or 32 bits.
+    pub bits: u32,
+}
+
+impl std::fmt::Display for IllegalInstruction {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(out, "{:#x} is not an instruction of RV64IMAFDC", self.bits)
+    }
+}
+
+impl std::error::Error for IllegalInstruction {}
+
+/// Whether an instruction that starts with these 16 bits is two bytes long.
+pub const fn is_compressed(low: u16) -> bool {
+    low & 3 != 3
+}
+
+impl Instruction {
+    /// Decodes the instruction at the start of `word`; a compressed one uses the low half only.
+    pub fn decode(word: u32) -> Result<Instruction, IllegalInstruction> {
+        if is_compressed(word as u16) {
+            return compressed::expand(word as u16);
+        }
+        let illegal = IllegalInstruction { bits: word };
+        let row = Op::candidates(word).find(|row| word & row.mask == row.bits).ok_or(illegal)?;
+        let operands = row.shape.operands();
+        let register = |used: bool, low: u32| if used { (word >> low) as u8 & 31 } else { 0 };
+        let keep = operands.keeps_unused;
+        let mode = match operands.mode {
+            Mode::None => 0,
+            Mode::Rounding => (word >> 12) as u8 & 7,
+            Mode::Ordering => (word >> 25) as u8 & 3,
+        };
+        // RISC-V Unpriv §20.2: the static rounding modes 5 and 6 are reserved.
+        if operands.mode == Mode::Rounding && matches!(mode, 5 | 6) {
+            return Err(illegal);
+        }
+        Ok(Instruction {
+            op: row.op,
+            rd: register(keep || operands.rd.is_some(), 7),
+            rs1: register(keep || operands.rs1.is_some(), 15),
+            rs2: register(operands.rs2.is_some(), 20),
+            rs3: register(operands.rs3.is_some(), 27),
+            mode,
+            length: 4,
+            immediate: operands.immediate.map_or(0, |immediate| immediate.gather(word)),
+            bits: word,
+        })
+    }
+
+    /// The 32-bit encoding of the operands, or nothing if an immediate does not fit its field.
+    pub fn encode(&self) -> Option<u32> {
+        let row = self.op.row();
+        let operands = row.shape.operands();
+        let immediate = operands.immediate.map_or(Some(0), |immediate| immediate.scatter(self.immediate))?;
+        let mode = match operands.mode {
+            Mode::None => 0,
+            Mode::Rounding => u32::from(self.mode) << 12,
+            Mode::Ordering => u32::from(self.mode) << 25,
+        };
+        let fields = [(self.rd, 7), (self.rs1, 15), (self.rs2, 20), (self.rs3, 27)];
+        let registers = fields.iter().fold(0, |word, &(number, low)| word | (u32::from(number & 31) << low));
+        let variable = immediate | mode | registers;
+        (variable & row.mask == 0).then_some(row.bits | variable)
+    }
+
+    /// What part of a pipeline works on it.
+    pub fn class(&self) -> Class {
+        self.op.class()
+    }
+
+    /// The register it writes, unless that is x0.
+    pub fn destination(&self) -> Option<Register> {
+        let register = Register { bank: self.op.row().shape.operands().rd?, number: self.rd };
+        (register != Register::x(0)).then_some(register)
+    }
+
+    /// The registers it reads, in operand order; x0 is not listed.
+    pub fn sources(&self) -> impl Iterator<Item = Register> {
+        let operands = self.op.row().shape.operands();
+        let fields = [(operands.rs1, self.rs1), (operands.rs2, self.rs2), (operands.rs3, self.rs3)];
+        let named = fields.into_iter().filter_map(|(bank, number)| Some(Register { bank: bank?, number }));
+        named.filter(|&register| register != Register::x(0))
+    }
+
+    /// Whether it works on the floating-point registers or flags, which `mstatus.FS` can switch off.
+    pub fn is_float(&self) -> bool {
+        let operands = self.op.row().shape.operands();
+        [operands.rd, operands.rs1, operands.rs2].contains(&Some(Bank::F))
+    }
+}

@@ -1,0 +1,78 @@
+//! The core-local interruptor: the clock, the alarm and the software interrupt of one hart.
+
+use crate::bus::AccessFault;
+
+const BASE: u64 = 0x0200_0000;
+const MSIP: u64 = BASE;
+const MTIMECMP: u64 = BASE + 0x4000;
+const MTIME: u64 = BASE + 0xbff8;
+
+/// The device.
+#[derive(Clone, Debug)]
+pub(super) struct Clint {
+    ticks: u64,
+    /// What the program, or a skipped wait, has added to the ticks.
+    offset: u64,
+    alarm: u64,
+    software: bool,
+}
+
+impl Default for Clint {
+    fn default() -> Clint {
+        Clint { ticks: 0, offset: 0, alarm: u64::MAX, software: false }
+    }
+}
+
+impl Clint {
+    /// The clock.
+    pub(super) fn now(&self) -> u64 {
+        self.ticks.wrapping_add(self.offset)
+    }
+
+    /// Sets how many ticks have passed.
+    pub(super) fn advance(&mut self, ticks: u64) {
+        self.ticks = ticks;
+    }
+
+    /// Nothing happens before the alarm, so let it be time for it; false if it would wake nobody.
+    pub(super) fn skip_to_alarm(&mut self, is_enabled: bool) -> bool {
+        let wakes = is_enabled && self.alarm != u64::MAX;
+        if wakes && !self.is_timer_due() {
+            self.offset = self.alarm.wrapping_sub(self.ticks);
+        }
+        wakes
+    }
+
+    pub(super) fn is_timer_due(&self) -> bool {
+        self.now() >= self.alarm
+    }
+
+    pub(super) fn is_software_due(&self) -> bool {
+        self.software
+    }
+
+    pub(super) fn load(&self, address: u64, bytes: u8) -> Result<u64, AccessFault> {
+        let (base, value) = match address {
+            MSIP..=0x0200_0003 => (MSIP, u64::from(self.software)),
+            MTIMECMP..=0x0200_4007 => (MTIMECMP, self.alarm),
+            MTIME..=0x0200_bfff => (MTIME, self.now()),
+            _ => return Err(AccessFault),
+        };
+        Ok(value >> (8 * (address - base)) & (u64::MAX >> (64 - 8 * u32::from(bytes.clamp(1, 8)))))
+    }
+
+    pub(super) fn store(&mut self, address: u64, bytes: u8, value: u64) -> Result<(), AccessFault> {
+        let merge = |old: u64, base: u64| {
+            let shift = 8 * (address - base);
+            let mask = (u64::MAX >> (64 - 8 * u32::from(bytes.clamp(1, 8)))) << shift;
+            old & !mask | value << shift & mask
+        };
+        match address {
+            MSIP => self.software = value & 1 != 0,
+            MTIMECMP..=0x0200_4007 => self.alarm = merge(self.alarm, MTIMECMP),
+            MTIME..=0x0200_bfff => self.offset = merge(self.now(), MTIME).wrapping_sub(self.ticks),
+            _ => return Err(AccessFault),
+        }
+        Ok(())
+    }
+}
