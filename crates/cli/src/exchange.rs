@@ -4,7 +4,7 @@
 //! line is bounded and has a deadline: whoever connects to the port cannot make us wait or allocate without end.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
@@ -76,9 +76,10 @@ impl Exchange {
         self.peer
     }
 
-    /// The address by which the other end is reached from here, and by which it reaches us.
-    pub(crate) fn local(&self) -> Result<SocketAddr> {
-        Ok(self.writer.local_addr()?)
+    /// The address by which the other end reaches this machine; `None` if it is on this machine.
+    pub(crate) fn address_for_peer(&self) -> Result<Option<IpAddr>> {
+        let local = self.writer.local_addr()?.ip();
+        Ok((local != self.peer.ip()).then_some(local))
     }
 
     pub(crate) fn send(&mut self, document: &impl Serialize) -> Result<()> {

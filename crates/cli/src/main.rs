@@ -26,7 +26,7 @@ struct Cli {
 #[derive(Debug, Subcommand)]
 enum Command {
     /// Measure latency and bandwidth, and the limits of this machine.
-    Perf(perf::Args),
+    Perf(Box<perf::Args>),
     /// Decode a capture and verify every ICRC.
     Pcap(pcap::Args),
     /// Read a command line and do nothing with it: how the documentation's examples are checked.

@@ -9,9 +9,11 @@ mod floor;
 mod host_end;
 mod latency;
 mod options;
+mod pin;
 mod plan;
 mod report;
 mod session;
+mod silence;
 
 use std::process::ExitCode;
 

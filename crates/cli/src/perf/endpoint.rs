@@ -1,7 +1,6 @@
 //! What the measuring loops need of a connected end, and nothing more: so that they can be tried without a network.
 
 use std::fmt;
-use std::net::IpAddr;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
@@ -9,9 +8,8 @@ use serde::{Deserialize, Serialize};
 /// What the other end must know to connect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EndAddress {
-    pub(crate) gid: IpAddr,
-    pub(crate) qpn: u32,
-    pub(crate) psn: u32,
+    /// The queue pair, in the text form of [`highwire_host::Endpoint`].
+    pub(crate) endpoint: String,
     /// Where the peer may write and read, and the key with which it may.
     pub(crate) buffer_address: u64,
     pub(crate) remote_key: u32,
@@ -45,9 +43,9 @@ pub(crate) struct Polled {
 
 /// One end of a test: a connected queue pair, its completion queue, and a buffer on either side.
 pub(crate) trait Endpoint {
-    /// Posts the test's operation `count` times as one chain; only the last is signalled. Every poll reports the whole chain
-    /// when that completion arrives.
-    fn post(&mut self, count: u32) -> Result<()>;
+    /// Posts the test's operation `count` times as one chain, of which at most the last is signaled. Its completion stands
+    /// for itself and for everything before it.
+    fn post(&mut self, count: u32, signaled: bool) -> Result<()>;
 
     /// Posts `count` receives.
     fn post_receives(&mut self, count: u32) -> Result<()>;

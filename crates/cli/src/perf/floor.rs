@@ -14,6 +14,7 @@ use super::plan::{Metric, Operation, Plan};
 /// Payload of a UDP datagram that carries a 32-byte SEND: BTH, payload, ICRC.
 const SMALL_DATAGRAM_BYTES: usize = 12 + 32 + 4;
 const SEGMENT_BYTES: usize = 12 + 16 + 1024 + 4;
+const MTU_BYTES_MAX: u32 = 4096;
 const ROUND_TRIPS: u64 = 30_000;
 const MESSAGES: u64 = 300_000;
 const SEGMENTS: u64 = 600_000;
@@ -143,7 +144,7 @@ pub(crate) fn beside(plan: &Plan, is_shared_memory: bool) -> Result<Floor> {
         Operation::Write | Operation::Read => 16,
         Operation::FetchAdd => 28,
     };
-    let payload_bytes = plan.size_bytes.min(plan.mtu_bytes) as usize;
+    let payload_bytes = plan.size_bytes.min(plan.mtu_bytes.unwrap_or(MTU_BYTES_MAX)) as usize;
     let datagram_bytes = 12 + extension_bytes + payload_bytes + 4;
     match (plan.metric, is_shared_memory) {
         (Metric::Lat, true) => Ok(cache_line()),

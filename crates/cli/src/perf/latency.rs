@@ -2,21 +2,23 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use hdrhistogram::Histogram;
 
 use crate::progress::Progress;
 
 use super::endpoint::{Endpoint, Polled};
 use super::plan::{Length, Operation, Plan, Service};
+use super::silence::Silence;
 
 /// Round trips before the measured ones: caches, page tables and round-trip estimates settle.
 const WARM_UP: u64 = 1_000;
 /// An unreliable service may lose a message for good; this long after it was sent it counts as lost.
 const LOST_AFTER: Duration = Duration::from_millis(100);
-/// A reliable one reports what it gave up; only a peer that has gone altogether is silent for longer.
-const SILENT_AFTER: Duration = Duration::from_secs(20);
-/// Polls between two looks at the clock while waiting.
+const ROUND_TRIP_NS_MAX: u64 = 60_000_000_000;
+/// Answers between two signaled ones: a queue must be told now and then that it has drained.
+const SIGNAL_INTERVAL: u64 = 32;
+/// Polls between two looks at whether the test is over.
 const POLLS_PER_LOOK: u32 = 4096;
 
 /// What one side measured.
@@ -26,9 +28,14 @@ pub(crate) struct Latency {
     pub(crate) lost: u64,
 }
 
-/// The active end: times each round trip.
-pub(crate) fn measure(end: &mut impl Endpoint, plan: &Plan) -> Result<Latency> {
-    let mut round_trips_ns = Histogram::new(3).context("three digits are a valid precision")?;
+/// The active end: times each round trip. `check_peer` fails when the other end has gone; it is asked in a long silence.
+pub(crate) fn measure(
+    end: &mut impl Endpoint,
+    plan: &Plan,
+    mut check_peer: impl FnMut() -> Result<()>,
+) -> Result<Latency> {
+    let mut round_trips_ns =
+        Histogram::new_with_bounds(1, ROUND_TRIP_NS_MAX, 3).context("the bounds are in order")?;
     let mut lost = 0;
     let (iterations, deadline) = match plan.length {
         Length::Iterations(iterations) => (iterations, None),
@@ -45,11 +52,11 @@ pub(crate) fn measure(end: &mut impl Endpoint, plan: &Plan) -> Result<Latency> {
         mark = mark.wrapping_add(1);
         let started = Instant::now();
         end.mark(mark);
-        end.post(1)?;
+        end.post(1, !plan.is_ping_pong() || done.is_multiple_of(SIGNAL_INTERVAL))?;
         let answered = match plan.operation {
-            Operation::Send => wait_for_message(end, plan)?,
-            Operation::Write => wait_for_mark(end, mark, plan)?,
-            Operation::Read | Operation::FetchAdd => wait(end, plan, |_, polled| polled.sent > 0)?,
+            Operation::Send if plan.is_ping_pong() => wait_for_message(end, plan, &mut check_peer)?,
+            Operation::Write if plan.is_ping_pong() => wait_for_mark(end, mark, plan, &mut check_peer)?,
+            _ => wait(end, plan, &mut check_peer, |_, polled| polled.sent > 0)?,
         };
         let now = Instant::now();
         done += 1;
@@ -72,20 +79,26 @@ pub(crate) fn answer(
     mut is_over: impl FnMut() -> Result<bool>,
 ) -> Result<()> {
     let mut polls = 0u32;
+    let mut answers = 0u64;
     let mut seen = end.arrived();
     loop {
         let polled = end.poll()?;
-        match plan.operation {
-            Operation::Send if polled.received > 0 => {
-                end.post_receives(polled.received)?;
-                (0..polled.received).try_for_each(|_| end.post(1))?;
-            }
+        if polled.received > 0 {
+            end.post_receives(polled.received)?;
+        }
+        let due = match plan.operation {
+            _ if !plan.is_ping_pong() => 0,
             Operation::Write if end.arrived() != seen => {
                 seen = end.arrived();
                 end.mark(seen);
-                end.post(1)?;
+                1
             }
-            _ => {}
+            Operation::Send => polled.received,
+            _ => 0,
+        };
+        for _ in 0..due {
+            end.post(1, answers.is_multiple_of(SIGNAL_INTERVAL))?;
+            answers += 1;
         }
         polls = polls.wrapping_add(1);
         if polls.is_multiple_of(POLLS_PER_LOOK) && is_over()? {
@@ -94,9 +107,11 @@ pub(crate) fn answer(
     }
 }
 
-fn wait_for_message(end: &mut impl Endpoint, plan: &Plan) -> Result<bool> {
+type CheckPeer<'a> = &'a mut dyn FnMut() -> Result<()>;
+
+fn wait_for_message(end: &mut impl Endpoint, plan: &Plan, check_peer: CheckPeer<'_>) -> Result<bool> {
     let mut received = 0;
-    let answered = wait(end, plan, |_, polled| {
+    let answered = wait(end, plan, check_peer, |_, polled| {
         received += polled.received;
         received > 0
     })?;
@@ -104,29 +119,28 @@ fn wait_for_message(end: &mut impl Endpoint, plan: &Plan) -> Result<bool> {
     Ok(answered)
 }
 
-fn wait_for_mark(end: &mut impl Endpoint, mark: u8, plan: &Plan) -> Result<bool> {
-    wait(end, plan, |end, _| end.arrived() == mark)
+fn wait_for_mark(end: &mut impl Endpoint, mark: u8, plan: &Plan, check_peer: CheckPeer<'_>) -> Result<bool> {
+    wait(end, plan, check_peer, |end, _| end.arrived() == mark)
 }
 
 /// Polls until `is_done`; false when an unreliable service has lost the message.
-fn wait<E: Endpoint>(end: &mut E, plan: &Plan, mut is_done: impl FnMut(&E, Polled) -> bool) -> Result<bool> {
-    let mut started = None;
-    let mut polls = 0u32;
+fn wait<E: Endpoint>(
+    end: &mut E,
+    plan: &Plan,
+    check_peer: CheckPeer<'_>,
+    mut is_done: impl FnMut(&E, Polled) -> bool,
+) -> Result<bool> {
+    let mut silence = Silence::default();
     loop {
         let polled = end.poll()?;
         if is_done(end, polled) {
             return Ok(true);
         }
-        polls = polls.wrapping_add(1);
-        if polls.is_multiple_of(POLLS_PER_LOOK) {
-            let waited = started.get_or_insert_with(Instant::now).elapsed();
-            if plan.service != Service::Rc && waited > LOST_AFTER {
-                return Ok(false);
-            }
-            if waited > SILENT_AFTER {
-                bail!("the other end has been silent for {} s; is it still running?", waited.as_secs());
-            }
+        let Some(waited) = silence.grows() else { continue };
+        if plan.service != Service::Rc && waited > LOST_AFTER {
+            return Ok(false);
         }
+        silence.check(check_peer)?;
     }
 }
 
@@ -155,7 +169,7 @@ mod tests {
     }
 
     impl Endpoint for Mirror {
-        fn post(&mut self, count: u32) -> Result<()> {
+        fn post(&mut self, count: u32, _signaled: bool) -> Result<()> {
             self.posted += u64::from(count);
             self.pending.sent += count;
             if !(self.drops)(self.posted) {
@@ -188,7 +202,8 @@ mod tests {
     fn times_every_operation() {
         for operation in [Operation::Send, Operation::Write, Operation::Read, Operation::FetchAdd] {
             let plan = plan_for_tests(operation, Metric::Lat, Length::Iterations(5_000));
-            let latency = measure(&mut Mirror::new(operation, |_| false), &plan).expect("nothing is lost");
+            let latency =
+                measure(&mut Mirror::new(operation, |_| false), &plan, || Ok(())).expect("nothing is lost");
             assert_eq!((latency.round_trips_ns.len(), latency.lost), (5_000, 0), "{operation:?}");
         }
     }
@@ -197,9 +212,17 @@ mod tests {
     fn counts_what_an_unreliable_service_loses() {
         let mut plan = plan_for_tests(Operation::Send, Metric::Lat, Length::Iterations(10));
         plan.service = Service::Ud;
-        let latency =
-            measure(&mut Mirror::new(Operation::Send, |n| n == 8), &plan).expect("the rest arrives");
+        let latency = measure(&mut Mirror::new(Operation::Send, |n| n == 8), &plan, || Ok(()))
+            .expect("the rest arrives");
         assert_eq!((latency.round_trips_ns.len(), latency.lost), (9, 1));
+    }
+
+    #[test]
+    fn a_peer_that_has_gone_ends_the_wait() {
+        let plan = plan_for_tests(Operation::Send, Metric::Lat, Length::Iterations(10));
+        let error =
+            measure(&mut Mirror::new(Operation::Send, |n| n == 3), &plan, || anyhow::bail!("it has gone"));
+        assert!(error.is_err_and(|error| error.to_string() == "it has gone"));
     }
 
     #[test]

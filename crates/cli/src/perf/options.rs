@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
+use highwire_host::Engine;
 use highwire_link::{FaultConfig, parse_duration, parse_rate};
 
 use crate::exchange::DEFAULT_PORT;
@@ -18,6 +19,7 @@ const LAT_ITERATIONS: u64 = 10_000;
 const BW_TIME: Duration = Duration::from_secs(2);
 const LAT_SIZE_BYTES: u32 = 32;
 const BW_SIZE_BYTES: u32 = 65_536;
+const UD_SIZE_BYTES: u32 = 1024;
 const ATOMIC_SIZE_BYTES: u32 = 8;
 const DEPTH: u32 = 128;
 
@@ -60,9 +62,18 @@ pub(crate) struct TestArgs {
     /// How packets travel.
     #[arg(long, value_enum, default_value_t = Link::Auto)]
     link: Link,
-    /// Payload bytes of a packet at most.
-    #[arg(short, long, default_value = "1024", value_parser = ["256", "512", "1024", "2048", "4096"])]
-    mtu: String,
+    /// Payload bytes of a packet at most [default: what the interface carries]
+    #[arg(short, long, value_parser = ["256", "512", "1024", "2048", "4096"])]
+    mtu: Option<String>,
+    /// Time until the completion instead of until the peer's answer, for send lat and write lat.
+    #[arg(long)]
+    completion: bool,
+    /// Who runs the engine: the polling thread, a thread of the device's own, or either.
+    #[arg(long, default_value = "both", value_parser = ["inline", "background", "both"])]
+    engine: String,
+    /// Bind this end to a core; both ends on this machine take one each anyway.
+    #[arg(long)]
+    core: Option<usize>,
     #[command(flatten)]
     faults: FaultArgs,
     /// Write every packet that this end sends and receives to a capture file.
@@ -127,6 +138,8 @@ impl FaultArgs {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Local {
     pub(crate) pcap: Option<PathBuf>,
+    pub(crate) engine: Engine,
+    pub(crate) core: Option<usize>,
     pub(crate) with_floor: bool,
     pub(crate) json: bool,
 }
@@ -134,7 +147,13 @@ pub(crate) struct Local {
 /// Checks the options and runs the test from the end that they name.
 pub(crate) fn run(operation: Operation, args: &TestArgs) -> Result<ExitCode> {
     let plan = plan(operation, args)?;
-    let local = Local { pcap: args.pcap.clone(), with_floor: !args.no_floor, json: args.json };
+    let local = Local {
+        pcap: args.pcap.clone(),
+        engine: args.engine.parse().expect("clap lets only the engine's three choices pass"),
+        core: args.core,
+        with_floor: !args.no_floor,
+        json: args.json,
+    };
     match (&args.listen, &args.server) {
         (Some(address), _) => session::listen(&plan, address, args.port, args.announce, &local),
         (None, Some(server)) => session::measure_against(&plan, server, args.port, &local),
@@ -148,8 +167,12 @@ fn plan(operation: Operation, args: &TestArgs) -> Result<Plan> {
         (_, Metric::Lat) => LAT_SIZE_BYTES,
         (_, Metric::Bw) => BW_SIZE_BYTES,
     };
-    let mtu_bytes: u32 = args.mtu.parse().expect("clap lets only the five MTUs pass");
-    let default_size = if args.service == Service::Ud { default_size.min(mtu_bytes) } else { default_size };
+    let mtu_bytes: Option<u32> =
+        args.mtu.as_ref().map(|mtu| mtu.parse().expect("clap lets only the five MTUs pass"));
+    let default_size = match args.service {
+        Service::Ud => default_size.min(mtu_bytes.unwrap_or(UD_SIZE_BYTES)),
+        Service::Rc | Service::Uc => default_size,
+    };
     let size_bytes = args.size.unwrap_or(default_size);
     let length = match (args.iters, args.duration, args.metric) {
         (Some(iterations), ..) => Length::Iterations(iterations),
@@ -157,6 +180,7 @@ fn plan(operation: Operation, args: &TestArgs) -> Result<Plan> {
         (None, None, Metric::Lat) => Length::Iterations(LAT_ITERATIONS),
         (None, None, Metric::Bw) => Length::Time(BW_TIME),
     };
+    let faults = args.faults.faults()?;
     let plan = Plan {
         operation,
         metric: args.metric,
@@ -164,11 +188,13 @@ fn plan(operation: Operation, args: &TestArgs) -> Result<Plan> {
         length,
         depth: args.depth,
         chain: args.chain,
+        until_completion: args.completion,
         service: args.service,
         recovery: args.recovery,
-        link: args.link,
+        // Faults happen to packets, and only UDP is sure to have some.
+        link: if args.link == Link::Auto && !faults.is_harmless() { Link::Udp } else { args.link },
         mtu_bytes,
-        faults: args.faults.faults()?,
+        faults,
     };
     match contradiction(&plan) {
         Some(message) => Err(usage(message)),
@@ -188,16 +214,16 @@ pub(crate) fn contradiction(plan: &Plan) -> Option<String> {
         }
         _ => {}
     }
-    if plan.service == Service::Ud && plan.size_bytes > plan.mtu_bytes {
-        return Some(format!(
-            "a UD message is one packet: --size up to {} or a larger --mtu",
-            plan.mtu_bytes
-        ));
+    if let Some(mtu) = plan.mtu_bytes
+        && plan.service == Service::Ud
+        && plan.size_bytes > mtu
+    {
+        return Some(format!("a UD message is one packet: --size up to {mtu} or a larger --mtu"));
     }
     if plan.operation == Operation::FetchAdd && plan.size_bytes != ATOMIC_SIZE_BYTES {
         return Some("an atomic works on 8 bytes: leave --size away".into());
     }
-    if plan.operation == Operation::Write && plan.metric == Metric::Lat && plan.size_bytes == 0 {
+    if plan.operation == Operation::Write && plan.is_ping_pong() && plan.size_bytes == 0 {
         return Some("WRITE latency watches the last byte arrive: --size 1 or more".into());
     }
     if plan.chain > plan.depth {
@@ -219,10 +245,11 @@ pub(crate) fn plan_for_tests(operation: Operation, metric: Metric, length: Lengt
         length,
         depth: 16,
         chain: 1,
+        until_completion: false,
         service: Service::Rc,
         recovery: Recovery::Irn,
         link: Link::Auto,
-        mtu_bytes: 1024,
+        mtu_bytes: Some(1024),
         faults: FaultConfig::default(),
     }
 }
@@ -263,7 +290,7 @@ mod tests {
     fn reads_what_perftest_users_type() {
         let plan = parse(Operation::Send, "bw -s 4K -n 500 -t 64 -l 16 -c uc -m 4096").expect("a plan");
         assert_eq!((plan.size_bytes, plan.length), (4096, Length::Iterations(500)));
-        assert_eq!((plan.depth, plan.chain, plan.service, plan.mtu_bytes), (64, 16, Service::Uc, 4096));
+        assert_eq!((plan.depth, plan.chain, plan.service, plan.mtu_bytes), (64, 16, Service::Uc, Some(4096)));
     }
 
     #[test]
@@ -279,7 +306,7 @@ mod tests {
     fn says_what_would_make_sense() {
         refuses(Operation::Write, "bw --service ud", "--service rc");
         refuses(Operation::Read, "lat --service uc", "--service rc");
-        refuses(Operation::Send, "bw --service ud --size 64K", "larger --mtu");
+        refuses(Operation::Send, "bw --service ud --size 4K --mtu 1024", "larger --mtu");
         refuses(Operation::FetchAdd, "lat --size 16", "8 bytes");
         refuses(Operation::Send, "bw --depth 8 --chain 9", "raise --depth");
         refuses(Operation::Send, "bw --link shm --loss 1%", "--link udp");

@@ -111,10 +111,13 @@ pub(crate) struct Plan {
     pub(crate) depth: u32,
     /// Work requests posted with one doorbell.
     pub(crate) chain: u32,
+    /// Latency until the completion instead of until an answer.
+    pub(crate) until_completion: bool,
     pub(crate) service: Service,
     pub(crate) recovery: Recovery,
     pub(crate) link: Link,
-    pub(crate) mtu_bytes: u32,
+    /// Payload bytes of a packet at most; the active end's device decides if the user does not.
+    pub(crate) mtu_bytes: Option<u32>,
     /// What goes wrong on purpose with the packets of the active end; the passive end draws its own from the same seed.
     #[serde(with = "as_text")]
     pub(crate) faults: FaultConfig,
@@ -128,7 +131,8 @@ impl Plan {
 
     /// Whether the passive end answers each message with one of its own, so that a round trip can be timed.
     pub(crate) fn is_ping_pong(&self) -> bool {
-        self.metric == Metric::Lat && matches!(self.operation, Operation::Send | Operation::Write)
+        let can_answer = matches!(self.operation, Operation::Send | Operation::Write);
+        self.metric == Metric::Lat && can_answer && !self.until_completion
     }
 }
 

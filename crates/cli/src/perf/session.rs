@@ -3,7 +3,9 @@
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
+use std::panic::resume_unwind;
 use std::process::{Child, Command, ExitCode, Stdio};
+use std::thread;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -17,7 +19,7 @@ use super::host_end::HostEnd;
 use super::options::{Local, contradiction};
 use super::plan::{Metric, Plan};
 use super::report::{Measured, Report};
-use super::{bandwidth, floor, latency};
+use super::{bandwidth, floor, latency, pin};
 
 /// Counters of one end, by name.
 pub(crate) type Counters = BTreeMap<String, u64>;
@@ -80,7 +82,7 @@ fn serve(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<()> {
         bail!("the other end asks for what makes no sense: {message}");
     }
     let faults = plan.faults.for_lane(u64::MAX);
-    let mut end = HostEnd::open(plan, faults, local, exchange.local()?.ip())?;
+    let mut end = HostEnd::open(plan, faults, local, exchange)?;
     exchange.send(&Answer::Ready(end.address()))?;
     let theirs: EndAddress = exchange.receive()?;
     end.connect(&theirs)?;
@@ -110,7 +112,9 @@ pub(crate) fn measure_against(plan: &Plan, server: &str, port: u16, local: &Loca
 
 /// Starts a second process as the passive end and measures against it.
 pub(crate) fn measure_both_ends(plan: &Plan, local: &Local) -> Result<ExitCode> {
-    let mut peer = Peer::start(plan)?;
+    let mut peer = Peer::start(plan, local)?;
+    let cores = pin::two_cores();
+    let local = &Local { core: local.core.or(cores.map(|[here, _]| here)), ..local.clone() };
     let result = Exchange::connect("127.0.0.1", peer.port)
         .and_then(|mut exchange| measure(plan, &mut exchange, local))
         .with_context(|| format!("{plan}, both ends on this machine"));
@@ -124,13 +128,24 @@ pub(crate) fn measure_both_ends(plan: &Plan, local: &Local) -> Result<ExitCode> 
     peer.finish()?;
     // Only now is the other core free: the floor is two threads of this process.
     if local.with_floor {
-        report.floor = Some(floor::beside(plan, report.link == LinkUsed::SharedMemory)?);
+        report.floor = Some(floor::beside(&report.plan, report.link == LinkUsed::SharedMemory)?);
     }
     show(&report, local)
 }
 
+/// The measurement has a thread of its own, as it may bind that to a core, and what else this process does must not be
+/// bound as well.
 fn measure(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<Report> {
-    let mut end = HostEnd::open(plan, plan.faults, local, exchange.local()?.ip())?;
+    let measured = thread::scope(|scope| scope.spawn(|| measure_here(plan, exchange, local)).join());
+    measured.unwrap_or_else(|panic| resume_unwind(panic))
+}
+
+fn measure_here(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<Report> {
+    let mut end = HostEnd::open(plan, plan.faults, local, exchange)?;
+    let plan = &Plan { mtu_bytes: Some(end.mtu_bytes()), ..plan.clone() };
+    if let Some(message) = contradiction(plan) {
+        return Err(usage(message));
+    }
     exchange.send(plan)?;
     let theirs = match exchange.receive()? {
         Answer::Ready(address) => address,
@@ -140,9 +155,13 @@ fn measure(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<Report
     end.connect(&theirs)?;
     let Mark::Connected = exchange.receive()? else { bail!("{} does not connect", exchange.peer()) };
     exchange.send(&Mark::Begin)?;
+    let check_peer = || match exchange.has_news()? {
+        true => bail!("{} has ended the test", exchange.peer()),
+        false => Ok(()),
+    };
     let measured = match plan.metric {
-        Metric::Lat => Measured::Latency(latency::measure(&mut end, plan)?),
-        Metric::Bw => Measured::Bandwidth(bandwidth::measure(&mut end, plan)?),
+        Metric::Lat => Measured::Latency(latency::measure(&mut end, plan, check_peer)?),
+        Metric::Bw => Measured::Bandwidth(bandwidth::measure(&mut end, plan, check_peer)?),
     };
     exchange.send(&Mark::Over)?;
     let summary: Summary = exchange.receive()?;
@@ -175,23 +194,23 @@ struct Peer {
 }
 
 impl Peer {
-    fn start(plan: &Plan) -> Result<Self> {
+    fn start(plan: &Plan, local: &Local) -> Result<Self> {
         let program = std::env::current_exe().context("where is this program?")?;
         let metric = match plan.metric {
             Metric::Lat => "lat",
             Metric::Bw => "bw",
         };
-        let mut child = Command::new(program)
-            .args([
-                "perf",
-                plan.operation.name(),
-                metric,
-                "--listen",
-                "127.0.0.1",
-                "--port",
-                "0",
-                "--announce",
-            ])
+        let mut command = Command::new(program);
+        command
+            .args(["perf", plan.operation.name(), metric])
+            .args(["--listen", "127.0.0.1", "--port", "0", "--announce"])
+            .args(["--engine", &local.engine.to_string()]);
+        if let Some([_, there]) = pin::two_cores() {
+            command.args(["--core", &there.to_string()]);
+        }
+        let mut child = command
+            // A device has an address of its own; that of the environment is this end's.
+            .env_remove(highwire_host::ADDRESS_VARIABLE)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .spawn()
