@@ -63,8 +63,10 @@ pub struct ChannelConfig {
 }
 
 impl Default for ChannelConfig {
+    /// 64 slots, because a ring that stays in the first-level cache is faster: with 1024 slots the round trip of a small
+    /// packet took half as long again (Zen 4, two rings, cores that share no third-level cache).
     fn default() -> ChannelConfig {
-        ChannelConfig { slots: 1024, data_bytes: 1 << 20 }
+        ChannelConfig { slots: 64, data_bytes: 1 << 20 }
     }
 }
 

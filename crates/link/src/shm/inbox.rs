@@ -154,6 +154,10 @@ impl Inbox {
         if announced != self.announced {
             self.announced = announced;
             self.accept_all();
+            for incoming in &mut self.channels {
+                // Senders count up when they close, too.
+                incoming.draining |= incoming.channel.sender_closed().load(Ordering::Acquire) != 0;
+            }
         }
     }
 
@@ -190,7 +194,7 @@ impl Inbox {
     fn close(&mut self, index: usize) {
         let incoming = self.channels.swap_remove(index);
         incoming.channel.receiver_closed().store(1, Ordering::Release);
-        if !incoming.draining && incoming.channel.sender_closed().load(Ordering::Relaxed) == 0 {
+        if !incoming.draining {
             self.rejected += 1;
         }
         self.engine.free_channel(incoming.slot);
@@ -216,7 +220,11 @@ impl Incoming {
             return None;
         }
         let path = engine.registry().directory(source).join(file_name(announcement.file));
-        let window = Window::whole(&Arc::new(Segment::open(&path).ok()?.without_file()));
+        let segment = Segment::open(&path).ok()?.without_file();
+        // Both ends have it now: without a name, it goes when they go. A sender that closes before we come here
+        // leaves the name to us, so that what it sent arrives.
+        let _ = std::fs::remove_file(&path);
+        let window = Window::whole(&Arc::new(segment));
         let channel = Channel::open(&window, announcement.generation).ok()?;
         Some(Incoming { channel, source, sender, slot, head: 0, released: 0, draining: false })
     }
@@ -235,12 +243,9 @@ impl Incoming {
                     self.head += slots;
                     count += 1;
                 }
-                Next::Nothing => {
-                    if self.is_over() {
-                        return Err(Close);
-                    }
-                    break;
-                }
+                // What a sender had sent before it closed or died was visible before we noticed.
+                Next::Nothing if self.draining => return Err(Close),
+                Next::Nothing => break,
                 Next::Nonsense => return Err(Close),
             }
         }
@@ -312,13 +317,6 @@ impl Incoming {
             }
         }
         Ok(())
-    }
-
-    /// Whether nothing more can come. The ring was empty a moment ago, but the sender may have sent before it closed.
-    #[inline]
-    fn is_over(&self) -> bool {
-        (self.draining || self.channel.sender_closed().load(Ordering::Acquire) != 0)
-            && matches!(self.peek(), Next::Nothing)
     }
 }
 

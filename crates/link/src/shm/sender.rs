@@ -14,7 +14,7 @@ use super::channel::{
     SLOTS_PACKET_MAX_BYTES, header,
 };
 use super::engine::LocalEngine;
-use super::layout::{LANE_SLEEPING, gid_words};
+use super::layout::{LANE_ANNOUNCED, LANE_SLEEPING, gid_words};
 use super::peer::{AttachError, PeerEngine};
 
 /// Packets start on cache lines, and with them their payload on words.
@@ -27,7 +27,7 @@ pub struct ShmSender {
     channel: Channel,
     file: u32,
     to_lane: u32,
-    /// Our slot in the peer's segment: its offset and its generation.
+    /// Our slot in the peer's segment: its offset (0 before it is announced) and its generation.
     pub(super) slot: usize,
     pub(super) slot_generation: u64,
     pub(super) gid_words: (u64, u64),
@@ -99,6 +99,15 @@ impl ShmSender {
     /// The peer's lane.
     pub fn to_lane(&self) -> u32 {
         self.to_lane
+    }
+
+    /// Whether a packet of `len` bytes would be taken now, so that nobody builds one in vain.
+    ///
+    /// # Errors
+    /// [`SendError`], which is what the send would return.
+    #[inline]
+    pub fn can_send(&mut self, len: usize) -> Result<(), SendError> {
+        self.reserve(len)
     }
 
     /// Sends a packet of `len` bytes that `fill` writes. The receiver can see it at once; call
@@ -316,8 +325,13 @@ pub(super) fn file_name(file: u32) -> String {
 impl Drop for ShmSender {
     fn drop(&mut self) {
         self.channel.sender_closed().store(1, Ordering::Release);
-        // The receiver has it mapped or will find it missing; both are fine.
-        let _ = std::fs::remove_file(self.engine.directory().join(file_name(self.file)));
+        // The receiver looks at closed channels when this counter changes.
+        let lane = self.peer.header().lane(self.to_lane);
+        self.peer.window().u64_at(lane + LANE_ANNOUNCED).fetch_add(1, Ordering::Release);
+        if self.slot == 0 || self.is_closed() {
+            // Nobody will come for it any more.
+            let _ = std::fs::remove_file(self.engine.directory().join(file_name(self.file)));
+        }
     }
 }
 

@@ -1,0 +1,129 @@
+//! Who finds whom.
+
+use std::collections::BTreeSet;
+use std::os::unix::fs::{PermissionsExt, symlink};
+use std::sync::atomic::Ordering;
+
+use highwire_link::shm::{ClaimError, EngineConfig, LookupError, Registry, RegistryError};
+use highwire_stdx::Rng;
+use highwire_uapi::{Segment, Window};
+
+use crate::support::{House, address};
+
+#[test]
+fn an_engine_is_found_while_it_lives_and_leaves_nothing_behind() {
+    let house = House::new("found");
+    let gid = address("127.9.8.7");
+    assert!(matches!(house.registry.lookup(gid), Err(LookupError::Absent)));
+    let engine = house.engine("127.9.8.7");
+    let peer = house.registry.lookup(gid).unwrap();
+    assert_eq!((peer.gid(), peer.lanes(), peer.generation()), (gid, 1, engine.generation()));
+    assert_eq!(peer.pid(), std::process::id());
+    assert!(peer.check_alive());
+    assert_eq!(house.registry.list().unwrap(), [gid]);
+    drop(engine);
+    assert!(peer.is_gone() && !peer.check_alive());
+    assert!(matches!(house.registry.lookup(gid), Err(LookupError::Absent)));
+    assert!(!house.registry.directory(gid).exists());
+}
+
+#[test]
+fn a_gid_belongs_to_one_engine_at_a_time() {
+    let house = House::new("taken");
+    let first = house.engine("127.9.8.7");
+    let claim = || house.registry.claim(address("127.9.8.7"), &EngineConfig::default());
+    let refused = claim().unwrap_err();
+    assert!(
+        matches!(refused, ClaimError::Taken { pid: Some(pid), .. } if pid == std::process::id()),
+        "{refused}"
+    );
+    // An IPv4 address and its mapped form are one GID.
+    let mapped = house.registry.claim(address("::ffff:127.9.8.7"), &EngineConfig::default());
+    assert!(matches!(mapped, Err(ClaimError::Taken { .. })));
+    let generation = first.generation();
+    drop(first);
+    assert_ne!(claim().unwrap().generation(), generation);
+}
+
+#[test]
+fn unused_loopback_addresses_are_all_different() {
+    let house = House::new("loopback");
+    let config = EngineConfig { qp_slots: 1, mr_slots: 1, channel_slots: 1, lanes: 1 };
+    // The same seed on purpose: the second engine must look further.
+    let engines: Vec<_> =
+        (0..20).map(|_| house.registry.claim_unused_loopback(1, &config).unwrap()).collect();
+    let gids: BTreeSet<_> = engines.iter().map(|engine| engine.gid()).collect();
+    assert_eq!(gids.len(), engines.len());
+    assert!(gids.iter().all(|gid| gid.is_loopback() && *gid != address("127.0.0.1")));
+}
+
+#[test]
+fn ipv6_engines_have_directories_too() {
+    let house = House::new("ipv6");
+    let engine = house.engine("fe80::1");
+    assert_eq!(house.registry.lookup(address("fe80::1")).unwrap().gid(), engine.gid());
+}
+
+#[test]
+fn a_directory_that_others_could_enter_is_refused() {
+    let house = House::new("refused");
+    let root = house.registry.root();
+    let refusal = |path: &std::path::Path| match Registry::open_at(path) {
+        Err(RegistryError::Unsafe { reason, .. }) => reason,
+        other => panic!("{other:?}"),
+    };
+    for mode in [0o755, 0o770, 0o701, 0o777] {
+        let path = root.join(format!("mode-{mode:o}"));
+        std::fs::create_dir(&path).unwrap();
+        std::fs::set_permissions(&path, PermissionsExt::from_mode(mode)).unwrap();
+        assert!(refusal(&path).contains("0700"));
+    }
+    let link = root.join("link");
+    symlink(root, &link).unwrap();
+    assert!(refusal(&link).contains("not a directory"));
+    let file = root.join("file");
+    std::fs::write(&file, "").unwrap();
+    assert!(refusal(&file).contains("not a directory"));
+}
+
+#[test]
+fn reaping_removes_what_is_stale_and_nothing_else() {
+    let house = House::new("reap");
+    let root = house.registry.root().to_path_buf();
+    let living = house.engine("127.1.1.1");
+    std::fs::create_dir(root.join("127.2.2.2")).unwrap();
+    std::fs::create_dir(root.join("127.3.3.3")).unwrap();
+    std::fs::write(root.join("127.3.3.3/engine"), [7; 9000]).unwrap();
+    std::fs::write(root.join("127.3.3.3/mem-1"), [7; 9000]).unwrap();
+    std::fs::create_dir(root.join("something-else")).unwrap();
+    let gone = [address("127.2.2.2"), address("127.3.3.3")];
+    assert!(matches!(house.registry.lookup(gone[1]), Err(LookupError::Gone)));
+    assert_eq!(house.registry.reap_stale().unwrap(), gone);
+    assert_eq!(house.registry.list().unwrap(), [living.gid()]);
+    assert!(root.join("something-else").exists());
+    assert!(house.registry.reap_stale().unwrap().is_empty());
+}
+
+#[test]
+fn a_scribbled_engine_segment_is_an_error_and_no_panic() {
+    let house = House::new("scribbled");
+    let engine = house.engine("127.1.1.1");
+    let path = house.registry.directory(engine.gid()).join("engine");
+    let window = Window::whole(&std::sync::Arc::new(Segment::open(&path).unwrap()));
+    let mut rng = Rng::new(8);
+    let (mut refused, mut accepted) = (0, 0);
+    let original = window.load_words_relaxed::<16>(0);
+    for _ in 0..5_000 {
+        window.store_words_relaxed(0, &original);
+        let word = rng.below(10) as usize * 8;
+        let value = if rng.chance(0.5) { rng.next_u64() } else { 1 << rng.below(64) };
+        window.u64_at(word).store(value, Ordering::Relaxed);
+        match house.registry.lookup(engine.gid()) {
+            Err(LookupError::Layout(_) | LookupError::Gone) => refused += 1,
+            Err(other) => panic!("{other}"),
+            // The generation and the process's number may be anything.
+            Ok(_) => accepted += 1,
+        }
+    }
+    assert!(refused > 1_000 && accepted > 100, "{refused} refused, {accepted} accepted");
+}
