@@ -90,12 +90,12 @@ impl SharedPool {
     /// # Errors
     /// [`PoolError`].
     pub fn allocate(&self, len: usize, align: usize) -> Result<SharedBuffer, PoolError> {
-        let align = align.max(GRAIN_BYTES);
         let rounded =
             len.checked_next_multiple_of(GRAIN_BYTES).filter(|&n| n > 0 && n <= isize::MAX as usize / 2);
         let (Some(bytes), true) = (rounded, align.is_power_of_two() && align <= 1 << 30) else {
             return Err(PoolError::Invalid);
         };
+        let align = align.max(GRAIN_BYTES);
         let mut inner = self.lock();
         let (segment_id, offset) = match inner.take(bytes, align) {
             Some(found) => found,

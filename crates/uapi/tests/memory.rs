@@ -1,0 +1,131 @@
+//! Segments that two parties map, and the allocator over them.
+#![cfg(not(miri))] // Mappings are the kernel's.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use highwire_stdx::Rng;
+use highwire_uapi::*;
+
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(name: &str) -> Scratch {
+        let path = PathBuf::from(format!("/dev/shm/highwire-uapi-{}-{name}", std::process::id()));
+        std::fs::create_dir(&path).unwrap();
+        Scratch(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+#[test]
+fn two_mappings_of_one_file_are_one_ring() {
+    let scratch = Scratch::new("two");
+    let path = scratch.0.join("ring");
+    let layout = RingLayout::new(RingKind::Send, 8, 128).unwrap();
+    let ours = Window::whole(&Arc::new(Segment::create_file(&path, layout.bytes(), 0o600).unwrap()));
+    layout.create(&ours).unwrap();
+    let theirs = Window::whole(&Arc::new(Segment::open(&path).unwrap()));
+    let mut producer = SendQueueProducer::attach(&ours).unwrap();
+    let mut consumer = SendQueueConsumer::attach(&theirs).unwrap();
+    let wqe = SendWqe {
+        wr_id: 5,
+        opcode: SendOpcode::Send,
+        flags: SendFlags::INLINE,
+        imm: 0,
+        target: Target::Connected,
+    };
+    producer.post(&wqe, WqeData::Inline(b"hello")).unwrap();
+    assert!(consumer.peek().unwrap().is_none(), "not published yet");
+    assert!(producer.publish_release() && !producer.publish_release());
+    let slot = consumer.peek().unwrap().unwrap();
+    assert_eq!((slot.wqe(), slot.inline(&mut [0; 256])), (Ok(wqe), &b"hello"[..]));
+    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+    assert!(Segment::create_file(&path, 1, 0o600).is_err(), "it exists");
+}
+
+#[test]
+fn a_memory_file_can_be_passed_on_and_not_be_shrunk() {
+    let first = Segment::anonymous_shared(5000).unwrap();
+    assert_eq!(first.len(), 8192);
+    let file = std::fs::File::from(first.file().unwrap().try_clone_to_owned().unwrap());
+    assert!(file.set_len(0).is_err());
+    let second = Window::whole(&Arc::new(Segment::from_file(file).unwrap()));
+    let first = Window::whole(&Arc::new(first.without_file()));
+    first.copy_in(4990, b"shared");
+    let mut seen = [0; 6];
+    second.copy_out(4990, &mut seen);
+    assert_eq!(&seen, b"shared");
+}
+
+#[test]
+fn what_is_no_segment_is_not_mapped() {
+    let scratch = Scratch::new("no-segment");
+    let empty = scratch.0.join("empty");
+    std::fs::write(&empty, "").unwrap();
+    let link = scratch.0.join("link");
+    std::os::unix::fs::symlink("/etc/hostname", &link).unwrap();
+    for path in [&empty, &link, &scratch.0, &scratch.0.join("absent")] {
+        assert!(Segment::open(path).is_err(), "{}", path.display());
+    }
+    assert!(Segment::create_file(&scratch.0.join("huge"), usize::MAX - 5000, 0o600).is_err());
+    assert!(!scratch.0.join("huge").exists(), "a half-made file is removed");
+}
+
+fn check_pool(pool: &SharedPool, seed: u64) {
+    let mut rng = Rng::new(seed);
+    let mut buffers: Vec<(SharedBuffer, u8)> = Vec::new();
+    for _ in 0..3_000 {
+        if rng.chance(0.55) || buffers.is_empty() {
+            let longest = *rng.pick(&[1, 100, 5000, 300_000]);
+            let len = rng.between(1, longest) as usize;
+            let align = 1 << rng.below(14);
+            let buffer = pool.allocate(len, align).unwrap();
+            assert_eq!(buffer.as_ptr().addr() % align.max(64), 0);
+            assert_eq!(buffer.len(), len);
+            assert_eq!(pool.locate(buffer.as_ptr(), len), Some((buffer.segment_id(), buffer.offset())));
+            let mark = rng.next_u32() as u8;
+            buffer.write(0, &vec![mark; len]).unwrap();
+            buffers.push((buffer, mark));
+        } else {
+            let (buffer, mark) = buffers.swap_remove(rng.below(buffers.len() as u64) as usize);
+            let mut bytes = vec![0; buffer.len()];
+            buffer.read(0, &mut bytes).unwrap();
+            assert!(bytes.iter().all(|&byte| byte == mark), "buffers overlap");
+        }
+        if buffers.len() > 60 {
+            buffers.drain(..30);
+        }
+    }
+    buffers.clear();
+    assert!(pool.mapped_bytes() <= 64 << 20, "one segment is kept, the rest goes");
+}
+
+#[test]
+fn buffers_never_overlap_and_segments_go_when_empty() {
+    check_pool(&SharedPool::anonymous(), 1);
+    let scratch = Scratch::new("pool");
+    let pool = SharedPool::in_directory(&scratch.0);
+    check_pool(&pool, 2);
+    assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 1);
+    drop(pool);
+    assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 0);
+}
+
+#[test]
+fn wrong_requests_and_ranges_are_errors() {
+    let pool = SharedPool::anonymous();
+    for (len, align) in [(0, 1), (1, 3), (1, 0x30), (usize::MAX, 1), (isize::MAX as usize, 1), (1, 1 << 40)] {
+        assert!(matches!(pool.allocate(len, align), Err(PoolError::Invalid)), "{len} {align}");
+    }
+    let buffer = pool.allocate(100, 0x10000).unwrap();
+    assert_eq!(buffer.as_ptr().addr() % 0x10000, 0);
+    assert!(buffer.write(99, &[1]).is_ok());
+    assert!(buffer.write(100, &[1]).is_err() && buffer.read(usize::MAX, &mut [0]).is_err());
+}
