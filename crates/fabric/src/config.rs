@@ -1,0 +1,167 @@
+//! What the switches do: queueing, PFC, ECN, trimming, balancing.
+
+use crate::{Priorities, Rate, Span};
+
+/// How a network behaves. Every number is in bytes unless its name says otherwise.
+#[derive(Clone, Debug)]
+pub struct FabricConfig {
+    /// Everything random follows from it: ECMP's hashes, RED, bit errors, spraying.
+    pub seed: u64,
+    /// How many priorities are modelled, 1 to 8. The highest is served first.
+    pub priorities: u8,
+    /// Where packets wait in a switch, and how much room there is.
+    pub buffering: Buffering,
+    /// Priority flow control; `None`: a full buffer drops.
+    pub pfc: Option<Pfc>,
+    /// Marking; `None`: no packet is marked.
+    pub ecn: Option<Ecn>,
+    /// Trimming; `None`: what has no room is dropped whole.
+    pub trimming: Option<Trimming>,
+    /// How a switch picks among equally short ways.
+    pub balancing: Balancing,
+    /// What a switch does about a dead link.
+    pub rerouting: Rerouting,
+}
+
+/// Where packets wait in a switch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Buffering {
+    /// At the input, in one queue per output and priority (virtual output queues), served round robin by each output
+    /// through an ideal crossbar: an output never waits for another, and an input may feed all of them at once.
+    InputQueued {
+        /// Room of one input port, shared by its queues.
+        input_bytes: u64,
+    },
+    /// At the output, in one queue per priority, out of one pool.
+    OutputQueued {
+        /// Room of the whole switch.
+        pool_bytes: u64,
+        /// A queue may hold `2^alpha_log2` times what is free ("dynamic threshold").
+        alpha_log2: i8,
+    },
+}
+
+/// Priority flow control (IEEE 802.1Qbb): an input about to overflow pauses the sender at the other end of its link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Pfc {
+    /// The lossless priorities.
+    pub priorities: Priorities,
+    /// An input whose packets of one priority exceed this sends XOFF.
+    pub xoff_bytes: u64,
+    /// It sends XON when they are down to this.
+    pub xon_bytes: u64,
+    /// Room per input and lossless priority beyond XOFF, for what is on the way already.
+    pub headroom_bytes: u64,
+    /// What a pause frame occupies on the link.
+    pub frame_bytes: u32,
+}
+
+/// When packets are marked, by the bytes that wait for an output at one priority: the sum over its virtual output queues.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ecn {
+    /// Below it none is marked.
+    pub min_bytes: u64,
+    /// Above it each is marked. Equal to `min_bytes`: a step.
+    pub max_bytes: u64,
+    /// The probability just below `max_bytes`; it rises linearly from zero at `min_bytes`.
+    pub max_probability: f64,
+    /// Whether the queue is judged when a packet joins it (DCQCN, DCTCP) or when it leaves.
+    pub when: MarkWhen,
+}
+
+/// At which end of a queue packets are marked.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum MarkWhen {
+    /// When a packet joins: it sees the queue in front of it.
+    Joining,
+    /// When a packet leaves: it sees the queue behind it, which is news a queueing delay fresher.
+    Leaving,
+}
+
+/// Packet trimming (NDP): a data queue that is full keeps the headers, in a queue that overtakes data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Trimming {
+    /// What may wait for one output at one priority before packets are trimmed.
+    pub data_bytes_max: u64,
+    /// What may wait for one output in the header queue before headers are dropped.
+    pub header_bytes_max: u64,
+    /// The header queue's priority.
+    pub header_priority: u8,
+}
+
+/// How a switch picks among equally short ways.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Balancing {
+    /// By a hash of the flow and a seed of the switch: a flow keeps its way.
+    Ecmp,
+    /// Anew for every packet, at random: packets of one flow overtake each other.
+    Spray,
+}
+
+/// What a switch does when the way it picked is a dead link.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Rerouting {
+    /// It does not know: packets are lost until the link is back.
+    None,
+    /// It picks among its own equally short ways that are alive; lost where there is none.
+    Local,
+    /// All switches know at once: shortest ways are computed anew on what is alive.
+    Global,
+}
+
+impl Default for FabricConfig {
+    /// One priority, 240 KB per input (IRN §4.1), neither PFC nor ECN nor trimming, ECMP, seed 1.
+    fn default() -> FabricConfig {
+        FabricConfig {
+            seed: 1,
+            priorities: 1,
+            buffering: Buffering::InputQueued { input_bytes: 240_000 },
+            pfc: None,
+            ecn: None,
+            trimming: None,
+            balancing: Balancing::Ecmp,
+            rerouting: Rerouting::None,
+        }
+    }
+}
+
+impl Pfc {
+    /// PFC for an input buffer of `input_bytes` behind a link of this rate and delay: the threshold leaves exactly the
+    /// headroom that cannot overflow, and XON follows at the same threshold (IRN §4.1 gives no hysteresis).
+    ///
+    /// `packet_bytes_max` is the longest packet's length on the wire. `None` if the buffer is smaller than the headroom.
+    pub fn for_input(input_bytes: u64, rate: Rate, delay: Span, packet_bytes_max: u32) -> Option<Pfc> {
+        let headroom_bytes = Pfc::headroom_needed(rate, delay, packet_bytes_max, Pfc::FRAME_BYTES);
+        let xoff_bytes = input_bytes.checked_sub(headroom_bytes)?;
+        let priorities = Priorities::ALL;
+        Some(Pfc {
+            priorities,
+            xoff_bytes,
+            xon_bytes: xoff_bytes,
+            headroom_bytes,
+            frame_bytes: Pfc::FRAME_BYTES,
+        })
+    }
+
+    /// A pause frame's length: the smallest Ethernet frame.
+    pub const FRAME_BYTES: u32 = 64;
+
+    /// What can arrive after the decision to pause: what fills the link both ways, the packet that keeps the pause frame
+    /// waiting, the frame, the packet that the sender has begun, and the one that crossed the threshold.
+    pub fn headroom_needed(rate: Rate, delay: Span, packet_bytes_max: u32, frame_bytes: u32) -> u64 {
+        let round_trip = rate.bytes_in(delay * 2) + 1;
+        round_trip + 3 * u64::from(packet_bytes_max) + u64::from(frame_bytes)
+    }
+}
+
+impl Ecn {
+    /// Every packet is marked that joins a queue of more than `bytes` (DCTCP's step).
+    pub const fn step(bytes: u64) -> Ecn {
+        Ecn { min_bytes: bytes, max_bytes: bytes, max_probability: 1.0, when: MarkWhen::Joining }
+    }
+
+    /// RED's ramp on the present queue (DCQCN).
+    pub const fn red(min_bytes: u64, max_bytes: u64, max_probability: f64) -> Ecn {
+        Ecn { min_bytes, max_bytes, max_probability, when: MarkWhen::Joining }
+    }
+}

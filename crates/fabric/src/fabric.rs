@@ -1,0 +1,214 @@
+//! The network in motion: one event after the other.
+//!
+//! Three kinds of event carry packets: the first packet on a wire arrives, a port on which something waits becomes free, a
+//! host's deadline comes. Each is at most one entry in the queue per port or host. An event's key says kind and place, so
+//! simultaneous events have one order, which belongs to the network and not to how it is stored.
+//!
+//! `build` puts a network together, `transmit` and `forward` move packets, `pause` is PFC, `faults` breaks links, and
+//! `verify` counts everything again.
+
+mod build;
+mod faults;
+mod forward;
+mod inspect;
+mod pause;
+mod transmit;
+mod verify;
+
+use highwire_stdx::Rng;
+
+use crate::packet::Store;
+use crate::port::{Port, PortCounters};
+use crate::queues::Queues;
+use crate::{
+    EventQueue, FabricConfig, Host, HostId, Observer, Packet, PortId, Time, Topology, Violation,
+    ViolationKind,
+};
+
+pub use build::BuildError;
+use faults::{Fault, FaultKind};
+
+/// A network and the hosts on it.
+///
+/// `P` is the packet, `H` the host, `O` an observer; all calls are static.
+pub struct Fabric<P, H, O = ()> {
+    config: FabricConfig,
+    topology: Topology,
+    events: EventQueue,
+    store: Store<P>,
+    ports: Vec<Port>,
+    /// The rarely touched counters of each port; `sent` and `arrived` are kept in [`Port`].
+    counters: Vec<PortCounters>,
+    /// Since when a port has been paused.
+    paused_since: Vec<Time>,
+    switches: Vec<Switch>,
+    queues: Queues,
+    /// Bytes in the buffer by input port and priority, and by input port.
+    input_bytes: Vec<u64>,
+    input_totals: Vec<u64>,
+    hosts: Vec<H>,
+    timers: Vec<Timer>,
+    faults: Vec<Fault>,
+    fault_kinds: Vec<Option<Box<FaultKind>>>,
+    link_states: Vec<bool>,
+    observer: O,
+    violation: Option<Box<Violation>>,
+    processed: u64,
+    verified_at: u64,
+    fingerprint: u64,
+    is_started: bool,
+}
+
+/// What a switch knows beside its ports.
+struct Switch {
+    /// Its first port.
+    base: u32,
+    /// Its ports whose link is down.
+    dead_ports: u32,
+    /// ECMP: a random odd factor and a random summand.
+    factor: u64,
+    salt: u64,
+    /// Bytes in all its buffers, and what of the pool is not set aside as headroom.
+    used_bytes: u64,
+    shared_bytes: u64,
+    rng: Rng,
+}
+
+/// A host's deadline, cancelled by forgetting it.
+#[derive(Clone, Copy)]
+struct Timer {
+    /// The earliest event in the queue.
+    armed: Time,
+    /// How often in a row it came at the same time.
+    spins: u32,
+}
+
+const SPINS_MAX: u32 = 100_000;
+/// Everything is counted again after this many events.
+const VERIFY_EVERY: u64 = 1 << 22;
+
+const KIND_SHIFT: u32 = 30;
+const FAULT: u32 = 0;
+const ARRIVE: u32 = 1;
+const FREE: u32 = 2;
+const TIMER: u32 = 3;
+
+/// The event of this kind at this port, host or fault.
+#[inline]
+const fn key(kind: u32, place: u32) -> u32 {
+    kind << KIND_SHIFT | place
+}
+
+impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
+    /// Runs up to and including `limit`.
+    ///
+    /// # Errors
+    /// The first invariant that did not hold. The fabric cannot go on then and returns the same error for ever.
+    pub fn run_until(&mut self, limit: Time) -> Result<(), Violation> {
+        self.start();
+        while self.violation.is_none() {
+            let Some((now, key)) = self.events.pop(limit) else { break };
+            self.handle(now, key);
+        }
+        if self.processed - self.verified_at >= VERIFY_EVERY {
+            self.verify()?;
+        }
+        self.violation.as_deref().map_or(Ok(()), |v| Err(v.clone()))
+    }
+
+    /// Runs until no event is left: no packet moves and no host waits for a deadline. Counts everything at the end.
+    ///
+    /// # Errors
+    /// The first invariant that did not hold; packets that wait for each other for ever are one.
+    pub fn run_to_rest(&mut self) -> Result<(), Violation> {
+        self.run_until(Time::NEVER)?;
+        let waiting = self.store.len() as u64;
+        if waiting > 0 {
+            let port = (0..self.ports.len() as u32).find(|&p| self.ports[p as usize].waiting != 0);
+            let place = port.map_or_else(|| "the network".to_owned(), |p| self.port_name(PortId(p)));
+            self.violate(place, ViolationKind::Deadlock { packets: waiting });
+        }
+        self.verify()
+    }
+
+    /// Lets the caller do something to a host between events, as an application would, and sees to what follows from it.
+    pub fn with_host<R>(&mut self, host: HostId, act: impl FnOnce(&mut H, Time) -> R) -> R {
+        self.start();
+        let now = self.events.now();
+        let result = act(&mut self.hosts[host.0 as usize], now);
+        self.drain(host.0, now);
+        result
+    }
+
+    fn start(&mut self) {
+        if !std::mem::replace(&mut self.is_started, true) {
+            let now = self.events.now();
+            (0..self.hosts.len() as u32).for_each(|host| self.drain(host, now));
+        }
+    }
+
+    #[inline]
+    fn handle(&mut self, now: Time, key: u32) {
+        self.processed += 1;
+        // A sum, so that parts of a network can count for themselves; the order follows from the events.
+        let mixed = (now.as_ps() ^ u64::from(key) << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        self.fingerprint = self.fingerprint.wrapping_add(mixed ^ mixed >> 29);
+        let place = key & ((1 << KIND_SHIFT) - 1);
+        match key >> KIND_SHIFT {
+            ARRIVE => self.arrive(now, place),
+            FREE => {
+                self.ports[place as usize].is_awaited = false;
+                self.serve(now, place);
+            }
+            TIMER => self.expire(now, place),
+            _ => self.break_or_mend(now, place),
+        }
+    }
+
+    /// After anything happened to a host: the port asks for a packet, the timer for a deadline.
+    #[inline]
+    fn drain(&mut self, host: u32, now: Time) {
+        if !self.ports[host as usize].is_awaited {
+            self.pull(now, host);
+        }
+        self.rearm(now, host);
+    }
+
+    #[inline]
+    fn rearm(&mut self, now: Time, host: u32) {
+        let deadline = self.hosts[host as usize].poll_timeout();
+        let timer = &mut self.timers[host as usize];
+        if deadline < timer.armed {
+            let at = deadline.max(now);
+            if at < timer.armed {
+                timer.armed = at;
+                self.events.push(at, key(TIMER, host));
+            }
+        }
+    }
+
+    fn expire(&mut self, now: Time, host: u32) {
+        let timer = &mut self.timers[host as usize];
+        if timer.armed != now {
+            return;
+        }
+        timer.armed = Time::NEVER;
+        if self.hosts[host as usize].poll_timeout() <= now {
+            self.hosts[host as usize].handle_timeout(now);
+            self.drain(host, now);
+        } else {
+            self.rearm(now, host);
+        }
+        let timer = &mut self.timers[host as usize];
+        timer.spins = if timer.armed == now { timer.spins + 1 } else { 0 };
+        if timer.spins > SPINS_MAX {
+            self.violate(self.port_name(PortId(host)), ViolationKind::HostSpins);
+        }
+    }
+
+    #[cold]
+    fn violate(&mut self, place: String, kind: ViolationKind) {
+        let (seed, time) = (self.config.seed, self.events.now());
+        self.violation.get_or_insert_with(|| Box::new(Violation { seed, time, place, kind }));
+    }
+}

@@ -1,0 +1,154 @@
+//! The sending side of ports: what leaves, when, and how it arrives.
+
+use super::{ARRIVE, FREE, Fabric, HostId, key};
+use crate::packet::{CONTROL, ECN_CAPABLE, Record};
+use crate::violation::BadPacket;
+use crate::{DropReason, Host, Observer, Packet, PortId, Priorities, Time, ViolationKind};
+
+impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
+    /// Something for `port` has come up: serves it now, or as soon as it is free.
+    #[inline]
+    pub(super) fn wake(&mut self, now: Time, port: u32) {
+        let state = &mut self.ports[port as usize];
+        if state.is_awaited {
+            return;
+        }
+        if state.busy_until > now {
+            state.is_awaited = true;
+            self.events.push(state.busy_until, key(FREE, port));
+        } else {
+            self.serve(now, port);
+        }
+    }
+
+    /// Sends the next packet of an idle port: a pause frame, or what waits at the highest priority that is not paused.
+    #[inline]
+    pub(super) fn serve(&mut self, now: Time, port: u32) {
+        let state = &self.ports[port as usize];
+        if !state.is_up {
+            return;
+        }
+        if state.pause_wanted != state.pause_told {
+            return self.send_pause_frame(now, port);
+        }
+        if state.switch == u32::MAX {
+            self.pull(now, port);
+            return self.rearm(now, port);
+        }
+        let ready = state.waiting & !state.paused;
+        if ready == 0 {
+            return;
+        }
+        let priority = 7 - ready.leading_zeros() as u8;
+        let (index, is_last) = self.queues.pop(&self.store, port, priority);
+        if is_last {
+            self.ports[port as usize].waiting &= !(1 << priority);
+        }
+        if self.config.ecn.is_some() {
+            self.mark_leaving(now, port, index);
+        }
+        self.launch(now, port, index);
+        self.release(now, port, index);
+        let state = &mut self.ports[port as usize];
+        if state.waiting & !state.paused != 0 && !state.is_awaited {
+            state.is_awaited = true;
+            self.events.push(state.busy_until, key(FREE, port));
+        }
+    }
+
+    /// The host's idle port asks for a packet.
+    #[inline]
+    pub(super) fn pull(&mut self, now: Time, host: u32) {
+        let port = &self.ports[host as usize];
+        let open = Priorities(!port.paused);
+        if !port.is_up || port.busy_until > now {
+            return;
+        }
+        let Some(packet) = self.hosts[host as usize].poll_transmit(now, open) else { return };
+        let (bytes, destination, priority) = (packet.wire_bytes(), packet.destination(), packet.priority());
+        if let Some(problem) = self.problem_with(bytes, destination, priority, open) {
+            return self.violate(self.port_name(PortId(host)), ViolationKind::BadPacket(problem));
+        }
+        let record = Record {
+            bytes,
+            address: self.topology.addresses[destination.0 as usize],
+            hash: mix(packet.flow_hash()),
+            destination: destination.0,
+            priority,
+            flags: if packet.is_ecn_capable() { ECN_CAPABLE } else { 0 },
+            ..Record::default()
+        };
+        let index = self.store.insert(record, Some(packet));
+        self.launch(now, host, index);
+        let port = &mut self.ports[host as usize];
+        port.is_awaited = true;
+        self.events.push(port.busy_until, key(FREE, host));
+    }
+
+    #[inline]
+    fn problem_with(&self, bytes: u32, to: HostId, priority: u8, open: Priorities) -> Option<BadPacket> {
+        match () {
+            () if bytes == 0 => Some(BadPacket::Empty),
+            () if to.0 as usize >= self.hosts.len() => Some(BadPacket::Destination(to.0)),
+            () if priority >= self.config.priorities => Some(BadPacket::Priority(priority)),
+            () if !open.contains(priority) => Some(BadPacket::Paused(priority)),
+            () => None,
+        }
+    }
+
+    /// Puts a packet on the wire behind an idle port.
+    #[inline]
+    pub(super) fn launch(&mut self, now: Time, port: u32, index: u32) {
+        if let Some(packet) = self.store.packet(index) {
+            self.observer.on_send(now, PortId(port), packet);
+        }
+        let state = &mut self.ports[port as usize];
+        let record = &mut self.store.records[index as usize];
+        state.busy_until = now + state.pace.span_of(record.bytes);
+        record.arrival = state.busy_until + state.delay;
+        state.sent.add(record.bytes);
+        if state.wire.is_empty() {
+            self.events.push(record.arrival, key(ARRIVE, port));
+        }
+        self.store.push_back(&mut state.wire, index);
+    }
+
+    /// The first packet on the wire behind `port` has reached the other end.
+    #[inline]
+    pub(super) fn arrive(&mut self, now: Time, port: u32) {
+        let state = &mut self.ports[port as usize];
+        let index = state.wire.head;
+        // An event outlives its packet when the link fails.
+        let Some(&record) = self.store.records.get(index as usize).filter(|r| r.arrival == now) else {
+            return;
+        };
+        self.store.pop_front(&mut state.wire);
+        if let Some(next) = self.store.records.get(state.wire.head as usize) {
+            self.events.push(next.arrival, key(ARRIVE, port));
+        }
+        let peer = state.peer;
+        if state.is_faulty && record.flags & CONTROL == 0 && self.is_damaged(port, record.bytes) {
+            return self.lose(now, port, index, DropReason::BitError);
+        }
+        self.ports[port as usize].arrived.add(record.bytes);
+        if record.flags & CONTROL != 0 {
+            self.store.remove(index);
+            self.handle_pause_frame(now, peer, record.hash as u8);
+        } else if (peer as usize) < self.hosts.len() {
+            let packet = self.store.remove(index).expect("only pause frames carry no packet");
+            self.hosts[peer as usize].handle_packet(now, packet);
+            self.drain(peer, now);
+        } else {
+            self.forward(now, peer, index, &record);
+        }
+    }
+}
+
+/// Spreads a flow's hash over all bits (the finaliser of SplitMix64).
+#[inline]
+fn mix(hash: u64) -> u32 {
+    let z = hash.wrapping_add(0x9E37_79B9_7F4A_7C15);
+    let z = (z ^ z >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let z = (z ^ z >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
+    (z ^ z >> 31) as u32
+}

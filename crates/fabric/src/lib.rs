@@ -1,0 +1,33 @@
+//! Virtual time and a simulated network.
+//!
+//! [`Fabric`] joins [`Host`]s by the links and switches of a [`Topology`] and carries any [`Packet`] type between them, in
+//! integer picoseconds. What it costs is a function of packets times hops: two events and a few cache lines each. A seed
+//! and a configuration give one run, bit for bit.
+//!
+//! The fabric knows nothing of RDMA: RNICs, nanoPUs and load generators are hosts alike.
+#![forbid(unsafe_code)]
+
+mod config;
+mod fabric;
+mod host;
+mod observe;
+mod packet;
+mod port;
+mod queue;
+mod queues;
+mod time;
+mod topology;
+mod violation;
+
+pub use config::{Balancing, Buffering, Ecn, FabricConfig, MarkWhen, Pfc, Rerouting, Trimming};
+pub use fabric::{BuildError, Fabric};
+pub use host::{Host, HostId, Priorities};
+pub use observe::{DropReason, Observer};
+pub use packet::Packet;
+pub use port::{PortCounters, Tally};
+pub use queue::EventQueue;
+pub use time::{Rate, Span, Time};
+pub use topology::{
+    Link, LinkSpec, NodeId, ParseError, ParseProblem, PortId, ShapeError, Topology, parse_rate, parse_span,
+};
+pub use violation::{BadPacket, Violation, ViolationKind};

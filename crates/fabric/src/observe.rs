@@ -1,0 +1,47 @@
+//! Eyes on a run: what an observer is told as it happens.
+//!
+//! Counters are always there ([`crate::PortCounters`]); an observer is for those who want to see each case. The unit type
+//! observes nothing and costs nothing.
+
+use crate::{PortId, Priorities, Time};
+
+/// Why a packet did not go on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum DropReason {
+    /// No room.
+    BufferFull,
+    /// Damaged on the link.
+    BitError,
+    /// The link is down, or there is no way.
+    LinkDown,
+}
+
+/// Told what happens to packets. Every method does nothing unless it is written.
+pub trait Observer<P> {
+    /// A packet ended here: `port` is the one that it would have left by, or whose wire damaged it.
+    fn on_drop(&mut self, now: Time, port: PortId, reason: DropReason, packet: &P) {
+        let _ = (now, port, reason, packet);
+    }
+
+    /// A packet was marked while it waited for `port`.
+    fn on_mark(&mut self, now: Time, port: PortId, packet: &P) {
+        let _ = (now, port, packet);
+    }
+
+    /// A packet was trimmed instead of waiting for `port`.
+    fn on_trim(&mut self, now: Time, port: PortId, packet: &P) {
+        let _ = (now, port, packet);
+    }
+
+    /// The sender `port` has been told which of its priorities pause.
+    fn on_pause(&mut self, now: Time, port: PortId, paused: Priorities) {
+        let _ = (now, port, paused);
+    }
+
+    /// The first bit of a packet leaves by `port`, of a host or a switch.
+    fn on_send(&mut self, now: Time, port: PortId, packet: &P) {
+        let _ = (now, port, packet);
+    }
+}
+
+impl<P> Observer<P> for () {}
