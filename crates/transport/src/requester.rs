@@ -182,17 +182,17 @@ impl Requester {
         if !conn.state.transmits() || self.held || self.failed {
             return false;
         }
-        if self.is_waiting(ctx.now) {
-            let is_paced = self.rnr_until.is_none() && self.has_packets();
-            self.paced_until = is_paced.then(|| self.pacer.next_send());
-            return false;
-        }
         // Unreliable requests end when they have left; the driver has copied the last one by now.
         if conn.config.service != Service::Rc || self.poisoned {
             self.retire(conn, ctx);
             if self.failed {
                 return false;
             }
+        }
+        if self.is_waiting(ctx.now) {
+            let is_paced = self.rnr_until.is_none() && self.has_packets();
+            self.paced_until = is_paced.then(|| self.pacer.next_send());
+            return false;
         }
         let planned = match self.irn {
             Some(_) => self.poll_irn(conn, ctx, plan),
