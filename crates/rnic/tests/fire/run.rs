@@ -1,0 +1,162 @@
+//! Runs a plan to its end.
+
+use crate::check;
+use crate::common::{Seen, Verdict};
+use crate::plan::Plan;
+use crate::stage::Stage;
+use highwire_stdx::{Duration, Instant};
+use highwire_verbs::{PostError, Recovery, RecvWr, SendWr, Service};
+use highwire_wire::Operation;
+use std::collections::BTreeMap;
+
+/// More virtual time than anything may take once the faults are over.
+const LIMIT: Duration = Duration::from_secs(20);
+
+/// What became of a run, and sums over runs.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outcome {
+    pub hash: u64,
+    pub connections: u64,
+    pub requests: u64,
+    pub packets: u64,
+    pub retransmitted: u64,
+    /// Connections that gave up after all retries.
+    pub broken: u64,
+    /// Messages that unreliable services lost.
+    pub lost: u64,
+}
+
+impl Outcome {
+    pub(crate) fn add(&mut self, other: &Outcome) {
+        self.hash ^= other.hash;
+        self.connections += other.connections;
+        self.requests += other.requests;
+        self.packets += other.packets;
+        self.retransmitted += other.retransmitted;
+        self.broken += other.broken;
+        self.lost += other.lost;
+    }
+}
+
+/// A plan under way.
+pub(crate) struct Run<'a> {
+    pub plan: &'a Plan,
+    pub stage: Stage,
+    /// What each node's memory was before anything moved.
+    pub before: Vec<Vec<u8>>,
+}
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(plan: &'a Plan, with_trace: bool) -> Run<'a> {
+        let mut stage = Stage::new(plan);
+        stage.net.trace = with_trace.then(Vec::new);
+        stage.net.rules.push(plan.faults.rule());
+        only_agreed_opcodes(plan, &mut stage);
+        let before = stage.net.nodes.iter().map(|node| node.memory.bytes.clone()).collect();
+        Run { plan, stage, before }
+    }
+
+    pub(crate) fn print_trace(&self) {
+        for line in self.stage.net.trace.iter().flatten() {
+            eprintln!("{line}");
+        }
+    }
+
+    /// Runs until everything has completed, and checks everything.
+    pub(crate) fn finish(&mut self) -> Outcome {
+        let mut last = (Instant::ZERO, 0);
+        loop {
+            self.post_what_is_due();
+            check::completions(self);
+            check::in_flight(self);
+            let due = self.next_post();
+            let Some(at) = self.stage.net.next_time().into_iter().chain(due).min() else { break };
+            if at > Instant::ZERO + LIMIT {
+                break;
+            }
+            self.stage.net.advance_to(at);
+            let now = self.stage.net.now;
+            last = if last.0 == now { (now, last.1 + 1) } else { (now, 0) };
+            assert!(last.1 < 100_000, "the time stands still at {now:?}");
+        }
+        check::at_rest(self)
+    }
+
+    /// When the next request or receive is due that was not refused for a full queue.
+    fn next_post(&self) -> Option<Instant> {
+        let now = self.stage.net.now;
+        let sends = self.stage.flows.iter().filter_map(|f| f.requests.get(f.posted).map(|r| r.post_at));
+        let receives = self.stage.queues.iter().filter_map(|q| q.list.get(q.posted).map(|r| r.post_at));
+        sends.chain(receives).filter(|at| *at > now).min()
+    }
+
+    fn post_what_is_due(&mut self) {
+        let Stage { net, flows, queues, .. } = &mut self.stage;
+        let now = net.now;
+        for (index, queue) in queues.iter_mut().enumerate() {
+            while let Some(receive) = queue.list.get(queue.posted).filter(|r| r.post_at <= now) {
+                let wr_id = check::receive_id(index, queue.posted);
+                let wr = RecvWr { wr_id, sges: &receive.sges };
+                let rnic = &mut net.nodes[queue.node].rnic;
+                let result = match queue.srq {
+                    Some(srq) => rnic.post_srq_recv(srq, &wr),
+                    None => rnic.post_recv(now, queue.qpn, &wr),
+                };
+                match result {
+                    Ok(()) => queue.posted += 1,
+                    Err(PostError::QueueFull) => break,
+                    Err(error) => panic!("a receive was refused: {error}"),
+                }
+            }
+        }
+        for (index, flow) in flows.iter_mut().enumerate() {
+            while let Some(request) = flow.requests.get(flow.posted).filter(|r| r.post_at <= now) {
+                let wr = SendWr {
+                    wr_id: check::send_id(index, flow.posted),
+                    operation: request.operation,
+                    flags: request.flags,
+                    sges: &request.sges,
+                    datagram: request.datagram,
+                };
+                match net.nodes[flow.node].rnic.post_send(now, flow.qpn, &wr) {
+                    Ok(()) => flow.posted += 1,
+                    Err(PostError::QueueFull) => break,
+                    Err(error) => panic!("{:?} was refused: {error}", request.operation),
+                }
+                net.drain();
+            }
+        }
+        net.drain();
+    }
+}
+
+/// Watches that no opcode leaves that both ends did not agree on, in either direction of every connection.
+fn only_agreed_opcodes(plan: &Plan, stage: &mut Stage) {
+    let mut by_destination = BTreeMap::new();
+    for (index, ends) in stage.ends.iter().enumerate() {
+        for side in 0..2 {
+            let connection = &plan.connections[index];
+            let is_irn =
+                |side: usize| connection.service == Service::Rc && connection.recovery[side] == Recovery::Irn;
+            // To this side come the peer's requests and the answers to its own.
+            by_destination.insert((ends[side].node, ends[side].qpn), (is_irn(1 - side), is_irn(side)));
+        }
+    }
+    stage.net.rules.push(Box::new(move |seen: &Seen<'_>, _| {
+        let bth = &seen.headers.bth;
+        let (requests, answers) = by_destination[&(seen.to, bth.dest_qpn)];
+        let agreed = match bth.opcode.info().operation {
+            Operation::Congestion => false,
+            Operation::Send
+            | Operation::Write
+            | Operation::Read
+            | Operation::CompareSwap
+            | Operation::FetchAdd => requests,
+            // Acknowledgements of READ responses travel with the requests.
+            Operation::ReadAcknowledge | Operation::ReadSelectiveAcknowledge => requests,
+            _ => answers,
+        };
+        assert_eq!(bth.opcode.is_irn(), agreed, "{} was not agreed on", bth.opcode);
+        Verdict::PASS
+    }));
+}
