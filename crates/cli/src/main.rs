@@ -4,11 +4,14 @@
 //! no error.
 
 mod console;
+mod devices;
 mod exchange;
 mod failure;
 mod pcap;
 mod perf;
+mod pingpong;
 mod progress;
+mod stats;
 mod values;
 
 use std::process::ExitCode;
@@ -25,10 +28,16 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// List the device that a program gets here, and those that run.
+    Devices(devices::Args),
+    /// Bounce messages between two queue pairs and check every byte.
+    Pingpong(Box<pingpong::Args>),
     /// Measure latency and bandwidth, and the limits of this machine.
     Perf(Box<perf::Args>),
     /// Decode a capture and verify every ICRC.
     Pcap(pcap::Args),
+    /// Show the counters of the devices that run now.
+    Stats(stats::Args),
     /// Read a command line and do nothing with it: how the documentation's examples are checked.
     #[command(hide = true)]
     ParseOnly {
@@ -39,8 +48,11 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Devices(args) => devices::run(&args),
+        Command::Pingpong(args) => pingpong::run(&args),
         Command::Perf(args) => perf::run(&args),
         Command::Pcap(args) => pcap::run(&args),
+        Command::Stats(args) => stats::run(&args),
         Command::ParseOnly { words } => parse_only(&words),
     };
     match result {

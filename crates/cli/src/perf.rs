@@ -4,7 +4,9 @@
 //! passive end is a second process of this program, so that the numbers are always those of two processes.
 
 mod bandwidth;
+mod echo;
 mod endpoint;
+mod ends;
 mod floor;
 mod host_end;
 mod latency;
@@ -20,8 +22,11 @@ use std::process::ExitCode;
 use anyhow::Result;
 use clap::Subcommand;
 
+pub(crate) use ends::EndArgs;
+pub(crate) use plan::{Length, Metric, Plan, Service};
+
 use options::TestArgs;
-use plan::Operation;
+pub(crate) use plan::Operation;
 
 /// Options of `highwire perf`.
 #[derive(Debug, clap::Args)]

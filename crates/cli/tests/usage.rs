@@ -21,6 +21,9 @@ fn help_shows_examples() {
         &["perf", "read"],
         &["perf", "atomic"],
         &["pcap"],
+        &["pingpong"],
+        &["devices"],
+        &["stats"],
     ] {
         check(&[command, &["--help"]].concat(), 0, "Examples:");
     }

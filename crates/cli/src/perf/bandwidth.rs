@@ -12,8 +12,6 @@ use super::silence::Silence;
 
 /// Polls between two looks at the clock.
 const POLLS_PER_LOOK: u32 = 256;
-/// Posted receives per work request that the active end may have in flight: it must never find none.
-const RECEIVES_PER_DEPTH: u32 = 2;
 
 /// What the active end measured.
 #[derive(Debug, Clone, Copy)]
@@ -94,11 +92,6 @@ fn drive(
     Ok(Bandwidth { messages: completed, time: started.elapsed() })
 }
 
-/// The passive end before the start: receives for all that may come at once.
-pub(crate) fn prepare(end: &mut impl Endpoint, plan: &Plan) -> Result<()> {
-    if plan.needs_receives() { end.post_receives(plan.depth * RECEIVES_PER_DEPTH) } else { Ok(()) }
-}
-
 /// The passive end: keeps receives posted and the engine going until `is_over`. Returns the messages that arrived.
 pub(crate) fn serve(
     end: &mut impl Endpoint,
@@ -166,6 +159,10 @@ mod tests {
             Ok(Polled { sent, received })
         }
 
+        fn write_message(&mut self, _bytes: &[u8]) {}
+
+        fn read_message(&self, _bytes: &mut [u8]) {}
+
         fn mark(&mut self, _mark: u8) {}
 
         fn arrived(&self) -> u8 {
@@ -196,8 +193,8 @@ mod tests {
     fn a_receiver_never_runs_dry() {
         let plan = plan_for_tests(Operation::Send, Metric::Bw, Length::Iterations(1));
         let mut pipe = Pipe { to_deliver: 1_000, ..Pipe::default() };
-        prepare(&mut pipe, &plan).expect("receives");
+        pipe.post_receives(plan.receives()).expect("receives");
         assert_eq!(serve(&mut pipe, &plan, || Ok(true)).expect("all arrive"), 1_000);
-        assert_eq!(pipe.receives, plan.depth * RECEIVES_PER_DEPTH);
+        assert_eq!(pipe.receives, plan.receives());
     }
 }

@@ -53,6 +53,12 @@ pub(crate) trait Endpoint {
     /// Drives the engine once and reports what finished; a completion in error is an error.
     fn poll(&mut self) -> Result<Polled>;
 
+    /// Sets the message that the next `post` sends.
+    fn write_message(&mut self, bytes: &[u8]);
+
+    /// Copies out the message that was received last.
+    fn read_message(&self, bytes: &mut [u8]);
+
     /// Sets the last byte of the message that the next `post` sends.
     fn mark(&mut self, mark: u8);
 

@@ -147,8 +147,8 @@ pub(crate) fn beside(plan: &Plan, is_shared_memory: bool) -> Result<Floor> {
     let payload_bytes = plan.size_bytes.min(plan.mtu_bytes.unwrap_or(MTU_BYTES_MAX)) as usize;
     let datagram_bytes = 12 + extension_bytes + payload_bytes + 4;
     match (plan.metric, is_shared_memory) {
-        (Metric::Lat, true) => Ok(cache_line()),
-        (Metric::Lat, false) => udp_round_trip(datagram_bytes),
+        (Metric::Lat | Metric::PingPong, true) => Ok(cache_line()),
+        (Metric::Lat | Metric::PingPong, false) => udp_round_trip(datagram_bytes),
         (Metric::Bw, true) => Ok(copies(plan.size_bytes.max(64) as usize)),
         (Metric::Bw, false) => udp_trains(datagram_bytes),
     }

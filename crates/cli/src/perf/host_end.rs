@@ -14,7 +14,7 @@ use highwire_link::FaultConfig;
 use crate::exchange::Exchange;
 
 use super::endpoint::{EndAddress, Endpoint, LinkUsed, Polled};
-use super::options::Local;
+use super::ends::Local;
 use super::pin;
 use super::plan::{self, Link, Operation, Plan, Service};
 use super::session::Counters;
@@ -79,7 +79,7 @@ impl HostEnd {
         let landing = domain.allocate(length, Access::ALL)?;
         outgoing.fill(0x5A);
         landing.fill(0);
-        let receives = plan.depth * 2;
+        let receives = plan.receives();
         let completion_queue = device.completion_queue(plan.depth + receives)?;
         let caps = QpCaps {
             max_send_wr: plan.depth,
@@ -227,6 +227,17 @@ impl Endpoint for HostEnd {
             }
         }
         Ok(polled)
+    }
+
+    fn write_message(&mut self, bytes: &[u8]) {
+        match &mut self.inline {
+            Some(data) => data.copy_from_slice(bytes),
+            None => self.outgoing.write(0, bytes),
+        }
+    }
+
+    fn read_message(&self, bytes: &mut [u8]) {
+        self.landing.read((self.receive_bytes - self.size_bytes) as usize, bytes);
     }
 
     #[inline]

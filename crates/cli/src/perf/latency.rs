@@ -46,7 +46,7 @@ pub(crate) fn measure(
     let mut done = 0u64;
     let warm_up = WARM_UP.min(iterations / 2);
     if plan.needs_receives() {
-        end.post_receives(plan.depth)?;
+        end.post_receives(plan.receives())?;
     }
     while done < warm_up.saturating_add(iterations) {
         mark = mark.wrapping_add(1);
@@ -188,6 +188,10 @@ mod tests {
             self.receives = self.receives.checked_sub(self.pending.received).context("no receive posted")?;
             Ok(std::mem::take(&mut self.pending))
         }
+
+        fn write_message(&mut self, _bytes: &[u8]) {}
+
+        fn read_message(&self, _bytes: &mut [u8]) {}
 
         fn mark(&mut self, mark: u8) {
             self.mark = mark;

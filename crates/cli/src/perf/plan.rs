@@ -7,6 +7,9 @@ use clap::ValueEnum;
 use highwire_link::FaultConfig;
 use serde::{Deserialize, Serialize};
 
+/// What an atomic works on.
+pub(crate) const ATOMIC_SIZE_BYTES: u32 = 8;
+
 /// What the active end asks of the passive one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -37,6 +40,9 @@ pub(crate) enum Metric {
     Lat,
     /// Messages and bytes per second with many in flight.
     Bw,
+    /// Nothing: every byte of every message is checked.
+    #[value(skip)]
+    PingPong,
 }
 
 /// Service of the queue pair.
@@ -124,6 +130,46 @@ pub(crate) struct Plan {
 }
 
 impl Plan {
+    /// What makes no sense together, and what would.
+    pub(crate) fn contradiction(&self) -> Option<String> {
+        let name = self.operation.name();
+        match (self.service, self.operation) {
+            (Service::Ud, Operation::Write | Operation::Read | Operation::FetchAdd) => {
+                return Some(format!("UD only has SEND, no {name}: --service rc"));
+            }
+            (Service::Uc, Operation::Read | Operation::FetchAdd) => {
+                return Some(format!("UC has SEND and WRITE, no {name}: --service rc"));
+            }
+            _ => {}
+        }
+        if let Some(mtu) = self.mtu_bytes
+            && self.service == Service::Ud
+            && self.size_bytes > mtu
+        {
+            return Some(format!("a UD message is one packet: --size up to {mtu} or a larger --mtu"));
+        }
+        if self.operation == Operation::FetchAdd && self.size_bytes != ATOMIC_SIZE_BYTES {
+            return Some("an atomic works on 8 bytes: leave --size away".into());
+        }
+        if self.operation == Operation::Write && self.is_ping_pong() && self.size_bytes == 0 {
+            return Some("WRITE latency watches the last byte arrive: --size 1 or more".into());
+        }
+        if self.chain > self.depth {
+            let Self { chain, depth, .. } = self;
+            return Some(format!("a chain of {chain} exceeds the depth of {depth}: raise --depth"));
+        }
+        if self.link == Link::Shm && !self.faults.is_harmless() {
+            return Some("faults happen to packets: --link udp".into());
+        }
+        None
+    }
+
+    /// Receives that an end keeps posted: the other may have `depth` messages acknowledged that nobody has polled yet, and as
+    /// many on the way.
+    pub(crate) fn receives(&self) -> u32 {
+        self.depth * 4
+    }
+
     /// Whether the passive end must post receives: it is otherwise not even aware of what happens to its memory.
     pub(crate) fn needs_receives(&self) -> bool {
         self.operation == Operation::Send
@@ -148,6 +194,7 @@ impl fmt::Display for Plan {
         let metric = match self.metric {
             Metric::Lat => "latency",
             Metric::Bw => "bandwidth",
+            Metric::PingPong => "ping-pong",
         };
         write!(f, "{operation} {metric}, {} bytes, {}", self.size_bytes, self.service)?;
         if self.service == Service::Rc {

@@ -8,6 +8,7 @@ use crate::console::{Console, Tone};
 use crate::values::{show_count, show_ns};
 
 use super::bandwidth::Bandwidth;
+use super::echo::Echo;
 use super::endpoint::LinkUsed;
 use super::floor::Floor;
 use super::latency::Latency;
@@ -18,6 +19,7 @@ use super::session::Counters;
 pub(crate) enum Measured {
     Latency(Latency),
     Bandwidth(Bandwidth),
+    Echo(Echo),
 }
 
 /// Everything known after a test.
@@ -83,6 +85,16 @@ pub(crate) enum Json<'a> {
         counters_here: &'a Counters,
         counters_there: &'a Counters,
     },
+    Echo {
+        plan: &'a Plan,
+        link: LinkUsed,
+        /// Messages that came back with every byte right.
+        messages: u64,
+        lost: u64,
+        seconds: f64,
+        counters_here: &'a Counters,
+        counters_there: &'a Counters,
+    },
     Bandwidth {
         plan: &'a Plan,
         link: LinkUsed,
@@ -121,6 +133,15 @@ impl Report {
                 counters_here,
                 counters_there,
             },
+            Measured::Echo(echo) => Json::Echo {
+                plan,
+                link,
+                messages: echo.messages,
+                lost: echo.lost,
+                seconds: echo.time.as_secs_f64(),
+                counters_here,
+                counters_there,
+            },
             Measured::Bandwidth(bandwidth) => Json::Bandwidth {
                 plan,
                 link,
@@ -142,10 +163,11 @@ impl Report {
         match &self.measured {
             Measured::Latency(latency) => self.show_latency(latency, console)?,
             Measured::Bandwidth(bandwidth) => self.show_bandwidth(bandwidth, console)?,
+            Measured::Echo(echo) => self.show_echo(echo, console)?,
         }
         if let (Some(floor), Some(ratio)) = (&self.floor, self.ratio_to_floor()) {
             let ratio = match self.measured {
-                Measured::Latency(_) => format!("{ratio:.2} x"),
+                Measured::Latency(_) | Measured::Echo(_) => format!("{ratio:.2} x"),
                 Measured::Bandwidth(_) => format!("{:.0} % of", ratio * 100.0),
             };
             let ratio = console.paint(Tone::Good, &ratio);
@@ -160,6 +182,7 @@ impl Report {
         let ours = match &self.measured {
             Measured::Latency(latency) => latency.round_trips_ns.value_at_quantile(0.5) as f64,
             Measured::Bandwidth(bandwidth) => self.goodput_gbps(bandwidth) * 1e9 / 8.0,
+            Measured::Echo(echo) => echo.round_trip_ns(),
         };
         Some(ours / floor.value)
     }
@@ -196,6 +219,22 @@ impl Report {
         {
             let missing = bandwidth.messages - received;
             console.line(console.paint(Tone::Bad, &format!("{missing} messages did not arrive")))?;
+        }
+        Ok(())
+    }
+
+    /// In the words of the programs that everybody knows.
+    fn show_echo(&self, echo: &Echo, console: &mut Console) -> Result<()> {
+        let bytes = echo.messages * 2 * u64::from(self.plan.size_bytes);
+        let seconds = echo.time.as_secs_f64();
+        let megabits = bytes as f64 * 8.0 / seconds / 1e6;
+        console.line(format!("{bytes} bytes in {seconds:.2} seconds = {megabits:.2} Mbit/sec"))?;
+        let per_iteration = show_ns(echo.round_trip_ns());
+        console.line(format!("{} iters in {seconds:.2} seconds = {per_iteration}/iter", echo.messages))?;
+        let verdict = format!("every byte of {} messages came back right", echo.messages);
+        console.line(console.paint(Tone::Good, &verdict))?;
+        if echo.lost > 0 {
+            console.line(console.paint(Tone::Bad, &format!("{} messages were never answered", echo.lost)))?;
         }
         Ok(())
     }

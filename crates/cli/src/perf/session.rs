@@ -15,11 +15,11 @@ use crate::exchange::Exchange;
 use crate::failure::usage;
 
 use super::endpoint::{EndAddress, Endpoint, LinkUsed};
+use super::ends::Local;
 use super::host_end::HostEnd;
-use super::options::{Local, contradiction};
 use super::plan::{Metric, Plan};
 use super::report::{Measured, Report};
-use super::{bandwidth, floor, latency, pin};
+use super::{bandwidth, echo, floor, latency, pin};
 
 /// Counters of one end, by name.
 pub(crate) type Counters = BTreeMap<String, u64>;
@@ -78,7 +78,7 @@ pub(crate) fn listen(
 }
 
 fn serve(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<()> {
-    if let Some(message) = contradiction(plan) {
+    if let Some(message) = plan.contradiction() {
         bail!("the other end asks for what makes no sense: {message}");
     }
     let faults = plan.faults.for_lane(u64::MAX);
@@ -86,10 +86,8 @@ fn serve(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<()> {
     exchange.send(&Answer::Ready(end.address()))?;
     let theirs: EndAddress = exchange.receive()?;
     end.connect(&theirs)?;
-    if plan.metric == Metric::Bw {
-        bandwidth::prepare(&mut end, plan)?;
-    } else if plan.needs_receives() {
-        end.post_receives(plan.depth)?;
+    if plan.needs_receives() {
+        end.post_receives(plan.receives())?;
     }
     exchange.send(&Mark::Connected)?;
     let Mark::Begin = exchange.receive()? else { bail!("{} does not begin", exchange.peer()) };
@@ -98,6 +96,7 @@ fn serve(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<()> {
         match plan.metric {
             Metric::Lat => latency::answer(&mut end, plan, is_over).map(|()| None)?,
             Metric::Bw => Some(bandwidth::serve(&mut end, plan, is_over)?),
+            Metric::PingPong => echo::answer(&mut end, plan, is_over).map(|()| None)?,
         }
     };
     let Mark::Over = exchange.receive()? else { bail!("{} does not end", exchange.peer()) };
@@ -143,7 +142,7 @@ fn measure(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<Report
 fn measure_here(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<Report> {
     let mut end = HostEnd::open(plan, plan.faults, local, exchange)?;
     let plan = &Plan { mtu_bytes: Some(end.mtu_bytes()), ..plan.clone() };
-    if let Some(message) = contradiction(plan) {
+    if let Some(message) = plan.contradiction() {
         return Err(usage(message));
     }
     exchange.send(plan)?;
@@ -162,6 +161,7 @@ fn measure_here(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<R
     let measured = match plan.metric {
         Metric::Lat => Measured::Latency(latency::measure(&mut end, plan, check_peer)?),
         Metric::Bw => Measured::Bandwidth(bandwidth::measure(&mut end, plan, check_peer)?),
+        Metric::PingPong => Measured::Echo(echo::measure(&mut end, plan, check_peer)?),
     };
     exchange.send(&Mark::Over)?;
     let summary: Summary = exchange.receive()?;
@@ -197,7 +197,7 @@ impl Peer {
     fn start(plan: &Plan, local: &Local) -> Result<Self> {
         let program = std::env::current_exe().context("where is this program?")?;
         let metric = match plan.metric {
-            Metric::Lat => "lat",
+            Metric::Lat | Metric::PingPong => "lat",
             Metric::Bw => "bw",
         };
         let mut command = Command::new(program);

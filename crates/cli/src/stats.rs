@@ -1,0 +1,87 @@
+//! `highwire stats`: the counters of the devices that run now, by name and reason.
+
+use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+use highwire_host::{RunningDevice, running_devices};
+use serde::Serialize;
+
+use crate::console::{Console, Tone};
+
+/// Options of `highwire stats`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Counters that stand at zero are left out; --all shows them. dropped_… and refused_… name the reason.
+
+Examples:
+  highwire stats
+  highwire stats 127.83.20.7 --all
+  highwire stats --json"
+)]
+pub(crate) struct Args {
+    /// Only the device with this address.
+    address: Option<IpAddr>,
+    /// Also the counters that stand at zero.
+    #[arg(short, long)]
+    all: bool,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Debug, Serialize)]
+struct DeviceJson<'a> {
+    address: IpAddr,
+    pid: u32,
+    counters: BTreeMap<&'a str, u64>,
+}
+
+/// Shows the counters.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let mut devices = running_devices().context("cannot list the devices that run")?;
+    if let Some(address) = args.address {
+        let others: Vec<String> = devices.iter().map(|device| device.address.to_string()).collect();
+        devices.retain(|device| device.address == address);
+        if devices.is_empty() {
+            let others = if others.is_empty() { "none runs".into() } else { others.join(", ") };
+            bail!("no device of yours runs at {address}; of those that run: {others}");
+        }
+    }
+    let mut console = Console::new();
+    if args.json {
+        let documents: Vec<_> = devices.iter().map(|device| json(device, args.all)).collect();
+        console.json(&documents)?;
+    } else {
+        show(&devices, args.all, &mut console)?;
+    }
+    console.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn json(device: &RunningDevice, all: bool) -> DeviceJson<'_> {
+    let counters = device.counters.iter().filter(|(_, value)| all || *value > 0);
+    DeviceJson {
+        address: device.address,
+        pid: device.pid,
+        counters: counters.map(|(name, value)| (name.as_str(), *value)).collect(),
+    }
+}
+
+fn show(devices: &[RunningDevice], all: bool, console: &mut Console) -> Result<()> {
+    if devices.is_empty() {
+        return console.line("no device of yours runs on this machine");
+    }
+    for device in devices {
+        let title = format!("{} in process {}", device.address, device.pid);
+        console.line(console.paint(Tone::Heading, &title))?;
+        for (name, value) in device.counters.iter().filter(|(_, value)| all || *value > 0) {
+            let line = format!("  {name:<32}{value:>16}");
+            let is_trouble =
+                *value > 0 && ["dropped_", "refused_"].iter().any(|prefix| name.starts_with(prefix));
+            console.line(if is_trouble { console.paint(Tone::Bad, &line) } else { line })?;
+        }
+    }
+    Ok(())
+}
