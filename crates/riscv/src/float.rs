@@ -1,7 +1,7 @@
 //! Floating-point operations on bits, with RISC-V's rounding modes, flags and NaNs (RISC-V Unpriv §20, §21).
 //!
-//! The arithmetic is `rustc_apfloat`'s. What it leaves open is settled here: NaNs become the canonical one, tininess is
-//! detected after rounding, square roots, saturating conversions, and the order of minimum and maximum.
+//! The arithmetic is `rustc_apfloat`'s. What it leaves open is settled here: NaNs become the canonical one, underflow
+//! and overflow are judged after rounding, square roots, saturating conversions, and the order of minimum and maximum.
 //! Values travel as the low bits of a `u64`; a single-precision one is unboxed by the caller.
 
 use rustc_apfloat::ieee::{Double, IeeeFloat, Semantics, Single};
@@ -165,10 +165,10 @@ pub(crate) fn arithmetic<F: Format>(
         return F::CANONICAL_NAN;
     }
     let mut result = apply(operation, operands.map(load::<F>), round);
-    if rounded_up_to_normal(&result) {
+    if is_on_limit(&result) {
         let wide =
             apply(operation, operands.map(|bits| widen::<F::Semantics, F::Wide>(load::<F>(bits))), round);
-        result.status |= tininess::<F::Semantics, F::Wide>(wide.value);
+        result.status |= beyond_limits::<F::Semantics, F::Wide>(wide.value);
     }
     finish::<F>(result, flags)
 }
@@ -182,19 +182,24 @@ fn widen<S: Semantics, W: Semantics>(value: IeeeFloat<S>) -> IeeeFloat<W> {
     value.convert(&mut false).value
 }
 
-/// Whether a result is the smallest normal number, inexactly: it may have been tiny before its last rounding.
+/// Whether a result lies, inexactly, on a limit of its format: the smallest normal or the largest finite number.
 ///
-/// The library calls a result tiny if it is subnormal when rounded into this format. IEEE 754 asks about the result
-/// rounded with an unlimited exponent, which can be below the smallest normal number and yet end on it.
-fn rounded_up_to_normal<S: Semantics>(result: &StatusAnd<IeeeFloat<S>>) -> bool {
+/// There the library's flags say what became of the number in this format: an underflow if it is subnormal, an overflow if
+/// it is infinite. IEEE 754 asks about the number rounded with an unlimited exponent, which can lie beyond the limit.
+fn is_on_limit<S: Semantics>(result: &StatusAnd<IeeeFloat<S>>) -> bool {
     result.status.contains(Status::INEXACT)
-        && !result.status.contains(Status::UNDERFLOW)
-        && result.value.is_smallest_normalized()
+        && (result.value.is_smallest_normalized() || result.value.is_largest())
 }
 
-fn tininess<S: Semantics, W: Semantics>(wide: IeeeFloat<W>) -> Status {
+/// What the result `wide`, of the same precision with a larger exponent, says about the limits of the format `S`.
+fn beyond_limits<S: Semantics, W: Semantics>(wide: IeeeFloat<W>) -> Status {
     let smallest = widen::<S, W>(IeeeFloat::<S>::smallest_normalized());
-    if wide.abs() < smallest { Status::UNDERFLOW } else { Status::OK }
+    let largest = widen::<S, W>(IeeeFloat::<S>::largest());
+    match wide.abs() {
+        size if size < smallest => Status::UNDERFLOW,
+        size if size > largest => Status::OVERFLOW,
+        _ => Status::OK,
+    }
 }
 
 /// The square root.
@@ -243,9 +248,9 @@ pub(crate) fn double_to_single(a: u64, round: Round, flags: &mut u8) -> u64 {
         return F32::CANONICAL_NAN;
     }
     let mut converted: StatusAnd<Single> = load::<F64>(a).convert_r(round, &mut false);
-    if rounded_up_to_normal(&converted) {
+    if is_on_limit(&converted) {
         let wide: StatusAnd<IeeeFloat<WideSingle>> = load::<F64>(a).convert_r(round, &mut false);
-        converted.status |= tininess::<<F32 as Format>::Semantics, WideSingle>(wide.value);
+        converted.status |= beyond_limits::<<F32 as Format>::Semantics, WideSingle>(wide.value);
     }
     finish::<F32>(converted, flags)
 }

@@ -12,7 +12,7 @@ use crate::float::{Arithmetic, flag};
 pub(crate) trait Host: Copy + PartialOrd {
     fn from_low_bits(bits: u64) -> Self;
     fn low_bits(self) -> u64;
-    fn calculate(operation: Arithmetic, a: Self, b: Self) -> Option<Self>;
+    fn calculate(operation: Arithmetic, operands: [Self; 3]) -> Self;
     /// Neither zero, subnormal, infinite, a NaN, nor the smallest normal number, which may hide an underflow.
     fn is_plain(self) -> bool;
 }
@@ -28,14 +28,13 @@ macro_rules! host {
                 self.to_bits().into()
             }
 
-            fn calculate(operation: Arithmetic, a: Self, b: Self) -> Option<Self> {
+            fn calculate(operation: Arithmetic, [a, b, c]: [Self; 3]) -> Self {
                 match operation {
-                    Arithmetic::Add => Some(a + b),
-                    Arithmetic::Sub => Some(a - b),
-                    Arithmetic::Mul => Some(a * b),
-                    Arithmetic::Div => Some(a / b),
-                    // Correct on every processor, but a slow library call on those without the instruction.
-                    Arithmetic::Fused => None,
+                    Arithmetic::Add => a + b,
+                    Arithmetic::Sub => a - b,
+                    Arithmetic::Mul => a * b,
+                    Arithmetic::Div => a / b,
+                    Arithmetic::Fused => a.mul_add(b, c),
                 }
             }
 
@@ -53,13 +52,13 @@ host!(f64, u64);
 #[inline]
 pub(crate) fn host_arithmetic<H: Host>(
     operation: Arithmetic,
-    [a, b, _]: [u64; 3],
+    operands: [u64; 3],
     round: Round,
     flags: u8,
 ) -> Option<u64> {
     if flags & flag::INEXACT == 0 || round != Round::NearestTiesToEven {
         return None;
     }
-    let result = H::calculate(operation, H::from_low_bits(a), H::from_low_bits(b))?;
+    let result = H::calculate(operation, operands.map(H::from_low_bits));
     result.is_plain().then(|| result.low_bits())
 }

@@ -83,7 +83,8 @@ impl Instruction {
         })
     }
 
-    /// The 32-bit encoding of the operands, or nothing if an immediate does not fit its field.
+    /// The 32-bit encoding of the operands, or nothing if an immediate does not fit its field. Operands that the operation
+    /// does not have are ignored.
     pub fn encode(&self) -> Option<u32> {
         let row = self.op.row();
         let operands = row.shape.operands();
@@ -93,8 +94,15 @@ impl Instruction {
             Mode::Rounding => u32::from(self.mode) << 12,
             Mode::Ordering => u32::from(self.mode) << 25,
         };
-        let fields = [(self.rd, 7), (self.rs1, 15), (self.rs2, 20), (self.rs3, 27)];
-        let registers = fields.iter().fold(0, |word, &(number, low)| word | (u32::from(number & 31) << low));
+        let keep = operands.keeps_unused;
+        let fields = [
+            (keep || operands.rd.is_some(), self.rd, 7),
+            (keep || operands.rs1.is_some(), self.rs1, 15),
+            (operands.rs2.is_some(), self.rs2, 20),
+            (operands.rs3.is_some(), self.rs3, 27),
+        ];
+        let used = fields.into_iter().filter(|&(is_used, ..)| is_used);
+        let registers = used.fold(0, |word, (_, number, low)| word | (u32::from(number & 31) << low));
         let variable = immediate | mode | registers;
         (variable & row.mask == 0).then_some(row.bits | variable)
     }
