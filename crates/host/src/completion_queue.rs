@@ -137,7 +137,7 @@ impl CompletionQueue {
                 return false;
             }
             if inner.device.engine == Engine::Inline {
-                inner.device.run_until_readable(left);
+                inner.device.run_and_sleep(left, || inner.notifier.count() != seen);
             } else {
                 inner.device.waker.wake();
                 inner.device.waiting.begin();

@@ -184,8 +184,9 @@ impl Shared {
         }
     }
 
-    /// Without a background thread, a waiting thread runs the lanes itself, asleep in between.
-    pub(crate) fn run_until_readable(&self, at_most: Duration) {
+    /// Without a background thread, a waiting thread runs the lanes itself: once, and then it sleeps until there is more,
+    /// unless that has brought what it waits for.
+    pub(crate) fn run_and_sleep(&self, at_most: Duration, is_over: impl Fn() -> bool) {
         let mut at_most = highwire_stdx::Duration::from(at_most).min(WAIT_MAX);
         let mut fds: Vec<_> = self.side_band.iter().map(SideBand::fd).collect();
         for (lane, fds_of_lane) in self.lanes.iter().zip(&self.lane_fds) {
@@ -202,7 +203,9 @@ impl Shared {
             let left = side_band.deadline().map(|at| at.saturating_since(self.clock.now()));
             at_most = at_most.min(left.unwrap_or(WAIT_MAX));
         }
-        sys::wait_readable(&fds, Some(at_most));
+        if !is_over() {
+            sys::wait_readable(&fds, Some(at_most));
+        }
         self.lanes.iter().for_each(|lane| {
             lane.try_run(|engine| engine.awake());
         });

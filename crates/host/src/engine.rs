@@ -39,6 +39,8 @@ pub(crate) struct Parts {
     pub(crate) neighbours: Option<Neighbours>,
     /// Peers that shared memory does not reach are unreachable.
     pub(crate) is_shm_only: bool,
+    /// Somebody comes by if no application thread does.
+    pub(crate) may_defer: bool,
     pub(crate) board: DoorbellBoard,
     pub(crate) events: Arc<EventQueue>,
     pub(crate) mailboxes: Arc<[ArrayQueue<Stray>]>,
@@ -60,6 +62,7 @@ pub(crate) struct Engine {
     paths: transmit::Paths,
     neighbours: Option<Neighbours>,
     is_shm_only: bool,
+    may_defer: bool,
     board: DoorbellBoard,
     bells: Slab<Bell>,
     cqs: Vec<Option<CqSink>>,
@@ -76,7 +79,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Engine {
         let Parts { rnic, lane, gid, clock, memory, udp, neighbours, is_shm_only, .. } = parts;
-        let Parts { board, events, mailboxes, waker, .. } = parts;
+        let Parts { may_defer, board, events, mailboxes, waker, .. } = parts;
         Engine {
             rnic,
             counters: DriverCounters::default(),
@@ -91,6 +94,7 @@ impl Engine {
             paths: transmit::Paths::default(),
             neighbours,
             is_shm_only,
+            may_defer,
             board,
             bells: Slab::default(),
             cqs: Vec::new(),

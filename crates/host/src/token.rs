@@ -77,7 +77,7 @@ impl<T> EngineToken<T> {
         self.held
             .compare_exchange(false, true, Ordering::SeqCst, Ordering::Relaxed)
             .is_ok()
-            .then_some(Running { token: self })
+            .then(|| Running { token: self })
     }
 }
 
@@ -114,7 +114,8 @@ mod tests {
     fn one_thread_at_a_time_runs_the_engine() {
         let token = EngineToken::new(0u64);
         let held = token.try_enter();
-        assert!(held.is_some() && token.try_enter().is_none());
+        // Twice: a failed try must not let go of what another thread holds.
+        assert!(held.is_some() && token.try_enter().is_none() && token.try_enter().is_none());
         drop(held);
         std::thread::scope(|scope| {
             for _ in 0..2 {

@@ -82,6 +82,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
             udp: decorate(config, socket, lane, capture.as_ref()),
             neighbours,
             is_shm_only: config.link == LinkChoice::Shm,
+            may_defer: config.engine != crate::config::Engine::Inline,
             board: board.clone(),
             events: Arc::clone(&events),
             mailboxes: Arc::clone(&mailboxes),

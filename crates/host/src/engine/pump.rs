@@ -2,7 +2,8 @@
 //!
 //! Acknowledgements may wait for the application's next step: when a turn has delivered completions, the application is
 //! about to answer, and its answer and the acknowledgement then leave in one train. They wait no longer than that: the
-//! next turn takes them along whatever else happens, and the background thread sees to it that there is a next turn.
+//! next turn takes them along whatever else happens, and the background thread sees to it that there is a next turn. A
+//! device without one keeps nothing back.
 
 use super::Engine;
 use highwire_link::Link;
@@ -45,7 +46,7 @@ impl Engine {
     /// A whole turn.
     pub(crate) fn pump(&mut self) -> Pumped {
         self.now = None;
-        let overdue = self.turn.deferred;
+        let overdue = self.turn.deferred || !self.may_defer;
         let work = self.take_bells() + self.receive();
         let expired = self.expire(work > 0);
         let mut pumped = Pumped { work, completions: 0 };
