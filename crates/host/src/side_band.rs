@@ -102,7 +102,7 @@ impl SideBand {
     pub(crate) fn serve_now_and_then(&self, device: &Shared) {
         let visits = self.visits.load(Ordering::Relaxed).wrapping_add(1);
         self.visits.store(visits, Ordering::Relaxed);
-        if visits % VISITS_PER_LOOK == 0 {
+        if visits.is_multiple_of(VISITS_PER_LOOK) {
             self.serve(device);
         }
     }

@@ -127,7 +127,7 @@ fn read(path: &Path, address: IpAddr) -> Option<RunningDevice> {
         let before = window.u64_at(SEQUENCE).load(Ordering::Acquire);
         counters = read_entries(&window);
         fence(Ordering::Acquire);
-        if before % 2 == 0 && window.u64_at(SEQUENCE).load(Ordering::Relaxed) == before {
+        if before.is_multiple_of(2) && window.u64_at(SEQUENCE).load(Ordering::Relaxed) == before {
             break;
         }
         std::hint::spin_loop();

@@ -1,5 +1,5 @@
 //! Two devices of one process, and what tests do with them.
-#![allow(dead_code, reason = "every test binary uses a part of it")]
+#![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
 
 use highwire_host::verbs::{
     Access, Completion, CompletionStatus, Operation, Recovery, RecvWr, SendWr, Service,
