@@ -70,12 +70,12 @@ enum Message {
     Skipped,
 }
 
-/// Something to send back, in the order of requests.
+/// Something to send back, in the order of requests; `again` if it was asked for before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reply {
     Ack { psn: Psn, syndrome: Syndrome },
-    Read { psn: Psn, va: u64, rkey: RemoteKey, length: u32, sent: u32, packets: u32 },
-    Atomic { psn: Psn, original: u64 },
+    Read { psn: Psn, va: u64, rkey: RemoteKey, length: u32, sent: u32, packets: u32, again: bool },
+    Atomic { psn: Psn, original: u64, again: bool },
 }
 
 /// Why a request is not executed.

@@ -281,15 +281,17 @@ impl Responder {
         psn: Psn,
         reth: Reth,
     ) -> Result<u32, Refusal> {
-        let pending = self.replies.iter().filter(|r| !matches!(r, Reply::Ack { .. })).count();
-        if pending >= conn.max_dest_rd_atomic as usize || reth.length > highwire_verbs::MESSAGE_LENGTH_MAX {
+        if self.pending(false) >= conn.max_dest_rd_atomic as usize
+            || reth.length > highwire_verbs::MESSAGE_LENGTH_MAX
+        {
             ctx.counters.count(Counter::RefusedRequest);
             return Err(Refusal::Nak(NakCode::InvalidRequest));
         }
         let rkey = RemoteKey(reth.rkey);
         Self::check_access(conn, ctx, rkey, reth.va, reth.length, Access::REMOTE_READ)?;
         let packets = conn.mtu.packets(reth.length);
-        self.replies.push_back(Reply::Read { psn, va: reth.va, rkey, length: reth.length, sent: 0, packets });
+        let (va, length) = (reth.va, reth.length);
+        self.replies.push_back(Reply::Read { psn, va, rkey, length, sent: 0, packets, again: false });
         self.msn = (self.msn + 1) & 0x00FF_FFFF;
         Ok(packets)
     }
@@ -303,14 +305,13 @@ impl Responder {
         memory: &mut impl Memory<P>,
     ) -> Result<(), Refusal> {
         let psn = headers.bth.psn;
-        let pending = self.replies.iter().filter(|r| !matches!(r, Reply::Ack { .. })).count();
-        if pending >= conn.max_dest_rd_atomic as usize {
+        if self.pending(false) >= conn.max_dest_rd_atomic as usize {
             ctx.counters.count(Counter::RefusedRequest);
             return Err(Refusal::Nak(NakCode::InvalidRequest));
         }
         let is_swap = headers.bth.opcode.info().operation == Operation::CompareSwap;
         let original = Self::run_atomic(conn, ctx, is_swap, atomic, memory)?;
-        self.replies.push_back(Reply::Atomic { psn, original });
+        self.replies.push_back(Reply::Atomic { psn, original, again: false });
         if self.atomics.len() >= conn.max_dest_rd_atomic.max(1) as usize {
             self.atomics.pop_front();
         }
@@ -369,16 +370,32 @@ impl Responder {
                 }
                 // The requester went back to this READ; whatever was to follow it will be asked for again.
                 self.drop_replies_from(psn);
-                self.replies.push_back(Reply::Read { psn, va, rkey, length, sent: 0, packets });
+                self.answer_again(conn, Reply::Read { psn, va, rkey, length, sent: 0, packets, again: true });
             }
             (Operation::CompareSwap | Operation::FetchAdd, _) => {
                 if let Some(&(_, original)) = self.atomics.iter().find(|(at, _)| *at == psn) {
                     self.drop_replies_from(psn);
-                    self.replies.push_back(Reply::Atomic { psn, original });
+                    self.answer_again(conn, Reply::Atomic { psn, original, again: true });
                 }
             }
             // Executed, not acknowledged as far as the requester knows: acknowledge everything so far.
             _ => self.acknowledge(self.expected.sub(1)),
+        }
+    }
+
+    /// How many READs and atomics wait for their answer, those that were asked for before or those that were not.
+    fn pending(&self, repeated: bool) -> usize {
+        let is_counted = |reply: &&Reply| match reply {
+            Reply::Ack { .. } => false,
+            Reply::Read { again, .. } | Reply::Atomic { again, .. } => *again == repeated,
+        };
+        self.replies.iter().filter(is_counted).count()
+    }
+
+    /// Answers once more; beyond what an honest requester can want, it has to ask again.
+    fn answer_again(&mut self, conn: &Connection, reply: Reply) {
+        if self.pending(true) < conn.max_dest_rd_atomic as usize {
+            self.replies.push_back(reply);
         }
     }
 
@@ -422,12 +439,12 @@ impl Responder {
         let Some(reply) = self.replies.front_mut() else { return false };
         match reply {
             Reply::Ack { .. } => return false,
-            &mut Reply::Atomic { psn, original } => {
+            &mut Reply::Atomic { psn, original, .. } => {
                 self.replies.pop_front();
                 let ext = Ext::AtomicAck(aeth, original);
                 plan.bare(Opcode::RcAtomicAck, conn.remote_qpn, psn, ext, Order::Strict);
             }
-            Reply::Read { psn, va, rkey, length, sent, packets } => {
+            Reply::Read { psn, va, rkey, length, sent, packets, .. } => {
                 let (psn, va, rkey, length, packet) = (*psn, *va, *rkey, *length, *sent);
                 *sent += 1;
                 let total = conn.mtu.packets(length);
