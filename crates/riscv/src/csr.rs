@@ -143,8 +143,8 @@ impl Csrs {
             MINSTRET | INSTRET => self.minstret,
             MHARTID => self.hart_id,
             MVENDORID | MARCHID | MIMPID | MCONFIGPTR => 0,
-            // mhpmevent3..31, mhpmcounter3..31, hpmcounter3..31.
-            0x323..=0x33f | 0xb03..=0xb1f | 0xc03..=0xc1f => 0,
+            // mhpmevent3..31, mhpmcounter3..31, hpmcounter3..31; tselect, tdata1..3, which say that there are no triggers.
+            0x323..=0x33f | 0xb03..=0xb1f | 0xc03..=0xc1f | 0x7a0..=0x7a3 => 0,
             _ => return None,
         })
     }
@@ -170,7 +170,7 @@ impl Csrs {
             MTVAL => self.mtval = value,
             MCYCLE => self.mcycle = value,
             MINSTRET => self.minstret = value,
-            MISA | MIP | 0x323..=0x33f | 0xb03..=0xb1f => {}
+            MISA | MIP | 0x323..=0x33f | 0xb03..=0xb1f | 0x7a0..=0x7a3 => {}
             _ => return false,
         }
         self.counter_written |= matches!(number, MCYCLE | MINSTRET);

@@ -24,7 +24,7 @@ fn objdump(bytes: &[u8], name: &str) -> Option<Vec<(u64, u32, String)>> {
     Some(text.lines().filter_map(parse_line).collect())
 }
 
-/// `   4:	00b50533          	add	a0,a0,a1`
+/// A line has the address, the bits, the name and the operands, with tabs between the last three.
 fn parse_line(line: &str) -> Option<(u64, u32, String)> {
     let (address, rest) = line.split_once(":\t")?;
     let mut columns = rest.split('\t');
