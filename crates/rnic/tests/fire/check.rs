@@ -86,6 +86,9 @@ fn sent(run: &mut Run<'_>, completion: &Completion) {
     }
     let flow = &mut run.stage.flows[flow_index];
     flow.completed = index + 1;
+    if !flow.broken {
+        flow.succeeded = last;
+    }
     flow.broken |= !is_success;
 }
 
@@ -312,7 +315,7 @@ fn memory(run: &Run<'_>) {
                 }
                 // Their values were looked at when they completed.
                 Effect::Read | Effect::OwnWord { .. } | Effect::SharedWord { .. }
-                    if is_sure || index < flow.completed =>
+                    if is_sure || index < flow.succeeded =>
                 {
                     all[flow.node].fill(&request.spans, &local);
                 }
@@ -362,7 +365,7 @@ fn words(run: &Run<'_>) {
             for (index, request) in flow.requests.iter().enumerate() {
                 let Effect::SharedWord { add } = request.effect else { continue };
                 possible += add;
-                if !flow.broken || index < flow.completed {
+                if !flow.broken || index < flow.succeeded {
                     sure += add;
                     steps.push((word(stage, flow, index), add));
                 }

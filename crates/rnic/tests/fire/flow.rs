@@ -53,6 +53,8 @@ pub(crate) struct Flow {
     pub requests: Vec<Request>,
     pub posted: usize,
     pub completed: usize,
+    /// How many succeeded, once it is broken.
+    pub succeeded: usize,
     /// An error completion was seen.
     pub broken: bool,
     /// The next request that must arrive as a receive (RC), or the least that still may (UC).

@@ -81,7 +81,8 @@ impl Plan {
         };
         let busy = *rng.pick(&[3, 10, 10, 30]);
         let connections = (0..count).map(|n| Plan::connection(theme, n, busy, rng)).collect();
-        let span = Duration::from_micros(rng.between(0, 1500));
+        let long = *rng.pick(&[1, 1, 1, 10]);
+        let span = Duration::from_micros(long * rng.between(0, 1500));
         Plan {
             seed,
             nodes,
@@ -96,7 +97,7 @@ impl Plan {
                 rate: None,
                 quantum: Duration::from_nanos(*rng.pick(&[1, 1, 1, 2_000, 20_000])),
             },
-            faults: Plan::faults(rng),
+            faults: Plan::faults(long, rng),
             span,
             late_receives: rng.chance(0.3),
             length_max: *rng.pick(&[100, 3_000, 10_000, 10_000, 65_536]),
@@ -127,7 +128,7 @@ impl Plan {
             mtu: *rng.pick(&[Mtu::B256, Mtu::B1024, Mtu::B4096]),
             psn,
             rd_atomic: [rng.between(1, 8) as u8, rng.between(1, 8) as u8],
-            timeout: rng.between(7, 10) as u8,
+            timeout: rng.between(4, 10) as u8,
             rnr_timer: rng.between(1, 6) as u8,
             send_wr: rng.between(1, 32) as u32,
             recv_wr: rng.between(1, 32) as u32,
@@ -155,8 +156,8 @@ impl Plan {
         transport
     }
 
-    fn faults(rng: &mut Rng) -> Faults {
-        let until = Instant::from_nanos(rng.between(1_000, 2_000_000));
+    fn faults(long: u64, rng: &mut Rng) -> Faults {
+        let until = Instant::from_nanos(long * rng.between(1_000, 2_000_000));
         // Often a network has one fault, sometimes all of them.
         let mut some = |of: &[f64]| if rng.chance(0.4) { *rng.pick(of) } else { 0.0 };
         let faults = Faults {
@@ -170,7 +171,7 @@ impl Plan {
         };
         let blackout = rng.chance(0.15).then(|| {
             let from = rng.below(until.as_nanos());
-            (Instant::from_nanos(from), Instant::from_nanos(from + rng.below(300_000)))
+            (Instant::from_nanos(from), Instant::from_nanos(from + long * rng.below(300_000)))
         });
         Faults { jitter: Duration::from_nanos(*rng.pick(&[100, 3_000, 60_000, 500_000])), blackout, ..faults }
     }

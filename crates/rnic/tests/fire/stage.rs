@@ -240,6 +240,7 @@ impl Stage {
             requests: Vec::new(),
             posted: 0,
             completed: 0,
+            succeeded: 0,
             broken: false,
             next_arrival: 0,
             arrivals: Vec::new(),
