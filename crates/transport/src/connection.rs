@@ -14,8 +14,11 @@ pub struct TransportConfig {
     pub irn: IrnConfig,
     /// Go-back-N: most packets sent and not acknowledged.
     pub go_back_n_window: u32,
-    /// Go-back-N: an acknowledgement is asked for at least this often, in packets, besides at the end of a burst.
+    /// An acknowledgement is asked for at least this often, in packets, besides at the end of a burst.
     pub ack_interval: u32,
+    /// IRN: how long a responder may keep an acknowledgement back that nobody asked for, so that it covers more. Zero
+    /// acknowledges every packet, as the paper has it (IRN §3.1). Less than the peer's `rto_low`.
+    pub ack_delay: Duration,
     /// Whether responders advertise receive credits, and requesters heed them (IBTA §9.7.7.2).
     pub credits: bool,
     /// Link rate in bits per second: where congestion control starts.
@@ -55,6 +58,7 @@ impl Default for TransportConfig {
             irn: IrnConfig::default(),
             go_back_n_window: 1024,
             ack_interval: 32,
+            ack_delay: Duration::ZERO,
             credits: true,
             link_rate: 40_000_000_000,
             congestion: CongestionChoice::None,

@@ -211,7 +211,7 @@ impl Responder {
 
     #[inline]
     pub(crate) fn next_deadline(&self) -> Instant {
-        self.irn.as_ref().and_then(|irn| irn.deadline).unwrap_or(Instant::FAR_FUTURE)
+        self.irn.as_ref().map_or(Instant::FAR_FUTURE, |irn| irn.next_deadline())
     }
 
     /// The code for how many receives are ready, where they are this queue pair's alone.

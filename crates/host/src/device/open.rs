@@ -24,7 +24,7 @@ use highwire_uapi::{DoorbellBoard, Segment, SharedPool, Window};
 use highwire_verbs::{Gid, Mtu};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
-use std::sync::atomic::AtomicBool;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
@@ -109,6 +109,8 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         rng: Mutex::new(rng),
         clock,
         is_closing: AtomicBool::new(false),
+        visits: AtomicU32::new(0),
+        housekeeping: AtomicU64::new(0),
     })
 }
 
@@ -206,6 +208,8 @@ fn rnic_config(config: &DeviceConfig, gid: Gid, lane: u32) -> RnicConfig {
         ..TransportConfig::default()
     };
     // IRN's timeouts are for a NIC that answers within microseconds. A host may first have to be scheduled.
+    // Half a turn of the background thread: an acknowledgement that nobody waits for rides with what comes next.
+    transport.ack_delay = Duration::from_micros(200);
     transport.irn.cap = 256;
     transport.irn.rto_low = Duration::from_micros(1000);
     transport.irn.rto_high = Duration::from_micros(4000);

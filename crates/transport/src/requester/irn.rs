@@ -78,6 +78,7 @@ impl Requester {
             ctx.counters.count(Counter::Retransmitted);
             self.arm_irn(conn, ctx.now, false);
             self.irn_packet(conn, index, packet, psn, true, plan);
+            plan.headers.bth.ack_request = true;
             return true;
         }
         self.poll_irn_new(conn, ctx, plan)
@@ -117,14 +118,35 @@ impl Requester {
             let psn = irn.window.on_send_new();
             let packet = self.queue.packet;
             self.irn_packet(conn, index, packet, psn, false, plan);
-            if packet + 1 == self.queue.wqes[index].packets {
+            let wqe = &self.queue.wqes[index];
+            let (is_last, is_seen) =
+                (packet + 1 == wqe.packets, wqe.flags.signaled || conn.config.signal_all);
+            if is_last {
                 self.queue.step();
             } else {
                 self.queue.packet += 1;
             }
+            plan.headers.bth.ack_request = self.asks_for_irn_ack(conn, is_last, is_seen);
             self.arm_irn(conn, ctx.now, false);
             return true;
         }
+    }
+
+    /// When somebody waits for it: the end of a burst whose completion is seen, or a window that fills up. A responder
+    /// that acknowledges every packet pays no heed.
+    #[inline]
+    fn asks_for_irn_ack(&mut self, conn: &Connection, is_last: bool, is_seen: bool) -> bool {
+        self.unrequested_acks += 1;
+        let in_flight = self.in_flight();
+        let is_end = is_last && if self.queue.is_exhausted() { is_seen } else { self.next_may_wait() };
+        let asks = is_end
+            || self.unrequested_acks >= conn.transport.ack_interval
+            || in_flight >= conn.transport.irn.cap / 2
+            || self.congestion.window().is_some();
+        if asks {
+            self.unrequested_acks = 0;
+        }
+        asks
     }
 
     /// Sets the timer if none runs, or anew after progress.

@@ -118,7 +118,7 @@ impl Requester {
 
     /// Whether the request at the cursor may have to wait for an answer to this one.
     #[inline]
-    fn next_may_wait(&self) -> bool {
+    pub(super) fn next_may_wait(&self) -> bool {
         self.queue.wqes.get(self.queue.cursor).is_none_or(|next| {
             next.flags.fence
                 || next.operation.is_read_or_atomic()

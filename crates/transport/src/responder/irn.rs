@@ -8,13 +8,13 @@
 
 use super::deliver::Ending;
 use super::{Refusal, Responder, count_answer};
-use crate::connection::{AckQueue, Connection};
+use crate::connection::{AckQueue, Connection, TransportConfig};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::irn::{Arrival, IrnConfig, Location, PacketClass, ReceiverWindow, SenderWindow, TimeoutOutcome};
 use crate::plan::{Order, Plan, Source};
 use crate::receive_queue::ReceiveQueue;
-use highwire_stdx::Instant;
+use highwire_stdx::{Duration, Instant};
 use highwire_verbs::{Access, CompletionOp, CompletionStatus, Memory, Payload, RemoteKey, Sge, scatter};
 use highwire_wire::{
     Aeth, AtomicEth, Ext, Headers, IrnEth, IrnFlags, NakCode, Opcode, Operation, Psn, Reth, SackEth, Syndrome,
@@ -27,6 +27,9 @@ pub(crate) struct IrnResponder {
     /// The requests (sPSN).
     pub(super) window: ReceiverWindow,
     acks: AckQueue,
+    /// Packets in order that were not acknowledged, and until when they may stay so.
+    unacknowledged: u32,
+    ack_due: Instant,
     /// What waits for the packets before it, by PSN.
     early: VecDeque<(Psn, Deferred)>,
     /// recv_WQE_SN of the oldest receive that is not completed.
@@ -36,7 +39,7 @@ pub(crate) struct IrnResponder {
     answers: SenderWindow,
     next_answer: Psn,
     jobs: VecDeque<Answer>,
-    pub(super) deadline: Option<Instant>,
+    deadline: Option<Instant>,
     last_progress: Instant,
 }
 
@@ -77,6 +80,8 @@ impl IrnResponder {
         IrnResponder {
             window: ReceiverWindow::new(rq_psn, config),
             acks: AckQueue::default(),
+            unacknowledged: 0,
+            ack_due: Instant::FAR_FUTURE,
             early: VecDeque::new(),
             recv_sn: 0,
             refusal: None,
@@ -88,11 +93,36 @@ impl IrnResponder {
         }
     }
 
+    /// When an acknowledgement or an answer is due; [`Instant::FAR_FUTURE`] for never.
+    #[inline]
+    pub(super) fn next_deadline(&self) -> Instant {
+        self.deadline.unwrap_or(Instant::FAR_FUTURE).min(self.ack_due)
+    }
+
     pub(super) fn wants_transmit(&mut self) -> bool {
         !self.acks.is_empty()
             || self.refusal.is_some()
             || self.answers.peek_retransmit().is_some()
             || self.answers.next_to_send() != self.next_answer && self.answers.can_send_new()
+    }
+
+    /// Packets are in order: acknowledges them now or a little later.
+    #[inline]
+    fn note_in_order(&mut self, conn: &Connection, now: Instant, advanced: u32, is_asked: bool) {
+        self.unacknowledged += advanced;
+        let TransportConfig { ack_delay, ack_interval, .. } = conn.transport;
+        if is_asked || ack_delay == Duration::ZERO || self.unacknowledged >= ack_interval {
+            self.acks.acknowledge();
+        } else if self.ack_due == Instant::FAR_FUTURE {
+            self.ack_due = now + ack_delay;
+        }
+    }
+
+    /// An acknowledgement leaves: nothing is owed any more.
+    #[inline]
+    fn note_acknowledged(&mut self) {
+        self.unacknowledged = 0;
+        self.ack_due = Instant::FAR_FUTURE;
     }
 
     fn defer(&mut self, psn: Psn, what: Deferred) {
@@ -134,7 +164,7 @@ impl Responder {
             Location::Next | Location::Early => {}
         }
         match self.take(conn, own, ctx, headers, payload, memory, location) {
-            Ok(taken) => self.record(conn, ctx, psn, taken, memory),
+            Ok(taken) => self.record(conn, ctx, psn, headers.bth.ack_request, taken, memory),
             Err(_) if location == Location::Early => ctx.counters.count(Counter::DroppedNoReceive),
             Err(refusal) => self.refuse_irn(conn, ctx, psn, refusal),
         }
@@ -377,13 +407,14 @@ impl Responder {
         conn: &Connection,
         ctx: &mut Context<'_>,
         psn: Psn,
+        is_asked: bool,
         taken: Taken,
         memory: &mut impl Memory<P>,
     ) {
         let Some(irn) = &mut self.irn else { return };
         match irn.window.on_arrival(psn, taken.class) {
-            Arrival::InOrder { .. } => {
-                irn.acks.acknowledge();
+            Arrival::InOrder { advanced, .. } => {
+                irn.note_in_order(conn, ctx.now, advanced, is_asked);
                 if let Some(then) = taken.then {
                     self.carry_out(conn, ctx, psn, then, memory);
                 }
@@ -495,6 +526,7 @@ impl Responder {
                 None => return false,
             },
         };
+        irn.note_acknowledged();
         let aeth = Aeth { syndrome, msn };
         let (opcode, ext) = match sack {
             None => {
@@ -589,6 +621,10 @@ impl Responder {
 
     pub(crate) fn handle_timeout(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
         let Some(irn) = &mut self.irn else { return };
+        if ctx.now >= irn.ack_due {
+            irn.ack_due = Instant::FAR_FUTURE;
+            irn.acks.acknowledge();
+        }
         if !irn.deadline.is_some_and(|deadline| ctx.now >= deadline) {
             return;
         }
