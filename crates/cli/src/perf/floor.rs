@@ -9,6 +9,7 @@ use serde::Serialize;
 use crate::console::{Console, Tone};
 use crate::values::{show_count, show_ns};
 
+use super::endpoint::LinkUsed;
 use super::plan::{Metric, Operation, Plan};
 
 /// Payload of a UDP datagram that carries a 32-byte SEND: BTH, payload, ICRC.
@@ -137,8 +138,12 @@ pub(crate) fn copies(block_bytes: usize) -> Floor {
     Floor::rate(what, rate.bytes_per_second(), Unit::BytesPerSecond)
 }
 
-/// What a measurement is to be compared with: the same kind of exchange over the same link with nothing on top.
-pub(crate) fn beside(plan: &Plan, is_shared_memory: bool) -> Result<Floor> {
+/// Copying less than this at a time says nothing about exchanging it.
+const COPY_BYTES_MIN: u32 = 4096;
+
+/// What a measurement is to be compared with: the same kind of exchange over the same link with nothing on top. None for
+/// short messages through shared memory, for which there is no such thing.
+pub(crate) fn beside(plan: &Plan, link: LinkUsed) -> Result<Option<Floor>> {
     let extension_bytes = match plan.operation {
         Operation::Send => 0,
         Operation::Write | Operation::Read => 16,
@@ -146,10 +151,13 @@ pub(crate) fn beside(plan: &Plan, is_shared_memory: bool) -> Result<Floor> {
     };
     let payload_bytes = plan.size_bytes.min(plan.mtu_bytes.unwrap_or(MTU_BYTES_MAX)) as usize;
     let datagram_bytes = 12 + extension_bytes + payload_bytes + 4;
-    match (plan.metric, is_shared_memory) {
-        (Metric::Lat | Metric::PingPong, true) => Ok(cache_line()),
-        (Metric::Lat | Metric::PingPong, false) => udp_round_trip(datagram_bytes),
-        (Metric::Bw, true) => Ok(copies(plan.size_bytes.max(64) as usize)),
-        (Metric::Bw, false) => udp_trains(datagram_bytes),
+    match (plan.metric, link) {
+        (Metric::Lat | Metric::PingPong, LinkUsed::SharedMemory) => Ok(Some(cache_line())),
+        (Metric::Lat | Metric::PingPong, LinkUsed::Udp) => udp_round_trip(datagram_bytes).map(Some),
+        (Metric::Bw, LinkUsed::Udp) => udp_trains(datagram_bytes).map(Some),
+        (Metric::Bw, LinkUsed::SharedMemory) if plan.size_bytes >= COPY_BYTES_MIN => {
+            Ok(Some(copies(plan.size_bytes as usize)))
+        }
+        (Metric::Bw, LinkUsed::SharedMemory) => Ok(None),
     }
 }

@@ -201,9 +201,33 @@ impl fmt::Display for Plan {
             write!(f, " with {}", self.recovery)?;
         }
         if !self.faults.is_harmless() {
-            write!(f, ", faults {}", self.faults)?;
+            write!(f, ", {}", InWords(&self.faults))?;
         }
         Ok(())
+    }
+}
+
+/// Faults as a person says them: "1 % lost, seed 7".
+struct InWords<'a>(&'a FaultConfig);
+
+impl fmt::Display for InWords<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let faults = self.0;
+        let shares = [
+            (faults.loss, "lost"),
+            (faults.duplicate, "duplicated"),
+            (faults.reorder, "reordered"),
+            (faults.corrupt, "corrupted"),
+        ];
+        for (share, what) in shares.into_iter().filter(|(share, _)| *share > 0.0) {
+            write!(f, "{} % {what}, ", share * 100.0)?;
+        }
+        for (time, what) in [(faults.delay, "delay"), (faults.jitter, "jitter")] {
+            if time.as_nanos() > 0 {
+                write!(f, "{:?} {what}, ", Duration::from(time))?;
+            }
+        }
+        write!(f, "seed {}", faults.seed)
     }
 }
 
@@ -246,6 +270,7 @@ mod tests {
         let mut plan = plan_for_tests(Operation::Send, Metric::Lat, Length::Iterations(1));
         assert_eq!(plan.to_string(), "SEND latency, 32 bytes, RC with IRN");
         plan.service = Service::Ud;
-        assert_eq!(plan.to_string(), "SEND latency, 32 bytes, UD");
+        plan.faults = "loss=1%,delay=10us,seed=7".parse().expect("three faults");
+        assert_eq!(plan.to_string(), "SEND latency, 32 bytes, UD, 1 % lost, 10µs delay, seed 7");
     }
 }

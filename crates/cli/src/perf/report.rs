@@ -239,11 +239,13 @@ impl Report {
         Ok(())
     }
 
+    /// What a person wants to know about the way: bytes and the link's own counters are for programs.
     fn show_counters(&self, console: &mut Console) -> Result<()> {
+        let is_shown = |name: &str| !name.starts_with("udp_") && !name.starts_with("bytes_");
         for (side, counters) in [("here", &self.counters_here), ("there", &self.counters_there)] {
             let shown: Vec<String> = counters
                 .iter()
-                .filter(|(_, count)| **count > 0)
+                .filter(|(name, _)| is_shown(name))
                 .map(|(name, count)| format!("{name} {count}"))
                 .collect();
             if !shown.is_empty() {

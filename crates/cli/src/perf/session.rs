@@ -14,7 +14,7 @@ use crate::console::Console;
 use crate::exchange::Exchange;
 use crate::failure::usage;
 
-use super::endpoint::{EndAddress, Endpoint, LinkUsed};
+use super::endpoint::{EndAddress, Endpoint};
 use super::ends::Local;
 use super::host_end::HostEnd;
 use super::plan::{Metric, Plan};
@@ -127,7 +127,7 @@ pub(crate) fn measure_both_ends(plan: &Plan, local: &Local) -> Result<ExitCode> 
     peer.finish()?;
     // Only now is the other core free: the floor is two threads of this process.
     if local.with_floor {
-        report.floor = Some(floor::beside(&report.plan, report.link == LinkUsed::SharedMemory)?);
+        report.floor = floor::beside(&report.plan, report.link)?;
     }
     show(&report, local)
 }
