@@ -9,7 +9,7 @@ use crate::device::Shared;
 use crate::error::OpenError;
 use crate::side_band::SideBand;
 use crate::sys;
-use highwire_stdx::{Duration, Instant};
+use highwire_stdx::Duration;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -19,6 +19,8 @@ use std::thread::{Builder, JoinHandle};
 const BACK_OFF: Duration = Duration::from_micros(400);
 /// Turns without work before the thread sleeps: what comes back at once is met awake.
 const IDLE_TURNS_MAX: u32 = 64;
+/// Turns of a thread that is too busy to sleep between two looks at what is not a lane's.
+const BUSY_TURNS_PER_LOOK: u32 = 256;
 /// The longest sleep: counters are written and dead peers noticed at least this often.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
@@ -35,18 +37,21 @@ struct Thread<'a> {
     visits: Vec<u64>,
     /// Which lanes application threads run at present.
     visited: Vec<bool>,
-    housekeeping: Instant,
 }
 
 impl Thread<'_> {
     fn new(device: &Shared) -> Thread<'_> {
         let lanes = device.lanes.len();
-        Thread { device, visits: vec![0; lanes], visited: vec![false; lanes], housekeeping: Instant::ZERO }
+        Thread { device, visits: vec![0; lanes], visited: vec![false; lanes] }
     }
 
     fn run(mut self) {
-        let mut idle = 0;
+        let (mut idle, mut turns) = (0, 0u32);
         while !self.device.is_closing.load(Ordering::SeqCst) {
+            turns += 1;
+            if turns % BUSY_TURNS_PER_LOOK == 0 {
+                self.device.look_around();
+            }
             self.observe();
             let worked = self.turn();
             idle = if worked { 0 } else { idle + 1 };
@@ -111,18 +116,6 @@ impl Thread<'_> {
         device.lanes.iter().for_each(|lane| {
             lane.try_run(|engine| engine.awake());
         });
-        self.keep_house();
-    }
-
-    /// What is due at every waking, and what is due now and then.
-    fn keep_house(&mut self) {
-        if let Some(side_band) = &self.device.side_band {
-            SideBand::serve(side_band, self.device);
-        }
-        let now = self.device.clock.now();
-        if now >= self.housekeeping {
-            self.housekeeping = now + SLEEP_MAX;
-            self.device.keep_house();
-        }
+        device.look_around();
     }
 }

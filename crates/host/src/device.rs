@@ -23,13 +23,18 @@ use highwire_uapi::SharedPool;
 use highwire_verbs::{AsyncEvent, Gid, Mtu};
 use highwire_wire::Qpn;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 /// The longest sleep of a thread that runs the lanes while it waits.
 const WAIT_MAX: highwire_stdx::Duration = highwire_stdx::Duration::from_millis(20);
+
+/// Visits of application threads between two looks at what is not a lane's, where no other thread looks at it.
+const VISITS_PER_LOOK: u32 = 256;
+/// How often counters are written and dead peers looked for.
+const HOUSEKEEPING_INTERVAL: highwire_stdx::Duration = highwire_stdx::Duration::from_millis(100);
 
 /// A software RNIC of this process. Clones are the same device; it closes when the last clone and the last object made
 /// from it are gone.
@@ -58,6 +63,10 @@ pub(crate) struct Shared {
     pub(crate) lane_fds: Vec<Vec<OwnedFd>>,
     pub(crate) rng: Mutex<Rng>,
     pub(crate) is_closing: AtomicBool,
+    /// Visits of application threads, where those alone run the device.
+    visits: AtomicU32,
+    /// When housekeeping is due, in nanoseconds.
+    housekeeping: AtomicU64,
 }
 
 /// What objects of a device hold: the last one to go ends its thread.
@@ -177,10 +186,30 @@ impl Shared {
     /// What an application thread does after it ran a lane, where no other thread will.
     #[inline]
     pub(crate) fn after_visit(&self) {
-        if self.engine == Engine::Inline
-            && let Some(side_band) = &self.side_band
-        {
-            side_band.serve_now_and_then(self);
+        if self.engine == Engine::Inline {
+            // Not an increment: a lost count among several pollers delays the next look a little.
+            let visits = self.visits.load(Ordering::Relaxed).wrapping_add(1);
+            self.visits.store(visits, Ordering::Relaxed);
+            if visits.is_multiple_of(VISITS_PER_LOOK) {
+                self.look_around();
+            }
+        }
+    }
+
+    /// Whatever is not a lane's: the side band, and housekeeping if it is due.
+    #[cold]
+    pub(crate) fn look_around(&self) {
+        if let Some(side_band) = &self.side_band {
+            side_band.serve(self);
+        }
+        let now = self.clock.now().as_nanos();
+        let due = self.housekeeping.load(Ordering::Relaxed);
+        let next = now + HOUSEKEEPING_INTERVAL.as_nanos();
+        if now < due {
+            return;
+        }
+        if self.housekeeping.compare_exchange(due, next, Ordering::AcqRel, Ordering::Relaxed).is_ok() {
+            self.keep_house();
         }
     }
 
@@ -198,8 +227,8 @@ impl Shared {
             // A lane that somebody else runs is looked after.
             at_most = at_most.min(sleep.unwrap_or(Some(WAIT_MAX)).unwrap_or(highwire_stdx::Duration::ZERO));
         }
+        self.look_around();
         if let Some(side_band) = &self.side_band {
-            side_band.serve(self);
             let left = side_band.deadline().map(|at| at.saturating_since(self.clock.now()));
             at_most = at_most.min(left.unwrap_or(WAIT_MAX));
         }
@@ -212,7 +241,7 @@ impl Shared {
     }
 
     /// Housekeeping, ten times a second or so: counters for others to read, captures, and peers that are gone.
-    pub(crate) fn keep_house(&self) {
+    fn keep_house(&self) {
         if let Some(stats) = &self.stats {
             stats.write(&self.counters());
         }

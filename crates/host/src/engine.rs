@@ -24,7 +24,7 @@ use highwire_link::{Link, RxBatch, TxBatch};
 use highwire_rnic::Rnic;
 use highwire_stdx::{Duration, Instant, Slab};
 use highwire_uapi::DoorbellBoard;
-use highwire_verbs::{Gid, QpAttr, Recovery};
+use highwire_verbs::{CqId, Gid, QpAttr, Recovery};
 use highwire_wire::Qpn;
 use std::sync::Arc;
 
@@ -70,6 +70,8 @@ pub(crate) struct Engine {
     srqs: Slab<SrqEnds>,
     /// Queues whose next WQE found the RNIC's queue full.
     stalled: Vec<u32>,
+    /// Completion queues that have just lost a completion.
+    overrun: Vec<CqId>,
     events: Arc<EventQueue>,
     mailboxes: Arc<[ArrayQueue<Stray>]>,
     waker: Arc<Waker>,
@@ -101,6 +103,7 @@ impl Engine {
             qps: Slab::default(),
             srqs: Slab::default(),
             stalled: Vec::new(),
+            overrun: Vec::new(),
             events,
             mailboxes,
             waker,

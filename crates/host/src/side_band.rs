@@ -11,11 +11,8 @@ use highwire_verbs::Gid;
 use highwire_wire::Qpn;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// Visits of an application thread between two looks at the socket, where no other thread looks at it.
-const VISITS_PER_LOOK: u32 = 256;
 
 pub(crate) struct SideBand {
     state: Mutex<State>,
@@ -23,7 +20,6 @@ pub(crate) struct SideBand {
     clock: crate::clock::Clock,
     /// When it next has something to do by itself, in nanoseconds.
     deadline: AtomicU64,
-    visits: AtomicU32,
 }
 
 struct State {
@@ -49,8 +45,7 @@ impl SideBand {
         let fd = link.poll_fd()?.try_clone_to_owned().ok()?;
         let negotiator = Negotiator::new(gid, rng);
         let state = Mutex::new(State { negotiator, link, rx: RxBatch::new(), tx: TxBatch::new() });
-        let (deadline, visits) = (AtomicU64::new(u64::MAX), AtomicU32::new(0));
-        Some(SideBand { state, fd, clock, deadline, visits })
+        Some(SideBand { state, fd, clock, deadline: AtomicU64::new(u64::MAX) })
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
@@ -95,16 +90,6 @@ impl SideBand {
         }
         negotiator.handle_timeout(now);
         self.settle(device, state);
-    }
-
-    /// For application threads that are the only ones to run the device.
-    #[inline]
-    pub(crate) fn serve_now_and_then(&self, device: &Shared) {
-        let visits = self.visits.load(Ordering::Relaxed).wrapping_add(1);
-        self.visits.store(visits, Ordering::Relaxed);
-        if visits.is_multiple_of(VISITS_PER_LOOK) {
-            self.serve(device);
-        }
     }
 
     /// Does what the negotiator asks for, in its order.

@@ -111,3 +111,46 @@ fn a_seed_decides_every_number() {
     assert_eq!(numbers(&fixed), numbers(&fixed));
     assert_ne!(numbers(&fixed), numbers(&DeviceConfig { seed: Some(8), ..fixed.clone() }));
 }
+
+#[test]
+fn a_queue_that_overflows_says_so_and_stops_its_users() {
+    use highwire_host::QueuePairConfig;
+    use highwire_host::verbs::{AsyncEvent, QpState};
+    let setup = Setup::new(Service::Rc, LinkChoice::Udp);
+    let [a, b] = &[setup.end(), setup.end()];
+    let small = b.device.completion_queue(4).expect("a CQ");
+    let config = QueuePairConfig { recv_cq: &small, ..QueuePairConfig::new(Service::Rc, &b.cq) };
+    let qp = b.pd.queue_pair(&config).expect("a QP");
+    a.qp.connect(&qp.endpoint(), &setup.options).expect("connects");
+    qp.connect(&a.qp.endpoint(), &setup.options).expect("connects");
+    let sges = [b.buffer.sge(0, 8)];
+    for wr_id in 0..8 {
+        qp.post_recv(&highwire_host::verbs::RecvWr { wr_id, sges: &sges }).expect("posts");
+        a.post(wr_id, Operation::Send, 0, 8);
+    }
+    let event = until("the event", || {
+        (a.cq.poll_one(), b.cq.poll_one());
+        b.device.async_event().filter(|event| matches!(event, AsyncEvent::CqError(_)))
+    });
+    assert!(matches!(event, AsyncEvent::CqError(_)));
+    assert_eq!(qp.state(), QpState::Error);
+    assert!(small.overruns() > 0);
+}
+
+#[test]
+fn a_broken_queue_pair_is_closed_to_neighbours() {
+    let mut setup = Setup::new(Service::Rc, LinkChoice::Auto);
+    (setup.options.timeout, setup.options.retry_count) = (8, 1);
+    let [a, b] = &setup.pair();
+    a.post(1, Operation::Write(b.buffer.remote(0)), 0, 8);
+    next_ok(a, b);
+    assert_eq!(a.device.counters().value("direct"), 1);
+    b.qp.modify(&highwire_host::verbs::QpAttr::to_state(highwire_host::verbs::QpState::Error))
+        .expect("breaks");
+    a.post(2, Operation::Write(b.buffer.remote(0)), 0, 8);
+    let completion = until("the end of all retries", || {
+        b.cq.poll_one();
+        a.cq.poll_one()
+    });
+    assert_eq!(completion.status, CompletionStatus::RetryExceeded);
+}

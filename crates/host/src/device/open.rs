@@ -207,9 +207,9 @@ fn rnic_config(config: &DeviceConfig, gid: Gid, lane: u32) -> RnicConfig {
         pacing_burst: Duration::from_micros(50),
         ..TransportConfig::default()
     };
-    // IRN's timeouts are for a NIC that answers within microseconds. A host may first have to be scheduled.
     // Half a turn of the background thread: an acknowledgement that nobody waits for rides with what comes next.
     transport.ack_delay = Duration::from_micros(200);
+    // IRN's timeouts are for a NIC that answers within microseconds. A host may first have to be scheduled.
     transport.irn.cap = 256;
     transport.irn.rto_low = Duration::from_micros(1000);
     transport.irn.rto_high = Duration::from_micros(4000);

@@ -4,8 +4,10 @@
 //! that has gone is forgotten, and its packets take the network, where their timeouts tell.
 
 use crate::memory::HostMemory;
-use highwire_link::shm::{ChannelConfig, Inbox, LocalEngine, PeerEngine, SendError, ShmSender};
-use highwire_rnic::Outgoing;
+use highwire_link::shm::{
+    Access, ChannelConfig, Inbox, LocalEngine, PeerEngine, PublishedQueuePair, SendError, ShmSender,
+};
+use highwire_rnic::{Outgoing, QpSnapshot};
 use highwire_stdx::{Duration, Instant};
 use highwire_verbs::Gid;
 use highwire_wire::Qpn;
@@ -137,6 +139,20 @@ impl Neighbours {
 
     pub(super) fn has_backlog(&self) -> bool {
         self.backlogged > 0
+    }
+
+    /// Tells neighbours that a queue pair is broken. One that is at work right now may finish.
+    #[cold]
+    pub(super) fn close(&self, qpn: Qpn, qp: &QpSnapshot) {
+        let entry = PublishedQueuePair {
+            pd: qp.config.pd.0,
+            access: Access(0),
+            peer_qpn: qp.remote_qpn.value(),
+            peer_gid: qp.address.gid.0,
+            ready: false,
+        };
+        // Where it does not fit it never was.
+        let _ = self.local.publish_queue_pair(qpn.value(), &entry);
     }
 
     /// Housekeeping: forgets peers that are gone and were not noticed.

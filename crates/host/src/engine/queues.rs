@@ -306,6 +306,9 @@ impl Engine {
         while let Some((cq, completion)) = self.rnic.poll_completion() {
             delivered += 1;
             push(&mut self.cqs, cq, &completion);
+            if completion.status != CompletionStatus::Success {
+                self.close_if_broken(completion.qpn);
+            }
         }
         if delivered > 0 || std::mem::take(&mut self.turn.has_refused) {
             self.publish();
@@ -325,8 +328,31 @@ impl Engine {
                 sink.notifier.notify();
             }
             if std::mem::take(&mut sink.is_overrun) {
-                self.events.push(AsyncEvent::CqError(CqId(index as u32)));
+                self.overrun.push(CqId(index as u32));
             }
+        }
+        while let Some(cq) = self.overrun.pop() {
+            self.events.push(AsyncEvent::CqError(cq));
+            self.break_users(cq);
+        }
+    }
+
+    /// A completion was lost: the queue pairs that complete here cannot be trusted any more (IBTA §10.8.1).
+    #[cold]
+    fn break_users(&mut self, cq: CqId) {
+        let now = self.now();
+        let users = self.qps.iter().filter(|(_, qp)| qp.send_cq == cq || qp.recv_cq == cq);
+        for qpn in users.map(|(_, qp)| qp.qpn).collect::<Vec<_>>() {
+            let _ = self.rnic.modify_qp(now, qpn, &QpAttr::to_state(QpState::Error));
+        }
+    }
+
+    /// A queue pair in error is closed to neighbours as well, who would otherwise go on without asking it.
+    #[cold]
+    fn close_if_broken(&mut self, qpn: Qpn) {
+        let Some(neighbours) = &self.neighbours else { return };
+        if let Some(qp) = self.rnic.query_qp(qpn).filter(|qp| qp.state == QpState::Error) {
+            neighbours.close(qpn, &qp);
         }
     }
 }
