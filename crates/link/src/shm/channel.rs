@@ -19,11 +19,12 @@
 //! form     1 here      up to 56 bytes follow the header
 //!          2 several   up to 224 bytes, in up to four slots, each with a header and 56 bytes
 //!          3 apart     the next word says where in the data the packet lies
+//!          + 0x8000    the next packet lies in slot 0, whatever slots are left out
 //! ```
 //!
 //! The header word of a slot is its doorbell, so a packet of up to 56 bytes crosses from core to core as one cache
-//! line. Only headers ever stand where headers are looked for: what is left there from the last lap carries a sequence
-//! number lower by `slot_count`, and can never be taken for a new one.
+//! line. Only headers ever stand where headers are looked for, and a header of an earlier lap carries another sequence
+//! number: it is lower by some multiple of `slot_count`, but by less than 2^32, since every slot is used that often.
 
 use std::sync::atomic::Ordering;
 
@@ -43,6 +44,8 @@ pub(super) const SLOTS_PACKET_MAX_BYTES: usize = 4 * SLOT_PAYLOAD_BYTES;
 pub(super) const HERE: u16 = 1;
 pub(super) const SEVERAL: u16 = 2;
 pub(super) const APART: u16 = 3;
+/// Added to the form of the last packet of a lap that ends early. Slots left out count as used.
+pub(super) const LAST: u16 = 0x8000;
 
 const MAGIC: u64 = u64::from_le_bytes(*b"HWCHANNL");
 const SENDER_CLOSED: usize = 128;
@@ -63,10 +66,8 @@ pub struct ChannelConfig {
 }
 
 impl Default for ChannelConfig {
-    /// 64 slots, because a ring that stays in the first-level cache is faster: with 1024 slots the round trip of a small
-    /// packet took half as long again (Zen 4, two rings, cores that share no third-level cache).
     fn default() -> ChannelConfig {
-        ChannelConfig { slots: 64, data_bytes: 1 << 20 }
+        ChannelConfig { slots: 1024, data_bytes: 1 << 20 }
     }
 }
 
@@ -153,6 +154,12 @@ impl Channel {
     #[inline]
     pub(super) fn index(&self, cursor: u64) -> usize {
         (cursor & self.slot_mask) as usize
+    }
+
+    /// Where the next lap begins, if `cursor` does not begin one itself.
+    #[inline]
+    pub(super) fn lap_end(&self, cursor: u64) -> u64 {
+        cursor.wrapping_add(self.slot_mask) & !self.slot_mask
     }
 
     #[inline]

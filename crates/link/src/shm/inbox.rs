@@ -11,7 +11,8 @@ use std::sync::atomic::{Ordering, fence};
 use highwire_uapi::{Segment, Window};
 
 use super::channel::{
-    APART, Channel, HERE, PACKET_MAX_BYTES, SEVERAL, SLOT_PAYLOAD_BYTES, SLOTS_PACKET_MAX_BYTES, sequence,
+    APART, Channel, HERE, LAST, PACKET_MAX_BYTES, SEVERAL, SLOT_PAYLOAD_BYTES, SLOTS_PACKET_MAX_BYTES,
+    sequence,
 };
 use super::engine::LocalEngine;
 use super::layout::{ACCEPTED, ANNOUNCED, Announcement, gid_from_bytes};
@@ -64,7 +65,7 @@ pub struct SharedBytes<'a> {
 /// What stands in the next slot.
 enum Next {
     Nothing,
-    Packet { slots: u64, len: usize, form: u16 },
+    Packet { next: u64, len: usize, form: u16 },
     Nonsense,
 }
 
@@ -238,9 +239,9 @@ impl Incoming {
         let mut count = 0;
         while count < budget {
             match self.peek() {
-                Next::Packet { slots, len, form } => {
+                Next::Packet { next, len, form } => {
                     self.deliver(len, form, each)?;
-                    self.head += slots;
+                    self.head = next;
                     count += 1;
                 }
                 // What a sender had sent before it closed or died was visible before we noticed.
@@ -265,7 +266,7 @@ impl Incoming {
             return Next::Nothing;
         }
         let len = (word >> 32) as usize & 0xFFFF;
-        let form = (word >> 48) as u16;
+        let form = (word >> 48) as u16 & !LAST;
         let slots = match form {
             HERE if len <= SLOT_PAYLOAD_BYTES => 1,
             SEVERAL if (SLOT_PAYLOAD_BYTES + 1..=SLOTS_PACKET_MAX_BYTES).contains(&len) => {
@@ -274,7 +275,9 @@ impl Incoming {
             APART if (SLOTS_PACKET_MAX_BYTES + 1..=PACKET_MAX_BYTES).contains(&len) => 1,
             _ => return Next::Nonsense,
         };
-        Next::Packet { slots, len, form }
+        let end = self.head + slots;
+        let ends_lap = (word >> 48) as u16 & LAST != 0;
+        Next::Packet { next: if ends_lap { self.channel.lap_end(end) } else { end }, len, form }
     }
 
     #[inline]

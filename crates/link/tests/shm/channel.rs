@@ -57,7 +57,7 @@ fn channel_file(house: &House, sender: &str) -> Window {
 fn a_channel_behaves_like_a_queue_through_many_laps() {
     let house = House::new("queue");
     let (a, b) = (house.engine("127.1.1.1"), house.engine("127.1.1.2"));
-    for (seed, config) in [(1, SMALL), (2, ChannelConfig { slots: 64, data_bytes: 1 << 16 })] {
+    for (seed, config) in [(1, SMALL), (2, ChannelConfig { slots: 256, data_bytes: 1 << 16 })] {
         let mut sender = connect(&a, b.gid(), &config);
         let mut inbox = Inbox::new(&b, 0);
         let mut model = VecDeque::new();
