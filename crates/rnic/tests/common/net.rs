@@ -4,7 +4,7 @@ use super::faults::{Rule, Seen, Verdict};
 use super::memory::Store;
 use super::node::{Node, gid};
 use highwire_rnic::{Arrival, TransportConfig};
-use highwire_stdx::{Duration, Instant, Rng};
+use highwire_stdx::{Duration, Instant, Rng, Slab};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -46,8 +46,9 @@ pub struct Net<S: Store> {
     /// Packets that arrived twice.
     pub duplicated: u64,
     rng: Rng,
-    queue: BinaryHeap<Reverse<(Instant, u64)>>,
-    events: std::collections::BTreeMap<u64, Event<S::Packet>>,
+    /// When, in which order, and where in `events`.
+    queue: BinaryHeap<Reverse<(Instant, u64, u32)>>,
+    events: Slab<Event<S::Packet>>,
     next_id: u64,
 }
 
@@ -65,7 +66,7 @@ impl<S: Store> Net<S> {
             duplicated: 0,
             rng: Rng::new(seed ^ 0x4E45_5457),
             queue: BinaryHeap::new(),
-            events: std::collections::BTreeMap::new(),
+            events: Slab::default(),
             next_id: 0,
         }
     }
@@ -83,7 +84,7 @@ impl<S: Store> Net<S> {
 
     /// When something happens next.
     pub fn next_time(&self) -> Option<Instant> {
-        let packet = self.queue.peek().map(|Reverse((at, _))| *at);
+        let packet = self.queue.peek().map(|Reverse((at, ..))| *at);
         let timers = self.nodes.iter().filter_map(|node| node.rnic.poll_timeout());
         packet.into_iter().chain(timers).min().map(|at| at.max(self.now))
     }
@@ -98,11 +99,11 @@ impl<S: Store> Net<S> {
     /// Lets the time pass up to `at`, no further than the next thing that happens.
     pub fn advance_to(&mut self, at: Instant) {
         self.now = self.now.max(at);
-        while let Some(&Reverse((due, id))) = self.queue.peek()
+        while let Some(&Reverse((due, _, slot))) = self.queue.peek()
             && due <= self.now
         {
             self.queue.pop();
-            match self.events.remove(&id).expect("every entry has its event") {
+            match self.events.remove(slot).expect("every entry has its event") {
                 Event::Arrive { from, to, marked, packet } => self.arrive(from, to, marked, &packet),
                 Event::Wake { node } => self.nodes[node].is_wake_set = false,
             }
@@ -213,8 +214,8 @@ impl<S: Store> Net<S> {
     fn push(&mut self, at: Instant, event: Event<S::Packet>) {
         let id = self.next_id;
         self.next_id += 1;
-        self.events.insert(id, event);
-        self.queue.push(Reverse((at, id)));
+        let slot = self.events.insert(event);
+        self.queue.push(Reverse((at, id, slot)));
     }
 
     /// Runs until `until` says so, or for at most `limit` of virtual time.

@@ -23,6 +23,8 @@ pub struct Node<S> {
     /// When its link can take the next packet.
     pub(super) egress_free: Instant,
     pub(super) is_wake_set: bool,
+    /// Everything that was registered.
+    pub buffers: Vec<Buffer>,
     /// The first byte of the arena that nobody has.
     next_addr: u64,
 }
@@ -57,6 +59,7 @@ impl<S> Node<S> {
             rejected: 0,
             egress_free: Instant::ZERO,
             is_wake_set: false,
+            buffers: Vec::new(),
             next_addr: BASE + GUARD,
         }
     }
@@ -110,14 +113,24 @@ impl Node<Bytes> {
         } else {
             self.memory.readable.push(range);
         }
-        Buffer { addr, iova, length, key }
+        let buffer = Buffer { addr, iova, length, key };
+        self.buffers.push(buffer);
+        buffer
     }
 
     /// Takes a range back; from now on nobody may touch it.
     pub fn deregister(&mut self, buffer: &Buffer) {
-        self.rnic.regions_mut().deregister(buffer.key).expect("no window is bound to it");
+        assert!(self.try_deregister(buffer), "a window is bound to it");
+    }
+
+    /// The same, unless a window is bound to it.
+    pub fn try_deregister(&mut self, buffer: &Buffer) -> bool {
+        if self.rnic.regions_mut().deregister(buffer.key).is_err() {
+            return false;
+        }
         self.memory.writable.retain(|r| r.start != buffer.addr);
         self.memory.readable.retain(|r| r.start != buffer.addr);
+        true
     }
 
     /// Copies inline data to where only the driver knows.

@@ -4,13 +4,15 @@ use super::faults::{Rule, Seen, Verdict};
 use super::memory::Bytes;
 use super::net::{Link, Net};
 use super::node::{Buffer, End, connect, gid};
-use highwire_rnic::{Counter, TransportConfig};
+use highwire_rnic::{Arrival, Counter, TransportConfig};
 use highwire_stdx::{Duration, Rng};
 use highwire_verbs::{
-    Access, Address, Completion, Datagram, Mtu, Operation, PostError, QpAttr, QpCaps, QpConfig, QpState,
-    Recovery, RecvWr, SendFlags, SendWr, Service, SrqId,
+    Access, Address, AsyncEvent, Completion, Datagram, Gid, Mtu, Operation, PostError, QpAttr, QpCaps,
+    QpConfig, QpState, Recovery, RecvWr, SendFlags, SendWr, Service, SrqId,
 };
-use highwire_wire::Psn;
+use highwire_wire::{Headers, Psn};
+use std::cell::RefCell;
+use std::rc::Rc;
 
 /// The first node.
 pub const A: usize = 0;
@@ -241,5 +243,41 @@ impl Pair {
             seen_so_far += 1;
             Verdict::drop_if(numbers.contains(&(seen_so_far - 1)))
         });
+    }
+
+    /// Hands a packet to a side as if it had come from `source`.
+    pub fn inject(&mut self, side: usize, source: Gid, headers: &Headers, payload: &[u8]) {
+        let arrival = Arrival { source, destination: gid(side), ecn_marked: false };
+        let node = &mut self.net.nodes[side];
+        node.rnic.handle_packet(self.net.now, &arrival, headers, payload, &mut node.memory);
+        self.net.drain();
+    }
+
+    /// Every packet that passes from now on, as text: who sends, its opcode, and its PSN counted from the side's first.
+    pub fn watch(&mut self) -> Rc<RefCell<Vec<String>>> {
+        let log = Rc::new(RefCell::new(Vec::new()));
+        let copy = Rc::clone(&log);
+        self.rule(move |seen, _| {
+            let name = ["A", "B"][seen.from];
+            copy.borrow_mut().push(format!(
+                "{name} {} {}",
+                seen.headers.bth.opcode,
+                seen.headers.bth.psn.value()
+            ));
+            Verdict::PASS
+        });
+        log
+    }
+
+    /// Changes the state of a side's queue pair.
+    pub fn modify(&mut self, side: usize, attr: &QpAttr) {
+        let qpn = self.ends[side].qpn;
+        self.net.nodes[side].rnic.modify_qp(self.net.now, qpn, attr).expect("a change that may be made");
+        self.net.drain();
+    }
+
+    /// Asynchronous events of a side, as text.
+    pub fn events(&mut self, side: usize) -> Vec<AsyncEvent> {
+        self.net.nodes[side].events.drain(..).collect()
     }
 }

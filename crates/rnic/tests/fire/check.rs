@@ -38,13 +38,40 @@ fn gather(stage: &Stage, node: usize, spans: &Spans) -> Vec<u8> {
 pub(crate) fn completions(run: &mut Run<'_>) {
     for node in 0..run.stage.net.nodes.len() {
         while let Some(completion) = run.stage.net.nodes[node].completions.pop_front() {
-            if completion.wr_id & RECEIVE == 0 {
+            if run.plan.is_hostile {
+                once(run, &completion);
+            } else if completion.wr_id & RECEIVE == 0 {
                 sent(run, &completion);
             } else {
                 received(run, node, &completion);
             }
         }
     }
+}
+
+/// All that can be said under attack: what completes was posted, and has not completed before.
+fn once(run: &mut Run<'_>, completion: &Completion) {
+    let (index, number) = split(completion.wr_id);
+    if completion.wr_id & RECEIVE == 0 {
+        let flow = &mut run.stage.flows[index];
+        assert!(number < flow.posted && flow.completed <= number, "{completion:?} twice");
+        flow.completed = number + 1;
+        flow.broken |= completion.status != CompletionStatus::Success;
+    } else {
+        let queue = &mut run.stage.queues[index];
+        assert!(number < queue.posted && queue.list[number].filled.is_none(), "{completion:?} twice");
+        queue.list[number].filled = Some(Vec::new());
+    }
+}
+
+/// Memory has been watched all the time; what is left is that nothing goes on for ever.
+pub(crate) fn after_an_attack(run: &Run<'_>) -> Outcome {
+    for (index, flow) in run.stage.flows.iter().enumerate() {
+        let rest = &flow.requests[flow.completed..flow.posted];
+        let is_over = run.stage.net.next_time().is_none();
+        assert!(is_over || rest.iter().any(|r| r.flags.signaled), "flow {index} goes on with nothing to do");
+    }
+    outcome_of(run, 0)
 }
 
 fn sent(run: &mut Run<'_>, completion: &Completion) {
@@ -287,6 +314,11 @@ pub(crate) fn at_rest(run: &Run<'_>) -> Outcome {
     memory(run);
     words(run);
     counters(run);
+    outcome_of(run, lost)
+}
+
+fn outcome_of(run: &Run<'_>, lost: u64) -> Outcome {
+    let stage = &run.stage;
     Outcome {
         hash: stage.net.hash,
         connections: stage.ends.len() as u64,

@@ -15,6 +15,8 @@ pub(crate) enum Theme {
     Ud,
     Many,
     Incast,
+    /// The network is an attacker that knows every check, and applications take their memory away.
+    Hostile,
 }
 
 impl Theme {
@@ -28,6 +30,7 @@ impl Theme {
             Theme::Ud => "ud_under_fire",
             Theme::Many => "many_queue_pairs_that_share_queues_under_fire",
             Theme::Incast => "an_incast_of_three_under_fire",
+            Theme::Hostile => "nothing_outside_a_region_is_touched_by_forged_packets",
         }
     }
 }
@@ -64,6 +67,9 @@ pub(crate) struct Plan {
     pub span: Duration,
     pub late_receives: bool,
     pub length_max: u64,
+    /// When which of its regions a node deregisters.
+    pub vanishing: Vec<(Instant, usize, usize)>,
+    pub is_hostile: bool,
 }
 
 fn recovery(rng: &mut Rng) -> Recovery {
@@ -75,20 +81,21 @@ impl Plan {
         let mut rng = Rng::new(seed.wrapping_mul(31).wrapping_add(theme as u64));
         let rng = &mut rng;
         let (nodes, count) = match theme {
-            Theme::Many => (2, rng.between(2, 4) as usize),
+            Theme::Many | Theme::Hostile => (2, rng.between(2, 4) as usize),
             Theme::Incast => (3, rng.between(2, 4) as usize),
             _ => (2, 1),
         };
         let busy = *rng.pick(&[3, 10, 10, 30]);
         let connections = (0..count).map(|n| Plan::connection(theme, n, busy, rng)).collect();
         let long = *rng.pick(&[1, 1, 1, 10]);
+        let is_hostile = theme == Theme::Hostile;
         let span = Duration::from_micros(long * rng.between(0, 1500));
         Plan {
             seed,
             nodes,
             connections,
             srq: match theme {
-                Theme::Many | Theme::Incast => rng.chance(0.6),
+                Theme::Many | Theme::Incast | Theme::Hostile => rng.chance(0.6),
                 _ => rng.chance(0.3),
             },
             transport: Plan::transport(rng),
@@ -97,10 +104,12 @@ impl Plan {
                 rate: None,
                 quantum: Duration::from_nanos(*rng.pick(&[1, 1, 1, 2_000, 20_000])),
             },
-            faults: Plan::faults(long, rng),
+            faults: Plan::faults(theme, long, rng),
             span,
             late_receives: rng.chance(0.3),
             length_max: *rng.pick(&[100, 3_000, 10_000, 10_000, 65_536]),
+            vanishing: if is_hostile { Plan::vanishing(rng) } else { Vec::new() },
+            is_hostile,
         }
     }
 
@@ -113,7 +122,7 @@ impl Plan {
             Theme::Mixed => (Service::Rc, any_recovery),
             Theme::Uc => (Service::Uc, [Recovery::GoBackN; 2]),
             Theme::Ud => (Service::Ud, [Recovery::GoBackN; 2]),
-            Theme::Many | Theme::Incast => (any_service, any_recovery),
+            Theme::Many | Theme::Incast | Theme::Hostile => (any_service, any_recovery),
         };
         // Half of the connections wrap their PSNs soon.
         let mut psn = || {
@@ -156,9 +165,10 @@ impl Plan {
         transport
     }
 
-    fn faults(long: u64, rng: &mut Rng) -> Faults {
+    fn faults(theme: Theme, long: u64, rng: &mut Rng) -> Faults {
         let until = Instant::from_nanos(long * rng.between(1_000, 2_000_000));
         // Often a network has one fault, sometimes all of them.
+        let forge = if theme == Theme::Hostile { *rng.pick(&[0.0, 0.05, 0.5]) } else { 0.0 };
         let mut some = |of: &[f64]| if rng.chance(0.4) { *rng.pick(of) } else { 0.0 };
         let faults = Faults {
             loss: some(&[0.001, 0.01, 0.05, 0.2]),
@@ -166,6 +176,7 @@ impl Plan {
             corrupt: some(&[0.01, 0.1]),
             mark: some(&[0.01, 0.5]),
             reorder: some(&[0.01, 0.2, 1.0]),
+            forge,
             until,
             ..Faults::default()
         };
@@ -174,5 +185,15 @@ impl Plan {
             (Instant::from_nanos(from), Instant::from_nanos(from + long * rng.below(300_000)))
         });
         Faults { jitter: Duration::from_nanos(*rng.pick(&[100, 3_000, 60_000, 500_000])), blackout, ..faults }
+    }
+
+    fn vanishing(rng: &mut Rng) -> Vec<(Instant, usize, usize)> {
+        let mut all: Vec<_> = (0..rng.below(4))
+            .map(|_| {
+                (Instant::from_nanos(rng.below(1_000_000)), rng.below(2) as usize, rng.below(12) as usize)
+            })
+            .collect();
+        all.sort_unstable();
+        all
     }
 }

@@ -67,6 +67,7 @@ impl<'a> Run<'a> {
         let mut last = (Instant::ZERO, 0);
         loop {
             self.post_what_is_due();
+            self.take_memory_away();
             check::completions(self);
             check::in_flight(self);
             let due = self.next_post();
@@ -79,7 +80,18 @@ impl<'a> Run<'a> {
             last = if last.0 == now { (now, last.1 + 1) } else { (now, 0) };
             assert!(last.1 < 100_000, "the time stands still at {now:?}");
         }
-        check::at_rest(self)
+        if self.plan.is_hostile { check::after_an_attack(self) } else { check::at_rest(self) }
+    }
+
+    /// Deregisters what is due, as an application might that has no patience.
+    fn take_memory_away(&mut self) {
+        let net = &mut self.stage.net;
+        for (at, node, region) in &self.plan.vanishing {
+            let node = &mut net.nodes[*node];
+            if let Some(buffer) = node.buffers.get(*region).copied().filter(|_| *at <= net.now) {
+                node.try_deregister(&buffer);
+            }
+        }
     }
 
     /// When the next request or receive is due that was not refused for a full queue.
@@ -87,7 +99,8 @@ impl<'a> Run<'a> {
         let now = self.stage.net.now;
         let sends = self.stage.flows.iter().filter_map(|f| f.requests.get(f.posted).map(|r| r.post_at));
         let receives = self.stage.queues.iter().filter_map(|q| q.list.get(q.posted).map(|r| r.post_at));
-        sends.chain(receives).filter(|at| *at > now).min()
+        let vanishing = self.plan.vanishing.iter().map(|(at, ..)| *at);
+        sends.chain(receives).chain(vanishing).filter(|at| *at > now).min()
     }
 
     fn post_what_is_due(&mut self) {

@@ -2,4 +2,17 @@
 
 #[path = "../common/mod.rs"]
 mod common;
+
+mod congestion;
+mod guards;
+mod long;
 mod operations;
+mod order;
+mod recovery;
+mod refusals;
+mod states;
+mod windows;
+
+use highwire_verbs::Recovery;
+
+const RECOVERIES: [Recovery; 2] = [Recovery::GoBackN, Recovery::Irn];

@@ -1,11 +1,9 @@
 //! Every operation of every service, where nothing goes wrong.
 
+use crate::RECOVERIES;
 use crate::common::{A, B, Pair, Setup};
-use highwire_verbs::{
-    Completion, CompletionOp, CompletionStatus, Operation, QpState, Recovery, SendFlags, Service,
-};
+use highwire_verbs::{Completion, CompletionOp, CompletionStatus, Operation, QpState, SendFlags, Service};
 
-const RECOVERIES: [Recovery; 2] = [Recovery::GoBackN, Recovery::Irn];
 const LENGTHS: [u32; 8] = [0, 1, 3, 32, 1023, 1024, 1025, 10_000];
 
 #[track_caller]
@@ -16,7 +14,7 @@ fn only(completions: Vec<Completion>) -> Completion {
 }
 
 /// The services that have an operation, and the recoveries of those that have one.
-fn connected() -> Vec<Setup> {
+pub(crate) fn connected() -> Vec<Setup> {
     let mut setups: Vec<_> = RECOVERIES.map(Setup::with).to_vec();
     setups.push(Setup::of(Service::Uc));
     setups

@@ -1,0 +1,226 @@
+//! Losses, duplicates and reordering, one at a time.
+
+use crate::RECOVERIES;
+use crate::common::{A, B, Pair, Seen, Setup, Verdict};
+use highwire_rnic::Counter;
+use highwire_stdx::Duration;
+use highwire_verbs::{CompletionStatus, Operation, QpState, Recovery, SendFlags};
+use highwire_wire::Operation as Wire;
+
+fn is(operation: Wire) -> impl Fn(&Seen<'_>) -> bool {
+    move |seen| seen.headers.bth.opcode.info().operation == operation
+}
+
+/// A WRITE of ten packets that loses the fourth; says which packets A sent, counted from its first.
+fn write_with_a_hole(recovery: Recovery) -> Vec<u32> {
+    let mut pair = Pair::new(Setup { psn: [0, 0], ..Setup::with(recovery) });
+    let log = pair.watch();
+    pair.drop_nth(A, &[3], is(Wire::Write));
+    pair.post(A, 1, Operation::Write(pair.buffers[B].remote(0)), 0, 10 * 1024);
+    pair.run();
+    assert_eq!(pair.outcomes(A), ["1 Success"]);
+    assert_eq!(pair.bytes(B, 0, 10 * 1024), pair.bytes(A, 0, 10 * 1024));
+    let log = log.borrow();
+    let sent = log.iter().filter(|l| l.starts_with("A ") && l.contains("WRITE"));
+    sent.map(|l| l.rsplit(' ').next().and_then(|n| n.parse().ok()).expect("a number")).collect()
+}
+
+#[test]
+fn irn_resends_only_the_hole() {
+    assert_eq!(write_with_a_hole(Recovery::Irn), [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 3]);
+}
+
+#[test]
+fn go_back_n_resends_everything_since_the_hole() {
+    let sent = write_with_a_hole(Recovery::GoBackN);
+    assert_eq!(sent, [0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 3, 4, 5, 6, 7, 8, 9]);
+}
+
+#[test]
+fn a_lost_tail_is_found_by_the_quick_timer() {
+    for (recovery, at_most_us) in [(Recovery::GoBackN, 1200), (Recovery::Irn, 130)] {
+        let mut pair = Pair::new(Setup::with(recovery));
+        pair.drop_nth(A, &[0], is(Wire::Write));
+        pair.post(A, 1, Operation::Write(pair.buffers[B].remote(0)), 0, 100);
+        pair.run_for_us(at_most_us);
+        assert_eq!(pair.outcomes(A), ["1 Success"]);
+        assert_eq!(pair.count(A, Counter::Timeouts), 1);
+    }
+}
+
+#[test]
+fn an_early_completion_waits_for_its_turn() {
+    let mut pair = Pair::new(Setup::with(Recovery::Irn));
+    for n in 0..3 {
+        pair.receive(B, n, 4096 * n, 4096);
+    }
+    pair.drop_nth(A, &[0], is(Wire::Send));
+    for n in 0..3 {
+        pair.post(A, n, Operation::SendImm(n as u32), 4096 * n, 2000);
+    }
+    pair.run_for_us(9);
+    // Everything but the first packet lies in place, and nobody is told.
+    assert_eq!(pair.bytes(B, 4096, 2000), pair.bytes(A, 4096, 2000));
+    assert_eq!(pair.completions(B), []);
+    pair.run();
+    let got = pair.completions(B);
+    assert_eq!(got.iter().map(|c| (c.wr_id, c.immediate)).collect::<Vec<_>>(), [(0, 0), (1, 1), (2, 2)]);
+    assert_eq!(pair.count(A, Counter::Retransmitted), 1);
+}
+
+#[test]
+fn a_read_response_that_is_lost_is_repaired_by_its_sender() {
+    let mut pair = Pair::new(Setup::with(Recovery::Irn));
+    let log = pair.watch();
+    // The last one: nothing behind it tells of the loss.
+    pair.drop_nth(B, &[4], is(Wire::ReadResponse));
+    pair.post(A, 1, Operation::Read(pair.buffers[B].remote(0)), 0, 5 * 1024);
+    pair.run();
+    assert_eq!(pair.outcomes(A), ["1 Success"]);
+    assert_eq!(pair.bytes(A, 0, 5 * 1024), pair.bytes(B, 0, 5 * 1024));
+    assert_eq!((pair.count(B, Counter::Timeouts), pair.count(A, Counter::Timeouts)), (1, 0));
+    assert_eq!(log.borrow().iter().filter(|l| l.contains("IRN_READ ")).count(), 1);
+}
+
+#[test]
+fn a_hole_in_a_read_is_filled_and_nothing_else_is_sent_again() {
+    for (recovery, responses) in [(Recovery::Irn, 6), (Recovery::GoBackN, 9)] {
+        let mut pair = Pair::new(Setup::with(recovery));
+        let log = pair.watch();
+        pair.drop_nth(B, &[1], is(Wire::ReadResponse));
+        pair.post(A, 1, Operation::Read(pair.buffers[B].remote(0)), 0, 5 * 1024);
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["1 Success"]);
+        assert_eq!(pair.bytes(A, 0, 5 * 1024), pair.bytes(B, 0, 5 * 1024));
+        let log = log.borrow();
+        assert_eq!(log.iter().filter(|l| l.contains("RESPONSE")).count(), responses, "{log:?}");
+    }
+}
+
+#[test]
+fn an_atomic_that_comes_again_is_answered_and_not_executed() {
+    for recovery in RECOVERIES {
+        let mut pair = Pair::new(Setup::with(recovery));
+        pair.set_word(B, 0, 100);
+        pair.drop_nth(B, &[0], |_| true);
+        pair.drop_nth(B, &[0], is(Wire::AtomicResponse));
+        pair.rule(|seen, _| Verdict { duplicate: seen.from == A, ..Verdict::PASS });
+        let remote = pair.buffers[B].remote(0);
+        pair.post(A, 1, Operation::FetchAdd { remote, add: 5 }, 0, 8);
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["1 Success"]);
+        assert_eq!((pair.word(A, 0), pair.word(B, 0)), (100, 105));
+        assert!(pair.count(B, Counter::Duplicates) > 0);
+    }
+}
+
+#[test]
+fn a_lost_acknowledgement_costs_nothing_when_a_later_one_comes() {
+    for recovery in RECOVERIES {
+        let mut pair = Pair::new(Setup::with(recovery));
+        pair.drop_nth(B, &[0], is(Wire::Acknowledge));
+        for n in 0..2 {
+            pair.post(A, n, Operation::Write(pair.buffers[B].remote(0)), 0, 100);
+            pair.run_for_us(2);
+        }
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["0 Success", "1 Success"]);
+        assert_eq!(pair.count(A, Counter::Timeouts), 0);
+    }
+}
+
+#[test]
+fn a_damaged_packet_is_a_lost_one() {
+    for setup in RECOVERIES.map(Setup::with) {
+        let mut pair = Pair::new(setup);
+        let mut packets = 0;
+        pair.rule(move |_, _| {
+            packets += 1;
+            Verdict { corrupt: packets % 7 == 3, ..Verdict::PASS }
+        });
+        pair.post(A, 1, Operation::Write(pair.buffers[B].remote(0)), 0, 50_000);
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["1 Success"]);
+        assert_eq!(pair.bytes(B, 0, 50_000), pair.bytes(A, 0, 50_000));
+        assert!(pair.net.nodes[B].rejected > 0);
+    }
+}
+
+#[test]
+fn without_agreement_irn_is_never_sent_and_never_taken() {
+    let mut pair = Pair::new(Setup::with(Recovery::GoBackN));
+    let log = pair.watch();
+    pair.post(A, 1, Operation::Write(pair.buffers[B].remote(0)), 0, 5000);
+    pair.run();
+    assert!(log.borrow().iter().all(|l| !l.contains("IRN")), "{:?}", log.borrow());
+
+    // A speaks IRN although B never agreed: B drops it all, and A gives up.
+    let mut pair = Pair::new(Setup { timeout: 4, ..Setup::with(Recovery::Irn) });
+    let qpn = pair.ends[B].qpn;
+    pair.net.nodes[B].rnic.set_irn_accepted(qpn, false);
+    pair.post(A, 1, Operation::Write(pair.buffers[B].remote(0)), 0, 100);
+    pair.run();
+    assert_eq!(pair.outcomes(A), ["1 RetryExceeded"]);
+    assert!(pair.count(B, Counter::DroppedNotNegotiated) > 1);
+    assert_eq!(pair.count(B, Counter::PacketsSent), 0);
+}
+
+#[test]
+fn each_direction_recovers_in_its_own_way() {
+    let setup = Setup { recovery: [Recovery::Irn, Recovery::GoBackN], ..Setup::default() };
+    let mut pair = Pair::new(setup);
+    let log = pair.watch();
+    for side in [A, B] {
+        pair.post(side, 1, Operation::Read(pair.buffers[1 - side].remote(0)), 100_000, 3000);
+        pair.post(side, 2, Operation::Write(pair.buffers[1 - side].remote(50_000)), 0, 3000);
+    }
+    pair.run();
+    for side in [A, B] {
+        assert_eq!(pair.outcomes(side), ["1 Success", "2 Success"]);
+    }
+    for line in log.borrow().iter() {
+        let is_request = line.contains("WRITE") || line.contains("READ ") || line.contains("READ_ACK");
+        let is_a = line.starts_with("A ");
+        assert_eq!(line.contains("IRN"), is_request == is_a, "{line}");
+    }
+}
+
+#[test]
+fn a_peer_that_is_gone_is_given_up_after_all_retries() {
+    for recovery in RECOVERIES {
+        let mut pair = Pair::new(Setup { timeout: 4, retry_count: 3, ..Setup::with(recovery) });
+        pair.rule(|_, _| Verdict::DROP);
+        for n in 0..3 {
+            pair.post(A, n, Operation::Write(pair.buffers[B].remote(0)), 0, 100);
+        }
+        pair.receive(A, 50, 0, 100);
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["0 RetryExceeded", "1 Flushed", "2 Flushed", "50 Flushed"]);
+        assert_eq!(pair.state(A), QpState::Error);
+        // Four times in all, each after a timeout of 65 µs.
+        if recovery == Recovery::GoBackN {
+            assert_eq!(pair.count(A, Counter::PacketsSent), 4 * 3);
+        }
+        assert!(pair.net.now.as_nanos() >= 4 * 65_536, "{:?}", pair.net.now);
+    }
+}
+
+#[test]
+fn a_read_in_flight_does_not_hide_the_timer_of_what_follows() {
+    let mut pair = Pair::new(Setup::with(Recovery::Irn));
+    // The answer is held up for long, and the WRITE behind the READ is lost.
+    pair.rule(|seen, _| {
+        let is_answer = seen.headers.bth.opcode.info().operation == Wire::ReadResponse;
+        Verdict::delay(if is_answer { Duration::from_micros(3000) } else { Duration::ZERO })
+    });
+    pair.post(A, 1, Operation::Read(pair.buffers[B].remote(0)), 0, 8);
+    pair.run_for_us(50);
+    pair.drop_nth(A, &[0], is(Wire::Write));
+    let flags = SendFlags::SIGNALED;
+    pair.try_post(A, 2, Operation::Write(pair.buffers[B].remote(64)), 64, 8, flags).expect("posts");
+    pair.run_for_us(300);
+    assert_eq!(pair.bytes(B, 64, 8), pair.bytes(A, 64, 8), "it was sent again after RTO_low");
+    pair.run();
+    let all = pair.completions(A);
+    assert!(all.iter().all(|c| c.status == CompletionStatus::Success) && all.len() == 2, "{all:?}");
+}

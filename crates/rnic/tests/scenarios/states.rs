@@ -1,0 +1,126 @@
+//! The states of a queue pair, and what happens to what was posted (IBTA §10.3.1).
+
+use crate::RECOVERIES;
+use crate::common::{A, B, Pair, Setup};
+use highwire_verbs::{
+    AsyncEvent, LocalKey, Operation, PostError, QpAttr, QpState, SendFlags, SendWr, Service, Sge,
+};
+
+#[test]
+fn an_error_flushes_everything_in_order() {
+    for recovery in RECOVERIES {
+        let mut pair = Pair::new(Setup::with(recovery));
+        for n in 0..3 {
+            pair.receive(A, 10 + n, 0, 100);
+            pair.try_post(A, n, Operation::Send, 0, 10, SendFlags::default()).expect("posts");
+        }
+        pair.modify(A, &QpAttr::to_state(QpState::Error));
+        let flushed = ["0 Flushed", "1 Flushed", "2 Flushed", "10 Flushed", "11 Flushed", "12 Flushed"];
+        assert_eq!(pair.outcomes(A), flushed);
+        // What is posted from now on is flushed at once.
+        pair.post(A, 5, Operation::Send, 0, 10);
+        pair.receive(A, 6, 0, 10);
+        assert_eq!(pair.outcomes(A), ["5 Flushed", "6 Flushed"]);
+    }
+}
+
+#[test]
+fn a_queue_pair_on_a_shared_queue_reports_its_last_receive() {
+    let mut pair = Pair::new(Setup { with_srq: true, ..Setup::default() });
+    pair.modify(A, &QpAttr::to_state(QpState::Error));
+    assert_eq!(pair.events(A), [AsyncEvent::LastWqeReached(pair.ends[A].qpn)]);
+}
+
+#[test]
+fn a_drain_finishes_what_has_begun_and_starts_nothing() {
+    for recovery in RECOVERIES {
+        let mut setup = Setup::with(recovery);
+        setup.link.rate = Some(10_000_000_000);
+        let mut pair = Pair::new(setup);
+        let write = Operation::Write(pair.buffers[B].remote(0));
+        pair.post(A, 1, write, 0, 20_000);
+        pair.post(A, 2, write, 0, 20_000);
+        pair.run_for_us(1);
+        pair.modify(A, &QpAttr::to_state(QpState::Sqd));
+        assert_eq!(pair.events(A), []);
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["1 Success"]);
+        assert_eq!(pair.events(A), [AsyncEvent::SendQueueDrained(pair.ends[A].qpn)]);
+        pair.modify(A, &QpAttr::to_state(QpState::Rts));
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["2 Success"]);
+    }
+}
+
+#[test]
+fn an_idle_queue_is_drained_at_once_each_time() {
+    for setup in crate::operations::connected() {
+        let mut pair = Pair::new(setup);
+        for _ in 0..2 {
+            pair.modify(A, &QpAttr::to_state(QpState::Sqd));
+            assert_eq!(pair.events(A), [AsyncEvent::SendQueueDrained(pair.ends[A].qpn)]);
+            pair.modify(A, &QpAttr::to_state(QpState::Rts));
+        }
+    }
+}
+
+#[test]
+fn a_failed_send_of_an_unreliable_service_stops_sends_alone() {
+    for service in [Service::Uc, Service::Ud] {
+        let mut pair = Pair::new(Setup::of(service));
+        let datagram = (service == Service::Ud).then(|| pair.datagram_to(B));
+        let sges = [Sge { lkey: LocalKey(77), ..pair.buffers[A].sge(0, 8) }];
+        let bad = SendWr { datagram, ..SendWr::new(2, Operation::Send, &sges) };
+        pair.post(A, 1, Operation::Send, 0, 8);
+        assert_eq!(pair.post_wr(A, &bad), Ok(()));
+        pair.post(A, 3, Operation::Send, 0, 8);
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["1 Success", "2 LocalProtection", "3 Flushed"]);
+        assert_eq!(pair.state(A), QpState::Sqe);
+        // Receives go on, and so do sends after the way back.
+        pair.receive(A, 9, 0, 100);
+        pair.post(B, 4, Operation::Send, 0, 8);
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["9 Success"]);
+        pair.modify(A, &QpAttr::to_state(QpState::Rts));
+        pair.receive(B, 8, 0, 100);
+        pair.post(A, 5, Operation::Send, 0, 8);
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["5 Success"]);
+        assert_eq!(pair.outcomes(B), ["4 Success", "8 Success"]);
+    }
+}
+
+#[test]
+fn what_the_service_or_the_state_does_not_have_is_refused_at_once() {
+    let mut pair = Pair::new(Setup::of(Service::Uc));
+    let remote = pair.buffers[B].remote(0);
+    let flags = SendFlags::SIGNALED;
+    assert_eq!(pair.try_post(A, 1, Operation::Read(remote), 0, 8, flags), Err(PostError::Unsupported));
+    let invalidate = Operation::SendInvalidate(remote.rkey);
+    assert_eq!(pair.try_post(A, 1, invalidate, 0, 8, flags), Err(PostError::Unsupported));
+    let mut pair = Pair::new(Setup::of(Service::Ud));
+    assert_eq!(pair.try_post(A, 1, Operation::Send, 0, 1025, flags), Err(PostError::TooLong));
+    assert_eq!(pair.try_post(A, 1, Operation::Write(remote), 0, 8, flags), Err(PostError::Unsupported));
+    let mut pair = Pair::new(Setup::default());
+    let odd = highwire_verbs::Remote { va: remote.va + 1, ..remote };
+    let add = Operation::FetchAdd { remote: odd, add: 1 };
+    assert_eq!(pair.try_post(A, 1, add, 0, 8, flags), Err(PostError::BadAtomic));
+    pair.modify(A, &QpAttr::to_state(QpState::Reset));
+    assert_eq!(pair.try_post(A, 1, Operation::Send, 0, 8, flags), Err(PostError::WrongState));
+}
+
+#[test]
+fn requests_that_are_held_back_leave_together() {
+    let mut pair = Pair::new(Setup::default());
+    let (now, qpn) = (pair.net.now, pair.ends[A].qpn);
+    pair.net.nodes[A].rnic.hold_transmit(now, qpn, true);
+    let write = Operation::Write(pair.buffers[B].remote(0));
+    pair.post(A, 1, write, 0, 100);
+    pair.run();
+    assert_eq!(pair.net.packets, 0);
+    let now = pair.net.now;
+    pair.net.nodes[A].rnic.hold_transmit(now, qpn, false);
+    pair.run();
+    assert_eq!(pair.outcomes(A), ["1 Success"]);
+}
