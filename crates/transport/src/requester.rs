@@ -423,7 +423,7 @@ impl Requester {
         Ok(())
     }
 
-    /// Carries out a request that never leaves this side; false while it has to wait.
+    /// Carries out a request that never leaves this side; false while it has to wait, or if it failed.
     fn run_local(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> bool {
         // Keys change only when nothing that was posted before can still use them.
         if self.queue.cursor > 0 || self.poisoned || conn.state == QpState::Sqd {
@@ -444,7 +444,7 @@ impl Requester {
         wqe.progress = Progress::Done(status);
         self.queue.step();
         self.retire(conn, ctx);
-        true
+        !self.failed
     }
 
     /// Whether a request has ended, going by what was acknowledged.

@@ -118,7 +118,11 @@ fn a_bind_that_the_region_does_not_permit_fails_and_breaks_the_queue_pair() {
         length: 100,
         access: Access::REMOTE_READ,
     };
+    // A WRITE keeps the bind waiting, and a request stands behind it.
+    pair.post(B, 0, Operation::Write(pair.buffers[A].remote(0)), 0, 10);
     pair.post(B, 1, Operation::BindWindow(bind), 0, 0);
-    assert_eq!(pair.outcomes(B), ["1 WindowBind"]);
+    pair.post(B, 2, Operation::Write(pair.buffers[A].remote(0)), 0, 10);
+    pair.run();
+    assert_eq!(pair.outcomes(B), ["0 Success", "1 WindowBind", "2 Flushed"]);
     assert_eq!(pair.state(B), QpState::Error);
 }
