@@ -9,7 +9,8 @@
 use std::fs;
 
 use highwire_fabric::{
-    Buffering, Ecn, Fabric, FabricConfig, Host, HostId, LinkSpec, Packet, Pfc, Priorities, Rate, Span, Time, Topology,
+    Buffering, Ecn, Fabric, FabricConfig, Host, HostId, LinkSpec, Packet, Pfc, Priorities, Rate, Span, Time,
+    Topology,
 };
 
 const WINDOW: u32 = 110;
@@ -111,7 +112,8 @@ fn network(k: u32, is_full: bool) -> Fabric<Segment, WindowHost> {
 fn cpu_seconds() -> f64 {
     let stat = fs::read_to_string("/proc/self/stat").unwrap_or_default();
     let after_name = stat.rsplit(')').next().unwrap_or("");
-    let ticks: u64 = after_name.split_whitespace().skip(11).take(2).filter_map(|w| w.parse::<u64>().ok()).sum();
+    let ticks: u64 =
+        after_name.split_whitespace().skip(11).take(2).filter_map(|w| w.parse::<u64>().ok()).sum();
     ticks as f64 / 100.0
 }
 

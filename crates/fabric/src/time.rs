@@ -143,7 +143,8 @@ impl Rate {
 
     /// How long `bytes` bytes last on the wire, rounded up to a picosecond.
     pub const fn span_of(self, bytes: u64) -> Span {
-        Span((bytes as u128 * 8_000_000_000_000).div_ceil(self.0 as u128) as u64)
+        let ps = (bytes as u128 * 8_000_000_000_000).div_ceil(self.0 as u128);
+        Span(if ps > u64::MAX as u128 { u64::MAX } else { ps as u64 })
     }
 
     /// How many whole bytes pass in `span`.
@@ -152,24 +153,35 @@ impl Rate {
     }
 }
 
-/// A rate prepared for the event loop: one multiplication per packet instead of a division.
-///
-/// Picoseconds per byte in 32.32 fixed point, rounded up. Exact where a byte lasts a whole number of picoseconds;
-/// otherwise late by less than one picosecond per 4 GB.
+/// A rate prepared for the event loop: a multiplication per packet where a byte lasts whole picoseconds, as it does at all
+/// usual rates, and a division otherwise. As exact as [`Rate::span_of`].
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Pace(u64);
+pub(crate) struct Pace {
+    /// Picoseconds per byte, as a fraction in lowest terms.
+    numerator: u64,
+    denominator: u64,
+}
 
 impl Pace {
-    /// The pace of `rate`, if one byte lasts less than four milliseconds.
     pub(crate) fn new(rate: Rate) -> Pace {
-        let fixed = ((8_000_000_000_000u128) << 32).div_ceil(u128::from(rate.0));
-        Pace(u64::try_from(fixed).unwrap_or(u64::MAX))
+        const BYTE: u64 = 8_000_000_000_000;
+        let (mut a, mut b) = (BYTE, rate.0);
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        Pace { numerator: BYTE / a, denominator: rate.0 / a }
     }
 
     #[inline]
     pub(crate) fn span_of(self, bytes: u32) -> Span {
-        let product = u128::from(bytes) * u128::from(self.0) + u128::from(u32::MAX);
-        Span((product >> 32) as u64)
+        let product = u128::from(bytes) * u128::from(self.numerator);
+        if self.denominator == 1 { Span(product as u64) } else { self.divided(product) }
+    }
+
+    #[cold]
+    fn divided(self, product: u128) -> Span {
+        let denominator = u128::from(self.denominator);
+        Span(u64::try_from(product.div_ceil(denominator)).unwrap_or(u64::MAX))
     }
 }
 
@@ -278,7 +290,12 @@ mod tests {
         let rate = Rate::from_gbps(56);
         assert_eq!(rate.span_of(7).as_ps(), 1000);
         assert_eq!(rate.span_of(1).as_ps(), 143);
-        assert_eq!(Pace::new(rate).span_of(7).as_ps(), 1001); // rounded up twice: the pace, then the product
+        for (bps, bytes) in
+            [(56_000_000_000, 7), (56_000_000_000, 1086), (3, u32::MAX), (8_192_000_000_000_000, 1)]
+        {
+            let rate = Rate::from_bps(bps);
+            assert_eq!(Pace::new(rate).span_of(bytes), rate.span_of(u64::from(bytes)), "{rate} {bytes}");
+        }
         assert_eq!(rate.bytes_in(Span::from_ps(1000)), 7);
     }
 

@@ -10,8 +10,7 @@ use crate::port::{Port, PortCounters};
 use crate::queues::Queues;
 use crate::topology::{Link, NodeId};
 use crate::{
-    Buffering, EventQueue, FabricConfig, Host, Observer, Packet, Pfc, PortId, Priorities, Rate, Time,
-    Topology,
+    Buffering, EventQueue, FabricConfig, Host, Observer, Packet, Pfc, PortId, Priorities, Time, Topology,
 };
 
 /// Parts that do not make a network.
@@ -46,8 +45,6 @@ pub enum BuildError {
         /// What threshold and headroom need.
         needed_bytes: u64,
     },
-    /// A link is slower than 2000 bits per second.
-    RateTooLow(Rate),
     /// More than 2^30 ports.
     TooLarge,
 }
@@ -68,7 +65,6 @@ impl fmt::Display for BuildError {
                 f,
                 "the buffer of {switch} has {buffer_bytes} bytes, but PFC's thresholds and headroom need {needed_bytes}"
             ),
-            BuildError::RateTooLow(rate) => write!(f, "a link of {rate} is slower than 2000 bits per second"),
             BuildError::TooLarge => write!(f, "a network of more than 2^30 ports"),
         }
     }
@@ -165,9 +161,6 @@ fn check_topology(topology: &Topology, config: &FabricConfig) -> Result<(), Buil
         return Err(BuildError::TooLarge);
     }
     for link in topology.links() {
-        if link.spec.rate.as_bps() < 2000 {
-            return Err(BuildError::RateTooLow(link.spec.rate));
-        }
         if let Some(pfc) = config.pfc {
             check_headroom(topology, link, pfc)?;
         }
