@@ -129,6 +129,16 @@ impl Outcome {
         self.floor.map_or_else(|| "–".into(), |floor| self.case.quantity.show(floor))
     }
 
+    /// How it compares with the floor, or, where there is none, with the aim.
+    pub(crate) fn comparison(&self) -> String {
+        match (self.ratio, self.case.aim) {
+            (None, Aim::AtLeast(aim) | Aim::AtMost(aim)) => {
+                format!("{:.0} %", self.here.median / aim * 100.0)
+            }
+            _ => self.ratio_text(),
+        }
+    }
+
     pub(crate) fn ratio_text(&self) -> String {
         match (self.ratio, self.case.quantity) {
             (Some(ratio), Quantity::RoundTrip) => format!("{ratio:.2} ×"),

@@ -23,7 +23,7 @@ pub(super) const ALL: &[Sight] = &[
     Sight { title: "Packets of real hardware's protocol, byte for byte", visit: captures },
     Sight { title: "How fast can this machine go at all?", visit: floor },
     Sight { title: "Two processes, one queue pair", visit: speed },
-    Sight { title: "Loss does not matter", visit: loss },
+    Sight { title: "What loss costs", visit: loss },
     Sight { title: "The same misfortune every time", visit: misfortune },
 ];
 
@@ -84,7 +84,7 @@ fn speed(program: &Program, results: &mut Results) -> Result<Stop> {
         let outcome = case.measure(program, 1)?;
         let here = outcome.here.show(case.quantity);
         let against = against(&outcome);
-        results.row(case.what, &here, &against, &outcome.ratio_text());
+        results.row(case.what, &here, &against, &outcome.comparison());
         lines.push_str(&format!("{:<48}{here:>14}   {against}\n", case.what));
         if case.quantity == Quantity::RoundTrip {
             let floor = outcome.floor.unwrap_or_default();
@@ -130,7 +130,7 @@ fn loss(program: &Program, results: &mut Results) -> Result<Stop> {
         mark: None,
     });
     Ok(Stop {
-        title: "Loss does not matter".into(),
+        title: "What loss costs".into(),
         meaning: "IRN resends only what was lost; go-back-N, as RoCE network cards have it, resends everything behind it as well, which is why those want a lossless network.".into(),
         command: "highwire perf write bw --link udp --loss 1% --seed 7 --recovery go-back-n".into(),
         output: goodputs.table().to_text(),
@@ -157,8 +157,8 @@ fn misfortune(program: &Program, results: &mut Results) -> Result<Stop> {
     if !summary.success {
         bail!("{}{}", summary.stdout, summary.stderr.trim());
     }
-    let last = summary.stdout.lines().last().unwrap_or_default();
-    results.row("a run with 5 % loss, recorded and read back", last, "every ICRC right", "");
+    let packets = program.json(&format!("pcap --summary {}", capture.display()))?["packets"].to_string();
+    results.row("a run with 5 % loss, recorded", &format!("{packets} packets"), "every ICRC right", "all");
     Ok(Stop {
         title: "The same misfortune every time".into(),
         meaning: "A seed decides which packets are lost, so a program's behaviour under loss can be seen again. Wireshark reads the recording, too.".into(),
