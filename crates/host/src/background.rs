@@ -7,7 +7,6 @@
 use crate::config::Engine;
 use crate::device::Shared;
 use crate::error::OpenError;
-use crate::side_band::SideBand;
 use crate::sys;
 use highwire_stdx::Duration;
 use std::os::fd::AsFd;

@@ -9,7 +9,7 @@ use crate::lane::Lane;
 use crate::rings;
 use highwire_uapi::{Arm, CompletionQueueConsumer, CompletionQueueProducer, RingKind, RingLayout};
 use highwire_verbs::{Completion, CqId};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Bytes of a slot.
@@ -99,14 +99,23 @@ impl CompletionQueue {
     /// as far as the device's [`Engine`] choice lets this thread.
     #[inline]
     pub fn poll(&self, completions: &mut [Completion]) -> usize {
-        let taken = self.inner.take(completions);
-        if taken > 0 || self.inner.device.engine == Engine::Background {
+        let inner = &*self.inner;
+        let mut consumer = match inner.consumer.try_lock() {
+            Ok(consumer) => consumer,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            // Another thread polls this queue right now, and runs the engine if need be.
+            Err(TryLockError::WouldBlock) => return 0,
+        };
+        let taken = take(&mut consumer, completions);
+        if taken > 0 || inner.device.engine == Engine::Background {
             return taken;
         }
-        // Someone else runs the engine: what it finds for this queue shows in the ring.
-        self.inner.lane().visit(|engine| engine.pump());
-        self.inner.device.after_visit();
-        self.inner.take(completions)
+        // If someone else runs the engine, what it finds for this queue shows in the ring.
+        inner.lane().visit(|engine| engine.pump());
+        let taken = take(&mut consumer, completions);
+        drop(consumer);
+        inner.device.after_visit();
+        taken
     }
 
     /// Takes one completion, as [`poll`](Self::poll) does.
@@ -168,18 +177,6 @@ impl CqInner {
         self.consumer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    #[inline]
-    fn take(&self, completions: &mut [Completion]) -> usize {
-        let mut consumer = self.consumer();
-        let mut taken = 0;
-        for completion in completions {
-            let Ok(Some(cqe)) = consumer.poll() else { break };
-            *completion = convert::from_cqe(&cqe);
-            taken += 1;
-        }
-        taken
-    }
-
     /// From now on the engine looks for sleepers of this queue, which costs it a fence per delivery.
     fn use_events(&self) {
         self.lane().control(|engine| {
@@ -198,6 +195,17 @@ impl Drop for CqInner {
             let _ = engine.rnic.destroy_cq(self.id);
         });
     }
+}
+
+#[inline]
+fn take(consumer: &mut CompletionQueueConsumer, completions: &mut [Completion]) -> usize {
+    let mut taken = 0;
+    for completion in completions {
+        let Ok(Some(cqe)) = consumer.poll() else { break };
+        *completion = convert::from_cqe(&cqe);
+        taken += 1;
+    }
+    taken
 }
 
 /// What an array for `poll` is filled with.

@@ -129,7 +129,7 @@ fn a_queue_that_overflows_says_so_and_stops_its_users() {
         a.post(wr_id, Operation::Send, 0, 8);
     }
     let event = until("the event", || {
-        (a.cq.poll_one(), b.cq.poll_one());
+        let _ = [a, b].map(|end| end.cq.poll_one());
         b.device.async_event().filter(|event| matches!(event, AsyncEvent::CqError(_)))
     });
     assert!(matches!(event, AsyncEvent::CqError(_)));

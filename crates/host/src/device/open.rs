@@ -77,7 +77,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
             rnic: Rnic::new(rnic_config(config, gid, lane), rng.fork(u64::from(lane)).next_u64()),
             lane,
             gid,
-            clock,
+            clock: clock.clone(),
             memory: host_memory(),
             udp: decorate(config, socket, lane, capture.as_ref()),
             neighbours,
@@ -99,7 +99,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         events,
         waker,
         waiting: Waiting::default(),
-        side_band: SideBand::open(gid, rng.fork(1 << 32), clock),
+        side_band: SideBand::open(gid, rng.fork(1 << 32), clock.clone()),
         pool,
         local,
         // Nobody can look at the counters of a device that has no such file, and nothing else depends on it.

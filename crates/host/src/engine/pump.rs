@@ -50,7 +50,8 @@ impl Engine {
         let work = self.take_bells() + self.receive();
         let expired = self.expire(work > 0);
         let mut pumped = Pumped { work, completions: 0 };
-        if work > 0 || expired || self.turn.more_to_send {
+        let posted = std::mem::take(&mut self.turn.posted);
+        if work > 0 || expired || posted || self.turn.more_to_send {
             // Sending completes requests as well: those of unreliable services, and those with a bad local key.
             self.drain_transmit();
             pumped.completions = self.deliver();

@@ -247,6 +247,8 @@ impl Engine {
             taken += 1;
         }
         qp.sq.release();
+        // They leave with this step's or the next one's packets, whoever takes it.
+        self.turn.posted |= taken > 0;
         taken
     }
 
