@@ -120,19 +120,21 @@ impl AckQueue {
         self.is_due = true;
     }
 
-    /// A packet that came early.
-    pub(crate) fn report(&mut self, psn: Psn) {
+    /// A packet that came early, the last of `run_len` in a row that have.
+    // The whole run is told each time, so that a NACK that is lost costs nothing when another follows.
+    pub(crate) fn report(&mut self, psn: Psn, run_len: u32) {
+        let run = SackEth { psn, count: run_len.clamp(1, SACK_RUN_MAX) as u8 };
         if let Some(last) = self.runs.back_mut()
             && last.psn.next() == psn
             && u32::from(last.count) < SACK_RUN_MAX
         {
-            *last = SackEth { psn, count: last.count + 1 };
+            *last = SackEth { count: run.count.max(last.count + 1), ..run };
             return;
         }
         if self.runs.len() == AckQueue::RUNS_MAX {
             self.runs.pop_front();
         }
-        self.runs.push_back(SackEth::one(psn));
+        self.runs.push_back(run);
     }
 
     pub(crate) fn is_empty(&self) -> bool {

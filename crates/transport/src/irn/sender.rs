@@ -26,6 +26,10 @@ pub struct SenderWindow {
     /// The last packet that was new when a packet was last resent.
     recovery_psn: Psn,
     retransmit_psn: Psn,
+    /// The first packet that was new when a packet was last resent because of a SACK or a timeout.
+    evident_psn: Psn,
+    /// What is scheduled is only presumed lost, from a partial acknowledgement.
+    is_presumed: bool,
     /// Where the last pass of go-back-N began.
     went_back_to: Psn,
     counters: SenderCounters,
@@ -98,6 +102,8 @@ impl SenderWindow {
             is_timer_quick: false,
             recovery_psn: initial,
             retransmit_psn: initial,
+            evident_psn: initial,
+            is_presumed: false,
             went_back_to: initial,
             counters: SenderCounters::default(),
         }
@@ -286,14 +292,37 @@ impl SenderWindow {
     fn continue_recovery(&mut self, front: Psn, sack: Option<Sack>, outcome: &mut AckOutcome) {
         if self.config.recovery == LossRecovery::GoBackN {
             self.continue_pass(front, sack, outcome);
-        } else if outcome.newly_acked > 0 && self.retransmit_psn.is_before(front) {
+        } else if outcome.newly_acked > 0
+            && self.retransmit_psn.is_before(front)
+            && self.may_presume(front, sack)
+        {
             // Rule 6 (authors' hardware code): a partial acknowledgement stops at a packet that was sent before the last
             // retransmission and never resent. A packet that was resent and lost again is left to the timeout: a repeated
             // SACK above it may well have been sent before the retransmission arrived.
+            // The hardware lets one presumption found the next. Once a NACK is lost and a packet resent in vain, every
+            // acknowledgement then stops at a packet that is merely on its way, and each packet leaves twice for good; so
+            // here only packets that were sent before the last evident loss are presumed lost.
+            let is_presumed = !self.has_evidence(sack);
             self.resend_front();
+            self.is_presumed = is_presumed;
+        } else if self.repair == Repair::Resend && self.retransmit_psn.is_before(front) {
+            // What was scheduled has arrived.
+            self.repair = Repair::Search;
         } else if let (Some(sack), LossRecovery::SelectiveRepeat) = (sack, self.config.recovery) {
             self.rethink_hole(sack);
         }
+    }
+
+    /// Whether the packet at which a partial acknowledgement stops may be taken for lost.
+    fn may_presume(&self, front: Psn, sack: Option<Sack>) -> bool {
+        self.config.recovery == LossRecovery::SelectiveWithoutSack
+            || self.has_evidence(sack)
+            || front.is_before(self.evident_psn)
+    }
+
+    /// Whether a packet beyond the front is known to have arrived.
+    fn has_evidence(&self, sack: Option<Sack>) -> bool {
+        sack.is_some() || !self.sacked.is_empty()
     }
 
     /// Go-back-N, while a pass over everything unacknowledged is under way or its outcome unknown.
@@ -345,6 +374,7 @@ impl SenderWindow {
         self.retransmit_psn = self.first_unacknowledged();
         self.went_back_to = self.retransmit_psn;
         self.repair = Repair::Resend;
+        self.is_presumed = false;
     }
 
     fn on_retransmit(&mut self) {
@@ -353,6 +383,10 @@ impl SenderWindow {
         self.in_recovery = true;
         // Rule 3 (authors' hardware code): every retransmission moves the recovery sequence, not only the first.
         self.recovery_psn = self.next_to_send.sub(1);
+        if !self.is_presumed {
+            self.evident_psn = self.next_to_send;
+        }
+        self.is_presumed = false;
         // Rule 4 (authors' hardware code): go on to the next hole. It is searched when the next packet may leave, and so
         // knows of the SACKs that have come by then.
         self.repair = Repair::Search;

@@ -276,7 +276,7 @@ impl Requester {
             }
             Location::EarlyAgain => {
                 ctx.counters.count(Counter::Duplicates);
-                return irn.acks.report(psn);
+                return irn.acks.report(psn, 1);
             }
             Location::Next | Location::Early => {}
         }
@@ -302,9 +302,9 @@ impl Requester {
         let class = if is_last { PacketClass::Last } else { PacketClass::Middle };
         match irn.responses.on_arrival(psn, class) {
             Arrival::InOrder { .. } => irn.acks.acknowledge(),
-            Arrival::OutOfOrder { .. } => {
+            Arrival::OutOfOrder { run_len, .. } => {
                 ctx.counters.count(Counter::OutOfSequence);
-                irn.acks.report(psn);
+                irn.acks.report(psn, run_len);
             }
             Arrival::Duplicate | Arrival::BeyondWindow => {}
         }

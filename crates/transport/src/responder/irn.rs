@@ -159,7 +159,7 @@ impl Responder {
             }
             Location::EarlyAgain => {
                 ctx.counters.count(Counter::Duplicates);
-                return irn.acks.report(psn);
+                return irn.acks.report(psn, 1);
             }
             Location::Next | Location::Early => {}
         }
@@ -420,12 +420,12 @@ impl Responder {
                 }
                 self.carry_out_early(conn, ctx, memory);
             }
-            Arrival::OutOfOrder { place, .. } => {
+            Arrival::OutOfOrder { place, run_len } => {
                 ctx.counters.count(Counter::OutOfSequence);
                 if place && let Some(then) = taken.then {
                     irn.defer(psn, then);
                 }
-                irn.acks.report(psn);
+                irn.acks.report(psn, run_len);
             }
             Arrival::Duplicate | Arrival::BeyondWindow => {}
         }
