@@ -64,9 +64,7 @@ impl Drop for Peer {
 }
 
 fn setup(link: LinkChoice) -> Setup {
-    let mut setup = Setup::new(Service::Rc, link).engine(Engine::Both).recovery(Recovery::Irn);
-    (setup.options.timeout, setup.options.retry_count) = (12, 3);
-    setup
+    Setup::new(Service::Rc, link).engine(Engine::Both).recovery(Recovery::Irn)
 }
 
 /// The other end: echoes one message, then lets itself be written to until it is told to end.
@@ -119,7 +117,9 @@ fn processes_meet_over_both_links() {
 #[test]
 fn a_process_that_is_killed_ends_its_connections_and_nothing_else() {
     for link in [LinkChoice::Udp, LinkChoice::Auto] {
-        let (mut peer, setup) = (Peer::start(link), setup(link));
+        let (mut peer, mut setup) = (Peer::start(link), setup(link));
+        // A quarter of a second: a living peer may have to wait for a processor.
+        (setup.options.timeout, setup.options.retry_count) = (14, 3);
         let end = setup.end();
         let remote = peer.connect(&end, &setup);
         end.post(1, Operation::Write(remote), 0, 8);
