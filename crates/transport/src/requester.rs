@@ -53,6 +53,8 @@ pub(crate) struct Requester {
     deadline: Option<Instant>,
     last_progress: Instant,
     unrequested_acks: u32,
+    /// When an acknowledgement was last asked for.
+    asked_at: Instant,
     /// A gap in READ responses was noticed, and the READ sent again.
     response_gap: bool,
     irn: Option<Box<IrnRequester>>,
@@ -94,6 +96,7 @@ impl Requester {
             deadline: None,
             last_progress: now,
             unrequested_acks: 0,
+            asked_at: now,
             response_gap: false,
             irn,
             held: false,

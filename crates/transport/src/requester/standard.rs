@@ -10,6 +10,7 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::plan::Plan;
 use crate::send_queue::Progress;
+use highwire_stdx::{Duration, Instant};
 use highwire_verbs::{CompletionStatus, Memory, Payload, Service, scatter};
 use highwire_wire::{Aeth, Ext, Headers, NakCode, Psn, Syndrome};
 
@@ -94,7 +95,7 @@ impl Requester {
             self.queue.packet += 1;
         }
         if is_rc {
-            plan.headers.bth.ack_request = self.asks_for_ack(conn, is_last, is_read);
+            plan.headers.bth.ack_request = self.asks_for_ack(conn, ctx.now, is_last, is_read);
             if self.deadline.is_none() {
                 self.deadline = conn.ack_deadline(ctx.now);
             }
@@ -104,14 +105,17 @@ impl Requester {
 
     /// At the end of a burst, and at times within it: enough for completions to flow and windows to move.
     #[inline]
-    fn asks_for_ack(&mut self, conn: &Connection, is_last: bool, is_read: bool) -> bool {
+    fn asks_for_ack(&mut self, conn: &Connection, now: Instant, is_last: bool, is_read: bool) -> bool {
         self.unrequested_acks += 1;
         let in_flight = self.next_psn.ahead_of(self.first_unacknowledged);
         let asks = is_last && (self.queue.is_exhausted() || is_read || self.next_may_wait())
             || self.unrequested_acks >= conn.transport.ack_interval
-            || in_flight >= conn.transport.go_back_n_window;
+            || in_flight >= conn.transport.go_back_n_window
+            // A slow pace must not make the timer run out before the first question.
+            || conn.ack_timeout().is_some_and(|timeout| now >= self.asked_at + Duration::from_nanos(timeout.as_nanos() / 4));
         if asks {
             self.unrequested_acks = 0;
+            self.asked_at = now;
         }
         asks
     }
