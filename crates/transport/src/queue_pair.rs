@@ -466,6 +466,7 @@ impl QueuePair {
         }
         // Answers and requests take turns, so that neither starves the other.
         self.replied_last = !self.replied_last;
+        #[allow(clippy::if_same_then_else, reason = "their order is the difference")]
         let planned = if self.replied_last {
             responder.poll_reply(conn, receives, ctx, plan) || requester.poll_transmit(conn, ctx, plan)
         } else {

@@ -549,13 +549,10 @@ pub(crate) fn check_post(conn: &Connection, wr: &SendWr<'_>, queued: usize) -> R
     if wr.flags.inline && wr.operation.is_read_or_atomic() {
         return Err(PostError::Unsupported);
     }
-    match wr.operation {
-        Operation::CompareSwap { remote, .. } | Operation::FetchAdd { remote, .. } => {
-            if length != 8 || wr.sges.len() != 1 || remote.va % 8 != 0 {
-                return Err(PostError::BadAtomic);
-            }
-        }
-        _ => {}
+    if let Operation::CompareSwap { remote, .. } | Operation::FetchAdd { remote, .. } = wr.operation
+        && (length != 8 || wr.sges.len() != 1 || !remote.va.is_multiple_of(8))
+    {
+        return Err(PostError::BadAtomic);
     }
     if wr.datagram.is_some() != (conn.config.service == Service::Ud) {
         return Err(PostError::BadDestination);

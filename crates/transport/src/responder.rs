@@ -120,6 +120,7 @@ impl Responder {
     }
 
     /// Handles a request packet of any service.
+    #[allow(clippy::too_many_arguments, reason = "one packet with everything that it may touch")]
     #[inline]
     pub(crate) fn handle_request<P: Payload>(
         &mut self,

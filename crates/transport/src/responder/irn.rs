@@ -390,7 +390,7 @@ impl Responder {
         irn: IrnEth,
         atomic: AtomicEth,
     ) -> Result<Taken, Refusal> {
-        if atomic.va % 8 != 0 || !self.has_read_place(conn, irn.wqe_sn()) {
+        if !atomic.va.is_multiple_of(8) || !self.has_read_place(conn, irn.wqe_sn()) {
             ctx.counters.count(Counter::RefusedRequest);
             return Err(Refusal::Nak(NakCode::InvalidRequest));
         }
@@ -625,7 +625,7 @@ impl Responder {
             irn.ack_due = Instant::FAR_FUTURE;
             irn.acks.acknowledge();
         }
-        if !irn.deadline.is_some_and(|deadline| ctx.now >= deadline) {
+        if irn.deadline.is_none_or(|deadline| ctx.now < deadline) {
             return;
         }
         irn.deadline = None;

@@ -328,13 +328,13 @@ impl Responder {
         atomic: AtomicEth,
         memory: &mut impl Memory<P>,
     ) -> Result<u64, Refusal> {
-        if atomic.va % 8 != 0 {
+        if !atomic.va.is_multiple_of(8) {
             ctx.counters.count(Counter::RefusedRequest);
             return Err(Refusal::Nak(NakCode::InvalidRequest));
         }
         let addr =
             Self::check_access(conn, ctx, RemoteKey(atomic.rkey), atomic.va, 8, Access::REMOTE_ATOMIC)?;
-        if addr % 8 != 0 {
+        if !addr.is_multiple_of(8) {
             // A region may begin anywhere; what its first address is called says nothing about where it lies.
             ctx.counters.count(Counter::RefusedRequest);
             return Err(Refusal::Nak(NakCode::InvalidRequest));
