@@ -366,10 +366,10 @@ fn memory(run: &Run<'_>) {
     for (node, (word, _)) in stage.shared_words.iter().enumerate() {
         all[node].any.push(*word..*word + 8);
     }
+    let all_reliable = run.plan.connections.iter().all(|c| c.service == Service::Rc);
     let some_broke = stage.flows.iter().any(|f| f.broken);
     for queue in &stage.queues {
-        let is_exact = queue.is_exact && !some_broke
-            || run.plan.connections.iter().all(|c| c.service == Service::Rc) && !some_broke;
+        let is_exact = !some_broke && (queue.is_exact || all_reliable);
         for receive in &queue.list {
             if !is_exact {
                 all[queue.node].any.extend(receive.spans.iter().cloned());

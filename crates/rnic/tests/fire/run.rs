@@ -150,12 +150,12 @@ impl<'a> Run<'a> {
 fn only_agreed_opcodes(plan: &Plan, stage: &mut Stage) {
     let mut by_destination = BTreeMap::new();
     for (index, ends) in stage.ends.iter().enumerate() {
-        for side in 0..2 {
+        for (side, end) in ends.iter().enumerate() {
             let connection = &plan.connections[index];
             let is_irn =
                 |side: usize| connection.service == Service::Rc && connection.recovery[side] == Recovery::Irn;
             // To this side come the peer's requests and the answers to its own.
-            by_destination.insert((ends[side].node, ends[side].qpn), (is_irn(1 - side), is_irn(side)));
+            by_destination.insert((end.node, end.qpn), (is_irn(1 - side), is_irn(side)));
         }
     }
     let is_hostile = plan.is_hostile;
