@@ -99,7 +99,9 @@ impl Connection {
 
     /// How long a requester of IRN goes without progress before it gives up: what go-back-N's timeouts add up to.
     pub(crate) fn patience(&self) -> Option<Duration> {
-        self.ack_timeout().map(|timeout| timeout.saturating_mul(u64::from(self.retry_count) + 1))
+        // A timeout shorter than IRN's own would give up before the first repair.
+        let step = self.ack_timeout()?.max(self.transport.irn.rto_high);
+        Some(step.saturating_mul(u64::from(self.retry_count) + 1))
     }
 }
 

@@ -351,7 +351,11 @@ impl Requester {
                 // One request beyond the limit may go, to find out (IBTA §9.7.7.2.5).
                 Psn::new(self.ssn + 1).distance_from(Psn::new(limit)) > 1
             });
+        // A READ's data is taken when its answer leaves, an atomic is executed when it arrives; a READ must not see an
+        // atomic that was posted after it (IBTA §10.8.3.3).
+        let overtakes = wqe.operation.is_atomic() && self.reads_in_flight > 0 && self.awaits_read();
         if wqe.flags.fence && self.reads_in_flight > 0
+            || overtakes
             || needs_answer && self.reads_in_flight >= conn.max_rd_atomic
             || limited
         {
@@ -389,6 +393,21 @@ impl Requester {
             self.recv_sn = (recv_sn + 1) & 0x00FF_FFFF;
         }
         Gate::Open
+    }
+
+    /// Whether a READ that was sent lacks its answer.
+    fn awaits_read(&self) -> bool {
+        self.queue
+            .wqes
+            .iter()
+            .take(self.queue.cursor)
+            .any(|wqe| matches!(wqe.operation, Operation::Read(_)) && self.outcome(wqe).is_none())
+    }
+
+    /// How many receives are promised and not used; `None` while the responder gives no credits.
+    #[inline]
+    fn credits_left(&self) -> Option<u32> {
+        self.credit_limit.map(|limit| Psn::new(limit).distance_from(Psn::new(self.ssn)).max(0) as u32)
     }
 
     /// Turns local keys into addresses, once; later calls only check that the keys still live.

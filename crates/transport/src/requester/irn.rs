@@ -16,6 +16,9 @@ use highwire_stdx::Instant;
 use highwire_verbs::{CompletionStatus, Memory, Payload};
 use highwire_wire::{Aeth, Ext, Headers, IrnEth, NakCode, Opcode, Psn, SackEth, Syndrome};
 
+/// With fewer promised receives than this left, every request asks for an acknowledgement that may promise more.
+const CREDITS_LOW: u32 = 8;
+
 /// What a requester keeps for IRN.
 #[derive(Clone, Debug)]
 pub(crate) struct IrnRequester {
@@ -139,7 +142,11 @@ impl Requester {
         self.unrequested_acks += 1;
         let in_flight = self.in_flight();
         let is_end = is_last && if self.queue.is_exhausted() { is_seen } else { self.next_may_wait() };
+        // What runs low is asked about while there is still some: receives that are promised, places in the queue.
+        let runs_low = self.credits_left().is_some_and(|left| left < CREDITS_LOW)
+            || self.queue.len() * 2 >= conn.config.caps.max_send_wr as usize;
         let asks = is_end
+            || is_last && runs_low
             || self.unrequested_acks >= conn.transport.ack_interval
             || in_flight >= conn.transport.irn.cap / 2
             || self.congestion.window().is_some();
