@@ -19,6 +19,8 @@ pub enum Seeds {
     Files,
     /// Shared memory with a ring in it.
     Rings,
+    /// All packets of a capture, from BTH to ICRC, each behind its length in two bytes.
+    Conversations,
     /// Random bytes, read as decisions.
     Operations,
 }
@@ -26,6 +28,8 @@ pub enum Seeds {
 /// Frames longer than this teach a fuzzer nothing that shorter ones do not.
 const FRAME_BYTES_MAX: usize = 2048;
 const FILE_BYTES_MAX: usize = 8192;
+/// Long enough for several segmented messages.
+const CONVERSATION_BYTES_MAX: usize = 12 * 1024;
 const OPERATION_SEEDS: usize = 64;
 const IPV4_AND_UDP_BYTES: usize = 28;
 
@@ -53,6 +57,7 @@ pub fn seeds(target: &Target, folder: &Path) -> Result<Vec<Vec<u8>>> {
             Seeds::Files if file.len() <= FILE_BYTES_MAX => seeds.push(file),
             Seeds::Frames => seeds.extend(frames(&file).map(|frame| [&[0], frame].concat())),
             Seeds::Packets => seeds.extend(frames(&file).filter_map(udp_payload)),
+            Seeds::Conversations => seeds.push(conversation(&file)),
             Seeds::Files | Seeds::Rings | Seeds::Operations => {}
         }
     }
@@ -69,6 +74,18 @@ fn random_bytes(rng: &mut Rng, len: usize) -> Vec<u8> {
 fn frames(file: &[u8]) -> impl Iterator<Item = &[u8]> {
     let records = pcap::Reader::new(file).into_iter().flatten().map_while(Result::ok);
     records.map(|record| record.bytes).filter(|bytes| bytes.len() <= FRAME_BYTES_MAX)
+}
+
+fn conversation(file: &[u8]) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    for packet in frames(file).filter_map(udp_payload) {
+        if bytes.len() + packet.len() > CONVERSATION_BYTES_MAX {
+            break;
+        }
+        bytes.extend((packet.len() as u16).to_le_bytes());
+        bytes.extend(packet);
+    }
+    bytes
 }
 
 fn udp_payload(frame: &[u8]) -> Option<Vec<u8>> {

@@ -5,6 +5,7 @@
 //! Whatever happens, memory outside the region stays untouched, and a request completes at most once.
 
 mod bench;
+mod captured;
 mod forge;
 
 use std::collections::BTreeMap;
@@ -12,12 +13,14 @@ use std::collections::BTreeMap;
 use highwire_rnic::Arrival;
 use highwire_stdx::Duration;
 use highwire_verbs::{
-    Address, CompletionOp, Datagram, Gid, Memory, Operation, RecvWr, Remote, RemoteKey, SendFlags, SendWr,
-    Service, Sge,
+    Address, CompletionOp, Datagram, Gid, Memory, Mtu, Operation, RecvWr, Remote, RemoteKey, SendFlags,
+    SendWr, Service, Sge,
 };
 use highwire_wire::{Headers, Qpn};
 
 use crate::ops::Decisions;
+
+pub(crate) use captured::captured;
 
 use bench::{Bench, QKEY, QPS, REGION_ADDR, REGION_BYTES};
 
@@ -30,7 +33,7 @@ const MESSAGE_BYTES_MAX: u32 = 6000;
 /// Feeds decisions to an RNIC until they are used up.
 pub(crate) fn rnic(input: &[u8]) {
     let mut decisions = Decisions::new(input);
-    let mut run = Run::new(Bench::new());
+    let mut run = Run::new(Bench::new(Mtu::B256));
     while run.step(&mut decisions).is_some() {
         run.drain();
     }

@@ -31,10 +31,11 @@ pub(super) struct Bench {
     pub(super) gid: Gid,
     pub(super) key: LocalKey,
     pub(super) qpns: [Qpn; QPS],
+    mtu: Mtu,
 }
 
 impl Bench {
-    pub(super) fn new() -> Self {
+    pub(super) fn new(mtu: Mtu) -> Self {
         let gid = Gid::from_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
         let mut rnic = Rnic::new(RnicConfig::new(gid), 1);
         let pd = rnic.alloc_pd();
@@ -45,7 +46,7 @@ impl Bench {
         let qpns = std::array::from_fn(|index| {
             rnic.create_qp(config(KINDS[index / 2].0, pd, cq)).expect("a queue pair")
         });
-        let mut bench = Self { rnic, now: Instant::ZERO, gid, key, qpns };
+        let mut bench = Self { rnic, now: Instant::ZERO, gid, key, qpns, mtu };
         (0..QPS).for_each(|index| bench.connect(index));
         bench
     }
@@ -56,7 +57,7 @@ impl Bench {
 
     fn connect(&mut self, index: usize) {
         let (service, recovery) = KINDS[index / 2];
-        for attr in steps(service, recovery, self.gid, self.qpns[index ^ 1]) {
+        for attr in steps(service, recovery, self.gid, self.qpns[index ^ 1], self.mtu) {
             self.rnic.modify_qp(self.now, self.qpns[index], &attr).expect("a legal change");
         }
         if recovery == Recovery::Irn {
@@ -82,7 +83,7 @@ fn config(service: Service, pd: Pd, cq: CqId) -> QpConfig {
     QpConfig { service, pd, send_cq: cq, recv_cq: cq, srq: None, caps, signal_all: false }
 }
 
-fn steps(service: Service, recovery: Recovery, gid: Gid, peer: Qpn) -> [QpAttr; 3] {
+fn steps(service: Service, recovery: Recovery, gid: Gid, peer: Qpn, mtu: Mtu) -> [QpAttr; 3] {
     let psn = Some(Psn::new(FIRST_PSN));
     if service == Service::Ud {
         return [
@@ -98,7 +99,7 @@ fn steps(service: Service, recovery: Recovery, gid: Gid, peer: Qpn) -> [QpAttr; 
         QpAttr {
             address: Some(Address::new(gid)),
             remote_qpn: Some(peer),
-            path_mtu: Some(Mtu::B256),
+            path_mtu: Some(mtu),
             rq_psn: psn,
             max_dest_rd_atomic: only_rc(4),
             min_rnr_timer: only_rc(1),

@@ -64,7 +64,7 @@ fn extension(decisions: &mut Decisions<'_>, opcode: Opcode, is_wild: bool) -> Op
 }
 
 /// Gives requests the true key and an address near the region, unless the input says otherwise.
-fn steer(ext: &mut Ext, bench: &Bench, choices: u8) {
+pub(super) fn steer(ext: &mut Ext, bench: &Bench, choices: u8) {
     if choices & 16 > 0 {
         return;
     }

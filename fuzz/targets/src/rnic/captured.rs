@@ -1,0 +1,70 @@
+//! Real conversations, damaged: the packets of a capture arrive at an RNIC as if they had been sent to it.
+//!
+//! Queue pair numbers, first PSNs and keys are rewritten to the RNIC's own, in the order in which they appear, so that an
+//! undamaged capture is executed and every mutation begins deep inside a conversation.
+
+use std::collections::BTreeMap;
+
+use highwire_verbs::{Mtu, QpState, RecvWr, Service, Sge};
+use highwire_wire::{Ext, Headers, Psn, Service as WireService, parse_packet_with_icrc};
+
+use super::bench::{Bench, FIRST_PSN, QKEY, QPS, REGION_ADDR};
+use super::{Run, forge};
+
+const RECEIVE_BYTES: u32 = 8192;
+
+/// Feeds the packets of a capture to an RNIC.
+pub(crate) fn captured(input: &[u8]) {
+    let mut run = Run::new(Bench::new(Mtu::B1024));
+    let mut first_psns = BTreeMap::new();
+    let mut rest = input;
+    while let Some((length, after)) = rest.split_first_chunk::<2>() {
+        let length = usize::from(u16::from_le_bytes(*length)).min(after.len());
+        let (packet, after) = after.split_at(length);
+        rest = after;
+        if let Ok((headers, payload, _)) = parse_packet_with_icrc(packet) {
+            run.replay(headers, &packet[payload], &mut first_psns);
+        }
+    }
+}
+
+impl Run {
+    fn replay(&mut self, mut headers: Headers, payload: &[u8], first_psns: &mut BTreeMap<u32, u32>) {
+        let bth = &mut headers.bth;
+        let service = match bth.opcode.info().service {
+            Some(WireService::Uc) => Service::Uc,
+            Some(WireService::Ud) => Service::Ud,
+            Some(WireService::Rc) | None => Service::Rc,
+        };
+        // Both ends of a conversation meet both ends of a pair that speaks its format.
+        let side = (bth.dest_qpn.value() & 1) as usize;
+        let is_pair =
+            |pair: &usize| self.bench.service(2 * pair) == service && (*pair == 1) == bth.opcode.is_irn();
+        let index = 2 * (0..QPS / 2).find(is_pair).unwrap_or(0) + side;
+        let first = *first_psns.entry(bth.dest_qpn.value()).or_insert(bth.psn.value());
+        bth.dest_qpn = self.bench.qpns[index];
+        bth.psn = Psn::new(bth.psn.value().wrapping_sub(first).wrapping_add(FIRST_PSN));
+        if let Ext::Deth(deth) | Ext::DethImm(deth, _) = &mut headers.ext {
+            deth.qkey = QKEY;
+        }
+        forge::steer(&mut headers.ext, &self.bench, 0);
+        if self.bench.rnic.qp(self.bench.qpns[index]).is_some_and(|qp| qp.state() == QpState::Error) {
+            self.bench.reconnect(index);
+            let qpn = self.bench.qpns[index].value();
+            self.pending.retain(|(owner, ..), ()| *owner != qpn);
+        }
+        self.keep_receiving(index);
+        self.handle(self.bench.gid, &headers, payload);
+        self.drain();
+    }
+
+    /// Posts a receive; a queue that is full has enough.
+    fn keep_receiving(&mut self, index: usize) {
+        let qpn = self.bench.qpns[index];
+        let wr_id = self.take_id();
+        let sges = [Sge { addr: REGION_ADDR, length: RECEIVE_BYTES, lkey: self.bench.key }];
+        if self.bench.rnic.post_recv(self.bench.now, qpn, &RecvWr { wr_id, sges: &sges }).is_ok() {
+            self.pending.insert((qpn.value(), true, wr_id), ());
+        }
+    }
+}
