@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: the tables of docs/performance.md, measured here and now.
 
 mod loss;
+mod protocol;
 mod speed;
 
 use std::process::ExitCode;
@@ -37,11 +38,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     println!("{}", speed.to_text());
     let goodputs = Goodputs::measure(&program, loss::SECONDS)?;
     println!("{}", goodputs.table().to_text());
+    let protocol = protocol::measure()?;
+    println!("{}", protocol.to_text());
     if args.write_docs {
         let path = root().join(PAGE);
         let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let page = replace_section(&page, "machine", &machine()?)?;
         let page = replace_section(&page, "speed", &speed.to_markdown())?;
+        let page = replace_section(&page, "protocol", &protocol.to_markdown())?;
         let page = replace_section(&page, "goodput over loss", &goodputs.table().to_markdown())?;
         std::fs::write(&path, page).with_context(|| path.display().to_string())?;
         println!("{PAGE} is up to date");
@@ -86,7 +90,7 @@ mod tests {
     #[test]
     fn the_page_has_every_section() {
         let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
-        for name in ["machine", "speed", "goodput over loss"] {
+        for name in ["machine", "speed", "protocol", "goodput over loss"] {
             replace_section(&page, name, "").expect("the section is marked");
         }
     }

@@ -6,9 +6,9 @@
 mod report;
 mod steps;
 mod tally;
+mod ticker;
 
 use std::collections::BTreeMap;
-use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::Instant;
 
@@ -19,6 +19,7 @@ use crate::shell::{Log, target_dir};
 use report::Finished;
 use steps::Step;
 pub(crate) use tally::Tally;
+use ticker::Ticker;
 
 /// Options of `cargo xtask test`.
 #[derive(Debug, clap::Args)]
@@ -51,14 +52,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut finished = Vec::new();
     for (index, step) in chosen.iter().enumerate() {
         let expected = seconds_before.of(step.name);
-        print!("[{:>2}/{}] {}", index + 1, chosen.len(), step.title);
-        match expected.filter(|seconds| *seconds > 2 && std::io::stdout().is_terminal()) {
-            Some(seconds) => print!(" (about {seconds} s)"),
-            None => print!(" "),
-        }
-        std::io::stdout().flush()?;
+        let title = format!("[{:>2}/{}] {}", index + 1, chosen.len(), step.title);
+        let ticker = Ticker::start(title.clone(), expected);
         let done = run_step(step)?;
-        println!("… {} in {:.1} s", done.tally.verdict(), done.seconds);
+        ticker.stop();
+        println!("{title} … {} in {:.1} s", done.tally.verdict(), done.seconds);
         if done.tally.failed() > 0 {
             report::show_failure(&done);
         } else if !done.tally.is_only_skips() {

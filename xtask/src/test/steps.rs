@@ -55,11 +55,14 @@ fn lint(log: &Log) -> Result<Tally> {
 }
 
 fn unit(log: &Log) -> Result<Tally> {
-    cargo_test(log, Line::cargo("test --workspace --exclude highwire-cli --all-targets --no-fail-fast"))
+    cargo_test(
+        log,
+        Line::cargo("test --workspace --exclude highwire-cli --lib --bins --tests --no-fail-fast"),
+    )
 }
 
 fn cli(log: &Log) -> Result<Tally> {
-    cargo_test(log, Line::cargo("test --package highwire-cli --all-targets --no-fail-fast"))
+    cargo_test(log, Line::cargo("test --package highwire-cli --bins --tests --no-fail-fast"))
 }
 
 fn doctest(log: &Log) -> Result<Tally> {
@@ -86,7 +89,7 @@ fn irn_trace(log: &Log) -> Result<Tally> {
         None if beside.is_dir() => beside,
         None => return Ok(Tally::skipped("irn-trace", &format!("no trace: set {NAME} to its folder"))),
     };
-    let line = Line::cargo("test --package highwire-transport irn_trace").env(NAME, folder);
+    let line = Line::cargo("test --package highwire-transport --test irn_trace").env(NAME, folder);
     let tally = cargo_test(log, line)?;
     if tally == Tally::default() {
         return Ok(Tally::skipped("irn-trace", "no test of that name"));
