@@ -157,3 +157,25 @@ impl AckQueue {
         std::mem::take(&mut self.is_due).then_some(None)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_grow_and_what_the_cumulative_acknowledgement_covers_is_not_told() {
+        let psn = Psn::new;
+        let mut acks = AckQueue::default();
+        acks.report(psn(5), 1);
+        acks.report(psn(6), 2);
+        acks.report(psn(9), 1);
+        assert_eq!(acks.next(psn(4)), Some(Some(SackEth { psn: psn(6), count: 2 })));
+        assert_eq!(acks.next(psn(4)), Some(Some(SackEth { psn: psn(9), count: 1 })));
+        assert_eq!(acks.next(psn(4)), None);
+        // The gap is closed before the NACK has left: a NACK would not be believed.
+        acks.report(psn(6), 2);
+        acks.acknowledge();
+        assert_eq!(acks.next(psn(7)), Some(None));
+        assert!(acks.is_empty());
+    }
+}

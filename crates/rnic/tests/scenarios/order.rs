@@ -166,6 +166,12 @@ fn stale_credits_do_not_stop_a_requester() {
     for n in 1..8 {
         pair.post(A, n, Operation::Send, 0, 8);
     }
-    pair.run();
+    pair.run_for_us(200);
     assert_eq!(pair.completions(A).len(), 8);
+    for n in 8..12 {
+        pair.receive(B, n, 0, 100);
+        pair.post(A, n, Operation::Send, 0, 8);
+    }
+    pair.run();
+    assert_eq!(pair.completions(A).len(), 4);
 }
