@@ -4,9 +4,9 @@
 //! 1086-byte packets, 66-byte acknowledgements. `bare` has buffers without end; `full` has PFC and RED marking on 240 KB per
 //! input. Both have virtual output queues and round robin. The best of three runs is printed.
 //!
-//! `cargo run --release -p highwire-fabric --example hops`
+//! `cargo run --release -p highwire-fabric --example hops [6 | 16]` (a fat tree's k; both without)
 
-use std::fs;
+use std::{env, fs};
 
 use highwire_fabric::{
     Buffering, Ecn, Fabric, FabricConfig, Host, HostId, LinkSpec, Packet, Pfc, Priorities, Rate, Span, Time,
@@ -119,7 +119,8 @@ fn cpu_seconds() -> f64 {
 
 fn main() {
     println!("{:24} {:>9} {:>8} {:>8} {:>10}", "network", "hops", "events", "CPU s", "Mhops/s");
-    for (k, repeats) in [(6, 4), (16, 1)] {
+    let only: Option<u32> = env::args().nth(1).and_then(|k| k.parse().ok());
+    for (k, repeats) in [(6, 4), (16, 1)].into_iter().filter(|&(k, _)| only.is_none_or(|o| o == k)) {
         for is_full in [false, true] {
             let mut best = (f64::MAX, 0, 0);
             let mut name = String::new();

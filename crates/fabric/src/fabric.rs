@@ -18,7 +18,7 @@ mod verify;
 use highwire_stdx::Rng;
 
 use crate::packet::Store;
-use crate::port::{Port, PortCounters};
+use crate::port::{LinkKind, Port, PortCounters};
 use crate::queues::Queues;
 use crate::{
     EventQueue, FabricConfig, Host, HostId, Observer, Packet, PortId, Time, Topology, Violation,
@@ -37,15 +37,15 @@ pub struct Fabric<P, H, O = ()> {
     events: EventQueue,
     store: Store<P>,
     ports: Vec<Port>,
+    kinds: Vec<LinkKind>,
     /// The rarely touched counters of each port; `sent` and `arrived` are kept in [`Port`].
     counters: Vec<PortCounters>,
     /// Since when a port has been paused.
     paused_since: Vec<Time>,
     switches: Vec<Switch>,
     queues: Queues,
-    /// Bytes in the buffer by input port and priority, and by input port.
-    input_bytes: Vec<u64>,
-    input_totals: Vec<u64>,
+    /// Bytes in the buffer by input port: all of them, then by priority.
+    inputs: Vec<u64>,
     hosts: Vec<H>,
     timers: Vec<Timer>,
     faults: Vec<Fault>,

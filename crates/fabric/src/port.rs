@@ -2,23 +2,22 @@
 
 use crate::packet::Fifo;
 use crate::time::Pace;
-use crate::topology::LinkSpec;
 use crate::{Span, Time};
 
-/// A port and the wire that leads away from it. What every packet touches is here; what few touch is in [`PortCounters`].
+/// A port and the wire that leads away from it: one cache line, for every packet touches two of them per hop. What few
+/// packets touch is in [`PortCounters`].
+#[repr(align(64))]
 pub(crate) struct Port {
     /// When the last bit of what it sends has left.
     pub(crate) busy_until: Time,
-    pub(crate) pace: Pace,
-    pub(crate) delay: Span,
     /// Packets under way; one event in the queue stands for the first of them.
     pub(crate) wire: Fifo,
     /// The port at the other end.
     pub(crate) peer: u32,
     /// The switch that it belongs to; hosts' ports have none.
     pub(crate) switch: u32,
-    /// Its number in that switch.
-    pub(crate) local: u16,
+    /// Which [`LinkKind`] its link is.
+    pub(crate) kind: u16,
     /// Priorities for which packets wait.
     pub(crate) waiting: u8,
     /// Priorities that the peer has paused.
@@ -26,15 +25,28 @@ pub(crate) struct Port {
     /// Priorities that the peer should pause, and what it was told last.
     pub(crate) pause_wanted: u8,
     pub(crate) pause_told: u8,
-    pub(crate) is_up: bool,
+    pub(crate) health: Health,
     /// An event will come when the port is free.
     pub(crate) is_awaited: bool,
-    /// Packets on this wire may be lost.
-    pub(crate) is_faulty: bool,
     /// What has entered the wire.
     pub(crate) sent: Tally,
     /// What has left it at the other end, lost packets not included.
     pub(crate) arrived: Tally,
+}
+
+/// How a port's link is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Health {
+    Good,
+    /// Packets on the wire may be lost.
+    Faulty,
+    Down,
+}
+
+/// What all links of one rate and delay have in common.
+pub(crate) struct LinkKind {
+    pub(crate) pace: Pace,
+    pub(crate) delay: Span,
 }
 
 /// Packets and their bytes.
@@ -106,24 +118,36 @@ impl PortCounters {
 }
 
 impl Port {
-    pub(crate) fn new(peer: u32, switch: u32, local: u16, spec: LinkSpec) -> Port {
+    #[inline]
+    pub(crate) fn is_up(&self) -> bool {
+        self.health != Health::Down
+    }
+
+    pub(crate) fn new(peer: u32, switch: u32, kind: u16) -> Port {
         Port {
             busy_until: Time::ZERO,
-            pace: Pace::new(spec.rate),
-            delay: spec.delay,
             wire: Fifo::EMPTY,
             peer,
             switch,
-            local,
+            kind,
             waiting: 0,
             paused: 0,
             pause_wanted: 0,
             pause_told: 0,
-            is_up: true,
+            health: Health::Good,
             is_awaited: false,
-            is_faulty: false,
             sent: Tally::default(),
             arrived: Tally::default(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_port_is_a_cache_line() {
+        assert_eq!(size_of::<Port>(), 64);
     }
 }

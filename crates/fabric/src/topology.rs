@@ -9,6 +9,8 @@ mod route;
 mod shapes;
 mod tables;
 
+use std::sync::OnceLock;
+
 use crate::{HostId, Rate, Span};
 
 pub use parse::{ParseError, ParseProblem, parse_rate, parse_span};
@@ -59,6 +61,8 @@ pub struct Topology {
     pub(crate) tables: Tables,
     port_counts: Vec<u16>,
     links: Vec<Link>,
+    /// For each node, hosts first: what each of its ports leads to, and over which link. Made when first asked for.
+    neighbours: OnceLock<Vec<Vec<(NodeId, usize)>>>,
 }
 
 impl Topology {
@@ -73,6 +77,7 @@ impl Topology {
             tables: Tables::default(),
             port_counts: Vec::new(),
             links: Vec::new(),
+            neighbours: OnceLock::new(),
         }
     }
 
@@ -95,6 +100,7 @@ impl Topology {
         };
         let ends = [end(a), end(b)];
         self.links.push(Link { ends, spec });
+        self.neighbours = OnceLock::new();
     }
 
     /// What it is, in a few words: `fat tree k=6, 54 hosts`.
@@ -158,21 +164,30 @@ impl Topology {
         bases.collect()
     }
 
-    /// For each node, hosts first: what its ports are connected to.
-    pub(crate) fn neighbours(&self) -> Vec<Vec<(NodeId, usize)>> {
-        let hosts = self.host_count() as usize;
-        let index = |node| match node {
-            NodeId::Host(h) => h as usize,
-            NodeId::Switch(s) => hosts + s as usize,
-        };
-        let mut all: Vec<Vec<(NodeId, usize)>> = vec![Vec::new(); hosts + self.routers.len()];
-        // Links were added in the order of the ports of each node, so pushing keeps that order.
-        for (number, link) in self.links.iter().enumerate() {
-            let [a, b] = link.ends;
-            all[index(a.0)].push((b.0, number));
-            all[index(b.0)].push((a.0, number));
-        }
-        all
+    pub(crate) fn neighbours(&self) -> &[Vec<(NodeId, usize)>] {
+        self.neighbours.get_or_init(|| {
+            let hosts = self.host_count() as usize;
+            let index = |node| match node {
+                NodeId::Host(h) => h as usize,
+                NodeId::Switch(s) => hosts + s as usize,
+            };
+            let mut all: Vec<Vec<(NodeId, usize)>> = vec![Vec::new(); hosts + self.routers.len()];
+            // Links were added in the order of the ports of each node, so pushing keeps that order.
+            for (number, link) in self.links.iter().enumerate() {
+                let [a, b] = link.ends;
+                all[index(a.0)].push((b.0, number));
+                all[index(b.0)].push((a.0, number));
+            }
+            all
+        })
+    }
+
+    /// The link on which a host hangs.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn host_link(&self, host: HostId) -> LinkSpec {
+        self.links[self.neighbours()[host.0 as usize][0].1].spec
     }
 
     /// One of the shortest ways from `source` to `destination`: the links that a packet crosses.

@@ -144,6 +144,22 @@ fn a_flow_keeps_its_way_and_its_order() {
 }
 
 #[test]
+fn more_than_ten_thousand_hosts_are_no_special_case() {
+    let tree = Topology::fat_tree(36, link40()).expect("k=36");
+    let count = tree.host_count();
+    assert_eq!((count, tree.host_link(HostId(count - 1))), (11_664, link40()));
+    let mut hosts = stations(count);
+    for source in 0..count {
+        hosts[source as usize] =
+            Station::streaming(Frame::new(source, (source + count / 2) % count, 1086), 2);
+    }
+    let mut net = network(tree, FabricConfig::default(), hosts);
+    net.run_to_rest().expect("no invariant breaks");
+    assert!(net.hosts().iter().all(|h| h.received.len() == 2));
+    assert_eq!(net.packet_hops(), u64::from(count) * 2 * 6);
+}
+
+#[test]
 fn names_and_links_can_be_found() {
     let tree = Topology::fat_tree(4, link40()).expect("k=4");
     assert_eq!(tree.host_named("h3"), Some(HostId(3)));

@@ -1,16 +1,19 @@
 //! Putting a network together, and what can be wrong with its parts.
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use highwire_stdx::Rng;
 
 use super::{Fabric, Switch, Timer};
 use crate::packet::Store;
-use crate::port::{Port, PortCounters};
+use crate::port::{LinkKind, Port, PortCounters};
 use crate::queues::Queues;
+use crate::time::Pace;
 use crate::topology::{Link, NodeId};
 use crate::{
-    Buffering, EventQueue, FabricConfig, Host, Observer, Packet, Pfc, PortId, Priorities, Time, Topology,
+    Buffering, EventQueue, FabricConfig, Host, Observer, Packet, Pfc, PortId, Priorities, Rate, Span, Time,
+    Topology,
 };
 
 /// Parts that do not make a network.
@@ -45,7 +48,7 @@ pub enum BuildError {
         /// What threshold and headroom need.
         needed_bytes: u64,
     },
-    /// More than 2^30 ports.
+    /// More than 2^30 ports, or more than 2^16 kinds of link.
     TooLarge,
 }
 
@@ -65,7 +68,7 @@ impl fmt::Display for BuildError {
                 f,
                 "the buffer of {switch} has {buffer_bytes} bytes, but PFC's thresholds and headroom need {needed_bytes}"
             ),
-            BuildError::TooLarge => write!(f, "a network of more than 2^30 ports"),
+            BuildError::TooLarge => write!(f, "a network of more than 2^30 ports or 2^16 kinds of link"),
         }
     }
 }
@@ -98,7 +101,10 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         }
         check_config(&config)?;
         check_topology(&topology, &config)?;
-        let ports = ports_of(&topology);
+        let (ports, kinds) = ports_of(&topology);
+        if kinds.len() > 1 << 16 {
+            return Err(BuildError::TooLarge);
+        }
         let rows = |port: &Port| match config.buffering {
             _ if port.switch == u32::MAX => 0,
             Buffering::InputQueued { .. } => topology.switch_ports(port.switch),
@@ -112,14 +118,14 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             paused_since: vec![Time::ZERO; count],
             switches: switches_of(&topology, &config),
             queues: Queues::new(config.priorities, ports.iter().map(rows)),
-            input_bytes: vec![0; count * usize::from(config.priorities)],
-            input_totals: vec![0; count],
+            inputs: vec![0; count * (1 + usize::from(config.priorities))],
             timers: vec![Timer { armed: Time::NEVER, spins: 0 }; hosts.len()],
             hosts,
             faults: Vec::new(),
             fault_kinds: (0..count).map(|_| None).collect(),
             link_states: vec![true; topology.links().len()],
             ports,
+            kinds,
             observer,
             violation: None,
             processed: 0,
@@ -202,20 +208,26 @@ fn lossless_count(lossless: Priorities, priorities: u8) -> u64 {
     u64::from((0..priorities).map(|p| u8::from(lossless.contains(p))).sum::<u8>())
 }
 
-fn ports_of(topology: &Topology) -> Vec<Port> {
+fn ports_of(topology: &Topology) -> (Vec<Port>, Vec<LinkKind>) {
     let bases = topology.switch_bases();
     let number = |(node, port): (NodeId, u16)| match node {
         NodeId::Host(h) => h,
         NodeId::Switch(s) => bases[s as usize] + u32::from(port),
     };
+    let mut kinds: Vec<LinkKind> = Vec::new();
+    let mut known: BTreeMap<(Rate, Span), u16> = BTreeMap::new();
     let mut ports: Vec<Option<Port>> = (0..topology.port_count()).map(|_| None).collect();
     for link in topology.links() {
+        let kind = *known.entry((link.spec.rate, link.spec.delay)).or_insert_with(|| {
+            kinds.push(LinkKind { pace: Pace::new(link.spec.rate), delay: link.spec.delay });
+            (kinds.len() - 1) as u16
+        });
         for (end, other) in [(link.ends[0], link.ends[1]), (link.ends[1], link.ends[0])] {
             let switch = if let NodeId::Switch(s) = end.0 { s } else { u32::MAX };
-            ports[number(end) as usize] = Some(Port::new(number(other), switch, end.1, link.spec));
+            ports[number(end) as usize] = Some(Port::new(number(other), switch, kind));
         }
     }
-    ports.into_iter().map(|p| p.expect("every port has a link")).collect()
+    (ports.into_iter().map(|p| p.expect("every port has a link")).collect(), kinds)
 }
 
 fn switches_of(topology: &Topology, config: &FabricConfig) -> Vec<Switch> {
@@ -240,7 +252,7 @@ fn switches_of(topology: &Topology, config: &FabricConfig) -> Vec<Switch> {
 fn event_queue_for(topology: &Topology) -> EventQueue {
     let transmission = topology.links().iter().map(|l| l.spec.rate.span_of(1600)).max().unwrap_or_default();
     let ahead = (topology.delay_max() + transmission).as_ps().max(1);
-    let count_log2 = if topology.port_count() > 4000 { 16 } else { 14 };
+    let count_log2 = if topology.port_count() > 20_000 { 16 } else { 14 };
     let width_log2 = (ahead >> count_log2).max(1).ilog2() + 1;
     EventQueue::new(width_log2.min(32), count_log2)
 }
@@ -248,10 +260,11 @@ fn event_queue_for(topology: &Topology) -> EventQueue {
 impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     /// The name of a port: its node's, and its number there.
     pub fn port_name(&self, port: PortId) -> String {
-        let Port { switch, local, .. } = self.ports[port.0 as usize];
+        let switch = self.ports[port.0 as usize].switch;
         if switch == u32::MAX {
             return format!("host {}", self.topology.node_name(NodeId::Host(port.0)));
         }
+        let local = port.0 - self.switches[switch as usize].base;
         format!("switch {} port {local}", self.topology.node_name(NodeId::Switch(switch)))
     }
 }

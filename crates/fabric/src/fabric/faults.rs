@@ -7,6 +7,7 @@
 use highwire_stdx::Rng;
 
 use super::{FAULT, Fabric, key};
+use crate::port::Health;
 use crate::{DropReason, Host, NodeId, Observer, Packet, PortId, Rerouting, Time};
 
 /// A link that changes its state at a known time.
@@ -47,7 +48,9 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             let rng = Rng::new(self.config.seed ^ 0x11E4_E440_0000_0000).fork(u64::from(port));
             let kind = FaultKind { bit_survives: 1.0 - bit_error_rate, packet_lost: packet_loss, rng };
             self.fault_kinds[port as usize] = Some(Box::new(kind));
-            self.ports[port as usize].is_faulty = bit_error_rate > 0.0 || packet_loss > 0.0;
+            if self.ports[port as usize].is_up() {
+                self.ports[port as usize].health = Health::Faulty;
+            }
         }
     }
 
@@ -83,7 +86,11 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         }
         let ports = self.ports_of_link(link as usize);
         for port in ports {
-            self.ports[port as usize].is_up = is_up;
+            self.ports[port as usize].health = match &self.fault_kinds[port as usize] {
+                _ if !is_up => Health::Down,
+                Some(_) => Health::Faulty,
+                None => Health::Good,
+            };
             if let Some(switch) = self.switches.get_mut(self.ports[port as usize].switch as usize) {
                 switch.dead_ports = if is_up { switch.dead_ports - 1 } else { switch.dead_ports + 1 };
             }
@@ -129,7 +136,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
 
     /// Ports whose link is down.
     pub fn dead_ports(&self) -> impl Iterator<Item = PortId> {
-        let dead = self.ports.iter().enumerate().filter(|(_, p)| !p.is_up);
+        let dead = self.ports.iter().enumerate().filter(|(_, p)| !p.is_up());
         dead.map(|(i, _)| PortId(i as u32))
     }
 }

@@ -12,12 +12,12 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     /// A packet has come in through port `input` of a switch.
     #[inline]
     pub(super) fn forward(&mut self, now: Time, input: u32, index: u32, record: &Record) {
-        let port = &self.ports[input as usize];
-        let (switch, local) = (port.switch, port.local);
+        let switch = self.ports[input as usize].switch;
         let Some(output) = self.route(switch, record) else {
             self.counters[input as usize].unroutable.add(record.bytes);
             return self.discard(now, input, index, DropReason::LinkDown);
         };
+        let local = (input - self.switches[switch as usize].base) as u16;
         let port = &self.ports[output as usize];
         let blocked = port.paused & 1 << record.priority;
         if port.waiting | blocked == 0 && !port.is_awaited && port.busy_until <= now {
@@ -26,7 +26,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             return self.launch(now, output, index);
         }
         self.store.records[index as usize].input = local;
-        self.enqueue(now, input, output, index, *record);
+        self.enqueue(now, input, output, index, Record { input: local, ..*record });
     }
 
     /// The port by which a packet leaves; `None` if there is none.
@@ -51,7 +51,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             return Some(state.base + u32::from(ways.nth(picked)));
         }
         let base = state.base;
-        first_alive(&ways, picked, self.config.rerouting, |port| self.ports[(base + port) as usize].is_up)
+        first_alive(&ways, picked, self.config.rerouting, |port| self.ports[(base + port) as usize].is_up())
             .map(|port| base + port)
     }
 
@@ -74,11 +74,11 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             self.judge(now, ecn, output, index, &record);
         }
         let bytes = u64::from(record.bytes);
-        let priorities = usize::from(self.config.priorities);
-        self.input_bytes[input as usize * priorities + usize::from(record.priority)] += bytes;
-        self.input_totals[input as usize] += bytes;
+        let at = self.input_at(input);
+        self.inputs[at] += bytes;
+        self.inputs[at + 1 + usize::from(record.priority)] += bytes;
         let row = match self.config.buffering {
-            Buffering::InputQueued { .. } => self.ports[input as usize].local,
+            Buffering::InputQueued { .. } => record.input,
             Buffering::OutputQueued { .. } => 0,
         };
         self.switches[self.ports[output as usize].switch as usize].used_bytes += bytes;
@@ -103,7 +103,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         }
         match self.config.buffering {
             Buffering::InputQueued { input_bytes } => {
-                self.input_totals[input as usize] + bytes <= input_bytes
+                self.inputs[self.input_at(input)] + bytes <= input_bytes
             }
             Buffering::OutputQueued { pool_bytes, alpha_log2 } => {
                 let switch = &self.switches[self.ports[output as usize].switch as usize];
@@ -115,6 +115,12 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
                 bytes <= free && waiting + bytes <= scaled(free, alpha_log2)
             }
         }
+    }
+
+    /// Where the bytes of an input port begin in `inputs`.
+    #[inline]
+    pub(super) fn input_at(&self, input: u32) -> usize {
+        input as usize * (1 + usize::from(self.config.priorities))
     }
 
     pub(super) fn is_lossless(&self, priority: u8) -> bool {
@@ -145,7 +151,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         self.counters[output as usize].dropped.add(record.bytes);
         if self.is_lossless(record.priority) {
             let (used_bytes, room_bytes) = match self.config.buffering {
-                Buffering::InputQueued { input_bytes } => (self.input_totals[input as usize], input_bytes),
+                Buffering::InputQueued { input_bytes } => (self.inputs[self.input_at(input)], input_bytes),
                 Buffering::OutputQueued { pool_bytes, .. } => {
                     (self.switches[self.ports[output as usize].switch as usize].used_bytes, pool_bytes)
                 }
@@ -172,9 +178,9 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         let switch = &mut self.switches[self.ports[output as usize].switch as usize];
         let input = switch.base + u32::from(record.input);
         switch.used_bytes -= bytes;
-        let priorities = usize::from(self.config.priorities);
-        self.input_bytes[input as usize * priorities + usize::from(priority)] -= bytes;
-        self.input_totals[input as usize] -= bytes;
+        let at = self.input_at(input);
+        self.inputs[at] -= bytes;
+        self.inputs[at + 1 + usize::from(priority)] -= bytes;
         if self.config.pfc.is_some() {
             self.resume_if_under(now, input, priority);
         }

@@ -120,7 +120,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
 
     /// Bytes in a switch's buffer that came in by this port.
     pub fn input_bytes(&self, port: PortId) -> u64 {
-        self.input_totals[port.0 as usize]
+        self.inputs[self.input_at(port.0)]
     }
 
     /// Whether any priority of a port is paused by its peer.

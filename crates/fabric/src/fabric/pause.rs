@@ -26,8 +26,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     #[inline]
     pub(super) fn pause_if_over(&mut self, now: Time, input: u32, priority: u8) {
         let Some(pfc) = &self.config.pfc else { return };
-        let held =
-            self.input_bytes[input as usize * usize::from(self.config.priorities) + usize::from(priority)];
+        let held = self.inputs[self.input_at(input) + 1 + usize::from(priority)];
         let bit = 1 << priority;
         if held <= self.xoff_bytes(pfc, input)
             || self.ports[input as usize].pause_wanted & bit != 0
@@ -47,8 +46,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             return;
         }
         let Some(pfc) = &self.config.pfc else { return };
-        let held =
-            self.input_bytes[input as usize * usize::from(self.config.priorities) + usize::from(priority)];
+        let held = self.inputs[self.input_at(input) + 1 + usize::from(priority)];
         // An empty input must resume even where a full pool leaves it no threshold: nothing of it will leave later.
         if held == 0 || held <= pfc.xon_bytes.min(self.xoff_bytes(pfc, input)) {
             self.ports[input as usize].pause_wanted &= !bit;

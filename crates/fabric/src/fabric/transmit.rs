@@ -2,6 +2,7 @@
 
 use super::{ARRIVE, FREE, Fabric, HostId, key};
 use crate::packet::{CONTROL, ECN_CAPABLE, Record};
+use crate::port::Health;
 use crate::violation::BadPacket;
 use crate::{DropReason, Host, Observer, Packet, PortId, Priorities, Time, ViolationKind};
 
@@ -25,7 +26,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     #[inline]
     pub(super) fn serve(&mut self, now: Time, port: u32) {
         let state = &self.ports[port as usize];
-        if !state.is_up {
+        if !state.is_up() {
             return;
         }
         if state.pause_wanted != state.pause_told {
@@ -61,7 +62,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     pub(super) fn pull(&mut self, now: Time, host: u32) {
         let port = &self.ports[host as usize];
         let open = Priorities(!port.paused);
-        if !port.is_up || port.busy_until > now {
+        if !port.is_up() || port.busy_until > now {
             return;
         }
         let Some(packet) = self.hosts[host as usize].poll_transmit(now, open) else { return };
@@ -104,8 +105,9 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         }
         let state = &mut self.ports[port as usize];
         let record = &mut self.store.records[index as usize];
-        state.busy_until = now + state.pace.span_of(record.bytes);
-        record.arrival = state.busy_until + state.delay;
+        let kind = &self.kinds[state.kind as usize];
+        state.busy_until = now + kind.pace.span_of(record.bytes);
+        record.arrival = state.busy_until + kind.delay;
         state.sent.add(record.bytes);
         if state.wire.is_empty() {
             self.events.push(record.arrival, key(ARRIVE, port));
@@ -127,7 +129,10 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             self.events.push(next.arrival, key(ARRIVE, port));
         }
         let peer = state.peer;
-        if state.is_faulty && record.flags & CONTROL == 0 && self.is_damaged(port, record.bytes) {
+        if state.health == Health::Faulty
+            && record.flags & CONTROL == 0
+            && self.is_damaged(port, record.bytes)
+        {
             return self.lose(now, port, index, DropReason::BitError);
         }
         self.ports[port as usize].arrived.add(record.bytes);
