@@ -36,6 +36,7 @@ mod stats;
 mod sys;
 mod token;
 mod waker;
+mod window;
 
 pub use completion_queue::{CompletionQueue, EMPTY as EMPTY_COMPLETION, WaitFor};
 pub use config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, Engine, LinkChoice};
@@ -48,6 +49,7 @@ pub use queue_pair::{Chain, ConnectOptions, QueuePair, QueuePairConfig};
 pub use region::{Buffer, MemoryRegion, ProtectionDomain};
 pub use shared_receive_queue::SharedReceiveQueue;
 pub use stats::{RunningDevice, running_devices};
+pub use window::MemoryWindow;
 
 pub use highwire_link::FaultConfig;
 pub use highwire_rnic::QpSnapshot;

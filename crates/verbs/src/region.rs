@@ -292,15 +292,22 @@ impl Regions {
     /// Allocates a type 2 memory window, unbound.
     pub fn allocate_window(&mut self, pd: Pd) -> MemoryWindow {
         let key = self.draw_key();
-        self.allocate_window_as(key, pd);
+        self.allocate_window_as(key, pd).expect("the key was not in use");
         MemoryWindow { rkey: RemoteKey(key) }
     }
 
     /// Allocates a window under a key that another lane's table drew.
-    pub fn allocate_window_as(&mut self, key: u32, pd: Pd) {
+    ///
+    /// # Errors
+    /// [`RegisterError::InUse`] when the key is taken.
+    pub fn allocate_window_as(&mut self, key: u32, pd: Pd) -> Result<(), RegisterError> {
+        if self.map.contains(key >> 8) {
+            return Err(RegisterError::InUse);
+        }
         let free =
             Region { key, pd, iova: 0, length: 0, addr: 0, access: Access::NONE, kind: Kind::FreeWindow };
         self.map.insert(key >> 8, free);
+        Ok(())
     }
 
     /// Frees a window, bound or not.

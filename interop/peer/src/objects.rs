@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use highwire_host::{
-    Buffer, CompletionQueue, Device, DeviceConfig, ProtectionDomain, QueuePair, QueuePairConfig,
-    SharedReceiveQueue,
+    Buffer, CompletionQueue, Device, DeviceConfig, MemoryWindow, ProtectionDomain, QueuePair,
+    QueuePairConfig, SharedReceiveQueue,
 };
 use highwire_verbs::{Access, Address, Gid, Mtu, QpAttr, QpCaps, QpState, Recovery, Service};
 use highwire_wire::{Psn, Qpn};
@@ -17,6 +17,7 @@ use super::request::{Answer, EINVAL, ENODEV, Refusal, Request};
 pub(crate) struct Objects {
     pub(crate) qps: Vec<Option<QueuePair>>,
     pub(crate) srqs: Vec<Option<SharedReceiveQueue>>,
+    pub(crate) windows: Vec<Option<MemoryWindow>>,
     pub(crate) buffers: Vec<Option<Buffer>>,
     pub(crate) cqs: Vec<Option<CompletionQueue>>,
     pub(crate) ahs: Vec<Option<Address>>,
@@ -92,6 +93,12 @@ impl Objects {
         let keys =
             format!("addr={:#x} lkey={:#x} rkey={:#x}", buffer.addr(), buffer.lkey().0, buffer.rkey().0);
         Ok(format!("mr={} {keys}", keep(&mut self.buffers, buffer)))
+    }
+
+    pub(crate) fn make_mw(&mut self, request: &Request<'_>) -> Answer {
+        let window = request.object("pd", &self.pds)?.memory_window();
+        let rkey = window.rkey().0;
+        Ok(format!("mw={} rkey={rkey:#x}", keep(&mut self.windows, window)))
     }
 
     pub(crate) fn make_ah(&mut self, request: &Request<'_>) -> Answer {
@@ -182,6 +189,9 @@ impl Objects {
         if request.find("qp").is_some() {
             request.object("qp", &self.qps)?;
             self.qps[request.number::<usize>("qp")?] = None;
+        } else if request.find("mw").is_some() {
+            request.object("mw", &self.windows)?;
+            self.windows[request.number::<usize>("mw")?] = None;
         } else {
             request.object("mr", &self.buffers)?;
             self.buffers[request.number::<usize>("mr")?] = None;

@@ -29,6 +29,7 @@ fn answer(objects: &mut Objects, request: &Request<'_>) -> Answer {
         "cq" => objects.make_cq(request),
         "srq" => objects.make_srq(request),
         "mr" => objects.make_mr(request),
+        "mw" => objects.make_mw(request),
         "qp" => objects.make_qp(request),
         "ah" => objects.make_ah(request),
         "destroy" => objects.destroy(request),

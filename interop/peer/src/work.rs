@@ -8,7 +8,7 @@ use highwire_verbs::{
 };
 use highwire_wire::Qpn;
 
-use super::objects::Objects;
+use super::objects::{Objects, access};
 use super::request::{Answer, EINVAL, Refusal, Request};
 
 /// One element of `sge=`: which buffer, and where in it.
@@ -46,7 +46,7 @@ fn remote(request: &Request<'_>) -> Answer<Remote> {
     Ok(Remote { va: request.number("raddr")?, rkey: RemoteKey(request.number("rkey")?) })
 }
 
-fn operation(request: &Request<'_>) -> Answer<Operation> {
+fn operation(objects: &Objects, request: &Request<'_>) -> Answer<Operation> {
     Ok(match request.text("op")? {
         "send" => Operation::Send,
         "send_imm" => Operation::SendImm(request.number("imm")?),
@@ -61,8 +61,19 @@ fn operation(request: &Request<'_>) -> Answer<Operation> {
         },
         "fadd" => Operation::FetchAdd { remote: remote(request)?, add: request.number("add")? },
         "local_inv" => Operation::LocalInvalidate(RemoteKey(request.number("invalidate")?)),
+        "bind" => bind(objects, request)?,
         other => return Err(Refusal::new(EINVAL, format!("no operation {other}"))),
     })
+}
+
+/// Binds a window under the key that `rkey` gives.
+fn bind(objects: &Objects, request: &Request<'_>) -> Answer<Operation> {
+    let window = request.object("mw", &objects.windows)?;
+    let buffer = request.object("mr", &objects.buffers)?;
+    let new_key = RemoteKey(request.number("rkey")?);
+    let offset = request.number::<u64>("addr")?.wrapping_sub(buffer.addr());
+    let access = access(request.text("access")?)?;
+    Ok(window.bind(window.rkey(), new_key, buffer, offset, request.number("length")?, access))
 }
 
 fn datagram(objects: &Objects, request: &Request<'_>) -> Answer<Datagram> {
@@ -86,7 +97,7 @@ pub(crate) fn send(objects: &Objects, request: &Request<'_>) -> Answer {
     };
     let datagram = (qp.service() == Service::Ud).then(|| datagram(objects, request)).transpose()?;
     let first: u64 = request.number("wr")?;
-    let operation = operation(request)?;
+    let operation = operation(objects, request)?;
     for wr_id in first..first + request.number_or("count", 1u64)? {
         let wr = SendWr { wr_id, operation, flags, sges: &sges, datagram };
         if letters.contains('i') {

@@ -1,0 +1,72 @@
+//! Memory windows of type 2: keys that a queue pair gives to its peer and takes back without a call to the system.
+
+use crate::region::{MemoryRegion, PdInner, ProtectionDomain};
+use highwire_verbs::{Access, MemoryWindow as Window, Operation, RemoteKey, WindowBind};
+use std::sync::Arc;
+
+/// A memory window. It opens part of a region once a queue pair has carried out what [`bind`](Self::bind) describes, for that
+/// queue pair's peer alone, until it is invalidated. Dropping it frees it.
+pub struct MemoryWindow {
+    pd: Arc<PdInner>,
+    rkey: RemoteKey,
+}
+
+impl ProtectionDomain {
+    /// A window that is bound to nothing.
+    pub fn memory_window(&self) -> MemoryWindow {
+        let lanes = &self.inner.device.lanes;
+        let pd = self.inner.pd;
+        loop {
+            let first = lanes.first().expect("a device has at least one lane");
+            let window = first.control(|engine| engine.rnic.regions_mut().allocate_window(pd));
+            let key = window.rkey;
+            // Lanes draw keys of their own, so a key may be taken in another one: then draw again.
+            let taken = lanes[1..].iter().position(|lane| {
+                lane.control(|engine| engine.rnic.regions_mut().allocate_window_as(key.0, pd)).is_err()
+            });
+            let Some(taken) = taken else {
+                return MemoryWindow { pd: Arc::clone(&self.inner), rkey: key };
+            };
+            for lane in &lanes[..=taken] {
+                let _ = lane.control(|engine| engine.rnic.regions_mut().free_window(window));
+            }
+        }
+    }
+}
+
+impl MemoryWindow {
+    /// The key it was made with. Its upper 24 bits name the window; the low byte is the owner's to change with every bind.
+    pub fn rkey(&self) -> RemoteKey {
+        self.rkey
+    }
+
+    /// The request that binds the window to `length` bytes of `region` from `offset` on, under `new_key`. `current` is the
+    /// window's key until then.
+    pub fn bind(
+        &self,
+        current: RemoteKey,
+        new_key: RemoteKey,
+        region: &MemoryRegion,
+        offset: u64,
+        length: u64,
+        access: Access,
+    ) -> Operation {
+        let va = region.addr().wrapping_add(offset);
+        Operation::BindWindow(WindowBind {
+            window: current,
+            new_key,
+            region: region.lkey(),
+            va,
+            length,
+            access,
+        })
+    }
+}
+
+impl Drop for MemoryWindow {
+    fn drop(&mut self) {
+        for lane in &self.pd.device.lanes {
+            let _ = lane.control(|engine| engine.rnic.regions_mut().free_window(Window { rkey: self.rkey }));
+        }
+    }
+}
