@@ -101,7 +101,13 @@ impl Plan {
             transport: Plan::transport(rng),
             link: Link {
                 latency: Duration::from_nanos(rng.between(500, 10_000)),
-                rate: None,
+                rate: *rng.pick(&[
+                    None,
+                    None,
+                    Some(1_000_000_000),
+                    Some(10_000_000_000),
+                    Some(40_000_000_000),
+                ]),
                 quantum: Duration::from_nanos(*rng.pick(&[1, 1, 1, 2_000, 20_000])),
             },
             faults: Plan::faults(theme, long, rng),

@@ -1,10 +1,12 @@
 //! What waits for what: queues, fences, credits, limits, numbers that wrap.
 
 use crate::RECOVERIES;
-use crate::common::{A, B, Pair, Setup, Verdict};
-use highwire_rnic::Counter;
-use highwire_verbs::{AsyncEvent, Operation, PostError, QpCaps, Recovery, SendFlags, SendWr, Service};
-use highwire_wire::Operation as WireOperation;
+use crate::common::{A, B, Pair, Setup, Verdict, gid};
+use highwire_rnic::{Arrival, Counter};
+use highwire_verbs::{
+    AsyncEvent, Operation, PostError, QpCaps, QpState, Recovery, SendFlags, SendWr, Service,
+};
+use highwire_wire::{Ext, Headers, Opcode, Operation as WireOperation, Psn, Reth};
 
 #[test]
 fn inline_data_may_be_overwritten_as_soon_as_it_is_posted() {
@@ -98,6 +100,8 @@ fn numbers_wrap_in_the_middle_of_everything() {
         assert_eq!(pair.count(A, Counter::Retransmitted), 0);
         let qp = pair.net.nodes[A].rnic.query_qp(pair.ends[A].qpn).expect("the queue pair");
         assert!(qp.sq_psn.value() < 100, "{:?}", qp.sq_psn);
+        // Where nobody acknowledges, nothing stays in flight; otherwise half of all numbers would be the end.
+        assert_eq!(qp.in_flight, 0);
     }
 }
 
@@ -174,4 +178,43 @@ fn stale_credits_do_not_stop_a_requester() {
     }
     pair.run();
     assert_eq!(pair.completions(A).len(), 4);
+}
+
+#[test]
+fn answers_given_twice_do_not_count_against_the_peers_depth() {
+    let mut pair = Pair::new(Setup { rd_atomic: 2, ..Setup::default() });
+    for n in 0..2 {
+        pair.post(A, n, Operation::Read(pair.buffers[B].remote(0)), 100 * n, 8);
+    }
+    pair.run();
+    assert_eq!(pair.outcomes(A), ["0 Success", "1 Success"]);
+    // Copies of both requests, long under way, arrive in one batch with a third.
+    let remote = pair.buffers[B].remote(0);
+    let reth = Reth { va: remote.va, rkey: remote.rkey.0, length: 8 };
+    for n in 0..3 {
+        let psn = Psn::new(Setup::default().psn[A]).add(n);
+        let headers = Headers::new(Opcode::RcRead, pair.ends[B].qpn, psn, Ext::Reth(reth));
+        let arrival = Arrival { source: gid(A), destination: gid(B), ecn_marked: false };
+        let node = &mut pair.net.nodes[B];
+        node.rnic.handle_packet(pair.net.now, &arrival, &headers, &[][..], &mut node.memory);
+    }
+    pair.run();
+    assert_eq!(pair.count(B, Counter::RefusedRequest), 0);
+    assert_eq!(pair.state(B), QpState::Rts);
+}
+
+#[test]
+fn a_read_that_is_asked_for_again_while_it_is_answered_is_cut_where_it_begins_anew() {
+    // Ten packets are to be sent, six have left, and the requester goes back to the fourth.
+    let mut setup = Setup::default();
+    setup.link.rate = Some(1_000_000_000);
+    setup.timeout = 14;
+    let mut pair = Pair::new(setup);
+    pair.drop_nth(B, &[3], |seen| seen.headers.bth.opcode.info().operation == WireOperation::ReadResponse);
+    pair.post(A, 1, Operation::Read(pair.buffers[B].remote(0)), 0, 10 * 1024);
+    pair.run();
+    assert_eq!(pair.outcomes(A), ["1 Success"]);
+    assert_eq!(pair.bytes(A, 0, 10 * 1024), pair.bytes(B, 0, 10 * 1024));
+    // Four, the lost one, the two that were under way, and seven again.
+    assert!(pair.count(B, Counter::PacketsSent) <= 14, "{}", pair.count(B, Counter::PacketsSent));
 }

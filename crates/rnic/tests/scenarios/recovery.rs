@@ -4,7 +4,7 @@ use crate::RECOVERIES;
 use crate::common::{A, B, Pair, Seen, Setup, Verdict};
 use highwire_rnic::Counter;
 use highwire_stdx::Duration;
-use highwire_verbs::{CompletionStatus, Operation, QpState, Recovery, SendFlags};
+use highwire_verbs::{CompletionStatus, ModifyError, Operation, QpAttr, QpState, Recovery, SendFlags};
 use highwire_wire::Operation as Wire;
 
 fn is(operation: Wire) -> impl Fn(&Seen<'_>) -> bool {
@@ -223,4 +223,30 @@ fn a_read_in_flight_does_not_hide_the_timer_of_what_follows() {
     pair.run();
     let all = pair.completions(A);
     assert!(all.iter().all(|c| c.status == CompletionStatus::Success) && all.len() == 2, "{all:?}");
+}
+
+#[test]
+fn the_recovery_may_be_chosen_while_requests_wait_and_not_later() {
+    let mut pair = Pair::new(Setup::default());
+    let log = pair.watch();
+    let qpn = pair.ends[A].qpn;
+    let now = pair.net.now;
+    pair.net.nodes[A].rnic.hold_transmit(now, qpn, true);
+    let write = Operation::Write(pair.buffers[B].remote(0));
+    pair.post(A, 1, write, 0, 5000);
+    // Both ends proved to be of one kind while the request was held back.
+    pair.net.nodes[B].rnic.set_irn_accepted(pair.ends[B].qpn, true);
+    let irn = QpAttr { recovery: Some(Recovery::Irn), ..QpAttr::default() };
+    pair.modify(A, &irn);
+    pair.net.nodes[A].rnic.hold_transmit(now, qpn, false);
+    pair.run();
+    assert_eq!(pair.outcomes(A), ["1 Success"]);
+    assert!(log.borrow().iter().all(|l| l.contains("IRN")), "{:?}", log.borrow());
+
+    pair.post(A, 2, write, 0, 5000);
+    let back = QpAttr { recovery: Some(Recovery::GoBackN), ..QpAttr::default() };
+    let refused = pair.net.nodes[A].rnic.modify_qp(pair.net.now, qpn, &back);
+    assert_eq!(refused, Err(ModifyError::NotApplicable("recovery")));
+    pair.run();
+    assert_eq!(pair.outcomes(A), ["2 Success"]);
 }
