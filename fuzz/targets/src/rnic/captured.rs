@@ -15,6 +15,10 @@ const RECEIVE_BYTES: u32 = 8192;
 
 /// Feeds the packets of a capture to an RNIC.
 pub(crate) fn captured(input: &[u8]) {
+    replay_all(input);
+}
+
+fn replay_all(input: &[u8]) -> Run {
     let mut run = Run::new(Bench::new(Mtu::B1024));
     let mut first_psns = BTreeMap::new();
     let mut rest = input;
@@ -26,6 +30,7 @@ pub(crate) fn captured(input: &[u8]) {
             run.replay(headers, &packet[payload], &mut first_psns);
         }
     }
+    run
 }
 
 impl Run {
@@ -66,5 +71,28 @@ impl Run {
         if self.bench.rnic.post_recv(self.bench.now, qpn, &RecvWr { wr_id, sges: &sges }).is_ok() {
             self.pending.insert((qpn.value(), true, wr_id), ());
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{corpus, target};
+    use highwire_rnic::Counter;
+
+    #[test]
+    fn undamaged_captures_are_executed() {
+        let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../vectors/roce");
+        let target = target("rnic_captures").expect("it is in the table");
+        let seeds = corpus::seeds(target, &folder).expect("the captures are in the repository");
+        let mut answered = 0;
+        for seed in seeds {
+            let run = replay_all(&seed);
+            let counters = run.bench.rnic.counters();
+            assert_eq!(counters.value(Counter::DroppedUnknownQp), 0);
+            assert_eq!(counters.value(Counter::DroppedWrongService), 0);
+            answered += u64::from(counters.value(Counter::PacketsSent) > 0);
+        }
+        assert!(answered > 15, "only {answered} conversations got an answer");
     }
 }
