@@ -117,6 +117,10 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
 /// Takes the address that was asked for, or an unused one.
 fn find_place(config: &DeviceConfig, rng: &mut Rng) -> Result<Place, OpenError> {
     let registry = registry(config)?;
+    if let Some(registry) = &registry {
+        // What killed processes left behind would fill the machine's shared memory. If it stays, the next one tries again.
+        let _ = registry.reap_stale();
+    }
     let engine_config = EngineConfig { lanes: config.lanes, ..EngineConfig::default() };
     if let Some(ip) = wanted_address(config)? {
         let sockets = UdpLink::open_lanes(&udp_config(config, ip), config.lanes as usize);
