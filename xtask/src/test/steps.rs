@@ -61,8 +61,21 @@ fn unit(log: &Log) -> Result<Tally> {
     )
 }
 
+/// Devices of the tests meet in a folder of their own, in which nothing may be left when all have ended.
 fn cli(log: &Log) -> Result<Tally> {
-    cargo_test(log, Line::cargo("test --package highwire-cli --bins --tests --no-fail-fast"))
+    let folder = std::path::PathBuf::from(format!("/dev/shm/highwire-xtask-{}", std::process::id()));
+    let line = Line::cargo("test --package highwire-cli --bins --tests --no-fail-fast");
+    let mut tally = cargo_test(log, line.env("HIGHWIRE_SHM_DIR", &folder))?;
+    let mut left = Vec::new();
+    for entry in std::fs::read_dir(&folder).into_iter().flatten() {
+        left.push(entry?.file_name());
+    }
+    left.retain(|name| name != "lock");
+    log.note(&format!("left in {}: {left:?}", folder.display()))?;
+    tally.add(Tally::one(left.is_empty()));
+    // It is there only if a device was.
+    let _ = std::fs::remove_dir_all(&folder);
+    Ok(tally)
 }
 
 fn doctest(log: &Log) -> Result<Tally> {
