@@ -15,6 +15,7 @@ use crate::congestion::CnpGenerator;
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
+use crate::irn::IrnConfig;
 use crate::plan::{Arrival, Order, Plan};
 use crate::receive_queue::{ReceiveQueue, ReceiveWqe};
 use highwire_stdx::Instant;
@@ -43,7 +44,7 @@ pub(crate) struct Responder {
     pub(crate) read_span: [Sge; 1],
     pub(crate) accepts_irn: bool,
     irn: Option<Box<IrnResponder>>,
-    /// A standard request came first: this direction stays standard.
+    /// A standard request was executed first: this direction stays standard.
     is_standard: bool,
     cnp: CnpGenerator,
     cnp_due: bool,
@@ -143,6 +144,11 @@ impl Responder {
                 if !self.accepts_irn || self.is_standard {
                     return ctx.counters.count(Counter::DroppedNotNegotiated);
                 }
+                // What was left over from another connection, or made up, decides nothing.
+                let ahead = headers.bth.psn.ahead_of(self.expected);
+                if ahead >= conn.transport.irn.cap.max(IrnConfig::WINDOW_PACKETS_MIN) {
+                    return ctx.counters.count(Counter::DroppedBeyondWindow);
+                }
                 self.irn = Some(Box::new(IrnResponder::new(self.expected, &conn.transport.irn)));
             }
             return self.handle_irn(conn, own, ctx, headers, payload, memory);
@@ -150,9 +156,12 @@ impl Responder {
         if self.irn.is_some() {
             return ctx.counters.count(Counter::DroppedNotNegotiated);
         }
-        self.is_standard = true;
         match conn.config.service {
-            Service::Rc => self.handle_rc(conn, own, ctx, headers, payload, memory),
+            Service::Rc => {
+                let expected = self.expected;
+                self.handle_rc(conn, own, ctx, headers, payload, memory);
+                self.is_standard |= self.expected != expected;
+            }
             Service::Uc => self.handle_uc(conn, own, ctx, headers, payload, memory),
             Service::Ud => self.handle_ud(conn, own, ctx, arrival, headers, payload, memory),
         }

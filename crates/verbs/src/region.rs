@@ -77,7 +77,7 @@ pub struct WindowBind {
     pub region: LocalKey,
     /// The first address, in the region's terms.
     pub va: u64,
-    /// How many bytes; zero unbinds.
+    /// How many bytes.
     pub length: u64,
     /// What is permitted.
     pub access: Access,
