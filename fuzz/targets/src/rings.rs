@@ -32,7 +32,7 @@ pub(crate) fn rings(input: &[u8]) {
     receive(&window);
     completion(&window);
     if let Ok(board) = DoorbellBoard::attach(&window) {
-        assert!(board.bits() as usize <= bytes.len() * 8, "a bit for every doorbell");
+        assert!(board.bits() as usize <= window.len() * 8, "a bit for every doorbell");
     }
 }
 
