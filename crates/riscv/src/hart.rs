@@ -120,6 +120,11 @@ impl Hart {
         self.fetch(bus).ok()
     }
 
+    /// Whether it waits for an interrupt, and none is pending.
+    pub fn is_waiting(&self) -> bool {
+        self.waiting && self.csrs.mip & self.csrs.mie == 0
+    }
+
     /// Tells that another hart, or a device, wrote to memory: a reservation on that line is lost.
     pub fn on_foreign_store(&mut self, address: u64) {
         if self.reservation.is_some_and(|line| line == address / RESERVATION_BYTES) {

@@ -1,0 +1,32 @@
+//! The parameters of a core.
+
+/// How a core and its memory are built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CoreConfig {
+    /// Cycles from a request on the memory bus to the first word of its answer.
+    pub memory_latency_cycles: u64,
+}
+
+impl Default for CoreConfig {
+    /// A memory of 40 cycles.
+    fn default() -> CoreConfig {
+        CoreConfig { memory_latency_cycles: 40 }
+    }
+}
+
+impl CoreConfig {
+    /// From the miss in the second fetch stage to the last word of the line.
+    pub(crate) fn instruction_miss_cycles(&self) -> u64 {
+        self.memory_latency_cycles + 16
+    }
+
+    /// From the miss of a load or store at write-back to the last word of the line.
+    pub(crate) fn data_miss_cycles(&self) -> u64 {
+        self.memory_latency_cycles + 10
+    }
+
+    /// From such a miss to the last word of the line that must be written back first.
+    pub(crate) fn write_back_cycles(&self) -> u64 {
+        15
+    }
+}

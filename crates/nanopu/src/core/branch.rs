@@ -1,0 +1,71 @@
+//! The memory stage compares what follows it with what should, and teaches the predictor.
+
+use highwire_riscv::Class;
+
+use super::{Core, Outcome};
+use crate::frontend::Fetched;
+use crate::predict::{Flow, Resolution, Update};
+
+impl Core {
+    /// Whether what comes after the instruction in the memory stage is not what should come.
+    pub(super) fn is_followed_wrongly(&self, fetched: Option<Fetched>) -> bool {
+        let Some(next) = self.redirect_of_memory() else {
+            return false;
+        };
+        match (&self.execute, self.frontend.head_pc(fetched)) {
+            (Some(slot), _) => slot.pc != next,
+            (None, Some(pc)) => pc != next,
+            (None, None) => true,
+        }
+    }
+
+    /// Where the program goes on after the instruction in the memory stage, if that is an ordinary one.
+    pub(super) fn redirect_of_memory(&self) -> Option<u64> {
+        let slot = self.memory.filter(|slot| !slot.replays)?;
+        let record = self.record(slot.serial?);
+        matches!(record.outcome, Outcome::Retired(_)).then(|| match slot.needs.class {
+            // Returns from traps go through write-back.
+            Class::System => {
+                record.pc + u64::from(record.instruction.map_or(4, |instruction| instruction.length))
+            }
+            _ => record.next,
+        })
+    }
+
+    /// What the predictor learns from the instruction in the memory stage.
+    pub(super) fn train(&self, overruled: bool, is_wrong: bool) -> (Option<Update>, Option<Resolution>) {
+        let Some(slot) = self.memory.filter(|slot| !slot.replays && !overruled) else {
+            return (None, None);
+        };
+        let Some(record) = slot.serial.map(|serial| self.record(serial)) else {
+            return (None, None);
+        };
+        let Some(instruction) = record.instruction else {
+            return (None, None);
+        };
+        let class = slot.needs.class;
+        let sequential = record.pc.wrapping_add(instruction.length.into());
+        let is_branch = class == Class::Branch;
+        let taken = is_branch && record.next != sequential;
+        // The predictor knows an instruction by the packet and the half-word in which it ends.
+        let last_half = sequential.wrapping_sub(2);
+        let packet = last_half & !3;
+        let turns = taken || matches!(class, Class::Jump | Class::JumpRegister);
+        let is_flow = is_branch || turns;
+        let flow = match class {
+            Class::Jump | Class::JumpRegister if instruction.rd & 1 != 0 => Flow::Call,
+            Class::JumpRegister if instruction.rs1 & 0x1b == 1 => Flow::Return,
+            Class::Branch => Flow::Branch,
+            _ => Flow::Jump,
+        };
+        let half = (last_half >> 1 & 1) as u8;
+        let update = (is_wrong && (!is_flow || turns)).then_some(Update {
+            entry: slot.entry,
+            packet,
+            half,
+            flow,
+            is_valid: is_flow,
+        });
+        (update, Some(Resolution { packet, history: slot.history, is_branch, taken, is_wrong }))
+    }
+}

@@ -1,0 +1,180 @@
+//! The first-level data cache: two stages, two pending stores, and one miss at a time.
+//!
+//! A request enters from the execute stage. If it cannot be served, because its line is missing or because it overlaps a store
+//! that has not reached the array, the pipeline replays it from write-back.
+
+use highwire_riscv::Class;
+
+use crate::cache::Tags;
+use crate::config::CoreConfig;
+
+/// An access on its way.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Access {
+    pub(crate) address: u64,
+    pub(crate) bytes: u8,
+    pub(crate) class: Class,
+}
+
+impl Access {
+    fn writes(&self) -> bool {
+        matches!(self.class, Class::Store | Class::Atomic)
+    }
+
+    fn reads(&self) -> bool {
+        matches!(self.class, Class::Load | Class::Atomic)
+    }
+
+    fn overlaps(&self, other: &Access) -> bool {
+        let reaches = |low: u64, high: u64, bytes: u8| high.wrapping_sub(low) < u64::from(bytes);
+        reaches(self.address, other.address, self.bytes) || reaches(other.address, self.address, other.bytes)
+    }
+}
+
+/// A line on its way in, or out to make room for it.
+#[derive(Clone, Copy, Debug)]
+struct Transfer {
+    /// The cycle of its last word, in which decode lets the next access go.
+    last: u64,
+    address: u64,
+    /// Whether the line at `address` comes in.
+    fills: bool,
+    /// A line that is fetched to be written arrives ready for it.
+    writes: bool,
+}
+
+/// The cache.
+#[derive(Clone, Debug)]
+pub(crate) struct DataCache {
+    tags: Tags,
+    s1: Option<Access>,
+    /// The second access, and whether the first stage already refused it.
+    s2: Option<(Access, bool)>,
+    /// A store that waits for the array because the one before it does.
+    held: Option<Access>,
+    pending: Option<Access>,
+    transfer: Option<Transfer>,
+    miss_cycles: u64,
+    write_back_cycles: u64,
+}
+
+impl DataCache {
+    pub(crate) fn new(config: &CoreConfig) -> DataCache {
+        DataCache {
+            tags: Tags::new(),
+            s1: None,
+            s2: None,
+            held: None,
+            pending: None,
+            transfer: None,
+            miss_cycles: config.data_miss_cycles(),
+            write_back_cycles: config.write_back_cycles(),
+        }
+    }
+
+    /// Whether the access at write-back must be replayed.
+    pub(crate) fn refuses(&self) -> bool {
+        self.s2.is_some_and(|(access, refused)| refused || !self.tags.holds(access.address))
+    }
+
+    /// Whether the last word of a line is transferred in this cycle.
+    pub(crate) fn is_granted(&self, cycle: u64) -> bool {
+        self.transfer.is_some_and(|transfer| transfer.last == cycle)
+    }
+
+    /// Whether anything is on its way.
+    pub(crate) fn is_busy(&self) -> bool {
+        self.s1.is_some() || self.s2.is_some() || self.transfer.is_some()
+    }
+
+    /// Whether an access of the execute stage is accepted in this cycle.
+    pub(crate) fn is_ready(&self, request: Option<&Access>) -> bool {
+        self.transfer.is_none()
+            && !self.refuses_s1()
+            && !(request.is_some_and(Access::reads) && self.must_drain())
+    }
+
+    /// Whether the access in the first stage has to come again: after a refused one, beside the first store to a line,
+    /// or because it reads what a pending store has not yet written.
+    fn refuses_s1(&self) -> bool {
+        let touches_tags = self.s2_store().is_some_and(|store| !self.tags.is_dirty(store.address));
+        let reader = self.s1.filter(Access::reads);
+        let stores = [self.s2_store(), self.held, self.pending];
+        let overlaps =
+            reader.is_some_and(|access| stores.iter().flatten().any(|store| store.overlaps(&access)));
+        self.refuses() || touches_tags || overlaps
+    }
+
+    fn s2_store(&self) -> Option<Access> {
+        self.s2.and_then(|(access, refused)| {
+            (!refused && access.writes() && self.tags.holds(access.address)).then_some(access)
+        })
+    }
+
+    fn must_drain(&self) -> bool {
+        let first = self.s2_store().or(self.held);
+        let rewrites = first.is_some_and(|access| access.class == Class::Atomic);
+        first.is_some()
+            && self.pending.is_some()
+            && (self.s1.is_some_and(|access| access.writes()) || rewrites)
+    }
+
+    /// Everything moves. `request` is what the execute stage sends, accepted or not; `kills_s1` follows a redirect.
+    pub(crate) fn tick(&mut self, cycle: u64, request: Option<(Access, bool)>, kills_s1: bool) {
+        let s1_refused = self.refuses_s1();
+        let wants_read = request.is_some_and(|(access, _)| access.reads());
+        let first = self.s2_store().or(self.held);
+        let rewrites = self.s2_store().is_some_and(|access| access.class == Class::Atomic);
+        let may_drain = (first.is_some() && !rewrites) || self.pending.is_some();
+        let drains = self.must_drain() || (may_drain && !wants_read);
+        if let Some(store) = self.s2_store() {
+            self.tags.mark_dirty(store.address);
+        }
+        let advances = first.is_some() && self.pending.is_some() == drains;
+        let drains_first = drains && self.pending.is_none();
+        match (drains_first, advances) {
+            (true, _) => self.held = None,
+            (false, true) => (self.pending, self.held) = (first, None),
+            (false, false) => {
+                self.held = first;
+                if drains {
+                    self.pending = None;
+                }
+            }
+        }
+        self.move_transfer(cycle);
+        self.s2 = self.s1.filter(|_| !kills_s1).map(|access| (access, s1_refused));
+        self.s1 = request.and_then(|(access, accepted)| accepted.then_some(access));
+    }
+
+    /// Ends a transfer, or begins the one that the second stage's access needs.
+    fn move_transfer(&mut self, cycle: u64) {
+        match self.transfer {
+            Some(Transfer { last, address, fills, writes }) if last == cycle => {
+                if fills {
+                    self.tags.fill(address, writes);
+                }
+                self.transfer = None;
+            }
+            Some(_) => {}
+            None => {
+                let Some((access, false)) = self.s2 else {
+                    return;
+                };
+                let Access { address, .. } = access;
+                if self.tags.holds(address) {
+                    return;
+                }
+                let fills = !self.tags.drop_dirty(address);
+                let cycles = if fills { self.miss_cycles } else { self.write_back_cycles };
+                self.transfer =
+                    Some(Transfer { last: cycle + cycles, address, fills, writes: access.writes() });
+            }
+        }
+    }
+
+    /// Empties the cache.
+    pub(crate) fn flush(&mut self) {
+        self.tags.clear();
+    }
+}

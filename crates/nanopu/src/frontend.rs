@@ -1,0 +1,261 @@
+//! Instruction fetch: two stages in front of a queue of five packets, and the buffer that takes instructions out of them.
+//!
+//! A packet is four aligned bytes. The first stage looks up the branch predictor and the cache tags; the second has the
+//! bytes, finds jumps and predicted branches that the target buffer did not know, and redirects the first. Everything
+//! here runs ahead on a guess; the core says when it was wrong.
+
+mod buffer;
+mod scan;
+
+use std::collections::VecDeque;
+
+use highwire_riscv::Bus;
+
+use crate::cache::{LINE_BYTES, Tags};
+use crate::config::CoreConfig;
+use crate::predict::{Flow, Prediction, Predictor, Update};
+use scan::Scan;
+
+const QUEUE_PACKETS: usize = 5;
+
+/// What the core tells the frontend in one cycle.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Request {
+    /// Go on here instead.
+    pub(crate) redirect: Option<u64>,
+    pub(crate) update: Option<Update>,
+    /// The instruction buffer's head is taken.
+    pub(crate) takes: bool,
+    /// Forget cached instructions.
+    pub(crate) flushes_cache: bool,
+}
+
+/// The instruction at the head of the buffer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Fetched {
+    pub(crate) pc: u64,
+    /// The bits, or nothing if there is no memory.
+    pub(crate) bits: Option<u32>,
+    /// Half of the bits are a guess: the rest has not arrived. It cannot go on, but it can wait.
+    pub(crate) is_half: bool,
+    pub(crate) entry: Option<u8>,
+    pub(crate) history: u8,
+    /// The predictor mistook the middle of an instruction for its end: fetch it again.
+    pub(crate) replays: bool,
+}
+
+#[derive(Clone, Copy, Debug)]
+struct Packet {
+    pc: u64,
+    halves: Option<[u16; 2]>,
+    taken: bool,
+    half: u8,
+    entry: Option<u8>,
+    history: u8,
+    replays: bool,
+}
+
+/// A half-word that waits for its other half.
+#[derive(Clone, Copy, Debug)]
+struct Partial {
+    pc: u64,
+    half: Option<u16>,
+    entry: Option<u8>,
+    history: u8,
+    replays: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Refill {
+    Idle,
+    /// The line arrives at the end of this cycle.
+    Until(u64),
+}
+
+/// The frontend.
+#[derive(Clone, Debug)]
+pub(crate) struct Frontend {
+    pub(crate) predictor: Predictor,
+    tags: Tags,
+    refill: Refill,
+    refill_address: u64,
+    invalidated: bool,
+    s1_valid: bool,
+    s1_pc: u64,
+    s1_was_valid: bool,
+    s2_valid: bool,
+    s2_pc: u64,
+    s2_hit: bool,
+    s2_cache_valid: bool,
+    s2_may_refill: bool,
+    s2_prediction: Prediction,
+    s2_partial: Option<u16>,
+    replay_pending: bool,
+    wrong_path: bool,
+    queue: VecDeque<Packet>,
+    partial: Option<Partial>,
+    /// The packet in the second stage, when it enters the queue in this cycle.
+    arriving: Option<Packet>,
+    miss_cycles: u64,
+}
+
+impl Frontend {
+    pub(crate) fn new(pc: u64, config: &CoreConfig) -> Frontend {
+        Frontend {
+            predictor: Predictor::new(),
+            tags: Tags::new(),
+            refill: Refill::Idle,
+            refill_address: 0,
+            invalidated: false,
+            s1_valid: false,
+            s1_pc: pc,
+            s1_was_valid: false,
+            s2_valid: false,
+            s2_pc: pc,
+            s2_hit: false,
+            s2_cache_valid: false,
+            s2_may_refill: false,
+            s2_prediction: Prediction::default(),
+            s2_partial: None,
+            replay_pending: true,
+            wrong_path: false,
+            queue: VecDeque::with_capacity(QUEUE_PACKETS + 1),
+            partial: None,
+            arriving: None,
+            miss_cycles: config.instruction_miss_cycles(),
+        }
+    }
+
+    /// The first half of a cycle: what the second stage delivers, and so what the core can decode.
+    pub(crate) fn deliver<B: Bus>(&mut self, bus: &mut B) -> Option<Fetched> {
+        let has_packet = self.s1_was_valid && self.s2_valid && self.s2_hit;
+        self.arriving = (has_packet && self.queue.len() < QUEUE_PACKETS).then(|| self.second_stage(bus));
+        let packet = self.queue.front().or(self.arriving.as_ref()).copied();
+        self.head(packet)
+    }
+
+    fn second_stage<B: Bus>(&self, bus: &mut B) -> Packet {
+        let base = self.s2_pc & !3;
+        let halves = bus.fetch(base).and_then(|low| Ok([low, bus.fetch(base | 2)?])).ok();
+        let p = &self.s2_prediction;
+        Packet {
+            pc: self.s2_pc,
+            halves,
+            taken: p.hit && p.taken,
+            half: p.half,
+            entry: p.entry,
+            history: p.history,
+            replays: false,
+        }
+    }
+
+    /// The second half of a cycle: everything moves.
+    pub(crate) fn tick(&mut self, cycle: u64, request: Request) {
+        let seen = self.predictor.lookup(self.s1_pc);
+        let fires = self.arriving.is_some();
+        let scan = self.scan();
+        let redirected = request.redirect.is_some();
+        let known = self.s2_prediction.hit && self.s2_prediction.taken;
+        let scan_redirects = !known && scan.taken && fires;
+
+        let replays = (self.s2_valid && !fires) || self.replay_pending;
+        let queued = self.queue.len();
+        let has_space = queued <= 2
+            || (queued <= 3 && !(self.s1_valid && self.s2_valid))
+            || (queued <= 4 && !self.s1_valid && !self.s2_valid);
+        let s0_valid = redirected || has_space;
+        let sequential = (self.s1_pc & !3).wrapping_add(4);
+        let predicted = if seen.hit && seen.taken { seen.target } else { sequential };
+        let guess = if known || !self.s2_valid {
+            predicted
+        } else if scan.uses_stack {
+            self.predictor.return_address().unwrap_or(predicted)
+        } else {
+            scan.target.unwrap_or(predicted)
+        };
+        let next = if replays { self.s2_pc } else { guess };
+
+        let likely_bubble = queued <= 1;
+        let own_update =
+            (fires && !self.wrong_path && likely_bubble && !known && scan.taken && !scan.is_known).then_some(
+                Update {
+                    entry: None,
+                    packet: self.s2_pc & !3,
+                    half: scan.half,
+                    flow: scan.flow,
+                    is_valid: true,
+                },
+            );
+        if fires && !self.wrong_path {
+            self.train_speculatively(&scan);
+        }
+        if scan.mistaken {
+            self.predictor.flush();
+        }
+        self.move_queue(&scan, request);
+        self.predictor.tick(self.s1_pc, &seen, request.update.or(own_update));
+        self.move_wrong_path(&scan, fires, known, redirected);
+
+        // The cache looks up the first stage's tags while it is not being redirected.
+        let s1_killed = redirected || scan_redirects || replays;
+        self.refill_cache(cycle, request.flushes_cache, s1_killed);
+
+        self.s2_partial = match (redirected || scan_redirects, fires) {
+            (true, _) => None,
+            (false, true) if known || scan.taken => None,
+            (false, true) => scan.partial,
+            (false, false) => self.s2_partial,
+        };
+        self.replay_pending = replays && !s0_valid;
+        self.s1_was_valid = self.s1_valid;
+        self.s2_valid = !replays && !redirected && !scan_redirects;
+        if !replays {
+            self.s2_pc = self.s1_pc;
+            self.s2_prediction = seen;
+        }
+        self.s1_valid = s0_valid;
+        self.s1_pc = request.redirect.unwrap_or(next) & !1;
+    }
+
+    fn move_wrong_path(&mut self, scan: &Scan, fires: bool, known: bool, redirected: bool) {
+        let lost = fires && !known && scan.taken && scan.target.is_none() && !scan.uses_stack;
+        self.wrong_path = !redirected && (self.wrong_path || lost || scan.mistaken);
+    }
+
+    fn train_speculatively(&mut self, scan: &Scan) {
+        if scan.has_branch {
+            self.predictor.advance_history(self.s2_prediction.bias);
+        }
+        match scan.stack {
+            Some((Flow::Call, address)) => self.predictor.push_return(address),
+            Some((Flow::Return, _)) => self.predictor.pop_return(),
+            _ => {}
+        }
+    }
+
+    fn refill_cache(&mut self, cycle: u64, flushes: bool, s1_killed: bool) {
+        let missed = self.s2_cache_valid && !self.s2_hit;
+        let can_request = !(missed || self.refill != Refill::Idle);
+        if missed && self.s2_may_refill && self.refill == Refill::Idle {
+            self.refill = Refill::Until(cycle + self.miss_cycles);
+            self.invalidated = false;
+        }
+        self.invalidated |= flushes;
+        let hit = self.tags.holds(self.s1_pc);
+        if self.s1_valid && can_request && self.refill == Refill::Idle {
+            self.refill_address = self.s1_pc & !(LINE_BYTES - 1);
+        }
+        if self.refill == Refill::Until(cycle) {
+            self.refill = Refill::Idle;
+            if !self.invalidated {
+                self.tags.fill(self.refill_address, false);
+            }
+        }
+        if flushes {
+            self.tags.clear();
+        }
+        self.s2_cache_valid = self.s1_valid && !s1_killed;
+        self.s2_hit = hit;
+        self.s2_may_refill = can_request;
+    }
+}

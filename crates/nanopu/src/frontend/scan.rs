@@ -1,0 +1,139 @@
+//! The second fetch stage looks for jumps and branches that the target buffer did not know.
+
+use highwire_riscv::{Class, Instruction, is_compressed};
+
+use super::Frontend;
+use crate::predict::{Flow, Prediction};
+
+/// What the second stage finds in its packet.
+pub(super) struct Scan {
+    /// The half-word in which a jump, or a branch that is predicted taken, ends.
+    pub(super) half: u8,
+    pub(super) taken: bool,
+    pub(super) target: Option<u64>,
+    pub(super) uses_stack: bool,
+    pub(super) is_known: bool,
+    pub(super) stack: Option<(Flow, u64)>,
+    pub(super) has_branch: bool,
+    pub(super) flow: Flow,
+    pub(super) partial: Option<u16>,
+    pub(super) mistaken: bool,
+}
+
+impl Frontend {
+    /// Looks through the second stage's packet for jumps and branches.
+    pub(super) fn scan(&self) -> Scan {
+        let mut scan = Scan {
+            half: 1,
+            taken: false,
+            target: None,
+            uses_stack: false,
+            is_known: self.s2_prediction.hit,
+            stack: None,
+            has_branch: false,
+            flow: Flow::Jump,
+            partial: None,
+            mistaken: false,
+        };
+        let Some(packet) = &self.arriving else {
+            return scan;
+        };
+        let Some(halves) = packet.halves else {
+            return scan;
+        };
+        let base = self.s2_pc & !3;
+        let mut before = self.s2_partial.filter(|_| self.s2_pc & 2 == 0);
+        for (index, half) in halves.into_iter().enumerate().skip(usize::from(self.s2_pc & 2 != 0)) {
+            let (word, pc) = match before.take() {
+                Some(low) => {
+                    (u32::from(half) << 16 | u32::from(low), (base | (2 * index as u64)).wrapping_sub(2))
+                }
+                None if is_compressed(half) => (u32::from(half), base | (2 * index as u64)),
+                None => {
+                    scan.mistaken |= self.s2_prediction.hit && usize::from(self.s2_prediction.half) == index;
+                    before = Some(half);
+                    continue;
+                }
+            };
+            if scan.visit(word, pc, index as u8, base, &self.s2_prediction, self.predictor.return_address()) {
+                return scan;
+            }
+        }
+        scan.partial = before;
+        scan
+    }
+}
+
+impl Scan {
+    /// Takes note of one instruction; true if fetch goes elsewhere after it.
+    fn visit(
+        &mut self,
+        word: u32,
+        pc: u64,
+        half: u8,
+        base: u64,
+        seen: &Prediction,
+        on_stack: Option<u64>,
+    ) -> bool {
+        if !may_turn(word) {
+            return false;
+        }
+        let Ok(instruction) = Instruction::decode(word) else {
+            return false;
+        };
+        let links = instruction.rd & 1 != 0;
+        let target = pc.wrapping_add_signed(instruction.immediate.into());
+        let is_short = instruction.length == 2;
+        let (is_return, is_call) = match instruction.class() {
+            // Like hardware that looks at few bits: x1 and x5 as sources return, odd destinations call.
+            Class::JumpRegister if is_short => {
+                (instruction.rd == 0 && instruction.rs1 & 0x1b == 1, instruction.rd == 1)
+            }
+            Class::JumpRegister => (!links && instruction.rs1 & 0x1b == 1, links),
+            Class::Jump => (false, links && !is_short),
+            _ => (false, false),
+        };
+        if is_return || is_call {
+            let after = base.wrapping_add(2 * (u64::from(half) + 1));
+            self.stack = Some((if is_return { Flow::Return } else { Flow::Call }, after));
+        }
+        match instruction.class() {
+            Class::Branch => {
+                self.has_branch = true;
+                if !seen.bias {
+                    return false;
+                }
+                (self.target, self.flow) = (Some(target), Flow::Branch);
+            }
+            Class::Jump => {
+                self.target = Some(target);
+                self.flow = if is_call { Flow::Call } else { Flow::Jump };
+            }
+            Class::JumpRegister => {
+                self.uses_stack = is_return && on_stack.is_some();
+                self.flow = if is_return {
+                    Flow::Return
+                } else if is_call {
+                    Flow::Call
+                } else {
+                    Flow::Jump
+                };
+                // A target that nobody knows yet is no entry.
+                self.is_known |= !self.uses_stack;
+            }
+            _ => return false,
+        }
+        (self.taken, self.half) = (true, half);
+        true
+    }
+}
+
+/// Whether the opcode is that of a branch or jump, or of a compressed instruction that shares one with them.
+fn may_turn(word: u32) -> bool {
+    match word & 3 {
+        3 => word & 0x40 != 0 && matches!(word & 0x7f, 0x63 | 0x67 | 0x6f),
+        1 => word & 0x8000 != 0,
+        2 => word & 0xe07c == 0x8000,
+        _ => false,
+    }
+}
