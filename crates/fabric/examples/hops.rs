@@ -4,13 +4,17 @@
 //! 1086-byte packets, 66-byte acknowledgements. `bare` has buffers without end; `full` has PFC and RED marking on 240 KB per
 //! input. Both have virtual output queues and round robin. The best of three runs is printed.
 //!
-//! `cargo run --release -p highwire-fabric --example hops [6 | 16]` (a fat tree's k; both without)
+//! `cargo run --release -p highwire-fabric --example hops [6 | 16 [THREADS]]` (a fat tree's k; both without)
 
+// A benchmark has a clock; the library has none.
+#![allow(clippy::disallowed_methods, clippy::disallowed_types)]
+
+use std::time::Instant;
 use std::{env, fs};
 
 use highwire_fabric::{
-    Buffering, Ecn, Fabric, FabricConfig, Host, HostId, LinkSpec, Packet, Pfc, Priorities, Rate, Span, Time,
-    Topology,
+    Buffering, Ecn, Fabric, FabricConfig, Host, HostId, LinkSpec, Packet, ParallelFabric, Pfc, Priorities,
+    Rate, Span, Time, Topology,
 };
 
 const WINDOW: u32 = 110;
@@ -80,7 +84,7 @@ impl Host<Segment> for WindowHost {
     }
 }
 
-fn network(k: u32, is_full: bool) -> Fabric<Segment, WindowHost> {
+fn network(k: u32, is_full: bool) -> (Topology, FabricConfig, Vec<WindowHost>) {
     let link = LinkSpec { rate: Rate::from_gbps(40), delay: Span::from_us(2) };
     let topology = Topology::fat_tree(k, link).expect("an even k");
     let count = topology.host_count();
@@ -105,7 +109,23 @@ fn network(k: u32, is_full: bool) -> Fabric<Segment, WindowHost> {
     if count.is_multiple_of(7) {
         (0..count).for_each(|id| hosts[id as usize].peer = (id + count / 2 + 1) % count);
     }
+    (topology, config, hosts)
+}
+
+fn whole(
+    (topology, config, hosts): (Topology, FabricConfig, Vec<WindowHost>),
+) -> Fabric<Segment, WindowHost> {
     Fabric::new(topology, config, hosts).expect("the parts fit")
+}
+
+/// The same network on several threads: seconds by the clock and by the CPUs.
+fn on_threads(k: u32, threads: usize) -> (f64, f64) {
+    let (topology, config, hosts) = network(k, true);
+    let parts = ParallelFabric::new(topology, config, hosts, vec![(); threads]);
+    let mut parts: ParallelFabric<Segment, WindowHost> = parts.expect("the parts fit");
+    let (cpu, clock) = (cpu_seconds(), Instant::now());
+    parts.run_until(Time::NEVER).expect("no invariant breaks");
+    (clock.elapsed().as_secs_f64(), cpu_seconds() - cpu)
 }
 
 /// CPU time of this process so far, in seconds: user and system ticks of 10 ms.
@@ -118,14 +138,21 @@ fn cpu_seconds() -> f64 {
 }
 
 fn main() {
-    println!("{:24} {:>9} {:>8} {:>8} {:>10}", "network", "hops", "events", "CPU s", "Mhops/s");
     let only: Option<u32> = env::args().nth(1).and_then(|k| k.parse().ok());
+    if let Some((k, threads)) = only.zip(env::args().nth(2).and_then(|n| n.parse().ok())) {
+        for count in [1, threads] {
+            let (clock, cpu) = on_threads(k, count);
+            println!("k={k} full, {count} threads: {clock:.2} s by the clock, {cpu:.2} s of CPU");
+        }
+        return;
+    }
+    println!("{:24} {:>9} {:>8} {:>8} {:>10}", "network", "hops", "events", "CPU s", "Mhops/s");
     for (k, repeats) in [(6, 4), (16, 1)].into_iter().filter(|&(k, _)| only.is_none_or(|o| o == k)) {
         for is_full in [false, true] {
             let mut best = (f64::MAX, 0, 0);
             let mut name = String::new();
             for _ in 0..3 {
-                let mut all: Vec<_> = (0..repeats).map(|_| network(k, is_full)).collect();
+                let mut all: Vec<_> = (0..repeats).map(|_| whole(network(k, is_full))).collect();
                 let start = cpu_seconds();
                 for fabric in &mut all {
                     fabric.run_until(Time::NEVER).expect("no invariant breaks");

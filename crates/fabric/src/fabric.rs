@@ -8,6 +8,7 @@
 //! `verify` counts everything again.
 
 mod build;
+mod cross;
 mod faults;
 mod forward;
 mod inspect;
@@ -17,7 +18,7 @@ mod verify;
 
 use highwire_stdx::Rng;
 
-use crate::packet::Store;
+use crate::packet::{Record, Store};
 use crate::port::{LinkKind, Port, PortCounters};
 use crate::queues::Queues;
 use crate::{
@@ -46,7 +47,17 @@ pub struct Fabric<P, H, O = ()> {
     queues: Queues,
     /// Bytes in the buffer by input port: all of them, then by priority.
     inputs: Vec<u64>,
+    /// The hosts from `first_host` on: all of them, or those of this part of a network.
     hosts: Vec<H>,
+    first_host: u32,
+    /// How many hosts the whole network has.
+    host_count: u32,
+    /// Whether this part has the node that a port belongs to.
+    is_mine: Vec<bool>,
+    /// Whether this part counts the events that happen in all parts.
+    is_first: bool,
+    /// Packets on wires that lead to another part.
+    outbox: Vec<Crossing<P>>,
     timers: Vec<Timer>,
     faults: Vec<Fault>,
     fault_kinds: Vec<Option<Box<FaultKind>>>,
@@ -57,6 +68,14 @@ pub struct Fabric<P, H, O = ()> {
     verified_at: u64,
     fingerprint: u64,
     is_started: bool,
+}
+
+/// A packet on a wire that leads to another part of the network.
+pub(crate) struct Crossing<P> {
+    /// The port that sent it.
+    pub(crate) port: u32,
+    record: Record,
+    packet: Option<P>,
 }
 
 /// What a switch knows beside its ports.
@@ -99,6 +118,14 @@ const fn key(kind: u32, place: u32) -> u32 {
     kind << KIND_SHIFT | place
 }
 
+/// What an event adds to the fingerprint. A sum, so that parts of a network can count for themselves; the order of events
+/// follows from what they are.
+#[inline]
+fn trace(now: Time, key: u32) -> u64 {
+    let mixed = (now.as_ps() ^ u64::from(key) << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+    mixed ^ mixed >> 29
+}
+
 impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     /// Runs up to and including `limit`.
     ///
@@ -135,24 +162,28 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     pub fn with_host<R>(&mut self, host: HostId, act: impl FnOnce(&mut H, Time) -> R) -> R {
         self.start();
         let now = self.events.now();
-        let result = act(&mut self.hosts[host.0 as usize], now);
+        let result = act(self.host_mut(host.0), now);
         self.drain(host.0, now);
         result
     }
 
-    fn start(&mut self) {
+    #[inline]
+    fn host_mut(&mut self, host: u32) -> &mut H {
+        &mut self.hosts[(host - self.first_host) as usize]
+    }
+
+    pub(crate) fn start(&mut self) {
         if !std::mem::replace(&mut self.is_started, true) {
             let now = self.events.now();
-            (0..self.hosts.len() as u32).for_each(|host| self.drain(host, now));
+            let mine = self.first_host..self.first_host + self.hosts.len() as u32;
+            mine.for_each(|host| self.drain(host, now));
         }
     }
 
     #[inline]
     fn handle(&mut self, now: Time, key: u32) {
         self.processed += 1;
-        // A sum, so that parts of a network can count for themselves; the order follows from the events.
-        let mixed = (now.as_ps() ^ u64::from(key) << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
-        self.fingerprint = self.fingerprint.wrapping_add(mixed ^ mixed >> 29);
+        self.fingerprint = self.fingerprint.wrapping_add(trace(now, key));
         let place = key & ((1 << KIND_SHIFT) - 1);
         match key >> KIND_SHIFT {
             ARRIVE => self.arrive(now, place),
@@ -176,7 +207,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
 
     #[inline]
     fn rearm(&mut self, now: Time, host: u32) {
-        let deadline = self.hosts[host as usize].poll_timeout();
+        let deadline = self.host_mut(host).poll_timeout();
         let timer = &mut self.timers[host as usize];
         if deadline < timer.armed {
             let at = deadline.max(now);
@@ -193,8 +224,8 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             return;
         }
         timer.armed = Time::NEVER;
-        if self.hosts[host as usize].poll_timeout() <= now {
-            self.hosts[host as usize].handle_timeout(now);
+        if self.host_mut(host).poll_timeout() <= now {
+            self.host_mut(host).handle_timeout(now);
             self.drain(host, now);
         } else {
             self.rearm(now, host);

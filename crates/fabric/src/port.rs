@@ -45,6 +45,8 @@ pub(crate) enum Health {
 
 /// What all links of one rate and delay have in common.
 pub(crate) struct LinkKind {
+    /// They lead to another part of the network.
+    pub(crate) is_cut: bool,
     pub(crate) pace: Pace,
     pub(crate) delay: Span,
 }

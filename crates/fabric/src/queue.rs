@@ -132,6 +132,22 @@ impl EventQueue {
         None
     }
 
+    /// A time at or before the next event and not in the past; [`Time::NEVER`] if there is none.
+    pub(crate) fn next_not_before(&self) -> Time {
+        if self.len == 0 {
+            return Time::NEVER;
+        }
+        if let Some(&entry) = self.open.last() {
+            return Time::from_ps(self.time_of(entry));
+        }
+        let mask = (1 << self.count_log2) - 1;
+        let first = self.cursor + 1;
+        let fine = self.occupied.next_from((first & mask) as usize);
+        let fine = fine.map_or(u64::MAX, |index| first + ((index as u64).wrapping_sub(first) & mask));
+        let start = (fine.min(self.coarse_next) - 1) << self.width_log2;
+        Time::from_ps(start.max(self.now))
+    }
+
     #[inline]
     fn time_of(&self, entry: u64) -> u64 {
         ((self.cursor - 1) << self.width_log2) + (entry >> 32)

@@ -3,8 +3,8 @@
 mod support;
 
 use highwire_fabric::{
-    Balancing, Buffering, DropReason, Ecn, Fabric, FabricConfig, LinkSpec, MarkWhen, Observer, Pfc, PortId,
-    Priorities, Rate, Rerouting, Span, Time, Topology, Trimming,
+    Balancing, Buffering, DropReason, Ecn, Fabric, FabricConfig, LinkSpec, MarkWhen, Observer,
+    ParallelFabric, Pfc, PortCounters, PortId, Priorities, Rate, Rerouting, Span, Time, Topology, Trimming,
 };
 use highwire_stdx::Rng;
 use support::{Frame, Station};
@@ -98,8 +98,20 @@ fn random_config(rng: &mut Rng, topology: &Topology, is_acyclic: bool) -> Fabric
     }
 }
 
-/// Plays the storm of `seed`; returns what must be equal when it is played again.
-fn storm(seed: u64) -> (u64, u64, u64) {
+/// Everything that follows from a seed.
+struct Storm {
+    seed: u64,
+    topology: Topology,
+    config: FabricConfig,
+    stations: Vec<Station>,
+    /// How many packets the stations will send.
+    total: u64,
+    /// When which link goes down or comes up.
+    changes: Vec<(Time, usize, bool)>,
+    noisy_link: Option<usize>,
+}
+
+fn storm(seed: u64) -> Storm {
     let mut rng = Rng::new(seed);
     let topology = random_topology(&mut rng);
     let has_faults = rng.chance(0.4);
@@ -126,46 +138,99 @@ fn storm(seed: u64) -> (u64, u64, u64) {
         }
     }
     let links = topology.links().len() as u64;
-    let mut net: Fabric<Frame, Station, Witness> =
-        Fabric::observed(topology, config, stations, Witness::default())
-            .unwrap_or_else(|e| panic!("seed {seed}: {e}"));
+    let mut changes = Vec::new();
+    let mut noisy_link = None;
     if has_faults {
         for _ in 0..3 {
             let (down, link) = (rng.below(100_000), rng.below(links) as usize);
-            net.schedule_link(Time::from_ns(down), link, false);
-            net.schedule_link(Time::from_ns(down + rng.below(50_000)), link, true);
+            changes.push((Time::from_ns(down), link, false));
+            changes.push((Time::from_ns(down + rng.below(50_000)), link, true));
         }
-        net.set_link_errors(rng.below(links) as usize, 1e-5, 0.01);
+        noisy_link = Some(rng.below(links) as usize);
     }
-    // Stopping anywhere must change nothing, and every stop must verify.
-    for stop in 1..20 {
-        net.run_until(Time::from_us(stop * 7)).unwrap_or_else(|v| panic!("seed {seed}: {v}"));
-        net.verify().unwrap_or_else(|v| panic!("seed {seed}: {v}"));
+    Storm { seed, topology, config, stations, total, changes, noisy_link }
+}
+
+/// What must be equal when a storm is played again: fingerprint, number of events, counters, and every station's log.
+type Outcome = (u64, u64, PortCounters, Vec<Vec<(Time, Frame)>>);
+
+impl Storm {
+    fn play(self) -> Outcome {
+        let Storm { seed, total, .. } = self;
+        let name = format!("seed {seed}");
+        let net = Fabric::observed(self.topology, self.config, self.stations, Witness::default());
+        let mut net: Fabric<Frame, Station, Witness> = net.unwrap_or_else(|e| panic!("{name}: {e}"));
+        self.changes.iter().for_each(|&(at, link, is_up)| net.schedule_link(at, link, is_up));
+        self.noisy_link.iter().for_each(|&link| net.set_link_errors(link, 1e-5, 0.01));
+        // Stopping anywhere must change nothing, and every stop must verify.
+        for stop in 1..20 {
+            net.run_until(Time::from_us(stop * 7))
+                .and_then(|()| net.verify())
+                .unwrap_or_else(|v| panic!("{name}: {v}"));
+        }
+        net.run_to_rest().unwrap_or_else(|v| panic!("{name}: {v}"));
+        let (counters, witness) = (net.totals(), net.observer());
+        let received: u64 = net.hosts().iter().map(|h| h.received.len() as u64).sum();
+        let ended = counters.dropped.packets + counters.lost.packets + counters.unroutable.packets;
+        assert_eq!(received + witness.full + witness.lost, total, "seed {seed}");
+        assert_eq!(counters.dropped.packets, witness.full, "seed {seed}");
+        assert_eq!(
+            (counters.marked, counters.trimmed.packets),
+            (witness.marked, witness.trimmed),
+            "seed {seed}"
+        );
+        assert!(ended >= witness.full + witness.lost && witness.sent >= total, "seed {seed}");
+        let (injected, delivered) = net.injected_and_delivered();
+        assert_eq!((injected.packets, delivered.packets), (total, received), "seed {seed}");
+        let (fingerprint, events) = (net.fingerprint(), net.event_count());
+        (fingerprint, events, counters, net.into_parts().0.into_iter().map(|h| h.received).collect())
     }
-    net.run_to_rest().unwrap_or_else(|v| panic!("seed {seed}: {v}"));
-    let (counters, witness) = (net.totals(), net.observer());
-    let received: u64 = net.hosts().iter().map(|h| h.received.len() as u64).sum();
-    let ended = counters.dropped.packets + counters.lost.packets + counters.unroutable.packets;
-    assert_eq!(received + witness.full + witness.lost, total, "seed {seed}");
-    assert_eq!(counters.dropped.packets, witness.full, "seed {seed}");
-    assert_eq!((counters.marked, counters.trimmed.packets), (witness.marked, witness.trimmed), "seed {seed}");
-    assert!(ended >= witness.full + witness.lost, "seed {seed}");
-    let (injected, delivered) = net.injected_and_delivered();
-    assert_eq!((injected.packets, delivered.packets), (total, received), "seed {seed}");
-    (net.fingerprint(), net.event_count(), received ^ witness.paused << 40 ^ witness.sent << 20)
+
+    fn play_on_threads(self, threads: usize) -> Outcome {
+        let seed = self.seed;
+        let name = format!("seed {seed}, {threads} threads");
+        let net = ParallelFabric::new(self.topology, self.config, self.stations, vec![(); threads]);
+        let mut net: ParallelFabric<Frame, Station> = net.unwrap_or_else(|e| panic!("{name}: {e}"));
+        self.changes.iter().for_each(|&(at, link, is_up)| net.schedule_link(at, link, is_up));
+        self.noisy_link.iter().for_each(|&link| net.set_link_errors(link, 1e-5, 0.01));
+        for stop in 1..4 {
+            net.run_until(Time::from_us(stop * 31))
+                .and_then(|()| net.verify())
+                .unwrap_or_else(|v| panic!("{name}: {v}"));
+        }
+        net.run_to_rest().unwrap_or_else(|v| panic!("{name}: {v}"));
+        let (fingerprint, events, counters) = (net.fingerprint(), net.event_count(), net.totals());
+        (fingerprint, events, counters, net.into_parts().0.into_iter().map(|h| h.received).collect())
+    }
 }
 
 #[test]
 fn invariants_hold_and_a_seed_is_a_run() {
     let mut fingerprints = Vec::new();
     for seed in 0..150 {
-        let first = storm(seed);
-        assert_eq!(first, storm(seed), "seed {seed} gave two runs");
+        let first = storm(seed).play();
+        assert!(first == storm(seed).play(), "seed {seed} gave two runs");
         fingerprints.push(first.0);
     }
     fingerprints.sort_unstable();
     fingerprints.dedup();
     assert_eq!(fingerprints.len(), 150);
+}
+
+#[test]
+fn threads_change_nothing() {
+    for seed in 0..30 {
+        let whole = storm(seed).play();
+        for threads in 1 + seed as usize % 2..=3 {
+            let parts = storm(seed).play_on_threads(threads);
+            let (expected, found) = ((whole.0, whole.1, whole.2), (parts.0, parts.1, parts.2));
+            assert_eq!(found, expected, "seed {seed}, {threads} threads");
+            assert!(
+                parts.3 == whole.3,
+                "seed {seed}, {threads} threads: other packets arrived, or at other times"
+            );
+        }
+    }
 }
 
 #[test]

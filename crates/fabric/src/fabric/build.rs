@@ -7,10 +7,11 @@ use highwire_stdx::Rng;
 
 use super::{Fabric, Switch, Timer};
 use crate::packet::Store;
+use crate::parallel::Partition;
 use crate::port::{LinkKind, Port, PortCounters};
 use crate::queues::Queues;
 use crate::time::Pace;
-use crate::topology::{Link, NodeId};
+use crate::topology::{Link, LinkSpec, NodeId};
 use crate::{
     Buffering, EventQueue, FabricConfig, Host, Observer, Packet, Pfc, PortId, Priorities, Rate, Span, Time,
     Topology,
@@ -99,9 +100,22 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         if topology.host_count() as usize != hosts.len() {
             return Err(BuildError::HostCount { places: topology.host_count(), hosts: hosts.len() });
         }
+        let whole = Partition::of(&topology, 1);
+        Fabric::part(topology, config, hosts, observer, &whole, 0)
+    }
+
+    /// Part `me` of a network: `hosts` are those of this part only.
+    pub(crate) fn part(
+        topology: Topology,
+        config: FabricConfig,
+        hosts: Vec<H>,
+        observer: O,
+        partition: &Partition,
+        me: usize,
+    ) -> Result<Fabric<P, H, O>, BuildError> {
         check_config(&config)?;
         check_topology(&topology, &config)?;
-        let (ports, kinds) = ports_of(&topology);
+        let (ports, kinds) = ports_of(&topology, partition);
         if kinds.len() > 1 << 16 {
             return Err(BuildError::TooLarge);
         }
@@ -119,8 +133,13 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             switches: switches_of(&topology, &config),
             queues: Queues::new(config.priorities, ports.iter().map(rows)),
             inputs: vec![0; count * (1 + usize::from(config.priorities))],
-            timers: vec![Timer { armed: Time::NEVER, spins: 0 }; hosts.len()],
+            timers: vec![Timer { armed: Time::NEVER, spins: 0 }; topology.host_count() as usize],
             hosts,
+            first_host: partition.hosts(me).start,
+            host_count: topology.host_count(),
+            is_mine: (0..count as u32).map(|port| owner_of(partition, &ports, port) == me).collect(),
+            is_first: me == 0,
+            outbox: Vec::new(),
             faults: Vec::new(),
             fault_kinds: (0..count).map(|_| None).collect(),
             link_states: vec![true; topology.links().len()],
@@ -208,18 +227,27 @@ fn lossless_count(lossless: Priorities, priorities: u8) -> u64 {
     u64::from((0..priorities).map(|p| u8::from(lossless.contains(p))).sum::<u8>())
 }
 
-fn ports_of(topology: &Topology) -> (Vec<Port>, Vec<LinkKind>) {
+fn owner_of(partition: &Partition, ports: &[Port], port: u32) -> usize {
+    match ports[port as usize].switch {
+        u32::MAX => partition.part(NodeId::Host(port)),
+        switch => partition.part(NodeId::Switch(switch)),
+    }
+}
+
+fn ports_of(topology: &Topology, partition: &Partition) -> (Vec<Port>, Vec<LinkKind>) {
     let bases = topology.switch_bases();
     let number = |(node, port): (NodeId, u16)| match node {
         NodeId::Host(h) => h,
         NodeId::Switch(s) => bases[s as usize] + u32::from(port),
     };
     let mut kinds: Vec<LinkKind> = Vec::new();
-    let mut known: BTreeMap<(Rate, Span), u16> = BTreeMap::new();
+    let mut known: BTreeMap<(Rate, Span, bool), u16> = BTreeMap::new();
     let mut ports: Vec<Option<Port>> = (0..topology.port_count()).map(|_| None).collect();
     for link in topology.links() {
-        let kind = *known.entry((link.spec.rate, link.spec.delay)).or_insert_with(|| {
-            kinds.push(LinkKind { pace: Pace::new(link.spec.rate), delay: link.spec.delay });
+        let is_cut = partition.part(link.ends[0].0) != partition.part(link.ends[1].0);
+        let LinkSpec { rate, delay } = link.spec;
+        let kind = *known.entry((rate, delay, is_cut)).or_insert_with(|| {
+            kinds.push(LinkKind { is_cut, pace: Pace::new(rate), delay });
             (kinds.len() - 1) as u16
         });
         for (end, other) in [(link.ends[0], link.ends[1]), (link.ends[1], link.ends[0])] {

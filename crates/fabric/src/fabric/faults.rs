@@ -6,7 +6,7 @@
 
 use highwire_stdx::Rng;
 
-use super::{FAULT, Fabric, key};
+use super::{FAULT, Fabric, key, trace};
 use crate::port::Health;
 use crate::{DropReason, Host, NodeId, Observer, Packet, PortId, Rerouting, Time};
 
@@ -80,6 +80,10 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
 
     #[cold]
     pub(super) fn break_or_mend(&mut self, now: Time, fault: u32) {
+        if !self.is_first {
+            self.processed -= 1;
+            self.fingerprint = self.fingerprint.wrapping_sub(trace(now, key(FAULT, fault)));
+        }
         let Fault { link, is_up } = self.faults[fault as usize];
         if std::mem::replace(&mut self.link_states[link as usize], is_up) == is_up {
             return;
@@ -100,7 +104,11 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             self.topology.route_by_tables(|l| states[l]);
         }
         for port in ports {
-            if is_up { self.mend(now, port) } else { self.cut(now, port) }
+            if !is_up {
+                self.cut(now, port);
+            } else if self.is_mine[port as usize] {
+                self.wake(now, port);
+            }
         }
     }
 
@@ -114,19 +122,15 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
                 if is_last {
                     self.ports[port as usize].waiting &= !(1 << priority);
                 }
-                let bytes = self.store.records[index as usize].bytes;
-                self.counters[port as usize].unroutable.add(bytes);
-                self.release(now, port, index);
+                let record = self.store.records[index as usize];
+                self.counters[port as usize].unroutable.add(record.bytes);
+                self.release(now, port, &record);
                 self.discard(now, port, index, DropReason::LinkDown);
             }
         }
         // Both ends forget what they told each other.
         self.ports[port as usize].pause_told = 0;
         self.set_paused(now, port, 0);
-    }
-
-    fn mend(&mut self, now: Time, port: u32) {
-        self.wake(now, port);
     }
 
     /// Whether link `link` is up.

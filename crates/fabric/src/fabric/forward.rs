@@ -172,8 +172,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
 
     /// A packet that was waiting leaves the buffer: its bytes are free as soon as its first bit is sent.
     #[inline]
-    pub(super) fn release(&mut self, now: Time, output: u32, index: u32) {
-        let record = &self.store.records[index as usize];
+    pub(super) fn release(&mut self, now: Time, output: u32, record: &Record) {
         let (bytes, priority) = (u64::from(record.bytes), record.priority);
         let switch = &mut self.switches[self.ports[output as usize].switch as usize];
         let input = switch.base + u32::from(record.input);

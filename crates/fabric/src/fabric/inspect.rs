@@ -3,7 +3,7 @@
 use super::Fabric;
 use crate::packet::Store;
 use crate::port::PortCounters;
-use crate::{FabricConfig, Host, HostId, Observer, Packet, PortId, Time, Topology, Violation};
+use crate::{FabricConfig, Host, HostId, NodeId, Observer, Packet, PortId, Time, Topology, Violation};
 
 impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     /// The present.
@@ -28,7 +28,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
 
     /// One host.
     pub fn host(&self, host: HostId) -> &H {
-        &self.hosts[host.0 as usize]
+        &self.hosts[(host.0 - self.first_host) as usize]
     }
 
     /// The observer.
@@ -88,6 +88,14 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     pub fn switch_port(&self, switch: u32, port: u16) -> PortId {
         assert!(port < self.topology.switch_ports(switch), "switch {switch} has no port {port}");
         PortId(self.switches[switch as usize].base + u32::from(port))
+    }
+
+    /// What a port belongs to.
+    pub fn node_of(&self, port: PortId) -> NodeId {
+        match self.ports[port.0 as usize].switch {
+            u32::MAX => NodeId::Host(port.0),
+            switch => NodeId::Switch(switch),
+        }
     }
 
     /// What happened at a port so far.

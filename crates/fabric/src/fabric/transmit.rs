@@ -48,8 +48,9 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         if self.config.ecn.is_some() {
             self.mark_leaving(now, port, index);
         }
+        let record = self.store.records[index as usize];
         self.launch(now, port, index);
-        self.release(now, port, index);
+        self.release(now, port, &record);
         let state = &mut self.ports[port as usize];
         if state.waiting & !state.paused != 0 && !state.is_awaited {
             state.is_awaited = true;
@@ -65,7 +66,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         if !port.is_up() || port.busy_until > now {
             return;
         }
-        let Some(packet) = self.hosts[host as usize].poll_transmit(now, open) else { return };
+        let Some(packet) = self.host_mut(host).poll_transmit(now, open) else { return };
         let (bytes, destination, priority) = (packet.wire_bytes(), packet.destination(), packet.priority());
         if let Some(problem) = self.problem_with(bytes, destination, priority, open) {
             return self.violate(self.port_name(PortId(host)), ViolationKind::BadPacket(problem));
@@ -90,7 +91,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     fn problem_with(&self, bytes: u32, to: HostId, priority: u8, open: Priorities) -> Option<BadPacket> {
         match () {
             () if bytes == 0 => Some(BadPacket::Empty),
-            () if to.0 as usize >= self.hosts.len() => Some(BadPacket::Destination(to.0)),
+            () if to.0 >= self.host_count => Some(BadPacket::Destination(to.0)),
             () if priority >= self.config.priorities => Some(BadPacket::Priority(priority)),
             () if !open.contains(priority) => Some(BadPacket::Paused(priority)),
             () => None,
@@ -109,6 +110,9 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         state.busy_until = now + kind.pace.span_of(record.bytes);
         record.arrival = state.busy_until + kind.delay;
         state.sent.add(record.bytes);
+        if kind.is_cut {
+            return self.cross(port, index);
+        }
         if state.wire.is_empty() {
             self.events.push(record.arrival, key(ARRIVE, port));
         }
@@ -139,9 +143,9 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         if record.flags & CONTROL != 0 {
             self.store.remove(index);
             self.handle_pause_frame(now, peer, record.hash as u8);
-        } else if (peer as usize) < self.hosts.len() {
+        } else if peer < self.host_count {
             let packet = self.store.remove(index).expect("only pause frames carry no packet");
-            self.hosts[peer as usize].handle_packet(now, packet);
+            self.host_mut(peer).handle_packet(now, packet);
             self.drain(peer, now);
         } else {
             self.forward(now, peer, index, &record);
