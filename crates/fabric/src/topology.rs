@@ -2,7 +2,7 @@
 //!
 //! A topology is plain data: hosts with one port each, switches, and full-duplex links. Ports have global numbers: host
 //! `h` has port `h`, switches follow. Regular topologies route by arithmetic on an address that names pod, edge and slot
-//! (`shapes`); any other graph routes by tables of shortest ways (`tables`). `parse` reads a graph from text.
+//! (`shapes`); any other graph, read from text (`parse`), by tables of shortest ways (`tables`).
 
 mod parse;
 mod route;

@@ -9,7 +9,6 @@ use crate::{Host, Observer, Packet, Span, Time, Violation};
 
 impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     /// A packet sets out for another part.
-    #[cold]
     pub(super) fn cross(&mut self, port: u32, index: u32) {
         let record = self.store.records[index as usize];
         let packet = self.store.remove(index);

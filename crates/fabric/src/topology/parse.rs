@@ -1,17 +1,6 @@
-//! A graph from text.
+//! A graph from text: [`Topology::parse`] shows the form.
 //!
-//! ```text
-//! # two racks; the default holds for links that say nothing else
-//! default 40Gbps 2us
-//! host a b c
-//! switch s t
-//! link a s
-//! link b s
-//! link c t 10Gbps
-//! link s t 100Gbps 500ns
-//! ```
-//!
-//! One statement per line; `#` begins a comment. Names are declared before they are used. A host has exactly one link.
+//! One pass over the lines, then the checks that need them all. Every error knows its line.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -153,7 +142,21 @@ struct Reader {
 }
 
 impl Topology {
-    /// Reads a graph; the module's text shows the form. Routes are all shortest ways.
+    /// Reads a graph. Packets take all shortest ways through it.
+    ///
+    /// ```text
+    /// # two racks; the default holds for links that say nothing else
+    /// default 40Gbps 2us
+    /// host a b c
+    /// switch s t
+    /// link a s
+    /// link b s
+    /// link c t 10Gbps
+    /// link s t 100Gbps 500ns
+    /// ```
+    ///
+    /// One statement per line; `#` begins a comment. Names are declared before they are used. A host has exactly one link;
+    /// switches may be joined by several.
     ///
     /// # Errors
     /// The first line that is wrong, and how.
@@ -332,6 +335,25 @@ mod tests {
             assert_eq!(parse_span(wrong), None, "{wrong}");
         }
         assert_eq!((parse_rate("0Gbps"), parse_rate("9999Tbps")), (None, None));
+    }
+
+    #[test]
+    fn no_text_makes_it_panic() {
+        let words = [
+            "default", "host", "switch", "link", "a", "b", "s", "t", "40Gbps", "2us", "#", "1.5", "\n", "\n",
+            "é",
+        ];
+        let mut rng = highwire_stdx::Rng::new(9);
+        let mut good = 0;
+        for _ in 0..20_000 {
+            let head = if rng.chance(0.5) { "default 1Gbps 1us\nhost a b\nswitch s t\n" } else { "" };
+            let tail: Vec<&str> = (0..rng.below(14)).map(|_| *rng.pick(&words)).collect();
+            good += u32::from(Topology::parse(&format!("{head}{}", tail.join(" "))).is_ok());
+        }
+        assert!(
+            Topology::parse("default 1Gbps 1us\nhost a b\nswitch s\nlink a s\nlink b s").is_ok()
+                && good < 20_000
+        );
     }
 
     #[test]
