@@ -1,0 +1,96 @@
+//! A request's two ends: what is refused when it is posted, and how it is reported when it is over.
+
+use crate::connection::Connection;
+use crate::context::Context;
+use crate::send_queue::SendWqe;
+use highwire_verbs::{
+    Completion, CompletionFlags, CompletionOp, CompletionStatus, MESSAGE_LENGTH_MAX, Operation, PostError,
+    QpState, SendWr, Service,
+};
+use highwire_wire::Qpn;
+
+/// Refuses what a queue pair cannot carry out; nothing is queued then.
+pub(crate) fn check_post(conn: &Connection, wr: &SendWr<'_>, queued: usize) -> Result<(), PostError> {
+    let caps = &conn.config.caps;
+    if matches!(conn.state, QpState::Reset | QpState::Init | QpState::Rtr) {
+        return Err(PostError::WrongState);
+    }
+    if queued >= caps.max_send_wr as usize {
+        return Err(PostError::QueueFull);
+    }
+    if !wr.flags.inline && wr.sges.len() > caps.max_send_sge as usize {
+        return Err(PostError::TooManySges);
+    }
+    let length: u64 = wr.sges.iter().map(|s| u64::from(s.length)).sum();
+    let supported = match conn.config.service {
+        Service::Rc => true,
+        Service::Uc => {
+            !wr.operation.is_read_or_atomic() && !matches!(wr.operation, Operation::SendInvalidate(_))
+        }
+        Service::Ud => matches!(wr.operation, Operation::Send | Operation::SendImm(_)),
+    };
+    if !supported {
+        return Err(PostError::Unsupported);
+    }
+    let longest = if conn.config.service == Service::Ud { conn.mtu.bytes() } else { MESSAGE_LENGTH_MAX };
+    if length > u64::from(longest) || wr.flags.inline && length > u64::from(caps.max_inline) {
+        return Err(PostError::TooLong);
+    }
+    // Inline data is the driver's own copy: something to send, never a place to write to.
+    if wr.flags.inline && wr.operation.is_read_or_atomic() {
+        return Err(PostError::Unsupported);
+    }
+    if let Operation::CompareSwap { remote, .. } | Operation::FetchAdd { remote, .. } = wr.operation
+        && (length != 8 || wr.sges.len() != 1 || !remote.va.is_multiple_of(8))
+    {
+        return Err(PostError::BadAtomic);
+    }
+    if wr.datagram.is_some() != (conn.config.service == Service::Ud) {
+        return Err(PostError::BadDestination);
+    }
+    Ok(())
+}
+
+/// Reports the end of a request, unless it is a success that nobody asked to see.
+#[inline]
+pub(crate) fn complete(conn: &Connection, ctx: &mut Context<'_>, wqe: &SendWqe, status: CompletionStatus) {
+    if status == CompletionStatus::Success && !wqe.flags.signaled && !conn.config.signal_all {
+        return;
+    }
+    let mut completion = ended(conn, wqe.wr_id, &wqe.operation, status);
+    completion.byte_len = wqe.length;
+    ctx.completions.push_back((conn.config.send_cq, completion));
+}
+
+/// A completion of a send.
+#[inline]
+pub(crate) fn ended(
+    conn: &Connection,
+    wr_id: u64,
+    operation: &Operation,
+    status: CompletionStatus,
+) -> Completion {
+    Completion {
+        wr_id,
+        status,
+        operation: completion_op(operation),
+        byte_len: 0,
+        immediate: 0,
+        qpn: conn.qpn,
+        source_qpn: Qpn::default(),
+        flags: CompletionFlags::default(),
+    }
+}
+
+/// What the completion of an operation is called.
+fn completion_op(operation: &Operation) -> CompletionOp {
+    match operation {
+        Operation::Send | Operation::SendImm(_) | Operation::SendInvalidate(_) => CompletionOp::Send,
+        Operation::Write(_) | Operation::WriteImm(..) => CompletionOp::Write,
+        Operation::Read(_) => CompletionOp::Read,
+        Operation::CompareSwap { .. } => CompletionOp::CompareSwap,
+        Operation::FetchAdd { .. } => CompletionOp::FetchAdd,
+        Operation::LocalInvalidate(_) => CompletionOp::LocalInvalidate,
+        Operation::BindWindow(_) => CompletionOp::BindWindow,
+    }
+}
