@@ -14,6 +14,10 @@ pub(crate) struct ReceiveWqe {
     pub(crate) checked: u64,
 }
 
+impl ReceiveWqe {
+    const EMPTY: ReceiveWqe = ReceiveWqe { wr_id: 0, sges: SgeList::EMPTY, capacity: 0, checked: 0 };
+}
+
 /// A receive queue, or a shared one.
 #[derive(Clone, Debug)]
 pub struct ReceiveQueue {
@@ -82,9 +86,12 @@ impl ReceiveQueue {
         if self.wqes.len() >= self.max_wr as usize {
             return Err(PostError::QueueFull);
         }
-        let sges = SgeList::from(wr.sges);
-        let capacity = sges.total();
-        self.wqes.push_back(ReceiveWqe { wr_id: wr.wr_id, sges, capacity, checked: 0 });
+        // Filled in place, see `SgeList::set`.
+        self.wqes.push_back(ReceiveWqe::EMPTY);
+        let Some(wqe) = self.wqes.back_mut() else { return Err(PostError::QueueFull) };
+        wqe.wr_id = wr.wr_id;
+        wqe.sges.set(wr.sges);
+        wqe.capacity = wqe.sges.total();
         Ok(())
     }
 

@@ -18,7 +18,7 @@ use crate::counters::Counter;
 use crate::plan::Plan;
 use crate::send_queue::{Progress, SendQueue, SendWqe};
 use highwire_stdx::Instant;
-use highwire_verbs::{CompletionStatus, Operation, PostError, QpState, Recovery, SendWr, Service, SgeList};
+use highwire_verbs::{CompletionStatus, Operation, PostError, QpState, Recovery, SendWr, Service};
 use highwire_wire::Psn;
 pub(crate) use irn::IrnRequester;
 pub(crate) use packets::position;
@@ -151,25 +151,17 @@ impl Requester {
     #[inline]
     pub(crate) fn post(&mut self, conn: &Connection, wr: &SendWr<'_>) -> Result<(), PostError> {
         check_post(conn, wr, self.queue.len())?;
-        let sges = SgeList::from(wr.sges);
-        self.queue.wqes.push_back(SendWqe {
-            wr_id: wr.wr_id,
-            operation: wr.operation,
-            flags: wr.flags,
-            length: sges.total() as u32,
-            sges,
-            datagram: wr.datagram,
-            progress: Progress::Waiting,
-            first: Psn::default(),
-            psns: 0,
-            packets: 0,
-            ssn: 0,
-            wqe_sn: 0,
-            response_first: Psn::default(),
-            responses: 0,
-            received: 0,
-            checked: 0,
-        });
+        // Filled in place, see `SgeList::set`.
+        self.queue.wqes.push_back(SendWqe::EMPTY);
+        let Some(wqe) = self.queue.wqes.back_mut() else { return Err(PostError::QueueFull) };
+        wqe.wr_id = wr.wr_id;
+        wqe.operation = wr.operation;
+        wqe.flags = wr.flags;
+        wqe.sges.set(wr.sges);
+        wqe.length = wqe.sges.total() as u32;
+        if wr.datagram.is_some() {
+            wqe.datagram = wr.datagram;
+        }
         Ok(())
     }
 

@@ -50,6 +50,26 @@ pub(crate) enum Progress {
 }
 
 impl SendWqe {
+    /// What becomes a request.
+    pub(crate) const EMPTY: SendWqe = SendWqe {
+        wr_id: 0,
+        operation: Operation::Send,
+        flags: SendFlags { signaled: false, solicited: false, fence: false, inline: false },
+        sges: SgeList::EMPTY,
+        datagram: None,
+        length: 0,
+        progress: Progress::Waiting,
+        first: Psn::new(0),
+        psns: 0,
+        packets: 0,
+        ssn: 0,
+        wqe_sn: 0,
+        response_first: Psn::new(0),
+        responses: 0,
+        received: 0,
+        checked: 0,
+    };
+
     /// The PSN after its last one.
     pub(crate) fn end(&self) -> Psn {
         self.first.add(self.psns)

@@ -44,6 +44,20 @@ impl From<&[Sge]> for SgeList {
 }
 
 impl SgeList {
+    /// No elements.
+    pub const EMPTY: SgeList = SgeList(Repr::Short(0, [Sge { addr: 0, length: 0, lkey: LocalKey(0) }; 2]));
+
+    /// Replaces the elements, in place: a list that was made elsewhere and moved costs several times as much.
+    #[inline]
+    pub fn set(&mut self, sges: &[Sge]) {
+        match (&mut self.0, sges) {
+            (Repr::Short(n, _), []) => *n = 0,
+            (Repr::Short(n, list), [a]) => (*n, list[0]) = (1, *a),
+            (Repr::Short(n, list), [a, b]) => (*n, list[0], list[1]) = (2, *a, *b),
+            _ => *self = SgeList::from(sges),
+        }
+    }
+
     /// The elements.
     #[inline]
     pub fn as_slice(&self) -> &[Sge] {
