@@ -74,7 +74,7 @@ pub const fn pad_count(len: usize) -> u8 {
 /// # Errors
 /// As [`Headers::parse`]; and payload where the opcode has none, a length that is no multiple of four, or more
 /// padding than there are bytes. The padding's content is not looked at.
-#[inline]
+#[inline(always)]
 pub fn parse_packet(packet: &[u8]) -> Result<(Headers, Range<usize>), ParseError> {
     let (headers, start) = Headers::parse(packet)?;
     let pad = usize::from(headers.bth.pad_count);
