@@ -149,6 +149,32 @@ pub(crate) fn after_reading() {
     fence(Ordering::Acquire);
 }
 
+/// Asks for a cache line, whoever has it.
+#[inline]
+pub(crate) fn prefetch_read(at: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which never faults.
+    unsafe {
+        use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
+        _mm_prefetch::<_MM_HINT_T0>(at.cast());
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = at;
+}
+
+/// Asks for a cache line as its only owner.
+#[inline]
+pub(crate) fn prefetch_write(at: *const u8) {
+    #[cfg(all(target_arch = "x86_64", not(miri)))]
+    // SAFETY: a hint, which never faults; processors that do not know it pass over it. The intrinsic asks for reading
+    // unless the build is for newer processors only.
+    unsafe {
+        core::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(all(target_arch = "x86_64", not(miri))))]
+    let _ = at;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

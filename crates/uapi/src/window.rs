@@ -160,6 +160,18 @@ impl Window {
         unsafe { copy::copy_racy(from.as_ptr(), self.base.add(offset), from.len()) };
     }
 
+    /// Asks for the cache line at `offset` for reading it soon. Offsets outside of the window ask for nothing.
+    #[inline]
+    pub fn prefetch_read(&self, offset: usize) {
+        copy::prefetch_read(self.base.wrapping_add(offset));
+    }
+
+    /// Asks for the cache line at `offset` for writing to it soon, which takes it away from other cores.
+    #[inline]
+    pub fn prefetch_write(&self, offset: usize) {
+        copy::prefetch_write(self.base.wrapping_add(offset));
+    }
+
     #[inline]
     fn check(&self, offset: usize, len: usize) {
         assert!(

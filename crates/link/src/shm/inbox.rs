@@ -240,6 +240,8 @@ impl Incoming {
         while count < budget {
             match self.peek() {
                 Next::Packet { next, len, form } => {
+                    // The next packet crosses the cores while this one is handled.
+                    self.channel.window.prefetch_read(self.channel.slot(next));
                     self.deliver(len, form, each)?;
                     self.head = next;
                     count += 1;
