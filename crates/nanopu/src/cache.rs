@@ -3,6 +3,9 @@
 /// Bytes of a line.
 pub(crate) const LINE_BYTES: u64 = 64;
 
+/// The bus brings it in so many words, one a cycle.
+pub(crate) const LINE_WORDS: u64 = 8;
+
 /// 16 KiB in four ways.
 const SETS: usize = 64;
 const WAYS: usize = 4;
@@ -11,6 +14,19 @@ const WAYS: usize = 4;
 struct Way {
     line: Option<u64>,
     is_dirty: bool,
+}
+
+/// When a line arrives that would, alone on the bus, be complete at `last`, while the other cache waits for one until
+/// `other`: whichever was asked for first comes first, and the second after it.
+pub(crate) fn share_bus(last: u64, other: Option<&mut u64>) -> u64 {
+    match other {
+        Some(other) if *other > last => {
+            *other = (*other).max(last + LINE_WORDS);
+            last
+        }
+        Some(other) => last.max(*other + LINE_WORDS),
+        None => last,
+    }
 }
 
 /// The tags of a cache with random replacement.

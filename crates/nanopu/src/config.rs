@@ -15,9 +15,9 @@ impl Default for CoreConfig {
 }
 
 impl CoreConfig {
-    /// From the miss in the second fetch stage to the last word of the line.
+    /// From the answer of the data cache, which is asked first, to the last word of a line of instructions.
     pub(crate) fn instruction_miss_cycles(&self) -> u64 {
-        self.memory_latency_cycles + 16
+        self.memory_latency_cycles + 12
     }
 
     /// From the miss of a load or store at write-back to the last word of the line.

@@ -75,7 +75,7 @@ struct Slot {
     needs: Needs,
     /// It must be fetched again, and only passes through.
     replays: bool,
-    entry: Option<u8>,
+    entry: u8,
     history: u8,
 }
 
@@ -169,6 +169,9 @@ impl Core {
     /// One cycle.
     pub fn tick<B: Bus>(&mut self, bus: &mut B) -> Event {
         let cycle = self.cycle;
+        if self.data_cache.is_probed(cycle) {
+            self.frontend.expect_line(cycle, self.data_cache.incoming_line());
+        }
         let fetched = self.frontend.deliver(bus);
 
         // Write-back speaks first: what it replays or redirects overrules everything behind it.
@@ -190,7 +193,10 @@ impl Core {
         if flushes_cache {
             self.data_cache.flush();
         }
-        self.frontend.tick(cycle, Request { redirect, update, takes: !stalls, flushes_cache });
+        let request = Request { redirect, update, takes: !stalls, flushes_cache };
+        if self.frontend.tick(cycle, request) {
+            self.data_cache.ask(cycle);
+        }
         if let Some(resolution) = resolved {
             self.frontend.predictor.resolve(resolution);
         }

@@ -5,8 +5,11 @@
 
 use highwire_riscv::Class;
 
-use crate::cache::Tags;
+use crate::cache::{Tags, share_bus};
 use crate::config::CoreConfig;
+
+/// From a miss of the instruction cache to the probe of this one.
+const PROBE_CYCLES: u64 = 3;
 
 /// An access on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -29,6 +32,16 @@ impl Access {
         let reaches = |low: u64, high: u64, bytes: u8| high.wrapping_sub(low) < u64::from(bytes);
         reaches(self.address, other.address, self.bytes) || reaches(other.address, self.address, other.bytes)
     }
+}
+
+/// The instruction cache's misses are asked for here first: memory might not have the newest bytes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Probe {
+    None,
+    /// It has not arrived before this cycle, and waits until both stages are empty.
+    Asked(u64),
+    /// It came in this cycle: it takes the tags then, the second stage two cycles later, and the answer three.
+    Came(u64),
 }
 
 /// A line on its way in, or out to make room for it.
@@ -54,6 +67,7 @@ pub(crate) struct DataCache {
     held: Option<Access>,
     pending: Option<Access>,
     transfer: Option<Transfer>,
+    probe: Probe,
     miss_cycles: u64,
     write_back_cycles: u64,
 }
@@ -67,9 +81,27 @@ impl DataCache {
             held: None,
             pending: None,
             transfer: None,
+            probe: Probe::None,
             miss_cycles: config.data_miss_cycles(),
             write_back_cycles: config.write_back_cycles(),
         }
+    }
+
+    /// The instruction cache misses.
+    pub(crate) fn ask(&mut self, cycle: u64) {
+        self.probe = Probe::Asked(cycle + PROBE_CYCLES);
+    }
+
+    /// The beginning of a cycle: whether the question of [`DataCache::ask`] arrives in it.
+    pub(crate) fn is_probed(&mut self, cycle: u64) -> bool {
+        let arrives = matches!(self.probe, Probe::Asked(earliest) if earliest <= cycle);
+        let is_probed = arrives && self.s1.is_none() && self.s2.is_none();
+        match self.probe {
+            _ if is_probed => self.probe = Probe::Came(cycle),
+            Probe::Came(came) if came + 3 < cycle => self.probe = Probe::None,
+            _ => {}
+        }
+        is_probed
     }
 
     /// Whether the access at write-back must be replayed.
@@ -88,21 +120,24 @@ impl DataCache {
     }
 
     /// Whether an access of the execute stage is accepted in this cycle.
-    pub(crate) fn is_ready(&self, request: Option<&Access>) -> bool {
+    pub(crate) fn is_ready(&self, cycle: u64, request: Option<&Access>) -> bool {
+        let probe_passes = matches!(self.probe, Probe::Came(came) if cycle == came || cycle == came + 3);
         self.transfer.is_none()
-            && !self.refuses_s1()
+            && !probe_passes
+            && !self.refuses_s1(cycle)
             && !(request.is_some_and(Access::reads) && self.must_drain())
     }
 
     /// Whether the access in the first stage has to come again: after a refused one, beside the first store to a line,
     /// or because it reads what a pending store has not yet written.
-    fn refuses_s1(&self) -> bool {
+    fn refuses_s1(&self, cycle: u64) -> bool {
         let touches_tags = self.s2_store().is_some_and(|store| !self.tags.is_dirty(store.address));
         let reader = self.s1.filter(Access::reads);
         let stores = [self.s2_store(), self.held, self.pending];
         let overlaps =
             reader.is_some_and(|access| stores.iter().flatten().any(|store| store.overlaps(&access)));
-        self.refuses() || touches_tags || overlaps
+        let probed = matches!(self.probe, Probe::Came(came) if cycle == came + 2);
+        self.refuses() || touches_tags || overlaps || probed
     }
 
     fn s2_store(&self) -> Option<Access> {
@@ -119,9 +154,16 @@ impl DataCache {
             && (self.s1.is_some_and(|access| access.writes()) || rewrites)
     }
 
-    /// Everything moves. `request` is what the execute stage sends, accepted or not; `kills_s1` follows a redirect.
-    pub(crate) fn tick(&mut self, cycle: u64, request: Option<(Access, bool)>, kills_s1: bool) {
-        let s1_refused = self.refuses_s1();
+    /// Everything moves. `request` is what the execute stage sends, accepted or not; `kills_s1` follows a redirect;
+    /// `code_line` is when a line of the instruction cache is complete.
+    pub(crate) fn tick(
+        &mut self,
+        cycle: u64,
+        request: Option<(Access, bool)>,
+        kills_s1: bool,
+        code_line: Option<&mut u64>,
+    ) {
+        let s1_refused = self.refuses_s1(cycle);
         let wants_read = request.is_some_and(|(access, _)| access.reads());
         let first = self.s2_store().or(self.held);
         let rewrites = self.s2_store().is_some_and(|access| access.class == Class::Atomic);
@@ -142,13 +184,13 @@ impl DataCache {
                 }
             }
         }
-        self.move_transfer(cycle);
+        self.move_transfer(cycle, code_line);
         self.s2 = self.s1.filter(|_| !kills_s1).map(|access| (access, s1_refused));
         self.s1 = request.and_then(|(access, accepted)| accepted.then_some(access));
     }
 
     /// Ends a transfer, or begins the one that the second stage's access needs.
-    fn move_transfer(&mut self, cycle: u64) {
+    fn move_transfer(&mut self, cycle: u64, code_line: Option<&mut u64>) {
         match self.transfer {
             Some(Transfer { last, address, fills, writes }) if last == cycle => {
                 if fills {
@@ -166,11 +208,19 @@ impl DataCache {
                     return;
                 }
                 let fills = !self.tags.drop_dirty(address);
-                let cycles = if fills { self.miss_cycles } else { self.write_back_cycles };
-                self.transfer =
-                    Some(Transfer { last: cycle + cycles, address, fills, writes: access.writes() });
+                let last = if fills {
+                    share_bus(cycle + self.miss_cycles, code_line)
+                } else {
+                    cycle + self.write_back_cycles
+                };
+                self.transfer = Some(Transfer { last, address, fills, writes: access.writes() });
             }
         }
+    }
+
+    /// The cycle in which the last word of a line arrives, if one is on its way.
+    pub(crate) fn incoming_line(&mut self) -> Option<&mut u64> {
+        self.transfer.as_mut().filter(|transfer| transfer.fills).map(|transfer| &mut transfer.last)
     }
 
     /// Empties the cache.

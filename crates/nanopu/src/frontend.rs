@@ -11,12 +11,15 @@ use std::collections::VecDeque;
 
 use highwire_riscv::Bus;
 
-use crate::cache::{LINE_BYTES, Tags};
+use crate::cache::{LINE_BYTES, LINE_WORDS, Tags, share_bus};
 use crate::config::CoreConfig;
-use crate::predict::{Flow, Prediction, Predictor, Update};
+use crate::predict::{Flow, NEW, Prediction, Predictor, Update};
 use scan::Scan;
 
 const QUEUE_PACKETS: usize = 5;
+
+/// The last word of a line of which nobody knows yet when it comes; far from overflow.
+const UNKNOWN: u64 = u64::MAX / 2;
 
 /// What the core tells the frontend in one cycle.
 #[derive(Clone, Copy, Debug, Default)]
@@ -38,7 +41,7 @@ pub(crate) struct Fetched {
     pub(crate) bits: Option<u32>,
     /// Half of the bits are a guess: the rest has not arrived. It cannot go on, but it can wait.
     pub(crate) is_half: bool,
-    pub(crate) entry: Option<u8>,
+    pub(crate) entry: u8,
     pub(crate) history: u8,
     /// The predictor mistook the middle of an instruction for its end: fetch it again.
     pub(crate) replays: bool,
@@ -50,7 +53,7 @@ struct Packet {
     halves: Option<[u16; 2]>,
     taken: bool,
     half: u8,
-    entry: Option<u8>,
+    entry: u8,
     history: u8,
     replays: bool,
 }
@@ -60,16 +63,9 @@ struct Packet {
 struct Partial {
     pc: u64,
     half: Option<u16>,
-    entry: Option<u8>,
+    entry: u8,
     history: u8,
     replays: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Refill {
-    Idle,
-    /// The line arrives at the end of this cycle.
-    Until(u64),
 }
 
 /// The frontend.
@@ -77,7 +73,8 @@ enum Refill {
 pub(crate) struct Frontend {
     pub(crate) predictor: Predictor,
     tags: Tags,
-    refill: Refill,
+    /// The cycle in which the last word of the missing line arrives.
+    refill: Option<u64>,
     refill_address: u64,
     invalidated: bool,
     s1_valid: bool,
@@ -104,7 +101,7 @@ impl Frontend {
         Frontend {
             predictor: Predictor::new(),
             tags: Tags::new(),
-            refill: Refill::Idle,
+            refill: None,
             refill_address: 0,
             invalidated: false,
             s1_valid: false,
@@ -149,8 +146,8 @@ impl Frontend {
         }
     }
 
-    /// The second half of a cycle: everything moves.
-    pub(crate) fn tick(&mut self, cycle: u64, request: Request) {
+    /// The second half of a cycle: everything moves. True if a line is missing that was not before.
+    pub(crate) fn tick(&mut self, cycle: u64, request: Request) -> bool {
         let seen = self.predictor.lookup(self.s1_pc);
         let fires = self.arriving.is_some();
         let scan = self.scan();
@@ -179,7 +176,7 @@ impl Frontend {
         let own_update =
             (fires && !self.wrong_path && likely_bubble && !known && scan.taken && !scan.is_known).then_some(
                 Update {
-                    entry: None,
+                    entry: NEW,
                     packet: self.s2_pc & !3,
                     half: scan.half,
                     flow: scan.flow,
@@ -198,7 +195,7 @@ impl Frontend {
 
         // The cache looks up the first stage's tags while it is not being redirected.
         let s1_killed = redirected || scan_redirects || replays;
-        self.refill_cache(cycle, request.flushes_cache, s1_killed);
+        let misses = self.refill_cache(cycle, request, s1_killed);
 
         self.s2_partial = match (redirected || scan_redirects, fires) {
             (true, _) => None,
@@ -215,6 +212,7 @@ impl Frontend {
         }
         self.s1_valid = s0_valid;
         self.s1_pc = request.redirect.unwrap_or(next) & !1;
+        misses
     }
 
     fn move_wrong_path(&mut self, scan: &Scan, fires: bool, known: bool, redirected: bool) {
@@ -233,29 +231,45 @@ impl Frontend {
         }
     }
 
-    fn refill_cache(&mut self, cycle: u64, flushes: bool, s1_killed: bool) {
+    fn refill_cache(&mut self, cycle: u64, request: Request, s1_killed: bool) -> bool {
         let missed = self.s2_cache_valid && !self.s2_hit;
-        let can_request = !(missed || self.refill != Refill::Idle);
-        if missed && self.s2_may_refill && self.refill == Refill::Idle {
-            self.refill = Refill::Until(cycle + self.miss_cycles);
+        let can_request = !(missed || self.refill.is_some());
+        let begins = missed && self.s2_may_refill && self.refill.is_none();
+        if begins {
+            self.refill = Some(UNKNOWN);
             self.invalidated = false;
         }
-        self.invalidated |= flushes;
-        let hit = self.tags.holds(self.s1_pc);
-        if self.s1_valid && can_request && self.refill == Refill::Idle {
+        self.invalidated |= request.flushes_cache;
+        // While a line arrives, its words take the array's only port, and nothing can be looked up.
+        let is_writing = self.refill.is_some_and(|last| cycle + LINE_WORDS >= last + 2 && cycle <= last + 1);
+        let is_looking = self.s1_valid && !is_writing;
+        let hit = is_looking && self.tags.holds(self.s1_pc);
+        if is_looking && can_request && self.refill.is_none() {
             self.refill_address = self.s1_pc & !(LINE_BYTES - 1);
         }
-        if self.refill == Refill::Until(cycle) {
-            self.refill = Refill::Idle;
+        if self.refill.is_some_and(|last| last < cycle) {
+            self.refill = None;
             if !self.invalidated {
                 self.tags.fill(self.refill_address, false);
             }
         }
-        if flushes {
+        if request.flushes_cache {
             self.tags.clear();
         }
-        self.s2_cache_valid = self.s1_valid && !s1_killed;
+        self.s2_cache_valid = is_looking && !s1_killed;
         self.s2_hit = hit;
         self.s2_may_refill = can_request;
+        begins
+    }
+
+    /// The missing line comes from memory, since the data cache was asked in this cycle. `data_line` is when a line of
+    /// that cache is complete.
+    pub(crate) fn expect_line(&mut self, cycle: u64, data_line: Option<&mut u64>) {
+        self.refill = self.refill.map(|_| share_bus(cycle + self.miss_cycles, data_line));
+    }
+
+    /// The cycle in which the last word of a line arrives, if one is on its way.
+    pub(crate) fn incoming_line(&mut self) -> Option<&mut u64> {
+        self.refill.as_mut()
     }
 }

@@ -26,7 +26,8 @@ pub(crate) struct Prediction {
     /// The half-word of the packet that the jump or branch ends in.
     pub(crate) half: u8,
     pub(crate) target: u64,
-    pub(crate) entry: Option<u8>,
+    /// The entry that answered. Like the hardware's encoder, zero if none did.
+    pub(crate) entry: u8,
     /// More than one entry has answered.
     pub(crate) is_ambiguous: bool,
     /// The global history that the prediction used.
@@ -38,7 +39,8 @@ pub(crate) struct Prediction {
 /// A correction or a new entry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Update {
-    pub(crate) entry: Option<u8>,
+    /// The entry to correct, or [`NEW`]. One that comes from a packet without a hit is the first, as on Rocket.
+    pub(crate) entry: u8,
     /// The fetch packet that is to find it.
     pub(crate) packet: u64,
     pub(crate) half: u8,
@@ -59,6 +61,8 @@ pub(crate) struct Resolution {
 }
 
 const ENTRIES: usize = 28;
+/// In place of an entry: the one that was not used for longest.
+pub(crate) const NEW: u8 = ENTRIES as u8;
 const HISTORIES: usize = 512;
 const RETURNS: usize = 6;
 
@@ -119,18 +123,16 @@ impl Predictor {
         prediction.is_ambiguous = matching.count_ones() > 1;
         let mut is_branch = false;
         let mut is_return = false;
-        let mut index_bits = 0;
         while matching != 0 {
             let index = matching.trailing_zeros();
             let entry = &self.entries[index as usize];
             prediction.half |= entry.half;
             prediction.target |= entry.target;
-            index_bits |= index as u8;
+            prediction.entry |= index as u8;
             is_branch |= entry.flow == Flow::Branch;
             is_return |= entry.flow == Flow::Return;
             matching &= matching - 1;
         }
-        prediction.entry = Some(index_bits);
         prediction.taken = !is_branch || bias;
         if is_return && let Some(&address) = self.returns.last() {
             prediction.target = address;
@@ -195,8 +197,8 @@ impl Predictor {
         }
         let mut touched = self.used.take();
         if let Some(update) = self.pending.take() {
-            let known = update.entry.map(usize::from).filter(|&entry| entry < ENTRIES);
-            let index = known.unwrap_or_else(|| self.recency.oldest());
+            let known = usize::from(update.entry);
+            let index = if known < ENTRIES { known } else { self.recency.oldest() };
             self.packets[index] = if update.is_valid { update.packet & !1 } else { NO_PACKET };
             self.entries[index] = Entry { half: update.half, flow: update.flow, target: pc & !1 };
             touched = Some(index as u8);
@@ -204,7 +206,8 @@ impl Predictor {
         if let Some(index) = touched {
             self.recency.touch(index.into());
         }
-        self.used = seen.entry.filter(|&entry| seen.taken && usize::from(entry) < ENTRIES);
+        let counts = seen.hit && seen.taken && usize::from(seen.entry) < ENTRIES;
+        self.used = counts.then_some(seen.entry);
         self.pending = update;
     }
 }

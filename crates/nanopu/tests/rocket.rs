@@ -88,21 +88,19 @@ fn multiplication_and_division_take_what_their_operands_need() {
 fn jumps_calls_and_branches_cost_what_the_predictor_does_not_know() {
     check(include_str!("rocket/jumps.txt"), 0);
     check(include_str!("rocket/median.txt"), 0);
-    // The target buffer is emptied once more there, by a packet that this model predicts right.
-    check(include_str!("rocket/loops.txt"), 2);
+    check(include_str!("rocket/loops.txt"), 0);
 }
 
 #[test]
 fn misses_and_stores_hold_up_what_comes_behind() {
-    // Here the two caches wait for one another's lines, which this model does not show.
-    check(include_str!("rocket/misses.txt"), 1);
-    check(include_str!("rocket/stores.txt"), 8);
+    check(include_str!("rocket/misses.txt"), 0);
+    // A store, an atomic operation and a probe of the cache in the same few cycles.
+    check(include_str!("rocket/stores.txt"), 10);
 }
 
 #[test]
 fn floating_point_results_come_late() {
-    // While a division is under way, other floating-point instructions are replayed in another rhythm.
-    check(include_str!("rocket/floats.txt"), 4);
+    check(include_str!("rocket/floats.txt"), 0);
 }
 
 #[test]

@@ -13,7 +13,7 @@ impl Core {
 
         let executing = self.execute.filter(|slot| !slot.replays);
         let access = executing.and_then(|slot| self.record(slot.serial?).access);
-        let cache_ready = self.data_cache.is_ready(access.as_ref());
+        let cache_ready = self.data_cache.is_ready(cycle, access.as_ref());
         let is_long = executing.is_some_and(|slot| slot.needs.is_long());
         let unit_ready = self.long.is_none();
         let mut to_memory = self.execute.filter(|_| !killed);
@@ -31,7 +31,8 @@ impl Core {
             && !self.data_cache.is_granted(cycle)
             && (self.blocked || access.is_some() || self.data_cache.refuses());
         let request = access.map(|access| (access, cache_ready && !killed));
-        self.data_cache.tick(cycle, request, overruled || refused_float);
+        let code_line = self.frontend.incoming_line();
+        self.data_cache.tick(cycle, request, overruled || refused_float, code_line);
 
         if killed
             && !overruled

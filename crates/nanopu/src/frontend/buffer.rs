@@ -4,6 +4,7 @@ use highwire_riscv::is_compressed;
 
 use super::scan::Scan;
 use super::{Fetched, Frontend, Packet, Partial, Request};
+use crate::predict::NEW;
 
 impl Frontend {
     /// The instruction that starts with the waiting half, or with `packet`.
@@ -63,7 +64,7 @@ impl Frontend {
         if let Some(mut packet) = self.arriving.take() {
             if !packet.taken && scan.taken {
                 (packet.taken, packet.half) = (true, scan.half);
-                packet.entry = None;
+                packet.entry = NEW;
             }
             packet.replays = scan.mistaken;
             self.queue.push_back(packet);
