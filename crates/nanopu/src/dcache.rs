@@ -122,10 +122,8 @@ impl DataCache {
     /// Whether an access of the execute stage is accepted in this cycle.
     pub(crate) fn is_ready(&self, cycle: u64, request: Option<&Access>) -> bool {
         let probe_passes = matches!(self.probe, Probe::Came(came) if cycle == came || cycle == came + 3);
-        self.transfer.is_none()
-            && !probe_passes
-            && !self.refuses_s1(cycle)
-            && !(request.is_some_and(Access::reads) && self.must_drain())
+        let must_wait = request.is_some_and(Access::reads) && self.must_drain();
+        self.transfer.is_none() && !probe_passes && !self.refuses_s1(cycle) && !must_wait
     }
 
     /// Whether the access in the first stage has to come again: after a refused one, beside the first store to a line,
