@@ -23,7 +23,8 @@ pub enum Engine {
 /// Which links carry packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LinkChoice {
-    /// Shared memory to devices of the same user on this machine, UDP to all others.
+    /// Shared memory to devices of the same user on this machine, UDP to all others; with faults or a capture, UDP to
+    /// everybody.
     #[default]
     Auto,
     /// UDP to everybody.
@@ -56,7 +57,7 @@ pub struct DeviceConfig {
     pub link: LinkChoice,
     /// Faults to inject into whatever leaves.
     pub faults: Option<FaultConfig>,
-    /// Where to record packets. Lane 0 writes this file, lane *n* the same with `.n` appended.
+    /// Where to record the packets of all lanes.
     pub capture: Option<PathBuf>,
     /// Decides every random choice: keys, QPNs, PSNs, faults. `None` asks the system for one.
     pub seed: Option<u64>,

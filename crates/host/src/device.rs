@@ -55,6 +55,8 @@ pub(crate) struct Shared {
     pub(crate) side_band: Option<SideBand>,
     /// Present where peers on this host can reach the device through shared memory.
     pub(crate) local: Option<Arc<LocalEngine>>,
+    /// Packets to and from neighbours suffer faults or are recorded, so nothing may go without packets.
+    is_disturbed: bool,
     pub(crate) pool: SharedPool,
     stats: Option<StatsFile>,
     capture: Option<CaptureFile>,
@@ -250,6 +252,11 @@ impl Shared {
             let _ = capture.flush();
         }
         self.lanes.iter().for_each(|lane| lane.control(|engine| engine.reap()));
+    }
+
+    /// Where peers are told what they may reach without packets, if they may.
+    pub(crate) fn directly_reached(&self) -> Option<&LocalEngine> {
+        self.local.as_deref().filter(|_| !self.is_disturbed)
     }
 
     /// A random 24-bit number.

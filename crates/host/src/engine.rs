@@ -4,12 +4,14 @@
 //! it then has to say is drained: packets into the links, completions into their rings, events to the device.
 
 mod direct;
+mod disturbed;
 mod neighbours;
 mod pump;
 mod queues;
 mod receive;
 mod transmit;
 
+pub(crate) use disturbed::Disturbed;
 pub(crate) use neighbours::Neighbours;
 pub(crate) use queues::{Bell, CqSink, InlineArena, QpEnds, SrqEnds};
 
@@ -37,6 +39,8 @@ pub(crate) struct Parts {
     pub(crate) memory: HostMemory,
     pub(crate) udp: Box<dyn Link + Send>,
     pub(crate) neighbours: Option<Neighbours>,
+    /// What packets go through on their way to the neighbours; then they all go there.
+    pub(crate) disturbed: Option<Disturbed>,
     /// Peers that shared memory does not reach are unreachable.
     pub(crate) is_shm_only: bool,
     /// Somebody comes by if no application thread does.
@@ -61,6 +65,7 @@ pub(crate) struct Engine {
     tx: TxBatch,
     paths: transmit::Paths,
     neighbours: Option<Neighbours>,
+    disturbed: Option<Disturbed>,
     is_shm_only: bool,
     may_defer: bool,
     board: DoorbellBoard,
@@ -81,7 +86,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Engine {
         let Parts { rnic, lane, gid, clock, memory, udp, neighbours, is_shm_only, .. } = parts;
-        let Parts { may_defer, board, events, mailboxes, waker, .. } = parts;
+        let Parts { disturbed, may_defer, board, events, mailboxes, waker, .. } = parts;
         Engine {
             rnic,
             counters: DriverCounters::default(),
@@ -95,6 +100,7 @@ impl Engine {
             tx: TxBatch::new(),
             paths: transmit::Paths::default(),
             neighbours,
+            disturbed,
             is_shm_only,
             may_defer,
             board,
@@ -171,5 +177,8 @@ impl Engine {
         self.rnic.counters().iter().for_each(|(name, value)| each(name, value));
         self.counters.each(each);
         self.udp.counters(each);
+        if let Some(disturbed) = &self.disturbed {
+            disturbed.counters(each);
+        }
     }
 }

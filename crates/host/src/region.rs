@@ -144,7 +144,7 @@ impl PdInner {
 
     /// Opens the region to peers that can map it.
     fn publish(&self, key: LocalKey, attr: &RegionAttr) -> bool {
-        let Some(local) = &self.device.local else { return false };
+        let Some(local) = self.device.directly_reached() else { return false };
         let Some((segment, offset)) = self.device.pool.locate(attr.addr as *const u8, attr.length as usize)
         else {
             return false;

@@ -29,6 +29,8 @@ struct Sink {
     writer: BufWriter<Box<dyn Write + Send>>,
     origin: Duration,
     error: Option<io::Error>,
+    /// Room for packets that come without a link.
+    frame: Vec<u8>,
 }
 
 impl CaptureFile {
@@ -48,7 +50,7 @@ impl CaptureFile {
         let mut writer = BufWriter::with_capacity(1 << 18, Box::new(writer) as Box<dyn Write + Send>);
         writer.write_all(&pcap::file_header(LinkType::Ethernet))?;
         writer.flush()?;
-        let sink = Sink { writer, origin, error: None };
+        let sink = Sink { writer, origin, error: None, frame: Vec::new() };
         Ok(CaptureFile { sink: Arc::new(Mutex::new(sink)) })
     }
 
@@ -66,6 +68,17 @@ impl CaptureFile {
             }
             None => sink.writer.flush(),
         }
+    }
+
+    /// Records a packet, BTH to ICRC, that no link carries, as one that goes from the first to the second of `path` with
+    /// identification 0. False if the capture has stopped or the two are of different families.
+    pub fn record(&self, now: Instant, path: (SocketAddr, SocketAddr), packet: &[u8]) -> bool {
+        let mut sink = self.lock();
+        let mut frame = std::mem::take(&mut sink.frame);
+        let is_framed = build_frame(&mut frame, path, 0, Ecn::NotCapable, packet);
+        let is_recorded = is_framed && sink.record(now, &frame);
+        sink.frame = frame;
+        is_recorded
     }
 
     fn lock(&self) -> MutexGuard<'_, Sink> {

@@ -3,7 +3,7 @@
 use super::{Shared, Waiting};
 use crate::clock::Clock;
 use crate::config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, LinkChoice};
-use crate::engine::{Engine, Neighbours, Parts};
+use crate::engine::{Disturbed, Engine, Neighbours, Parts};
 use crate::error::OpenError;
 use crate::events::EventQueue;
 use crate::lane::{Lane, MAILBOX_PACKETS};
@@ -72,6 +72,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
             Some(local) => Some(Neighbours::new(local, lane, bell(())?)),
             None => None,
         };
+        let (udp, disturbed) = links(config, socket, lane, capture.as_ref());
         let board = doorbells().map_err(system("make shared memory"))?;
         let parts = Parts {
             rnic: Rnic::new(rnic_config(config, gid, lane), rng.fork(u64::from(lane)).next_u64()),
@@ -79,8 +80,9 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
             gid,
             clock: clock.clone(),
             memory: host_memory(),
-            udp: decorate(config, socket, lane, capture.as_ref()),
+            udp,
             neighbours,
+            disturbed,
             is_shm_only: config.link == LinkChoice::Shm,
             may_defer: config.engine != crate::config::Engine::Inline,
             board: board.clone(),
@@ -102,6 +104,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         side_band: SideBand::open(gid, rng.fork(1 << 32), clock.clone()),
         pool,
         local,
+        is_disturbed: config.link == LinkChoice::Shm && is_watched(config),
         // Nobody can look at the counters of a device that has no such file, and nothing else depends on it.
         stats: StatsFile::create(ip).ok(),
         capture,
@@ -164,20 +167,21 @@ fn wanted_address(config: &DeviceConfig) -> Result<Option<IpAddr>, OpenError> {
 
 /// The directory of this user's devices, where shared memory is to be used.
 fn registry(config: &DeviceConfig) -> Result<Option<Registry>, OpenError> {
-    // Faults and captures belong to a network; there is none between processes that share memory.
-    let is_watched = config.faults.is_some() || config.capture.is_some();
     match config.link {
         LinkChoice::Udp => Ok(None),
-        LinkChoice::Auto if is_watched => Ok(None),
-        LinkChoice::Shm if is_watched => {
-            Err(OpenError::Faults("they and captures need the UDP link, not shared memory".into()))
-        }
+        // Faults and captures are of a network, unless shared memory was asked for by name.
+        LinkChoice::Auto if is_watched(config) => Ok(None),
         LinkChoice::Shm => {
             Registry::open().map(Some).map_err(|error| OpenError::Registry(io::Error::other(error)))
         }
         // Without such a directory everybody is reached over UDP.
         LinkChoice::Auto => Ok(Registry::open().ok()),
     }
+}
+
+/// Packets suffer faults or are recorded.
+fn is_watched(config: &DeviceConfig) -> bool {
+    config.faults.is_some() || config.capture.is_some()
 }
 
 fn random_loopback(rng: &mut Rng) -> IpAddr {
@@ -227,19 +231,34 @@ fn capture_file(config: &DeviceConfig) -> Result<Option<CaptureFile>, OpenError>
     file.map(Some).map_err(|error| OpenError::Capture(path.clone(), error))
 }
 
-/// Captures see what the RNIC sends, packets that a fault then removes included.
-fn decorate(
+/// The lane's network, and what stands between it and shared memory, where that was asked for.
+fn links(
     config: &DeviceConfig,
     socket: UdpLink,
+    lane: u32,
+    capture: Option<&CaptureFile>,
+) -> (Box<dyn Link + Send>, Option<Disturbed>) {
+    if config.link != LinkChoice::Shm || !is_watched(config) {
+        return (decorate(config, socket, lane, capture), None);
+    }
+    let local = socket.local();
+    let disturbed = Disturbed::new(local, capture.cloned(), |outbox| decorate(config, outbox, lane, capture));
+    (Box::new(socket), Some(disturbed))
+}
+
+/// Captures see what the RNIC sends, packets that a fault then removes included.
+fn decorate<L: Link + Send + 'static>(
+    config: &DeviceConfig,
+    link: L,
     lane: u32,
     capture: Option<&CaptureFile>,
 ) -> Box<dyn Link + Send> {
     let faults = config.faults.as_ref().map(|faults| faults.for_lane(u64::from(lane)));
     match (faults, capture) {
-        (None, None) => Box::new(socket),
-        (Some(faults), None) => Box::new(Faulty::new(socket, &faults)),
-        (None, Some(file)) => Box::new(Capture::new(socket, file.clone())),
-        (Some(faults), Some(file)) => Box::new(Capture::new(Faulty::new(socket, &faults), file.clone())),
+        (None, None) => Box::new(link),
+        (Some(faults), None) => Box::new(Faulty::new(link, &faults)),
+        (None, Some(file)) => Box::new(Capture::new(link, file.clone())),
+        (Some(faults), Some(file)) => Box::new(Capture::new(Faulty::new(link, &faults), file.clone())),
     }
 }
 

@@ -19,6 +19,9 @@ impl Engine {
     #[inline]
     pub(super) fn post_direct(&mut self, index: u32, wr: &SendWr<'_>) -> bool {
         let Some(neighbours) = &mut self.neighbours else { return false };
+        if self.disturbed.is_some() {
+            return false;
+        }
         let Some(qp) = self.qps.get(index) else { return false };
         let Some((gid, peer_qpn)) = qp.peer else { return false };
         if !matches!(wr.operation, Operation::Write(_) | Operation::Read(_)) && !wr.operation.is_atomic() {

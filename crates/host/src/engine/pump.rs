@@ -88,7 +88,8 @@ impl Engine {
         let waits =
             self.turn.deferred || self.turn.more_to_send || self.tx.is_blocked() || self.has_backlog();
         let at_once = waits.then_some(Instant::ZERO);
-        [self.rnic.poll_timeout(), self.udp.poll_timeout(), at_once].into_iter().flatten().min()
+        let held_back = self.disturbed.as_ref().and_then(super::Disturbed::poll_timeout);
+        [self.rnic.poll_timeout(), self.udp.poll_timeout(), held_back, at_once].into_iter().flatten().min()
     }
 
     /// Lets timers expire that are due; true if any was.

@@ -60,6 +60,15 @@ impl Engine {
                 self.turn.more_to_send = false;
                 return;
             };
+            if let (Some(disturbed), Some(neighbours)) = (&mut self.disturbed, &mut self.neighbours) {
+                let mut taken = disturbed.take(&outgoing, self.memory);
+                if taken == Err(ReserveError::Full) {
+                    disturbed.flush(now, &mut self.paths, neighbours, &mut self.counters);
+                    taken = disturbed.take(&outgoing, self.memory);
+                }
+                self.counters.dropped_link_full += u64::from(taken.is_err());
+                continue;
+            }
             if let Some(neighbours) = &mut self.neighbours {
                 match neighbours.send(now, &outgoing, self.memory) {
                     Sent::Yes => continue,
@@ -92,12 +101,23 @@ impl Engine {
     /// Sends what waits. Without `all`, a batch of nothing but acknowledgements is kept for the next step.
     #[inline]
     pub(super) fn flush(&mut self, all: bool) {
+        if self.disturbed.as_ref().is_some_and(super::Disturbed::is_busy) {
+            self.flush_disturbed();
+        }
         if let Some(neighbours) = &mut self.neighbours {
             neighbours.flush();
         }
         self.turn.deferred = false;
         if !self.tx.is_empty() || self.udp.poll_timeout().is_some() {
             self.flush_udp(all);
+        }
+    }
+
+    #[cold]
+    fn flush_disturbed(&mut self) {
+        let now = self.now();
+        if let (Some(disturbed), Some(neighbours)) = (&mut self.disturbed, &mut self.neighbours) {
+            disturbed.flush(now, &mut self.paths, neighbours, &mut self.counters);
         }
     }
 
@@ -113,7 +133,12 @@ impl Engine {
 }
 
 /// Hands the batch to the link; false if the link could not take all of it.
-fn transmit(link: &mut (dyn Link + Send), tx: &mut TxBatch, paths: &mut Paths, now: Instant) -> bool {
+pub(super) fn transmit(
+    link: &mut (dyn Link + Send),
+    tx: &mut TxBatch,
+    paths: &mut Paths,
+    now: Instant,
+) -> bool {
     let mut seal = |packet: &mut [u8], place: &Place| seal(paths, packet, place);
     link.transmit(now, tx, &mut seal) == Transmitted::All
 }
@@ -127,7 +152,7 @@ fn seal(paths: &mut Paths, packet: &mut [u8], place: &Place) {
 
 /// Writes one packet, without its ICRC, into the batch.
 #[inline]
-fn write(
+pub(super) fn write(
     tx: &mut TxBatch,
     path: Path,
     outgoing: &Outgoing<'_>,

@@ -195,7 +195,7 @@ impl QueuePair {
 
     /// Tells peers on this host what they may do through this queue pair.
     fn publish(&self, now: &QpSnapshot) {
-        let Some(local) = &self.pd.device.local else { return };
+        let Some(local) = self.pd.device.directly_reached() else { return };
         if self.service != Service::Rc || matches!(now.state, QpState::Reset | QpState::Init) {
             return;
         }

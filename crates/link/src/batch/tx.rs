@@ -155,6 +155,24 @@ impl TxBatch {
         self.is_planned = false;
     }
 
+    /// Seals every packet as one that travels alone, hands it to `each` with its destination, in the order of departure,
+    /// and empties the batch. For links whose trains are [`TrainLimits::SINGLE`].
+    pub fn take_each(
+        &mut self,
+        source: SocketAddr,
+        seal: &mut Seal<'_>,
+        mut each: impl FnMut(SocketAddr, &[u8]),
+    ) {
+        self.plan(TrainLimits::SINGLE);
+        while self.prepare(source, 1, seal) > 0 {
+            for train in self.ready(1) {
+                // One of the two is empty.
+                each(train.destination, if train.head.is_empty() { train.tail } else { train.head });
+            }
+            self.depart(1);
+        }
+    }
+
     /// Lays the packets out into trains, once; until the batch is empty again, later calls change nothing.
     pub(crate) fn plan(&mut self, limits: TrainLimits) {
         if self.is_planned {
@@ -356,6 +374,20 @@ mod tests {
         let trains = departures(&mut batch, TrainLimits::GSO, &mut seal);
         assert_eq!(copies, [vec![0, 100, 0], vec![1, 101, 0], vec![2, 102, 0], vec![9, 103 ^ 2]]);
         assert_eq!(trains, [(peer(2), copies)]);
+    }
+
+    #[test]
+    fn packets_are_taken_one_by_one_strict_ones_first() {
+        let mut batch = TxBatch::new();
+        batch.push(peer(2), &[1, 0, 0], Order::Free).unwrap();
+        for n in 2..4 {
+            batch.push(peer(2), &[n, 0], Order::Strict).unwrap();
+        }
+        let mut taken = Vec::new();
+        let mut seal = |packet: &mut [u8], place: &Place| packet[1] = 100 + place.train_index as u8;
+        batch.take_each(peer(1), &mut seal, |to, packet| taken.push((to, packet.to_vec())));
+        assert_eq!(taken, [(peer(2), vec![2, 100]), (peer(2), vec![3, 100]), (peer(2), vec![1, 100, 0])]);
+        assert!(batch.is_empty() && !batch.is_blocked());
     }
 
     #[test]

@@ -1,0 +1,182 @@
+//! Shared memory with something in between: faults and captures, for packets that no network carries.
+//!
+//! Packets are laid out as for a wire and go through the same decorators, which end in an [`Outbox`] instead of a socket.
+//! What comes out is checked as a receiver would check it, because nobody behind a ring does: a packet that a fault has
+//! damaged ends here and is counted; the others go on into the neighbours' rings without their ICRC.
+
+use super::Neighbours;
+use super::neighbours::Sent;
+use super::transmit::{Paths, transmit, write};
+use crate::counters::DriverCounters;
+use crate::memory::HostMemory;
+use highwire_link::{
+    CaptureFile, Link, Path, ReserveError, RxBatch, Seal, TrainLimits, Transmitted, TxBatch,
+};
+use highwire_rnic::Outgoing;
+use highwire_stdx::Instant;
+use highwire_verbs::Gid;
+use highwire_wire::{Bth, ICRC_LEN, UDP_PORT, parse_packet_with_icrc};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// What stands between the RNIC and the rings of one lane.
+pub(crate) struct Disturbed {
+    tx: TxBatch,
+    link: Box<dyn Link + Send>,
+    outbox: Outbox,
+    capture: Option<CaptureFile>,
+    /// An arrival with its ICRC, while it is recorded.
+    arrival: Vec<u8>,
+    recorded: u64,
+    lost: u64,
+}
+
+/// The innermost link: keeps what the decorators let through.
+#[derive(Clone)]
+pub(crate) struct Outbox {
+    local: SocketAddr,
+    kept: Arc<Mutex<Kept>>,
+}
+
+/// Sealed packets, end to end, with where each goes and how long it is.
+#[derive(Default)]
+struct Kept {
+    packets: Vec<(SocketAddr, usize)>,
+    bytes: Vec<u8>,
+}
+
+impl Disturbed {
+    /// Packets from `local` go through what `decorate` puts around the outbox; arrivals are recorded in `capture`.
+    pub(crate) fn new(
+        local: SocketAddr,
+        capture: Option<CaptureFile>,
+        decorate: impl FnOnce(Outbox) -> Box<dyn Link + Send>,
+    ) -> Disturbed {
+        let outbox = Outbox { local, kept: Arc::default() };
+        Disturbed {
+            tx: TxBatch::new(),
+            link: decorate(outbox.clone()),
+            outbox,
+            capture,
+            arrival: Vec::new(),
+            recorded: 0,
+            lost: 0,
+        }
+    }
+
+    /// Takes one packet.
+    ///
+    /// # Errors
+    /// [`ReserveError::Full`] until the next flush.
+    pub(super) fn take(&mut self, outgoing: &Outgoing<'_>, memory: HostMemory) -> Result<(), ReserveError> {
+        let path = Path::from(SocketAddr::new(outgoing.address.gid.to_ip(), UDP_PORT));
+        write(&mut self.tx, path, outgoing, memory)
+    }
+
+    /// Whether there is anything to flush, now or at some time.
+    pub(super) fn is_busy(&self) -> bool {
+        !self.tx.is_empty() || self.link.poll_timeout().is_some()
+    }
+
+    /// When a packet that is held back is due.
+    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+        self.link.poll_timeout()
+    }
+
+    /// Puts what was taken, and what was held back until now, into the rings, as far as it survives.
+    pub(super) fn flush(
+        &mut self,
+        now: Instant,
+        paths: &mut Paths,
+        neighbours: &mut Neighbours,
+        counters: &mut DriverCounters,
+    ) {
+        // An outbox is never full.
+        let _ = transmit(&mut *self.link, &mut self.tx, paths, now);
+        let local = self.outbox.local;
+        let mut kept = self.outbox.kept();
+        let Kept { packets, bytes } = &mut *kept;
+        let mut rest = bytes.as_slice();
+        for (destination, len) in packets.drain(..) {
+            let packet;
+            (packet, rest) = rest.split_at(len);
+            // Without a common family there is no header around the packet, and no ICRC.
+            let Some(path) = paths.between(local, destination) else {
+                counters.dropped_unreachable += 1;
+                continue;
+            };
+            if !path.verify(0, packet) {
+                counters.dropped_bad_icrc += 1;
+                continue;
+            }
+            // A flipped bit that the ICRC does not cover is as harmless here as on a wire.
+            let Ok((headers, ..)) = parse_packet_with_icrc(packet) else {
+                counters.dropped_malformed += 1;
+                continue;
+            };
+            let gid = Gid::from_ip(destination.ip());
+            let body = &packet[..len - ICRC_LEN];
+            match neighbours.send_bytes(now, gid, headers.bth.dest_qpn, body) {
+                Sent::Yes => {}
+                Sent::Lost => counters.dropped_link_full += 1,
+                Sent::NotHere => counters.dropped_unreachable += 1,
+            }
+        }
+        bytes.clear();
+    }
+
+    /// Records a packet that came out of a ring, with the ICRC that it would have had.
+    pub(super) fn record(&mut self, now: Instant, source: IpAddr, packet: &[u8], paths: &mut Paths) {
+        let Some(capture) = &self.capture else { return };
+        let ends = (SocketAddr::new(source, UDP_PORT), self.outbox.local);
+        let path = paths.between(ends.0, ends.1).filter(|_| packet.len() >= Bth::LEN);
+        let is_recorded = path.is_some_and(|path| {
+            self.arrival.clear();
+            self.arrival.extend_from_slice(packet);
+            self.arrival.extend_from_slice(&path.icrc(0, packet).to_le_bytes());
+            capture.record(now, ends, &self.arrival)
+        });
+        self.recorded += u64::from(is_recorded);
+        self.lost += u64::from(!is_recorded);
+    }
+
+    pub(super) fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+        self.link.counters(each);
+        if self.capture.is_some() {
+            each("capture_recorded", self.recorded);
+            each("capture_lost", self.lost);
+        }
+    }
+}
+
+impl Outbox {
+    fn kept(&self) -> MutexGuard<'_, Kept> {
+        // Only the thread that runs the lane comes here, through one of two hands.
+        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Link for Outbox {
+    fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    fn train_limits(&self) -> TrainLimits {
+        TrainLimits::SINGLE
+    }
+
+    fn transmit(&mut self, _now: Instant, batch: &mut TxBatch, seal: &mut Seal<'_>) -> Transmitted {
+        let mut kept = self.kept();
+        batch.take_each(self.local, seal, |destination, packet| {
+            kept.packets.push((destination, packet.len()));
+            kept.bytes.extend_from_slice(packet);
+        });
+        Transmitted::All
+    }
+
+    fn receive(&mut self, _now: Instant, _batch: &mut RxBatch) -> usize {
+        0
+    }
+
+    fn counters(&self, _each: &mut dyn FnMut(&'static str, u64)) {}
+}
