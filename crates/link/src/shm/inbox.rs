@@ -19,6 +19,9 @@ use super::layout::{ACCEPTED, ANNOUNCED, Announcement, gid_from_bytes};
 use super::peer::PeerEngine;
 use super::sender::file_name;
 
+/// So many slots beyond the next one a cache line is fetched.
+const FETCH_AHEAD_SLOTS: u64 = 2;
+
 /// Everything that arrives for one lane through shared memory.
 #[derive(Debug)]
 pub struct Inbox {
@@ -240,8 +243,8 @@ impl Incoming {
         while count < budget {
             match self.peek() {
                 Next::Packet { next, len, form } => {
-                    // The next packet crosses the cores while this one is handled.
-                    self.channel.window.prefetch_read(self.channel.slot(next));
+                    // Packets come in groups: those behind this one cross the cores while it is handled.
+                    self.channel.window.prefetch_read(self.channel.slot(next + FETCH_AHEAD_SLOTS));
                     self.deliver(len, form, each)?;
                     self.head = next;
                     count += 1;
