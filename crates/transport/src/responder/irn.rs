@@ -166,7 +166,7 @@ impl Responder {
             Location::Next | Location::Early => {}
         }
         match self.take(conn, own, ctx, headers, payload, memory, location) {
-            Ok(taken) => self.record(conn, ctx, psn, headers.bth.ack_request, taken, memory),
+            Ok(ref taken) => self.record(conn, ctx, psn, headers.bth.ack_request, taken, memory),
             Err(_) if location == Location::Early => ctx.counters.count(Counter::DroppedNoReceive),
             Err(refusal) => self.refuse_irn(conn, ctx, psn, refusal),
         }
@@ -410,14 +410,14 @@ impl Responder {
         ctx: &mut Context<'_>,
         psn: Psn,
         is_asked: bool,
-        taken: Taken,
+        taken: &Taken,
         memory: &mut impl Memory<P>,
     ) {
         let Some(irn) = &mut self.irn else { return };
         match irn.window.on_arrival(psn, taken.class) {
             Arrival::InOrder { advanced, .. } => {
                 irn.note_in_order(conn, ctx.now, advanced, is_asked);
-                if let Some(then) = taken.then {
+                if let Some(then) = &taken.then {
                     self.carry_out(conn, ctx, psn, then, memory);
                 }
                 self.carry_out_early(conn, ctx, memory);
@@ -446,7 +446,7 @@ impl Responder {
                 _ => return,
             }
             let Some((psn, then)) = irn.early.pop_front() else { return };
-            self.carry_out(conn, ctx, psn, then, memory);
+            self.carry_out(conn, ctx, psn, &then, memory);
         }
     }
 
@@ -456,15 +456,15 @@ impl Responder {
         conn: &Connection,
         ctx: &mut Context<'_>,
         psn: Psn,
-        what: Deferred,
+        what: &Deferred,
         memory: &mut impl Memory<P>,
     ) {
-        let result = match what {
+        let result = match *what {
             Deferred::Nothing => Ok(()),
-            Deferred::Receive(ending) => {
+            Deferred::Receive(ref ending) => {
                 let invalidated = self.invalidate(conn, ctx, ending.invalidate);
                 if invalidated.is_ok() {
-                    self.complete_receive(conn, ctx, &ending);
+                    self.complete_receive(conn, ctx, ending);
                     if let Some(irn) = &mut self.irn {
                         irn.recv_sn = (irn.recv_sn + 1) & 0x00FF_FFFF;
                     }
@@ -493,6 +493,10 @@ impl Responder {
         ctx: &mut Context<'_>,
         plan: &mut Plan,
     ) -> bool {
+        // Asked for every packet that leaves, and rarely the case.
+        if self.irn.as_ref().is_none_or(|irn| irn.acks.is_empty() && irn.refusal.is_none()) {
+            return false;
+        }
         let credits = Syndrome::Ack { credits: self.credits(conn, own) };
         let msn = self.msn;
         let Some(irn) = &mut self.irn else { return false };

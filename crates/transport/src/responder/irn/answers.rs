@@ -40,6 +40,9 @@ impl Responder {
         ctx: &mut Context<'_>,
         plan: &mut Plan,
     ) -> bool {
+        if self.irn.as_ref().is_none_or(|irn| irn.jobs.is_empty()) {
+            return false;
+        }
         let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(conn, own) }, msn: self.msn };
         let Some(irn) = &mut self.irn else { return false };
         let (psn, again) = match irn.answers.poll_retransmit() {
