@@ -15,8 +15,10 @@ const LONG_TRAIN: usize = 16;
 /// Packets taken from shared memory in one turn.
 const SHM_PACKETS_PER_TURN: usize = 64;
 /// A look at the socket costs several times a look at shared memory. While shared memory is busy, and after the socket
-/// has been silent for `UDP_WARM_TURNS`, only every so many turns spend it.
-const UDP_TURNS_SKIPPED: u32 = 16;
+/// has been silent for `UDP_WARM_TURNS`, only every so many turns spend it: a packet that comes through shared memory
+/// meanwhile would wait for the look to end. Turns without work are short.
+const UDP_BUSY_TURNS_SKIPPED: u32 = 16;
+const UDP_IDLE_TURNS_SKIPPED: u32 = 64;
 pub(super) const UDP_WARM_TURNS: u32 = 4096;
 
 impl Engine {
@@ -41,7 +43,8 @@ impl Engine {
         }
         self.turn.udp_warmth = self.turn.udp_warmth.saturating_sub(1);
         let may_skip = shm_is_busy || self.turn.udp_warmth == 0;
-        if may_skip && self.turn.udp_skipped < UDP_TURNS_SKIPPED {
+        let most = if shm_is_busy { UDP_BUSY_TURNS_SKIPPED } else { UDP_IDLE_TURNS_SKIPPED };
+        if may_skip && self.turn.udp_skipped < most {
             self.turn.udp_skipped += 1;
             return false;
         }
@@ -57,9 +60,6 @@ impl Engine {
         let count = neighbours.inbox.receive(SHM_PACKETS_PER_TURN, |source, received| {
             let now = *now.get_or_insert_with(|| clock.now());
             let bytes = packet_bytes(&received);
-            if let Some(disturbed) = &mut self.disturbed {
-                disturbed.record(now, source, bytes, &mut self.paths);
-            }
             // Looked at where they were made: moving headers that have just been written costs more than writing them.
             match &parse_packet(bytes) {
                 Ok((headers, payload)) => {
