@@ -84,9 +84,6 @@ pub(crate) fn answer(
     let mut seen = 0;
     loop {
         let polled = end.poll()?;
-        if polled.received > 0 {
-            end.post_receives(polled.received)?;
-        }
         let due = match plan.operation {
             _ if !plan.is_ping_pong() => 0,
             Operation::Write if end.arrived() != seen => {
@@ -100,6 +97,10 @@ pub(crate) fn answer(
         for _ in 0..due {
             end.post(1, answers.is_multiple_of(SIGNAL_INTERVAL))?;
             answers += 1;
+        }
+        // While the answer travels.
+        if polled.received > 0 {
+            end.post_receives(polled.received)?;
         }
         polls = polls.wrapping_add(1);
         if polls.is_multiple_of(POLLS_PER_LOOK) && is_over()? {
