@@ -75,10 +75,6 @@ impl Neighbours {
     /// Sends a packet, if its destination is on this host.
     #[inline]
     pub(super) fn send(&mut self, now: Instant, outgoing: &Outgoing<'_>, memory: HostMemory) -> Sent {
-        let Some((at, lane)) = self.ring_to(now, outgoing.address.gid, outgoing.headers.bth.dest_qpn) else {
-            return Sent::NotHere;
-        };
-        let Some(ring) = &mut self.known[at].rings[lane] else { return Sent::NotHere };
         let headers = outgoing.headers.encoded_len();
         let payload = outgoing.payload.len() as usize;
         let bytes = headers + payload + usize::from(outgoing.headers.bth.pad_count);
@@ -87,6 +83,24 @@ impl Neighbours {
             memory.copy_out(&outgoing.payload, &mut out[headers..headers + payload]);
             out[headers + payload..].fill(0);
         };
+        self.put(now, (outgoing.address.gid, outgoing.headers.bth.dest_qpn), bytes, fill)
+    }
+
+    /// Sends a packet, BTH to padding, that is laid out already.
+    pub(super) fn send_bytes(&mut self, now: Instant, gid: Gid, qpn: Qpn, packet: &[u8]) -> Sent {
+        self.put(now, (gid, qpn), packet.len(), |out| out.copy_from_slice(packet))
+    }
+
+    #[inline]
+    fn put(
+        &mut self,
+        now: Instant,
+        (gid, qpn): (Gid, Qpn),
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]) + Copy,
+    ) -> Sent {
+        let Some((at, lane)) = self.ring_to(now, gid, qpn) else { return Sent::NotHere };
+        let Some(ring) = &mut self.known[at].rings[lane] else { return Sent::NotHere };
         if !ring.backlog.is_empty() {
             return self.keep(at, lane, bytes, fill);
         }

@@ -60,6 +60,9 @@ impl Engine {
         let count = neighbours.inbox.receive(SHM_PACKETS_PER_TURN, |source, received| {
             let now = *now.get_or_insert_with(|| clock.now());
             let bytes = packet_bytes(&received);
+            if let Some(disturbed) = &mut self.disturbed {
+                disturbed.record(now, source, bytes, &mut self.paths);
+            }
             // Looked at where they were made: moving headers that have just been written costs more than writing them.
             match &parse_packet(bytes) {
                 Ok((headers, payload)) => {
