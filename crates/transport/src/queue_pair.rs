@@ -270,9 +270,9 @@ impl QueuePair {
     }
 
     fn flush_receives(&mut self, ctx: &mut Context<'_>) {
-        let claimed = self.responder.flush();
-        let own = std::iter::from_fn(|| self.receives.take().map(|(wqe, _)| wqe));
-        for wqe in claimed.into_iter().chain(own) {
+        let mut wqes = self.responder.flush();
+        while self.receives.take_into(&mut wqes).is_some() {}
+        for wqe in wqes {
             let mut completion = responder::ended(&self.conn, &wqe, CompletionStatus::Flushed);
             completion.operation = CompletionOp::Receive;
             ctx.completions.push_back((self.conn.config.recv_cq, completion));

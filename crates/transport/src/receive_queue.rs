@@ -95,15 +95,15 @@ impl ReceiveQueue {
         Ok(())
     }
 
-    /// Takes the oldest request out; the second value says that the limit was passed by it.
+    /// Moves the oldest request to the end of `to`, if there is one; says whether the limit was passed by it.
     #[inline]
-    pub(crate) fn take(&mut self) -> Option<(ReceiveWqe, bool)> {
-        let wqe = self.wqes.pop_front()?;
+    pub(crate) fn take_into(&mut self, to: &mut VecDeque<ReceiveWqe>) -> Option<bool> {
+        to.push_back(self.wqes.pop_front()?);
         let passed = self.len() < self.limit;
         if passed {
             self.limit = 0;
         }
-        Some((wqe, passed))
+        Some(passed)
     }
 
     pub(crate) fn clear(&mut self) {
@@ -125,8 +125,10 @@ mod tests {
         assert_eq!(queue.post(&RecvWr { wr_id: 2, sges: &[] }), Ok(()));
         assert_eq!(queue.post(&RecvWr { wr_id: 3, sges: &[] }), Err(PostError::QueueFull));
         queue.set_limit(2);
-        assert!(queue.take().is_some_and(|(wqe, passed)| wqe.wr_id == 1 && passed));
-        assert!(queue.take().is_some_and(|(wqe, passed)| wqe.wr_id == 2 && !passed));
-        assert!(queue.take().is_none());
+        let mut taken = VecDeque::new();
+        assert_eq!(queue.take_into(&mut taken), Some(true));
+        assert_eq!(queue.take_into(&mut taken), Some(false));
+        assert_eq!(queue.take_into(&mut taken), None);
+        assert!(taken.iter().map(|wqe| wqe.wr_id).eq([1, 2]));
     }
 }

@@ -36,15 +36,15 @@ impl Responder {
         index: usize,
     ) -> Result<(), Refusal> {
         while self.claimed.len() <= index {
-            let taken = match conn.config.srq {
-                Some(srq) => ctx.shared.get_mut(srq.0).and_then(ReceiveQueue::take),
-                None => own.take(),
+            let queue = match conn.config.srq {
+                Some(srq) => ctx.shared.get_mut(srq.0),
+                None => Some(&mut *own),
             };
-            let Some((wqe, limit_passed)) = taken else { return Err(Refusal::NotReady) };
+            let taken = queue.and_then(|queue| queue.take_into(&mut self.claimed));
+            let Some(limit_passed) = taken else { return Err(Refusal::NotReady) };
             if let (true, Some(srq)) = (limit_passed, conn.config.srq) {
                 ctx.events.push_back(AsyncEvent::SrqLimitReached(srq));
             }
-            self.claimed.push_back(wqe);
         }
         let wqe = &mut self.claimed[index];
         if wqe.checked != ctx.regions.generation() {
