@@ -252,12 +252,24 @@ impl Engine {
         taken
     }
 
+    /// Whether receives wait in the ring, which a new one must not overtake.
+    #[inline]
+    fn receives_wait(&mut self, index: u32) -> bool {
+        let waits = |engine: &mut Engine| {
+            let rq = engine.qps.get_mut(index).and_then(|qp| qp.rq.as_mut());
+            rq.is_some_and(|rq| rq.available() != Ok(0))
+        };
+        waits(self) && {
+            self.fetch_receives(index);
+            waits(self)
+        }
+    }
+
     pub(crate) fn post_receive(&mut self, index: u32, wr: &RecvWr<'_>) -> Result<(), PostError> {
-        self.fetch_receives(index);
-        let qp = self.qps.get_mut(index).ok_or(PostError::NoSuchQueue)?;
-        if qp.rq.as_mut().is_some_and(|rq| rq.available() != Ok(0)) {
+        if self.receives_wait(index) {
             return Err(PostError::QueueFull);
         }
+        let qp = self.qps.get_mut(index).ok_or(PostError::NoSuchQueue)?;
         // A receive starts no timer, so the time of the last step will do.
         let now = self.now.unwrap_or(Instant::ZERO);
         self.rnic.post_recv(now, qp.qpn, wr)?;
