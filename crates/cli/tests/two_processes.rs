@@ -51,6 +51,19 @@ fn a_lossy_network_loses_nothing_of_a_reliable_connection() {
 }
 
 #[test]
+fn shared_memory_has_faults_where_they_are_asked_for() {
+    let echo = json("pingpong --iters 100 --link shm --loss 5% --seed 7");
+    let write = json("perf write bw --iters 500 --size 4K --link shm --loss 1% --no-floor");
+    for document in [&echo, &write] {
+        assert_eq!(document["link"], "shared_memory");
+        let either = |name| ["counters_here", "counters_there"].map(|side| counter(document, side, name));
+        assert!(either("fault_dropped").iter().sum::<u64>() > 0, "{document}");
+        assert_eq!(either("direct"), [0, 0], "nothing gets around them: {document}");
+    }
+    assert_eq!((&echo["messages"], &write["messages"]), (&100.into(), &500.into()));
+}
+
+#[test]
 fn every_operation_can_be_measured() {
     for operation in ["send", "write", "read", "atomic"] {
         for link in ["udp", "shm"] {
@@ -83,15 +96,16 @@ fn a_recorded_run_can_be_read_back() {
     let folder = std::env::temp_dir().join(format!("highwire-test-{}", std::process::id()));
     std::fs::create_dir_all(&folder).expect("a temporary folder");
     let file = folder.join("lossy.pcap");
-    let words =
-        ["perf", "write", "bw", "--iters", "50", "--size", "8K", "--loss", "2%", "--no-floor", "--pcap"];
-    let output = highwire(words).arg(&file).output().expect("it starts");
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let summary = highwire(["pcap", "--summary"]).arg(&file).output().expect("it starts");
-    let text = String::from_utf8_lossy(&summary.stdout).into_owned();
+    for link in ["udp", "shm"] {
+        let words = format!("perf write bw --iters 50 --size 8K --loss 2% --no-floor --link {link} --pcap");
+        let output = highwire(words.split_whitespace()).arg(&file).output().expect("it starts");
+        assert!(output.status.success(), "{link}: {}", String::from_utf8_lossy(&output.stderr));
+        let summary = highwire(["pcap", "--summary"]).arg(&file).output().expect("it starts");
+        let text = String::from_utf8_lossy(&summary.stdout).into_owned();
+        assert!(summary.status.success(), "{link}: {text}");
+        assert!(text.contains("every ICRC is right") && text.contains("0 not RoCEv2"), "{link}: {text}");
+    }
     std::fs::remove_dir_all(&folder).expect("it is ours");
-    assert!(summary.status.success(), "{text}");
-    assert!(text.contains("every ICRC is right") && text.contains("0 not RoCEv2"), "{text}");
 }
 
 #[test]

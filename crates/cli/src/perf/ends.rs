@@ -31,7 +31,7 @@ pub(crate) struct EndArgs {
     /// Loss recovery of an RC queue pair.
     #[arg(long, value_enum, default_value_t = Recovery::Irn)]
     pub(crate) recovery: Recovery,
-    /// How packets travel.
+    /// How packets travel; with faults or --pcap, auto means udp.
     #[arg(long, value_enum, default_value_t = Link::Auto)]
     link: Link,
     /// Payload bytes of a packet at most [default: what the interface carries]
@@ -118,7 +118,7 @@ impl EndArgs {
         Ok(faults)
     }
 
-    /// How packets are to travel. Faults happen to packets, and only UDP is sure to have some.
+    /// How packets are to travel. Faults are of a network, unless shared memory is asked for by name.
     pub(crate) fn link(&self, faults: &FaultConfig) -> Link {
         if self.link == Link::Auto && !faults.is_harmless() { Link::Udp } else { self.link }
     }

@@ -114,7 +114,7 @@ mod tests {
     use clap::Parser;
 
     use super::*;
-    use crate::perf::plan::Recovery;
+    use crate::perf::plan::{Link, Recovery};
 
     #[derive(Debug, Parser)]
     struct Line {
@@ -157,6 +157,9 @@ mod tests {
         assert_eq!(plan.recovery, Recovery::GoBackN);
         assert_eq!((plan.faults.loss, plan.faults.seed), (0.01, 7));
         assert_eq!(plan.faults.delay, highwire_stdx::Duration::from_micros(10));
+        assert_eq!(plan.link, Link::Udp, "faults are of a network");
+        let plan = parse(Operation::Write, "bw --link shm --loss 1%").expect("a plan");
+        assert_eq!(plan.link, Link::Shm, "unless somebody wants them elsewhere");
     }
 
     #[test]
@@ -166,7 +169,6 @@ mod tests {
         refuses(Operation::Send, "bw --service ud --size 4K --mtu 1024", "larger --mtu");
         refuses(Operation::FetchAdd, "lat --size 16", "8 bytes");
         refuses(Operation::Send, "bw --depth 8 --chain 9", "raise --depth");
-        refuses(Operation::Send, "bw --link shm --loss 1%", "--link udp");
         refuses(Operation::Send, "bw --loss 200%", "not a rate");
         refuses(Operation::Send, "bw --loss 60% --dup 60%", "add up");
         refuses(Operation::Send, "lat --mtu 1500", "possible values");

@@ -158,9 +158,6 @@ impl Plan {
             let Self { chain, depth, .. } = self;
             return Some(format!("a chain of {chain} exceeds the depth of {depth}: raise --depth"));
         }
-        if self.link == Link::Shm && !self.faults.is_harmless() {
-            return Some("faults happen to packets: --link udp".into());
-        }
         None
     }
 
