@@ -243,8 +243,11 @@ impl Incoming {
         while count < budget {
             match self.peek() {
                 Next::Packet { next, len, form } => {
-                    // Packets come in groups: those behind this one cross the cores while it is handled.
-                    self.channel.window.prefetch_read(self.channel.slot(next + FETCH_AHEAD_SLOTS));
+                    // Within a group: those behind this one cross the cores while it is handled. A packet that came alone has
+                    // nothing behind it, and the line is the sender's to write to.
+                    if count > 0 {
+                        self.channel.window.prefetch_read(self.channel.slot(next + FETCH_AHEAD_SLOTS));
+                    }
                     self.deliver(len, form, each)?;
                     self.head = next;
                     count += 1;

@@ -30,7 +30,7 @@ const SHORT_LAP_SLOTS: u64 = 64;
 /// The same for data, if none of it is in flight.
 const SHORT_LAP_DATA_BYTES: u64 = 16 << 10;
 
-/// So many slots ahead a cache line is fetched for writing: in a burst, its way between the cores is then over when its
+/// So many slots ahead a cache line is fetched for writing: in a group, its way between the cores is then over when its
 /// packet comes. Not fewer, since the receiver looks at the first of them without pause.
 const FETCH_AHEAD_SLOTS: u64 = 6;
 
@@ -62,11 +62,19 @@ pub struct ShmSender {
     /// Where the data ends of the packet before each cursor, by the index of the slot before the cursor.
     data_ends: Box<[u64]>,
     staging: Box<[u8]>,
-    /// The first packet that the receiver cannot see yet, with its header, and how many follow it.
-    held: Option<(u64, u64)>,
+    /// The first packet that the receiver cannot see yet, and how many follow it.
+    held: Option<Held>,
     behind_held: u32,
     is_batch: bool,
     unflushed: bool,
+}
+
+/// A packet whose slot is yet to be written: the receiver looks at it without pause, and would take its cache line back
+/// between two stores that are far apart.
+struct Held {
+    slot: u64,
+    header: u64,
+    words: [u64; 7],
 }
 
 /// Why a packet was not sent.
@@ -156,6 +164,17 @@ impl ShmSender {
     pub fn try_send(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
         if len <= SLOT_PAYLOAD_BYTES {
             self.reserve_slots(1)?;
+            if self.held.is_none() {
+                let mut bytes = [0; SLOT_PAYLOAD_BYTES];
+                fill(&mut bytes[..len]);
+                if !self.is_batch {
+                    self.publish_here(len, &bytes);
+                    return Ok(());
+                }
+                let (slot, header) = self.take_slots(1, len, HERE);
+                self.held = Some(Held { slot, header, words: words(&bytes) });
+                return Ok(());
+            }
             let at = self.channel.slot(self.tail) + 8;
             debug_assert!(at + SLOT_PAYLOAD_BYTES <= self.channel.window.len());
             // SAFETY: in bounds of the mapping, which the window keeps. `reserve_slots` found that the receiver is done
@@ -298,11 +317,8 @@ impl ShmSender {
     /// Fills and publishes one slot.
     #[inline]
     fn publish_here(&mut self, len: usize, bytes: &[u8; SLOT_PAYLOAD_BYTES]) {
-        let words: [u64; 7] = std::array::from_fn(|i| {
-            u64::from_le_bytes(bytes[8 * i..8 * i + 8].try_into().expect("eight bytes"))
-        });
         let at = self.channel.slot(self.tail);
-        self.channel.window.store_words_relaxed(at + 8, &words);
+        self.channel.window.store_words_relaxed(at + 8, &words(bytes));
         self.ring(1, len, HERE);
     }
 
@@ -353,25 +369,29 @@ impl ShmSender {
     /// Publishes the packet that fills the next `slots` slots.
     #[inline]
     fn ring(&mut self, slots: u64, len: usize, form: u16) {
+        let (first, header) = self.take_slots(slots, len, form);
+        self.publish(first, header);
+        if self.held.is_some() {
+            self.behind_held += 1;
+            self.channel.window.prefetch_write(self.channel.slot(self.tail + FETCH_AHEAD_SLOTS));
+            if self.behind_held >= GROUP_PACKETS - 1 {
+                self.publish_held();
+            }
+        }
+    }
+
+    /// Moves on by a packet that fills the next `slots` slots; says which is the first, and its header.
+    #[inline]
+    fn take_slots(&mut self, slots: u64, len: usize, form: u16) -> (u64, u64) {
         let first = self.tail;
         let end = first + slots;
         let ends_lap = (first ^ end) & !(SHORT_LAP_SLOTS - 1) != 0 && self.ends_lap(first, end);
         let (next, form) = if ends_lap { (self.channel.lap_end(end), form | LAST) } else { (end, form) };
         let index = self.channel.index(next - 1);
         self.data_ends[index] = self.data_tail;
-        let header = header(first, len, form);
-        if self.is_batch && self.held.is_none() {
-            self.held = Some((first, header));
-        } else {
-            self.publish(first, header);
-            self.behind_held += 1;
-            if self.behind_held >= GROUP_PACKETS - 1 {
-                self.publish_held();
-            }
-        }
         self.tail = next;
         self.unflushed = true;
-        self.channel.window.prefetch_write(self.channel.slot(next + FETCH_AHEAD_SLOTS));
+        (first, header(first, len, form))
     }
 
     /// Makes a packet visible, if those before it are.
@@ -384,7 +404,8 @@ impl ShmSender {
     /// Makes the group that is under way visible.
     #[inline]
     fn publish_held(&mut self) {
-        if let Some((slot, header)) = self.held.take() {
+        if let Some(Held { slot, header, words }) = self.held.take() {
+            self.channel.window.store_words_relaxed(self.channel.slot(slot) + 8, &words);
             self.publish(slot, header);
         }
         self.behind_held = 0;
@@ -402,6 +423,11 @@ impl ShmSender {
             && self.observe_head_acquire().is_ok()
             && first - self.head <= SHORT_LAP_SLOTS / 2
     }
+}
+
+#[inline]
+fn words(bytes: &[u8; SLOT_PAYLOAD_BYTES]) -> [u64; 7] {
+    std::array::from_fn(|i| u64::from_le_bytes(bytes[8 * i..8 * i + 8].try_into().expect("eight bytes")))
 }
 
 /// # Safety
