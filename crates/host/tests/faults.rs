@@ -60,22 +60,24 @@ fn shared_memory_can_be_as_bad_as_a_network() {
         ("reorder", "fault_reordered"),
         ("corrupt", "dropped_bad_icrc"),
     ];
-    for recovery in [Recovery::GoBackN, Recovery::Irn] {
-        for faults in
-            ["loss=2%,duplicate=2%,reorder=2%,corrupt=1%,seed=11", "loss=2%,corrupt=2%,delay=20us,seed=3"]
-        {
-            let mut setup = Setup::new(Service::Rc, LinkChoice::Shm).recovery(recovery).faults(faults);
-            setup.options.timeout = 11;
-            let [a, b] = &setup.pair();
-            converse(a, b, recovery, faults);
-            for counters in [a, b].map(|end| end.device.counters()) {
-                for (_, name) in kinds.iter().filter(|(kind, _)| faults.contains(kind)) {
-                    assert!(counters.value(name) > 0, "{recovery:?} {faults}: no {name}");
-                }
-                // One may be on its way yet, or be damaged where no ICRC looks.
-                assert!(counters.value("dropped_bad_icrc") <= counters.value("fault_corrupted"));
-                assert_eq!((counters.value("direct"), counters.value("udp_tx_packets")), (0, 0));
+    let lists = [
+        (Recovery::GoBackN, "loss=2%,duplicate=2%,reorder=2%,corrupt=1%,delay=20us,seed=11"),
+        (Recovery::Irn, "loss=3%,seed=1"),
+        (Recovery::Irn, "duplicate=5%,reorder=5%,seed=2"),
+        (Recovery::Irn, "corrupt=3%,loss=1%,seed=3"),
+    ];
+    for (recovery, faults) in lists {
+        let mut setup = Setup::new(Service::Rc, LinkChoice::Shm).recovery(recovery).faults(faults);
+        setup.options.timeout = 11;
+        let [a, b] = &setup.pair();
+        converse(a, b, recovery, faults);
+        for counters in [a, b].map(|end| end.device.counters()) {
+            for (_, name) in kinds.iter().filter(|(kind, _)| faults.contains(kind)) {
+                assert!(counters.value(name) > 0, "{recovery:?} {faults}: no {name}");
             }
+            // One may be on its way yet, or be damaged where no ICRC looks.
+            assert!(counters.value("dropped_bad_icrc") <= counters.value("fault_corrupted"));
+            assert_eq!((counters.value("direct"), counters.value("udp_tx_packets")), (0, 0));
         }
     }
 }
