@@ -104,7 +104,10 @@ impl Neighbours {
         if !ring.backlog.is_empty() {
             return self.keep(at, lane, bytes, fill);
         }
-        ring.sender.begin_batch();
+        // A lone packet is seen at once, and so is the first of several; those behind it come in groups.
+        if ring.is_unflushed {
+            ring.sender.begin_batch();
+        }
         match ring.sender.try_send(bytes, fill) {
             Ok(()) => {
                 if !std::mem::replace(&mut ring.is_unflushed, true) {
