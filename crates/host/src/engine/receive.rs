@@ -14,11 +14,10 @@ const TRAINS_PER_TURN: u32 = 4;
 const LONG_TRAIN: usize = 16;
 /// Packets taken from shared memory in one turn.
 const SHM_PACKETS_PER_TURN: usize = 64;
-/// A look at the socket costs several times a look at shared memory. While shared memory is busy, and after the socket
-/// has been silent for `UDP_WARM_TURNS`, only every so many turns spend it: a packet that comes through shared memory
-/// meanwhile would wait for the look to end. Turns without work are short.
-const UDP_BUSY_TURNS_SKIPPED: u32 = 16;
-const UDP_IDLE_TURNS_SKIPPED: u32 = 64;
+/// A look at the socket costs several times a look at shared memory. After it has been silent for `UDP_WARM_TURNS`, only
+/// every so many turns spend it, and rather one that found nothing than one whose packet somebody waits for.
+const UDP_BUSY_TURNS_SKIPPED: u32 = 256;
+const UDP_IDLE_TURNS_SKIPPED: u32 = 32;
 pub(super) const UDP_WARM_TURNS: u32 = 4096;
 
 impl Engine {

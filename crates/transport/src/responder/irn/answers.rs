@@ -12,6 +12,10 @@ use highwire_stdx::Instant;
 use highwire_verbs::{Access, RemoteKey, Sge};
 use highwire_wire::{Aeth, Ext, IrnEth, IrnFlags, NakCode, Opcode, Psn, SackEth, Syndrome};
 
+/// A responder answers for so much longer than a requester waits: what it knows of the requester's progress comes in
+/// acknowledgements, which may be lost while answers arrive.
+const GIVE_UP_FACTOR: u64 = 4;
+
 impl Responder {
     pub(super) fn answer(&mut self, conn: &Connection, sn: u32, packets: u32, body: Body) {
         let Some(irn) = &mut self.irn else { return };
