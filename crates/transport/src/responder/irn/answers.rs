@@ -126,8 +126,9 @@ impl Responder {
             return;
         }
         irn.deadline = None;
-        if conn.patience().is_some_and(|p| ctx.now.saturating_since(irn.last_progress) >= p) {
-            // The requester is gone, or will lose patience itself: answering on would never end.
+        let waited = ctx.now.saturating_since(irn.last_progress);
+        if conn.patience().is_some_and(|patience| waited >= patience.saturating_mul(GIVE_UP_FACTOR)) {
+            // The requester is gone, or has lost patience itself: answering on would never end.
             irn.jobs.clear();
             return;
         }
