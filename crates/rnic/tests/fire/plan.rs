@@ -167,6 +167,10 @@ impl Plan {
         };
         transport.irn.cap = *rng.pick(&[1, 2, 5, 16, 111, 111]);
         transport.irn.rto_low = Duration::from_micros(rng.between(30, 100));
+        // Less than the timeout: an acknowledgement that is kept back is not one that was lost.
+        if rng.chance(0.5) {
+            transport.ack_delay = Duration::from_micros(rng.between(1, 20));
+        }
         transport.irn.rto_high = Duration::from_micros(rng.between(100, 400));
         transport
     }
