@@ -148,7 +148,7 @@ impl Requester {
         let asks = is_end
             || is_last && runs_low
             || self.unrequested_acks >= conn.transport.ack_interval
-            || in_flight >= conn.transport.irn.cap / 2
+            || in_flight >= conn.transport.irn.cap
             || self.congestion.window().is_some();
         if asks {
             self.unrequested_acks = 0;
