@@ -1,16 +1,14 @@
-//! What std lacks: integer time, a seeded generator, bounded rings, slabs, bitmap windows.
+//! What std lacks: integer time, a seeded generator, slabs, maps of random numbers.
 //!
 //! Nothing here knows about RDMA, and nothing here touches the outside world: time and seeds are arguments
 //! everywhere above this crate, and these are the types they arrive in.
 #![forbid(unsafe_code)]
 
-mod bits;
 mod id_map;
 mod rng;
 mod slab;
 mod time;
 
-pub use bits::BitWindow;
 pub use id_map::IdMap;
 pub use rng::Rng;
 pub use slab::Slab;

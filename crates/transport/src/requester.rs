@@ -329,6 +329,41 @@ impl Requester {
         self.credit_limit = promised;
     }
 
+    /// The request whose next packet may be built: the one at the cursor, started if it was not. Requests that never leave
+    /// this side are carried out on the way.
+    #[inline]
+    fn admit(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> Option<usize> {
+        loop {
+            let index = self.queue.cursor;
+            let wqe = self.queue.wqes.get(index)?;
+            match wqe.progress {
+                Progress::Done(CompletionStatus::Success) => self.queue.step(),
+                Progress::Done(_) => return None,
+                Progress::Waiting if wqe.operation.is_local() => {
+                    if !self.run_local(conn, ctx) {
+                        return None;
+                    }
+                }
+                Progress::Waiting => {
+                    return match self.start(conn, ctx) {
+                        Gate::Open => Some(index),
+                        Gate::Wait => None,
+                    };
+                }
+                Progress::Started => return self.is_still_permitted(conn, ctx, index).then_some(index),
+            }
+        }
+    }
+
+    /// Whether a request that was started may still read or write its memory; if not, it has failed.
+    #[inline]
+    fn is_still_permitted(&mut self, conn: &Connection, ctx: &Context<'_>, index: usize) -> bool {
+        let Err(status) = self.translate(conn, ctx, index) else { return true };
+        self.queue.wqes[index].progress = Progress::Done(status);
+        self.poisoned = true;
+        false
+    }
+
     /// Starts the request at the cursor: checks its memory and gives it its numbers.
     fn start(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> Gate {
         if self.poisoned || conn.state == QpState::Sqd {

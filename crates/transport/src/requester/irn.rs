@@ -3,8 +3,8 @@
 //! Requests have the sPSN space to themselves: a READ or atomic takes one of its PSNs. Responses have the rPSN space, in
 //! which this side is the receiver.
 
+use super::Requester;
 use super::standard::{place_response, refusal};
-use super::{Gate, Requester};
 use crate::congestion::{AckSample, CongestionControl, LossKind};
 use crate::connection::{AckQueue, Connection};
 use crate::context::Context;
@@ -70,9 +70,7 @@ impl Requester {
         let Some(irn) = &mut self.irn else { return false };
         if let Some(psn) = irn.window.peek_retransmit() {
             let Some((index, packet)) = self.queue.find(psn) else { return false };
-            if let Err(status) = self.translate(conn, ctx, index) {
-                self.queue.wqes[index].progress = Progress::Done(status);
-                self.poisoned = true;
+            if !self.is_still_permitted(conn, ctx, index) {
                 return false;
             }
             if let Some(irn) = &mut self.irn {
@@ -89,50 +87,25 @@ impl Requester {
 
     #[inline]
     fn poll_irn_new(&mut self, conn: &Connection, ctx: &mut Context<'_>, plan: &mut Plan) -> bool {
-        loop {
-            let index = self.queue.cursor;
-            let (Some(wqe), Some(irn)) = (self.queue.wqes.get(index), &self.irn) else { return false };
-            let window = &irn.window;
-            if !window.can_send_new() || !self.window_is_open(window.in_flight()) {
-                return false;
-            }
-            match wqe.progress {
-                Progress::Done(_) => return false,
-                Progress::Waiting if wqe.operation.is_local() => {
-                    if !self.run_local(conn, ctx) {
-                        return false;
-                    }
-                    continue;
-                }
-                Progress::Waiting => {
-                    if let Gate::Wait = self.start(conn, ctx) {
-                        return false;
-                    }
-                }
-                Progress::Started => {
-                    if let Err(status) = self.translate(conn, ctx, index) {
-                        self.queue.wqes[index].progress = Progress::Done(status);
-                        self.poisoned = true;
-                        return false;
-                    }
-                }
-            }
-            let Some(irn) = &mut self.irn else { return false };
-            let psn = irn.window.on_send_new();
-            let packet = self.queue.packet;
-            self.irn_packet(conn, index, packet, psn, false, plan);
-            let wqe = &self.queue.wqes[index];
-            let (is_last, is_seen) =
-                (packet + 1 == wqe.packets, wqe.flags.signaled || conn.config.signal_all);
-            if is_last {
-                self.queue.step();
-            } else {
-                self.queue.packet += 1;
-            }
-            plan.headers.bth.ack_request = self.asks_for_irn_ack(conn, is_last, is_seen);
-            self.arm_irn(conn, ctx.now, false);
-            return true;
+        let Some(irn) = &self.irn else { return false };
+        if !irn.window.can_send_new() || !self.window_is_open(irn.window.in_flight()) {
+            return false;
         }
+        let Some(index) = self.admit(conn, ctx) else { return false };
+        let Some(irn) = &mut self.irn else { return false };
+        let psn = irn.window.on_send_new();
+        let packet = self.queue.packet;
+        self.irn_packet(conn, index, packet, psn, false, plan);
+        let wqe = &self.queue.wqes[index];
+        let (is_last, is_seen) = (packet + 1 == wqe.packets, wqe.flags.signaled || conn.config.signal_all);
+        if is_last {
+            self.queue.step();
+        } else {
+            self.queue.packet += 1;
+        }
+        plan.headers.bth.ack_request = self.asks_for_irn_ack(conn, is_last, is_seen);
+        self.arm_irn(conn, ctx.now, false);
+        true
     }
 
     /// When somebody waits for it: the end of a burst whose completion is seen, or a window that fills up. A responder

@@ -3,7 +3,7 @@
 //! READ responses use the requests' PSNs: a READ of n packets takes n of them, and an answer to it acknowledges
 //! everything before. A gap, in acknowledgements or responses, sends the cursor back.
 
-use super::{Gate, Requester};
+use super::Requester;
 use crate::congestion::{AckSample, CongestionControl, LossKind};
 use crate::connection::Connection;
 use crate::context::Context;
@@ -22,36 +22,8 @@ impl Requester {
         ctx: &mut Context<'_>,
         plan: &mut Plan,
     ) -> bool {
-        loop {
-            let index = self.queue.cursor;
-            let Some(wqe) = self.queue.wqes.get(index) else { return false };
-            match wqe.progress {
-                Progress::Done(CompletionStatus::Success) => {
-                    self.queue.step();
-                    continue;
-                }
-                Progress::Done(_) => return false,
-                Progress::Waiting if wqe.operation.is_local() => {
-                    if !self.run_local(conn, ctx) {
-                        return false;
-                    }
-                    continue;
-                }
-                Progress::Waiting => {
-                    if let Gate::Wait = self.start(conn, ctx) {
-                        return false;
-                    }
-                }
-                Progress::Started => {
-                    if let Err(status) = self.translate(conn, ctx, index) {
-                        self.queue.wqes[index].progress = Progress::Done(status);
-                        self.poisoned = true;
-                        return false;
-                    }
-                }
-            }
-            return self.send_standard(conn, ctx, index, plan);
-        }
+        let Some(index) = self.admit(conn, ctx) else { return false };
+        self.send_standard(conn, ctx, index, plan)
     }
 
     #[inline]
