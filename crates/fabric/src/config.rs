@@ -24,6 +24,8 @@ pub struct FabricConfig {
 }
 
 /// Where packets wait in a switch.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Buffering {
     /// At the input, in one queue per output and priority (virtual output queues), served round robin by each output
@@ -42,6 +44,7 @@ pub enum Buffering {
 }
 
 /// Priority flow control (IEEE 802.1Qbb): an input about to overflow pauses the sender at the other end of its link.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Pfc {
     /// The lossless priorities.
@@ -57,6 +60,7 @@ pub struct Pfc {
 }
 
 /// When packets are marked, by the bytes that wait for an output at one priority: the sum over its virtual output queues.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ecn {
     /// Below it none is marked.
@@ -70,6 +74,8 @@ pub struct Ecn {
 }
 
 /// At which end of a queue packets are marked.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MarkWhen {
     /// When a packet joins: it sees the queue in front of it.
@@ -79,6 +85,7 @@ pub enum MarkWhen {
 }
 
 /// Packet trimming (NDP): a data queue that is full keeps the headers, in a queue that overtakes data.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trimming {
     /// What may wait for one output at one priority before packets are trimmed.
@@ -90,6 +97,8 @@ pub struct Trimming {
 }
 
 /// How a switch picks among equally short ways.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Balancing {
     /// By a hash of the flow and a seed of the switch: a flow keeps its way.
@@ -99,6 +108,8 @@ pub enum Balancing {
 }
 
 /// What a switch does when the way it picked is a dead link.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rerouting {
     /// It does not know: packets are lost until the link is back.

@@ -7,10 +7,12 @@
 use crate::{Packet, Time};
 
 /// A host's number: 0 to the number of hosts exclusive.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug, Default)]
 pub struct HostId(pub u32);
 
 /// A set of priorities, one bit each.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Priorities(pub u8);
 

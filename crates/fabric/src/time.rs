@@ -10,10 +10,12 @@ use std::ops::{Add, AddAssign, Mul, Sub};
 use highwire_stdx::{Duration, Instant};
 
 /// A point in virtual time: picoseconds since the start of the run.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time(u64);
 
 /// A span of virtual time in picoseconds.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Span(u64);
 
@@ -115,8 +117,26 @@ impl Span {
 }
 
 /// What a link carries, in bits per second.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(try_from = "u64", into = "u64"))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Rate(u64);
+
+impl TryFrom<u64> for Rate {
+    type Error = &'static str;
+
+    /// A rate of so many bits per second, if a link can have it.
+    fn try_from(bps: u64) -> Result<Rate, &'static str> {
+        let is_possible = (1..=8_192_000_000_000_000).contains(&bps);
+        is_possible.then_some(Rate(bps)).ok_or("a link's rate lies between 1 bit/s and 8192 Tbit/s")
+    }
+}
+
+impl From<Rate> for u64 {
+    fn from(rate: Rate) -> u64 {
+        rate.0
+    }
+}
 
 impl Rate {
     /// A rate of `bps` bits per second.

@@ -19,6 +19,7 @@ pub use shapes::ShapeError;
 pub(crate) use tables::Tables;
 
 /// What a link can do, the same in both directions.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LinkSpec {
     /// How fast bits enter it.

@@ -1,0 +1,21 @@
+//! Many RNICs on a simulated network.
+//!
+//! A [`Scenario`] says everything about a run: network, scheme, flows, seed. [`run`] plays it and gives an [`Outcome`]: when
+//! every flow ended, what the network did meanwhile. Hosts are [`highwire_rnic::Rnic`]s, the same state machines that run over
+//! sockets, on a [`highwire_fabric::Fabric`]; only payload is a length here. The same scenario gives the same outcome, bit
+//! for bit, on any machine and any number of threads.
+#![forbid(unsafe_code)]
+
+mod outcome;
+pub mod plan;
+mod progress;
+pub mod report;
+mod run;
+pub mod scenario;
+pub mod tcp;
+pub mod workload;
+
+pub use outcome::{FlowRecord, GroupRecord, Outcome, PortRecord, Sample, Summary, Totals};
+pub use progress::{Progress, Tick};
+pub use run::{RunError, run, run_on};
+pub use scenario::{Flow, FlowId, Network, Scenario, ScenarioError, Scheme};

@@ -1,0 +1,224 @@
+//! Links and switches.
+
+use highwire_fabric::{
+    Balancing, Buffering, Ecn, FabricConfig, HostId, LinkSpec, Pfc, Rate, Rerouting, Span, Time, Topology,
+    Trimming,
+};
+use serde::{Deserialize, Serialize};
+
+use super::ScenarioError;
+
+/// A network.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Network {
+    /// Who is joined to whom.
+    pub shape: Shape,
+    /// Every link's rate.
+    pub rate: Rate,
+    /// Every link's delay, one way.
+    pub delay: Span,
+    /// Where packets wait in switches, and how much room there is.
+    pub buffering: Buffering,
+    /// Priority flow control.
+    pub pfc: PfcChoice,
+    /// Marking.
+    pub ecn: Option<Ecn>,
+    /// Trimming.
+    pub trimming: Option<Trimming>,
+    /// How a switch picks among equally short ways.
+    pub balancing: Balancing,
+    /// What a switch does about a dead link.
+    pub rerouting: Rerouting,
+    /// Links that fail and come back.
+    pub events: Vec<LinkEvent>,
+    /// Links that damage packets.
+    pub faults: Vec<LinkFault>,
+}
+
+/// Who is joined to whom.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Shape {
+    /// So many hosts around one switch.
+    Star {
+        /// How many.
+        hosts: u32,
+    },
+    /// Two switches, and the link between them.
+    Dumbbell {
+        /// Hosts at the first switch: 0 to `left` exclusive.
+        left: u32,
+        /// Hosts at the second.
+        right: u32,
+        /// The rate of the link in the middle; as all others if there is none.
+        trunk_rate: Option<Rate>,
+    },
+    /// Every leaf joined to every spine.
+    LeafSpine {
+        /// Switches with hosts.
+        leaves: u32,
+        /// Switches without.
+        spines: u32,
+        /// Hosts per leaf.
+        hosts_per_leaf: u32,
+        /// The rate between leaves and spines; as all others if there is none.
+        uplink_rate: Option<Rate>,
+    },
+    /// Three tiers of `k`-port switches with k³/4 hosts: 54 (k=6), 128 (8), 250 (10), 1024 (16).
+    FatTree {
+        /// Ports per switch, even.
+        k: u32,
+    },
+    /// A graph, in the text form of [`Topology::parse`].
+    Graph(String),
+}
+
+/// Priority flow control.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum PfcChoice {
+    /// None: a full buffer drops.
+    #[default]
+    Off,
+    /// Thresholds that leave exactly the headroom that cannot overflow ([`Pfc::for_input`]). Input-queued switches only.
+    Computed,
+    /// As given.
+    Thresholds(Pfc),
+}
+
+/// A link fails or comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkEvent {
+    /// When.
+    pub at: Time,
+    /// Its place in [`Topology::links`].
+    pub link: u32,
+    /// Whether it comes back.
+    pub is_up: bool,
+}
+
+/// A link that damages packets, in both directions.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LinkFault {
+    /// Its place in [`Topology::links`]; `None`: every link.
+    pub link: Option<u32>,
+    /// The probability that a bit is wrong.
+    pub bit_error_rate: f64,
+    /// The probability that a packet is lost, whatever its length.
+    pub packet_loss: f64,
+}
+
+impl Default for Network {
+    /// A fat tree of 54 hosts at 40 Gb/s, 2 µs per link, 240 KB per input, lossy (IRN §4.1).
+    fn default() -> Network {
+        Network {
+            shape: Shape::FatTree { k: 6 },
+            rate: Rate::from_gbps(40),
+            delay: Span::from_us(2),
+            buffering: Buffering::InputQueued { input_bytes: 240_000 },
+            pfc: PfcChoice::Off,
+            ecn: None,
+            trimming: None,
+            balancing: Balancing::Ecmp,
+            rerouting: Rerouting::None,
+            events: Vec::new(),
+            faults: Vec::new(),
+        }
+    }
+}
+
+impl Network {
+    /// Its links as they are unless the shape says otherwise.
+    pub fn link(&self) -> LinkSpec {
+        LinkSpec { rate: self.rate, delay: self.delay }
+    }
+
+    /// The topology.
+    ///
+    /// # Errors
+    /// If its numbers are impossible or its text is wrong.
+    pub fn topology(&self) -> Result<Topology, ScenarioError> {
+        let link = self.link();
+        let of_rate = |rate: Option<Rate>| LinkSpec { rate: rate.unwrap_or(self.rate), ..link };
+        let shaped = match &self.shape {
+            Shape::Star { hosts } => Topology::star(*hosts, link),
+            Shape::Dumbbell { left, right, trunk_rate } => {
+                Topology::dumbbell(*left, *right, link, of_rate(*trunk_rate))
+            }
+            Shape::LeafSpine { leaves, spines, hosts_per_leaf, uplink_rate } => {
+                Topology::leaf_spine(*leaves, *spines, *hosts_per_leaf, link, of_rate(*uplink_rate))
+            }
+            Shape::FatTree { k } => Topology::fat_tree(*k, link),
+            Shape::Graph(text) => return Topology::parse(text).map_err(ScenarioError::Topology),
+        };
+        shaped.map_err(ScenarioError::Shape)
+    }
+
+    /// The longest way between two hosts, in links, and the bytes that fit on it and back: the bandwidth-delay product.
+    ///
+    /// # Errors
+    /// As [`Network::topology`].
+    pub fn bandwidth_delay_product(&self) -> Result<u64, ScenarioError> {
+        let topology = self.topology()?;
+        Ok(bandwidth_delay_product(&topology))
+    }
+
+    pub(crate) fn config(
+        &self,
+        topology: &Topology,
+        seed: u64,
+        priorities: u8,
+        packet_bytes_max: u32,
+    ) -> Result<FabricConfig, ScenarioError> {
+        let pfc = match self.pfc {
+            PfcChoice::Off => None,
+            PfcChoice::Thresholds(pfc) => Some(pfc),
+            PfcChoice::Computed => {
+                let Buffering::InputQueued { input_bytes } = self.buffering else {
+                    return Err(ScenarioError::Value {
+                        field: "network.pfc",
+                        problem: "thresholds are computed for input-queued switches only; give them".into(),
+                    });
+                };
+                // Thresholds are the same at all inputs, so the link that needs most decides.
+                let rate = topology.links().iter().map(|l| l.spec.rate).max().unwrap_or(self.rate);
+                let delay = topology.links().iter().map(|l| l.spec.delay).max().unwrap_or(self.delay);
+                let pfc = Pfc::for_input(input_bytes, rate, delay, packet_bytes_max);
+                Some(pfc.ok_or_else(|| ScenarioError::Value {
+                    field: "network.buffering",
+                    problem: format!("{input_bytes} bytes do not hold PFC's headroom"),
+                })?)
+            }
+        };
+        Ok(FabricConfig {
+            seed,
+            priorities,
+            buffering: self.buffering,
+            pfc,
+            ecn: self.ecn,
+            trimming: self.trimming,
+            balancing: self.balancing,
+            rerouting: self.rerouting,
+        })
+    }
+}
+
+/// Bytes that the slowest link of the longest way carries in a round trip of propagation.
+pub(crate) fn bandwidth_delay_product(topology: &Topology) -> u64 {
+    // All shapes are symmetric enough that host 0 has a longest way; a graph's longest may start elsewhere.
+    let is_graph = topology.links().iter().any(|l| l.spec != topology.links()[0].spec);
+    let sources = if is_graph { topology.host_count().min(64) } else { 1 };
+    let mut product = 0;
+    for from in 0..sources {
+        for to in 0..topology.host_count() {
+            let Some(path) = topology.path(HostId(from), HostId(to), |_| 0) else { continue };
+            let delay: u64 = path.iter().map(|l| l.delay.as_ps()).sum();
+            let rate = path.iter().map(|l| l.rate).min().unwrap_or(Rate::from_gbps(1));
+            product = product.max(rate.bytes_in(Span::from_ps(2 * delay)));
+        }
+    }
+    product
+}

@@ -1,0 +1,28 @@
+//! When a run ends, and what is kept of it.
+
+use highwire_fabric::{Span, Time};
+use serde::{Deserialize, Serialize};
+
+/// When a run is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub enum Stop {
+    /// When all flows are over and the network is empty. One that never is ends at ten seconds of virtual time, as an error.
+    #[default]
+    WhenDone,
+    /// As soon as each of the first so many flows has been received. Flows behind them keep the load up meanwhile, and may be
+    /// cut off.
+    WhenReceived(u32),
+    /// At a time; flows that are not over by then have no end.
+    At(Time),
+}
+
+/// What is kept besides counters and flows. Neither changes the run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct Record {
+    /// Every so often, each switch port's waiting bytes and whether it is paused.
+    pub sample_every: Option<Span>,
+    /// What each port counted.
+    pub ports: bool,
+}

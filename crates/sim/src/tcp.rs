@@ -1,0 +1,1 @@
+//! iWARP's transport: a full TCP, sans-IO.
