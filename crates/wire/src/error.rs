@@ -75,6 +75,8 @@ pub enum HeaderName {
     IrnEth,
     /// Highwire's selective acknowledgement.
     SackEth,
+    /// A management datagram: its common header and its message.
+    Mad,
     /// The payload and its padding.
     Payload,
     /// The invariant CRC.
@@ -115,6 +117,7 @@ impl HeaderName {
             HeaderName::Cnp => "CNP",
             HeaderName::IrnEth => "IrnETH",
             HeaderName::SackEth => "SackETH",
+            HeaderName::Mad => "MAD",
             HeaderName::Payload => "payload",
             HeaderName::Icrc => "ICRC",
             HeaderName::Pcap => "pcap",

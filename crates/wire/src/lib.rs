@@ -12,6 +12,7 @@ mod aeth;
 mod atomic_eth;
 mod bth;
 mod bytes;
+pub mod cm;
 mod cnp;
 mod crc;
 mod deth;

@@ -3,6 +3,7 @@
 use std::net::Ipv4Addr;
 
 use highwire_stdx::{Duration, Instant};
+use highwire_wire::cm::{CmMad, CmMessage, IpCm};
 use highwire_wire::icrc::{icrc_of_ip_packet, verify_ip_packet};
 use highwire_wire::{
     Bth, Frame, Headers, ICRC_LEN, Line, LinkType, MAX_HEADERS_LEN, PathIcrc, UDP_PORT, parse_packet,
@@ -99,5 +100,21 @@ pub(crate) fn pcap(input: &[u8]) {
     assert_eq!(again.len(), records.len());
     for (a, b) in again.iter().zip(&records) {
         assert_eq!(a.bytes, b.bytes, "a record keeps its bytes");
+    }
+}
+
+/// A packet of queue pair 1: the MAD begins behind the headers, or at once where these bytes are no packet.
+pub(crate) fn cm_mad(input: &[u8]) {
+    let headers = Headers::parse(input).map_or(0, |(_, len)| len);
+    for bytes in [input, &input[headers..]] {
+        let Ok(mad) = CmMad::parse(bytes) else { continue };
+        assert_eq!(CmMad::parse(&mad.emit()), Ok(mad), "a message means the same again");
+        assert!(!mad.to_string().is_empty());
+        if let CmMessage::Req(req) = mad.message {
+            let header = req.private_data.first_chunk().expect("private data is longer than the header");
+            if let Some(header) = IpCm::parse(header) {
+                assert_eq!(IpCm::parse(&header.emit()), Some(header), "addresses mean the same again");
+            }
+        }
     }
 }
