@@ -20,6 +20,9 @@ const BACK_OFF: Duration = Duration::from_micros(400);
 const IDLE_TURNS_MAX: u32 = 64;
 /// Turns of a thread that is too busy to sleep between two looks at what is not a lane's.
 const BUSY_TURNS_PER_LOOK: u32 = 256;
+/// Visits during a turn or two of idleness that tell of a thread that polls, where another waits for an event: whoever waits
+/// has come by a few times before.
+const POLLING_VISITS: u64 = 32;
 /// The longest sleep: counters are written and dead peers noticed at least this often.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
@@ -36,12 +39,14 @@ struct Thread<'a> {
     visits: Vec<u64>,
     /// Which lanes application threads run at present.
     visited: Vec<bool>,
+    /// The count of visits when each lane last had work for this thread.
+    visits_at_work: Vec<u64>,
 }
 
 impl Thread<'_> {
     fn new(device: &Shared) -> Thread<'_> {
         let lanes = device.lanes.len();
-        Thread { device, visits: vec![0; lanes], visited: vec![false; lanes] }
+        Thread { device, visits: vec![0; lanes], visited: vec![false; lanes], visits_at_work: vec![0; lanes] }
     }
 
     fn run(mut self) {
@@ -78,7 +83,11 @@ impl Thread<'_> {
         for (lane, shared) in self.device.lanes.iter().enumerate() {
             if !self.visited[lane] {
                 let pumped = shared.try_run(|engine| engine.pump());
-                worked |= pumped.is_some_and(|pumped| pumped.work > 0 || pumped.completions > 0);
+                let has_worked = pumped.is_some_and(|pumped| pumped.work > 0 || pumped.completions > 0);
+                if has_worked {
+                    self.visits_at_work[lane] = shared.visits();
+                }
+                worked |= has_worked;
             }
         }
         worked
@@ -91,7 +100,9 @@ impl Thread<'_> {
         let mut is_ready = device.is_closing.load(Ordering::SeqCst);
         let mut fds = vec![device.waker.fd()];
         for (lane, shared) in device.lanes.iter().enumerate() {
-            if self.visited[lane] {
+            let polled = device.engine == Engine::Both
+                && shared.visits().wrapping_sub(self.visits_at_work[lane]) > POLLING_VISITS;
+            if self.visited[lane] || polled {
                 timeout = timeout.min(BACK_OFF);
                 continue;
             }
@@ -112,6 +123,9 @@ impl Thread<'_> {
             sys::wait_readable(&fds, Some(timeout));
         }
         device.waker.awake();
+        for (lane, shared) in device.lanes.iter().enumerate() {
+            self.visits_at_work[lane] = shared.visits();
+        }
         device.lanes.iter().for_each(|lane| {
             lane.try_run(|engine| engine.awake());
         });

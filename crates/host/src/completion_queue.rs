@@ -1,14 +1,16 @@
 //! Completion queues: polled by threads that then run the engine themselves, or waited for.
 
+use crate::completion_channel::{ChannelEnd, ChannelTarget};
 use crate::config::Engine;
 use crate::convert;
 use crate::device::Owner;
 use crate::engine::CqSink;
-use crate::error::CreateError;
+use crate::error::{CreateError, NoChannel};
+use crate::events::{EventTarget, Reporter};
 use crate::lane::Lane;
 use crate::rings;
 use highwire_uapi::{Arm, CompletionQueueConsumer, CompletionQueueProducer, RingKind, RingLayout};
-use highwire_verbs::{Completion, CqId};
+use highwire_verbs::{AsyncEvent, Completion, CqId};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -28,6 +30,8 @@ pub(crate) struct CqInner {
     pub(crate) id: CqId,
     consumer: Mutex<CompletionQueueConsumer>,
     notifier: Arc<Notifier>,
+    reporter: Reporter,
+    capacity: u32,
 }
 
 /// Where threads sleep until the engine finds something for them.
@@ -35,12 +39,16 @@ pub(crate) struct CqInner {
 pub(crate) struct Notifier {
     notified: Mutex<u64>,
     changed: Condvar,
+    channel: Option<ChannelEnd>,
 }
 
 impl Notifier {
     pub(crate) fn notify(&self) {
         *self.lock() += 1;
         self.changed.notify_all();
+        if let Some(channel) = &self.channel {
+            channel.fire();
+        }
     }
 
     fn count(&self) -> u64 {
@@ -68,21 +76,54 @@ pub enum WaitFor {
     Solicited,
 }
 
+/// What a completion queue is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct CompletionQueueConfig<'a> {
+    /// The lane that it and its queue pairs live in.
+    pub lane: u32,
+    /// Completions that it holds at least.
+    pub capacity: u32,
+    /// The channel that it reports to when armed.
+    pub channel: Option<ChannelTarget<'a>>,
+    /// Where its asynchronous events go, if not to the device's own queue.
+    pub events: Option<EventTarget<'a>>,
+}
+
+impl CompletionQueueConfig<'_> {
+    /// A queue in lane 0 without a channel.
+    pub fn new(capacity: u32) -> CompletionQueueConfig<'static> {
+        CompletionQueueConfig { lane: 0, capacity, channel: None, events: None }
+    }
+}
+
+impl From<WaitFor> for Arm {
+    fn from(what: WaitFor) -> Arm {
+        match what {
+            WaitFor::Any => Arm::Next,
+            WaitFor::Solicited => Arm::Solicited,
+        }
+    }
+}
+
 impl CompletionQueue {
     pub(crate) fn create(
         device: &Arc<Owner>,
-        lane: u32,
-        capacity: u32,
+        config: &CompletionQueueConfig<'_>,
     ) -> Result<CompletionQueue, CreateError> {
+        let &CompletionQueueConfig { lane, capacity, channel, events } = config;
         let layout = RingLayout::new(RingKind::Completion, capacity.max(1), CQE_SLOT_BYTES)?;
         let window = rings::create(&layout)?;
         let consumer = Mutex::new(CompletionQueueConsumer::attach(&window)?);
         let ring = CompletionQueueProducer::attach(&window)?;
-        let notifier = Arc::new(Notifier::default());
+        let channel = channel.map(|target| ChannelEnd::new(target, &device.waiting));
+        let has_channel = channel.is_some();
+        let notifier = Arc::new(Notifier { channel, ..Notifier::default() });
+        let reporter = Reporter::new(events, &device.events);
         let sink = CqSink {
             ring,
             notifier: Arc::clone(&notifier),
-            has_events: false,
+            reporter: reporter.clone(),
+            has_events: has_channel,
             is_touched: false,
             is_overrun: false,
         };
@@ -92,7 +133,9 @@ impl CompletionQueue {
             id
         });
         let device = Arc::clone(device);
-        Ok(CompletionQueue { inner: Arc::new(CqInner { device, lane, id, consumer, notifier }) })
+        let capacity = layout.slot_count() as u32;
+        let inner = CqInner { device, lane, id, consumer, notifier, reporter, capacity };
+        Ok(CompletionQueue { inner: Arc::new(inner) })
     }
 
     /// Takes up to `completions.len()` completions, oldest first; returns how many. If none waits, runs the engine once,
@@ -130,10 +173,7 @@ impl CompletionQueue {
     pub fn wait(&self, what: WaitFor, timeout: Duration) -> bool {
         let inner = &*self.inner;
         let deadline = Instant::now() + timeout;
-        let arm = match what {
-            WaitFor::Any => Arm::Next,
-            WaitFor::Solicited => Arm::Solicited,
-        };
+        let arm = what.into();
         inner.use_events();
         loop {
             let seen = inner.notifier.count();
@@ -156,9 +196,31 @@ impl CompletionQueue {
         }
     }
 
+    /// Asks for one event on the queue's channel, at the next completion that `what` describes. Completions that wait already
+    /// bring none, so the queue is polled once more afterwards (IBTA §11.4.2.2). Asking again before the event is no more
+    /// than asking once; for any completion outweighs for solicited ones.
+    ///
+    /// # Errors
+    /// The queue has no channel.
+    pub fn request_notify(&self, what: WaitFor) -> Result<(), NoChannel> {
+        let inner = &*self.inner;
+        inner.notifier.channel.as_ref().ok_or(NoChannel)?.arm();
+        // A corrupt ring brings no event, and no completion either.
+        let _ = inner.consumer().arm(what.into());
+        if inner.device.engine != Engine::Inline {
+            inner.device.waker.wake();
+        }
+        Ok(())
+    }
+
     /// The lane it belongs to.
     pub fn lane(&self) -> u32 {
         self.inner.lane
+    }
+
+    /// How many completions it holds; at least what was asked for.
+    pub fn capacity(&self) -> u32 {
+        self.inner.capacity
     }
 
     /// Completions lost because the queue was full. The device reports it as an event, too.
@@ -194,6 +256,10 @@ impl Drop for CqInner {
             // Refused only while a queue pair uses it, and those keep it alive.
             let _ = engine.rnic.destroy_cq(self.id);
         });
+        if let Some(channel) = &self.notifier.channel {
+            channel.close();
+        }
+        self.reporter.forget(|event| *event == AsyncEvent::CqError(self.id));
     }
 }
 

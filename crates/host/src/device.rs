@@ -4,14 +4,15 @@ mod open;
 
 use crate::background;
 use crate::clock::Clock;
-use crate::completion_queue::CompletionQueue;
+use crate::completion_channel::CompletionChannel;
+use crate::completion_queue::{CompletionQueue, CompletionQueueConfig};
 use crate::config::{DeviceConfig, Engine};
 use crate::counters::CounterSnapshot;
 use crate::error::{CreateError, OpenError};
 use crate::events::EventQueue;
 use crate::lane::Lane;
 use crate::region::ProtectionDomain;
-use crate::shared_receive_queue::SharedReceiveQueue;
+use crate::shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig};
 use crate::side_band::SideBand;
 use crate::stats::StatsFile;
 use crate::sys;
@@ -22,6 +23,7 @@ use highwire_stdx::Rng;
 use highwire_uapi::SharedPool;
 use highwire_verbs::{AsyncEvent, Gid, Mtu};
 use highwire_wire::Qpn;
+use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -49,9 +51,9 @@ pub(crate) struct Shared {
     pub(crate) engine: Engine,
     pub(crate) mtu: Mtu,
     pub(crate) lanes: Vec<Lane>,
-    pub(crate) events: Arc<EventQueue>,
+    pub(crate) events: EventQueue,
     pub(crate) waker: Arc<Waker>,
-    pub(crate) waiting: Waiting,
+    pub(crate) waiting: Arc<Waiting>,
     pub(crate) side_band: Option<SideBand>,
     /// Present where peers on this host can reach the device through shared memory.
     pub(crate) local: Option<Arc<LocalEngine>>,
@@ -142,7 +144,42 @@ impl Device {
     /// # Errors
     /// [`CreateError`].
     pub fn completion_queue_in(&self, lane: u32, capacity: u32) -> Result<CompletionQueue, CreateError> {
-        CompletionQueue::create(&self.owner, lane, capacity)
+        CompletionQueue::create(
+            &self.owner,
+            &CompletionQueueConfig { lane, ..CompletionQueueConfig::new(capacity) },
+        )
+    }
+
+    /// A completion queue with everything that can be said about it.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn create_completion_queue(
+        &self,
+        config: &CompletionQueueConfig<'_>,
+    ) -> Result<CompletionQueue, CreateError> {
+        CompletionQueue::create(&self.owner, config)
+    }
+
+    /// A channel that completion queues can report to.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub fn completion_channel(&self) -> io::Result<CompletionChannel> {
+        CompletionChannel::new()
+    }
+
+    /// A queue for the asynchronous events of some objects, apart from the device's own.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub fn event_queue(&self) -> io::Result<EventQueue> {
+        EventQueue::new()
+    }
+
+    /// The device's own queue of asynchronous events: of every object that was not given another.
+    pub fn events(&self) -> &EventQueue {
+        &self.owner.events
     }
 
     /// A shared receive queue for at least `max_wr` receives of up to `max_sge` SGEs, in lane 0.
@@ -155,17 +192,29 @@ impl Device {
         max_wr: u32,
         max_sge: u32,
     ) -> Result<SharedReceiveQueue, CreateError> {
-        SharedReceiveQueue::create(pd, 0, max_wr, max_sge)
+        SharedReceiveQueue::create(pd, &SharedReceiveQueueConfig::new(max_wr, max_sge))
+    }
+
+    /// A shared receive queue with everything that can be said about it.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn create_shared_receive_queue(
+        &self,
+        pd: &ProtectionDomain,
+        config: &SharedReceiveQueueConfig<'_>,
+    ) -> Result<SharedReceiveQueue, CreateError> {
+        SharedReceiveQueue::create(pd, config)
     }
 
     /// The oldest event that was not asked for yet.
     pub fn async_event(&self) -> Option<AsyncEvent> {
-        self.owner.events.pop()
+        self.owner.events.try_next().map(|event| event.event)
     }
 
     /// The same, waiting for one.
     pub fn wait_async_event(&self, timeout: Duration) -> Option<AsyncEvent> {
-        self.owner.events.wait(timeout)
+        self.owner.events.next(Some(timeout)).map(|event| event.event)
     }
 
     /// Every counter, summed over the lanes.

@@ -17,7 +17,6 @@ pub(crate) use queues::{Bell, CqSink, InlineArena, QpEnds, SrqEnds};
 
 use crate::clock::Clock;
 use crate::counters::DriverCounters;
-use crate::events::EventQueue;
 use crate::lane::Stray;
 use crate::memory::HostMemory;
 use crate::waker::Waker;
@@ -46,7 +45,6 @@ pub(crate) struct Parts {
     /// Somebody comes by if no application thread does.
     pub(crate) may_defer: bool,
     pub(crate) board: DoorbellBoard,
-    pub(crate) events: Arc<EventQueue>,
     pub(crate) mailboxes: Arc<[ArrayQueue<Stray>]>,
     pub(crate) waker: Arc<Waker>,
 }
@@ -77,7 +75,6 @@ pub(crate) struct Engine {
     stalled: Vec<u32>,
     /// Completion queues that have just lost a completion.
     overrun: Vec<CqId>,
-    events: Arc<EventQueue>,
     mailboxes: Arc<[ArrayQueue<Stray>]>,
     waker: Arc<Waker>,
     turn: pump::Turn,
@@ -86,7 +83,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Engine {
         let Parts { rnic, lane, gid, clock, memory, udp, neighbours, is_shm_only, .. } = parts;
-        let Parts { disturbed, may_defer, board, events, mailboxes, waker, .. } = parts;
+        let Parts { disturbed, may_defer, board, mailboxes, waker, .. } = parts;
         Engine {
             rnic,
             counters: DriverCounters::default(),
@@ -110,7 +107,6 @@ impl Engine {
             srqs: Slab::default(),
             stalled: Vec::new(),
             overrun: Vec::new(),
-            events,
             mailboxes,
             waker,
             turn: pump::Turn::default(),

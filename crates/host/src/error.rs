@@ -98,6 +98,18 @@ impl fmt::Display for MemoryError {
 
 impl std::error::Error for MemoryError {}
 
+/// A completion queue that has no channel cannot report to one.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NoChannel;
+
+impl fmt::Display for NoChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("the completion queue was made without a channel")
+    }
+}
+
+impl std::error::Error for NoChannel {}
+
 /// Why a queue was not made.
 #[derive(Debug)]
 #[non_exhaustive]

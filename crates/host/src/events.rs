@@ -1,37 +1,90 @@
-//! Asynchronous events of a device, waiting for the application.
+//! Asynchronous events: what happened to an object rather than to a work request.
 
+use crate::pollable::PollableQueue;
 use highwire_verbs::AsyncEvent;
-use std::collections::VecDeque;
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::io;
+use std::os::fd::BorrowedFd;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Events kept at most; an application that never asks loses the oldest.
 const EVENTS_MAX: usize = 1024;
 
-#[derive(Debug, Default)]
-pub(crate) struct EventQueue {
-    events: Mutex<VecDeque<AsyncEvent>>,
-    arrived: Condvar,
+/// A queue of asynchronous events with a descriptor. Clones are the same queue.
+///
+/// Every device has one. A program that wants those of some objects apart (a context of `libibverbs` is such a thing) makes
+/// another with [`Device::event_queue`](crate::Device::event_queue) and names it when it makes the objects.
+#[derive(Clone, Debug)]
+pub struct EventQueue {
+    events: Arc<PollableQueue<TaggedEvent>>,
+}
+
+/// An event, and the number that the object's maker gave it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TaggedEvent {
+    /// What happened, to which object.
+    pub event: AsyncEvent,
+    /// The tag from the object's configuration; zero without one.
+    pub tag: u64,
+}
+
+/// Where an object's events go, under which tag.
+#[derive(Clone, Copy, Debug)]
+pub struct EventTarget<'a> {
+    /// The queue.
+    pub queue: &'a EventQueue,
+    /// What the event is to be recognised by.
+    pub tag: u64,
+}
+
+/// The same, as the engine keeps it.
+#[derive(Clone, Debug)]
+pub(crate) struct Reporter {
+    pub(crate) queue: EventQueue,
+    pub(crate) tag: u64,
+}
+
+impl Reporter {
+    /// To where the configuration says, or to the device's own queue.
+    pub(crate) fn new(target: Option<EventTarget<'_>>, default: &EventQueue) -> Reporter {
+        match target {
+            Some(EventTarget { queue, tag }) => Reporter { queue: queue.clone(), tag },
+            None => Reporter { queue: default.clone(), tag: 0 },
+        }
+    }
+
+    pub(crate) fn report(&self, event: AsyncEvent) {
+        self.queue.push(TaggedEvent { event, tag: self.tag });
+    }
+
+    /// The object is gone: nobody is to hear of it any more.
+    pub(crate) fn forget(&self, concerns: impl Fn(&AsyncEvent) -> bool) {
+        self.queue.events.retain(|event| event.tag != self.tag || !concerns(&event.event));
+    }
 }
 
 impl EventQueue {
-    pub(crate) fn push(&self, event: AsyncEvent) {
-        let mut events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        if events.len() == EVENTS_MAX {
-            events.pop_front();
-        }
-        events.push_back(event);
-        drop(events);
-        self.arrived.notify_one();
+    pub(crate) fn new() -> io::Result<EventQueue> {
+        Ok(EventQueue { events: Arc::new(PollableQueue::new(EVENTS_MAX)?) })
     }
 
-    pub(crate) fn pop(&self) -> Option<AsyncEvent> {
-        self.events.lock().unwrap_or_else(PoisonError::into_inner).pop_front()
+    /// A descriptor that is readable while events wait. It may be made non-blocking; it is not to be read.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.events.fd()
     }
 
-    pub(crate) fn wait(&self, timeout: Duration) -> Option<AsyncEvent> {
-        let events = self.events.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.arrived.wait_timeout_while(events, timeout, |events| events.is_empty());
-        waited.unwrap_or_else(PoisonError::into_inner).0.pop_front()
+    /// The oldest event that was not asked for yet.
+    pub fn try_next(&self) -> Option<TaggedEvent> {
+        self.events.pop()
+    }
+
+    /// The same, waiting for one; for ever without a `timeout`.
+    pub fn next(&self, timeout: Option<Duration>) -> Option<TaggedEvent> {
+        self.events.wait(timeout)
+    }
+
+    /// Adds an event, as the engine does.
+    pub fn push(&self, event: TaggedEvent) {
+        self.events.push(event);
     }
 }

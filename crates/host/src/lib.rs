@@ -15,6 +15,7 @@
 
 mod background;
 mod clock;
+mod completion_channel;
 mod completion_queue;
 mod config;
 mod convert;
@@ -27,6 +28,7 @@ mod events;
 mod lane;
 mod memory;
 mod negotiate;
+mod pollable;
 mod queue_pair;
 mod region;
 mod rings;
@@ -38,16 +40,18 @@ mod token;
 mod waker;
 mod window;
 
-pub use completion_queue::{CompletionQueue, EMPTY as EMPTY_COMPLETION, WaitFor};
+pub use completion_channel::{ChannelTarget, CompletionChannel};
+pub use completion_queue::{CompletionQueue, CompletionQueueConfig, EMPTY as EMPTY_COMPLETION, WaitFor};
 pub use config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, Engine, LinkChoice};
 pub use counters::CounterSnapshot;
 pub use device::Device;
 pub use endpoint::{Endpoint, EndpointError};
-pub use error::{ChainError, ConnectError, CreateError, MemoryError, OpenError};
+pub use error::{ChainError, ConnectError, CreateError, MemoryError, NoChannel, OpenError};
+pub use events::{EventQueue, EventTarget, TaggedEvent};
 pub use negotiate::NEGOTIATION_PORT;
 pub use queue_pair::{Chain, ConnectOptions, QueuePair, QueuePairConfig};
 pub use region::{Buffer, MemoryRegion, ProtectionDomain};
-pub use shared_receive_queue::SharedReceiveQueue;
+pub use shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig};
 pub use stats::{RunningDevice, running_devices};
 pub use window::MemoryWindow;
 

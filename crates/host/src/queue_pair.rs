@@ -14,6 +14,7 @@ use crate::config;
 use crate::convert;
 use crate::endpoint::Endpoint;
 use crate::error::ChainError;
+use crate::events::Reporter;
 use crate::lane::Lane;
 use crate::region::PdInner;
 use crate::shared_receive_queue::SrqInner;
@@ -31,6 +32,7 @@ pub struct QueuePair {
     _recv_cq: Arc<CqInner>,
     _srq: Option<Arc<SrqInner>>,
     service: Service,
+    reporter: Reporter,
     qpn: Qpn,
     /// The first PSN that it will send: random, unless a change of attributes says otherwise.
     psn: Psn,
@@ -271,5 +273,6 @@ impl Drop for QueuePair {
             engine.remove_qp(self.index);
             let _ = engine.rnic.destroy_qp(self.qpn);
         });
+        self.reporter.forget(|event| event.qpn() == Some(self.qpn));
     }
 }

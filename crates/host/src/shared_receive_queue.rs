@@ -3,11 +3,12 @@
 use crate::config;
 use crate::engine::{Bell, SrqEnds};
 use crate::error::CreateError;
+use crate::events::{EventTarget, Reporter};
 use crate::queue_pair::post_receive_in_ring;
 use crate::region::{PdInner, ProtectionDomain};
 use crate::rings;
 use highwire_uapi::{ReceiveQueueConsumer, ReceiveQueueProducer, RingKind, RingLayout};
-use highwire_verbs::{PostError, RecvWr, SrqId};
+use highwire_verbs::{AsyncEvent, PostError, RecvWr, SrqId};
 use std::sync::{Arc, Mutex};
 
 /// A shared receive queue of one lane. Clones are the same queue; it lives until the last clone and the last queue pair
@@ -24,24 +25,45 @@ pub(crate) struct SrqInner {
     index: u32,
     bell: u32,
     ring: Mutex<ReceiveQueueProducer>,
+    reporter: Reporter,
+}
+
+/// What a shared receive queue is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct SharedReceiveQueueConfig<'a> {
+    /// The lane that it and its queue pairs live in.
+    pub lane: u32,
+    /// Receives that it holds.
+    pub max_wr: u32,
+    /// SGEs of one receive, at most 16.
+    pub max_sge: u32,
+    /// Where its asynchronous events go, if not to the device's own queue.
+    pub events: Option<EventTarget<'a>>,
+}
+
+impl SharedReceiveQueueConfig<'_> {
+    /// A queue in lane 0.
+    pub fn new(max_wr: u32, max_sge: u32) -> SharedReceiveQueueConfig<'static> {
+        SharedReceiveQueueConfig { lane: 0, max_wr, max_sge, events: None }
+    }
 }
 
 impl SharedReceiveQueue {
     pub(crate) fn create(
         pd: &ProtectionDomain,
-        lane: u32,
-        max_wr: u32,
-        max_sge: u32,
+        config: &SharedReceiveQueueConfig<'_>,
     ) -> Result<SharedReceiveQueue, CreateError> {
+        let &SharedReceiveQueueConfig { lane, max_wr, max_sge, events } = config;
         let slot_bytes = rings::receive_slot_bytes(max_sge);
         let ring = rings::create(&RingLayout::new(RingKind::Receive, max_wr.max(1), slot_bytes)?)?;
         let consumer = ReceiveQueueConsumer::attach(&ring)?;
         let device = &pd.inner.device;
+        let reporter = Reporter::new(events, &device.events);
         let (id, index, bell) =
             device.lane(lane).ok_or(CreateError::NoSuchLane(lane))?.control(|engine| {
                 let refused = |error: highwire_rnic::CreateError| CreateError::Refused(error.to_string());
                 let id = engine.rnic.create_srq(pd.inner.pd, max_wr, max_sge).map_err(refused)?;
-                let index = engine.add_srq(SrqEnds { id, rq: consumer });
+                let index = engine.add_srq(SrqEnds { id, rq: consumer, reporter: reporter.clone() });
                 let bell = engine.add_bell(Bell::Shared(index));
                 if bell.is_none() {
                     engine.remove_srq(index);
@@ -51,7 +73,7 @@ impl SharedReceiveQueue {
             })?;
         let ring = Mutex::new(ReceiveQueueProducer::attach(&ring)?);
         Ok(SharedReceiveQueue {
-            inner: Arc::new(SrqInner { pd: Arc::clone(&pd.inner), lane, id, index, bell, ring }),
+            inner: Arc::new(SrqInner { pd: Arc::clone(&pd.inner), lane, id, index, bell, ring, reporter }),
         })
     }
 
@@ -96,5 +118,6 @@ impl Drop for SrqInner {
             // Refused only while a queue pair uses it, and those keep it alive.
             let _ = engine.rnic.destroy_srq(self.id);
         });
+        self.reporter.forget(|event| *event == AsyncEvent::SrqLimitReached(self.id));
     }
 }

@@ -29,6 +29,25 @@ impl EventFd {
         Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
+    /// One whose reads take one of the count each, and which blocks until told otherwise: applications see it, and some
+    /// find out by its flags how they want to wait.
+    pub(crate) fn counting() -> io::Result<EventFd> {
+        // SAFETY: a plain system call.
+        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and ours.
+        Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Takes one of the count, if an application that read where it should not has left one.
+    pub(crate) fn take_one(&self) {
+        if wait_readable(&[self.fd()], Some(Duration::ZERO)) {
+            self.clear();
+        }
+    }
+
     /// Makes it readable.
     pub(crate) fn signal(&self) {
         let one = 1u64;
@@ -50,8 +69,9 @@ impl EventFd {
     }
 }
 
-/// Waits until one of the descriptors is readable or the time is up. An interruption counts as the latter.
-pub(crate) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) {
+/// Waits until one of the descriptors is readable, or the time is up: then it is false. An interruption counts as the
+/// latter.
+pub(crate) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> bool {
     let mut polled: Vec<libc::pollfd> =
         fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
     let timeout = timeout.map(|t| {
@@ -63,7 +83,9 @@ pub(crate) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) {
     });
     let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
     // SAFETY: the descriptors are open, the array has the length that is passed, the timeout lives on this stack.
-    unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null()) };
+    let ready =
+        unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null()) };
+    ready > 0
 }
 
 #[cfg(test)]
@@ -74,9 +96,9 @@ mod tests {
     fn an_event_ends_a_wait_at_once() {
         let event = EventFd::new().expect("an eventfd");
         event.signal();
-        wait_readable(&[event.fd()], None);
+        assert!(wait_readable(&[event.fd()], None));
         event.clear();
-        wait_readable(&[event.fd()], Some(Duration::ZERO));
+        assert!(!wait_readable(&[event.fd()], Some(Duration::ZERO)));
     }
 
     #[test]

@@ -113,3 +113,18 @@ pub enum AsyncEvent {
     /// A shared receive queue fell below its limit.
     SrqLimitReached(SrqId),
 }
+
+impl AsyncEvent {
+    /// The queue pair that it happened to, if it was one.
+    pub fn qpn(&self) -> Option<Qpn> {
+        match *self {
+            AsyncEvent::QpFatal(qpn)
+            | AsyncEvent::QpRequestError(qpn)
+            | AsyncEvent::QpAccessError(qpn)
+            | AsyncEvent::CommunicationEstablished(qpn)
+            | AsyncEvent::SendQueueDrained(qpn)
+            | AsyncEvent::LastWqeReached(qpn) => Some(qpn),
+            AsyncEvent::CqError(_) | AsyncEvent::SrqLimitReached(_) => None,
+        }
+    }
+}

@@ -1,6 +1,6 @@
 //! Opening a device: an address, sockets, lanes.
 
-use super::{Shared, Waiting};
+use super::Shared;
 use crate::clock::Clock;
 use crate::config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, LinkChoice};
 use crate::engine::{Disturbed, Engine, Neighbours, Parts};
@@ -59,7 +59,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
     let mtu = path_mtu(config, ip)?;
     let system = |what| move |error: io::Error| OpenError::System(what, error);
     let waker = Arc::new(Waker::new().map_err(system("make an eventfd"))?);
-    let events = Arc::new(EventQueue::default());
+    let events = EventQueue::new().map_err(system("make an eventfd"))?;
     let mailboxes: Arc<[_]> = (0..config.lanes).map(|_| ArrayQueue::new(MAILBOX_PACKETS)).collect();
     let capture = capture_file(config)?;
     let mut lanes = Vec::new();
@@ -86,7 +86,6 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
             is_shm_only: config.link == LinkChoice::Shm,
             may_defer: config.engine != crate::config::Engine::Inline,
             board: board.clone(),
-            events: Arc::clone(&events),
             mailboxes: Arc::clone(&mailboxes),
             waker: Arc::clone(&waker),
         };
@@ -100,7 +99,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         lanes,
         events,
         waker,
-        waiting: Waiting::default(),
+        waiting: Arc::default(),
         side_band: SideBand::open(gid, rng.fork(1 << 32), clock.clone()),
         pool,
         local,

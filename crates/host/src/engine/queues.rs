@@ -3,6 +3,7 @@
 use super::Engine;
 use crate::completion_queue::Notifier;
 use crate::convert;
+use crate::events::Reporter;
 use highwire_stdx::Instant;
 use highwire_uapi::{
     BadWqe, CompletionQueueProducer, MAX_INLINE_BYTES, MAX_SGES, ReceiveQueueConsumer, SendQueueConsumer,
@@ -30,6 +31,8 @@ pub(crate) struct QpEnds {
     pub(crate) sq: SendQueueConsumer,
     pub(crate) rq: Option<ReceiveQueueConsumer>,
     pub(crate) inline: InlineArena,
+    /// Where its events go.
+    pub(crate) reporter: Reporter,
     /// The connected peer.
     pub(crate) peer: Option<(Gid, Qpn)>,
 }
@@ -38,12 +41,16 @@ pub(crate) struct QpEnds {
 pub(crate) struct SrqEnds {
     pub(crate) id: SrqId,
     pub(crate) rq: ReceiveQueueConsumer,
+    /// Where its events go.
+    pub(crate) reporter: Reporter,
 }
 
 /// The engine's end of a completion queue.
 pub(crate) struct CqSink {
     pub(crate) ring: CompletionQueueProducer,
     pub(crate) notifier: Arc<Notifier>,
+    /// Where its events go.
+    pub(crate) reporter: Reporter,
     /// Somebody has asked for events once, so the engine looks for whom to wake.
     pub(crate) has_events: bool,
     pub(crate) is_touched: bool,
@@ -328,9 +335,28 @@ impl Engine {
             self.publish();
         }
         while let Some(event) = self.rnic.poll_event() {
-            self.events.push(event);
+            self.report(event);
         }
         delivered
+    }
+
+    /// Tells an event to whoever wants to hear of its object.
+    #[cold]
+    fn report(&mut self, event: AsyncEvent) {
+        let reporter = match event {
+            AsyncEvent::CqError(id) => self.cq(id).map(|cq| &cq.reporter),
+            AsyncEvent::SrqLimitReached(id) => {
+                self.srqs.iter().find(|(_, srq)| srq.id == id).map(|(_, srq)| &srq.reporter)
+            }
+            _ => {
+                let qpn = event.qpn();
+                self.qps.iter().find(|(_, qp)| Some(qp.qpn) == qpn).map(|(_, qp)| &qp.reporter)
+            }
+        };
+        // An object that is gone by now has nobody who would know what the event is about.
+        if let Some(reporter) = reporter {
+            reporter.report(event);
+        }
     }
 
     fn publish(&mut self) {
@@ -346,7 +372,7 @@ impl Engine {
             }
         }
         while let Some(cq) = self.overrun.pop() {
-            self.events.push(AsyncEvent::CqError(cq));
+            self.report(AsyncEvent::CqError(cq));
             self.break_users(cq);
         }
     }

@@ -4,6 +4,7 @@ use super::QueuePair;
 use crate::completion_queue::CompletionQueue;
 use crate::engine::{Bell, InlineArena, QpEnds};
 use crate::error::CreateError;
+use crate::events::{EventTarget, Reporter};
 use crate::region::ProtectionDomain;
 use crate::rings;
 use crate::shared_receive_queue::SharedReceiveQueue;
@@ -30,6 +31,8 @@ pub struct QueuePairConfig<'a> {
     pub caps: QpCaps,
     /// Every send completes visibly, whatever its flags say.
     pub signal_all: bool,
+    /// Where its asynchronous events go, if not to the device's own queue.
+    pub events: Option<EventTarget<'a>>,
 }
 
 impl<'a> QueuePairConfig<'a> {
@@ -42,6 +45,7 @@ impl<'a> QueuePairConfig<'a> {
             srq: None,
             caps: QpCaps::default(),
             signal_all: false,
+            events: None,
         }
     }
 }
@@ -91,6 +95,7 @@ impl ProtectionDomain {
         };
         let consumers =
             (SendQueueConsumer::attach(&sq)?, rq.as_ref().map(ReceiveQueueConsumer::attach).transpose()?);
+        let reporter = Reporter::new(config.events, &device.events);
         let (qpn, index, bells) = send_cq.lane().control(|engine| {
             let refused = |error: highwire_rnic::CreateError| CreateError::Refused(error.to_string());
             let qpn = engine.rnic.create_qp(qp_config).map_err(refused)?;
@@ -102,6 +107,7 @@ impl ProtectionDomain {
                 sq,
                 rq,
                 inline: InlineArena::new(caps.max_send_wr, caps.max_inline),
+                reporter: reporter.clone(),
                 peer: None,
             });
             let send = engine.add_bell(Bell::Send(index));
@@ -119,6 +125,7 @@ impl ProtectionDomain {
             _recv_cq: Arc::clone(recv_cq),
             _srq: srq.map(Arc::clone),
             service: config.service,
+            reporter,
             qpn,
             psn: device.random_psn(),
             index,

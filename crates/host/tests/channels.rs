@@ -1,0 +1,148 @@
+//! Completion channels and asynchronous events: descriptors for event loops.
+
+mod common;
+
+use common::{PATIENCE, Setup, until};
+use highwire_host::verbs::{
+    AsyncEvent, CompletionStatus, Operation, QpAttr, QpState, RecvWr, RemoteKey, SendFlags, SendWr, Service,
+};
+use highwire_host::{
+    ChannelTarget, CompletionQueueConfig, Endpoint, Engine, EventTarget, LinkChoice, NoChannel,
+    QueuePairConfig, SharedReceiveQueueConfig, WaitFor,
+};
+use std::os::fd::{AsRawFd, BorrowedFd};
+
+const LINKS: [LinkChoice; 2] = [LinkChoice::Udp, LinkChoice::Auto];
+
+/// Sleeps on the descriptor as an event loop does: no call into the library until it is readable.
+#[allow(unsafe_code)]
+fn sleep_on(fd: BorrowedFd<'_>) {
+    let mut polled = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, of an open descriptor.
+    let ready = unsafe { libc::poll(&raw mut polled, 1, PATIENCE.as_millis() as i32) };
+    assert_eq!(ready, 1, "waited too long for an event");
+}
+
+#[test]
+fn an_event_loop_sleeps_until_the_armed_queue_has_something() {
+    for link in LINKS {
+        for engine in [Engine::Both, Engine::Background] {
+            let setup = Setup::new(Service::Rc, link).engine(engine);
+            let (a, b) = (setup.end(), setup.end());
+            let channel = b.device.completion_channel().expect("a channel");
+            let queue = |tag| {
+                let target = Some(ChannelTarget { channel: &channel, tag });
+                b.device
+                    .create_completion_queue(&CompletionQueueConfig {
+                        channel: target,
+                        ..CompletionQueueConfig::new(64)
+                    })
+                    .expect("a completion queue")
+            };
+            let (sends, receives) = (queue(10), queue(20));
+            let config = QueuePairConfig {
+                send_cq: &sends,
+                recv_cq: &receives,
+                ..QueuePairConfig::new(Service::Rc, &sends)
+            };
+            let qp = b.pd.queue_pair(&config).expect("a queue pair");
+            a.qp.connect(&qp.endpoint(), &setup.options).expect("connects");
+            qp.connect(&a.qp.endpoint(), &setup.options).expect("connects");
+            for round in 0..50 {
+                let sges = [b.buffer.sge(0, 64)];
+                qp.post_recv(&RecvWr { wr_id: round, sges: &sges }).expect("posts");
+                receives.request_notify(WaitFor::Any).expect("has a channel");
+                receives.request_notify(WaitFor::Solicited).expect("has a channel");
+                assert!(receives.poll_one().is_none() && channel.try_event().is_none());
+                a.post(round, Operation::Send, 0, 64);
+                sleep_on(channel.fd());
+                assert_eq!((channel.try_event(), channel.try_event()), (Some(20), None), "{link} {engine}");
+                let completion = receives.poll_one().expect("a completion");
+                assert_eq!((completion.wr_id, completion.status), (round, CompletionStatus::Success));
+                until("the send's completion", || a.cq.poll_one());
+            }
+            // Not armed: no event, whatever completes. What was reported and not fetched goes with the queue.
+            assert_eq!(a.cq.request_notify(WaitFor::Any), Err(NoChannel));
+            sends.request_notify(WaitFor::Any).expect("has a channel");
+            qp.modify(&QpAttr::to_state(QpState::Error)).expect("an error");
+            qp.post_send(&[SendWr::new(9, Operation::Send, &[])]).expect("posts");
+            assert_eq!(channel.event(Some(PATIENCE)), Some(10));
+            sends.request_notify(WaitFor::Any).expect("has a channel");
+            qp.post_send(&[SendWr::new(10, Operation::Send, &[])]).expect("posts");
+            until("both flushed", || (sends.poll_one()?.wr_id == 10).then_some(()));
+            drop((qp, sends, receives));
+            assert_eq!(channel.try_event(), None);
+        }
+    }
+}
+
+#[test]
+fn a_queue_armed_for_solicited_completions_sleeps_through_the_others() {
+    for link in LINKS {
+        let setup = Setup::new(Service::Rc, link).engine(Engine::Both);
+        let (a, b) = (setup.end(), setup.end());
+        let channel = b.device.completion_channel().expect("a channel");
+        let target = Some(ChannelTarget { channel: &channel, tag: 1 });
+        let cq = b
+            .device
+            .create_completion_queue(&CompletionQueueConfig {
+                channel: target,
+                ..CompletionQueueConfig::new(8)
+            })
+            .expect("a completion queue");
+        let qp = b.pd.queue_pair(&QueuePairConfig::new(Service::Rc, &cq)).expect("a queue pair");
+        a.qp.connect(&qp.endpoint(), &setup.options).expect("connects");
+        qp.connect(&a.qp.endpoint(), &setup.options).expect("connects");
+        (0..2).for_each(|wr_id| qp.post_recv(&RecvWr { wr_id, sges: &[] }).expect("posts"));
+        cq.request_notify(WaitFor::Solicited).expect("has a channel");
+        a.post(0, Operation::Send, 0, 0);
+        // It has arrived once the sender knows, and nobody was told.
+        until("the first message", || a.cq.poll_one());
+        assert_eq!(channel.try_event(), None, "{link}");
+        let flags = SendFlags { solicited: true, ..SendFlags::default() };
+        a.qp.post_send(&[SendWr { flags, ..SendWr::new(1, Operation::Send, &[]) }]).expect("posts");
+        sleep_on(channel.fd());
+        assert_eq!(channel.try_event(), Some(1));
+        assert_eq!((cq.poll_one().map(|c| c.wr_id), cq.poll_one().map(|c| c.wr_id)), (Some(0), Some(1)));
+    }
+}
+
+#[test]
+fn events_come_to_the_queue_that_the_object_was_made_with() {
+    for link in LINKS {
+        let setup = Setup::new(Service::Rc, link).engine(Engine::Both);
+        let (a, b) = (setup.end(), setup.end());
+        let events = b.device.event_queue().expect("a queue");
+        let target = |tag| Some(EventTarget { queue: &events, tag });
+        let config = SharedReceiveQueueConfig { events: target(3), ..SharedReceiveQueueConfig::new(8, 1) };
+        let srq = b.device.create_shared_receive_queue(&b.pd, &config).expect("a shared receive queue");
+        let config = QueuePairConfig {
+            srq: Some(&srq),
+            events: target(4),
+            ..QueuePairConfig::new(Service::Rc, &b.cq)
+        };
+        let qp = b.pd.queue_pair(&config).expect("a queue pair");
+        let elsewhere = Endpoint { qpn: qp.qpn(), ..qp.endpoint() };
+        a.qp.connect(&elsewhere, &setup.options).expect("connects");
+        qp.connect(&a.qp.endpoint(), &setup.options).expect("connects");
+        (0..3).for_each(|wr_id| srq.post_recv(&RecvWr { wr_id, sges: &[] }).expect("posts"));
+        srq.set_limit(3);
+        a.post(0, Operation::Send, 0, 0);
+        sleep_on(events.fd());
+        let event = events.try_next().expect("an event");
+        assert_eq!((event.tag, matches!(event.event, AsyncEvent::SrqLimitReached(_))), (3, true), "{link}");
+        // A key that nobody has: the responder refuses, and breaks.
+        until("the send's completion", || a.cq.poll_one());
+        let nowhere = highwire_host::verbs::Remote { va: 0, rkey: RemoteKey(0x0102_0304) };
+        a.post(1, Operation::Write(nowhere), 0, 8);
+        let seen =
+            [events.next(Some(PATIENCE)), events.next(Some(PATIENCE))].map(|event| event.expect("an event"));
+        assert_eq!(seen.map(|event| event.tag), [4, 4]);
+        assert_eq!(
+            seen.map(|event| event.event),
+            [AsyncEvent::QpAccessError(qp.qpn()), AsyncEvent::LastWqeReached(qp.qpn())],
+            "{link}"
+        );
+        assert_eq!((events.try_next(), b.device.async_event()), (None, None));
+    }
+}
