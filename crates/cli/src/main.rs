@@ -5,12 +5,14 @@
 
 mod console;
 mod devices;
+mod env;
 mod exchange;
 mod failure;
 mod pcap;
 mod perf;
 mod pingpong;
 mod progress;
+mod run;
 mod stats;
 mod values;
 
@@ -28,6 +30,10 @@ struct Cli {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    /// Run a program that was written for RDMA cards.
+    Run(Box<run::Args>),
+    /// Print the settings of `run` for a shell to evaluate.
+    Env(Box<env::Args>),
     /// List the device that a program gets here, and those that run.
     Devices(devices::Args),
     /// Bounce messages between two queue pairs and check every byte.
@@ -48,6 +54,8 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Run(args) => run::run(&args),
+        Command::Env(args) => env::run(&args),
         Command::Devices(args) => devices::run(&args),
         Command::Pingpong(args) => pingpong::run(&args),
         Command::Perf(args) => perf::run(&args),

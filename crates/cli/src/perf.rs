@@ -23,7 +23,7 @@ use anyhow::Result;
 use clap::Subcommand;
 
 pub(crate) use ends::EndArgs;
-pub(crate) use plan::{Length, Metric, Plan, Service};
+pub(crate) use plan::{Length, Link, Metric, Plan, Recovery, Service};
 
 use options::TestArgs;
 pub(crate) use plan::Operation;

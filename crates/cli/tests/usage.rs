@@ -23,6 +23,8 @@ fn help_shows_examples() {
         &["pcap"],
         &["pingpong"],
         &["devices"],
+        &["run"],
+        &["env"],
         &["stats"],
     ] {
         check(&[command, &["--help"]].concat(), 0, "Examples:");

@@ -1,0 +1,66 @@
+//! `highwire run -- PROGRAM`: a program that was written for RDMA cards, with Highwire in the place of one.
+//!
+//! Nothing stays between the caller and the program: this process becomes it, so that its exit status, its signals and
+//! its terminal are the program's own. Whatever the program starts inherits the environment, and with it the device.
+
+pub(crate) mod environment;
+mod libraries;
+mod program;
+
+use std::os::unix::process::CommandExt;
+use std::process::{Command, ExitCode};
+
+use anyhow::Result;
+
+use environment::EnvironmentArgs;
+use program::Found;
+
+/// A shell's exit status for a program that is not there.
+const NOT_FOUND: u8 = 127;
+/// A shell's exit status for a program that is there and cannot be started.
+const CANNOT_EXECUTE: u8 = 126;
+
+/// Options of `highwire run`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Exit status: the program's own; 127 when there is no such program, 126 when it cannot be started.
+
+Examples:
+  highwire run -- ibv_devinfo
+  highwire run -- ib_write_lat &
+  highwire run -- ib_write_lat 127.0.0.1
+  highwire run --loss 1% --seed 7 --pcap lossy.pcap -- ./my_rdma_test     the same misbehaviour every time"
+)]
+pub(crate) struct Args {
+    #[command(flatten)]
+    environment: EnvironmentArgs,
+    /// The program and its arguments.
+    #[arg(required = true, last = true, value_name = "PROGRAM ARGS…")]
+    command: Vec<String>,
+}
+
+/// Becomes the program; returns only if that is not possible.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let settings = args.environment.settings()?;
+    let (name, rest) = args.command.split_first().expect("clap asks for one word at least");
+    let file = match program::find(name) {
+        Found::Program(file) => file,
+        Found::Nothing => {
+            eprintln!("error: no such program: {name}");
+            return Ok(ExitCode::from(NOT_FOUND));
+        }
+        Found::NotExecutable(file) => {
+            eprintln!("error: cannot execute {}", file.display());
+            return Ok(ExitCode::from(CANNOT_EXECUTE));
+        }
+    };
+    for warning in program::warnings(&file) {
+        eprintln!("warning: {warning}");
+    }
+    let mut command = Command::new(&file);
+    command.arg0(name).args(rest);
+    settings.apply(&mut command);
+    let error = command.exec();
+    eprintln!("error: cannot execute {}: {error}", file.display());
+    Ok(ExitCode::from(CANNOT_EXECUTE))
+}
