@@ -14,7 +14,7 @@ mod timers;
 
 pub use config::RnicConfig;
 pub use highwire_transport::{
-    Arrival, CongestionChoice, Counter, Counters, DirectOp, Order, Outgoing, QpSnapshot, TransportConfig,
+    Arrival, CongestionChoice, CongestionParameters, Counter, Counters, DirectOp, Order, Outgoing, QpSnapshot, TransportConfig,
 };
 pub use objects::CreateError;
 pub use rnic::Rnic;

@@ -4,31 +4,38 @@
 //! It owns no timer: [`CongestionControl::next_timer`] says when it wants to be called, and late calls are harmless.
 //! Everything is integer arithmetic, so that a run repeats bit for bit on any machine.
 
+mod aimd;
+mod choice;
 mod cnp;
 mod dcqcn;
+mod dctcp;
 mod fixed;
 mod pacer;
+mod timely;
+mod window;
 
 #[cfg(test)]
 mod steps;
 
+pub use aimd::{Aimd, AimdParameters};
+pub use choice::{CongestionChoice, CongestionParameters, UnknownCongestion};
 pub use cnp::CnpGenerator;
 pub use dcqcn::{Dcqcn, DcqcnParameters};
+pub use dctcp::{Dctcp, DctcpParameters};
 pub use fixed::{Fraction, Rate};
 pub use pacer::Pacer;
+pub use timely::{Timely, TimelyParameters};
 
 use highwire_stdx::{Duration, Instant};
 
 /// What an acknowledgement tells congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct AckSample {
-    /// Packets acknowledged for the first time.
+    /// Packets that are known to have arrived from now on, cumulatively or selectively, each counted once.
     pub packets: u32,
-    /// Their bytes on the wire.
-    pub bytes: u32,
     /// The round trip of the packet that caused the acknowledgement, unless it was ever resent (its time would be ambiguous).
     pub rtt: Option<Duration>,
-    /// Whether the acknowledgement echoes an ECN mark (DCTCP).
+    /// Whether the acknowledgement echoes an ECN mark on what it is about.
     pub is_ecn_echo: bool,
 }
 
@@ -72,6 +79,11 @@ pub trait CongestionControl {
     fn window(&self) -> Option<u32> {
         None
     }
+
+    /// Whether samples must have round trips: somebody then has to note when each packet leaves.
+    fn wants_round_trips(&self) -> bool {
+        false
+    }
 }
 
 /// The congestion control of one queue pair.
@@ -82,67 +94,74 @@ pub enum Congestion {
     None,
     /// DCQCN: the rate follows congestion notification packets.
     Dcqcn(Box<Dcqcn>),
+    /// Timely: the rate follows the gradient of round trips.
+    Timely(Box<Timely>),
+    /// AIMD: the window follows losses.
+    Aimd(Box<Aimd>),
+    /// DCTCP: the window follows the share of marked packets.
+    Dctcp(Box<Dctcp>),
+}
+
+impl Congestion {
+    /// Whether it may ever hold a packet back.
+    #[inline]
+    pub fn is_some(&self) -> bool {
+        !matches!(self, Congestion::None)
+    }
+}
+
+/// Asks the algorithm there is, or gives the answer of none.
+macro_rules! ask {
+    ($self:ident, $name:ident => $call:expr, $none:expr) => {
+        match $self {
+            Congestion::None => $none,
+            Congestion::Dcqcn($name) => $call,
+            Congestion::Timely($name) => $call,
+            Congestion::Aimd($name) => $call,
+            Congestion::Dctcp($name) => $call,
+        }
+    };
 }
 
 impl CongestionControl for Congestion {
     #[inline]
     fn on_sent(&mut self, now: Instant, bytes: u32) {
-        match self {
-            Congestion::None => {}
-            Congestion::Dcqcn(dcqcn) => dcqcn.on_sent(now, bytes),
-        }
+        ask!(self, cc => cc.on_sent(now, bytes), ())
     }
 
     #[inline]
     fn on_ack(&mut self, now: Instant, sample: AckSample) {
-        match self {
-            Congestion::None => {}
-            Congestion::Dcqcn(dcqcn) => dcqcn.on_ack(now, sample),
-        }
+        ask!(self, cc => cc.on_ack(now, sample), ())
     }
 
     fn on_cnp(&mut self, now: Instant) {
-        match self {
-            Congestion::None => {}
-            Congestion::Dcqcn(dcqcn) => dcqcn.on_cnp(now),
-        }
+        ask!(self, cc => cc.on_cnp(now), ())
     }
 
     fn on_loss(&mut self, now: Instant, kind: LossKind) {
-        match self {
-            Congestion::None => {}
-            Congestion::Dcqcn(dcqcn) => dcqcn.on_loss(now, kind),
-        }
+        ask!(self, cc => cc.on_loss(now, kind), ())
     }
 
     #[inline]
     fn next_timer(&self) -> Option<Instant> {
-        match self {
-            Congestion::None => None,
-            Congestion::Dcqcn(dcqcn) => dcqcn.next_timer(),
-        }
+        ask!(self, cc => cc.next_timer(), None)
     }
 
     fn on_timer(&mut self, now: Instant) {
-        match self {
-            Congestion::None => {}
-            Congestion::Dcqcn(dcqcn) => dcqcn.on_timer(now),
-        }
+        ask!(self, cc => cc.on_timer(now), ())
     }
 
     #[inline]
     fn rate(&self) -> Option<Rate> {
-        match self {
-            Congestion::None => None,
-            Congestion::Dcqcn(dcqcn) => dcqcn.rate(),
-        }
+        ask!(self, cc => cc.rate(), None)
     }
 
     #[inline]
     fn window(&self) -> Option<u32> {
-        match self {
-            Congestion::None => None,
-            Congestion::Dcqcn(dcqcn) => dcqcn.window(),
-        }
+        ask!(self, cc => cc.window(), None)
+    }
+
+    fn wants_round_trips(&self) -> bool {
+        ask!(self, cc => cc.wants_round_trips(), false)
     }
 }

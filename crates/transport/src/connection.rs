@@ -1,6 +1,6 @@
 //! What both halves of a queue pair know about it and its peer.
 
-use crate::congestion::{Congestion, Dcqcn, Rate};
+use crate::congestion::{Congestion, CongestionChoice, Rate};
 use crate::irn::{IrnConfig, SACK_RUN_MAX};
 use highwire_stdx::{Duration, Instant};
 use highwire_verbs::{Access, Address, Mtu, QpConfig, QpState};
@@ -30,26 +30,13 @@ pub struct TransportConfig {
 }
 
 impl TransportConfig {
-    pub(crate) fn congestion_control(&self) -> Congestion {
+    /// The congestion control of a new flow. A window starts at the bandwidth-delay product, as BDP-FC's cap has it, and stays
+    /// within what flow control allows anyway.
+    pub(crate) fn congestion_control(&self, is_irn: bool) -> Congestion {
         let rate = Rate::from_bits_per_second(self.link_rate);
-        match self.congestion {
-            CongestionChoice::None => Congestion::None,
-            CongestionChoice::Dcqcn => Congestion::Dcqcn(Box::new(Dcqcn::paper(rate))),
-            CongestionChoice::DcqcnConnectx => Congestion::Dcqcn(Box::new(Dcqcn::connectx(rate))),
-        }
+        let window_max = if is_irn { self.irn.cap } else { self.go_back_n_window };
+        self.congestion.start(rate, self.irn.cap, window_max.max(1))
     }
-}
-
-/// Which congestion control new queue pairs get.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub enum CongestionChoice {
-    /// Line rate, always.
-    #[default]
-    None,
-    /// DCQCN with its paper's parameters.
-    Dcqcn,
-    /// DCQCN with parameters in the style of ConnectX firmware.
-    DcqcnConnectx,
 }
 
 impl Default for TransportConfig {

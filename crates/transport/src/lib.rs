@@ -20,7 +20,8 @@ mod requester;
 mod responder;
 mod send_queue;
 
-pub use connection::{CongestionChoice, TransportConfig};
+pub use congestion::{CongestionChoice, CongestionParameters};
+pub use connection::TransportConfig;
 pub use context::Context;
 pub use counters::{Counter, Counters};
 pub use plan::{Arrival, Order, Outgoing};

@@ -351,11 +351,13 @@ impl QueuePair {
             _ if !self.conn.state.transmits() => return ctx.counters.count(Counter::DroppedWrongState),
             WireOperation::Acknowledge | WireOperation::SelectiveAcknowledge => match headers.ext {
                 Ext::Aeth(aeth) if !self.requester.is_irn() => {
-                    self.requester.on_ack(&self.conn, ctx, bth.psn, aeth);
+                    self.requester.on_ack(&self.conn, ctx, bth.psn, aeth, bth.becn);
                 }
-                Ext::IrnAck(aeth) => self.requester.on_irn_ack(&self.conn, ctx, bth.psn, aeth, None),
+                Ext::IrnAck(aeth) => {
+                    self.requester.on_irn_ack(&self.conn, ctx, bth.psn, aeth, None, bth.becn);
+                }
                 Ext::IrnNack(aeth, sack) => {
-                    self.requester.on_irn_ack(&self.conn, ctx, bth.psn, aeth, Some(sack));
+                    self.requester.on_irn_ack(&self.conn, ctx, bth.psn, aeth, Some(sack), bth.becn);
                 }
                 _ => ctx.counters.count(Counter::DroppedStale),
             },

@@ -9,6 +9,7 @@
 mod irn;
 mod packets;
 mod requests;
+mod round_trips;
 mod standard;
 
 use crate::congestion::{Congestion, CongestionControl, LossKind, Pacer};
@@ -23,6 +24,7 @@ use highwire_wire::Psn;
 pub(crate) use irn::IrnRequester;
 pub(crate) use packets::position;
 pub(crate) use requests::{check_post, complete, ended};
+use round_trips::RoundTrips;
 
 /// The widest span of PSNs that may be in flight: half of all (IBTA §9.7.2).
 const PSN_SPAN_MAX: u32 = 1 << 23;
@@ -61,6 +63,7 @@ pub(crate) struct Requester {
     /// A request failed: nothing after it is started.
     poisoned: bool,
     congestion: Congestion,
+    round_trips: Option<Box<RoundTrips>>,
     pacer: Pacer,
     /// A packet waits for its turn until then.
     paced_until: Option<Instant>,
@@ -79,7 +82,8 @@ impl Requester {
     pub(crate) fn new(conn: &Connection, sq_psn: Psn, recovery: Recovery, now: Instant) -> Requester {
         let irn = (recovery == Recovery::Irn && conn.config.service == Service::Rc)
             .then(|| Box::new(IrnRequester::new(sq_psn, &conn.transport.irn)));
-        Requester {
+        let congestion = conn.transport.congestion_control(irn.is_some());
+        let mut requester = Requester {
             queue: SendQueue::default(),
             next_psn: sq_psn,
             frontier: sq_psn,
@@ -100,12 +104,15 @@ impl Requester {
             irn,
             held: false,
             poisoned: false,
-            congestion: conn.transport.congestion_control(),
+            congestion,
+            round_trips: None,
             pacer: Pacer::new(conn.transport.pacing_burst),
             paced_until: None,
             failed: false,
             drained_reported: false,
-        }
+        };
+        requester.round_trips = requester.round_trips_for(conn);
+        requester
     }
 
     /// Takes the attributes that a change of state set, keeping what is queued.
@@ -199,7 +206,7 @@ impl Requester {
             // Nobody acknowledges: what has left is over.
             self.first_unacknowledged = self.next_psn;
         }
-        if planned {
+        if planned && self.congestion.is_some() {
             let bytes = plan.length + FRAME_OVERHEAD;
             self.congestion.on_sent(ctx.now, bytes);
             self.pacer.on_sent(ctx.now, bytes, self.congestion.rate());

@@ -48,6 +48,8 @@ pub(crate) struct Responder {
     is_standard: bool,
     cnp: CnpGenerator,
     cnp_due: bool,
+    /// A marked packet arrived since the last acknowledgement, which is to echo that.
+    echo_due: bool,
     /// The queue pair is to go into error, once the refusal has left.
     pub(crate) failed: Option<NakCode>,
 }
@@ -108,6 +110,7 @@ impl Responder {
             is_standard: false,
             cnp: CnpGenerator::default(),
             cnp_due: false,
+            echo_due: false,
             failed: None,
         }
     }
@@ -136,8 +139,8 @@ impl Responder {
         if self.failed.is_some() {
             return ctx.counters.count(Counter::DroppedWrongState);
         }
-        if arrival.ecn_marked && conn.config.service != Service::Ud && self.cnp.on_packet(ctx.now, true) {
-            self.cnp_due = true;
+        if arrival.ecn_marked && conn.config.service != Service::Ud {
+            self.on_mark(conn, ctx.now);
         }
         if headers.bth.opcode.is_irn() {
             if self.irn.is_none() {
@@ -164,6 +167,17 @@ impl Responder {
             }
             Service::Uc => self.handle_uc(conn, own, ctx, headers, payload, memory),
             Service::Ud => self.handle_ud(conn, own, ctx, arrival, headers, payload, memory),
+        }
+    }
+
+    /// Congestion was seen on the way here. Who listens to CNPs gets one; DCTCP wants to know about every packet, and its
+    /// acknowledgements say so by BECN, as those of InfiniBand may (IBTA A10).
+    #[cold]
+    fn on_mark(&mut self, conn: &Connection, now: Instant) {
+        if conn.transport.congestion.echoes_marks() {
+            self.echo_due = true;
+        } else if self.cnp.on_packet(now, true) {
+            self.cnp_due = true;
         }
     }
 
@@ -195,6 +209,7 @@ impl Responder {
         count_answer(ctx, syndrome);
         let aeth = Aeth { syndrome, msn: self.msn };
         plan.bare(Opcode::RcAck, conn.remote_qpn, psn, Ext::Aeth(aeth), Order::Free);
+        plan.headers.bth.becn = std::mem::take(&mut self.echo_due);
         true
     }
 

@@ -162,6 +162,9 @@ impl Plan {
                 CongestionChoice::None,
                 CongestionChoice::Dcqcn,
                 CongestionChoice::DcqcnConnectx,
+                CongestionChoice::Timely,
+                CongestionChoice::Aimd,
+                CongestionChoice::Dctcp,
             ]),
             ..TransportConfig::default()
         };

@@ -6,6 +6,7 @@
 //!
 //! Invariants: `min_rate <= rate <= target <= line_rate`; the increase timer runs exactly while `rate` is below `line_rate`.
 
+use super::fixed::{min_rate, share};
 use super::{CongestionControl, Fraction, Rate};
 use highwire_stdx::{Duration, Instant};
 
@@ -80,18 +81,6 @@ impl DcqcnParameters {
             target_survives_repeated_cuts: true,
         }
     }
-}
-
-/// A part of the link's rate, for steps that scale with it.
-const fn share(line_rate: Rate, denominator: u64) -> Rate {
-    let step = line_rate.bits_per_second() / denominator;
-    Rate::from_bits_per_second(if step == 0 { 1 } else { step })
-}
-
-/// 100 Mb/s, or the whole of a slower link.
-const fn min_rate(line_rate: Rate) -> Rate {
-    let floor = Rate::from_mbps(100);
-    if line_rate.bits_per_second() < floor.bits_per_second() { line_rate } else { floor }
 }
 
 /// One flow's reaction point.

@@ -81,6 +81,14 @@ impl Fraction {
         Fraction((((numerator as u64) << 30) / denominator as u64) as u32)
     }
 
+    /// `numerator / denominator`, rounded down, and one where it exceeds that.
+    pub(super) const fn ratio(numerator: u64, denominator: u64) -> Fraction {
+        if numerator >= denominator {
+            return Fraction::ONE;
+        }
+        Fraction((((numerator as u128) << 30) / denominator as u128) as u32)
+    }
+
     /// The numerator over 2^30.
     pub const fn numerator(self) -> u32 {
         self.0
@@ -111,6 +119,11 @@ impl Fraction {
         Fraction(if sum > Fraction::ONE.0 { Fraction::ONE.0 } else { sum })
     }
 
+    /// `old` and `new` mixed, with this weight for the new one; rounded down.
+    pub(super) const fn blend(self, old: i64, new: i64) -> i64 {
+        ((self.complement().0 as i128 * old as i128 + self.0 as i128 * new as i128) >> 30) as i64
+    }
+
     /// `self` to the power of `n`, by repeated squaring.
     #[must_use]
     pub const fn power(self, n: u64) -> Fraction {
@@ -135,6 +148,18 @@ impl fmt::Debug for Fraction {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{:.6}", f64::from(self.0) / f64::from(Fraction::ONE.0))
     }
+}
+
+/// A part of the link's rate, for steps that scale with it.
+pub(super) const fn share(line_rate: Rate, denominator: u64) -> Rate {
+    let step = line_rate.bits_per_second() / denominator;
+    Rate::from_bits_per_second(if step == 0 { 1 } else { step })
+}
+
+/// 100 Mb/s, or the whole of a slower link.
+pub(super) const fn min_rate(line_rate: Rate) -> Rate {
+    let floor = Rate::from_mbps(100);
+    if line_rate.bits_per_second() < floor.bits_per_second() { line_rate } else { floor }
 }
 
 #[cfg(test)]

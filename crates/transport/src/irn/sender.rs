@@ -54,6 +54,8 @@ pub struct AckOutcome {
     pub newly_acked: u32,
     /// Packets that were selectively acknowledged for the first time.
     pub newly_sacked: u32,
+    /// Packets of either kind that were not known to have arrived before.
+    pub newly_arrived: u32,
     /// A loss was detected that starts a new repair: what congestion control wants to hear.
     pub loss_detected: bool,
     /// The repair is over.
@@ -187,8 +189,10 @@ impl SenderWindow {
     /// A cumulative acknowledgement: every packet before `cumulative` has arrived.
     #[inline]
     pub fn on_ack(&mut self, cumulative: Psn) -> AckOutcome {
-        let Some(newly_acked) = self.advance(cumulative) else { return AckOutcome::default() };
-        let mut outcome = AckOutcome { newly_acked, ..AckOutcome::default() };
+        let Some((newly_acked, newly_arrived)) = self.advance(cumulative) else {
+            return AckOutcome::default();
+        };
+        let mut outcome = AckOutcome { newly_acked, newly_arrived, ..AckOutcome::default() };
         if self.in_recovery || self.repair != Repair::Idle || !self.sacked.is_empty() {
             self.reconsider(None, &mut outcome);
         }
@@ -203,8 +207,10 @@ impl SenderWindow {
             self.counters.invalid += 1;
             return AckOutcome::default();
         }
-        let Some(newly_acked) = self.advance(cumulative) else { return AckOutcome::default() };
-        let mut outcome = AckOutcome { newly_acked, ..AckOutcome::default() };
+        let Some((newly_acked, newly_arrived)) = self.advance(cumulative) else {
+            return AckOutcome::default();
+        };
+        let mut outcome = AckOutcome { newly_acked, newly_arrived, ..AckOutcome::default() };
         // Nothing at or before the front can have been selectively acknowledged: a later cumulative acknowledgement would
         // have passed it. What remains of an overtaken NACK is old news.
         let height = sack_high.distance_from(self.first_unacknowledged());
@@ -212,6 +218,7 @@ impl SenderWindow {
             (height > 0).then(|| Sack { high: sack_high, run: run_len.clamp(1, height.max(1) as u32) });
         if let (Some(sack), LossRecovery::SelectiveRepeat) = (sack, self.config.recovery) {
             outcome.newly_sacked = self.sacked.insert_run(sack.high, sack.run);
+            outcome.newly_arrived += outcome.newly_sacked;
         }
         self.reconsider(sack, &mut outcome);
         outcome
@@ -255,13 +262,14 @@ impl SenderWindow {
         TimeoutOutcome::Resend
     }
 
-    /// Moves the front; returns by how much (0 if it is stale), or `None` if the acknowledgement is not to be believed.
+    /// Moves the front; returns by how much (0 if it is stale) and how many packets of those were not selectively
+    /// acknowledged before, or `None` if the acknowledgement is not to be believed.
     #[inline]
-    fn advance(&mut self, cumulative: Psn) -> Option<u32> {
+    fn advance(&mut self, cumulative: Psn) -> Option<(u32, u32)> {
         let steps = cumulative.distance_from(self.first_unacknowledged());
         if steps < 0 {
             self.counters.stale += 1;
-            return Some(0);
+            return Some((0, 0));
         }
         // Rule 8: the hardware lets an acknowledgement beyond `next_to_send` move `next_to_send`. On a real network such a
         // packet is forged or left over from an earlier connection: believing it would complete requests never sent.
@@ -269,8 +277,8 @@ impl SenderWindow {
             self.counters.invalid += 1;
             return None;
         }
-        self.sacked.advance(cumulative);
-        Some(steps as u32)
+        let steps = steps as u32;
+        Some((steps, steps - self.sacked.advance(cumulative)))
     }
 
     /// Decides what to repair after the front or the SACK window has changed.

@@ -77,6 +77,7 @@ impl Requester {
                 irn.window.poll_retransmit();
             }
             ctx.counters.count(Counter::Retransmitted);
+            self.note_departure(psn, ctx.now, true);
             self.arm_irn(conn, ctx.now, false);
             self.irn_packet(conn, index, packet, psn, true, plan);
             plan.headers.bth.ack_request = true;
@@ -95,6 +96,7 @@ impl Requester {
         let Some(irn) = &mut self.irn else { return false };
         let psn = irn.window.on_send_new();
         let packet = self.queue.packet;
+        self.note_departure(psn, ctx.now, false);
         self.irn_packet(conn, index, packet, psn, false, plan);
         let wqe = &self.queue.wqes[index];
         let (is_last, is_seen) = (packet + 1 == wqe.packets, wqe.flags.signaled || conn.config.signal_all);
@@ -179,11 +181,14 @@ impl Requester {
         cumulative: Psn,
         aeth: Aeth,
         sack: Option<SackEth>,
+        is_ecn_echo: bool,
     ) {
         let Some(irn) = &mut self.irn else {
             ctx.counters.count(Counter::DroppedStale);
             return;
         };
+        // While a hole is open, a cumulative acknowledgement may be caused by any packet.
+        let is_in_order = irn.window.sacked().is_empty() && !irn.window.is_in_recovery();
         let outcome = match sack {
             Some(sack) => irn.window.on_nack(cumulative, sack.psn, u32::from(sack.count)),
             None => irn.window.on_ack(cumulative),
@@ -191,10 +196,16 @@ impl Requester {
         if let Syndrome::Ack { credits } = aeth.syndrome {
             self.on_credits(conn, aeth.msn, credits);
         }
+        if outcome.newly_arrived > 0 && self.congestion.is_some() {
+            let cause = match sack {
+                Some(sack) => Some(sack.psn),
+                None => is_in_order.then(|| cumulative.sub(1)),
+            };
+            let news = self.sample(ctx.now, cause, is_ecn_echo);
+            self.congestion.on_ack(ctx.now, AckSample { packets: outcome.newly_arrived, ..news });
+        }
         if outcome.newly_acked > 0 {
             self.on_progress(conn, ctx.now);
-            self.congestion
-                .on_ack(ctx.now, AckSample { packets: outcome.newly_acked, ..AckSample::default() });
             self.arm_irn(conn, ctx.now, true);
             self.retire(conn, ctx);
         }
@@ -294,7 +305,7 @@ impl Requester {
             _ => Aeth::ack(0),
         };
         // Whoever answers a request has seen it, and all before it. Only a believable acknowledgement says so.
-        self.on_irn_ack(conn, ctx, request, aeth, None);
+        self.on_irn_ack(conn, ctx, request, aeth, None, false);
         if !self.failed {
             self.retire(conn, ctx);
             self.arm_irn(conn, ctx.now, self.reads_in_flight == 0);

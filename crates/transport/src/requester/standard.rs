@@ -53,7 +53,9 @@ impl Requester {
         let wqe = &mut self.queue.wqes[index];
         let is_last = packet + 1 == wqe.packets;
         self.next_psn = if is_read { wqe.end() } else { psn.next() };
-        if psn.ahead_of(self.first_unacknowledged) < self.frontier.ahead_of(self.first_unacknowledged) {
+        let is_resent =
+            psn.ahead_of(self.first_unacknowledged) < self.frontier.ahead_of(self.first_unacknowledged);
+        if is_resent {
             ctx.counters.count(Counter::Retransmitted);
         } else {
             self.frontier = self.next_psn;
@@ -67,6 +69,8 @@ impl Requester {
             self.queue.packet += 1;
         }
         if is_rc {
+            // A READ is answered by data, whose time is not that of a round trip.
+            self.note_departure(psn, ctx.now, is_resent || is_read);
             plan.headers.bth.ack_request = self.asks_for_ack(conn, ctx.now, is_last, is_read);
             if self.deadline.is_none() {
                 self.deadline = conn.ack_deadline(ctx.now);
@@ -83,6 +87,8 @@ impl Requester {
         let asks = is_last && (self.queue.is_exhausted() || is_read || self.next_may_wait())
             || self.unrequested_acks >= conn.transport.ack_interval
             || in_flight >= conn.transport.go_back_n_window
+            // A window follows every acknowledgement, and a small one would wait for the end of the burst.
+            || self.congestion.window().is_some()
             // A slow pace must not make the timer run out before the first question.
             || conn.ack_timeout().is_some_and(|timeout| now >= self.asked_at + Duration::from_nanos(timeout.as_nanos() / 4));
         if asks {
@@ -118,7 +124,14 @@ impl Requester {
 
     /// An ACK or NAK (IBTA §9.7.5.2).
     #[inline]
-    pub(crate) fn on_ack(&mut self, conn: &Connection, ctx: &mut Context<'_>, psn: Psn, aeth: Aeth) {
+    pub(crate) fn on_ack(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        psn: Psn,
+        aeth: Aeth,
+        is_ecn_echo: bool,
+    ) {
         // A positive acknowledgement covers its own PSN, a negative one what is before it.
         let upto = if matches!(aeth.syndrome, Syndrome::Ack { .. }) { psn.next() } else { psn };
         let covered = upto.ahead_of(self.first_unacknowledged);
@@ -129,7 +142,8 @@ impl Requester {
         if let Syndrome::Ack { credits } = aeth.syndrome {
             self.on_credits(conn, aeth.msn, credits);
             if covered > 0 {
-                self.advance(conn, ctx, upto);
+                let news = self.sample(ctx.now, Some(psn), is_ecn_echo);
+                self.advance(conn, ctx, upto, news);
             }
             return;
         }
@@ -138,7 +152,9 @@ impl Requester {
             ctx.counters.count(Counter::DroppedStale);
             return;
         }
-        self.advance(conn, ctx, upto);
+        // Some later packet caused it, and nobody knows which.
+        let news = AckSample { is_ecn_echo, ..AckSample::default() };
+        self.advance(conn, ctx, upto, news);
         if self.failed || upto != self.first_unacknowledged {
             return;
         }
@@ -163,7 +179,7 @@ impl Requester {
     }
 
     /// Everything before `upto` has arrived, unless a READ among it still lacks its answer.
-    fn advance(&mut self, conn: &Connection, ctx: &mut Context<'_>, upto: Psn) {
+    fn advance(&mut self, conn: &Connection, ctx: &mut Context<'_>, upto: Psn, news: AckSample) {
         let mut reached = upto;
         let mut lost_response = false;
         if self.reads_in_flight > 0 {
@@ -191,7 +207,7 @@ impl Requester {
                 self.queue.rewind(reached);
             }
             self.on_progress(conn, ctx.now);
-            self.congestion.on_ack(ctx.now, AckSample { packets: progress, ..AckSample::default() });
+            self.congestion.on_ack(ctx.now, AckSample { packets: progress, ..news });
             self.deadline = if span == 0 { None } else { conn.ack_deadline(ctx.now) };
             self.retire(conn, ctx);
         }
@@ -230,7 +246,7 @@ impl Requester {
         if psn != expected {
             if expected.is_before(psn) {
                 // An earlier response was lost: everything before it has been executed all the same.
-                self.advance(conn, ctx, expected);
+                self.advance(conn, ctx, expected, AckSample::default());
                 if !self.failed {
                     self.on_response_gap(conn, ctx);
                 }
@@ -243,7 +259,7 @@ impl Requester {
             .translate(conn, ctx, index)
             .and_then(|()| place_response(conn, &self.queue.wqes[index], received, headers, payload, memory));
         if let Err(status) = status {
-            self.advance(conn, ctx, expected);
+            self.advance(conn, ctx, expected, AckSample::default());
             self.fail_front(conn, ctx, status);
             return;
         }
@@ -254,7 +270,7 @@ impl Requester {
         {
             self.on_credits(conn, aeth.msn, credits);
         }
-        self.advance(conn, ctx, psn.next());
+        self.advance(conn, ctx, psn.next(), AckSample::default());
     }
 
     /// Asks again for the responses that are missing, once per gap.
