@@ -41,6 +41,12 @@ pub enum Congestion {
     None,
     /// DCQCN: ECN marks come back as CNPs and slow the sender down.
     Dcqcn,
+    /// Timely: round trips that grow slow the sender down.
+    Timely,
+    /// TCP's additive increase and multiplicative decrease of the window.
+    Aimd,
+    /// DCTCP: acknowledgements echo ECN marks; the peer must choose it as well.
+    Dctcp,
 }
 
 /// What a device is opened with.
@@ -83,7 +89,8 @@ impl Default for DeviceConfig {
     }
 }
 
-/// Names of choices, for command lines: `inline`, `background`, `both`; `auto`, `udp`, `shm`; `none`, `dcqcn`.
+/// Names of choices, for command lines: `inline`, `background`, `both`; `auto`, `udp`, `shm`; `none`, `dcqcn`,
+/// `timely`, `aimd`, `dctcp`.
 macro_rules! names {
     ($type:ident: $($name:literal => $value:ident),+) => {
         impl FromStr for $type {
@@ -105,4 +112,6 @@ macro_rules! names {
 
 names!(Engine: "inline" => Inline, "background" => Background, "both" => Both);
 names!(LinkChoice: "auto" => Auto, "udp" => Udp, "shm" => Shm);
-names!(Congestion: "none" => None, "dcqcn" => Dcqcn);
+names!(
+    Congestion: "none" => None, "dcqcn" => Dcqcn, "timely" => Timely, "aimd" => Aimd, "dctcp" => Dctcp
+);

@@ -14,6 +14,11 @@ pub struct TransportConfig {
     pub irn: IrnConfig,
     /// Go-back-N: most packets sent and not acknowledged.
     pub go_back_n_window: u32,
+    /// Go-back-N: the timeout, where it is not the one of the queue pair's attributes.
+    pub go_back_n_timeout: Option<Duration>,
+    /// Whether requesters try for ever, whatever their queue pair's attributes say: for simulations, where a broken connection
+    /// would only hide how long a repair takes.
+    pub never_gives_up: bool,
     /// An acknowledgement is asked for at least this often, in packets, besides at the end of a burst.
     pub ack_interval: u32,
     /// IRN: how long a responder may keep an acknowledgement back that nobody asked for, so that it covers more. Zero
@@ -44,6 +49,8 @@ impl Default for TransportConfig {
         TransportConfig {
             irn: IrnConfig::default(),
             go_back_n_window: 1024,
+            go_back_n_timeout: None,
+            never_gives_up: false,
             ack_interval: 32,
             ack_delay: Duration::ZERO,
             credits: true,
@@ -77,7 +84,8 @@ pub(crate) struct Connection {
 impl Connection {
     /// The local ACK timeout, `None` for "wait for ever" (IBTA §9.7.6.1.3).
     pub(crate) fn ack_timeout(&self) -> Option<Duration> {
-        (self.timeout > 0).then(|| Duration::from_nanos(4096 << self.timeout))
+        let attribute = (self.timeout > 0).then(|| Duration::from_nanos(4096 << self.timeout));
+        self.transport.go_back_n_timeout.or(attribute)
     }
 
     pub(crate) fn ack_deadline(&self, now: Instant) -> Option<Instant> {
@@ -86,6 +94,9 @@ impl Connection {
 
     /// How long a requester of IRN goes without progress before it gives up: what go-back-N's timeouts add up to.
     pub(crate) fn patience(&self) -> Option<Duration> {
+        if self.transport.never_gives_up {
+            return None;
+        }
         // A timeout shorter than IRN's own would give up before the first repair.
         let step = self.ack_timeout()?.max(self.transport.irn.rto_high);
         Some(step.saturating_mul(u64::from(self.retry_count) + 1))

@@ -190,10 +190,7 @@ fn random_loopback(rng: &mut Rng) -> IpAddr {
 }
 
 fn udp_config(config: &DeviceConfig, ip: IpAddr) -> UdpConfig {
-    let ecn = match config.congestion {
-        Congestion::None => Ecn::NotCapable,
-        Congestion::Dcqcn => Ecn::Capable0,
-    };
+    let ecn = if congestion_choice(config).uses_ecn() { Ecn::Capable0 } else { Ecn::NotCapable };
     UdpConfig { ecn, ..UdpConfig::new(ip) }
 }
 
@@ -204,12 +201,19 @@ fn path_mtu(config: &DeviceConfig, ip: IpAddr) -> Result<Mtu, OpenError> {
     Mtu::ALL.into_iter().rfind(|mtu| mtu.bytes() <= at_most).ok_or(OpenError::MtuTooSmall(ip))
 }
 
+fn congestion_choice(config: &DeviceConfig) -> CongestionChoice {
+    match config.congestion {
+        Congestion::None => CongestionChoice::None,
+        Congestion::Dcqcn => CongestionChoice::Dcqcn,
+        Congestion::Timely => CongestionChoice::Timely,
+        Congestion::Aimd => CongestionChoice::Aimd,
+        Congestion::Dctcp => CongestionChoice::Dctcp,
+    }
+}
+
 fn rnic_config(config: &DeviceConfig, gid: Gid, lane: u32) -> RnicConfig {
     let mut transport = TransportConfig {
-        congestion: match config.congestion {
-            Congestion::None => CongestionChoice::None,
-            Congestion::Dcqcn => CongestionChoice::Dcqcn,
-        },
+        congestion: congestion_choice(config),
         // A polling host comes back every few microseconds, and must make up for what it slept.
         pacing_burst: Duration::from_micros(50),
         ..TransportConfig::default()

@@ -124,7 +124,9 @@ impl Requester {
             || is_last && runs_low
             || self.unrequested_acks >= conn.transport.ack_interval
             || in_flight >= conn.transport.irn.cap
-            || self.congestion.window().is_some();
+            || self.congestion.window().is_some()
+            // What a responder keeps back for a while says nothing about the network.
+            || self.round_trips.is_some();
         if asks {
             self.unrequested_acks = 0;
         }

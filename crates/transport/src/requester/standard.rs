@@ -284,11 +284,13 @@ impl Requester {
     }
 
     fn retry(&mut self, conn: &Connection, ctx: &mut Context<'_>, psn: Psn) {
-        if self.retries_left == 0 {
-            self.fail_front(conn, ctx, CompletionStatus::RetryExceeded);
-            return;
+        if !conn.transport.never_gives_up {
+            if self.retries_left == 0 {
+                self.fail_front(conn, ctx, CompletionStatus::RetryExceeded);
+                return;
+            }
+            self.retries_left -= 1;
         }
-        self.retries_left -= 1;
         self.go_back(psn);
         self.deadline = conn.ack_deadline(ctx.now);
     }
