@@ -8,6 +8,7 @@ mod commands;
 mod fuzz;
 mod interop;
 mod layers;
+mod libs;
 mod measure;
 mod packages;
 mod shell;
@@ -37,6 +38,8 @@ enum Task {
     Fuzz(fuzz::Args),
     /// Measure the tables of docs/performance.md.
     Bench(bench::Args),
+    /// Build the drop-in libibverbs.so.1 and librdmacm.so.1.
+    Libs(libs::Args),
     /// Talk to the Linux kernel's own software RNIC in a virtual machine.
     Interop(interop::Args),
 }
@@ -47,6 +50,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Libs(args) => libs::run(&args),
         Task::Interop(args) => interop::run(&args),
     };
     result.unwrap_or_else(|error| {

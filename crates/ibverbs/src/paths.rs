@@ -1,0 +1,1 @@
+//! Files that programs look for below `/sys/class/infiniband` and `/dev/infiniband`.

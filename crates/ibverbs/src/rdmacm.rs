@@ -1,0 +1,1 @@
+//! `librdmacm.so.1`: connection management.

@@ -1,0 +1,1 @@
+//! rsockets: sockets over RDMA, part of `librdmacm.so.1`.

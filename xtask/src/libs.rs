@@ -1,0 +1,116 @@
+//! `cargo xtask libs`: the shared objects that programs written for RDMA cards load.
+//!
+//! A Rust `cdylib` cannot carry versioned symbols, so the static library of `crates/ibverbs` is linked here, with a version
+//! script made from `crates/ibverbs/symbols/*.txt`. Everything lies in `libibverbs.so.1`, so that its state exists once;
+//! `librdmacm.so.1` only promises its versions and needs the other.
+
+mod script;
+mod table;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell::{Line, root, target_dir};
+
+use table::Table;
+
+/// Options of `cargo xtask libs`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask libs --release       target/release/highwire-libs, where `highwire run` finds them
+  LD_LIBRARY_PATH=target/release/highwire-libs ibv_devices")]
+pub(crate) struct Args {
+    /// Build optimised.
+    #[arg(long)]
+    release: bool,
+}
+
+/// Builds both objects and says where they are.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    match build(args.release)? {
+        Some(folder) => {
+            println!("{}", folder.display());
+            Ok(ExitCode::SUCCESS)
+        }
+        None => Ok(ExitCode::FAILURE),
+    }
+}
+
+/// Builds both objects; their folder, or `None` if the compiler has said what is wrong.
+pub(crate) fn build(release: bool) -> Result<Option<PathBuf>> {
+    let profile = if release { "release" } else { "debug" };
+    let mut cargo = Line::cargo("build --package highwire-ibverbs --lib");
+    if release {
+        cargo = cargo.arg("--release");
+    }
+    if !cargo.run()? {
+        return Ok(None);
+    }
+    let built = target_dir().join(profile);
+    let folder = built.join("highwire-libs");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let table = table()?;
+    link_ibverbs(&table, &built.join("libhighwire_ibverbs.a"), &folder)?;
+    link_rdmacm(&table, &folder)?;
+    Ok(Some(folder))
+}
+
+/// What the objects export.
+pub(crate) fn table() -> Result<Table> {
+    let folder = root().join("crates/ibverbs/symbols");
+    let mut table = Table::default();
+    for name in ["ibverbs.txt", "rdmacm.txt", "paths.txt"] {
+        let path = folder.join(name);
+        let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        table.read(name, &text)?;
+    }
+    Ok(table)
+}
+
+fn link_ibverbs(table: &Table, archive: &Path, folder: &Path) -> Result<()> {
+    let script = write(folder, "libibverbs.map", &script::versions(table, |_| true))?;
+    let aliases = write(folder, "aliases.c", &script::aliases(table))?;
+    let line = cc()
+        .arg(&aliases)
+        .arg("-Wl,--whole-archive")
+        .arg(archive)
+        .arg("-Wl,--no-whole-archive")
+        .words("-Wl,-soname,libibverbs.so.1 -Wl,--gc-sections -Wl,-z,relro,-z,now -Wl,-z,nodelete")
+        .arg(format!("-Wl,--version-script,{}", script.display()))
+        .words("-lpthread -ldl -lm -lgcc_s -lc -o")
+        .arg(folder.join("libibverbs.so.1"));
+    check(&line)
+}
+
+fn link_rdmacm(table: &Table, folder: &Path) -> Result<()> {
+    let nodes = script::versions(table, |node| node.starts_with("RDMACM_"));
+    let script = write(folder, "librdmacm.map", &nodes)?;
+    let line = cc()
+        .words("-x c /dev/null -x none -Wl,--no-as-needed")
+        .arg(folder.join("libibverbs.so.1"))
+        .words("-Wl,-soname,librdmacm.so.1")
+        .arg(format!("-Wl,--version-script,{}", script.display()))
+        .arg("-o")
+        .arg(folder.join("librdmacm.so.1"));
+    check(&line)
+}
+
+fn cc() -> Line {
+    Line::new("cc").words("-shared -fPIC -O2 -Wall -Werror")
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
+    let path = folder.join(name);
+    std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+fn check(line: &Line) -> Result<()> {
+    let output = line.capture()?;
+    if !output.success {
+        bail!("$ {line}\n{}{}", output.stdout, output.stderr);
+    }
+    Ok(())
+}
