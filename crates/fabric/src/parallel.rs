@@ -250,6 +250,41 @@ where
         self.parts.iter().map(|part| part.queue_bytes(port)).sum()
     }
 
+    /// As [`Fabric::queue_bytes_max`].
+    pub fn queue_bytes_max(&self, port: PortId) -> u64 {
+        self.parts.iter().map(|part| part.queue_bytes_max(port)).max().unwrap_or(0)
+    }
+
+    /// As [`Fabric::is_paused`].
+    pub fn is_paused(&self, port: PortId) -> bool {
+        self.parts.iter().any(|part| part.is_paused(port))
+    }
+
+    /// As [`Fabric::port_name`].
+    pub fn port_name(&self, port: PortId) -> String {
+        self.parts[0].port_name(port)
+    }
+
+    /// How many ports there are, those of hosts included.
+    pub fn port_count(&self) -> u32 {
+        self.parts[0].port_count()
+    }
+
+    /// As [`Fabric::node_of`].
+    pub fn node_of(&self, port: PortId) -> NodeId {
+        self.parts[0].node_of(port)
+    }
+
+    /// As [`Fabric::peer`].
+    pub fn peer(&self, port: PortId) -> PortId {
+        self.parts[0].peer(port)
+    }
+
+    /// Whether nothing will happen any more: no packet moves and no host waits for a deadline.
+    pub fn is_at_rest(&self) -> bool {
+        self.parts.iter().all(|part| part.next_not_before() == Time::NEVER)
+    }
+
     /// The hosts, in the order of their numbers, and the observers, when all is over.
     pub fn into_parts(self) -> (Vec<H>, Vec<O>) {
         let (mut hosts, mut observers) = (Vec::new(), Vec::new());

@@ -6,14 +6,21 @@
 //! for bit, on any machine and any number of threads.
 #![forbid(unsafe_code)]
 
+pub mod campaign;
+mod host;
+mod ideal;
+mod ledger;
 mod outcome;
+mod parcel;
 pub mod plan;
 mod progress;
+mod rdma;
 pub mod report;
 mod run;
 pub mod scenario;
 pub mod tcp;
 pub mod workload;
+mod world;
 
 pub use outcome::{FlowRecord, GroupRecord, Outcome, PortRecord, Sample, Summary, Totals};
 pub use progress::{Progress, Tick};

@@ -116,14 +116,15 @@ pub struct PortRecord {
     pub queue_bytes_max: u64,
 }
 
-/// Every switch port at one moment, in the order of [`Outcome::ports`].
+/// Every switch port at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Sample {
     /// When.
     pub at: Time,
-    /// Per port: bytes that wait for it.
+    /// Per switch port: bytes that wait for it. Switch ports are numbered behind those of hosts: the first is port number
+    /// "number of hosts" of [`Outcome::ports`].
     pub queue_bytes: Vec<u32>,
-    /// Ports that are paused.
+    /// Ports that are paused, by their place in [`Outcome::ports`].
     pub paused: Vec<u32>,
 }
 

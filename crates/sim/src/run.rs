@@ -1,65 +1,26 @@
 //! Playing a scenario.
+//!
+//! The run goes in steps of virtual time. After each the hosts are looked at: an invariant that broke, flows that are over, a
+//! sample that is due. Steps lie on a fixed grid and an interrupted fabric goes on as if it had not been, so nothing of this
+//! shows in the outcome.
 
-use highwire_fabric::{Time, Violation};
+mod collect;
+mod error;
 
-use crate::{FlowId, Outcome, Progress, Scenario, ScenarioError};
+use highwire_fabric::{
+    DropReason, NodeId, Observer, ParallelFabric, PortId, Span, Time, Topology,
+};
+use std::sync::Arc;
 
-/// Why there is no outcome.
-#[derive(Clone, Debug, PartialEq)]
-pub enum RunError {
-    /// The scenario is impossible.
-    Scenario(ScenarioError),
-    /// An invariant broke: results up to then must not be used.
-    Invariant(Violation),
-    /// A host's invariant broke, or its transport gave up.
-    Host {
-        /// The seed that repeats it.
-        seed: u64,
-        /// When.
-        at: Time,
-        /// Which host.
-        host: u32,
-        /// What.
-        problem: String,
-    },
-    /// Flows that should be over are not.
-    Unfinished {
-        /// The seed that repeats it.
-        seed: u64,
-        /// When the run ended.
-        at: Time,
-        /// How many.
-        flows: u64,
-        /// The first of them.
-        first: FlowId,
-    },
-    /// [`Progress::tick`] said so.
-    Cancelled,
-}
+pub use error::RunError;
 
-impl std::fmt::Display for RunError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            RunError::Scenario(error) => write!(f, "{error}"),
-            RunError::Invariant(violation) => write!(f, "{violation}"),
-            RunError::Host { seed, at, host, problem } => {
-                write!(f, "at {at} in host {host}: {problem} (seed {seed})")
-            }
-            RunError::Unfinished { seed, at, flows, first } => {
-                write!(f, "at {at} {flows} flows are not over, the first is flow {} (seed {seed})", first.0)
-            }
-            RunError::Cancelled => f.write_str("the run was ended"),
-        }
-    }
-}
-
-impl std::error::Error for RunError {}
-
-impl From<ScenarioError> for RunError {
-    fn from(error: ScenarioError) -> RunError {
-        RunError::Scenario(error)
-    }
-}
+use crate::host::{Engine, SimHost};
+use crate::ledger::Ledger;
+use crate::parcel::Parcel;
+use crate::rdma::Rdma;
+use crate::scenario::Stop;
+use crate::world::World;
+use crate::{FlowId, Outcome, Progress, Sample, Scenario, ScenarioError, Tick};
 
 /// Plays a scenario on one thread.
 ///
@@ -73,8 +34,227 @@ pub fn run(scenario: &Scenario, progress: &mut dyn Progress) -> Result<Outcome, 
 ///
 /// # Errors
 /// [`RunError`]; there is no partial outcome.
-pub fn run_on(scenario: &Scenario, threads: usize, progress: &mut dyn Progress) -> Result<Outcome, RunError> {
-    let _ = (threads, progress);
-    scenario.network.topology()?;
-    Ok(Outcome::default())
+///
+/// # Panics
+/// If there is to be no thread.
+pub fn run_on(
+    scenario: &Scenario,
+    threads: usize,
+    progress: &mut dyn Progress,
+) -> Result<Outcome, RunError> {
+    let mut run = Run::new(scenario, threads)?;
+    run.play(progress)?;
+    Ok(run.outcome())
+}
+
+/// The network with its hosts.
+pub(crate) type Net = ParallelFabric<Parcel, SimHost, Eyes>;
+
+/// A run under way.
+pub(crate) struct Run<'a> {
+    scenario: &'a Scenario,
+    world: Arc<World>,
+    pub(crate) net: Net,
+    /// Those of switches, for samples.
+    ports: Vec<PortId>,
+    samples: Vec<Sample>,
+}
+
+/// Sees what counters do not tell apart.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Eyes {
+    dropped_data: u64,
+}
+
+impl Observer<Parcel> for Eyes {
+    fn on_drop(&mut self, _now: Time, _port: PortId, reason: DropReason, packet: &Parcel) {
+        self.dropped_data += u64::from(packet.is_data() && reason == DropReason::BufferFull);
+    }
+}
+
+/// Hosts are looked at so often.
+const STEP: Span = Span::from_us(50);
+/// A run that shall end by itself and has not by then never will.
+const END_MAX: Time = Time::from_ms(10_000);
+
+impl<'a> Run<'a> {
+    pub(crate) fn new(scenario: &'a Scenario, threads: usize) -> Result<Run<'a>, ScenarioError> {
+        let topology = scenario.network.topology()?;
+        check_record(scenario)?;
+        let (world, shares) = World::new(scenario, &topology)?;
+        let config =
+            scenario.network.config(&topology, scenario.seed, world.priorities(), world.packet_bytes_max())?;
+        let world = Arc::new(world);
+        let hosts = shares.into_iter().enumerate().map(|(host, share)| {
+            let host = host as u32;
+            SimHost {
+                ledger: Ledger::new(host, Arc::clone(&world), &share),
+                engine: Engine::Rdma(Box::new(Rdma::new(host, &world, &share))),
+            }
+        });
+        let hosts: Vec<SimHost> = hosts.collect();
+        let links = topology.links().len();
+        let observers = vec![Eyes::default(); threads.max(1)];
+        let mut net =
+            ParallelFabric::new(topology, config, hosts, observers).map_err(ScenarioError::Build)?;
+        break_links(scenario, links, &mut net)?;
+        let is_switch = |port: &PortId| matches!(net.node_of(*port), NodeId::Switch(_));
+        let ports = (0..net.port_count()).map(PortId).filter(is_switch).collect();
+        Ok(Run { scenario, world, net, ports, samples: Vec::new() })
+    }
+
+    /// Runs to the end that the scenario wants.
+    pub(crate) fn play(&mut self, progress: &mut dyn Progress) -> Result<(), RunError> {
+        let end = match self.scenario.stop {
+            Stop::At(time) => time,
+            Stop::WhenDone | Stop::WhenReceived(_) => END_MAX,
+        };
+        let mut next_step = Time::ZERO + STEP;
+        let mut next_sample = self.scenario.record.sample_every.map_or(Time::NEVER, |every| Time::ZERO + every);
+        loop {
+            let now = next_step.min(next_sample).min(end);
+            self.net.run_until(now).map_err(RunError::Invariant)?;
+            if now == next_sample {
+                self.sample(now);
+                next_sample += self.scenario.record.sample_every.unwrap_or(STEP);
+            }
+            if now != next_step && now != end {
+                continue;
+            }
+            next_step = now + STEP;
+            self.check()?;
+            if self.is_over() || now == end {
+                break;
+            }
+            if !progress.tick(&self.tick()) {
+                return Err(RunError::Cancelled);
+            }
+            if self.net.is_at_rest() {
+                break;
+            }
+        }
+        self.end(end)
+    }
+
+    /// What must hold at the end.
+    fn end(&mut self, end: Time) -> Result<(), RunError> {
+        match self.scenario.stop {
+            Stop::At(_) => self.net.verify().map_err(RunError::Invariant)?,
+            Stop::WhenReceived(_) => {
+                self.net.verify().map_err(RunError::Invariant)?;
+                self.expect_over(self.received(), self.world.awaited, |f| f < self.world.awaited)?;
+            }
+            Stop::WhenDone => {
+                if self.net.now() < end {
+                    self.net.run_to_rest().map_err(RunError::Invariant)?;
+                    self.check()?;
+                }
+                let all = self.world.flows.len() as u32;
+                let unfinished: u32 = self.net.hosts().map(|h| h.ledger.unfinished).sum();
+                self.expect_over(all - unfinished, all, |_| true)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn expect_over(&self, over: u32, of: u32, is_meant: impl Fn(u32) -> bool) -> Result<(), RunError> {
+        if over == of {
+            return Ok(());
+        }
+        let is_open = |flow: &u32| {
+            let route = &self.world.flows[*flow as usize];
+            let host = self.net.host(highwire_fabric::HostId(route.source));
+            is_meant(*flow) && host.ledger.sends[route.outgoing as usize].acknowledged == Time::NEVER
+        };
+        let first = (0..self.world.flows.len() as u32).find(is_open).unwrap_or(0);
+        Err(RunError::Unfinished {
+            seed: self.scenario.seed,
+            at: self.net.now(),
+            flows: u64::from(of - over),
+            first: FlowId(first),
+        })
+    }
+
+    fn received(&self) -> u32 {
+        self.net.hosts().map(|h| h.ledger.awaited_received).sum()
+    }
+
+    fn is_over(&self) -> bool {
+        match self.scenario.stop {
+            Stop::At(_) => false,
+            Stop::WhenReceived(_) => self.received() >= self.world.awaited,
+            Stop::WhenDone => self.net.hosts().all(|h| h.ledger.unfinished == 0),
+        }
+    }
+
+    /// The earliest broken invariant of a host.
+    fn check(&self) -> Result<(), RunError> {
+        let problems = self.net.hosts().filter_map(|h| {
+            let (at, problem) = h.ledger.problem.as_ref()?;
+            Some((*at, h.ledger.host, problem))
+        });
+        match problems.min() {
+            None => Ok(()),
+            Some((at, host, problem)) => {
+                let seed = self.scenario.seed;
+                Err(RunError::Host { seed, at, host, problem: problem.clone() })
+            }
+        }
+    }
+
+    fn tick(&self) -> Tick {
+        Tick {
+            now: self.net.now(),
+            received: self.net.hosts().map(|h| u64::from(h.ledger.received)).sum(),
+            flows: self.world.flows.len() as u64,
+            packet_hops: self.net.packet_hops(),
+        }
+    }
+
+    fn sample(&mut self, at: Time) {
+        let bytes = |p: &PortId| u32::try_from(self.net.queue_bytes(*p)).unwrap_or(u32::MAX);
+        let queue_bytes = self.ports.iter().map(bytes).collect();
+        let all = (0..self.net.port_count()).map(PortId);
+        let paused = all.filter(|p| self.net.is_paused(*p)).map(|p| p.0).collect();
+        self.samples.push(Sample { at, queue_bytes, paused });
+    }
+}
+
+fn check_record(scenario: &Scenario) -> Result<(), ScenarioError> {
+    if scenario.record.sample_every == Some(Span::ZERO) {
+        let problem = "samples need a distance".into();
+        return Err(ScenarioError::Value { field: "record.sample_every", problem });
+    }
+    Ok(())
+}
+
+fn break_links(scenario: &Scenario, links: usize, net: &mut Net) -> Result<(), ScenarioError> {
+    let network = &scenario.network;
+    let wrong = |field, problem: String| ScenarioError::Value { field, problem };
+    for event in &network.events {
+        if event.link as usize >= links {
+            return Err(wrong("network.events", format!("there are {links} links, and no link {}", event.link)));
+        }
+        net.schedule_link(event.at, event.link as usize, event.is_up);
+    }
+    for fault in &network.faults {
+        let probabilities = [fault.bit_error_rate, fault.packet_loss];
+        if !probabilities.iter().all(|p| (0.0..=1.0).contains(p)) {
+            return Err(wrong("network.faults", "probabilities lie between 0 and 1".into()));
+        }
+        let one = fault.link.map(|link| link as usize);
+        if one.is_some_and(|link| link >= links) {
+            return Err(wrong("network.faults", format!("there are {links} links, and no link {one:?}")));
+        }
+        for link in one.map_or(0..links, |link| link..link + 1) {
+            net.set_link_errors(link, fault.bit_error_rate, fault.packet_loss);
+        }
+    }
+    Ok(())
+}
+
+/// What a topology calls its ports, in the order of their numbers: the node, and where the link leads.
+fn port_names(net: &Net, topology: &Topology) -> Vec<String> {
+    let name = |port| topology.node_name(net.node_of(port)).to_owned();
+    (0..net.port_count()).map(PortId).map(|p| format!("{} -> {}", name(p), name(net.peer(p)))).collect()
 }

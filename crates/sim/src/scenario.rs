@@ -8,6 +8,7 @@ mod record;
 mod scheme;
 mod traffic;
 
+pub(crate) use network::bandwidth_delay_product;
 pub use network::{LinkEvent, LinkFault, Network, PfcChoice, Shape};
 pub use record::{Record, Stop};
 pub use scheme::{

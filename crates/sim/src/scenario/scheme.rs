@@ -131,6 +131,10 @@ pub enum Congestion {
     DcqcnConnectx,
     /// Timely with its paper's parameters.
     Timely,
+    /// Timely with a step that grows with the link.
+    TimelyScaled,
+    /// Timely that also halves its rate at losses (IRN §4.3, question 1).
+    TimelyBackoff,
     /// Additive increase, multiplicative decrease on a window.
     Aimd,
     /// DCTCP's window on IRN or go-back-N.

@@ -1,0 +1,136 @@
+//! A packet on the fabric: what hosts say to each other, with a length in the place of bytes.
+
+use highwire_fabric::{HostId, Packet};
+use highwire_wire::{Headers, ICRC_LEN, IrnEth, Opcode, Reth};
+
+use crate::scenario::HeaderBytes;
+
+/// A packet.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Parcel {
+    pub(crate) body: Body,
+    pub(crate) source: u32,
+    pub(crate) destination: u32,
+    /// On the wire.
+    pub(crate) bytes: u32,
+    pub(crate) payload: u16,
+    pub(crate) priority: u8,
+    pub(crate) is_ecn_capable: bool,
+    pub(crate) is_marked: bool,
+}
+
+/// What it says.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Body {
+    /// To an RNIC.
+    Roce(Headers),
+}
+
+impl Parcel {
+    /// Whether it carries a flow's data; otherwise it is an acknowledgement or a CNP.
+    #[inline]
+    pub(crate) fn is_data(&self) -> bool {
+        self.payload > 0
+    }
+}
+
+impl Packet for Parcel {
+    #[inline]
+    fn wire_bytes(&self) -> u32 {
+        self.bytes
+    }
+
+    #[inline]
+    fn destination(&self) -> HostId {
+        HostId(self.destination)
+    }
+
+    /// As a 5-tuple: the UDP source port stands for the queue pair.
+    #[inline]
+    fn flow_hash(&self) -> u64 {
+        let ends = u64::from(self.source) << 32 | u64::from(self.destination);
+        let Body::Roce(headers) = &self.body;
+        ends ^ u64::from(headers.bth.dest_qpn.value()).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+    }
+
+    #[inline]
+    fn priority(&self) -> u8 {
+        self.priority
+    }
+
+    #[inline]
+    fn is_ecn_capable(&self) -> bool {
+        self.is_ecn_capable
+    }
+
+    #[inline]
+    fn mark_congestion(&mut self) {
+        self.is_marked = true;
+    }
+}
+
+/// Ethernet with FCS, IPv4, UDP.
+const LOWER_BYTES: u32 = 18 + 20 + 8;
+/// The same, BTH and ICRC: the paper's 62 bytes.
+const BARE_BYTES: u32 = LOWER_BYTES + 12 + ICRC_LEN as u32;
+/// An AETH.
+const AETH_BYTES: u32 = 4;
+/// A CNP's reserved bytes.
+const CNP_BYTES: u32 = 16;
+
+impl HeaderBytes {
+    /// What a RoCE packet occupies on a link.
+    #[inline]
+    pub(crate) fn wire_bytes(&self, headers: &Headers, payload: u32) -> u32 {
+        let extra = if payload > 0 { self.extra } else { 0 };
+        let whole = if self.is_encoded {
+            let encoded = headers.encoded_len() as u32 + u32::from(headers.bth.pad_count);
+            LOWER_BYTES + ICRC_LEN as u32 + encoded
+        } else if payload > 0 {
+            BARE_BYTES
+        } else if headers.bth.opcode == Opcode::Cnp {
+            BARE_BYTES + CNP_BYTES
+        } else {
+            BARE_BYTES + AETH_BYTES
+        };
+        whole + payload + extra + self.gap
+    }
+
+    /// What a packet of a WRITE occupies, by IRN's format or RoCE's; `begins` a message or not.
+    pub(crate) fn write_bytes(&self, is_irn: bool, begins: bool, payload: u32) -> u32 {
+        let (pad, extension) = match (self.is_encoded, is_irn, begins) {
+            (false, ..) => (0, 0),
+            (true, true, _) => (payload.wrapping_neg() & 3, IrnEth::LEN + Reth::LEN),
+            (true, false, true) => (payload.wrapping_neg() & 3, Reth::LEN),
+            (true, false, false) => (payload.wrapping_neg() & 3, 0),
+        };
+        BARE_BYTES + extension as u32 + pad + payload + self.extra + self.gap
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwire_fabric::Fabric;
+
+    #[test]
+    fn a_packet_in_flight_stays_far_below_two_hundred_bytes() {
+        struct Nobody;
+        impl highwire_fabric::Host<Parcel> for Nobody {
+            fn handle_packet(&mut self, _: highwire_fabric::Time, _: Parcel) {}
+            fn handle_timeout(&mut self, _: highwire_fabric::Time) {}
+            fn poll_transmit(
+                &mut self,
+                _: highwire_fabric::Time,
+                _: highwire_fabric::Priorities,
+            ) -> Option<Parcel> {
+                None
+            }
+            fn poll_timeout(&self) -> highwire_fabric::Time {
+                highwire_fabric::Time::NEVER
+            }
+        }
+        let bytes = Fabric::<Parcel, Nobody>::bytes_per_packet();
+        assert!(bytes <= 128, "{bytes}");
+    }
+}

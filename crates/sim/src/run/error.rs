@@ -1,0 +1,62 @@
+//! Why a run has no outcome.
+
+use highwire_fabric::{Time, Violation};
+
+use crate::{FlowId, ScenarioError};
+
+/// Why there is no outcome.
+#[derive(Clone, Debug, PartialEq)]
+pub enum RunError {
+    /// The scenario is impossible.
+    Scenario(ScenarioError),
+    /// An invariant broke: results up to then must not be used.
+    Invariant(Violation),
+    /// A host's invariant broke, or its transport gave up.
+    Host {
+        /// The seed that repeats it.
+        seed: u64,
+        /// When.
+        at: Time,
+        /// Which host.
+        host: u32,
+        /// What.
+        problem: String,
+    },
+    /// Flows that should be over are not.
+    Unfinished {
+        /// The seed that repeats it.
+        seed: u64,
+        /// When the run ended.
+        at: Time,
+        /// How many.
+        flows: u64,
+        /// The first of them.
+        first: FlowId,
+    },
+    /// [`Progress::tick`] said so.
+    Cancelled,
+}
+
+impl std::fmt::Display for RunError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            RunError::Scenario(error) => write!(f, "{error}"),
+            RunError::Invariant(violation) => write!(f, "{violation}"),
+            RunError::Host { seed, at, host, problem } => {
+                write!(f, "at {at} in host {host}: {problem} (seed {seed})")
+            }
+            RunError::Unfinished { seed, at, flows, first } => {
+                write!(f, "at {at} {flows} flows are not over, the first is flow {} (seed {seed})", first.0)
+            }
+            RunError::Cancelled => f.write_str("the run was ended"),
+        }
+    }
+}
+
+impl std::error::Error for RunError {}
+
+impl From<ScenarioError> for RunError {
+    fn from(error: ScenarioError) -> RunError {
+        RunError::Scenario(error)
+    }
+}
