@@ -8,7 +8,7 @@
 
 use highwire_link::shm::Received;
 use highwire_uapi::{copy_racy, copy_racy_last_release};
-use highwire_verbs::{Gather, Memory};
+use highwire_verbs::{Gather, Memory, NULL_ADDR};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Memory behind addresses that the region tables have already checked.
@@ -35,9 +35,13 @@ impl HostMemory {
         let mut rest = out;
         for span in payload.spans() {
             let (to, behind) = rest.split_at_mut(span.length as usize);
+            rest = behind;
+            if span.addr >= NULL_ADDR {
+                to.fill(0);
+                continue;
+            }
             // SAFETY: spans lie in checked memory, by this type's contract; `to` has the span's length.
             unsafe { copy_racy(span.addr as *const u8, to.as_mut_ptr(), to.len()) };
-            rest = behind;
         }
     }
 }
@@ -57,14 +61,16 @@ pub(crate) fn packet_bytes<'a>(received: &'a Received<'_>) -> &'a [u8] {
 impl Memory<&[u8]> for HostMemory {
     #[inline]
     fn place(&mut self, addr: u64, payload: &[u8]) {
+        if addr >= NULL_ADDR {
+            return;
+        }
         // SAFETY: the range was checked against a region, whose owner keeps it mapped and writable.
         unsafe { copy_racy_last_release(payload.as_ptr(), addr as *mut u8, payload.len()) }
     }
 
     #[inline]
     fn write(&mut self, addr: u64, bytes: &[u8]) {
-        // SAFETY: as in `place`.
-        unsafe { copy_racy_last_release(bytes.as_ptr(), addr as *mut u8, bytes.len()) }
+        self.place(addr, bytes);
     }
 
     fn compare_swap(&mut self, addr: u64, compare: u64, swap: u64) -> u64 {

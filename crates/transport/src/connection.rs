@@ -79,6 +79,7 @@ pub(crate) struct Connection {
     pub(crate) timeout: u8,
     pub(crate) retry_count: u8,
     pub(crate) rnr_retry: u8,
+    pub(crate) notify_drained: bool,
 }
 
 impl Connection {

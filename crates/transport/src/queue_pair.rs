@@ -105,6 +105,7 @@ impl QueuePair {
             timeout: 14,
             retry_count: 7,
             rnr_retry: 7,
+            notify_drained: true,
         };
         let receives = ReceiveQueue::new(config.pd, config.caps.max_recv_wr, config.caps.max_recv_sge);
         QueuePair {
@@ -227,6 +228,7 @@ impl QueuePair {
         set(&mut conn.timeout, attr.timeout);
         set(&mut conn.retry_count, attr.retry_count);
         set(&mut conn.rnr_retry, attr.rnr_retry);
+        set(&mut conn.notify_drained, attr.notify_drained);
     }
 
     fn reset(&mut self) {

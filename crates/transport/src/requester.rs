@@ -561,6 +561,9 @@ impl Requester {
             self.drained_reported = false;
         } else if !started && !self.drained_reported {
             self.drained_reported = true;
+            if !conn.notify_drained {
+                return;
+            }
             ctx.events.push_back(highwire_verbs::AsyncEvent::SendQueueDrained(conn.qpn));
         }
     }

@@ -2,7 +2,7 @@
 
 use crate::access::Access;
 use crate::address::Address;
-use crate::qp_state::{QpState, first_missing, required_attributes};
+use crate::qp_state::{AttrMask, QpState, transition};
 use crate::service::{Mtu, Service};
 use crate::{CqId, Pd, SrqId};
 use highwire_wire::{Psn, Qpn};
@@ -90,6 +90,8 @@ pub struct QpAttr {
     pub rnr_retry: Option<u8>,
     /// How this requester recovers losses.
     pub recovery: Option<Recovery>,
+    /// Whether the device reports when the send queue has drained, on the way to SQD. It does unless told otherwise.
+    pub notify_drained: Option<bool>,
 }
 
 /// Why a change was refused. The queue pair is as it was.
@@ -132,37 +134,42 @@ impl QpAttr {
         QpAttr { state: Some(state), ..QpAttr::default() }
     }
 
-    pub(crate) fn has(&self, name: &str) -> bool {
-        match name {
-            "access" => self.access.is_some(),
-            "qkey" => self.qkey.is_some(),
-            "address" => self.address.is_some(),
-            "remote_qpn" => self.remote_qpn.is_some(),
-            "path_mtu" => self.path_mtu.is_some(),
-            "rq_psn" => self.rq_psn.is_some(),
-            "sq_psn" => self.sq_psn.is_some(),
-            "max_dest_rd_atomic" => self.max_dest_rd_atomic.is_some(),
-            "max_rd_atomic" => self.max_rd_atomic.is_some(),
-            "min_rnr_timer" => self.min_rnr_timer.is_some(),
-            "timeout" => self.timeout.is_some(),
-            "retry_count" => self.retry_count.is_some(),
-            "rnr_retry" => self.rnr_retry.is_some(),
-            other => unreachable!("no attribute is called {other}"),
-        }
+    /// Which attributes are given.
+    pub fn mask(&self) -> AttrMask {
+        let given = [
+            (self.state.is_some(), AttrMask::STATE),
+            (self.access.is_some(), AttrMask::ACCESS),
+            (self.qkey.is_some(), AttrMask::QKEY),
+            (self.address.is_some(), AttrMask::ADDRESS),
+            (self.remote_qpn.is_some(), AttrMask::REMOTE_QPN),
+            (self.path_mtu.is_some(), AttrMask::PATH_MTU),
+            (self.rq_psn.is_some(), AttrMask::RQ_PSN),
+            (self.sq_psn.is_some(), AttrMask::SQ_PSN),
+            (self.max_dest_rd_atomic.is_some(), AttrMask::MAX_DEST_RD_ATOMIC),
+            (self.max_rd_atomic.is_some(), AttrMask::MAX_RD_ATOMIC),
+            (self.min_rnr_timer.is_some(), AttrMask::MIN_RNR_TIMER),
+            (self.timeout.is_some(), AttrMask::TIMEOUT),
+            (self.retry_count.is_some(), AttrMask::RETRY_COUNT),
+            (self.rnr_retry.is_some(), AttrMask::RNR_RETRY),
+            (self.notify_drained.is_some(), AttrMask::NOTIFY_DRAINED),
+        ];
+        given.iter().filter(|(is_given, _)| *is_given).fold(AttrMask::NONE, |mask, (_, bit)| mask | *bit)
     }
 
-    /// Checks a change from state `from` for `service`, and says which state it leads to.
+    /// Checks a change from state `from` for `service`, and says which state it leads to. Attributes that mean nothing to the
+    /// service are let pass here; [`check_attributes`](crate::check_attributes) is as strict as the verbs are.
     ///
     /// # Errors
     /// When there is no such change, an attribute is missing, or a value is out of range.
     pub fn check(&self, service: Service, from: QpState) -> Result<QpState, ModifyError> {
         let to = self.state.unwrap_or(from);
-        let required = match self.state {
-            Some(to) => required_attributes(service, from, to).ok_or(ModifyError::WrongState { from, to })?,
-            None => &[],
-        };
-        if let Some(name) = first_missing(self, required) {
-            return Err(ModifyError::Missing(name));
+        if self.state.is_some() {
+            let change = transition(service, from, to).ok_or(ModifyError::WrongState { from, to })?;
+            // There is one port, and one partition, so nobody has to name them.
+            let required = change.required.without(AttrMask::PORT | AttrMask::PKEY_INDEX);
+            if let Some(name) = required.without(self.mask()).first_name() {
+                return Err(ModifyError::Missing(name));
+            }
         }
         let limits = [
             ("min_rnr_timer", self.min_rnr_timer, 31),
@@ -176,15 +183,16 @@ impl QpAttr {
             }
         }
         // The path belongs to the step to RTR; later changes of it would tear a connection (IBTA table 91).
-        if from != QpState::Init {
-            for name in ["address", "remote_qpn", "path_mtu", "rq_psn"] {
-                if self.has(name) && !(name == "address" && from == QpState::Sqd) {
-                    return Err(ModifyError::NotApplicable(name));
-                }
-            }
-        }
-        if self.qkey.is_some() && service != Service::Ud {
-            return Err(ModifyError::NotApplicable("qkey"));
+        let path = AttrMask::ADDRESS | AttrMask::REMOTE_QPN | AttrMask::PATH_MTU | AttrMask::RQ_PSN;
+        let allowed = match from {
+            QpState::Init => path,
+            QpState::Sqd => AttrMask::ADDRESS,
+            _ => AttrMask::NONE,
+        };
+        let qkey = if service == Service::Ud { AttrMask::NONE } else { AttrMask::QKEY };
+        let misplaced = self.mask() & (path.without(allowed) | qkey);
+        if let Some(name) = misplaced.first_name() {
+            return Err(ModifyError::NotApplicable(name));
         }
         Ok(to)
     }

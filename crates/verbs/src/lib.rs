@@ -19,10 +19,10 @@ pub use address::{Address, Gid};
 pub use attributes::{ModifyError, QpAttr, QpCaps, QpConfig, Recovery};
 pub use completion::{AsyncEvent, Completion, CompletionFlags, CompletionOp, CompletionStatus};
 pub use memory::{Gather, Length, Memory, Payload, Span, scatter};
-pub use qp_state::{QpState, required_attributes, transition_table};
+pub use qp_state::{AttrMask, QpState, Transition, check_attributes, transition, transition_table};
 pub use region::{
-    AccessError, LocalKey, MemoryWindow, Pd, Region, RegionAttr, Regions, RegisterError, RemoteKey,
-    WindowBind,
+    AccessError, LocalKey, MemoryWindow, NULL_ADDR, Pd, Region, RegionAttr, RegionChange, Regions,
+    RegisterError, RemoteKey, WindowBind, WindowKind,
 };
 pub use service::{Mtu, Service};
 pub use work_request::{Datagram, Operation, PostError, RecvWr, Remote, SendFlags, SendWr, Sge, SgeList};

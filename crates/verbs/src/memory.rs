@@ -44,7 +44,7 @@ impl Payload for Length {
     }
 }
 
-/// Memory behind checked addresses.
+/// Memory behind checked addresses. From [`NULL_ADDR`](crate::NULL_ADDR) on there is none: what is written there is gone.
 pub trait Memory<P: Payload> {
     /// Writes a payload at `addr`.
     fn place(&mut self, addr: u64, payload: P);

@@ -5,6 +5,10 @@
 //!
 //! Invariant: a window is valid only while its region is registered.
 
+mod windows;
+
+pub use windows::{MemoryWindow, WindowBind, WindowKind};
+
 use crate::access::Access;
 use highwire_stdx::{IdMap, Rng};
 use highwire_wire::Qpn;
@@ -20,6 +24,9 @@ pub struct LocalKey(pub u32);
 /// The key to memory of a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub struct RemoteKey(pub u32);
+
+/// The address of every null region. Applications have no memory there: it is the kernel's half.
+pub const NULL_ADDR: u64 = 1 << 63;
 
 /// What a region is registered with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -57,37 +64,26 @@ enum Kind {
     Region {
         windows: u32,
     },
+    /// No memory at all: reads give zeros, and what is written is gone.
+    Null,
     /// Allocated but not bound: no access.
-    FreeWindow,
-    /// Bound through a QP, and usable through that QP alone (type 2B).
+    FreeWindow(WindowKind),
+    /// Bound, and usable through the one QP that bound it (type 2B), or through every QP of the domain (type 1).
     BoundWindow {
         region: u32,
-        qpn: Qpn,
+        holder: Option<Qpn>,
     },
 }
 
-/// A request to bind a type 2 memory window.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct WindowBind {
-    /// The window's current key.
-    pub window: RemoteKey,
-    /// Its key from now on: the same but for the low byte.
-    pub new_key: RemoteKey,
-    /// The region.
-    pub region: LocalKey,
-    /// The first address, in the region's terms.
-    pub va: u64,
-    /// How many bytes.
-    pub length: u64,
-    /// What is permitted.
-    pub access: Access,
-}
-
-/// A memory window, by the key it was allocated with.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct MemoryWindow {
-    /// Its first key.
-    pub rkey: RemoteKey,
+/// What is to change about a region.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RegionChange {
+    /// It moves to this protection domain.
+    pub pd: Option<Pd>,
+    /// It stands for this memory: the driver's address, how many bytes, and the first address that keys refer to.
+    pub memory: Option<(u64, u64, u64)>,
+    /// It permits this.
+    pub access: Option<Access>,
 }
 
 /// Why an access was refused.
@@ -187,14 +183,7 @@ impl Regions {
     /// # Errors
     /// As [`Regions::register`]; [`RegisterError::InUse`] when the key is taken.
     pub fn register_as(&mut self, key: u32, pd: Pd, attr: RegionAttr) -> Result<(), RegisterError> {
-        let ends = [attr.addr.checked_add(attr.length), attr.iova.checked_add(attr.length)];
-        if ends.contains(&None) {
-            return Err(RegisterError::BadRange);
-        }
-        let needs_local = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-        if attr.access.intersects(needs_local) && !attr.access.contains(Access::LOCAL_WRITE) {
-            return Err(RegisterError::BadAccess);
-        }
+        attr.check()?;
         if self.map.contains(key >> 8) {
             return Err(RegisterError::InUse);
         }
@@ -206,13 +195,43 @@ impl Regions {
         Ok(())
     }
 
+    /// A region of no memory, for local keys only: data that is sent from it is zero, and data received into it is gone.
+    /// Any address will do.
+    pub fn register_null(&mut self, pd: Pd) -> LocalKey {
+        let key = self.draw_key();
+        let (access, kind) = (Access::LOCAL_WRITE, Kind::Null);
+        self.map.insert(key >> 8, Region { key, pd, iova: 0, length: u64::MAX, addr: 0, access, kind });
+        LocalKey(key)
+    }
+
+    /// Changes a region, which keeps its key (IBTA §11.2.8.5).
+    ///
+    /// # Errors
+    /// As [`Regions::register`]; [`RegisterError::NoSuchKey`]; [`RegisterError::InUse`] while windows are bound to it. It
+    /// is as it was then.
+    pub fn reregister(&mut self, key: LocalKey, change: &RegionChange) -> Result<(), RegisterError> {
+        let region = self.map.get_mut(key.0 >> 8).filter(|region| region.key == key.0);
+        let region = region.ok_or(RegisterError::NoSuchKey)?;
+        match region.kind {
+            Kind::Region { windows: 0 } => {}
+            Kind::Region { .. } => return Err(RegisterError::InUse),
+            _ => return Err(RegisterError::NoSuchKey),
+        }
+        let (addr, length, iova) = change.memory.unwrap_or((region.addr, region.length, region.iova));
+        let access = change.access.unwrap_or(region.access);
+        RegionAttr { addr, length, iova, access }.check()?;
+        *region = Region { pd: change.pd.unwrap_or(region.pd), iova, length, addr, access, ..*region };
+        self.generation += 1;
+        Ok(())
+    }
+
     /// Forgets a region.
     ///
     /// # Errors
     /// [`RegisterError::NoSuchKey`]; [`RegisterError::InUse`] while windows are bound to it.
     pub fn deregister(&mut self, key: LocalKey) -> Result<Region, RegisterError> {
         match self.map.get(key.0 >> 8) {
-            Some(Region { kind: Kind::Region { windows: 0 }, .. }) => {}
+            Some(Region { kind: Kind::Region { windows: 0 } | Kind::Null, .. }) => {}
             Some(Region { kind: Kind::Region { .. }, .. }) => return Err(RegisterError::InUse),
             _ => return Err(RegisterError::NoSuchKey),
         }
@@ -244,11 +263,14 @@ impl Regions {
         write: bool,
     ) -> Result<u64, AccessError> {
         let region = self.map.get(key.0 >> 8).ok_or(AccessError::BadKey)?;
-        if region.key != key.0 || !matches!(region.kind, Kind::Region { .. }) {
+        if region.key != key.0 || !matches!(region.kind, Kind::Region { .. } | Kind::Null) {
             return Err(AccessError::BadKey);
         }
         if region.pd != pd {
             return Err(AccessError::WrongDomain);
+        }
+        if region.kind == Kind::Null {
+            return Ok(NULL_ADDR);
         }
         if write && !region.access.contains(Access::LOCAL_WRITE) {
             return Err(AccessError::Denied);
@@ -276,8 +298,10 @@ impl Regions {
         }
         match region.kind {
             Kind::Region { .. } => {}
-            Kind::FreeWindow => return Err(AccessError::BadKey),
-            Kind::BoundWindow { qpn: bound, .. } if bound != qpn => return Err(AccessError::WrongDomain),
+            Kind::FreeWindow(_) | Kind::Null => return Err(AccessError::BadKey),
+            Kind::BoundWindow { holder: Some(bound), .. } if bound != qpn => {
+                return Err(AccessError::WrongDomain);
+            }
             Kind::BoundWindow { .. } => {}
         }
         if region.pd != pd {
@@ -288,114 +312,19 @@ impl Regions {
         }
         region.translate(va, length)
     }
+}
 
-    /// Allocates a type 2 memory window, unbound.
-    pub fn allocate_window(&mut self, pd: Pd) -> MemoryWindow {
-        let key = self.draw_key();
-        self.allocate_window_as(key, pd).expect("the key was not in use");
-        MemoryWindow { rkey: RemoteKey(key) }
-    }
-
-    /// Allocates a window under a key that another lane's table drew.
-    ///
-    /// # Errors
-    /// [`RegisterError::InUse`] when the key is taken.
-    pub fn allocate_window_as(&mut self, key: u32, pd: Pd) -> Result<(), RegisterError> {
-        if self.map.contains(key >> 8) {
-            return Err(RegisterError::InUse);
+impl RegionAttr {
+    fn check(&self) -> Result<(), RegisterError> {
+        let end = |start: u64| start.checked_add(self.length);
+        if end(self.addr).is_none_or(|end| end > NULL_ADDR) || end(self.iova).is_none() {
+            return Err(RegisterError::BadRange);
         }
-        let free =
-            Region { key, pd, iova: 0, length: 0, addr: 0, access: Access::NONE, kind: Kind::FreeWindow };
-        self.map.insert(key >> 8, free);
+        let needs_local = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
+        if self.access.intersects(needs_local) && !self.access.contains(Access::LOCAL_WRITE) {
+            return Err(RegisterError::BadAccess);
+        }
         Ok(())
-    }
-
-    /// Frees a window, bound or not.
-    ///
-    /// # Errors
-    /// [`RegisterError::NoSuchKey`].
-    pub fn free_window(&mut self, window: MemoryWindow) -> Result<(), RegisterError> {
-        let index = window.rkey.0 >> 8;
-        match self.map.get(index).map(|r| r.kind) {
-            Some(Kind::BoundWindow { .. }) => self.unbind(index),
-            Some(Kind::FreeWindow) => {}
-            _ => return Err(RegisterError::NoSuchKey),
-        }
-        self.map.remove(index);
-        Ok(())
-    }
-
-    /// Binds a type 2 window through QP `qpn` (IBTA §10.6.7.2.3).
-    ///
-    /// # Errors
-    /// When the window is bound already, a key does not fit, the domains differ, or the region does not permit it.
-    pub fn bind(&mut self, pd: Pd, qpn: Qpn, bind: &WindowBind) -> Result<(), AccessError> {
-        let index = bind.window.0 >> 8;
-        let window = *self.map.get(index).filter(|w| w.key == bind.window.0).ok_or(AccessError::BadKey)?;
-        if window.kind != Kind::FreeWindow || bind.new_key.0 >> 8 != index {
-            return Err(AccessError::BadKey);
-        }
-        let region = *self.region(bind.region).ok_or(AccessError::BadKey)?;
-        let Kind::Region { windows } = region.kind else { return Err(AccessError::BadKey) };
-        if region.pd != pd || window.pd != pd {
-            return Err(AccessError::WrongDomain);
-        }
-        let writes = Access::REMOTE_WRITE | Access::REMOTE_ATOMIC;
-        if !region.access.contains(Access::WINDOW_BIND)
-            || bind.access.intersects(writes) && !region.access.contains(Access::LOCAL_WRITE)
-        {
-            return Err(AccessError::Denied);
-        }
-        let inside = bind
-            .va
-            .checked_sub(region.iova)
-            .filter(|o| o.checked_add(bind.length).is_some_and(|end| end <= region.length));
-        let offset = inside.ok_or(AccessError::Bounds)?;
-        let zero_based = bind.access.contains(Access::ZERO_BASED);
-        let bound = Region {
-            key: bind.new_key.0,
-            pd,
-            iova: if zero_based { 0 } else { bind.va },
-            length: bind.length,
-            addr: region.addr + offset,
-            access: bind.access,
-            kind: Kind::BoundWindow { region: region.key >> 8, qpn },
-        };
-        self.map.insert(index, bound);
-        self.set_windows(region.key >> 8, windows + 1);
-        Ok(())
-    }
-
-    /// Invalidates a bound window through QP `qpn`, for LOCAL_INV and SEND with invalidate.
-    ///
-    /// # Errors
-    /// When the key is not that of a window bound through this QP and domain.
-    pub fn invalidate(&mut self, pd: Pd, qpn: Qpn, key: RemoteKey) -> Result<(), AccessError> {
-        let entry = self.map.get(key.0 >> 8).filter(|w| w.key == key.0).ok_or(AccessError::BadKey)?;
-        match entry.kind {
-            Kind::BoundWindow { qpn: bound, .. } if bound == qpn && entry.pd == pd => {
-                self.unbind(key.0 >> 8);
-                Ok(())
-            }
-            Kind::BoundWindow { .. } => Err(AccessError::WrongDomain),
-            Kind::Region { .. } | Kind::FreeWindow => Err(AccessError::BadKey),
-        }
-    }
-
-    fn unbind(&mut self, index: u32) {
-        self.generation += 1;
-        let Some(window) = self.map.get_mut(index) else { return };
-        let Kind::BoundWindow { region, .. } = window.kind else { return };
-        window.kind = Kind::FreeWindow;
-        if let Some(Region { kind: Kind::Region { windows }, .. }) = self.map.get(region).copied() {
-            self.set_windows(region, windows - 1);
-        }
-    }
-
-    fn set_windows(&mut self, region: u32, windows: u32) {
-        if let Some(entry) = self.map.get_mut(region) {
-            entry.kind = Kind::Region { windows };
-        }
     }
 }
 
@@ -443,31 +372,31 @@ mod tests {
     }
 
     #[test]
-    fn a_window_lives_from_bind_to_invalidate_through_its_own_qp() {
+    fn a_region_changes_and_keeps_its_key() {
         let (mut regions, key) = table();
-        let window = regions.allocate_window(PD);
-        let new_key = RemoteKey(window.rkey.0 & !0xFF | (window.rkey.0 + 1) & 0xFF);
-        let bind = WindowBind {
-            window: window.rkey,
-            new_key,
-            region: key,
-            va: 0x5020,
-            length: 0x10,
-            access: Access::REMOTE_WRITE,
-        };
-        let write =
-            |regions: &Regions, qpn| regions.check_remote(PD, qpn, new_key, 0x5020, 8, Access::REMOTE_WRITE);
-        assert_eq!(write(&regions, QPN), Err(AccessError::BadKey));
-        assert_eq!(regions.bind(PD, QPN, &bind), Ok(()));
-        assert_eq!(write(&regions, QPN), Ok(0x1020));
-        assert_eq!(write(&regions, Qpn::new(8)), Err(AccessError::WrongDomain));
-        assert_eq!(regions.deregister(key), Err(RegisterError::InUse));
-        assert_eq!(regions.bind(PD, QPN, &bind), Err(AccessError::BadKey));
-        assert_eq!(regions.invalidate(PD, Qpn::new(8), new_key), Err(AccessError::WrongDomain));
-        assert_eq!(regions.invalidate(PD, QPN, new_key), Ok(()));
-        assert_eq!(write(&regions, QPN), Err(AccessError::BadKey));
+        let generation = regions.generation();
+        let change =
+            RegionChange { memory: Some((0x2000, 0x80, 0)), pd: Some(Pd(2)), ..RegionChange::default() };
+        assert_eq!(regions.reregister(key, &change), Ok(()));
+        assert_ne!(regions.generation(), generation, "what was checked before must be checked again");
+        assert_eq!(regions.check_local(Pd(2), key, 0x7f, 1, true), Ok(0x207f));
+        assert_eq!(regions.check_local(PD, key, 0, 1, true), Err(AccessError::WrongDomain));
+        let change = RegionChange { access: Some(Access::REMOTE_WRITE), ..RegionChange::default() };
+        assert_eq!(regions.reregister(key, &change), Err(RegisterError::BadAccess));
+        assert_eq!(regions.check_local(Pd(2), key, 0, 1, true), Ok(0x2000), "it is as it was");
+        assert_eq!(regions.reregister(LocalKey(!key.0), &change), Err(RegisterError::NoSuchKey));
+    }
+
+    #[test]
+    fn a_null_region_is_local_and_has_every_address() {
+        let mut regions = Regions::new(Rng::new(1));
+        let key = regions.register_null(PD);
+        for addr in [0, 1, u64::MAX] {
+            assert_eq!(regions.check_local(PD, key, addr, u32::MAX, true), Ok(NULL_ADDR));
+        }
+        let remote = regions.check_remote(PD, QPN, RemoteKey(key.0), 0, 1, Access::NONE);
+        assert_eq!(remote, Err(AccessError::BadKey));
         assert!(regions.deregister(key).is_ok());
-        assert!(regions.free_window(MemoryWindow { rkey: new_key }).is_ok());
     }
 
     #[test]

@@ -13,6 +13,13 @@ pub enum Service {
     Ud,
 }
 
+impl Service {
+    /// Whether what was sent is acknowledged, and sent again until it is.
+    pub const fn is_reliable(self) -> bool {
+        matches!(self, Service::Rc)
+    }
+}
+
 impl fmt::Display for Service {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -9,7 +9,7 @@ use highwire_link::shm::RawSlice;
 use highwire_rnic::DirectOp;
 use highwire_stdx::Instant;
 use highwire_uapi::MAX_SGES;
-use highwire_verbs::{CompletionStatus, Memory, Operation, SendWr};
+use highwire_verbs::{CompletionStatus, Memory, NULL_ADDR, Operation, SendWr};
 
 /// Longer requests go as packets, so that the lane is not held for long.
 const DIRECT_BYTES_MAX: u32 = 4 << 20;
@@ -30,7 +30,9 @@ impl Engine {
         // No timer starts and none ends here, so any time will do that is not in the future.
         let now = self.now.unwrap_or(Instant::ZERO);
         let Some(op) = self.rnic.begin_direct(now, qp.qpn, wr) else { return false };
-        if op.length > DIRECT_BYTES_MAX {
+        // Nothing lies behind a null region, and that is not for a copy to find out.
+        let is_null = op.sges.as_slice().iter().any(|sge| sge.addr >= NULL_ADDR);
+        if op.length > DIRECT_BYTES_MAX || is_null {
             return false;
         }
         let looked_up =
