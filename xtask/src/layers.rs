@@ -25,6 +25,7 @@ const HOUSE: &[(&str, u8, World)] = &[
     ("link", 2, World::Real),
     ("nanopu", 2, World::Simulated),
     ("transport", 3, World::Protocol),
+    ("cm", 3, World::Protocol),
     ("rpc", 3, World::Protocol),
     ("wake", 3, World::Real),
     ("uapi", 1, World::Real),
@@ -34,6 +35,7 @@ const HOUSE: &[(&str, u8, World)] = &[
     ("sim", 5, World::Simulated),
     ("cli", 6, World::Face),
     ("ibverbs", 6, World::Face),
+    ("paths", 6, World::Face),
 ];
 
 /// One edge of the dependency graph, without the `highwire-` prefix.

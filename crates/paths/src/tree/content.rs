@@ -1,0 +1,134 @@
+//! What the files say: what a kernel says about a RoCE device whose port is up.
+
+use crate::identity::Identity;
+
+/// The files of a device, by their path below the folder, with what is in them.
+///
+/// `minor` is the device's number among those of the machine.
+pub(super) fn files(identity: &Identity, minor: u32) -> Vec<(String, String)> {
+    let Identity { name, interface, .. } = identity;
+    let mut files = Vec::new();
+    let mut file = |path: String, text: &str| files.push((path, format!("{text}\n")));
+    let guid = identity.guid().map(|word| format!("{word:04x}")).join(":");
+
+    let device = format!("sys/class/infiniband/{name}");
+    for (path, text) in [
+        ("node_type", "1: CA"),
+        ("node_guid", guid.as_str()),
+        ("sys_image_guid", &guid),
+        ("node_desc", "highwire"),
+        ("fw_ver", env!("CARGO_PKG_VERSION")),
+        ("hw_rev", "0x0"),
+        ("hca_type", "Highwire"),
+        ("board_id", "highwire"),
+        ("uevent", &format!("NAME={name}")),
+        ("device/vendor", "0x0000"),
+        ("device/device", "0x0000"),
+        ("device/numa_node", "-1"),
+        ("device/local_cpus", "ffffffff,ffffffff"),
+        ("device/local_cpulist", &cpus()),
+    ] {
+        file(format!("{device}/{path}"), text);
+    }
+
+    let port = format!("{device}/ports/1");
+    let gid = identity.gid().segments().map(|word| format!("{word:04x}")).join(":");
+    for (path, text) in [
+        ("state", "4: ACTIVE"),
+        ("phys_state", "5: LinkUp"),
+        ("link_layer", "Ethernet"),
+        ("rate", "100 Gb/sec (4X EDR)"),
+        ("lid", "0x0"),
+        ("lid_mask_count", "0"),
+        ("sm_lid", "0x0"),
+        ("sm_sl", "0"),
+        ("cap_mask", "0x00010000"),
+        ("pkeys/0", "0xffff"),
+    ] {
+        file(format!("{port}/{path}"), text);
+    }
+    // Twice the same, because scripts that were written for the kernel's software RNIC ask for index 1.
+    for index in 0..2 {
+        file(format!("{port}/gids/{index}"), &gid);
+        file(format!("{port}/gid_attrs/types/{index}"), "RoCE v2");
+        file(format!("{port}/gid_attrs/ndevs/{index}"), interface);
+    }
+    for counter in COUNTERS {
+        file(format!("{port}/counters/{counter}"), "0");
+    }
+
+    file("sys/class/infiniband_verbs/abi_version".into(), "6");
+    let verbs = format!("sys/class/infiniband_verbs/uverbs{minor}");
+    file(format!("{verbs}/ibdev"), name);
+    file(format!("{verbs}/abi_version"), "1");
+    file(format!("{verbs}/dev"), &format!("231:{}", 192 + minor));
+
+    file("sys/class/infiniband_mad/abi_version".into(), "5");
+    for (kind, first) in [("umad", 0), ("issm", 64)] {
+        let folder = format!("sys/class/infiniband_mad/{kind}{minor}");
+        file(format!("{folder}/ibdev"), name);
+        file(format!("{folder}/port"), "1");
+        file(format!("{folder}/dev"), &format!("231:{}", first + minor));
+    }
+    files
+}
+
+/// The links of a device: path below the folder, and where they lead.
+pub(super) fn links(identity: &Identity, minor: u32) -> Vec<(String, String)> {
+    let Identity { name, interface, .. } = identity;
+    vec![
+        (
+            format!("sys/class/infiniband/{name}/device/net/{interface}"),
+            format!("/sys/class/net/{interface}"),
+        ),
+        (
+            format!("sys/class/infiniband_verbs/uverbs{minor}/device"),
+            format!("../../infiniband/{name}/device"),
+        ),
+    ]
+}
+
+/// The device nodes, which are empty files that `stat` shows as devices.
+pub(super) fn nodes(minor: u32) -> Vec<String> {
+    let numbered = ["uverbs", "umad", "issm"].map(|kind| format!("dev/infiniband/{kind}{minor}"));
+    numbered.into_iter().chain(["dev/infiniband/rdma_cm".into()]).collect()
+}
+
+/// What `ibv_devinfo`-like scripts and monitors sum up; `highwire stats` has the true ones.
+const COUNTERS: [&str; 8] = [
+    "port_xmit_data",
+    "port_rcv_data",
+    "port_xmit_packets",
+    "port_rcv_packets",
+    "port_rcv_errors",
+    "port_xmit_discards",
+    "link_downed",
+    "symbol_error",
+];
+
+fn cpus() -> String {
+    let last = std::thread::available_parallelism().map_or(0, |count| count.get() - 1);
+    if last == 0 { "0".into() } else { format!("0-{last}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_device_in_full() {
+        let identity =
+            Identity { name: "hw0".into(), address: "127.83.20.7".parse().unwrap(), interface: "lo".into() };
+        let files = files(&identity, 3);
+        let check = |path: &str, expected: &str| {
+            let found = files.iter().find(|(name, _)| name == path).map(|(_, text)| text.trim_end());
+            assert_eq!(found, Some(expected), "{path}");
+        };
+        check("sys/class/infiniband/hw0/ports/1/gids/1", "0000:0000:0000:0000:0000:ffff:7f53:1407");
+        check("sys/class/infiniband/hw0/ports/1/state", "4: ACTIVE");
+        check("sys/class/infiniband/hw0/ports/1/gid_attrs/ndevs/0", "lo");
+        check("sys/class/infiniband_verbs/uverbs3/ibdev", "hw0");
+        check("sys/class/infiniband_verbs/uverbs3/dev", "231:195");
+        assert!(nodes(3).contains(&"dev/infiniband/uverbs3".to_string()));
+    }
+}

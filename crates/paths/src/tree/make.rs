@@ -1,0 +1,157 @@
+//! Making the folder.
+
+use std::ffi::CString;
+use std::fs::{self, DirBuilder, Permissions};
+use std::io;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
+use std::path::{Path, PathBuf};
+
+use crate::identity::Identity;
+use crate::original;
+
+use super::content;
+
+/// Part of the name, so that programs of different versions do not share a folder.
+const LAYOUT: u32 = 1;
+
+/// What a machine with RDMA devices has, and ours is put beside.
+const REAL: [&str; 4] =
+    ["/sys/class/infiniband", "/sys/class/infiniband_verbs", "/sys/class/infiniband_mad", "/dev/infiniband"];
+
+/// The complete folder for `identity`; `None` if the place for it is not safe or not writable.
+pub(super) fn folder(identity: &Identity) -> Option<PathBuf> {
+    let place = shared_place()?;
+    let real: Vec<(&str, String)> =
+        REAL.iter().flat_map(|folder| names_in(folder).into_iter().map(|name| (*folder, name))).collect();
+    let minor = (0..).find(|minor| real.iter().all(|(_, name)| *name != format!("uverbs{minor}")))?;
+    let folder = place.join(format!("files-{:016x}", key(identity, &real)));
+    if folder.is_dir() {
+        return Some(folder);
+    }
+    // Threads of one process may be here at once as well.
+    // SAFETY: it always succeeds.
+    let thread = unsafe { libc::gettid() };
+    let draft = place.join(format!("draft-{thread}"));
+    let made = fill(&draft, identity, minor, &real).and_then(|()| fs::rename(&draft, &folder));
+    if made.is_err() {
+        let _ = fs::remove_dir_all(&draft);
+    }
+    // Somebody else may have been quicker, and then theirs is as good.
+    folder.is_dir().then_some(folder)
+}
+
+/// The folder that all processes of this user share, if it is theirs alone.
+fn shared_place() -> Option<PathBuf> {
+    // SAFETY: it always succeeds.
+    let uid = unsafe { libc::geteuid() };
+    let place = match std::env::var_os("HIGHWIRE_SHM_DIR").filter(|folder| !folder.is_empty()) {
+        Some(folder) => PathBuf::from(folder),
+        None => PathBuf::from(format!("/dev/shm/highwire-{uid}")),
+    };
+    match DirBuilder::new().mode(0o700).create(&place) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return None,
+        _ => {}
+    }
+    let meta = fs::symlink_metadata(&place).ok()?;
+    let is_safe = meta.is_dir() && meta.uid() == uid && meta.mode() & 0o077 == 0;
+    is_safe.then_some(place)
+}
+
+fn fill(draft: &Path, identity: &Identity, minor: u32, real: &[(&str, String)]) -> io::Result<()> {
+    for folder in REAL {
+        fs::create_dir_all(draft.join(&folder[1..]))?;
+    }
+    for (folder, name) in real {
+        symlink(format!("{folder}/{name}"), draft.join(&folder[1..]).join(name))?;
+    }
+    for (path, text) in content::files(identity, minor) {
+        write(&draft.join(path), &text, 0o444)?;
+    }
+    for path in content::nodes(minor) {
+        write(&draft.join(path), "", 0o666)?;
+    }
+    for (path, target) in content::links(identity, minor) {
+        let path = draft.join(path);
+        fs::create_dir_all(path.parent().expect("below the folder"))?;
+        symlink(target, path)?;
+    }
+    Ok(())
+}
+
+/// What is there already, a link to a real file that is, wins.
+fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
+    if path.is_symlink() {
+        return Ok(());
+    }
+    fs::create_dir_all(path.parent().expect("below the folder"))?;
+    fs::write(path, text)?;
+    fs::set_permissions(path, Permissions::from_mode(mode))
+}
+
+/// The real names in a folder; this process's own `opendir` would show ours.
+fn names_in(folder: &str) -> Vec<String> {
+    let (Some(open), Ok(path)) = (original::opendir.function(), CString::new(folder)) else {
+        return Vec::new();
+    };
+    let mut names = Vec::new();
+    // SAFETY: a C string; the stream is read and closed here, and its entries' names are C strings.
+    unsafe {
+        let stream = open(path.as_ptr());
+        if stream.is_null() {
+            return names;
+        }
+        while let Some(entry) = libc::readdir(stream).as_ref() {
+            let name = std::ffi::CStr::from_ptr(entry.d_name.as_ptr()).to_string_lossy().into_owned();
+            if name != "." && name != ".." {
+                names.push(name);
+            }
+        }
+        libc::closedir(stream);
+    }
+    names.sort();
+    names
+}
+
+/// FNV-1a over everything that decides what the folder holds.
+fn key(identity: &Identity, real: &[(&str, String)]) -> u64 {
+    let text = format!("{LAYOUT} {} {identity:?} {real:?}", env!("CARGO_PKG_VERSION"));
+    text.bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_device_gets_another_folder() {
+        let of = |address: &str| Identity {
+            name: "hw0".into(),
+            address: address.parse().unwrap(),
+            interface: "lo".into(),
+        };
+        let real = [("/dev/infiniband", "uverbs0".to_string())];
+        assert_eq!(key(&of("127.1.1.1"), &[]), key(&of("127.1.1.1"), &[]));
+        assert_ne!(key(&of("127.1.1.1"), &[]), key(&of("127.1.1.2"), &[]));
+        assert_ne!(key(&of("127.1.1.1"), &[]), key(&of("127.1.1.1"), &real));
+    }
+
+    #[test]
+    fn real_devices_are_beside_ours() {
+        let draft = std::env::temp_dir().join(format!("highwire-paths-{}", std::process::id()));
+        let identity =
+            Identity { name: "hw0".into(), address: "127.1.1.1".parse().unwrap(), interface: "lo".into() };
+        let real = [
+            ("/sys/class/infiniband", "mlx5_0".to_string()),
+            ("/dev/infiniband", "rdma_cm".into()),
+            ("/dev/infiniband", "uverbs0".into()),
+        ];
+        fill(&draft, &identity, 1, &real).expect("a folder");
+        let link = |path: &str| fs::read_link(draft.join(path)).ok();
+        assert_eq!(link("sys/class/infiniband/mlx5_0"), Some("/sys/class/infiniband/mlx5_0".into()));
+        assert_eq!(link("dev/infiniband/rdma_cm"), Some("/dev/infiniband/rdma_cm".into()));
+        assert!(draft.join("sys/class/infiniband/hw0/node_guid").is_file());
+        assert!(draft.join("dev/infiniband/uverbs1").is_file());
+        fs::remove_dir_all(draft).expect("ours");
+    }
+}
