@@ -1,1 +1,196 @@
 //! Experiments as files.
+//!
+//! A plan is a TOML file: what a figure claims, the paper's band, a base scenario, schemes and axes that change it, seeds, and
+//! the choices that the paper leaves open. [`Plan::read`] checks every word of it and says where it is wrong; [`Plan::runs`]
+//! lists what is to be played; [`Run::scenario`] makes a [`crate::Scenario`] of each. `docs/experiments.md` is the reference.
+
+mod error;
+mod explain;
+mod expect;
+mod lower;
+mod params;
+mod read;
+mod schema;
+mod shipped;
+mod table;
+mod value;
+
+use std::collections::BTreeMap;
+
+use highwire_fabric::Span;
+use serde::{Deserialize, Serialize};
+
+pub use error::PlanError;
+pub use expect::{Expectation, Quantity};
+pub use params::Params;
+pub use read::{Loader, Scale};
+pub use schema::{PARAMETERS, Parameter};
+pub use shipped::{Shipped, shipped};
+pub use value::{Unit, Value};
+
+/// An experiment.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The file's name without its ending: what results are called.
+    pub name: String,
+    /// The figure or section, as in `IRN Figure 1`.
+    pub figure: String,
+    /// What it shows, in a line.
+    pub title: String,
+    /// What the paper says, in words of ours.
+    pub claim: String,
+    /// How often each combination is played, with seeds from `first_seed` on.
+    pub seeds: u32,
+    /// The first seed.
+    pub first_seed: u64,
+    /// What holds unless a scheme or a point says otherwise.
+    pub base: Params,
+    /// What is compared.
+    pub schemes: Vec<Scheme>,
+    /// What is varied; every combination of their points is played.
+    pub axes: Vec<Axis>,
+    /// What the paper found.
+    pub expectations: Vec<Expectation>,
+    /// What the paper leaves open.
+    pub choices: Vec<Choice>,
+    /// What is filmed.
+    pub film: Option<Filming>,
+    /// What it was read from.
+    pub(crate) source: Origin,
+}
+
+/// Everything that a plan follows from, so that it can be read again elsewhere.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub(crate) struct Origin {
+    /// The file, as errors call it.
+    pub(crate) file: String,
+    /// Its text.
+    pub(crate) text: String,
+    /// Files that it names, with their text.
+    pub(crate) files: BTreeMap<String, String>,
+    /// How much of it is played.
+    pub(crate) scale: Scale,
+}
+
+/// One of the things compared.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scheme {
+    /// What it is called in tables.
+    pub name: String,
+    /// What it sets.
+    pub settings: Vec<Setting>,
+}
+
+/// One of the things varied.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Axis {
+    /// What it is called.
+    pub name: String,
+    /// Where it is looked at.
+    pub points: Vec<Point>,
+}
+
+/// A place on an axis.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Point {
+    /// What it is called.
+    pub name: String,
+    /// What it sets; a scheme's own settings come later and prevail.
+    pub settings: Vec<Setting>,
+}
+
+/// A parameter, by its place in [`PARAMETERS`], and its value.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Setting {
+    /// Which.
+    pub parameter: usize,
+    /// What it becomes.
+    pub value: Value,
+}
+
+/// A question that the paper leaves open, and our answer.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// What is open.
+    pub question: String,
+    /// What we chose.
+    pub answer: String,
+}
+
+/// The network is filmed: queues and pauses over time, of the first seed at the first point.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Filming {
+    /// Schemes by their place.
+    pub schemes: Vec<usize>,
+    /// Time between two pictures.
+    pub every: Span,
+    /// Until when; the whole run without.
+    pub until: Option<Span>,
+}
+
+/// One run of a plan.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Run {
+    /// Its place among the plan's runs.
+    pub index: usize,
+    /// The scheme's place.
+    pub scheme: usize,
+    /// The place of a point for each axis.
+    pub points: Vec<usize>,
+    /// The seed.
+    pub seed: u64,
+    /// Every parameter.
+    pub params: Params,
+    /// Time between two pictures, and until when, if it is filmed.
+    pub film: Option<(Span, Option<Span>)>,
+}
+
+impl Plan {
+    /// The runs, by point, scheme and seed: a list that depends on nothing but the plan.
+    pub fn runs(&self) -> Vec<Run> {
+        let mut runs = Vec::new();
+        for points in self.combinations() {
+            for (scheme, chosen) in self.schemes.iter().enumerate() {
+                let mut params = self.base.clone();
+                let at = self.axes.iter().zip(&points).flat_map(|(axis, &p)| &axis.points[p].settings);
+                for setting in at.chain(&chosen.settings) {
+                    params.set(setting.parameter, setting.value.clone());
+                }
+                let is_first_point = points.iter().all(|&point| point == 0);
+                for seed in self.first_seed..self.first_seed + u64::from(self.seeds) {
+                    let film = self.film.as_ref().filter(|film| {
+                        is_first_point && seed == self.first_seed && film.schemes.contains(&scheme)
+                    });
+                    runs.push(Run {
+                        index: runs.len(),
+                        scheme,
+                        points: points.clone(),
+                        seed,
+                        params: params.clone(),
+                        film: film.map(|film| (film.every, film.until)),
+                    });
+                }
+            }
+        }
+        runs
+    }
+
+    /// Every combination of points, the last axis fastest; one empty combination without axes.
+    pub fn combinations(&self) -> Vec<Vec<usize>> {
+        let mut all = vec![Vec::new()];
+        for axis in &self.axes {
+            let longer = |before: &Vec<usize>| {
+                let before = before.clone();
+                (0..axis.points.len()).map(move |point| [before.as_slice(), &[point]].concat())
+            };
+            all = all.iter().flat_map(longer).collect();
+        }
+        all
+    }
+
+    /// What a combination of points is called: `40Gbps, 0.7`; empty without axes.
+    pub fn point_name(&self, points: &[usize]) -> String {
+        let names = self.axes.iter().zip(points).map(|(axis, &point)| axis.points[point].name.as_str());
+        names.collect::<Vec<_>>().join(", ")
+    }
+}

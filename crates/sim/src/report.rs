@@ -1,1 +1,19 @@
-//! Tables and pages for people.
+//! From outcomes to what people and programs read: measures, comparisons, tables, CSV, Parquet, a page.
+
+mod csv;
+mod film;
+mod measures;
+mod metric;
+mod page;
+mod parquet;
+mod text;
+mod verdict;
+
+pub use csv::csv;
+pub use film::Film;
+pub use measures::{Curve, Measures};
+pub use metric::Metric;
+pub use page::page;
+pub use parquet::{ParquetProblem, parquet};
+pub use text::{table, verdicts};
+pub use verdict::{Cell, Here, Verdict, judge};

@@ -24,6 +24,8 @@ pub use sizes::{SizeDistribution, SizesError, SizesProblem};
 pub const TRAFFIC: u16 = 0;
 /// The class of the parts of one request: what counts is when the last of them ends.
 pub const REQUEST: u16 = 1;
+/// The class of traffic before and after what is measured.
+pub const UNMEASURED: u16 = 2;
 
 /// What the hosts ask of the network.
 #[derive(Clone, PartialEq, Debug)]

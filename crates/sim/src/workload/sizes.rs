@@ -61,7 +61,7 @@ impl std::error::Error for SizesError {}
 
 impl SizeDistribution {
     /// The names that [`SizeDistribution::named`] knows.
-    pub fn names() -> impl Iterator<Item = &'static str> {
+    pub fn names() -> impl Iterator<Item = &'static str> + Clone {
         NAMED.iter().map(|(name, _)| *name)
     }
 

@@ -1,0 +1,220 @@
+//! Playing all runs of plans: on several threads, in shards on several machines, with the same bytes in the end.
+//!
+//! Runs are independent, so a thread takes the next one when it has finished the last. Results are kept by place, never by time.
+//! Runs with the same parameters and seed, in one plan or in several, are played once.
+
+mod shard;
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::mpsc::{Sender, channel};
+use std::time::Duration;
+
+use crate::plan::{Plan, Run};
+use crate::report::Measures;
+use crate::{RunError, Tick};
+
+pub use shard::{MergeError, Merged, Part, Shard, merge};
+
+/// Runs of one or several plans.
+#[derive(Debug)]
+pub struct Campaign<'p> {
+    plans: &'p [Plan],
+    /// Per plan, its runs and for each of them the job that plays it.
+    runs: Vec<(Vec<Run>, Vec<usize>)>,
+    /// Plan and run.
+    jobs: Vec<(usize, usize)>,
+}
+
+/// How far a campaign is.
+#[derive(Clone, Copy, Debug)]
+pub struct Status {
+    /// Thousandths of runs that are done.
+    pub done: u64,
+    /// Thousandths of runs in all.
+    pub total: u64,
+}
+
+/// A run that has no outcome.
+#[derive(Debug)]
+pub struct CampaignError {
+    /// The plan's name.
+    pub plan: String,
+    /// The scheme, the points, the seed.
+    pub run: String,
+    /// Why.
+    pub error: RunError,
+}
+
+impl std::fmt::Display for CampaignError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}: {}: {}", self.plan, self.run, self.error)
+    }
+}
+
+impl std::error::Error for CampaignError {}
+
+impl<'p> Campaign<'p> {
+    /// Lists the runs of `plans` that belong to a shard.
+    pub fn new(plans: &'p [Plan], shard: Shard) -> Campaign<'p> {
+        let mut jobs = Vec::new();
+        let mut known: BTreeMap<String, usize> = BTreeMap::new();
+        let mut runs = Vec::new();
+        for (plan_index, plan) in plans.iter().enumerate() {
+            let mut all = plan.runs();
+            all.retain(|run| shard.has(run.index));
+            let mut played_by = Vec::new();
+            for (place, run) in all.iter().enumerate() {
+                let job = *known.entry(key(plan, run)).or_insert_with(|| {
+                    jobs.push((plan_index, place));
+                    jobs.len() - 1
+                });
+                played_by.push(job);
+            }
+            runs.push((all, played_by));
+        }
+        Campaign { plans, runs, jobs }
+    }
+
+    /// How many runs are played: fewer than the plans have, if some are the same.
+    pub fn job_count(&self) -> usize {
+        self.jobs.len()
+    }
+
+    /// Builds every scenario and plays none: a plan that passes can be run.
+    ///
+    /// # Errors
+    /// The first run that is impossible.
+    pub fn check(&self) -> Result<(), CampaignError> {
+        self.jobs.iter().try_for_each(|&job| {
+            let (plan, run) = self.job(job);
+            run.scenario(plan).map(drop).map_err(|error| self.failed(job, RunError::Scenario(error)))
+        })
+    }
+
+    /// Plays everything on `threads` threads and tells `observe` now and then how far it is. Measures are by plan and in
+    /// the order of its runs, whatever the number of threads.
+    ///
+    /// # Errors
+    /// Of the runs that have no outcome, the first in the order of the plans.
+    pub fn play(
+        &self,
+        threads: usize,
+        mut observe: impl FnMut(Status),
+    ) -> Result<Vec<Vec<Measures>>, CampaignError> {
+        let next = AtomicUsize::new(0);
+        let is_over = AtomicBool::new(false);
+        let (sender, receiver) = channel();
+        let mut shares = vec![0u64; self.jobs.len()];
+        let mut results: Vec<Option<Result<Measures, RunError>>> = Vec::new();
+        results.resize_with(self.jobs.len(), || None);
+        std::thread::scope(|scope| {
+            for _ in 0..threads.clamp(1, self.jobs.len().max(1)) {
+                let sender = sender.clone();
+                scope.spawn(|| self.work(&next, &is_over, sender));
+            }
+            drop(sender);
+            let total = 1000 * self.jobs.len() as u64;
+            loop {
+                match receiver.recv_timeout(Duration::from_millis(500)) {
+                    Ok(News::Share(job, share)) => shares[job] = share,
+                    Ok(News::Done(job, result)) => {
+                        shares[job] = 1000;
+                        // A failure ends the campaign; runs before it in order are let finish.
+                        is_over.fetch_or(result.is_err(), Ordering::Relaxed);
+                        results[job] = Some(*result);
+                    }
+                    Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
+                    Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
+                }
+                observe(Status { done: shares.iter().sum(), total });
+            }
+        });
+        self.collect(results)
+    }
+
+    fn collect(
+        &self,
+        results: Vec<Option<Result<Measures, RunError>>>,
+    ) -> Result<Vec<Vec<Measures>>, CampaignError> {
+        let mut measures = Vec::with_capacity(results.len());
+        for (&job, result) in self.jobs.iter().zip(results) {
+            match result {
+                Some(Ok(result)) => measures.push(result),
+                Some(Err(error)) => return Err(self.failed(job, error)),
+                // Jobs are taken in order, so one that was not begun has a failed one before it.
+                None => break,
+            }
+        }
+        Ok(self.runs.iter().map(|(_, jobs)| jobs.iter().map(|&job| measures[job].clone()).collect()).collect())
+    }
+
+    /// Takes the next job until there is none.
+    fn work(&self, next: &AtomicUsize, is_over: &AtomicBool, news: Sender<News>) {
+        while !is_over.load(Ordering::Relaxed) {
+            let index = next.fetch_add(1, Ordering::Relaxed);
+            let Some(&job) = self.jobs.get(index) else { break };
+            let (plan, run) = self.job(job);
+            let mut progress = |tick: &Tick| {
+                let share = 1000 * tick.received / tick.flows.max(1);
+                let _ = news.send(News::Share(index, share));
+                true
+            };
+            let result = play(plan, run, &mut progress);
+            if news.send(News::Done(index, Box::new(result))).is_err() {
+                break;
+            }
+        }
+    }
+
+    fn job(&self, (plan, place): (usize, usize)) -> (&'p Plan, &Run) {
+        (&self.plans[plan], &self.runs[plan].0[place])
+    }
+
+    /// The runs of a plan, in its order: those of this shard.
+    pub fn runs(&self, plan: usize) -> &[Run] {
+        &self.runs[plan].0
+    }
+
+    fn failed(&self, job: (usize, usize), error: RunError) -> CampaignError {
+        let (plan, run) = self.job(job);
+        let mut name = format!("scheme {}", plan.schemes[run.scheme].name);
+        if !run.points.is_empty() {
+            name += &format!(" at {}", plan.point_name(&run.points));
+        }
+        CampaignError { plan: plan.name.clone(), run: format!("{name}, seed {}", run.seed), error }
+    }
+}
+
+enum News {
+    Share(usize, u64),
+    Done(usize, Box<Result<Measures, RunError>>),
+}
+
+/// Plays one run.
+///
+/// # Errors
+/// [`RunError`].
+pub fn play(plan: &Plan, run: &Run, progress: &mut dyn crate::Progress) -> Result<Measures, RunError> {
+    let scenario = run.scenario(plan)?;
+    let outcome = crate::run(&scenario, progress)?;
+    let mut measures = Measures::of(&scenario, &outcome);
+    if let (Some(film), Some((_, Some(until)))) = (&mut measures.film, run.film) {
+        film.cut(until);
+    }
+    Ok(measures)
+}
+
+/// Runs with the same key have the same outcome.
+fn key(plan: &Plan, run: &Run) -> String {
+    let mut key = format!("{} {:?}", run.seed, run.film);
+    for value in run.params.values() {
+        key.push('\n');
+        key.push_str(&value.to_string());
+    }
+    for text in plan.source.files.values() {
+        key.push('\n');
+        key.push_str(text);
+    }
+    key
+}

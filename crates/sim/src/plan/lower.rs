@@ -1,0 +1,327 @@
+//! From the parameters of a run to a [`Scenario`].
+
+use highwire_fabric::{Balancing, Buffering, Ecn, HostId, MarkWhen, Pfc, Priorities, Rate, Span, Time};
+
+use super::{Params, Plan, Run};
+use crate::scenario::{
+    AckPriority, Acks, Cap, Congestion, GoBackN, HeaderBytes, Irn, LinkFault, LossRecovery, Network, PfcChoice,
+    QueuePairs, Record, Scheme, Shape, Stop, Tcp, Transport,
+};
+use crate::workload::{
+    AllReduce, AllToAll, Ground, Incast, Permutation, Poisson, SizeDistribution, TRAFFIC, UNMEASURED, Workload,
+};
+use crate::{Flow, Scenario, ScenarioError};
+
+/// What the paper's model adds to a packet's payload on the link.
+const HEADER_BYTES: u32 = 62;
+/// The default scenario's rate, for which published marking thresholds hold.
+const REFERENCE: Rate = Rate::from_gbps(40);
+
+impl Run {
+    /// The scenario that this run plays.
+    ///
+    /// # Errors
+    /// What is impossible: a parameter by its name, or a field of the scenario.
+    pub fn scenario(&self, plan: &Plan) -> Result<Scenario, ScenarioError> {
+        let params = &self.params;
+        let network = network(plan, params)?;
+        let scheme = scheme(params, &network)?;
+        let (flows, stop) = traffic(plan, params, &network, &scheme, self.seed)?;
+        let record = Record { sample_every: self.film.map(|(every, _)| every), ports: true };
+        Ok(Scenario { seed: self.seed, network, scheme, flows, stop, record })
+    }
+}
+
+fn wrong(field: &'static str, problem: impl Into<String>) -> ScenarioError {
+    ScenarioError::Value { field, problem: problem.into() }
+}
+
+/// A count as the scenario has it.
+fn small(params: &Params, name: &'static str) -> Result<u32, ScenarioError> {
+    let count = params.count(name).unwrap_or_default();
+    u32::try_from(count).map_err(|_| wrong(name, format!("{count} is too many")))
+}
+
+/// Bytes as the scenario has them.
+fn bytes(params: &Params, name: &'static str) -> Result<u32, ScenarioError> {
+    let bytes = params.bytes(name).unwrap_or_default();
+    u32::try_from(bytes).map_err(|_| wrong(name, format!("{bytes} bytes are too many")))
+}
+
+fn network(plan: &Plan, params: &Params) -> Result<Network, ScenarioError> {
+    let trunk = params.rate("network.trunk_rate");
+    let shape = match params.word("network.shape").unwrap_or_default() {
+        "leaf-spine" => Shape::LeafSpine {
+            leaves: small(params, "network.leaves")?,
+            spines: small(params, "network.spines")?,
+            hosts_per_leaf: small(params, "network.hosts_per_leaf")?,
+            uplink_rate: trunk,
+        },
+        "star" => Shape::Star { hosts: small(params, "network.hosts")? },
+        "dumbbell" => Shape::Dumbbell {
+            left: small(params, "network.left")?,
+            right: small(params, "network.right")?,
+            trunk_rate: trunk,
+        },
+        "graph" => {
+            let name = params.word("network.graph").unwrap_or_default();
+            let text = plan.source.files.get(name);
+            Shape::Graph(text.ok_or_else(|| wrong("network.graph", "a graph needs a file"))?.clone())
+        }
+        _ => Shape::FatTree { k: small(params, "network.k")? },
+    };
+    let rate = params.rate("network.rate").unwrap_or(REFERENCE);
+    let room = params.bytes("network.buffer").unwrap_or_default();
+    let buffering = match params.word("network.switches") {
+        Some("output-queued") => Buffering::OutputQueued {
+            pool_bytes: room,
+            alpha_log2: i8::try_from(small(params, "network.alpha_log2")?)
+                .map_err(|_| wrong("network.alpha_log2", "expected 0 to 127"))?,
+        },
+        _ => Buffering::InputQueued { input_bytes: room },
+    };
+    let probability = |name| params.number(name).unwrap_or_default();
+    let fault = LinkFault {
+        link: None,
+        bit_error_rate: probability("network.bit_error_rate"),
+        packet_loss: probability("network.packet_loss"),
+    };
+    let is_faulty = fault.bit_error_rate > 0.0 || fault.packet_loss > 0.0;
+    let mut network = Network {
+        shape,
+        rate,
+        delay: params.span("network.delay").unwrap_or_default(),
+        buffering,
+        ecn: ecn(params, rate),
+        balancing: match params.word("network.balancing") {
+            Some("spray") => Balancing::Spray,
+            _ => Balancing::Ecmp,
+        },
+        faults: if is_faulty { vec![fault] } else { Vec::new() },
+        ..Network::default()
+    };
+    network.pfc = pfc(params, &network)?;
+    Ok(network)
+}
+
+/// Thresholds that the congestion controls' papers name, in proportion to the rate.
+fn ecn(params: &Params, rate: Rate) -> Option<Ecn> {
+    let scaled = |bytes: u64| bytes * (rate.as_bps() / 1_000_000) / (REFERENCE.as_bps() / 1_000_000);
+    let wanted = match params.word("transport.congestion") {
+        Some("dcqcn") => Some(("red", 5_000, 200_000, 0.01)),
+        Some("dcqcn-connectx") => Some(("red", 160_000, 640_000, 0.2)),
+        Some("dctcp") => Some(("step", 120_000, 120_000, 1.0)),
+        _ => None,
+    };
+    let kind = match params.word("network.ecn") {
+        Some("off") => return None,
+        Some("auto") | None => wanted?.0,
+        Some(kind) => kind,
+    };
+    let (_, low, high, share) = wanted.unwrap_or((kind, 5_000, 200_000, 0.01));
+    let min_bytes = params.bytes("network.ecn_min").unwrap_or(scaled(low));
+    let max_bytes = params.bytes("network.ecn_max").unwrap_or(scaled(high));
+    let mut ecn = match kind {
+        "step" => Ecn::step(min_bytes),
+        _ => Ecn::red(min_bytes, max_bytes, params.number("network.ecn_probability").unwrap_or(share)),
+    };
+    if params.word("network.ecn_when") == Some("leaving") {
+        ecn.when = MarkWhen::Leaving;
+    }
+    Some(ecn)
+}
+
+fn pfc(params: &Params, network: &Network) -> Result<PfcChoice, ScenarioError> {
+    if !params.flag("network.pfc") {
+        return Ok(PfcChoice::Off);
+    }
+    let hysteresis = params.bytes("network.pfc_hysteresis").unwrap_or_default();
+    let headroom = params.bytes("network.pfc_headroom");
+    if headroom.is_none() && hysteresis == 0 {
+        return Ok(PfcChoice::Computed);
+    }
+    let Buffering::InputQueued { input_bytes } = network.buffering else {
+        return Err(wrong("network.pfc", "thresholds are for input-queued switches"));
+    };
+    let packet_bytes = bytes(params, "transport.mtu")? + HEADER_BYTES + bytes(params, "transport.extra_header")?;
+    let needed = Pfc::headroom_needed(network.rate, network.delay, packet_bytes, Pfc::FRAME_BYTES);
+    let headroom_bytes = headroom.unwrap_or(needed);
+    let Some(xoff_bytes) = input_bytes.checked_sub(headroom_bytes) else {
+        return Err(wrong("network.buffer", "does not hold PFC's headroom"));
+    };
+    Ok(PfcChoice::Thresholds(Pfc {
+        priorities: Priorities::ALL,
+        xoff_bytes,
+        xon_bytes: xoff_bytes.saturating_sub(hysteresis),
+        headroom_bytes,
+        frame_bytes: Pfc::FRAME_BYTES,
+    }))
+}
+
+fn scheme(params: &Params, network: &Network) -> Result<Scheme, ScenarioError> {
+    let rto_high = rto_high(params, network)?;
+    let has_pfc = network.pfc != PfcChoice::Off;
+    let congestion = match params.word("transport.congestion").unwrap_or_default() {
+        "dcqcn" => Congestion::Dcqcn,
+        "dcqcn-connectx" => Congestion::DcqcnConnectx,
+        "timely" => Congestion::Timely,
+        "aimd" => Congestion::Aimd,
+        "dctcp" => Congestion::Dctcp,
+        _ => Congestion::None,
+    };
+    let transport = match params.word("transport.protocol").unwrap_or_default() {
+        "roce" => Transport::GoBackN(roce(params, congestion, has_pfc, rto_high)),
+        "iwarp" => Transport::Tcp(iwarp(params, rto_high)?),
+        _ => Transport::Irn(irn(params, rto_high)?),
+    };
+    Ok(Scheme {
+        transport,
+        congestion,
+        mtu_bytes: bytes(params, "transport.mtu")?,
+        headers: HeaderBytes {
+            is_encoded: params.word("transport.headers") == Some("encoded"),
+            extra: bytes(params, "transport.extra_header")?,
+            gap: bytes(params, "transport.gap")?,
+        },
+        queue_pairs: match params.word("transport.queue_pairs") {
+            Some("per-pair") => QueuePairs::PerPair,
+            _ => QueuePairs::PerFlow,
+        },
+        ack_priority: match params.word("transport.ack_priority") {
+            Some("above") => AckPriority::Above,
+            _ => AckPriority::AsData,
+        },
+    })
+}
+
+/// IRN §4.1: propagation there and back on the longest way, plus a switch whose inputs are all full and drain into one
+/// output; 312 µs in the default scenario, which the paper calls about 320.
+fn rto_high(params: &Params, network: &Network) -> Result<Span, ScenarioError> {
+    let base = match params.span("transport.rto_high") {
+        Some(span) => span,
+        None => {
+            let topology = network.topology()?;
+            let ports = (0..topology.switch_count()).map(|switch| topology.switch_ports(switch)).max();
+            let queued = match network.buffering {
+                Buffering::InputQueued { input_bytes } => input_bytes * u64::from(ports.unwrap_or(1)),
+                Buffering::OutputQueued { pool_bytes, .. } => pool_bytes,
+            };
+            let in_flight = network.bandwidth_delay_product()?;
+            let step = Span::from_us(20).as_ps();
+            let span = network.rate.span_of(in_flight + queued).as_ps();
+            Span::from_ps(span.div_ceil(step) * step)
+        }
+    };
+    let factor = params.number("transport.rto_high_factor").unwrap_or(1.0);
+    Ok(Span::from_ps((base.as_ps() as f64 * factor).round() as u64))
+}
+
+fn roce(params: &Params, congestion: Congestion, has_pfc: bool, rto_high: Span) -> GoBackN {
+    let needs_acks = matches!(congestion, Congestion::Timely | Congestion::Aimd | Congestion::Dctcp);
+    let has_timeout = match params.word("transport.timeouts") {
+        Some("on") => true,
+        Some("off") => false,
+        _ => !has_pfc,
+    };
+    let acks = match params.word("transport.acks") {
+        Some("per-packet") => Acks::Every(1),
+        Some("last-only") => Acks::LastOnly,
+        _ if has_pfc && !needs_acks => Acks::LastOnly,
+        _ => Acks::Every(1),
+    };
+    GoBackN { timeout: has_timeout.then_some(rto_high), acks, window_packets: None }
+}
+
+fn irn(params: &Params, rto_high: Span) -> Result<Irn, ScenarioError> {
+    Ok(Irn {
+        cap: match params.word("transport.cap") {
+            Some("unlimited") => Cap::Unlimited,
+            Some(_) => Cap::Bdp,
+            None => Cap::Packets(small(params, "transport.cap")?),
+        },
+        rto_low: params.span("transport.rto_low").unwrap_or_default(),
+        rto_high,
+        rto_low_in_flight_max: small(params, "transport.rto_low_n")?,
+        recovery: match params.word("transport.loss_recovery") {
+            Some("no-sack") => LossRecovery::SelectiveWithoutSack,
+            Some("go-back-n") => LossRecovery::GoBackN,
+            _ => LossRecovery::SelectiveRepeat,
+        },
+        ..Irn::default()
+    })
+}
+
+fn iwarp(params: &Params, rto_high: Span) -> Result<Tcp, ScenarioError> {
+    Ok(Tcp {
+        initial_window: small(params, "transport.initial_window")?,
+        initial_rto: params.span("transport.initial_rto").unwrap_or_default(),
+        min_rto: params.span("transport.min_rto").unwrap_or(rto_high),
+        sack: params.flag("transport.sack"),
+        ..Tcp::default()
+    })
+}
+
+/// The flows, and when the run is over.
+fn traffic(
+    plan: &Plan,
+    params: &Params,
+    network: &Network,
+    scheme: &Scheme,
+    seed: u64,
+) -> Result<(Vec<Flow>, Stop), ScenarioError> {
+    let ground = Ground {
+        hosts: network.topology()?.host_count(),
+        rate_bps: network.rate.as_bps(),
+        mtu_bytes: scheme.mtu_bytes,
+        overhead_bytes: HEADER_BYTES,
+    };
+    let span = |name| params.span(name).unwrap_or_default();
+    let (warm_up, afterwards) = (span("workload.warm_up"), span("workload.afterwards"));
+    let measured_end = Time::ZERO + warm_up + span("workload.duration");
+    let workload = workload(plan, params, measured_end.since(Time::ZERO) + afterwards)?;
+    let mut flows = workload.flows(&ground, seed).map_err(|e| wrong("workload", e.to_string()))?;
+    if !matches!(workload, Workload::Poisson(_) | Workload::IncastAmong(..)) {
+        return Ok((flows, Stop::WhenDone));
+    }
+    let last = flows.partition_point(|flow| flow.start <= measured_end);
+    for (index, flow) in flows.iter_mut().enumerate() {
+        if flow.class == TRAFFIC && (flow.start < Time::ZERO + warm_up || index >= last) {
+            flow.class = UNMEASURED;
+        }
+    }
+    let stop = if afterwards > Span::ZERO { Stop::WhenReceived(last as u32) } else { Stop::WhenDone };
+    Ok((flows, stop))
+}
+
+fn workload(plan: &Plan, params: &Params, duration: Span) -> Result<Workload, ScenarioError> {
+    let poisson = || {
+        Ok(Poisson { sizes: sizes(plan, params)?, load: params.number("workload.load").unwrap_or(0.7), duration })
+    };
+    let total = params.bytes("workload.bytes").unwrap_or_default();
+    let incast = || {
+        Ok(Incast {
+            senders: small(params, "workload.senders")?,
+            receiver: HostId(small(params, "workload.receiver")?),
+            bytes: total,
+            connections: small(params, "workload.connections")?,
+            start: Time::ZERO + params.span("workload.start").unwrap_or_default(),
+        })
+    };
+    Ok(match params.word("workload.pattern").unwrap_or_default() {
+        "permutation" => Workload::Permutation(Permutation { bytes: total }),
+        "incast" => Workload::Incast(incast()?),
+        "incast-among-poisson" => Workload::IncastAmong(incast()?, poisson()?),
+        "all-reduce" => Workload::AllReduce(AllReduce { bytes: total }),
+        "all-to-all" => Workload::AllToAll(AllToAll { bytes: total }),
+        _ => Workload::Poisson(poisson()?),
+    })
+}
+
+fn sizes(plan: &Plan, params: &Params) -> Result<SizeDistribution, ScenarioError> {
+    let name = params.word("workload.sizes").unwrap_or_default();
+    if let Some(sizes) = SizeDistribution::named(name) {
+        return Ok(sizes);
+    }
+    let text = plan.source.files.get(name).ok_or_else(|| wrong("workload.sizes", format!("no file {name}")))?;
+    SizeDistribution::parse(text).map_err(|error| wrong("workload.sizes", error.to_string()))
+}

@@ -1,0 +1,118 @@
+//! Every parameter that a plan can set: one row each. Reading, checking, explaining, the columns of tables and the reference in
+//! `docs/experiments.md` follow from it.
+
+use super::value::Unit;
+
+/// One parameter.
+#[derive(Clone, Copy, Debug)]
+pub struct Parameter {
+    /// Section and key: `network.buffer`.
+    pub name: &'static str,
+    /// What its values look like.
+    pub unit: Unit,
+    /// Words that are values, too.
+    pub words: &'static [&'static str],
+    /// The default, as a plan would write it.
+    pub default: &'static str,
+    /// What it is, in one line.
+    pub about: &'static str,
+}
+
+const fn p(
+    name: &'static str,
+    unit: Unit,
+    words: &'static [&'static str],
+    default: &'static str,
+    about: &'static str,
+) -> Parameter {
+    Parameter { name, unit, words, default, about }
+}
+
+/// The patterns of traffic that there are.
+const PATTERNS: &[&str] =
+    &["poisson", "permutation", "incast", "incast-among-poisson", "all-reduce", "all-to-all"];
+
+/// Every parameter, by section.
+#[rustfmt::skip]
+pub const PARAMETERS: &[Parameter] = &[
+    p("network.shape", Unit::Words, &["fat-tree", "leaf-spine", "star", "dumbbell", "graph"], "fat-tree", "who is joined to whom"),
+    p("network.k", Unit::Count, &[], "6", "fat-tree: ports per switch, even; k³/4 hosts: 54 (6), 128 (8), 250 (10), 1024 (16)"),
+    p("network.hosts", Unit::Count, &[], "16", "star: hosts around the switch"),
+    p("network.leaves", Unit::Count, &[], "4", "leaf-spine: switches with hosts"),
+    p("network.spines", Unit::Count, &[], "4", "leaf-spine: switches without"),
+    p("network.hosts_per_leaf", Unit::Count, &[], "4", "leaf-spine: hosts at each leaf"),
+    p("network.left", Unit::Count, &[], "8", "dumbbell: hosts at the first switch"),
+    p("network.right", Unit::Count, &[], "8", "dumbbell: hosts at the second switch"),
+    p("network.trunk_rate", Unit::Rate, &["as-links"], "as-links", "dumbbell, leaf-spine: the links between switches"),
+    p("network.graph", Unit::File, &["none"], "none", "graph: a file in the form that docs/fabric.md shows"),
+    p("network.rate", Unit::Rate, &[], "40Gbps", "every link's rate"),
+    p("network.delay", Unit::Span, &[], "2us", "every link's delay, one way"),
+    p("network.switches", Unit::Words, &["input-queued", "output-queued"], "input-queued", "where packets wait: virtual output queues per input, or one pool per switch"),
+    p("network.buffer", Unit::Bytes, &[], "240KB", "room per input port; per switch if output-queued"),
+    p("network.alpha_log2", Unit::Count, &[], "0", "output-queued: a queue may hold 2^this times what is free"),
+    p("network.pfc", Unit::Flag, &[], "false", "priority flow control: pause instead of drop"),
+    p("network.pfc_headroom", Unit::Bytes, &["auto"], "auto", "room above XOFF per input; auto: the least that cannot overflow"),
+    p("network.pfc_hysteresis", Unit::Bytes, &[], "0B", "how far below XOFF an input lets its peer go on"),
+    p("network.ecn", Unit::Words, &["auto", "off", "red", "step"], "auto", "marking; auto: what the congestion control wants"),
+    p("network.ecn_min", Unit::Bytes, &["auto"], "auto", "red: below it none is marked; step: above it all are; auto: by the congestion control, in proportion to the rate"),
+    p("network.ecn_max", Unit::Bytes, &["auto"], "auto", "red: above it all are marked"),
+    p("network.ecn_probability", Unit::Number, &["auto"], "auto", "red: the probability just below ecn_max"),
+    p("network.ecn_when", Unit::Words, &["joining", "leaving"], "joining", "at which end of a queue packets are marked"),
+    p("network.balancing", Unit::Words, &["ecmp", "spray"], "ecmp", "how a switch picks among equally short ways: per flow or per packet"),
+    p("network.packet_loss", Unit::Number, &[], "0", "the probability that a link loses a packet"),
+    p("network.bit_error_rate", Unit::Number, &[], "0", "the probability that a bit is wrong"),
+    p("transport.protocol", Unit::Words, &["irn", "roce", "iwarp"], "irn", "IRN; go-back-N as RoCE cards have it; iWARP's TCP"),
+    p("transport.congestion", Unit::Words, &["none", "dcqcn", "dcqcn-connectx", "timely", "aimd", "dctcp"], "none", "congestion control (iWARP has TCP's own)"),
+    p("transport.mtu", Unit::Bytes, &[], "1024B", "payload of a full packet: 256, 512, 1024, 2048 or 4096 bytes"),
+    p("transport.loss_recovery", Unit::Words, &["sack", "no-sack", "go-back-n"], "sack", "irn: what a sender repeats"),
+    p("transport.cap", Unit::Count, &["bdp", "unlimited"], "bdp", "irn: most packets in flight"),
+    p("transport.rto_low", Unit::Span, &[], "100us", "irn: the timeout while few packets are in flight"),
+    p("transport.rto_low_n", Unit::Count, &[], "3", "irn: how many are few"),
+    p("transport.rto_high", Unit::Span, &["auto"], "auto", "the timeout otherwise; auto: propagation there and back plus one congested switch, up to a multiple of 20 us"),
+    p("transport.rto_high_factor", Unit::Number, &[], "1", "times rto_high"),
+    p("transport.timeouts", Unit::Words, &["auto", "on", "off"], "auto", "roce: auto: off with PFC, on without"),
+    p("transport.acks", Unit::Words, &["auto", "per-packet", "last-only"], "auto", "roce: auto: none but the last with PFC, one per packet without and for controls that need them"),
+    p("transport.initial_window", Unit::Count, &[], "10", "iwarp: the first window, in segments"),
+    p("transport.min_rto", Unit::Span, &["auto"], "auto", "iwarp: the shortest timeout; auto: rto_high"),
+    p("transport.initial_rto", Unit::Span, &[], "1ms", "iwarp: the timeout before a round trip has been measured"),
+    p("transport.sack", Unit::Flag, &[], "true", "iwarp: selective acknowledgements"),
+    p("transport.headers", Unit::Words, &["paper", "encoded"], "paper", "what headers occupy: 62 bytes per packet, or as this program encodes them"),
+    p("transport.extra_header", Unit::Bytes, &[], "0B", "added to every data packet"),
+    p("transport.gap", Unit::Bytes, &[], "0B", "preamble and gap between packets; Ethernet: 20"),
+    p("transport.queue_pairs", Unit::Words, &["per-flow", "per-pair"], "per-flow", "whether flows between two hosts share a queue pair"),
+    p("transport.ack_priority", Unit::Words, &["as-data", "above"], "as-data", "whether acknowledgements overtake data"),
+    p("workload.pattern", Unit::Words, PATTERNS, "poisson", "who sends to whom"),
+    p("workload.sizes", Unit::File, &[], "irn-heavy-tail", "poisson: flow sizes: irn-heavy-tail, uniform-500k-5m, web-search, fb-hadoop, ali-storage, or a file of `BYTES PERCENT`"),
+    p("workload.load", Unit::Number, &[], "0.7", "poisson: the share of a host's link that its flows occupy, headers included"),
+    p("workload.duration", Unit::Span, &[], "10ms", "poisson: for how long flows arrive that are measured"),
+    p("workload.warm_up", Unit::Span, &[], "0us", "poisson: for how long flows arrive before those, not measured"),
+    p("workload.afterwards", Unit::Span, &[], "0us", "poisson: for how long flows arrive after those, not measured"),
+    p("workload.bytes", Unit::Bytes, &[], "150MB", "incast: the whole answer; otherwise what each host sends"),
+    p("workload.senders", Unit::Count, &[], "30", "incast: how many answer"),
+    p("workload.receiver", Unit::Count, &[], "0", "incast: the host that asked"),
+    p("workload.connections", Unit::Count, &[], "1", "incast: flows per sender"),
+    p("workload.start", Unit::Span, &[], "0us", "incast: when it begins"),
+];
+
+/// The place of a parameter in [`PARAMETERS`].
+pub(crate) fn index_of(name: &str) -> Option<usize> {
+    PARAMETERS.iter().position(|parameter| parameter.name == name)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::plan::Params;
+
+    #[test]
+    fn names_are_different_and_defaults_are_values() {
+        let names: BTreeSet<_> = PARAMETERS.iter().map(|parameter| parameter.name).collect();
+        assert_eq!(names.len(), PARAMETERS.len());
+        let params = Params::default();
+        for (parameter, value) in PARAMETERS.iter().zip(params.values()) {
+            assert_eq!(parameter.default, value.to_string().replace("1.024KB", "1024B"), "{}", parameter.name);
+        }
+    }
+}

@@ -1,0 +1,36 @@
+//! The plans that come with the program.
+
+/// A plan that comes with the program.
+#[derive(Clone, Copy, Debug)]
+pub struct Shipped {
+    /// Where it is in the repository: `experiments/irn/fig01.toml`.
+    pub path: &'static str,
+    /// Its text.
+    pub text: &'static str,
+}
+
+macro_rules! plans {
+    ($($path:literal),* $(,)?) => {
+        &[$(Shipped {
+            path: concat!("experiments/", $path),
+            text: include_str!(concat!("../../../../experiments/", $path)),
+        }),*]
+    };
+}
+
+const ALL: &[Shipped] = plans![
+    "irn/fig01.toml",
+];
+
+/// Every plan that comes with the program, in the order of the paper.
+pub fn shipped() -> &'static [Shipped] {
+    ALL
+}
+
+impl Shipped {
+    /// Its file's name without ending: `fig01`.
+    pub fn name(&self) -> &'static str {
+        let last = self.path.rsplit('/').next().unwrap_or(self.path);
+        last.strip_suffix(".toml").unwrap_or(last)
+    }
+}
