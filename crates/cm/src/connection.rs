@@ -1,0 +1,57 @@
+//! One connection, as its end remembers it.
+
+use highwire_stdx::{Duration, Instant};
+use highwire_verbs::Gid;
+use highwire_wire::Qpn;
+use highwire_wire::cm::CmMad;
+
+use crate::table::State;
+
+/// What is known of one connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    pub(crate) state: State,
+    /// The other end.
+    pub(crate) peer: Gid,
+    /// Its identifier of the connection; unknown until its first message.
+    pub(crate) remote_id: Option<u32>,
+    /// Its queue pair; unknown until its first message.
+    pub(crate) remote_qpn: Option<Qpn>,
+    /// The transaction that REQ, REP, RTU, REJ and MRA belong to.
+    pub(crate) transaction: u64,
+    /// The message that the peer may have missed: repeated at the deadline, or when the peer repeats its own.
+    pub(crate) last: Option<Box<CmMad>>,
+    /// How often `last` was repeated by the clock.
+    pub(crate) repeats: u8,
+    /// The pause before the next repetition.
+    pub(crate) pause: Duration,
+    /// When to repeat or to give up, or when the memory ends.
+    pub(crate) deadline: Option<Instant>,
+    /// Until when the peer has asked for patience: until then repetitions do not count.
+    pub(crate) patience: Option<Instant>,
+    /// Whether the application is done with it: it hears no more.
+    pub(crate) is_released: bool,
+}
+
+impl Connection {
+    pub(crate) fn new(state: State, peer: Gid, transaction: u64) -> Connection {
+        Connection {
+            state,
+            peer,
+            remote_id: None,
+            remote_qpn: None,
+            transaction,
+            last: None,
+            repeats: 0,
+            pause: Duration::ZERO,
+            deadline: None,
+            patience: None,
+            is_released: false,
+        }
+    }
+
+    /// The peer's identifier, or the zero that stands for "none" in a message.
+    pub(crate) fn remote_id_or_zero(&self) -> u32 {
+        self.remote_id.unwrap_or(0)
+    }
+}

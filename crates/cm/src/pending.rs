@@ -1,0 +1,28 @@
+//! Questions for the queue pair of a datagram service, on both sides.
+
+use highwire_stdx::{Duration, Instant};
+use highwire_verbs::Gid;
+use highwire_wire::cm::CmMad;
+
+/// A question that was put.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    pub(crate) peer: Gid,
+    pub(crate) question: Box<CmMad>,
+    pub(crate) repeats: u8,
+    pub(crate) pause: Duration,
+    pub(crate) deadline: Option<Instant>,
+}
+
+/// A question that came in.
+#[derive(Debug)]
+pub(crate) struct Answering {
+    pub(crate) peer: Gid,
+    /// The peer's identifier of the question.
+    pub(crate) request_id: u32,
+    pub(crate) service_id: u64,
+    pub(crate) transaction: u64,
+    /// The answer, kept for a while in case the peer asks again.
+    pub(crate) answer: Option<Box<CmMad>>,
+    pub(crate) deadline: Option<Instant>,
+}

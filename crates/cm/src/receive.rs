@@ -1,0 +1,258 @@
+//! A message came in: find the conversation, ask the table, do it.
+
+use highwire_stdx::Instant;
+use highwire_verbs::Gid;
+use highwire_wire::cm::{
+    Answered, CmAttribute, CmMad, CmMessage, Drep, Dreq, Mra, RejectReason, Rejected, Req, TransportType,
+};
+
+use crate::config::exponent;
+use crate::connection::Connection;
+use crate::manager::plain_rej;
+use crate::table::{Answer, State, answer};
+use crate::{CommId, ConnectionManager, DisconnectCause, Event};
+
+impl ConnectionManager {
+    /// Takes a MAD that queue pair 1 of `from` sent. Whatever its bytes are, nothing bad comes of it.
+    pub fn handle_mad(&mut self, now: Instant, from: Gid, bytes: &[u8]) {
+        let Ok(mad) = CmMad::parse(bytes) else {
+            self.counters.malformed += 1;
+            return;
+        };
+        self.counters.received += 1;
+        match &mad.message {
+            CmMessage::Req(req) => self.handle_req(now, from, &mad, req),
+            CmMessage::SidrReq(req) => self.handle_sidr_req(now, from, &mad, req),
+            CmMessage::SidrRep(rep) => self.handle_sidr_rep(from, rep),
+            message => match self.find(from, message) {
+                Some(id) => self.react(now, id, &mad),
+                None => self.handle_stranger(from, &mad),
+            },
+        }
+    }
+
+    /// The connection that a message belongs to, if the message comes from its peer and names both its ends.
+    fn find(&self, from: Gid, message: &CmMessage) -> Option<u32> {
+        if let CmMessage::Rej(rej) = message
+            && rej.reason == RejectReason::TIMEOUT
+            && let Some(&id) = self.by_remote_id.get(&(from, rej.local_id))
+        {
+            return Some(id);
+        }
+        let (local_id, is_first) = match message {
+            CmMessage::Rep(rep) => (rep.local_id, true),
+            // A peer that made no connection has no identifier to refuse with.
+            CmMessage::Rej(rej) => (rej.local_id, true),
+            CmMessage::Mra(mra) => (mra.local_id, true),
+            CmMessage::Rtu(rtu) => (rtu.local_id, false),
+            CmMessage::Dreq(dreq) => (dreq.local_id, false),
+            CmMessage::Drep(drep) => (drep.local_id, false),
+            CmMessage::Req(_) | CmMessage::SidrReq(_) | CmMessage::SidrRep(_) => return None,
+        };
+        let id = message.receiver_id()?;
+        let connection = self.connections.get(&id).filter(|connection| connection.peer == from)?;
+        // Until it replies, a peer may forget a request that it refused, and know its repetition by another identifier.
+        let is_right = match connection.remote_id {
+            Some(remote_id) if connection.state != State::ReqSent => remote_id == local_id || local_id == 0,
+            _ => is_first,
+        };
+        is_right.then_some(id)
+    }
+
+    /// A request that begins a connection, or repeats itself.
+    fn handle_req(&mut self, now: Instant, from: Gid, mad: &CmMad, req: &Req) {
+        if let Some(&id) = self.by_remote_id.get(&(from, req.local_id)) {
+            let known = self.connections.get(&id).and_then(|connection| connection.remote_qpn);
+            if known == Some(req.qpn) {
+                return self.react(now, id, mad);
+            }
+            let rej = plain_rej(0, req.local_id, Rejected::Req, RejectReason::DUPLICATE_LOCAL_ID);
+            return self.refuse(from, mad.transaction_id, rej);
+        }
+        if let Err(reason) = self.check_request(from, req) {
+            if reason == RejectReason::STALE_CONNECTION {
+                self.drop_stale(now, from, req);
+            }
+            return self.refuse(from, mad.transaction_id, plain_rej(0, req.local_id, Rejected::Req, reason));
+        }
+        if self.waiting() >= self.config.pending_max {
+            self.counters.overflowed += 1;
+            return;
+        }
+        let id = self.fresh_id();
+        let mut connection = Connection::new(State::ReqReceived, from, mad.transaction_id);
+        (connection.remote_id, connection.remote_qpn) = (Some(req.local_id), Some(req.qpn));
+        self.connections.insert(id, connection);
+        self.by_remote_id.insert((from, req.local_id), id);
+        self.by_remote_qpn.insert((from, req.qpn), id);
+        let (request, ece_options) = (Box::new(*req), mad.ece_options);
+        self.tell(id, Event::Requested { id: CommId(id), from, request, ece_options });
+    }
+
+    /// What speaks against a new connection.
+    fn check_request(&self, from: Gid, req: &Req) -> Result<(), RejectReason> {
+        if !self.services.contains(&req.service_id) {
+            return Err(RejectReason::INVALID_SERVICE_ID);
+        }
+        if req.transport == TransportType::Rd {
+            return Err(RejectReason::INVALID_TRANSPORT_TYPE);
+        }
+        if !(1..=5).contains(&req.path_mtu) {
+            return Err(RejectReason::INVALID_MTU);
+        }
+        if self.holder(from, req).is_some() {
+            return Err(RejectReason::STALE_CONNECTION);
+        }
+        Ok(())
+    }
+
+    /// The connection that holds the requester's queue pair. One that is ending does not: the peer may be through with
+    /// it already.
+    fn holder(&self, from: Gid, req: &Req) -> Option<u32> {
+        let &id = self.by_remote_qpn.get(&(from, req.qpn))?;
+        let state = self.connections.get(&id)?.state;
+        let is_held =
+            matches!(state, State::ReqReceived | State::RepReceived | State::RepSent | State::Established);
+        is_held.then_some(id)
+    }
+
+    /// A queue pair that we hold a connection to asks anew: its owner has forgotten that connection (IBTA §12.9.8.3).
+    fn drop_stale(&mut self, now: Instant, from: Gid, req: &Req) {
+        let Some(id) = self.holder(from, req) else { return };
+        if self.connections.get(&id).is_some_and(|c| matches!(c.state, State::Established | State::RepSent)) {
+            self.depart(now, id, DisconnectCause::Stale);
+        }
+    }
+
+    /// Connections that wait for the application.
+    fn waiting(&self) -> usize {
+        if self.connections.len() < self.config.pending_max {
+            return 0;
+        }
+        self.connections.values().filter(|c| c.state == State::ReqReceived).count()
+    }
+
+    /// Does what the table says.
+    fn react(&mut self, now: Instant, id: u32, mad: &CmMad) {
+        let Some(state) = self.connections.get(&id).map(|connection| connection.state) else { return };
+        let answer = answer(state, mad.message.attribute());
+        match (answer, &mad.message) {
+            (Answer::Proceed, CmMessage::Rep(rep)) => self.on_replied(now, id, mad, rep),
+            (Answer::Establish, _) => self.on_established(id),
+            (Answer::Wait, CmMessage::Mra(mra)) => self.on_delayed(now, id, mra),
+            (Answer::Repeat, _) => self.say_again(id),
+            (Answer::Delay, CmMessage::Rep(_)) => self.delay(id, Answered::Rep),
+            (Answer::Delay, _) => self.delay(id, Answered::Req),
+            (Answer::Abandon, CmMessage::Rej(rej)) => {
+                self.close(id);
+                self.end(id, Event::Rejected { id: CommId(id), reject: Box::new(*rej) });
+            }
+            (Answer::Part, CmMessage::Dreq(dreq)) => self.on_parting(now, id, mad, dreq),
+            (Answer::Parted, _) => self.depart(now, id, DisconnectCause::Answered),
+            (Answer::Lost, _) => self.depart(now, id, DisconnectCause::Stale),
+            _ => self.counters.ignored += 1,
+        }
+    }
+
+    fn on_replied(&mut self, now: Instant, id: u32, mad: &CmMad, rep: &highwire_wire::cm::Rep) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        let key = (connection.peer, rep.qpn);
+        (connection.remote_id, connection.remote_qpn) = (Some(rep.local_id), Some(rep.qpn));
+        (connection.state, connection.last) = (State::RepReceived, None);
+        self.set_deadline(id, None);
+        if let Some(&old) = self.by_remote_qpn.get(&key)
+            && self.connections.get(&old).is_some_and(|c| c.state != State::Timewait)
+        {
+            self.depart(now, old, DisconnectCause::Stale);
+        }
+        self.by_remote_qpn.insert(key, id);
+        let (reply, ece_options) = (Box::new(*rep), mad.ece_options);
+        self.tell(id, Event::Replied { id: CommId(id), reply, ece_options });
+    }
+
+    /// The peer has the message and takes its time. Repetitions go on, slowly: its answer may be lost, and a REJ is not
+    /// repeated by itself. Only the first MRA counts, so that an application that never decides is given up in the end.
+    fn on_delayed(&mut self, now: Instant, id: u32, mra: &Mra) {
+        let patience = now + exponent(mra.service_timeout) + exponent(self.config.response_timeout);
+        let next = now + self.config.repeat_after_max;
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if connection.remote_id.is_none() && mra.local_id != 0 {
+            connection.remote_id = Some(mra.local_id);
+        }
+        if connection.patience.is_none() {
+            connection.patience = Some(patience);
+            self.set_deadline(id, Some(next.min(patience)));
+        }
+    }
+
+    /// Sends the last message once more, because the peer repeats its own.
+    pub(crate) fn say_again(&mut self, id: u32) {
+        let Some(connection) = self.connections.get(&id) else { return };
+        let (peer, last) = (connection.peer, connection.last.clone());
+        if let Some(mad) = last {
+            self.counters.repeated += 1;
+            self.send(peer, &mad);
+        }
+    }
+
+    fn on_parting(&mut self, now: Instant, id: u32, mad: &CmMad, dreq: &Dreq) {
+        let drep = Drep { local_id: id, remote_id: dreq.local_id, private_data: [0; Drep::PRIVATE_LEN] };
+        let message = CmMessage::Drep(drep);
+        let mad = CmMad { transaction_id: mad.transaction_id, ece_options: 0, message };
+        let Some(connection) = self.connections.get(&id) else { return };
+        let peer = connection.peer;
+        self.send(peer, &mad);
+        self.depart(now, id, DisconnectCause::Peer);
+        if let Some(connection) = self.connections.get_mut(&id) {
+            connection.last = Some(Box::new(mad));
+        }
+    }
+
+    /// The connection has ended: it lingers, and the application hears of it.
+    pub(crate) fn depart(&mut self, now: Instant, id: u32, cause: DisconnectCause) {
+        self.enter_timewait(now, id);
+        self.tell(id, Event::Disconnected { id: CommId(id), cause });
+    }
+
+    pub(crate) fn enter_timewait(&mut self, now: Instant, id: u32) {
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        (connection.state, connection.last) = (State::Timewait, None);
+        self.set_deadline(id, Some(now + self.config.timewait));
+    }
+
+    /// The connection will not be.
+    pub(crate) fn close(&mut self, id: u32) {
+        if let Some(connection) = self.connections.get_mut(&id) {
+            (connection.state, connection.last) = (State::Closed, None);
+        }
+        self.set_deadline(id, None);
+    }
+
+    /// Reports the last event of a connection, or forgets it if nobody wants to know.
+    pub(crate) fn end(&mut self, id: u32, event: Event) {
+        if self.connections.get(&id).is_some_and(|connection| connection.is_released) {
+            self.forget(id);
+        } else {
+            self.tell(id, event);
+        }
+    }
+
+    /// A message about a connection that is not known: who still waits for an answer gets one (IBTA §12.9.8.2).
+    fn handle_stranger(&mut self, from: Gid, mad: &CmMad) {
+        self.counters.ignored += 1;
+        match &mad.message {
+            CmMessage::Rep(rep) => {
+                let reason = RejectReason::INVALID_COMMUNICATION_ID;
+                let rej = plain_rej(rep.remote_id, rep.local_id, Rejected::Rep, reason);
+                self.refuse(from, mad.transaction_id, rej);
+            }
+            CmMessage::Dreq(dreq) => {
+                let (local_id, remote_id) = (dreq.remote_id, dreq.local_id);
+                let drep = Drep { local_id, remote_id, private_data: [0; Drep::PRIVATE_LEN] };
+                let (transaction_id, message) = (mad.transaction_id, CmMessage::Drep(drep));
+                self.send(from, &CmMad { transaction_id, ece_options: 0, message });
+            }
+            _ => debug_assert_ne!(mad.message.attribute(), CmAttribute::Req, "requests are never strangers"),
+        }
+    }
+}

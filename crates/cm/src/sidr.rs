@@ -1,0 +1,174 @@
+//! Which queue pair provides a datagram service: asking and answering (IBTA §12.11).
+
+use highwire_stdx::Instant;
+use highwire_verbs::Gid;
+use highwire_wire::Qpn;
+use highwire_wire::cm::{CmMad, CmMessage, SidrRep, SidrReq, SidrStatus};
+
+use crate::manager::padded;
+use crate::pending::{Answering, Asking};
+use crate::{CallError, CommId, ConnectionManager, Event};
+
+impl ConnectionManager {
+    /// Asks `to` for the queue pair of a datagram service. The answer is
+    /// [`ServiceAnswered`](Event::ServiceAnswered) or [`ServiceUnreachable`](Event::ServiceUnreachable).
+    ///
+    /// # Errors
+    /// Private data longer than 216 bytes.
+    pub fn ask_service(
+        &mut self,
+        now: Instant,
+        to: Gid,
+        service_id: u64,
+        pkey: u16,
+        private_data: &[u8],
+    ) -> Result<CommId, CallError> {
+        let private_data = padded(private_data)?;
+        let id = self.fresh_id();
+        let message = CmMessage::SidrReq(SidrReq { request_id: id, pkey, service_id, private_data });
+        let mad = CmMad { transaction_id: self.fresh_transaction(id), ece_options: 0, message };
+        self.send(to, &mad);
+        let pause = self.config.repeat_after;
+        let deadline = Some(now + pause);
+        self.asking.insert(id, Asking { peer: to, question: Box::new(mad), repeats: 0, pause, deadline });
+        self.set_timer(id, None, deadline);
+        Ok(CommId(id))
+    }
+
+    /// Answers a question. It is forgotten a while later, after which the identifier means nothing.
+    ///
+    /// # Errors
+    /// Unknown; answered already; private data longer than 136 bytes.
+    pub fn answer_service(
+        &mut self,
+        now: Instant,
+        id: CommId,
+        status: SidrStatus,
+        (qpn, qkey): (Qpn, u32),
+        private_data: &[u8],
+    ) -> Result<(), CallError> {
+        let private_data = padded(private_data)?;
+        let question = self.answering.get_mut(&id.0).ok_or(CallError::UnknownId)?;
+        if question.answer.is_some() {
+            return Err(CallError::WrongState);
+        }
+        let rep = SidrRep {
+            request_id: question.request_id,
+            status,
+            info_len: 0,
+            qpn,
+            service_id: question.service_id,
+            qkey,
+            info: [0; SidrRep::INFO_LEN],
+            private_data,
+        };
+        let (transaction_id, message) = (question.transaction, CmMessage::SidrRep(rep));
+        let mad = CmMad { transaction_id, ece_options: 0, message };
+        question.answer = Some(Box::new(mad));
+        let (peer, deadline) = (question.peer, Some(now + self.config.timewait));
+        let old = std::mem::replace(&mut question.deadline, deadline);
+        self.set_timer(id.0, old, deadline);
+        self.send(peer, &mad);
+        Ok(())
+    }
+
+    pub(crate) fn handle_sidr_req(&mut self, _now: Instant, from: Gid, mad: &CmMad, req: &SidrReq) {
+        if let Some(&id) = self.answering_by_remote.get(&(from, req.request_id)) {
+            let answer = self.answering.get(&id).and_then(|question| question.answer.clone());
+            match answer {
+                Some(answer) => {
+                    self.counters.repeated += 1;
+                    self.send(from, &answer);
+                }
+                None => self.counters.ignored += 1,
+            }
+            return;
+        }
+        if !self.services.contains(&req.service_id) {
+            return self.refuse_service(from, mad.transaction_id, req);
+        }
+        if self.answering.len() >= self.config.pending_max {
+            self.counters.overflowed += 1;
+            return;
+        }
+        let id = self.fresh_id();
+        let question = Answering {
+            peer: from,
+            request_id: req.request_id,
+            service_id: req.service_id,
+            transaction: mad.transaction_id,
+            answer: None,
+            deadline: None,
+        };
+        self.answering.insert(id, question);
+        self.answering_by_remote.insert((from, req.request_id), id);
+        self.events.push_back(Event::ServiceRequested { id: CommId(id), from, request: Box::new(*req) });
+    }
+
+    /// Nobody here provides it.
+    fn refuse_service(&mut self, from: Gid, transaction_id: u64, req: &SidrReq) {
+        let rep = SidrRep {
+            request_id: req.request_id,
+            status: SidrStatus::UNSUPPORTED,
+            info_len: 0,
+            qpn: Qpn::default(),
+            service_id: req.service_id,
+            qkey: 0,
+            info: [0; SidrRep::INFO_LEN],
+            private_data: [0; SidrRep::PRIVATE_LEN],
+        };
+        self.send(from, &CmMad { transaction_id, ece_options: 0, message: CmMessage::SidrRep(rep) });
+    }
+
+    pub(crate) fn handle_sidr_rep(&mut self, from: Gid, rep: &SidrRep) {
+        let id = rep.request_id;
+        if self.asking.get(&id).is_none_or(|asking| asking.peer != from) {
+            self.counters.ignored += 1;
+            return;
+        }
+        self.forget_service(id);
+        self.events.push_back(Event::ServiceAnswered { id: CommId(id), reply: Box::new(*rep) });
+    }
+
+    pub(crate) fn on_service_due(&mut self, now: Instant, id: u32) {
+        let (retries_max, pause_max) = (self.config.retries_max, self.config.repeat_after_max);
+        let Some(asking) = self.asking.get_mut(&id) else { return self.forget_service(id) };
+        asking.deadline = None;
+        if asking.repeats >= retries_max {
+            self.forget_service(id);
+            return self.events.push_back(Event::ServiceUnreachable { id: CommId(id) });
+        }
+        asking.repeats += 1;
+        asking.pause = asking.pause.saturating_mul(2).min(pause_max);
+        let (peer, question, deadline) = (asking.peer, asking.question.clone(), Some(now + asking.pause));
+        asking.deadline = deadline;
+        self.counters.repeated += 1;
+        self.send(peer, &question);
+        self.set_timer(id, None, deadline);
+    }
+
+    /// The application lets go of a question; whether `id` was one.
+    pub(crate) fn release_service(&mut self, now: Instant, id: u32) -> bool {
+        if self.asking.contains_key(&id) {
+            self.forget_service(id);
+            return true;
+        }
+        let Some(question) = self.answering.get(&id) else { return false };
+        if question.answer.is_none() {
+            let refused =
+                self.answer_service(now, CommId(id), SidrStatus::REJECTED, (Qpn::default(), 0), &[]);
+            debug_assert!(refused.is_ok(), "it was not answered");
+        }
+        true
+    }
+
+    fn forget_service(&mut self, id: u32) {
+        if let Some(asking) = self.asking.remove(&id) {
+            self.set_timer(id, asking.deadline, None);
+        }
+        if let Some(question) = self.answering.remove(&id) {
+            self.set_timer(id, question.deadline, None);
+            self.answering_by_remote.remove(&(question.peer, question.request_id));
+        }
+    }
+}
