@@ -2,7 +2,7 @@
 //!
 //! A Rust `cdylib` cannot carry versioned symbols, so the static library of `crates/ibverbs` is linked here, with a version
 //! script made from `crates/ibverbs/symbols/*.txt`. Everything lies in `libibverbs.so.1`, so that its state exists once;
-//! `librdmacm.so.1` only promises its versions and needs the other.
+//! `librdmacm.so.1` only promises its versions and needs the other. `libhighwire-paths.so` stands alone.
 
 mod script;
 mod table;
@@ -38,10 +38,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// Builds both objects; their folder, or `None` if the compiler has said what is wrong.
+/// Builds the objects; their folder, or `None` if the compiler has said what is wrong.
 pub(crate) fn build(release: bool) -> Result<Option<PathBuf>> {
     let profile = if release { "release" } else { "debug" };
-    let mut cargo = Line::cargo("build --package highwire-ibverbs --lib");
+    let mut cargo = Line::cargo("build --package highwire-ibverbs --package highwire-paths --lib");
     if release {
         cargo = cargo.arg("--release");
     }
@@ -54,6 +54,12 @@ pub(crate) fn build(release: bool) -> Result<Option<PathBuf>> {
     let table = table()?;
     link_ibverbs(&table, &built.join("libhighwire_ibverbs.a"), &folder)?;
     link_rdmacm(&table, &folder)?;
+    // A cdylib as cargo makes it: nothing of it has a version.
+    let paths = folder.join("libhighwire-paths.so");
+    let copy = folder.join(".libhighwire-paths.so");
+    std::fs::copy(built.join("libhighwire_paths.so"), &copy).context("no libhighwire_paths.so")?;
+    // Renamed into place: programs that have it mapped keep what they have.
+    std::fs::rename(&copy, &paths).with_context(|| format!("cannot write {}", paths.display()))?;
     Ok(Some(folder))
 }
 
