@@ -11,6 +11,7 @@ use crate::lane::Lane;
 use crate::rings;
 use highwire_uapi::{Arm, CompletionQueueConsumer, CompletionQueueProducer, RingKind, RingLayout};
 use highwire_verbs::{AsyncEvent, Completion, CqId};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
@@ -31,7 +32,9 @@ pub(crate) struct CqInner {
     consumer: Mutex<CompletionQueueConsumer>,
     notifier: Arc<Notifier>,
     reporter: Reporter,
-    capacity: u32,
+    capacity: AtomicU32,
+    /// Completions lost in rings that were replaced.
+    overruns: AtomicU64,
 }
 
 /// Where threads sleep until the engine finds something for them.
@@ -133,8 +136,9 @@ impl CompletionQueue {
             id
         });
         let device = Arc::clone(device);
-        let capacity = layout.slot_count() as u32;
-        let inner = CqInner { device, lane, id, consumer, notifier, reporter, capacity };
+        let capacity = AtomicU32::new(layout.slot_count() as u32);
+        let overruns = AtomicU64::new(0);
+        let inner = CqInner { device, lane, id, consumer, notifier, reporter, capacity, overruns };
         Ok(CompletionQueue { inner: Arc::new(inner) })
     }
 
@@ -218,14 +222,47 @@ impl CompletionQueue {
         self.inner.lane
     }
 
+    /// Makes the queue hold at least `capacity` completions. Those that wait stay, and so does what it is armed for.
+    ///
+    /// # Errors
+    /// [`CreateError`]: more completions wait than would fit, among other reasons. The queue is as it was then.
+    pub fn resize(&self, capacity: u32) -> Result<(), CreateError> {
+        let layout = RingLayout::new(RingKind::Completion, capacity.max(1), CQE_SLOT_BYTES)?;
+        let window = rings::create(&layout)?;
+        let mut producer = CompletionQueueProducer::attach(&window)?;
+        let mut fresh = CompletionQueueConsumer::attach(&window)?;
+        let inner = &*self.inner;
+        let mut consumer = inner.consumer();
+        inner.lane().control(|engine| {
+            let sink = engine.cq(inner.id).expect("the queue lives as long as this value");
+            sink.ring.publish_release();
+            if consumer.observe_available_acquire().unwrap_or(0) > layout.slot_count() as u64 {
+                return Err(CreateError::Refused("more completions wait than would fit".into()));
+            }
+            while let Ok(Some(cqe)) = consumer.poll() {
+                let _ = producer.push(&cqe, false);
+            }
+            producer.publish_release();
+            // They have been told of already, if anybody wanted to know.
+            producer.take_notification();
+            if let Some(what) = consumer.armed() {
+                let _ = fresh.arm(what);
+            }
+            inner.overruns.fetch_add(consumer.overruns(), Ordering::Relaxed);
+            inner.capacity.store(layout.slot_count() as u32, Ordering::Relaxed);
+            (sink.ring, *consumer) = (producer, fresh);
+            Ok(())
+        })
+    }
+
     /// How many completions it holds; at least what was asked for.
     pub fn capacity(&self) -> u32 {
-        self.inner.capacity
+        self.inner.capacity.load(Ordering::Relaxed)
     }
 
     /// Completions lost because the queue was full. The device reports it as an event, too.
     pub fn overruns(&self) -> u64 {
-        self.inner.consumer().overruns()
+        self.inner.consumer().overruns() + self.inner.overruns.load(Ordering::Relaxed)
     }
 }
 

@@ -121,6 +121,10 @@ impl Device {
         self.owner.mtu
     }
 
+    pub(crate) fn pool(&self) -> &SharedPool {
+        &self.owner.pool
+    }
+
     /// How many lanes it has.
     pub fn lanes(&self) -> u32 {
         self.owner.lanes.len() as u32

@@ -4,13 +4,20 @@
 //! lets a peer on this host WRITE and READ it without a packet. Any other memory of the process can be registered as well.
 #![allow(unsafe_code)]
 
+mod buffer;
+mod device_memory;
+
+pub use buffer::Buffer;
+pub use device_memory::DeviceMemory;
+
 use crate::device::Owner;
 use crate::error::MemoryError;
 use highwire_link::shm::{Access as ShmAccess, PublishedRegion};
 use highwire_uapi::SharedBuffer;
-use highwire_verbs::{Access, LocalKey, Pd, RegionAttr, Remote, RemoteKey, Sge};
+use highwire_verbs::{
+    Access, AccessError, LocalKey, Pd, RegionAttr, RegionChange, RegisterError, Remote, RemoteKey, Sge,
+};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 /// A protection domain. Clones are the same domain; it lives as long as anything in it.
@@ -30,15 +37,22 @@ pub struct MemoryRegion {
     addr: u64,
     length: u64,
     key: u32,
+    /// What it was registered with.
+    attr: RegionAttr,
     is_published: bool,
+    /// Memory that must stay as long as its keys.
+    keeps: Option<Arc<SharedBuffer>>,
 }
 
-/// Registered memory of our own, which peers can reach directly. Its bytes may be written by peers at any time, so there
-/// are no references to them: they are copied in and out.
-pub struct Buffer {
-    // Before the memory: keys go first.
-    region: MemoryRegion,
-    memory: SharedBuffer,
+/// What is to change about a region; `None` leaves it as it is.
+#[derive(Clone, Copy, Default)]
+pub struct MemoryChange<'a> {
+    /// It moves to this protection domain.
+    pub pd: Option<&'a ProtectionDomain>,
+    /// It stands for this memory from now on: address, length, and the first address that keys refer to.
+    pub memory: Option<(*mut u8, usize, u64)>,
+    /// It permits this.
+    pub access: Option<Access>,
 }
 
 impl ProtectionDomain {
@@ -48,18 +62,6 @@ impl ProtectionDomain {
         let pd = first.control(|engine| engine.rnic.alloc_pd());
         lanes.for_each(|lane| lane.control(|engine| engine.rnic.adopt_pd(pd)));
         ProtectionDomain { inner: Arc::new(PdInner { device: Arc::clone(device), pd }) }
-    }
-
-    /// A buffer of `length` bytes, registered, with arbitrary contents.
-    ///
-    /// # Errors
-    /// [`MemoryError`].
-    pub fn allocate(&self, length: usize, access: Access) -> Result<Buffer, MemoryError> {
-        let memory = self.inner.device.pool.allocate(length, 4096.min(length.next_power_of_two()));
-        let memory = memory.map_err(MemoryError::Pool)?;
-        // SAFETY: the buffer owns the memory, and drops the region first.
-        let region = unsafe { self.register(memory.as_ptr(), length, access) }?;
-        Ok(Buffer { region, memory })
     }
 
     /// Registers memory of the process.
@@ -77,7 +79,8 @@ impl ProtectionDomain {
         length: usize,
         access: Access,
     ) -> Result<MemoryRegion, MemoryError> {
-        self.inner.register(addr as u64, addr as u64, length as u64, access)
+        let iova = if access.contains(Access::ZERO_BASED) { 0 } else { addr as u64 };
+        self.inner.register(addr as u64, iova, length as u64, access)
     }
 
     /// Registers memory that peers name by addresses beginning at `iova` instead of its own.
@@ -95,6 +98,46 @@ impl ProtectionDomain {
         access: Access,
     ) -> Result<MemoryRegion, MemoryError> {
         self.inner.register(addr as u64, iova, length as u64, access)
+    }
+
+    /// A region of no memory, for local keys only: what is sent from it is zero, and what is received into it is gone. Any
+    /// address will do.
+    pub fn null_region(&self) -> MemoryRegion {
+        let attr = RegionAttr { addr: 0, length: 0, iova: 0, access: Access::LOCAL_WRITE };
+        let key = loop {
+            let mut lanes = self.inner.device.lanes.iter();
+            let first = lanes.next().expect("a device has at least one lane");
+            let key = first.control(|engine| engine.rnic.regions_mut().register_null(self.inner.pd));
+            let taken = lanes.any(|lane| {
+                lane.control(|engine| engine.rnic.regions_mut().register_null_as(key.0, self.inner.pd))
+                    .is_err()
+            });
+            if !taken {
+                break key;
+            }
+            self.inner.revoke(key);
+        };
+        MemoryRegion {
+            pd: Arc::clone(&self.inner),
+            addr: 0,
+            length: u64::MAX,
+            key: key.0,
+            attr,
+            is_published: false,
+            keeps: None,
+        }
+    }
+
+    /// Whether a request of this domain could use the memory, and write to it if `writes`.
+    ///
+    /// # Errors
+    /// Why it could not.
+    pub fn check(&self, sge: &Sge, writes: bool) -> Result<(), AccessError> {
+        let lane = self.inner.device.lanes.first().expect("a device has at least one lane");
+        lane.control(|engine| {
+            let regions = engine.rnic.regions();
+            regions.check_local(self.inner.pd, sge.lkey, sge.addr, sge.length, writes).map(drop)
+        })
     }
 
     /// The domain's number, the same in every lane.
@@ -136,10 +179,24 @@ impl PdInner {
             });
             done = 0;
         };
-        let mut region =
-            MemoryRegion { pd: Arc::clone(self), addr: iova, length, key: key.0, is_published: false };
+        let mut region = MemoryRegion {
+            pd: Arc::clone(self),
+            addr: iova,
+            length,
+            key: key.0,
+            attr,
+            is_published: false,
+            keeps: None,
+        };
         region.is_published = self.publish(key, &attr);
         Ok(region)
+    }
+
+    /// Takes a key out of every lane, with the windows that are bound to its region.
+    fn revoke(&self, key: LocalKey) {
+        for lane in &self.device.lanes {
+            lane.control(|engine| engine.rnic.regions_mut().revoke(key));
+        }
     }
 
     /// Opens the region to peers that can map it.
@@ -216,83 +273,78 @@ impl MemoryRegion {
     }
 }
 
-impl Drop for MemoryRegion {
-    fn drop(&mut self) {
+impl MemoryRegion {
+    /// Withdraws the keys, if no window is bound to the region.
+    ///
+    /// # Errors
+    /// [`RegisterError::InUse`], with the region.
+    pub fn deregister(self) -> Result<(), (MemoryRegion, RegisterError)> {
+        let is_bound =
+            |region: &MemoryRegion| {
+                region.pd.device.lanes.iter().any(|lane| {
+                    lane.control(|engine| engine.rnic.regions().has_windows(LocalKey(region.key)))
+                })
+            };
+        if is_bound(&self) { Err((self, RegisterError::InUse)) } else { Ok(()) }
+    }
+
+    /// Changes what the region stands for; its keys stay the same. Requests that name it meanwhile may go either way.
+    ///
+    /// # Safety
+    /// As for [`ProtectionDomain::register`], for the memory named here.
+    ///
+    /// # Errors
+    /// [`RegisterError::InUse`] while windows are bound to it, or why the new attributes cannot be. It is as it was then.
+    pub unsafe fn reregister(&mut self, change: &MemoryChange<'_>) -> Result<(), RegisterError> {
+        if change.pd.is_some_and(|pd| !Arc::ptr_eq(&pd.inner.device, &self.pd.device)) {
+            return Err(RegisterError::NoSuchPd);
+        }
+        let memory = change.memory.map(|(addr, length, iova)| (addr as u64, length as u64, iova));
+        let table_change =
+            RegionChange { pd: change.pd.map(|pd| pd.inner.pd), memory, access: change.access };
+        let back = RegionChange {
+            pd: Some(self.pd.pd),
+            memory: Some((self.attr.addr, self.attr.length, self.attr.iova)),
+            access: Some(self.attr.access),
+        };
+        self.withdraw();
+        let key = LocalKey(self.key);
+        for (done, lane) in self.pd.device.lanes.iter().enumerate() {
+            let changed = lane.control(|engine| engine.rnic.regions_mut().reregister(key, &table_change));
+            if let Err(error) = changed {
+                for lane in &self.pd.device.lanes[..done] {
+                    let _ = lane.control(|engine| engine.rnic.regions_mut().reregister(key, &back));
+                }
+                self.is_published = self.pd.publish(key, &self.attr);
+                return Err(error);
+            }
+        }
+        if let Some((addr, length, iova)) = memory {
+            self.attr = RegionAttr { addr, length, iova, ..self.attr };
+            (self.addr, self.length) = (iova, length);
+            self.keeps = None;
+        }
+        self.attr.access = change.access.unwrap_or(self.attr.access);
+        if let Some(pd) = change.pd {
+            self.pd = Arc::clone(&pd.inner);
+        }
+        self.is_published = self.pd.publish(key, &self.attr);
+        Ok(())
+    }
+
+    /// Closes the region to peers that reach it without packets. One may be copying right now; it is waited for however
+    /// long it takes: its death is noticed.
+    fn withdraw(&mut self) {
         if let Some(local) = self.pd.device.local.as_ref().filter(|_| self.is_published) {
-            // A peer may be copying right now. It is waited for however long it takes: its death is noticed.
             while local.withdraw_region(self.key, Duration::from_millis(100)).is_err() {}
         }
-        for lane in &self.pd.device.lanes {
-            let _ = lane.control(|engine| engine.rnic.regions_mut().deregister(LocalKey(self.key)));
-        }
+        self.is_published = false;
     }
 }
 
-impl std::ops::Deref for Buffer {
-    type Target = MemoryRegion;
-    fn deref(&self) -> &MemoryRegion {
-        &self.region
-    }
-}
-
-impl Buffer {
-    /// Copies bytes in.
-    ///
-    /// # Panics
-    /// Beyond the buffer's end.
-    pub fn write(&self, offset: usize, bytes: &[u8]) {
-        self.memory.write(offset, bytes).expect("within the buffer");
-    }
-
-    /// Copies bytes out. What a peer writes meanwhile may arrive in part.
-    ///
-    /// # Panics
-    /// Beyond the buffer's end.
-    pub fn read(&self, offset: usize, bytes: &mut [u8]) {
-        self.memory.read(offset, bytes).expect("within the buffer");
-    }
-
-    /// Copies bytes out into a vector.
-    ///
-    /// # Panics
-    /// Beyond the buffer's end.
-    pub fn to_vec(&self, offset: usize, length: usize) -> Vec<u8> {
-        let mut bytes = vec![0; length];
-        self.read(offset, &mut bytes);
-        bytes
-    }
-
-    /// Sets every byte.
-    pub fn fill(&self, byte: u8) {
-        let chunk = [byte; 4096];
-        let length = self.memory.len();
-        (0..length)
-            .step_by(chunk.len())
-            .for_each(|at| self.write(at, &chunk[..chunk.len().min(length - at)]));
-    }
-
-    /// The aligned 64-bit word at `offset`, for polling and for atomics that both sides use.
-    ///
-    /// # Panics
-    /// Beyond the buffer's end, or at an offset that is no multiple of eight.
-    #[inline]
-    pub fn word(&self, offset: usize) -> &AtomicU64 {
-        assert!(offset + 8 <= self.memory.len(), "the word lies beyond the buffer's end");
-        self.memory.window().u64_at(offset)
-    }
-
-    /// The byte at `offset` as it is now; everything written before it by one WRITE is visible then.
-    ///
-    /// # Panics
-    /// Beyond the buffer's end.
-    #[inline]
-    pub fn byte(&self, offset: usize) -> u8 {
-        let word = self.memory.window().u64_at(offset & !7).load(Ordering::Acquire);
-        word.to_le_bytes()[offset & 7]
-    }
-
-    /// The address in this process.
-    pub fn as_ptr(&self) -> *mut u8 {
-        self.memory.as_ptr()
+impl Drop for MemoryRegion {
+    fn drop(&mut self) {
+        self.withdraw();
+        self.pd.revoke(LocalKey(self.key));
     }
 }

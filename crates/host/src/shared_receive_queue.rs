@@ -8,7 +8,7 @@ use crate::queue_pair::post_receive_in_ring;
 use crate::region::{PdInner, ProtectionDomain};
 use crate::rings;
 use highwire_uapi::{ReceiveQueueConsumer, ReceiveQueueProducer, RingKind, RingLayout};
-use highwire_verbs::{AsyncEvent, PostError, RecvWr, SrqId};
+use highwire_verbs::{AsyncEvent, ModifyError, PostError, RecvWr, SrqId};
 use std::sync::{Arc, Mutex};
 
 /// A shared receive queue of one lane. Clones are the same queue; it lives until the last clone and the last queue pair
@@ -26,6 +26,19 @@ pub(crate) struct SrqInner {
     bell: u32,
     ring: Mutex<ReceiveQueueProducer>,
     reporter: Reporter,
+}
+
+/// What a shared receive queue tells of itself.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SrqSnapshot {
+    /// Receives that it holds.
+    pub max_wr: u32,
+    /// SGEs of one receive.
+    pub max_sge: u32,
+    /// The limit; zero when none is set, or once it has been reported.
+    pub limit: u32,
+    /// Receives that wait.
+    pub waiting: u32,
 }
 
 /// What a shared receive queue is made with.
@@ -98,6 +111,42 @@ impl SharedReceiveQueue {
             lane.serve_bells();
         }
         posted
+    }
+
+    /// What it holds, and how it is set.
+    pub fn query(&self) -> SrqSnapshot {
+        let inner = &*self.inner;
+        inner.pd.device.lanes[inner.lane as usize].control(|engine| {
+            // What waits in the ring counts as posted.
+            engine.fetch_shared(inner.index);
+            let queue = engine.rnic.srq_mut(inner.id).expect("the queue lives as long as this value");
+            let (max_wr, max_sge) = queue.capacity();
+            SrqSnapshot { max_wr, max_sge, limit: queue.limit(), waiting: queue.len() }
+        })
+    }
+
+    /// Changes how many receives it holds, and its limit, as [`set_limit`](Self::set_limit) does; `None` leaves either as it is.
+    ///
+    /// # Errors
+    /// [`ModifyError::OutOfRange`]: more receives wait than would fit, or the limit is beyond what it holds. Nothing has
+    /// changed then.
+    pub fn modify(&self, max_wr: Option<u32>, limit: Option<u32>) -> Result<(), ModifyError> {
+        let inner = &*self.inner;
+        inner.pd.device.lanes[inner.lane as usize].control(|engine| {
+            engine.fetch_shared(inner.index);
+            let queue = engine.rnic.srq_mut(inner.id).ok_or(ModifyError::NoSuchQp)?;
+            let holds = max_wr.unwrap_or(queue.capacity().0);
+            if limit.is_some_and(|limit| limit > holds) {
+                return Err(ModifyError::OutOfRange("limit"));
+            }
+            if !(1..=highwire_rnic::Rnic::QUEUE_MAX).contains(&holds) || !queue.resize(holds) {
+                return Err(ModifyError::OutOfRange("max_wr"));
+            }
+            if let Some(limit) = limit {
+                queue.set_limit(limit);
+            }
+            Ok(())
+        })
     }
 
     /// Asks for an event when fewer than `limit` receives are left; once, and not again until asked again.

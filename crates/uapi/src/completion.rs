@@ -247,6 +247,15 @@ impl CompletionQueueConsumer {
         Ok(self.0.observe_tail_acquire()? > 0)
     }
 
+    /// What it was armed for and has not been woken for yet.
+    pub fn armed(&self) -> Option<Arm> {
+        match self.0.shape.window.u64_at(offset::ARM).load(Ordering::Acquire) {
+            0 => None,
+            1 => Some(Arm::Solicited),
+            _ => Some(Arm::Next),
+        }
+    }
+
     /// CQEs that the engine could not deliver because the ring was full.
     pub fn overruns(&self) -> u64 {
         self.0.shape.window.u64_at(offset::OVERRUN).load(Ordering::Acquire)

@@ -199,9 +199,21 @@ impl Regions {
     /// Any address will do.
     pub fn register_null(&mut self, pd: Pd) -> LocalKey {
         let key = self.draw_key();
+        self.register_null_as(key, pd).expect("the key was not in use");
+        LocalKey(key)
+    }
+
+    /// The same under a key that another lane's table drew.
+    ///
+    /// # Errors
+    /// [`RegisterError::InUse`] when the key is taken.
+    pub fn register_null_as(&mut self, key: u32, pd: Pd) -> Result<(), RegisterError> {
+        if self.map.contains(key >> 8) {
+            return Err(RegisterError::InUse);
+        }
         let (access, kind) = (Access::LOCAL_WRITE, Kind::Null);
         self.map.insert(key >> 8, Region { key, pd, iova: 0, length: u64::MAX, addr: 0, access, kind });
-        LocalKey(key)
+        Ok(())
     }
 
     /// Changes a region, which keeps its key (IBTA §11.2.8.5).
@@ -237,6 +249,18 @@ impl Regions {
         }
         self.generation += 1;
         self.map.remove(key.0 >> 8).ok_or(RegisterError::NoSuchKey)
+    }
+
+    /// Forgets a region whatever is bound to it: its windows are free again.
+    pub fn revoke(&mut self, key: LocalKey) {
+        let index = key.0 >> 8;
+        self.unbind_all(index);
+        let _ = self.deregister(key);
+    }
+
+    /// Whether windows are bound to a region.
+    pub fn has_windows(&self, key: LocalKey) -> bool {
+        self.region(key).is_some_and(|region| matches!(region.kind, Kind::Region { windows: 1.. }))
     }
 
     /// The region of `key`.

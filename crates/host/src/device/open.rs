@@ -7,6 +7,7 @@ use crate::engine::{Disturbed, Engine, Neighbours, Parts};
 use crate::error::OpenError;
 use crate::events::EventQueue;
 use crate::lane::{Lane, MAILBOX_PACKETS};
+use crate::limits::BELLS;
 use crate::memory::HostMemory;
 use crate::side_band::SideBand;
 use crate::stats::StatsFile;
@@ -29,8 +30,6 @@ use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
 
 const LANES_MAX: u32 = 64;
-/// Doorbells of one lane: two per queue pair.
-const BELLS: u32 = 4096;
 /// Other users' devices are invisible, so an address that looks free may not be.
 const ADDRESS_ATTEMPTS: u32 = 16;
 

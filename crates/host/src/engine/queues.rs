@@ -314,7 +314,7 @@ impl Engine {
         fetched.taken
     }
 
-    fn fetch_shared(&mut self, index: u32) -> u32 {
+    pub(crate) fn fetch_shared(&mut self, index: u32) -> u32 {
         let Some(srq) = self.srqs.get_mut(index) else { return 0 };
         let (id, rnic) = (srq.id, &mut self.rnic);
         // An SRQ has no completion queue: what cannot be posted is dropped, as hardware does with a bad WQE.

@@ -166,6 +166,21 @@ impl Regions {
         self.count_windows(region, -1);
     }
 
+    /// Frees every window that is bound to a region.
+    pub(super) fn unbind_all(&mut self, region: u32) {
+        let is_bound =
+            |entry: &Region| matches!(entry.kind, Kind::BoundWindow { region: bound, .. } if bound == region);
+        if matches!(self.map.get(region), Some(Region { kind: Kind::Region { windows: 1.. }, .. })) {
+            let bound: Vec<u32> = self
+                .map
+                .iter()
+                .filter(|(_, entry)| is_bound(entry))
+                .map(|(_, entry)| entry.key >> 8)
+                .collect();
+            bound.into_iter().for_each(|window| self.unbind(window));
+        }
+    }
+
     fn count_windows(&mut self, region: u32, change: i32) {
         if let Some(Region { kind: Kind::Region { windows }, .. }) = self.map.get_mut(region) {
             *windows = windows.wrapping_add_signed(change);
