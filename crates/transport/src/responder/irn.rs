@@ -13,7 +13,7 @@ use super::{Refusal, Responder, count_answer};
 use crate::connection::{AckQueue, Connection, TransportConfig};
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::irn::{Arrival, IrnConfig, Location, PacketClass, ReceiverWindow, SenderWindow};
+use crate::irn::{Arrival, IrnConfig, Location, LossRecovery, PacketClass, ReceiverWindow, SenderWindow};
 use crate::plan::{Order, Plan};
 use crate::receive_queue::ReceiveQueue;
 use highwire_stdx::{Duration, Instant};
@@ -161,6 +161,11 @@ impl Responder {
             }
             Location::EarlyAgain => {
                 ctx.counters.count(Counter::Duplicates);
+                return irn.acks.report(psn, 1);
+            }
+            Location::Early if conn.transport.irn.recovery == LossRecovery::GoBackN => {
+                // It will come again, so its data is not placed (IRN §4.3).
+                ctx.counters.count(Counter::OutOfSequence);
                 return irn.acks.report(psn, 1);
             }
             Location::Next | Location::Early => {}
