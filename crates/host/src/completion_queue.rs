@@ -288,7 +288,7 @@ impl CqInner {
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        self.lane().control(|engine| {
+        self.lane().dispose(|engine| {
             engine.remove_cq(self.id);
             // Refused only while a queue pair uses it, and those keep it alive.
             let _ = engine.rnic.destroy_cq(self.id);

@@ -33,6 +33,17 @@ pub enum LinkChoice {
     Shm,
 }
 
+/// Whether other processes of the user have the device's address as well.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Sharing {
+    /// This process alone.
+    #[default]
+    Exclusive,
+    /// Every process of the user that asks for it, as with a card. A broker, started by the first and gone with the last,
+    /// tells their packets apart. Such a device has one lane.
+    Shared,
+}
+
 /// How the rate of each queue pair is controlled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Congestion {
@@ -55,6 +66,9 @@ pub struct DeviceConfig {
     /// The device's address, which is its GID. `None` takes `HIGHWIRE_ADDR`, and without that an unused address of
     /// 127.0.0.0/8.
     pub address: Option<IpAddr>,
+    /// Whether other processes have that address as well. If so, `address: None` without `HIGHWIRE_ADDR` means
+    /// [`default_shared_address`](crate::default_shared_address).
+    pub sharing: Sharing,
     /// Engine shards, each with a socket and queues of its own; 1 to 64.
     pub lanes: u32,
     /// Which threads run the engine.
@@ -77,6 +91,7 @@ impl Default for DeviceConfig {
     fn default() -> DeviceConfig {
         DeviceConfig {
             address: None,
+            sharing: Sharing::default(),
             lanes: 1,
             engine: Engine::default(),
             link: LinkChoice::default(),
@@ -111,6 +126,7 @@ macro_rules! names {
 }
 
 names!(Engine: "inline" => Inline, "background" => Background, "both" => Both);
+names!(Sharing: "exclusive" => Exclusive, "shared" => Shared);
 names!(LinkChoice: "auto" => Auto, "udp" => Udp, "shm" => Shm);
 names!(
     Congestion: "none" => None, "dcqcn" => Dcqcn, "timely" => Timely, "aimd" => Aimd, "dctcp" => Dctcp

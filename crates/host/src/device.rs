@@ -1,8 +1,12 @@
 //! Devices: an address, lanes, and the thread that serves them when nobody else does.
 
 mod open;
+mod sharing;
+
+pub use sharing::default_shared_address;
 
 use crate::background;
+use crate::broker::Client;
 use crate::clock::Clock;
 use crate::completion_channel::CompletionChannel;
 use crate::completion_queue::{CompletionQueue, CompletionQueueConfig};
@@ -24,6 +28,7 @@ use highwire_uapi::SharedPool;
 use highwire_verbs::{AsyncEvent, Gid, Mtu};
 use highwire_wire::Qpn;
 use std::io;
+use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -61,7 +66,7 @@ pub(crate) struct Shared {
     is_disturbed: bool,
     pub(crate) pool: SharedPool,
     stats: Option<StatsFile>,
-    capture: Option<CaptureFile>,
+    pub(crate) capture: Option<CaptureFile>,
     pub(crate) clock: Clock,
     /// What becomes readable when a lane has packets, per lane.
     pub(crate) lane_fds: Vec<Vec<OwnedFd>>,
@@ -71,11 +76,15 @@ pub(crate) struct Shared {
     visits: AtomicU32,
     /// When housekeeping is due, in nanoseconds.
     housekeeping: AtomicU64,
+    /// The process that opened the device.
+    pid: u32,
+    /// Who gave it its part of a shared address. Goes last: afterwards the part may be somebody else's.
+    pub(crate) broker: Option<Client>,
 }
 
 /// What objects of a device hold: the last one to go ends its thread.
 pub(crate) struct Owner {
-    shared: Arc<Shared>,
+    shared: ManuallyDrop<Arc<Shared>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -108,7 +117,7 @@ impl Device {
             Engine::Inline => None,
             Engine::Background | Engine::Both => Some(background::spawn(Arc::clone(&shared))?),
         };
-        Ok(Device { owner: Arc::new(Owner { shared, thread }) })
+        Ok(Device { owner: Arc::new(Owner { shared: ManuallyDrop::new(shared), thread }) })
     }
 
     /// The device's address.
@@ -123,6 +132,16 @@ impl Device {
 
     pub(crate) fn pool(&self) -> &SharedPool {
         &self.owner.pool
+    }
+
+    /// Which part of a shared address is this process's: every number of its queue pairs ends in this byte. `None` for a
+    /// device that has its address to itself.
+    pub fn shard(&self) -> Option<u8> {
+        self.owner.broker.as_ref().map(Client::shard)
+    }
+
+    pub(crate) fn inner(&self) -> &Shared {
+        &self.owner
     }
 
     /// How many lanes it has.
@@ -336,6 +355,10 @@ impl std::ops::Deref for Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
+        if self.shared.pid != std::process::id() {
+            // A forked child has copies of everything and no threads: what it would take down is its parent's.
+            return;
+        }
         self.shared.is_closing.store(true, Ordering::SeqCst);
         self.shared.waker.wake();
         if let Some(thread) = self.thread.take() {
@@ -347,5 +370,14 @@ impl Drop for Owner {
         if let Some(capture) = &self.shared.capture {
             let _ = capture.flush();
         }
+        self.let_go();
+    }
+}
+
+impl Owner {
+    #[allow(unsafe_code)]
+    fn let_go(&mut self) {
+        // SAFETY: called once, at the end of `drop`; nothing uses it afterwards.
+        unsafe { ManuallyDrop::drop(&mut self.shared) };
     }
 }

@@ -5,10 +5,12 @@
 
 mod direct;
 mod disturbed;
+mod gsi;
 mod neighbours;
 mod pump;
 mod queues;
 mod receive;
+mod sharing;
 mod transmit;
 
 pub(crate) use disturbed::Disturbed;
@@ -26,7 +28,7 @@ use highwire_rnic::Rnic;
 use highwire_stdx::{Duration, Instant, Slab};
 use highwire_uapi::DoorbellBoard;
 use highwire_verbs::{CqId, Gid, QpAttr, Recovery};
-use highwire_wire::Qpn;
+use highwire_wire::{Psn, Qpn};
 use std::sync::Arc;
 
 /// What an engine is made of.
@@ -42,6 +44,8 @@ pub(crate) struct Parts {
     pub(crate) disturbed: Option<Disturbed>,
     /// Peers that shared memory does not reach are unreachable.
     pub(crate) is_shm_only: bool,
+    /// Other processes have the device's address as well.
+    pub(crate) is_address_shared: bool,
     /// Somebody comes by if no application thread does.
     pub(crate) may_defer: bool,
     pub(crate) board: DoorbellBoard,
@@ -65,6 +69,8 @@ pub(crate) struct Engine {
     neighbours: Option<Neighbours>,
     disturbed: Option<Disturbed>,
     is_shm_only: bool,
+    sharing: sharing::Sharing,
+    gsi_psn: Psn,
     may_defer: bool,
     board: DoorbellBoard,
     bells: Slab<Bell>,
@@ -83,7 +89,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Engine {
         let Parts { rnic, lane, gid, clock, memory, udp, neighbours, is_shm_only, .. } = parts;
-        let Parts { disturbed, may_defer, board, mailboxes, waker, .. } = parts;
+        let Parts { disturbed, is_address_shared, may_defer, board, mailboxes, waker, .. } = parts;
         Engine {
             rnic,
             counters: DriverCounters::default(),
@@ -99,6 +105,8 @@ impl Engine {
             neighbours,
             disturbed,
             is_shm_only,
+            sharing: sharing::Sharing::new(is_address_shared),
+            gsi_psn: Psn::default(),
             may_defer,
             board,
             bells: Slab::default(),

@@ -15,6 +15,10 @@ pub enum OpenError {
     BadAddress(String),
     /// The number of lanes is out of its range.
     BadLanes(u32),
+    /// A device that shares its address has one lane.
+    SharedLanes(u32),
+    /// The broker of a shared address could not be reached or started; the text says why.
+    Broker(String),
     /// The socket could not be opened; its own text says why.
     Udp(highwire_link::OpenError),
     /// The directory of this user's devices could not be used.
@@ -39,6 +43,10 @@ impl fmt::Display for OpenError {
                 "{ADDRESS_VARIABLE} is `{text}`, which is no IP address; unset it to use one of 127.0.0.0/8"
             ),
             OpenError::BadLanes(lanes) => write!(f, "a device has 1 to 64 lanes, not {lanes}"),
+            OpenError::SharedLanes(lanes) => {
+                write!(f, "a device that shares its address has one lane, not {lanes}")
+            }
+            OpenError::Broker(why) => write!(f, "no part of a shared address: {why}"),
             OpenError::Udp(error) => error.fmt(f),
             OpenError::Registry(error) => {
                 write!(f, "cannot use the directory of this user's devices: {error}")

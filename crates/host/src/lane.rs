@@ -25,6 +25,8 @@ pub(crate) struct Lane {
     /// How often application threads came by: the background thread backs off while this moves.
     visits: Visits,
     pub(crate) board: DoorbellBoard,
+    /// The process that made it.
+    pid: u32,
 }
 
 #[repr(align(128))]
@@ -32,7 +34,8 @@ struct Visits(AtomicU64);
 
 impl Lane {
     pub(crate) fn new(engine: Engine, board: DoorbellBoard) -> Lane {
-        Lane { token: EngineToken::new(engine), visits: Visits(AtomicU64::new(0)), board }
+        let pid = std::process::id();
+        Lane { token: EngineToken::new(engine), visits: Visits(AtomicU64::new(0)), board, pid }
     }
 
     /// Runs the engine on behalf of an application thread, if nobody else does right now.
@@ -63,6 +66,14 @@ impl Lane {
         let result = run(&mut running);
         self.leave(running);
         result
+    }
+
+    /// Runs the engine to take something down, unless this is a forked child: there it is the parent's, and whoever held
+    /// the token then holds it for ever.
+    pub(crate) fn dispose<R>(&self, run: impl FnOnce(&mut Engine) -> R) {
+        if self.pid == std::process::id() {
+            self.control(run);
+        }
     }
 
     /// Work was put into a ring and its bell was rung: serve it, unless whoever runs the engine will.

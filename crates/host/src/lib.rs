@@ -14,6 +14,7 @@
 #![deny(unsafe_code)]
 
 mod background;
+pub mod broker;
 mod clock;
 mod completion_channel;
 mod completion_queue;
@@ -25,6 +26,7 @@ mod endpoint;
 mod engine;
 mod error;
 mod events;
+mod gsi;
 mod lane;
 mod limits;
 mod memory;
@@ -43,13 +45,14 @@ mod window;
 
 pub use completion_channel::{ChannelTarget, CompletionChannel};
 pub use completion_queue::{CompletionQueue, CompletionQueueConfig, EMPTY as EMPTY_COMPLETION, WaitFor};
-pub use config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, Engine, LinkChoice};
+pub use config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, Engine, LinkChoice, Sharing};
 pub use counters::CounterSnapshot;
-pub use device::Device;
+pub use device::{Device, default_shared_address};
 pub use endpoint::{Endpoint, EndpointError};
 pub use error::{ChainError, ConnectError, CreateError, MemoryError, NoChannel, OpenError};
 pub use events::{EventQueue, EventTarget, TaggedEvent};
 pub use limits::DeviceLimits;
+pub use gsi::{Gsi, GsiError, ReceivedMad};
 pub use negotiate::NEGOTIATION_PORT;
 pub use queue_pair::{Chain, ConnectOptions, QueuePair, QueuePairConfig};
 pub use region::{Buffer, DeviceMemory, MemoryChange, MemoryRegion, ProtectionDomain};

@@ -264,7 +264,7 @@ fn from_ring_error(error: uapi::PostError) -> PostError {
 impl Drop for QueuePair {
     fn drop(&mut self) {
         self.disconnected();
-        self.lane().control(|engine| {
+        self.lane().dispose(|engine| {
             // What was said last, an acknowledgement perhaps, still leaves.
             engine.begin_post();
             engine.finish_control();

@@ -195,7 +195,7 @@ impl PdInner {
     /// Takes a key out of every lane, with the windows that are bound to its region.
     fn revoke(&self, key: LocalKey) {
         for lane in &self.device.lanes {
-            lane.control(|engine| engine.rnic.regions_mut().revoke(key));
+            lane.dispose(|engine| engine.rnic.regions_mut().revoke(key));
         }
     }
 
@@ -231,7 +231,7 @@ impl Drop for PdInner {
     fn drop(&mut self) {
         for lane in &self.device.lanes {
             // Refused only while something is in it, and everything in it keeps it alive.
-            let _ = lane.control(|engine| engine.rnic.dealloc_pd(self.pd));
+            lane.dispose(|engine| engine.rnic.dealloc_pd(self.pd));
         }
     }
 }

@@ -161,7 +161,7 @@ impl SharedReceiveQueue {
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        self.pd.device.lanes[self.lane as usize].control(|engine| {
+        self.pd.device.lanes[self.lane as usize].dispose(|engine| {
             engine.remove_bell(self.bell);
             engine.remove_srq(self.index);
             // Refused only while a queue pair uses it, and those keep it alive.

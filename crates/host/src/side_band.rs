@@ -31,7 +31,13 @@ struct State {
 
 impl SideBand {
     /// `None` if the port cannot be had: then this device speaks standard RoCEv2 only.
-    pub(crate) fn open(gid: Gid, rng: Rng, clock: crate::clock::Clock) -> Option<SideBand> {
+    /// `given` is a socket that is bound to the port already.
+    pub(crate) fn open(
+        gid: Gid,
+        given: Option<OwnedFd>,
+        rng: Rng,
+        clock: crate::clock::Clock,
+    ) -> Option<SideBand> {
         let config = UdpConfig {
             port: NEGOTIATION_PORT,
             receive_buffer_bytes: 1 << 18,
@@ -41,7 +47,11 @@ impl SideBand {
             gro: false,
             ..UdpConfig::new(gid.to_ip())
         };
-        let link = UdpLink::open(&config).ok()?;
+        let link = match given {
+            Some(socket) => UdpLink::adopt(socket, &config),
+            None => UdpLink::open(&config),
+        };
+        let link = link.ok()?;
         let fd = link.poll_fd()?.try_clone_to_owned().ok()?;
         let negotiator = Negotiator::new(gid, rng);
         let state = Mutex::new(State { negotiator, link, rx: RxBatch::new(), tx: TxBatch::new() });

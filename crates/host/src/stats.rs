@@ -11,7 +11,7 @@
 //! ```
 
 use crate::counters::CounterSnapshot;
-use highwire_link::shm::Registry;
+use highwire_link::shm::{EngineName, Registry};
 use highwire_uapi::{Segment, Window};
 use std::io;
 use std::net::IpAddr;
@@ -41,6 +41,8 @@ pub(crate) struct StatsFile {
 pub struct RunningDevice {
     /// Its address.
     pub address: IpAddr,
+    /// Its part of the address, if processes share it.
+    pub shard: Option<u8>,
     /// Its process.
     pub pid: u32,
     /// Its counters by name, as they were a moment ago.
@@ -48,10 +50,10 @@ pub struct RunningDevice {
 }
 
 impl StatsFile {
-    pub(crate) fn create(address: IpAddr) -> io::Result<StatsFile> {
+    pub(crate) fn create(name: EngineName) -> io::Result<StatsFile> {
         let registry = Registry::open().map_err(io::Error::other)?;
-        let path = registry.root().join(format!("{PREFIX}{address}"));
-        // The address is ours, so a file of that name is what a process that is gone left behind.
+        let path = path(&registry, name);
+        // The name is ours, so a file of that name is what a process that is gone left behind.
         let _ = std::fs::remove_file(&path);
         let window = Window::whole(&Arc::new(Segment::create_file(&path, FILE_BYTES, 0o600)?));
         window.u64_at(8).store(u64::from(std::process::id()), Ordering::Relaxed);
@@ -86,6 +88,15 @@ impl StatsFile {
     }
 }
 
+/// Removes what a process that is gone left behind.
+pub(crate) fn remove(registry: &Registry, name: EngineName) {
+    let _ = std::fs::remove_file(path(registry, name));
+}
+
+fn path(registry: &Registry, name: EngineName) -> PathBuf {
+    registry.root().join(format!("{PREFIX}{name}"))
+}
+
 impl Drop for StatsFile {
     fn drop(&mut self) {
         let _ = std::fs::remove_file(&self.path);
@@ -102,16 +113,17 @@ pub fn running_devices() -> io::Result<Vec<RunningDevice>> {
     for entry in std::fs::read_dir(registry.root())? {
         let entry = entry?;
         let name = entry.file_name();
-        let address = name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|ip| ip.parse().ok());
-        if let Some(address) = address {
-            running.extend(read(&entry.path(), address));
+        let name =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|name| name.parse().ok());
+        if let Some(name) = name {
+            running.extend(read(&entry.path(), name));
         }
     }
-    running.sort_by_key(|device: &RunningDevice| device.address);
+    running.sort_by_key(|device: &RunningDevice| (device.address, device.shard));
     Ok(running)
 }
 
-fn read(path: &Path, address: IpAddr) -> Option<RunningDevice> {
+fn read(path: &Path, name: EngineName) -> Option<RunningDevice> {
     let window = Window::whole(&Arc::new(Segment::open(path).ok()?));
     if window.len() < FILE_BYTES || window.u64_at(0).load(Ordering::Acquire) != MAGIC {
         return None;
@@ -132,7 +144,8 @@ fn read(path: &Path, address: IpAddr) -> Option<RunningDevice> {
         }
         std::hint::spin_loop();
     }
-    Some(RunningDevice { address, pid, counters })
+    let shard = (name.shard > 0).then_some(name.shard);
+    Some(RunningDevice { address: name.gid, shard, pid, counters })
 }
 
 fn read_entries(window: &Window) -> Vec<(String, u64)> {

@@ -14,6 +14,12 @@ pub(crate) fn random_u64() -> io::Result<u64> {
     if got == bytes.len() as isize { Ok(u64::from_ne_bytes(bytes)) } else { Err(io::Error::last_os_error()) }
 }
 
+/// The user that this process works for.
+pub(crate) fn effective_uid() -> u32 {
+    // SAFETY: reads the process's own identity and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// A counter that makes its descriptor readable while it is not zero.
 #[derive(Debug)]
 pub(crate) struct EventFd(OwnedFd);

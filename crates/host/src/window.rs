@@ -78,7 +78,7 @@ impl MemoryWindow {
 impl Drop for MemoryWindow {
     fn drop(&mut self) {
         for lane in &self.pd.device.lanes {
-            let _ = lane.control(|engine| engine.rnic.regions_mut().free_window(Window { rkey: self.rkey }));
+            lane.dispose(|engine| engine.rnic.regions_mut().free_window(Window { rkey: self.rkey }));
         }
     }
 }

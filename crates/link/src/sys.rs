@@ -133,6 +133,24 @@ pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i3
     Ok(value)
 }
 
+/// How many datagrams a socket has lost for want of room since it was made.
+pub(crate) fn drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
+    // The kernel's SK_MEMINFO_VARS, of which drops are the last (`linux/sock_diag.h`).
+    let mut info = [0u32; 9];
+    let mut length = size_of_val(&info) as libc::socklen_t;
+    // SAFETY: both pointers are to live locals, and `length` says how many bytes the first one has.
+    check(unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_MEMINFO,
+            info.as_mut_ptr().cast(),
+            &raw mut length,
+        )
+    })?;
+    Ok(info[8])
+}
+
 /// Lets a classic BPF program choose among the sockets that share this one's address.
 pub(crate) fn attach_steering(fd: BorrowedFd<'_>, program: &mut [libc::sock_filter]) -> io::Result<()> {
     let program = libc::sock_fprog { len: program.len() as u16, filter: program.as_mut_ptr() };

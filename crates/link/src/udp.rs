@@ -8,10 +8,12 @@
 //! must ignore it (RoCEv2 A17.9.2), so a constant is as good as any.
 
 mod error;
+mod group;
 mod steer;
 
 pub use error::{Holder, OpenError};
-pub use steer::lane_of;
+pub use group::SharedPort;
+pub use steer::{SteerBy, lane_of};
 
 use crate::batch::{Ecn, RxBatch, TrainLimits, TrainView, TxBatch};
 use crate::{Counters, Link, Seal, Transmitted, sys};
@@ -102,9 +104,34 @@ impl UdpLink {
         Ok(links)
     }
 
+    /// Takes over a socket that is bound already, such as one of a [`SharedPort`]. Whatever `config` says of buffers and
+    /// features is set; what it says of the address is ignored.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn adopt(socket: OwnedFd, config: &UdpConfig) -> Result<UdpLink, OpenError> {
+        let adopted = sys::bound_address(socket.as_fd())
+            .and_then(|local| UdpLink::configure(socket, local, config).map(|link| (link, local)));
+        let (mut link, local) = adopted.map_err(|error| OpenError::new(config, error))?;
+        link.local = local;
+        // What the socket lost before it was ours is not our loss.
+        link.overflow_seen = sys::drops(link.socket.as_fd()).unwrap_or(0);
+        Ok(link)
+    }
+
     fn bind(config: &UdpConfig, is_shared: bool) -> io::Result<UdpLink> {
         let address = with_scope(SocketAddr::new(config.ip, config.port));
-        let socket = sys::udp_socket(address.is_ipv6())?;
+        let mut link = UdpLink::configure(sys::udp_socket(address.is_ipv6())?, address, config)?;
+        if is_shared {
+            share(link.socket.as_fd())?;
+        }
+        sys::bind(link.socket.as_fd(), &address)?;
+        link.local = sys::bound_address(link.socket.as_fd())?;
+        Ok(link)
+    }
+
+    /// Sets every option of a socket.
+    fn configure(socket: OwnedFd, address: SocketAddr, config: &UdpConfig) -> io::Result<UdpLink> {
         let fd = socket.as_fd();
         let mut counters = Counters::default();
         set_path_options(fd, address.is_ipv6(), config.ecn)?;
@@ -113,16 +140,12 @@ impl UdpLink {
         let _ = sys::set_option(fd, libc::SOL_SOCKET, libc::SO_RXQ_OVFL, 1);
         // Asking for segments of size 0 changes nothing, and fails where the option is unknown.
         let gso = config.gso && sys::set_option(fd, libc::SOL_UDP, libc::UDP_SEGMENT, 0).is_ok();
-        let gro = config.gro && sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, 1).is_ok();
+        let gro =
+            sys::set_option(fd, libc::SOL_UDP, libc::UDP_GRO, i32::from(config.gro)).is_ok() && config.gro;
         counters.gso = u64::from(gso);
         counters.gro = u64::from(gro);
-        if is_shared {
-            share(fd)?;
-        }
-        sys::bind(fd, &address)?;
-        let local = sys::bound_address(fd)?;
         let limits = if gso { TrainLimits::GSO } else { TrainLimits::SINGLE };
-        Ok(UdpLink { socket, local, limits, counters, overflow_seen: 0, refused: None })
+        Ok(UdpLink { socket, local: address, limits, counters, overflow_seen: 0, refused: None })
     }
 
     /// What was counted so far.

@@ -3,10 +3,12 @@
 //! Every test has addresses of its own, so tests run side by side.
 
 use highwire_link::{
-    Ecn, Link, OpenError, Order, Path, RxBatch, Transmitted, TxBatch, UdpConfig, UdpLink, lane_of,
+    Ecn, Link, OpenError, Order, Path, RxBatch, SharedPort, SteerBy, Transmitted, TxBatch, UdpConfig,
+    UdpLink, lane_of,
 };
 use highwire_stdx::{Instant, Rng};
 use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
 
 const PATIENCE_MS: i32 = 2_000;
 
@@ -141,6 +143,55 @@ fn lanes_receive_the_packets_of_their_qps() {
         let seen: Vec<Vec<u8>> = receive(lane, expected.len()).into_iter().map(|s| s.2).collect();
         assert_eq!(seen, expected);
     }
+}
+
+#[test]
+fn processes_that_share_an_address_receive_what_ends_in_their_number() {
+    let mut shared = SharedPort::open(&config([9, 2]), SteerBy::DestinationQpn).unwrap();
+    assert_eq!((shared.len(), shared.add().unwrap(), shared.len()), (2, 2, 3));
+    let to = shared.socket(0).local();
+    let mut adopted = UdpLink::adopt(shared.socket(2).as_fd().try_clone_to_owned().unwrap(), &config([9, 9]))
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(adopted.local(), to, "an adopted socket keeps its address");
+    let mut a = open(&config([9, 1]));
+    let mut batch = TxBatch::new();
+    let mut expected = vec![Vec::new(); 3];
+    let mut rng = Rng::new(9);
+    for tag in 0..200 {
+        // Numbers that nobody has been given a socket for belong to socket 0.
+        let shard = rng.below(5) as u32;
+        let packet = packet(rng.next_u32() << 8 | shard, tag, 48);
+        batch.push(Path { peer: to, class: shard as u8 }, &packet, Order::Strict).unwrap();
+        expected[if shard < 3 { shard as usize } else { 0 }].push(packet);
+    }
+    // One that is too short to say.
+    batch.push(Path { peer: to, class: 99 }, &[1, 2, 3], Order::Strict).unwrap();
+    send(&mut a, &mut batch);
+    let mut nobody = receive(shared.socket(0), expected[0].len() + 1);
+    let short = nobody.iter().position(|seen| seen.2 == [1, 2, 3]).expect("it arrives at socket 0");
+    nobody.remove(short);
+    nobody.sort_by_key(|seen| seen.2[0]);
+    expected[0].sort_by_key(|packet| packet[0]);
+    let bytes = |seen: Vec<(SocketAddr, u16, Vec<u8>)>| seen.into_iter().map(|s| s.2).collect::<Vec<_>>();
+    assert_eq!(bytes(nobody), expected[0]);
+    assert_eq!(bytes(receive(shared.socket(1), expected[1].len())), expected[1]);
+    assert_eq!(bytes(receive(&mut adopted, expected[2].len())), expected[2]);
+    // What nobody took is thrown away before somebody else is given the socket.
+    batch.push(Path { peer: to, class: 1 }, &packet(1, 1, 48), Order::Strict).unwrap();
+    send(&mut a, &mut batch);
+    shared.drain(1, &mut RxBatch::new());
+    assert_eq!(shared.socket(1).receive(Instant::ZERO, &mut RxBatch::new()), 0);
+}
+
+#[test]
+fn a_shared_address_is_taken_for_everybody_else() {
+    let shared = SharedPort::open(&config([9, 3]), SteerBy::ReceiverQpn).unwrap();
+    assert!(!shared.is_empty());
+    assert!(matches!(UdpLink::open(&config([9, 3])), Err(OpenError::PortTaken { .. })));
+    assert!(matches!(
+        SharedPort::open(&config([9, 3]), SteerBy::ReceiverQpn),
+        Err(OpenError::PortTaken { .. })
+    ));
 }
 
 #[test]

@@ -1,8 +1,9 @@
 //! Opening a device: an address, sockets, lanes.
 
 use super::Shared;
+use crate::broker::Client;
 use crate::clock::Clock;
-use crate::config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, LinkChoice};
+use crate::config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, LinkChoice, Sharing};
 use crate::engine::{Disturbed, Engine, Neighbours, Parts};
 use crate::error::OpenError;
 use crate::events::EventQueue;
@@ -14,7 +15,7 @@ use crate::stats::StatsFile;
 use crate::sys;
 use crate::waker::Waker;
 use crossbeam_queue::ArrayQueue;
-use highwire_link::shm::{ClaimError, EngineConfig, LocalEngine, Registry};
+use highwire_link::shm::{ClaimError, EngineConfig, EngineName, LocalEngine, Registry};
 use highwire_link::{
     Capture, CaptureFile, Ecn, Faulty, Link, OpenError as UdpError, UdpConfig, UdpLink, netdev_mtu_of,
     roce_mtu_bytes,
@@ -25,6 +26,7 @@ use highwire_uapi::{DoorbellBoard, Segment, SharedPool, Window};
 use highwire_verbs::{Gid, Mtu};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -34,10 +36,13 @@ const LANES_MAX: u32 = 64;
 const ADDRESS_ATTEMPTS: u32 = 16;
 
 /// The address with everything that holds it.
-struct Place {
-    ip: IpAddr,
-    local: Option<Arc<LocalEngine>>,
-    sockets: Vec<UdpLink>,
+pub(super) struct Place {
+    pub(super) ip: IpAddr,
+    pub(super) local: Option<Arc<LocalEngine>>,
+    pub(super) sockets: Vec<UdpLink>,
+    /// Present where the address is shared.
+    pub(super) side_band: Option<OwnedFd>,
+    pub(super) broker: Option<Client>,
 }
 
 pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
@@ -52,8 +57,13 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         None => sys::random_u64().map_err(|error| OpenError::System("get random numbers", error))?,
     };
     let mut rng = Rng::new(seed);
-    let Place { ip, local, sockets } = find_place(config, &mut rng)?;
+    let place = match config.sharing {
+        Sharing::Exclusive => find_place(config, &mut rng)?,
+        Sharing::Shared => super::sharing::join(config)?,
+    };
+    let Place { ip, local, sockets, side_band, broker } = place;
     let gid = Gid::from_ip(ip);
+    let name = EngineName::shared(ip, broker.as_ref().map_or(0, Client::shard));
     let clock = Clock::start();
     let mtu = path_mtu(config, ip)?;
     let system = |what| move |error: io::Error| OpenError::System(what, error);
@@ -74,7 +84,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         let (udp, disturbed) = links(config, socket, lane, capture.as_ref());
         let board = doorbells().map_err(system("make shared memory"))?;
         let parts = Parts {
-            rnic: Rnic::new(rnic_config(config, gid, lane), rng.fork(u64::from(lane)).next_u64()),
+            rnic: Rnic::new(rnic_config(config, gid, lane, name.shard), rng.fork(u64::from(lane)).next_u64()),
             lane,
             gid,
             clock: clock.clone(),
@@ -83,6 +93,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
             neighbours,
             disturbed,
             is_shm_only: config.link == LinkChoice::Shm,
+            is_address_shared: broker.is_some(),
             may_defer: config.engine != crate::config::Engine::Inline,
             board: board.clone(),
             mailboxes: Arc::clone(&mailboxes),
@@ -99,12 +110,12 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         events,
         waker,
         waiting: Arc::default(),
-        side_band: SideBand::open(gid, rng.fork(1 << 32), clock.clone()),
+        side_band: SideBand::open(gid, side_band, rng.fork(1 << 32), clock.clone()),
         pool,
         local,
         is_disturbed: config.link == LinkChoice::Shm && is_watched(config),
         // Nobody can look at the counters of a device that has no such file, and nothing else depends on it.
-        stats: StatsFile::create(ip).ok(),
+        stats: StatsFile::create(name).ok(),
         capture,
         lane_fds,
         rng: Mutex::new(rng),
@@ -112,6 +123,8 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         is_closing: AtomicBool::new(false),
         visits: AtomicU32::new(0),
         housekeeping: AtomicU64::new(0),
+        pid: std::process::id(),
+        broker,
     })
 }
 
@@ -127,10 +140,15 @@ fn find_place(config: &DeviceConfig, rng: &mut Rng) -> Result<Place, OpenError> 
         let sockets = UdpLink::open_lanes(&udp_config(config, ip), config.lanes as usize);
         let local = match registry.as_ref().map(|registry| registry.claim(ip, &engine_config)).transpose() {
             Ok(local) => local.map(Arc::new),
-            Err(ClaimError::Taken { gid, .. }) => return Err(OpenError::AddressInUse(gid)),
+            Err(ClaimError::Taken { name, .. }) => return Err(OpenError::AddressInUse(name.gid)),
             Err(error) => return Err(OpenError::Registry(io::Error::other(error))),
         };
-        return Ok(Place { ip, local, sockets: sockets? });
+        let sockets = sockets?;
+        if let Some(registry) = &registry {
+            // The port is ours, so a broker that has left this behind was killed.
+            let _ = std::fs::remove_file(registry.broker_socket(ip));
+        }
+        return Ok(Place { ip, local, sockets, side_band: None, broker: None });
     }
     let mut attempts = 0;
     loop {
@@ -142,7 +160,7 @@ fn find_place(config: &DeviceConfig, rng: &mut Rng) -> Result<Place, OpenError> 
         let ip = local.as_ref().map_or_else(|| random_loopback(rng), |local| local.gid());
         attempts += 1;
         match UdpLink::open_lanes(&udp_config(config, ip), config.lanes as usize) {
-            Ok(sockets) => return Ok(Place { ip, local, sockets }),
+            Ok(sockets) => return Ok(Place { ip, local, sockets, side_band: None, broker: None }),
             Err(UdpError::PortTaken { .. }) if attempts < ADDRESS_ATTEMPTS => {}
             Err(error) => return Err(error.into()),
         }
@@ -150,7 +168,7 @@ fn find_place(config: &DeviceConfig, rng: &mut Rng) -> Result<Place, OpenError> 
 }
 
 /// The address that somebody asked for.
-fn wanted_address(config: &DeviceConfig) -> Result<Option<IpAddr>, OpenError> {
+pub(super) fn wanted_address(config: &DeviceConfig) -> Result<Option<IpAddr>, OpenError> {
     if config.address.is_some() {
         return Ok(config.address);
     }
@@ -164,7 +182,7 @@ fn wanted_address(config: &DeviceConfig) -> Result<Option<IpAddr>, OpenError> {
 }
 
 /// The directory of this user's devices, where shared memory is to be used.
-fn registry(config: &DeviceConfig) -> Result<Option<Registry>, OpenError> {
+pub(super) fn registry(config: &DeviceConfig) -> Result<Option<Registry>, OpenError> {
     match config.link {
         LinkChoice::Udp => Ok(None),
         // Faults and captures are of a network, unless shared memory was asked for by name.
@@ -188,7 +206,7 @@ fn random_loopback(rng: &mut Rng) -> IpAddr {
     Ipv4Addr::new(127, b.max(1), c, d.clamp(1, 254)).into()
 }
 
-fn udp_config(config: &DeviceConfig, ip: IpAddr) -> UdpConfig {
+pub(super) fn udp_config(config: &DeviceConfig, ip: IpAddr) -> UdpConfig {
     let ecn = if congestion_choice(config).uses_ecn() { Ecn::Capable0 } else { Ecn::NotCapable };
     UdpConfig { ecn, ..UdpConfig::new(ip) }
 }
@@ -210,7 +228,9 @@ fn congestion_choice(config: &DeviceConfig) -> CongestionChoice {
     }
 }
 
-fn rnic_config(config: &DeviceConfig, gid: Gid, lane: u32) -> RnicConfig {
+/// The numbers of a shared address's queue pairs end in the process's part, as if it were one of 256 lanes.
+fn rnic_config(config: &DeviceConfig, gid: Gid, lane: u32, shard: u8) -> RnicConfig {
+    let (lane, lanes) = if shard > 0 { (u32::from(shard), 256) } else { (lane, config.lanes) };
     let mut transport = TransportConfig {
         congestion: congestion_choice(config),
         // A polling host comes back every few microseconds, and must make up for what it slept.
@@ -223,7 +243,7 @@ fn rnic_config(config: &DeviceConfig, gid: Gid, lane: u32) -> RnicConfig {
     transport.irn.cap = 256;
     transport.irn.rto_low = Duration::from_micros(1000);
     transport.irn.rto_high = Duration::from_micros(4000);
-    RnicConfig { lane, lanes: config.lanes, egress_quantum: 16, transport, ..RnicConfig::new(gid) }
+    RnicConfig { lane, lanes, egress_quantum: 16, transport, ..RnicConfig::new(gid) }
 }
 
 fn capture_file(config: &DeviceConfig) -> Result<Option<CaptureFile>, OpenError> {

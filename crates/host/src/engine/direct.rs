@@ -35,8 +35,9 @@ impl Engine {
         if op.length > DIRECT_BYTES_MAX || is_null {
             return false;
         }
-        let looked_up =
-            *self.now.get_or_insert_with(|| if neighbours.knows(gid) { now } else { self.clock.now() });
+        let looked_up = *self
+            .now
+            .get_or_insert_with(|| if neighbours.knows(gid, peer_qpn) { now } else { self.clock.now() });
         let Some(sender) = neighbours.sender_to(looked_up, gid, peer_qpn) else { return false };
         let mut direct = sender.direct(qp.qpn.value(), peer_qpn.value());
         let mut parts = [RawSlice { address: std::ptr::null(), len: 0 }; MAX_SGES];

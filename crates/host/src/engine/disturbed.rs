@@ -10,12 +10,12 @@ use super::transmit::{Paths, transmit, write};
 use crate::counters::DriverCounters;
 use crate::memory::HostMemory;
 use highwire_link::{
-    CaptureFile, Link, Path, ReserveError, RxBatch, Seal, TrainLimits, Transmitted, TxBatch,
+    CaptureFile, Link, Order, Path, ReserveError, RxBatch, Seal, TrainLimits, Transmitted, TxBatch,
 };
 use highwire_rnic::Outgoing;
 use highwire_stdx::Instant;
 use highwire_verbs::Gid;
-use highwire_wire::{Bth, ICRC_LEN, UDP_PORT, parse_packet_with_icrc};
+use highwire_wire::{Bth, ICRC_LEN, Qpn, UDP_PORT, parse_packet_with_icrc};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -27,6 +27,8 @@ pub(crate) struct Disturbed {
     capture: Option<CaptureFile>,
     /// An arrival with its ICRC, while it is recorded.
     arrival: Vec<u8>,
+    /// What came through for queue pair 1.
+    mads: Vec<(SocketAddr, Vec<u8>)>,
     recorded: u64,
     lost: u64,
 }
@@ -59,6 +61,7 @@ impl Disturbed {
             outbox,
             capture,
             arrival: Vec::new(),
+            mads: Vec::new(),
             recorded: 0,
             lost: 0,
         }
@@ -73,9 +76,22 @@ impl Disturbed {
         write(&mut self.tx, path, outgoing, memory)
     }
 
+    /// Takes one packet that is laid out already, but for its ICRC.
+    ///
+    /// # Errors
+    /// [`ReserveError::Full`] until the next flush.
+    pub(super) fn take_laid_out(&mut self, path: Path, packet: &[u8]) -> Result<(), ReserveError> {
+        self.tx.push(path, packet, Order::Strict)
+    }
+
+    /// What came through the last flushes for queue pair 1, where the network is to carry it.
+    pub(super) fn take_mads(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
+        std::mem::take(&mut self.mads)
+    }
+
     /// Whether there is anything to flush, now or at some time.
     pub(super) fn is_busy(&self) -> bool {
-        !self.tx.is_empty() || self.link.poll_timeout().is_some()
+        !self.tx.is_empty() || !self.mads.is_empty() || self.link.poll_timeout().is_some()
     }
 
     /// When a packet that is held back is due.
@@ -114,6 +130,10 @@ impl Disturbed {
                 counters.dropped_malformed += 1;
                 continue;
             };
+            if headers.bth.dest_qpn == Qpn::GSI {
+                self.mads.push((destination, packet.to_vec()));
+                continue;
+            }
             let gid = Gid::from_ip(destination.ip());
             let body = &packet[..len - ICRC_LEN];
             match neighbours.send_bytes(now, gid, headers.bth.dest_qpn, body) {

@@ -5,7 +5,8 @@
 
 use crate::memory::HostMemory;
 use highwire_link::shm::{
-    Access, ChannelConfig, Inbox, LocalEngine, PeerEngine, PublishedQueuePair, SendError, ShmSender,
+    Access, ChannelConfig, EngineName, Inbox, LocalEngine, PeerEngine, PublishedQueuePair, SendError,
+    ShmSender,
 };
 use highwire_rnic::{Outgoing, QpSnapshot};
 use highwire_stdx::{Duration, Instant};
@@ -33,9 +34,12 @@ pub(crate) struct Neighbours {
     bell: UdpSocket,
 }
 
-/// What is known about a GID.
+/// What is known about a GID, or about a part of it where processes share it.
 struct Known {
     gid: Gid,
+    /// Which bits of a queue pair number say whether its owner is this one, and what they are.
+    shard_mask: u32,
+    shard: u32,
     /// `None` until the given time: not on this host.
     peer: Result<Arc<PeerEngine>, Instant>,
     /// By the peer's lane.
@@ -56,6 +60,16 @@ pub(super) enum Sent {
     NotHere,
     /// It was for a peer on this host and is lost.
     Lost,
+}
+
+/// How long a datagram is that does nothing but wake: too short for a packet.
+pub(super) const BELL_BYTES: usize = 8;
+
+impl Known {
+    #[inline]
+    fn is(&self, gid: Gid, qpn: Qpn) -> bool {
+        self.gid == gid && qpn.value() & self.shard_mask == self.shard
+    }
 }
 
 impl Neighbours {
@@ -143,16 +157,19 @@ impl Neighbours {
             ring.is_unflushed = false;
             if ring.sender.flush() {
                 let address = SocketAddr::new(known.gid.to_ip(), highwire_wire::UDP_PORT);
+                // Where processes share an address, it takes a number to find the right one.
+                let whom = u64::from(known.shard).to_be_bytes();
+                let ring: &[u8] = if known.shard_mask == 0 { &[] } else { &whom };
                 // Lost like any datagram if it must be: the peer's own timers wake it, too.
-                let _ = self.bell.send_to(&[], address);
+                let _ = self.bell.send_to(ring, address);
             }
         }
     }
 
     /// Whether it takes no look at the registry to send there.
     #[inline]
-    pub(super) fn knows(&self, gid: Gid) -> bool {
-        self.known.get(self.recent).is_some_and(|known| known.gid == gid && !known.rings.is_empty())
+    pub(super) fn knows(&self, gid: Gid, qpn: Qpn) -> bool {
+        self.known.get(self.recent).is_some_and(|known| known.is(gid, qpn) && !known.rings.is_empty())
     }
 
     pub(super) fn has_backlog(&self) -> bool {
@@ -185,15 +202,15 @@ impl Neighbours {
 
     #[inline]
     fn ring_to(&mut self, now: Instant, gid: Gid, qpn: Qpn) -> Option<(usize, usize)> {
-        if self.known.get(self.recent).is_none_or(|known| known.gid != gid) {
-            self.recent = match self.known.iter().position(|known| known.gid == gid) {
+        if self.known.get(self.recent).is_none_or(|known| !known.is(gid, qpn)) {
+            self.recent = match self.known.iter().position(|known| known.is(gid, qpn)) {
                 Some(at) => at,
                 None => self.meet(gid),
             };
         }
         let at = self.recent;
         let known = &mut self.known[at];
-        if known.rings.is_empty() && !self.look_up(now, at) {
+        if known.rings.is_empty() && !self.look_up(now, at, qpn) {
             return None;
         }
         let known = &self.known[at];
@@ -205,17 +222,22 @@ impl Neighbours {
     }
 
     fn meet(&mut self, gid: Gid) -> usize {
-        self.known.push(Known { gid, peer: Err(Instant::ZERO), rings: Vec::new() });
+        let peer = Err(Instant::ZERO);
+        self.known.push(Known { gid, shard_mask: 0, shard: 0, peer, rings: Vec::new() });
         self.known.len() - 1
     }
 
-    /// Looks for a living engine with this GID.
-    fn look_up(&mut self, now: Instant, at: usize) -> bool {
+    /// Looks for the living engine that has this GID, or the part of it that a queue pair belongs to.
+    fn look_up(&mut self, now: Instant, at: usize, qpn: Qpn) -> bool {
         let known = &mut self.known[at];
         if known.peer.as_ref().is_err_and(|again| *again > now) {
             return false;
         }
-        match self.local.registry().lookup(known.gid.to_ip()) {
+        let ip = known.gid.to_ip();
+        let is_shared = self.local.registry().is_shared(ip);
+        known.shard_mask = if is_shared { 0xFF } else { 0 };
+        known.shard = qpn.value() & known.shard_mask;
+        match self.local.registry().lookup(EngineName::shared(ip, known.shard as u8)) {
             Ok(peer) => {
                 known.rings = (0..peer.lanes()).map(|_| None).collect();
                 known.peer = Ok(Arc::new(peer));

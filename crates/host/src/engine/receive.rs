@@ -1,6 +1,7 @@
 //! From the links into the RNIC: verify, parse, hand over.
 
 use super::Engine;
+use super::neighbours::BELL_BYTES;
 use crate::lane::Stray;
 use crate::memory::packet_bytes;
 use highwire_link::{Ecn, Link, Packet};
@@ -99,6 +100,9 @@ impl Engine {
     }
 
     fn handle_udp_packet(&mut self, packet: &Packet<'_>) {
+        if packet.bytes.len() == BELL_BYTES {
+            return;
+        }
         if !self.verify_udp_packet(packet) {
             self.counters.dropped_bad_icrc += 1;
             return;

@@ -6,7 +6,7 @@ use super::receive::UDP_WARM_TURNS;
 use highwire_link::{Link, Order, Path, Place, ReserveError, Transmitted, TxBatch};
 use highwire_rnic::Outgoing;
 use highwire_stdx::Instant;
-use highwire_wire::{ICRC_LEN, PathIcrc, UDP_PORT};
+use highwire_wire::{ICRC_LEN, PathIcrc, Qpn, UDP_PORT};
 use std::net::SocketAddr;
 
 /// Packets taken from the RNIC in one turn, so that the engine also gets round to receiving.
@@ -83,7 +83,11 @@ impl Engine {
                 self.counters.dropped_unreachable += 1;
                 continue;
             }
-            let path = Path::from(SocketAddr::new(outgoing.address.gid.to_ip(), UDP_PORT));
+            let (gid, qpn) = (outgoing.address.gid, outgoing.headers.bth.dest_qpn);
+            let path = Path {
+                peer: SocketAddr::new(gid.to_ip(), UDP_PORT),
+                class: self.sharing.class_of(now, gid, qpn),
+            };
             let mut written = write(&mut self.tx, path, &outgoing, self.memory);
             if written == Err(ReserveError::Full) {
                 transmit(&mut *self.udp, &mut self.tx, &mut self.paths, now);
@@ -118,6 +122,13 @@ impl Engine {
         let now = self.now();
         if let (Some(disturbed), Some(neighbours)) = (&mut self.disturbed, &mut self.neighbours) {
             disturbed.flush(now, &mut self.paths, neighbours, &mut self.counters);
+            // What is for queue pair 1 is for no neighbour's ring: all of an address have it in common.
+            for (to, packet) in disturbed.take_mads() {
+                let path = Path { peer: to, class: Qpn::GSI.value() as u8 };
+                let taken = self.tx.push(path, &packet, Order::Strict);
+                self.turn.urgent += u32::from(taken.is_ok());
+                self.counters.dropped_link_full += u64::from(taken.is_err());
+            }
         }
     }
 

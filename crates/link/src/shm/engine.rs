@@ -19,6 +19,7 @@ use super::layout::{
     in_use,
 };
 use super::lock::{self, Byte};
+use super::name::EngineName;
 use super::registry::{ClaimError, Registry, effective_uid};
 use super::table::{Entry, Place, PublishedQueuePair, PublishedRegion, TableWriter};
 
@@ -65,13 +66,13 @@ pub struct PublishError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StillInUse {
     /// Whose it is.
-    pub by: IpAddr,
+    pub by: EngineName,
 }
 
 impl LocalEngine {
     pub(super) fn create(
         registry: &Registry,
-        gid: IpAddr,
+        name: EngineName,
         directory: &Path,
         config: &EngineConfig,
     ) -> Result<LocalEngine, ClaimError> {
@@ -82,7 +83,8 @@ impl LocalEngine {
             pid: std::process::id(),
             uid: effective_uid(),
             start_time: process_start_time(),
-            gid: gid_to_bytes(gid),
+            gid: gid_to_bytes(name.gid),
+            shard: u32::from(name.shard),
             qp_slots: config.qp_slots.clamp(1, 1 << 20).next_power_of_two(),
             mr_slots: config.mr_slots.clamp(1, 1 << 20).next_power_of_two(),
             channel_slots: config.channel_slots,
@@ -92,7 +94,7 @@ impl LocalEngine {
             Arc::new(Segment::create_file(&directory.join("engine"), header.bytes(), 0o600).map_err(failed)?);
         let file = segment.file().expect("a file segment has a file");
         if !lock::try_lock(file, Byte::Life).map_err(failed)? {
-            return Err(ClaimError::Taken { gid, pid: None });
+            return Err(ClaimError::Taken { name, pid: None });
         }
         let window = Window::whole(&segment);
         header.write(&window);
@@ -116,6 +118,11 @@ impl LocalEngine {
         self.header.gid()
     }
 
+    /// Its name in the registry.
+    pub fn name(&self) -> EngineName {
+        self.header.name()
+    }
+
     /// Lanes.
     pub fn lanes(&self) -> u32 {
         self.header.lanes
@@ -124,6 +131,11 @@ impl LocalEngine {
     /// A number that no earlier engine with this GID had.
     pub fn generation(&self) -> u64 {
         self.header.generation
+    }
+
+    /// Whether this process made it. A forked child has it as well, but must leave it alone.
+    pub fn is_ours(&self) -> bool {
+        self.header.pid == std::process::id()
     }
 
     /// Where its files lie.
@@ -163,6 +175,9 @@ impl LocalEngine {
     /// # Errors
     /// [`StillInUse`]; no new work can begin, but some is under way.
     pub fn withdraw_queue_pair(&self, qpn: u32, patience: Duration) -> Result<(), StillInUse> {
+        if !self.is_ours() {
+            return Ok(());
+        }
         lock_table(&self.queue_pairs).remove(qpn);
         self.wait_until_unused(patience, |word| (word >> 32) as u32 & 0xFF_FFFF == qpn)
     }
@@ -172,6 +187,9 @@ impl LocalEngine {
     /// # Errors
     /// [`StillInUse`]; the memory must not be freed yet.
     pub fn withdraw_region(&self, rkey: u32, patience: Duration) -> Result<(), StillInUse> {
+        if !self.is_ours() {
+            return Ok(());
+        }
         lock_table(&self.regions).remove(rkey);
         self.wait_until_unused(patience, |word| word as u32 == rkey)
     }
@@ -235,7 +253,7 @@ impl LocalEngine {
                         break;
                     }
                     if since.get_or_insert_with(Instant::now).elapsed() >= patience {
-                        return Err(StillInUse { by: super::layout::gid_from_bytes(sender.gid) });
+                        return Err(StillInUse { by: sender.name() });
                     }
                     std::thread::yield_now();
                 }
@@ -246,13 +264,16 @@ impl LocalEngine {
     }
 
     fn lives(&self, sender: &Announcement) -> bool {
-        let peer = self.registry.lookup(super::layout::gid_from_bytes(sender.gid));
+        let peer = self.registry.lookup(sender.name());
         peer.is_ok_and(|peer| peer.generation() == sender.generation)
     }
 }
 
 impl Drop for LocalEngine {
     fn drop(&mut self) {
+        if !self.is_ours() {
+            return;
+        }
         debug_assert_eq!(self.window.u64_at(STATE).load(Ordering::Relaxed), RUNNING);
         self.window.u64_at(STATE).store(CLOSED, Ordering::Release);
         self.registry.release(&self.directory);

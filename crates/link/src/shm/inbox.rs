@@ -15,7 +15,7 @@ use super::channel::{
     sequence,
 };
 use super::engine::LocalEngine;
-use super::layout::{ACCEPTED, ANNOUNCED, Announcement, gid_from_bytes};
+use super::layout::{ACCEPTED, ANNOUNCED, Announcement};
 use super::peer::PeerEngine;
 use super::sender::file_name;
 
@@ -207,6 +207,9 @@ impl Inbox {
 
 impl Drop for Inbox {
     fn drop(&mut self) {
+        if !self.engine.is_ours() {
+            return;
+        }
         while !self.channels.is_empty() {
             self.close(self.channels.len() - 1);
         }
@@ -218,19 +221,18 @@ struct Close;
 
 impl Incoming {
     fn open(engine: &LocalEngine, slot: u32, announcement: &Announcement) -> Option<Incoming> {
-        let source = gid_from_bytes(announcement.gid);
-        let sender = engine.registry().lookup(source).ok()?;
+        let sender = engine.registry().lookup(announcement.name()).ok()?;
         if sender.generation() != announcement.generation {
             return None;
         }
-        let path = engine.registry().directory(source).join(file_name(announcement.file));
+        let path = engine.registry().directory(announcement.name()).join(file_name(announcement.file));
         let segment = Segment::open(&path).ok()?.without_file();
         // Both ends have it now: without a name, it goes when they go. A sender that closes before we come here
         // leaves the name to us, so that what it sent arrives.
         let _ = std::fs::remove_file(&path);
         let window = Window::whole(&Arc::new(segment));
         let channel = Channel::open(&window, announcement.generation).ok()?;
-        Some(Incoming { channel, source, sender, slot, head: 0, released: 0, draining: false })
+        Some(Incoming { channel, source: sender.gid(), sender, slot, head: 0, released: 0, draining: false })
     }
 
     #[inline]

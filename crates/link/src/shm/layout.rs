@@ -8,7 +8,7 @@
 //!     32 ├─────────────────────┼──────────────┴──────────────┤
 //!        │ start_time u64      │ gid, 16 bytes (to 56)       │
 //!     64 ├──────────┬──────────┼──────────┬──────────────────┤
-//!        │ qp_slots │ mr_slots │ channels │ zero, each u32   │
+//!        │ qp_slots │ mr_slots │ channels │ shard, each u32  │
 //!    128 ├──────────┴──────────┴──────────┴──────────────────┤
 //!        │ state u64: 1 running, 2 closed                    │  owner writes
 //!    256 ├───────────────────────────────────────────────────┤
@@ -27,7 +27,7 @@
 //!      8  the sender's gid, 16 bytes
 //!     24  the sender's generation u64
 //!     32  from_lane u32, to_lane u32
-//!     40  number of the file `chan-<number>` in the sender's directory u32
+//!     40  number of the file `chan-<number>` in the sender's directory u32, the sender's shard u32
 //!    128  in_use u64: what the sender operates on directly: 1 << 63 | qpn << 32 | rkey, or 0
 //! ```
 
@@ -35,6 +35,8 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use highwire_uapi::{LayoutError, Window};
+
+use super::name::EngineName;
 
 /// The version of the engine segment and the channel files; peers refuse any other.
 pub(super) const VERSION: u32 = 1;
@@ -74,6 +76,8 @@ pub(super) struct EngineHeader {
     pub(super) qp_slots: u32,
     pub(super) mr_slots: u32,
     pub(super) channel_slots: u32,
+    /// Where processes share the GID: in which of its parts this one lives.
+    pub(super) shard: u32,
 }
 
 impl EngineHeader {
@@ -101,6 +105,10 @@ impl EngineHeader {
         gid_from_bytes(self.gid)
     }
 
+    pub(super) fn name(&self) -> EngineName {
+        EngineName::shared(self.gid(), self.shard as u8)
+    }
+
     /// Writes the header; the magic last, so that whoever sees it sees the rest.
     pub(super) fn write(&self, window: &Window) {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
@@ -108,7 +116,10 @@ impl EngineHeader {
         window
             .store_words_relaxed(8, &[pair(VERSION, self.lanes), self.generation, pair(self.pid, self.uid)]);
         window.store_words_relaxed(32, &[self.start_time, gid_low, gid_high]);
-        window.store_words_relaxed(64, &[pair(self.qp_slots, self.mr_slots), u64::from(self.channel_slots)]);
+        window.store_words_relaxed(
+            64,
+            &[pair(self.qp_slots, self.mr_slots), pair(self.channel_slots, self.shard)],
+        );
         window.u64_at(STATE).store(RUNNING, Ordering::Relaxed);
         window.u64_at(0).store(MAGIC, Ordering::Release);
     }
@@ -133,6 +144,7 @@ impl EngineHeader {
             qp_slots: words[8] as u32,
             mr_slots: (words[8] >> 32) as u32,
             channel_slots: words[9] as u32,
+            shard: (words[9] >> 32) as u32,
         };
         if words[1] as u32 != VERSION {
             return Err(LayoutError::Version { found: words[1] as u16 });
@@ -169,13 +181,20 @@ pub(super) struct Announcement {
     pub(super) from_lane: u32,
     pub(super) to_lane: u32,
     pub(super) file: u32,
+    pub(super) shard: u32,
 }
 
 impl Announcement {
+    /// Whose it is.
+    pub(super) fn name(&self) -> EngineName {
+        EngineName::shared(gid_from_bytes(self.gid), self.shard as u8)
+    }
+
     pub(super) fn write(&self, window: &Window, slot: usize) {
         let (low, high) = gid_words(self.gid);
         let lanes = u64::from(self.from_lane) | u64::from(self.to_lane) << 32;
-        window.store_words_relaxed(slot + 8, &[low, high, self.generation, lanes, u64::from(self.file)]);
+        let file = u64::from(self.file) | u64::from(self.shard) << 32;
+        window.store_words_relaxed(slot + 8, &[low, high, self.generation, lanes, file]);
     }
 
     pub(super) fn read(window: &Window, slot: usize) -> Announcement {
@@ -186,6 +205,7 @@ impl Announcement {
             from_lane: lanes as u32,
             to_lane: (lanes >> 32) as u32,
             file: file as u32,
+            shard: (file >> 32) as u32,
         }
     }
 }

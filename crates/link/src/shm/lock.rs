@@ -14,6 +14,8 @@ pub(super) enum Byte {
     Life = 0,
     /// Held by a peer while it announces a channel.
     Attach = 1,
+    /// On the registry's lock file: held by whoever looks for a broker, and by a broker about to end.
+    Brokers = 2,
 }
 
 /// Takes the lock if it is free.

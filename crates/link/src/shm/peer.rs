@@ -15,6 +15,7 @@ use super::channel::ChannelConfig;
 use super::engine::LocalEngine;
 use super::layout::{ANNOUNCED, Announcement, EngineHeader, FREE, LANE_ANNOUNCED, RUNNING, STATE, in_use};
 use super::lock::{self, Byte};
+use super::name::EngineName;
 use super::registry::{LookupError, Registry};
 use super::sender::ShmSender;
 
@@ -22,7 +23,7 @@ use super::sender::ShmSender;
 #[derive(Debug)]
 pub struct PeerEngine {
     registry: Registry,
-    gid: IpAddr,
+    name: EngineName,
     header: EngineHeader,
     window: Window,
     gone: AtomicBool,
@@ -53,17 +54,17 @@ pub enum AttachError {
 impl PeerEngine {
     pub(super) fn new(
         registry: Registry,
-        gid: IpAddr,
+        name: EngineName,
         segment: Arc<Segment>,
     ) -> Result<PeerEngine, LookupError> {
         let window = Window::whole(&segment);
         let header = EngineHeader::read(&window).map_err(LookupError::Layout)?;
-        if header.gid() != gid || window.u64_at(STATE).load(Ordering::Acquire) != RUNNING {
+        if header.name() != name || window.u64_at(STATE).load(Ordering::Acquire) != RUNNING {
             return Err(LookupError::Gone);
         }
         Ok(PeerEngine {
             registry,
-            gid,
+            name,
             header,
             window,
             gone: AtomicBool::new(false),
@@ -73,7 +74,12 @@ impl PeerEngine {
 
     /// Its GID.
     pub fn gid(&self) -> IpAddr {
-        self.gid
+        self.name.gid
+    }
+
+    /// Its name in the registry.
+    pub fn name(&self) -> EngineName {
+        self.name
     }
 
     /// Its lanes; a QP lives in lane `qpn % lanes`.
@@ -127,8 +133,14 @@ impl PeerEngine {
         }
         let file = from.next_channel_file();
         let mut sender = ShmSender::create(from, Arc::clone(self), to_lane, file, config)?;
-        let announcement =
-            Announcement { gid: from.header().gid, generation: from.generation(), from_lane, to_lane, file };
+        let announcement = Announcement {
+            gid: from.header().gid,
+            generation: from.generation(),
+            from_lane,
+            to_lane,
+            file,
+            shard: from.header().shard,
+        };
         sender.set_slot(self.announce(&announcement)?);
         Ok(sender)
     }
@@ -137,7 +149,7 @@ impl PeerEngine {
     fn announce(&self, announcement: &Announcement) -> Result<(usize, u64), AttachError> {
         let _threads = self.attaching.lock().unwrap_or_else(PoisonError::into_inner);
         let file = self.window.segment().file().expect("an opened segment has a file");
-        let failed = |error| AttachError::Io(self.registry.directory(self.gid), error);
+        let failed = |error| AttachError::Io(self.registry.directory(self.name), error);
         lock::lock(file, Byte::Attach).map_err(failed)?;
         let slot = (0..self.header.channel_slots)
             .map(|slot| self.header.channel(slot))
@@ -157,7 +169,7 @@ impl PeerEngine {
 
     /// Maps a segment of registered memory.
     pub(super) fn open_memory(&self, segment: u32) -> io::Result<Segment> {
-        Segment::open(&self.registry.directory(self.gid).join(SharedPool::file_name(segment)))
+        Segment::open(&self.registry.directory(self.name).join(SharedPool::file_name(segment)))
     }
 
     pub(super) fn header(&self) -> &EngineHeader {

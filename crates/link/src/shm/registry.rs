@@ -3,10 +3,11 @@
 //! ```text
 //! /dev/shm/highwire-<uid>/          0700, or $HIGHWIRE_SHM_DIR
 //!   lock                            held while an engine's directory is made or removed
-//!   127.83.20.7/                    one per engine, named by its GID
+//!   127.83.20.7/                    one per engine, named by its GID, or 127.83.20.7@5 where several share one
 //!     engine                        its segment; the living process holds a lock on byte 0
 //!     mem-1, mem-2 …                registered memory
 //!     chan-1, chan-2 …              rings that this engine sends into
+//!   broker-127.83.20.7              where the GID's broker listens, if processes share it
 //! ```
 //!
 //! A directory whose `engine` nobody locks belonged to a process that is gone, however it ended, and is removed by
@@ -27,6 +28,7 @@ use highwire_uapi::{LayoutError, Segment, Window};
 use super::engine::{EngineConfig, LocalEngine};
 use super::layout::{EngineHeader, STATE};
 use super::lock::{self, Byte};
+use super::name::EngineName;
 use super::peer::PeerEngine;
 
 /// How many addresses to try before giving up; with a hundred engines each try succeeds but for one in 10^5.
@@ -57,8 +59,8 @@ pub enum RegistryError {
 pub enum ClaimError {
     /// A living engine has it.
     Taken {
-        /// The GID.
-        gid: IpAddr,
+        /// What was asked for.
+        name: EngineName,
         /// The process that has it, if its segment can be read.
         pid: Option<u32>,
     },
@@ -133,27 +135,41 @@ impl Registry {
         &self.root
     }
 
-    /// Where the engine with this GID keeps its files.
-    pub fn directory(&self, gid: IpAddr) -> PathBuf {
-        self.root.join(gid.to_canonical().to_string())
+    /// Where the engine of this name keeps its files.
+    pub fn directory(&self, name: impl Into<EngineName>) -> PathBuf {
+        self.root.join(name.into().to_string())
     }
 
-    /// Takes a GID for this process. What a dead engine left behind under it is removed.
+    /// Where the broker of a shared GID listens.
+    pub fn broker_socket(&self, gid: IpAddr) -> PathBuf {
+        self.root.join(format!("broker-{}", gid.to_canonical()))
+    }
+
+    /// Whether processes share this GID, as far as a look at the directory tells.
+    pub fn is_shared(&self, gid: IpAddr) -> bool {
+        self.broker_socket(gid).exists()
+    }
+
+    /// Takes a GID for this process, or a part of a shared one. What a dead engine left behind under it is removed.
     ///
     /// # Errors
     /// [`ClaimError`].
-    pub fn claim(&self, gid: IpAddr, config: &EngineConfig) -> Result<LocalEngine, ClaimError> {
-        let gid = gid.to_canonical();
-        let directory = self.directory(gid);
+    pub fn claim(
+        &self,
+        name: impl Into<EngineName>,
+        config: &EngineConfig,
+    ) -> Result<LocalEngine, ClaimError> {
+        let name = name.into();
+        let directory = self.directory(name);
         let failed = |error| ClaimError::Io(directory.clone(), error);
         let guard = self.lock().map_err(failed)?;
         match inspect(&directory).map_err(failed)? {
-            Found::Living { pid } => return Err(ClaimError::Taken { gid, pid }),
+            Found::Living { pid } => return Err(ClaimError::Taken { name, pid }),
             Found::Stale => fs::remove_dir_all(&directory).map_err(failed)?,
             Found::Absent => {}
         }
         DirBuilder::new().mode(0o700).create(&directory).map_err(failed)?;
-        let made = LocalEngine::create(self, gid, &directory, config);
+        let made = LocalEngine::create(self, name, &directory, config);
         if made.is_err() {
             let _ = fs::remove_dir_all(&directory);
         }
@@ -173,7 +189,7 @@ impl Registry {
             let [_, b, c, d] = rng.next_u32().to_be_bytes();
             // 127.0.0.x is where people put things by hand; x.0 and x.255 look like networks and broadcasts.
             let gid = Ipv4Addr::new(127, b.max(1), c, d.clamp(1, 254));
-            match self.claim(gid.into(), config) {
+            match self.claim(IpAddr::from(gid), config) {
                 Err(ClaimError::Taken { .. }) => {}
                 result => return result,
             }
@@ -181,13 +197,13 @@ impl Registry {
         Err(ClaimError::NoneLeft)
     }
 
-    /// The living engine with this GID.
+    /// The living engine of this name.
     ///
     /// # Errors
     /// [`LookupError`].
-    pub fn lookup(&self, gid: IpAddr) -> Result<PeerEngine, LookupError> {
-        let gid = gid.to_canonical();
-        let path = self.directory(gid).join("engine");
+    pub fn lookup(&self, name: impl Into<EngineName>) -> Result<PeerEngine, LookupError> {
+        let name = name.into();
+        let path = self.directory(name).join("engine");
         let segment = Segment::open(&path).map_err(|error| match error.kind() {
             io::ErrorKind::NotFound => LookupError::Absent,
             _ => LookupError::Io(path.clone(), error),
@@ -196,35 +212,35 @@ impl Registry {
         if !lock::is_locked(file, Byte::Life).map_err(|error| LookupError::Io(path.clone(), error))? {
             return Err(LookupError::Gone);
         }
-        PeerEngine::new(self.clone(), gid, Arc::new(segment))
+        PeerEngine::new(self.clone(), name, Arc::new(segment))
     }
 
-    /// The GIDs of all living engines, in order.
+    /// The names of all living engines, in order.
     ///
     /// # Errors
     /// Those of reading the directory.
-    pub fn list(&self) -> io::Result<Vec<IpAddr>> {
+    pub fn list(&self) -> io::Result<Vec<EngineName>> {
         let mut living = Vec::new();
-        for gid in self.names()? {
-            if let Found::Living { .. } = inspect(&self.directory(gid))? {
-                living.push(gid);
+        for name in self.names()? {
+            if let Found::Living { .. } = inspect(&self.directory(name))? {
+                living.push(name);
             }
         }
         Ok(living)
     }
 
-    /// Removes what dead engines left behind, and returns their GIDs.
+    /// Removes what dead engines left behind, and returns their names.
     ///
     /// # Errors
     /// Those of reading and removing.
-    pub fn reap_stale(&self) -> io::Result<Vec<IpAddr>> {
+    pub fn reap_stale(&self) -> io::Result<Vec<EngineName>> {
         let _guard = self.lock()?;
         let mut reaped = Vec::new();
-        for gid in self.names()? {
-            let directory = self.directory(gid);
+        for name in self.names()? {
+            let directory = self.directory(name);
             if let Found::Stale = inspect(&directory)? {
                 fs::remove_dir_all(&directory)?;
-                reaped.push(gid);
+                reaped.push(name);
             }
         }
         Ok(reaped)
@@ -238,28 +254,48 @@ impl Registry {
         }
     }
 
-    /// GIDs that have a directory, in order.
-    fn names(&self) -> io::Result<Vec<IpAddr>> {
+    /// Names that have a directory, in order.
+    fn names(&self) -> io::Result<Vec<EngineName>> {
         let mut names = Vec::new();
         for entry in fs::read_dir(&self.root)? {
-            names.extend(entry?.file_name().to_str().and_then(|name| name.parse::<IpAddr>().ok()));
+            names.extend(entry?.file_name().to_str().and_then(|name| name.parse::<EngineName>().ok()));
         }
         names.sort();
         Ok(names)
     }
 
+    /// Waits until nobody else starts or ends a broker, and keeps others from it until the file is dropped.
+    ///
+    /// # Errors
+    /// Those of opening and locking the registry's lock file.
+    pub fn lock_brokers(&self) -> io::Result<File> {
+        let file = self.open_lock()?;
+        lock::lock(file.as_fd(), Byte::Brokers)?;
+        Ok(file)
+    }
+
+    /// The same without waiting; `None` if somebody else is at it.
+    pub fn try_lock_brokers(&self) -> Option<File> {
+        let file = self.open_lock().ok()?;
+        lock::try_lock(file.as_fd(), Byte::Brokers).is_ok_and(|taken| taken).then_some(file)
+    }
+
     /// Keeps other processes and threads from making or removing directories until the file is dropped.
     fn lock(&self) -> io::Result<File> {
-        let file = OpenOptions::new()
+        let file = self.open_lock()?;
+        lock::lock(file.as_fd(), Byte::Life)?;
+        Ok(file)
+    }
+
+    fn open_lock(&self) -> io::Result<File> {
+        OpenOptions::new()
             .read(true)
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o600)
             .custom_flags(libc::O_NOFOLLOW)
-            .open(self.root.join("lock"))?;
-        lock::lock(file.as_fd(), Byte::Life)?;
-        Ok(file)
+            .open(self.root.join("lock"))
     }
 }
 
@@ -303,8 +339,8 @@ impl fmt::Display for RegistryError {
 impl fmt::Display for ClaimError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            ClaimError::Taken { gid, pid: Some(pid) } => write!(f, "process {pid} is {gid} already"),
-            ClaimError::Taken { gid, pid: None } => write!(f, "another process is {gid} already"),
+            ClaimError::Taken { name, pid: Some(pid) } => write!(f, "process {pid} is {name} already"),
+            ClaimError::Taken { name, pid: None } => write!(f, "another process is {name} already"),
             ClaimError::NoneLeft => write!(f, "found no unused address in 127.0.0.0/8"),
             ClaimError::Config(error) => error.fmt(f),
             ClaimError::Io(path, error) => write!(f, "{}: {error}", path.display()),

@@ -450,6 +450,9 @@ pub(super) fn file_name(file: u32) -> String {
 
 impl Drop for ShmSender {
     fn drop(&mut self) {
+        if !self.engine.is_ours() {
+            return;
+        }
         self.publish_held();
         self.channel.sender_closed().store(1, Ordering::Release);
         // The receiver looks at closed channels when this counter changes.

@@ -1,6 +1,7 @@
-//! Which lane a packet belongs to, decided in the kernel.
+//! Which lane or process a packet belongs to, decided in the kernel.
 //!
 //! The sockets of a device share one address; a classic BPF program of four instructions picks one by the destination QP.
+//! So do those of processes that share an address; theirs is picked by the number's last byte.
 
 use crate::sys;
 use std::io;
@@ -18,7 +19,6 @@ pub fn lane_of(packet: &[u8], lanes: usize) -> usize {
 /// Attaches the same rule to the group of sockets that `fd` belongs to; they count in the order in which they were bound.
 pub(super) fn attach(fd: BorrowedFd<'_>, lanes: usize) -> io::Result<()> {
     let lanes = u32::try_from(lanes).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
-    let step = |code: u32, k: u32| libc::sock_filter { code: code as u16, jt: 0, jf: 0, k };
     // Offsets count from the UDP payload, and a load past its end returns 0: lane 0.
     let mut program = [
         step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 4),
@@ -27,6 +27,38 @@ pub(super) fn attach(fd: BorrowedFd<'_>, lanes: usize) -> io::Result<()> {
         step(libc::BPF_RET | libc::BPF_A, 0),
     ];
     sys::attach_steering(fd, &mut program)
+}
+
+/// By which queue pair number a group of sockets is told apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SteerBy {
+    /// The BTH's destination QPN.
+    DestinationQpn,
+    /// The receiver's QPN in a message of the side band (`docs/host.md`).
+    ReceiverQpn,
+}
+
+/// Gives each datagram to the socket that the last byte of its queue pair number counts to, and to the first one what
+/// counts further than `sockets` or is too short to say. A later call replaces what an earlier one said.
+pub(super) fn attach_shards(fd: BorrowedFd<'_>, by: SteerBy, sockets: usize) -> io::Result<()> {
+    let sockets = u32::try_from(sockets).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
+    let word = match by {
+        SteerBy::DestinationQpn => 4,
+        SteerBy::ReceiverQpn => 36,
+    };
+    let in_range = libc::sock_filter { jt: 1, ..step(libc::BPF_JMP | libc::BPF_JGE | libc::BPF_K, sockets) };
+    let mut program = [
+        step(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, word),
+        step(libc::BPF_ALU | libc::BPF_AND | libc::BPF_K, 0xFF),
+        in_range,
+        step(libc::BPF_RET | libc::BPF_A, 0),
+        step(libc::BPF_RET | libc::BPF_K, 0),
+    ];
+    sys::attach_steering(fd, &mut program)
+}
+
+fn step(code: u32, k: u32) -> libc::sock_filter {
+    libc::sock_filter { code: code as u16, jt: 0, jf: 0, k }
 }
 
 #[cfg(test)]

@@ -12,7 +12,7 @@ use highwire_link::shm::{
 use highwire_stdx::Rng;
 use highwire_uapi::{Segment, Window};
 
-use crate::support::{House, connect};
+use crate::support::{House, address, connect};
 
 const SMALL: ChannelConfig = ChannelConfig { slots: 8, data_bytes: 0 };
 
@@ -145,7 +145,7 @@ fn lanes_have_inboxes_of_their_own() {
     let house = House::new("lanes");
     let a = house.engine("127.1.1.1");
     let config = EngineConfig { lanes: 3, ..EngineConfig::default() };
-    let b = Arc::new(house.registry.claim("127.1.1.2".parse().unwrap(), &config).unwrap());
+    let b = Arc::new(house.registry.claim(address("127.1.1.2"), &config).unwrap());
     let peer = Arc::new(house.registry.lookup(b.gid()).unwrap());
     let refused = peer.attach(&a, 0, 3, &SMALL).unwrap_err();
     assert!(matches!(refused, AttachError::Lane { lane: 3, lanes: 3 }), "{refused}");
@@ -166,7 +166,7 @@ fn what_was_sent_before_closing_still_arrives_and_the_slot_is_free_again() {
     let house = House::new("closing");
     let a = house.engine("127.1.1.1");
     let config = EngineConfig { channel_slots: 2, ..EngineConfig::default() };
-    let b = Arc::new(house.registry.claim("127.1.1.2".parse().unwrap(), &config).unwrap());
+    let b = Arc::new(house.registry.claim(address("127.1.1.2"), &config).unwrap());
     let mut inbox = Inbox::new(&b, 0);
     let peer = Arc::new(house.registry.lookup(b.gid()).unwrap());
     for round in 0..10u8 {

@@ -2,9 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt, symlink};
+use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use highwire_link::shm::{ClaimError, EngineConfig, LookupError, Registry, RegistryError};
+use highwire_link::shm::{
+    ChannelConfig, ClaimError, EngineConfig, EngineName, Inbox, LookupError, Registry, RegistryError,
+};
 use highwire_stdx::Rng;
 use highwire_uapi::{Segment, Window};
 
@@ -43,6 +46,40 @@ fn a_gid_belongs_to_one_engine_at_a_time() {
     let generation = first.generation();
     drop(first);
     assert_ne!(claim().unwrap().generation(), generation);
+}
+
+#[test]
+fn engines_that_share_a_gid_are_told_apart_by_their_shard() {
+    let house = House::new("shards");
+    let gid = address("127.9.8.7");
+    let claim = |shard| house.registry.claim(EngineName::shared(gid, shard), &EngineConfig::default());
+    let (two, three) = (Arc::new(claim(2).unwrap()), Arc::new(claim(3).unwrap()));
+    assert!(matches!(claim(2), Err(ClaimError::Taken { name, .. }) if name.to_string() == "127.9.8.7@2"));
+    assert!(matches!(house.registry.lookup(gid), Err(LookupError::Absent)));
+    let peer = Arc::new(house.registry.lookup(EngineName::shared(gid, 3)).unwrap());
+    assert_eq!((peer.gid(), peer.generation()), (gid, three.generation()));
+    // A channel leads back to the shard that announced it, whose directory holds the ring.
+    let mut sender = peer.attach(&two, 0, 0, &ChannelConfig::default()).unwrap();
+    let mut inbox = Inbox::new(&three, 0);
+    sender.try_send(3, |out| out.copy_from_slice(b"hey")).unwrap();
+    assert!(!sender.flush(), "nobody sleeps");
+    let mut seen = Vec::new();
+    inbox.receive(8, |source, packet| seen.push((source, packet.len())));
+    assert_eq!((seen, inbox.rejected()), (vec![(gid, 3)], 0));
+    assert_eq!(house.registry.list().unwrap(), [two.name(), three.name()]);
+    assert!(two.is_ours());
+}
+
+#[test]
+fn one_at_a_time_looks_for_brokers() {
+    let house = House::new("brokers");
+    let lock = house.registry.lock_brokers().unwrap();
+    assert!(house.registry.try_lock_brokers().is_none());
+    // It is not the lock of directories.
+    house.engine("127.9.8.6");
+    drop(lock);
+    assert!(house.registry.try_lock_brokers().is_some());
+    assert!(!house.registry.is_shared(address("127.9.8.6")));
 }
 
 #[test]

@@ -1,0 +1,26 @@
+//! One address for all processes of a user: who gives out its parts, and how to be given one.
+//!
+//! A broker is a process of its own that owns an address: the sockets of UDP 4791 and 4794, and queue pair 1. It hands a
+//! *shard* to each process that opens the address, with a number from 2 to 254 and a pair of sockets to which the kernel
+//! steers whatever is for a queue pair whose number ends in it. No data passes through the broker: it is asked when a
+//! device opens, when a service is listened to, and it passes management datagrams on. `docs/host.md` tells the rest.
+
+mod client;
+mod mad;
+mod protocol;
+mod server;
+mod spawn;
+mod sys;
+
+pub(crate) use client::{Client, JoinError, Sockets};
+pub use client::{Sharer, sharers};
+pub(crate) use mad::gsi_packet;
+pub(crate) use protocol::Reply;
+pub use protocol::{Mad, PortSpace, ServiceIds};
+pub use server::{Broker, BrokerError, serve};
+pub use spawn::BROKER_VARIABLE;
+
+/// The Q_Key of queue pair 1 (IBTA §10.2.5).
+pub(crate) const GSI_QKEY: u32 = 0x8001_0000;
+/// The shards that processes are given; 0 is nobody's, 1 that of queue pair 1, 255 that of multicast.
+pub(crate) const SHARDS: std::ops::RangeInclusive<u8> = 2..=254;

@@ -1,0 +1,189 @@
+//! A process's end: its shard, and what it asks of the broker later on.
+
+use super::protocol::{Mad, PortSpace, RECORD_BYTES_MAX, Reply, Request, ServiceIds, VERSION, ip_from};
+use super::{spawn, sys};
+use highwire_link::shm::Registry;
+use highwire_wire::{Ext, Headers, Qpn, parse_packet_with_icrc};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Mutex, PoisonError};
+
+/// How long a broker may take to answer: it never waits for anything itself.
+const PATIENCE_SECONDS: i64 = 10;
+
+/// A shard of an address, for as long as this lives and no forked child keeps its descriptors.
+#[derive(Debug)]
+pub(crate) struct Client {
+    connection: Mutex<OwnedFd>,
+    /// Where management datagrams for this process arrive, one per record.
+    mads: OwnedFd,
+    shard: u8,
+}
+
+/// What a client is given to receive with.
+#[derive(Debug)]
+pub(crate) struct Sockets {
+    /// UDP 4791.
+    pub(crate) packets: OwnedFd,
+    /// UDP 4794.
+    pub(crate) side_band: OwnedFd,
+}
+
+/// Why no shard was had.
+#[derive(Debug)]
+pub(crate) enum JoinError {
+    /// There is no broker and none could be started; the text says why.
+    NoBroker(String),
+    /// As many processes as there are shards have the address.
+    Full,
+    /// It is of another release.
+    OtherVersion,
+    Io(io::Error),
+}
+
+impl From<io::Error> for JoinError {
+    fn from(error: io::Error) -> JoinError {
+        JoinError::Io(error)
+    }
+}
+
+/// A packet for queue pair 1.
+pub(crate) struct GsiPacket {
+    pub(crate) source: SocketAddr,
+    pub(crate) source_qpn: Qpn,
+    pub(crate) mad: Box<Mad>,
+    /// As it came from the network, BTH to ICRC.
+    pub(crate) packet: Vec<u8>,
+}
+
+impl Client {
+    /// Joins those who share `address`, and starts its broker if there is none.
+    pub(crate) fn join(registry: &Registry, address: IpAddr) -> Result<(Client, Sockets), JoinError> {
+        let connection = spawn::connect(registry, address)?;
+        sys::set_patience(connection.as_fd(), PATIENCE_SECONDS)?;
+        let (reply, fds) = exchange(connection.as_fd(), &Request::Join { version: VERSION })?;
+        let shard = match reply {
+            Reply::Shard(shard) => shard,
+            Reply::Full => return Err(JoinError::Full),
+            Reply::Failed(errno) => return Err(JoinError::Io(io::Error::from_raw_os_error(errno))),
+            _ => return Err(JoinError::OtherVersion),
+        };
+        let Ok([packets, side_band, mads]) = <[OwnedFd; 3]>::try_from(fds) else {
+            return Err(JoinError::OtherVersion);
+        };
+        Ok((Client { connection: Mutex::new(connection), mads, shard }, Sockets { packets, side_band }))
+    }
+
+    /// The number in which every queue pair number and communication id of this process ends.
+    pub(crate) fn shard(&self) -> u8 {
+        self.shard
+    }
+
+    /// Becomes readable when a management datagram waits.
+    pub(crate) fn mads_fd(&self) -> BorrowedFd<'_> {
+        self.mads.as_fd()
+    }
+
+    /// The next management datagram.
+    pub(crate) fn try_receive(&self) -> Option<GsiPacket> {
+        let mut record = [0; RECORD_BYTES_MAX];
+        loop {
+            let (len, _) = sys::receive(self.mads.as_fd(), &mut record).ok()?;
+            if len == 0 {
+                return None;
+            }
+            // What makes no sense does not hide what is behind it.
+            if let Some(packet) = GsiPacket::parse(&record[..len]) {
+                return Some(packet);
+            }
+        }
+    }
+
+    pub(crate) fn listen(&self, services: ServiceIds) -> io::Result<Reply> {
+        self.ask(&Request::Listen(services))
+    }
+
+    pub(crate) fn unlisten(&self, services: ServiceIds) -> io::Result<Reply> {
+        self.ask(&Request::Unlisten(services))
+    }
+
+    pub(crate) fn bind(&self, space: PortSpace, port: u16) -> io::Result<Reply> {
+        self.ask(&Request::Bind { space, port })
+    }
+
+    pub(crate) fn release(&self, space: PortSpace, port: u16) -> io::Result<Reply> {
+        self.ask(&Request::Release { space, port })
+    }
+
+    pub(crate) fn leave_will(&self, id: u32, to: IpAddr, mad: &Mad) -> io::Result<Reply> {
+        self.ask(&Request::LeaveWill { id, to, mad: Box::new(*mad) })
+    }
+
+    pub(crate) fn revoke_will(&self, id: u32) -> io::Result<Reply> {
+        self.ask(&Request::RevokeWill { id })
+    }
+
+    fn ask(&self, request: &Request) -> io::Result<Reply> {
+        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
+        exchange(connection.as_fd(), request).map(|(reply, _)| reply)
+    }
+}
+
+/// A process that shares an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sharer {
+    /// Its part of the address.
+    pub shard: u8,
+    /// Its process number.
+    pub pid: u32,
+}
+
+/// Who shares an address now; `None` if it has no broker, which is not started for that.
+pub fn sharers(registry: &Registry, address: IpAddr) -> Option<Vec<Sharer>> {
+    let connection = sys::connect(&registry.broker_socket(address)).ok()?;
+    sys::set_patience(connection.as_fd(), PATIENCE_SECONDS).ok()?;
+    match exchange(connection.as_fd(), &Request::Status) {
+        Ok((Reply::Sharers(sharers), _)) => {
+            Some(sharers.into_iter().map(|(shard, pid)| Sharer { shard, pid }).collect())
+        }
+        _ => None,
+    }
+}
+
+fn exchange(connection: BorrowedFd<'_>, request: &Request) -> io::Result<(Reply, Vec<OwnedFd>)> {
+    sys::send(connection, &request.encode(), &[])?;
+    let mut record = [0; RECORD_BYTES_MAX];
+    let (len, fds) = sys::receive(connection, &mut record)?;
+    if len == 0 {
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+    }
+    let reply = Reply::decode(&record[..len]).ok_or(io::ErrorKind::InvalidData)?;
+    Ok((reply, fds))
+}
+
+impl GsiPacket {
+    /// What the broker passes on: 16 bytes of address, 2 of port, and the packet.
+    fn parse(record: &[u8]) -> Option<GsiPacket> {
+        let (ip, rest) = record.split_first_chunk::<16>()?;
+        let (port, packet) = rest.split_first_chunk::<2>()?;
+        let (headers, payload, _) = parse_packet_with_icrc(packet).ok()?;
+        let (source_qpn, mad) = mad_of(&headers, &packet[payload])?;
+        Some(GsiPacket {
+            source: SocketAddr::new(ip_from(*ip), u16::from_le_bytes(*port)),
+            source_qpn,
+            mad: Box::new(*mad),
+            packet: packet.to_vec(),
+        })
+    }
+}
+
+/// The management datagram in a packet, and who sent it; `None` if it is none (IBTA §13.5.2).
+pub(super) fn mad_of<'a>(headers: &Headers, payload: &'a [u8]) -> Option<(Qpn, &'a Mad)> {
+    match headers.ext {
+        Ext::Deth(deth) if headers.bth.dest_qpn == Qpn::GSI && deth.qkey == super::GSI_QKEY => {
+            Some((deth.source_qpn, payload.try_into().ok()?))
+        }
+        _ => None,
+    }
+}

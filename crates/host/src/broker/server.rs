@@ -1,0 +1,439 @@
+//! The broker itself: one thread, one `poll`.
+//!
+//! Invariant: a socket belongs to one member at a time, and to the broker while it belongs to none; then whatever arrives
+//! at it is thrown away, so that nobody is given what was for somebody else.
+
+use super::mad::{Recipient, decline, gsi_packet, recipient};
+use super::protocol::{Mad, PortSpace, RECORD_BYTES_MAX, Reply, Request, ServiceIds, VERSION, ip_bytes};
+use super::{SHARDS, client, sys};
+use crate::stats;
+use highwire_link::shm::{EngineName, Registry};
+use highwire_link::{Link, OpenError, Order, Packet, RxBatch, SharedPort, SteerBy, TxBatch, UdpConfig};
+use highwire_stdx::{Instant, Rng};
+use highwire_wire::{ICRC_LEN, PathIcrc, Psn, UDP_PORT, parse_packet_with_icrc};
+use std::collections::{BTreeMap, VecDeque};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
+
+/// How long a broker outlives the last of those it serves.
+const LINGER: Duration = Duration::from_secs(2);
+/// The first port that is given to those who want any.
+const EPHEMERAL_FIRST: u16 = 32_768;
+/// The socket of queue pair 1.
+const GSI: usize = 1;
+
+/// The owner of a shared address.
+pub struct Broker {
+    address: IpAddr,
+    registry: Registry,
+    listener: OwnedFd,
+    packets: SharedPort,
+    side_band: SharedPort,
+    members: Vec<Member>,
+    /// Shards whose sockets are the broker's, the one that has been free for longest first.
+    free: VecDeque<u8>,
+    services: Vec<(ServiceIds, u8)>,
+    ports: BTreeMap<(PortSpace, u16), u8>,
+    rng: Rng,
+    psn: Psn,
+    rx: RxBatch,
+    tx: TxBatch,
+}
+
+/// A connection.
+struct Member {
+    connection: OwnedFd,
+    pid: u32,
+    part: Option<Part>,
+    wills: BTreeMap<u32, (IpAddr, Box<Mad>)>,
+}
+
+/// What a member that has joined was given.
+struct Part {
+    shard: u8,
+    mads: OwnedFd,
+}
+
+/// Why there is no broker.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BrokerError {
+    /// The address cannot be had; the text says why and what to do.
+    Address(OpenError),
+    /// The socket for clients could not be made, or waiting failed.
+    Io(io::Error),
+}
+
+impl fmt::Display for BrokerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BrokerError::Address(error) => error.fmt(f),
+            BrokerError::Io(error) => write!(f, "the broker cannot work: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for BrokerError {}
+
+impl From<OpenError> for BrokerError {
+    fn from(error: OpenError) -> BrokerError {
+        BrokerError::Address(error)
+    }
+}
+
+impl From<io::Error> for BrokerError {
+    fn from(error: io::Error) -> BrokerError {
+        BrokerError::Io(error)
+    }
+}
+
+impl Broker {
+    /// Takes an address. The caller holds the registry's lock of brokers, or knows that nobody else looks for this one.
+    ///
+    /// # Errors
+    /// [`BrokerError`], whose text says what to do.
+    pub fn open(registry: &Registry, address: IpAddr) -> Result<Broker, BrokerError> {
+        let address = address.to_canonical();
+        let config = UdpConfig { gro: false, ..UdpConfig::new(address) };
+        let packets = SharedPort::open(&config, SteerBy::DestinationQpn)?;
+        let small = 1 << 18;
+        let side_band_config = UdpConfig {
+            port: crate::negotiate::NEGOTIATION_PORT,
+            receive_buffer_bytes: small,
+            send_buffer_bytes: small,
+            gso: false,
+            ..config
+        };
+        let side_band = SharedPort::open(&side_band_config, SteerBy::ReceiverQpn)?;
+        let path = registry.broker_socket(address);
+        // The address is ours, so whoever made this is gone.
+        let _ = std::fs::remove_file(&path);
+        let listener = sys::listen(&path)?;
+        sys::raise_descriptor_limit();
+        let mut rng = Rng::new(crate::sys::random_u64()?);
+        Ok(Broker {
+            address,
+            registry: registry.clone(),
+            listener,
+            packets,
+            side_band,
+            members: Vec::new(),
+            free: VecDeque::new(),
+            services: Vec::new(),
+            ports: BTreeMap::new(),
+            psn: Psn::new(rng.next_u32()),
+            rng,
+            rx: RxBatch::new(),
+            tx: TxBatch::new(),
+        })
+    }
+
+    /// Serves until nobody has been there for two seconds.
+    ///
+    /// # Errors
+    /// Those of `poll(2)`.
+    pub fn run(mut self) -> Result<(), BrokerError> {
+        let mut lonely_since = std::time::Instant::now();
+        loop {
+            let left = LINGER.saturating_sub(lonely_since.elapsed());
+            let is_lonely = self.members.is_empty();
+            if is_lonely && left.is_zero() {
+                match self.end() {
+                    None => return Ok(()),
+                    Some(broker) => self = broker,
+                }
+                lonely_since = std::time::Instant::now();
+                continue;
+            }
+            let timeout_ms = if is_lonely { left.as_millis() as i32 + 1 } else { -1 };
+            self.turn(timeout_ms)?;
+            if !self.members.is_empty() {
+                lonely_since = std::time::Instant::now();
+            }
+        }
+    }
+
+    /// Ends, unless somebody has come or is about to.
+    fn end(mut self) -> Option<Broker> {
+        // Whoever looks for a broker holds this lock until connected: held by us, nobody is on the way.
+        let Some(lock) = self.registry.try_lock_brokers() else { return Some(self) };
+        if self.accept() > 0 {
+            return Some(self);
+        }
+        let _ = std::fs::remove_file(self.registry.broker_socket(self.address));
+        let _ = self.registry.reap_stale();
+        // The next one may bind once it has the lock.
+        drop(self);
+        drop(lock);
+        None
+    }
+
+    /// Waits for something to happen, and does what it asks for.
+    fn turn(&mut self, timeout_ms: i32) -> io::Result<()> {
+        let readable =
+            |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut polled = vec![readable(self.listener.as_fd())];
+        polled.extend(self.members.iter().map(|member| readable(member.connection.as_fd())));
+        let members = self.members.len();
+        // Ours are those of nobody, of queue pair 1, and of every free shard.
+        let ours: Vec<usize> =
+            [0, GSI].into_iter().chain(self.free.iter().map(|&s| usize::from(s))).collect();
+        for &number in &ours {
+            polled.push(readable(self.packets.fd(number)));
+            polled.push(readable(self.side_band.fd(number)));
+        }
+        sys::poll(&mut polled, timeout_ms)?;
+        let is_ready = |index: usize| polled[index].revents != 0;
+        for (index, &number) in ours.iter().enumerate() {
+            let at = 1 + members + 2 * index;
+            if is_ready(at) {
+                if number == GSI { self.receive_mads() } else { self.packets.drain(number, &mut self.rx) }
+            }
+            if is_ready(at + 1) {
+                self.side_band.drain(number, &mut self.rx);
+            }
+        }
+        // From the last to the first, since those who leave are taken out.
+        for index in (0..members).rev() {
+            if is_ready(1 + index) && self.serve(index).is_err() {
+                self.leave(index);
+            }
+        }
+        if is_ready(0) {
+            self.accept();
+        }
+        Ok(())
+    }
+
+    /// Takes the connections that wait; returns how many.
+    fn accept(&mut self) -> usize {
+        let mut count = 0;
+        while let Ok(connection) = sys::accept(self.listener.as_fd()) {
+            let pid = sys::peer_pid(connection.as_fd()).unwrap_or(0);
+            self.members.push(Member { connection, pid, part: None, wills: BTreeMap::new() });
+            count += 1;
+        }
+        count
+    }
+
+    /// Answers one question; an error means that the member is gone.
+    fn serve(&mut self, index: usize) -> io::Result<()> {
+        let mut record = [0; RECORD_BYTES_MAX];
+        let (len, _) = sys::receive(self.members[index].connection.as_fd(), &mut record)?;
+        if len == 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        let reply = match Request::decode(&record[..len]) {
+            Some(Request::Join { version: VERSION }) => return self.join(index),
+            Some(request) => self.answer(index, request),
+            None => Reply::NotUnderstood,
+        };
+        sys::send(self.members[index].connection.as_fd(), &reply.encode(), &[])
+    }
+
+    fn answer(&mut self, index: usize, request: Request) -> Reply {
+        if request == Request::Status {
+            let joined = self.members.iter().filter_map(|m| m.part.as_ref().map(|part| (part.shard, m.pid)));
+            let mut sharers: Vec<_> = joined.collect();
+            sharers.sort_unstable();
+            return Reply::Sharers(sharers);
+        }
+        let member = &mut self.members[index];
+        let Some(shard) = member.part.as_ref().map(|part| part.shard) else { return Reply::NotUnderstood };
+        match request {
+            Request::Listen(wanted) => {
+                if self.services.iter().any(|(services, _)| services.overlaps(wanted)) {
+                    return Reply::InUse;
+                }
+                self.services.push((wanted, shard));
+            }
+            Request::Unlisten(unwanted) => self.services.retain(|entry| *entry != (unwanted, shard)),
+            Request::Bind { space, port } => return self.bind(shard, space, port),
+            Request::Release { space, port } => {
+                if self.ports.get(&(space, port)) == Some(&shard) {
+                    self.ports.remove(&(space, port));
+                }
+            }
+            Request::LeaveWill { id, to, mad } => drop(member.wills.insert(id, (to, mad))),
+            Request::RevokeWill { id } => drop(member.wills.remove(&id)),
+            Request::Join { .. } | Request::Status => return Reply::NotUnderstood,
+        }
+        Reply::Done
+    }
+
+    fn bind(&mut self, shard: u8, space: PortSpace, port: u16) -> Reply {
+        let port = if port == 0 {
+            // From a random one on, so that a port that was just given back is not the next to be given.
+            let count = u32::from(u16::MAX - EPHEMERAL_FIRST) + 1;
+            let start = self.rng.below(u64::from(count)) as u32;
+            let candidates = (0..count).map(|n| EPHEMERAL_FIRST + ((start + n) % count) as u16);
+            match candidates.into_iter().find(|&port| !self.ports.contains_key(&(space, port))) {
+                Some(port) => port,
+                None => return Reply::Full,
+            }
+        } else {
+            port
+        };
+        if self.ports.contains_key(&(space, port)) {
+            return Reply::InUse;
+        }
+        self.ports.insert((space, port), shard);
+        Reply::Port(port)
+    }
+
+    /// Gives a member a shard.
+    fn join(&mut self, index: usize) -> io::Result<()> {
+        let part = match self.take_shard() {
+            Ok(Some(shard)) => sys::pair().map(|(ours, theirs)| (Part { shard, mads: ours }, theirs)),
+            Ok(None) => return self.refuse(index, &Reply::Full),
+            Err(error) => Err(error),
+        };
+        let (part, mads) = match part {
+            Ok(part) => part,
+            Err(error) => {
+                return self.refuse(index, &Reply::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
+            }
+        };
+        let number = usize::from(part.shard);
+        self.packets.drain(number, &mut self.rx);
+        self.side_band.drain(number, &mut self.rx);
+        let reply = Reply::Shard(part.shard).encode();
+        // From here on the member's end is the shard's.
+        let old = self.members[index].part.replace(part);
+        self.free.extend(old.map(|part| part.shard));
+        let fds = [self.packets.fd(number), self.side_band.fd(number), mads.as_fd()];
+        sys::send(self.members[index].connection.as_fd(), &reply, &fds)
+    }
+
+    fn refuse(&mut self, index: usize, reply: &Reply) -> io::Result<()> {
+        sys::send(self.members[index].connection.as_fd(), &reply.encode(), &[])
+    }
+
+    /// A free shard, with a new pair of sockets if need be; `None` if every shard is taken.
+    fn take_shard(&mut self) -> io::Result<Option<u8>> {
+        if let Some(shard) = self.free.pop_front() {
+            return Ok(Some(shard));
+        }
+        // The two ports count alike, also after one of them failed to grow.
+        let next = self.side_band.len();
+        let Some(shard) = u8::try_from(next).ok().filter(|shard| SHARDS.contains(shard)) else {
+            return Ok(None);
+        };
+        let failed = |error: OpenError| match error {
+            OpenError::Io { source, .. } => source,
+            other => io::Error::other(other.to_string()),
+        };
+        if self.packets.len() == next {
+            self.packets.add().map_err(failed)?;
+        }
+        self.side_band.add().map_err(failed)?;
+        Ok(Some(shard))
+    }
+
+    /// A member is gone, however it ended: nothing of it stays.
+    fn leave(&mut self, index: usize) {
+        let member = self.members.swap_remove(index);
+        for (to, mad) in member.wills.into_values() {
+            self.send(SocketAddr::new(to, UDP_PORT), &mad);
+        }
+        let Some(Part { shard, .. }) = member.part else { return };
+        self.services.retain(|(_, owner)| *owner != shard);
+        self.ports.retain(|_, owner| *owner != shard);
+        let name = EngineName::shared(self.address, shard);
+        if self.registry.directory(name).exists() {
+            // It was killed.
+            let _ = self.registry.reap_stale();
+        }
+        stats::remove(&self.registry, name);
+        self.packets.drain(usize::from(shard), &mut self.rx);
+        self.side_band.drain(usize::from(shard), &mut self.rx);
+        self.free.push_back(shard);
+    }
+
+    /// Takes what has arrived for queue pair 1.
+    fn receive_mads(&mut self) {
+        let mut rx = std::mem::take(&mut self.rx);
+        while self.packets.socket(GSI).receive(Instant::ZERO, &mut rx) > 0 {
+            for packet in rx.packets() {
+                self.handle_packet(&packet);
+            }
+        }
+        self.rx = rx;
+    }
+
+    fn handle_packet(&mut self, packet: &Packet<'_>) {
+        let local = SocketAddr::new(self.address, UDP_PORT);
+        let path = PathIcrc::between((packet.source.ip(), packet.source.port()), (local.ip(), local.port()));
+        if path.and_then(|path| path.verify_unknown_id(packet.train_index, packet.bytes)).is_none() {
+            return;
+        }
+        let Ok((headers, payload, _)) = parse_packet_with_icrc(packet.bytes) else { return };
+        let Some((_, mad)) = client::mad_of(&headers, &packet.bytes[payload]) else { return };
+        let shard = match recipient(mad) {
+            Recipient::Nobody => return,
+            Recipient::Listener(id) => {
+                self.services.iter().find(|(services, _)| services.contains(id)).map(|(_, shard)| *shard)
+            }
+            Recipient::Owner(id) => Some(id as u8),
+        };
+        let part = self.members.iter().filter_map(|m| m.part.as_ref()).find(|p| Some(p.shard) == shard);
+        let Some(part) = part else {
+            if let Some(reply) = decline(mad) {
+                self.send(SocketAddr::new(packet.source.ip(), UDP_PORT), &reply);
+            }
+            return;
+        };
+        let mut record = ip_bytes(packet.source.ip()).to_vec();
+        record.extend_from_slice(&packet.source.port().to_le_bytes());
+        record.extend_from_slice(packet.bytes);
+        // A member that does not listen loses datagrams, as by a full receive queue.
+        let _ = sys::send(part.mads.as_fd(), &record, &[]);
+    }
+
+    /// Sends from queue pair 1. What does not leave is lost like anything on a network.
+    fn send(&mut self, to: SocketAddr, mad: &Mad) {
+        self.psn = self.psn.next();
+        if self.tx.push(to, &gsi_packet(self.psn, mad), Order::Strict).is_err() {
+            return;
+        }
+        let mut seal = |packet: &mut [u8], place: &highwire_link::Place| {
+            let (s, d) = (place.source, place.destination);
+            let Some(path) = PathIcrc::between((s.ip(), s.port()), (d.ip(), d.port())) else { return };
+            if let Some((body, icrc)) = packet.split_last_chunk_mut::<ICRC_LEN>() {
+                *icrc = path.icrc(place.train_index, body).to_le_bytes();
+            }
+        };
+        let _ = self.packets.socket(GSI).transmit(Instant::ZERO, &mut self.tx, &mut seal);
+        self.tx.clear();
+    }
+}
+
+/// Makes this process the broker of an address, says on standard output that it is ready or why it cannot be, and serves.
+/// For a process that has nothing else to do and one thread; it goes on in the background.
+///
+/// # Errors
+/// [`BrokerError`]; it was said on standard output, too.
+pub fn serve(registry: &Registry, address: IpAddr) -> Result<(), BrokerError> {
+    use std::io::Write;
+    let say = |text: &str| {
+        let mut out = io::stdout();
+        // Whoever asked may be gone by now.
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    };
+    let broker = sys::detach().map_err(BrokerError::from).and_then(|()| Broker::open(registry, address));
+    match broker {
+        Ok(broker) => {
+            say(super::spawn::READY);
+            let _ = std::env::set_current_dir("/");
+            sys::leave_standard_files()?;
+            broker.run()
+        }
+        Err(error) => {
+            say(&format!("{error}\n"));
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Opening a device at an address that all processes of the user share.
+
+use super::open::{Place, registry, udp_config, wanted_address};
+use crate::broker::{Client, JoinError, Sockets};
+use crate::config::{DeviceConfig, LinkChoice};
+use crate::error::OpenError;
+use highwire_link::shm::{EngineConfig, EngineName, Registry};
+use highwire_link::{UdpConfig, UdpLink};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::sync::Arc;
+
+/// The address that this user's processes share unless `HIGHWIRE_ADDR` or the configuration names another: one of
+/// 127.83.0.0/16 that depends on the user alone.
+pub fn default_shared_address() -> IpAddr {
+    address_of_user(crate::sys::effective_uid())
+}
+
+fn address_of_user(uid: u32) -> IpAddr {
+    // Its last byte is neither 0 nor 255, which look like networks and broadcasts.
+    let (d, c) = (uid % 254 + 1, uid / 254 % 256);
+    Ipv4Addr::new(127, 83, c as u8, d as u8).into()
+}
+
+/// Joins those who share the address.
+pub(super) fn join(config: &DeviceConfig) -> Result<Place, OpenError> {
+    if config.lanes != 1 {
+        return Err(OpenError::SharedLanes(config.lanes));
+    }
+    let ip = wanted_address(config)?.unwrap_or_else(default_shared_address).to_canonical();
+    let failed = |error| OpenError::Registry(io::Error::other(error));
+    // The broker is found through it, whatever links there are.
+    let root = Registry::open().map_err(failed)?;
+    // What killed processes left behind would fill the machine's shared memory. If it stays, the next one tries again.
+    let _ = root.reap_stale();
+    let (client, Sockets { packets, side_band }) =
+        Client::join(&root, ip).map_err(|error| refused(ip, error))?;
+    // Trains that the network makes out of lone packets mix those of all processes, and one would get all. On the machine
+    // itself trains are as the senders made them.
+    let udp = UdpConfig { gro: ip.is_loopback(), ..udp_config(config, ip) };
+    let socket = UdpLink::adopt(packets, &udp)?;
+    let local = match registry(config)? {
+        None => None,
+        Some(registry) => {
+            let name = EngineName::shared(ip, client.shard());
+            match registry.claim(name, &EngineConfig::default()) {
+                Ok(local) => Some(Arc::new(local)),
+                // Everybody is reached over UDP then.
+                Err(_) if config.link == LinkChoice::Auto => None,
+                Err(error) => return Err(OpenError::Registry(io::Error::other(error))),
+            }
+        }
+    };
+    Ok(Place { ip, local, sockets: vec![socket], side_band: Some(side_band), broker: Some(client) })
+}
+
+fn refused(ip: IpAddr, error: JoinError) -> OpenError {
+    match error {
+        JoinError::NoBroker(why) => OpenError::Broker(why),
+        JoinError::Full => OpenError::Broker(format!("253 processes share {ip} already, and no more can")),
+        JoinError::OtherVersion => OpenError::Broker(format!(
+            "{ip} is shared by processes of another version of Highwire: end them, or choose another address"
+        )),
+        JoinError::Io(error) => OpenError::Broker(format!("it does not answer: {error}")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_user_has_an_address() {
+        for (uid, expected) in [
+            (0, [127, 83, 0, 1]),
+            (1, [127, 83, 0, 2]),
+            (253, [127, 83, 0, 254]),
+            (254, [127, 83, 1, 1]),
+            (1000, [127, 83, 3, 239]),
+            (u32::MAX, [127, 83, 2, 4]),
+        ] {
+            let address = address_of_user(uid);
+            let IpAddr::V4(v4) = address else { panic!("{address}") };
+            assert!((1..=254).contains(&v4.octets()[3]), "{address}");
+            if uid < 2000 {
+                assert_eq!(v4.octets(), expected, "{uid}");
+            }
+        }
+    }
+}

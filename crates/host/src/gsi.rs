@@ -1,0 +1,178 @@
+//! The general services interface: management datagrams from and to queue pair 1 (IBTA §13.5).
+//!
+//! What connection managers are built on. The address's broker receives for all its processes and tells them apart: a
+//! REQ or SIDR_REQ goes to whoever listens to its service, anything else to the shard in the low byte of the
+//! communication id that it answers to. So every id that a process hands out must end in [`Gsi::shard`]. Sending needs
+//! no broker: datagrams leave through the device's own link, with its faults and into its capture.
+
+use crate::broker::{Client, Mad, PortSpace, Reply, ServiceIds};
+use crate::device::Device;
+use highwire_wire::{Qpn, UDP_PORT};
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::BorrowedFd;
+
+/// Management datagrams of one device. Clones take from the same stream.
+#[derive(Clone)]
+pub struct Gsi {
+    device: Device,
+}
+
+/// A datagram that arrived for this process.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct ReceivedMad {
+    /// The address it came from.
+    pub source: IpAddr,
+    /// The queue pair it came from; 1 as a rule.
+    pub source_qpn: Qpn,
+    /// The datagram.
+    pub mad: Box<Mad>,
+}
+
+/// Why the interface cannot be used.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum GsiError {
+    /// The device does not share its address, so it has no queue pair 1.
+    Exclusive,
+    /// Somebody else has the service or port.
+    InUse,
+    /// Every port of the space is taken.
+    NoPortLeft,
+    /// The broker is gone, or did not understand.
+    Broker(io::Error),
+    /// The network takes nothing more at present.
+    LinkFull,
+}
+
+impl fmt::Display for GsiError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            GsiError::Exclusive => {
+                f.write_str("a device that does not share its address has no queue pair 1")
+            }
+            GsiError::InUse => f.write_str("another process has it"),
+            GsiError::NoPortLeft => f.write_str("every port is taken"),
+            GsiError::Broker(error) => write!(f, "the address's broker does not answer: {error}"),
+            GsiError::LinkFull => f.write_str("the network takes nothing more at present"),
+        }
+    }
+}
+
+impl std::error::Error for GsiError {}
+
+impl Device {
+    /// Its general services interface.
+    ///
+    /// # Errors
+    /// [`GsiError::Exclusive`] unless the device shares its address.
+    pub fn gsi(&self) -> Result<Gsi, GsiError> {
+        if self.shard().is_none() {
+            return Err(GsiError::Exclusive);
+        }
+        Ok(Gsi { device: self.clone() })
+    }
+}
+
+impl Gsi {
+    /// The low byte of every communication id and SIDR request id that this process may choose, so that answers find it.
+    pub fn shard(&self) -> u8 {
+        self.client().shard()
+    }
+
+    /// Sends a datagram to queue pair 1 at an address, from queue pair 1.
+    ///
+    /// # Errors
+    /// [`GsiError::LinkFull`]. What the network loses is no error: whoever waits for an answer asks again.
+    pub fn send(&self, to: IpAddr, mad: &Mad) -> Result<(), GsiError> {
+        let sent = self.device.inner().lanes[0].control(|engine| engine.send_mad(to, mad));
+        if sent { Ok(()) } else { Err(GsiError::LinkFull) }
+    }
+
+    /// The next datagram for this process; never waits.
+    pub fn try_receive(&self) -> Option<ReceivedMad> {
+        let arrived = self.client().try_receive()?;
+        let device = self.device.inner();
+        if let Some(capture) = &device.capture {
+            let here = SocketAddr::new(device.gid.to_ip(), UDP_PORT);
+            // A capture that stopped has said so in its counters.
+            let _ = capture.record(device.clock.now(), (arrived.source, here), &arrived.packet);
+        }
+        Some(ReceivedMad { source: arrived.source.ip(), source_qpn: arrived.source_qpn, mad: arrived.mad })
+    }
+
+    /// Readable while [`try_receive`](Gsi::try_receive) has something, for `poll(2)` and the like.
+    pub fn fd(&self) -> BorrowedFd<'_> {
+        self.client().mads_fd()
+    }
+
+    /// Asks for every REQ and SIDR_REQ for these services. Who asks for one that nobody has asked for is rejected by the
+    /// broker: REJ with reason 8, SIDR_REP with status 1 (IBTA §12.6.7.2, §12.11.2.4).
+    ///
+    /// # Errors
+    /// [`GsiError::InUse`] if a process, this one included, has asked for one of them; [`GsiError::Broker`].
+    pub fn listen(&self, services: ServiceIds) -> Result<(), GsiError> {
+        done(self.client().listen(services))
+    }
+
+    /// Takes that back; `services` as they were given.
+    ///
+    /// # Errors
+    /// [`GsiError::Broker`].
+    pub fn unlisten(&self, services: ServiceIds) -> Result<(), GsiError> {
+        done(self.client().unlisten(services))
+    }
+
+    /// Takes a port of a port space for this process, or with 0 any that is free from 32768 on. Listening is another
+    /// matter: nothing arrives by this alone.
+    ///
+    /// # Errors
+    /// [`GsiError::InUse`] if a process, this one included, has it; [`GsiError::NoPortLeft`]; [`GsiError::Broker`].
+    pub fn bind_port(&self, space: PortSpace, port: u16) -> Result<u16, GsiError> {
+        match self.client().bind(space, port) {
+            Ok(Reply::Port(port)) => Ok(port),
+            other => done(other).map(|()| port),
+        }
+    }
+
+    /// Gives a port back.
+    ///
+    /// # Errors
+    /// [`GsiError::Broker`].
+    pub fn release_port(&self, space: PortSpace, port: u16) -> Result<(), GsiError> {
+        done(self.client().release(space, port))
+    }
+
+    /// Leaves a datagram, a DREQ as a rule, that the broker sends to queue pair 1 of `to` should this process end without
+    /// having revoked it, however it ends. A second one with the same `id` replaces the first.
+    ///
+    /// # Errors
+    /// [`GsiError::Broker`].
+    pub fn leave_will(&self, id: u32, to: IpAddr, mad: &Mad) -> Result<(), GsiError> {
+        done(self.client().leave_will(id, to, mad))
+    }
+
+    /// Takes that back.
+    ///
+    /// # Errors
+    /// [`GsiError::Broker`].
+    pub fn revoke_will(&self, id: u32) -> Result<(), GsiError> {
+        done(self.client().revoke_will(id))
+    }
+
+    fn client(&self) -> &Client {
+        self.device.inner().broker.as_ref().expect("checked when the interface was made")
+    }
+}
+
+fn done(reply: io::Result<Reply>) -> Result<(), GsiError> {
+    match reply {
+        Ok(Reply::Done) => Ok(()),
+        Ok(Reply::InUse) => Err(GsiError::InUse),
+        Ok(Reply::Full) => Err(GsiError::NoPortLeft),
+        Ok(Reply::Failed(errno)) => Err(GsiError::Broker(io::Error::from_raw_os_error(errno))),
+        Ok(_) => Err(GsiError::Broker(io::ErrorKind::InvalidData.into())),
+        Err(error) => Err(GsiError::Broker(error)),
+    }
+}

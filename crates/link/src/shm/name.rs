@@ -1,0 +1,85 @@
+//! What an engine is called.
+
+use std::fmt;
+use std::net::IpAddr;
+use std::str::FromStr;
+
+/// A GID, and where processes share it the number of their part: `127.83.20.7` or `127.83.20.7@5`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct EngineName {
+    /// The GID.
+    pub gid: IpAddr,
+    /// In which all its queue pair numbers end; 0 for an engine that has the GID to itself.
+    pub shard: u8,
+}
+
+impl EngineName {
+    /// One of several engines with one GID.
+    pub fn shared(gid: IpAddr, shard: u8) -> EngineName {
+        EngineName { gid: gid.to_canonical(), shard }
+    }
+}
+
+impl From<IpAddr> for EngineName {
+    fn from(gid: IpAddr) -> EngineName {
+        EngineName { gid: gid.to_canonical(), shard: 0 }
+    }
+}
+
+impl PartialEq<IpAddr> for EngineName {
+    fn eq(&self, gid: &IpAddr) -> bool {
+        *self == EngineName::from(*gid)
+    }
+}
+
+impl fmt::Display for EngineName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.shard {
+            0 => write!(f, "{}", self.gid),
+            shard => write!(f, "{}@{shard}", self.gid),
+        }
+    }
+}
+
+/// The text is no engine's name.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct BadName;
+
+impl FromStr for EngineName {
+    type Err = BadName;
+
+    fn from_str(text: &str) -> Result<EngineName, BadName> {
+        let (gid, shard) = match text.split_once('@') {
+            Some((gid, shard)) => (gid, shard.parse().ok().filter(|&shard: &u8| shard > 0).ok_or(BadName)?),
+            None => (text, 0),
+        };
+        let name = EngineName::shared(gid.parse().map_err(|_| BadName)?, shard);
+        // Other spellings of a name are somebody else's directories.
+        if name.to_string() == text { Ok(name) } else { Err(BadName) }
+    }
+}
+
+impl fmt::Display for BadName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an engine is named by an IP address, or by one and `@` and a number from 1 to 255")
+    }
+}
+
+impl std::error::Error for BadName {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_spelt_in_one_way() {
+        for text in ["127.83.20.7", "127.83.20.7@254", "fe80::1", "fe80::1@2"] {
+            assert_eq!(text.parse::<EngineName>().map(|name| name.to_string()), Ok(text.to_owned()));
+        }
+        for text in
+            ["", "lock", "broker-127.0.0.2", "127.0.0.2@0", "127.0.0.2@256", "127.0.0.2@02", "@3", "0:0::1"]
+        {
+            assert_eq!(text.parse::<EngineName>(), Err(BadName), "{text}");
+        }
+    }
+}
