@@ -16,7 +16,9 @@ mod decode;
 mod float_unit;
 mod frontend;
 mod latency;
+pub mod nic;
 mod predict;
+pub mod queueing;
 
 pub use config::CoreConfig;
 pub use core::{Commit, Core, Event};

@@ -1,0 +1,107 @@
+//! Core selection: which core of a nanoPU serves a message (nanoPU §3.3).
+//!
+//! Join bounded shortest queue, JBSQ(n): a core holds at most *n* messages, the one that it works on included; the rest wait
+//! in arrival order. With n = 1 it is one queue for all cores, without a bound it is join-shortest-queue. RSS, which it
+//! is compared with, looks at nothing but the message's flow.
+
+use std::collections::VecDeque;
+
+/// How messages find their cores.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Selection {
+    /// The core with the fewest messages, if it has less than this many; at least one.
+    Jbsq(u32),
+    /// The core that the hash of the flow says.
+    Rss,
+}
+
+/// The selector of one context: counts per core, and the messages that wait for one.
+///
+/// A message is whatever stands for it: a buffer's number, or a record of a queueing model.
+#[derive(Clone, Debug)]
+pub struct Selector<M> {
+    selection: Selection,
+    outstanding: Vec<u32>,
+    waiting: VecDeque<M>,
+}
+
+impl<M> Selector<M> {
+    /// Selects among `cores` cores, at least one.
+    pub fn new(selection: Selection, cores: usize) -> Selector<M> {
+        Selector { selection, outstanding: vec![0; cores.max(1)], waiting: VecDeque::new() }
+    }
+
+    /// A message has arrived whose flow hashes to `hash`: the core that gets it, or nothing if it waits here.
+    pub fn arrive(&mut self, message: M, hash: u64) -> Option<(usize, M)> {
+        let core = match self.selection {
+            Selection::Rss => (hash % self.outstanding.len() as u64) as usize,
+            Selection::Jbsq(bound) => {
+                // The first of the shortest: the hardware's comparators prefer lower numbers.
+                let (core, &count) =
+                    self.outstanding.iter().enumerate().min_by_key(|&(_, &count)| count).expect("a core");
+                if count >= bound.max(1) {
+                    self.waiting.push_back(message);
+                    return None;
+                }
+                core
+            }
+        };
+        self.outstanding[core] += 1;
+        Some((core, message))
+    }
+
+    /// `core` has finished a message: the next one for it, if any waits.
+    ///
+    /// A core that finishes more than it was given gets nothing for it, and its count stays at zero.
+    pub fn finish(&mut self, core: usize) -> Option<M> {
+        let next = if self.outstanding[core] > 0 { self.waiting.pop_front() } else { None };
+        if next.is_none() {
+            self.outstanding[core] = self.outstanding[core].saturating_sub(1);
+        }
+        next
+    }
+
+    /// Messages that `core` has been given and not finished.
+    pub fn outstanding(&self, core: usize) -> u32 {
+        self.outstanding[core]
+    }
+
+    /// Messages that wait for a core.
+    pub fn waiting(&self) -> usize {
+        self.waiting.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fills_the_shortest_queue_first_and_then_waits() {
+        let mut selector = Selector::new(Selection::Jbsq(2), 2);
+        let given: Vec<_> = (0..5).map(|message| selector.arrive(message, 0)).collect();
+        assert_eq!(given, [Some((0, 0)), Some((1, 1)), Some((0, 2)), Some((1, 3)), None]);
+        assert_eq!((selector.outstanding(0), selector.waiting()), (2, 1));
+        assert_eq!(selector.finish(1), Some(4));
+        assert_eq!(selector.finish(1), None);
+        assert_eq!((selector.outstanding(1), selector.waiting()), (1, 0));
+        assert_eq!(selector.arrive(5, 0), Some((1, 5)));
+    }
+
+    #[test]
+    fn hashes_are_obeyed_whatever_the_queues() {
+        let mut selector = Selector::new(Selection::Rss, 3);
+        assert_eq!(selector.arrive('a', 7), Some((1, 'a')));
+        assert_eq!(selector.arrive('b', 7), Some((1, 'b')));
+        assert_eq!(selector.finish(1), None);
+        assert_eq!(selector.outstanding(1), 1);
+    }
+
+    #[test]
+    fn too_many_finishes_do_no_harm() {
+        let mut selector = Selector::<u8>::new(Selection::Jbsq(0), 0);
+        assert_eq!(selector.finish(0), None);
+        assert_eq!(selector.arrive(1, 0), Some((0, 1)));
+        assert_eq!(selector.arrive(2, 0), None);
+    }
+}
