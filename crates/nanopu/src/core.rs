@@ -7,10 +7,11 @@ mod advance;
 mod branch;
 mod interlock;
 mod issue;
+mod network;
 
 use std::collections::VecDeque;
 
-use highwire_riscv::{Bus, Hart, Instruction, Op, Retired, Trap};
+use highwire_riscv::{Hart, Instruction, Op, Retired, Trap};
 
 use crate::config::CoreConfig;
 use crate::dcache::{Access, DataCache};
@@ -18,6 +19,7 @@ use crate::decode::Needs;
 use crate::float_unit::FloatUnit;
 use crate::frontend::{Frontend, Request};
 use crate::latency::FloatLatency;
+use crate::port::{Port, SWITCH_THREAD, TX_REGISTER};
 
 /// An instruction that committed in some cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,6 +60,8 @@ struct Record {
     access: Option<Access>,
     unit_cycles: u64,
     float: FloatLatency,
+    /// What an access to a CSR of the network brings along.
+    csr_operand: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -85,6 +89,7 @@ struct Long {
     /// The first cycle in which the result can be written.
     ready: u64,
     register: Option<u8>,
+    value: u64,
     /// Whose it is.
     serial: u64,
 }
@@ -156,7 +161,7 @@ impl Core {
     }
 
     /// Runs until an instruction commits or a trap is taken, for at most `cycles` cycles.
-    pub fn run_to_event<B: Bus>(&mut self, bus: &mut B, cycles: u64) -> Event {
+    pub fn run_to_event<B: Port>(&mut self, bus: &mut B, cycles: u64) -> Event {
         for _ in 0..cycles {
             match self.tick(bus) {
                 Event::Bubble => {}
@@ -167,15 +172,18 @@ impl Core {
     }
 
     /// One cycle.
-    pub fn tick<B: Bus>(&mut self, bus: &mut B) -> Event {
+    pub fn tick<B: Port>(&mut self, bus: &mut B) -> Event {
         let cycle = self.cycle;
+        if B::IS_NETWORK {
+            self.hart.csrs.set_pending(SWITCH_THREAD, bus.wants_switch());
+        }
         if self.data_cache.is_probed(cycle) {
             self.frontend.expect_line(cycle, self.data_cache.incoming_line());
         }
         let fetched = self.frontend.deliver(bus);
 
         // Write-back speaks first: what it replays or redirects overrules everything behind it.
-        let (event, redirect_back) = self.retire(cycle);
+        let (event, redirect_back) = self.retire(cycle, bus);
         let arriving = self.arriving(cycle);
         let memory_wrong = redirect_back.is_none() && self.is_followed_wrongly(fetched);
         let redirect = redirect_back.or_else(|| self.redirect_of_memory().filter(|_| memory_wrong));
@@ -204,6 +212,9 @@ impl Core {
         if let Some(result) = arriving
             && self.long == Some(result)
         {
+            if B::IS_NETWORK && result.register == Some(TX_REGISTER) {
+                bus.put_word(cycle, result.value);
+            }
             self.long = None;
             self.busy &= !result.register.map_or(0, |register| 1 << register);
         }
@@ -212,7 +223,7 @@ impl Core {
     }
 
     /// Write-back: an instruction commits, traps, or is sent back; then fetch goes on elsewhere.
-    fn retire(&mut self, cycle: u64) -> (Event, Option<u64>) {
+    fn retire<B: Port>(&mut self, cycle: u64, bus: &mut B) -> (Event, Option<u64>) {
         let Some(slot) = self.write_back else {
             return (Event::Bubble, None);
         };
@@ -224,8 +235,11 @@ impl Core {
             return (Event::Bubble, Some(slot.pc));
         }
         debug_assert_eq!(serial, self.first_serial, "instructions commit in order");
-        let record = self.records.pop_front().expect("what commits has executed");
+        let mut record = self.records.pop_front().expect("what commits has executed");
         self.first_serial += 1;
+        if B::IS_NETWORK {
+            self.meet_network(cycle, &mut record, bus);
+        }
         if slot.needs.is_long()
             && let Some(register) = slot.needs.writes_x
         {

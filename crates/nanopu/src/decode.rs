@@ -2,6 +2,8 @@
 
 use highwire_riscv::{Bank, Class, Instruction, Op};
 
+use crate::port::csr;
+
 /// The registers that an instruction touches, and how late its result can be bypassed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Needs {
@@ -91,8 +93,10 @@ fn flushes(instruction: &Instruction) -> bool {
         Class::Csr => {
             let only_reads = matches!(instruction.op, Op::Csrrs | Op::Csrrc | Op::Csrrsi | Op::Csrrci)
                 && instruction.rs1 == 0;
-            // The trap handler's own registers, mscratch to mtval, mean nothing to other instructions.
-            !only_reads && !(0x340..=0x343).contains(&instruction.immediate)
+            // The trap handler's own registers, mscratch to mtval, and the network's mean nothing to other instructions.
+            let is_inert = (0x340..=0x343).contains(&instruction.immediate)
+                || csr::is_network(instruction.immediate as u16);
+            !only_reads && !is_inert
         }
         _ => false,
     }

@@ -15,10 +15,14 @@ mod dcache;
 mod decode;
 mod float_unit;
 mod frontend;
+mod interface;
 mod latency;
 pub mod nic;
+mod port;
 mod predict;
 pub mod queueing;
 
 pub use config::CoreConfig;
 pub use core::{Commit, Core, Event};
+pub use interface::{CONTEXTS_MAX, Demand, Interface, Misuse};
+pub use port::{Port, RX_REGISTER, SWITCH_THREAD, TX_REGISTER, csr};

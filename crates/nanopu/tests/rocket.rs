@@ -15,6 +15,8 @@ struct Bench {
     ram: Ram,
 }
 
+impl highwire_nanopu::Port for Bench {}
+
 impl Bus for Bench {
     fn load(&mut self, address: u64, bytes: u8) -> Result<u64, AccessFault> {
         self.ram.load(address, bytes)

@@ -1,6 +1,6 @@
 //! The stages behind decode move, and hand their work to the cache and the units.
 
-use super::{Core, Long, Slot};
+use super::{Core, Long, Outcome, Slot};
 
 impl Core {
     /// Everything moves one stage on. `overruled` says that write-back redirects, `killed` that anybody does.
@@ -23,8 +23,13 @@ impl Core {
                 && unit_ready
                 && let Some(serial) = slot.serial
             {
-                let ready = cycle + self.record(serial).unit_cycles;
-                self.long = Some(Long { ready, register: slot.needs.writes_x, serial });
+                let record = self.record(serial);
+                let value = match record.outcome {
+                    Outcome::Retired(retired) => retired.write.map_or(0, |write| write.value),
+                    Outcome::Trapped(_) => 0,
+                };
+                let ready = cycle + record.unit_cycles;
+                self.long = Some(Long { ready, register: slot.needs.writes_x, value, serial });
             }
         }
         self.blocked = !cache_ready

@@ -1,20 +1,21 @@
 //! An instruction leaves decode, and executes if it is the right one.
 
 use highwire_riscv::csr::number::{CYCLE, MCYCLE};
-use highwire_riscv::{Bus, Class, Instruction, Op, Step};
+use highwire_riscv::{Bank, Class, Instruction, Op, Step};
 
 use super::{Core, Outcome, Record, Slot};
 use crate::dcache::Access;
 use crate::decode::Needs;
 use crate::frontend::Fetched;
 use crate::latency::{FloatLatency, float_unit, integer_unit_cycles};
+use crate::port::{Port, RX_REGISTER};
 
 /// From decode to write-back, where counters are read.
 const WRITE_BACK_CYCLES: u64 = 3;
 
 impl Core {
     /// An instruction leaves decode.
-    pub(super) fn issue<B: Bus>(&mut self, fetched: Fetched, bus: &mut B) -> Option<Slot> {
+    pub(super) fn issue<B: Port>(&mut self, fetched: Fetched, bus: &mut B) -> Option<Slot> {
         let known = self.needs(&fetched);
         let offset = (self.next_serial - self.first_serial) as usize;
         let expected = self.records.get(offset).map_or(self.hart.pc, |record| record.pc);
@@ -80,10 +81,18 @@ impl Core {
     }
 
     /// Executes one instruction architecturally.
-    pub(super) fn step<B: Bus>(&mut self, bus: &mut B, known: Option<Needs>) -> Option<Record> {
+    pub(super) fn step<B: Port>(&mut self, bus: &mut B, known: Option<Needs>) -> Option<Record> {
         let counted = self.counter_at_write_back();
         self.hart.csrs.mcycle = counted;
         let instruction = self.hart.peek(bus);
+        let takes_word = B::IS_NETWORK
+            && instruction.is_some_and(|i| {
+                i.sources().any(|register| register.bank == Bank::X && register.number == RX_REGISTER)
+            });
+        if takes_word {
+            // Both operands of one instruction are the same word.
+            self.hart.x[usize::from(RX_REGISTER)] = bus.take_word(self.cycle);
+        }
         let operands = instruction.map_or([0; 4], |i| {
             [
                 self.hart.x[usize::from(i.rs1)],
@@ -121,7 +130,22 @@ impl Core {
             instruction.filter(|_| needs.is_long()).map_or(0, |i| integer_unit_cycles(i.op, a, b));
         let float =
             instruction.filter(|_| needs.is_float).map_or(FloatLatency::None, |i| float_unit(&i, fa, fb));
-        Some(Record { pc, next: self.hart.pc, needs, instruction, outcome, access, unit_cycles, float })
+        let csr_operand = match instruction {
+            Some(i) if matches!(i.op, Op::Csrrw | Op::Csrrs | Op::Csrrc) => a,
+            Some(i) => u64::from(i.rs1),
+            None => 0,
+        };
+        Some(Record {
+            pc,
+            next: self.hart.pc,
+            needs,
+            instruction,
+            outcome,
+            access,
+            unit_cycles,
+            float,
+            csr_operand,
+        })
     }
 }
 

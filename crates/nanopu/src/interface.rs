@@ -1,0 +1,437 @@
+//! A core's end of the network: the queues behind x30 and x31, and the thread scheduler (nanoPU §3.2).
+//!
+//! Each thread is a context with a priority and a receive queue of its own. The scheduler runs the most urgent context that has
+//! something to do, and among equals the one whose message has waited longest; where that is not the current one it raises
+//! an interrupt, and software switches.
+
+use std::collections::VecDeque;
+
+use crate::port::csr;
+
+/// How many threads a core has room for.
+pub const CONTEXTS_MAX: usize = 4;
+/// From an event to the interrupt that it leads to.
+const DECISION_CYCLES: u64 = 2;
+/// The priority of a context that took too long.
+const DEMOTED: u8 = 1;
+
+/// A thread's queue and state.
+#[derive(Clone, Debug)]
+struct Context {
+    id: u16,
+    priority: u8,
+    /// What it was given when it was made known; a finished message gives it back.
+    base_priority: u8,
+    words: VecDeque<u64>,
+    /// When each message's first word came.
+    arrivals: VecDeque<u64>,
+    /// It has a message that it has not declared done.
+    is_active: bool,
+}
+
+/// Something that went wrong in the program's use of the network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Misuse {
+    /// Reads of x30 that found no word.
+    pub empty_reads: u64,
+    /// Words for a context that no thread has made known.
+    pub unknown_context_words: u64,
+    /// Contexts beyond the room of the core.
+    pub refused_contexts: u64,
+}
+
+/// What a core asks of the NIC.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Demand {
+    /// A context is ready for messages.
+    Insert {
+        /// The context.
+        context: u16,
+    },
+    /// A message of this context is done.
+    Done {
+        /// The context.
+        context: u16,
+    },
+}
+
+/// The interface of one core.
+#[derive(Clone, Debug)]
+pub struct Interface {
+    contexts: Vec<Context>,
+    current: u16,
+    current_priority: u8,
+    /// What the scheduler wants, and the interrupt that says so.
+    target: Option<(u16, u8)>,
+    /// A decision that becomes visible in some cycle.
+    decision: Option<(u64, u16, u8)>,
+    /// `MESSAGES_READY` as a register: one cycle behind the queue.
+    ready_register: u64,
+    ready_next: u64,
+    has_timers: bool,
+    message_cycles: u64,
+    idle_cycles: u64,
+    /// When the current context's message began to run.
+    began: Option<u64>,
+    idle_since: Option<u64>,
+    outbox: VecDeque<(u16, u64)>,
+    demands: VecDeque<Demand>,
+    misuse: Misuse,
+}
+
+impl Default for Interface {
+    fn default() -> Interface {
+        Interface {
+            contexts: Vec::new(),
+            current: 0,
+            current_priority: 0,
+            target: None,
+            decision: None,
+            ready_register: 0,
+            ready_next: 0,
+            has_timers: false,
+            message_cycles: 3000,
+            idle_cycles: 3000,
+            began: None,
+            idle_since: None,
+            outbox: VecDeque::new(),
+            demands: VecDeque::new(),
+            misuse: Misuse::default(),
+        }
+    }
+}
+
+impl Interface {
+    /// A word of a message has come for `context`; `is_first` if it begins one.
+    pub fn deliver(&mut self, cycle: u64, context: u16, word: u64, is_first: bool) {
+        let Some(entry) = self.contexts.iter_mut().find(|entry| entry.id == context) else {
+            self.misuse.unknown_context_words += 1;
+            return;
+        };
+        entry.words.push_back(word);
+        if is_first {
+            entry.arrivals.push_back(cycle);
+            entry.is_active = true;
+            self.decide_after_arrival(cycle);
+        }
+    }
+
+    /// A read of x30; zero if there is nothing.
+    pub fn take_word(&mut self) -> u64 {
+        let word = self.running().and_then(|context| context.words.pop_front());
+        self.misuse.empty_reads += u64::from(word.is_none());
+        word.unwrap_or(0)
+    }
+
+    /// A write to x31.
+    pub fn put_word(&mut self, word: u64) {
+        self.outbox.push_back((self.current, word));
+    }
+
+    /// The oldest word that the program has sent, and its context.
+    pub fn take_sent(&mut self) -> Option<(u16, u64)> {
+        self.outbox.pop_front()
+    }
+
+    /// What the program asks of the NIC.
+    pub fn poll_demand(&mut self) -> Option<Demand> {
+        self.demands.pop_front()
+    }
+
+    /// Reads a CSR.
+    pub fn read(&self, number: u16) -> u64 {
+        match number {
+            csr::MESSAGES_READY => self.ready_register,
+            csr::CURRENT_CONTEXT => self.current.into(),
+            csr::CURRENT_PRIORITY => self.current_priority.into(),
+            csr::NIC_READY => 1,
+            csr::TARGET_CONTEXT => self.target.map_or(self.current, |(context, _)| context).into(),
+            csr::TARGET_PRIORITY => {
+                self.target.map_or(self.current_priority, |(_, priority)| priority).into()
+            }
+            csr::MESSAGE_CYCLES => self.message_cycles,
+            csr::IDLE_CYCLES => self.idle_cycles,
+            _ => 0,
+        }
+    }
+
+    /// Writes a CSR.
+    pub fn write(&mut self, cycle: u64, number: u16, value: u64) {
+        match number {
+            csr::CURRENT_CONTEXT => self.switch_to(cycle, value as u16),
+            csr::CURRENT_PRIORITY => self.current_priority = value as u8,
+            csr::NIC_COMMAND => {
+                if value & 1 != 0 {
+                    self.insert();
+                }
+                self.has_timers |= value & 4 != 0;
+            }
+            csr::THREAD_COMMAND => {
+                if value & 1 != 0 {
+                    self.finish_message(cycle);
+                }
+                if value & 2 != 0 {
+                    self.on_idle(cycle);
+                }
+            }
+            csr::MESSAGE_CYCLES => self.message_cycles = value,
+            csr::IDLE_CYCLES => self.idle_cycles = value,
+            _ => {}
+        }
+    }
+
+    /// Whether the scheduler's interrupt is raised.
+    pub fn wants_switch(&self) -> bool {
+        self.target.is_some_and(|(context, _)| context != self.current)
+    }
+
+    /// What the program did wrong so far.
+    pub fn misuse(&self) -> Misuse {
+        self.misuse
+    }
+
+    /// Words that wait in the receive queue of `context`.
+    pub fn queued_words(&self, context: u16) -> usize {
+        self.contexts.iter().find(|entry| entry.id == context).map_or(0, |entry| entry.words.len())
+    }
+
+    /// The end of a cycle: registers take over, timers run.
+    pub fn tick(&mut self, cycle: u64) {
+        self.ready_register = self.ready_next;
+        self.ready_next = self.queued_words(self.current) as u64;
+        if let Some((due, context, priority)) = self.decision
+            && cycle >= due
+        {
+            self.decision = None;
+            self.target = (context != self.current).then_some((context, priority));
+        }
+        if self.has_timers {
+            self.watch_time(cycle);
+        }
+    }
+
+    /// Whether nothing will change before words arrive or the program acts, timers included.
+    pub fn is_quiet(&self) -> bool {
+        self.decision.is_none()
+            && self.outbox.is_empty()
+            && self.demands.is_empty()
+            && self.ready_register == self.ready_next
+            && !self.has_timers
+    }
+
+    fn running(&mut self) -> Option<&mut Context> {
+        let current = self.current;
+        self.contexts.iter_mut().find(|entry| entry.id == current)
+    }
+
+    fn insert(&mut self) {
+        let (id, priority) = (self.current, self.current_priority);
+        if self.contexts.iter().any(|entry| entry.id == id) {
+            return;
+        }
+        if self.contexts.len() == CONTEXTS_MAX {
+            self.misuse.refused_contexts += 1;
+            return;
+        }
+        self.contexts.push(Context {
+            id,
+            priority,
+            base_priority: priority,
+            words: VecDeque::new(),
+            arrivals: VecDeque::new(),
+            is_active: false,
+        });
+        self.demands.push_back(Demand::Insert { context: id });
+    }
+
+    fn switch_to(&mut self, cycle: u64, context: u16) {
+        self.current = context;
+        self.target = self.target.filter(|&(target, _)| target != context);
+        self.began = self.running().is_some_and(|entry| entry.is_active).then_some(cycle);
+        self.idle_since = None;
+    }
+
+    fn finish_message(&mut self, cycle: u64) {
+        let Some(entry) = self.running() else { return };
+        entry.arrivals.pop_front();
+        entry.is_active = !entry.arrivals.is_empty();
+        entry.priority = entry.base_priority;
+        let (context, is_active, priority) = (entry.id, entry.is_active, entry.priority);
+        self.current_priority = priority;
+        self.began = is_active.then_some(cycle);
+        self.demands.push_back(Demand::Done { context });
+        self.decide(cycle);
+    }
+
+    fn on_idle(&mut self, cycle: u64) {
+        let Some(entry) = self.running() else { return };
+        if entry.words.is_empty() && entry.arrivals.is_empty() {
+            entry.is_active = false;
+            self.began = None;
+            self.idle_since = self.idle_since.or(Some(cycle));
+            self.decide(cycle);
+        }
+    }
+
+    /// The context that should run: the most urgent, then the one whose message has waited longest.
+    fn top(&self) -> Option<&Context> {
+        let active = self.contexts.iter().filter(|entry| entry.is_active);
+        active.min_by_key(|entry| (entry.priority, entry.arrivals.front().copied().unwrap_or(u64::MAX)))
+    }
+
+    /// An arrival matters if it is more urgent than what runs, or nothing does.
+    fn decide_after_arrival(&mut self, cycle: u64) {
+        let current = self.contexts.iter().find(|entry| entry.id == self.current);
+        let running = current.filter(|entry| entry.is_active).map(|entry| entry.priority);
+        if self.top().is_some_and(|top| {
+            top.id != self.current && running.is_none_or(|priority| top.priority < priority)
+        }) {
+            self.decide(cycle);
+        }
+        if self.began.is_none() && self.running().is_some_and(|entry| entry.is_active) {
+            (self.began, self.idle_since) = (Some(cycle), None);
+        }
+    }
+
+    fn decide(&mut self, cycle: u64) {
+        if let Some(top) = self.top() {
+            self.decision = Some((cycle + DECISION_CYCLES, top.id, top.priority));
+        }
+    }
+
+    /// Messages that take too long lose their priority, and idle threads their turn.
+    fn watch_time(&mut self, cycle: u64) {
+        let message_cycles = self.message_cycles;
+        if let Some(began) = self.began
+            && cycle.saturating_sub(began) >= message_cycles
+            && let Some(entry) = self.running()
+            && entry.priority == 0
+        {
+            entry.priority = DEMOTED;
+            self.current_priority = DEMOTED;
+            self.decide(cycle);
+        }
+        if let Some(since) = self.idle_since
+            && cycle.saturating_sub(since) >= self.idle_cycles
+        {
+            self.idle_since = Some(cycle);
+            let here = self.contexts.iter().position(|entry| entry.id == self.current);
+            let next = here.map_or(0, |here| here + 1) % self.contexts.len().max(1);
+            if let Some(entry) = self.contexts.get(next)
+                && entry.id != self.current
+            {
+                self.decision = Some((cycle + DECISION_CYCLES, entry.id, entry.priority));
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Contexts 0 with priority 0 and 1 with priority 1, 0 running.
+    fn two_threads(priorities: [u8; 2]) -> Interface {
+        let mut interface = Interface::default();
+        for (context, priority) in [(1, priorities[1]), (0, priorities[0])] {
+            interface.write(0, csr::CURRENT_CONTEXT, context);
+            interface.write(0, csr::CURRENT_PRIORITY, priority.into());
+            interface.write(0, csr::NIC_COMMAND, 1);
+        }
+        interface
+    }
+
+    fn run(interface: &mut Interface, cycles: std::ops::Range<u64>) {
+        cycles.for_each(|cycle| interface.tick(cycle));
+    }
+
+    #[test]
+    fn a_word_shows_in_the_csr_two_cycles_later() {
+        let mut interface = two_threads([0, 1]);
+        run(&mut interface, 0..21);
+        interface.deliver(21, 0, 7, true);
+        let shown: Vec<_> = (21..25)
+            .map(|cycle| {
+                let seen = interface.read(csr::MESSAGES_READY);
+                interface.tick(cycle);
+                seen
+            })
+            .collect();
+        assert_eq!(shown, [0, 0, 1, 1]);
+        assert_eq!(interface.take_word(), 7);
+        assert_eq!(interface.take_word(), 0);
+        assert_eq!(interface.misuse().empty_reads, 1);
+    }
+
+    #[test]
+    fn only_a_more_urgent_message_interrupts() {
+        let mut interface = two_threads([0, 1]);
+        interface.deliver(0, 0, 1, true);
+        interface.deliver(1, 1, 2, true);
+        run(&mut interface, 0..10);
+        assert!(!interface.wants_switch());
+        interface.write(10, csr::THREAD_COMMAND, 1);
+        run(&mut interface, 10..13);
+        assert!(interface.wants_switch());
+        assert_eq!((interface.read(csr::TARGET_CONTEXT), interface.read(csr::TARGET_PRIORITY)), (1, 1));
+        interface.write(13, csr::CURRENT_CONTEXT, 1);
+        interface.write(13, csr::CURRENT_PRIORITY, 1);
+        assert!(!interface.wants_switch());
+        // The urgent thread takes the core back at once.
+        interface.deliver(14, 0, 3, true);
+        run(&mut interface, 14..17);
+        assert!(interface.wants_switch());
+    }
+
+    #[test]
+    fn among_equals_the_oldest_message_is_first() {
+        let mut interface = two_threads([0, 0]);
+        interface.deliver(0, 0, 1, true);
+        interface.deliver(1, 1, 2, true);
+        interface.deliver(2, 0, 3, true);
+        run(&mut interface, 0..5);
+        assert!(!interface.wants_switch());
+        interface.take_word();
+        interface.write(5, csr::THREAD_COMMAND, 1);
+        run(&mut interface, 5..8);
+        assert_eq!(interface.read(csr::TARGET_CONTEXT), 1);
+    }
+
+    #[test]
+    fn a_message_that_takes_too_long_is_demoted() {
+        let mut interface = two_threads([0, 0]);
+        interface.write(0, csr::NIC_COMMAND, 4);
+        interface.write(0, csr::MESSAGE_CYCLES, 100);
+        interface.deliver(0, 0, 1, true);
+        interface.deliver(1, 1, 2, true);
+        run(&mut interface, 0..100);
+        assert!(!interface.wants_switch());
+        run(&mut interface, 100..104);
+        assert_eq!(interface.read(csr::TARGET_CONTEXT), 1);
+        assert_eq!(interface.read(csr::CURRENT_PRIORITY), 1);
+    }
+
+    #[test]
+    fn idle_threads_pass_their_turn_on() {
+        let mut interface = two_threads([0, 0]);
+        interface.write(0, csr::NIC_COMMAND, 4);
+        interface.write(0, csr::IDLE_CYCLES, 50);
+        interface.write(0, csr::THREAD_COMMAND, 2);
+        run(&mut interface, 0..50);
+        assert!(!interface.wants_switch());
+        run(&mut interface, 50..54);
+        assert_eq!(interface.read(csr::TARGET_CONTEXT), 1);
+    }
+
+    #[test]
+    fn wrong_use_is_counted() {
+        let mut interface = two_threads([0, 0]);
+        interface.deliver(0, 9, 1, true);
+        for context in 2..6 {
+            interface.write(0, csr::CURRENT_CONTEXT, context);
+            interface.write(0, csr::NIC_COMMAND, 1);
+        }
+        let expected = Misuse { empty_reads: 0, unknown_context_words: 1, refused_contexts: 2 };
+        assert_eq!(interface.misuse(), expected);
+    }
+}

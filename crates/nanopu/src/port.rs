@@ -1,0 +1,81 @@
+//! Where the network meets the register file: x30, x31 and a handful of CSRs (nanoPU §3).
+//!
+//! A read of x30 takes a word from the receive queue when the instruction leaves decode; a write to x31 puts one into the transmit
+//! queue at write-back; the CSRs act at write-back. What the hardware takes back when it kills an instruction never
+//! happened here, because instructions on wrong paths do not execute.
+
+use highwire_riscv::{Bus, Interrupt, Platform, Ram};
+
+/// The register whose reads take words off the receive queue.
+pub const RX_REGISTER: u8 = 30;
+/// The register whose writes put words into the transmit queue.
+pub const TX_REGISTER: u8 = 31;
+/// The interrupt by which the scheduler asks for another thread.
+pub const SWITCH_THREAD: Interrupt = Interrupt(16);
+
+/// The network's control and status registers. Writing to them flushes nothing.
+pub mod csr {
+    /// Non-zero while words wait for the current context.
+    pub const MESSAGES_READY: u16 = 0x52;
+    /// The context that runs.
+    pub const CURRENT_CONTEXT: u16 = 0x53;
+    /// Bit 0 makes the current context known; bit 2 starts the timers.
+    pub const NIC_COMMAND: u16 = 0x54;
+    /// The priority of the context that runs; 0 is the most urgent.
+    pub const CURRENT_PRIORITY: u16 = 0x55;
+    /// Bit 0: the message is done. Bit 1: nothing to do.
+    pub const THREAD_COMMAND: u16 = 0x56;
+    /// Non-zero when the NIC takes commands.
+    pub const NIC_READY: u16 = 0x57;
+    /// The context that the scheduler wants to run.
+    pub const TARGET_CONTEXT: u16 = 0x58;
+    /// Its priority.
+    pub const TARGET_PRIORITY: u16 = 0x59;
+    /// Cycles that a message of the highest priority may take before its context is demoted.
+    pub const MESSAGE_CYCLES: u16 = 0x60;
+    /// Cycles without anything to do before the next context gets its turn.
+    pub const IDLE_CYCLES: u16 = 0x61;
+
+    /// Whether `number` is one of them.
+    pub(crate) const fn is_network(number: u16) -> bool {
+        matches!(number, MESSAGES_READY..=TARGET_PRIORITY | MESSAGE_CYCLES | IDLE_CYCLES)
+    }
+}
+
+/// What a core reaches beyond its pipeline: memory, and the network if it has one.
+///
+/// Cycles are the core's own. The defaults are those of a core without a network, to which x30 and x31 are ordinary registers.
+pub trait Port: Bus {
+    /// Whether x30, x31 and the CSRs are the network's.
+    const IS_NETWORK: bool = false;
+
+    /// The instruction that leaves decode reads x30.
+    fn take_word(&mut self, cycle: u64) -> u64 {
+        let _ = cycle;
+        0
+    }
+
+    /// An instruction that commits has written x31.
+    fn put_word(&mut self, cycle: u64, word: u64) {
+        let _ = (cycle, word);
+    }
+
+    /// A CSR is read at write-back.
+    fn read_network(&mut self, cycle: u64, number: u16) -> u64 {
+        let _ = (cycle, number);
+        0
+    }
+
+    /// A CSR is written at write-back.
+    fn write_network(&mut self, cycle: u64, number: u16, value: u64) {
+        let _ = (cycle, number, value);
+    }
+
+    /// Whether the scheduler asks for another thread.
+    fn wants_switch(&self) -> bool {
+        false
+    }
+}
+
+impl Port for Ram {}
+impl Port for Platform {}
