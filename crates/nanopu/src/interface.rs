@@ -128,7 +128,12 @@ impl Interface {
         self.outbox.push_back((self.current, word));
     }
 
-    /// The oldest word that the program has sent, and its context.
+    /// The oldest word that the program has sent and that is still here, and its context.
+    pub fn peek_sent(&self) -> Option<(u16, u64)> {
+        self.outbox.front().copied()
+    }
+
+    /// Takes that word.
     pub fn take_sent(&mut self) -> Option<(u16, u64)> {
         self.outbox.pop_front()
     }

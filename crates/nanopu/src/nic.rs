@@ -1,5 +1,133 @@
-//! The NIC: from words on the wire to words in a core's queue, and back.
+//! The NIC: from words on the wire to words in a core's queue, and back (nanoPU §3.4).
+//!
+//! ```text
+//! wire ─► widen ─► ingress ─┬─► reassembly ─► core selection ─► local receive queues
+//!                           ├─► credit, acknowledgements of our messages
+//!                           └─► generator of control packets ─┐
+//! wire ◄──────── egress ◄──────────────── arbiter ◄───────────┴── packetization ◄─ local transmit queues
+//! ```
+//!
+//! Each arrow costs the cycles of the authors' hardware; the constants stand beside the code that uses them.
 
+mod receive;
 mod select;
+mod send;
+mod transport;
 
+pub use receive::ReceiveCounters;
 pub use select::{Selection, Selector};
+pub use send::SendCounters;
+pub use transport::{Answer, Arriving, Departing, Ndp, Transport};
+
+use crate::interface::{Demand, Interface};
+use crate::packet::Packet;
+use receive::Receiver;
+use send::Sender;
+
+/// How a NIC is built. The defaults are the published prototype's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NicConfig {
+    /// Its IPv4 address.
+    pub address: u32,
+    /// How messages find their cores.
+    pub selection: Selection,
+    /// Message buffers of 1 KiB and of 2 KiB, in each direction.
+    pub buffers: [usize; 2],
+    /// Packets of a round trip, which NDP sends unasked.
+    pub rtt_packets: u16,
+    /// How long a message waits for its acknowledgements, in cycles.
+    pub timeout_cycles: u64,
+    /// The pace of pulls, in cycles.
+    pub pull_cycles: u64,
+}
+
+impl Default for NicConfig {
+    fn default() -> NicConfig {
+        NicConfig {
+            address: 0x0a00_0002,
+            selection: Selection::Jbsq(2),
+            buffers: [64, 64],
+            rtt_packets: 2,
+            timeout_cycles: 2240,
+            pull_cycles: 122,
+        }
+    }
+}
+
+/// A NIC with the interfaces of its cores.
+#[derive(Clone, Debug)]
+pub struct Nic<T> {
+    transport: T,
+    receiver: Receiver,
+    sender: Sender,
+}
+
+impl Nic<Ndp> {
+    /// A NIC that speaks NDP.
+    pub fn ndp(config: &NicConfig, cores: usize) -> Nic<Ndp> {
+        Nic::new(config, cores, Ndp { rtt_packets: config.rtt_packets })
+    }
+}
+
+impl<T: Transport> Nic<T> {
+    /// A NIC for `cores` cores.
+    pub fn new(config: &NicConfig, cores: usize, transport: T) -> Nic<T> {
+        Nic {
+            transport,
+            receiver: Receiver::new(config.selection, cores.max(1), config.buffers),
+            sender: Sender::new(config.address, config.buffers, config.timeout_cycles, config.pull_cycles),
+        }
+    }
+
+    /// A packet arrives whose last word is on the 64-bit interface in cycle `last`. Packets come in the order of `last`.
+    pub fn receive(&mut self, last: u64, packet: Packet) {
+        self.receiver.arrive(last, packet);
+    }
+
+    /// The beginning of a cycle: takes a word that a core wrote before.
+    pub fn accept(&mut self, cycle: u64, interfaces: &mut [Interface]) {
+        self.sender.accept(cycle, interfaces, &self.transport);
+    }
+
+    /// The rest of a cycle, after the cores: the packet that the wire takes next, and the cycle of its first word.
+    pub fn tick(&mut self, cycle: u64, interfaces: &mut [Interface]) -> Option<(u64, Packet)> {
+        for (core, interface) in interfaces.iter_mut().enumerate() {
+            while let Some(demand) = interface.poll_demand() {
+                match demand {
+                    Demand::Insert { context } => self.receiver.insert(context),
+                    Demand::Done { context } => self.receiver.finish(cycle, core, context),
+                }
+            }
+        }
+        if let Some(packet) = self.receiver.poll_ingress(cycle) {
+            self.take(cycle, packet);
+        }
+        self.receiver.tick(cycle, interfaces);
+        self.sender.tick(cycle)
+    }
+
+    /// When something happens next by itself; `u64::MAX` if nothing does.
+    pub fn next_event(&self) -> u64 {
+        self.receiver.next_event().min(self.sender.next_event())
+    }
+
+    /// What arrived.
+    pub fn received(&self) -> ReceiveCounters {
+        self.receiver.counters
+    }
+
+    /// What left.
+    pub fn sent(&self) -> SendCounters {
+        self.sender.counters
+    }
+
+    fn take(&mut self, cycle: u64, packet: Packet) {
+        if !packet.is_data() {
+            self.sender.on_control(cycle, &packet, &mut self.transport);
+            return;
+        }
+        if let Some(reply) = self.receiver.take(cycle, packet, &mut self.transport) {
+            self.sender.answer(cycle, reply.packet, reply.pull);
+        }
+    }
+}

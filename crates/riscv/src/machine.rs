@@ -7,7 +7,7 @@ mod clint;
 mod htif;
 
 use crate::bus::{AccessFault, Bus, Ram};
-use crate::csr::number;
+use crate::csr::{Csrs, number};
 use crate::elf::{LoadError, Program};
 use crate::hart::{Hart, RunEnd};
 use crate::retired::Step;
@@ -144,7 +144,7 @@ impl Machine {
 
     /// What the program has written to its console.
     pub fn console(&self) -> &[u8] {
-        self.platform.htif.console()
+        self.platform.console()
     }
 
     /// Appends to what the program can read from its console.
@@ -154,22 +154,48 @@ impl Machine {
 
     /// The code that the program has exited with, if it has.
     pub fn exit_code(&self) -> Option<u64> {
-        self.platform.htif.exit_code()
+        self.platform.exit_code()
     }
 
     /// Lets the devices see what the hart did, and the hart see the devices.
     fn refresh(&mut self) {
-        let platform = &mut self.platform;
-        if std::mem::take(&mut platform.attention) {
-            platform.htif.serve(&mut platform.ram);
-        }
-        platform.clint.advance(self.hart.csrs.minstret / self.instructions_per_tick);
-        self.hart.csrs.set_pending(Interrupt::TIMER, platform.clint.is_timer_due());
-        self.hart.csrs.set_pending(Interrupt::SOFTWARE, platform.clint.is_software_due());
+        self.platform.serve_program();
+        self.platform.advance_clock(self.hart.csrs.minstret / self.instructions_per_tick);
+        self.platform.raise_interrupts(&mut self.hart.csrs);
     }
 }
 
 impl Platform {
+    /// Answers what the program has asked its host for. For whoever runs a hart by itself, after each instruction or cycle.
+    #[inline]
+    pub fn serve_program(&mut self) {
+        if std::mem::take(&mut self.attention) {
+            self.htif.serve(&mut self.ram);
+        }
+    }
+
+    /// Sets how many ticks have passed.
+    pub fn advance_clock(&mut self, ticks: u64) {
+        self.clint.advance(ticks);
+    }
+
+    /// Shows the timer's and the software interrupt to a hart.
+    #[inline]
+    pub fn raise_interrupts(&self, csrs: &mut Csrs) {
+        csrs.set_pending(Interrupt::TIMER, self.clint.is_timer_due());
+        csrs.set_pending(Interrupt::SOFTWARE, self.clint.is_software_due());
+    }
+
+    /// What the program has written to its console.
+    pub fn console(&self) -> &[u8] {
+        self.htif.console()
+    }
+
+    /// The code that the program has exited with, if it has.
+    pub fn exit_code(&self) -> Option<u64> {
+        self.htif.exit_code()
+    }
+
     fn device_store(&mut self, address: u64, bytes: u8, value: u64) -> Result<(), AccessFault> {
         self.attention = true;
         self.clint.store(address, bytes, value)

@@ -1,0 +1,281 @@
+//! From packets to messages to words in a core's queue: reassembly, and the queue in front of the cores.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::select::{Selection, Selector};
+use super::transport::{Answer, Arriving, Transport};
+use crate::interface::Interface;
+use crate::packet::{AppHeader, Packet, SEGMENT_BYTES, flag, words_of};
+
+/// From the last word on the interface to the packet's way out of the ingress pipeline: two cycles of widening, five of parsing
+/// and looking up the message.
+pub(super) const INGRESS_CYCLES: u64 = 7;
+/// From there to the whole message.
+const REASSEMBLY_CYCLES: u64 = 3;
+/// From a message to its first word in a core's queue.
+const DISPATCH_CYCLES: u64 = 2;
+/// From a core's "done" to the next message on its way.
+const NEXT_CYCLES: u64 = 2;
+/// Messages of one sender that are told apart: its number's bits in the table's index.
+const MESSAGES_PER_SENDER: u16 = 128;
+
+/// What arrived, and what was turned away.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ReceiveCounters {
+    /// DATA packets, trimmed and repeated ones included.
+    pub packets: u64,
+    /// Packets without their payload.
+    pub trimmed: u64,
+    /// Packets that had come before.
+    pub duplicates: u64,
+    /// Whole messages.
+    pub messages: u64,
+    /// Packets of messages that no buffer was free for.
+    pub without_buffer: u64,
+    /// Packets for contexts that no core has.
+    pub unknown_context: u64,
+}
+
+/// A whole message.
+#[derive(Clone, Debug)]
+struct Message {
+    context: u16,
+    header: AppHeader,
+    payload: Vec<u8>,
+    class: usize,
+}
+
+impl Message {
+    fn words(&self) -> VecDeque<u64> {
+        std::iter::once(self.header.word()).chain(words_of(&self.payload)).collect()
+    }
+}
+
+/// A message some packets of which are there.
+#[derive(Clone, Debug)]
+struct Partial {
+    state: Arriving,
+    arrived: u32,
+    is_done: bool,
+    payload: Vec<u8>,
+    class: usize,
+}
+
+/// A message on its way into a core's queue, a word per cycle.
+#[derive(Clone, Debug)]
+struct Delivery {
+    core: usize,
+    context: u16,
+    words: VecDeque<u64>,
+    is_first: bool,
+    next: u64,
+}
+
+/// The receiving half of the NIC.
+#[derive(Clone, Debug)]
+pub(super) struct Receiver {
+    ingress: VecDeque<(u64, Packet)>,
+    partial: BTreeMap<(u32, u16), Partial>,
+    /// Free buffers per size class.
+    free: [usize; 2],
+    whole: VecDeque<(u64, Message)>,
+    contexts: BTreeMap<u16, Selector<Message>>,
+    selection: Selection,
+    cores: usize,
+    /// Messages that have a core, and the first cycle in which a word may leave.
+    assigned: VecDeque<(u64, usize, Message)>,
+    delivery: Option<Delivery>,
+    /// When the reassembled words have left the buffer.
+    buffer_free: u64,
+    pub(super) counters: ReceiveCounters,
+}
+
+/// A control packet that the receiver asks for.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(super) struct Reply {
+    pub(super) packet: Packet,
+    pub(super) pull: Option<u16>,
+}
+
+impl Receiver {
+    pub(super) fn new(selection: Selection, cores: usize, buffers: [usize; 2]) -> Receiver {
+        Receiver {
+            ingress: VecDeque::new(),
+            partial: BTreeMap::new(),
+            free: buffers,
+            whole: VecDeque::new(),
+            contexts: BTreeMap::new(),
+            selection,
+            cores,
+            assigned: VecDeque::new(),
+            delivery: None,
+            buffer_free: 0,
+            counters: ReceiveCounters::default(),
+        }
+    }
+
+    /// A packet's last word is on the interface in cycle `last`.
+    pub(super) fn arrive(&mut self, last: u64, packet: Packet) {
+        self.ingress.push_back((last + INGRESS_CYCLES, packet));
+    }
+
+    /// A core has a thread for `context`.
+    pub(super) fn insert(&mut self, context: u16) {
+        let (selection, cores) = (self.selection, self.cores);
+        self.contexts.entry(context).or_insert_with(|| Selector::new(selection, cores));
+    }
+
+    /// A core has finished a message.
+    pub(super) fn finish(&mut self, cycle: u64, core: usize, context: u16) {
+        let next = self.contexts.get_mut(&context).and_then(|selector| selector.finish(core));
+        if let Some(message) = next {
+            self.assigned.push_back((cycle + NEXT_CYCLES, core, message));
+        }
+    }
+
+    /// The packet that leaves ingress in this cycle, if one does.
+    pub(super) fn poll_ingress(&mut self, cycle: u64) -> Option<Packet> {
+        let is_due = self.ingress.front().is_some_and(|&(due, _)| due <= cycle);
+        is_due.then(|| self.ingress.pop_front().expect("there is a first").1)
+    }
+
+    /// Takes a DATA packet, and says what to answer.
+    pub(super) fn take(
+        &mut self,
+        cycle: u64,
+        packet: Packet,
+        transport: &mut dyn Transport,
+    ) -> Option<Reply> {
+        self.counters.packets += 1;
+        if !self.contexts.contains_key(&packet.destination_context) {
+            self.counters.unknown_context += 1;
+            return None;
+        }
+        let key = (packet.source, packet.message % MESSAGES_PER_SENDER);
+        let class = usize::from(usize::from(packet.message_bytes) > SEGMENT_BYTES);
+        if !self.partial.contains_key(&key) {
+            if self.free[class] == 0 {
+                self.counters.without_buffer += 1;
+                return None;
+            }
+            self.free[class] -= 1;
+            let payload = vec![0; packet.message_bytes.into()];
+            let state = Arriving::default();
+            self.partial.insert(key, Partial { state, arrived: 0, is_done: false, payload, class });
+            self.forget(packet.source, packet.message.wrapping_add(MESSAGES_PER_SENDER / 2));
+        }
+        let partial = self.partial.get_mut(&key).expect("just looked up");
+        let answer = transport.on_data(&mut partial.state, &packet);
+        if packet.flags & flag::CHOP == 0 {
+            self.keep(cycle, key, &packet);
+        } else {
+            self.counters.trimmed += 1;
+        }
+        Some(reply(&packet, answer))
+    }
+
+    fn keep(&mut self, cycle: u64, key: (u32, u16), packet: &Packet) {
+        let partial = self.partial.get_mut(&key).expect("the caller made it");
+        let bit = 1u32 << packet.packet_offset.min(31);
+        if partial.arrived & bit != 0 {
+            self.counters.duplicates += 1;
+            return;
+        }
+        let start = usize::from(packet.packet_offset) * SEGMENT_BYTES;
+        let Some(room) = partial.payload.get_mut(start..start + packet.payload.len()) else { return };
+        room.copy_from_slice(&packet.payload);
+        partial.arrived |= bit;
+        if partial.arrived.count_ones() as usize == packet.message_packets() {
+            partial.is_done = true;
+            let payload = std::mem::take(&mut partial.payload);
+            let header = AppHeader {
+                peer: packet.source,
+                context: packet.source_context,
+                bytes: packet.message_bytes,
+            };
+            let message =
+                Message { context: packet.destination_context, header, payload, class: partial.class };
+            self.counters.messages += 1;
+            self.whole.push_back((cycle + REASSEMBLY_CYCLES, message));
+        }
+    }
+
+    /// One cycle of the queue in front of the cores: at most one message is selected a core, and one word delivered.
+    pub(super) fn tick(&mut self, cycle: u64, interfaces: &mut [Interface]) {
+        if cycle >= self.buffer_free
+            && let Some(&(due, _)) = self.whole.front()
+            && due <= cycle
+        {
+            let (_, message) = self.whole.pop_front().expect("there is a first");
+            // The buffer is read 64 bytes a cycle, and the first of them holds the application header.
+            self.buffer_free = cycle + 1 + message.payload.len() as u64 / 64;
+            let hash = flow_hash(&message);
+            let selector = self.contexts.get_mut(&message.context).expect("checked on arrival");
+            if let Some((core, message)) = selector.arrive(message, hash) {
+                self.assigned.push_back((cycle + DISPATCH_CYCLES, core, message));
+            }
+        }
+        self.deliver(cycle, interfaces);
+    }
+
+    fn deliver(&mut self, cycle: u64, interfaces: &mut [Interface]) {
+        if self.delivery.is_none()
+            && let Some(&(due, ..)) = self.assigned.front()
+            && due <= cycle
+        {
+            let (_, core, message) = self.assigned.pop_front().expect("there is a first");
+            self.free[message.class] += 1;
+            let (context, words) = (message.context, message.words());
+            self.delivery = Some(Delivery { core, context, words, is_first: true, next: cycle });
+        }
+        let Some(delivery) = &mut self.delivery else { return };
+        if delivery.next > cycle {
+            return;
+        }
+        let word = delivery.words.pop_front().expect("a delivery ends with its last word");
+        interfaces[delivery.core].deliver(cycle, delivery.context, word, delivery.is_first);
+        (delivery.is_first, delivery.next) = (false, cycle + 1);
+        if delivery.words.is_empty() {
+            self.delivery = None;
+        }
+    }
+
+    /// Forgets a finished message. It was kept to recognise its packets if they come again; senders number their messages in turn,
+    /// so half a round later the number is about to be somebody else's.
+    fn forget(&mut self, source: u32, message: u16) {
+        let key = (source, message % MESSAGES_PER_SENDER);
+        if self.partial.get(&key).is_some_and(|partial| partial.is_done) {
+            self.partial.remove(&key);
+        }
+    }
+
+    /// When something happens next by itself.
+    pub(super) fn next_event(&self) -> u64 {
+        let ingress = self.ingress.front().map(|&(due, _)| due);
+        let whole = self.whole.front().map(|&(due, _)| due.max(self.buffer_free));
+        let assigned = self.assigned.front().map(|&(due, ..)| due);
+        let delivery = self.delivery.as_ref().map(|delivery| delivery.next);
+        [ingress, whole, assigned, delivery].into_iter().flatten().min().unwrap_or(u64::MAX)
+    }
+}
+
+/// A control packet for the sender of `packet`.
+fn reply(packet: &Packet, answer: Answer) -> Reply {
+    let packet = Packet {
+        source: packet.destination,
+        destination: packet.source,
+        flags: answer.verdict,
+        source_context: packet.destination_context,
+        destination_context: packet.source_context,
+        payload: Vec::new(),
+        ..*packet
+    };
+    Reply { packet, pull: answer.pull }
+}
+
+/// A hash of the flow, by which RSS selects.
+fn flow_hash(message: &Message) -> u64 {
+    let flow = u64::from(message.header.peer) << 16 | u64::from(message.header.context);
+    let mixed = flow.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+    mixed ^ mixed >> 29
+}

@@ -1,0 +1,330 @@
+//! From words to packets: packetization, credit, timers, and the wire.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use super::transport::{Departing, Transport};
+use crate::interface::Interface;
+use crate::packet::{AppHeader, MESSAGE_BYTES_MAX, Packet, SEGMENT_BYTES, flag};
+
+/// From a packet's last word to the arbiter, and from there to the first word on the wire.
+const PACKETIZE_CYCLES: u64 = 3;
+/// From a control packet's cause to the arbiter.
+const GENERATE_CYCLES: u64 = 2;
+/// From the arbiter to the wire.
+const EGRESS_CYCLES: u64 = 1;
+/// One timer is looked at in so many cycles.
+const SCAN_CYCLES: u64 = 2;
+
+/// What left.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct SendCounters {
+    /// DATA packets, repetitions included.
+    pub packets: u64,
+    /// Of those, the ones that had been sent before.
+    pub repeated: u64,
+    /// Control packets.
+    pub control: u64,
+    /// Messages begun.
+    pub messages: u64,
+    /// Messages all packets of which have arrived.
+    pub delivered: u64,
+    /// Timeouts.
+    pub timeouts: u64,
+    /// Messages with more bytes than a message can have; their words are thrown away.
+    pub oversized: u64,
+}
+
+/// A message of ours.
+#[derive(Clone, Debug)]
+struct Outgoing {
+    context: u16,
+    header: AppHeader,
+    payload: Vec<u8>,
+    /// Bytes that the core has written, whole words.
+    written: usize,
+    state: Departing,
+    sent: u32,
+    deadline: u64,
+    class: usize,
+}
+
+impl Outgoing {
+    fn packets(&self) -> u32 {
+        crate::packet::packets_of(self.header.bytes) as u32
+    }
+
+    /// Packets that could leave: complete, and within the credit.
+    fn allowed(&self) -> u32 {
+        let whole = match self.written >= usize::from(self.header.bytes) {
+            true => self.packets(),
+            false => (self.written / SEGMENT_BYTES) as u32,
+        };
+        mask(whole.min(self.state.credit.into()))
+    }
+
+    fn is_delivered(&self) -> bool {
+        self.state.delivered == mask(self.packets())
+    }
+}
+
+/// A message that a core is writing.
+#[derive(Clone, Copy, Debug)]
+enum Writing {
+    /// Into this buffer.
+    Buffer(u16),
+    /// Nowhere: so many words are thrown away.
+    Nowhere(usize),
+}
+
+/// The sending half of the NIC.
+#[derive(Clone, Debug)]
+pub(super) struct Sender {
+    address: u32,
+    writing: BTreeMap<(usize, u16), Writing>,
+    messages: Vec<Option<Outgoing>>,
+    free: [usize; 2],
+    next_message: u16,
+    /// Packets by urgency: new, credited, timed out. Each is a message and a packet of it, and when it may leave.
+    queues: [VecDeque<(u64, u16, u32)>; 3],
+    control: VecDeque<(u64, Packet)>,
+    pulls: VecDeque<Packet>,
+    next_pull: u64,
+    pull_cycles: u64,
+    timeout_cycles: u64,
+    wire_free: u64,
+    pub(super) counters: SendCounters,
+}
+
+impl Sender {
+    pub(super) fn new(address: u32, buffers: [usize; 2], timeout_cycles: u64, pull_cycles: u64) -> Sender {
+        Sender {
+            address,
+            writing: BTreeMap::new(),
+            messages: vec![None; buffers.iter().sum()],
+            free: buffers,
+            next_message: 0,
+            queues: Default::default(),
+            control: VecDeque::new(),
+            pulls: VecDeque::new(),
+            next_pull: 0,
+            pull_cycles,
+            timeout_cycles,
+            wire_free: 0,
+            counters: SendCounters::default(),
+        }
+    }
+
+    /// One word of one core, if any has written one; lower numbers first.
+    pub(super) fn accept(&mut self, cycle: u64, interfaces: &mut [Interface], transport: &dyn Transport) {
+        for (core, interface) in interfaces.iter_mut().enumerate() {
+            let Some((context, word)) = interface.peek_sent() else { continue };
+            let key = (core, context);
+            match self.writing.get(&key).copied() {
+                None => {
+                    if !self.begin(cycle, key, AppHeader::from_word(word), transport) {
+                        // No buffer: the core's words wait.
+                        continue;
+                    }
+                }
+                Some(Writing::Nowhere(words)) => self.skip(key, words),
+                Some(Writing::Buffer(number)) => self.write(cycle, key, number, word),
+            }
+            interface.take_sent();
+            return;
+        }
+    }
+
+    /// The first word of a message; false if there is no room.
+    fn begin(&mut self, cycle: u64, key: (usize, u16), header: AppHeader, transport: &dyn Transport) -> bool {
+        let bytes = usize::from(header.bytes);
+        if bytes > MESSAGE_BYTES_MAX {
+            self.counters.oversized += 1;
+            self.writing.insert(key, Writing::Nowhere(bytes.div_ceil(8)));
+            return true;
+        }
+        let class = usize::from(bytes > SEGMENT_BYTES);
+        let Some(number) = self.take_number(class) else { return false };
+        self.counters.messages += 1;
+        let state = Departing { credit: transport.unsolicited(), ..Departing::default() };
+        let (payload, deadline) = (Vec::with_capacity(bytes), u64::MAX);
+        self.messages[usize::from(number)] =
+            Some(Outgoing { context: key.1, header, payload, written: 0, state, sent: 0, deadline, class });
+        if bytes == 0 {
+            self.schedule(cycle, number, 0);
+        } else {
+            self.writing.insert(key, Writing::Buffer(number));
+        }
+        true
+    }
+
+    /// Numbers go round, so that late packets of an old message do not meet a new one.
+    fn take_number(&mut self, class: usize) -> Option<u16> {
+        if self.free[class] == 0 {
+            return None;
+        }
+        let count = self.messages.len() as u16;
+        let number = (0..count)
+            .map(|step| (self.next_message + step) % count)
+            .find(|&number| self.messages[usize::from(number)].is_none())?;
+        self.free[class] -= 1;
+        self.next_message = (number + 1) % count;
+        Some(number)
+    }
+
+    fn skip(&mut self, key: (usize, u16), words: usize) {
+        match words {
+            0 | 1 => self.writing.remove(&key),
+            _ => self.writing.insert(key, Writing::Nowhere(words - 1)),
+        };
+    }
+
+    fn write(&mut self, cycle: u64, key: (usize, u16), number: u16, word: u64) {
+        let message = self.messages[usize::from(number)].as_mut().expect("it is being written");
+        message.payload.extend(word.to_be_bytes());
+        message.written += 8;
+        let bytes = usize::from(message.header.bytes);
+        let is_done = message.written >= bytes;
+        if is_done {
+            message.payload.truncate(bytes);
+            self.writing.remove(&key);
+        }
+        if is_done || message.written.is_multiple_of(SEGMENT_BYTES) {
+            self.schedule(cycle, number, 0);
+        }
+    }
+
+    /// Queues what a message may send now. `urgency`: 0 new, 1 credited, 2 timed out.
+    fn schedule(&mut self, cycle: u64, number: u16, urgency: usize) {
+        let Some(message) = self.messages[usize::from(number)].as_mut() else { return };
+        let due = (message.allowed() & !message.sent) | (message.state.resend & message.allowed());
+        message.sent |= due;
+        message.state.resend &= !due;
+        for packet in (0..message.packets()).filter(|packet| due >> packet & 1 != 0) {
+            self.queues[urgency].push_back((cycle + PACKETIZE_CYCLES, number, packet));
+        }
+    }
+
+    /// A control packet has arrived. Says whose number it is that has come to its end, if one has.
+    pub(super) fn on_control(&mut self, cycle: u64, packet: &Packet, transport: &mut dyn Transport) {
+        let number = packet.buffer;
+        let Some(Some(message)) = self.messages.get_mut(usize::from(number)) else { return };
+        let is_ours = message.header.peer == packet.source && packet.message == number;
+        if !is_ours || u32::from(packet.packet_offset) >= message.packets() {
+            return;
+        }
+        transport.on_control(&mut message.state, packet);
+        if message.is_delivered() {
+            self.counters.delivered += 1;
+            self.free[message.class] += 1;
+            self.messages[usize::from(number)] = None;
+            return;
+        }
+        self.schedule(cycle, number, 1);
+    }
+
+    /// Answers a packet: the verdict now, the pull at its pace.
+    pub(super) fn answer(&mut self, cycle: u64, mut packet: Packet, pull: Option<u16>) {
+        let may_pull = self.pulls.is_empty() && cycle >= self.next_pull;
+        match pull {
+            Some(credit) if may_pull => {
+                packet.flags |= flag::PULL;
+                packet.pull_offset = credit;
+                self.next_pull = cycle + self.pull_cycles;
+            }
+            Some(credit) => {
+                let flags = flag::PULL;
+                self.pulls.push_back(Packet { flags, pull_offset: credit, payload: Vec::new(), ..packet });
+            }
+            None => {}
+        }
+        self.control.push_back((cycle + GENERATE_CYCLES, packet));
+    }
+
+    /// One cycle of pacing, timers and the wire: the packet whose first word leaves in the returned cycle.
+    pub(super) fn tick(&mut self, cycle: u64) -> Option<(u64, Packet)> {
+        if cycle >= self.next_pull
+            && let Some(pull) = self.pulls.pop_front()
+        {
+            self.next_pull = cycle + self.pull_cycles;
+            self.control.push_back((cycle + GENERATE_CYCLES, pull));
+        }
+        self.scan_timers(cycle);
+        if self.wire_free > cycle + EGRESS_CYCLES {
+            return None;
+        }
+        let packet = self.next_control(cycle).or_else(|| self.next_data(cycle))?;
+        let first = cycle + EGRESS_CYCLES;
+        self.wire_free = first + packet.wire_words();
+        Some((first, packet))
+    }
+
+    fn next_control(&mut self, cycle: u64) -> Option<Packet> {
+        self.control.front().filter(|&&(due, _)| due <= cycle)?;
+        let (_, packet) = self.control.pop_front()?;
+        self.counters.control += 1;
+        Some(packet)
+    }
+
+    fn next_data(&mut self, cycle: u64) -> Option<Packet> {
+        loop {
+            let queue =
+                self.queues.iter_mut().find(|queue| queue.front().is_some_and(|&(due, ..)| due <= cycle))?;
+            let (_, number, offset) = queue.pop_front().expect("there is a first");
+            // What has arrived in the meantime need not leave again.
+            let Some(message) = self.messages[usize::from(number)].as_mut() else { continue };
+            if message.state.delivered >> offset & 1 != 0 {
+                continue;
+            }
+            message.deadline = cycle + self.timeout_cycles;
+            self.counters.packets += 1;
+            let start = offset as usize * SEGMENT_BYTES;
+            let end = (start + SEGMENT_BYTES).min(message.payload.len());
+            return Some(Packet {
+                source: self.address,
+                destination: message.header.peer,
+                flags: flag::DATA,
+                source_context: message.context,
+                destination_context: message.header.context,
+                message_bytes: message.header.bytes,
+                packet_offset: offset as u8,
+                pull_offset: 0,
+                message: number,
+                buffer: number,
+                buffer_class: message.class as u8,
+                payload: message.payload.get(start..end).unwrap_or_default().to_vec(),
+            });
+        }
+    }
+
+    fn scan_timers(&mut self, cycle: u64) {
+        if !cycle.is_multiple_of(SCAN_CYCLES) || self.messages.is_empty() {
+            return;
+        }
+        let number = (cycle / SCAN_CYCLES % self.messages.len() as u64) as u16;
+        let Some(message) = self.messages[usize::from(number)].as_mut() else { return };
+        if cycle < message.deadline {
+            return;
+        }
+        message.deadline = cycle + self.timeout_cycles;
+        message.state.resend |= message.sent & !message.state.delivered;
+        self.counters.timeouts += 1;
+        self.counters.repeated += u64::from(message.state.resend.count_ones());
+        self.schedule(cycle, number, 2);
+    }
+
+    /// When something happens next by itself, timers included.
+    pub(super) fn next_event(&self) -> u64 {
+        let control = self.control.front().map(|&(due, _)| due);
+        let pull = self.pulls.front().map(|_| self.next_pull);
+        let data = self.queues.iter().filter_map(|queue| queue.front()).map(|&(due, ..)| due).min();
+        let leaves = [control, data].into_iter().flatten().min();
+        let leaves = leaves.map(|due| due.max(self.wire_free.saturating_sub(EGRESS_CYCLES)));
+        let timer = self.messages.iter().flatten().map(|message| message.deadline).min();
+        [leaves, pull, timer].into_iter().flatten().min().unwrap_or(u64::MAX)
+    }
+}
+
+/// The lowest `count` bits.
+fn mask(count: u32) -> u32 {
+    u32::MAX.checked_shr(32u32.saturating_sub(count)).unwrap_or(0)
+}

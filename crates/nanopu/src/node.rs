@@ -1,0 +1,221 @@
+//! A nanoPU: cores, their memory, and the NIC between them and the wire.
+
+use highwire_riscv::{
+    AccessFault, Bus, Cause, Hart, LoadError, Machine, MachineConfig, Platform, Program, Trap,
+};
+
+use crate::config::CoreConfig;
+use crate::core::{Core, Event};
+use crate::interface::{Interface, Misuse};
+use crate::nic::{Ndp, Nic, NicConfig, Transport};
+use crate::packet::Packet;
+use crate::port::{Port, csr};
+
+/// How a node is built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NodeConfig {
+    /// How many cores, at least one.
+    pub cores: usize,
+    /// Each of them.
+    pub core: CoreConfig,
+    /// Memory.
+    pub memory: MachineConfig,
+    /// The NIC.
+    pub nic: NicConfig,
+    /// Cycles in one tick of the timer.
+    pub cycles_per_tick: u64,
+}
+
+impl Default for NodeConfig {
+    /// One core at 3.2 GHz with a timer of one microsecond.
+    fn default() -> NodeConfig {
+        NodeConfig {
+            cores: 1,
+            core: CoreConfig::default(),
+            memory: MachineConfig::default(),
+            nic: NicConfig::default(),
+            cycles_per_tick: 3200,
+        }
+    }
+}
+
+/// What happened in a cycle that the outside should know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum NodeEvent {
+    /// A packet leaves.
+    Sent {
+        /// The cycle of its first word on the interface.
+        first: u64,
+        /// The packet.
+        packet: Packet,
+    },
+    /// A core took a trap that is not an interrupt.
+    Trapped {
+        /// Which.
+        core: usize,
+        /// Where.
+        pc: u64,
+        /// Why.
+        trap: Trap,
+    },
+}
+
+/// A node.
+pub struct Node<T = Ndp> {
+    cores: Vec<Core>,
+    interfaces: Vec<Interface>,
+    platform: Platform,
+    nic: Nic<T>,
+    cycle: u64,
+    cycles_per_tick: u64,
+    events: Vec<NodeEvent>,
+}
+
+impl Node<Ndp> {
+    /// A node whose NIC speaks NDP, with `program` in its memory and all cores at its entry.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn new(program: &Program, config: &NodeConfig) -> Result<Node<Ndp>, LoadError> {
+        Node::with_nic(program, config, Nic::ndp(&config.nic, config.cores))
+    }
+}
+
+impl<T: Transport> Node<T> {
+    /// The same with any transport.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn with_nic(program: &Program, config: &NodeConfig, nic: Nic<T>) -> Result<Node<T>, LoadError> {
+        let platform = Machine::new(program, config.memory)?.platform;
+        let cores = config.cores.max(1);
+        Ok(Node {
+            cores: (0..cores as u64)
+                .map(|id| Core::new(Hart::new(id, program.entry), &config.core))
+                .collect(),
+            interfaces: vec![Interface::default(); cores],
+            platform,
+            nic,
+            cycle: 0,
+            cycles_per_tick: config.cycles_per_tick.max(1),
+            events: Vec::new(),
+        })
+    }
+
+    /// The cycle that comes next.
+    pub fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// A packet arrives whose first word is on the interface in cycle `first`, not before the one before it has ended.
+    pub fn receive(&mut self, first: u64, packet: Packet) {
+        self.nic.receive(first + packet.wire_words() - 1, packet);
+    }
+
+    /// One cycle. `on_event` sees what each core does in it.
+    pub fn tick(&mut self, mut on_event: impl FnMut(usize, Event)) {
+        let cycle = self.cycle;
+        self.nic.accept(cycle, &mut self.interfaces);
+        for (number, (core, interface)) in self.cores.iter_mut().zip(&mut self.interfaces).enumerate() {
+            let mut port = CorePort { platform: &mut self.platform, interface };
+            let event = core.tick(&mut port);
+            if let Event::Trap { pc, trap, .. } = event
+                && matches!(trap.cause, Cause::Exception(_))
+            {
+                self.events.push(NodeEvent::Trapped { core: number, pc, trap });
+            }
+            on_event(number, event);
+        }
+        if let Some((first, packet)) = self.nic.tick(cycle, &mut self.interfaces) {
+            self.events.push(NodeEvent::Sent { first, packet });
+        }
+        self.interfaces.iter_mut().for_each(|interface| interface.tick(cycle));
+        self.platform.serve_program();
+        if cycle.is_multiple_of(self.cycles_per_tick) {
+            self.platform.advance_clock(cycle / self.cycles_per_tick);
+        }
+        self.platform.raise_interrupts(&mut self.cores[0].hart.csrs);
+        self.cycle += 1;
+    }
+
+    /// What happened since the last call.
+    pub fn take_events(&mut self) -> Vec<NodeEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Memory, console and timer.
+    pub fn platform(&self) -> &Platform {
+        &self.platform
+    }
+
+    /// The NIC, for its counters.
+    pub fn nic(&self) -> &Nic<T> {
+        &self.nic
+    }
+
+    /// A core, from zero.
+    pub fn core(&self, number: usize) -> &Core {
+        &self.cores[number]
+    }
+
+    /// What a core's program did wrong with the network.
+    pub fn misuse(&self, core: usize) -> Misuse {
+        self.interfaces[core].misuse()
+    }
+}
+
+/// What one core reaches.
+struct CorePort<'a> {
+    platform: &'a mut Platform,
+    interface: &'a mut Interface,
+}
+
+impl Bus for CorePort<'_> {
+    #[inline(always)]
+    fn load(&mut self, address: u64, bytes: u8) -> Result<u64, AccessFault> {
+        self.platform.load(address, bytes)
+    }
+
+    #[inline(always)]
+    fn store(&mut self, address: u64, bytes: u8, value: u64) -> Result<(), AccessFault> {
+        self.platform.store(address, bytes, value)
+    }
+
+    #[inline(always)]
+    fn fetch(&mut self, address: u64) -> Result<u16, AccessFault> {
+        self.platform.fetch(address)
+    }
+
+    fn read_csr(&mut self, number: u16) -> Option<u64> {
+        // The value comes at write-back.
+        if csr::is_network(number) { Some(0) } else { self.platform.read_csr(number) }
+    }
+
+    fn write_csr(&mut self, number: u16, _: u64) -> bool {
+        csr::is_network(number)
+    }
+}
+
+impl Port for CorePort<'_> {
+    const IS_NETWORK: bool = true;
+
+    fn take_word(&mut self, _: u64) -> u64 {
+        self.interface.take_word()
+    }
+
+    fn put_word(&mut self, _: u64, word: u64) {
+        self.interface.put_word(word);
+    }
+
+    fn read_network(&mut self, _: u64, number: u16) -> u64 {
+        self.interface.read(number)
+    }
+
+    fn write_network(&mut self, cycle: u64, number: u16, value: u64) {
+        self.interface.write(cycle, number, value);
+    }
+
+    fn wants_switch(&self) -> bool {
+        self.interface.wants_switch()
+    }
+}

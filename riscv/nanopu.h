@@ -1,0 +1,106 @@
+/* The nanoPU's network as a program sees it: two registers and ten CSRs.
+ *
+ * Compile with -ffixed-x30 -ffixed-x31. Reading x30 takes the next word of the current context's messages; writing x31
+ * sends one. The first word of a message, in either direction, is its header:
+ *
+ *   63..32 the peer's IPv4 address · 31..16 the peer's context · 15..0 bytes that follow
+ *
+ * Words are eight bytes, most significant byte first on the wire. Reading x30 while nothing is there gives zero. */
+#ifndef NANOPU_H
+#define NANOPU_H
+
+#include <stdint.h>
+
+#define NANOPU_MESSAGES_READY 0x52
+#define NANOPU_CURRENT_CONTEXT 0x53
+#define NANOPU_NIC_COMMAND 0x54
+#define NANOPU_CURRENT_PRIORITY 0x55
+#define NANOPU_THREAD_COMMAND 0x56
+#define NANOPU_NIC_READY 0x57
+#define NANOPU_TARGET_CONTEXT 0x58
+#define NANOPU_TARGET_PRIORITY 0x59
+#define NANOPU_MESSAGE_CYCLES 0x60
+#define NANOPU_IDLE_CYCLES 0x61
+
+#define nanopu_csr_write(number, value) __asm__ volatile("csrw %0, %1" ::"i"(number), "rK"(value) : "memory")
+#define nanopu_csr_read(number)                                              \
+    ({                                                                       \
+        uint64_t value_;                                                     \
+        __asm__ volatile("csrr %0, %1" : "=r"(value_) : "i"(number) : "memory"); \
+        value_;                                                              \
+    })
+
+/* The next word. */
+static inline __attribute__((always_inline)) uint64_t nanopu_read(void) {
+    uint64_t word;
+    __asm__ volatile("mv %0, x30" : "=r"(word)::"memory");
+    return word;
+}
+
+/* Sends a word. */
+static inline __attribute__((always_inline)) void nanopu_write(uint64_t word) {
+    __asm__ volatile("mv x31, %0" ::"r"(word) : "memory");
+}
+
+/* Sends the next word on, without a stop in a register. */
+static inline __attribute__((always_inline)) void nanopu_copy(void) {
+    __asm__ volatile("mv x31, x30" ::: "memory");
+}
+
+/* Makes a context known to the NIC and runs as it. Priority 0 is the most urgent. */
+static inline void nanopu_add_context(uint64_t context, uint64_t priority) {
+    nanopu_csr_write(NANOPU_CURRENT_CONTEXT, context);
+    nanopu_csr_write(NANOPU_CURRENT_PRIORITY, priority);
+    nanopu_csr_write(NANOPU_NIC_COMMAND, 1);
+}
+
+/* Sends the next two, four, or sixteen words on. */
+static inline __attribute__((always_inline)) void nanopu_copy_2(void) { nanopu_copy(); nanopu_copy(); }
+static inline __attribute__((always_inline)) void nanopu_copy_4(void) { nanopu_copy_2(); nanopu_copy_2(); }
+static inline __attribute__((always_inline)) void nanopu_copy_16(void) {
+    nanopu_copy_4(); nanopu_copy_4(); nanopu_copy_4(); nanopu_copy_4();
+}
+
+/* Waits until words are there for the current context, and says each time round that there is nothing to do. */
+static inline __attribute__((always_inline)) void nanopu_wait(void) {
+    while (nanopu_csr_read(NANOPU_MESSAGES_READY) == 0) nanopu_csr_write(NANOPU_THREAD_COMMAND, 2);
+}
+
+/* The message is done: the NIC may give this core the next one. */
+static inline __attribute__((always_inline)) void nanopu_done(void) { nanopu_csr_write(NANOPU_THREAD_COMMAND, 1); }
+
+static inline uint64_t nanopu_header(uint32_t peer, uint16_t context, uint16_t bytes) {
+    return (uint64_t)peer << 32 | (uint64_t)context << 16 | bytes;
+}
+static inline __attribute__((always_inline)) uint64_t nanopu_bytes(uint64_t header) { return header & 0xffff; }
+static inline uint16_t nanopu_context(uint64_t header) { return (uint16_t)(header >> 16); }
+static inline uint32_t nanopu_peer(uint64_t header) { return (uint32_t)(header >> 32); }
+
+static inline uint64_t nanopu_cycle(void) {
+    uint64_t cycle;
+    __asm__ volatile("csrr %0, mcycle" : "=r"(cycle)::"memory");
+    return cycle;
+}
+
+/* This core's number. */
+static inline uint64_t nanopu_core(void) {
+    uint64_t core;
+    __asm__ volatile("csrr %0, mhartid" : "=r"(core));
+    return core;
+}
+
+/* Ends the program of all cores. */
+void nanopu_exit(int code) __attribute__((noreturn));
+
+/* What each core runs. */
+int nanopu_main(uint64_t core);
+
+/* Runs `thread(context)` as a thread of this core; see threads.c. Returns nowhere: the scheduler takes over. */
+struct nanopu_thread {
+    uint64_t context;
+    uint64_t priority;
+    void (*run)(uint64_t context);
+};
+void nanopu_run_threads(const struct nanopu_thread *threads, int count) __attribute__((noreturn));
+
+#endif
