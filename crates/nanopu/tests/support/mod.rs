@@ -28,19 +28,20 @@ fn programs() -> Option<&'static Path> {
 }
 
 /// A program of `riscv/programs`, if it can be built here.
-pub fn program(name: &str) -> Option<Program> {
+pub(crate) fn program(name: &str) -> Option<Program> {
     let file = programs()?.join(format!("{name}.elf"));
+    #[allow(clippy::disallowed_methods, reason = "a test reads its program")]
     let bytes = std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
     Some(Program::parse(&bytes).expect("the linker makes whole programs"))
 }
 
 /// Who sends to the node.
-pub const CLIENT: u32 = 0x0a00_0001;
+pub(crate) const CLIENT: u32 = 0x0a00_0001;
 /// The node.
-pub const NODE: u32 = 0x0a00_0002;
+pub(crate) const NODE: u32 = 0x0a00_0002;
 
 /// A message of one packet for a context of the node.
-pub fn request(message: u16, context: u16, payload: Vec<u8>) -> Packet {
+pub(crate) fn request(message: u16, context: u16, payload: Vec<u8>) -> Packet {
     Packet {
         source: CLIENT,
         destination: NODE,
@@ -57,6 +58,6 @@ pub fn request(message: u16, context: u16, payload: Vec<u8>) -> Packet {
 
 /// What the node's program writes to answer it.
 #[allow(dead_code, reason = "not every test looks")]
-pub fn answer_header(bytes: u16) -> AppHeader {
+pub(crate) fn answer_header(bytes: u16) -> AppHeader {
     AppHeader { peer: CLIENT, context: 9, bytes }
 }
