@@ -29,6 +29,7 @@ nanopu_exit:
 
 # A trap that no program has asked for ends it, with 128 plus the cause.
     .align 2
+    .globl nanopu_unexpected_trap
 nanopu_unexpected_trap:
     csrr a0, mcause
     andi a0, a0, 63

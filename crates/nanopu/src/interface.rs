@@ -7,6 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::port::csr;
+use crate::timeline::{Stage, Timeline};
 
 /// How many threads a core has room for.
 pub const CONTEXTS_MAX: usize = 4;
@@ -77,6 +78,7 @@ pub struct Interface {
     outbox: VecDeque<(u16, u64)>,
     demands: VecDeque<Demand>,
     misuse: Misuse,
+    pub(crate) timeline: Timeline,
 }
 
 impl Default for Interface {
@@ -97,6 +99,7 @@ impl Default for Interface {
             outbox: VecDeque::new(),
             demands: VecDeque::new(),
             misuse: Misuse::default(),
+            timeline: Timeline::default(),
         }
     }
 }
@@ -109,6 +112,7 @@ impl Interface {
             return;
         };
         entry.words.push_back(word);
+        self.timeline.mark(cycle, Stage::WordDelivered, word);
         if is_first {
             entry.arrivals.push_back(cycle);
             entry.is_active = true;
@@ -117,14 +121,16 @@ impl Interface {
     }
 
     /// A read of x30; zero if there is nothing.
-    pub fn take_word(&mut self) -> u64 {
+    pub fn take_word(&mut self, cycle: u64) -> u64 {
         let word = self.running().and_then(|context| context.words.pop_front());
         self.misuse.empty_reads += u64::from(word.is_none());
+        self.timeline.mark(cycle, Stage::WordRead, word.unwrap_or(0));
         word.unwrap_or(0)
     }
 
     /// A write to x31.
-    pub fn put_word(&mut self, word: u64) {
+    pub fn put_word(&mut self, cycle: u64, word: u64) {
+        self.timeline.mark(cycle, Stage::WordWritten, word);
         self.outbox.push_back((self.current, word));
     }
 
@@ -209,6 +215,9 @@ impl Interface {
         {
             self.decision = None;
             self.target = (context != self.current).then_some((context, priority));
+            if self.target.is_some() {
+                self.timeline.mark(cycle, Stage::SwitchWanted, context.into());
+            }
         }
         if self.has_timers {
             self.watch_time(cycle);
@@ -264,6 +273,7 @@ impl Interface {
         let (context, is_active, priority) = (entry.id, entry.is_active, entry.priority);
         self.current_priority = priority;
         self.began = is_active.then_some(cycle);
+        self.timeline.mark(cycle, Stage::Done, context.into());
         self.demands.push_back(Demand::Done { context });
         self.decide(cycle);
     }
@@ -363,8 +373,8 @@ mod tests {
             })
             .collect();
         assert_eq!(shown, [0, 0, 1, 1]);
-        assert_eq!(interface.take_word(), 7);
-        assert_eq!(interface.take_word(), 0);
+        assert_eq!(interface.take_word(99), 7);
+        assert_eq!(interface.take_word(99), 0);
         assert_eq!(interface.misuse().empty_reads, 1);
     }
 
@@ -396,7 +406,7 @@ mod tests {
         interface.deliver(2, 0, 3, true);
         run(&mut interface, 0..5);
         assert!(!interface.wants_switch());
-        interface.take_word();
+        interface.take_word(99);
         interface.write(5, csr::THREAD_COMMAND, 1);
         run(&mut interface, 5..8);
         assert_eq!(interface.read(csr::TARGET_CONTEXT), 1);

@@ -9,6 +9,7 @@
 #![forbid(unsafe_code)]
 
 mod cache;
+pub mod client;
 mod config;
 mod core;
 mod dcache;
@@ -23,9 +24,11 @@ pub mod packet;
 mod port;
 mod predict;
 pub mod queueing;
+mod timeline;
 
 pub use config::CoreConfig;
 pub use core::{Commit, Core, Event};
 pub use interface::{CONTEXTS_MAX, Demand, Interface, Misuse};
 pub use node::{Node, NodeConfig, NodeEvent};
 pub use port::{Port, RX_REGISTER, SWITCH_THREAD, TX_REGISTER, csr};
+pub use timeline::{Stage, Stamp};

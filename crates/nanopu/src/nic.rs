@@ -24,6 +24,8 @@ use crate::packet::Packet;
 use receive::Receiver;
 use send::Sender;
 
+use crate::timeline::{Stage, Stamp, Timeline};
+
 /// How a NIC is built. The defaults are the published prototype's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct NicConfig {
@@ -60,6 +62,7 @@ pub struct Nic<T> {
     transport: T,
     receiver: Receiver,
     sender: Sender,
+    timeline: Timeline,
 }
 
 impl Nic<Ndp> {
@@ -76,17 +79,20 @@ impl<T: Transport> Nic<T> {
             transport,
             receiver: Receiver::new(config.selection, cores.max(1), config.buffers),
             sender: Sender::new(config.address, config.buffers, config.timeout_cycles, config.pull_cycles),
+            timeline: Timeline::default(),
         }
     }
 
     /// A packet arrives whose last word is on the 64-bit interface in cycle `last`. Packets come in the order of `last`.
     pub fn receive(&mut self, last: u64, packet: Packet) {
+        let words = packet.wire_words();
+        self.timeline.mark((last + 1).saturating_sub(words), Stage::WireIn, words);
         self.receiver.arrive(last, packet);
     }
 
     /// The beginning of a cycle: takes a word that a core wrote before.
     pub fn accept(&mut self, cycle: u64, interfaces: &mut [Interface]) {
-        self.sender.accept(cycle, interfaces, &self.transport);
+        self.sender.accept(cycle, interfaces, &self.transport, &mut self.timeline);
     }
 
     /// The rest of a cycle, after the cores: the packet that the wire takes next, and the cycle of its first word.
@@ -100,15 +106,24 @@ impl<T: Transport> Nic<T> {
             }
         }
         if let Some(packet) = self.receiver.poll_ingress(cycle) {
+            self.timeline.mark(cycle, Stage::Ingress, packet.wire_words());
             self.take(cycle, packet);
         }
-        self.receiver.tick(cycle, interfaces);
-        self.sender.tick(cycle)
+        self.receiver.tick(cycle, interfaces, &mut self.timeline);
+        self.sender.tick(cycle, &mut self.timeline)
     }
 
     /// When something happens next by itself; `u64::MAX` if nothing does.
     pub fn next_event(&self) -> u64 {
         self.receiver.next_event().min(self.sender.next_event())
+    }
+
+    pub(crate) fn record_timeline(&mut self) {
+        self.timeline.switch_on(None);
+    }
+
+    pub(crate) fn take_timeline(&mut self) -> Vec<Stamp> {
+        self.timeline.take()
     }
 
     /// What arrived.

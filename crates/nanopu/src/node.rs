@@ -10,6 +10,7 @@ use crate::interface::{Interface, Misuse};
 use crate::nic::{Ndp, Nic, NicConfig, Transport};
 use crate::packet::Packet;
 use crate::port::{Port, csr};
+use crate::timeline::Stamp;
 
 /// How a node is built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -138,9 +139,30 @@ impl<T: Transport> Node<T> {
         self.cycle += 1;
     }
 
+    /// Whether anything happened since they were last taken.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
     /// What happened since the last call.
     pub fn take_events(&mut self) -> Vec<NodeEvent> {
         std::mem::take(&mut self.events)
+    }
+
+    /// Records from now on what moves on which cycle.
+    pub fn record_timeline(&mut self) {
+        self.nic.record_timeline();
+        for (number, interface) in self.interfaces.iter_mut().enumerate() {
+            interface.timeline.switch_on(Some(number as u8));
+        }
+    }
+
+    /// What moved since the last call, in order.
+    pub fn take_timeline(&mut self) -> Vec<Stamp> {
+        let mut stamps = self.nic.take_timeline();
+        stamps.extend(self.interfaces.iter_mut().flat_map(|interface| interface.timeline.take()));
+        stamps.sort_by_key(|stamp| stamp.cycle);
+        stamps
     }
 
     /// Memory, console and timer.
@@ -199,12 +221,12 @@ impl Bus for CorePort<'_> {
 impl Port for CorePort<'_> {
     const IS_NETWORK: bool = true;
 
-    fn take_word(&mut self, _: u64) -> u64 {
-        self.interface.take_word()
+    fn take_word(&mut self, cycle: u64) -> u64 {
+        self.interface.take_word(cycle)
     }
 
-    fn put_word(&mut self, _: u64, word: u64) {
-        self.interface.put_word(word);
+    fn put_word(&mut self, cycle: u64, word: u64) {
+        self.interface.put_word(cycle, word);
     }
 
     fn read_network(&mut self, _: u64, number: u16) -> u64 {

@@ -2,9 +2,25 @@
 
 mod support;
 
-use highwire_nanopu::packet::flag;
-use highwire_nanopu::{Node, NodeConfig, NodeEvent};
-use support::{program, request};
+use highwire_nanopu::packet::{Packet, flag};
+use highwire_nanopu::{Node, NodeConfig, NodeEvent, Stage, Stamp};
+use support::{CLIENT, NODE, program};
+
+/// A message of one packet for a context of the node.
+fn request(message: u16, context: u16, payload: Vec<u8>) -> Packet {
+    Packet {
+        source: CLIENT,
+        destination: NODE,
+        flags: flag::DATA,
+        source_context: 9,
+        destination_context: context,
+        message_bytes: payload.len() as u16,
+        message,
+        buffer: message,
+        payload,
+        ..Packet::default()
+    }
+}
 
 /// Payload bytes, and the published minimum, median and maximum in cycles.
 const PUBLISHED: [(usize, u64, f64, u64); 7] = [
@@ -32,7 +48,7 @@ fn once(node: &mut Node, message: u16, payload: &[u8], wait: u64) -> (u64, u64, 
                 NodeEvent::Sent { first, packet } if packet.flags & flag::DATA != 0 => {
                     assert_eq!(packet.payload, payload);
                     let ack = flag::ACK | flag::PULL;
-                    let reply = highwire_nanopu::packet::Packet {
+                    let reply = Packet {
                         source: packet.destination,
                         destination: packet.source,
                         flags: ack,
@@ -95,4 +111,37 @@ fn loopback_is_as_fast_as_the_prototype() {
         // The program is not the authors': its loops cost a few cycles more here, a few less there.
         assert!((ours as f64 - median).abs() <= 5.0, "{bytes} B: {ours} instead of {median}");
     }
+}
+
+/// The cycles at which `stage` was passed after `from`, counted from there.
+fn passed(stamps: &[Stamp], from: u64, stage: Stage) -> Vec<u64> {
+    let after = stamps.iter().filter(|stamp| stamp.cycle >= from && stamp.stage == stage);
+    after.map(|stamp| stamp.cycle - from).collect()
+}
+
+#[test]
+fn each_stage_takes_what_it_does_in_hardware() {
+    let Some(program) = program("loopback") else { return };
+    let mut node = Node::new(&program, &NodeConfig::default()).expect("it fits");
+    let payload = [7; 16];
+    for message in 0..4 {
+        once(&mut node, message, &payload, 4000);
+    }
+    node.record_timeline();
+    let (from, ..) = once(&mut node, 4, &payload, 4000);
+    let stamps = node.take_timeline();
+    let at = |stage| passed(&stamps, from, stage);
+    // Cycles of one 16-byte message on the prototype, from its first word on the interface.
+    assert_eq!(at(Stage::WireIn)[0], 0);
+    assert_eq!(at(Stage::Ingress)[0], 16);
+    assert_eq!(at(Stage::Controlled), [18]);
+    assert_eq!(at(Stage::Reassembled), [19]);
+    assert_eq!(at(Stage::WordDelivered), [21, 22, 23]);
+    // When the program reads depends on where its loop stands; from its last write on, hardware counts again: 42 · 43 · 46 · 47.
+    let written = *at(Stage::WordWritten).last().unwrap();
+    assert_eq!(*at(Stage::WordAccepted).last().unwrap(), written + 1);
+    assert_eq!(at(Stage::Packetized), [written + 4]);
+    assert_eq!(at(Stage::WireOut)[..2], [19, written + 5]);
+    let reads = at(Stage::WordRead);
+    assert!((24..=37).contains(&reads[0]) && reads.len() == 3, "{reads:?}");
 }

@@ -6,6 +6,7 @@ use super::select::{Selection, Selector};
 use super::transport::{Answer, Arriving, Transport};
 use crate::interface::Interface;
 use crate::packet::{AppHeader, Packet, SEGMENT_BYTES, flag, words_of};
+use crate::timeline::{Stage, Timeline};
 
 /// From the last word on the interface to the packet's way out of the ingress pipeline: two cycles of widening, five of parsing
 /// and looking up the message.
@@ -201,12 +202,13 @@ impl Receiver {
     }
 
     /// One cycle of the queue in front of the cores: at most one message is selected a core, and one word delivered.
-    pub(super) fn tick(&mut self, cycle: u64, interfaces: &mut [Interface]) {
+    pub(super) fn tick(&mut self, cycle: u64, interfaces: &mut [Interface], timeline: &mut Timeline) {
         if cycle >= self.buffer_free
             && let Some(&(due, _)) = self.whole.front()
             && due <= cycle
         {
             let (_, message) = self.whole.pop_front().expect("there is a first");
+            timeline.mark(cycle, Stage::Reassembled, message.payload.len() as u64);
             // The buffer is read 64 bytes a cycle, and the first of them holds the application header.
             self.buffer_free = cycle + 1 + message.payload.len() as u64 / 64;
             let hash = flow_hash(&message);

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use super::transport::{Departing, Transport};
 use crate::interface::Interface;
 use crate::packet::{AppHeader, MESSAGE_BYTES_MAX, Packet, SEGMENT_BYTES, flag};
+use crate::timeline::{Stage, Timeline};
 
 /// From a packet's last word to the arbiter, and from there to the first word on the wire.
 const PACKETIZE_CYCLES: u64 = 3;
@@ -115,7 +116,13 @@ impl Sender {
     }
 
     /// One word of one core, if any has written one; lower numbers first.
-    pub(super) fn accept(&mut self, cycle: u64, interfaces: &mut [Interface], transport: &dyn Transport) {
+    pub(super) fn accept(
+        &mut self,
+        cycle: u64,
+        interfaces: &mut [Interface],
+        transport: &dyn Transport,
+        timeline: &mut Timeline,
+    ) {
         for (core, interface) in interfaces.iter_mut().enumerate() {
             let Some((context, word)) = interface.peek_sent() else { continue };
             let key = (core, context);
@@ -130,6 +137,7 @@ impl Sender {
                 Some(Writing::Buffer(number)) => self.write(cycle, key, number, word),
             }
             interface.take_sent();
+            timeline.mark(cycle, Stage::WordAccepted, word);
             return;
         }
     }
@@ -241,7 +249,7 @@ impl Sender {
     }
 
     /// One cycle of pacing, timers and the wire: the packet whose first word leaves in the returned cycle.
-    pub(super) fn tick(&mut self, cycle: u64) -> Option<(u64, Packet)> {
+    pub(super) fn tick(&mut self, cycle: u64, timeline: &mut Timeline) -> Option<(u64, Packet)> {
         if cycle >= self.next_pull
             && let Some(pull) = self.pulls.pop_front()
         {
@@ -255,6 +263,12 @@ impl Sender {
         let packet = self.next_control(cycle).or_else(|| self.next_data(cycle))?;
         let first = cycle + EGRESS_CYCLES;
         self.wire_free = first + packet.wire_words();
+        timeline.mark(
+            cycle,
+            if packet.is_data() { Stage::Packetized } else { Stage::Controlled },
+            packet.wire_words(),
+        );
+        timeline.mark(first, Stage::WireOut, packet.wire_words());
         Some((first, packet))
     }
 

@@ -4,7 +4,6 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
 
-use highwire_nanopu::packet::{AppHeader, Packet, flag};
 use highwire_riscv::Program;
 
 /// The directory with the built programs; nothing, and the reason printed, where there is no compiler.
@@ -39,25 +38,3 @@ pub(crate) fn program(name: &str) -> Option<Program> {
 pub(crate) const CLIENT: u32 = 0x0a00_0001;
 /// The node.
 pub(crate) const NODE: u32 = 0x0a00_0002;
-
-/// A message of one packet for a context of the node.
-pub(crate) fn request(message: u16, context: u16, payload: Vec<u8>) -> Packet {
-    Packet {
-        source: CLIENT,
-        destination: NODE,
-        flags: flag::DATA,
-        source_context: 9,
-        destination_context: context,
-        message_bytes: payload.len() as u16,
-        message,
-        buffer: message,
-        payload,
-        ..Packet::default()
-    }
-}
-
-/// What the node's program writes to answer it.
-#[allow(dead_code, reason = "not every test looks")]
-pub(crate) fn answer_header(bytes: u16) -> AppHeader {
-    AppHeader { peer: CLIENT, context: 9, bytes }
-}

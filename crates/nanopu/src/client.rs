@@ -1,0 +1,205 @@
+//! A load generator at the other end of the node's link, as the authors': it sends each request when it is due, answers every data
+//! packet, and takes the time until the first word of the answer is back.
+
+use std::collections::VecDeque;
+
+use crate::core::Event;
+use crate::nic::Transport;
+use crate::node::{Node, NodeEvent};
+use crate::packet::{Packet, SEGMENT_BYTES, flag, packets_of};
+
+/// A request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Request {
+    /// The cycle in which its first word leaves the generator.
+    pub sent: u64,
+    /// The node's context that it is for.
+    pub context: u16,
+    /// What it carries; at most [`crate::packet::MESSAGE_BYTES_MAX`] bytes.
+    pub payload: Vec<u8>,
+}
+
+/// What became of a request.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Answer {
+    /// The cycle in which the answer's first word was back.
+    pub received: u64,
+    /// What it carried.
+    pub payload: Vec<u8>,
+}
+
+/// What went wrong at the generator's end.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Strays {
+    /// Answers to no request, or to one that had been answered.
+    pub answers: u64,
+    /// Packets for somebody else.
+    pub elsewhere: u64,
+}
+
+/// The generator.
+#[derive(Clone, Debug)]
+pub struct Client {
+    address: u32,
+    node: u32,
+    link_cycles: u64,
+    /// Packets on their way to the node, and when their first word is there.
+    towards: VecDeque<(u64, Packet)>,
+    wire_free: u64,
+    answers: Vec<Option<Answer>>,
+    /// Parts of answers of several packets, by the node's number of the message.
+    parts: Vec<(u16, u64, Vec<u8>, u32)>,
+    strays: Strays,
+    next_message: u16,
+}
+
+/// The generator's context of request *n* is *n* modulo this, so that answers find their requests.
+const CONTEXTS: usize = 1 << 16;
+
+impl Client {
+    /// A generator with this address for the node with that one, over a link of so many cycles each way.
+    pub fn new(address: u32, node: u32, link_cycles: u64) -> Client {
+        Client {
+            address,
+            node,
+            link_cycles,
+            towards: VecDeque::new(),
+            wire_free: 0,
+            answers: Vec::new(),
+            parts: Vec::new(),
+            strays: Strays::default(),
+            next_message: 0,
+        }
+    }
+
+    /// Plays `requests`, in order of `sent`, until all are answered or `patience_cycles` have passed since the last was sent.
+    ///
+    /// An answer belongs to the request whose number its destination context is, which the node's program sends back with the
+    /// header. `on_event` sees what each core does. Returns what each request got; nothing for one without an answer.
+    pub fn play<T: Transport>(
+        &mut self,
+        node: &mut Node<T>,
+        requests: &[Request],
+        patience_cycles: u64,
+        mut on_event: impl FnMut(usize, Event),
+    ) -> Result<Vec<Option<Answer>>, NodeEvent> {
+        self.answers = vec![None; requests.len()];
+        let mut next = 0;
+        let mut answered = 0;
+        let end =
+            requests.last().map_or(node.cycle(), |request| request.sent).saturating_add(patience_cycles);
+        while answered < requests.len() && node.cycle() < end {
+            let cycle = node.cycle();
+            while let Some(request) = requests.get(next).filter(|request| request.sent <= cycle) {
+                self.send(next, request);
+                next += 1;
+            }
+            while let Some(&(due, _)) = self.towards.front()
+                && due <= cycle
+            {
+                let (due, packet) = self.towards.pop_front().expect("there is a first");
+                node.receive(due, packet);
+            }
+            node.tick(&mut on_event);
+            if node.has_events() {
+                for event in node.take_events() {
+                    match event {
+                        NodeEvent::Sent { first, packet } => {
+                            answered += usize::from(self.take(first, &packet))
+                        }
+                        trap @ NodeEvent::Trapped { .. } => return Err(trap),
+                    }
+                }
+            }
+        }
+        Ok(std::mem::take(&mut self.answers))
+    }
+
+    /// What nobody asked for.
+    pub fn strays(&self) -> Strays {
+        self.strays
+    }
+
+    fn send(&mut self, number: usize, request: &Request) {
+        let bytes = request.payload.len() as u16;
+        let message = self.next_message;
+        self.next_message = (self.next_message + 1) % 128;
+        for offset in 0..packets_of(bytes) {
+            let start = offset * SEGMENT_BYTES;
+            let end = (start + SEGMENT_BYTES).min(request.payload.len());
+            let packet = Packet {
+                source: self.address,
+                destination: self.node,
+                flags: flag::DATA,
+                source_context: (number % CONTEXTS) as u16,
+                destination_context: request.context,
+                message_bytes: bytes,
+                packet_offset: offset as u8,
+                message,
+                buffer: message,
+                payload: request.payload[start..end].to_vec(),
+                ..Packet::default()
+            };
+            self.launch(request.sent, packet);
+        }
+    }
+
+    /// Puts a packet on the link: not before the one before it has left.
+    fn launch(&mut self, cycle: u64, packet: Packet) {
+        let first = cycle.max(self.wire_free);
+        self.wire_free = first + packet.wire_words();
+        self.towards.push_back((first + self.link_cycles, packet));
+    }
+
+    /// A packet of the node's whose first word leaves it in cycle `first`. Says whether it completes an answer.
+    fn take(&mut self, first: u64, packet: &Packet) -> bool {
+        if packet.destination != self.address {
+            self.strays.elsewhere += 1;
+            return false;
+        }
+        if !packet.is_data() {
+            return false;
+        }
+        let reply = Packet {
+            source: packet.destination,
+            destination: packet.source,
+            flags: flag::ACK | flag::PULL,
+            source_context: packet.destination_context,
+            destination_context: packet.source_context,
+            pull_offset: u16::from(packet.packet_offset) + 3,
+            payload: Vec::new(),
+            ..*packet
+        };
+        let arrival = first + self.link_cycles;
+        self.launch(arrival + packet.wire_words(), reply);
+        let Some(payload) = self.assemble(arrival, packet) else { return false };
+        let number = usize::from(packet.destination_context);
+        // Of the requests with this context the oldest unanswered one is meant.
+        let slot = (number..self.answers.len()).step_by(CONTEXTS).find(|&slot| self.answers[slot].is_none());
+        match slot {
+            Some(slot) => self.answers[slot] = Some(Answer { received: payload.0, payload: payload.1 }),
+            None => self.strays.answers += 1,
+        }
+        slot.is_some()
+    }
+
+    /// The whole answer and when its first word came, once all its packets are there.
+    fn assemble(&mut self, arrival: u64, packet: &Packet) -> Option<(u64, Vec<u8>)> {
+        if packet.message_packets() == 1 {
+            return Some((arrival, packet.payload.clone()));
+        }
+        let index = self.parts.iter().position(|part| part.0 == packet.message).unwrap_or_else(|| {
+            self.parts.push((packet.message, arrival, vec![0; packet.message_bytes.into()], 0));
+            self.parts.len() - 1
+        });
+        let part = &mut self.parts[index];
+        let start = usize::from(packet.packet_offset) * SEGMENT_BYTES;
+        part.2[start..start + packet.payload.len()].copy_from_slice(&packet.payload);
+        part.3 |= 1 << packet.packet_offset;
+        let is_whole = part.3.count_ones() as usize == packet.message_packets();
+        is_whole.then(|| {
+            let (_, first, payload, _) = self.parts.swap_remove(index);
+            (first, payload)
+        })
+    }
+}
