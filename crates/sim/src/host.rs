@@ -6,6 +6,7 @@
 
 use highwire_fabric::{Host, Priorities, Time};
 
+use crate::iwarp::Iwarp;
 use crate::ledger::Ledger;
 use crate::parcel::{Body, Parcel};
 use crate::rdma::Rdma;
@@ -22,35 +23,58 @@ pub(crate) struct SimHost {
 pub(crate) enum Engine {
     /// An RNIC.
     Rdma(Box<Rdma>),
+    /// A card that speaks TCP.
+    Iwarp(Box<Iwarp>),
 }
 
 impl Host<Parcel> for SimHost {
     #[inline]
     fn handle_packet(&mut self, now: Time, packet: Parcel) {
-        let Engine::Rdma(rdma) = &mut self.engine;
-        let Body::Roce(headers) = &packet.body;
-        rdma.handle_packet(&mut self.ledger, now, headers, &packet);
+        let ledger = &mut self.ledger;
+        match (&mut self.engine, &packet.body) {
+            (Engine::Rdma(rdma), Body::Roce(headers)) => rdma.handle_packet(ledger, now, headers, &packet),
+            (Engine::Iwarp(iwarp), &Body::Segment { connection, segment }) => {
+                iwarp.handle_segment(ledger, now, connection, segment);
+            }
+            (Engine::Iwarp(iwarp), Body::Ack { connection, ack }) => {
+                iwarp.handle_ack(ledger, now, *connection, ack);
+            }
+            _ => unreachable!("all hosts of a run speak one transport"),
+        }
         self.start_due(now);
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        let Engine::Rdma(rdma) = &mut self.engine;
-        if rdma.poll_timeout() <= now {
-            rdma.handle_timeout(&mut self.ledger, now);
+        if self.engine.poll_timeout() <= now {
+            match &mut self.engine {
+                Engine::Rdma(rdma) => rdma.handle_timeout(&mut self.ledger, now),
+                Engine::Iwarp(iwarp) => iwarp.handle_timeout(now),
+            }
         }
         self.start_due(now);
     }
 
     #[inline]
     fn poll_transmit(&mut self, now: Time, open: Priorities) -> Option<Parcel> {
-        let Engine::Rdma(rdma) = &mut self.engine;
-        rdma.poll_transmit(&mut self.ledger, now, open)
+        match &mut self.engine {
+            Engine::Rdma(rdma) => rdma.poll_transmit(&mut self.ledger, now, open),
+            Engine::Iwarp(iwarp) => iwarp.poll_transmit(&mut self.ledger, now, open),
+        }
     }
 
     #[inline]
     fn poll_timeout(&self) -> Time {
-        let Engine::Rdma(rdma) = &self.engine;
-        rdma.poll_timeout().min(self.ledger.next_start())
+        self.engine.poll_timeout().min(self.ledger.next_start())
+    }
+}
+
+impl Engine {
+    #[inline]
+    fn poll_timeout(&self) -> Time {
+        match self {
+            Engine::Rdma(rdma) => rdma.poll_timeout(),
+            Engine::Iwarp(iwarp) => iwarp.poll_timeout(),
+        }
     }
 }
 
@@ -58,8 +82,10 @@ impl SimHost {
     #[inline]
     fn start_due(&mut self, now: Time) {
         while let Some(flow) = self.ledger.take_due(now) {
-            let Engine::Rdma(rdma) = &mut self.engine;
-            rdma.start(&mut self.ledger, now, flow);
+            match &mut self.engine {
+                Engine::Rdma(rdma) => rdma.start(&mut self.ledger, now, flow),
+                Engine::Iwarp(iwarp) => iwarp.start(&mut self.ledger, now, flow),
+            }
         }
     }
 }

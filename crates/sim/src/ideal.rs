@@ -10,18 +10,18 @@ use crate::scenario::{HeaderBytes, Transport};
 pub(crate) struct Ideal<'a> {
     topology: &'a Topology,
     headers: HeaderBytes,
-    is_irn: bool,
+    transport: &'a Transport,
     mtu: u32,
     ways: BTreeMap<(u32, u32), Option<Vec<LinkSpec>>>,
 }
 
 impl<'a> Ideal<'a> {
-    pub(crate) fn new(scenario: &Scenario, topology: &'a Topology) -> Ideal<'a> {
+    pub(crate) fn new(scenario: &'a Scenario, topology: &'a Topology) -> Ideal<'a> {
         let scheme = &scenario.scheme;
         Ideal {
             topology,
             headers: scheme.headers,
-            is_irn: matches!(scheme.transport, Transport::Irn(_)),
+            transport: &scheme.transport,
             mtu: scheme.mtu_bytes,
             ways: BTreeMap::new(),
         }
@@ -37,8 +37,20 @@ impl<'a> Ideal<'a> {
             .as_deref()?;
         let packets = bytes.div_ceil(self.mtu);
         let last = bytes - (packets - 1) * self.mtu;
-        let length = |begins, payload| u64::from(self.headers.write_bytes(self.is_irn, begins, payload));
-        Some(completion(way, packets, length(true, self.mtu), length(false, self.mtu), length(packets == 1, last)))
+        let length = |begins, payload| {
+            u64::from(match self.transport {
+                Transport::Irn(_) => self.headers.write_bytes(true, begins, payload),
+                Transport::GoBackN(_) => self.headers.write_bytes(false, begins, payload),
+                Transport::Tcp(_) => self.headers.segment_bytes(payload),
+            })
+        };
+        Some(completion(
+            way,
+            packets,
+            length(true, self.mtu),
+            length(false, self.mtu),
+            length(packets == 1, last),
+        ))
     }
 }
 

@@ -6,9 +6,11 @@
 //! for bit, on any machine and any number of threads.
 #![forbid(unsafe_code)]
 
+pub mod bench;
 pub mod campaign;
 mod host;
 mod ideal;
+mod iwarp;
 mod ledger;
 mod outcome;
 mod parcel;

@@ -4,6 +4,7 @@ use highwire_fabric::{HostId, Packet};
 use highwire_wire::{Headers, ICRC_LEN, IrnEth, Opcode, Reth};
 
 use crate::scenario::HeaderBytes;
+use crate::tcp::{Ack, Segment};
 
 /// A packet.
 #[derive(Clone, Copy, Debug)]
@@ -24,6 +25,10 @@ pub(crate) struct Parcel {
 pub(crate) enum Body {
     /// To an RNIC.
     Roce(Headers),
+    /// To a TCP connection's receiver, by its place at the destination.
+    Segment { connection: u32, segment: Segment },
+    /// To a TCP connection's sender.
+    Ack { connection: u32, ack: Ack },
 }
 
 impl Parcel {
@@ -49,8 +54,12 @@ impl Packet for Parcel {
     #[inline]
     fn flow_hash(&self) -> u64 {
         let ends = u64::from(self.source) << 32 | u64::from(self.destination);
-        let Body::Roce(headers) = &self.body;
-        ends ^ u64::from(headers.bth.dest_qpn.value()).wrapping_mul(0x9E37_79B9_7F4A_7C15)
+        let port = match &self.body {
+            Body::Roce(headers) => headers.bth.dest_qpn.value(),
+            Body::Segment { connection, .. } => 2 * connection + 1,
+            Body::Ack { connection, .. } => 2 * connection,
+        };
+        ends ^ u64::from(port).wrapping_mul(0x9E37_79B9_7F4A_7C15)
     }
 
     #[inline]
@@ -73,6 +82,10 @@ impl Packet for Parcel {
 const LOWER_BYTES: u32 = 18 + 20 + 8;
 /// The same, BTH and ICRC: the paper's 62 bytes.
 const BARE_BYTES: u32 = LOWER_BYTES + 12 + ICRC_LEN as u32;
+/// Ethernet with FCS, IPv4, TCP without options.
+const TCP_BYTES: u32 = 18 + 20 + 20;
+/// iWARP's framing: MPA's length and CRC, and the header of a tagged DDP segment.
+const FRAMING_BYTES: u32 = 2 + 14 + 4;
 /// An AETH.
 const AETH_BYTES: u32 = 4;
 /// A CNP's reserved bytes.
@@ -94,6 +107,17 @@ impl HeaderBytes {
             BARE_BYTES + AETH_BYTES
         };
         whole + payload + extra + self.gap
+    }
+
+    /// What a TCP segment with data occupies. The paper's model is a TCP without iWARP's framing.
+    pub(crate) fn segment_bytes(&self, payload: u32) -> u32 {
+        let framing = if self.is_encoded { FRAMING_BYTES + ((payload + 2).wrapping_neg() & 3) } else { 0 };
+        TCP_BYTES + framing + payload + self.extra + self.gap
+    }
+
+    /// What a TCP segment without data occupies.
+    pub(crate) fn tcp_ack_bytes(&self, ack: &Ack) -> u32 {
+        TCP_BYTES + ack.option_bytes() + self.gap
     }
 
     /// What a packet of a WRITE occupies, by IRN's format or RoCE's; `begins` a message or not.

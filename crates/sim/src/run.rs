@@ -7,18 +7,17 @@
 mod collect;
 mod error;
 
-use highwire_fabric::{
-    DropReason, NodeId, Observer, ParallelFabric, PortId, Span, Time, Topology,
-};
+use highwire_fabric::{DropReason, Fabric, NodeId, Observer, ParallelFabric, PortId, Span, Time, Topology};
 use std::sync::Arc;
 
 pub use error::RunError;
 
 use crate::host::{Engine, SimHost};
+use crate::iwarp::Iwarp;
 use crate::ledger::Ledger;
 use crate::parcel::Parcel;
 use crate::rdma::Rdma;
-use crate::scenario::Stop;
+use crate::scenario::{Stop, Transport};
 use crate::world::World;
 use crate::{FlowId, Outcome, Progress, Sample, Scenario, ScenarioError, Tick};
 
@@ -37,11 +36,7 @@ pub fn run(scenario: &Scenario, progress: &mut dyn Progress) -> Result<Outcome, 
 ///
 /// # Panics
 /// If there is to be no thread.
-pub fn run_on(
-    scenario: &Scenario,
-    threads: usize,
-    progress: &mut dyn Progress,
-) -> Result<Outcome, RunError> {
+pub fn run_on(scenario: &Scenario, threads: usize, progress: &mut dyn Progress) -> Result<Outcome, RunError> {
     let mut run = Run::new(scenario, threads)?;
     run.play(progress)?;
     Ok(run.outcome())
@@ -49,6 +44,9 @@ pub fn run_on(
 
 /// The network with its hosts.
 pub(crate) type Net = ParallelFabric<Parcel, SimHost, Eyes>;
+
+/// Memory of a packet in flight.
+pub(crate) const BYTES_PER_PACKET: usize = Fabric::<Parcel, SimHost, Eyes>::bytes_per_packet();
 
 /// A run under way.
 pub(crate) struct Run<'a> {
@@ -82,14 +80,21 @@ impl<'a> Run<'a> {
         let topology = scenario.network.topology()?;
         check_record(scenario)?;
         let (world, shares) = World::new(scenario, &topology)?;
-        let config =
-            scenario.network.config(&topology, scenario.seed, world.priorities(), world.packet_bytes_max())?;
+        let config = scenario.network.config(
+            &topology,
+            scenario.seed,
+            world.priorities(),
+            world.packet_bytes_max(),
+        )?;
         let world = Arc::new(world);
         let hosts = shares.into_iter().enumerate().map(|(host, share)| {
             let host = host as u32;
             SimHost {
                 ledger: Ledger::new(host, Arc::clone(&world), &share),
-                engine: Engine::Rdma(Box::new(Rdma::new(host, &world, &share))),
+                engine: match scenario.scheme.transport {
+                    Transport::Tcp(_) => Engine::Iwarp(Box::new(Iwarp::new(&world, &share))),
+                    _ => Engine::Rdma(Box::new(Rdma::new(host, &world, &share))),
+                },
             }
         });
         let hosts: Vec<SimHost> = hosts.collect();
@@ -110,7 +115,8 @@ impl<'a> Run<'a> {
             Stop::WhenDone | Stop::WhenReceived(_) => END_MAX,
         };
         let mut next_step = Time::ZERO + STEP;
-        let mut next_sample = self.scenario.record.sample_every.map_or(Time::NEVER, |every| Time::ZERO + every);
+        let mut next_sample =
+            self.scenario.record.sample_every.map_or(Time::NEVER, |every| Time::ZERO + every);
         loop {
             let now = next_step.min(next_sample).min(end);
             self.net.run_until(now).map_err(RunError::Invariant)?;
@@ -233,7 +239,10 @@ fn break_links(scenario: &Scenario, links: usize, net: &mut Net) -> Result<(), S
     let wrong = |field, problem: String| ScenarioError::Value { field, problem };
     for event in &network.events {
         if event.link as usize >= links {
-            return Err(wrong("network.events", format!("there are {links} links, and no link {}", event.link)));
+            return Err(wrong(
+                "network.events",
+                format!("there are {links} links, and no link {}", event.link),
+            ));
         }
         net.schedule_link(event.at, event.link as usize, event.is_up);
     }

@@ -11,10 +11,9 @@ use std::collections::BTreeMap;
 
 use crate::ideal::Ideal;
 use crate::scenario::{
-    AckPriority, Acks, Cap, Congestion, LossRecovery, QueuePairs, Scheme, Transport,
-    bandwidth_delay_product,
+    AckPriority, Acks, Cap, Congestion, LossRecovery, QueuePairs, Scheme, Transport, bandwidth_delay_product,
 };
-use crate::{FlowId, Scenario, ScenarioError};
+use crate::{FlowId, Scenario, ScenarioError, tcp};
 
 /// What all hosts know.
 #[derive(Debug)]
@@ -22,6 +21,7 @@ pub(crate) struct World {
     pub(crate) seed: u64,
     pub(crate) scheme: Scheme,
     pub(crate) transport: TransportConfig,
+    pub(crate) tcp: tcp::Config,
     pub(crate) recovery: Recovery,
     pub(crate) mtu: Mtu,
     /// No timeout is shorter than this after silence began.
@@ -70,7 +70,10 @@ pub(crate) struct Share {
 
 impl World {
     /// What follows from a scenario, and every host's share of it.
-    pub(crate) fn new(scenario: &Scenario, topology: &Topology) -> Result<(World, Vec<Share>), ScenarioError> {
+    pub(crate) fn new(
+        scenario: &Scenario,
+        topology: &Topology,
+    ) -> Result<(World, Vec<Share>), ScenarioError> {
         let scheme = scenario.scheme.clone();
         let mtu = Mtu::from_bytes(scheme.mtu_bytes).ok_or_else(|| ScenarioError::Value {
             field: "scheme.mtu_bytes",
@@ -94,6 +97,7 @@ impl World {
         let seed = scenario.seed;
         let world = World {
             seed,
+            tcp: tcp_config(&scheme)?,
             scheme,
             transport,
             recovery,
@@ -126,7 +130,11 @@ impl World {
 
     /// The longest packet on the wire.
     pub(crate) fn packet_bytes_max(&self) -> u32 {
-        self.scheme.headers.write_bytes(self.recovery == Recovery::Irn, true, self.scheme.mtu_bytes)
+        let headers = &self.scheme.headers;
+        match self.scheme.transport {
+            Transport::Tcp(_) => headers.segment_bytes(self.scheme.mtu_bytes),
+            _ => headers.write_bytes(self.recovery == Recovery::Irn, true, self.scheme.mtu_bytes),
+        }
     }
 
     /// Data packets that a flow takes.
@@ -276,6 +284,31 @@ fn transport_config(scheme: &Scheme, rate: u64, bdp_bytes: u64) -> Result<Transp
         Transport::Tcp(_) => {}
     }
     Ok(config)
+}
+
+fn tcp_config(scheme: &Scheme) -> Result<tcp::Config, ScenarioError> {
+    let Transport::Tcp(tcp) = &scheme.transport else { return Ok(tcp::Config::default()) };
+    let wrong = |field, problem: &str| Err(ScenarioError::Value { field, problem: problem.into() });
+    if scheme.congestion != Congestion::None {
+        return wrong("scheme.congestion", "TCP has a congestion control of its own; leave this at `none`");
+    }
+    if tcp.initial_window == 0 || tcp.window_max == Some(0) {
+        return wrong("scheme.transport.tcp", "a window of no segments");
+    }
+    if tcp.min_rto > tcp.max_rto {
+        return wrong("scheme.transport.tcp.min_rto", "the shortest timeout exceeds the longest");
+    }
+    let window = tcp.window_max.map_or(u32::MAX, |segments| segments.saturating_mul(scheme.mtu_bytes));
+    Ok(tcp::Config {
+        mss: scheme.mtu_bytes,
+        initial_window: tcp.initial_window,
+        initial_rto: nanos(tcp.initial_rto),
+        min_rto: nanos(tcp.min_rto),
+        max_rto: nanos(tcp.max_rto),
+        sack: tcp.sack,
+        ack_delay: nanos(tcp.ack_delay),
+        window_bytes: window.min(tcp::Config::WINDOW_BYTES_MAX),
+    })
 }
 
 /// Half of all PSNs, less what keeps comparisons beyond doubt.

@@ -70,13 +70,23 @@ impl Run<'_> {
             ..Totals::default()
         };
         for host in self.net.hosts() {
-            let Engine::Rdma(rdma) = &host.engine;
-            totals.data_packets += rdma.data_packets;
-            totals.control_packets += rdma.control_packets;
-            totals.retransmitted += rdma.retransmitted();
-            totals.timeouts += rdma.counter(Counter::Timeouts);
-            totals.duplicates += rdma.counter(Counter::Duplicates);
-            totals.cnps += rdma.counter(Counter::CnpsReceived);
+            match &host.engine {
+                Engine::Rdma(rdma) => {
+                    totals.data_packets += rdma.data_packets;
+                    totals.control_packets += rdma.control_packets;
+                    totals.retransmitted += rdma.retransmitted();
+                    totals.timeouts += rdma.counter(Counter::Timeouts);
+                    totals.duplicates += rdma.counter(Counter::Duplicates);
+                    totals.cnps += rdma.counter(Counter::CnpsReceived);
+                }
+                Engine::Iwarp(iwarp) => {
+                    totals.data_packets += iwarp.data_packets;
+                    totals.control_packets += iwarp.control_packets;
+                    totals.retransmitted += iwarp.retransmitted;
+                    totals.timeouts += iwarp.timeouts;
+                    totals.duplicates += iwarp.duplicates;
+                }
+            }
         }
         totals
     }
