@@ -5,6 +5,7 @@
 
 mod bench;
 mod commands;
+mod compat;
 mod fuzz;
 mod interop;
 mod layers;
@@ -40,6 +41,8 @@ enum Task {
     Bench(bench::Args),
     /// Build the drop-in libibverbs.so.1 and librdmacm.so.1.
     Libs(libs::Args),
+    /// Run programs and test suites of others over the drop-in libraries.
+    Compat(compat::Args),
     /// Talk to the Linux kernel's own software RNIC in a virtual machine.
     Interop(interop::Args),
 }
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Libs(args) => libs::run(&args),
+        Task::Compat(args) => compat::run(&args),
         Task::Interop(args) => interop::run(&args),
     };
     result.unwrap_or_else(|error| {

@@ -60,7 +60,7 @@ impl Line {
         self
     }
 
-    fn command(&self) -> Command {
+    pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args).current_dir(&self.dir);
         // What `cargo xtask` set for us would pin the toolchain of what we start.

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::shell::{Line, Log, root};
-use crate::{commands, fuzz, interop, layers};
+use crate::{commands, compat, fuzz, interop, layers};
 
 use super::tally::Tally;
 
@@ -42,6 +42,7 @@ pub(super) const ALL: &[Step] = &[
     long("irn-trace", "the receiver reproduces the IRN authors' trace", irn_trace),
     long("miri", "Miri finds no undefined behaviour", miri),
     long("fuzz", "every fuzz target, briefly", fuzz::step),
+    long("dropin", "programs for RDMA cards, unmodified, a part of `cargo xtask compat`", compat::step),
     long("interop", "conversations with the Linux kernel's RNIC", interop::step),
     long("leftovers", "nothing is left behind", leftovers),
 ];

@@ -1,0 +1,219 @@
+//! `cargo xtask compat`: programs and test suites of others, unmodified, as Debian ships them, over Highwire.
+//!
+//! Each case is one line of a catalogue: what runs at one end or at both, over which link, and what of its output proves
+//! that it worked. `docs/compatibility.md` is written from the results, never by hand.
+
+mod case;
+mod catalogue;
+mod ends;
+mod judge;
+mod measured;
+mod page;
+mod results;
+mod suite;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell::{Line, Log, root, target_dir};
+use crate::test::Tally;
+use crate::{libs, packages};
+
+use case::Case;
+use results::{Results, Verdict};
+
+/// Options of `cargo xtask compat`.
+#[derive(Debug, Default, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask compat                     everything: about ten minutes
+  cargo xtask compat --only ib_send_lat  the cases whose line contains this text
+  cargo xtask compat --list              the cases
+  cargo xtask compat --write-docs        everything, and write docs/compatibility.md")]
+pub(crate) struct Args {
+    /// Run only the cases whose line contains this text.
+    #[arg(long, value_name = "TEXT")]
+    only: Option<String>,
+    /// List the cases and leave.
+    #[arg(long)]
+    list: bool,
+    /// The cases that `cargo xtask test` runs.
+    #[arg(long)]
+    quick: bool,
+    /// Write docs/compatibility.md from the results.
+    #[arg(long, conflicts_with_all = ["only", "quick"])]
+    write_docs: bool,
+    /// Use the libraries and the program as they were built last, optimised.
+    #[arg(long)]
+    no_build: bool,
+}
+
+/// What the programs come in, by Debian's names.
+const PACKAGES: &[&str] = &[
+    "ibverbs-utils",
+    "rdmacm-utils",
+    "perftest",
+    "qperf",
+    "infiniband-diags",
+    "libfabric-bin",
+    "ucx-utils",
+    "openmpi-bin",
+    "libopenmpi-dev",
+    "mpich",
+    "libmpich-dev",
+    "python3-pyverbs",
+    "rdma-core",
+    "librdmacm1",
+    "libibverbs-dev",
+    "librdmacm-dev",
+    "fio",
+    "tgt",
+    "libiscsi-bin",
+    "iperf3",
+    "gcc",
+    "libc6-dev",
+];
+
+/// Where programs, libraries and logs of a run are.
+#[derive(Debug)]
+struct Workshop {
+    /// The `highwire` program.
+    highwire: PathBuf,
+    /// The folder with the libraries.
+    libraries: PathBuf,
+    /// Where outputs go.
+    folder: PathBuf,
+    /// Where the devices of the run meet.
+    registry: PathBuf,
+    /// The address that they share: another one than that of a user who works here at the same time.
+    address: String,
+}
+
+/// Runs the cases with their results on the terminal; outputs are in `target/compat/`.
+///
+/// # Errors
+/// The libraries cannot be built. A case that fails shows in the exit code.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let cases = chosen(args)?;
+    if args.list {
+        for case in &cases {
+            println!("{}", case.line());
+        }
+        println!("{} cases", cases.len());
+        return Ok(ExitCode::SUCCESS);
+    }
+    let log = Log::create("compat-packages")?;
+    let missing = packages::ensure(PACKAGES, &log)?.err();
+    if let Some(packages::Missing(reason)) = &missing {
+        println!("some programs may be missing: {reason}");
+    }
+    let workshop = Workshop::open(!args.no_build)?;
+    let started = Instant::now();
+    let results = play(&cases, &workshop)?;
+    let minutes = started.elapsed().as_secs_f64() / 60.0;
+    println!("\n{}", results.summary());
+    println!("{minutes:.1} minutes; outputs in {}", workshop.folder.display());
+    if args.write_docs {
+        page::write(&results, minutes)?;
+    }
+    workshop.close();
+    Ok(if results.failed() > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The quick cases as a step of `cargo xtask test`.
+pub(crate) fn step(log: &Log) -> Result<Tally> {
+    if let Err(packages::Missing(reason)) = packages::ensure(PACKAGES, log)? {
+        return Ok(Tally::skipped("dropin", &reason));
+    }
+    let workshop = Workshop::open(true)?;
+    let cases = chosen(&Args { quick: true, ..Args::default() })?;
+    let mut tally = Tally::default();
+    for case in &cases {
+        let verdict = case.play(&workshop)?;
+        log.note(&format!("{}: {verdict}", case.line()))?;
+        tally.add(match verdict {
+            Verdict::Works(_) => Tally::one(true),
+            Verdict::Fails(_) => Tally::failure(),
+            Verdict::Skipped(reason) => Tally::skipped(&case.line(), &reason),
+        });
+    }
+    workshop.close();
+    log.note("$ cargo xtask compat --quick")?;
+    Ok(tally)
+}
+
+fn chosen(args: &Args) -> Result<Vec<Case>> {
+    let mut cases = catalogue::all();
+    cases.retain(|case| !args.quick || case.quick);
+    if let Some(text) = &args.only {
+        cases.retain(|case| case.line().contains(text.as_str()));
+        if cases.is_empty() {
+            bail!("no case contains '{text}': cargo xtask compat --list");
+        }
+    }
+    Ok(cases)
+}
+
+fn play(cases: &[Case], workshop: &Workshop) -> Result<Results> {
+    let mut results = Results::default();
+    for (number, case) in (1..).zip(cases) {
+        let started = Instant::now();
+        let verdict = case.play(workshop)?;
+        println!(
+            "[{number:>3}/{}] {:<70} {verdict}  ({:.1} s)",
+            cases.len(),
+            case.line(),
+            started.elapsed().as_secs_f64()
+        );
+        results.add(case, verdict);
+    }
+    Ok(results)
+}
+
+impl Workshop {
+    fn open(build: bool) -> Result<Workshop> {
+        if build {
+            let built = Line::cargo("build --quiet --release --package highwire-cli").run()?;
+            if !built || libs::build(true)?.is_none() {
+                bail!("the libraries do not build");
+            }
+        }
+        let folder = target_dir().join("compat");
+        std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        let release = target_dir().join("release");
+        let pid = std::process::id();
+        let workshop = Workshop {
+            highwire: release.join("highwire"),
+            libraries: release.join("highwire-libs"),
+            address: format!("127.84.{}.{}", (pid >> 8) & 0xff, (pid & 0xff).clamp(1, 254)),
+            registry: PathBuf::from(format!("/dev/shm/highwire-compat-{pid}")),
+            folder,
+        };
+        if !workshop.highwire.is_file() || !workshop.libraries.join("libibverbs.so.1").is_file() {
+            bail!("nothing was built: leave --no-build out");
+        }
+        Ok(workshop)
+    }
+
+    /// Programs of ours in C, built once.
+    fn program(&self, name: &str, compiler: &str, options: &str) -> Result<Option<PathBuf>> {
+        let source = root().join("interop/programs").join(format!("{name}.c"));
+        let binary = self.folder.join(format!("{name}-{compiler}"));
+        if !crate::shell::has_program(compiler) {
+            return Ok(None);
+        }
+        let line = Line::new(compiler).words("-O2 -Wall -o").arg(&binary).arg(&source).words(options);
+        let output = line.capture()?;
+        if !output.success {
+            bail!("$ {line}\n{}{}", output.stdout, output.stderr);
+        }
+        Ok(Some(binary))
+    }
+
+    fn close(&self) {
+        // Only a device that outlives its program leaves something here, and that shows in its own test.
+        let _ = std::fs::remove_dir_all(&self.registry);
+    }
+}

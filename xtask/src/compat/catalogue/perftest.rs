@@ -1,0 +1,98 @@
+//! perftest: latency and bandwidth of every operation, with the options that change which verbs are called.
+
+use super::super::case::{Case, Link};
+use super::super::judge;
+use super::LINKS;
+
+/// Program, connections, and the options to try with each.
+const LATENCY: [(&str, &[&str]); 4] = [
+    ("ib_send_lat", &["RC", "UC", "UD"]),
+    ("ib_write_lat", &["RC", "UC"]),
+    ("ib_read_lat", &["RC"]),
+    ("ib_atomic_lat", &["RC"]),
+];
+const BANDWIDTH: [(&str, &[&str]); 4] = [
+    ("ib_send_bw", &["RC", "UC", "UD"]),
+    ("ib_write_bw", &["RC", "UC"]),
+    ("ib_read_bw", &["RC"]),
+    ("ib_atomic_bw", &["RC"]),
+];
+
+pub(super) fn add(cases: &mut Vec<Case>) {
+    for link in LINKS {
+        for (program, connections) in LATENCY {
+            for connection in connections {
+                add_case(cases, link, program, connection, "", true);
+                add_case(cases, link, program, connection, "-e", false);
+                add_case(cases, link, program, connection, "-R", false);
+            }
+        }
+        for (program, connections) in BANDWIDTH {
+            for connection in connections {
+                add_case(cases, link, program, connection, "-n 500", *connection == "RC");
+                add_case(cases, link, program, connection, "-n 500 -e", false);
+                add_case(cases, link, program, connection, "-n 500 -R", false);
+                add_case(cases, link, program, connection, "-n 500 -b", false);
+                add_case(cases, link, program, connection, "-n 500 -q 4", false);
+            }
+        }
+        for (program, options) in [
+            ("ib_send_bw", "-n 500 --use-srq -q 2"),
+            ("ib_send_lat", "--use-srq"),
+            ("ib_send_bw", "-n 500 -c XRC"),
+            ("ib_send_lat", "-c XRC"),
+            ("ib_write_bw", "-n 500 -c XRC"),
+            ("ib_read_bw", "-n 500 -c XRC"),
+            ("ib_atomic_bw", "-n 500 -c XRC"),
+            ("ib_send_bw", "-a -n 100"),
+            ("ib_write_bw", "-a -n 100"),
+            ("ib_send_lat", "-a -n 100"),
+            ("ib_write_bw", "-n 500 -l 16"),
+            ("ib_send_bw", "-n 500 -l 16 -t 64"),
+            ("ib_write_bw", "-D 2"),
+            ("ib_write_bw", "-n 500 -R -b -q 4"),
+            ("ib_write_bw", "-n 500 --use_old_post_send"),
+            ("ib_send_bw", "-n 500 --use_old_post_send"),
+            ("ib_read_lat", "--use_old_post_send"),
+            ("ib_atomic_lat", "-A CMP_AND_SWAP"),
+            ("ib_atomic_bw", "-n 500 -A CMP_AND_SWAP"),
+            ("ib_send_bw", "-n 500 -I 64 -s 64"),
+            ("ib_write_lat", "-I 0 -s 4096"),
+            ("ib_send_bw", "-n 500 -m 1024 -s 8192"),
+            ("ib_send_bw", "-n 500 --odp"),
+            ("ib_write_bw", "-n 500 -z"),
+            ("ib_send_lat", "-e -R"),
+            ("ib_send_bw", "-n 500 -g -c UD"),
+            ("ib_send_lat", "-x 1"),
+        ] {
+            let title = format!("{program} -F {options} -p {{port}}");
+            let case = Case::two("perftest", &title, link, judge::perftest);
+            cases.push(if needs_no_tcp(options) { case.soon() } else { case });
+        }
+    }
+    for (options, program) in [
+        ("--loss 1% --seed 7", "ib_send_bw -F -n 500"),
+        ("--loss 1% --seed 7", "ib_write_bw -F -n 500"),
+        ("--loss 1% --seed 7", "ib_read_bw -F -n 500"),
+        ("--loss 1% --seed 7 --recovery go-back-n", "ib_write_bw -F -n 500"),
+        ("--reorder 2% --seed 7", "ib_send_bw -F -n 500"),
+        ("--duplicate 2% --seed 7", "ib_atomic_bw -F -n 500"),
+        ("--corrupt 1% --seed 7", "ib_write_bw -F -n 500"),
+        ("--delay 20us", "ib_send_lat -F"),
+    ] {
+        let case = Case::two("perftest", &format!("{program} -p {{port}}"), Link::Udp, judge::perftest);
+        cases.push(case.options(options));
+    }
+}
+
+fn add_case(cases: &mut Vec<Case>, link: Link, program: &str, connection: &str, options: &str, quick: bool) {
+    let title = format!("{program} -F -c {connection} {options}");
+    let case = Case::two("perftest", &format!("{} -p {{port}}", title.trim()), link, judge::perftest);
+    let case = if needs_no_tcp(options) { case.soon() } else { case };
+    cases.push(if quick { case.quick() } else { case });
+}
+
+/// With `-R` and `-z` the ends meet over connection management.
+fn needs_no_tcp(options: &str) -> bool {
+    options.split(' ').any(|word| word == "-R" || word == "-z")
+}

@@ -1,0 +1,231 @@
+//! Running the one or two ends of a case: starting, waiting, ending what does not end, keeping what was printed.
+
+use std::fs::File;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::PathBuf;
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result};
+
+use crate::shell::{Line, has_program};
+
+use super::Workshop;
+use super::case::{Case, Link, Ready, Script, fresh_port};
+
+const LOOK_AGAIN: Duration = Duration::from_millis(10);
+/// For a server to listen.
+const READY_MAX: Duration = Duration::from_secs(10);
+/// For a server whose readiness does not show.
+const SETTLE: Duration = Duration::from_millis(500);
+/// For a server to end after its client has.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// A case with everything filled in.
+pub(super) struct Running<'a> {
+    workshop: &'a Workshop,
+    case: &'a Case,
+    port: u16,
+    /// For the case's outputs and files.
+    pub(super) folder: PathBuf,
+}
+
+/// What became of one end.
+#[derive(Debug, Clone)]
+pub(super) struct End {
+    pub(super) output: String,
+    /// None if its time ran out.
+    pub(super) status: Option<ExitStatus>,
+    /// It was ended because nothing more was wanted of it.
+    pub(super) was_dismissed: bool,
+}
+
+/// What became of a case.
+#[derive(Debug)]
+pub(super) struct Outcome {
+    /// The end that was asked to act; the only one of a case with one end.
+    pub(super) client: End,
+    pub(super) server: Option<End>,
+    pub(super) folder: PathBuf,
+}
+
+impl Outcome {
+    /// Why it did not even end as it should, if so.
+    pub(super) fn trouble(&self) -> Option<String> {
+        let client = self.client.trouble().map(|trouble| self.explained(trouble, &self.client));
+        let server = self.server.as_ref();
+        let server_trouble = || {
+            server.and_then(|end| {
+                end.trouble().map(|trouble| self.explained(format!("server: {trouble}"), end))
+            })
+        };
+        client.or_else(server_trouble)
+    }
+
+    fn explained(&self, trouble: String, end: &End) -> String {
+        let said =
+            end.output.lines().rev().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("---"));
+        match said {
+            Some(line) => format!("{trouble}: {}", line.chars().take(120).collect::<String>()),
+            None => trouble,
+        }
+    }
+}
+
+impl End {
+    fn trouble(&self) -> Option<String> {
+        match self.status {
+            _ if self.was_dismissed => None,
+            None => Some("did not end in time".into()),
+            Some(status) if status.success() => None,
+            Some(status) => Some(match (status.signal(), status.code()) {
+                (Some(signal), _) => format!("ended by signal {signal}"),
+                (_, code) => format!("exit {}", code.unwrap_or(-1)),
+            }),
+        }
+    }
+}
+
+impl<'a> Running<'a> {
+    pub(super) fn new(workshop: &'a Workshop, case: &'a Case) -> Result<Running<'a>> {
+        let folder = folder_of(workshop, case);
+        let _ = std::fs::remove_dir_all(&folder);
+        std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        Ok(Running { workshop, case, port: fresh_port(), folder })
+    }
+
+    /// The first program that is not installed.
+    pub(super) fn missing_program(&self) -> Option<String> {
+        let texts = match &self.case.script {
+            Script::One(text) => vec![text],
+            Script::Two { server, client, .. } => vec![server, client],
+            Script::Special(_) => vec![],
+        };
+        let program = |text: &String| {
+            let mut words = text.split_whitespace().filter(|word| *word != "env" && !word.contains('='));
+            words.next().map(String::from)
+        };
+        texts
+            .into_iter()
+            .filter_map(program)
+            .find(|name| !has_program(name) && !std::path::Path::new(name).is_file())
+    }
+
+    fn filled(&self, text: &str) -> String {
+        text.replace("{port}", &self.port.to_string())
+            .replace("{address}", "127.0.0.1")
+            .replace("{device}", &self.workshop.address)
+            .replace("{folder}", &self.folder.to_string_lossy())
+    }
+
+    /// Starts one end in a process group of its own.
+    fn start(&self, side: &str, text: &str) -> Result<Started> {
+        let text = self.filled(text);
+        let link = match self.case.link {
+            Link::Auto => String::new(),
+            link => format!("--link {link}"),
+        };
+        let line = Line::new(&self.workshop.highwire.to_string_lossy())
+            .words("run")
+            .words(&link)
+            .words(&self.filled(self.case.options))
+            .arg("--");
+        let (line, shown) = match text.split_once("sh -c ") {
+            Some((before, script)) => {
+                (line.words(before).words("sh -c").arg(script.trim_matches('\'')), text.clone())
+            }
+            None => (line.words(&text), text.clone()),
+        };
+        let path = self.folder.join(format!("{side}.txt"));
+        let output = File::create(&path).with_context(|| path.display().to_string())?;
+        std::fs::write(self.folder.join(format!("{side}.command")), format!("{line}\n{shown}\n"))?;
+        let mut command: Command = line.command();
+        command
+            .env("HIGHWIRE_SHM_DIR", &self.workshop.registry)
+            .env("HIGHWIRE_LIBS", &self.workshop.libraries)
+            .env("HIGHWIRE_ADDR", &self.workshop.address)
+            .current_dir(&self.folder)
+            .stdin(Stdio::null())
+            .stdout(output.try_clone()?)
+            .stderr(output)
+            .process_group(0);
+        let child = command.spawn().with_context(|| format!("cannot start {line}"))?;
+        Ok(Started { child, path })
+    }
+}
+
+/// Where a case's outputs and files go.
+pub(super) fn folder_of(workshop: &Workshop, case: &Case) -> PathBuf {
+    let name =
+        case.line().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>();
+    workshop.folder.join(name)
+}
+
+/// Runs a case.
+pub(super) fn play(running: &Running<'_>) -> Result<Outcome> {
+    let deadline = Instant::now() + Duration::from_secs(running.case.seconds_max);
+    let (client, server) = match &running.case.script {
+        Script::One(text) => (running.start("output", text)?.finish(deadline)?, None),
+        Script::Two { server, client, ready, server_stays } => {
+            let mut server = running.start("server", server)?;
+            match ready {
+                Ready::Port => server.wait_for_port(running.port)?,
+                Ready::Soon => sleep(SETTLE),
+            }
+            let client = running.start("client", client)?.finish(deadline)?;
+            let patience = if *server_stays || client.status.is_none() { Duration::ZERO } else { GRACE };
+            let mut end = server.finish(deadline.min(Instant::now() + patience))?;
+            end.was_dismissed = end.status.is_none() && *server_stays;
+            (client, Some(end))
+        }
+        Script::Special(_) => unreachable!("played by itself"),
+    };
+    Ok(Outcome { client, server, folder: running.folder.clone() })
+}
+
+/// A process group that has been started.
+struct Started {
+    child: Child,
+    path: PathBuf,
+}
+
+impl Started {
+    /// Until somebody listens on the port, or this end is gone.
+    fn wait_for_port(&mut self, port: u16) -> Result<()> {
+        let deadline = Instant::now() + READY_MAX;
+        while Instant::now() < deadline && self.child.try_wait()?.is_none() && !is_listening(port)? {
+            sleep(LOOK_AGAIN);
+        }
+        Ok(())
+    }
+
+    /// Waits for the end, or brings it about.
+    fn finish(mut self, deadline: Instant) -> Result<End> {
+        let mut status = self.child.try_wait()?;
+        while status.is_none() && Instant::now() < deadline {
+            sleep(LOOK_AGAIN);
+            status = self.child.try_wait()?;
+        }
+        // Whatever it started goes with it.
+        let group = format!("-{}", self.child.id());
+        let _ = Line::new("kill").words("-KILL --").arg(&group).capture();
+        self.child.wait()?;
+        let bytes = std::fs::read(&self.path).with_context(|| self.path.display().to_string())?;
+        Ok(End { output: String::from_utf8_lossy(&bytes).into_owned(), status, was_dismissed: false })
+    }
+}
+
+/// Whether any process listens on a TCP port of this machine.
+fn is_listening(port: u16) -> Result<bool> {
+    const LISTEN: &str = "0A";
+    let wanted = format!(":{port:04X}");
+    for table in ["/proc/net/tcp", "/proc/net/tcp6"] {
+        let text = std::fs::read_to_string(table).unwrap_or_default();
+        let mut rows = text.lines().skip(1).map(|row| row.split_whitespace().collect::<Vec<_>>());
+        if rows.any(|row| row.len() > 3 && row[1].ends_with(&wanted) && row[3] == LISTEN) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,178 @@
+//! What of a program's output proves that it did its job.
+
+use super::ends::Outcome;
+
+/// Exit status 0 at both ends is enough.
+pub(super) fn ended_well(_: &Outcome) -> Result<String, String> {
+    Ok(String::new())
+}
+
+/// libibverbs' examples: the bytes and iterations that they report, at both ends.
+pub(super) fn pingpong(outcome: &Outcome) -> Result<String, String> {
+    let per_iteration = |text: &str| {
+        let line = text.lines().find(|line| line.contains(" iters in "))?;
+        let time = line.split('=').nth(1)?.trim().trim_end_matches(" usec/iter").parse::<f64>().ok()?;
+        (time > 0.0).then_some(time)
+    };
+    let server = outcome.server.as_ref().map_or("", |end| &end.output);
+    if server.contains("invalid data") || outcome.client.output.contains("invalid data") {
+        return Err("data came wrong".into());
+    }
+    match (per_iteration(&outcome.client.output), per_iteration(server)) {
+        (Some(time), Some(_)) => Ok(format!("{time:.1} µs/iteration")),
+        _ => Err("no iterations reported".into()),
+    }
+}
+
+/// The domain pingpong of XRC has its own words.
+pub(super) fn xsrq_pingpong(outcome: &Outcome) -> Result<String, String> {
+    let is_done =
+        |text: &str| text.lines().any(|line| line.contains("Test complete") || line.contains("complete"));
+    if is_done(&outcome.client.output) || outcome.server.as_ref().is_some_and(|end| is_done(&end.output)) {
+        Ok(String::new())
+    } else {
+        Err("no word of completion".into())
+    }
+}
+
+/// perftest: the last line of the table, whose first two numbers are the size and the iterations.
+pub(super) fn perftest(outcome: &Outcome) -> Result<String, String> {
+    let row = |text: &str| -> Option<Vec<f64>> {
+        text.lines().rev().find_map(|line| {
+            let numbers: Option<Vec<f64>> = line.split_whitespace().map(|word| word.parse().ok()).collect();
+            numbers.filter(|numbers| numbers.len() >= 4)
+        })
+    };
+    let text = &outcome.client.output;
+    let numbers = row(text).ok_or("no line of results")?;
+    if numbers[1] < 1.0 {
+        return Err("no iterations".into());
+    }
+    let heading = text.lines().rev().find(|line| line.contains("#bytes")).ok_or("no heading")?;
+    let columns: Vec<&str> =
+        heading.trim().split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
+    let column = |name: &str| {
+        columns.iter().position(|column| column.starts_with(name)).and_then(|at| numbers.get(at))
+    };
+    let positive = |value: &f64| *value > 0.0;
+    if let Some(typical) = column("t_typical").or_else(|| column("t_avg")).filter(|value| positive(value)) {
+        return Ok(format!("{typical:.2} µs"));
+    }
+    match (column("BW average"), column("MsgRate")) {
+        (Some(average), rate) if positive(average) => {
+            // Both are there: with small messages the first rounds to nothing.
+            Ok(format!("{average:.0} MiB/s, {:.3} M/s", rate.copied().unwrap_or(0.0)))
+        }
+        (Some(_), Some(rate)) if positive(rate) => Ok(format!("{rate:.3} M/s")),
+        _ => Err("nothing was measured".into()),
+    }
+}
+
+/// rping: every ping shown and validated.
+pub(super) fn rping(outcome: &Outcome) -> Result<String, String> {
+    let shown = outcome.client.output.matches("ping data: ").count();
+    if shown == 10 { Ok("10 pings, validated".into()) } else { Err(format!("{shown} of 10 pings")) }
+}
+
+/// librdmacm's examples say how they ended.
+pub(super) fn return_status(outcome: &Outcome) -> Result<String, String> {
+    let status = |text: &str| text.lines().any(|line| line.trim() == "return status 0");
+    let server = outcome.server.as_ref();
+    if !status(&outcome.client.output) {
+        return Err("client: no `return status 0`".into());
+    }
+    if server.is_some_and(|end| !end.was_dismissed && !status(&end.output)) {
+        return Err("server: no `return status 0`".into());
+    }
+    Ok(String::new())
+}
+
+/// rstream and riostream: a table of sizes with rates.
+pub(super) fn stream(outcome: &Outcome) -> Result<String, String> {
+    let rows = outcome
+        .client
+        .output
+        .lines()
+        .filter(|line| line.contains('s') && line.split_whitespace().count() >= 6);
+    let count = rows.skip(1).count();
+    if count == 0 { Err("no line of results".into()) } else { Ok(format!("{count} sizes")) }
+}
+
+/// What came over is what was sent.
+pub(super) fn same_files(outcome: &Outcome) -> Result<String, String> {
+    let read =
+        |name: &str| std::fs::read(outcome.folder.join(name)).map_err(|error| format!("{name}: {error}"));
+    let (sent, came) = (read("sent")?, read("came")?);
+    if sent == came { Ok(format!("{} bytes", sent.len())) } else { Err("the copy differs".into()) }
+}
+
+/// qperf: a result with a number and a unit per test.
+pub(super) fn qperf(outcome: &Outcome) -> Result<String, String> {
+    let results: Vec<&str> = outcome
+        .client
+        .output
+        .lines()
+        .filter_map(|line| line.split_once('=').map(|(_, value)| value.trim()))
+        .filter(|value| value.split_whitespace().next().is_some_and(|number| number.parse::<f64>().is_ok()))
+        .collect();
+    match results.first() {
+        Some(first) if !outcome.client.output.contains("failed") => Ok((*first).into()),
+        _ => Err(last_line(&outcome.client.output)),
+    }
+}
+
+/// fi_pingpong: a row per size.
+pub(super) fn fi_pingpong(outcome: &Outcome) -> Result<String, String> {
+    let rows = outcome.client.output.lines().filter(|line| line.split_whitespace().count() == 8);
+    let rows = rows.filter(|line| line.starts_with(|c: char| c.is_ascii_digit())).count();
+    if rows == 0 { Err(last_line(&outcome.client.output)) } else { Ok(format!("{rows} sizes, data checked")) }
+}
+
+/// ucx_perftest's final row.
+pub(super) fn ucx_perftest(outcome: &Outcome) -> Result<String, String> {
+    let text = &outcome.client.output;
+    let last = text.lines().find(|line| line.starts_with("Final:")).ok_or_else(|| last_line(text))?;
+    let numbers: Vec<f64> = last.split_whitespace().filter_map(|word| word.parse().ok()).collect();
+    match numbers.as_slice() {
+        [_, typical, _, overall, ..] if *overall > 0.0 => Ok(format!("{typical:.2} µs")),
+        [.., bandwidth, _] => Ok(format!("{bandwidth:.0}")),
+        _ => Err("no numbers".into()),
+    }
+}
+
+/// Our MPI programs say so when every byte was right.
+pub(super) fn mpi(outcome: &Outcome) -> Result<String, String> {
+    let text = &outcome.client.output;
+    let good = text.lines().find_map(|line| line.strip_prefix("mpi: all right: "));
+    good.map(String::from).ok_or_else(|| last_line(text))
+}
+
+/// The device is listed.
+pub(super) fn lists_device(outcome: &Outcome) -> Result<String, String> {
+    if outcome.client.output.contains("hw0") { Ok(String::new()) } else { Err("hw0 is not listed".into()) }
+}
+
+/// `ibv_devinfo -v`: a port that is up, with a GID.
+pub(super) fn devinfo(outcome: &Outcome) -> Result<String, String> {
+    let text = &outcome.client.output;
+    for wanted in ["hw0", "PORT_ACTIVE", "Ethernet", "RoCE v2", "max_qp_wr"] {
+        if !text.contains(wanted) {
+            return Err(format!("no {wanted}"));
+        }
+    }
+    Ok(String::new())
+}
+
+/// Whatever it measured was more than nothing.
+pub(super) fn fio(outcome: &Outcome) -> Result<String, String> {
+    let text = &outcome.client.output;
+    let line =
+        text.lines().map(str::trim).find(|line| line.starts_with("WRITE:") || line.starts_with("READ:"));
+    line.and_then(|line| line.split("bw=").nth(1)?.split(' ').next().map(String::from))
+        .ok_or_else(|| last_line(text))
+}
+
+pub(super) fn last_line(text: &str) -> String {
+    let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
+    line.unwrap_or("it said nothing").chars().take(120).collect()
+}

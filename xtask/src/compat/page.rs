@@ -1,0 +1,170 @@
+//! `docs/compatibility.md`, from the results.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+
+use anyhow::{Context, Result};
+
+use crate::shell::{Line, root};
+
+use super::case::Link;
+use super::results::{Results, Row, Verdict};
+use super::suite::{self, Ending};
+use super::{PACKAGES, measured};
+
+/// Writes the page.
+pub(super) fn write(results: &Results, minutes: f64) -> Result<()> {
+    let path = root().join("docs/compatibility.md");
+    std::fs::write(&path, text(results, minutes)).with_context(|| path.display().to_string())?;
+    println!("wrote {}", path.display());
+    Ok(())
+}
+
+fn text(results: &Results, minutes: f64) -> String {
+    let mut text = String::from(
+        "# Compatibility\n\nPrograms and test suites of others, unmodified, as their packages ship them, under `highwire run`. This page is written by a command; \
+         every row is one run of that command, over the link that the column names:\n\n```console\n$ cargo xtask compat --write-docs\n```\n\n",
+    );
+    let _ = writeln!(
+        text,
+        "{} cases: **{} work, {} fail, {} skipped**; {minutes:.0} minutes on {}. A case is counted once per link.\n",
+        results.rows.len(),
+        results.worked(),
+        results.failed(),
+        results.skipped(),
+        machine()
+    );
+    for group in groups(results) {
+        let rows: Vec<&Row> = results.rows.iter().filter(|row| row.group == group).collect();
+        text += &section(group, &rows);
+    }
+    text += &suites();
+    text += &versions();
+    text += WHAT_IS_NOT_HERE;
+    text
+}
+
+fn groups(results: &Results) -> Vec<&'static str> {
+    let mut groups = Vec::new();
+    for row in &results.rows {
+        if !groups.contains(&row.group) {
+            groups.push(row.group);
+        }
+    }
+    groups
+}
+
+fn section(group: &str, rows: &[&Row]) -> String {
+    if rows.iter().all(|row| row.link == Link::Auto) || group == measured::GROUP {
+        let mut text = format!("## {group}\n\n| case | link | result |\n|---|---|---|\n");
+        for row in rows {
+            let _ = writeln!(text, "| {} | {} | {} |", title(row), row.link, cell(Some(&row.verdict)));
+        }
+        return text + "\n";
+    }
+    let mut text = format!("## {group}\n\n| case | shared memory | UDP |\n|---|---|---|\n");
+    let mut done: Vec<String> = Vec::new();
+    for row in rows {
+        let title = title(row);
+        if done.contains(&title) {
+            continue;
+        }
+        let of = |link| rows.iter().find(|other| self::title(other) == title && other.link == link);
+        let shm = of(Link::Shm).or_else(|| of(Link::Auto)).map(|row| &row.verdict);
+        let _ =
+            writeln!(text, "| {title} | {} | {} |", cell(shm), cell(of(Link::Udp).map(|row| &row.verdict)));
+        done.push(title);
+    }
+    text + "\n"
+}
+
+fn title(row: &Row) -> String {
+    let title = row.title.replace('|', "\\|");
+    if row.options.is_empty() { format!("`{title}`") } else { format!("`{title}` with `{}`", row.options) }
+}
+
+fn cell(verdict: Option<&Verdict>) -> String {
+    match verdict {
+        None => "–".into(),
+        Some(verdict) => verdict.to_string().replace('|', "\\|").replace("FAILED", "**fails**"),
+    }
+}
+
+/// Sums and reasons of rdma-core's suite.
+fn suites() -> String {
+    let endings = suite::endings();
+    if endings.is_empty() {
+        return String::new();
+    }
+    let count = |wanted: fn(&Ending) -> bool| endings.values().filter(|ending| wanted(ending)).count();
+    let mut text = format!(
+        "### rdma-core's tests in sum\n\n{} generic tests: **{} pass, {} fail, {} skipped**. The kernel's software RNIC (Linux 6.1, the whole suite of 273 with tests of \
+         single makers' devices): {}.\n\n",
+        endings.len(),
+        count(|ending| *ending == Ending::Passed),
+        count(|ending| matches!(ending, Ending::Failed(_))),
+        count(|ending| matches!(ending, Ending::Skipped(_))),
+        suite::OF_RXE
+    );
+    let mut reasons: BTreeMap<&str, usize> = BTreeMap::new();
+    for ending in endings.values() {
+        if let Ending::Skipped(reason) = ending {
+            *reasons.entry(reason).or_default() += 1;
+        }
+    }
+    text += "| skipped because | tests |\n|---|---:|\n";
+    let mut reasons: Vec<_> = reasons.into_iter().collect();
+    reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+    for (reason, count) in reasons {
+        let _ = writeln!(text, "| {} | {count} |", reason.replace('|', "\\|"));
+    }
+    text += "\n";
+    let failed: Vec<&String> = endings
+        .iter()
+        .filter(|(_, ending)| matches!(ending, Ending::Failed(_)))
+        .map(|(name, _)| name)
+        .collect();
+    if !failed.is_empty() {
+        text += "These fail:\n\n";
+        for name in failed {
+            let _ = writeln!(text, "- `{name}`");
+        }
+        text += "\n";
+    }
+    text
+}
+
+fn versions() -> String {
+    let mut text = String::from("## Versions\n\n");
+    let wanted = ["-dev", "gcc"];
+    let shown: Vec<String> = PACKAGES
+        .iter()
+        .filter(|name| !wanted.iter().any(|part| name.contains(part)))
+        .filter_map(|name| {
+            let output = Line::new("dpkg-query").words("-W -f ${Version}").arg(name).capture().ok()?;
+            (output.success && !output.stdout.is_empty()).then(|| format!("{name} {}", output.stdout))
+        })
+        .collect();
+    let _ = writeln!(text, "{}.\n", shown.join(", "));
+    text
+}
+
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, |count| count.get());
+    let system = std::fs::read_to_string("/etc/os-release").unwrap_or_default();
+    let name = system
+        .lines()
+        .find_map(|line| line.strip_prefix("PRETTY_NAME="))
+        .unwrap_or("Linux")
+        .trim_matches('"');
+    format!("{name}, {cores} cores")
+}
+
+const WHAT_IS_NOT_HERE: &str = "\
+## What is not here
+
+- Programs that need a privileged device: raw Ethernet (`raw_ethernet_*`), kernel initiators of NVMe-oF, iSER and SRP.
+- Queries of a subnet manager: RoCE has none, so that `saquery`, `ibnetdiscover` and their relatives have nothing to ask.
+- DiSNI 2.1: its jar is Java; the native half (`libdisni`) has to be built from its sources and is no package. That every symbol it imports from
+  `libibverbs.so.1` and `librdmacm.so.1` is there, under its version, is checked with all others by `cargo test -p highwire-ibverbs`.
+";
