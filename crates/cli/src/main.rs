@@ -13,6 +13,7 @@ mod perf;
 mod pingpong;
 mod progress;
 mod run;
+mod sim;
 mod stats;
 mod values;
 
@@ -44,6 +45,8 @@ enum Command {
     Pcap(pcap::Args),
     /// Show the counters of the devices that run now.
     Stats(stats::Args),
+    /// Experiments on a simulated network, beside what the papers report.
+    Sim(sim::Args),
     /// Read a command line and do nothing with it: how the documentation's examples are checked.
     #[command(hide = true)]
     ParseOnly {
@@ -61,6 +64,7 @@ fn main() -> ExitCode {
         Command::Perf(args) => perf::run(&args),
         Command::Pcap(args) => pcap::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Sim(args) => sim::run(&args),
         Command::ParseOnly { words } => parse_only(&words),
     };
     match result {

@@ -146,7 +146,11 @@ impl<'p> Campaign<'p> {
                 None => break,
             }
         }
-        Ok(self.runs.iter().map(|(_, jobs)| jobs.iter().map(|&job| measures[job].clone()).collect()).collect())
+        Ok(self
+            .runs
+            .iter()
+            .map(|(_, jobs)| jobs.iter().map(|&job| measures[job].clone()).collect())
+            .collect())
     }
 
     /// Takes the next job until there is none.

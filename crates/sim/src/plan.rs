@@ -5,8 +5,8 @@
 //! lists what is to be played; [`Run::scenario`] makes a [`crate::Scenario`] of each. `docs/experiments.md` is the reference.
 
 mod error;
-mod explain;
 mod expect;
+mod explain;
 mod lower;
 mod params;
 mod read;
@@ -186,6 +186,12 @@ impl Plan {
             all = all.iter().flat_map(longer).collect();
         }
         all
+    }
+
+    /// The command line that plays it again.
+    pub fn command(&self) -> String {
+        let full = if self.source.scale == Scale::Full { " --full" } else { "" };
+        format!("highwire sim run {}{full} --seeds {}", self.source.file, self.seeds)
     }
 
     /// What a combination of points is called: `40Gbps, 0.7`; empty without axes.

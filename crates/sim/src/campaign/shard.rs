@@ -103,7 +103,10 @@ impl fmt::Display for MergeError {
             MergeError::Nothing => f.write_str("there are no parts"),
             MergeError::Plan(error) => write!(f, "{error}"),
             MergeError::OtherPlan { files: [a, b] } => {
-                write!(f, "parts are of different plans, or of different versions, scales or seeds of one: {a}, {b}")
+                write!(
+                    f,
+                    "parts are of different plans, or of different versions, scales or seeds of one: {a}, {b}"
+                )
             }
             MergeError::Missing { runs, shard } => {
                 write!(f, "{runs} runs are missing; `--shard {shard}` has some of them")

@@ -19,8 +19,7 @@ impl Plan {
             self.first_seed,
             self.first_seed + u64::from(self.seeds) - 1
         );
-        for (section, title) in
-            [("network", "Network"), ("transport", "Transport"), ("workload", "Workload")]
+        for (section, title) in [("network", "Network"), ("transport", "Transport"), ("workload", "Workload")]
         {
             let _ = writeln!(text, "\n{title}");
             self.section(section, &mut text);
@@ -40,13 +39,7 @@ impl Plan {
         }
         for expectation in &self.expectations {
             let metrics: Vec<&str> = expectation.metrics.iter().map(|metric| metric.title()).collect();
-            let _ = writeln!(
-                text,
-                "  {}: {} ({})",
-                expectation.claim,
-                expectation.paper,
-                metrics.join(", ")
-            );
+            let _ = writeln!(text, "  {}: {} ({})", expectation.claim, expectation.paper, metrics.join(", "));
         }
         if !self.choices.is_empty() {
             text.push_str("\nWhat the paper leaves open, and what is done here\n");
@@ -78,7 +71,8 @@ impl Plan {
             let value = &self.base.values()[place];
             let matters = ALWAYS.contains(&parameter.name) || *value != defaults.values()[place];
             if is_here && matters && !is_set_by_a_scheme(place) {
-                let _ = writeln!(text, "  {:<26} {:<16} {}", parameter.name, value.to_string(), parameter.about);
+                let _ =
+                    writeln!(text, "  {:<26} {:<16} {}", parameter.name, value.to_string(), parameter.about);
             }
         }
     }

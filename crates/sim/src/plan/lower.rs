@@ -4,11 +4,12 @@ use highwire_fabric::{Balancing, Buffering, Ecn, HostId, MarkWhen, Pfc, Prioriti
 
 use super::{Params, Plan, Run};
 use crate::scenario::{
-    AckPriority, Acks, Cap, Congestion, GoBackN, HeaderBytes, Irn, LinkFault, LossRecovery, Network, PfcChoice,
-    QueuePairs, Record, Scheme, Shape, Stop, Tcp, Transport,
+    AckPriority, Acks, Cap, Congestion, GoBackN, HeaderBytes, Irn, LinkFault, LossRecovery, Network,
+    PfcChoice, QueuePairs, Record, Scheme, Shape, Stop, Tcp, Transport,
 };
 use crate::workload::{
-    AllReduce, AllToAll, Ground, Incast, Permutation, Poisson, SizeDistribution, TRAFFIC, UNMEASURED, Workload,
+    AllReduce, AllToAll, Ground, Incast, Permutation, Poisson, SizeDistribution, TRAFFIC, UNMEASURED,
+    Workload,
 };
 use crate::{Flow, Scenario, ScenarioError};
 
@@ -143,7 +144,8 @@ fn pfc(params: &Params, network: &Network) -> Result<PfcChoice, ScenarioError> {
     let Buffering::InputQueued { input_bytes } = network.buffering else {
         return Err(wrong("network.pfc", "thresholds are for input-queued switches"));
     };
-    let packet_bytes = bytes(params, "transport.mtu")? + HEADER_BYTES + bytes(params, "transport.extra_header")?;
+    let packet_bytes =
+        bytes(params, "transport.mtu")? + HEADER_BYTES + bytes(params, "transport.extra_header")?;
     let needed = Pfc::headroom_needed(network.rate, network.delay, packet_bytes, Pfc::FRAME_BYTES);
     let headroom_bytes = headroom.unwrap_or(needed);
     let Some(xoff_bytes) = input_bytes.checked_sub(headroom_bytes) else {
@@ -295,7 +297,11 @@ fn traffic(
 
 fn workload(plan: &Plan, params: &Params, duration: Span) -> Result<Workload, ScenarioError> {
     let poisson = || {
-        Ok(Poisson { sizes: sizes(plan, params)?, load: params.number("workload.load").unwrap_or(0.7), duration })
+        Ok(Poisson {
+            sizes: sizes(plan, params)?,
+            load: params.number("workload.load").unwrap_or(0.7),
+            duration,
+        })
     };
     let total = params.bytes("workload.bytes").unwrap_or_default();
     let incast = || {
@@ -322,6 +328,7 @@ fn sizes(plan: &Plan, params: &Params) -> Result<SizeDistribution, ScenarioError
     if let Some(sizes) = SizeDistribution::named(name) {
         return Ok(sizes);
     }
-    let text = plan.source.files.get(name).ok_or_else(|| wrong("workload.sizes", format!("no file {name}")))?;
+    let text =
+        plan.source.files.get(name).ok_or_else(|| wrong("workload.sizes", format!("no file {name}")))?;
     SizeDistribution::parse(text).map_err(|error| wrong("workload.sizes", error.to_string()))
 }

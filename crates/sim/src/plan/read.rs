@@ -10,7 +10,9 @@ use toml::de::{DeTable, DeValue};
 use super::params::{self, Params};
 use super::schema::{PARAMETERS, index_of};
 use super::table::{Source, Table, raw, unknown};
-use super::{Axis, Choice, Expectation, Filming, Origin, Plan, PlanError, Point, Quantity, Scheme, Setting, Value};
+use super::{
+    Axis, Choice, Expectation, Filming, Origin, Plan, PlanError, Point, Quantity, Scheme, Setting, Value,
+};
 use crate::report::Metric;
 use crate::workload::SizeDistribution;
 
@@ -142,7 +144,8 @@ impl Reader<'_> {
             for (key, span, value) in inner.entries() {
                 let name = format!("{section}.{key}");
                 let Some(parameter) = index_of(&name) else {
-                    let keys = PARAMETERS.iter().filter_map(|p| p.name.strip_prefix(section)?.strip_prefix('.'));
+                    let keys =
+                        PARAMETERS.iter().filter_map(|p| p.name.strip_prefix(section)?.strip_prefix('.'));
                     return Err(table.source.error(span, &name, unknown(key, keys, "key")));
                 };
                 let value = self.value(table.source, parameter, value.get_ref(), value.span())?;
@@ -231,7 +234,11 @@ impl Reader<'_> {
         };
         let full = axis.array("full_values")?;
         let Some(small) = axis.array("values")? else {
-            return Err(axis.source.error(axis.span.clone(), "values", "is missing: add `values = […]` here"));
+            return Err(axis.source.error(
+                axis.span.clone(),
+                "values",
+                "is missing: add `values = […]` here",
+            ));
         };
         let (chosen, _) = if self.scale == Scale::Full { full.unwrap_or(small) } else { small };
         let mut points = Vec::new();
@@ -269,11 +276,14 @@ fn expectation(table: &Table<'_>, plan: &Plan) -> Result<Expectation, PlanError>
     for (name, span) in table.texts("metric")? {
         let names = Metric::ALL.iter().map(|metric| metric.name());
         let found = Metric::ALL.iter().copied().find(|metric| metric.name() == name);
-        metrics
-            .push(found.ok_or_else(|| source.error(span, "metric", unknown(name, names, "metric")))?);
+        metrics.push(found.ok_or_else(|| source.error(span, "metric", unknown(name, names, "metric")))?);
     }
     if metrics.is_empty() {
-        return Err(source.error(table.span.clone(), "metric", "is missing: add `metric = [\"fct_mean\"]` here"));
+        return Err(source.error(
+            table.span.clone(),
+            "metric",
+            "is missing: add `metric = [\"fct_mean\"]` here",
+        ));
     }
     let (scheme, span) = table.required("scheme")?;
     let scheme = scheme_named(source, plan, "scheme", scheme, span)?;
@@ -284,7 +294,9 @@ fn expectation(table: &Table<'_>, plan: &Plan) -> Result<Expectation, PlanError>
         let points = plan.axes.first().map_or(&[][..], |axis| &axis.points);
         let names = points.iter().map(|point| point.name.as_str());
         let found = points.iter().position(|point| point.name == name);
-        at.push(found.ok_or_else(|| source.error(span, "at", unknown(name, names, "point of the first axis")))?);
+        at.push(
+            found.ok_or_else(|| source.error(span, "at", unknown(name, names, "point of the first axis")))?,
+        );
     }
     Ok(Expectation {
         claim: table.required("claim")?.0.into(),

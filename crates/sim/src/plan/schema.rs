@@ -112,7 +112,12 @@ mod tests {
         assert_eq!(names.len(), PARAMETERS.len());
         let params = Params::default();
         for (parameter, value) in PARAMETERS.iter().zip(params.values()) {
-            assert_eq!(parameter.default, value.to_string().replace("1.024KB", "1024B"), "{}", parameter.name);
+            assert_eq!(
+                parameter.default,
+                value.to_string().replace("1.024KB", "1024B"),
+                "{}",
+                parameter.name
+            );
         }
     }
 }

@@ -18,9 +18,7 @@ macro_rules! plans {
     };
 }
 
-const ALL: &[Shipped] = plans![
-    "irn/fig01.toml",
-];
+const ALL: &[Shipped] = plans!["irn/fig01.toml",];
 
 /// Every plan that comes with the program, in the order of the paper.
 pub fn shipped() -> &'static [Shipped] {

@@ -25,9 +25,9 @@ pub fn csv(plan: &Plan, runs: &[Run], measures: &[Measures]) -> String {
             run.seed.to_string(),
         ];
         let params = run.params.values().iter().map(ToString::to_string);
-        let values = Metric::ALL.iter().map(|metric| {
-            measures.get(*metric).map_or_else(String::new, |value| value.to_string())
-        });
+        let values = Metric::ALL
+            .iter()
+            .map(|metric| measures.get(*metric).map_or_else(String::new, |value| value.to_string()));
         let fingerprint = format!("{:016x}", measures.fingerprint);
         text.push_str(&line(lead.into_iter().chain(params).chain(values).chain([fingerprint])));
     }
@@ -36,7 +36,11 @@ pub fn csv(plan: &Plan, runs: &[Run], measures: &[Measures]) -> String {
 
 fn line(fields: impl Iterator<Item = String>) -> String {
     let quoted = fields.map(|field| {
-        if field.contains(['"', ',', '\n', '\r']) { format!("\"{}\"", field.replace('"', "\"\"")) } else { field }
+        if field.contains(['"', ',', '\n', '\r']) {
+            format!("\"{}\"", field.replace('"', "\"\""))
+        } else {
+            field
+        }
     });
     quoted.collect::<Vec<_>>().join(",") + "\n"
 }

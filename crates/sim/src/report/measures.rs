@@ -74,7 +74,8 @@ impl Measures {
         put(Metric::DataPackets, totals.data_packets as f64);
         put(Metric::PacketHops, totals.packet_hops as f64);
         put(Metric::End, end);
-        let count = outcome.flows.iter().filter(|flow| flow.class == TRAFFIC || flow.class == REQUEST).count();
+        let count =
+            outcome.flows.iter().filter(|flow| flow.class == TRAFFIC || flow.class == REQUEST).count();
         put(Metric::Flows, count as f64);
         Measures {
             values,
@@ -119,9 +120,10 @@ fn by_size(outcome: &Outcome) -> Vec<Curve> {
     let mut low = 0;
     let mut curves = Vec::new();
     for bytes_max in SIZES {
-        let flows = outcome.flows.iter().filter(|flow| {
-            flow.class == TRAFFIC && flow.bytes > low && flow.bytes <= bytes_max
-        });
+        let flows = outcome
+            .flows
+            .iter()
+            .filter(|flow| flow.class == TRAFFIC && flow.bytes > low && flow.bytes <= bytes_max);
         // Slowdowns in millionths, so that one percentile serves for all.
         let scaled = |flow: &FlowRecord| Some(Span::from_ps((flow.slowdown()? * 1e6) as u64));
         let slowdowns: Vec<Span> = flows.filter_map(scaled).collect();

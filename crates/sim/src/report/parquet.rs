@@ -42,9 +42,8 @@ pub fn parquet(plan: &Plan, runs: &[Run], measures: &[Measures]) -> Result<Vec<u
 }
 
 fn columns(plan: &Plan, runs: &[Run], measures: &[Measures]) -> Vec<Column> {
-    let text = |name: &str, of: &dyn Fn(&Run) -> String| {
-        Column::Text(name.into(), runs.iter().map(of).collect())
-    };
+    let text =
+        |name: &str, of: &dyn Fn(&Run) -> String| Column::Text(name.into(), runs.iter().map(of).collect());
     let [name, point, scheme, seed] = LEADING;
     let mut columns = vec![
         text(name, &|_| plan.name.clone()),

@@ -20,13 +20,12 @@ const SHOWN: [Metric; 9] = [
 /// A row per scheme and combination of points, the mean over seeds in each cell.
 pub fn table(plan: &Plan, runs: &[Run], measures: &[Measures]) -> String {
     let cells = cells(plan, runs, measures);
-    let shown: Vec<Metric> = SHOWN
-        .into_iter()
-        .filter(|metric| cells.iter().any(|cell| cell.mean(*metric).is_finite()))
-        .collect();
+    let shown: Vec<Metric> =
+        SHOWN.into_iter().filter(|metric| cells.iter().any(|cell| cell.mean(*metric).is_finite())).collect();
     let axes: Vec<&str> = plan.axes.iter().map(|axis| axis.name.as_str()).collect();
     let titles = shown.iter().map(|metric| metric.title());
-    let mut rows = vec![axes.into_iter().chain(["scheme"]).chain(titles).map(String::from).collect::<Vec<_>>()];
+    let mut rows =
+        vec![axes.into_iter().chain(["scheme"]).chain(titles).map(String::from).collect::<Vec<_>>()];
     for cell in &cells {
         let points = plan.axes.iter().zip(&cell.points).map(|(axis, &point)| axis.points[point].name.clone());
         let name = plan.schemes[cell.scheme].name.clone();

@@ -114,7 +114,8 @@ impl Verdict<'_> {
     pub fn show_here(&self) -> String {
         let show = |value| self.expectation.quantity.show(value, self.metric);
         let values = || self.here.iter().map(|here| here.value).filter(|value| value.is_finite());
-        let (low, high) = (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
+        let (low, high) =
+            (values().fold(f64::INFINITY, f64::min), values().fold(f64::NEG_INFINITY, f64::max));
         if low == high || !low.is_finite() { show(low) } else { format!("{} to {}", show(low), show(high)) }
     }
 }

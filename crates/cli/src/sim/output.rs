@@ -1,0 +1,100 @@
+//! What `sim run` and `sim merge` leave behind, and what they show.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+use highwire_sim::campaign::{Part, Shard};
+use highwire_sim::plan::{Plan, Run};
+use highwire_sim::report::{self, Measures};
+use serde_json::{Value, json};
+
+use crate::console::{Console, Tone};
+use crate::failure::usage;
+
+/// Makes the folder that results go to, before anything is played.
+pub(super) fn make_folder(folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)
+        .map_err(|error| usage(format!("cannot make the folder {}: {error}", folder.display())))
+}
+
+fn write(path: PathBuf, bytes: impl AsRef<[u8]>) -> Result<PathBuf> {
+    std::fs::write(&path, bytes).with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+fn folder_of(out: &Path, plan: &Plan) -> Result<PathBuf> {
+    let folder = out.join(&plan.name);
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    Ok(folder)
+}
+
+/// Writes `part-3-of-16.json`.
+pub(super) fn write_part(out: &Path, plan: &Plan, shard: Shard, part: &Part) -> Result<PathBuf> {
+    let name = format!("part-{}.json", shard.to_string().replace('/', "-of-"));
+    write(folder_of(out, plan)?.join(name), part.to_json())
+}
+
+/// Writes CSV, Parquet and page; returns their folder.
+pub(super) fn write_results(out: &Path, plan: &Plan, runs: &[Run], measures: &[Measures]) -> Result<PathBuf> {
+    let folder = folder_of(out, plan)?;
+    write(folder.join("runs.csv"), report::csv(plan, runs, measures))?;
+    write(folder.join("runs.parquet"), report::parquet(plan, runs, measures)?)?;
+    write(folder.join("report.html"), report::page(plan, runs, measures))?;
+    Ok(folder)
+}
+
+/// The tables, and where the rest is.
+pub(super) fn show(
+    plan: &Plan,
+    runs: &[Run],
+    measures: &[Measures],
+    folder: &Path,
+    console: &mut Console,
+) -> Result<()> {
+    console.line(console.paint(Tone::Heading, &format!("{}: {}", plan.figure, plan.title)))?;
+    console.line(report::table(plan, runs, measures))?;
+    let verdicts = report::judge(plan, runs, measures);
+    if !verdicts.is_empty() {
+        let text = report::verdicts(&verdicts);
+        for (line, verdict) in text.lines().zip(std::iter::once(None).chain(verdicts.iter().map(Some))) {
+            let tone = match verdict {
+                None => Tone::Faint,
+                Some(verdict) if verdict.is_inside() => Tone::Good,
+                Some(_) => Tone::Bad,
+            };
+            console.line(console.paint(tone, line))?;
+        }
+        console.line("")?;
+    }
+    console.line(format!("{}", folder.join("report.html").display()))?;
+    console.line("")
+}
+
+/// The same for programs.
+pub(super) fn document(plan: &Plan, runs: &[Run], measures: &[Measures], folder: &Path) -> Value {
+    let verdicts = report::judge(plan, runs, measures);
+    let verdicts = verdicts.iter().map(|verdict| {
+        let bound = |value: f64| Some(value).filter(|value| value.is_finite());
+        let band = verdict.expectation.band;
+        let here = verdict.here.iter().map(|here| {
+            json!({ "points": here.points, "value": here.value, "seeds_low": here.range.0, "seeds_high": here.range.1 })
+        });
+        json!({
+            "claim": verdict.expectation.claim,
+            "metric": verdict.metric.name(),
+            "paper": verdict.expectation.paper,
+            "band": [bound(band.0), bound(band.1)],
+            "here": here.collect::<Vec<_>>(),
+            "shown": verdict.show_here(),
+            "is_inside": verdict.is_inside(),
+        })
+    });
+    json!({
+        "plan": plan.name,
+        "figure": plan.figure,
+        "title": plan.title,
+        "runs": runs.len(),
+        "verdicts": verdicts.collect::<Vec<_>>(),
+        "folder": folder.display().to_string(),
+    })
+}

@@ -1,0 +1,103 @@
+//! `highwire sim run`: plays plans and shows what came out.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::Result;
+use highwire_sim::campaign::{Campaign, Part, Shard};
+use highwire_sim::plan::{Plan, Scale};
+use highwire_sim::report::Measures;
+
+use super::{output, plans};
+use crate::console::Console;
+use crate::failure::usage;
+use crate::progress::Progress;
+
+/// Options of `highwire sim run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  highwire sim run fig01
+  highwire sim run experiments/irn/fig01.toml --full --threads 2
+  highwire sim run my-plan.toml --seeds 20 --out results/
+  highwire sim run my-plan.toml --shard 3/16 --out results/    then: highwire sim merge results/")]
+pub(super) struct Args {
+    /// Files, or names from `highwire sim list`. What several have in common is played once.
+    #[arg(required = true)]
+    plans: Vec<String>,
+    /// Where results go, a folder per plan.
+    #[arg(long, value_name = "DIR", default_value = "results")]
+    out: PathBuf,
+    /// Play each combination so often, instead of what the plan says.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    seeds: Option<u32>,
+    /// How many runs at once; as many as there are cores if not given. Results do not depend on it.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    threads: Option<u32>,
+    /// Play only the i-th of n parts.
+    #[arg(long, value_name = "i/n")]
+    shard: Option<Shard>,
+    /// At the paper's scale instead of the small one.
+    #[arg(long)]
+    full: bool,
+    /// Print the result as JSON, a document per plan.
+    #[arg(long)]
+    json: bool,
+}
+
+/// Plays the plans.
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    let scale = if args.full { Scale::Full } else { Scale::Small };
+    let mut loaded = args.plans.iter().map(|word| plans::load(word, scale)).collect::<Result<Vec<_>>>()?;
+    for plan in &mut loaded {
+        plan.seeds = args.seeds.unwrap_or(plan.seeds);
+    }
+    if let Some(name) = doubled(&loaded) {
+        return Err(usage(format!("two plans are called {name}, and results go by that name")));
+    }
+    let shard = args.shard.unwrap_or(Shard::WHOLE);
+    let campaign = Campaign::new(&loaded, shard);
+    campaign.check().map_err(|error| usage(error.to_string()))?;
+    output::make_folder(&args.out)?;
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let threads = args.threads.map_or_else(cores, |threads| threads as usize);
+    let started = Instant::now();
+    let mut progress = Progress::new("simulating", 1000 * campaign.job_count() as u64);
+    let measures = campaign.play(threads, |status| progress.at(status.done, Instant::now()))?;
+    drop(progress);
+    let mut console = Console::new();
+    for (place, (plan, measures)) in loaded.iter().zip(measures).enumerate() {
+        if shard.is_whole() {
+            finish(plan, campaign.runs(place), &measures, args, &mut console)?;
+        } else {
+            let path = output::write_part(&args.out, plan, shard, &Part::new(plan, shard, measures))?;
+            console.line(format!("{}: part {shard} is in {}", plan.name, path.display()))?;
+        }
+    }
+    if !args.json {
+        let seconds = started.elapsed().as_secs_f64();
+        console.line(format!("{} runs in {seconds:.1} s on {threads} threads", campaign.job_count()))?;
+    }
+    console.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn finish(
+    plan: &Plan,
+    runs: &[highwire_sim::plan::Run],
+    measures: &[Measures],
+    args: &Args,
+    console: &mut Console,
+) -> Result<()> {
+    let folder = output::write_results(&args.out, plan, runs, measures)?;
+    if args.json {
+        return console.json_line(&output::document(plan, runs, measures, &folder));
+    }
+    output::show(plan, runs, measures, &folder, console)
+}
+
+fn doubled(plans: &[Plan]) -> Option<&str> {
+    let is_again = |(place, plan): (usize, &Plan)| plans[..place].iter().any(|other| other.name == plan.name);
+    let place = plans.iter().enumerate().position(is_again)?;
+    Some(&plans[place].name)
+}
