@@ -1,0 +1,94 @@
+/* Lines: a measure along an axis, the tail of single packets, slowdown by size. */
+
+const PLOT = { width: 460, height: 280, left: 58, right: 14, top: 10, bottom: 40 };
+
+function frame(drawing, xs, ys, xLabel) {
+  const { width, height, left, right, top, bottom } = PLOT;
+  for (const [at, words] of ys) {
+    drawing.append(line(left, at, width - right, at, "tick"));
+    drawing.append(text(left - 8, at + 4, words, { class: "soft", "text-anchor": "end" }));
+  }
+  for (const [at, words] of xs) {
+    drawing.append(line(at, top, at, height - bottom, "tick"));
+    drawing.append(text(at, height - bottom + 17, words, { class: "soft", "text-anchor": "middle" }));
+  }
+  drawing.append(line(left, height - bottom, width - right, height - bottom, "axis"));
+  drawing.append(text((left + width - right) / 2, height - 4, xLabel, { class: "soft", "text-anchor": "middle" }));
+}
+
+const path = (points) => points.map(([x, y], place) => `${place ? "L" : "M"}${x.toFixed(1)} ${y.toFixed(1)}`).join("");
+
+/* Ticks that do not run into each other. */
+function thinned(values, scale, gap) {
+  let last = -Infinity;
+  return values.filter((value) => {
+    const at = scale(value), keeps = Math.abs(at - last) >= gap;
+    if (keeps) last = at;
+    return keeps;
+  });
+}
+
+function drawSweep(name) {
+  const place = metricPlace(name), { width, height, left, right, top, bottom } = PLOT;
+  const present = DATA.cells.filter((cell) => cell.values[place]);
+  const high = Math.max(...present.map((cell) => cell.values[place][2])) * 1.05 || 1;
+  const x = linear(0, Math.max(DATA.points.length - 1, 1), left + 14, width - right - 14);
+  const y = linear(0, high, height - bottom, top);
+  const drawing = chart(width, height, `${DATA.metrics[place].title} by ${DATA.axis}`);
+  const every = Math.ceil(DATA.points.length / 7);
+  frame(drawing, DATA.points.map((point, index) => [x(index), index % every ? "" : point]),
+    ticks(0, high, 5).map((tick) => [y(tick), show(name, tick)]), DATA.axis);
+  DATA.schemes.forEach((scheme, index) => {
+    const cells = present.filter((cell) => cell.scheme === index).sort((a, b) => a.point - b.point);
+    if (!cells.length) return;
+    const points = cells.map((cell) => [x(cell.point), y(cell.values[place][0])]);
+    drawing.append(svg("path", { class: "line", d: path(points), stroke: colour(index) }));
+    cells.forEach((cell, at) => {
+      const dot = svg("circle", { cx: points[at][0], cy: points[at][1], r: 3.5, fill: colour(index) });
+      drawing.append(titled(dot, `${scheme}, ${DATA.points[cell.point]}: ${cell.values[place][3]}`));
+    });
+  });
+  return card(DATA.metrics[place].title, null, drawing);
+}
+
+/* 90 % to 99.9 %, each nine as high as the one before. */
+function drawTail() {
+  const cells = DATA.cells.filter((cell) => cell.point === 0 && cell.tail.length);
+  if (!cells.length) return null;
+  const { width, height, left, right, top, bottom } = PLOT;
+  const all = cells.flatMap((cell) => cell.tail), low = Math.min(...all) * 0.95, high = Math.max(...all) * 1.05;
+  const x = logarithmic(low, high, left, width - right);
+  const y = logarithmic(0.0008, 0.1, top, height - bottom);
+  const drawing = chart(width, height, "completion times of single packets, 90 % to 99.9 %");
+  frame(drawing, thinned(logTicks(low, high), x, 52).map((tick) => [x(tick), show("_s", tick)]),
+    [0.9, 0.95, 0.99, 0.995, 0.999].map((share) => [y(1 - share), `${trim(share * 100)} %`]), "completion time");
+  for (const cell of cells) {
+    const points = cell.tail.map((value, place) => [x(value), y(1 - DATA.shares[place])]);
+    const curve = svg("path", { class: "line", d: path(points), stroke: colour(cell.scheme) });
+    drawing.append(titled(curve, DATA.schemes[cell.scheme]));
+  }
+  return card("Single packets, the slowest tenth", "share of them done within a time; further left is better", drawing,
+    schemeKey(cells.map((cell) => cell.scheme)));
+}
+
+function drawSizes() {
+  const cells = DATA.cells.filter((cell) => cell.point === 0 && cell.sizes.length > 1);
+  if (!cells.length) return null;
+  const { width, height, left, right, top, bottom } = PLOT;
+  const sizes = [...new Set(cells.flatMap((cell) => cell.sizes.map((entry) => entry[0])))].sort((a, b) => a - b);
+  const high = Math.max(...cells.flatMap((cell) => cell.sizes.map((entry) => entry[2]))) * 1.1;
+  const x = linear(0, Math.max(sizes.length - 1, 1), left + 16, width - right - 16);
+  const y = logarithmic(1, Math.max(high, 2), height - bottom, top);
+  const drawing = chart(width, height, "slowdown by size of the flow");
+  const words = (size) => size > 2 ** 40 ? "more" : `≤ ${showBytes(size)}`;
+  frame(drawing, sizes.map((size, place) => [x(place), place % 2 ? "" : words(size)]),
+    thinned(logTicks(1, Math.max(high, 2)), y, 18).map((tick) => [y(tick), `${trim(tick)}×`]), "size of the flow");
+  for (const cell of cells) {
+    for (const [column, dash] of [[2, null], [1, "3 4"]]) {
+      const points = cell.sizes.map((entry) => [x(sizes.indexOf(entry[0])), y(entry[column])]);
+      const curve = svg("path", { class: "line", d: path(points), stroke: colour(cell.scheme), "stroke-dasharray": dash });
+      drawing.append(titled(curve, `${DATA.schemes[cell.scheme]}, ${column === 2 ? "99 %" : "median"}`));
+    }
+  }
+  return card("Slowdown by size", "solid: 99 %, dashed: median", drawing, schemeKey(cells.map((cell) => cell.scheme)));
+}

@@ -1,0 +1,60 @@
+/* The page from top to bottom. */
+
+function results() {
+  const shown = ["slowdown_mean", "fct_mean_s", "fct_p99_s", "single_p999_s", "rct_s", "dropped_percent", "retransmitted_percent", "timeouts", "paused_percent", "queue_bytes_max"]
+    .filter((name) => DATA.cells.some((cell) => cell.values[metricPlace(name)]));
+  const head = [DATA.axis, "scheme", ...shown.map((name) => DATA.metrics[metricPlace(name)].title)].filter((cell) => cell !== null);
+  const rows = DATA.cells.map((cell) => element("tr", {},
+    DATA.axis === null ? null : element("td", {}, DATA.points[cell.point]),
+    element("td", { style: "text-align:left" }, element("i", { style: `display:inline-block;width:.7rem;height:.7rem;border-radius:.2rem;margin-right:.45rem;background:${colour(cell.scheme)}` }), DATA.schemes[cell.scheme]),
+    shown.map((name) => element("td", {}, (cell.values[metricPlace(name)] || [0, 0, 0, "–"])[3]))));
+  return element("div", { class: "scroll" }, element("table", {},
+    element("thead", {}, element("tr", {}, head.map((words) => element("th", words === "scheme" ? { style: "text-align:left" } : {}, words)))), element("tbody", {}, rows)));
+}
+
+function measures() {
+  const isPresent = (name) => DATA.cells.some((cell) => cell.values[metricPlace(name)]);
+  const main = ["slowdown_mean", "fct_mean_s", "fct_p99_s", "rct_s"].filter(isPresent);
+  if (DATA.points.length > 1) {
+    return [element("div", { class: "grid" }, main.concat(["dropped_percent"]).filter(isPresent).map(drawSweep)),
+      schemeKey(DATA.schemes.map((_, place) => place))];
+  }
+  const isSeen = (name) => DATA.cells.some((cell) => (cell.values[metricPlace(name)] || [0])[0] > 0);
+  const extra = ["dropped_percent", "paused_percent"].filter((name) => isPresent(name) && isSeen(name));
+  return [element("div", { class: "grid" }, main.concat(extra).map((name) => drawBars(name, DATA.cells)))];
+}
+
+function build() {
+  const page = document.getElementById("page");
+  page.append(element("header", {},
+    element("p", { class: "figure" }, DATA.figure), element("h1", {}, DATA.title), element("p", { class: "lead" }, DATA.claim),
+    element("ul", { class: "facts" }, DATA.facts.map((fact) => element("li", {}, fact)))));
+  if (DATA.panels.length) {
+    page.append(element("h2", {}, "Against the paper"),
+      element("p", { class: "faint" }, "Bars are means over the seeds, thin lines reach from the lowest to the highest seed; the shaded band is the paper's."),
+      element("div", { class: "grid wide" }, DATA.panels.map(drawPanel)));
+  }
+  const film = drawFilms();
+  if (film) page.append(element("h2", {}, "The network over time"), film);
+  page.append(element("h2", {}, "What was measured"), ...measures());
+  const tails = [drawTail(), drawSizes()].filter((made) => made !== null);
+  if (tails.length) {
+    const at = DATA.points.length > 1 ? `At ${DATA.axis} ${DATA.points[0]}.` : "";
+    page.append(element("h2", {}, "Not only the average"), at ? element("p", { class: "faint" }, at) : "", element("div", { class: "grid wide" }, tails));
+  }
+  page.append(element("h2", {}, "All numbers"), results());
+  if (DATA.choices.length) {
+    page.append(element("h2", {}, "What the paper leaves open"),
+      element("dl", {}, DATA.choices.flatMap(([question, answer]) => [element("dt", {}, question), element("dd", {}, answer)])));
+  }
+  page.append(element("h2", {}, "To repeat it"), element("pre", {}, `$ ${DATA.command}`),
+    element("details", {}, element("summary", {}, "the plan in words"), element("pre", {}, DATA.explanation)));
+}
+
+try {
+  build();
+} catch (error) {
+  DRAWN.errors += 1;
+  document.getElementById("page").append(element("pre", {}, String(error.stack || error)));
+}
+Object.assign(document.documentElement.dataset, { state: "drawn", charts: DRAWN.charts, marks: DRAWN.marks, errors: DRAWN.errors });
