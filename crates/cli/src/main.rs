@@ -3,6 +3,7 @@
 //! Exit status: 0 when it worked, 1 when it failed, 2 when it was asked wrongly. A reader that goes away (`| head`) is
 //! no error.
 
+mod broker;
 mod console;
 mod devices;
 mod env;
@@ -47,6 +48,9 @@ enum Command {
     Stats(stats::Args),
     /// Experiments on a simulated network, beside what the papers report.
     Sim(sim::Args),
+    /// Own an address that processes share.
+    #[command(hide = true)]
+    Broker(broker::Args),
     /// Read a command line and do nothing with it: how the documentation's examples are checked.
     #[command(hide = true)]
     ParseOnly {
@@ -65,6 +69,7 @@ fn main() -> ExitCode {
         Command::Pcap(args) => pcap::run(&args),
         Command::Stats(args) => stats::run(&args),
         Command::Sim(args) => sim::run(&args),
+        Command::Broker(args) => broker::run(&args),
         Command::ParseOnly { words } => parse_only(&words),
     };
     match result {

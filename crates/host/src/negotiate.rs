@@ -279,6 +279,10 @@ impl Negotiator {
             }
             !released
         });
+        if peer == self.gid {
+            // Processes share the address: one of them did not answer, which says nothing about the others.
+            return;
+        }
         if self.strangers.len() == STRANGERS_MAX {
             self.strangers.pop_front();
         }

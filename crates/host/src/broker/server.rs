@@ -9,19 +9,24 @@ use super::{SHARDS, client, sys};
 use crate::stats;
 use highwire_link::shm::{EngineName, Registry};
 use highwire_link::{Link, OpenError, Order, Packet, RxBatch, SharedPort, SteerBy, TxBatch, UdpConfig};
-use highwire_stdx::{Instant, Rng};
+use highwire_stdx::Rng;
 use highwire_wire::{ICRC_LEN, PathIcrc, Psn, UDP_PORT, parse_packet_with_icrc};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
-use std::io;
+use std::io::{self, Write};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
-use std::time::Duration;
+use std::path::Path;
+use std::time::{Duration, Instant};
 
-/// How long a broker outlives the last of those it serves.
+/// How long a broker outlives the last of those it serves: a script starts its programs one after the other.
 const LINGER: Duration = Duration::from_secs(2);
+/// How long it waits for the first of them.
+const PATIENCE: Duration = Duration::from_secs(10);
 /// The first port that is given to those who want any.
 const EPHEMERAL_FIRST: u16 = 32_768;
+/// The links below keep no time of their own.
+const NO_TIME: highwire_stdx::Instant = highwire_stdx::Instant::ZERO;
 /// The socket of queue pair 1.
 const GSI: usize = 1;
 
@@ -37,6 +42,7 @@ pub struct Broker {
     free: VecDeque<u8>,
     services: Vec<(ServiceIds, u8)>,
     ports: BTreeMap<(PortSpace, u16), u8>,
+    linger: Duration,
     rng: Rng,
     psn: Psn,
     rx: RxBatch,
@@ -124,6 +130,7 @@ impl Broker {
             free: VecDeque::new(),
             services: Vec::new(),
             ports: BTreeMap::new(),
+            linger: LINGER,
             psn: Psn::new(rng.next_u32()),
             rng,
             rx: RxBatch::new(),
@@ -131,27 +138,31 @@ impl Broker {
         })
     }
 
-    /// Serves until nobody has been there for two seconds.
+    /// Lets it end sooner or later than two seconds after the last process has left.
+    #[must_use]
+    pub fn with_linger(self, linger: Duration) -> Broker {
+        Broker { linger, ..self }
+    }
+
+    /// Serves until nobody has been there for two seconds, and at first for ten.
     ///
     /// # Errors
     /// Those of `poll(2)`.
     pub fn run(mut self) -> Result<(), BrokerError> {
-        let mut lonely_since = std::time::Instant::now();
+        let mut end_at = Instant::now() + PATIENCE;
         loop {
-            let left = LINGER.saturating_sub(lonely_since.elapsed());
             let is_lonely = self.members.is_empty();
+            let left = end_at.saturating_duration_since(Instant::now());
             if is_lonely && left.is_zero() {
                 match self.end() {
                     None => return Ok(()),
                     Some(broker) => self = broker,
                 }
-                lonely_since = std::time::Instant::now();
-                continue;
+                end_at = Instant::now() + self.linger;
             }
-            let timeout_ms = if is_lonely { left.as_millis() as i32 + 1 } else { -1 };
-            self.turn(timeout_ms)?;
-            if !self.members.is_empty() {
-                lonely_since = std::time::Instant::now();
+            self.turn(if is_lonely { left.as_millis() as i32 + 1 } else { -1 })?;
+            if !is_lonely {
+                end_at = Instant::now() + self.linger;
             }
         }
     }
@@ -356,7 +367,7 @@ impl Broker {
     /// Takes what has arrived for queue pair 1.
     fn receive_mads(&mut self) {
         let mut rx = std::mem::take(&mut self.rx);
-        while self.packets.socket(GSI).receive(Instant::ZERO, &mut rx) > 0 {
+        while self.packets.socket(GSI).receive(NO_TIME, &mut rx) > 0 {
             for packet in rx.packets() {
                 self.handle_packet(&packet);
             }
@@ -406,25 +417,32 @@ impl Broker {
                 *icrc = path.icrc(place.train_index, body).to_le_bytes();
             }
         };
-        let _ = self.packets.socket(GSI).transmit(Instant::ZERO, &mut self.tx, &mut seal);
+        let _ = self.packets.socket(GSI).transmit(NO_TIME, &mut self.tx, &mut seal);
         self.tx.clear();
     }
 }
 
 /// Makes this process the broker of an address, says on standard output that it is ready or why it cannot be, and serves.
-/// For a process that has nothing else to do and one thread; it goes on in the background.
+/// For a process that has nothing else to do and one thread; it goes on in the background. `registry` is the directory in
+/// which the user's processes find each other, if it is not the usual one.
 ///
 /// # Errors
 /// [`BrokerError`]; it was said on standard output, too.
-pub fn serve(registry: &Registry, address: IpAddr) -> Result<(), BrokerError> {
-    use std::io::Write;
+pub fn serve(registry: Option<&Path>, address: IpAddr) -> Result<(), BrokerError> {
     let say = |text: &str| {
         let mut out = io::stdout();
         // Whoever asked may be gone by now.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     };
-    let broker = sys::detach().map_err(BrokerError::from).and_then(|()| Broker::open(registry, address));
-    match broker {
+    let open = || {
+        let registry = match registry {
+            Some(root) => Registry::open_at(root),
+            None => Registry::open(),
+        };
+        sys::detach()?;
+        Broker::open(&registry.map_err(io::Error::other)?, address)
+    };
+    match open() {
         Ok(broker) => {
             say(super::spawn::READY);
             let _ = std::env::set_current_dir("/");

@@ -1,0 +1,34 @@
+//! `highwire broker`: owns an address that processes share. Devices start it by themselves, so nobody needs to know it.
+
+use std::net::IpAddr;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use highwire_host::broker;
+
+/// Options of `highwire broker`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Says `ready` and goes on in the background; ends two seconds after the last process has left.
+
+Examples:
+  highwire broker --address 127.83.20.7"
+)]
+pub(crate) struct Args {
+    /// The address to own.
+    #[arg(long)]
+    address: IpAddr,
+    /// The directory in which the user's processes find each other.
+    #[arg(long)]
+    registry: Option<PathBuf>,
+}
+
+/// Serves until nobody needs it.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    // What went wrong was said already, to whoever started this.
+    match broker::serve(args.registry.as_deref(), args.address) {
+        Ok(()) => Ok(ExitCode::SUCCESS),
+        Err(_) => Ok(ExitCode::FAILURE),
+    }
+}

@@ -1,0 +1,322 @@
+//! Several devices at one address, as several processes have them, with a broker that runs in a thread of the test.
+
+mod common;
+
+use common::{End, Setup, next, next_ok, until};
+use highwire_host::broker::{Broker, Mad, PortSpace, ServiceIds, sharers};
+use highwire_host::verbs::{Address, CompletionStatus, Datagram, Operation, Recovery, Service};
+use highwire_host::{
+    Device, DeviceConfig, Engine, Gsi, GsiError, LinkChoice, OpenError, ReceivedMad, Sharing,
+};
+use highwire_link::shm::{EngineName, Registry};
+use std::net::IpAddr;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// A shared address, for as long as this lives.
+struct House {
+    address: IpAddr,
+    registry: Registry,
+    broker: JoinHandle<()>,
+    /// The broker ends with the last device.
+    keeper: Device,
+}
+
+impl House {
+    /// Every test has an address of its own, so tests run side by side.
+    fn new(last: u8) -> House {
+        let [.., c, d] = std::process::id().to_be_bytes();
+        let address = IpAddr::from([127, 192 | last & 31, c, d.clamp(1, 254)]);
+        let registry = Registry::open().expect("a registry");
+        let broker = Broker::open(&registry, address).expect("an address").with_linger(Duration::ZERO);
+        let broker = std::thread::spawn(move || broker.run().expect("serves"));
+        let keeper = Device::open(&shared(address)).expect("a part of the address");
+        House { address, registry, broker, keeper }
+    }
+
+    fn device(&self) -> Device {
+        Device::open(&shared(self.address)).expect("a part of the address")
+    }
+
+    fn setup(&self, service: Service, link: LinkChoice) -> Setup {
+        let mut setup = Setup::new(service, link);
+        (setup.config.address, setup.config.sharing) = (Some(self.address), Sharing::Shared);
+        setup
+    }
+
+    /// Nothing may be left once the last device is closed.
+    fn close(self) {
+        drop(self.keeper);
+        self.broker.join().expect("the broker ends by itself");
+        assert!(!self.registry.is_shared(self.address));
+        let address = self.address.to_string();
+        let left: Vec<_> = std::fs::read_dir(self.registry.root())
+            .expect("a directory")
+            .filter_map(|entry| entry.ok()?.file_name().into_string().ok())
+            .filter(|name| name.contains(&address))
+            .collect();
+        assert!(left.is_empty(), "{left:?}");
+    }
+}
+
+fn shared(address: IpAddr) -> DeviceConfig {
+    DeviceConfig {
+        address: Some(address),
+        sharing: Sharing::Shared,
+        engine: Engine::Inline,
+        ..DeviceConfig::default()
+    }
+}
+
+fn converse([a, b]: &[End; 2], what: &str) {
+    for (from, to) in [(a, b), (b, a)] {
+        let bytes = from.fill(0, 5000, 3);
+        to.receive(1, 8192, 8192);
+        from.post(2, Operation::Send, 0, 5000);
+        next_ok(from, to);
+        next_ok(to, from);
+        assert_eq!(to.buffer.to_vec(8192, 5000), bytes, "{what}");
+        from.post(3, Operation::Write(to.buffer.remote(20_000)), 0, 5000);
+        from.post(4, Operation::Read(to.buffer.remote(20_000)), 30_000, 5000);
+        assert_eq!([next_ok(from, to).wr_id, next_ok(from, to).wr_id], [3, 4], "{what}");
+        assert_eq!(from.buffer.to_vec(30_000, 5000), bytes, "{what}");
+    }
+}
+
+#[test]
+fn devices_at_one_address_reach_each_other_over_both_links() {
+    let house = House::new(1);
+    for link in [LinkChoice::Auto, LinkChoice::Udp] {
+        for recovery in [Recovery::GoBackN, Recovery::Irn] {
+            let setup = house.setup(Service::Rc, link).recovery(recovery);
+            let ends = setup.pair();
+            let what = setup.label();
+            for end in &ends {
+                assert_eq!(end.device.gid().to_ip(), house.address);
+                let shard = end.device.shard().expect("a part of the address");
+                assert_eq!(end.qp.qpn().value() as u8, shard, "{what}");
+            }
+            assert_ne!(ends[0].device.shard(), ends[1].device.shard());
+            converse(&ends, &what);
+            let irn = ends[0].qp.query().recovery;
+            assert_eq!(irn, recovery, "{what}: each asked the other, and not somebody else");
+            let direct = ends[0].device.counters().value("direct");
+            assert_eq!(direct > 0, link == LinkChoice::Auto, "{what}: {direct}");
+            assert_eq!(ends[0].device.counters().value("dropped_unknown_qp"), 0, "{what}");
+        }
+    }
+    house.close();
+}
+
+#[test]
+fn two_queue_pairs_of_one_shared_device_reach_each_other() {
+    let house = House::new(2);
+    for link in [LinkChoice::Auto, LinkChoice::Udp] {
+        let setup = house.setup(Service::Rc, link).recovery(Recovery::Irn);
+        let first = setup.end();
+        let cq = first.device.completion_queue(64).expect("a queue");
+        let config = highwire_host::QueuePairConfig::new(Service::Rc, &cq);
+        let second = End {
+            qp: first.pd.queue_pair(&config).expect("a queue pair"),
+            buffer: first
+                .pd
+                .allocate(common::BUFFER_BYTES, highwire_host::verbs::Access::ALL)
+                .expect("memory"),
+            cq,
+            pd: first.pd.clone(),
+            device: first.device.clone(),
+        };
+        let ends = [first, second];
+        setup.connect(&ends);
+        converse(&ends, &setup.label());
+    }
+    house.close();
+}
+
+#[test]
+fn faults_and_captures_work_at_a_shared_address() {
+    let house = House::new(3);
+    let path = std::env::temp_dir().join(format!("highwire-sharing-{}.pcap", std::process::id()));
+    for link in [LinkChoice::Auto, LinkChoice::Shm] {
+        let mut setup = house.setup(Service::Rc, link).faults("loss=0.05,seed=7");
+        setup.config.capture = Some(path.clone());
+        let ends = [setup.end(), house.setup(Service::Rc, link).faults("loss=0.01").end()];
+        setup.connect(&ends);
+        for _ in 0..20 {
+            converse(&ends, &setup.label());
+        }
+        let counters = ends[0].device.counters();
+        assert!(counters.value("fault_dropped") > 0, "{link}");
+        assert_eq!(counters.value("direct"), 0, "{link}: nothing gets around them");
+        // What comes and goes at queue pair 1 is in the capture, too.
+        let recorded = ends[0].device.counters().value("capture_recorded");
+        let [a, b] = [&ends[0], &ends[1]].map(|end| end.device.gsi().expect("an interface"));
+        for _ in 0..20 {
+            a.send(house.address, &to_id(u32::from(b.shard()))).expect("sends");
+        }
+        hear(&b);
+        let after = ends[0].device.counters().value("capture_recorded");
+        assert!(after >= recorded + 20, "{link}: {recorded} and then {after}");
+    }
+    let _ = std::fs::remove_file(path);
+    house.close();
+}
+
+#[test]
+fn a_busy_neighbour_at_the_same_address_gets_none_of_ours() {
+    // Small messages of one sender to two receivers at one address would share trains if nobody kept them apart.
+    let house = House::new(4);
+    let setup = house.setup(Service::Ud, LinkChoice::Udp);
+    let sender = setup.end();
+    let receivers = [setup.end(), setup.end()];
+    for end in receivers.iter().chain([&sender]) {
+        end.qp.activate(common::QKEY).expect("activates");
+    }
+    for receiver in &receivers {
+        (0..64).for_each(|n| receiver.receive(n, n * 128, 128));
+    }
+    sender.fill(0, 64, 9);
+    let sges = [sender.buffer.sge(0, 64)];
+    let mut chain = Vec::new();
+    for n in 0..64u64 {
+        let to = &receivers[n as usize % 2];
+        let mut wr = highwire_host::verbs::SendWr::new(n, Operation::Send, &sges);
+        wr.datagram =
+            Some(Datagram { address: Address::new(to.device.gid()), qpn: to.qp.qpn(), qkey: common::QKEY });
+        chain.push(wr);
+    }
+    sender.qp.post_send(&chain).expect("posts");
+    for n in 0..64 {
+        let receiver = &receivers[n % 2];
+        assert_eq!(next(receiver, &sender).status, CompletionStatus::Success);
+    }
+    for receiver in &receivers {
+        assert_eq!(receiver.device.counters().value("dropped_unknown_qp"), 0);
+    }
+    drop((sender, receivers));
+    house.close();
+}
+
+#[test]
+fn the_broker_knows_who_is_there() {
+    let house = House::new(5);
+    let devices = [house.device(), house.device()];
+    let seen = sharers(&house.registry, house.address).expect("a broker");
+    let all = [&house.keeper, &devices[0], &devices[1]].map(Device::shard);
+    assert_eq!(seen.iter().map(|sharer| Some(sharer.shard)).collect::<Vec<_>>(), all);
+    assert!(seen.iter().all(|sharer| sharer.pid == std::process::id()));
+    let name = EngineName::shared(house.address, seen[0].shard);
+    assert!(house.registry.directory(name).exists());
+    let exclusive = DeviceConfig { address: Some(house.address), ..DeviceConfig::default() };
+    let Err(error) = Device::open(&exclusive) else { panic!("the address is taken") };
+    assert!(error.to_string().contains("is taken, by process"), "{error}");
+    let two_lanes = DeviceConfig { lanes: 2, ..shared(house.address) };
+    assert!(matches!(Device::open(&two_lanes), Err(OpenError::SharedLanes(2))));
+    drop(devices);
+    house.close();
+}
+
+fn mad(attribute: u16, words: [u32; 4]) -> Mad {
+    let mut mad = [0; 256];
+    mad[..4].copy_from_slice(&[1, 7, 2, 3]);
+    mad[16..18].copy_from_slice(&attribute.to_be_bytes());
+    for (word, at) in words.into_iter().zip((24..).step_by(4)) {
+        mad[at..at + 4].copy_from_slice(&word.to_be_bytes());
+    }
+    mad
+}
+
+fn request_for(service: u64, id: u32) -> Mad {
+    mad(0x10, [id, 0, (service >> 32) as u32, service as u32])
+}
+
+/// A message that answers to an id.
+fn to_id(id: u32) -> Mad {
+    mad(0x14, [0, id, 0, 0])
+}
+
+#[track_caller]
+fn hear(gsi: &Gsi) -> ReceivedMad {
+    until("a datagram", || gsi.try_receive())
+}
+
+#[test]
+fn datagrams_find_the_listener_and_answers_their_owner() {
+    let house = House::new(6);
+    let devices = [house.device(), house.device(), house.device()];
+    let [a, b, c] = devices.each_ref().map(|device| device.gsi().expect("an interface"));
+    let service = 0x0106_1D2F;
+    b.listen(ServiceIds::one(service)).expect("listens");
+    let all_of_tcp = ServiceIds { id: 0x0106_0000, mask: !0xFFFF };
+    for other in [&a, &b, &c] {
+        assert!(matches!(other.listen(all_of_tcp), Err(GsiError::InUse)));
+    }
+    a.send(house.address, &request_for(service, u32::from(a.shard()))).expect("sends");
+    let heard = hear(&b);
+    assert_eq!((heard.source, heard.source_qpn.value()), (house.address, 1));
+    assert_eq!(*heard.mad, request_for(service, u32::from(a.shard())));
+    b.send(heard.source, &to_id(0xABCD_EF00 | u32::from(a.shard()))).expect("sends");
+    assert_eq!(*hear(&a).mad, to_id(0xABCD_EF00 | u32::from(a.shard())));
+    // Nobody listens there.
+    c.send(house.address, &request_for(service + 1, u32::from(c.shard()))).expect("sends");
+    let rejected = hear(&c).mad;
+    assert_eq!((rejected[16..18].to_vec(), rejected[34..36].to_vec()), (vec![0, 0x12], vec![0, 8]));
+    b.unlisten(ServiceIds::one(service)).expect("stops");
+    c.listen(all_of_tcp).expect("it is free again");
+    a.send(house.address, &request_for(service, u32::from(a.shard()))).expect("sends");
+    hear(&c);
+    assert!([&a, &b, &c].iter().all(|gsi| gsi.try_receive().is_none()));
+    drop((a, b, c, devices));
+    house.close();
+}
+
+#[test]
+fn ports_belong_to_one_process_and_come_back_with_its_end() {
+    let house = House::new(7);
+    let devices = [house.device(), house.device()];
+    let [a, b] = devices.each_ref().map(|device| device.gsi().expect("an interface"));
+    assert_eq!(a.bind_port(PortSpace::TCP, 7471).expect("free"), 7471);
+    assert!(matches!(b.bind_port(PortSpace::TCP, 7471), Err(GsiError::InUse)));
+    assert_eq!(b.bind_port(PortSpace::UDP, 7471).expect("another space"), 7471);
+    let any = b.bind_port(PortSpace::TCP, 0).expect("any");
+    assert!(any >= 32_768);
+    assert!(matches!(a.bind_port(PortSpace::TCP, any), Err(GsiError::InUse)));
+    // Only its owner can give a port back.
+    a.release_port(PortSpace::TCP, any).expect("no error");
+    assert!(matches!(a.bind_port(PortSpace::TCP, any), Err(GsiError::InUse)));
+    b.release_port(PortSpace::TCP, any).expect("gives it back");
+    assert_eq!(a.bind_port(PortSpace::TCP, any).expect("free"), any);
+    let [first, second] = devices;
+    drop((a, first));
+    until("the end of the first process", || b.bind_port(PortSpace::TCP, 7471).ok());
+    drop((b, second));
+    house.close();
+}
+
+#[test]
+fn a_last_will_is_sent_unless_it_was_revoked() {
+    let house = House::new(8);
+    let devices = [house.device(), house.device()];
+    let [a, b] = devices.each_ref().map(|device| device.gsi().expect("an interface"));
+    let will = |n: u32| to_id(n << 8 | u32::from(b.shard()));
+    for n in 1..=3 {
+        a.leave_will(n, house.address, &will(n)).expect("takes it");
+    }
+    a.leave_will(1, house.address, &will(9)).expect("replaces it");
+    a.revoke_will(2).expect("takes it back");
+    let [first, second] = devices;
+    drop((a, first));
+    let heard = [hear(&b).mad, hear(&b).mad];
+    assert_eq!(heard.map(|mad| mad[30]), [9, 3]);
+    assert!(b.try_receive().is_none());
+    drop((b, second));
+    house.close();
+}
+
+#[test]
+fn a_device_of_its_own_has_no_queue_pair_1() {
+    let device =
+        Device::open(&DeviceConfig { engine: Engine::Inline, ..DeviceConfig::default() }).expect("opens");
+    assert!(device.shard().is_none());
+    assert!(matches!(device.gsi(), Err(GsiError::Exclusive)));
+}
