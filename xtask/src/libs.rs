@@ -67,7 +67,7 @@ pub(crate) fn build(release: bool) -> Result<Option<PathBuf>> {
 pub(crate) fn table() -> Result<Table> {
     let folder = root().join("crates/ibverbs/symbols");
     let mut table = Table::default();
-    for name in ["ibverbs.txt", "rdmacm.txt", "paths.txt"] {
+    for name in ["ibverbs.txt", "rdmacm.txt"] {
         let path = folder.join(name);
         let text = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         table.read(name, &text)?;

@@ -1,1 +1,139 @@
-//! The environment, read once.
+//! The environment, read once, in one place.
+//!
+//! A value that means nothing is said on stderr, once, and the device is not there: a program that was to be tested under
+//! loss must not run without.
+
+use highwire_host::verbs::Recovery;
+use highwire_host::{DeviceConfig, LinkChoice};
+use highwire_link::{FaultConfig, parse_duration, parse_rate};
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// What the environment says about the device.
+#[derive(Debug, Clone)]
+pub(crate) struct Settings {
+    /// Its name; `HIGHWIRE_DEVICE_NAME`.
+    pub(crate) name: String,
+    /// How it is opened.
+    pub(crate) device: DeviceConfig,
+    /// How its queue pairs recover losses; `HIGHWIRE_RECOVERY`.
+    pub(crate) recovery: Recovery,
+    /// Whether to say on stderr why something failed; `HIGHWIRE_LOG`.
+    pub(crate) is_loud: bool,
+}
+
+static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
+
+/// The settings, unless one of them is wrong.
+pub(crate) fn settings() -> Option<&'static Settings> {
+    let read = || match read(|name| std::env::var(name).ok().filter(|value| !value.trim().is_empty())) {
+        Ok(settings) => Some(settings),
+        Err(message) => {
+            eprintln!("highwire: {message}");
+            None
+        }
+    };
+    SETTINGS.get_or_init(read).as_ref()
+}
+
+/// Says why something failed, where somebody wants to know.
+pub(crate) fn log(message: impl FnOnce() -> String) {
+    if settings().is_some_and(|settings| settings.is_loud) {
+        eprintln!("highwire: {}", message());
+    }
+}
+
+fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
+    let value = |name: &'static str| variable(name).map(|value| (name, value.trim().to_string()));
+    let wrong = |name: &str, value: &str, why: &dyn std::fmt::Display| format!("{name} is `{value}`: {why}");
+    let rate = |name| match value(name) {
+        None => Ok(0.0),
+        Some((name, text)) => parse_rate(&text).map_err(|error| wrong(name, &text, &error)),
+    };
+    let seed = match value("HIGHWIRE_SEED") {
+        None => None,
+        Some((name, text)) => {
+            Some(text.parse::<u64>().map_err(|_| wrong(name, &text, &"it is a whole number"))?)
+        }
+    };
+    let delay = match value("HIGHWIRE_DELAY") {
+        None => Default::default(),
+        Some((name, text)) => parse_duration(&text).map_err(|error| wrong(name, &text, &error))?,
+    };
+    let faults = FaultConfig {
+        loss: rate("HIGHWIRE_LOSS")?,
+        duplicate: rate("HIGHWIRE_DUPLICATE")?,
+        reorder: rate("HIGHWIRE_REORDER")?,
+        corrupt: rate("HIGHWIRE_CORRUPT")?,
+        delay,
+        seed: seed.unwrap_or(1),
+        ..FaultConfig::default()
+    };
+    faults.check().map_err(|error| error.to_string())?;
+    let address = match value("HIGHWIRE_ADDR") {
+        None => None,
+        Some((name, text)) => Some(text.parse().map_err(|_| wrong(name, &text, &"it is an IP address"))?),
+    };
+    let link = match value("HIGHWIRE_LINK") {
+        None => LinkChoice::default(),
+        Some((name, text)) => text.parse().map_err(|error: String| wrong(name, &text, &error))?,
+    };
+    let recovery = match value("HIGHWIRE_RECOVERY") {
+        None => Recovery::Irn,
+        Some((_, text)) if text == "irn" => Recovery::Irn,
+        Some((_, text)) if text == "go-back-n" => Recovery::GoBackN,
+        Some((name, text)) => return Err(wrong(name, &text, &"it is irn or go-back-n")),
+    };
+    let name = value("HIGHWIRE_DEVICE_NAME").map_or_else(|| "hw0".to_string(), |(_, name)| name);
+    if name.len() > 63 || name.contains('/') {
+        return Err(wrong(
+            "HIGHWIRE_DEVICE_NAME",
+            &name,
+            &"it has at most 63 characters, none of them a slash",
+        ));
+    }
+    let device = DeviceConfig {
+        address,
+        link,
+        faults: (!faults.is_harmless()).then_some(faults),
+        capture: value("HIGHWIRE_PCAP").map(|(_, path)| PathBuf::from(path)),
+        ..DeviceConfig::default()
+    };
+    let is_loud = value("HIGHWIRE_LOG").is_some_and(|(_, value)| value != "0");
+    Ok(Settings { name, device, recovery, is_loud })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(set: &[(&str, &str)], expected: Result<fn(&Settings) -> bool, &str>) {
+        let variable = |name: &str| set.iter().find(|(n, _)| *n == name).map(|(_, v)| v.to_string());
+        match (read(variable), expected) {
+            (Ok(settings), Ok(is_right)) => assert!(is_right(&settings), "{settings:?}"),
+            (Err(message), Err(part)) => assert!(message.contains(part), "{message}"),
+            (found, _) => panic!("{set:?}: {found:?}"),
+        }
+    }
+
+    #[test]
+    fn nothing_set_is_a_plain_device() {
+        check(&[], Ok(|s| s.name == "hw0" && s.device.faults.is_none() && s.device.capture.is_none()));
+    }
+
+    #[test]
+    fn faults_are_as_on_the_command_line() {
+        let set = [("HIGHWIRE_LOSS", "1%"), ("HIGHWIRE_SEED", "7"), ("HIGHWIRE_DELAY", "10us")];
+        check(&set, Ok(|s| s.device.faults.as_ref().is_some_and(|f| f.loss == 0.01 && f.seed == 7)));
+    }
+
+    #[test]
+    fn a_wrong_value_is_named() {
+        check(&[("HIGHWIRE_LINK", "carrier-pigeon")], Err("HIGHWIRE_LINK"));
+        check(&[("HIGHWIRE_ADDR", "hw0")], Err("IP address"));
+        check(&[("HIGHWIRE_LOSS", "often")], Err("HIGHWIRE_LOSS"));
+        check(&[("HIGHWIRE_SEED", "x")], Err("whole number"));
+        check(&[("HIGHWIRE_RECOVERY", "hope")], Err("go-back-n"));
+        check(&[("HIGHWIRE_DEVICE_NAME", "a/b")], Err("slash"));
+    }
+}

@@ -1,0 +1,168 @@
+//! Where C calls in: functions with C names, panics caught, pointers looked at.
+//!
+//! Verbs' callers promise that a pointer is null or points to what its type says, and that nothing is destroyed while
+//! somebody uses it. That promise is what the `unsafe` of every exported function rests on; objects of our own are looked
+//! up in the [`registry`](crate::registry) besides, wherever a call is not on the data path.
+
+use libc::{c_int, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Declares functions that C calls by name. A panic becomes a failure with errno EIO.
+macro_rules! c_api {
+    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
+        $(#[$meta])*
+        #[unsafe(no_mangle)]
+        pub(crate) unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? {
+            #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
+            // SAFETY: the module's documentation says what callers promise.
+            $crate::boundary::guard(|| unsafe { $body })
+        }
+    )*};
+}
+
+/// The same for functions that C reaches through a table.
+macro_rules! c_ops {
+    ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
+        $(#[$meta])*
+        pub(crate) unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? {
+            #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
+            // SAFETY: the module's documentation says what callers promise.
+            $crate::boundary::guard(|| unsafe { $body })
+        }
+    )*};
+}
+
+pub(crate) use {c_api, c_ops};
+
+/// What a C function returns when it fails.
+pub(crate) trait Failure {
+    /// The result that says so, with `errno` set where the result cannot hold it.
+    fn failure(errno: c_int) -> Self;
+}
+
+impl Failure for c_int {
+    fn failure(errno: c_int) -> c_int {
+        set_errno(errno);
+        errno
+    }
+}
+
+impl<T> Failure for *mut T {
+    fn failure(errno: c_int) -> *mut T {
+        set_errno(errno);
+        std::ptr::null_mut()
+    }
+}
+
+impl<T> Failure for *const T {
+    fn failure(errno: c_int) -> *const T {
+        set_errno(errno);
+        std::ptr::null()
+    }
+}
+
+/// Of functions that return what they read: nothing.
+macro_rules! zero_on_failure {
+    ($($type:ty),+) => {$(
+        impl Failure for $type {
+            fn failure(errno: c_int) -> $type {
+                set_errno(errno);
+                0
+            }
+        }
+    )+};
+}
+zero_on_failure!(u8, u16, u32, u64);
+
+impl Failure for isize {
+    fn failure(errno: c_int) -> isize {
+        set_errno(errno);
+        -(errno as isize)
+    }
+}
+
+impl Failure for () {
+    fn failure(errno: c_int) {
+        set_errno(errno);
+    }
+}
+
+/// Runs what a C function does; panics end here.
+#[inline]
+pub(crate) fn guard<R: Failure>(run: impl FnOnce() -> R) -> R {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| R::failure(libc::EIO))
+}
+
+/// Turns a result with an errno into what C expects of a function that returns a pointer or an errno.
+pub(crate) fn answer<R: Failure>(result: Result<R, c_int>) -> R {
+    result.unwrap_or_else(R::failure)
+}
+
+/// The same of functions that return 0 or an errno.
+pub(crate) fn code(result: Result<(), c_int>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(errno) => c_int::failure(errno),
+    }
+}
+
+/// The same of functions that return 0, or -1 and errno.
+pub(crate) fn minus_one(result: Result<(), c_int>) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(errno) => {
+            set_errno(errno);
+            -1
+        }
+    }
+}
+
+pub(crate) fn set_errno(errno: c_int) {
+    // SAFETY: the address of this thread's errno is always valid.
+    unsafe { *libc::__errno_location() = errno };
+}
+
+/// A copy of what C hands in by pointer.
+///
+/// # Safety
+/// `pointer` is null or points to a `T`.
+pub(crate) unsafe fn input<T: Copy>(pointer: *const T) -> Result<T, c_int> {
+    if pointer.is_null() {
+        return Err(libc::EINVAL);
+    }
+    // SAFETY: the caller's promise.
+    Ok(unsafe { pointer.read_unaligned() })
+}
+
+/// Writes the first `bytes` bytes of a structure to where C wants it: a caller with an older header has a shorter one.
+///
+/// # Safety
+/// `to` points to `bytes` writable bytes.
+pub(crate) unsafe fn output<T: Copy>(value: &T, to: *mut T, bytes: usize) {
+    let known = bytes.min(size_of::<T>());
+    // SAFETY: the caller's promise; beyond what this library knows there are zeroes.
+    unsafe {
+        std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), to.cast::<u8>(), known);
+        to.cast::<u8>().add(known).write_bytes(0, bytes - known);
+    }
+}
+
+/// Zero bytes of a C structure, which is how all of them begin.
+pub(crate) fn zeroed_mutex() -> (libc::pthread_mutex_t, libc::pthread_cond_t) {
+    (libc::PTHREAD_MUTEX_INITIALIZER, libc::PTHREAD_COND_INITIALIZER)
+}
+
+/// Copies text into a C array, with a zero at its end.
+pub(crate) fn fill<const N: usize>(to: &mut [libc::c_char; N], text: &str) {
+    let bytes = text.as_bytes();
+    let length = bytes.len().min(N - 1);
+    for (to, from) in to.iter_mut().zip(&bytes[..length]) {
+        *to = *from as libc::c_char;
+    }
+    to[length..].fill(0);
+}
+
+/// A pointer as the number that events are recognised by.
+pub(crate) fn tag<T>(pointer: *const T) -> u64 {
+    pointer.cast::<c_void>() as u64
+}

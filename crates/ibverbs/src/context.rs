@@ -1,0 +1,186 @@
+//! Contexts: open devices. All contexts of a process share one device of `highwire-host`.
+
+use crate::abi::*;
+use crate::boundary::{Failure, answer, c_api, zeroed_mutex};
+use crate::registry::{self, Object, Used, Users};
+use crate::{device, env, errno, ops};
+use highwire_host::{Device, DeviceConfig, EventQueue, EventTarget};
+use highwire_verbs::Gid;
+use std::cell::UnsafeCell;
+use std::fs::{File, OpenOptions};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// An open device, as C sees it, and what is behind it.
+#[repr(C)]
+pub(crate) struct Context {
+    verbs: UnsafeCell<verbs_context>,
+    pub(crate) device: Device,
+    /// What happens to objects of this context.
+    pub(crate) events: EventQueue,
+    /// Stands for `/dev/infiniband/uverbs0`: a file of its own that can be duplicated and passed on.
+    pub(crate) command: OwnedFd,
+    users: Users,
+    _open: Open,
+}
+
+// SAFETY: C alone writes to `verbs` after it was made, under its own rules; the pointers in it are to what never moves.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+impl Object for Context {
+    type C = ibv_context;
+    fn as_c(&self) -> *mut ibv_context {
+        // SAFETY: the field is within the structure.
+        unsafe { &raw mut (*self.verbs.get()).context }
+    }
+}
+
+impl Used for Context {
+    fn users(&self) -> &Users {
+        &self.users
+    }
+}
+
+impl Context {
+    fn open(entry: *mut ibv_device) -> Result<Arc<Context>, c_int> {
+        let open = Open::device()?;
+        let device = open.device.clone();
+        let events = device.event_queue().map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
+        let command = memory_file()?;
+        let async_fd = events.fd().as_raw_fd();
+        let (mutex, _) = zeroed_mutex();
+        let context = ibv_context {
+            device: entry,
+            ops: ops::context_ops(),
+            cmd_fd: command.as_raw_fd(),
+            async_fd,
+            num_comp_vectors: 1,
+            mutex,
+            abi_compat: VERBS_ABI_IS_EXTENDED,
+        };
+        let verbs = UnsafeCell::new(ops::verbs_context(context));
+        let context = Context { verbs, device, events, command, users: Users::default(), _open: open };
+        Ok(Arc::new(context))
+    }
+
+    /// Where events of the object behind `pointer` go.
+    pub(crate) fn event_target<T>(&self, pointer: *const T) -> EventTarget<'_> {
+        EventTarget { queue: &self.events, tag: crate::boundary::tag(pointer) }
+    }
+}
+
+/// The one device of the process, and how many contexts have it open.
+static DEVICE: Mutex<Option<(Device, usize)>> = Mutex::new(None);
+
+fn device_in_use() -> MutexGuard<'static, Option<(Device, usize)>> {
+    DEVICE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// The device's GID while it is open.
+pub(crate) fn open_gid() -> Option<Gid> {
+    device_in_use().as_ref().map(|(device, _)| device.gid())
+}
+
+/// A share in the device; the last one closes it.
+pub(crate) struct Open {
+    device: Device,
+}
+
+impl Open {
+    fn device() -> Result<Open, c_int> {
+        let settings = env::settings().ok_or(libc::ENODEV)?;
+        let mut shared = device_in_use();
+        if let Some((device, contexts)) = &mut *shared {
+            *contexts += 1;
+            return Ok(Open { device: device.clone() });
+        }
+        let mut config: DeviceConfig = settings.device.clone();
+        config.capture = config.capture.as_deref().map(capture_of_this_process);
+        let device = Device::open(&config).map_err(|error| {
+            // Programs say no more than that there is no such device, so this is always said.
+            eprintln!("highwire: {error}");
+            errno::of_open(&error)
+        })?;
+        *shared = Some((device.clone(), 1));
+        Ok(Open { device })
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let mut shared = device_in_use();
+        if let Some((_, contexts)) = &mut *shared {
+            *contexts -= 1;
+            if *contexts == 0 {
+                *shared = None;
+            }
+        }
+    }
+}
+
+/// The first process writes to the file that was named, others each to one of their own beside it.
+fn capture_of_this_process(path: &Path) -> PathBuf {
+    static HELD: Mutex<Option<File>> = Mutex::new(None);
+    let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    match file {
+        Ok(file) if held.is_some() || file.try_lock().is_ok() => {
+            held.get_or_insert(file);
+            path.to_path_buf()
+        }
+        _ => {
+            let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+            path.with_file_name(format!("{stem}-{}.pcap", std::process::id()))
+        }
+    }
+}
+
+fn memory_file() -> Result<OwnedFd, c_int> {
+    // SAFETY: the name is a C string.
+    let fd = unsafe { libc::memfd_create(c"highwire-uverbs".as_ptr(), libc::MFD_CLOEXEC) };
+    if fd < 0 {
+        return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EMFILE));
+    }
+    // SAFETY: it is new, and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+c_api! {
+    fn ibv_open_device(entry: *mut ibv_device) -> *mut ibv_context {
+        if !device::is_ours(entry) {
+            return Failure::failure(libc::ENODEV);
+        }
+        answer(Context::open(entry).map(registry::publish))
+    }
+
+    fn ibv_close_device(context: *mut ibv_context) -> c_int {
+        if registry::find::<Context>(context).is_err() {
+            return crate::boundary::minus_one(Err(libc::EINVAL));
+        }
+        // What was made from it and is still there keeps it in memory.
+        registry::withdraw::<Context>(context);
+        0
+    }
+
+    fn ibv_import_device(command: c_int) -> *mut ibv_context {
+        let same = registry::first::<Context>(|context| is_same_file(context.command.as_raw_fd(), command));
+        answer(match (same, device::ours()) {
+            (Some(_), Some(entry)) => Context::open(entry).map(registry::publish),
+            // Another process's device cannot be had: its objects live in its memory.
+            _ => Err(libc::EOPNOTSUPP),
+        })
+    }
+}
+
+fn is_same_file(one: c_int, other: c_int) -> bool {
+    let stat = |fd| {
+        // SAFETY: a structure of numbers, written by the call.
+        let mut stat: libc::stat = unsafe { std::mem::zeroed() };
+        // SAFETY: as above.
+        (unsafe { libc::fstat(fd, &mut stat) } == 0).then_some((stat.st_dev, stat.st_ino))
+    };
+    stat(one).is_some() && stat(one) == stat(other)
+}

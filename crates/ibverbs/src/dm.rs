@@ -1,0 +1,166 @@
+//! Device memory: memory of the process, for a device that has none of its own.
+
+use crate::abi::*;
+use crate::boundary::{answer, c_api, c_ops, code, input};
+use crate::context::Context;
+use crate::limits::MAX_DM;
+use crate::mr::{Mr, Range};
+use crate::pd::Pd;
+use crate::registry::{self, Object, Use, Used, Users};
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::cell::UnsafeCell;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+
+/// A piece of device memory.
+#[repr(C)]
+pub(crate) struct Dm {
+    c: UnsafeCell<ibv_dm>,
+    context: Use<Context>,
+    memory: *mut u8,
+    layout: Layout,
+    length: usize,
+    users: Users,
+}
+
+// SAFETY: C and peers write to the memory under verbs' own rules; everything else is only read.
+unsafe impl Send for Dm {}
+// SAFETY: as above.
+unsafe impl Sync for Dm {}
+
+impl Object for Dm {
+    type C = ibv_dm;
+    fn as_c(&self) -> *mut ibv_dm {
+        self.c.get()
+    }
+}
+
+impl Used for Dm {
+    fn users(&self) -> &Users {
+        &self.users
+    }
+}
+
+impl Drop for Dm {
+    fn drop(&mut self) {
+        IN_USE.fetch_sub(self.layout.size() as u64, Ordering::SeqCst);
+        // SAFETY: allocated with this layout; regions in it are gone, for they count as users.
+        unsafe { dealloc(self.memory, self.layout) };
+    }
+}
+
+static IN_USE: AtomicU64 = AtomicU64::new(0);
+static HANDLE: AtomicU32 = AtomicU32::new(1);
+
+impl Dm {
+    fn allocate(context: Use<Context>, attr: &ibv_alloc_dm_attr) -> Result<Arc<Dm>, c_int> {
+        if attr.comp_mask != 0 || attr.length == 0 {
+            return Err(libc::EINVAL);
+        }
+        if attr.length as u64 > MAX_DM || attr.log_align_req > 20 {
+            return Err(libc::ENOMEM);
+        }
+        let align = (1 << attr.log_align_req).max(64);
+        let layout =
+            Layout::from_size_align(attr.length.next_multiple_of(64), align).map_err(|_| libc::EINVAL)?;
+        let size = layout.size() as u64;
+        let fits = |used: u64| (used + size <= MAX_DM).then_some(used + size);
+        IN_USE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).map_err(|_| libc::ENOMEM)?;
+        // SAFETY: the size is not zero.
+        let memory = unsafe { alloc_zeroed(layout) };
+        if memory.is_null() {
+            IN_USE.fetch_sub(size, Ordering::SeqCst);
+            return Err(libc::ENOMEM);
+        }
+        let c = UnsafeCell::new(ibv_dm {
+            context: context.as_c(),
+            memcpy_to_dm: Some(memcpy_to_dm),
+            memcpy_from_dm: Some(memcpy_from_dm),
+            comp_mask: IBV_DM_MASK_HANDLE,
+            handle: HANDLE.fetch_add(1, Ordering::Relaxed),
+        });
+        Ok(Arc::new(Dm { c, context, memory, layout, length: attr.length, users: Users::default() }))
+    }
+
+    /// Where `length` bytes from `offset` on lie.
+    fn at(&self, offset: u64, length: usize) -> Result<*mut u8, c_int> {
+        let end = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(length));
+        if end.is_none_or(|end| end > self.length) {
+            return Err(libc::EINVAL);
+        }
+        Ok(self.memory.wrapping_add(offset as usize))
+    }
+}
+
+c_ops! {
+    fn memcpy_to_dm(dm: *mut ibv_dm, offset: u64, from: *const c_void, length: usize) -> c_int {
+        let run = || {
+            let dm = registry::find::<Dm>(dm)?;
+            let to = dm.at(offset, length)?;
+            unsafe { std::ptr::copy_nonoverlapping(from.cast(), to, length) };
+            Ok(())
+        };
+        code(run())
+    }
+
+    fn memcpy_from_dm(to: *mut c_void, dm: *mut ibv_dm, offset: u64, length: usize) -> c_int {
+        let run = || {
+            let dm = registry::find::<Dm>(dm)?;
+            let from = dm.at(offset, length)?;
+            unsafe { std::ptr::copy_nonoverlapping(from, to.cast(), length) };
+            Ok(())
+        };
+        code(run())
+    }
+
+    fn alloc_dm(context: *mut ibv_context, attr: *mut ibv_alloc_dm_attr) -> *mut ibv_dm {
+        let run = || {
+            let context = Use::<Context>::find(context)?;
+            let attr = unsafe { input(attr)? };
+            Ok(registry::publish(Dm::allocate(context, &attr)?))
+        };
+        answer(run())
+    }
+
+    fn free_dm(dm: *mut ibv_dm) -> c_int {
+        let run = || {
+            registry::find::<Dm>(dm)?.users.none()?;
+            registry::withdraw::<Dm>(dm);
+            Ok(())
+        };
+        code(run())
+    }
+
+    fn reg_dm_mr(pd: *mut ibv_pd, dm: *mut ibv_dm, offset: u64, length: usize, access: c_uint) -> *mut ibv_mr {
+        let run = || {
+            let dm = Use::<Dm>::find(dm)?;
+            let pd = Pd::of_context(pd, &dm.context)?;
+            // `ibv_alloc_dm(3)`: such regions are zero-based.
+            if access & IBV_ACCESS_ZERO_BASED == 0 {
+                return Err(libc::EINVAL);
+            }
+            let addr = dm.at(offset, length)?.cast();
+            Mr::register_in(pd, Range { addr, length, iova: 0 }, access, Some(dm))
+        };
+        answer(run())
+    }
+}
+
+c_api! {
+    fn ibv_import_dm(context: *mut ibv_context, handle: u32) -> *mut ibv_dm {
+        let run = || {
+            registry::find::<Context>(context)?;
+            // SAFETY: handles do not change.
+            let dm = registry::first::<Dm>(|dm| unsafe { (*dm.c.get()).handle } == handle);
+            // Of this process, so it is the very same.
+            Ok(dm.ok_or(libc::ENOENT)?.as_c())
+        };
+        answer(run())
+    }
+
+    fn ibv_unimport_dm(_dm: *mut ibv_dm) {}
+
+    fn ibv_dm_export_dmabuf_fd(dm: *mut ibv_dm) -> c_int {
+        crate::boundary::minus_one(registry::find::<Dm>(dm).and(Err(libc::EOPNOTSUPP)))
+    }
+}

@@ -1,0 +1,50 @@
+//! Which errno each refusal of the layers below becomes.
+
+use highwire_host::{CreateError, MemoryError, OpenError};
+use highwire_verbs::{ModifyError, PostError, RegisterError};
+use libc::c_int;
+
+pub(crate) fn of_open(error: &OpenError) -> c_int {
+    match error {
+        OpenError::BadAddress(_) | OpenError::BadLanes(_) | OpenError::Faults(_) => libc::EINVAL,
+        OpenError::AddressInUse(_) | OpenError::Udp(_) => libc::EADDRINUSE,
+        OpenError::Capture(_, error) | OpenError::Registry(error) | OpenError::System(_, error) => {
+            error.raw_os_error().unwrap_or(libc::EIO)
+        }
+        _ => libc::ENODEV,
+    }
+}
+
+pub(crate) fn of_create(error: &CreateError) -> c_int {
+    match error {
+        CreateError::TooManyQueues | CreateError::Memory(_) => libc::ENOMEM,
+        _ => libc::EINVAL,
+    }
+}
+
+pub(crate) fn of_register(error: &RegisterError) -> c_int {
+    match error {
+        RegisterError::InUse => libc::EBUSY,
+        _ => libc::EINVAL,
+    }
+}
+
+pub(crate) fn of_memory(error: &MemoryError) -> c_int {
+    match error {
+        MemoryError::Register(error) => of_register(error),
+        _ => libc::ENOMEM,
+    }
+}
+
+pub(crate) fn of_modify(_: &ModifyError) -> c_int {
+    libc::EINVAL
+}
+
+/// `ibv_post_send(3)`: ENOMEM when the queue is full, EINVAL for a request that is wrong.
+#[inline]
+pub(crate) fn of_post(error: PostError) -> c_int {
+    match error {
+        PostError::QueueFull => libc::ENOMEM,
+        _ => libc::EINVAL,
+    }
+}

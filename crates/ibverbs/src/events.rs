@@ -1,0 +1,223 @@
+//! Events: completion channels, asynchronous events, and the counting of what programs acknowledge.
+
+use crate::abi::*;
+use crate::boundary::{answer, c_api, code, minus_one};
+use crate::context::Context;
+use crate::cq::Cq;
+use crate::limits::PORT;
+use crate::qp::Qp;
+use crate::registry::{self, Object, Use, Used, Users};
+use crate::srq::Srq;
+use highwire_host::CompletionChannel;
+use highwire_verbs::AsyncEvent;
+use std::cell::UnsafeCell;
+use std::os::fd::AsRawFd;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Events that were handed out and those that were acknowledged. An object is not destroyed before they are as many.
+#[derive(Debug, Default)]
+pub(crate) struct Acknowledged {
+    missing: Mutex<u64>,
+    changed: Condvar,
+}
+
+impl Acknowledged {
+    pub(crate) fn hand_out(&self) {
+        *self.lock() += 1;
+    }
+
+    /// More than were handed out are as good as all.
+    pub(crate) fn acknowledge(&self, count: u64) {
+        let mut missing = self.lock();
+        *missing = missing.saturating_sub(count);
+        self.changed.notify_all();
+    }
+
+    pub(crate) fn wait(&self) {
+        let waited = self.changed.wait_while(self.lock(), |missing| *missing > 0);
+        drop(waited.unwrap_or_else(PoisonError::into_inner));
+    }
+
+    fn lock(&self) -> MutexGuard<'_, u64> {
+        self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// A completion channel.
+#[repr(C)]
+pub(crate) struct Channel {
+    c: UnsafeCell<ibv_comp_channel>,
+    pub(crate) host: CompletionChannel,
+    pub(crate) context: Use<Context>,
+    users: Users,
+}
+
+// SAFETY: this side only reads `c`.
+unsafe impl Send for Channel {}
+// SAFETY: as above.
+unsafe impl Sync for Channel {}
+
+impl Object for Channel {
+    type C = ibv_comp_channel;
+    fn as_c(&self) -> *mut ibv_comp_channel {
+        self.c.get()
+    }
+}
+
+impl Used for Channel {
+    fn users(&self) -> &Users {
+        &self.users
+    }
+}
+
+/// Waits as `read` on the descriptor would: not at all if it is non-blocking, and a signal ends it.
+fn wait_readable(fd: c_int) -> Result<(), c_int> {
+    // SAFETY: a call about a number.
+    let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
+    if flags >= 0 && flags & libc::O_NONBLOCK != 0 {
+        return Err(libc::EAGAIN);
+    }
+    let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, and its count.
+    match unsafe { libc::poll(&mut poll, 1, -1) } {
+        -1 => Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO)),
+        _ if poll.revents & libc::POLLNVAL != 0 => Err(libc::EBADF),
+        _ => Ok(()),
+    }
+}
+
+c_api! {
+    fn ibv_create_comp_channel(context: *mut ibv_context) -> *mut ibv_comp_channel {
+        let run = || {
+            let context = Use::<Context>::find(context)?;
+            let host = context.device.completion_channel();
+            let host = host.map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
+            let c = ibv_comp_channel { context: context.as_c(), fd: host.fd().as_raw_fd(), refcnt: 0 };
+            let channel = Channel { c: UnsafeCell::new(c), host, context, users: Users::default() };
+            Ok(registry::publish(Arc::new(channel)))
+        };
+        answer(run())
+    }
+
+    fn ibv_destroy_comp_channel(channel: *mut ibv_comp_channel) -> c_int {
+        let run = || {
+            registry::find::<Channel>(channel)?.users.none()?;
+            registry::withdraw::<Channel>(channel);
+            Ok(())
+        };
+        code(run())
+    }
+
+    fn ibv_get_cq_event(
+        channel: *mut ibv_comp_channel,
+        cq: *mut *mut ibv_cq,
+        cq_context: *mut *mut c_void,
+    ) -> c_int {
+        let run = || {
+            let channel = registry::find::<Channel>(channel)?;
+            loop {
+                let Some(tag) = channel.host.try_event() else {
+                    wait_readable(channel.host.fd().as_raw_fd())?;
+                    continue;
+                };
+                // A queue that was destroyed meanwhile has no events any more.
+                let found = registry::with::<Cq, _>(tag as *const ibv_cq, |cq| {
+                    cq.events.hand_out();
+                    (cq.as_c(), cq.user_context())
+                });
+                if let Some((found, context)) = found {
+                    if !cq.is_null() {
+                        unsafe { cq.write(found) };
+                    }
+                    if !cq_context.is_null() {
+                        unsafe { cq_context.write(context) };
+                    }
+                    return Ok(());
+                }
+            }
+        };
+        minus_one(run())
+    }
+
+    fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint) {
+        if let Ok(cq) = registry::find::<Cq>(cq) {
+            cq.events.acknowledge(u64::from(count));
+        }
+    }
+
+    fn ibv_get_async_event(context: *mut ibv_context, event: *mut ibv_async_event) -> c_int {
+        let run = || {
+            let context = registry::find::<Context>(context)?;
+            loop {
+                let Some(next) = context.events.try_next() else {
+                    wait_readable(context.events.fd().as_raw_fd())?;
+                    continue;
+                };
+                if let Some(found) = to_c(next.event, next.tag) {
+                    if !event.is_null() {
+                        unsafe { event.write(found) };
+                    }
+                    return Ok(());
+                }
+            }
+        };
+        minus_one(run())
+    }
+
+    fn ibv_ack_async_event(event: *mut ibv_async_event) {
+        let Ok(event) = crate::boundary::input(event) else { return };
+        let element = event.element;
+        match event.event_type {
+            IBV_EVENT_CQ_ERR => {
+                registry::with::<Cq, _>(element.cast(), |cq| cq.async_events.acknowledge(1));
+            }
+            IBV_EVENT_SRQ_ERR | IBV_EVENT_SRQ_LIMIT_REACHED => {
+                registry::with::<Srq, _>(element.cast(), |srq| srq.async_events.acknowledge(1));
+            }
+            IBV_EVENT_PORT_ACTIVE | IBV_EVENT_PORT_ERR | IBV_EVENT_DEVICE_FATAL | IBV_EVENT_LID_CHANGE
+            | IBV_EVENT_PKEY_CHANGE | IBV_EVENT_SM_CHANGE | IBV_EVENT_CLIENT_REREGISTER | IBV_EVENT_GID_CHANGE => {}
+            _ => {
+                registry::with::<Qp, _>(element.cast(), |qp| qp.async_events.acknowledge(1));
+            }
+        }
+    }
+}
+
+/// An event as C sees it, if its object is still there.
+fn to_c(event: AsyncEvent, tag: u64) -> Option<ibv_async_event> {
+    let of_qp = |event_type| {
+        let element = registry::with::<Qp, _>(tag as *const ibv_qp, |qp| {
+            qp.async_events.hand_out();
+            qp.as_c().cast()
+        })?;
+        Some(ibv_async_event { element, event_type })
+    };
+    match event {
+        AsyncEvent::CqError(_) => {
+            let element = registry::with::<Cq, _>(tag as *const ibv_cq, |cq| {
+                cq.async_events.hand_out();
+                cq.as_c().cast()
+            })?;
+            Some(ibv_async_event { element, event_type: IBV_EVENT_CQ_ERR })
+        }
+        AsyncEvent::SrqLimitReached(_) => {
+            let element = registry::with::<Srq, _>(tag as *const ibv_srq, |srq| {
+                srq.async_events.hand_out();
+                srq.as_c().cast()
+            })?;
+            Some(ibv_async_event { element, event_type: IBV_EVENT_SRQ_LIMIT_REACHED })
+        }
+        AsyncEvent::QpFatal(_) => of_qp(IBV_EVENT_QP_FATAL),
+        AsyncEvent::QpRequestError(_) => of_qp(IBV_EVENT_QP_REQ_ERR),
+        AsyncEvent::QpAccessError(_) => of_qp(IBV_EVENT_QP_ACCESS_ERR),
+        AsyncEvent::CommunicationEstablished(_) => of_qp(IBV_EVENT_COMM_EST),
+        AsyncEvent::SendQueueDrained(_) => of_qp(IBV_EVENT_SQ_DRAINED),
+        AsyncEvent::LastWqeReached(_) => of_qp(IBV_EVENT_QP_LAST_WQE_REACHED),
+        // What this library does not know, it cannot tell C.
+        #[allow(unreachable_patterns)]
+        _ => {
+            let element = usize::from(PORT) as *mut c_void;
+            Some(ibv_async_event { element, event_type: IBV_EVENT_DEVICE_FATAL })
+        }
+    }
+}

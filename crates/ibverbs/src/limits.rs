@@ -1,0 +1,28 @@
+//! What the device can do, in one place.
+
+/// Requests of one queue.
+pub(crate) const MAX_WR: u32 = 16 * 1024;
+/// SGEs of one request.
+pub(crate) const MAX_SGE: u32 = 16;
+/// Inline bytes of one request.
+pub(crate) const MAX_INLINE: u32 = 256;
+/// Completions of one queue.
+pub(crate) const MAX_CQE: u32 = 64 * 1024;
+/// Queue pairs: each needs two of the lane's doorbells.
+pub(crate) const MAX_QP: u32 = 1900;
+/// Shared receive queues.
+pub(crate) const MAX_SRQ: u32 = 256;
+/// READs and atomics at once.
+pub(crate) const MAX_RD_ATOMIC: u8 = 16;
+/// Bytes of device memory.
+pub(crate) const MAX_DM: u64 = 1 << 20;
+/// Of everything that only memory limits.
+pub(crate) const MANY: u32 = 64 * 1024;
+/// The only port.
+pub(crate) const PORT: u8 = 1;
+/// GIDs: the address, twice, because scripts written for the kernel's software RNIC use the second.
+pub(crate) const GIDS: u32 = 2;
+/// The default P_Key, the only one.
+pub(crate) const PKEY: u16 = 0xFFFF;
+/// Nanoseconds: the unit of completion timestamps, as kHz.
+pub(crate) const CLOCK_KHZ: u64 = 1_000_000;

@@ -1,0 +1,327 @@
+//! Memory regions.
+
+use crate::abi::*;
+use crate::boundary::{Failure, answer, c_api, c_ops, code, set_errno};
+use crate::dm::Dm;
+use crate::errno;
+use crate::pd::Pd;
+use crate::registry::{self, Object, Use, Used, Users};
+use highwire_host::MemoryRegion;
+use highwire_verbs::Access;
+use std::cell::UnsafeCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A memory region.
+#[repr(C)]
+pub(crate) struct Mr {
+    c: UnsafeCell<ibv_mr>,
+    inner: Mutex<Inner>,
+    users: Users,
+}
+
+struct Inner {
+    region: MemoryRegion,
+    pd: Use<Pd>,
+    access: c_uint,
+    is_imported: bool,
+    _memory: Option<Use<Dm>>,
+}
+
+// SAFETY: the pointers in `c` are to what never moves; its keys change under `inner`'s lock, and only when C asks for it.
+unsafe impl Send for Mr {}
+// SAFETY: as above.
+unsafe impl Sync for Mr {}
+
+impl Object for Mr {
+    type C = ibv_mr;
+    fn as_c(&self) -> *mut ibv_mr {
+        self.c.get()
+    }
+}
+
+impl Used for Mr {
+    fn users(&self) -> &Users {
+        &self.users
+    }
+}
+
+/// What is to be registered.
+#[derive(Clone, Copy)]
+pub(crate) struct Range {
+    pub(crate) addr: *mut c_void,
+    pub(crate) length: usize,
+    pub(crate) iova: u64,
+}
+
+/// Bits that change nothing here: memory needs not be pinned, huge pages are pages, order is always strict.
+const IGNORED: c_uint = IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_OPTIONAL_RANGE;
+const KNOWN: c_uint = IGNORED | 0b11_1111;
+
+pub(crate) fn access_of(bits: c_uint) -> Result<Access, c_int> {
+    if bits & !KNOWN != 0 {
+        return Err(libc::EINVAL);
+    }
+    Ok(Access::from_bits_truncate(bits & !IGNORED))
+}
+
+impl Mr {
+    pub(crate) fn register(pd: Use<Pd>, range: Range, access: c_uint) -> Result<*mut ibv_mr, c_int> {
+        Mr::register_in(pd, range, access, None)
+    }
+
+    /// The same, of memory that goes with the region.
+    pub(crate) fn register_in(
+        pd: Use<Pd>,
+        range: Range,
+        access: c_uint,
+        memory: Option<Use<Dm>>,
+    ) -> Result<*mut ibv_mr, c_int> {
+        let region = region(&pd, range, access)?;
+        let c = UnsafeCell::new(ibv_mr {
+            context: pd.context.as_c(),
+            pd: pd.as_c(),
+            addr: range.addr,
+            length: range.length,
+            handle: region.lkey().0,
+            lkey: region.lkey().0,
+            rkey: region.rkey().0,
+        });
+        let inner = Mutex::new(Inner { region, pd, access, is_imported: false, _memory: memory });
+        Ok(registry::publish(Arc::new(Mr { c, inner, users: Users::default() })))
+    }
+
+    /// # Errors
+    /// The error and what has become of the region, as `ibv_rereg_mr` returns it.
+    fn change(
+        &self,
+        flags: c_uint,
+        pd: *mut ibv_pd,
+        range: Option<Range>,
+        access: c_int,
+    ) -> Result<(), (c_int, c_int)> {
+        let input = |errno| (IBV_REREG_MR_ERR_INPUT, errno);
+        let mut inner = self.inner();
+        let new_pd = match flags & IBV_REREG_MR_CHANGE_PD {
+            0 => None,
+            _ => Some(Use::<Pd>::find(pd).map_err(input)?),
+        };
+        let access = match flags & IBV_REREG_MR_CHANGE_ACCESS {
+            0 => inner.access,
+            _ => access as c_uint,
+        };
+        // SAFETY: changed only here, under the lock.
+        let c = unsafe { &mut *self.c.get() };
+        let range = range.unwrap_or(Range { addr: c.addr, length: c.length, iova: inner.region.addr() });
+        let region = region(new_pd.as_ref().unwrap_or(&inner.pd), range, access).map_err(input)?;
+        (c.addr, c.length, c.lkey, c.rkey) = (range.addr, range.length, region.lkey().0, region.rkey().0);
+        inner.region = region;
+        inner.access = access;
+        if let Some(pd) = new_pd {
+            c.pd = pd.as_c();
+            inner.pd = pd;
+        }
+        Ok(())
+    }
+
+    fn inner(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn region(pd: &Pd, range: Range, access: c_uint) -> Result<MemoryRegion, c_int> {
+    let permitted = access_of(access)?;
+    if access & IBV_ACCESS_ON_DEMAND == 0 {
+        populate(range, permitted.contains(Access::LOCAL_WRITE))?;
+    }
+    // Keys count from zero then, whatever address was asked for.
+    let iova = if permitted.contains(Access::ZERO_BASED) { 0 } else { range.iova };
+    let permitted = Access::from_bits_truncate(permitted.bits() & !Access::ZERO_BASED.bits());
+    // SAFETY: C promises that the memory stays where it is until it is deregistered.
+    let registered = unsafe { pd.host.register_at(range.addr.cast(), range.length, iova, permitted) };
+    registered.map_err(|error| errno::of_memory(&error))
+}
+
+/// Brings the pages in, as pinning them would, which also tells whether they are there.
+fn populate(range: Range, is_written: bool) -> Result<(), c_int> {
+    if range.length == 0 {
+        return Ok(());
+    }
+    let first = range.addr as usize & !0xFFF;
+    let end = (range.addr as usize).checked_add(range.length).ok_or(libc::EINVAL)?;
+    let advice = if is_written { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+    // SAFETY: it changes nothing but whether pages are present.
+    let done = unsafe { libc::madvise(first as *mut c_void, end - first, advice) };
+    if done == 0 {
+        return Ok(());
+    }
+    match std::io::Error::last_os_error().raw_os_error() {
+        // Kernels before 5.14 do not know the advice, and some mappings cannot take it.
+        Some(libc::EINVAL) => Ok(()),
+        Some(libc::ENOMEM | libc::EFAULT) => Err(libc::EFAULT),
+        Some(errno) => Err(errno),
+        None => Err(libc::EFAULT),
+    }
+}
+
+/// Registers as all the calls for it do.
+fn register(pd: *mut ibv_pd, range: Range, access: c_uint) -> *mut ibv_mr {
+    answer(Use::<Pd>::find(pd).and_then(|pd| Mr::register(pd, range, access)))
+}
+
+c_api! {
+    fn ibv_reg_mr(pd: *mut ibv_pd, addr: *mut c_void, length: usize, access: c_int) -> *mut ibv_mr {
+        register(pd, Range { addr, length, iova: addr as u64 }, access as c_uint)
+    }
+
+    fn ibv_reg_mr_iova(
+        pd: *mut ibv_pd,
+        addr: *mut c_void,
+        length: usize,
+        iova: u64,
+        access: c_int,
+    ) -> *mut ibv_mr {
+        register(pd, Range { addr, length, iova }, access as c_uint)
+    }
+
+    fn ibv_reg_mr_iova2(
+        pd: *mut ibv_pd,
+        addr: *mut c_void,
+        length: usize,
+        iova: u64,
+        access: c_uint,
+    ) -> *mut ibv_mr {
+        register(pd, Range { addr, length, iova }, access)
+    }
+
+    /// There is no memory but this process's own that a software device could reach.
+    fn ibv_reg_dmabuf_mr(
+        pd: *mut ibv_pd,
+        _offset: u64,
+        _length: usize,
+        _iova: u64,
+        _fd: c_int,
+        _access: c_int,
+    ) -> *mut ibv_mr {
+        answer(registry::find::<Pd>(pd).and(Err(libc::EOPNOTSUPP)))
+    }
+
+    fn ibv_rereg_mr(
+        mr: *mut ibv_mr,
+        flags: c_int,
+        pd: *mut ibv_pd,
+        addr: *mut c_void,
+        length: usize,
+        access: c_int,
+    ) -> c_int {
+        let flags = flags as c_uint;
+        let known = IBV_REREG_MR_CHANGE_TRANSLATION | IBV_REREG_MR_CHANGE_PD | IBV_REREG_MR_CHANGE_ACCESS;
+        let moves = flags & IBV_REREG_MR_CHANGE_TRANSLATION != 0;
+        let is_wrong = flags & !known != 0 || flags == 0 || (moves && (length == 0 || addr.is_null()));
+        let run = || {
+            let mr = registry::find::<Mr>(mr).map_err(|errno| (IBV_REREG_MR_ERR_INPUT, errno))?;
+            if is_wrong {
+                return Err((IBV_REREG_MR_ERR_INPUT, libc::EINVAL));
+            }
+            mr.change(flags, pd, moves.then_some(Range { addr, length, iova: addr as u64 }), access)
+        };
+        match run() {
+            Ok(()) => 0,
+            Err((what, errno)) => {
+                set_errno(errno);
+                what
+            }
+        }
+    }
+
+    fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
+        let run = || {
+            registry::find::<Mr>(mr)?.users.none()?;
+            registry::withdraw::<Mr>(mr);
+            Ok(())
+        };
+        code(run())
+    }
+
+    /// Of this process: the same memory, registered once more.
+    fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
+        let run = || {
+            let pd = Use::<Pd>::find(pd)?;
+            // SAFETY: handles do not change.
+            let has_handle = |mr: &Mr| unsafe { (*mr.c.get()).handle } == handle && !mr.inner().is_imported;
+            let mr = registry::first::<Mr>(has_handle).ok_or(libc::ENOENT)?;
+            // SAFETY: as `ibv_rereg_mr` asks, nobody changes a region that somebody else uses.
+            let (addr, length) = unsafe { ((*mr.c.get()).addr, (*mr.c.get()).length) };
+            let (iova, access) = (mr.inner().region.addr(), mr.inner().access);
+            let imported = Mr::register(pd, Range { addr, length, iova }, access)?;
+            registry::with::<Mr, _>(imported, |mr| mr.inner().is_imported = true);
+            Ok(imported)
+        };
+        answer(run())
+    }
+
+    fn ibv_unimport_mr(mr: *mut ibv_mr) {
+        registry::withdraw::<Mr>(mr);
+    }
+
+    fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: *const ibv_mr_init_attr) -> *mut ibv_mr {
+        let run = || {
+            let attr = unsafe { crate::boundary::input(attr)? };
+            if attr.comp_mask & !(IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR) != 0 {
+                return Err(libc::EOPNOTSUPP);
+            }
+            if attr.comp_mask & IBV_REG_MR_MASK_ADDR == 0 {
+                return Err(libc::EINVAL);
+            }
+            let has_iova = attr.comp_mask & IBV_REG_MR_MASK_IOVA != 0;
+            let iova = if has_iova { attr.iova } else { attr.addr as u64 };
+            Mr::register(Use::<Pd>::find(pd)?, Range { addr: attr.addr, length: attr.length, iova }, attr.access as c_uint)
+        };
+        answer(run())
+    }
+}
+
+c_ops! {
+    /// Nothing is pinned, so there is nothing to fetch: checked, and done.
+    fn advise_mr(
+        pd: *mut ibv_pd,
+        advice: ibv_advise_mr_advice,
+        flags: u32,
+        sges: *mut ibv_sge,
+        count: u32,
+    ) -> c_int {
+        let run = || {
+            registry::find::<Pd>(pd)?;
+            let is_known = advice <= IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT;
+            if !is_known || flags & !IBV_ADVISE_MR_FLAG_FLUSH != 0 {
+                return Err(libc::EOPNOTSUPP);
+            }
+            if sges.is_null() || count == 0 {
+                return Err(libc::EINVAL);
+            }
+            for index in 0..count as usize {
+                let sge = unsafe { sges.add(index).read() };
+                let range = Range { addr: sge.addr as *mut c_void, length: sge.length as usize, iova: sge.addr };
+                if advice != IBV_ADVISE_MR_ADVICE_PREFETCH_NO_FAULT {
+                    populate(range, advice == IBV_ADVISE_MR_ADVICE_PREFETCH_WRITE)?;
+                }
+            }
+            Ok(())
+        };
+        code(run())
+    }
+
+    fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
+        match registry::find::<Pd>(pd) {
+            Ok(_) => Failure::failure(libc::EOPNOTSUPP),
+            Err(errno) => Failure::failure(errno),
+        }
+    }
+}
+
+impl Mr {
+    /// The region's local key and the first address that it goes by.
+    pub(crate) fn place(&self) -> (highwire_verbs::LocalKey, u64) {
+        let inner = self.inner();
+        (inner.region.lkey(), inner.region.addr())
+    }
+}

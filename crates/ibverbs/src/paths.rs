@@ -1,1 +1,0 @@
-//! Files that programs look for below `/sys/class/infiniband` and `/dev/infiniband`.

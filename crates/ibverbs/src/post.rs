@@ -1,0 +1,237 @@
+//! Posting work requests: the data path. No locks that are not the queue's own, no allocation, no look-ups.
+
+use crate::abi::*;
+use crate::ah::Ah;
+use crate::errno;
+use crate::limits::{MAX_INLINE, MAX_SGE};
+use crate::mw::Mw;
+use crate::qp::Qp;
+use crate::registry;
+use highwire_host::Chain;
+use highwire_verbs::{
+    Datagram, LocalKey, Operation, PostError, RecvWr, Remote, RemoteKey, SendFlags, SendWr, Service, Sge,
+};
+use highwire_wire::Qpn;
+
+/// A request's SGEs in the form of the layer below.
+pub(crate) struct Sges {
+    sges: [Sge; MAX_SGE as usize],
+    count: usize,
+}
+
+impl Sges {
+    /// # Safety
+    /// `list` points to `count` SGEs.
+    #[inline]
+    pub(crate) unsafe fn read(list: *const ibv_sge, count: c_int) -> Result<Sges, PostError> {
+        let mut sges = Sges { sges: [Sge::default(); MAX_SGE as usize], count: 0 };
+        if count < 0 || count as usize > sges.sges.len() {
+            return Err(PostError::TooManySges);
+        }
+        sges.count = count as usize;
+        for (index, to) in sges.sges[..sges.count].iter_mut().enumerate() {
+            // SAFETY: the caller's promise.
+            *to = to_sge(unsafe { &*list.add(index) });
+        }
+        Ok(sges)
+    }
+
+    #[inline]
+    pub(crate) fn as_slice(&self) -> &[Sge] {
+        &self.sges[..self.count]
+    }
+}
+
+#[inline]
+pub(crate) fn to_sge(from: &ibv_sge) -> Sge {
+    Sge { addr: from.addr, length: from.length, lkey: LocalKey(from.lkey) }
+}
+
+#[inline]
+pub(crate) fn flags(bits: c_uint) -> SendFlags {
+    SendFlags {
+        signaled: bits & IBV_SEND_SIGNALED != 0,
+        solicited: bits & IBV_SEND_SOLICITED != 0,
+        fence: bits & IBV_SEND_FENCE != 0,
+        inline: bits & IBV_SEND_INLINE != 0,
+    }
+}
+
+/// Where a datagram goes.
+///
+/// # Safety
+/// `ah` is null or an address handle.
+#[inline]
+pub(crate) unsafe fn datagram(ah: *const ibv_ah, qpn: u32, qkey: u32) -> Result<Datagram, PostError> {
+    // SAFETY: handles of ours begin with the structure that C knows.
+    let ah = unsafe { ah.cast::<Ah>().as_ref() }.ok_or(PostError::BadDestination)?;
+    Ok(Datagram { address: ah.address, qpn: Qpn::new(qpn), qkey })
+}
+
+/// What a request does.
+///
+/// # Safety
+/// The request's unions hold what its opcode says.
+#[inline]
+unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, PostError> {
+    // SAFETY: read only where the opcode says so.
+    let remote = || unsafe { Remote { va: wr.wr.rdma.remote_addr, rkey: RemoteKey(wr.wr.rdma.rkey) } };
+    // SAFETY: as above.
+    let atomic = || unsafe { wr.wr.atomic };
+    Ok(match wr.opcode {
+        IBV_WR_SEND => Operation::Send,
+        IBV_WR_SEND_WITH_IMM => Operation::SendImm(u32::from_be(wr.imm_data)),
+        IBV_WR_RDMA_WRITE => Operation::Write(remote()),
+        IBV_WR_RDMA_WRITE_WITH_IMM => Operation::WriteImm(remote(), u32::from_be(wr.imm_data)),
+        IBV_WR_RDMA_READ => Operation::Read(remote()),
+        IBV_WR_ATOMIC_CMP_AND_SWP => {
+            let WrAtomic { remote_addr, compare_add, swap, rkey } = atomic();
+            let remote = Remote { va: remote_addr, rkey: RemoteKey(rkey) };
+            Operation::CompareSwap { remote, compare: compare_add, swap }
+        }
+        IBV_WR_ATOMIC_FETCH_AND_ADD => {
+            let WrAtomic { remote_addr, compare_add, rkey, .. } = atomic();
+            Operation::FetchAdd {
+                remote: Remote { va: remote_addr, rkey: RemoteKey(rkey) },
+                add: compare_add,
+            }
+        }
+        IBV_WR_SEND_WITH_INV => Operation::SendInvalidate(RemoteKey(wr.imm_data)),
+        IBV_WR_LOCAL_INV => Operation::LocalInvalidate(RemoteKey(wr.imm_data)),
+        // SAFETY: as above.
+        IBV_WR_BIND_MW => unsafe { bind(&wr.extra.bind_mw)? },
+        _ => return Err(PostError::Unsupported),
+    })
+}
+
+/// Windows are bound rarely, so these look their objects up.
+#[cold]
+fn bind(request: &WrBind) -> Result<Operation, PostError> {
+    let mw = registry::find::<Mw>(request.mw).map_err(|_| PostError::Unsupported)?;
+    mw.bind(request.rkey, &request.bind_info).map_err(|_| PostError::Unsupported)
+}
+
+/// Copies a request's inline data together, unless it lies in one piece, and adds the request to a chain.
+///
+/// # Safety
+/// The SGEs name readable memory.
+#[inline]
+pub(crate) unsafe fn push_inline(
+    chain: &mut Chain<'_>,
+    wr: &SendWr<'_>,
+    sges: &[Sge],
+) -> Result<(), PostError> {
+    let mut gathered = [0; MAX_INLINE as usize];
+    let mut length = 0;
+    if let [one] = sges {
+        // SAFETY: the caller's promise; a null address has no bytes.
+        let data = match one.length {
+            0 => &[][..],
+            bytes => unsafe { std::slice::from_raw_parts(one.addr as *const u8, bytes as usize) },
+        };
+        return chain.push_inline(wr, data);
+    }
+    for sge in sges {
+        let place = gathered.get_mut(length..length + sge.length as usize).ok_or(PostError::TooLong)?;
+        // SAFETY: as above; the place is as long.
+        unsafe {
+            std::ptr::copy_nonoverlapping(sge.addr as *const u8, place.as_mut_ptr(), sge.length as usize);
+        }
+        length += sge.length as usize;
+    }
+    chain.push_inline(wr, &gathered[..length])
+}
+
+/// # Safety
+/// The request is one, as far as its opcode says.
+#[inline]
+unsafe fn push(qp: &Qp, chain: &mut Chain<'_>, wr: &ibv_send_wr) -> Result<(), PostError> {
+    // SAFETY: the caller's promise.
+    let (operation, sges) = unsafe { (operation(wr)?, Sges::read(wr.sg_list, wr.num_sge)?) };
+    let datagram = match qp.service {
+        // SAFETY: on UD this member of the union is the one in use.
+        Service::Ud => Some(unsafe { datagram(wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey)? }),
+        _ => None,
+    };
+    let mut to_post =
+        SendWr { wr_id: wr.wr_id, operation, flags: flags(wr.send_flags), sges: sges.as_slice(), datagram };
+    if operation.is_local() {
+        to_post.sges = &[];
+    }
+    if !to_post.flags.inline {
+        return chain.push(&to_post);
+    }
+    to_post.flags.inline = false;
+    // SAFETY: the caller's promise.
+    unsafe { push_inline(chain, &SendWr { sges: &[], ..to_post }, sges.as_slice()) }
+}
+
+pub(crate) unsafe extern "C" fn post_send(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_send_wr,
+    bad: *mut *mut ibv_send_wr,
+) -> c_int {
+    crate::boundary::guard(|| {
+        // SAFETY: this function is reached through the queue pair's own context only, so it is one of ours.
+        let qp = unsafe { &*qp.cast::<Qp>() };
+        let Ok(host) = qp.host() else { return libc::EINVAL };
+        host.chain(|chain| {
+            let mut next = wr;
+            // SAFETY: verbs' callers promise a chain of requests that ends with null.
+            while let Some(request) = unsafe { next.as_ref() } {
+                // SAFETY: as above.
+                if let Err(error) = unsafe { push(qp, chain, request) } {
+                    if !bad.is_null() {
+                        // SAFETY: not null, and C's to be written to.
+                        unsafe { bad.write(next) };
+                    }
+                    return errno::of_post(error);
+                }
+                next = request.next;
+            }
+            0
+        })
+    })
+}
+
+/// Posts a chain of receives one by one.
+///
+/// # Safety
+/// `wr` is a chain of requests that ends with null; `bad` is null or can be written to.
+#[inline]
+pub(crate) unsafe fn receives(
+    wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+    mut post: impl FnMut(&RecvWr<'_>) -> Result<(), PostError>,
+) -> c_int {
+    let mut next = wr;
+    // SAFETY: the caller's promise.
+    while let Some(request) = unsafe { next.as_ref() } {
+        // SAFETY: the caller's promise.
+        let sges = unsafe { Sges::read(request.sg_list, request.num_sge) };
+        let posted = sges.and_then(|sges| post(&RecvWr { wr_id: request.wr_id, sges: sges.as_slice() }));
+        if let Err(error) = posted {
+            if !bad.is_null() {
+                // SAFETY: the caller's promise.
+                unsafe { bad.write(next) };
+            }
+            return errno::of_post(error);
+        }
+        next = request.next;
+    }
+    0
+}
+
+pub(crate) unsafe extern "C" fn post_recv(
+    qp: *mut ibv_qp,
+    wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    crate::boundary::guard(|| {
+        // SAFETY: as in `post_send`.
+        let qp = unsafe { &*qp.cast::<Qp>() };
+        let Ok(host) = qp.host() else { return libc::EINVAL };
+        // SAFETY: verbs' callers promise a chain of requests.
+        unsafe { receives(wr, bad, |wr| host.post_recv(wr)) }
+    })
+}

@@ -1,0 +1,269 @@
+//! Queue pairs: making and destroying them.
+
+use crate::abi::*;
+use crate::boundary::{answer, c_api, c_ops, code, input, zeroed_mutex};
+use crate::context::Context;
+use crate::cq::Cq;
+use crate::ece::Ece;
+use crate::errno;
+use crate::events::Acknowledged;
+use crate::limits::*;
+use crate::pd::Pd;
+use crate::registry::{self, Object, Use};
+use crate::srq::Srq;
+use crate::wr::Batch;
+use highwire_host::{QueuePair, QueuePairConfig};
+use highwire_verbs::{QpCaps, Service};
+use std::cell::UnsafeCell;
+use std::sync::{Arc, Mutex};
+
+/// A queue pair.
+#[repr(C)]
+pub(crate) struct Qp {
+    c: UnsafeCell<ibv_qp_ex>,
+    host: QueuePair,
+    /// Requests between `wr_start` and `wr_complete`.
+    pub(crate) batch: Batch,
+    pub(crate) service: Service,
+    pub(crate) caps: ibv_qp_cap,
+    pub(crate) signal_all: bool,
+    pub(crate) ece: Mutex<Ece>,
+    pub(crate) pd: Use<Pd>,
+    is_extended: bool,
+    _send_cq: Use<Cq>,
+    _recv_cq: Use<Cq>,
+    _srq: Option<Use<Srq>>,
+    pub(crate) async_events: Acknowledged,
+}
+
+// SAFETY: C writes to `c` under verbs' own rules; this side writes its state in `ibv_modify_qp` only, as rdma-core does.
+unsafe impl Send for Qp {}
+// SAFETY: as above.
+unsafe impl Sync for Qp {}
+
+impl Object for Qp {
+    type C = ibv_qp;
+    fn as_c(&self) -> *mut ibv_qp {
+        self.c.get().cast()
+    }
+}
+
+/// What a queue pair is made with, from either interface.
+struct Init {
+    user_context: *mut c_void,
+    send_cq: *mut ibv_cq,
+    recv_cq: *mut ibv_cq,
+    srq: *mut ibv_srq,
+    caps: ibv_qp_cap,
+    qp_type: ibv_qp_type,
+    signal_all: bool,
+    /// The operations that the extended interface is wanted for.
+    operations: Option<u64>,
+}
+
+fn service_of(qp_type: ibv_qp_type) -> Result<Service, c_int> {
+    match qp_type {
+        IBV_QPT_RC => Ok(Service::Rc),
+        IBV_QPT_UC => Ok(Service::Uc),
+        IBV_QPT_UD => Ok(Service::Ud),
+        IBV_QPT_RAW_PACKET | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV | IBV_QPT_DRIVER => Err(libc::EOPNOTSUPP),
+        _ => Err(libc::EINVAL),
+    }
+}
+
+/// The operations of a service that the extended interface offers.
+fn operations_of(service: Service) -> u64 {
+    let sends = IBV_QP_EX_WITH_SEND | IBV_QP_EX_WITH_SEND_WITH_IMM;
+    let writes = IBV_QP_EX_WITH_RDMA_WRITE
+        | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM
+        | IBV_QP_EX_WITH_BIND_MW
+        | IBV_QP_EX_WITH_LOCAL_INV
+        | IBV_QP_EX_WITH_SEND_WITH_INV;
+    let reads =
+        IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    match service {
+        Service::Ud => sends,
+        Service::Uc => sends | writes,
+        _ => sends | writes | reads,
+    }
+}
+
+impl Qp {
+    fn create(pd: Use<Pd>, init: &Init) -> Result<*mut ibv_qp, c_int> {
+        let service = service_of(init.qp_type)?;
+        if init.operations.is_some_and(|operations| operations & !operations_of(service) != 0) {
+            return Err(libc::EOPNOTSUPP);
+        }
+        let caps = init.caps;
+        let is_too_large = caps.max_send_wr.max(caps.max_recv_wr) > MAX_WR
+            || caps.max_send_sge.max(caps.max_recv_sge) > MAX_SGE
+            || caps.max_inline_data > MAX_INLINE;
+        if is_too_large {
+            return Err(libc::EINVAL);
+        }
+        let caps = ibv_qp_cap {
+            max_send_sge: caps.max_send_sge.max(1),
+            max_recv_sge: caps.max_recv_sge.max(1),
+            ..caps
+        };
+        let (send_cq, recv_cq) = (Use::<Cq>::find(init.send_cq)?, Use::<Cq>::find(init.recv_cq)?);
+        let is_of_context = |cq: &Use<Cq>| Arc::ptr_eq(&cq.context, &pd.context);
+        if !is_of_context(&send_cq) || !is_of_context(&recv_cq) {
+            return Err(libc::EINVAL);
+        }
+        let srq = if init.srq.is_null() { None } else { Some(Use::<Srq>::find(init.srq)?) };
+        let mut place = Arc::<Qp>::new_uninit();
+        let config = QueuePairConfig {
+            service,
+            send_cq: &send_cq.host,
+            recv_cq: &recv_cq.host,
+            srq: srq.as_ref().map(|srq| &srq.host),
+            caps: QpCaps {
+                max_send_wr: caps.max_send_wr,
+                max_recv_wr: caps.max_recv_wr,
+                max_send_sge: caps.max_send_sge,
+                max_recv_sge: caps.max_recv_sge,
+                max_inline: caps.max_inline_data,
+            },
+            signal_all: init.signal_all,
+            events: Some(pd.context.event_target(place.as_ptr())),
+        };
+        let host = pd.host.queue_pair(&config).map_err(|error| errno::of_create(&error))?;
+        let (mutex, cond) = zeroed_mutex();
+        let base = ibv_qp {
+            context: pd.context.as_c(),
+            qp_context: init.user_context,
+            pd: pd.as_c(),
+            send_cq: init.send_cq,
+            recv_cq: init.recv_cq,
+            srq: init.srq,
+            handle: host.qpn().value(),
+            qp_num: host.qpn().value(),
+            state: IBV_QPS_RESET,
+            qp_type: init.qp_type,
+            mutex,
+            cond,
+            events_completed: 0,
+        };
+        let qp = Qp {
+            c: UnsafeCell::new(crate::wr::functions(base)),
+            host,
+            batch: Batch::default(),
+            service,
+            caps,
+            signal_all: init.signal_all,
+            ece: Mutex::new(Ece::default()),
+            pd,
+            is_extended: init.operations.is_some(),
+            _send_cq: send_cq,
+            _recv_cq: recv_cq,
+            _srq: srq,
+            async_events: Acknowledged::default(),
+        };
+        Arc::get_mut(&mut place).expect("nobody else has it").write(qp);
+        // SAFETY: written in the line above.
+        Ok(registry::publish(unsafe { place.assume_init() }))
+    }
+
+    /// The queue pair behind it.
+    #[inline]
+    pub(crate) fn host(&self) -> Result<&QueuePair, c_int> {
+        Ok(&self.host)
+    }
+
+    /// The extended interface's structure.
+    pub(crate) fn extended(&self) -> *mut ibv_qp_ex {
+        self.c.get()
+    }
+}
+
+c_ops! {
+    fn create_qp_ex(context: *mut ibv_context, attr: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
+        let run = || {
+            let context = registry::find::<Context>(context)?;
+            // A program with an older header has a shorter structure, and no bits for what is beyond.
+            let short = unsafe { input(attr.cast::<[u8; std::mem::offset_of!(ibv_qp_init_attr_ex, pd)]>())? };
+            let comp_mask = unsafe { short.as_ptr().cast::<ibv_qp_init_attr_ex>().byte_add(0) };
+            let comp_mask = unsafe { (&raw const (*comp_mask).comp_mask).read_unaligned() };
+            let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS
+                | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+            if comp_mask & !known != 0 {
+                return Err(libc::EOPNOTSUPP);
+            }
+            let has = |bit| comp_mask & bit != 0;
+            let init = unsafe { &*attr };
+            if has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && init.create_flags & !IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0 {
+                return Err(libc::EOPNOTSUPP);
+            }
+            let service = service_of(init.qp_type)?;
+            if !has(IBV_QP_INIT_ATTR_PD) {
+                return Err(libc::EINVAL);
+            }
+            let pd = Pd::of_context(init.pd, &context)?;
+            let _ = service;
+            let from = Init {
+                user_context: init.qp_context,
+                send_cq: init.send_cq,
+                recv_cq: init.recv_cq,
+                srq: init.srq,
+                caps: init.cap,
+                qp_type: init.qp_type,
+                signal_all: init.sq_sig_all != 0,
+                operations: has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(init.send_ops_flags),
+            };
+            let qp = Qp::create(pd, &from)?;
+            if let Some(caps) = registry::with::<Qp, _>(qp, |qp| qp.caps) {
+                unsafe { (*attr).cap = caps };
+            }
+            Ok(qp)
+        };
+        answer(run())
+    }
+
+    fn open_qp(context: *mut ibv_context, _attr: *mut ibv_qp_open_attr) -> *mut ibv_qp {
+        answer(registry::find::<Context>(context).and(Err(libc::EOPNOTSUPP)))
+    }
+}
+
+c_api! {
+    fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp_init_attr) -> *mut ibv_qp {
+        let run = || {
+            let pd = Use::<Pd>::find(pd)?;
+            let attr = unsafe { input(init)? };
+            let from = Init {
+                user_context: attr.qp_context,
+                send_cq: attr.send_cq,
+                recv_cq: attr.recv_cq,
+                srq: attr.srq,
+                caps: attr.cap,
+                qp_type: attr.qp_type,
+                signal_all: attr.sq_sig_all != 0,
+                operations: None,
+            };
+            let qp = Qp::create(pd, &from)?;
+            if let Some(caps) = registry::with::<Qp, _>(qp, |qp| qp.caps) {
+                unsafe { (*init).cap = caps };
+            }
+            Ok(qp)
+        };
+        answer(run())
+    }
+
+    fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_ex {
+        let run = || {
+            let qp = registry::find::<Qp>(qp)?;
+            if qp.is_extended { Ok(qp.extended()) } else { Err(libc::EINVAL) }
+        };
+        answer(run())
+    }
+
+    fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
+        let run = || {
+            let found = registry::find::<Qp>(qp)?;
+            registry::withdraw::<Qp>(qp);
+            found.async_events.wait();
+            Ok(())
+        };
+        code(run())
+    }
+}

@@ -1,0 +1,189 @@
+//! Changing and asking a queue pair's attributes.
+
+use crate::abi::*;
+use crate::ah::{address_of, attr_of};
+use crate::boundary::{c_api, c_ops, code, input};
+use crate::limits::{MAX_RD_ATOMIC, PORT};
+use crate::mr::access_of;
+use crate::qp::Qp;
+use crate::query::mtu_of;
+use crate::registry;
+use crate::{env, errno};
+use highwire_verbs::{AttrMask, Mtu, QpAttr, QpState, Recovery, Service, check_attributes};
+use highwire_wire::{Psn, Qpn};
+use std::sync::PoisonError;
+
+pub(crate) fn state_of(state: ibv_qp_state) -> Result<QpState, c_int> {
+    Ok(match state {
+        IBV_QPS_RESET => QpState::Reset,
+        IBV_QPS_INIT => QpState::Init,
+        IBV_QPS_RTR => QpState::Rtr,
+        IBV_QPS_RTS => QpState::Rts,
+        IBV_QPS_SQD => QpState::Sqd,
+        IBV_QPS_SQE => QpState::Sqe,
+        IBV_QPS_ERR => QpState::Error,
+        _ => return Err(libc::EINVAL),
+    })
+}
+
+fn to_state(state: QpState) -> ibv_qp_state {
+    match state {
+        QpState::Reset => IBV_QPS_RESET,
+        QpState::Init => IBV_QPS_INIT,
+        QpState::Rtr => IBV_QPS_RTR,
+        QpState::Rts => IBV_QPS_RTS,
+        QpState::Sqd => IBV_QPS_SQD,
+        QpState::Sqe => IBV_QPS_SQE,
+        QpState::Error => IBV_QPS_ERR,
+    }
+}
+
+fn path_mtu(mtu: ibv_mtu, offered: Mtu) -> Result<Mtu, c_int> {
+    let found = Mtu::ALL.into_iter().find(|known| mtu_of(*known) == mtu).ok_or(libc::EINVAL)?;
+    if found.bytes() <= offered.bytes() { Ok(found) } else { Err(libc::EINVAL) }
+}
+
+/// There is nothing behind these: no second path, and no resizing.
+const UNSUPPORTED: c_uint = IBV_QP_ALT_PATH | IBV_QP_CAP | IBV_QP_RATE_LIMIT;
+
+fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
+    let host = qp.host()?;
+    let from = host.state();
+    let has = |bit: c_uint| mask & bit != 0;
+    if has(IBV_QP_CUR_STATE) && state_of(attr.cur_qp_state)? != from {
+        return Err(libc::EINVAL);
+    }
+    let to = if has(IBV_QP_STATE) { state_of(attr.qp_state)? } else { from };
+    check_attributes(qp.service, from, to, AttrMask(mask)).map_err(|error| errno::of_modify(&error))?;
+    if has(UNSUPPORTED) {
+        return Err(libc::EOPNOTSUPP);
+    }
+    if has(IBV_QP_PORT) && attr.port_num != PORT || has(IBV_QP_PKEY_INDEX) && attr.pkey_index != 0 {
+        return Err(libc::EINVAL);
+    }
+    let reads =
+        [(IBV_QP_MAX_QP_RD_ATOMIC, attr.max_rd_atomic), (IBV_QP_MAX_DEST_RD_ATOMIC, attr.max_dest_rd_atomic)];
+    if reads.iter().any(|(bit, value)| has(*bit) && *value > MAX_RD_ATOMIC) {
+        return Err(libc::EINVAL);
+    }
+    let offered = qp.pd.context.device.mtu();
+    let begins = from == QpState::Rtr && to == QpState::Rts && qp.service == Service::Rc;
+    let change = QpAttr {
+        state: has(IBV_QP_STATE).then_some(to),
+        access: has(IBV_QP_ACCESS_FLAGS).then(|| access_of(attr.qp_access_flags)).transpose()?,
+        qkey: has(IBV_QP_QKEY).then_some(attr.qkey),
+        address: has(IBV_QP_AV).then(|| address_of(&attr.ah_attr)).transpose()?,
+        remote_qpn: has(IBV_QP_DEST_QPN).then(|| Qpn::new(attr.dest_qp_num)),
+        path_mtu: has(IBV_QP_PATH_MTU).then(|| path_mtu(attr.path_mtu, offered)).transpose()?,
+        rq_psn: has(IBV_QP_RQ_PSN).then(|| Psn::new(attr.rq_psn)),
+        sq_psn: has(IBV_QP_SQ_PSN).then(|| Psn::new(attr.sq_psn)),
+        max_dest_rd_atomic: has(IBV_QP_MAX_DEST_RD_ATOMIC).then_some(attr.max_dest_rd_atomic),
+        max_rd_atomic: has(IBV_QP_MAX_QP_RD_ATOMIC).then_some(attr.max_rd_atomic),
+        min_rnr_timer: has(IBV_QP_MIN_RNR_TIMER).then_some(attr.min_rnr_timer),
+        timeout: has(IBV_QP_TIMEOUT).then_some(attr.timeout),
+        retry_count: has(IBV_QP_RETRY_CNT).then_some(attr.retry_cnt),
+        rnr_retry: has(IBV_QP_RNR_RETRY).then_some(attr.rnr_retry),
+        recovery: begins.then(|| recovery(qp)),
+        notify_drained: has(IBV_QP_EN_SQD_ASYNC_NOTIFY).then_some(attr.en_sqd_async_notify != 0),
+    };
+    host.modify(&change).map_err(|error| errno::of_modify(&error))
+}
+
+/// As the environment wishes, unless the peer has said through ECE that it cannot.
+fn recovery(qp: &Qp) -> Recovery {
+    let ece = qp.ece.lock().unwrap_or_else(PoisonError::into_inner);
+    let wish = env::settings().map_or(Recovery::GoBackN, |settings| settings.recovery);
+    if ece.allows_irn() { wish } else { Recovery::GoBackN }
+}
+
+fn query(qp: &Qp) -> Result<ibv_qp_attr, c_int> {
+    let now = qp.host()?.query();
+    let state = to_state(now.state);
+    Ok(ibv_qp_attr {
+        qp_state: state,
+        cur_qp_state: state,
+        path_mtu: mtu_of(now.mtu),
+        qkey: now.qkey,
+        rq_psn: now.rq_psn.value(),
+        sq_psn: now.sq_psn.value(),
+        dest_qp_num: now.remote_qpn.value(),
+        qp_access_flags: now.access.bits(),
+        cap: qp.caps,
+        ah_attr: attr_of(&now.address),
+        max_rd_atomic: now.max_rd_atomic,
+        max_dest_rd_atomic: now.max_dest_rd_atomic,
+        min_rnr_timer: now.min_rnr_timer,
+        port_num: PORT,
+        timeout: now.timeout,
+        retry_cnt: now.retry_count,
+        rnr_retry: now.rnr_retry,
+        sq_draining: u8::from(now.state == QpState::Sqd && now.send_queue_len > 0),
+        ..ibv_qp_attr::default()
+    })
+}
+
+c_api! {
+    fn ibv_modify_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, mask: c_int) -> c_int {
+        let run = || {
+            let found = registry::find::<Qp>(qp)?;
+            // The last field is newer than some programs.
+            let bytes = std::mem::offset_of!(ibv_qp_attr, rate_limit);
+            let mut known = ibv_qp_attr::default();
+            if attr.is_null() {
+                return Err(libc::EINVAL);
+            }
+            unsafe { std::ptr::copy_nonoverlapping(attr.cast::<u8>(), (&raw mut known).cast::<u8>(), bytes) };
+            modify(&found, &known, mask as c_uint)?;
+            if mask as c_uint & IBV_QP_STATE != 0 {
+                unsafe { (*qp).state = known.qp_state };
+            }
+            Ok(())
+        };
+        code(run())
+    }
+
+    fn ibv_query_qp(qp: *mut ibv_qp, attr: *mut ibv_qp_attr, _mask: c_int, init: *mut ibv_qp_init_attr) -> c_int {
+        let run = || {
+            let found = registry::find::<Qp>(qp)?;
+            let now = query(&found)?;
+            if attr.is_null() || init.is_null() {
+                return Err(libc::EINVAL);
+            }
+            let bytes = std::mem::offset_of!(ibv_qp_attr, rate_limit);
+            unsafe { std::ptr::copy_nonoverlapping((&raw const now).cast::<u8>(), attr.cast::<u8>(), bytes) };
+            let c = unsafe { &*qp };
+            let made_with = ibv_qp_init_attr {
+                qp_context: c.qp_context,
+                send_cq: c.send_cq,
+                recv_cq: c.recv_cq,
+                srq: c.srq,
+                cap: found.caps,
+                qp_type: c.qp_type,
+                sq_sig_all: c_int::from(found.signal_all),
+            };
+            unsafe {
+                init.write(made_with);
+                (*qp).state = now.qp_state;
+            }
+            Ok(())
+        };
+        code(run())
+    }
+
+    /// A message's last bytes become visible last, but those before them in any order.
+    fn ibv_query_qp_data_in_order(qp: *mut ibv_qp, _op: ibv_wr_opcode, _flags: u32) -> c_int {
+        let _ = registry::find::<Qp>(qp);
+        0
+    }
+}
+
+c_ops! {
+    fn modify_qp_rate_limit(qp: *mut ibv_qp, attr: *mut ibv_qp_rate_limit_attr) -> c_int {
+        let run = || {
+            registry::find::<Qp>(qp)?;
+            unsafe { input(attr)? };
+            Err(libc::EOPNOTSUPP)
+        };
+        code(run())
+    }
+}

@@ -1,0 +1,308 @@
+//! What the device says about itself: attributes, port, GIDs, P_Keys, clock.
+
+use crate::abi::*;
+use crate::boundary::{c_api, c_ops, code, fill, input, minus_one, output};
+use crate::context::Context;
+use crate::limits::*;
+use crate::{device, registry};
+use highwire_verbs::{Gid, MESSAGE_LENGTH_MAX, Mtu};
+
+fn device_attr() -> ibv_device_attr {
+    let mut fw_ver = [0; 64];
+    fill(&mut fw_ver, env!("CARGO_PKG_VERSION"));
+    let guid = u64::from_ne_bytes(device::guid());
+    ibv_device_attr {
+        fw_ver,
+        node_guid: guid,
+        sys_image_guid: guid,
+        max_mr_size: u64::MAX,
+        page_size_cap: u64::MAX & !0xFFF,
+        vendor_id: 0,
+        vendor_part_id: 0,
+        hw_ver: 0,
+        max_qp: MAX_QP as c_int,
+        max_qp_wr: MAX_WR as c_int,
+        device_cap_flags: IBV_DEVICE_BAD_QKEY_CNTR
+            | IBV_DEVICE_CURR_QP_STATE_MOD
+            | IBV_DEVICE_SYS_IMAGE_GUID
+            | IBV_DEVICE_RC_RNR_NAK_GEN
+            | IBV_DEVICE_MEM_MGT_EXTENSIONS
+            | IBV_DEVICE_MEM_WINDOW_TYPE_2B,
+        max_sge: MAX_SGE as c_int,
+        max_sge_rd: MAX_SGE as c_int,
+        max_cq: MANY as c_int,
+        max_cqe: MAX_CQE as c_int,
+        max_mr: MANY as c_int * 8,
+        max_pd: MANY as c_int,
+        max_qp_rd_atom: c_int::from(MAX_RD_ATOMIC),
+        max_ee_rd_atom: 0,
+        max_res_rd_atom: c_int::from(MAX_RD_ATOMIC) * MAX_QP as c_int,
+        max_qp_init_rd_atom: c_int::from(MAX_RD_ATOMIC),
+        max_ee_init_rd_atom: 0,
+        atomic_cap: IBV_ATOMIC_HCA,
+        max_ee: 0,
+        max_rdd: 0,
+        max_mw: MANY as c_int,
+        max_raw_ipv6_qp: 0,
+        max_raw_ethy_qp: 0,
+        max_mcast_grp: 0,
+        max_mcast_qp_attach: 0,
+        max_total_mcast_qp_attach: 0,
+        max_ah: MANY as c_int,
+        max_fmr: 0,
+        max_map_per_fmr: 0,
+        max_srq: MAX_SRQ as c_int,
+        max_srq_wr: MAX_WR as c_int,
+        max_srq_sge: MAX_SGE as c_int,
+        max_pkeys: 1,
+        local_ca_ack_delay: 15,
+        phys_port_cnt: 1,
+    }
+}
+
+fn device_attr_ex() -> ibv_device_attr_ex {
+    let orig_attr = device_attr();
+    ibv_device_attr_ex {
+        device_cap_flags_ex: u64::from(orig_attr.device_cap_flags),
+        orig_attr,
+        comp_mask: 0,
+        odp_caps: ibv_odp_caps::default(),
+        completion_timestamp_mask: u64::MAX,
+        hca_core_clock: CLOCK_KHZ,
+        tso_caps: ibv_tso_caps::default(),
+        rss_caps: ibv_rss_caps::default(),
+        max_wq_type_rq: 0,
+        packet_pacing_caps: ibv_packet_pacing_caps::default(),
+        raw_packet_caps: 0,
+        tm_caps: ibv_tm_caps::default(),
+        cq_mod_caps: ibv_cq_moderation_caps { max_cq_count: u16::MAX, max_cq_period: u16::MAX },
+        max_dm_size: MAX_DM,
+        pci_atomic_caps: ibv_pci_atomic_caps::default(),
+        xrc_odp_caps: 0,
+        phys_port_cnt_ex: 1,
+    }
+}
+
+pub(crate) fn mtu_of(mtu: Mtu) -> ibv_mtu {
+    match mtu.bytes() {
+        256 => IBV_MTU_256,
+        512 => IBV_MTU_512,
+        1024 => IBV_MTU_1024,
+        2048 => IBV_MTU_2048,
+        _ => IBV_MTU_4096,
+    }
+}
+
+fn port_attr(context: &Context) -> ibv_port_attr {
+    let mtu = mtu_of(context.device.mtu());
+    ibv_port_attr {
+        state: IBV_PORT_ACTIVE,
+        max_mtu: IBV_MTU_4096,
+        active_mtu: mtu,
+        gid_tbl_len: GIDS as c_int,
+        port_cap_flags: IBV_PORT_CM_SUP | IBV_PORT_REINIT_SUP | IBV_PORT_IP_BASED_GIDS,
+        max_msg_sz: MESSAGE_LENGTH_MAX,
+        pkey_tbl_len: 1,
+        max_vl_num: 1,
+        // 4 lanes of 25 Gb/s: what programs make sense of, not what memory can do.
+        active_width: 2,
+        active_speed: 32,
+        phys_state: 5,
+        link_layer: IBV_LINK_LAYER_ETHERNET,
+        flags: IBV_QPF_GRH_REQUIRED,
+        ..ibv_port_attr::default()
+    }
+}
+
+/// The GID at a place of the table.
+pub(crate) fn gid_at(context: &Context, port: u32, index: u32) -> Result<Gid, c_int> {
+    if port != u32::from(PORT) {
+        return Err(libc::EINVAL);
+    }
+    if index >= GIDS { Err(libc::EINVAL) } else { Ok(context.device.gid()) }
+}
+
+fn gid_entry(context: &Context, port: u32, index: u32) -> Result<ibv_gid_entry, c_int> {
+    Ok(ibv_gid_entry {
+        gid: ibv_gid { raw: gid_at(context, port, index)?.0 },
+        gid_index: index,
+        port_num: port,
+        gid_type: IBV_GID_TYPE_ROCE_V2,
+        ndev_ifindex: crate::sysfs::interface_index(context.device.gid().to_ip()),
+    })
+}
+
+/// What the stable ABI of 2006 had of a port: everything before `link_layer`.
+const COMPAT_PORT_BYTES: usize = std::mem::offset_of!(ibv_port_attr, link_layer);
+
+c_ops! {
+    fn query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, bytes: usize) -> c_int {
+        let run = || {
+            let context = registry::find::<Context>(context)?;
+            if port != PORT || attr.is_null() {
+                return Err(libc::EINVAL);
+            }
+            unsafe { output(&port_attr(&context), attr, bytes) };
+            Ok(())
+        };
+        code(run())
+    }
+
+    fn query_device_ex(
+        context: *mut ibv_context,
+        input_: *const ibv_query_device_ex_input,
+        attr: *mut ibv_device_attr_ex,
+        bytes: usize,
+    ) -> c_int {
+        let run = || {
+            registry::find::<Context>(context)?;
+            let is_known = input_.is_null() || unsafe { input(input_)?.comp_mask } == 0;
+            if !is_known || attr.is_null() || bytes < size_of::<ibv_device_attr>() {
+                return Err(libc::EINVAL);
+            }
+            unsafe { output(&device_attr_ex(), attr, bytes) };
+            Ok(())
+        };
+        code(run())
+    }
+
+    fn query_rt_values(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
+        let run = || {
+            registry::find::<Context>(context)?;
+            let asked = unsafe { input(values)?.comp_mask };
+            if asked & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
+                return Err(libc::EOPNOTSUPP);
+            }
+            let now = crate::cq_ex::raw_clock_ns();
+            let raw_clock = libc::timespec {
+                tv_sec: (now / 1_000_000_000) as libc::time_t,
+                tv_nsec: (now % 1_000_000_000) as libc::c_long,
+            };
+            unsafe { values.write(ibv_values_ex { comp_mask: asked, raw_clock }) };
+            Ok(())
+        };
+        code(run())
+    }
+}
+
+c_api! {
+    fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int {
+        let run = || {
+            registry::find::<Context>(context)?;
+            if attr.is_null() {
+                return Err(libc::EINVAL);
+            }
+            unsafe { attr.write(device_attr()) };
+            Ok(())
+        };
+        code(run())
+    }
+
+    fn ibv_query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr) -> c_int {
+        query_port(context, port, attr, COMPAT_PORT_BYTES)
+    }
+
+    /// In units of 100 Mb/s.
+    fn ibv_query_port_speed(context: *mut ibv_context, port: u32, speed: *mut u64) -> c_int {
+        let run = || {
+            registry::find::<Context>(context)?;
+            if port != u32::from(PORT) || speed.is_null() {
+                return Err(libc::EINVAL);
+            }
+            unsafe { speed.write(1000) };
+            Ok(())
+        };
+        code(run())
+    }
+
+    fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, gid: *mut ibv_gid) -> c_int {
+        let run = || {
+            let context = registry::find::<Context>(context)?;
+            let index = u32::try_from(index).map_err(|_| libc::EINVAL)?;
+            let raw = gid_at(&context, u32::from(port), index)?.0;
+            if gid.is_null() {
+                return Err(libc::EINVAL);
+            }
+            unsafe { gid.cast::<[u8; 16]>().write(raw) };
+            Ok(())
+        };
+        minus_one(run())
+    }
+
+    fn _ibv_query_gid_ex(
+        context: *mut ibv_context,
+        port: u32,
+        index: u32,
+        entry: *mut ibv_gid_entry,
+        flags: u32,
+        bytes: usize,
+    ) -> c_int {
+        let run = || {
+            let context = registry::find::<Context>(context)?;
+            if flags != 0 {
+                return Err(libc::EOPNOTSUPP);
+            }
+            if entry.is_null() {
+                return Err(libc::EINVAL);
+            }
+            unsafe { output(&gid_entry(&context, port, index)?, entry, bytes) };
+            Ok(())
+        };
+        code(run())
+    }
+
+    fn _ibv_query_gid_table(
+        context: *mut ibv_context,
+        entries: *mut ibv_gid_entry,
+        max_entries: usize,
+        flags: u32,
+        bytes: usize,
+    ) -> isize {
+        let run = || {
+            let context = registry::find::<Context>(context)?;
+            if flags != 0 {
+                return Err(libc::EOPNOTSUPP);
+            }
+            if max_entries < GIDS as usize || entries.is_null() {
+                return Err(libc::EINVAL);
+            }
+            for index in 0..GIDS {
+                let entry = gid_entry(&context, u32::from(PORT), index)?;
+                unsafe { output(&entry, entries.cast::<u8>().add(index as usize * bytes).cast(), bytes) };
+            }
+            Ok(GIDS as isize)
+        };
+        crate::boundary::answer(run())
+    }
+
+    fn ibv_query_gid_type(context: *mut ibv_context, port: u8, index: c_uint, kind: *mut c_int) -> c_int {
+        let run = || {
+            let context = registry::find::<Context>(context)?;
+            gid_at(&context, u32::from(port), index)?;
+            if kind.is_null() {
+                return Err(libc::EINVAL);
+            }
+            // The number of this private function's enumeration: 0 is InfiniBand or RoCE v1, 1 is RoCE v2.
+            unsafe { kind.write(1) };
+            Ok(())
+        };
+        minus_one(run())
+    }
+
+    fn ibv_query_pkey(context: *mut ibv_context, port: u8, index: c_int, pkey: *mut u16) -> c_int {
+        let run = || {
+            registry::find::<Context>(context)?;
+            if port != PORT || index != 0 || pkey.is_null() {
+                return Err(libc::EINVAL);
+            }
+            unsafe { pkey.write(PKEY.to_be()) };
+            Ok(())
+        };
+        minus_one(run())
+    }
+
+    fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
+        let is_ours = registry::find::<Context>(context).is_ok() && port == PORT;
+        if is_ours && u16::from_be(pkey) == PKEY { 0 } else { minus_one(Err(libc::EINVAL)) }
+    }
+}

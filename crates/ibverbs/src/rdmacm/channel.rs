@@ -1,0 +1,252 @@
+//! Event channels: a descriptor that counts the events that wait, and the events that applications hold.
+
+use std::collections::VecDeque;
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+
+use libc::{c_char, c_int, c_void};
+
+use super::abi::{EventParam, rdma_cm_event, rdma_cm_event_type, rdma_cm_id, rdma_event_channel};
+use super::deliver::{self, What};
+use super::eventfd;
+use super::hub::{Hub, World, hub};
+use crate::boundary::{c_api, minus_one};
+
+/// A channel.
+pub(super) struct Channel {
+    fd: OwnedFd,
+    queue: VecDeque<Pending>,
+}
+
+/// An event that waits to be taken.
+pub(super) struct Pending {
+    /// The identifier that it is about; for requests, the one that listens.
+    pub(super) id: usize,
+    pub(super) what: What,
+    pub(super) status: c_int,
+}
+
+/// An event as an application holds it: C's structure, and what it points to.
+#[repr(C)]
+pub(super) struct Held {
+    pub(super) event: rdma_cm_event,
+    pub(super) private_data: [u8; 256],
+}
+
+impl Held {
+    /// An event without parameters.
+    pub(super) fn new(id: *mut rdma_cm_id, event: rdma_cm_event_type, status: c_int) -> Box<Held> {
+        // SAFETY: zeros are valid parameters.
+        let param: EventParam = unsafe { std::mem::zeroed() };
+        let event = rdma_cm_event { id, listen_id: std::ptr::null_mut(), event, status, param };
+        Box::new(Held { event, private_data: [0; 256] })
+    }
+
+    /// Puts private data behind the event, and says where it is.
+    pub(super) fn keep(&mut self, data: &[u8]) -> (*const c_void, u8) {
+        let length = data.len().min(255);
+        self.private_data[..length].copy_from_slice(&data[..length]);
+        (self.private_data.as_ptr().cast(), length as u8)
+    }
+}
+
+impl Channel {
+    /// A new channel; its number is the address of C's structure.
+    pub(super) fn create(world: &mut World) -> Result<usize, c_int> {
+        let fd = eventfd::new(libc::EFD_SEMAPHORE)?;
+        let c = Box::into_raw(Box::new(rdma_event_channel { fd: fd.as_raw_fd() })) as usize;
+        world.channels.insert(c, Channel { fd, queue: VecDeque::new() });
+        Ok(c)
+    }
+
+    /// Closes a channel. Connections that wait in it unseen are refused.
+    pub(super) fn destroy(world: &mut World, channel: usize) {
+        let Some(removed) = world.channels.remove(&channel) else { return };
+        for pending in removed.queue {
+            deliver::give_up(world, &pending.what);
+        }
+        // SAFETY: it was made by `create` and is in no table any more.
+        drop(unsafe { Box::from_raw(channel as *mut rdma_event_channel) });
+    }
+
+    fn fd(&self) -> RawFd {
+        self.fd.as_raw_fd()
+    }
+}
+
+/// Queues an event about `id` on its channel.
+pub(super) fn push(world: &mut World, id: usize, what: What, status: c_int) {
+    let Some(channel) = world.ids.get(&id).map(|id| id.channel) else {
+        return deliver::give_up(world, &what);
+    };
+    if let Some(channel) = world.channels.get_mut(&channel) {
+        channel.queue.push_back(Pending { id, what, status });
+        eventfd::add(channel.fd(), 1);
+    }
+}
+
+/// Forgets the events about `id` that nobody has taken.
+pub(super) fn discard(world: &mut World, id: usize) {
+    let Some(channel) = world.ids.get(&id).map(|id| id.channel) else { return };
+    for pending in extract(world, id, channel) {
+        deliver::give_up(world, &pending.what);
+    }
+}
+
+/// Moves the events about `id` that nobody has taken from one channel to another.
+pub(super) fn hand_over(world: &mut World, id: usize, from: usize, to: usize) {
+    let moved = extract(world, id, from);
+    if let Some(channel) = world.channels.get_mut(&to) {
+        for pending in moved {
+            channel.queue.push_back(pending);
+            eventfd::add(channel.fd(), 1);
+        }
+    }
+}
+
+fn extract(world: &mut World, id: usize, channel: usize) -> Vec<Pending> {
+    let Some(channel) = world.channels.get_mut(&channel) else { return Vec::new() };
+    let (gone, kept): (Vec<_>, VecDeque<_>) =
+        std::mem::take(&mut channel.queue).into_iter().fold(Default::default(), |(mut gone, mut kept): (Vec<_>, VecDeque<_>), pending| {
+            if pending.id == id { gone.push(pending) } else { kept.push_back(pending) }
+            (gone, kept)
+        });
+    channel.queue = kept;
+    for _ in &gone {
+        // Somebody may be about to take it: then they find nothing and wait again.
+        eventfd::try_take(channel.fd());
+    }
+    gone
+}
+
+/// Takes the next event of a channel; waits for it unless the descriptor says not to.
+pub(super) fn next_event(hub: &Hub, channel: usize) -> Result<*mut rdma_cm_event, c_int> {
+    loop {
+        let fd = hub.lock().channels.get(&channel).ok_or(libc::EINVAL)?.fd();
+        eventfd::take(fd)?;
+        let pending = {
+            let mut world = hub.lock();
+            let Some(pending) = world.channels.get_mut(&channel).and_then(|channel| channel.queue.pop_front()) else {
+                continue;
+            };
+            // Whoever destroys the identifier now waits until the event is given back.
+            if let Some(id) = world.ids.get_mut(&pending.id) {
+                id.reported += 1;
+            }
+            pending
+        };
+        let owner = pending.id;
+        let held = deliver::prepare(hub, pending);
+        let mut world = hub.lock();
+        let Some(held) = held else {
+            if let Some(id) = world.ids.get_mut(&owner) {
+                id.acknowledged += 1;
+            }
+            hub.acknowledged.notify_all();
+            continue;
+        };
+        let event = Box::into_raw(held);
+        world.held.insert(event as usize, owner);
+        return Ok(event.cast());
+    }
+}
+
+/// Takes an event back.
+pub(super) fn acknowledge(hub: &Hub, event: *mut rdma_cm_event) -> Result<(), c_int> {
+    let mut world = hub.lock();
+    let owner = world.held.remove(&(event as usize)).ok_or(libc::EINVAL)?;
+    if let Some(id) = world.ids.get_mut(&owner) {
+        id.acknowledged += 1;
+    }
+    drop(world);
+    hub.acknowledged.notify_all();
+    // SAFETY: it was made by `next_event` and is in no table any more.
+    drop(unsafe { Box::from_raw(event.cast::<Held>()) });
+    Ok(())
+}
+
+/// For a synchronous identifier: waits for the event that ends a call, keeps it, and says what it says.
+pub(super) fn complete(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
+    let (is_synchronous, channel) = {
+        let mut world = hub.lock();
+        let id = world.id(c)?;
+        (id.is_synchronous, id.channel)
+    };
+    if !is_synchronous {
+        return Ok(());
+    }
+    // SAFETY: the identifier is alive, and this call is the application's on it.
+    let old = unsafe { std::mem::replace(&mut (*c).event, std::ptr::null_mut()) };
+    if !old.is_null() {
+        acknowledge(hub, old)?;
+    }
+    let event = next_event(hub, channel)?;
+    // SAFETY: as above; the event is ours until it is acknowledged.
+    let (kind, status) = unsafe {
+        (*c).event = event;
+        ((*event).event, (*event).status)
+    };
+    match status {
+        0 => Ok(()),
+        _ if kind == super::abi::RDMA_CM_EVENT_REJECTED => Err(libc::ECONNREFUSED),
+        negative if negative < 0 => Err(-negative),
+        positive => Err(positive),
+    }
+}
+
+/// Names as `rdma_event_str` gives them: those of the enumeration.
+const NAMES: [&std::ffi::CStr; 20] = [
+    c"RDMA_CM_EVENT_ADDR_RESOLVED",
+    c"RDMA_CM_EVENT_ADDR_ERROR",
+    c"RDMA_CM_EVENT_ROUTE_RESOLVED",
+    c"RDMA_CM_EVENT_ROUTE_ERROR",
+    c"RDMA_CM_EVENT_CONNECT_REQUEST",
+    c"RDMA_CM_EVENT_CONNECT_RESPONSE",
+    c"RDMA_CM_EVENT_CONNECT_ERROR",
+    c"RDMA_CM_EVENT_UNREACHABLE",
+    c"RDMA_CM_EVENT_REJECTED",
+    c"RDMA_CM_EVENT_ESTABLISHED",
+    c"RDMA_CM_EVENT_DISCONNECTED",
+    c"RDMA_CM_EVENT_DEVICE_REMOVAL",
+    c"RDMA_CM_EVENT_MULTICAST_JOIN",
+    c"RDMA_CM_EVENT_MULTICAST_ERROR",
+    c"RDMA_CM_EVENT_ADDR_CHANGE",
+    c"RDMA_CM_EVENT_TIMEWAIT_EXIT",
+    c"RDMA_CM_EVENT_ADDRINFO_RESOLVED",
+    c"RDMA_CM_EVENT_ADDRINFO_ERROR",
+    c"RDMA_CM_EVENT_USER",
+    c"RDMA_CM_EVENT_INTERNAL",
+];
+
+c_api! {
+    fn rdma_create_event_channel() -> *mut rdma_event_channel {
+        crate::boundary::answer(hub().and_then(|hub| {
+            Channel::create(&mut hub.lock()).map(|channel| channel as *mut rdma_event_channel)
+        }))
+    }
+
+    fn rdma_destroy_event_channel(channel: *mut rdma_event_channel) {
+        if let Ok(hub) = hub() {
+            let mut world = hub.lock();
+            Channel::destroy(&mut world, channel as usize);
+            hub.flush(&mut world);
+        }
+    }
+
+    fn rdma_get_cm_event(channel: *mut rdma_event_channel, event: *mut *mut rdma_cm_event) -> c_int {
+        minus_one((|| {
+            if event.is_null() {
+                return Err(libc::EINVAL);
+            }
+            *event = next_event(hub()?, channel as usize)?;
+            Ok(())
+        })())
+    }
+
+    fn rdma_ack_cm_event(event: *mut rdma_cm_event) -> c_int {
+        minus_one(hub().and_then(|hub| acknowledge(hub, event)))
+    }
+
+    fn rdma_event_str(event: rdma_cm_event_type) -> *const c_char {
+        NAMES.get(event as usize).unwrap_or(&c"UNKNOWN EVENT").as_ptr()
+    }
+}

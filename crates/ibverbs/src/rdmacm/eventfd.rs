@@ -1,0 +1,47 @@
+//! A counter that can be polled.
+
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+use libc::{c_int, c_void};
+
+/// A new counter at zero. With `EFD_SEMAPHORE`, a read takes one.
+pub(super) fn new(flags: c_int) -> Result<OwnedFd, c_int> {
+    // SAFETY: the call has no preconditions.
+    let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | flags) };
+    if fd < 0 {
+        return Err(super::verbs::last_errno());
+    }
+    // SAFETY: the descriptor is fresh and nobody else's.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+/// Adds to the counter.
+pub(super) fn add(fd: RawFd, count: u64) {
+    // SAFETY: eight bytes are written from a live number. It cannot fail before 2^64 - 1 additions.
+    unsafe { libc::write(fd, (&raw const count).cast::<c_void>(), 8) };
+}
+
+/// Waits, unless the descriptor is non-blocking, and takes.
+///
+/// # Errors
+/// EAGAIN, EINTR, or what else reading says.
+pub(super) fn take(fd: RawFd) -> Result<(), c_int> {
+    let mut count = 0u64;
+    // SAFETY: eight bytes are read into a live number.
+    let read = unsafe { libc::read(fd, (&raw mut count).cast::<c_void>(), 8) };
+    if read == 8 { Ok(()) } else { Err(super::verbs::last_errno()) }
+}
+
+/// Takes what there is, without waiting, whatever the descriptor's flags.
+pub(super) fn try_take(fd: RawFd) -> bool {
+    let mut count = 0u64;
+    let vector = libc::iovec { iov_base: (&raw mut count).cast::<c_void>(), iov_len: 8 };
+    // SAFETY: eight bytes are read into a live number.
+    let read = unsafe { libc::preadv2(fd, &vector, 1, -1, libc::RWF_NOWAIT) };
+    read == 8
+}
+
+/// Takes everything, without waiting.
+pub(super) fn take_all(fd: RawFd) {
+    while try_take(fd) {}
+}

@@ -1,0 +1,314 @@
+//! What connection management knows in this process: one device, one connection manager, all identifiers.
+//!
+//! One lock guards all of it: nothing here is on the data path. A thread of ours takes what arrives and watches the clock;
+//! whatever changes the connection manager calls [`Hub::flush`] afterwards.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+
+use highwire_cm::{CommId, Config, ConnectionManager};
+use highwire_verbs::Gid;
+use libc::c_int;
+
+use super::address::{is_local, plain};
+use super::channel::Channel;
+use super::eventfd;
+use super::gsi::Gsi;
+use super::id::Id;
+use super::verbs;
+use crate::abi::{ibv_context, ibv_gid, ibv_pd};
+
+/// The device's limits that connections negotiate about.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Limits {
+    pub(super) responder_resources: u8,
+    pub(super) initiator_depth: u8,
+}
+
+/// Everything that does not change once it is there, and the lock around what does.
+pub(super) struct Hub {
+    context: Pointer<ibv_context>,
+    default_pd: OnceLock<Pointer<ibv_pd>>,
+    pub(super) gid: Gid,
+    pub(super) mtu: u8,
+    pub(super) limits: Limits,
+    pub(super) gsi: Box<dyn Gsi>,
+    world: Mutex<World>,
+    /// Signalled whenever an event is acknowledged.
+    pub(super) acknowledged: Condvar,
+    wake: OwnedFd,
+}
+
+/// What changes.
+pub(super) struct World {
+    pub(super) cm: ConnectionManager,
+    /// Every identifier, by the address of its C structure.
+    pub(super) ids: HashMap<usize, Id>,
+    /// Every event channel, likewise.
+    pub(super) channels: HashMap<usize, Channel>,
+    /// Whose conversation it is.
+    pub(super) by_comm: HashMap<CommId, usize>,
+    /// The identifiers that listen for a service: one per address.
+    pub(super) services: HashMap<u64, Vec<usize>>,
+    /// Reserved ports, and who holds them.
+    pub(super) ports: HashMap<(u16, u16), Vec<usize>>,
+    /// Events that applications hold, by address, and the identifier that waits for them to be acknowledged.
+    pub(super) held: HashMap<usize, usize>,
+    /// What the thread sleeps for, in nanoseconds of the clock.
+    asleep_until: u64,
+}
+
+/// An address that C gave and that outlives the process's use of it.
+struct Pointer<T>(*mut T);
+
+// SAFETY: verbs' objects may be used from every thread; the pointers are never changed.
+unsafe impl<T> Send for Pointer<T> {}
+// SAFETY: as above.
+unsafe impl<T> Sync for Pointer<T> {}
+
+static HUB: Mutex<Option<&'static Hub>> = Mutex::new(None);
+
+/// The hub, made on first use.
+///
+/// # Errors
+/// ENODEV without a device; what opening it says.
+pub(super) fn hub() -> Result<&'static Hub, c_int> {
+    let mut slot = HUB.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(hub) = *slot {
+        return Ok(hub);
+    }
+    // Devices remain open while the library is loaded (rdma_get_devices(3)).
+    let hub: &'static Hub = Box::leak(Box::new(Hub::open()?));
+    hub.start()?;
+    *slot = Some(hub);
+    Ok(hub)
+}
+
+/// Nanoseconds of the monotonic clock.
+pub(super) fn now() -> highwire_stdx::Instant {
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the clock exists, and the structure is writable.
+    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
+    highwire_stdx::Instant::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
+}
+
+/// Random bits of the system.
+pub(super) fn random() -> u64 {
+    let mut bytes = [0; 8];
+    // SAFETY: the buffer is as long as it says.
+    let filled = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if filled == bytes.len() as isize { u64::from_ne_bytes(bytes) } else { now().as_nanos() }
+}
+
+impl Hub {
+    fn open() -> Result<Hub, c_int> {
+        let context = open_device()?;
+        let mut gid = ibv_gid::default();
+        // SAFETY: the context is open, and the results are writable.
+        verbs::done(unsafe { verbs::ibv_query_gid(context, 1, 0, &mut gid) })?;
+        let (mtu, limits) = query(context)?;
+        let gsi = super::link::open(context)?;
+        // A GUID per address: all processes that share one are one channel adapter to a peer.
+        let guid = u64::from_be_bytes(*gid.raw.last_chunk().expect("a GID has 16 bytes")) | 0x0200 << 48;
+        let cm = ConnectionManager::new(Config::new(guid, gsi.shard()), random());
+        let world = World {
+            cm,
+            ids: HashMap::new(),
+            channels: HashMap::new(),
+            by_comm: HashMap::new(),
+            services: HashMap::new(),
+            ports: HashMap::new(),
+            held: HashMap::new(),
+            asleep_until: u64::MAX,
+        };
+        Ok(Hub {
+            context: Pointer(context),
+            default_pd: OnceLock::new(),
+            gid: Gid(gid.raw),
+            mtu,
+            limits,
+            gsi,
+            world: Mutex::new(world),
+            acknowledged: Condvar::new(),
+            wake: eventfd::new(0)?,
+        })
+    }
+
+    pub(super) fn context(&self) -> *mut ibv_context {
+        self.context.0
+    }
+
+    /// The protection domain of whoever brings none.
+    pub(super) fn default_pd(&self) -> Result<*mut ibv_pd, c_int> {
+        if let Some(pd) = self.default_pd.get() {
+            return Ok(pd.0);
+        }
+        // SAFETY: the context is open.
+        let pd = verbs::made(unsafe { verbs::ibv_alloc_pd(self.context()) })?;
+        // Two threads at once: both domains are good, and one of them stays unused.
+        Ok(self.default_pd.get_or_init(|| Pointer(pd)).0)
+    }
+
+    pub(super) fn lock(&self) -> MutexGuard<'_, World> {
+        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Sends what is to be sent, tells whom it concerns, and sees to it that the thread wakes in time.
+    pub(super) fn flush(&self, world: &mut World) {
+        while let Some(transmit) = world.cm.poll_transmit() {
+            self.gsi.send(transmit.to, &transmit.mad);
+        }
+        while let Some(event) = world.cm.poll_event() {
+            super::deliver::dispatch(self, world, event);
+        }
+        // Telling may have led to refusals.
+        while let Some(transmit) = world.cm.poll_transmit() {
+            self.gsi.send(transmit.to, &transmit.mad);
+        }
+        let next = world.cm.poll_timeout().map_or(u64::MAX, |at| at.as_nanos());
+        if next < world.asleep_until {
+            eventfd::add(self.wake.as_raw_fd(), 1);
+        }
+    }
+
+    /// The GID behind an address, as an application typed it.
+    ///
+    /// # Errors
+    /// ENODEV where no device of ours leads there.
+    pub(super) fn gid_of(&self, ip: IpAddr) -> Result<Gid, c_int> {
+        let (ip, own) = (plain(ip), self.gid.to_ip());
+        if ip == own || ip.is_unspecified() {
+            return Ok(self.gid);
+        }
+        if self.gsi.is_served(ip) {
+            return Ok(Gid::from_ip(ip));
+        }
+        if is_local(ip) {
+            return Ok(self.gid);
+        }
+        if own.is_loopback() || own.is_ipv4() != ip.is_ipv4() {
+            crate::env::log(|| {
+                format!("{ip} cannot be reached from {own}: set HIGHWIRE_ADDR to an address of this machine that leads there")
+            });
+            return Err(libc::ENODEV);
+        }
+        Ok(Gid::from_ip(ip))
+    }
+
+    fn start(&'static self) -> Result<(), c_int> {
+        let thread = std::thread::Builder::new().name("highwire-cm".into());
+        // Signals are the application's: the thread takes none of them.
+        let masked = SignalMask::all();
+        let started = thread.spawn(move || self.run());
+        drop(masked);
+        started.map(drop).map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))
+    }
+
+    fn run(&self) {
+        loop {
+            let deadline = {
+                let mut world = self.lock();
+                while let Some((from, mad)) = self.gsi.receive() {
+                    world.cm.handle_mad(now(), from, &mad);
+                }
+                world.cm.handle_timeout(now());
+                self.flush(&mut world);
+                let next = world.cm.poll_timeout().map_or(u64::MAX, |at| at.as_nanos());
+                world.asleep_until = next;
+                next
+            };
+            self.sleep(deadline);
+            self.lock().asleep_until = 0;
+            eventfd::take_all(self.wake.as_raw_fd());
+        }
+    }
+
+    fn sleep(&self, deadline: u64) {
+        let pollfd = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        let mut fds = [pollfd(self.gsi.fd()), pollfd(self.wake.as_raw_fd())];
+        let left_ns = deadline.saturating_sub(now().as_nanos());
+        let left = libc::timespec {
+            tv_sec: (left_ns / 1_000_000_000).min(3600) as libc::time_t,
+            tv_nsec: (left_ns % 1_000_000_000) as libc::c_long,
+        };
+        // SAFETY: both arrays live through the call.
+        unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &left, std::ptr::null()) };
+    }
+}
+
+impl World {
+    /// The identifier at `pointer`.
+    ///
+    /// # Errors
+    /// EINVAL if there is none.
+    pub(super) fn id<T>(&mut self, pointer: *mut T) -> Result<&mut Id, c_int> {
+        self.ids.get_mut(&(pointer as usize)).ok_or(libc::EINVAL)
+    }
+}
+
+/// The first device of ours.
+fn open_device() -> Result<*mut ibv_context, c_int> {
+    let mut count = 0;
+    // SAFETY: the count is writable; the list is freed below.
+    let list = verbs::made(unsafe { verbs::ibv_get_device_list(&mut count) })?;
+    let name = crate::env::settings().map(|settings| settings.name.clone()).unwrap_or_default();
+    let devices = (0..count.max(0) as usize).map(|n| {
+        // SAFETY: the list has `count` devices.
+        unsafe { *list.add(n) }
+    });
+    let is_ours = |device: &*mut crate::abi::ibv_device| {
+        // SAFETY: devices live as long as the list, and their names end with a zero.
+        let c = unsafe { std::ffi::CStr::from_ptr((**device).name.as_ptr()) };
+        c.to_bytes() == name.as_bytes()
+    };
+    let opened = match devices.into_iter().find(is_ours) {
+        // SAFETY: the device is of the list.
+        Some(device) => verbs::made(unsafe { verbs::ibv_open_device(device) }),
+        None => Err(libc::ENODEV),
+    };
+    // SAFETY: it came from ibv_get_device_list.
+    unsafe { verbs::ibv_free_device_list(list) };
+    opened
+}
+
+/// The port's MTU code and the device's limits.
+fn query(context: *mut ibv_context) -> Result<(u8, Limits), c_int> {
+    // SAFETY: zeros are valid attributes, and the context is open.
+    let (port, device) = unsafe {
+        let mut port: crate::abi::ibv_port_attr = std::mem::zeroed();
+        verbs::done(verbs::ibv_query_port(context, 1, &mut port))?;
+        let mut device: crate::abi::ibv_device_attr = std::mem::zeroed();
+        verbs::done(verbs::ibv_query_device(context, &mut device))?;
+        (port, device)
+    };
+    let byte = |n: c_int| n.clamp(1, 254) as u8;
+    let limits = Limits {
+        responder_resources: byte(device.max_qp_rd_atom),
+        initiator_depth: byte(device.max_qp_init_rd_atom),
+    };
+    Ok((port.active_mtu.clamp(1, 5) as u8, limits))
+}
+
+/// All signals blocked in this thread, until it is dropped.
+struct SignalMask(libc::sigset_t);
+
+impl SignalMask {
+    fn all() -> SignalMask {
+        // SAFETY: both sets are valid memory.
+        unsafe {
+            let (mut all, mut old) = (std::mem::zeroed(), std::mem::zeroed());
+            libc::sigfillset(&mut all);
+            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
+            SignalMask(old)
+        }
+    }
+}
+
+impl Drop for SignalMask {
+    fn drop(&mut self) {
+        // SAFETY: the set is the one that was in force.
+        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+    }
+}

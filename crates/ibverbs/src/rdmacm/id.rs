@@ -1,0 +1,344 @@
+//! Identifiers: `rdma_cm_id` and what lies behind it.
+
+use std::net::SocketAddr;
+
+use highwire_cm::CommId;
+use highwire_verbs::Gid;
+use highwire_wire::cm::{Rep, Req};
+use highwire_wire::Psn;
+use libc::{c_int, c_void};
+
+use super::abi::{
+    RDMA_OPTION_IB, RDMA_OPTION_IB_PATH, RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT, RDMA_OPTION_ID_AFONLY,
+    RDMA_OPTION_ID_REUSEADDR, RDMA_OPTION_ID_TOS, RDMA_PS_IB, RDMA_PS_IPOIB, RDMA_PS_TCP, RDMA_PS_UDP,
+    RDMA_UDP_QKEY, rdma_cm_id, rdma_event_channel, rdma_port_space,
+};
+use super::channel::{self, Channel};
+use super::endpoint::Template;
+use super::hub::{Hub, World, hub, random};
+use super::multicast::Membership;
+use crate::abi::{
+    IBV_QPT_RC, IBV_QPT_UD, IBV_QPT_XRC_RECV, ibv_ece, ibv_qp_type, ibv_sa_path_rec,
+};
+use crate::boundary::{c_api, minus_one};
+
+/// Where an identifier stands.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Phase {
+    /// Nothing is known.
+    Idle,
+    /// It has a local address.
+    Bound,
+    /// It takes requests.
+    Listening,
+    /// It knows its peer.
+    AddressResolved,
+    /// It knows the way.
+    RouteResolved,
+    /// It asks, and waits for the answer.
+    Connecting,
+    /// It was asked, and has not answered.
+    Requested,
+    /// It said yes, or a datagram service was found: it can be used, as far as this end knows.
+    Connected,
+    /// It is over.
+    Disconnected,
+}
+
+/// What is known of an identifier besides what C sees.
+pub(super) struct Id {
+    /// C's structure. Only calls of the application on this identifier touch it.
+    pub(super) c: *mut rdma_cm_id,
+    pub(super) phase: Phase,
+    pub(super) qp_type: ibv_qp_type,
+    pub(super) port_space: rdma_port_space,
+    pub(super) channel: usize,
+    /// Whether calls wait for their events.
+    pub(super) is_synchronous: bool,
+    pub(super) source: Option<SocketAddr>,
+    pub(super) destination: Option<SocketAddr>,
+    pub(super) peer: Gid,
+    /// The conversation with the peer.
+    pub(super) comm: Option<CommId>,
+    pub(super) request: Option<Box<Req>>,
+    pub(super) reply: Option<Box<Rep>>,
+    pub(super) psn: Psn,
+    pub(super) qkey: u32,
+    pub(super) tos: u8,
+    pub(super) is_reusable: bool,
+    pub(super) is_family_only: bool,
+    pub(super) ack_timeout: u8,
+    pub(super) local_ece: ibv_ece,
+    pub(super) remote_ece: ibv_ece,
+    pub(super) responder_resources: u8,
+    pub(super) initiator_depth: u8,
+    /// The service that it listens for.
+    pub(super) service: Option<u64>,
+    pub(super) memberships: Vec<Membership>,
+    /// What queue pairs of connections to a passive endpoint are made from.
+    pub(super) template: Option<Template>,
+    /// Events that the application was given, and has given back.
+    pub(super) reported: u64,
+    pub(super) acknowledged: u64,
+}
+
+// SAFETY: the pointer is an address to look up and to hand to C; who follows it is said at `c`.
+unsafe impl Send for Id {}
+
+/// Until a lost packet is sent again, where nothing else was asked for: 4.096 µs · 2^16 = 268 ms.
+const ACK_TIMEOUT: u8 = 16;
+
+impl Id {
+    pub(super) fn is_datagram(&self) -> bool {
+        self.qp_type == IBV_QPT_UD
+    }
+}
+
+/// Makes an identifier on a channel that exists.
+pub(super) fn create(
+    world: &mut World,
+    channel: usize,
+    context: *mut c_void,
+    port_space: rdma_port_space,
+    qp_type: ibv_qp_type,
+) -> *mut rdma_cm_id {
+    // SAFETY: zeros are a valid identifier: null pointers and addresses of no family.
+    let mut c: Box<rdma_cm_id> = Box::new(unsafe { std::mem::zeroed() });
+    c.channel = channel as *mut rdma_event_channel;
+    c.context = context;
+    c.ps = port_space;
+    c.qp_type = qp_type;
+    let c = Box::into_raw(c);
+    let id = Id {
+        c,
+        phase: Phase::Idle,
+        qp_type,
+        port_space,
+        channel,
+        is_synchronous: false,
+        source: None,
+        destination: None,
+        peer: Gid::default(),
+        comm: None,
+        request: None,
+        reply: None,
+        psn: Psn::new(random() as u32),
+        qkey: RDMA_UDP_QKEY,
+        tos: 0,
+        is_reusable: false,
+        is_family_only: false,
+        ack_timeout: ACK_TIMEOUT,
+        local_ece: ibv_ece::default(),
+        remote_ece: ibv_ece::default(),
+        responder_resources: 0,
+        initiator_depth: 0,
+        service: None,
+        memberships: Vec::new(),
+        template: None,
+        reported: 0,
+        acknowledged: 0,
+    };
+    world.ids.insert(c as usize, id);
+    c
+}
+
+/// The queue pair type that a port space implies.
+fn type_of(port_space: rdma_port_space) -> Result<ibv_qp_type, c_int> {
+    match port_space {
+        RDMA_PS_TCP | RDMA_PS_IB => Ok(IBV_QPT_RC),
+        RDMA_PS_UDP | RDMA_PS_IPOIB => Ok(IBV_QPT_UD),
+        _ => Err(libc::EINVAL),
+    }
+}
+
+/// `rdma_create_id`, with a queue pair type of its own.
+pub(super) fn create_on(
+    hub: &Hub,
+    channel: *mut rdma_event_channel,
+    context: *mut c_void,
+    port_space: rdma_port_space,
+    qp_type: Option<ibv_qp_type>,
+) -> Result<*mut rdma_cm_id, c_int> {
+    let implied = type_of(port_space)?;
+    let qp_type = qp_type.unwrap_or(implied);
+    if !(IBV_QPT_RC..=IBV_QPT_UD).contains(&qp_type) && !(9..=IBV_QPT_XRC_RECV).contains(&qp_type) {
+        return Err(libc::EINVAL);
+    }
+    let mut world = hub.lock();
+    let is_synchronous = channel.is_null();
+    let channel = if is_synchronous { Channel::create(&mut world)? } else { channel as usize };
+    if !world.channels.contains_key(&channel) {
+        return Err(libc::EINVAL);
+    }
+    let c = create(&mut world, channel, context, port_space, qp_type);
+    world.id(c)?.is_synchronous = is_synchronous;
+    Ok(c)
+}
+
+/// Takes an identifier apart. Waits until all its events are acknowledged.
+pub(super) fn destroy(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
+    let mut world = hub.lock();
+    let own_event = {
+        let id = world.id(c)?;
+        // SAFETY: the identifier is alive, and this call is the application's on it.
+        let event = unsafe { std::mem::replace(&mut (*id.c).event, std::ptr::null_mut()) };
+        if id.is_synchronous || world.held.contains_key(&(event as usize)) { event } else { std::ptr::null_mut() }
+    };
+    drop(world);
+    if !own_event.is_null() {
+        channel::acknowledge(hub, own_event)?;
+    }
+    super::multicast::leave_all(hub, c);
+    let mut world = hub.lock();
+    // From here on nothing is told it any more.
+    channel::discard(&mut world, c as usize);
+    super::listen::stop(hub, &mut world, c as usize);
+    let id = world.id(c)?;
+    if let Some(comm) = id.comm.take() {
+        world.by_comm.remove(&comm);
+        world.cm.release(super::hub::now(), comm);
+    }
+    hub.flush(&mut world);
+    while world.ids.get(&(c as usize)).is_some_and(|id| id.acknowledged < id.reported) {
+        world = hub.acknowledged.wait(world).unwrap_or_else(std::sync::PoisonError::into_inner);
+    }
+    let Some(id) = world.ids.remove(&(c as usize)) else { return Err(libc::EINVAL) };
+    if id.is_synchronous {
+        Channel::destroy(&mut world, id.channel);
+    }
+    drop(world);
+    // SAFETY: it was made by `create`, is in no table any more, and its route likewise.
+    unsafe {
+        let c = Box::from_raw(id.c);
+        if !c.route.path_rec.is_null() {
+            drop(Box::from_raw(c.route.path_rec.cast::<ibv_sa_path_rec>()));
+        }
+    }
+    Ok(())
+}
+
+/// Moves an identifier and what waits for it to another channel, or to one of its own.
+pub(super) fn migrate(hub: &Hub, c: *mut rdma_cm_id, to: *mut rdma_event_channel) -> Result<(), c_int> {
+    let mut world = hub.lock();
+    let (from, was_synchronous, event) = {
+        let id = world.id(c)?;
+        // SAFETY: the identifier is alive, and this call is the application's on it.
+        (id.channel, id.is_synchronous, unsafe { (*id.c).event })
+    };
+    let is_synchronous = to.is_null();
+    if is_synchronous && was_synchronous {
+        return Err(libc::EINVAL);
+    }
+    let to = if is_synchronous { Channel::create(&mut world)? } else { to as usize };
+    if !world.channels.contains_key(&to) {
+        return Err(libc::EINVAL);
+    }
+    if was_synchronous && !event.is_null() {
+        // SAFETY: as above.
+        unsafe { (*c).event = std::ptr::null_mut() };
+        drop(world);
+        channel::acknowledge(hub, event)?;
+        world = hub.lock();
+    }
+    // Whoever holds an event of the old channel has to give it back first.
+    while world.ids.get(&(c as usize)).is_some_and(|id| id.acknowledged < id.reported) {
+        world = hub.acknowledged.wait(world).unwrap_or_else(std::sync::PoisonError::into_inner);
+    }
+    channel::hand_over(&mut world, c as usize, from, to);
+    let id = world.id(c)?;
+    (id.channel, id.is_synchronous) = (to, is_synchronous);
+    // SAFETY: as above.
+    unsafe { (*c).channel = to as *mut rdma_event_channel };
+    if was_synchronous {
+        Channel::destroy(&mut world, from);
+    }
+    Ok(())
+}
+
+fn set_option(c: *mut rdma_cm_id, level: c_int, name: c_int, value: &[u8]) -> Result<(), c_int> {
+    let byte = || value.first().copied().filter(|_| value.len() == 1).ok_or(libc::EINVAL);
+    let flag = || <[u8; 4]>::try_from(value).map(|bytes| c_int::from_ne_bytes(bytes) != 0).map_err(|_| libc::EINVAL);
+    let mut world = hub()?.lock();
+    let id = world.id(c)?;
+    match (level, name) {
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_TOS) => id.tos = byte()?,
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR) => id.is_reusable = flag()?,
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY) => id.is_family_only = flag()?,
+        (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => {
+            id.ack_timeout = byte().and_then(|n| if n < 32 { Ok(n) } else { Err(libc::EINVAL) })?;
+        }
+        // There is one path to anywhere: what it is said to be does not matter, but it has to be said well.
+        (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) if !value.is_empty() && value.len() % 72 == 0 => {}
+        (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => return Err(libc::EINVAL),
+        _ => return Err(libc::ENOSYS),
+    }
+    Ok(())
+}
+
+c_api! {
+    fn rdma_create_id(
+        channel: *mut rdma_event_channel,
+        id: *mut *mut rdma_cm_id,
+        context: *mut c_void,
+        ps: rdma_port_space,
+    ) -> c_int {
+        minus_one((|| {
+            if id.is_null() {
+                return Err(libc::EINVAL);
+            }
+            *id = create_on(hub()?, channel, context, ps, None)?;
+            Ok(())
+        })())
+    }
+
+    fn rdma_destroy_id(id: *mut rdma_cm_id) -> c_int {
+        minus_one(hub().and_then(|hub| destroy(hub, id)))
+    }
+
+    fn rdma_migrate_id(id: *mut rdma_cm_id, channel: *mut rdma_event_channel) -> c_int {
+        minus_one(hub().and_then(|hub| migrate(hub, id, channel)))
+    }
+
+    fn rdma_set_option(
+        id: *mut rdma_cm_id,
+        level: c_int,
+        optname: c_int,
+        optval: *mut c_void,
+        optlen: usize,
+    ) -> c_int {
+        if optval.is_null() || optlen > 1 << 16 {
+            return minus_one(Err(libc::EINVAL));
+        }
+        minus_one(set_option(id, level, optname, std::slice::from_raw_parts(optval.cast(), optlen)))
+    }
+
+    fn rdma_get_src_port(id: *mut rdma_cm_id) -> u16 {
+        hub().ok().and_then(|hub| hub.lock().id(id).ok()?.source).map_or(0, |address| address.port().to_be())
+    }
+
+    fn rdma_get_dst_port(id: *mut rdma_cm_id) -> u16 {
+        hub().ok().and_then(|hub| hub.lock().id(id).ok()?.destination).map_or(0, |address| address.port().to_be())
+    }
+
+    fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
+        minus_one((|| {
+            let ece = crate::boundary::input(ece)?;
+            // Nothing is known that could be asked for beyond the vendor and its options.
+            if ece.vendor_id == 0 || ece.vendor_id >> 24 != 0 || ece.comp_mask != 0 {
+                return Err(libc::EINVAL);
+            }
+            hub()?.lock().id(id)?.local_ece = ece;
+            Ok(())
+        })())
+    }
+
+    fn rdma_get_remote_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
+        minus_one((|| {
+            if ece.is_null() {
+                return Err(libc::EINVAL);
+            }
+            *ece = hub()?.lock().id(id)?.remote_ece;
+            Ok(())
+        })())
+    }
+}

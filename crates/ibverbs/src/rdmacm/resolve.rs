@@ -1,0 +1,248 @@
+//! Local addresses, peers' addresses, and the way there.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+
+use highwire_verbs::Gid;
+use libc::{c_int, sockaddr};
+
+use super::abi::{
+    RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_IB, rdma_cm_id,
+};
+use super::address::{self, is_local, plain};
+use super::channel::{self, complete, push};
+use super::deliver::What;
+use super::hub::{Hub, World, hub};
+use super::id::{Id, Phase};
+use crate::abi::{ibv_gid, ibv_sa_path_rec};
+use crate::boundary::{c_api, minus_one};
+
+/// Shows C the addresses of an identifier, its device, and the path to its peer.
+pub(super) fn show_route(hub: &Hub, id: &mut Id) {
+    // SAFETY: the identifier is alive and its call or event is being made.
+    let c = unsafe { &mut *id.c };
+    if let Some(source) = id.source {
+        c.route.addr.src = address::write(source).0;
+        if !source.ip().is_unspecified() {
+            show_device(hub, c);
+        }
+    }
+    if let Some(destination) = id.destination {
+        c.route.addr.dst = address::write(destination).0;
+        show_device(hub, c);
+    }
+    c.route.addr.ibaddr.sgid = ibv_gid { raw: hub.gid.0 };
+    c.route.addr.ibaddr.dgid = ibv_gid { raw: id.peer.0 };
+    c.route.addr.ibaddr.pkey = 0xFFFF;
+    if matches!(id.phase, Phase::RouteResolved | Phase::Requested) {
+        show_path(hub, id, c);
+    }
+}
+
+fn show_device(hub: &Hub, c: &mut rdma_cm_id) {
+    c.verbs = hub.context();
+    c.port_num = 1;
+}
+
+fn show_path(hub: &Hub, id: &Id, c: &mut rdma_cm_id) {
+    /// "Exactly", in the selectors of a path record.
+    const EXACTLY: u8 = 2;
+    let path = ibv_sa_path_rec {
+        dgid: ibv_gid { raw: id.peer.0 },
+        sgid: ibv_gid { raw: hub.gid.0 },
+        hop_limit: 64,
+        traffic_class: id.tos,
+        reversible: 1,
+        numb_path: 1,
+        pkey: 0xFFFF,
+        mtu_selector: EXACTLY,
+        mtu: hub.mtu,
+        rate_selector: EXACTLY,
+        rate: 3,
+        packet_life_time_selector: EXACTLY,
+        packet_life_time: id.ack_timeout.saturating_sub(1),
+        ..ibv_sa_path_rec::default()
+    };
+    if c.route.path_rec.is_null() {
+        c.route.path_rec = Box::into_raw(Box::new(path));
+        c.route.num_paths = 1;
+    } else {
+        // SAFETY: it was made here.
+        unsafe { *c.route.path_rec = path };
+    }
+}
+
+/// Gives an identifier a local address and a port.
+pub(super) fn bind(hub: &Hub, world: &mut World, c: *mut rdma_cm_id, address: SocketAddr) -> Result<(), c_int> {
+    let id = world.id(c)?;
+    if id.phase != Phase::Idle {
+        return Err(libc::EINVAL);
+    }
+    let ip = plain(address.ip());
+    if !ip.is_unspecified() && ip != hub.gid.to_ip() && !is_local(ip) {
+        return Err(libc::ENODEV);
+    }
+    let (space, is_reusable) = (id.port_space as u16, id.is_reusable);
+    let port = reserve(hub, world, (space, address.port()), c as usize, (ip, is_reusable))?;
+    let id = world.id(c)?;
+    id.phase = Phase::Bound;
+    id.source = Some(SocketAddr::new(address.ip(), port));
+    show_route(hub, id);
+    Ok(())
+}
+
+/// Reserves a port, which identifiers of this process may share where their addresses differ or all of them agreed to it.
+fn reserve(
+    hub: &Hub,
+    world: &mut World,
+    (space, port): (u16, u16),
+    c: usize,
+    (ip, is_reusable): (IpAddr, bool),
+) -> Result<u16, c_int> {
+    if let Some(holders) = world.ports.get(&(space, port)) {
+        let is_refused = holders.iter().filter_map(|holder| world.ids.get(holder)).any(|other| {
+            let taken = other.source.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |source| plain(source.ip()));
+            let overlaps = taken == ip || taken.is_unspecified() || ip.is_unspecified();
+            overlaps && !(is_reusable && other.is_reusable && other.phase != Phase::Listening)
+        });
+        if is_refused {
+            return Err(libc::EADDRINUSE);
+        }
+    }
+    let port = match world.ports.get(&(space, port)) {
+        Some(_) => port,
+        None => hub.gsi.bind(space, port)?,
+    };
+    world.ports.entry((space, port)).or_default().push(c);
+    Ok(port)
+}
+
+/// Gives a port back, if nobody else holds it.
+pub(super) fn unreserve(hub: &Hub, world: &mut World, c: usize) {
+    let held = world.ports.iter().find(|(_, holders)| holders.contains(&c)).map(|(&key, _)| key);
+    let Some(key) = held else { return };
+    if let Some(holders) = world.ports.get_mut(&key) {
+        holders.retain(|&holder| holder != c);
+        if holders.is_empty() {
+            world.ports.remove(&key);
+            hub.gsi.unbind(key.0, key.1);
+        }
+    }
+}
+
+/// The local address towards a peer, where the application does not care.
+fn source_towards(hub: &Hub, destination: IpAddr, peer: Gid) -> IpAddr {
+    // As routing has it: to reach an address of its own, a machine uses that address.
+    if peer == hub.gid && !destination.is_unspecified() { destination } else { hub.gid.to_ip() }
+}
+
+fn resolve(
+    hub: &Hub,
+    c: *mut rdma_cm_id,
+    source: Option<SocketAddr>,
+    destination: SocketAddr,
+) -> Result<(), c_int> {
+    let mut world = hub.lock();
+    let id = world.id(c)?;
+    if !matches!(id.phase, Phase::Idle | Phase::Bound) {
+        return Err(libc::EINVAL);
+    }
+    let group = address::multicast_gid(destination.ip());
+    let peer = match group {
+        Some(gid) => Gid(gid),
+        None => hub.gid_of(destination.ip())?,
+    };
+    if id.phase == Phase::Idle {
+        let any = |ip: IpAddr| match ip {
+            IpAddr::V4(_) => SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0),
+            IpAddr::V6(_) => SocketAddr::new(Ipv6Addr::UNSPECIFIED.into(), 0),
+        };
+        let source = source.unwrap_or_else(|| any(destination.ip()));
+        if source.is_ipv4() != destination.is_ipv4() {
+            return Err(libc::EINVAL);
+        }
+        bind(hub, &mut world, c, source)?;
+    }
+    let id = world.id(c)?;
+    // An unspecified destination is this machine, as for sockets.
+    let destination_ip = match destination.ip() {
+        ip if ip.is_unspecified() => match ip {
+            IpAddr::V4(_) => Ipv4Addr::LOCALHOST.into(),
+            IpAddr::V6(_) => Ipv6Addr::LOCALHOST.into(),
+        },
+        ip => ip,
+    };
+    if let Some(source) = &mut id.source
+        && source.ip().is_unspecified()
+    {
+        let ip = source_towards(hub, destination_ip, peer);
+        source.set_ip(if source.is_ipv6() { as_v6(ip) } else { ip });
+    }
+    id.destination = Some(SocketAddr::new(destination_ip, destination.port()));
+    (id.peer, id.phase) = (peer, Phase::AddressResolved);
+    show_route(hub, id);
+    push(&mut world, c as usize, What::Plain(RDMA_CM_EVENT_ADDR_RESOLVED), 0);
+    Ok(())
+}
+
+fn as_v6(ip: IpAddr) -> IpAddr {
+    match ip {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().into(),
+        IpAddr::V6(_) => ip,
+    }
+}
+
+/// `rdma_resolve_addr` with addresses of ours.
+pub(super) fn resolve_address(
+    hub: &Hub,
+    c: *mut rdma_cm_id,
+    source: Option<SocketAddr>,
+    destination: SocketAddr,
+) -> Result<(), c_int> {
+    resolve(hub, c, source, destination)?;
+    complete(hub, c)
+}
+
+/// `rdma_resolve_route`: there is one way to anywhere.
+pub(super) fn resolve_route(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
+    let mut world = hub.lock();
+    let id = world.id(c)?;
+    if id.phase != Phase::AddressResolved {
+        return Err(libc::EINVAL);
+    }
+    id.phase = Phase::RouteResolved;
+    show_route(hub, id);
+    channel::push(&mut world, c as usize, What::Plain(RDMA_CM_EVENT_ROUTE_RESOLVED), 0);
+    drop(world);
+    complete(hub, c)
+}
+
+c_api! {
+    fn rdma_bind_addr(id: *mut rdma_cm_id, addr: *mut sockaddr) -> c_int {
+        minus_one((|| {
+            let (hub, address) = (hub()?, address::read(addr)?);
+            bind(hub, &mut hub.lock(), id, address)
+        })())
+    }
+
+    fn rdma_resolve_addr(
+        id: *mut rdma_cm_id,
+        src_addr: *mut sockaddr,
+        dst_addr: *mut sockaddr,
+        _timeout_ms: c_int,
+    ) -> c_int {
+        minus_one((|| {
+            let source = if src_addr.is_null() { None } else { Some(address::read(src_addr)?) };
+            resolve_address(hub()?, id, source, address::read(dst_addr)?)
+        })())
+    }
+
+    fn rdma_resolve_route(id: *mut rdma_cm_id, _timeout_ms: c_int) -> c_int {
+        minus_one(hub().and_then(|hub| resolve_route(hub, id)))
+    }
+}
+
+/// The service identifier of an identifier's port.
+pub(super) fn service_of(id: &Id, port: u16) -> u64 {
+    debug_assert!(id.port_space <= RDMA_PS_IB, "port spaces are checked when identifiers are made");
+    highwire_wire::cm::service_id(id.port_space as u16, port)
+}

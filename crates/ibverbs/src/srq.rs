@@ -1,0 +1,177 @@
+//! Shared receive queues.
+
+use crate::abi::*;
+use crate::boundary::{answer, c_api, c_ops, code, input, zeroed_mutex};
+use crate::errno;
+use crate::events::Acknowledged;
+use crate::limits::{MAX_SGE, MAX_WR};
+use crate::pd::Pd;
+use crate::post;
+use crate::registry::{self, Object, Use, Used, Users};
+use highwire_host::{SharedReceiveQueue, SharedReceiveQueueConfig};
+use std::cell::UnsafeCell;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// A shared receive queue.
+#[repr(C)]
+pub(crate) struct Srq {
+    c: UnsafeCell<ibv_srq>,
+    pub(crate) host: SharedReceiveQueue,
+    attr: Mutex<ibv_srq_attr>,
+    _pd: Use<Pd>,
+    pub(crate) async_events: Acknowledged,
+    users: Users,
+}
+
+// SAFETY: this side only reads `c`.
+unsafe impl Send for Srq {}
+// SAFETY: as above.
+unsafe impl Sync for Srq {}
+
+impl Object for Srq {
+    type C = ibv_srq;
+    fn as_c(&self) -> *mut ibv_srq {
+        self.c.get()
+    }
+}
+
+impl Used for Srq {
+    fn users(&self) -> &Users {
+        &self.users
+    }
+}
+
+impl Srq {
+    /// Makes a queue, and writes back what it really holds.
+    fn create(
+        pd: Use<Pd>,
+        user_context: *mut c_void,
+        attr: &mut ibv_srq_attr,
+    ) -> Result<*mut ibv_srq, c_int> {
+        if attr.max_wr == 0 || attr.max_wr > MAX_WR || attr.max_sge > MAX_SGE {
+            return Err(libc::EINVAL);
+        }
+        attr.max_sge = attr.max_sge.max(1);
+        let mut place = Arc::<Srq>::new_uninit();
+        let config = SharedReceiveQueueConfig {
+            events: Some(pd.context.event_target(place.as_ptr())),
+            ..SharedReceiveQueueConfig::new(attr.max_wr, attr.max_sge)
+        };
+        let host = pd.context.device.create_shared_receive_queue(&pd.host, &config);
+        let host = host.map_err(|error| errno::of_create(&error))?;
+        let (mutex, cond) = zeroed_mutex();
+        let c = UnsafeCell::new(ibv_srq {
+            context: pd.context.as_c(),
+            srq_context: user_context,
+            pd: pd.as_c(),
+            handle: (place.as_ptr() as usize >> 4) as u32,
+            mutex,
+            cond,
+            events_completed: 0,
+        });
+        let srq = Srq {
+            c,
+            host,
+            attr: Mutex::new(ibv_srq_attr { srq_limit: 0, ..*attr }),
+            _pd: pd,
+            async_events: Acknowledged::default(),
+            users: Users::default(),
+        };
+        Arc::get_mut(&mut place).expect("nobody else has it").write(srq);
+        // SAFETY: written in the line above.
+        Ok(registry::publish(unsafe { place.assume_init() }))
+    }
+}
+
+pub(crate) unsafe extern "C" fn post_srq_recv(
+    srq: *mut ibv_srq,
+    wr: *mut ibv_recv_wr,
+    bad: *mut *mut ibv_recv_wr,
+) -> c_int {
+    crate::boundary::guard(|| {
+        // SAFETY: this function is reached through the queue's own context only, so it is one of ours.
+        let srq = unsafe { &*srq.cast::<Srq>() };
+        // SAFETY: verbs' callers promise a chain of requests.
+        unsafe { post::receives(wr, bad, |wr| srq.host.post_recv(wr)) }
+    })
+}
+
+c_ops! {
+    fn create_srq_ex(context: *mut ibv_context, attr: *mut ibv_srq_init_attr_ex) -> *mut ibv_srq {
+        let run = || {
+            let context = registry::find::<crate::context::Context>(context)?;
+            let mut init = unsafe { input(attr)? };
+            let has = |bit| init.comp_mask & bit != 0;
+            let kind = if has(IBV_SRQ_INIT_ATTR_TYPE) { init.srq_type } else { IBV_SRQT_BASIC };
+            if kind != IBV_SRQT_BASIC {
+                return Err(libc::EOPNOTSUPP);
+            }
+            if !has(IBV_SRQ_INIT_ATTR_PD) {
+                return Err(libc::EINVAL);
+            }
+            let pd = Pd::of_context(init.pd, &context)?;
+            let srq = Srq::create(pd, init.srq_context, &mut init.attr)?;
+            unsafe { (*attr).attr = init.attr };
+            Ok(srq)
+        };
+        answer(run())
+    }
+}
+
+c_api! {
+    fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq {
+        let run = || {
+            let mut attr = unsafe { input(init)? };
+            let srq = Srq::create(Use::<Pd>::find(pd)?, attr.srq_context, &mut attr.attr)?;
+            unsafe { (*init).attr = attr.attr };
+            Ok(srq)
+        };
+        answer(run())
+    }
+
+    fn ibv_modify_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr, mask: c_int) -> c_int {
+        let run = || {
+            let srq = registry::find::<Srq>(srq)?;
+            let asked = unsafe { input(attr)? };
+            if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
+                return Err(libc::EINVAL);
+            }
+            let mut attr = srq.attr.lock().unwrap_or_else(PoisonError::into_inner);
+            if mask & IBV_SRQ_MAX_WR != 0 && asked.max_wr != attr.max_wr {
+                return Err(libc::EOPNOTSUPP);
+            }
+            if mask & IBV_SRQ_LIMIT != 0 {
+                if asked.srq_limit > attr.max_wr {
+                    return Err(libc::EINVAL);
+                }
+                attr.srq_limit = asked.srq_limit;
+                srq.host.set_limit(asked.srq_limit);
+            }
+            Ok(())
+        };
+        code(run())
+    }
+
+    fn ibv_query_srq(srq: *mut ibv_srq, attr: *mut ibv_srq_attr) -> c_int {
+        let run = || {
+            let srq = registry::find::<Srq>(srq)?;
+            if attr.is_null() {
+                return Err(libc::EINVAL);
+            }
+            unsafe { attr.write(*srq.attr.lock().unwrap_or_else(PoisonError::into_inner)) };
+            Ok(())
+        };
+        code(run())
+    }
+
+    fn ibv_destroy_srq(srq: *mut ibv_srq) -> c_int {
+        let run = || {
+            let found = registry::find::<Srq>(srq)?;
+            found.users.none()?;
+            registry::withdraw::<Srq>(srq);
+            found.async_events.wait();
+            Ok(())
+        };
+        code(run())
+    }
+}
