@@ -15,6 +15,8 @@ use crate::{Flow, Scenario, ScenarioError};
 
 /// What the paper's model adds to a packet's payload on the link.
 const HEADER_BYTES: u32 = 62;
+/// No packet has more headers than this, as it is encoded.
+const HEADER_BYTES_MAX: u32 = 128;
 /// The default scenario's rate, for which published marking thresholds hold.
 const REFERENCE: Rate = Rate::from_gbps(40);
 
@@ -138,17 +140,19 @@ fn pfc(params: &Params, network: &Network) -> Result<PfcChoice, ScenarioError> {
     }
     let hysteresis = params.bytes("network.pfc_hysteresis").unwrap_or_default();
     let headroom = params.bytes("network.pfc_headroom");
-    if headroom.is_none() && hysteresis == 0 {
-        return Ok(PfcChoice::Computed);
-    }
-    let Buffering::InputQueued { input_bytes } = network.buffering else {
-        return Err(wrong("network.pfc", "thresholds are for input-queued switches"));
+    let room = match network.buffering {
+        Buffering::InputQueued { .. } if headroom.is_none() && hysteresis == 0 => {
+            return Ok(PfcChoice::Computed);
+        }
+        Buffering::InputQueued { input_bytes } => input_bytes,
+        // An input's share of the pool: what it would have as its own.
+        Buffering::OutputQueued { pool_bytes, .. } => pool_bytes / ports_max(network)?,
     };
-    let packet_bytes =
-        bytes(params, "transport.mtu")? + HEADER_BYTES + bytes(params, "transport.extra_header")?;
+    let added = bytes(params, "transport.extra_header")? + bytes(params, "transport.gap")?;
+    let packet_bytes = bytes(params, "transport.mtu")? + HEADER_BYTES_MAX + added;
     let needed = Pfc::headroom_needed(network.rate, network.delay, packet_bytes, Pfc::FRAME_BYTES);
     let headroom_bytes = headroom.unwrap_or(needed);
-    let Some(xoff_bytes) = input_bytes.checked_sub(headroom_bytes) else {
+    let Some(xoff_bytes) = room.checked_sub(headroom_bytes) else {
         return Err(wrong("network.buffer", "does not hold PFC's headroom"));
     };
     Ok(PfcChoice::Thresholds(Pfc {
@@ -196,16 +200,21 @@ fn scheme(params: &Params, network: &Network) -> Result<Scheme, ScenarioError> {
     })
 }
 
+/// Ports of the largest switch.
+fn ports_max(network: &Network) -> Result<u64, ScenarioError> {
+    let topology = network.topology()?;
+    let ports = (0..topology.switch_count()).map(|switch| topology.switch_ports(switch)).max();
+    Ok(u64::from(ports.unwrap_or(1)))
+}
+
 /// IRN §4.1: propagation there and back on the longest way, plus a switch whose inputs are all full and drain into one
 /// output; 312 µs in the default scenario, which the paper calls about 320.
 fn rto_high(params: &Params, network: &Network) -> Result<Span, ScenarioError> {
     let base = match params.span("transport.rto_high") {
         Some(span) => span,
         None => {
-            let topology = network.topology()?;
-            let ports = (0..topology.switch_count()).map(|switch| topology.switch_ports(switch)).max();
             let queued = match network.buffering {
-                Buffering::InputQueued { input_bytes } => input_bytes * u64::from(ports.unwrap_or(1)),
+                Buffering::InputQueued { input_bytes } => input_bytes * ports_max(network)?,
                 Buffering::OutputQueued { pool_bytes, .. } => pool_bytes,
             };
             let in_flight = network.bandwidth_delay_product()?;

@@ -82,7 +82,7 @@ pub const PARAMETERS: &[Parameter] = &[
     p("transport.queue_pairs", Unit::Words, &["per-flow", "per-pair"], "per-flow", "whether flows between two hosts share a queue pair"),
     p("transport.ack_priority", Unit::Words, &["as-data", "above"], "as-data", "whether acknowledgements overtake data"),
     p("workload.pattern", Unit::Words, PATTERNS, "poisson", "who sends to whom"),
-    p("workload.sizes", Unit::File, &[], "irn-heavy-tail", "poisson: flow sizes: irn-heavy-tail, uniform-500k-5m, web-search, fb-hadoop, ali-storage, or a file of `BYTES PERCENT`"),
+    p("workload.sizes", Unit::File, &[], "irn-heavy-tail", "poisson: flow sizes: irn-heavy-tail, irn-middle-uniform, uniform-500k-5m, web-search, fb-hadoop, ali-storage, or a file of `BYTES PERCENT`"),
     p("workload.load", Unit::Number, &[], "0.7", "poisson: the share of a host's link that its flows occupy, headers included"),
     p("workload.duration", Unit::Span, &[], "10ms", "poisson: for how long flows arrive that are measured"),
     p("workload.warm_up", Unit::Span, &[], "0us", "poisson: for how long flows arrive before those, not measured"),

@@ -18,7 +18,30 @@ macro_rules! plans {
     };
 }
 
-const ALL: &[Shipped] = plans!["irn/fig01.toml",];
+const ALL: &[Shipped] = plans![
+    "irn/fig01.toml",
+    "irn/fig02.toml",
+    "irn/fig03.toml",
+    "irn/fig04.toml",
+    "irn/fig05.toml",
+    "irn/fig06.toml",
+    "irn/fig07.toml",
+    "irn/factor-recovery.toml",
+    "irn/sweep-load.toml",
+    "irn/sweep-bandwidth.toml",
+    "irn/sweep-scale.toml",
+    "irn/sweep-workload.toml",
+    "irn/sweep-buffers.toml",
+    "irn/sweep-parameters.toml",
+    "irn/fig08.toml",
+    "irn/fig09.toml",
+    "irn/incast-variants.toml",
+    "irn/incast-cross.toml",
+    "irn/window-cc.toml",
+    "irn/fig10.toml",
+    "irn/fig11.toml",
+    "irn/open-choices.toml",
+];
 
 /// Every plan that comes with the program, in the order of the paper.
 pub fn shipped() -> &'static [Shipped] {

@@ -29,7 +29,7 @@ function drawBand(panel, scale, range, top, bottom, identity) {
 
 function drawPanel(panel, place) {
   const hasPoints = new Set(panel.rows.map((row) => row.point)).size > 1;
-  const width = 520, labels = hasPoints ? 190 : 150, values = 70, row = 30, top = 8;
+  const width = 470, labels = hasPoints ? 196 : 140, values = 66, row = 28, top = 6;
   const bottom = top + panel.rows.length * row, range = panelRange(panel);
   const scale = linear(range[0], range[1], labels, width - values);
   const drawing = chart(width, bottom + 24, `${panel.claim}: the paper says ${panel.paper}`);
@@ -42,17 +42,17 @@ function drawPanel(panel, place) {
   panel.rows.forEach((entry, index) => {
     const y = top + index * row;
     const label = hasPoints ? `${entry.metric}, ${entry.point}` : entry.metric;
-    drawing.append(text(0, y + 19, label.length > 30 ? `${label.slice(0, 29)}…` : label, {}));
+    drawing.append(text(0, y + 18, label.length > 30 ? `${label.slice(0, 29)}…` : label, {}));
     if (entry.value === null) return;
     const origin = scale(Math.max(range[0], Math.min(0, range[1]))), end = scale(entry.value);
     const tone = entry.is_inside ? "var(--c0)" : "var(--bad)";
-    const bar = svg("rect", { x: Math.min(origin, end), y: y + 8, width: Math.max(Math.abs(end - origin), 1), height: 14, rx: 2, fill: tone });
+    const bar = svg("rect", { x: Math.min(origin, end), y: y + 7, width: Math.max(Math.abs(end - origin), 1), height: 14, rx: 2, fill: tone });
     drawing.append(titled(bar, `${label}: ${entry.text}, the paper: ${panel.paper}`));
     if (entry.low !== null && entry.high > entry.low) {
-      drawing.append(line(scale(entry.low), y + 15, scale(entry.high), y + 15, "whisker"));
-      for (const edge of [entry.low, entry.high]) drawing.append(line(scale(edge), y + 11, scale(edge), y + 19, "whisker"));
+      drawing.append(line(scale(entry.low), y + 14, scale(entry.high), y + 14, "whisker"));
+      for (const edge of [entry.low, entry.high]) drawing.append(line(scale(edge), y + 10, scale(edge), y + 18, "whisker"));
     }
-    drawing.append(text(width, y + 19, entry.text, { "text-anchor": "end", "font-weight": 600 }));
+    drawing.append(text(width, y + 18, entry.text, { "text-anchor": "end", "font-weight": 600 }));
   });
   const isInside = panel.rows.length > 0 && panel.rows.every((entry) => entry.is_inside);
   const made = card(panel.claim, `the paper: ${panel.paper}`, drawing);
@@ -65,13 +65,13 @@ function drawPanel(panel, place) {
 function drawBars(name, cells) {
   const place = metricPlace(name);
   const present = cells.filter((cell) => cell.values[place]);
-  const width = 420, labels = 150, values = 78, row = 26;
+  const width = 320, labels = 122, values = 66, row = 26;
   const high = Math.max(...present.map((cell) => cell.values[place][2]), 1e-12);
   const scale = linear(0, high, labels, width - values);
   const drawing = chart(width, present.length * row + 4, DATA.metrics[place].title);
   present.forEach((cell, index) => {
     const y = index * row, [mean, low, most, words] = cell.values[place], name = DATA.schemes[cell.scheme];
-    drawing.append(text(0, y + 18, name.length > 24 ? `${name.slice(0, 23)}…` : name, {}));
+    drawing.append(text(0, y + 18, name.length > 19 ? `${name.slice(0, 18)}…` : name, {}));
     const bar = svg("rect", { x: labels, y: y + 5, width: Math.max(scale(mean) - labels, 1), height: 17, rx: 2, fill: colour(cell.scheme) });
     drawing.append(titled(bar, `${name}: ${words}`));
     if (most > low) drawing.append(line(scale(low), y + 13.5, scale(most), y + 13.5, "whisker"));

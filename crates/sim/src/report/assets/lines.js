@@ -52,8 +52,8 @@ function drawSweep(name) {
 }
 
 /* 90 % to 99.9 %, each nine as high as the one before. */
-function drawTail() {
-  const cells = DATA.cells.filter((cell) => cell.point === 0 && cell.tail.length);
+function drawTail(point) {
+  const cells = DATA.cells.filter((cell) => cell.point === point && cell.tail.length);
   if (!cells.length) return null;
   const { width, height, left, right, top, bottom } = PLOT;
   const all = cells.flatMap((cell) => cell.tail), low = Math.min(...all) * 0.95, high = Math.max(...all) * 1.05;
@@ -67,12 +67,13 @@ function drawTail() {
     const curve = svg("path", { class: "line", d: path(points), stroke: colour(cell.scheme) });
     drawing.append(titled(curve, DATA.schemes[cell.scheme]));
   }
-  return card("Single packets, the slowest tenth", "share of them done within a time; further left is better", drawing,
+  const at = DATA.points[point] ? `${DATA.axis} ${DATA.points[point]}: ` : "";
+  return card("Single packets, the slowest tenth", `${at}share of them done within a time; further left is better`, drawing,
     schemeKey(cells.map((cell) => cell.scheme)));
 }
 
-function drawSizes() {
-  const cells = DATA.cells.filter((cell) => cell.point === 0 && cell.sizes.length > 1);
+function drawSizes(point) {
+  const cells = DATA.cells.filter((cell) => cell.point === point && cell.sizes.length > 1);
   if (!cells.length) return null;
   const { width, height, left, right, top, bottom } = PLOT;
   const sizes = [...new Set(cells.flatMap((cell) => cell.sizes.map((entry) => entry[0])))].sort((a, b) => a - b);
@@ -90,5 +91,6 @@ function drawSizes() {
       drawing.append(titled(curve, `${DATA.schemes[cell.scheme]}, ${column === 2 ? "99 %" : "median"}`));
     }
   }
-  return card("Slowdown by size", "solid: 99 %, dashed: median", drawing, schemeKey(cells.map((cell) => cell.scheme)));
+  const at = DATA.points[point] ? `${DATA.axis} ${DATA.points[point]}; ` : "";
+  return card("Slowdown by size", `${at}solid: 99 %, dashed: median`, drawing, schemeKey(cells.map((cell) => cell.scheme)));
 }

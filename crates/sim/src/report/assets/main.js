@@ -37,11 +37,8 @@ function build() {
   const film = drawFilms();
   if (film) page.append(element("h2", {}, "The network over time"), film);
   page.append(element("h2", {}, "What was measured"), ...measures());
-  const tails = [drawTail(), drawSizes()].filter((made) => made !== null);
-  if (tails.length) {
-    const at = DATA.points.length > 1 ? `At ${DATA.axis} ${DATA.points[0]}.` : "";
-    page.append(element("h2", {}, "Not only the average"), at ? element("p", { class: "faint" }, at) : "", element("div", { class: "grid wide" }, tails));
-  }
+  const tails = DATA.points.slice(0, 4).flatMap((_, point) => [drawTail(point), drawSizes(point)]).filter((made) => made !== null);
+  if (tails.length) page.append(element("h2", {}, "Not only the average"), element("div", { class: "grid wide" }, tails));
   page.append(element("h2", {}, "All numbers"), results());
   if (DATA.choices.length) {
     page.append(element("h2", {}, "What the paper leaves open"),
