@@ -7,7 +7,7 @@ use highwire_wire::cm::{CmMad, CmMessage, Dreq, RejectReason, Rejected, Req, Rtu
 use crate::connection::Connection;
 use crate::manager::{padded, plain_rej};
 use crate::table::State;
-use crate::{CallError, CommId, ConnectionManager};
+use crate::{CallError, CommId, ConnectionManager, Transmit};
 
 impl ConnectionManager {
     /// Asks `to` for a connection. The answer is [`Replied`](crate::Event::Replied), [`Rejected`](crate::Event::Rejected)
@@ -79,6 +79,29 @@ impl ConnectionManager {
         }
         self.send_and_await(now, id.0, 0, CmMessage::Dreq(dreq));
         Ok(())
+    }
+
+    /// The MAD that would end connection `id`, for whoever is to send it should this end vanish; `None` unless it is in
+    /// use.
+    pub fn farewell(&self, id: CommId) -> Option<Transmit> {
+        let connection = self.connections.get(&id.0)?;
+        if !matches!(connection.state, State::Established | State::RepSent) {
+            return None;
+        }
+        let dreq = Dreq {
+            local_id: id.0,
+            remote_id: connection.remote_id_or_zero(),
+            remote_qpn: connection.remote_qpn.unwrap_or_default(),
+            private_data: [0; Dreq::PRIVATE_LEN],
+        };
+        let message = CmMessage::Dreq(dreq);
+        let mad = CmMad { transaction_id: u64::from(id.0), ece_options: 0, message }.emit();
+        Some(Transmit { to: connection.peer, mad })
+    }
+
+    /// Whether connection `id` is in use, as far as both ends know.
+    pub fn is_established(&self, id: CommId) -> bool {
+        self.connections.get(&id.0).is_some_and(|connection| connection.state == State::Established)
     }
 
     /// The application is done with `id` and hears no more of it. What is in use is disconnected, what is under way is

@@ -1,1 +1,23 @@
 //! `librdmacm.so.1`: connection management.
+//!
+//! The C face of `highwire-cm`: identifiers and event channels as rdma-core documents them, over one connection manager
+//! per process ([`hub`]). Applications' threads make calls and take events; one thread of ours takes what arrives on
+//! queue pair 1 and watches the clock. `docs/rdmacm.md` tells what is done, and what is not.
+
+mod abi;
+mod addrinfo;
+mod address;
+mod attributes;
+mod channel;
+mod connect;
+mod deliver;
+mod endpoint;
+mod eventfd;
+mod gsi;
+mod hub;
+mod id;
+mod listen;
+mod multicast;
+mod queue_pair;
+mod resolve;
+mod verbs;

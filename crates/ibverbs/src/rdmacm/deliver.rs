@@ -72,7 +72,10 @@ fn tell(hub: &Hub, world: &mut World, event: Event) {
             id.reply = Some(reply);
             (What::Reply, 0)
         }
-        Event::Established { .. } => (What::Plain(RDMA_CM_EVENT_ESTABLISHED), 0),
+        Event::Established { .. } => {
+            super::connect::on_connected(hub, world, c);
+            (What::Plain(RDMA_CM_EVENT_ESTABLISHED), 0)
+        }
         Event::Rejected { reject, .. } => {
             id.phase = Phase::RouteResolved;
             let status = c_int::from(reject.reason.0);

@@ -94,7 +94,7 @@ impl Services {
     /// Whether a process of this user on this machine has a device of that address.
     pub(super) fn is_served(&self, ip: IpAddr) -> bool {
         self.registry.as_ref().is_some_and(|registry| {
-            registry.is_shared(ip) || registry.directory(highwire_link::shm::EngineName::exclusive(ip)).exists()
+            registry.is_shared(ip) || registry.directory(ip).exists()
         })
     }
 

@@ -15,7 +15,7 @@ use libc::c_int;
 use super::address::{is_local, plain};
 use super::channel::Channel;
 use super::eventfd;
-use super::gsi::Gsi;
+use super::gsi::Services;
 use super::id::Id;
 use super::verbs;
 use crate::abi::{ibv_context, ibv_gid, ibv_pd};
@@ -34,7 +34,7 @@ pub(super) struct Hub {
     pub(super) gid: Gid,
     pub(super) mtu: u8,
     pub(super) limits: Limits,
-    pub(super) gsi: Box<dyn Gsi>,
+    pub(super) gsi: Services,
     world: Mutex<World>,
     /// Signalled whenever an event is acknowledged.
     pub(super) acknowledged: Condvar,
@@ -109,9 +109,8 @@ impl Hub {
         // SAFETY: the context is open, and the results are writable.
         verbs::done(unsafe { verbs::ibv_query_gid(context, 1, 0, &mut gid) })?;
         let (mtu, limits) = query(context)?;
-        let gsi = super::link::open(context)?;
-        // A GUID per address: all processes that share one are one channel adapter to a peer.
-        let guid = u64::from_be_bytes(*gid.raw.last_chunk().expect("a GID has 16 bytes")) | 0x0200 << 48;
+        let gsi = Services::open(context)?;
+        let guid = u64::from_be_bytes(crate::device::guid());
         let cm = ConnectionManager::new(Config::new(guid, gsi.shard()), random());
         let world = World {
             cm,
@@ -211,7 +210,7 @@ impl Hub {
             let deadline = {
                 let mut world = self.lock();
                 while let Some((from, mad)) = self.gsi.receive() {
-                    world.cm.handle_mad(now(), from, &mad);
+                    world.cm.handle_mad(now(), from, mad.as_slice());
                 }
                 world.cm.handle_timeout(now());
                 self.flush(&mut world);

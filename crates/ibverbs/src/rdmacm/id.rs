@@ -72,6 +72,7 @@ pub(super) struct Id {
     pub(super) remote_ece: ibv_ece,
     pub(super) responder_resources: u8,
     pub(super) initiator_depth: u8,
+    pub(super) retry_count: u8,
     /// The service that it listens for.
     pub(super) service: Option<u64>,
     pub(super) memberships: Vec<Membership>,
@@ -132,6 +133,7 @@ pub(super) fn create(
         remote_ece: ibv_ece::default(),
         responder_resources: 0,
         initiator_depth: 0,
+        retry_count: 7,
         service: None,
         memberships: Vec::new(),
         template: None,
@@ -196,6 +198,7 @@ pub(super) fn destroy(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     let id = world.id(c)?;
     if let Some(comm) = id.comm.take() {
         world.by_comm.remove(&comm);
+        hub.gsi.revoke_will(comm.0);
         world.cm.release(super::hub::now(), comm);
     }
     hub.flush(&mut world);

@@ -1,0 +1,220 @@
+//! `rdma_getaddrinfo`: names to addresses, as `getaddrinfo` does it, with what RDMA adds.
+
+use std::ptr::{null, null_mut};
+
+use libc::{addrinfo, c_char, c_int, sockaddr};
+
+use super::abi::*;
+use crate::abi::{IBV_QPT_RC, IBV_QPT_UD, ibv_qp_type};
+use crate::boundary::{c_api, set_errno};
+
+/// Addresses are one allocation each: the structure, and what it points to behind it.
+#[repr(C)]
+struct Node {
+    info: rdma_addrinfo,
+    source: libc::sockaddr_storage,
+    destination: libc::sockaddr_storage,
+    name: [c_char; 256],
+}
+
+/// What the caller wants, with defaults.
+struct Wishes {
+    flags: c_int,
+    family: c_int,
+    qp_type: ibv_qp_type,
+    port_space: c_int,
+    source: *const sockaddr,
+    source_length: u32,
+}
+
+impl Wishes {
+    /// # Safety
+    /// `hints` is null or valid.
+    unsafe fn read(hints: *const rdma_addrinfo) -> Wishes {
+        // SAFETY: the caller's promise; zeros are no wishes.
+        let hints = if hints.is_null() { unsafe { std::mem::zeroed() } } else { unsafe { hints.read() } };
+        let port_space = match (hints.ai_port_space, hints.ai_qp_type as ibv_qp_type) {
+            (0, IBV_QPT_UD) => RDMA_PS_UDP as c_int,
+            (0, _) => RDMA_PS_TCP as c_int,
+            (given, _) => given,
+        };
+        let qp_type = match (hints.ai_qp_type as ibv_qp_type, port_space as rdma_port_space) {
+            (0, RDMA_PS_UDP | RDMA_PS_IPOIB) => IBV_QPT_UD,
+            (0, _) => IBV_QPT_RC,
+            (given, _) => given,
+        };
+        Wishes {
+            flags: hints.ai_flags,
+            family: if hints.ai_flags & RAI_FAMILY != 0 { hints.ai_family } else { libc::AF_UNSPEC },
+            qp_type,
+            port_space,
+            source: hints.ai_src_addr,
+            source_length: hints.ai_src_len,
+        }
+    }
+
+    fn is_passive(&self) -> bool {
+        self.flags & RAI_PASSIVE != 0
+    }
+}
+
+/// What `getaddrinfo` finds; freed with it.
+struct Found(*mut addrinfo);
+
+impl Found {
+    /// # Safety
+    /// Both names are null or end with a zero.
+    unsafe fn look_up(node: *const c_char, service: *const c_char, wishes: &Wishes) -> Result<Found, c_int> {
+        // SAFETY: zeros are no hints.
+        let mut hints: addrinfo = unsafe { std::mem::zeroed() };
+        hints.ai_family = wishes.family;
+        hints.ai_socktype = if wishes.qp_type == IBV_QPT_UD { libc::SOCK_DGRAM } else { libc::SOCK_STREAM };
+        if wishes.is_passive() {
+            hints.ai_flags |= libc::AI_PASSIVE;
+        }
+        if wishes.flags & RAI_NUMERICHOST != 0 {
+            hints.ai_flags |= libc::AI_NUMERICHOST;
+        }
+        let mut found = null_mut();
+        // SAFETY: the caller's promise.
+        match unsafe { libc::getaddrinfo(node, service, &hints, &mut found) } {
+            0 => Ok(Found(found)),
+            error => Err(error),
+        }
+    }
+
+    fn entries(&self) -> impl Iterator<Item = &addrinfo> {
+        // SAFETY: the list is valid until it is freed, which the borrow prevents.
+        std::iter::successors(unsafe { self.0.as_ref() }, |entry| unsafe { entry.ai_next.as_ref() })
+    }
+}
+
+impl Drop for Found {
+    fn drop(&mut self) {
+        // SAFETY: it came from getaddrinfo.
+        unsafe { libc::freeaddrinfo(self.0) };
+    }
+}
+
+/// One address as RDMA describes it.
+///
+/// # Safety
+/// The entry's address and the wished source are as long as they say.
+unsafe fn node(entry: &addrinfo, wishes: &Wishes) -> Box<Node> {
+    // SAFETY: zeros are valid: null pointers and addresses of no family.
+    let mut node: Box<Node> = Box::new(unsafe { std::mem::zeroed() });
+    node.info.ai_flags = wishes.flags;
+    node.info.ai_family = entry.ai_family;
+    (node.info.ai_qp_type, node.info.ai_port_space) = (wishes.qp_type as c_int, wishes.port_space);
+    let copy = |to: &mut libc::sockaddr_storage, from: *const sockaddr, length: u32| {
+        let length = (length as usize).min(size_of_val(to));
+        // SAFETY: the caller's promise, and the storage is as long.
+        unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), std::ptr::from_mut(to).cast::<u8>(), length) };
+        length as u32
+    };
+    if wishes.is_passive() {
+        node.info.ai_src_len = copy(&mut node.source, entry.ai_addr, entry.ai_addrlen);
+        node.info.ai_src_addr = (&raw mut node.source).cast();
+    } else {
+        node.info.ai_dst_len = copy(&mut node.destination, entry.ai_addr, entry.ai_addrlen);
+        node.info.ai_dst_addr = (&raw mut node.destination).cast();
+        if !wishes.source.is_null() {
+            node.info.ai_src_len = copy(&mut node.source, wishes.source, wishes.source_length);
+            node.info.ai_src_addr = (&raw mut node.source).cast();
+        }
+    }
+    if !entry.ai_canonname.is_null() {
+        // SAFETY: the name ends with a zero.
+        let name = unsafe { std::ffi::CStr::from_ptr(entry.ai_canonname) }.to_bytes();
+        crate::boundary::fill(&mut node.name, &String::from_utf8_lossy(name));
+        node.info.ai_dst_canonname = node.name.as_mut_ptr();
+    }
+    node
+}
+
+/// # Safety
+/// As rdma_getaddrinfo(3) has it.
+unsafe fn look_up(
+    name: *const c_char,
+    service: *const c_char,
+    hints: *const rdma_addrinfo,
+) -> Result<*mut rdma_addrinfo, c_int> {
+    // SAFETY: the caller's promise.
+    let wishes = unsafe { Wishes::read(hints) };
+    // SAFETY: the caller's promise.
+    let found = unsafe { Found::look_up(name, service, &wishes) }?;
+    let (mut first, mut last): (*mut rdma_addrinfo, *mut rdma_addrinfo) = (null_mut(), null_mut());
+    for entry in found.entries() {
+        // SAFETY: getaddrinfo's entries are as long as they say, and so is the caller's source.
+        let made = Box::into_raw(unsafe { node(entry, &wishes) }).cast::<rdma_addrinfo>();
+        if first.is_null() {
+            first = made;
+        } else {
+            // SAFETY: it was made in the round before.
+            unsafe { (*last).ai_next = made };
+        }
+        last = made;
+    }
+    if first.is_null() { Err(libc::EAI_NONAME) } else { Ok(first) }
+}
+
+c_api! {
+    fn rdma_getaddrinfo(
+        node: *const c_char,
+        service: *const c_char,
+        hints: *const rdma_addrinfo,
+        res: *mut *mut rdma_addrinfo,
+    ) -> c_int {
+        if res.is_null() {
+            set_errno(libc::EINVAL);
+            return -1;
+        }
+        // Without any name, a source in the hints is an answer of its own.
+        let is_named = node != null() || service != null();
+        let has_source = !hints.is_null() && !(*hints).ai_src_addr.is_null();
+        let has_destination = !hints.is_null() && !(*hints).ai_dst_addr.is_null();
+        if !is_named && !has_source && !has_destination {
+            set_errno(libc::EINVAL);
+            return -1;
+        }
+        let looked_up = if is_named { look_up(node, service, hints) } else { of_hints(&*hints) };
+        match looked_up {
+            Ok(first) => {
+                *res = first;
+                0
+            }
+            // As getaddrinfo(3) has them.
+            Err(error) => error,
+        }
+    }
+
+    fn rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
+        let mut next = res;
+        while !next.is_null() {
+            let node = Box::from_raw(next.cast::<Node>());
+            next = node.info.ai_next;
+        }
+    }
+}
+
+/// The addresses that the hints bring themselves.
+fn of_hints(hints: &rdma_addrinfo) -> Result<*mut rdma_addrinfo, c_int> {
+    // SAFETY: the hints are a live structure.
+    let wishes = unsafe { Wishes::read(hints) };
+    let (address, length) = match wishes.is_passive() {
+        true => (hints.ai_src_addr, hints.ai_src_len),
+        false => (hints.ai_dst_addr, hints.ai_dst_len),
+    };
+    if address.is_null() {
+        return Err(libc::EAI_NONAME);
+    }
+    // SAFETY: zeros are an entry without anything.
+    let mut entry: addrinfo = unsafe { std::mem::zeroed() };
+    // SAFETY: an address begins with its family.
+    entry.ai_family = c_int::from(unsafe { (*address).sa_family });
+    (entry.ai_addr, entry.ai_addrlen) = (address, length);
+    // SAFETY: the application's addresses are as long as they say.
+    Ok(Box::into_raw(unsafe { node(&entry, &wishes) }).cast())
+}
+
+const _: () = assert!(std::mem::offset_of!(Node, info) == 0, "C's structure is the beginning of ours");
