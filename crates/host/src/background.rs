@@ -7,6 +7,7 @@
 use crate::config::Engine;
 use crate::device::Shared;
 use crate::error::OpenError;
+use crate::in_place::OwnThread;
 use crate::sys;
 use highwire_stdx::Duration;
 use std::os::fd::AsFd;
@@ -27,10 +28,19 @@ const POLLING_VISITS: u64 = 32;
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 pub(crate) fn spawn(device: Arc<Shared>) -> Result<JoinHandle<()>, OpenError> {
-    Builder::new()
+    let (ready, is_ready) = std::sync::mpsc::channel();
+    let thread = Builder::new()
         .name("highwire".into())
-        .spawn(move || Thread::new(&device).run())
-        .map_err(|error| OpenError::System("start the device's thread", error))
+        .spawn(move || {
+            let _own = OwnThread::mark();
+            // Refused only if nobody waits for it.
+            let _ = ready.send(());
+            Thread::new(&device).run();
+        })
+        .map_err(|error| OpenError::System("start the device's thread", error))?;
+    // Until it is marked it counts as the application's, under which no memory moves.
+    let _ = is_ready.recv();
+    Ok(thread)
 }
 
 struct Thread<'a> {

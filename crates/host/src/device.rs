@@ -331,6 +331,22 @@ impl Shared {
         self.local.as_deref().filter(|_| !self.is_disturbed)
     }
 
+    /// Runs something while no lane touches memory.
+    pub(crate) fn quietly(&self, act: &mut dyn FnMut()) {
+        fn hold(lanes: &[Lane], act: &mut dyn FnMut()) {
+            match lanes.split_first() {
+                Some((lane, rest)) => lane.control(|_| hold(rest, act)),
+                None => act(),
+            }
+        }
+        hold(&self.lanes, act);
+    }
+
+    /// Tells the device from others of this process.
+    pub(crate) fn number(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     /// A random 24-bit number.
     pub(crate) fn random_psn(&self) -> highwire_wire::Psn {
         highwire_wire::Psn::new(self.rng.lock().unwrap_or_else(PoisonError::into_inner).next_u32())

@@ -12,6 +12,7 @@ pub use device_memory::DeviceMemory;
 
 use crate::device::Owner;
 use crate::error::MemoryError;
+use crate::in_place::{self, SharedPart};
 use highwire_link::shm::{Access as ShmAccess, PublishedRegion};
 use highwire_uapi::SharedBuffer;
 use highwire_verbs::{
@@ -40,8 +41,21 @@ pub struct MemoryRegion {
     /// What it was registered with.
     attr: RegionAttr,
     is_published: bool,
+    /// What of it was moved to where neighbours reach it.
+    part: Option<SharedPart>,
     /// Memory that must stay as long as its keys.
     keeps: Option<Arc<SharedBuffer>>,
+}
+
+/// How memory is registered.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct RegisterOptions {
+    /// The address by which keys refer to the first byte; its own unless given.
+    pub iova: Option<u64>,
+    /// Whole pages of private memory move, where they lie, onto memory that peers on this host can reach, if no thread but the
+    /// caller could notice; and move back when the last region of them goes. Peers then WRITE and READ there without this
+    /// side's help.
+    pub in_place: bool,
 }
 
 /// What is to change about a region; `None` leaves it as it is.
@@ -79,8 +93,8 @@ impl ProtectionDomain {
         length: usize,
         access: Access,
     ) -> Result<MemoryRegion, MemoryError> {
-        let iova = if access.contains(Access::ZERO_BASED) { 0 } else { addr as u64 };
-        self.inner.register(addr as u64, iova, length as u64, access)
+        // SAFETY: the caller's promise.
+        unsafe { self.register_with(addr, length, access, &RegisterOptions::default()) }
     }
 
     /// Registers memory that peers name by addresses beginning at `iova` instead of its own.
@@ -97,7 +111,43 @@ impl ProtectionDomain {
         iova: u64,
         access: Access,
     ) -> Result<MemoryRegion, MemoryError> {
-        self.inner.register(addr as u64, iova, length as u64, access)
+        let options = RegisterOptions { iova: Some(iova), in_place: false };
+        // SAFETY: the caller's promise.
+        unsafe { self.register_with(addr, length, access, &options) }
+    }
+
+    /// Registers memory with everything that can be said about it.
+    ///
+    /// # Safety
+    /// As [`register`](Self::register). With `in_place`, nobody writes to the memory before this returns: no other thread, no
+    /// other device of this process, no input or output that is under way.
+    ///
+    /// # Errors
+    /// [`MemoryError`]. That memory could not be moved is none: peers reach it with packets.
+    pub unsafe fn register_with(
+        &self,
+        addr: *mut u8,
+        length: usize,
+        access: Access,
+        options: &RegisterOptions,
+    ) -> Result<MemoryRegion, MemoryError> {
+        let own = if access.contains(Access::ZERO_BASED) { 0 } else { addr as u64 };
+        let mut region =
+            self.inner.register(addr as u64, options.iova.unwrap_or(own), length as u64, access)?;
+        let for_peers = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
+        if options.in_place
+            && access.intersects(for_peers)
+            && !region.is_published
+            && self.inner.device.directly_reached().is_some()
+        {
+            let range = addr as usize..addr as usize + length;
+            let device = &self.inner.device;
+            // SAFETY: the caller's promise; the range does not wrap, or it would not have been registered.
+            region.part =
+                unsafe { in_place::acquire(device.number(), &device.pool, range, |act| device.quietly(act)) };
+            region.publish();
+        }
+        Ok(region)
     }
 
     /// A region of no memory, for local keys only: what is sent from it is zero, and what is received into it is gone. Any
@@ -124,6 +174,7 @@ impl ProtectionDomain {
             key: key.0,
             attr,
             is_published: false,
+            part: None,
             keeps: None,
         }
     }
@@ -186,9 +237,11 @@ impl PdInner {
             key: key.0,
             attr,
             is_published: false,
+            part: None,
             keeps: None,
         };
-        region.is_published = self.publish(key, &attr);
+        in_place::note(self.device.number(), key.0, attr.addr as usize..(attr.addr + attr.length) as usize);
+        region.publish();
         Ok(region)
     }
 
@@ -199,20 +252,32 @@ impl PdInner {
         }
     }
 
-    /// Opens the region to peers that can map it.
-    fn publish(&self, key: LocalKey, attr: &RegionAttr) -> bool {
+    /// Opens the region to peers that can map it, or the part of it that they can.
+    fn publish(&self, key: LocalKey, attr: &RegionAttr, part: Option<&SharedPart>) -> bool {
         let Some(local) = self.device.directly_reached() else { return false };
-        let Some((segment, offset)) = self.device.pool.locate(attr.addr as *const u8, attr.length as usize)
-        else {
-            return false;
+        let in_pool = self.device.pool.locate(attr.addr as *const u8, attr.length as usize);
+        let place = match (in_pool, part) {
+            (Some((segment, offset)), _) => Some((segment, offset as u64, 0, 0)),
+            (None, Some(part)) => {
+                let before = u32::try_from(part.range.start as u64 - attr.addr);
+                let behind = u32::try_from(attr.addr + attr.length - part.range.end as u64);
+                before
+                    .ok()
+                    .zip(behind.ok())
+                    .map(|(before, behind)| (part.segment, part.offset, before, behind))
+            }
+            (None, None) => None,
         };
+        let Some((segment, offset, before, behind)) = place else { return false };
         let entry = PublishedRegion {
             pd: self.pd.0,
             access: shm_access(attr.access),
             iova: attr.iova,
             length: attr.length,
             segment,
-            offset: offset as u64,
+            offset,
+            before,
+            behind,
             bound_qpn: 0,
         };
         // A full table only means that peers send packets.
@@ -278,6 +343,7 @@ impl MemoryRegion {
     ///
     /// # Errors
     /// [`RegisterError::InUse`], with the region.
+    #[allow(clippy::result_large_err, reason = "an application that is refused keeps its region")]
     pub fn deregister(self) -> Result<(), (MemoryRegion, RegisterError)> {
         let is_bound =
             |region: &MemoryRegion| {
@@ -315,7 +381,7 @@ impl MemoryRegion {
                 for lane in &self.pd.device.lanes[..done] {
                     let _ = lane.control(|engine| engine.rnic.regions_mut().reregister(key, &back));
                 }
-                self.is_published = self.pd.publish(key, &self.attr);
+                self.publish();
                 return Err(error);
             }
         }
@@ -323,13 +389,26 @@ impl MemoryRegion {
             self.attr = RegionAttr { addr, length, iova, ..self.attr };
             (self.addr, self.length) = (iova, length);
             self.keeps = None;
+            self.unshare();
+            in_place::note(self.pd.device.number(), self.key, addr as usize..(addr + length) as usize);
         }
         self.attr.access = change.access.unwrap_or(self.attr.access);
         if let Some(pd) = change.pd {
             self.pd = Arc::clone(&pd.inner);
         }
-        self.is_published = self.pd.publish(key, &self.attr);
+        self.publish();
         Ok(())
+    }
+
+    fn publish(&mut self) {
+        self.is_published = self.pd.publish(LocalKey(self.key), &self.attr, self.part.as_ref());
+    }
+
+    /// Gives back what was moved.
+    fn unshare(&mut self) {
+        if let Some(part) = self.part.take() {
+            in_place::release(part, |act| self.pd.device.quietly(act));
+        }
     }
 
     /// Closes the region to peers that reach it without packets. One may be copying right now; it is waited for however
@@ -346,5 +425,7 @@ impl Drop for MemoryRegion {
     fn drop(&mut self) {
         self.withdraw();
         self.pd.revoke(LocalKey(self.key));
+        in_place::forget(self.pd.device.number(), self.key);
+        self.unshare();
     }
 }

@@ -174,6 +174,8 @@ fn direct(a: &Arc<LocalEngine>, b: &Arc<LocalEngine>, floor: u64) {
         segment: buffer.segment_id(),
         offset: buffer.offset() as u64,
         bound_qpn: 0,
+        before: 0,
+        behind: 0,
     };
     b.publish_region(77, &region).expect("room");
     let peer = Arc::new(a.registry().lookup(b.gid()).expect("the peer"));

@@ -32,7 +32,7 @@ pub use completion::{
 pub use copy::{copy_racy, copy_racy_last_release};
 pub use doorbell::{DoorbellBoard, DoorbellIter};
 pub use layout::{LayoutError, RING_HEADER_BYTES, RingHeader, RingKind, RingLayout, VERSION, offset};
-pub use pool::{PoolError, SharedBuffer, SharedPool};
+pub use pool::{DedicatedSegment, PoolError, SharedBuffer, SharedPool};
 pub use receive::{ReceiveQueueConsumer, ReceiveQueueProducer, ReceiveSlot, ReceiveWqe};
 pub use ring::{CursorError, PostError};
 pub use segment::Segment;

@@ -54,6 +54,13 @@ pub struct SharedBuffer {
     len: usize,
 }
 
+/// A segment of the pool's that nothing is allocated from; its file is removed when this is dropped.
+#[derive(Debug)]
+pub struct DedicatedSegment {
+    pool: SharedPool,
+    id: u32,
+}
+
 /// Why there is no buffer.
 #[derive(Debug)]
 pub enum PoolError {
@@ -113,6 +120,23 @@ impl SharedPool {
     pub fn locate(&self, address: *const u8, len: usize) -> Option<(u32, usize)> {
         let inner = self.lock();
         inner.segments.iter().find_map(|(&id, arena)| Some((id, arena.segment.offset_of(address, len)?)))
+    }
+
+    /// A segment of its own, of zero bytes: for memory that is mapped elsewhere in the process. Returned with its first mapping,
+    /// which has the file.
+    ///
+    /// # Errors
+    /// [`PoolError`].
+    pub fn dedicate(&self, len: usize) -> Result<(DedicatedSegment, Segment), PoolError> {
+        let mut inner = self.lock();
+        let id = inner.next_id;
+        let segment = match &inner.directory {
+            Some(directory) => Segment::create_file(&directory.join(SharedPool::file_name(id)), len, 0o600),
+            None => Segment::anonymous_shared(len),
+        };
+        let segment = segment.map_err(PoolError::Segment)?;
+        inner.next_id += 1;
+        Ok((DedicatedSegment { pool: self.clone(), id }, segment))
     }
 
     /// Bytes of all segments.
@@ -203,6 +227,35 @@ impl Drop for Inner {
         for &id in self.segments.keys() {
             self.unlink(id);
         }
+    }
+}
+
+impl DedicatedSegment {
+    /// The segment's id.
+    pub fn id(&self) -> u32 {
+        self.id
+    }
+
+    /// Opens its file once more.
+    ///
+    /// # Errors
+    /// Those of `open`; a pool of anonymous memory has no files.
+    pub fn open(&self) -> io::Result<std::fs::File> {
+        let inner = self.pool.lock();
+        let directory = inner.directory.as_ref().ok_or(io::ErrorKind::Unsupported)?;
+        let path = directory.join(SharedPool::file_name(self.id));
+        std::fs::OpenOptions::new().read(true).write(true).open(path)
+    }
+
+    /// Whether it belongs to this pool.
+    pub fn is_of(&self, pool: &SharedPool) -> bool {
+        Arc::ptr_eq(&self.pool.inner, &pool.inner)
+    }
+}
+
+impl Drop for DedicatedSegment {
+    fn drop(&mut self) {
+        self.pool.lock().unlink(self.id);
     }
 }
 

@@ -240,9 +240,11 @@ impl Direct<'_> {
         if into.checked_add(len as u64).is_none_or(|end| end > region.length) {
             return Err(DirectError::Bounds);
         }
-        if region.segment == 0 {
+        let shared = u64::from(region.before)..region.length.saturating_sub(u64::from(region.behind));
+        if region.segment == 0 || into < shared.start || into + len as u64 > shared.end {
             return Err(DirectError::NotShared);
         }
+        let into = into - shared.start;
         let segment = self.memory(region.segment)?;
         // The peer's table may be wrong about its own segment; the mapping is what counts.
         let start = region.offset.checked_add(into).and_then(|start| usize::try_from(start).ok());

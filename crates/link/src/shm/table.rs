@@ -5,7 +5,8 @@
 //!  8  key u32 (QPN or rkey), state u32: 0 never used, 1 live, 2 removed
 //! 16  body, 48 bytes
 //!       QP   pd u32, access u32 · peer_qpn u32, ready u32 · peer gid, 16 bytes
-//!       MR   pd u32, access u32 · iova u64 · length u64 · segment u32, bound_qpn u32 · offset u64
+//!       MR   pd u32, access u32 · iova u64 · length u64 · segment u32, bound_qpn u32 · offset u64 ·
+//!            before u32, behind u32: bytes at either end that are not in the segment
 //! ```
 //!
 //! An entry lies at most [`PROBES`] slots behind its key's hash. Where that is full, the entry stays unpublished, and
@@ -82,8 +83,12 @@ pub struct PublishedRegion {
     pub length: u64,
     /// The segment it lies in, `mem-<segment>`; 0 if in none.
     pub segment: u32,
-    /// Where in the segment it starts, in bytes.
+    /// Where in the segment the first byte that lies there is.
     pub offset: u64,
+    /// Bytes at its beginning that do not lie in the segment, and are reached with packets.
+    pub before: u32,
+    /// The same at its end.
+    pub behind: u32,
     /// The only local QP through which it may be used (type 2B windows); 0 for any.
     pub bound_qpn: u32,
 }
@@ -260,7 +265,8 @@ impl Entry for PublishedRegion {
     fn encode(&self) -> Body {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let place = pair(self.segment, self.bound_qpn);
-        [pair(self.pd, self.access.0), self.iova, self.length, place, self.offset, 0]
+        let ends = pair(self.before, self.behind);
+        [pair(self.pd, self.access.0), self.iova, self.length, place, self.offset, ends]
     }
 
     #[inline]
@@ -273,6 +279,8 @@ impl Entry for PublishedRegion {
             segment: body[3] as u32,
             bound_qpn: (body[3] >> 32) as u32,
             offset: body[4],
+            before: body[5] as u32,
+            behind: (body[5] >> 32) as u32,
         }
     }
 }
@@ -293,6 +301,8 @@ mod tests {
             length,
             segment: 1,
             offset: length * 64,
+            before: 3,
+            behind: length as u32,
             bound_qpn: 0,
         }
     }

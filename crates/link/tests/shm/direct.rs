@@ -52,6 +52,8 @@ impl Pair {
             segment: self.memory.segment_id(),
             offset: self.memory.offset() as u64,
             bound_qpn: 0,
+            before: 0,
+            behind: 0,
         }
     }
 
@@ -102,6 +104,8 @@ fn every_check_refuses_what_it_is_there_for_and_nothing_is_touched() {
         ("atomic at an odd address", qp, mr, ADD, IOVA + 4, 8, Misaligned),
         ("atomic beyond", qp, mr, SWAP, end, 8, Bounds),
         ("memory not shared", qp, PublishedRegion { segment: 0, ..mr }, WRITE, IOVA, 8, NotShared),
+        ("bytes before the segment", qp, PublishedRegion { before: 1, ..mr }, WRITE, IOVA, 8, NotShared),
+        ("bytes behind the segment", qp, PublishedRegion { behind: mr.length as u32 - 7, ..mr }, READ, IOVA, 8, NotShared),
         ("no such segment", qp, PublishedRegion { segment: 99, ..mr }, READ, IOVA, 8, NotShared),
         ("beyond the segment", qp, PublishedRegion { offset: 1 << 40, ..mr }, WRITE, IOVA, 8, NotShared),
         ("offset overflows", qp, PublishedRegion { offset: u64::MAX, ..mr }, WRITE, IOVA + 8, 8, NotShared),

@@ -90,6 +90,8 @@ fn target(engine: &LocalEngine, peer: std::net::IpAddr) -> SharedBuffer {
         segment: memory.segment_id(),
         offset: memory.offset() as u64,
         bound_qpn: 0,
+        before: 0,
+        behind: 0,
     };
     engine.publish_region(RKEY, &region).unwrap();
     let queue_pair =
