@@ -1,8 +1,9 @@
 //! DCTCP: a window that shrinks in proportion to the share of packets that were marked (RFC 8257, IRN §4.4.4).
 //!
 //! Acknowledgements echo each packet's mark. Once per window of them, α moves towards the share that was marked; the first mark
-//! after that cuts the window by half of α. Losses halve it, as in TCP. Flows start with a window of the bandwidth-delay
-//! product, as everything does in the paper, which says nothing else about its DCTCP.
+//! after that cuts the window by half of α. Acknowledgements without a mark let it grow as in TCP, losses halve it. Flows
+//! start with a window of the bandwidth-delay product, as everything does in the paper, which says nothing else about its
+//! DCTCP.
 
 use super::window::PacketWindow;
 use super::{AckSample, CongestionControl, Fraction, LossKind};
@@ -108,15 +109,12 @@ impl CongestionControl for Dctcp {
             return;
         }
         self.observe(sample);
-        let may_react = self.deaf_for == 0;
+        let is_deaf = self.deaf_for > 0;
         self.deaf_for = self.deaf_for.saturating_sub(sample.packets);
-        if !may_react {
-            return;
-        }
-        if sample.is_ecn_echo {
-            self.cut(self.alpha.halved(), sample.packets);
-        } else {
+        if !sample.is_ecn_echo {
             self.window.grow(sample.packets);
+        } else if !is_deaf {
+            self.cut(self.alpha.halved(), sample.packets);
         }
     }
 

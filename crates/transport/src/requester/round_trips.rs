@@ -21,7 +21,7 @@ struct Slot {
     sent_at: Instant,
 }
 
-/// Whatever the window, no more departures than this are remembered.
+/// Whatever the window, no more departures than this are remembered: in a larger one only some packets are measured.
 const PACKETS_MAX: u32 = 1024;
 
 const EMPTY: Slot = Slot { psn: Psn::new(0), sent_at: Instant::FAR_FUTURE };
@@ -36,8 +36,15 @@ impl RoundTrips {
         &mut self.slots[psn.value() as usize & mask]
     }
 
-    pub(super) fn on_sent(&mut self, psn: Psn, now: Instant, is_resent: bool) {
-        *self.slot(psn) = if is_resent { EMPTY } else { Slot { psn, sent_at: now } };
+    pub(super) fn on_sent(&mut self, psn: Psn, now: Instant, is_resent: bool, first_unacknowledged: Psn) {
+        let slot = self.slot(psn);
+        // Whoever waits for its acknowledgement stays, or in a large window all would be forgotten before theirs.
+        let is_free = slot.sent_at == Instant::FAR_FUTURE || slot.psn.is_before(first_unacknowledged);
+        if is_resent && slot.psn == psn {
+            *slot = EMPTY;
+        } else if is_free && !is_resent {
+            *slot = Slot { psn, sent_at: now };
+        }
     }
 
     /// How long ago `psn` left, if that is known and was not asked before.
@@ -63,7 +70,9 @@ impl Requester {
     #[inline]
     pub(super) fn note_departure(&mut self, psn: Psn, now: Instant, is_resent: bool) {
         if let Some(round_trips) = &mut self.round_trips {
-            round_trips.on_sent(psn, now, is_resent);
+            let first =
+                self.irn.as_ref().map_or(self.first_unacknowledged, |i| i.window.first_unacknowledged());
+            round_trips.on_sent(psn, now, is_resent, first);
         }
     }
 
@@ -90,16 +99,31 @@ mod tests {
     fn each_packet_is_measured_once_and_resent_ones_never() {
         let mut trips = RoundTrips::new(111);
         let psn = Psn::new;
-        trips.on_sent(psn(0xFF_FFFF), at(10), false);
-        trips.on_sent(psn(0), at(11), false);
-        trips.on_sent(psn(1), at(12), false);
-        trips.on_sent(psn(0), at(20), true);
+        let first = psn(0xFF_FFFF);
+        trips.on_sent(psn(0xFF_FFFF), at(10), false, first);
+        trips.on_sent(psn(0), at(11), false, first);
+        trips.on_sent(psn(1), at(12), false, first);
+        trips.on_sent(psn(0), at(20), true, first);
         assert_eq!(trips.take(psn(0xFF_FFFF), at(30)), Some(Duration::from_micros(20)));
         assert_eq!(trips.take(psn(0xFF_FFFF), at(31)), None);
         assert_eq!(trips.take(psn(0), at(40)), None);
         assert_eq!(trips.take(psn(1), at(40)), Some(Duration::from_micros(28)));
         assert_eq!(trips.take(psn(2), at(40)), None, "never sent");
-        trips.on_sent(psn(5), at(50), false);
+        trips.on_sent(psn(5), at(50), false, psn(2));
         assert_eq!(trips.take(psn(5 + 128), at(60)), None, "another packet's place in the ring");
+    }
+
+    #[test]
+    fn in_a_window_larger_than_the_ring_the_oldest_is_measured() {
+        let mut trips = RoundTrips::new(2);
+        let psn = Psn::new;
+        for n in 0..6 {
+            trips.on_sent(psn(n), at(u64::from(n)), false, psn(0));
+        }
+        assert_eq!(trips.take(psn(4), at(30)), None);
+        assert_eq!(trips.take(psn(0), at(30)), Some(Duration::from_micros(30)));
+        // Packet 1 was lost, and everything up to 7 is acknowledged by now: its place is free again.
+        trips.on_sent(psn(7), at(40), false, psn(7));
+        assert_eq!(trips.take(psn(7), at(50)), Some(Duration::from_micros(10)));
     }
 }
