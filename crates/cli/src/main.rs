@@ -9,6 +9,7 @@ mod devices;
 mod env;
 mod exchange;
 mod failure;
+mod nanopu;
 mod pcap;
 mod perf;
 mod pingpong;
@@ -51,6 +52,8 @@ enum Command {
     /// Own an address that processes share.
     #[command(hide = true)]
     Broker(broker::Args),
+    /// Programs on the nanoPU, a simulated processor with the network in its registers.
+    Nanopu(nanopu::Args),
     /// Read a command line and do nothing with it: how the documentation's examples are checked.
     #[command(hide = true)]
     ParseOnly {
@@ -70,6 +73,7 @@ fn main() -> ExitCode {
         Command::Stats(args) => stats::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Broker(args) => broker::run(&args),
+        Command::Nanopu(args) => nanopu::run(&args),
         Command::ParseOnly { words } => parse_only(&words),
     };
     match result {

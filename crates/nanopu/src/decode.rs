@@ -1,8 +1,8 @@
 //! What the interlocks need to know of an instruction.
 
-use highwire_riscv::{Bank, Class, Instruction, Op};
+use highwire_riscv::{Bank, Class, Instruction, Op, Register};
 
-use crate::port::csr;
+use crate::port::{RX_REGISTER, csr};
 
 /// The registers that an instruction touches, and how late its result can be bypassed.
 #[derive(Clone, Copy, Debug)]
@@ -26,6 +26,8 @@ pub(crate) struct Needs {
     pub(crate) sets_flags: bool,
     /// It reads or writes them, or the rounding mode.
     pub(crate) is_float_csr: bool,
+    /// It reads x30, the network's.
+    pub(crate) reads_network: bool,
 }
 
 impl Needs {
@@ -43,6 +45,7 @@ impl Needs {
             flushes: flushes(instruction),
             sets_flags: sets_flags(class, instruction.op),
             is_float_csr: class == Class::Csr && (1..=3).contains(&instruction.immediate),
+            reads_network: instruction.sources().any(|register| register == Register::x(RX_REGISTER)),
         };
         let destination = instruction.destination();
         for register in instruction.sources().chain(destination) {

@@ -1,7 +1,7 @@
 //! An instruction leaves decode, and executes if it is the right one.
 
 use highwire_riscv::csr::number::{CYCLE, MCYCLE};
-use highwire_riscv::{Bank, Class, Instruction, Op, Step};
+use highwire_riscv::{Class, Instruction, Op, Step};
 
 use super::{Core, Outcome, Record, Slot};
 use crate::dcache::Access;
@@ -85,10 +85,8 @@ impl Core {
         let counted = self.counter_at_write_back();
         self.hart.csrs.mcycle = counted;
         let instruction = self.hart.peek(bus);
-        let takes_word = B::IS_NETWORK
-            && instruction.is_some_and(|i| {
-                i.sources().any(|register| register.bank == Bank::X && register.number == RX_REGISTER)
-            });
+        let takes_word =
+            B::IS_NETWORK && instruction.is_some() && known.is_some_and(|needs| needs.reads_network);
         if takes_word {
             // Both operands of one instruction are the same word.
             self.hart.x[usize::from(RX_REGISTER)] = bus.take_word(self.cycle);

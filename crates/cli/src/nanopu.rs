@@ -1,0 +1,43 @@
+//! `highwire nanopu`: programs on the simulated nanoPU, cycle by cycle.
+
+mod bench;
+mod requests;
+mod run;
+mod theory;
+mod trace;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+
+/// Options of `highwire nanopu`.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Command {
+    /// Run a RISC-V program and send it messages.
+    Run(Box<run::Args>),
+    /// Hold core selection with ideal servers against queueing theory.
+    Theory(theory::Args),
+    /// Measure the simulator's speed, in core cycles per second of CPU time.
+    Bench(bench::Args),
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    match &args.command {
+        Command::Run(args) => run::run(args),
+        Command::Theory(args) => theory::run(args),
+        Command::Bench(args) => bench::run(args),
+    }
+}
+
+/// The clock of the prototype.
+const CYCLES_PER_NANOSECOND: f64 = 3.2;
+/// The load generator's address.
+const CLIENT: u32 = 0x0a00_0001;
+/// The node's.
+const NODE: u32 = 0x0a00_0002;

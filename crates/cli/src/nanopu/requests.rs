@@ -1,0 +1,116 @@
+//! The messages that a program is sent: from a file, or so many alike.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use highwire_nanopu::client::Request;
+use highwire_nanopu::packet::MESSAGE_BYTES_MAX;
+
+use crate::failure::usage;
+
+/// Reads a file of requests: CSV with a line of column names.
+///
+/// `sent` (or `sent_time`) is the cycle and `context` the context; what a message carries is in `words`, numbers separated by
+/// spaces, or `service_time`, which makes a message of two words: that, and the cycle of sending.
+pub(super) fn read(path: &Path) -> Result<Vec<Request>> {
+    let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
+    parse(&text).map_err(|error| usage(format!("{}: {error}", path.display())))
+}
+
+fn parse(text: &str) -> Result<Vec<Request>, String> {
+    let mut lines = text.lines().enumerate();
+    let (_, names) = lines.next().ok_or("the file is empty")?;
+    let names: Vec<&str> = names.split(',').map(str::trim).collect();
+    let column = |wanted: &[&str]| names.iter().position(|name| wanted.contains(name));
+    let sent = column(&["sent", "sent_time"]).ok_or("line 1: no column `sent` or `sent_time`")?;
+    let context = column(&["context"]).ok_or("line 1: no column `context`")?;
+    let words = column(&["words"]);
+    let service = column(&["service_time"]);
+    if words.is_none() && service.is_none() {
+        return Err("line 1: neither a column `words` nor `service_time`".to_string());
+    }
+    let mut requests = Vec::new();
+    for (index, line) in lines.filter(|(_, line)| !line.trim().is_empty()) {
+        let fields: Vec<&str> = line.split(',').map(str::trim).collect();
+        let number = index + 1;
+        let field = |column: usize| {
+            fields.get(column).copied().ok_or(format!("line {number}: no `{}`", names[column]))
+        };
+        let value = |column: usize| {
+            let text = field(column)?;
+            parse_number(text).ok_or(format!("line {number}: `{}` is `{text}`, not a number", names[column]))
+        };
+        let at = value(sent)?;
+        let context = value(context)?;
+        let context =
+            u16::try_from(context).map_err(|_| format!("line {number}: no context is {context}"))?;
+        let payload = match (words, service) {
+            (Some(words), _) => {
+                let words = field(words)?.split_whitespace().map(|word| {
+                    parse_number(word).ok_or(format!("line {number}: the word `{word}` is not a number"))
+                });
+                words.map(|word| word.map(u64::to_be_bytes)).collect::<Result<Vec<_>, _>>()?.concat()
+            }
+            (None, Some(service)) => [value(service)?.to_be_bytes(), at.to_be_bytes()].concat(),
+            (None, None) => Vec::new(),
+        };
+        if payload.len() > MESSAGE_BYTES_MAX {
+            return Err(format!(
+                "line {number}: {} bytes; a message has at most {MESSAGE_BYTES_MAX}",
+                payload.len()
+            ));
+        }
+        requests.push(Request { sent: at, context, payload });
+    }
+    // The time of the first is where the record happened to start.
+    requests.sort_by_key(|request| request.sent);
+    Ok(requests)
+}
+
+/// A cycle, a context or a word: decimal, hexadecimal with 0x, or decimal with a zero fraction.
+fn parse_number(text: &str) -> Option<u64> {
+    if let Some(digits) = text.strip_prefix("0x") {
+        return u64::from_str_radix(digits, 16).ok();
+    }
+    text.strip_suffix(".0").unwrap_or(text).parse().ok()
+}
+
+/// `count` messages of `bytes` bytes, one every `interval` cycles, their words numbered.
+pub(super) fn alike(count: u32, bytes: usize, context: u16, interval: u64) -> Vec<Request> {
+    let payload: Vec<u8> = (1..=bytes.div_ceil(8) as u64).flat_map(u64::to_be_bytes).take(bytes).collect();
+    (0..u64::from(count))
+        .map(|number| Request { sent: number * interval, context, payload: payload.clone() })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_and_service_times_make_messages() {
+        let requests = parse("sent,context,words\n5,1,0x10 2\n3,0,\n").unwrap();
+        assert_eq!(requests[0], Request { sent: 3, context: 0, payload: vec![] });
+        assert_eq!(requests[1].payload, [0, 0, 0, 0, 0, 0, 0, 16, 0, 0, 0, 0, 0, 0, 0, 2]);
+        let requests = parse("context,sent_time,service_time\n1.0,108264660.0,1600.0\n").unwrap();
+        assert_eq!((requests[0].sent, requests[0].context, requests[0].payload.len()), (108_264_660, 1, 16));
+    }
+
+    #[test]
+    fn mistakes_are_named_with_their_line() {
+        let errors = [
+            ("", "empty"),
+            ("a,b\n", "sent_time"),
+            ("sent,context\n", "service_time"),
+            ("sent,context,words\n1,x,2\n", "line 2: `context` is `x`"),
+            ("sent,context,words\n1,70000,2\n", "line 2: no context is 70000"),
+            ("sent,context,words\n1\n", "line 2: no `context`"),
+            ("sent,context,words\n1,0,zz\n", "line 2: the word `zz`"),
+        ];
+        for (text, mention) in errors {
+            let error = parse(text).unwrap_err();
+            assert!(error.contains(mention), "{error}");
+        }
+    }
+}

@@ -1,0 +1,316 @@
+//! `highwire nanopu run`: one node, one program, messages, and what became of them.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use highwire_nanopu::client::{Client, Request};
+use highwire_nanopu::nic::{NicConfig, ReceiveCounters, Selection, SendCounters};
+use highwire_nanopu::packet::MESSAGE_BYTES_MAX;
+use highwire_nanopu::{Commit, Event, Misuse, Node, NodeConfig, NodeEvent};
+use highwire_riscv::Program;
+use serde::Serialize;
+
+use super::trace::{self, Recording};
+use super::{CLIENT, CYCLES_PER_NANOSECOND, NODE, requests};
+use crate::console::{Console, Tone};
+use crate::failure::usage;
+
+/// Options of `highwire nanopu run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "A program is a RISC-V ELF file; those of riscv/ are built with `make -C riscv`.
+
+A file of requests is CSV with a line of column names: sent (a cycle), context, and words (numbers separated by spaces).
+
+Exit status: 1 when a message stays unanswered, or the program traps or exits with a code.
+
+Examples:
+  highwire nanopu run riscv/build/loopback.elf
+  highwire nanopu run riscv/build/loopback.elf --bytes 1024 --trace trace.html
+  highwire nanopu run riscv/build/service.elf --requests requests.csv --json")]
+pub(crate) struct Args {
+    /// The program.
+    program: PathBuf,
+    /// How many cores run it.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
+    cores: u8,
+    /// How messages find their cores: jbsq:N or rss.
+    #[arg(long, default_value = "jbsq:2", value_parser = parse_selection)]
+    select: Selection,
+    /// A file of requests, instead of --count alike.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["count", "bytes", "context", "interval"])]
+    requests: Option<PathBuf>,
+    /// How many messages to send.
+    #[arg(long, default_value_t = 16)]
+    count: u32,
+    /// How long each is, in bytes.
+    #[arg(long, default_value_t = 16)]
+    bytes: usize,
+    /// The context that they are for.
+    #[arg(long, default_value_t = 0)]
+    context: u16,
+    /// Cycles between two.
+    #[arg(long, default_value_t = 2000)]
+    interval: u64,
+    /// Cycles that a word takes over the link, each way.
+    #[arg(long, default_value_t = 140)]
+    link: u64,
+    /// Cycles before the first message, for the program to start.
+    #[arg(long, default_value_t = 10_000)]
+    warm_up: u64,
+    /// Give up when nothing has been answered for so many cycles after the last message.
+    #[arg(long, default_value_t = 1_000_000)]
+    patience: u64,
+    /// Write what moved on which cycle: a page to look at (.html), or a trace for Chrome and Perfetto (.json).
+    #[arg(long, value_name = "OUT")]
+    trace: Option<PathBuf>,
+    /// Print JSON.
+    #[arg(long)]
+    json: bool,
+}
+
+fn parse_selection(text: &str) -> Result<Selection, String> {
+    match text.split_once(':') {
+        None if text == "rss" => Ok(Selection::Rss),
+        Some(("jbsq", bound)) => match bound.parse() {
+            Ok(bound @ 1..) => Ok(Selection::Jbsq(bound)),
+            _ => Err(format!("{bound} is no bound: it is at least 1")),
+        },
+        _ => Err(format!("{text} is neither jbsq:N nor rss")),
+    }
+}
+
+/// What happened, as programs read it.
+#[derive(Debug, Serialize)]
+struct Report {
+    requests: usize,
+    answered: usize,
+    cycles: u64,
+    instructions: u64,
+    response_cycles: Option<Spread>,
+    response_ns: Option<Spread>,
+    received: Received,
+    sent: Sent,
+    empty_reads: u64,
+    words_for_unknown_contexts: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    exit_code: Option<u64>,
+    #[serde(skip_serializing_if = "String::is_empty")]
+    console: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    problems: Vec<String>,
+}
+
+#[derive(Debug, Serialize)]
+struct Spread {
+    minimum: f64,
+    median: f64,
+    p99: f64,
+    maximum: f64,
+}
+
+#[derive(Debug, Serialize)]
+struct Received {
+    packets: u64,
+    messages: u64,
+    duplicates: u64,
+    without_buffer: u64,
+    unknown_context: u64,
+}
+
+#[derive(Debug, Serialize)]
+struct Sent {
+    packets: u64,
+    control: u64,
+    messages: u64,
+    repeated: u64,
+    timeouts: u64,
+}
+
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if args.bytes > MESSAGE_BYTES_MAX {
+        return Err(usage(format!("--bytes {}: a message has at most {MESSAGE_BYTES_MAX}", args.bytes)));
+    }
+    let file = fs::read(&args.program).with_context(|| format!("cannot read {}", args.program.display()))?;
+    let program =
+        Program::parse(&file).with_context(|| format!("{} cannot run here", args.program.display()))?;
+    let config = NodeConfig {
+        cores: args.cores.into(),
+        nic: NicConfig { address: NODE, selection: args.select, ..NicConfig::default() },
+        ..NodeConfig::default()
+    };
+    let mut node = Node::new(&program, &config).with_context(|| args.program.display().to_string())?;
+    let mut requests = match &args.requests {
+        Some(path) => requests::read(path)?,
+        None => requests::alike(args.count, args.bytes, args.context, args.interval),
+    };
+    if let Some(start) = requests.first().map(|request| request.sent) {
+        requests.iter_mut().for_each(|request| request.sent = request.sent - start + args.warm_up);
+    }
+    if args.trace.is_some() {
+        node.record_timeline();
+    }
+    let mut commits: Vec<(usize, Commit)> = Vec::new();
+    let mut instructions = 0;
+    let mut client = Client::new(CLIENT, NODE, args.link);
+    let record_from = args.warm_up;
+    let played = client.play(&mut node, &requests, args.patience, |core, event| {
+        if let Event::Commit(commit) = event {
+            instructions += 1;
+            if args.trace.is_some() && commit.cycle >= record_from && commits.len() < trace::COMMITS_MAX {
+                commits.push((core, commit));
+            }
+        }
+    });
+    let mut problems = Vec::new();
+    let answers = match played {
+        Ok(answers) => answers,
+        Err(event) => {
+            problems.push(trap_text(&event, &program, node.cycle()));
+            vec![None; requests.len()]
+        }
+    };
+    let times: Vec<u64> = requests
+        .iter()
+        .zip(&answers)
+        .filter_map(|(request, answer)| Some(answer.as_ref()?.received - request.sent))
+        .collect();
+    problems.extend(problems_of(&node, &program, requests.len() - times.len(), config.cores));
+    if let Some(path) = &args.trace {
+        let recording = Recording { stamps: node.take_timeline(), commits, start: args.warm_up };
+        trace::write(path, &recording, &program)?;
+    }
+    let report = report(&node, &requests, &times, instructions, problems);
+    print(args, &report)?;
+    let is_good = report.problems.is_empty() && report.exit_code.unwrap_or(0) == 0;
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn report(
+    node: &Node,
+    requests: &[Request],
+    times: &[u64],
+    instructions: u64,
+    problems: Vec<String>,
+) -> Report {
+    let ReceiveCounters { packets, messages, duplicates, without_buffer, unknown_context, .. } =
+        node.nic().received();
+    let SendCounters { packets: sent, control, messages: sent_messages, repeated, timeouts, .. } =
+        node.nic().sent();
+    let Misuse { empty_reads, unknown_context_words, .. } = node.misuse(0);
+    Report {
+        requests: requests.len(),
+        answered: times.len(),
+        cycles: node.cycle(),
+        instructions,
+        response_cycles: spread(times, 1.0),
+        response_ns: spread(times, CYCLES_PER_NANOSECOND),
+        received: Received { packets, messages, duplicates, without_buffer, unknown_context },
+        sent: Sent { packets: sent, control, messages: sent_messages, repeated, timeouts },
+        empty_reads,
+        words_for_unknown_contexts: unknown_context_words,
+        exit_code: node.platform().exit_code(),
+        console: String::from_utf8_lossy(node.platform().console()).into_owned(),
+        problems,
+    }
+}
+
+fn spread(times: &[u64], cycles_per_unit: f64) -> Option<Spread> {
+    let mut sorted = times.to_vec();
+    sorted.sort_unstable();
+    let at = |share: f64| {
+        let rank = (share * sorted.len() as f64).ceil() as usize;
+        sorted.get(rank.saturating_sub(1)).map(|&cycles| cycles as f64 / cycles_per_unit)
+    };
+    Some(Spread { minimum: at(0.0)?, median: at(0.5)?, p99: at(0.99)?, maximum: at(1.0)? })
+}
+
+/// Where an address lies, as people name it.
+fn place(program: &Program, pc: u64) -> String {
+    match program.symbol_at(pc) {
+        Some(symbol) => format!("{pc:#x} in {}", symbol.name),
+        None => format!("{pc:#x}"),
+    }
+}
+
+fn trap_text(event: &NodeEvent, program: &Program, cycle: u64) -> String {
+    match event {
+        NodeEvent::Trapped { core, pc, trap } => {
+            format!("core {core} trapped at {}, cycle {cycle}: {trap}", place(program, *pc))
+        }
+        NodeEvent::Sent { .. } => "a packet left".to_string(),
+    }
+}
+
+fn problems_of(node: &Node, program: &Program, unanswered: usize, cores: usize) -> Vec<String> {
+    let mut problems = Vec::new();
+    let received = node.nic().received();
+    if unanswered > 0 {
+        problems.push(format!("{unanswered} messages have no answer"));
+        let cores =
+            (0..cores).map(|core| format!("core {core} is at {}", place(program, node.core(core).hart.pc)));
+        problems.extend(cores);
+    }
+    if received.unknown_context > 0 {
+        problems.push(format!(
+            "{} packets were for a context that no thread has made known (nanopu_add_context)",
+            received.unknown_context
+        ));
+    }
+    if received.without_buffer > 0 {
+        problems.push(format!("{} packets found no free message buffer", received.without_buffer));
+    }
+    if node.nic().sent().oversized > 0 {
+        problems.push(format!(
+            "the program began {} messages of more than {MESSAGE_BYTES_MAX} bytes, which were thrown away",
+            node.nic().sent().oversized
+        ));
+    }
+    for core in 0..cores {
+        let Misuse { empty_reads, refused_contexts, .. } = node.misuse(core);
+        if empty_reads > 0 {
+            problems.push(format!("core {core} read x30 {empty_reads} times with nothing there"));
+        }
+        if refused_contexts > 0 {
+            problems.push(format!("core {core} has no room for {refused_contexts} more contexts"));
+        }
+    }
+    problems
+}
+
+fn print(args: &Args, report: &Report) -> Result<()> {
+    let mut console = Console::new();
+    if args.json {
+        console.json(report)?;
+        return console.finish();
+    }
+    console.line(format!(
+        "{} messages, {} answered; {} cycles, {} instructions",
+        report.requests, report.answered, report.cycles, report.instructions
+    ))?;
+    for (what, spread) in [("cycles", &report.response_cycles), ("ns at 3.2 GHz", &report.response_ns)] {
+        let Some(Spread { minimum, median, p99, maximum }) = spread else { continue };
+        console.line(format!(
+            "response, {what:<14}  min {minimum:>8.1}   median {median:>8.1}   p99 {p99:>8.1}   max {maximum:>8.1}"
+        ))?;
+    }
+    let faint = format!(
+        "from the generator's first word out to the answer's first word back, {} cycles of link each way (simulated)",
+        args.link
+    );
+    console.line(console.paint(Tone::Faint, &faint))?;
+    if !report.console.is_empty() {
+        console.line(&report.console)?;
+    }
+    if let Some(code) = report.exit_code {
+        console.line(format!("the program exited with {code}"))?;
+    }
+    if let Some(path) = &args.trace {
+        console.line(format!("trace: {}", path.display()))?;
+    }
+    for problem in &report.problems {
+        console.line(console.paint(Tone::Bad, problem))?;
+    }
+    console.finish()
+}

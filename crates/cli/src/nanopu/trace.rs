@@ -1,0 +1,86 @@
+//! What moved on which cycle, for people: a page of its own, or a trace for Chrome and Perfetto.
+
+use std::fs;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use highwire_nanopu::{Commit, Stamp};
+use highwire_riscv::{Located, Program};
+use serde_json::{Value, json};
+
+use crate::failure::usage;
+
+/// How many instructions a trace holds at most: the page stays quick.
+pub(super) const COMMITS_MAX: usize = 20_000;
+
+const PAGE: &str = include_str!("trace.html");
+const PLACEHOLDER: &str = "/*DATA*/null";
+
+/// What was recorded.
+pub(super) struct Recording {
+    pub(super) stamps: Vec<Stamp>,
+    /// Instructions by core.
+    pub(super) commits: Vec<(usize, Commit)>,
+    /// The first cycle of interest.
+    pub(super) start: u64,
+}
+
+/// Writes the recording as the file's ending says.
+pub(super) fn write(path: &Path, recording: &Recording, program: &Program) -> Result<()> {
+    let text = match path.extension().and_then(|ending| ending.to_str()) {
+        Some("html") => PAGE.replace(PLACEHOLDER, &page_data(recording, program).to_string()),
+        Some("json") => chrome(recording, program).to_string(),
+        _ => return Err(usage(format!("--trace {}: the name ends in .html or .json", path.display()))),
+    };
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+fn relevant(recording: &Recording) -> impl Iterator<Item = &Stamp> {
+    recording.stamps.iter().filter(|stamp| stamp.cycle >= recording.start)
+}
+
+fn text_of(commit: &Commit) -> String {
+    let retired = commit.retired;
+    Located { pc: retired.pc, instruction: retired.instruction }.to_string()
+}
+
+fn function_of(program: &Program, pc: u64) -> &str {
+    program.symbol_at(pc).map_or("", |symbol| symbol.name.as_str())
+}
+
+fn page_data(recording: &Recording, program: &Program) -> Value {
+    let stamps: Vec<Value> = relevant(recording)
+        .map(|stamp| json!([stamp.cycle, stamp.stage.name(), stamp.core, format!("{:#x}", stamp.value)]))
+        .collect();
+    let commits: Vec<Value> = recording
+        .commits
+        .iter()
+        .map(|(core, commit)| {
+            let pc = commit.retired.pc;
+            json!([commit.cycle, core, format!("{pc:x}"), text_of(commit), function_of(program, pc)])
+        })
+        .collect();
+    json!({ "stamps": stamps, "commits": commits, "cycles_per_ns": super::CYCLES_PER_NANOSECOND })
+}
+
+/// Chrome's trace event format: one event of one cycle each. A cycle is shown as a microsecond.
+fn chrome(recording: &Recording, program: &Program) -> Value {
+    let nic = relevant(recording).map(|stamp| {
+        let lane = stamp.core.map_or(0, |core| u64::from(core) + 1);
+        json!({
+            "name": stamp.stage.name(), "ph": "X", "ts": stamp.cycle, "dur": 1, "pid": 0, "tid": lane,
+            "args": { "value": format!("{:#x}", stamp.value) },
+        })
+    });
+    let cores = recording.commits.iter().map(|(core, commit)| {
+        let pc = commit.retired.pc;
+        json!({
+            "name": text_of(commit), "cat": function_of(program, pc), "ph": "X", "ts": commit.cycle, "dur": 1,
+            "pid": 1, "tid": core, "args": { "pc": format!("{pc:#x}") },
+        })
+    });
+    let names = [(0, "NIC and queues"), (1, "cores")].map(
+        |(pid, name)| json!({ "name": "process_name", "ph": "M", "pid": pid, "args": { "name": name } }),
+    );
+    json!({ "traceEvents": names.into_iter().chain(nic).chain(cores).collect::<Vec<_>>() })
+}
