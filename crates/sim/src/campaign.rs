@@ -6,9 +6,8 @@
 mod shard;
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::time::Duration;
 
 use crate::plan::{Plan, Run};
 use crate::report::Measures;
@@ -92,18 +91,15 @@ impl<'p> Campaign<'p> {
         })
     }
 
-    /// Plays everything on `threads` threads and tells `observe` now and then how far it is. Measures are by plan and in
-    /// the order of its runs, whatever the number of threads.
-    ///
-    /// # Errors
-    /// Of the runs that have no outcome, the first in the order of the plans.
+    /// Plays everything on `threads` threads and tells `observe` now and then how far it is. Per plan: the measures in the
+    /// order of its runs, whatever the number of threads, or the first of its runs that has no outcome. A plan that fails
+    /// does not keep others from being played.
     pub fn play(
         &self,
         threads: usize,
         mut observe: impl FnMut(Status),
-    ) -> Result<Vec<Vec<Measures>>, CampaignError> {
+    ) -> Vec<Result<Vec<Measures>, CampaignError>> {
         let next = AtomicUsize::new(0);
-        let is_over = AtomicBool::new(false);
         let (sender, receiver) = channel();
         let mut shares = vec![0u64; self.jobs.len()];
         let mut results: Vec<Option<Result<Measures, RunError>>> = Vec::new();
@@ -111,58 +107,48 @@ impl<'p> Campaign<'p> {
         std::thread::scope(|scope| {
             for _ in 0..threads.clamp(1, self.jobs.len().max(1)) {
                 let sender = sender.clone();
-                scope.spawn(|| self.work(&next, &is_over, sender));
+                scope.spawn(|| self.work(&next, sender));
             }
             drop(sender);
             let total = 1000 * self.jobs.len() as u64;
-            loop {
-                match receiver.recv_timeout(Duration::from_millis(500)) {
-                    Ok(News::Share(job, share)) => shares[job] = share,
-                    Ok(News::Done(job, result)) => {
+            for news in receiver {
+                match news {
+                    News::Share(job, share) => shares[job] = share,
+                    News::Done(job, result) => {
                         shares[job] = 1000;
-                        // A failure ends the campaign; runs before it in order are let finish.
-                        is_over.fetch_or(result.is_err(), Ordering::Relaxed);
                         results[job] = Some(*result);
                     }
-                    Err(std::sync::mpsc::RecvTimeoutError::Timeout) => {}
-                    Err(std::sync::mpsc::RecvTimeoutError::Disconnected) => break,
                 }
                 observe(Status { done: shares.iter().sum(), total });
             }
         });
-        self.collect(results)
+        let results: Vec<_> =
+            results.into_iter().map(|result| result.expect("every job was played")).collect();
+        (0..self.plans.len()).map(|plan| self.collect(plan, &results)).collect()
     }
 
     fn collect(
         &self,
-        results: Vec<Option<Result<Measures, RunError>>>,
-    ) -> Result<Vec<Vec<Measures>>, CampaignError> {
-        let mut measures = Vec::with_capacity(results.len());
-        for (&job, result) in self.jobs.iter().zip(results) {
-            match result {
-                Some(Ok(result)) => measures.push(result),
-                Some(Err(error)) => return Err(self.failed(job, error)),
-                // Jobs are taken in order, so one that was not begun has a failed one before it.
-                None => break,
-            }
-        }
-        Ok(self
-            .runs
-            .iter()
-            .map(|(_, jobs)| jobs.iter().map(|&job| measures[job].clone()).collect())
-            .collect())
+        plan: usize,
+        results: &[Result<Measures, RunError>],
+    ) -> Result<Vec<Measures>, CampaignError> {
+        let (_, jobs) = &self.runs[plan];
+        let measures = jobs.iter().enumerate().map(|(place, &job)| match &results[job] {
+            Ok(measures) => Ok(measures.clone()),
+            Err(error) => Err(self.failed((plan, place), error.clone())),
+        });
+        measures.collect()
     }
 
     /// Takes the next job until there is none.
-    fn work(&self, next: &AtomicUsize, is_over: &AtomicBool, news: Sender<News>) {
-        while !is_over.load(Ordering::Relaxed) {
-            let index = next.fetch_add(1, Ordering::Relaxed);
-            let Some(&job) = self.jobs.get(index) else { break };
+    fn work(&self, next: &AtomicUsize, news: Sender<News>) {
+        while let Some((index, &job)) =
+            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, self.jobs.get(index)?)))
+        {
             let (plan, run) = self.job(job);
             let mut progress = |tick: &Tick| {
                 let share = 1000 * tick.received / tick.flows.max(1);
-                let _ = news.send(News::Share(index, share));
-                true
+                news.send(News::Share(index, share)).is_ok()
             };
             let result = play(plan, run, &mut progress);
             if news.send(News::Done(index, Box::new(result))).is_err() {

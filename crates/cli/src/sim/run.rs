@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use highwire_sim::campaign::{Campaign, Part, Shard};
 use highwire_sim::plan::{Plan, Scale};
 use highwire_sim::report::Measures;
@@ -63,15 +63,21 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let threads = args.threads.map_or_else(cores, |threads| threads as usize);
     let started = Instant::now();
     let mut progress = Progress::new("simulating", 1000 * campaign.job_count() as u64);
-    let measures = campaign.play(threads, |status| progress.at(status.done, Instant::now()))?;
+    let results = campaign.play(threads, |status| progress.at(status.done, Instant::now()));
     drop(progress);
     let mut console = Console::new();
-    for (place, (plan, measures)) in loaded.iter().zip(measures).enumerate() {
-        if shard.is_whole() {
-            finish(plan, campaign.runs(place), &measures, args, &mut console)?;
-        } else {
-            let path = output::write_part(&args.out, plan, shard, &Part::new(plan, shard, measures))?;
-            console.line(format!("{}: part {shard} is in {}", plan.name, path.display()))?;
+    let mut failures = Vec::new();
+    for (place, (plan, result)) in loaded.iter().zip(results).enumerate() {
+        match result {
+            Err(error) => failures.push(error.to_string()),
+            Ok(measures) if shard.is_whole() => {
+                finish(plan, campaign.runs(place), &measures, args, &mut console)?;
+            }
+            Ok(measures) => {
+                let part = Part::new(plan, shard, measures);
+                let path = output::write_part(&args.out, plan, shard, &part)?;
+                console.line(format!("{}: part {shard} is in {}", plan.name, path.display()))?;
+            }
         }
     }
     if !args.json {
@@ -79,7 +85,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         console.line(format!("{} runs in {seconds:.1} s on {threads} threads", campaign.job_count()))?;
     }
     console.finish()?;
-    Ok(ExitCode::SUCCESS)
+    if failures.is_empty() { Ok(ExitCode::SUCCESS) } else { bail!(failures.join("\nerror: ")) }
 }
 
 fn finish(
