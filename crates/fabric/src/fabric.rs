@@ -20,6 +20,7 @@ use highwire_stdx::Rng;
 
 use crate::packet::{Record, Store};
 use crate::port::{LinkKind, Port, PortCounters};
+use crate::prefetch::prefetch;
 use crate::queues::Queues;
 use crate::{
     EventQueue, FabricConfig, Host, HostId, Observer, Packet, PortId, Time, Topology, Violation,
@@ -135,6 +136,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         self.start();
         while self.violation.is_none() {
             let Some((now, key)) = self.events.pop(limit) else { break };
+            self.look_ahead();
             self.handle(now, key);
         }
         if self.processed - self.verified_at >= VERIFY_EVERY {
@@ -177,6 +179,28 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             let now = self.events.now();
             let mine = self.first_host..self.first_host + self.hosts.len() as u32;
             mine.for_each(|host| self.drain(host, now));
+        }
+    }
+
+    /// Asks for what the next few events will touch: a port first, what is on its wire when that is there, what comes after it when
+    /// that is there.
+    #[inline]
+    fn look_ahead(&self) {
+        let arrival = |n| self.events.peek(n).filter(|key| key >> KIND_SHIFT == ARRIVE);
+        let place = |key: u32| (key & ((1 << KIND_SHIFT) - 1)) as usize;
+        if let Some(key) = self.events.peek(5) {
+            prefetch(&self.ports, place(key));
+        }
+        if let Some(key) = arrival(3) {
+            let port = &self.ports[place(key)];
+            self.store.prefetch(port.wire.head, port.peer < self.host_count);
+        }
+        if let Some(key) = arrival(1) {
+            let port = &self.ports[place(key)];
+            if let Some(record) = self.store.records.get(port.wire.head as usize) {
+                self.store.prefetch(record.next, false);
+            }
+            prefetch(&self.ports, port.peer as usize);
         }
     }
 

@@ -5,7 +5,7 @@
 //! and a configuration give one run, bit for bit.
 //!
 //! The fabric knows nothing of RDMA: RNICs, nanoPUs and load generators are hosts alike.
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 mod config;
 mod fabric;
@@ -14,6 +14,7 @@ mod observe;
 mod packet;
 mod parallel;
 mod port;
+mod prefetch;
 mod queue;
 mod queues;
 mod time;

@@ -4,6 +4,7 @@
 //! touched when it enters, leaves, is marked or trimmed. Every queue is a list through those records, so moving a packet
 //! moves an index, and a queue costs eight bytes.
 
+use crate::prefetch::prefetch;
 use crate::{HostId, Time};
 
 /// A packet as the fabric sees it. Anything small and plain can be one.
@@ -127,6 +128,15 @@ impl<P: Packet> Store<P> {
         self.records[index as usize].next = self.free;
         self.free = index;
         self.packets[index as usize].take()
+    }
+
+    /// Asks for a packet's record, and for the packet itself if it `arrives`.
+    #[inline]
+    pub(crate) fn prefetch(&self, index: u32, arrives: bool) {
+        prefetch(&self.records, index as usize);
+        if arrives {
+            prefetch(&self.packets, index as usize);
+        }
     }
 
     pub(crate) fn packet(&self, index: u32) -> Option<&P> {

@@ -123,6 +123,13 @@ impl EventQueue {
         Some((Time::from_ps(time), entry as u32))
     }
 
+    /// The key of the `n`th event from now, if it is near enough to be known already.
+    #[inline]
+    pub(crate) fn peek(&self, n: usize) -> Option<u32> {
+        let at = self.open.len().checked_sub(1 + n)?;
+        Some(self.open[at] as u32)
+    }
+
     /// Nothing happens up to `limit`, so time may advance to it; an unlimited wait ends where it began.
     #[cold]
     fn wait_until(&mut self, limit: u64) -> Option<(Time, u32)> {

@@ -59,7 +59,7 @@ pub struct GroupRecord {
 /// Sums over the network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Totals {
-    /// When the run ended.
+    /// When the run ended: with its last flow, or when it was cut off.
     pub end: Time,
     /// Data packets that hosts sent, repetitions included, and those among them that were repetitions.
     pub data_packets: u64,

@@ -221,8 +221,15 @@ impl Rdma {
         self.rnic.set_irn_accepted(qpn, world.recovery == Recovery::Irn);
     }
 
-    pub(crate) fn handle_packet(&mut self, ledger: &mut Ledger, now: Time, headers: &Headers, parcel: &Parcel) {
+    pub(crate) fn handle_packet(
+        &mut self,
+        ledger: &mut Ledger,
+        now: Time,
+        headers: &[u8; Parcel::HEADERS_LEN],
+        parcel: &Parcel,
+    ) {
         let instant = now.instant();
+        let (headers, _) = Headers::parse(headers).expect("a host sent it");
         let (is_sender, at) = place_of(headers.bth.dest_qpn);
         let arrival = Arrival {
             source: gid(parcel.source),
@@ -233,14 +240,14 @@ impl Rdma {
         let mut placed = Placed { flow: 0, bytes: 0 };
         if is_sender {
             let world = &ledger.world;
-            self.requesters[at].watch.on_answer(instant, headers, world.recovery);
-            self.rnic.handle_packet(instant, &arrival, headers, payload, &mut placed);
+            self.requesters[at].watch.on_answer(instant, &headers, world.recovery);
+            self.rnic.handle_packet(instant, &arrival, &headers, payload, &mut placed);
             return self.complete(ledger, now);
         }
         if !self.responders[at].is_open {
             self.open_responder(&ledger.world, instant, at as u32);
         }
-        self.rnic.handle_packet(instant, &arrival, headers, payload, &mut placed);
+        self.rnic.handle_packet(instant, &arrival, &headers, payload, &mut placed);
         if placed.bytes > 0 && ledger.on_placed(now, placed.flow, placed.bytes) {
             self.retire(ledger, now, at as u32);
         }
@@ -288,7 +295,12 @@ impl Rdma {
     }
 
     #[inline]
-    pub(crate) fn poll_transmit(&mut self, ledger: &mut Ledger, now: Time, open: Priorities) -> Option<Parcel> {
+    pub(crate) fn poll_transmit(
+        &mut self,
+        ledger: &mut Ledger,
+        now: Time,
+        open: Priorities,
+    ) -> Option<Parcel> {
         let world = &ledger.world;
         let ack_priority = match world.scheme.ack_priority {
             AckPriority::AsData => 0,
@@ -299,21 +311,24 @@ impl Rdma {
         }
         let out = self.rnic.poll_transmit(now.instant())?;
         let (is_data, at) = place_of(out.qpn);
-        let (headers, payload) = (*out.headers, out.payload.len());
+        let (headers, payload) = (out.headers, out.payload.len());
+        let psn = headers.bth.psn;
+        let mut encoded = [0; Parcel::HEADERS_LEN];
+        headers.emit(&mut encoded);
         let destination = if is_data { self.requesters[at].peer } else { self.responders[at].peer };
         let parcel = Parcel {
             source: ledger.host,
             destination,
-            bytes: world.scheme.headers.wire_bytes(&headers, payload),
+            bytes: world.scheme.headers.wire_bytes(headers, payload),
             payload: payload as u16,
             priority: if is_data { 0 } else { ack_priority },
             is_ecn_capable: is_data && world.uses_ecn,
             is_marked: false,
-            body: Body::Roce(headers),
+            body: Body::Roce(encoded),
         };
         if is_data {
             self.data_packets += 1;
-            self.note_sent(ledger, now, at, &headers);
+            self.note_sent(ledger, now, at, psn);
         } else {
             self.control_packets += 1;
         }
@@ -321,9 +336,9 @@ impl Rdma {
     }
 
     #[inline]
-    fn note_sent(&mut self, ledger: &mut Ledger, now: Time, at: usize, headers: &Headers) {
+    fn note_sent(&mut self, ledger: &mut Ledger, now: Time, at: usize, psn: Psn) {
         let (cap, rto_min) = (ledger.world.cap, ledger.world.rto_min);
-        if let Err(problem) = self.requesters[at].watch.on_sent(now.instant(), headers.bth.psn, cap, rto_min) {
+        if let Err(problem) = self.requesters[at].watch.on_sent(now.instant(), psn, cap, rto_min) {
             ledger.fail(now, format!("connection {at}: {problem}"));
         }
         if ledger.world.scheme.queue_pairs == QueuePairs::PerFlow {

@@ -7,7 +7,9 @@
 mod collect;
 mod error;
 
-use highwire_fabric::{DropReason, Fabric, NodeId, Observer, ParallelFabric, PortId, Span, Time, Topology};
+use highwire_fabric::{
+    Balancing, DropReason, Fabric, HostId, NodeId, Observer, ParallelFabric, PortId, Span, Time, Topology,
+};
 use std::sync::Arc;
 
 pub use error::RunError;
@@ -17,7 +19,7 @@ use crate::iwarp::Iwarp;
 use crate::ledger::Ledger;
 use crate::parcel::Parcel;
 use crate::rdma::Rdma;
-use crate::scenario::{Stop, Transport};
+use crate::scenario::{Shape, Stop, Transport};
 use crate::world::World;
 use crate::{FlowId, Outcome, Progress, Sample, Scenario, ScenarioError, Tick};
 
@@ -160,6 +162,34 @@ impl<'a> Run<'a> {
                 self.expect_over(all - unfinished, all, |_| true)?;
             }
         }
+        self.check_times()
+    }
+
+    /// No flow is faster than an empty network would make it.
+    fn check_times(&self) -> Result<(), RunError> {
+        // Equally short ways of a graph may differ.
+        if matches!(self.scenario.network.shape, Shape::Graph(_)) {
+            return Ok(());
+        }
+        // A short last packet that takes a way of its own overtakes the full one before it.
+        let slack = match self.scenario.network.balancing {
+            Balancing::Ecmp => Span::ZERO,
+            Balancing::Spray => self.scenario.network.rate.span_of(u64::from(self.world.packet_bytes_max())),
+        };
+        for (flow, route) in self.world.flows.iter().enumerate() {
+            let send = self.net.host(HostId(route.source)).ledger.sends[route.outgoing as usize];
+            let at = self.net.host(HostId(route.destination)).ledger.receives[route.incoming as usize].at;
+            if at != Time::NEVER && at + slack < send.start + route.ideal {
+                let (took, ideal) = (at.since(send.start), route.ideal);
+                let problem = format!("flow {flow} took {took}, which is less than its ideal {ideal}");
+                return Err(RunError::Host {
+                    seed: self.scenario.seed,
+                    at,
+                    host: route.destination,
+                    problem,
+                });
+            }
+        }
         Ok(())
     }
 
@@ -169,7 +199,7 @@ impl<'a> Run<'a> {
         }
         let is_open = |flow: &u32| {
             let route = &self.world.flows[*flow as usize];
-            let host = self.net.host(highwire_fabric::HostId(route.source));
+            let host = self.net.host(HostId(route.source));
             is_meant(*flow) && host.ledger.sends[route.outgoing as usize].acknowledged == Time::NEVER
         };
         let first = (0..self.world.flows.len() as u32).find(is_open).unwrap_or(0);

@@ -24,14 +24,7 @@ pub(crate) struct Watch {
 
 impl Watch {
     pub(super) fn new(first: Psn) -> Watch {
-        Watch {
-            first,
-            sent: 0,
-            acknowledged: 0,
-            excused: 0,
-            repeated: 0,
-            silent_since: Instant::ZERO,
-        }
+        Watch { first, sent: 0, acknowledged: 0, excused: 0, repeated: 0, silent_since: Instant::ZERO }
     }
 
     pub(super) fn first(&self) -> Psn {
@@ -70,7 +63,11 @@ impl Watch {
     #[cold]
     fn repeat(&mut self, now: Instant, ahead: i32, rto_min: Duration) -> Result<(), String> {
         if ahead > 0 {
-            return Err(format!("packet {} left before packet {}", self.sent as i64 + i64::from(ahead), self.sent));
+            return Err(format!(
+                "packet {} left before packet {}",
+                self.sent as i64 + i64::from(ahead),
+                self.sent
+            ));
         }
         self.repeated += 1;
         let packet = self.sent.wrapping_add_signed(ahead);

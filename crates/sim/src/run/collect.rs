@@ -5,6 +5,7 @@ use highwire_rnic::Counter;
 
 use super::{Run, port_names};
 use crate::host::Engine;
+use crate::scenario::Stop;
 use crate::{FlowId, FlowRecord, GroupRecord, Outcome, PortRecord, Totals};
 
 fn happened(at: Time) -> Option<Time> {
@@ -56,7 +57,7 @@ impl Run<'_> {
     fn totals(&self) -> Totals {
         let all = self.net.totals();
         let mut totals = Totals {
-            end: self.net.now(),
+            end: self.end_time(),
             dropped_packets: all.dropped.packets + all.unroutable.packets,
             dropped_data_packets: self.net.observers().map(|eyes| eyes.dropped_data).sum(),
             lost_packets: all.lost.packets,
@@ -89,6 +90,16 @@ impl Run<'_> {
             }
         }
         totals
+    }
+
+    /// A run to rest ends with its last flow; what timers do afterwards is nobody's concern, and no clock's either: the threads of a
+    /// parallel run stop at different times.
+    fn end_time(&self) -> Time {
+        let over = self.net.hosts().flat_map(|h| &h.ledger.sends).map(|send| send.acknowledged);
+        match self.scenario.stop {
+            Stop::WhenDone => over.filter(|&at| at != Time::NEVER).max().unwrap_or(Time::ZERO),
+            Stop::At(_) | Stop::WhenReceived(_) => self.net.now(),
+        }
     }
 
     fn ports(&self) -> Vec<PortRecord> {

@@ -186,7 +186,9 @@ impl Network {
                 // Thresholds are the same at all inputs, so the link that needs most decides.
                 let rate = topology.links().iter().map(|l| l.spec.rate).max().unwrap_or(self.rate);
                 let delay = topology.links().iter().map(|l| l.spec.delay).max().unwrap_or(self.delay);
-                let pfc = Pfc::for_input(input_bytes, rate, delay, packet_bytes_max);
+                // Priorities have equal shares, for any of them may fill up.
+                let share = input_bytes / u64::from(priorities.max(1));
+                let pfc = Pfc::for_input(share, rate, delay, packet_bytes_max);
                 Some(pfc.ok_or_else(|| ScenarioError::Value {
                     field: "network.buffering",
                     problem: format!("{input_bytes} bytes do not hold PFC's headroom"),
