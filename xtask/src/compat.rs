@@ -45,9 +45,12 @@ pub(crate) struct Args {
     /// Write docs/compatibility.md from the results.
     #[arg(long, conflicts_with_all = ["only", "quick"])]
     write_docs: bool,
-    /// Use the libraries and the program as they were built last, optimised.
+    /// Use the libraries and the program as they were built last.
     #[arg(long)]
     no_build: bool,
+    /// Build without optimising: for trying a change, not for numbers.
+    #[arg(long, conflicts_with = "write_docs")]
+    debug: bool,
 }
 
 /// What the programs come in, by Debian's names.
@@ -109,7 +112,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(packages::Missing(reason)) = &missing {
         println!("some programs may be missing: {reason}");
     }
-    let workshop = Workshop::open(!args.no_build)?;
+    let workshop = Workshop::open(!args.no_build, !args.debug)?;
     let started = Instant::now();
     let results = play(&cases, &workshop)?;
     let minutes = started.elapsed().as_secs_f64() / 60.0;
@@ -127,7 +130,7 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
     if let Err(packages::Missing(reason)) = packages::ensure(PACKAGES, log)? {
         return Ok(Tally::skipped("dropin", &reason));
     }
-    let workshop = Workshop::open(true)?;
+    let workshop = Workshop::open(true, true)?;
     let cases = chosen(&Args { quick: true, ..Args::default() })?;
     let mut tally = Tally::default();
     for case in &cases {
@@ -173,20 +176,21 @@ fn play(cases: &[Case], workshop: &Workshop) -> Result<Results> {
 }
 
 impl Workshop {
-    fn open(build: bool) -> Result<Workshop> {
+    fn open(build: bool, release: bool) -> Result<Workshop> {
         if build {
-            let built = Line::cargo("build --quiet --release --package highwire-cli").run()?;
-            if !built || libs::build(true)?.is_none() {
+            let line = Line::cargo("build --quiet --package highwire-cli");
+            let line = if release { line.arg("--release") } else { line };
+            if !line.run()? || libs::build(release)?.is_none() {
                 bail!("the libraries do not build");
             }
         }
         let folder = target_dir().join("compat");
         std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
-        let release = target_dir().join("release");
+        let built = target_dir().join(if release { "release" } else { "debug" });
         let pid = std::process::id();
         let workshop = Workshop {
-            highwire: release.join("highwire"),
-            libraries: release.join("highwire-libs"),
+            highwire: built.join("highwire"),
+            libraries: built.join("highwire-libs"),
             address: format!("127.84.{}.{}", (pid >> 8) & 0xff, (pid & 0xff).clamp(1, 254)),
             registry: PathBuf::from(format!("/dev/shm/highwire-compat-{pid}")),
             folder,
