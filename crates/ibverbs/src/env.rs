@@ -4,7 +4,7 @@
 //! loss must not run without.
 
 use highwire_host::verbs::Recovery;
-use highwire_host::{DeviceConfig, LinkChoice};
+use highwire_host::{DeviceConfig, LinkChoice, Sharing};
 use highwire_link::{FaultConfig, parse_duration, parse_rate};
 use std::path::PathBuf;
 use std::sync::OnceLock;
@@ -95,6 +95,7 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
     let device = DeviceConfig {
         address,
         link,
+        sharing: Sharing::Shared,
         faults: (!faults.is_harmless()).then_some(faults),
         capture: value("HIGHWIRE_PCAP").map(|(_, path)| PathBuf::from(path)),
         ..DeviceConfig::default()
