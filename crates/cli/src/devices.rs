@@ -1,9 +1,14 @@
-//! `highwire devices`: what a program that opens a device here gets, and which run now.
+//! `highwire devices`: the device that programs get here and who shares it, and those that processes have for themselves.
 
+use std::fmt::Write;
+use std::net::IpAddr;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result};
-use highwire_host::{Device, DeviceConfig, RunningDevice, running_devices};
+use anyhow::{Context, Result, anyhow};
+use highwire_host::broker::sharers;
+use highwire_host::{ADDRESS_VARIABLE, RunningDevice, default_shared_address, running_devices};
+use highwire_link::shm::{EngineName, Registry};
+use highwire_link::{UdpConfig, UdpLink, netdev_mtu_of, roce_mtu_bytes};
 use serde::Serialize;
 
 use crate::console::{Console, Tone};
@@ -11,7 +16,8 @@ use crate::console::{Console, Tone};
 /// Options of `highwire devices`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "HIGHWIRE_ADDR names the address of a new device; without it a device takes an unused one of 127.0.0.0/8.
+    after_help = "Programs written for RDMA cards all get one device at one address: HIGHWIRE_ADDR, or one of 127.83.0.0/16
+that depends on the user. Other programs may have devices of their own.
 
 Examples:
   highwire devices
@@ -26,29 +32,41 @@ pub(crate) struct Args {
 /// One device.
 #[derive(Debug, Serialize)]
 struct Row {
-    name: String,
-    address: String,
+    name: &'static str,
+    address: IpAddr,
     protocol: &'static str,
+    /// Which links reach it: `shm` for processes of this user, `udp` for everybody.
+    links: Vec<&'static str>,
+    /// `active`, or `unavailable` if its address cannot be had.
     state: &'static str,
+    /// Why it is unavailable.
+    reason: Option<String>,
     path_mtu_bytes: Option<u32>,
-    /// The process that it runs in; none for the one that a new program would get.
-    pid: Option<u32>,
+    /// Whether all processes of the user share it.
+    shared: bool,
+    processes: Vec<Process>,
 }
 
-/// Opens a device as any program would, and lists it with those that run.
+#[derive(Debug, Serialize)]
+struct Process {
+    pid: u32,
+    command: String,
+    /// Its part of a shared address.
+    shard: Option<u8>,
+}
+
+/// Lists the devices.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    // Before ours is among them.
+    let registry = Registry::open()?;
     let running = running_devices().context("cannot list the devices that run")?;
-    let device = Device::open(&DeviceConfig::default())?;
-    let new = Row {
-        name: "hw0".into(),
-        address: device.gid().to_string(),
-        protocol: "RoCEv2",
-        state: "active",
-        path_mtu_bytes: Some(device.mtu().bytes()),
-        pid: None,
-    };
-    let rows: Vec<Row> = std::iter::once(new).chain(running.iter().map(row)).collect();
+    let ours = shared_address()?;
+    let others = registry.shared_gids().context("cannot list the addresses that are shared")?;
+    let mut rows = vec![shared(&registry, ours)];
+    // Those that were found as a directory's entry and have nobody are about to end.
+    let others =
+        others.into_iter().filter(|address| *address != ours).map(|address| shared(&registry, address));
+    rows.extend(others.filter(|row| !row.processes.is_empty()));
+    rows.extend(running.iter().filter(|device| device.shard.is_none()).map(|device| own(&registry, device)));
     let mut console = Console::new();
     if args.json {
         console.json(&rows)?;
@@ -61,22 +79,99 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(running: &RunningDevice) -> Row {
-    Row {
-        name: "hw0".into(),
-        address: running.address.to_string(),
-        protocol: "RoCEv2",
-        state: "active",
-        path_mtu_bytes: None,
-        pid: Some(running.pid),
+fn shared_address() -> Result<IpAddr> {
+    match std::env::var(ADDRESS_VARIABLE) {
+        Ok(text) if !text.trim().is_empty() => {
+            text.trim().parse().map_err(|_| anyhow!("{ADDRESS_VARIABLE} is `{text}`, which is no IP address"))
+        }
+        _ => Ok(default_shared_address()),
     }
 }
 
-fn text(row: &Row, console: &Console) -> String {
-    let remark = match row.pid {
-        None => "(user space; no card, no module, no root)".to_string(),
-        Some(pid) => format!("(runs in process {pid})"),
+/// The device that all processes share, whether or not any has it now.
+fn shared(registry: &Registry, address: IpAddr) -> Row {
+    let sharers = sharers(registry, address);
+    let reason = match &sharers {
+        Some(_) => None,
+        // As whoever came first would.
+        None => UdpLink::open(&UdpConfig::new(address)).err().map(|error| error.to_string()),
     };
-    let remark = console.paint(Tone::Faint, &remark);
-    format!("{}  {:<15} {}   {}   {remark}", row.name, row.address, row.protocol, row.state)
+    let processes: Vec<Process> = sharers
+        .unwrap_or_default()
+        .into_iter()
+        .map(|sharer| Process { shard: Some(sharer.shard), ..process(sharer.pid) })
+        .collect();
+    let has_shm = |process: &Process| {
+        process.shard.is_some_and(|shard| registry.directory(EngineName::shared(address, shard)).exists())
+    };
+    let is_shm = processes.is_empty() || processes.iter().any(has_shm);
+    Row {
+        name: "hw0",
+        address,
+        protocol: "RoCEv2",
+        links: links(is_shm),
+        state: if reason.is_none() { "active" } else { "unavailable" },
+        reason,
+        path_mtu_bytes: path_mtu_bytes(address),
+        shared: true,
+        processes,
+    }
+}
+
+/// A device that one process has for itself.
+fn own(registry: &Registry, running: &RunningDevice) -> Row {
+    Row {
+        name: "hw0",
+        address: running.address,
+        protocol: "RoCEv2",
+        links: links(registry.directory(running.address).exists()),
+        state: "active",
+        reason: None,
+        path_mtu_bytes: path_mtu_bytes(running.address),
+        shared: false,
+        processes: vec![process(running.pid)],
+    }
+}
+
+fn links(is_shm: bool) -> Vec<&'static str> {
+    if is_shm { vec!["shm", "udp"] } else { vec!["udp"] }
+}
+
+fn path_mtu_bytes(address: IpAddr) -> Option<u32> {
+    roce_mtu_bytes(netdev_mtu_of(address)?)
+}
+
+fn process(pid: u32) -> Process {
+    let command = std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+    Process { pid, command: command.trim().to_owned(), shard: None }
+}
+
+fn text(row: &Row, console: &Console) -> String {
+    let mut remark = String::new();
+    for (index, process) in row.processes.iter().enumerate() {
+        let before = match (index, row.shared) {
+            (0, true) => "shared by ",
+            (0, false) => "of ",
+            _ => ", ",
+        };
+        let _ = write!(remark, "{before}{} {}", process.command, process.pid);
+        if index == 0 && !row.shared {
+            remark.push_str(" alone");
+        }
+    }
+    if remark.is_empty() {
+        remark.push_str("user space; no card, no module, no root");
+    }
+    let remark = match &row.reason {
+        Some(reason) => console.paint(Tone::Bad, reason),
+        None => console.paint(Tone::Faint, &format!("({remark})")),
+    };
+    format!(
+        "{}  {:<15} {}   {:<8} {:<11}  {remark}",
+        row.name,
+        row.address,
+        row.protocol,
+        row.links.join("+"),
+        row.state
+    )
 }

@@ -4,6 +4,7 @@
 //! no error.
 
 mod broker;
+mod churn;
 mod console;
 mod devices;
 mod env;
@@ -54,6 +55,9 @@ enum Command {
     Broker(broker::Args),
     /// Programs on the nanoPU, a simulated processor with the network in its registers.
     Nanopu(nanopu::Args),
+    /// Let processes come to a shared address and leave it at random.
+    #[command(hide = true)]
+    Churn(churn::Args),
     /// Read a command line and do nothing with it: how the documentation's examples are checked.
     #[command(hide = true)]
     ParseOnly {
@@ -74,6 +78,7 @@ fn main() -> ExitCode {
         Command::Sim(args) => sim::run(&args),
         Command::Broker(args) => broker::run(&args),
         Command::Nanopu(args) => nanopu::run(&args),
+        Command::Churn(args) => churn::run(&args),
         Command::ParseOnly { words } => parse_only(&words),
     };
     match result {

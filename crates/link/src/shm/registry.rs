@@ -150,6 +150,20 @@ impl Registry {
         self.broker_socket(gid).exists()
     }
 
+    /// GIDs that have a broker, or had one that was killed, in order.
+    ///
+    /// # Errors
+    /// Those of reading the directory.
+    pub fn shared_gids(&self) -> io::Result<Vec<IpAddr>> {
+        let mut gids = Vec::new();
+        for entry in fs::read_dir(&self.root)? {
+            let name = entry?.file_name();
+            gids.extend(name.to_str().and_then(|name| name.strip_prefix("broker-")?.parse::<IpAddr>().ok()));
+        }
+        gids.sort();
+        Ok(gids)
+    }
+
     /// Takes a GID for this process, or a part of a shared one. What a dead engine left behind under it is removed.
     ///
     /// # Errors

@@ -1,0 +1,236 @@
+//! `highwire churn`: processes come to a shared address and leave it at random, some by SIGKILL, while others work there.
+//!
+//! What must hold: those who stay lose nothing and notice nothing; whoever was connected to a process that was killed gets
+//! an error and no more; and in the end no port, ring, file or broker is left. The choices follow from the seed; what each
+//! of them meets depends on the machine, as it should.
+
+mod member;
+mod peer;
+mod traces;
+
+use std::net::IpAddr;
+use std::process::ExitCode;
+use std::time::Instant;
+
+use anyhow::{Result, ensure};
+use highwire_host::LinkChoice;
+use highwire_stdx::Rng;
+use serde::Serialize;
+
+use crate::console::Console;
+use crate::progress::Progress;
+use member::Role;
+use peer::Peer;
+
+/// Options of `highwire churn`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  highwire churn --processes 100 --steps 2000 --seed 7")]
+pub(crate) struct Args {
+    /// Processes that share the address at most.
+    #[arg(long, default_value_t = 100)]
+    processes: usize,
+    /// How often one starts, works, ends or is killed.
+    #[arg(long, default_value_t = 2000)]
+    steps: u32,
+    /// What decides who does what.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// The address; without it, one that depends on this process.
+    #[arg(long)]
+    address: Option<IpAddr>,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+    /// To be one of the processes.
+    #[arg(long, hide = true)]
+    role: Option<Role>,
+    /// The links of that process.
+    #[arg(long, hide = true, default_value_t = LinkChoice::Auto)]
+    link: LinkChoice,
+}
+
+/// What happened.
+#[derive(Debug, Default, Serialize)]
+struct Report {
+    address: String,
+    seed: u64,
+    started: u32,
+    ended: u32,
+    killed: u32,
+    /// Processes whose peer was killed, and that got an error for it.
+    orphaned: u32,
+    /// Messages that those who stayed sent and got back unharmed.
+    echoes: u64,
+    /// Packets that they sent again.
+    retransmitted: u64,
+    /// What is left of it all.
+    left_behind: Vec<String>,
+}
+
+/// Runs the processes, or is one.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let address = args.address.unwrap_or_else(own_address);
+    if let Some(role) = args.role {
+        member::run(role, address, args.link)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let report = Churn::new(args, address).run(args)?;
+    let mut console = Console::new();
+    if args.json {
+        console.json(&report)?;
+    } else {
+        console.line(text(&report))?;
+    }
+    console.finish()?;
+    ensure!(report.left_behind.is_empty(), "left behind: {}", report.left_behind.join(", "));
+    Ok(ExitCode::SUCCESS)
+}
+
+/// An address that no other run has at the same time.
+fn own_address() -> IpAddr {
+    let [_, b, c, d] = std::process::id().to_be_bytes();
+    IpAddr::from([127, 224 | b & 15, c, d.clamp(1, 254)])
+}
+
+fn text(report: &Report) -> String {
+    let Report { address, seed, started, ended, killed, orphaned, echoes, retransmitted, .. } = report;
+    format!(
+        "{started} processes at {address} (seed {seed}): {ended} ended, {killed} were killed, {orphaned} lost their peer\n\
+         those who stayed: {echoes} messages there and back, {retransmitted} packets sent again, nothing lost"
+    )
+}
+
+/// The processes, by what they are there for.
+struct Churn {
+    address: IpAddr,
+    rng: Rng,
+    /// Connected pairs that stay from the first to the last.
+    stayers: Vec<[Peer; 2]>,
+    visitors: Vec<Peer>,
+    /// Whose peer was killed.
+    orphans: Vec<Peer>,
+    report: Report,
+}
+
+impl Churn {
+    fn new(args: &Args, address: IpAddr) -> Churn {
+        let report = Report { address: address.to_string(), seed: args.seed, ..Report::default() };
+        Churn {
+            address,
+            rng: Rng::new(args.seed),
+            stayers: Vec::new(),
+            visitors: Vec::new(),
+            orphans: Vec::new(),
+            report,
+        }
+    }
+
+    fn run(mut self, args: &Args) -> Result<Report> {
+        for link in [LinkChoice::Auto, LinkChoice::Udp] {
+            let pair = self.pair([Role::Ping, Role::Echo], link)?;
+            self.stayers.push(pair);
+        }
+        let mut progress = Progress::new("churn", u64::from(args.steps));
+        for step in 0..args.steps {
+            progress.at(u64::from(step), Instant::now());
+            self.step(args.processes)?;
+        }
+        drop(progress);
+        self.end()
+    }
+
+    /// One thing happens to one process.
+    fn step(&mut self, processes_max: usize) -> Result<()> {
+        let present = 2 * self.stayers.len() + self.visitors.len() + self.orphans.len();
+        let has_room = present + 2 <= processes_max;
+        match self.rng.below(10) {
+            // More come than go, until it is full.
+            0..=3 if has_room => {
+                let link = self.any_link();
+                let visitor = self.start(Role::Visitor, link)?;
+                self.visitors.push(visitor);
+            }
+            4 if has_room => {
+                let link = self.any_link();
+                let [orphan, mut victim] = self.pair([Role::Orphan, Role::Echo], link)?;
+                victim.kill();
+                self.report.killed += 1;
+                self.orphans.push(orphan);
+            }
+            5 => {
+                if let Some(visitor) = self.any_visitor() {
+                    self.visitors[visitor].say("work")?;
+                }
+            }
+            6 | 7 => {
+                if let Some(visitor) = self.any_visitor() {
+                    self.visitors.swap_remove(visitor).end()?;
+                    self.report.ended += 1;
+                }
+            }
+            _ => {
+                // Whatever it is doing, if it has even begun.
+                if let Some(visitor) = self.any_visitor() {
+                    self.visitors.swap_remove(visitor).kill();
+                    self.report.killed += 1;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Everybody leaves, those last who were there first.
+    fn end(mut self) -> Result<Report> {
+        for mut visitor in std::mem::take(&mut self.visitors) {
+            if self.rng.chance(0.5) {
+                visitor.kill();
+                self.report.killed += 1;
+            } else {
+                visitor.end()?;
+                self.report.ended += 1;
+            }
+        }
+        for mut orphan in std::mem::take(&mut self.orphans) {
+            orphan.hear("orphaned")?;
+            orphan.end()?;
+            self.report.orphaned += 1;
+        }
+        for [mut ping, echo] in std::mem::take(&mut self.stayers) {
+            ping.say("stop")?;
+            let numbers = ping.hear("echoes")?;
+            self.report.echoes += numbers[0];
+            self.report.retransmitted += numbers[1];
+            ensure!(numbers[0] > 0, "those who stayed got nothing done");
+            ping.end()?;
+            echo.end()?;
+        }
+        self.report.left_behind = traces::of(self.address)?;
+        Ok(self.report)
+    }
+
+    fn start(&mut self, role: Role, link: LinkChoice) -> Result<Peer> {
+        self.report.started += 1;
+        Peer::start(role, self.address, link)
+    }
+
+    /// Two processes that are connected; the first has begun to send.
+    fn pair(&mut self, roles: [Role; 2], link: LinkChoice) -> Result<[Peer; 2]> {
+        let [mut a, mut b] = [self.start(roles[0], link)?, self.start(roles[1], link)?];
+        let (endpoint_a, endpoint_b) = (a.hear_text("endpoint")?, b.hear_text("endpoint")?);
+        b.say(&endpoint_a)?;
+        b.hear("connected")?;
+        a.say(&endpoint_b)?;
+        a.hear("connected")?;
+        Ok([a, b])
+    }
+
+    fn any_link(&mut self) -> LinkChoice {
+        if self.rng.chance(0.5) { LinkChoice::Auto } else { LinkChoice::Udp }
+    }
+
+    fn any_visitor(&mut self) -> Option<usize> {
+        let count = self.visitors.len() as u64;
+        (count > 0).then(|| self.rng.below(count) as usize)
+    }
+}

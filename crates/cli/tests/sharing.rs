@@ -1,0 +1,96 @@
+//! Processes that share an address, as they come and go. What is checked is what is left and what was lost, never times.
+
+mod common;
+
+use std::io::{BufRead, BufReader};
+use std::net::UdpSocket;
+use std::process::{Child, Command, Stdio};
+
+use common::highwire;
+use serde_json::Value;
+
+/// An address of this test alone.
+fn address(last: u8) -> String {
+    let [.., c, d] = std::process::id().to_be_bytes();
+    format!("127.{}.{c}.{}", 160 + last, d.clamp(1, 254))
+}
+
+fn json(command: &mut Command) -> Value {
+    let output = command.arg("--json").output().expect("it starts");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success(), "{error}");
+    serde_json::from_slice(&output.stdout).expect("it prints one document")
+}
+
+/// A process with a part of the address; it ends with its input.
+fn sharer(address: &str) -> Child {
+    let mut child = highwire(["churn", "--role", "echo", "--address", address])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    let mut line = String::new();
+    BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("it speaks");
+    assert!(line.starts_with("endpoint "), "{line}");
+    child
+}
+
+#[test]
+fn processes_that_come_go_and_are_killed_leave_nothing_and_disturb_nobody() {
+    let document = json(&mut highwire(["churn", "--processes", "14", "--steps", "60", "--seed", "7"]));
+    let number = |name: &str| document[name].as_u64().unwrap_or(0);
+    assert!(number("killed") > 0 && number("ended") > 0 && number("orphaned") > 0, "{document}");
+    assert!(number("echoes") > 0, "{document}");
+    assert_eq!(document["left_behind"].as_array().map(Vec::len), Some(0), "{document}");
+}
+
+#[test]
+fn a_shared_device_is_listed_with_those_who_share_it() {
+    let address = address(1);
+    let list = || json(highwire(["devices"]).env("HIGHWIRE_ADDR", &address))[0].clone();
+    let before = list();
+    assert_eq!((&before["name"], &before["address"]), (&"hw0".into(), &address.as_str().into()));
+    assert_eq!((&before["state"], before["processes"].as_array().map(Vec::len)), (&"active".into(), Some(0)));
+    let mut sharers = [sharer(&address), sharer(&address)];
+    let during = list();
+    let pids: Vec<u64> = (0..2).filter_map(|index| during["processes"][index]["pid"].as_u64()).collect();
+    assert_eq!(pids, sharers.each_ref().map(|child| u64::from(child.id())), "{during}");
+    assert_eq!((&during["shared"], &during["links"][0]), (&true.into(), &"shm".into()));
+    for child in &mut sharers {
+        child.kill().expect("kills");
+        child.wait().expect("ends");
+    }
+}
+
+#[test]
+fn whoever_has_the_port_is_named_with_the_ways_out() {
+    let address = address(2);
+    let socket = UdpSocket::bind((address.as_str(), 4791)).expect("a port");
+    let device = json(highwire(["devices"]).env("HIGHWIRE_ADDR", &address))[0].clone();
+    assert_eq!(device["state"], "unavailable");
+    // As a program hears it whose device cannot be opened.
+    let output = highwire(["churn", "--role", "visitor", "--address", &address]).output().expect("it starts");
+    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    for text in [device["reason"].as_str().unwrap_or_default(), &error] {
+        let who = format!("process {}", std::process::id());
+        assert!(
+            text.contains(&who) && text.contains("Two ways out") && text.contains("HIGHWIRE_ADDR"),
+            "{text}"
+        );
+    }
+    drop(socket);
+}
+
+#[test]
+fn a_broker_that_cannot_be_started_is_said_with_the_reason() {
+    let address = address(3);
+    for (broker, expected) in [("/nowhere/highwire", "/nowhere/highwire"), ("/bin/true", "without a word")] {
+        let output = highwire(["churn", "--role", "visitor", "--address", &address])
+            .env("HIGHWIRE_BROKER", broker)
+            .output()
+            .expect("it starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert!(output.status.code() == Some(1) && error.contains(expected), "{error}");
+    }
+}
