@@ -31,19 +31,20 @@ impl Identity {
         }
     }
 
-    /// An EUI-64 made of the address, locally administered.
+    /// An EUI-64 made from the address; locally administered, so that it is nobody's. The verbs library's is the same.
     pub(crate) fn guid(&self) -> [u16; 4] {
-        let [.., a, b] = self.gid().segments();
-        [0x0248, 0x57ff, 0xfe00 | (a >> 8), (a << 8) | (b >> 8)].map(|word| word)
+        let gid = self.gid().octets();
+        let [a, b, c, d] = [gid[12] ^ gid[0], gid[13] ^ gid[7], gid[14].wrapping_mul(31), gid[15]];
+        [0x0248, 0x57ff, u16::from_be_bytes([0xfe, a]), u16::from_be_bytes([b, c ^ d])]
     }
 }
 
-/// The address that all programs of one user share when none is named.
+/// The address that all programs of one user share when none is named; the host's is the same.
 fn default_address() -> IpAddr {
     // SAFETY: it always succeeds.
     let uid = unsafe { libc::geteuid() };
-    let [.., c, d] = uid.to_be_bytes();
-    Ipv4Addr::new(127, 83, c, d.clamp(1, 254)).into()
+    let (d, c) = (uid % 254 + 1, uid / 254 % 256);
+    Ipv4Addr::new(127, 83, c as u8, d as u8).into()
 }
 
 /// The interface with this very address, or the loopback interface for addresses of its network.
