@@ -1,0 +1,99 @@
+//! The same bytes whatever the number of threads, and whether played whole or in parts.
+
+mod common;
+
+use common::{SMALL, read};
+use highwire_sim::campaign::{Campaign, MergeError, Part, Shard, merge};
+use highwire_sim::plan::{Plan, Run};
+use highwire_sim::report::{self, Measures};
+
+fn play(plan: &Plan, shard: Shard, threads: usize) -> Vec<Measures> {
+    let plans = std::slice::from_ref(plan);
+    let campaign = Campaign::new(plans, shard);
+    campaign.check().expect("the plan is right");
+    let mut last = 0;
+    let mut results = campaign.play(threads, |status| {
+        assert!(status.done <= status.total);
+        last = status.done;
+    });
+    assert_eq!(last, 1000 * campaign.job_count() as u64);
+    results.remove(0).unwrap_or_else(|error| panic!("{error}"))
+}
+
+/// Everything that a campaign leaves behind.
+fn files(plan: &Plan, runs: &[Run], measures: &[Measures]) -> (String, Vec<u8>, String, String) {
+    let verdicts = report::judge(plan, runs, measures);
+    (
+        report::csv(plan, runs, measures),
+        report::parquet(plan, runs, measures).expect("Parquet takes it"),
+        report::page(plan, runs, measures),
+        report::table(plan, runs, measures) + &report::verdicts(&verdicts),
+    )
+}
+
+#[test]
+fn threads_and_shards_leave_the_same_bytes() {
+    let plan = read(SMALL);
+    let runs = plan.runs();
+    let whole = files(&plan, &runs, &play(&plan, Shard::WHOLE, 1));
+    assert_eq!(whole, files(&plan, &runs, &play(&plan, Shard::WHOLE, 3)), "threads");
+    let mut parts: Vec<Part> = Vec::new();
+    for number in ["3/3", "1/3", "2/3"] {
+        let shard: Shard = number.parse().expect("it is right");
+        let json = Part::new(&plan, shard, play(&plan, shard, 2)).to_json();
+        parts.push(Part::from_json(&json).expect("as it was written"));
+    }
+    let merged = merge(&parts).expect("all are there");
+    assert_eq!(whole, files(&merged.plan, &merged.plan.runs(), &merged.measures), "shards");
+    let missing = merge(&parts[..2]).expect_err("the second third is missing");
+    assert_eq!(missing, MergeError::Missing { runs: 2, shard: "2/3".into() });
+    assert!(matches!(merge(&[]), Err(MergeError::Nothing)));
+}
+
+#[test]
+fn parts_of_another_plan_are_refused() {
+    let (plan, other) = (read(SMALL), read(&SMALL.replace("load = 0.4", "load = 0.5")));
+    let part = |plan| Part::new(plan, "1/2".parse().expect("it is right"), Vec::new());
+    let error = merge(&[part(&plan), part(&other)]).expect_err("they differ");
+    assert!(matches!(error, MergeError::OtherPlan { .. }), "{error}");
+}
+
+#[test]
+fn what_plans_have_in_common_is_played_once() {
+    let plans = [read(SMALL), read(&SMALL.replace("title = \"t\"", "title = \"another\""))];
+    let campaign = Campaign::new(&plans, Shard::WHOLE);
+    assert_eq!(campaign.job_count(), plans[0].runs().len());
+    let results = campaign.play(2, |_| ());
+    let [first, second] = &results[..] else { panic!("a result per plan") };
+    assert_eq!(first.as_ref().ok(), second.as_ref().ok());
+    assert!(first.is_ok());
+}
+
+#[test]
+fn a_run_that_cannot_be_says_which_it_is() {
+    let plan = read(&SMALL.replace("hosts = 6", "hosts = 1"));
+    let error = Campaign::new(std::slice::from_ref(&plan), Shard::WHOLE).check().expect_err("one host");
+    assert!(error.to_string().starts_with("small: scheme IRN, seed 1: "), "{error}");
+}
+
+#[test]
+fn every_run_has_a_row_with_every_parameter() {
+    let plan = read(SMALL);
+    let measures = play(&plan, Shard::WHOLE, 2);
+    let csv = report::csv(&plan, &plan.runs(), &measures);
+    let mut lines = csv.lines().map(|line| line.split(',').collect::<Vec<_>>());
+    let names = lines.next().expect("names");
+    assert_eq!(&names[..5], ["plan", "point", "scheme", "seed", "network_shape"]);
+    let rows: Vec<_> = lines.collect();
+    assert_eq!(rows.len(), 6);
+    assert!(rows.iter().all(|row| row.len() == names.len()));
+    let column = |name: &str| names.iter().position(|n| *n == name).expect(name);
+    assert!(rows.iter().all(|row| row[column("network_pfc_headroom")] == "auto"));
+    let schemes: Vec<&str> = rows.iter().map(|row| row[column("scheme")]).collect();
+    assert_eq!(schemes, ["IRN", "IRN", "RoCE-PFC", "RoCE-PFC", "iWARP", "iWARP"]);
+    let value = |row: &[&str], name: &str| row[column(name)].parse::<f64>().expect(name);
+    for row in &rows {
+        assert!(value(row, "slowdown_mean") >= 1.0 && value(row, "rct_s") > 200e-6, "{row:?}");
+        assert!(row[column("network_pfc")] == "false" || value(row, "dropped_percent") == 0.0, "{row:?}");
+    }
+}
