@@ -259,7 +259,8 @@ impl Core {
 
     /// The result that the multiplier or divider writes in this cycle, unless write-back needs the register file's port.
     fn arriving(&self, cycle: u64) -> Option<Long> {
-        let takes_port = self.write_back.is_some_and(|slot| !slot.replays && slot.needs.writes_x.is_some());
+        let takes_port =
+            self.write_back.as_ref().is_some_and(|slot| !slot.replays && slot.needs.writes_x.is_some());
         self.long.filter(|long| long.ready <= cycle && !takes_port)
     }
 

@@ -6,12 +6,13 @@ impl Core {
     /// Everything moves one stage on. `overruled` says that write-back redirects, `killed` that anybody does.
     pub(super) fn move_stages(&mut self, cycle: u64, overruled: bool, killed: bool, issued: Option<Slot>) {
         let to_write_back = self.leave_memory(cycle, overruled);
-        let refused_float = to_write_back.is_some_and(|slot| slot.replays);
-        let cancels =
-            |long: &Long| overruled && self.memory.is_some_and(|slot| slot.serial == Some(long.serial));
+        let refused_float = to_write_back.as_ref().is_some_and(|slot| slot.replays);
+        let cancels = |long: &Long| {
+            overruled && self.memory.as_ref().is_some_and(|slot| slot.serial == Some(long.serial))
+        };
         self.long = self.long.filter(|long| !cancels(long));
 
-        let executing = self.execute.filter(|slot| !slot.replays);
+        let executing = self.execute.as_ref().filter(|slot| !slot.replays);
         let access = executing.and_then(|slot| self.record(slot.serial?).access);
         let cache_ready = self.data_cache.is_ready(cycle, access.as_ref());
         let is_long = executing.is_some_and(|slot| slot.needs.is_long());

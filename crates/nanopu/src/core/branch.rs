@@ -21,7 +21,7 @@ impl Core {
 
     /// Where the program goes on after the instruction in the memory stage, if that is an ordinary one.
     pub(super) fn redirect_of_memory(&self) -> Option<u64> {
-        let slot = self.memory.filter(|slot| !slot.replays)?;
+        let slot = self.memory.as_ref().filter(|slot| !slot.replays)?;
         let record = self.record(slot.serial?);
         matches!(record.outcome, Outcome::Retired(_)).then(|| match slot.needs.class {
             // Returns from traps go through write-back.
@@ -34,13 +34,13 @@ impl Core {
 
     /// What the predictor learns from the instruction in the memory stage.
     pub(super) fn train(&self, overruled: bool, is_wrong: bool) -> (Option<Update>, Option<Resolution>) {
-        let Some(slot) = self.memory.filter(|slot| !slot.replays && !overruled) else {
+        let Some(slot) = self.memory.as_ref().filter(|slot| !slot.replays && !overruled) else {
             return (None, None);
         };
         let Some(record) = slot.serial.map(|serial| self.record(serial)) else {
             return (None, None);
         };
-        let Some(instruction) = record.instruction else {
+        let Some(instruction) = &record.instruction else {
             return (None, None);
         };
         let class = slot.needs.class;

@@ -2,7 +2,7 @@
 
 use highwire_riscv::{Class, Instruction};
 
-use super::{Core, DECODED, Long};
+use super::{Core, DECODED, Long, Slot};
 use crate::decode::Needs;
 use crate::frontend::Fetched;
 
@@ -13,15 +13,14 @@ impl Core {
         let Some(needs) = self.needs(&fetched) else {
             return false;
         };
-        let in_execute = self.execute.filter(|slot| !slot.replays).map(|slot| slot.needs);
-        let in_memory = self.memory.filter(|slot| !slot.replays).map(|slot| slot.needs);
-        let in_write_back = self.write_back.filter(|slot| !slot.replays).map(|slot| slot.needs);
+        let in_execute = live(&self.execute);
+        let in_memory = live(&self.memory);
+        let in_write_back = live(&self.write_back);
         let meets_x = |slot: &Needs| slot.writes_x.is_some_and(|register| needs.x >> register & 1 != 0);
         let meets_f = |slot: &Needs| slot.writes_f.is_some_and(|register| needs.f >> register & 1 != 0);
-        let hazard = in_execute
-            .is_some_and(|slot| (meets_x(&slot) && slot.late_in_execute) || meets_f(&slot))
-            || in_memory.is_some_and(|slot| (meets_x(&slot) && slot.late_in_memory) || meets_f(&slot))
-            || in_write_back.is_some_and(|slot| (meets_x(&slot) && slot.is_long()) || meets_f(&slot));
+        let hazard = in_execute.is_some_and(|slot| (meets_x(slot) && slot.late_in_execute) || meets_f(slot))
+            || in_memory.is_some_and(|slot| (meets_x(slot) && slot.late_in_memory) || meets_f(slot))
+            || in_write_back.is_some_and(|slot| (meets_x(slot) && slot.is_long()) || meets_f(slot));
         if hazard || self.waits_for_units(cycle, &needs, [in_execute, in_memory], arriving) {
             return true;
         }
@@ -42,7 +41,7 @@ impl Core {
         &self,
         cycle: u64,
         needs: &Needs,
-        ahead: [Option<Needs>; 2],
+        ahead: [Option<&Needs>; 2],
         arriving: Option<Long>,
     ) -> bool {
         // A result that is written in this cycle can be read in it.
@@ -69,4 +68,9 @@ impl Core {
         }
         memo.and_then(|(.., needs)| needs)
     }
+}
+
+/// What an instruction in a stage needs, unless it only passes through.
+fn live(stage: &Option<Slot>) -> Option<&Needs> {
+    stage.as_ref().filter(|slot| !slot.replays).map(|slot| &slot.needs)
 }

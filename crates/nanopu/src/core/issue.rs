@@ -73,8 +73,8 @@ impl Core {
 
     /// Behind an instruction that will redirect from write-back, everything is fetched again.
     pub(super) fn is_behind_turn(&self) -> bool {
-        let ahead = [self.execute, self.memory];
-        ahead.iter().flatten().filter(|slot| !slot.replays).any(|slot| match slot.serial {
+        let ahead = [&self.execute, &self.memory];
+        ahead.into_iter().flatten().filter(|slot| !slot.replays).any(|slot| match slot.serial {
             Some(serial) => slot.needs.flushes || matches!(self.record(serial).outcome, Outcome::Trapped(_)),
             None => true,
         })
