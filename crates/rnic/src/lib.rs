@@ -11,10 +11,12 @@ mod config;
 mod objects;
 mod rnic;
 mod timers;
+mod xrc;
 
 pub use config::RnicConfig;
 pub use highwire_transport::{
-    Arrival, CongestionChoice, CongestionParameters, Counter, Counters, DirectOp, Order, Outgoing, QpSnapshot, TransportConfig,
+    Arrival, CongestionChoice, CongestionParameters, Counter, Counters, DirectOp, Order, Outgoing,
+    QpSnapshot, TransportConfig,
 };
 pub use objects::CreateError;
 pub use rnic::Rnic;

@@ -3,7 +3,7 @@
 use crate::rnic::{Entry, Rnic, with_qp};
 use highwire_stdx::Instant;
 use highwire_transport::{Context, QpSnapshot, QueuePair, ReceiveQueue};
-use highwire_verbs::{CqId, ModifyError, Pd, QpAttr, QpConfig, RegisterError, SrqId};
+use highwire_verbs::{CqId, ModifyError, Pd, QpAttr, QpConfig, RegisterError, Service, SrqId};
 use highwire_wire::Qpn;
 
 /// Why an object was not made.
@@ -62,7 +62,7 @@ impl Rnic {
             return Err(RegisterError::NoSuchPd);
         }
         let in_use = self.regions.uses(pd)
-            || self.qps.iter().any(|(_, e)| e.qp.config().pd == pd)
+            || self.qps.iter().any(|(_, e)| is_tied(e) && e.qp.config().pd == pd)
             || self.shared.iter().any(|(_, q)| q.pd() == pd);
         if in_use {
             return Err(RegisterError::InUse);
@@ -117,9 +117,10 @@ impl Rnic {
     /// # Errors
     /// [`RegisterError::NoSuchKey`]; [`RegisterError::InUse`] while queue pairs use it.
     pub fn destroy_srq(&mut self, srq: SrqId) -> Result<(), RegisterError> {
-        if self.qps.iter().any(|(_, e)| e.qp.config().srq == Some(srq)) {
+        if self.qps.iter().any(|(_, e)| is_tied(e) && e.qp.config().srq == Some(srq)) {
             return Err(RegisterError::InUse);
         }
+        self.forget_srqn(srq);
         self.shared.remove(srq.0).map(drop).ok_or(RegisterError::NoSuchKey)
     }
 
@@ -165,10 +166,13 @@ impl Rnic {
         if self.by_qpn.contains(qpn.value()) {
             return Err(CreateError::InUse);
         }
-        for cq in [config.send_cq, config.recv_cq] {
-            *self.cqs.entry(cq).or_default() += 1;
+        let entry = Entry::new(QueuePair::new(qpn, config, self.config.transport));
+        if is_tied(&entry) {
+            for cq in [config.send_cq, config.recv_cq] {
+                *self.cqs.entry(cq).or_default() += 1;
+            }
         }
-        let slot = self.qps.insert(Entry::new(QueuePair::new(qpn, config, self.config.transport)));
+        let slot = self.qps.insert(entry);
         self.by_qpn.insert(qpn.value(), slot);
         Ok(())
     }
@@ -181,6 +185,9 @@ impl Rnic {
         let slot = self.by_qpn.remove(qpn.value()).ok_or(ModifyError::NoSuchQp)?;
         self.forget_ready(slot);
         let entry = self.qps.remove(slot).ok_or(ModifyError::NoSuchQp)?;
+        if !is_tied(&entry) {
+            return Ok(());
+        }
         for cq in [entry.qp.config().send_cq, entry.qp.config().recv_cq] {
             if let Some(uses) = self.cqs.get_mut(&cq) {
                 *uses -= 1;
@@ -225,4 +232,9 @@ impl Rnic {
         }
         self.settle(now, slot);
     }
+}
+
+/// Whether a queue pair holds on to its domain and queues. An XRC target borrows those of whatever its peer names.
+fn is_tied(entry: &Entry) -> bool {
+    entry.qp.config().service != Service::XrcTarget
 }

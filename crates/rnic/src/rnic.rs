@@ -2,11 +2,12 @@
 
 use crate::config::RnicConfig;
 use crate::timers::Timers;
+use crate::xrc;
 use highwire_stdx::{IdMap, Instant, Rng, Slab};
 use highwire_transport::{Arrival, Context, Counter, Counters, DirectOp, Outgoing, QueuePair, ReceiveQueue};
 use highwire_verbs::{
     AsyncEvent, Completion, CompletionStatus, CqId, Memory, Payload, Pd, PostError, RecvWr, Regions, SendWr,
-    Service, SrqId,
+    Service, SrqId, XrcDomain,
 };
 use highwire_wire::{Headers, Qpn};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -21,6 +22,8 @@ pub struct Rnic {
     /// Completion queues, with how many queue pairs use each.
     pub(crate) cqs: BTreeMap<CqId, u32>,
     pub(crate) shared: Slab<ReceiveQueue>,
+    /// Shared receive queues of XRC by their numbers.
+    pub(crate) by_srqn: IdMap<SrqId>,
     pub(crate) qps: Slab<Entry>,
     pub(crate) by_qpn: IdMap<u32>,
     /// Queue pairs that may have something to send, each at most once.
@@ -40,11 +43,13 @@ pub(crate) struct Entry {
     is_ready: bool,
     /// The soonest timer entry that stands for it.
     armed: Instant,
+    /// The XRC domain of a target.
+    pub(crate) domain: Option<XrcDomain>,
 }
 
 impl Entry {
     pub(crate) fn new(qp: QueuePair) -> Entry {
-        Entry { qp, is_ready: false, armed: Instant::FAR_FUTURE }
+        Entry { qp, is_ready: false, armed: Instant::FAR_FUTURE, domain: None }
     }
 }
 
@@ -69,6 +74,7 @@ impl Rnic {
             pds: BTreeSet::new(),
             cqs: BTreeMap::new(),
             shared: Slab::default(),
+            by_srqn: IdMap::new(0),
             qps: Slab::default(),
             by_qpn: IdMap::new(config.lanes.next_power_of_two().trailing_zeros()),
             config,
@@ -183,6 +189,8 @@ impl Rnic {
             highwire_wire::Service::Rc => Service::Rc,
             highwire_wire::Service::Uc => Service::Uc,
             highwire_wire::Service::Ud => Service::Ud,
+            highwire_wire::Service::Xrc if xrc::is_answer(opcode.operation) => Service::XrcInitiator,
+            highwire_wire::Service::Xrc => Service::XrcTarget,
         });
         // A header that says one thing and carries another was not parsed from a packet.
         let is_whole = opcode.layout == headers.ext.layout();
@@ -197,6 +205,9 @@ impl Rnic {
         }
         if !is_served {
             return self.counters.count(Counter::DroppedWrongService);
+        }
+        if opcode.service == Some(highwire_wire::Service::Xrc) {
+            return self.handle_xrc(now, slot, arrival, headers, payload, memory);
         }
         with_qp!(self, now, slot, |entry, ctx| entry
             .qp

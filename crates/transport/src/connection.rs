@@ -80,6 +80,8 @@ pub(crate) struct Connection {
     pub(crate) retry_count: u8,
     pub(crate) rnr_retry: u8,
     pub(crate) notify_drained: bool,
+    /// XRC: the packet that is being handled names no queue of ours.
+    pub(crate) has_no_queue: bool,
 }
 
 impl Connection {

@@ -9,8 +9,8 @@ use crate::requester::{self, Requester};
 use crate::responder::{self, Responder};
 use highwire_stdx::Instant;
 use highwire_verbs::{
-    Access, Address, AsyncEvent, CompletionOp, CompletionStatus, Gather, Memory, ModifyError, Mtu, Payload,
-    PostError, QpAttr, QpConfig, QpState, Recovery, RecvWr, SendWr, Service, SgeList,
+    Access, Address, AsyncEvent, CompletionOp, CompletionStatus, CqId, Gather, Memory, ModifyError, Mtu,
+    Payload, Pd, PostError, QpAttr, QpConfig, QpState, Recovery, RecvWr, SendWr, Service, SgeList, SrqId,
 };
 use highwire_wire::{Ext, Headers, NakCode, Operation as WireOperation, Psn, Qpn};
 
@@ -106,6 +106,7 @@ impl QueuePair {
             retry_count: 7,
             rnr_retry: 7,
             notify_drained: true,
+            has_no_queue: false,
         };
         let receives = ReceiveQueue::new(config.pd, config.caps.max_recv_wr, config.caps.max_recv_sge);
         QueuePair {
@@ -244,6 +245,16 @@ impl QueuePair {
         self.responder.accepts_irn = accepted;
     }
 
+    /// XRC: the next packet is for this shared receive queue, whose domain, completion queue and protection domain count; `None` if
+    /// there is none with its number in the queue pair's domain, and it is refused.
+    pub fn aim_at(&mut self, queue: Option<(SrqId, Pd, CqId)>) {
+        self.conn.has_no_queue = queue.is_none();
+        if let Some((srq, pd, cq)) = queue {
+            let config = &mut self.conn.config;
+            (config.srq, config.pd, config.recv_cq) = (Some(srq), pd, cq);
+        }
+    }
+
     /// Keeps requests back, or lets them go: while it is being found out what the peer understands.
     pub fn hold_transmit(&mut self, held: bool) {
         self.requester.held = held;
@@ -300,7 +311,7 @@ impl QueuePair {
     /// [`PostError`]; nothing was queued then.
     #[inline]
     pub fn post_recv(&mut self, ctx: &mut Context<'_>, wr: &RecvWr<'_>) -> Result<(), PostError> {
-        if self.conn.config.srq.is_some() {
+        if self.conn.config.srq.is_some() || self.conn.config.service.is_xrc() {
             return Err(PostError::NoSuchQueue);
         }
         if self.conn.state == QpState::Reset {
@@ -394,7 +405,7 @@ impl QueuePair {
     #[inline]
     fn settle(&mut self, ctx: &mut Context<'_>) {
         if self.requester.failed && self.conn.state != QpState::Error {
-            if self.conn.config.service == Service::Rc {
+            if self.conn.config.service.is_reliable() {
                 self.enter_error(ctx);
             } else if self.conn.state != QpState::Sqe {
                 self.conn.state = QpState::Sqe;
@@ -447,6 +458,10 @@ impl QueuePair {
     #[inline]
     pub fn poll_transmit(&mut self, ctx: &mut Context<'_>) -> bool {
         let planned = self.choose(ctx);
+        if self.conn.config.service == Service::XrcTarget {
+            // Answers name no queue.
+            self.plan.headers = self.plan.headers.to_xrc(Qpn::default());
+        }
         if planned {
             ctx.counters.count(Counter::PacketsSent);
             ctx.counters.add(Counter::BytesSent, u64::from(self.plan.length));
@@ -493,7 +508,9 @@ impl QueuePair {
             Source::Read => Gather::new(&self.responder.read_span, 0, plan.length),
             Source::Request(index) => {
                 let wqe = &self.requester.queue.wqes[index as usize];
-                address = wqe.datagram.as_ref().map_or(address, |datagram| &datagram.address);
+                if self.conn.config.service == Service::Ud {
+                    address = wqe.datagram.as_ref().map_or(address, |datagram| &datagram.address);
+                }
                 Gather::new(wqe.sges.as_slice(), plan.offset, plan.length)
             }
         };

@@ -1,6 +1,6 @@
 //! Receive requests in the order in which they were posted: a queue pair's own, or shared by many.
 
-use highwire_verbs::{Pd, PostError, RecvWr, SgeList};
+use highwire_verbs::{CqId, Pd, PostError, RecvWr, SgeList, XrcDomain};
 use std::collections::VecDeque;
 
 /// A posted receive.
@@ -27,12 +27,24 @@ pub struct ReceiveQueue {
     max_sge: u32,
     /// An SRQ reports once when fewer than this many are left; zero reports nothing.
     limit: u32,
+    /// XRC: the domain whose queue pairs it serves, and where its receives complete.
+    xrc: Option<(XrcDomain, CqId)>,
 }
 
 impl ReceiveQueue {
     /// An empty queue for `max_wr` requests of at most `max_sge` elements.
     pub fn new(pd: Pd, max_wr: u32, max_sge: u32) -> ReceiveQueue {
-        ReceiveQueue { pd, wqes: VecDeque::new(), max_wr, max_sge, limit: 0 }
+        ReceiveQueue { pd, wqes: VecDeque::new(), max_wr, max_sge, limit: 0, xrc: None }
+    }
+
+    /// The same for queue pairs of an XRC domain; what it receives completes in `cq`.
+    pub fn for_xrc(self, domain: XrcDomain, cq: CqId) -> ReceiveQueue {
+        ReceiveQueue { xrc: Some((domain, cq)), ..self }
+    }
+
+    /// The XRC domain that it serves, and its completion queue.
+    pub fn xrc(&self) -> Option<(XrcDomain, CqId)> {
+        self.xrc
     }
 
     /// The protection domain whose keys its requests use.

@@ -184,7 +184,7 @@ impl Requester {
             return false;
         }
         // Unreliable requests end when they have left; the driver has copied the last one by now.
-        if conn.config.service != Service::Rc || self.poisoned {
+        if !conn.config.service.is_reliable() || self.poisoned {
             self.retire(conn, ctx);
             if self.failed {
                 return false;
@@ -202,7 +202,7 @@ impl Requester {
         if self.poisoned {
             self.retire(conn, ctx);
         }
-        if conn.config.service != Service::Rc {
+        if !conn.config.service.is_reliable() {
             // Nobody acknowledges: what has left is over.
             self.first_unacknowledged = self.next_psn;
         }

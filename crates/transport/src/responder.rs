@@ -19,7 +19,7 @@ use crate::irn::IrnConfig;
 use crate::plan::{Arrival, Order, Plan};
 use crate::receive_queue::{ReceiveQueue, ReceiveWqe};
 use highwire_stdx::Instant;
-use highwire_verbs::{Memory, Payload, RemoteKey, Service, Sge};
+use highwire_verbs::{Memory, Payload, Pd, RemoteKey, Service, Sge};
 use highwire_wire::{Aeth, Ext, Headers, NakCode, Opcode, Psn, Syndrome};
 use std::collections::VecDeque;
 
@@ -76,9 +76,26 @@ enum Message {
 /// Something to send back, in the order of requests; `again` if it was asked for before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Reply {
-    Ack { psn: Psn, syndrome: Syndrome },
-    Read { psn: Psn, va: u64, rkey: RemoteKey, length: u32, sent: u32, packets: u32, again: bool },
-    Atomic { psn: Psn, original: u64, again: bool },
+    Ack {
+        psn: Psn,
+        syndrome: Syndrome,
+    },
+    /// `pd` is that of the request: with XRC the next one may be another's.
+    Read {
+        psn: Psn,
+        pd: Pd,
+        va: u64,
+        rkey: RemoteKey,
+        length: u32,
+        sent: u32,
+        packets: u32,
+        again: bool,
+    },
+    Atomic {
+        psn: Psn,
+        original: u64,
+        again: bool,
+    },
 }
 
 /// Why a request is not executed.
@@ -160,7 +177,7 @@ impl Responder {
             return ctx.counters.count(Counter::DroppedNotNegotiated);
         }
         match conn.config.service {
-            Service::Rc => {
+            Service::Rc | Service::XrcTarget | Service::XrcInitiator => {
                 let expected = self.expected;
                 self.handle_rc(conn, own, ctx, headers, payload, memory);
                 self.is_standard |= self.expected != expected;
@@ -242,7 +259,7 @@ impl Responder {
     /// The code for how many receives are ready, where they are this queue pair's alone.
     #[inline]
     fn credits(&self, conn: &Connection, own: &ReceiveQueue) -> u8 {
-        if !conn.transport.credits || conn.config.srq.is_some() {
+        if !conn.transport.credits || conn.config.srq.is_some() || conn.config.service.is_xrc() {
             return Syndrome::NO_CREDITS;
         }
         let begun =

@@ -35,5 +35,9 @@ pub struct CqId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SrqId(pub u32);
 
+/// An XRC domain: which shared receive queues an XRC target may be sent to (IBTA A14).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct XrcDomain(pub u64);
+
 /// The longest message: 2^31 bytes (IBTA §9.7.4.1.6).
 pub const MESSAGE_LENGTH_MAX: u32 = 1 << 31;

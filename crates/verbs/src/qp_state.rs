@@ -178,10 +178,11 @@ pub fn transition(service: Service, from: QpState, to: QpState) -> Option<Transi
     use QpState::*;
     let is_ud = service == Service::Ud;
     // Which half a service has: attributes of the other one do not belong to it.
-    let requests = matches!(service, Service::Rc);
-    let responds = matches!(service, Service::Rc);
+    let requests = service.is_reliable() && service.requests();
+    let responds = service.is_reliable() && service.responds();
     let when = |has: bool, mask: A| if has { mask } else { A::NONE };
-    let requester = when(requests, A::TIMEOUT | A::RETRY_COUNT | A::RNR_RETRY | A::MAX_RD_ATOMIC);
+    let requester = when(service.is_reliable(), A::TIMEOUT)
+        | when(requests, A::RETRY_COUNT | A::RNR_RETRY | A::MAX_RD_ATOMIC);
     let responder = when(responds, A::MAX_DEST_RD_ATOMIC | A::MIN_RNR_TIMER);
     let rnr_timer = when(responds, A::MIN_RNR_TIMER);
     let identity = A::PKEY_INDEX | A::PORT | if is_ud { A::QKEY } else { A::ACCESS };
@@ -286,6 +287,21 @@ mod tests {
              UD SQE -> RTS needs nothing; takes current_state, qkey, rate_limit\n\
              UD any -> RESET, ERR needs nothing; takes nothing\n"
         );
+    }
+
+    #[test]
+    fn the_halves_of_an_extended_connection_share_the_attributes_of_a_whole_one() {
+        let change = |service, from, to| transition(service, from, to).expect("a change");
+        for (from, to) in
+            [(QpState::Init, QpState::Rtr), (QpState::Rtr, QpState::Rts), (QpState::Sqd, QpState::Sqd)]
+        {
+            let [rc, initiator, target] = [Service::Rc, Service::XrcInitiator, Service::XrcTarget]
+                .map(|service| change(service, from, to));
+            assert_eq!(rc.required, initiator.required | target.required, "{from} to {to}");
+            assert_eq!(rc.optional, initiator.optional | target.optional, "{from} to {to}");
+        }
+        let target = change(Service::XrcTarget, QpState::Rtr, QpState::Rts);
+        assert_eq!(target.required, AttrMask::SQ_PSN | AttrMask::TIMEOUT);
     }
 
     #[test]

@@ -11,12 +11,31 @@ pub enum Service {
     Uc,
     /// Unreliable datagram: SEND of one packet to any peer.
     Ud,
+    /// The asking half of an extended reliable connection (IBTA A14): it names a shared receive queue with every request.
+    XrcInitiator,
+    /// The answering half: receives, memory and completions are those of the shared receive queue that is named.
+    XrcTarget,
 }
 
 impl Service {
     /// Whether what was sent is acknowledged, and sent again until it is.
     pub const fn is_reliable(self) -> bool {
-        matches!(self, Service::Rc)
+        matches!(self, Service::Rc | Service::XrcInitiator | Service::XrcTarget)
+    }
+
+    /// Whether it sends requests.
+    pub const fn requests(self) -> bool {
+        !matches!(self, Service::XrcTarget)
+    }
+
+    /// Whether it answers requests.
+    pub const fn responds(self) -> bool {
+        !matches!(self, Service::XrcInitiator)
+    }
+
+    /// Whether it is half of an extended reliable connection.
+    pub const fn is_xrc(self) -> bool {
+        matches!(self, Service::XrcInitiator | Service::XrcTarget)
     }
 }
 
@@ -26,6 +45,8 @@ impl fmt::Display for Service {
             Service::Rc => "RC",
             Service::Uc => "UC",
             Service::Ud => "UD",
+            Service::XrcInitiator => "XRC INI",
+            Service::XrcTarget => "XRC TGT",
         })
     }
 }

@@ -173,15 +173,22 @@ impl SendFlags {
         SendFlags { signaled: true, solicited: false, fence: false, inline: false };
 }
 
-/// Where a datagram goes (UD only).
+/// Where a datagram goes (UD), or which of the peer's shared receive queues a request is for (XRC).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagram {
-    /// The peer.
+    /// The peer; of no meaning on XRC.
     pub address: Address,
-    /// Its queue pair.
+    /// Its queue pair, or its shared receive queue.
     pub qpn: Qpn,
     /// Its Q_Key; with the high bit set, the QP's own is used instead (IBTA §10.2.5).
     pub qkey: u32,
+}
+
+impl Datagram {
+    /// The destination of a request on XRC: the peer's shared receive queue with this number.
+    pub fn to_shared_queue(srqn: Qpn) -> Datagram {
+        Datagram { address: Address::default(), qpn: srqn, qkey: 0 }
+    }
 }
 
 /// A request for a send queue.
@@ -195,7 +202,7 @@ pub struct SendWr<'a> {
     pub flags: SendFlags,
     /// The local memory, in order.
     pub sges: &'a [Sge],
-    /// The destination, on UD.
+    /// The destination, on UD and XRC.
     pub datagram: Option<Datagram>,
 }
 
@@ -232,7 +239,7 @@ pub enum PostError {
     Unsupported,
     /// An atomic on a result buffer that is not 8 bytes, or on a misaligned address.
     BadAtomic,
-    /// A datagram without a destination, or a destination on a connected service.
+    /// A datagram or an XRC request without a destination, or a destination on another connected service.
     BadDestination,
 }
 

@@ -71,6 +71,8 @@ pub enum HeaderName {
     Ieth,
     /// Congestion notification packet.
     Cnp,
+    /// XRC's extended transport header.
+    XrcEth,
     /// Highwire's IRN header.
     IrnEth,
     /// Highwire's selective acknowledgement.
@@ -115,6 +117,7 @@ impl HeaderName {
             HeaderName::ImmDt => "ImmDt",
             HeaderName::Ieth => "IETH",
             HeaderName::Cnp => "CNP",
+            HeaderName::XrcEth => "XRCETH",
             HeaderName::IrnEth => "IrnETH",
             HeaderName::SackEth => "SackETH",
             HeaderName::Mad => "MAD",

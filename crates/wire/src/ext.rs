@@ -1,7 +1,9 @@
 //! The extension headers of a packet as one value: exactly those that its opcode calls for.
 
-use crate::{Aeth, AtomicEth, Deth, HeaderName, IrnEth, Layout, ParseError, ParseErrorKind, Reth, SackEth};
-use crate::{CNP_RESERVED_LEN, atomic_eth, ieth, immdt};
+use crate::{
+    Aeth, AtomicEth, Deth, HeaderName, IrnEth, Layout, ParseError, ParseErrorKind, Qpn, Reth, SackEth,
+};
+use crate::{CNP_RESERVED_LEN, atomic_eth, ieth, immdt, xrceth};
 
 /// Extension headers. The variant must be the one that [`OpcodeInfo::layout`](crate::OpcodeInfo) names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -28,6 +30,18 @@ pub enum Ext {
     DethImm(Deth, u32),
     /// Congestion notification: sixteen reserved bytes.
     Cnp,
+    /// XRC: the shared receive queue, in SEND and WRITE without more to say.
+    Xrc(Qpn),
+    /// XRC with immediate data.
+    XrcImm(Qpn, u32),
+    /// XRC SEND with the remote key to invalidate.
+    XrcInvalidate(Qpn, u32),
+    /// XRC WRITE or READ.
+    XrcReth(Qpn, Reth),
+    /// XRC WRITE with immediate data.
+    XrcRethImm(Qpn, Reth, u32),
+    /// XRC atomic request.
+    XrcAtomic(Qpn, AtomicEth),
     /// IRN SEND.
     IrnSend(IrnEth),
     /// IRN SEND with immediate data.
@@ -110,6 +124,11 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
+    fn xrc(&mut self) -> Result<Qpn, ParseError> {
+        Ok(xrceth::parse(self.take(HeaderName::XrcEth)?))
+    }
+
+    #[inline]
     fn irn(&mut self) -> Result<IrnEth, ParseError> {
         let base = self.offset;
         IrnEth::parse(self.take(HeaderName::IrnEth)?).map_err(|e| e.shifted(base))
@@ -146,6 +165,12 @@ impl Ext {
                 r.take::<CNP_RESERVED_LEN>(HeaderName::Cnp)?;
                 Ext::Cnp
             }
+            Layout::Xrc => Ext::Xrc(r.xrc()?),
+            Layout::XrcImm => Ext::XrcImm(r.xrc()?, r.imm()?),
+            Layout::XrcInvalidate => Ext::XrcInvalidate(r.xrc()?, r.ieth()?),
+            Layout::XrcReth => Ext::XrcReth(r.xrc()?, r.reth()?),
+            Layout::XrcRethImm => Ext::XrcRethImm(r.xrc()?, r.reth()?, r.imm()?),
+            Layout::XrcAtomic => Ext::XrcAtomic(r.xrc()?, r.atomic()?),
             Layout::IrnSend => Ext::IrnSend(r.irn()?),
             Layout::IrnSendImm => Ext::IrnSendImm(r.irn()?, r.imm()?),
             Layout::IrnSendInvalidate => Ext::IrnSendInvalidate(r.irn()?, r.ieth()?),
@@ -190,6 +215,28 @@ impl Ext {
                 immdt::emit(imm, w.next());
             }
             Ext::Cnp => *w.next() = [0; CNP_RESERVED_LEN],
+            Ext::Xrc(srqn) => xrceth::emit(srqn, w.next()),
+            Ext::XrcImm(srqn, imm) => {
+                xrceth::emit(srqn, w.next());
+                immdt::emit(imm, w.next());
+            }
+            Ext::XrcInvalidate(srqn, rkey) => {
+                xrceth::emit(srqn, w.next());
+                ieth::emit(rkey, w.next());
+            }
+            Ext::XrcReth(srqn, reth) => {
+                xrceth::emit(srqn, w.next());
+                reth.emit(w.next());
+            }
+            Ext::XrcRethImm(srqn, reth, imm) => {
+                xrceth::emit(srqn, w.next());
+                reth.emit(w.next());
+                immdt::emit(imm, w.next());
+            }
+            Ext::XrcAtomic(srqn, atomic) => {
+                xrceth::emit(srqn, w.next());
+                atomic.emit(w.next());
+            }
             Ext::IrnSend(irn) => irn.emit(w.next()),
             Ext::IrnSendImm(irn, imm) => {
                 irn.emit(w.next());
@@ -251,6 +298,12 @@ impl Ext {
             Ext::Deth(..) => Layout::Deth,
             Ext::DethImm(..) => Layout::DethImm,
             Ext::Cnp => Layout::Cnp,
+            Ext::Xrc(..) => Layout::Xrc,
+            Ext::XrcImm(..) => Layout::XrcImm,
+            Ext::XrcInvalidate(..) => Layout::XrcInvalidate,
+            Ext::XrcReth(..) => Layout::XrcReth,
+            Ext::XrcRethImm(..) => Layout::XrcRethImm,
+            Ext::XrcAtomic(..) => Layout::XrcAtomic,
             Ext::IrnSend(..) => Layout::IrnSend,
             Ext::IrnSendImm(..) => Layout::IrnSendImm,
             Ext::IrnSendInvalidate(..) => Layout::IrnSendInvalidate,

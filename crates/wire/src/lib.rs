@@ -34,6 +34,7 @@ mod psn;
 mod reth;
 mod text;
 mod udp;
+mod xrceth;
 
 pub use aeth::{Aeth, NakCode, Syndrome, credit_code, credit_count, rnr_delay};
 pub use atomic_eth::AtomicEth;

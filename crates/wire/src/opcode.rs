@@ -1,6 +1,6 @@
 //! Opcodes as a table: what each packet is and which headers follow it (IBTA §9.2.1, §9.4).
 //!
-//! 0x00–0xBF are IBTA's, of which this crate knows RC, UC, UD and CNP. 0xC0–0xFF belong to manufacturers; ours begin
+//! 0x00–0xBF are IBTA's, of which this crate knows RC, UC, UD, XRC and CNP. 0xC0–0xFF belong to manufacturers; ours begin
 //! at 0xC0 and are spoken only between peers that agreed on them. `tests/golden/opcodes.txt` is the table as text.
 
 use std::fmt;
@@ -33,6 +33,8 @@ pub enum Service {
     Uc,
     /// Unreliable datagram.
     Ud,
+    /// Extended reliable connection (IBTA A14).
+    Xrc,
 }
 
 /// What a packet asks for or answers.
@@ -121,6 +123,18 @@ layouts! {
     DethImm 12;
     /// Sixteen reserved bytes.
     Cnp 16;
+    /// XRCETH.
+    Xrc 4;
+    /// XRCETH, ImmDt.
+    XrcImm 8;
+    /// XRCETH, IETH.
+    XrcInvalidate 8;
+    /// XRCETH, RETH.
+    XrcReth 20;
+    /// XRCETH, RETH, ImmDt.
+    XrcRethImm 24;
+    /// XRCETH, AtomicETH.
+    XrcAtomic 32;
     /// IrnETH.
     IrnSend 8;
     /// IrnETH, ImmDt.
@@ -189,6 +203,7 @@ macro_rules! opcodes {
 const RC: Option<Service> = Some(Service::Rc);
 const UC: Option<Service> = Some(Service::Uc);
 const UD: Option<Service> = Some(Service::Ud);
+const XRC: Option<Service> = Some(Service::Xrc);
 
 opcodes! {
     RcSendFirst 0x00 "RC_SEND_FIRST" RC, Send First None true;
@@ -232,6 +247,30 @@ opcodes! {
     UdSendOnlyImm 0x65 "UD_SEND_ONLY_IMM" UD, Send Only DethImm true;
 
     Cnp 0x81 "CNP" None, Congestion Only Cnp false;
+
+    XrcSendFirst 0xA0 "XRC_SEND_FIRST" XRC, Send First Xrc true;
+    XrcSendMiddle 0xA1 "XRC_SEND_MIDDLE" XRC, Send Middle Xrc true;
+    XrcSendLast 0xA2 "XRC_SEND_LAST" XRC, Send Last Xrc true;
+    XrcSendLastImm 0xA3 "XRC_SEND_LAST_IMM" XRC, Send Last XrcImm true;
+    XrcSendOnly 0xA4 "XRC_SEND_ONLY" XRC, Send Only Xrc true;
+    XrcSendOnlyImm 0xA5 "XRC_SEND_ONLY_IMM" XRC, Send Only XrcImm true;
+    XrcWriteFirst 0xA6 "XRC_WRITE_FIRST" XRC, Write First XrcReth true;
+    XrcWriteMiddle 0xA7 "XRC_WRITE_MIDDLE" XRC, Write Middle Xrc true;
+    XrcWriteLast 0xA8 "XRC_WRITE_LAST" XRC, Write Last Xrc true;
+    XrcWriteLastImm 0xA9 "XRC_WRITE_LAST_IMM" XRC, Write Last XrcImm true;
+    XrcWriteOnly 0xAA "XRC_WRITE_ONLY" XRC, Write Only XrcReth true;
+    XrcWriteOnlyImm 0xAB "XRC_WRITE_ONLY_IMM" XRC, Write Only XrcRethImm true;
+    XrcRead 0xAC "XRC_READ" XRC, Read Only XrcReth false;
+    XrcReadResponseFirst 0xAD "XRC_READ_RESPONSE_FIRST" XRC, ReadResponse First Aeth true;
+    XrcReadResponseMiddle 0xAE "XRC_READ_RESPONSE_MIDDLE" XRC, ReadResponse Middle None true;
+    XrcReadResponseLast 0xAF "XRC_READ_RESPONSE_LAST" XRC, ReadResponse Last Aeth true;
+    XrcReadResponseOnly 0xB0 "XRC_READ_RESPONSE_ONLY" XRC, ReadResponse Only Aeth true;
+    XrcAck 0xB1 "XRC_ACK" XRC, Acknowledge Only Aeth false;
+    XrcAtomicAck 0xB2 "XRC_ATOMIC_ACK" XRC, AtomicResponse Only AtomicAck false;
+    XrcCompareSwap 0xB3 "XRC_COMPARE_SWAP" XRC, CompareSwap Only XrcAtomic false;
+    XrcFetchAdd 0xB4 "XRC_FETCH_ADD" XRC, FetchAdd Only XrcAtomic false;
+    XrcSendLastInvalidate 0xB6 "XRC_SEND_LAST_INV" XRC, Send Last XrcInvalidate true;
+    XrcSendOnlyInvalidate 0xB7 "XRC_SEND_ONLY_INV" XRC, Send Only XrcInvalidate true;
 
     IrnSend 0xC0 "IRN_SEND" RC, Send Any IrnSend true;
     IrnSendImm 0xC1 "IRN_SEND_IMM" RC, Send Any IrnSendImm true;

@@ -60,6 +60,12 @@ fn whatever_parses_emits_the_same_bytes() {
         match headers.ext.layout() {
             Layout::Deth | Layout::DethImm => expected[Bth::LEN + 4] = 0,
             Layout::Cnp => expected[Bth::LEN..].fill(0),
+            Layout::Xrc
+            | Layout::XrcImm
+            | Layout::XrcInvalidate
+            | Layout::XrcReth
+            | Layout::XrcRethImm
+            | Layout::XrcAtomic => expected[Bth::LEN] = 0,
             _ => {}
         }
         assert_eq!(again[..len], expected);
@@ -151,6 +157,7 @@ fn ext(layout: Layout, syndrome: Syndrome, flags: IrnFlags, next: &mut dyn FnMut
     let deth = Deth { qkey: next() as u32, source_qpn: Qpn::new(next() as u32) };
     let irn = IrnEth::new(next() as u32, next() as u32, flags);
     let sack = SackEth { psn: Psn::new(next() as u32), count: (next() % 255) as u8 + 1 };
+    let srqn = Qpn::new(next() as u32);
     match layout {
         Layout::None => Ext::None,
         Layout::Imm => Ext::Imm(imm),
@@ -163,6 +170,12 @@ fn ext(layout: Layout, syndrome: Syndrome, flags: IrnFlags, next: &mut dyn FnMut
         Layout::Deth => Ext::Deth(deth),
         Layout::DethImm => Ext::DethImm(deth, imm),
         Layout::Cnp => Ext::Cnp,
+        Layout::Xrc => Ext::Xrc(srqn),
+        Layout::XrcImm => Ext::XrcImm(srqn, imm),
+        Layout::XrcInvalidate => Ext::XrcInvalidate(srqn, imm),
+        Layout::XrcReth => Ext::XrcReth(srqn, reth),
+        Layout::XrcRethImm => Ext::XrcRethImm(srqn, reth, imm),
+        Layout::XrcAtomic => Ext::XrcAtomic(srqn, atomic),
         Layout::IrnSend => Ext::IrnSend(irn),
         Layout::IrnSendImm => Ext::IrnSendImm(irn, imm),
         Layout::IrnSendInvalidate => Ext::IrnSendInvalidate(irn, imm),

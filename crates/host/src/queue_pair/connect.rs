@@ -103,19 +103,19 @@ impl QueuePair {
             ..QpAttr::to_state(QpState::Rtr)
         };
         match self.service {
-            Service::Rc => QpAttr {
+            Service::Rc | Service::XrcTarget => QpAttr {
                 max_dest_rd_atomic: Some(options.max_rd_atomic),
                 min_rnr_timer: Some(options.min_rnr_timer),
                 ..attr
             },
-            Service::Uc | Service::Ud => attr,
+            Service::Uc | Service::Ud | Service::XrcInitiator => attr,
         }
     }
 
     fn to_rts(&self, options: &ConnectOptions) -> QpAttr {
         let attr = QpAttr { sq_psn: Some(self.psn), ..QpAttr::to_state(QpState::Rts) };
         match self.service {
-            Service::Rc => QpAttr {
+            Service::Rc | Service::XrcInitiator | Service::XrcTarget => QpAttr {
                 timeout: Some(options.timeout),
                 retry_count: Some(options.retry_count),
                 rnr_retry: Some(options.rnr_retry),

@@ -12,6 +12,7 @@ mod recovery;
 mod refusals;
 mod states;
 mod windows;
+mod xrc;
 
 use highwire_verbs::Recovery;
 

@@ -5,7 +5,7 @@ use crate::connection::Connection;
 use crate::plan::{Order, Plan, Source};
 use crate::send_queue::SendWqe;
 use highwire_verbs::{Operation, Remote, Service};
-use highwire_wire::{AtomicEth, Deth, Ext, IrnEth, IrnFlags, Opcode, Position, Psn, Reth};
+use highwire_wire::{AtomicEth, Deth, Ext, IrnEth, IrnFlags, Opcode, Position, Psn, Qpn, Reth};
 
 impl Requester {
     /// Packet `packet` of the request at `index`, under PSN `psn`, as standard RoCEv2 has it.
@@ -21,12 +21,21 @@ impl Requester {
         let wqe = &self.queue.wqes[index];
         let position = position(packet, wqe.packets);
         let (opcode, ext) = match conn.config.service {
-            Service::Rc => rc_headers(wqe, position, conn.mtu.bytes()),
+            Service::Rc | Service::XrcInitiator | Service::XrcTarget => {
+                rc_headers(wqe, position, conn.mtu.bytes())
+            }
             Service::Uc => uc_headers(wqe, position),
             Service::Ud => ud_headers(conn, wqe),
         };
-        let dest_qpn = wqe.datagram.map_or(conn.remote_qpn, |d| d.qpn);
+        let dest_qpn = match wqe.datagram {
+            Some(to) if conn.config.service == Service::Ud => to.qpn,
+            _ => conn.remote_qpn,
+        };
         plan.bare(opcode, dest_qpn, psn, ext, Order::Strict);
+        if conn.config.service == Service::XrcInitiator {
+            let srqn = wqe.datagram.map_or_else(Qpn::default, |to| to.qpn);
+            plan.headers = plan.headers.to_xrc(srqn);
+        }
         self.finish(conn, index, packet, plan);
     }
 

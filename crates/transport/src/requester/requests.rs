@@ -23,7 +23,8 @@ pub(crate) fn check_post(conn: &Connection, wr: &SendWr<'_>, queued: usize) -> R
     }
     let length: u64 = wr.sges.iter().map(|s| u64::from(s.length)).sum();
     let supported = match conn.config.service {
-        Service::Rc => true,
+        Service::Rc | Service::XrcInitiator => true,
+        Service::XrcTarget => false,
         Service::Uc => {
             !wr.operation.is_read_or_atomic() && !matches!(wr.operation, Operation::SendInvalidate(_))
         }
@@ -45,7 +46,12 @@ pub(crate) fn check_post(conn: &Connection, wr: &SendWr<'_>, queued: usize) -> R
     {
         return Err(PostError::BadAtomic);
     }
-    if wr.datagram.is_some() != (conn.config.service == Service::Ud) {
+    let needs_destination = match conn.config.service {
+        Service::Ud => true,
+        Service::XrcInitiator => !wr.operation.is_local(),
+        _ => false,
+    };
+    if wr.datagram.is_some() != needs_destination {
         return Err(PostError::BadDestination);
     }
     Ok(())

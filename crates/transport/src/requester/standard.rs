@@ -11,7 +11,7 @@ use crate::counters::Counter;
 use crate::plan::Plan;
 use crate::send_queue::Progress;
 use highwire_stdx::{Duration, Instant};
-use highwire_verbs::{CompletionStatus, Memory, Payload, Service, scatter};
+use highwire_verbs::{CompletionStatus, Memory, Payload, scatter};
 use highwire_wire::{Aeth, Ext, Headers, NakCode, Psn, Syndrome};
 
 impl Requester {
@@ -34,7 +34,7 @@ impl Requester {
         index: usize,
         plan: &mut Plan,
     ) -> bool {
-        let is_rc = conn.config.service == Service::Rc;
+        let is_rc = conn.config.service.is_reliable();
         let in_flight = self.next_psn.ahead_of(self.first_unacknowledged);
         if is_rc && (in_flight >= conn.transport.go_back_n_window || !self.window_is_open(in_flight)) {
             return false;

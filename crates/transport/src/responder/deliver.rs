@@ -6,8 +6,8 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::receive_queue::{ReceiveQueue, ReceiveWqe};
 use highwire_verbs::{
-    Access, AccessError, AsyncEvent, Completion, CompletionFlags, CompletionOp, CompletionStatus, RemoteKey,
-    Service,
+    Access, AccessError, AsyncEvent, Completion, CompletionFlags, CompletionOp, CompletionStatus, Pd,
+    RemoteKey, Service,
 };
 use highwire_wire::{NakCode, Qpn};
 
@@ -97,6 +97,20 @@ impl Responder {
         length: u32,
         needed: Access,
     ) -> Result<u64, Refusal> {
+        Self::check_access_in(conn, conn.config.pd, ctx, rkey, va, length, needed)
+    }
+
+    /// The same in a protection domain that is not the queue pair's present one.
+    #[inline]
+    pub(super) fn check_access_in(
+        conn: &Connection,
+        pd: Pd,
+        ctx: &mut Context<'_>,
+        rkey: RemoteKey,
+        va: u64,
+        length: u32,
+        needed: Access,
+    ) -> Result<u64, Refusal> {
         if !conn.access.contains(needed) {
             ctx.counters.count(Counter::RefusedRequest);
             return Err(Refusal::Nak(NakCode::InvalidRequest));
@@ -104,7 +118,7 @@ impl Responder {
         if length == 0 {
             return Ok(0);
         }
-        ctx.regions.check_remote(conn.config.pd, conn.qpn, rkey, va, length, needed).map_err(|error| {
+        ctx.regions.check_remote(pd, conn.qpn, rkey, va, length, needed).map_err(|error| {
             if error == AccessError::BadKey {
                 ctx.counters.count(Counter::DroppedWrongKey);
             }

@@ -122,7 +122,7 @@ impl Responder {
             (Operation::Send, Message::Send { .. }) | (Operation::Write, Message::Write { .. }) => !begins,
             _ => false,
         };
-        if !fits {
+        if !fits || conn.has_no_queue {
             ctx.counters.count(Counter::RefusedRequest);
             return Err(Refusal::Nak(NakCode::InvalidRequest));
         }
@@ -291,7 +291,8 @@ impl Responder {
         Self::check_access(conn, ctx, rkey, reth.va, reth.length, Access::REMOTE_READ)?;
         let packets = conn.mtu.packets(reth.length);
         let (va, length) = (reth.va, reth.length);
-        self.replies.push_back(Reply::Read { psn, va, rkey, length, sent: 0, packets, again: false });
+        let pd = conn.config.pd;
+        self.replies.push_back(Reply::Read { psn, pd, va, rkey, length, sent: 0, packets, again: false });
         self.msn = (self.msn + 1) & 0x00FF_FFFF;
         Ok(packets)
     }
@@ -370,7 +371,11 @@ impl Responder {
                 }
                 // The requester went back to this READ; whatever was to follow it will be asked for again.
                 self.drop_replies_from(psn);
-                self.answer_again(conn, Reply::Read { psn, va, rkey, length, sent: 0, packets, again: true });
+                let pd = conn.config.pd;
+                self.answer_again(
+                    conn,
+                    Reply::Read { psn, pd, va, rkey, length, sent: 0, packets, again: true },
+                );
             }
             (Operation::CompareSwap | Operation::FetchAdd, _) => {
                 if let Some(&(_, original)) = self.atomics.iter().find(|(at, _)| *at == psn) {
@@ -444,8 +449,8 @@ impl Responder {
                 let ext = Ext::AtomicAck(aeth, original);
                 plan.bare(Opcode::RcAtomicAck, conn.remote_qpn, psn, ext, Order::Strict);
             }
-            Reply::Read { psn, va, rkey, length, sent, packets, .. } => {
-                let (psn, va, rkey, length, packet) = (*psn, *va, *rkey, *length, *sent);
+            Reply::Read { psn, pd, va, rkey, length, sent, packets, .. } => {
+                let (psn, pd, va, rkey, length, packet) = (*psn, *pd, *va, *rkey, *length, *sent);
                 *sent += 1;
                 let total = conn.mtu.packets(length);
                 if *sent == *packets {
@@ -453,8 +458,9 @@ impl Responder {
                 }
                 let offset = packet * conn.mtu.bytes();
                 let size = (length - offset).min(conn.mtu.bytes());
-                let Ok(addr) = Self::check_access(
+                let Ok(addr) = Self::check_access_in(
                     conn,
+                    pd,
                     ctx,
                     rkey,
                     va.wrapping_add(u64::from(offset)),
