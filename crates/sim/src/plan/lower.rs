@@ -263,10 +263,11 @@ fn irn(params: &Params, rto_high: Span) -> Result<Irn, ScenarioError> {
 }
 
 fn iwarp(params: &Params, rto_high: Span) -> Result<Tcp, ScenarioError> {
+    let min_rto = params.span("transport.min_rto").unwrap_or(rto_high);
     Ok(Tcp {
         initial_window: small(params, "transport.initial_window")?,
-        initial_rto: params.span("transport.initial_rto").unwrap_or_default(),
-        min_rto: params.span("transport.min_rto").unwrap_or(rto_high),
+        initial_rto: params.span("transport.initial_rto").unwrap_or(min_rto),
+        min_rto,
         sack: params.flag("transport.sack"),
         ..Tcp::default()
     })

@@ -74,7 +74,7 @@ pub const PARAMETERS: &[Parameter] = &[
     p("transport.acks", Unit::Words, &["auto", "per-packet", "last-only"], "auto", "roce: auto: none but the last with PFC, one per packet without and for controls that need them"),
     p("transport.initial_window", Unit::Count, &[], "10", "iwarp: the first window, in segments"),
     p("transport.min_rto", Unit::Span, &["auto"], "auto", "iwarp: the shortest timeout; auto: rto_high"),
-    p("transport.initial_rto", Unit::Span, &[], "1ms", "iwarp: the timeout before a round trip has been measured"),
+    p("transport.initial_rto", Unit::Span, &["auto"], "auto", "iwarp: the timeout before a round trip has been measured; auto: the shortest, since a handshake would have measured one"),
     p("transport.sack", Unit::Flag, &[], "true", "iwarp: selective acknowledgements"),
     p("transport.headers", Unit::Words, &["paper", "encoded"], "paper", "what headers occupy: 62 bytes per packet, or as this program encodes them"),
     p("transport.extra_header", Unit::Bytes, &[], "0B", "added to every data packet"),

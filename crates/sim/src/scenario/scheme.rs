@@ -219,11 +219,12 @@ impl GoBackN {
 }
 
 impl Default for Tcp {
-    /// Ten segments to start with (RFC 6928), IRN's `rto_high` as the shortest timeout, SACK, an acknowledgement per segment.
+    /// Ten segments to start with (RFC 6928), IRN's `rto_high` as the shortest timeout and the first, SACK, an
+    /// acknowledgement per segment.
     fn default() -> Tcp {
         Tcp {
             initial_window: 10,
-            initial_rto: Span::from_ms(1),
+            initial_rto: Span::from_us(320),
             min_rto: Span::from_us(320),
             max_rto: Span::from_ms(1_000),
             sack: true,
