@@ -21,6 +21,9 @@ pub struct Config {
     pub service_timeout: u8,
     /// How long a connection that ended is remembered, so that late messages do not look new.
     pub timewait: Duration,
+    /// For how long a service that is no longer listened to is not refused but ignored: a server that makes a listener
+    /// for each connection pauses between them, and who asks then repeats it.
+    pub grace: Duration,
     /// Requests that may wait for the application; more are dropped, and their senders repeat them.
     pub pending_max: usize,
 }
@@ -35,11 +38,12 @@ impl Config {
             ca_guid,
             shard,
             response_timeout: 20,
-            repeat_after: Duration::from_millis(250),
+            repeat_after: Duration::from_millis(100),
             repeat_after_max: Duration::from_millis(4_300),
             retries_max: 15,
             service_timeout: 24,
             timewait: Duration::from_secs(2),
+            grace: Duration::from_secs(1),
             pending_max: 4096,
         }
     }

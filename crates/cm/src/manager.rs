@@ -61,6 +61,8 @@ pub struct ConnectionManager {
     pub(crate) config: Config,
     pub(crate) rng: Rng,
     pub(crate) services: BTreeSet<u64>,
+    /// Services that were given up, and until when a request for them is ignored.
+    pub(crate) given_up: BTreeMap<u64, Instant>,
     pub(crate) connections: BTreeMap<u32, Connection>,
     /// Connections that peers began, by peer and its identifier: what finds a repeated REQ.
     pub(crate) by_remote_id: BTreeMap<(Gid, u32), u32>,
@@ -82,6 +84,7 @@ impl ConnectionManager {
             config,
             rng: Rng::new(seed),
             services: BTreeSet::new(),
+            given_up: BTreeMap::new(),
             connections: BTreeMap::new(),
             by_remote_id: BTreeMap::new(),
             by_remote_qpn: BTreeMap::new(),
@@ -103,9 +106,19 @@ impl ConnectionManager {
         self.services.insert(service_id).then_some(()).ok_or(CallError::ServiceInUse)
     }
 
-    /// Takes no more requests for `service_id`. Those that wait for an answer remain.
-    pub fn unlisten(&mut self, service_id: u64) {
-        self.services.remove(&service_id);
+    /// Takes no more requests for `service_id`. Those that wait for an answer remain; who asks within the next moment is
+    /// neither heard nor refused, as the service may only pause.
+    pub fn unlisten(&mut self, now: Instant, service_id: u64) {
+        if self.services.remove(&service_id) {
+            self.given_up.retain(|_, until| *until > now);
+            self.given_up.insert(service_id, now + self.config.grace);
+        }
+    }
+
+    /// Whether a service that nobody provides may be provided again at any moment.
+    pub(crate) fn is_pausing(&self, now: Instant, service_id: u64) -> bool {
+        !self.services.contains(&service_id)
+            && self.given_up.get(&service_id).is_some_and(|&until| until > now)
     }
 
     /// The next MAD to send.

@@ -69,6 +69,10 @@ impl ConnectionManager {
             let rej = plain_rej(0, req.local_id, Rejected::Req, RejectReason::DUPLICATE_LOCAL_ID);
             return self.refuse(from, mad.transaction_id, rej);
         }
+        if self.is_pausing(now, req.service_id) {
+            self.counters.ignored += 1;
+            return;
+        }
         if let Err(reason) = self.check_request(from, req) {
             if reason == RejectReason::STALE_CONNECTION {
                 self.drop_stale(now, from, req);

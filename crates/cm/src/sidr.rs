@@ -72,7 +72,7 @@ impl ConnectionManager {
         Ok(())
     }
 
-    pub(crate) fn handle_sidr_req(&mut self, _now: Instant, from: Gid, mad: &CmMad, req: &SidrReq) {
+    pub(crate) fn handle_sidr_req(&mut self, now: Instant, from: Gid, mad: &CmMad, req: &SidrReq) {
         if let Some(&id) = self.answering_by_remote.get(&(from, req.request_id)) {
             let answer = self.answering.get(&id).and_then(|question| question.answer.clone());
             match answer {
@@ -82,6 +82,10 @@ impl ConnectionManager {
                 }
                 None => self.counters.ignored += 1,
             }
+            return;
+        }
+        if self.is_pausing(now, req.service_id) {
+            self.counters.ignored += 1;
             return;
         }
         if !self.services.contains(&req.service_id) {

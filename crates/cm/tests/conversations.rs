@@ -67,8 +67,7 @@ fn the_answer_carries_what_was_asked_and_given() {
 
 #[test]
 fn nobody_listens() {
-    let mut net = net();
-    net.end(1).unlisten(SERVICE);
+    let mut net = Net::new(2, 1, Faults::default());
     let id = net.connect(0, 1, 0x10);
     net.run_for(MOMENT);
     let events = net.events(0);
@@ -77,6 +76,25 @@ fn nobody_listens() {
     let now = net.now;
     net.end(0).release(now, id);
     assert!(net.end(0).is_empty() && net.end(1).is_empty());
+}
+
+#[test]
+fn a_service_may_pause() {
+    let mut net = net();
+    let now = net.now;
+    net.end(1).unlisten(now, SERVICE);
+    net.connect(0, 1, 0x10);
+    net.run_for(MOMENT);
+    assert_eq!(net.events(0), [], "neither heard nor refused");
+    net.end(1).listen(SERVICE).expect("nobody listens");
+    net.run_for(Duration::from_secs(1));
+    assert!(matches!(net.events(1)[..], [Event::Requested { .. }]));
+    let now = net.now;
+    net.end(1).unlisten(now, SERVICE);
+    net.run_for(Duration::from_secs(2));
+    net.connect(0, 1, 0x11);
+    net.run_for(MOMENT);
+    assert!(matches!(net.events(0)[..], [Event::Rejected { .. }]));
 }
 
 #[test]

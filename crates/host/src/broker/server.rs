@@ -27,6 +27,9 @@ const PATIENCE: Duration = Duration::from_secs(10);
 const EPHEMERAL_FIRST: u16 = 32_768;
 /// The links below keep no time of their own.
 const NO_TIME: highwire_stdx::Instant = highwire_stdx::Instant::ZERO;
+/// How long a service that was given up may pause. Servers that make a listener for each connection are asked in between;
+/// a request that is not answered then is repeated, and finds the next listener.
+const GRACE: Duration = Duration::from_secs(1);
 /// The socket of queue pair 1.
 const GSI: usize = 1;
 
@@ -41,6 +44,8 @@ pub struct Broker {
     /// Shards whose sockets are the broker's, the one that has been free for longest first.
     free: VecDeque<u8>,
     services: Vec<(ServiceIds, u8)>,
+    /// Services that were given up, and when.
+    given_up: Vec<(ServiceIds, Instant)>,
     ports: BTreeMap<(PortSpace, u16), u8>,
     linger: Duration,
     rng: Rng,
@@ -129,6 +134,7 @@ impl Broker {
             members: Vec::new(),
             free: VecDeque::new(),
             services: Vec::new(),
+            given_up: Vec::new(),
             ports: BTreeMap::new(),
             linger: LINGER,
             psn: Psn::new(rng.next_u32()),
@@ -261,7 +267,11 @@ impl Broker {
                 }
                 self.services.push((wanted, shard));
             }
-            Request::Unlisten(unwanted) => self.services.retain(|entry| *entry != (unwanted, shard)),
+            Request::Unlisten(unwanted) => {
+                self.services.retain(|entry| *entry != (unwanted, shard));
+                self.given_up.retain(|(_, when)| when.elapsed() < GRACE);
+                self.given_up.push((unwanted, Instant::now()));
+            }
             Request::Bind { space, port } => return self.bind(shard, space, port),
             Request::Release { space, port } => {
                 if self.ports.get(&(space, port)) == Some(&shard) {
@@ -386,7 +396,14 @@ impl Broker {
         let shard = match recipient(mad) {
             Recipient::Nobody => return,
             Recipient::Listener(id) => {
-                self.services.iter().find(|(services, _)| services.contains(id)).map(|(_, shard)| *shard)
+                let listener = self.services.iter().find(|(services, _)| services.contains(id));
+                let is_pause = |(services, when): &(ServiceIds, Instant)| {
+                    services.contains(id) && when.elapsed() < GRACE
+                };
+                if listener.is_none() && self.given_up.iter().any(is_pause) {
+                    return;
+                }
+                listener.map(|(_, shard)| *shard)
             }
             Recipient::Owner(id) => Some(id as u8),
         };

@@ -55,7 +55,7 @@ pub(super) fn stop(hub: &Hub, world: &mut World, c: usize) {
         listeners.retain(|&other| other != c);
         if listeners.is_empty() {
             world.services.remove(&service);
-            world.cm.unlisten(service);
+            world.cm.unlisten(super::hub::now(), service);
             hub.gsi.unlisten(service);
         }
     }
