@@ -109,6 +109,39 @@ fn devices_at_one_address_reach_each_other_over_both_links() {
 }
 
 #[test]
+fn a_device_of_its_own_reaches_one_that_shares_its_address() {
+    let house = House::new(9);
+    for link in [LinkChoice::Auto, LinkChoice::Udp] {
+        for recovery in [Recovery::GoBackN, Recovery::Irn] {
+            let setup = house.setup(Service::Rc, link).recovery(recovery);
+            let alone = Setup::new(Service::Rc, link).recovery(recovery);
+            let ends = [alone.end(), setup.end()];
+            setup.connect(&ends);
+            converse(&ends, &setup.label());
+            assert_eq!(ends[0].qp.query().recovery, recovery);
+            for end in &ends {
+                let direct = end.device.counters().value("direct");
+                assert_eq!(direct > 0, link == LinkChoice::Auto, "{}: {direct}", setup.label());
+            }
+        }
+    }
+    house.close();
+}
+
+#[test]
+fn a_shard_is_not_given_again_at_once() {
+    let house = House::new(10);
+    let shards: Vec<_> = (0..8).map(|_| house.device().shard().expect("a part")).collect();
+    let different: std::collections::BTreeSet<_> = shards.iter().collect();
+    assert_eq!(different.len(), shards.len(), "{shards:?}");
+    // But in the end it is.
+    let mut more = (0..64).map(|_| house.device().shard().expect("a part"));
+    assert!(more.any(|shard| shard == shards[0]));
+    drop(more);
+    house.close();
+}
+
+#[test]
 fn two_queue_pairs_of_one_shared_device_reach_each_other() {
     let house = House::new(2);
     for link in [LinkChoice::Auto, LinkChoice::Udp] {

@@ -23,6 +23,9 @@ use std::time::{Duration, Instant};
 const LINGER: Duration = Duration::from_secs(2);
 /// How long it waits for the first of them.
 const PATIENCE: Duration = Duration::from_secs(10);
+/// So many shards stay free before one is given to a second process: neighbours take a moment to notice that the first is
+/// gone.
+const FREE_SHARDS_MIN: usize = 16;
 /// The first port that is given to those who want any.
 const EPHEMERAL_FIRST: u16 = 32_768;
 /// The links below keep no time of their own.
@@ -335,14 +338,15 @@ impl Broker {
 
     /// A free shard, with a new pair of sockets if need be; `None` if every shard is taken.
     fn take_shard(&mut self) -> io::Result<Option<u8>> {
-        if let Some(shard) = self.free.pop_front() {
-            return Ok(Some(shard));
-        }
         // The two ports count alike, also after one of them failed to grow.
         let next = self.side_band.len();
-        let Some(shard) = u8::try_from(next).ok().filter(|shard| SHARDS.contains(shard)) else {
-            return Ok(None);
-        };
+        let new = u8::try_from(next).ok().filter(|shard| SHARDS.contains(shard));
+        if self.free.len() >= FREE_SHARDS_MIN || new.is_none() {
+            if let Some(shard) = self.reuse_shard() {
+                return Ok(Some(shard));
+            }
+        }
+        let Some(shard) = new else { return Ok(None) };
         let failed = |error: OpenError| match error {
             OpenError::Io { source, .. } => source,
             other => io::Error::other(other.to_string()),
@@ -352,6 +356,19 @@ impl Broker {
         }
         self.side_band.add().map_err(failed)?;
         Ok(Some(shard))
+    }
+
+    /// The shard that has been free for longest. Not one whose former owner still has its place in the registry: a process
+    /// that is killed may lose its connection before its locks, and a forked child may keep them.
+    fn reuse_shard(&mut self) -> Option<u8> {
+        let has_place = |broker: &Broker, shard: u8| {
+            broker.registry.directory(EngineName::shared(broker.address, shard)).exists()
+        };
+        if self.free.iter().any(|&shard| has_place(self, shard)) {
+            let _ = self.registry.reap_stale();
+        }
+        let at = self.free.iter().position(|&shard| !has_place(self, shard))?;
+        self.free.remove(at)
     }
 
     /// A member is gone, however it ended: nothing of it stays.
