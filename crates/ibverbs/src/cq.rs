@@ -220,8 +220,9 @@ c_api! {
         let run = || {
             let found = registry::find::<Cq>(cq)?;
             let wanted = u32::try_from(cqe).ok().filter(|cqe| (1..=MAX_CQE).contains(cqe)).ok_or(libc::EINVAL)?;
-            // A queue that is large enough already may stay as it is.
-            if wanted <= found.host.capacity() { Ok(()) } else { Err(libc::EOPNOTSUPP) }
+            found.host.resize(wanted).map_err(|error| errno::of_create(&error))?;
+            unsafe { (*cq).cqe = found.host.capacity() as c_int };
+            Ok(())
         };
         code(run())
     }

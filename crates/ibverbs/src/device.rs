@@ -3,8 +3,9 @@
 use crate::abi::*;
 use crate::boundary::{Failure, c_api, fill};
 use crate::env;
+use highwire_host::default_shared_address;
 use highwire_verbs::Gid;
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::IpAddr;
 use std::sync::OnceLock;
 
 /// Our device, as C sees it. It is never freed: programs keep pointers to it after they have freed the list.
@@ -45,14 +46,8 @@ pub(crate) fn is_ours(device: *const ibv_device) -> bool {
 
 /// The address that the device has, or will have when it is opened.
 pub(crate) fn address() -> IpAddr {
-    crate::context::open_gid().map(Gid::to_ip).or_else(|| env::settings()?.device.address).unwrap_or_else(
-        || {
-            // SAFETY: it cannot fail.
-            let uid = unsafe { libc::getuid() };
-            let [_, _, high, low] = uid.to_be_bytes();
-            Ipv4Addr::new(127, 83, high, low.clamp(1, 254)).into()
-        },
-    )
+    let named = || env::settings()?.device.address;
+    crate::context::open_gid().map(Gid::to_ip).or_else(named).unwrap_or_else(default_shared_address)
 }
 
 /// An EUI-64 made from the address; locally administered, so that it is nobody's.

@@ -3,11 +3,12 @@
 use crate::abi::*;
 use crate::boundary::{answer, c_api, c_ops, code, input};
 use crate::context::Context;
+use crate::errno;
 use crate::limits::MAX_DM;
-use crate::mr::{Mr, Range};
+use crate::mr::{Mr, Range, access_of};
 use crate::pd::Pd;
 use crate::registry::{self, Object, Use, Used, Users};
-use std::alloc::{Layout, alloc_zeroed, dealloc};
+use highwire_host::DeviceMemory;
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -17,9 +18,7 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 pub(crate) struct Dm {
     c: UnsafeCell<ibv_dm>,
     context: Use<Context>,
-    memory: *mut u8,
-    layout: Layout,
-    length: usize,
+    memory: DeviceMemory,
     users: Users,
 }
 
@@ -43,9 +42,7 @@ impl Used for Dm {
 
 impl Drop for Dm {
     fn drop(&mut self) {
-        IN_USE.fetch_sub(self.layout.size() as u64, Ordering::SeqCst);
-        // SAFETY: allocated with this layout; regions in it are gone, for they count as users.
-        unsafe { dealloc(self.memory, self.layout) };
+        IN_USE.fetch_sub(self.memory.len() as u64, Ordering::SeqCst);
     }
 }
 
@@ -60,18 +57,14 @@ impl Dm {
         if attr.length as u64 > MAX_DM || attr.log_align_req > 20 {
             return Err(libc::ENOMEM);
         }
-        let align = (1 << attr.log_align_req).max(64);
-        let layout =
-            Layout::from_size_align(attr.length.next_multiple_of(64), align).map_err(|_| libc::EINVAL)?;
-        let size = layout.size() as u64;
+        let size = attr.length as u64;
         let fits = |used: u64| (used + size <= MAX_DM).then_some(used + size);
         IN_USE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).map_err(|_| libc::ENOMEM)?;
-        // SAFETY: the size is not zero.
-        let memory = unsafe { alloc_zeroed(layout) };
-        if memory.is_null() {
+        let align = (1 << attr.log_align_req).max(64);
+        let memory = context.device.device_memory(attr.length, align).map_err(|error| {
             IN_USE.fetch_sub(size, Ordering::SeqCst);
-            return Err(libc::ENOMEM);
-        }
+            errno::of_memory(&error)
+        })?;
         let c = UnsafeCell::new(ibv_dm {
             context: context.as_c(),
             memcpy_to_dm: Some(memcpy_to_dm),
@@ -79,26 +72,26 @@ impl Dm {
             comp_mask: IBV_DM_MASK_HANDLE,
             handle: HANDLE.fetch_add(1, Ordering::Relaxed),
         });
-        Ok(Arc::new(Dm { c, context, memory, layout, length: attr.length, users: Users::default() }))
+        Ok(Arc::new(Dm { c, context, memory, users: Users::default() }))
     }
+}
 
-    /// Where `length` bytes from `offset` on lie.
-    fn at(&self, offset: u64, length: usize) -> Result<*mut u8, c_int> {
-        let end = usize::try_from(offset).ok().and_then(|offset| offset.checked_add(length));
-        if end.is_none_or(|end| end > self.length) {
-            return Err(libc::EINVAL);
-        }
-        Ok(self.memory.wrapping_add(offset as usize))
-    }
+/// Device memory is copied to and from in words, as on cards.
+fn is_in_words(offset: u64, length: usize) -> Result<usize, c_int> {
+    let offset = usize::try_from(offset).map_err(|_| libc::EINVAL)?;
+    if (offset | length).is_multiple_of(4) { Ok(offset) } else { Err(libc::EINVAL) }
 }
 
 c_ops! {
     fn memcpy_to_dm(dm: *mut ibv_dm, offset: u64, from: *const c_void, length: usize) -> c_int {
         let run = || {
             let dm = registry::find::<Dm>(dm)?;
-            let to = dm.at(offset, length)?;
-            unsafe { std::ptr::copy_nonoverlapping(from.cast(), to, length) };
-            Ok(())
+            let offset = is_in_words(offset, length)?;
+            if length > dm.memory.len() || from.is_null() {
+                return Err(libc::EINVAL);
+            }
+            let bytes = unsafe { std::slice::from_raw_parts(from.cast(), length) };
+            dm.memory.write(offset, bytes).map_err(|error| errno::of_memory(&error))
         };
         code(run())
     }
@@ -106,9 +99,12 @@ c_ops! {
     fn memcpy_from_dm(to: *mut c_void, dm: *mut ibv_dm, offset: u64, length: usize) -> c_int {
         let run = || {
             let dm = registry::find::<Dm>(dm)?;
-            let from = dm.at(offset, length)?;
-            unsafe { std::ptr::copy_nonoverlapping(from, to.cast(), length) };
-            Ok(())
+            let offset = is_in_words(offset, length)?;
+            if length > dm.memory.len() || to.is_null() {
+                return Err(libc::EINVAL);
+            }
+            let bytes = unsafe { std::slice::from_raw_parts_mut(to.cast(), length) };
+            dm.memory.read(offset, bytes).map_err(|error| errno::of_memory(&error))
         };
         code(run())
     }
@@ -139,8 +135,11 @@ c_ops! {
             if access & IBV_ACCESS_ZERO_BASED == 0 {
                 return Err(libc::EINVAL);
             }
-            let addr = dm.at(offset, length)?.cast();
-            Mr::register_in(pd, Range { addr, length, iova: 0 }, access, Some(dm))
+            let start = usize::try_from(offset).map_err(|_| libc::EINVAL)?;
+            let region = pd.host.register_device_memory(&dm.memory, start, length, access_of(access)?);
+            let region = region.map_err(|error| errno::of_memory(&error))?;
+            let range = Range { addr: std::ptr::null_mut(), length, iova: 0 };
+            Ok(Mr::publish(pd, region, range, access, Some(dm)))
         };
         answer(run())
     }

@@ -18,6 +18,8 @@ pub(crate) struct Settings {
     pub(crate) device: DeviceConfig,
     /// How its queue pairs recover losses; `HIGHWIRE_RECOVERY`.
     pub(crate) recovery: Recovery,
+    /// Whether registered memory may be moved, where it lies, to where neighbours reach it; not with `HIGHWIRE_REMAP=0`.
+    pub(crate) moves_memory: bool,
     /// Whether to say on stderr why something failed; `HIGHWIRE_LOG`.
     pub(crate) is_loud: bool,
 }
@@ -100,8 +102,9 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
         capture: value("HIGHWIRE_PCAP").map(|(_, path)| PathBuf::from(path)),
         ..DeviceConfig::default()
     };
+    let moves_memory = value("HIGHWIRE_REMAP").is_none_or(|(_, value)| value != "0");
     let is_loud = value("HIGHWIRE_LOG").is_some_and(|(_, value)| value != "0");
-    Ok(Settings { name, device, recovery, is_loud })
+    Ok(Settings { name, device, recovery, moves_memory, is_loud })
 }
 
 #[cfg(test)]

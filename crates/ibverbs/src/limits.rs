@@ -22,6 +22,8 @@ pub(crate) const MANY: u32 = 64 * 1024;
 pub(crate) const PORT: u8 = 1;
 /// GIDs: the address, twice, because scripts written for the kernel's software RNIC use the second.
 pub(crate) const GIDS: u32 = 2;
+/// Places of the GID table.
+pub(crate) const GID_TABLE: u32 = 16;
 /// The default P_Key, the only one.
 pub(crate) const PKEY: u16 = 0xFFFF;
 /// Nanoseconds: the unit of completion timestamps, as kHz.

@@ -1,13 +1,13 @@
 //! Memory regions.
 
 use crate::abi::*;
-use crate::boundary::{Failure, answer, c_api, c_ops, code, set_errno};
+use crate::boundary::{answer, c_api, c_ops, code, set_errno};
 use crate::dm::Dm;
 use crate::errno;
 use crate::pd::Pd;
-use crate::registry::{self, Object, Use, Used, Users};
-use highwire_host::MemoryRegion;
-use highwire_verbs::Access;
+use crate::registry::{self, Object, Use};
+use highwire_host::{MemoryChange, MemoryRegion, RegisterOptions};
+use highwire_verbs::{Access, LocalKey};
 use std::cell::UnsafeCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -16,11 +16,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub(crate) struct Mr {
     c: UnsafeCell<ibv_mr>,
     inner: Mutex<Inner>,
-    users: Users,
 }
 
 struct Inner {
-    region: MemoryRegion,
+    /// None once it is deregistered.
+    region: Option<MemoryRegion>,
     pd: Use<Pd>,
     access: c_uint,
     is_imported: bool,
@@ -36,12 +36,6 @@ impl Object for Mr {
     type C = ibv_mr;
     fn as_c(&self) -> *mut ibv_mr {
         self.c.get()
-    }
-}
-
-impl Used for Mr {
-    fn users(&self) -> &Users {
-        &self.users
     }
 }
 
@@ -66,17 +60,18 @@ pub(crate) fn access_of(bits: c_uint) -> Result<Access, c_int> {
 
 impl Mr {
     pub(crate) fn register(pd: Use<Pd>, range: Range, access: c_uint) -> Result<*mut ibv_mr, c_int> {
-        Mr::register_in(pd, range, access, None)
+        let region = region(&pd, range, access)?;
+        Ok(Mr::publish(pd, region, range, access, None))
     }
 
-    /// The same, of memory that goes with the region.
-    pub(crate) fn register_in(
+    /// Hands a region to C, with the device memory that it lies in, if it does.
+    pub(crate) fn publish(
         pd: Use<Pd>,
+        region: MemoryRegion,
         range: Range,
         access: c_uint,
         memory: Option<Use<Dm>>,
-    ) -> Result<*mut ibv_mr, c_int> {
-        let region = region(&pd, range, access)?;
+    ) -> *mut ibv_mr {
         let c = UnsafeCell::new(ibv_mr {
             context: pd.context.as_c(),
             pd: pd.as_c(),
@@ -86,8 +81,8 @@ impl Mr {
             lkey: region.lkey().0,
             rkey: region.rkey().0,
         });
-        let inner = Mutex::new(Inner { region, pd, access, is_imported: false, _memory: memory });
-        Ok(registry::publish(Arc::new(Mr { c, inner, users: Users::default() })))
+        let inner = Mutex::new(Inner { region: Some(region), pd, access, is_imported: false, _memory: memory });
+        registry::publish(Arc::new(Mr { c, inner }))
     }
 
     /// # Errors
@@ -109,18 +104,44 @@ impl Mr {
             0 => inner.access,
             _ => access as c_uint,
         };
+        let permitted = access_of(access).map_err(input)?;
+        if let Some(range) = range.filter(|_| access & IBV_ACCESS_ON_DEMAND == 0) {
+            populate(range, permitted.contains(Access::LOCAL_WRITE)).map_err(input)?;
+        }
+        let change = MemoryChange {
+            pd: new_pd.as_ref().map(|pd| &pd.host),
+            memory: range.map(|range| (range.addr.cast(), range.length, iova_of(range, permitted))),
+            access: (flags & IBV_REREG_MR_CHANGE_ACCESS != 0).then_some(permitted),
+        };
+        let region = inner.region.as_mut().ok_or((IBV_REREG_MR_ERR_INPUT, libc::EINVAL))?;
+        // SAFETY: C promises that the memory stays where it is until it is deregistered.
+        let changed = unsafe { region.reregister(&change) };
+        changed.map_err(|error| input(errno::of_register(&error)))?;
         // SAFETY: changed only here, under the lock.
         let c = unsafe { &mut *self.c.get() };
-        let range = range.unwrap_or(Range { addr: c.addr, length: c.length, iova: inner.region.addr() });
-        let region = region(new_pd.as_ref().unwrap_or(&inner.pd), range, access).map_err(input)?;
-        (c.addr, c.length, c.lkey, c.rkey) = (range.addr, range.length, region.lkey().0, region.rkey().0);
-        inner.region = region;
+        if let Some(range) = range {
+            (c.addr, c.length) = (range.addr, range.length);
+        }
         inner.access = access;
         if let Some(pd) = new_pd {
             c.pd = pd.as_c();
             inner.pd = pd;
         }
         Ok(())
+    }
+
+    fn deregister(&self) -> Result<(), c_int> {
+        let mut inner = self.inner();
+        let region = inner.region.take().ok_or(libc::EINVAL)?;
+        region.deregister().map_err(|(region, error)| {
+            inner.region = Some(region);
+            errno::of_register(&error)
+        })
+    }
+
+    fn iova_and_access(&self) -> (u64, c_uint) {
+        let inner = self.inner();
+        (inner.region.as_ref().map_or(0, MemoryRegion::addr), inner.access)
     }
 
     fn inner(&self) -> MutexGuard<'_, Inner> {
@@ -130,15 +151,22 @@ impl Mr {
 
 fn region(pd: &Pd, range: Range, access: c_uint) -> Result<MemoryRegion, c_int> {
     let permitted = access_of(access)?;
-    if access & IBV_ACCESS_ON_DEMAND == 0 {
+    let is_pinned = access & IBV_ACCESS_ON_DEMAND == 0;
+    if is_pinned {
         populate(range, permitted.contains(Access::LOCAL_WRITE))?;
     }
-    // Keys count from zero then, whatever address was asked for.
-    let iova = if permitted.contains(Access::ZERO_BASED) { 0 } else { range.iova };
-    let permitted = Access::from_bits_truncate(permitted.bits() & !Access::ZERO_BASED.bits());
-    // SAFETY: C promises that the memory stays where it is until it is deregistered.
-    let registered = unsafe { pd.host.register_at(range.addr.cast(), range.length, iova, permitted) };
+    let in_place = is_pinned && crate::env::settings().is_some_and(|settings| settings.moves_memory);
+    let options = RegisterOptions { iova: Some(iova_of(range, permitted)), in_place };
+    // SAFETY: C promises that the memory stays where it is until it is deregistered, and that nothing writes to it while
+    // it is being registered.
+    let registered =
+        unsafe { pd.host.register_with(range.addr.cast(), range.length, permitted, &options) };
     registered.map_err(|error| errno::of_memory(&error))
+}
+
+/// By which address keys refer to the first byte: zero for a zero-based region, whatever address was asked for.
+fn iova_of(range: Range, permitted: Access) -> u64 {
+    if permitted.contains(Access::ZERO_BASED) { 0 } else { range.iova }
 }
 
 /// Brings the pages in, as pinning them would, which also tells whether they are there.
@@ -235,7 +263,8 @@ c_api! {
 
     fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
         let run = || {
-            registry::find::<Mr>(mr)?.users.none()?;
+            // While a window is bound to it, `ibv_dereg_mr(3)` fails.
+            registry::find::<Mr>(mr)?.deregister()?;
             registry::withdraw::<Mr>(mr);
             Ok(())
         };
@@ -251,7 +280,7 @@ c_api! {
             let mr = registry::first::<Mr>(has_handle).ok_or(libc::ENOENT)?;
             // SAFETY: as `ibv_rereg_mr` asks, nobody changes a region that somebody else uses.
             let (addr, length) = unsafe { ((*mr.c.get()).addr, (*mr.c.get()).length) };
-            let (iova, access) = (mr.inner().region.addr(), mr.inner().access);
+            let (iova, access) = mr.iova_and_access();
             let imported = Mr::register(pd, Range { addr, length, iova }, access)?;
             registry::with::<Mr, _>(imported, |mr| mr.inner().is_imported = true);
             Ok(imported)
@@ -311,17 +340,22 @@ c_ops! {
     }
 
     fn alloc_null_mr(pd: *mut ibv_pd) -> *mut ibv_mr {
-        match registry::find::<Pd>(pd) {
-            Ok(_) => Failure::failure(libc::EOPNOTSUPP),
-            Err(errno) => Failure::failure(errno),
-        }
+        let run = || {
+            let pd = Use::<Pd>::find(pd)?;
+            let region = pd.host.null_region();
+            let range = Range { addr: std::ptr::null_mut(), length: usize::MAX, iova: 0 };
+            Ok(Mr::publish(pd, region, range, IBV_ACCESS_LOCAL_WRITE, None))
+        };
+        answer(run())
     }
 }
 
 impl Mr {
-    /// The region's local key and the first address that it goes by.
-    pub(crate) fn place(&self) -> (highwire_verbs::LocalKey, u64) {
-        let inner = self.inner();
-        (inner.region.lkey(), inner.region.addr())
+    /// The region's local key.
+    ///
+    /// # Errors
+    /// EINVAL once it is deregistered.
+    pub(crate) fn lkey(&self) -> Result<LocalKey, c_int> {
+        self.inner().region.as_ref().map(MemoryRegion::lkey).ok_or(libc::EINVAL)
     }
 }

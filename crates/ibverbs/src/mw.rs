@@ -46,7 +46,7 @@ impl Mw {
             // A bind to nothing takes back what was there.
             true if info.length == 0 => highwire_verbs::LocalKey::default(),
             true => return Err(libc::EINVAL),
-            false => registry::find::<Mr>(info.mr)?.place().0,
+            false => registry::find::<Mr>(info.mr)?.lkey()?,
         };
         let window = RemoteKey(self.current.swap(new_key, Ordering::SeqCst));
         let new_key = RemoteKey(new_key);

@@ -17,15 +17,17 @@ fn device_attr() -> ibv_device_attr {
         sys_image_guid: guid,
         max_mr_size: u64::MAX,
         page_size_cap: u64::MAX & !0xFFF,
-        vendor_id: 0,
-        vendor_part_id: 0,
-        hw_ver: 0,
+        vendor_id: crate::ece::VENDOR,
+        vendor_part_id: 1,
+        hw_ver: 1,
         max_qp: MAX_QP as c_int,
         max_qp_wr: MAX_WR as c_int,
         device_cap_flags: IBV_DEVICE_BAD_QKEY_CNTR
             | IBV_DEVICE_CURR_QP_STATE_MOD
             | IBV_DEVICE_SYS_IMAGE_GUID
             | IBV_DEVICE_RC_RNR_NAK_GEN
+            | IBV_DEVICE_SRQ_RESIZE
+            | IBV_DEVICE_MEM_WINDOW
             | IBV_DEVICE_MEM_MGT_EXTENSIONS
             | IBV_DEVICE_MEM_WINDOW_TYPE_2B,
         max_sge: MAX_SGE as c_int,
@@ -60,13 +62,25 @@ fn device_attr() -> ibv_device_attr {
     }
 }
 
+/// Memory is reached through the process's own page tables, so every region is on demand.
+fn odp_caps() -> ibv_odp_caps {
+    let sends = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
+    let writes = sends | IBV_ODP_SUPPORT_WRITE;
+    ibv_odp_caps {
+        general_caps: u64::from(IBV_ODP_SUPPORT),
+        rc_odp_caps: writes | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
+        uc_odp_caps: writes,
+        ud_odp_caps: sends,
+    }
+}
+
 fn device_attr_ex() -> ibv_device_attr_ex {
     let orig_attr = device_attr();
     ibv_device_attr_ex {
         device_cap_flags_ex: u64::from(orig_attr.device_cap_flags),
         orig_attr,
         comp_mask: 0,
-        odp_caps: ibv_odp_caps::default(),
+        odp_caps: odp_caps(),
         completion_timestamp_mask: u64::MAX,
         hca_core_clock: CLOCK_KHZ,
         tso_caps: ibv_tso_caps::default(),
@@ -99,7 +113,7 @@ fn port_attr(context: &Context) -> ibv_port_attr {
         state: IBV_PORT_ACTIVE,
         max_mtu: IBV_MTU_4096,
         active_mtu: mtu,
-        gid_tbl_len: GIDS as c_int,
+        gid_tbl_len: GID_TABLE as c_int,
         port_cap_flags: IBV_PORT_CM_SUP | IBV_PORT_REINIT_SUP | IBV_PORT_IP_BASED_GIDS,
         max_msg_sz: MESSAGE_LENGTH_MAX,
         pkey_tbl_len: 1,
@@ -119,7 +133,11 @@ pub(crate) fn gid_at(context: &Context, port: u32, index: u32) -> Result<Gid, c_
     if port != u32::from(PORT) {
         return Err(libc::EINVAL);
     }
-    if index >= GIDS { Err(libc::EINVAL) } else { Ok(context.device.gid()) }
+    match index {
+        0..GIDS => Ok(context.device.gid()),
+        GIDS..GID_TABLE => Err(libc::ENODATA),
+        _ => Err(libc::EINVAL),
+    }
 }
 
 fn gid_entry(context: &Context, port: u32, index: u32) -> Result<ibv_gid_entry, c_int> {
@@ -219,7 +237,12 @@ c_api! {
         let run = || {
             let context = registry::find::<Context>(context)?;
             let index = u32::try_from(index).map_err(|_| libc::EINVAL)?;
-            let raw = gid_at(&context, u32::from(port), index)?.0;
+            let raw = match gid_at(&context, u32::from(port), index) {
+                Ok(gid) => gid.0,
+                // An empty place reads as zeroes here, as it does in sysfs.
+                Err(libc::ENODATA) => [0; 16],
+                Err(errno) => return Err(errno),
+            };
             if gid.is_null() {
                 return Err(libc::EINVAL);
             }

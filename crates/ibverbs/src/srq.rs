@@ -10,14 +10,13 @@ use crate::post;
 use crate::registry::{self, Object, Use, Used, Users};
 use highwire_host::{SharedReceiveQueue, SharedReceiveQueueConfig};
 use std::cell::UnsafeCell;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// A shared receive queue.
 #[repr(C)]
 pub(crate) struct Srq {
     c: UnsafeCell<ibv_srq>,
     pub(crate) host: SharedReceiveQueue,
-    attr: Mutex<ibv_srq_attr>,
     _pd: Use<Pd>,
     pub(crate) async_events: Acknowledged,
     users: Users,
@@ -72,7 +71,6 @@ impl Srq {
         let srq = Srq {
             c,
             host,
-            attr: Mutex::new(ibv_srq_attr { srq_limit: 0, ..*attr }),
             _pd: pd,
             async_events: Acknowledged::default(),
             users: Users::default(),
@@ -136,18 +134,12 @@ c_api! {
             if mask & !(IBV_SRQ_MAX_WR | IBV_SRQ_LIMIT) != 0 {
                 return Err(libc::EINVAL);
             }
-            let mut attr = srq.attr.lock().unwrap_or_else(PoisonError::into_inner);
-            if mask & IBV_SRQ_MAX_WR != 0 && asked.max_wr != attr.max_wr {
-                return Err(libc::EOPNOTSUPP);
+            let max_wr = (mask & IBV_SRQ_MAX_WR != 0).then_some(asked.max_wr);
+            if max_wr.is_some_and(|max_wr| max_wr > MAX_WR) {
+                return Err(libc::EINVAL);
             }
-            if mask & IBV_SRQ_LIMIT != 0 {
-                if asked.srq_limit > attr.max_wr {
-                    return Err(libc::EINVAL);
-                }
-                attr.srq_limit = asked.srq_limit;
-                srq.host.set_limit(asked.srq_limit);
-            }
-            Ok(())
+            let limit = (mask & IBV_SRQ_LIMIT != 0).then_some(asked.srq_limit);
+            srq.host.modify(max_wr, limit).map_err(|error| errno::of_modify(&error))
         };
         code(run())
     }
@@ -158,7 +150,10 @@ c_api! {
             if attr.is_null() {
                 return Err(libc::EINVAL);
             }
-            unsafe { attr.write(*srq.attr.lock().unwrap_or_else(PoisonError::into_inner)) };
+            let now = srq.host.query();
+            unsafe {
+                attr.write(ibv_srq_attr { max_wr: now.max_wr, max_sge: now.max_sge, srq_limit: now.limit });
+            }
             Ok(())
         };
         code(run())
