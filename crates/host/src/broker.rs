@@ -20,7 +20,5 @@ pub use protocol::{Mad, PortSpace, ServiceIds};
 pub use server::{Broker, BrokerError, serve};
 pub use spawn::BROKER_VARIABLE;
 
-/// The Q_Key of queue pair 1 (IBTA §10.2.5).
-pub(crate) const GSI_QKEY: u32 = 0x8001_0000;
 /// The shards that processes are given; 0 is nobody's, 1 that of queue pair 1, 255 that of multicast.
 pub(crate) const SHARDS: std::ops::RangeInclusive<u8> = 2..=254;

@@ -3,7 +3,7 @@
 use super::protocol::{Mad, PortSpace, RECORD_BYTES_MAX, Reply, Request, ServiceIds, VERSION, ip_from};
 use super::{spawn, sys};
 use highwire_link::shm::Registry;
-use highwire_wire::{Ext, Headers, Qpn, parse_packet_with_icrc};
+use highwire_wire::{Qpn, parse_packet_with_icrc};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -168,22 +168,12 @@ impl GsiPacket {
         let (ip, rest) = record.split_first_chunk::<16>()?;
         let (port, packet) = rest.split_first_chunk::<2>()?;
         let (headers, payload, _) = parse_packet_with_icrc(packet).ok()?;
-        let (source_qpn, mad) = mad_of(&headers, &packet[payload])?;
+        let (source_qpn, mad) = super::mad::mad_of(&headers, &packet[payload])?;
         Some(GsiPacket {
             source: SocketAddr::new(ip_from(*ip), u16::from_le_bytes(*port)),
             source_qpn,
             mad: Box::new(*mad),
             packet: packet.to_vec(),
         })
-    }
-}
-
-/// The management datagram in a packet, and who sent it; `None` if it is none (IBTA §13.5.2).
-pub(super) fn mad_of<'a>(headers: &Headers, payload: &'a [u8]) -> Option<(Qpn, &'a Mad)> {
-    match headers.ext {
-        Ext::Deth(deth) if headers.bth.dest_qpn == Qpn::GSI && deth.qkey == super::GSI_QKEY => {
-            Some((deth.source_qpn, payload.try_into().ok()?))
-        }
-        _ => None,
     }
 }

@@ -11,7 +11,7 @@ pub(super) const VERSION: u32 = 1;
 pub(super) const RECORD_BYTES_MAX: usize = 4096;
 
 /// A management datagram (IBTA §13.4.2).
-pub type Mad = [u8; 256];
+pub type Mad = [u8; highwire_wire::cm::MAD_LEN];
 
 /// Service ids that agree with `id` in the bits of `mask`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

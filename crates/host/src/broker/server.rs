@@ -3,13 +3,14 @@
 //! Invariant: a socket belongs to one member at a time, and to the broker while it belongs to none; then whatever arrives
 //! at it is thrown away, so that nobody is given what was for somebody else.
 
-use super::mad::{Recipient, decline, gsi_packet, recipient};
+use super::mad::{Recipient, decline, gsi_packet, mad_of, recipient};
 use super::protocol::{Mad, PortSpace, RECORD_BYTES_MAX, Reply, Request, ServiceIds, VERSION, ip_bytes};
-use super::{SHARDS, client, sys};
+use super::{SHARDS, sys};
 use crate::stats;
 use highwire_link::shm::{EngineName, Registry};
 use highwire_link::{Link, OpenError, Order, Packet, RxBatch, SharedPort, SteerBy, TxBatch, UdpConfig};
 use highwire_stdx::Rng;
+use highwire_wire::cm::CmMad;
 use highwire_wire::{ICRC_LEN, PathIcrc, Psn, UDP_PORT, parse_packet_with_icrc};
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
@@ -341,10 +342,9 @@ impl Broker {
         // The two ports count alike, also after one of them failed to grow.
         let next = self.side_band.len();
         let new = u8::try_from(next).ok().filter(|shard| SHARDS.contains(shard));
-        if self.free.len() >= FREE_SHARDS_MIN || new.is_none() {
-            if let Some(shard) = self.reuse_shard() {
-                return Ok(Some(shard));
-            }
+        let may_reuse = self.free.len() >= FREE_SHARDS_MIN || new.is_none();
+        if let Some(shard) = may_reuse.then(|| self.reuse_shard()).flatten() {
+            return Ok(Some(shard));
         }
         let Some(shard) = new else { return Ok(None) };
         let failed = |error: OpenError| match error {
@@ -409,10 +409,11 @@ impl Broker {
             return;
         }
         let Ok((headers, payload, _)) = parse_packet_with_icrc(packet.bytes) else { return };
-        let Some((_, mad)) = client::mad_of(&headers, &packet.bytes[payload]) else { return };
-        let shard = match recipient(mad) {
-            Recipient::Nobody => return,
-            Recipient::Listener(id) => {
+        let Some((_, mad)) = mad_of(&headers, &packet.bytes[payload]) else { return };
+        let Ok(mad) = CmMad::parse(mad) else { return };
+        let shard = match recipient(&mad) {
+            None => return,
+            Some(Recipient::Listener(id)) => {
                 let listener = self.services.iter().find(|(services, _)| services.contains(id));
                 let is_pause = |(services, when): &(ServiceIds, Instant)| {
                     services.contains(id) && when.elapsed() < GRACE
@@ -422,11 +423,11 @@ impl Broker {
                 }
                 listener.map(|(_, shard)| *shard)
             }
-            Recipient::Owner(id) => Some(id as u8),
+            Some(Recipient::Owner(id)) => Some(id as u8),
         };
         let part = self.members.iter().filter_map(|m| m.part.as_ref()).find(|p| Some(p.shard) == shard);
         let Some(part) = part else {
-            if let Some(reply) = decline(mad) {
+            if let Some(reply) = decline(&mad) {
                 self.send(SocketAddr::new(packet.source.ip(), UDP_PORT), &reply);
             }
             return;
