@@ -119,7 +119,8 @@ pub(crate) fn to_wqe(wr: &SendWr<'_>) -> uapi::SendWqe {
     let flags = bit(wr.flags.signaled, uapi::SendFlags::SIGNALED)
         | bit(wr.flags.solicited, uapi::SendFlags::SOLICITED)
         | bit(wr.flags.fence, uapi::SendFlags::FENCE);
-    uapi::SendWqe { wr_id: wr.wr_id, opcode, flags, imm, target }
+    let srqn = wr.datagram.map_or(0, |to| to.qpn.value());
+    uapi::SendWqe { wr_id: wr.wr_id, opcode, flags, imm, target, srqn }
 }
 
 /// The request that a slot stands for; `sges` are those of the slot, or the one of the copied inline data.
@@ -152,6 +153,9 @@ pub(crate) fn from_wqe<'a>(wqe: &uapi::SendWqe, sges: &'a [Sge]) -> Option<SendW
     };
     let datagram = match wqe.target {
         Target::Datagram(to) => Some(from_address_handle(&to)),
+        Target::Remote { .. } | Target::Atomic { .. } if wqe.srqn != 0 => {
+            Some(Datagram::to_shared_queue(Qpn::new(wqe.srqn)))
+        }
         _ => None,
     };
     let flags = SendFlags {
@@ -224,6 +228,10 @@ mod tests {
         check(Operation::SendImm(6), datagram);
         check(Operation::SendInvalidate(RemoteKey(8)), None);
         check(Operation::Write(to), None);
+        let queue = Some(Datagram::to_shared_queue(Qpn::new(12)));
+        check(Operation::Send, queue);
+        check(Operation::WriteImm(to, 6), queue);
+        check(Operation::FetchAdd { remote: to, add: 1 }, queue);
         check(Operation::WriteImm(to, 6), None);
         check(Operation::Read(to), None);
         check(Operation::CompareSwap { remote: to, compare: 1, swap: 2 }, None);

@@ -56,7 +56,7 @@ pub use gsi::{Gsi, GsiError, ReceivedMad};
 pub use in_place::OwnThread;
 pub use limits::DeviceLimits;
 pub use negotiate::NEGOTIATION_PORT;
-pub use queue_pair::{Chain, ConnectOptions, QueuePair, QueuePairConfig};
+pub use queue_pair::{Chain, ConnectOptions, QueuePair, QueuePairConfig, XrcTargetConfig};
 pub use region::{Buffer, DeviceMemory, MemoryChange, MemoryRegion, ProtectionDomain, RegisterOptions};
 pub use shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig, SrqSnapshot};
 pub use stats::{RunningDevice, running_devices};

@@ -7,7 +7,7 @@ mod connect;
 mod create;
 
 pub use connect::ConnectOptions;
-pub use create::QueuePairConfig;
+pub use create::{QueuePairConfig, XrcTargetConfig};
 
 use crate::completion_queue::CqInner;
 use crate::config;

@@ -1,5 +1,6 @@
 //! Receives that several queue pairs of one lane share.
 
+use crate::completion_queue::{CompletionQueue, CqInner};
 use crate::config;
 use crate::engine::{Bell, SrqEnds};
 use crate::error::CreateError;
@@ -8,7 +9,8 @@ use crate::queue_pair::post_receive_in_ring;
 use crate::region::{PdInner, ProtectionDomain};
 use crate::rings;
 use highwire_uapi::{ReceiveQueueConsumer, ReceiveQueueProducer, RingKind, RingLayout};
-use highwire_verbs::{AsyncEvent, ModifyError, PostError, RecvWr, SrqId};
+use highwire_verbs::{AsyncEvent, ModifyError, PostError, RecvWr, SrqId, XrcDomain};
+use highwire_wire::Qpn;
 use std::sync::{Arc, Mutex};
 
 /// A shared receive queue of one lane. Clones are the same queue; it lives until the last clone and the last queue pair
@@ -26,6 +28,9 @@ pub(crate) struct SrqInner {
     bell: u32,
     ring: Mutex<ReceiveQueueProducer>,
     reporter: Reporter,
+    number: Option<Qpn>,
+    /// Where it completes, if it is of XRC.
+    _cq: Option<Arc<CqInner>>,
 }
 
 /// What a shared receive queue tells of itself.
@@ -42,7 +47,7 @@ pub struct SrqSnapshot {
 }
 
 /// What a shared receive queue is made with.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 pub struct SharedReceiveQueueConfig<'a> {
     /// The lane that it and its queue pairs live in.
     pub lane: u32,
@@ -52,12 +57,14 @@ pub struct SharedReceiveQueueConfig<'a> {
     pub max_sge: u32,
     /// Where its asynchronous events go, if not to the device's own queue.
     pub events: Option<EventTarget<'a>>,
+    /// It serves XRC targets of this domain and lane, and what it receives completes in this queue.
+    pub xrc: Option<(XrcDomain, &'a CompletionQueue)>,
 }
 
 impl SharedReceiveQueueConfig<'_> {
     /// A queue in lane 0.
     pub fn new(max_wr: u32, max_sge: u32) -> SharedReceiveQueueConfig<'static> {
-        SharedReceiveQueueConfig { lane: 0, max_wr, max_sge, events: None }
+        SharedReceiveQueueConfig { lane: 0, max_wr, max_sge, events: None, xrc: None }
     }
 }
 
@@ -66,27 +73,49 @@ impl SharedReceiveQueue {
         pd: &ProtectionDomain,
         config: &SharedReceiveQueueConfig<'_>,
     ) -> Result<SharedReceiveQueue, CreateError> {
-        let &SharedReceiveQueueConfig { lane, max_wr, max_sge, events } = config;
+        let &SharedReceiveQueueConfig { lane, max_wr, max_sge, events, xrc } = config;
+        if xrc
+            .is_some_and(|(_, cq)| cq.inner.lane != lane || !Arc::ptr_eq(&cq.inner.device, &pd.inner.device))
+        {
+            return Err(CreateError::OtherLane);
+        }
         let slot_bytes = rings::receive_slot_bytes(max_sge);
         let ring = rings::create(&RingLayout::new(RingKind::Receive, max_wr.max(1), slot_bytes)?)?;
         let consumer = ReceiveQueueConsumer::attach(&ring)?;
         let device = &pd.inner.device;
         let reporter = Reporter::new(events, &device.events);
-        let (id, index, bell) =
+        let (id, number, index, bell) =
             device.lane(lane).ok_or(CreateError::NoSuchLane(lane))?.control(|engine| {
                 let refused = |error: highwire_rnic::CreateError| CreateError::Refused(error.to_string());
-                let id = engine.rnic.create_srq(pd.inner.pd, max_wr, max_sge).map_err(refused)?;
+                let (id, number) = match xrc {
+                    Some((domain, cq)) => {
+                        let made =
+                            engine.rnic.create_xrc_srq(pd.inner.pd, domain, cq.inner.id, max_wr, max_sge);
+                        made.map(|(id, number)| (id, Some(number))).map_err(refused)?
+                    }
+                    None => (engine.rnic.create_srq(pd.inner.pd, max_wr, max_sge).map_err(refused)?, None),
+                };
                 let index = engine.add_srq(SrqEnds { id, rq: consumer, reporter: reporter.clone() });
                 let bell = engine.add_bell(Bell::Shared(index));
                 if bell.is_none() {
                     engine.remove_srq(index);
                     let _ = engine.rnic.destroy_srq(id);
                 }
-                Ok::<_, CreateError>((id, index, bell.ok_or(CreateError::TooManyQueues)?))
+                Ok::<_, CreateError>((id, number, index, bell.ok_or(CreateError::TooManyQueues)?))
             })?;
         let ring = Mutex::new(ReceiveQueueProducer::attach(&ring)?);
         Ok(SharedReceiveQueue {
-            inner: Arc::new(SrqInner { pd: Arc::clone(&pd.inner), lane, id, index, bell, ring, reporter }),
+            inner: Arc::new(SrqInner {
+                pd: Arc::clone(&pd.inner),
+                lane,
+                id,
+                index,
+                bell,
+                ring,
+                reporter,
+                number,
+                _cq: xrc.map(|(_, cq)| Arc::clone(&cq.inner)),
+            }),
         })
     }
 
@@ -111,6 +140,11 @@ impl SharedReceiveQueue {
             lane.serve_bells();
         }
         posted
+    }
+
+    /// The number by which peers name it, if it is of XRC.
+    pub fn number(&self) -> Option<Qpn> {
+        self.inner.number
     }
 
     /// What it holds, and how it is set.

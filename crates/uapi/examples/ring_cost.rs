@@ -37,6 +37,7 @@ fn main() {
         flags: SendFlags::SIGNALED,
         imm: 0,
         target: Target::Connected,
+        srqn: 0,
     };
     let payload = [7u8; 32];
     let drain = |consumer: &mut SendQueueConsumer| {

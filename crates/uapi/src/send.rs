@@ -8,7 +8,7 @@
 //!  32 ├──────────────┴───────────────┼───────────────────────────────────────────────────┤
 //!     │ compare_add u64 · gid[0..8]  │ swap u64 · gid[8..16] · window length             │
 //!  48 ├──────────────┬───────────────┼───────────┬────────┬────────┬────────┬────────────┤
-//!     │ qpn u32      │ qkey · access │ flow u32  │ class  │ hops   │ level  │ gid_index  │
+//!     │ qpn · srqn   │ qkey · access │ flow u32  │ class  │ hops   │ level  │ gid_index  │
 //!  64 ├──────────────┴───────────────┴───────────┴────────┴────────┴────────┴────────────┤
 //!     │ num_sge × { addr u64, length u32, lkey u32 }, or `length` bytes inline           │
 //!     └──────────────────────────────────────────────────────────────────────────────────┘
@@ -75,6 +75,8 @@ pub struct SendWqe {
     pub imm: u32,
     /// Where it goes.
     pub target: Target,
+    /// XRC: the peer's shared receive queue, of WRITE, READ and atomics; else zero. A SEND names it as a datagram its QPN.
+    pub srqn: u32,
 }
 
 /// The remote end of a WQE, as far as its opcode needs one.
@@ -380,6 +382,9 @@ impl SendWqe {
                 (words[3], words[5], words[6]) = (bind.addr, bind.length, pair(0, bind.access));
             }
         }
+        if matches!(self.target, Target::Remote { .. } | Target::Atomic { .. }) {
+            words[6] = pair(self.srqn, 0);
+        }
         words[0] = self.wr_id;
         words[1] = u64::from(self.opcode as u8)
             | u64::from(flags) << 8
@@ -411,7 +416,11 @@ impl SendWqe {
             _ if flags.contains(SendFlags::DATAGRAM) => Target::Datagram(AddressHandle::decode(words)),
             _ => Target::Connected,
         };
-        Ok(SendWqe { wr_id, opcode, flags, imm, target })
+        let srqn = match target {
+            Target::Remote { .. } | Target::Atomic { .. } => words[6] as u32,
+            _ => 0,
+        };
+        Ok(SendWqe { wr_id, opcode, flags, imm, target, srqn })
     }
 }
 

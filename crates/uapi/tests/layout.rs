@@ -39,6 +39,7 @@ fn a_send_wqe_has_these_bytes() {
         flags: SendFlags::SIGNALED,
         imm: 0xA1A2A3A4,
         target: Target::Remote { addr: 0xB1B2B3B4B5B6B7B8, rkey: 0xC1C2C3C4 },
+        srqn: 0,
     };
     queue.post(&write, WqeData::Sges(&[Sge { addr: 0xD1, length: 0xD2, lkey: 0xD3 }])).unwrap();
     let datagram = AddressHandle {

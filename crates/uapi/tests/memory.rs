@@ -40,6 +40,7 @@ fn two_mappings_of_one_file_are_one_ring() {
         flags: SendFlags::INLINE,
         imm: 0,
         target: Target::Connected,
+        srqn: 0,
     };
     producer.post(&wqe, WqeData::Inline(b"hello")).unwrap();
     assert!(consumer.peek().unwrap().is_none(), "not published yet");

@@ -52,7 +52,11 @@ fn random_wqe(rng: &mut Rng, datagram: bool) -> SendWqe {
     if opcode == SendOpcode::Send {
         imm = 0;
     }
-    SendWqe { wr_id: rng.next_u64(), opcode, flags, imm, target }
+    let srqn = match target {
+        Target::Remote { .. } | Target::Atomic { .. } => rng.next_u32(),
+        _ => 0,
+    };
+    SendWqe { wr_id: rng.next_u64(), opcode, flags, imm, target, srqn }
 }
 
 enum Data {

@@ -2,6 +2,7 @@
 
 use super::QueuePair;
 use crate::completion_queue::CompletionQueue;
+use crate::device::Device;
 use crate::engine::{Bell, InlineArena, QpEnds};
 use crate::error::CreateError;
 use crate::events::{EventTarget, Reporter};
@@ -12,7 +13,7 @@ use highwire_uapi::{
     MAX_INLINE_BYTES, MAX_SGES, ReceiveQueueConsumer, ReceiveQueueProducer, RingKind, RingLayout,
     SendQueueConsumer, SendQueueProducer,
 };
-use highwire_verbs::{QpCaps, QpConfig, Service};
+use highwire_verbs::{QpCaps, QpConfig, Service, XrcDomain};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -78,6 +79,7 @@ impl ProtectionDomain {
         let sq = rings::create(&RingLayout::new(RingKind::Send, caps.max_send_wr.max(1), slot_bytes)?)?;
         let rq = match srq {
             Some(_) => None,
+            None if config.service.is_xrc() => None,
             None => {
                 let slot_bytes = rings::receive_slot_bytes(caps.max_recv_sge);
                 let layout = RingLayout::new(RingKind::Receive, caps.max_recv_wr.max(1), slot_bytes)?;
@@ -135,5 +137,34 @@ impl ProtectionDomain {
             rq: rq.as_ref().map(ReceiveQueueProducer::attach).transpose()?.map(Mutex::new),
             wants_irn: AtomicBool::new(false),
         })
+    }
+}
+
+/// What an XRC target is made with.
+#[derive(Clone, Copy, Debug)]
+pub struct XrcTargetConfig<'a> {
+    /// The domain whose shared receive queues peers may name.
+    pub domain: XrcDomain,
+    /// The lane that it and those queues live in.
+    pub lane: u32,
+    /// Where its asynchronous events go, if not to the device's own queue.
+    pub events: Option<EventTarget<'a>>,
+}
+
+impl Device {
+    /// Makes the answering half of an extended reliable connection, in RESET. It has no queues and no domain of protection of
+    /// its own: those of the shared receive queue that a request names count.
+    ///
+    /// # Errors
+    /// [`CreateError`].
+    pub fn xrc_target(&self, config: &XrcTargetConfig<'_>) -> Result<QueuePair, CreateError> {
+        // Nothing ever completes there; a queue pair has one all the same.
+        let cq = self.completion_queue_in(config.lane, 1)?;
+        let caps = QpCaps { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline: 0 };
+        let qp_config =
+            QueuePairConfig { caps, events: config.events, ..QueuePairConfig::new(Service::XrcTarget, &cq) };
+        let target = self.protection_domain().queue_pair(&qp_config)?;
+        target.lane().control(|engine| engine.rnic.set_xrc_domain(target.qpn, config.domain));
+        Ok(target)
     }
 }
