@@ -240,7 +240,7 @@ impl Rdma {
         let mut placed = Placed { flow: 0, bytes: 0 };
         if is_sender {
             let world = &ledger.world;
-            self.requesters[at].watch.on_answer(instant, &headers, world.recovery);
+            self.requesters[at].watch.on_answer(instant, &headers, world.recovery, world.rto_min);
             self.rnic.handle_packet(instant, &arrival, &headers, payload, &mut placed);
             return self.complete(ledger, now);
         }

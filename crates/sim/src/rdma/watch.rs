@@ -84,7 +84,13 @@ impl Watch {
 
     /// An answer arrives.
     #[inline]
-    pub(super) fn on_answer(&mut self, now: Instant, headers: &Headers, recovery: Recovery) {
+    pub(super) fn on_answer(
+        &mut self,
+        now: Instant,
+        headers: &Headers,
+        recovery: Recovery,
+        rto_min: Duration,
+    ) {
         let (aeth, is_nak) = match headers.ext {
             Ext::IrnAck(aeth) => (aeth, false),
             Ext::IrnNack(aeth, _) => (aeth, true),
@@ -96,6 +102,10 @@ impl Watch {
         let psn = headers.bth.psn.add(u32::from(is_inclusive));
         let ahead = psn.distance_from(self.first.add(self.acknowledged));
         if ahead > 0 && ahead as u32 <= self.sent - self.acknowledged {
+            // The sender may have gone back in the meantime without having had its turn at the port.
+            if now.saturating_since(self.silent_since) >= rto_min {
+                self.excused = self.sent;
+            }
             self.acknowledged += ahead as u32;
             self.silent_since = now;
         }
