@@ -4,7 +4,7 @@
 //! per process ([`hub`]). Applications' threads make calls and take events; one thread of ours takes what arrives on
 //! queue pair 1 and watches the clock. `docs/rdmacm.md` tells what is done, and what is not.
 
-mod abi;
+pub(crate) mod abi;
 mod addrinfo;
 mod address;
 mod attributes;

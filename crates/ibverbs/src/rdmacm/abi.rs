@@ -186,7 +186,9 @@ mod tests {
         let folder = std::env::temp_dir().join(format!("highwire-rdmacm-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a temporary folder");
         let (source, program) = (folder.join("layout.c"), folder.join("layout"));
-        let mut text = String::from("#include <stddef.h>\n#include <stdio.h>\n#include <rdma/rdma_cma.h>\nint main(void) {\n");
+        let mut text = String::from(
+            "#include <stddef.h>\n#include <stdio.h>\n#include <rdma/rdma_cma.h>\nint main(void) {\n",
+        );
         for expression in expressions {
             text.push_str(&format!("printf(\"%zu\\n\", (size_t)({expression}));\n"));
         }
@@ -204,7 +206,10 @@ mod tests {
         let ours = [
             ("sizeof(struct rdma_cm_id)", size_of::<rdma_cm_id>()),
             ("offsetof(struct rdma_cm_id, route.addr.dst_addr)", offset_of!(rdma_cm_id, route.addr.dst)),
-            ("offsetof(struct rdma_cm_id, route.addr.addr.ibaddr.pkey)", offset_of!(rdma_cm_id, route.addr.ibaddr.pkey)),
+            (
+                "offsetof(struct rdma_cm_id, route.addr.addr.ibaddr.pkey)",
+                offset_of!(rdma_cm_id, route.addr.ibaddr.pkey),
+            ),
             ("offsetof(struct rdma_cm_id, route.path_rec)", offset_of!(rdma_cm_id, route.path_rec)),
             ("offsetof(struct rdma_cm_id, ps)", offset_of!(rdma_cm_id, ps)),
             ("offsetof(struct rdma_cm_id, port_num)", offset_of!(rdma_cm_id, port_num)),

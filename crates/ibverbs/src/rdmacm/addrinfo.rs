@@ -109,7 +109,9 @@ unsafe fn node(entry: &addrinfo, wishes: &Wishes) -> Box<Node> {
     let copy = |to: &mut libc::sockaddr_storage, from: *const sockaddr, length: u32| {
         let length = (length as usize).min(size_of_val(to));
         // SAFETY: the caller's promise, and the storage is as long.
-        unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), std::ptr::from_mut(to).cast::<u8>(), length) };
+        unsafe {
+            std::ptr::copy_nonoverlapping(from.cast::<u8>(), std::ptr::from_mut(to).cast::<u8>(), length)
+        };
         length as u32
     };
     if wishes.is_passive() {

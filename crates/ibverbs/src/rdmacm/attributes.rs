@@ -53,10 +53,8 @@ fn init(id: &Id, attributes: &mut ibv_qp_attr) -> u32 {
         attributes.qkey = id.qkey;
         return mask | IBV_QP_QKEY;
     }
-    attributes.qp_access_flags = IBV_ACCESS_LOCAL_WRITE
-        | IBV_ACCESS_REMOTE_WRITE
-        | IBV_ACCESS_REMOTE_READ
-        | IBV_ACCESS_REMOTE_ATOMIC;
+    attributes.qp_access_flags =
+        IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
     mask | IBV_QP_ACCESS_FLAGS
 }
 
@@ -102,7 +100,12 @@ fn ready_to_send(id: &Id, attributes: &mut ibv_qp_attr) -> Result<u32, c_int> {
 }
 
 /// Takes the queue pair of an identifier to a state.
-pub(super) fn advance(hub: &Hub, c: *mut rdma_cm_id, qp: *mut ibv_qp, state: ibv_qp_state) -> Result<(), c_int> {
+pub(super) fn advance(
+    hub: &Hub,
+    c: *mut rdma_cm_id,
+    qp: *mut ibv_qp,
+    state: ibv_qp_state,
+) -> Result<(), c_int> {
     let (mut attributes, mask) = of(hub.lock().id(c)?, hub.mtu, state)?;
     // SAFETY: the queue pair is the identifier's, set by the application or made for it.
     unsafe { verbs::modify(qp, &mut attributes, mask) }

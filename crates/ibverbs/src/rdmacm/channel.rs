@@ -105,11 +105,17 @@ pub(super) fn hand_over(world: &mut World, id: usize, from: usize, to: usize) {
 
 fn extract(world: &mut World, id: usize, channel: usize) -> Vec<Pending> {
     let Some(channel) = world.channels.get_mut(&channel) else { return Vec::new() };
-    let (gone, kept): (Vec<_>, VecDeque<_>) =
-        std::mem::take(&mut channel.queue).into_iter().fold(Default::default(), |(mut gone, mut kept): (Vec<_>, VecDeque<_>), pending| {
-            if pending.id == id { gone.push(pending) } else { kept.push_back(pending) }
+    let (gone, kept): (Vec<_>, VecDeque<_>) = std::mem::take(&mut channel.queue).into_iter().fold(
+        Default::default(),
+        |(mut gone, mut kept): (Vec<_>, VecDeque<_>), pending| {
+            if pending.id == id {
+                gone.push(pending)
+            } else {
+                kept.push_back(pending)
+            }
             (gone, kept)
-        });
+        },
+    );
     channel.queue = kept;
     for _ in &gone {
         // Somebody may be about to take it: then they find nothing and wait again.
@@ -125,7 +131,9 @@ pub(super) fn next_event(hub: &Hub, channel: usize) -> Result<*mut rdma_cm_event
         eventfd::take(fd)?;
         let pending = {
             let mut world = hub.lock();
-            let Some(pending) = world.channels.get_mut(&channel).and_then(|channel| channel.queue.pop_front()) else {
+            let Some(pending) =
+                world.channels.get_mut(&channel).and_then(|channel| channel.queue.pop_front())
+            else {
                 continue;
             };
             // Whoever destroys the identifier now waits until the event is given back.

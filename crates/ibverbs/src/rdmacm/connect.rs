@@ -1,12 +1,15 @@
 //! Making and ending connections, and finding datagram services.
 
 use highwire_cm::CallError;
-use highwire_wire::cm::{CmPath, IpCm, LID_NONE, RejectReason, Rep, Req, SidrRep, SidrReq, SidrStatus, TransportType};
 use highwire_wire::Qpn;
+use highwire_wire::cm::{
+    CmPath, IpCm, LID_NONE, RejectReason, Rep, Req, SidrRep, SidrReq, SidrStatus, TransportType,
+};
 use libc::{c_int, c_void};
 
-use super::abi::{rdma_cm_id, rdma_conn_param};
-use super::channel::complete;
+use super::abi::{RDMA_CM_EVENT_USER, rdma_cm_event_type, rdma_cm_id, rdma_conn_param};
+use super::channel::{complete, push};
+use super::deliver::What;
 use super::hub::{Hub, World, hub, now};
 use super::id::{Id, Phase};
 use super::{attributes, resolve, verbs};
@@ -150,12 +153,19 @@ fn connect(hub: &Hub, c: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resu
     complete(hub, c)
 }
 
-fn request(hub: &Hub, c: *mut rdma_cm_id, id: &mut Id, parameters: &Parameters, ece: &ibv_ece) -> Result<Req, c_int> {
+fn request(
+    hub: &Hub,
+    c: *mut rdma_cm_id,
+    id: &mut Id,
+    parameters: &Parameters,
+    ece: &ibv_ece,
+) -> Result<Req, c_int> {
     let (qpn, has_srq) = number_of(c, parameters);
     let given = parameters.c;
     id.responder_resources =
         attributes::depth(given.map_or(u8::MAX, |g| g.responder_resources), hub.limits.responder_resources);
-    id.initiator_depth = attributes::depth(given.map_or(u8::MAX, |g| g.initiator_depth), hub.limits.initiator_depth);
+    id.initiator_depth =
+        attributes::depth(given.map_or(u8::MAX, |g| g.initiator_depth), hub.limits.initiator_depth);
     id.retry_count = given.map_or(RETRIES, |g| g.retry_count.min(RETRIES));
     let primary = CmPath {
         local_lid: LID_NONE,
@@ -216,7 +226,8 @@ fn accept(hub: &Hub, c: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resul
     if is_datagram {
         let mut world = hub.lock();
         let target = (qpn, world.id(c)?.qkey);
-        let answered = world.cm.answer_service(now(), comm, SidrStatus::SUCCESS, target, &parameters.private_data);
+        let answered =
+            world.cm.answer_service(now(), comm, SidrStatus::SUCCESS, target, &parameters.private_data);
         answered.map_err(errno)?;
         world.id(c)?.phase = Phase::Connected;
         hub.flush(&mut world);
@@ -229,7 +240,8 @@ fn accept(hub: &Hub, c: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resul
         let (asked, offered) = (request.initiator_depth, request.responder_resources);
         let given = parameters.c;
         let (limits, limit_of) = (hub.limits, attributes::depth);
-        id.responder_resources = limit_of(given.map_or(asked, |g| g.responder_resources), limits.responder_resources);
+        id.responder_resources =
+            limit_of(given.map_or(asked, |g| g.responder_resources), limits.responder_resources);
         id.initiator_depth =
             limit_of(given.map_or(offered, |g| g.initiator_depth), limits.initiator_depth).min(offered);
     }
@@ -313,7 +325,8 @@ fn disconnect(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     let comm = {
         let mut world = hub.lock();
         let id = world.id(c)?;
-        if id.is_datagram() || !matches!(id.phase, Phase::Connected | Phase::Disconnected | Phase::Connecting) {
+        if id.is_datagram() || !matches!(id.phase, Phase::Connected | Phase::Disconnected | Phase::Connecting)
+        {
             return Err(libc::EINVAL);
         }
         id.comm
@@ -352,7 +365,22 @@ pub(super) fn make_datagrams_flow(hub: &Hub, c: *mut rdma_cm_id, qp: *mut ibv_qp
     attributes::advance(hub, c, qp, IBV_QPS_RTS)
 }
 
+/// Puts an event of the application's own on an identifier's channel.
+fn write_event(c: *mut rdma_cm_id, event: rdma_cm_event_type, status: c_int, arg: u64) -> Result<(), c_int> {
+    if event != RDMA_CM_EVENT_USER {
+        return Err(libc::EINVAL);
+    }
+    let mut world = hub()?.lock();
+    world.id(c)?;
+    push(&mut world, c as usize, What::User(arg), status);
+    Ok(())
+}
+
 c_api! {
+    fn rdma_write_cm_event(id: *mut rdma_cm_id, event: rdma_cm_event_type, status: c_int, arg: u64) -> c_int {
+        minus_one(write_event(id, event, status, arg))
+    }
+
     fn rdma_connect(id: *mut rdma_cm_id, conn_param: *mut rdma_conn_param) -> c_int {
         minus_one(hub().and_then(|hub| connect(hub, id, conn_param)))
     }

@@ -97,7 +97,8 @@ fn tell(hub: &Hub, world: &mut World, event: Event) {
         }
         Event::ServiceAnswered { reply, .. } => {
             id.comm = None;
-            id.phase = if reply.status == SidrStatus::SUCCESS { Phase::Connected } else { Phase::RouteResolved };
+            id.phase =
+                if reply.status == SidrStatus::SUCCESS { Phase::Connected } else { Phase::RouteResolved };
             world.by_comm.remove(&comm);
             let status = c_int::from(reply.status.0);
             (What::ServiceReply(reply), status)
@@ -122,7 +123,9 @@ pub(super) fn prepare(hub: &Hub, pending: Pending) -> Option<Box<Held>> {
         What::Request { comm, from, addresses, request, ece_options } => {
             connection_request(hub, c, comm, from, addresses, request, ece_options)
         }
-        What::Service { comm, from, addresses, request } => service_request(hub, c, comm, from, addresses, &request),
+        What::Service { comm, from, addresses, request } => {
+            service_request(hub, c, comm, from, addresses, &request)
+        }
         What::Reply => replied(hub, c),
         What::Reject(reject) => {
             fail_queue_pair(c);

@@ -61,7 +61,8 @@ fn passive(
         // SAFETY: rdma_create_ep(3) says what they are.
         let attributes = unsafe { input(attributes) }?;
         let id = world.id(c)?;
-        id.template = Some(Template { pd, attributes: ibv_qp_init_attr { qp_type: id.qp_type, ..attributes } });
+        id.template =
+            Some(Template { pd, attributes: ibv_qp_init_attr { qp_type: id.qp_type, ..attributes } });
     }
     Ok(())
 }

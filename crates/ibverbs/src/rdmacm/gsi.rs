@@ -93,9 +93,9 @@ impl Services {
 
     /// Whether a process of this user on this machine has a device of that address.
     pub(super) fn is_served(&self, ip: IpAddr) -> bool {
-        self.registry.as_ref().is_some_and(|registry| {
-            registry.is_shared(ip) || registry.directory(ip).exists()
-        })
+        self.registry
+            .as_ref()
+            .is_some_and(|registry| registry.is_shared(ip) || registry.directory(ip).exists())
     }
 
     /// What cannot be helped is only said.

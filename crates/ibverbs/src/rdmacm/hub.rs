@@ -189,7 +189,9 @@ impl Hub {
         }
         if own.is_loopback() || own.is_ipv4() != ip.is_ipv4() {
             crate::env::log(|| {
-                format!("{ip} cannot be reached from {own}: set HIGHWIRE_ADDR to an address of this machine that leads there")
+                format!(
+                    "{ip} cannot be reached from {own}: set HIGHWIRE_ADDR to an address of this machine that leads there"
+                )
             });
             return Err(libc::ENODEV);
         }

@@ -4,8 +4,8 @@ use std::net::SocketAddr;
 
 use highwire_cm::CommId;
 use highwire_verbs::Gid;
-use highwire_wire::cm::{Rep, Req};
 use highwire_wire::Psn;
+use highwire_wire::cm::{Rep, Req};
 use libc::{c_int, c_void};
 
 use super::abi::{
@@ -17,9 +17,7 @@ use super::channel::{self, Channel};
 use super::endpoint::Template;
 use super::hub::{Hub, World, hub, random};
 use super::multicast::Membership;
-use crate::abi::{
-    IBV_QPT_RC, IBV_QPT_UD, IBV_QPT_XRC_RECV, ibv_ece, ibv_qp_type, ibv_sa_path_rec,
-};
+use crate::abi::{IBV_QPT_RC, IBV_QPT_UD, IBV_QPT_XRC_RECV, ibv_ece, ibv_qp_type, ibv_sa_path_rec};
 use crate::boundary::{c_api, minus_one};
 
 /// Where an identifier stands.
@@ -184,7 +182,11 @@ pub(super) fn destroy(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
         let id = world.id(c)?;
         // SAFETY: the identifier is alive, and this call is the application's on it.
         let event = unsafe { std::mem::replace(&mut (*id.c).event, std::ptr::null_mut()) };
-        if id.is_synchronous || world.held.contains_key(&(event as usize)) { event } else { std::ptr::null_mut() }
+        if id.is_synchronous || world.held.contains_key(&(event as usize)) {
+            event
+        } else {
+            std::ptr::null_mut()
+        }
     };
     drop(world);
     if !own_event.is_null() {
@@ -260,7 +262,8 @@ pub(super) fn migrate(hub: &Hub, c: *mut rdma_cm_id, to: *mut rdma_event_channel
 
 fn set_option(c: *mut rdma_cm_id, level: c_int, name: c_int, value: &[u8]) -> Result<(), c_int> {
     let byte = || value.first().copied().filter(|_| value.len() == 1).ok_or(libc::EINVAL);
-    let flag = || <[u8; 4]>::try_from(value).map(|bytes| c_int::from_ne_bytes(bytes) != 0).map_err(|_| libc::EINVAL);
+    let flag =
+        || <[u8; 4]>::try_from(value).map(|bytes| c_int::from_ne_bytes(bytes) != 0).map_err(|_| libc::EINVAL);
     let mut world = hub()?.lock();
     let id = world.id(c)?;
     match (level, name) {

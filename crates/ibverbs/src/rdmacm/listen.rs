@@ -33,7 +33,10 @@ fn listen(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     let service = resolve::service_of(id, id.source.map_or(0, |source| source.port()));
     let address = id.source.map(|source| plain(source.ip()));
     let listeners = world.services.get(&service).cloned().unwrap_or_default();
-    if listeners.iter().any(|other| world.ids.get(other).and_then(|id| id.source).map(|s| plain(s.ip())) == address) {
+    if listeners
+        .iter()
+        .any(|other| world.ids.get(other).and_then(|id| id.source).map(|s| plain(s.ip())) == address)
+    {
         return Err(libc::EADDRINUSE);
     }
     if listeners.is_empty() {

@@ -70,7 +70,8 @@ pub(super) fn prepare(hub: &Hub, c: *mut rdma_cm_id, joined: Joined, mut status:
         match attach(qp, joined.group) {
             Ok(()) => {
                 if let Ok(id) = hub.lock().id(c) {
-                    let of_group = id.memberships.iter_mut().filter(|membership| membership.group == joined.group);
+                    let of_group =
+                        id.memberships.iter_mut().filter(|membership| membership.group == joined.group);
                     of_group.for_each(|membership| membership.is_attached = true);
                 }
             }
@@ -100,7 +101,11 @@ fn leave_group(hub: &Hub, c: *mut rdma_cm_id, group: Gid) -> Result<(), c_int> {
     let membership = {
         let mut world = hub.lock();
         let id = world.id(c)?;
-        let at = id.memberships.iter().position(|membership| membership.group == group).ok_or(libc::EADDRNOTAVAIL)?;
+        let at = id
+            .memberships
+            .iter()
+            .position(|membership| membership.group == group)
+            .ok_or(libc::EADDRNOTAVAIL)?;
         id.memberships.remove(at)
     };
     // SAFETY: the identifier was looked up, and this call is the application's on it.
@@ -116,7 +121,9 @@ fn leave_group(hub: &Hub, c: *mut rdma_cm_id, group: Gid) -> Result<(), c_int> {
 /// Leaves every group.
 pub(super) fn leave_all(hub: &Hub, c: *mut rdma_cm_id) {
     loop {
-        let Some(group) = hub.lock().id(c).ok().and_then(|id| Some(id.memberships.first()?.group)) else { return };
+        let Some(group) = hub.lock().id(c).ok().and_then(|id| Some(id.memberships.first()?.group)) else {
+            return;
+        };
         // The queue pair may be gone already, and with it what was attached to it.
         let _ = leave_group(hub, c, group);
     }

@@ -66,7 +66,8 @@ fn destroy_completion_queues(c: &mut rdma_cm_id) {
     if !c.qp.is_null() || !c.srq.is_null() {
         return;
     }
-    for (channel, cq) in [(&mut c.send_cq_channel, &mut c.send_cq), (&mut c.recv_cq_channel, &mut c.recv_cq)] {
+    for (channel, cq) in [(&mut c.send_cq_channel, &mut c.send_cq), (&mut c.recv_cq_channel, &mut c.recv_cq)]
+    {
         // SAFETY: both were made here and belong to the identifier.
         unsafe {
             if !cq.is_null() {

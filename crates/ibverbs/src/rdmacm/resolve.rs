@@ -5,9 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use highwire_verbs::Gid;
 use libc::{c_int, sockaddr};
 
-use super::abi::{
-    RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_IB, rdma_cm_id,
-};
+use super::abi::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_IB, rdma_cm_id};
 use super::address::{self, is_local, plain};
 use super::channel::{self, complete, push};
 use super::deliver::What;
@@ -72,7 +70,12 @@ fn show_path(hub: &Hub, id: &Id, c: &mut rdma_cm_id) {
 }
 
 /// Gives an identifier a local address and a port.
-pub(super) fn bind(hub: &Hub, world: &mut World, c: *mut rdma_cm_id, address: SocketAddr) -> Result<(), c_int> {
+pub(super) fn bind(
+    hub: &Hub,
+    world: &mut World,
+    c: *mut rdma_cm_id,
+    address: SocketAddr,
+) -> Result<(), c_int> {
     let id = world.id(c)?;
     if id.phase != Phase::Idle {
         return Err(libc::EINVAL);

@@ -5,8 +5,8 @@
 use libc::{c_int, c_uint, c_void};
 
 use crate::abi::{
-    IBV_QP_STATE, IBV_QPS_ERR, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_ece, ibv_gid, ibv_pd,
-    ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_srq,
+    IBV_QP_STATE, IBV_QPS_ERR, ibv_comp_channel, ibv_context, ibv_cq, ibv_device, ibv_device_attr, ibv_ece,
+    ibv_gid, ibv_pd, ibv_port_attr, ibv_qp, ibv_qp_attr, ibv_qp_init_attr, ibv_srq,
 };
 
 unsafe extern "C" {
@@ -32,9 +32,18 @@ unsafe extern "C" {
     pub(super) fn ibv_detach_mcast(qp: *mut ibv_qp, gid: *const ibv_gid, lid: u16) -> c_int;
     pub(super) fn ibv_query_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int;
     pub(super) fn ibv_set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int;
-    pub(super) fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, gid: *mut ibv_gid) -> c_int;
+    pub(super) fn ibv_query_gid(
+        context: *mut ibv_context,
+        port: u8,
+        index: c_int,
+        gid: *mut ibv_gid,
+    ) -> c_int;
     pub(super) fn ibv_query_device(context: *mut ibv_context, attributes: *mut ibv_device_attr) -> c_int;
-    pub(super) fn ibv_query_port(context: *mut ibv_context, port: u8, attributes: *mut ibv_port_attr) -> c_int;
+    pub(super) fn ibv_query_port(
+        context: *mut ibv_context,
+        port: u8,
+        attributes: *mut ibv_port_attr,
+    ) -> c_int;
 }
 
 /// The errno of the verb that has just failed, never 0.
@@ -64,7 +73,11 @@ pub(super) fn done(code: c_int) -> Result<(), c_int> {
 ///
 /// # Safety
 /// `qp` is a queue pair.
-pub(super) unsafe fn modify(qp: *mut ibv_qp, attributes: &mut ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
+pub(super) unsafe fn modify(
+    qp: *mut ibv_qp,
+    attributes: &mut ibv_qp_attr,
+    mask: c_uint,
+) -> Result<(), c_int> {
     // SAFETY: the caller's promise; the attributes are a live structure.
     done(unsafe { ibv_modify_qp(qp, attributes, mask as c_int) })
 }

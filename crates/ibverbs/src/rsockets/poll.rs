@@ -1,0 +1,201 @@
+//! `rpoll` and `rselect`, over rsockets and any other descriptors.
+
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use libc::{c_int, c_short, fd_set, nfds_t, pollfd, timeval};
+
+use super::socket::{Socket, find, lock};
+use super::stream::{State, Stream};
+use crate::boundary::{c_api, set_errno};
+
+/// How long to look again and again before sleeping.
+const SPIN: Duration = Duration::from_micros(10);
+/// How long to sleep where another thread may take a wake-up.
+const NAP: Duration = Duration::from_millis(20);
+
+/// What a stream is ready for, of what is asked.
+fn readiness(stream: &mut Stream, events: c_short) -> c_short {
+    stream.progress();
+    let mut ready = 0;
+    match stream.state {
+        State::Fresh => ready |= libc::POLLOUT | libc::POLLHUP,
+        State::Listening if !stream.requests.is_empty() => ready |= libc::POLLIN,
+        State::Listening | State::Connecting => {}
+        State::Connected => {
+            if stream.can_read() {
+                ready |= libc::POLLIN | libc::POLLRDNORM;
+            }
+            if stream.can_send() || !stream.is_writable {
+                ready |= libc::POLLOUT | libc::POLLWRNORM;
+            }
+            if !stream.is_readable {
+                ready |= libc::POLLRDHUP;
+            }
+        }
+        State::Ended => {
+            ready |= libc::POLLIN | libc::POLLRDNORM | libc::POLLOUT | libc::POLLHUP | libc::POLLRDHUP
+        }
+        State::Failed(_) => ready |= libc::POLLIN | libc::POLLOUT | libc::POLLERR | libc::POLLHUP,
+    }
+    ready & (events | libc::POLLERR | libc::POLLHUP)
+}
+
+/// One of the descriptors asked about.
+enum Watched {
+    Stream(Arc<Mutex<Stream>>),
+    Other,
+}
+
+fn watch(fd: c_int) -> Watched {
+    match find(fd) {
+        Ok(Socket::Stream(stream)) => Watched::Stream(stream),
+        Ok(Socket::Datagram) | Err(_) => Watched::Other,
+    }
+}
+
+/// Looks at everything once, without waiting.
+fn look(fds: &mut [pollfd], watched: &[Watched]) -> usize {
+    let mut others: Vec<pollfd> = Vec::new();
+    for (fd, watched) in fds.iter_mut().zip(watched) {
+        fd.revents = 0;
+        match watched {
+            Watched::Stream(stream) => fd.revents = readiness(&mut lock(stream), fd.events),
+            Watched::Other => others.push(*fd),
+        }
+    }
+    if !others.is_empty() {
+        // SAFETY: the array lives through the call.
+        unsafe { libc::poll(others.as_mut_ptr(), others.len() as nfds_t, 0) };
+        let mut others = others.iter();
+        let asked = fds.iter_mut().zip(watched).filter(|(_, watched)| matches!(watched, Watched::Other));
+        asked.for_each(|(fd, _)| fd.revents = others.next().map_or(0, |other| other.revents));
+    }
+    fds.iter().filter(|fd| fd.revents != 0).count()
+}
+
+/// Sleeps until something may have happened.
+fn sleep(fds: &[pollfd], watched: &[Watched], left: Option<Duration>) -> Result<(), c_int> {
+    let mut all = Vec::with_capacity(2 * fds.len());
+    let mut left = left;
+    for (fd, watched) in fds.iter().zip(watched) {
+        match watched {
+            Watched::Stream(stream) => {
+                let mut stream = lock(stream);
+                stream.arm();
+                // What completed before it was armed makes no noise.
+                if readiness(&mut stream, fd.events) != 0 {
+                    left = Some(Duration::ZERO);
+                }
+                if stream.waiters > 0 {
+                    left = Some(left.map_or(NAP, |left| left.min(NAP)));
+                }
+                all.extend(stream.descriptors().map(|fd| pollfd { fd, events: libc::POLLIN, revents: 0 }));
+            }
+            Watched::Other => all.push(pollfd { revents: 0, ..*fd }),
+        }
+    }
+    let timeout = left.map(|left| libc::timespec {
+        tv_sec: left.as_secs() as libc::time_t,
+        tv_nsec: left.subsec_nanos() as libc::c_long,
+    });
+    let timeout = timeout.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
+    // SAFETY: the array and the time live through the call.
+    let woken = unsafe { libc::ppoll(all.as_mut_ptr(), all.len() as nfds_t, timeout, std::ptr::null()) };
+    let errno = super::c::last_errno();
+    for watched in watched {
+        if let Watched::Stream(stream) = watched {
+            lock(stream).disarm();
+        }
+    }
+    if woken < 0 { Err(errno) } else { Ok(()) }
+}
+
+fn poll(fds: &mut [pollfd], timeout: Option<Duration>) -> Result<usize, c_int> {
+    let watched: Vec<Watched> = fds.iter().map(|fd| watch(fd.fd)).collect();
+    let begin = Instant::now();
+    loop {
+        let count = look(fds, &watched);
+        let passed = begin.elapsed();
+        if count > 0 || timeout.is_some_and(|timeout| passed >= timeout) {
+            return Ok(count);
+        }
+        if passed >= SPIN {
+            sleep(fds, &watched, timeout.map(|timeout| timeout.saturating_sub(passed)))?;
+        }
+    }
+}
+
+/// # Safety
+/// The sets are null or valid.
+unsafe fn select(count: c_int, sets: [*mut fd_set; 3], timeout: Option<Duration>) -> Result<c_int, c_int> {
+    const EVENTS: [c_short; 3] = [libc::POLLIN, libc::POLLOUT, libc::POLLPRI];
+    const READY: [c_short; 3] = [
+        libc::POLLIN | libc::POLLHUP | libc::POLLERR | libc::POLLRDHUP,
+        libc::POLLOUT | libc::POLLERR,
+        libc::POLLPRI,
+    ];
+    if !(0..=libc::FD_SETSIZE as c_int).contains(&count) {
+        return Err(libc::EINVAL);
+    }
+    let mut fds = Vec::new();
+    for fd in 0..count {
+        let asked = sets.iter().zip(EVENTS).filter(|(set, _)| {
+            // SAFETY: the caller's promise, and the number is below the set's size.
+            !set.is_null() && unsafe { libc::FD_ISSET(fd, **set) }
+        });
+        let events = asked.fold(0, |events, (_, event)| events | event);
+        if events != 0 {
+            fds.push(pollfd { fd, events, revents: 0 });
+        }
+    }
+    poll(&mut fds, timeout)?;
+    let mut bits = 0;
+    for (set, (event, ready)) in sets.into_iter().zip(EVENTS.into_iter().zip(READY)) {
+        if set.is_null() {
+            continue;
+        }
+        for fd in &fds {
+            // SAFETY: as above.
+            unsafe {
+                if fd.events & event != 0 && fd.revents & ready != 0 {
+                    bits += 1;
+                } else {
+                    libc::FD_CLR(fd.fd, set);
+                }
+            }
+        }
+    }
+    Ok(bits)
+}
+
+fn answer(result: Result<c_int, c_int>) -> c_int {
+    result.unwrap_or_else(|errno| {
+        set_errno(errno);
+        -1
+    })
+}
+
+c_api! {
+    fn rpoll(fds: *mut pollfd, nfds: nfds_t, timeout: c_int) -> c_int {
+        if fds.is_null() && nfds > 0 {
+            return answer(Err(libc::EFAULT));
+        }
+        let fds = if nfds == 0 { &mut [] } else { std::slice::from_raw_parts_mut(fds, nfds as usize) };
+        let timeout = u64::try_from(timeout).ok().map(Duration::from_millis);
+        answer(poll(fds, timeout).map(|count| count as c_int))
+    }
+
+    fn rselect(
+        nfds: c_int,
+        readfds: *mut fd_set,
+        writefds: *mut fd_set,
+        exceptfds: *mut fd_set,
+        timeout: *mut timeval,
+    ) -> c_int {
+        let timeout = timeout.as_ref().map(|time| {
+            Duration::from_secs(time.tv_sec.max(0) as u64) + Duration::from_micros(time.tv_usec.max(0) as u64)
+        });
+        answer(select(nfds, [readfds, writefds, exceptfds], timeout))
+    }
+}
