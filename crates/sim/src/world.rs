@@ -321,6 +321,7 @@ fn congestion(choice: Congestion) -> CongestionChoice {
         Congestion::DcqcnConnectx => CongestionChoice::DcqcnConnectx,
         Congestion::Timely => CongestionChoice::Timely,
         Congestion::TimelyScaled => CongestionChoice::TimelyScaled,
+        Congestion::TimelySegments => CongestionChoice::TimelySegments,
         Congestion::TimelyBackoff => CongestionChoice::TimelyBackoff,
         Congestion::Aimd => CongestionChoice::Aimd,
         Congestion::Dctcp => CongestionChoice::Dctcp,

@@ -171,6 +171,9 @@ fn scheme(params: &Params, network: &Network) -> Result<Scheme, ScenarioError> {
         "dcqcn" => Congestion::Dcqcn,
         "dcqcn-connectx" => Congestion::DcqcnConnectx,
         "timely" => Congestion::Timely,
+        "timely-scaled" => Congestion::TimelyScaled,
+        "timely-segments" => Congestion::TimelySegments,
+        "timely-backoff" => Congestion::TimelyBackoff,
         "aimd" => Congestion::Aimd,
         "dctcp" => Congestion::Dctcp,
         _ => Congestion::None,
@@ -228,7 +231,7 @@ fn rto_high(params: &Params, network: &Network) -> Result<Span, ScenarioError> {
 }
 
 fn roce(params: &Params, congestion: Congestion, has_pfc: bool, rto_high: Span) -> GoBackN {
-    let needs_acks = matches!(congestion, Congestion::Timely | Congestion::Aimd | Congestion::Dctcp);
+    let needs_acks = !matches!(congestion, Congestion::None | Congestion::Dcqcn | Congestion::DcqcnConnectx);
     let has_timeout = match params.word("transport.timeouts") {
         Some("on") => true,
         Some("off") => false,

@@ -62,7 +62,7 @@ pub const PARAMETERS: &[Parameter] = &[
     p("network.packet_loss", Unit::Number, &[], "0", "the probability that a link loses a packet"),
     p("network.bit_error_rate", Unit::Number, &[], "0", "the probability that a bit is wrong"),
     p("transport.protocol", Unit::Words, &["irn", "roce", "iwarp"], "irn", "IRN; go-back-N as RoCE cards have it; iWARP's TCP"),
-    p("transport.congestion", Unit::Words, &["none", "dcqcn", "dcqcn-connectx", "timely", "aimd", "dctcp"], "none", "congestion control (iWARP has TCP's own)"),
+    p("transport.congestion", Unit::Words, &["none", "dcqcn", "dcqcn-connectx", "timely", "timely-scaled", "timely-segments", "timely-backoff", "aimd", "dctcp"], "none", "congestion control (iWARP has TCP's own)"),
     p("transport.mtu", Unit::Bytes, &[], "1024B", "payload of a full packet: 256, 512, 1024, 2048 or 4096 bytes"),
     p("transport.loss_recovery", Unit::Words, &["sack", "no-sack", "go-back-n"], "sack", "irn: what a sender repeats"),
     p("transport.cap", Unit::Count, &["bdp", "unlimited"], "bdp", "irn: most packets in flight"),

@@ -133,6 +133,8 @@ pub enum Congestion {
     Timely,
     /// Timely with a step that grows with the link.
     TimelyScaled,
+    /// Timely with an update per 16 packets instead of per round trip.
+    TimelySegments,
     /// Timely that also halves its rate at losses (IRN §4.3, question 1).
     TimelyBackoff,
     /// Additive increase, multiplicative decrease on a window.

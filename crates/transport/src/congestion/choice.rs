@@ -21,6 +21,8 @@ pub enum CongestionChoice {
     Timely,
     /// Timely with a step that grows with the link.
     TimelyScaled,
+    /// Timely with an update per 16 packets, its paper's smallest segment, instead of per round trip.
+    TimelySegments,
     /// Timely that also halves its rate at losses (IRN §4.3, question 1).
     TimelyBackoff,
     /// TCP's additive increase and multiplicative decrease, from the bandwidth-delay product on.
@@ -46,12 +48,13 @@ pub enum CongestionParameters {
 
 impl CongestionChoice {
     /// All that have a name of their own.
-    pub const NAMED: [CongestionChoice; 8] = [
+    pub const NAMED: [CongestionChoice; 9] = [
         CongestionChoice::None,
         CongestionChoice::Dcqcn,
         CongestionChoice::DcqcnConnectx,
         CongestionChoice::Timely,
         CongestionChoice::TimelyScaled,
+        CongestionChoice::TimelySegments,
         CongestionChoice::TimelyBackoff,
         CongestionChoice::Aimd,
         CongestionChoice::Dctcp,
@@ -65,6 +68,7 @@ impl CongestionChoice {
             CongestionChoice::DcqcnConnectx => "dcqcn-connectx",
             CongestionChoice::Timely => "timely",
             CongestionChoice::TimelyScaled => "timely-scaled",
+            CongestionChoice::TimelySegments => "timely-segments",
             CongestionChoice::TimelyBackoff => "timely-backoff",
             CongestionChoice::Aimd => "aimd",
             CongestionChoice::Dctcp => "dctcp",
@@ -103,6 +107,9 @@ impl CongestionChoice {
             CongestionChoice::Timely => CongestionParameters::Timely(TimelyParameters::paper(line_rate)),
             CongestionChoice::TimelyScaled => {
                 CongestionParameters::Timely(TimelyParameters::scaled(line_rate))
+            }
+            CongestionChoice::TimelySegments => {
+                CongestionParameters::Timely(TimelyParameters::paper(line_rate).with_segments(16))
             }
             CongestionChoice::TimelyBackoff => {
                 CongestionParameters::Timely(TimelyParameters::paper(line_rate).with_backoff_on_loss())
@@ -167,7 +174,7 @@ mod tests {
         let error = "bbr".parse::<CongestionChoice>().expect_err("no such thing");
         assert_eq!(
             error.to_string(),
-            "`bbr` is none of none, dcqcn, dcqcn-connectx, timely, timely-scaled, timely-backoff, aimd, dctcp"
+            "`bbr` is none of none, dcqcn, dcqcn-connectx, timely, timely-scaled, timely-segments, timely-backoff, aimd, dctcp"
         );
     }
 

@@ -4,8 +4,8 @@
 //! decides: round trips that shrink or stand still let the rate rise by a step, after several in a row by a larger one;
 //! round trips that grow cut it in proportion to how fast they do, measured against the round trip of an empty network.
 //!
-//! The paper updates per segment of 16 to 64 KB; here an update needs the round trip of a packet sent after the previous
-//! one, hence at most one per round trip. Invariant: `min_rate <= rate <= line_rate`.
+//! The paper updates when a segment of 16 to 64 KB completes; models of it (Zhu and others, CoNEXT 2016) at most once per round
+//! trip. Both are here. Invariant: `min_rate <= rate <= line_rate`.
 
 use super::{AckSample, CongestionControl, Fraction, LossKind, Rate, fixed};
 use highwire_stdx::{Duration, Instant};
@@ -33,6 +33,8 @@ pub struct TimelyParameters {
     pub hyper_after: u32,
     /// N: how many steps hyperactive increase takes.
     pub hyper_steps: u32,
+    /// An update per so many packets, or, without, per round trip: then it takes a packet that left after the last update.
+    pub segment_packets: Option<u32>,
     /// The part of the rate that a detected loss takes away. The paper has none, as PFC knows no loss; IRN tried it
     /// together with go-back-N (IRN §4.3, question 1).
     pub loss_cut: Fraction,
@@ -53,6 +55,7 @@ impl TimelyParameters {
             decrease: Fraction::new(4, 5),
             hyper_after: 5,
             hyper_steps: 5,
+            segment_packets: None,
             loss_cut: Fraction::ZERO,
         }
     }
@@ -63,6 +66,12 @@ impl TimelyParameters {
             additive_step: fixed::share(line_rate, 1_000),
             ..TimelyParameters::paper(line_rate)
         }
+    }
+
+    /// The same with an update per `packets` instead of per round trip.
+    #[must_use]
+    pub const fn with_segments(self, packets: u32) -> TimelyParameters {
+        TimelyParameters { segment_packets: Some(packets), ..self }
     }
 
     /// The same, halving the rate at each detected loss.
@@ -85,6 +94,8 @@ pub struct Timely {
     difference: i64,
     rises_in_a_row: u32,
     last_update: Instant,
+    /// Packets that have arrived since then.
+    arrived: u32,
 }
 
 impl Timely {
@@ -104,6 +115,7 @@ impl Timely {
             difference: 0,
             rises_in_a_row: 0,
             last_update: Instant::ZERO,
+            arrived: 0,
         }
     }
 
@@ -159,12 +171,17 @@ impl Timely {
 
 impl CongestionControl for Timely {
     fn on_ack(&mut self, now: Instant, sample: AckSample) {
+        self.arrived = self.arrived.saturating_add(sample.packets);
         let Some(rtt) = sample.rtt else { return };
-        // A packet that left before the last update has not seen what it did.
-        if now.saturating_since(self.last_update) < rtt && self.previous_rtt.is_some() {
+        let is_due = match self.parameters.segment_packets {
+            Some(packets) => self.arrived >= packets,
+            // A packet that left before the last update has not seen what it did.
+            None => now.saturating_since(self.last_update) >= rtt,
+        };
+        if !is_due && self.previous_rtt.is_some() {
             return;
         }
-        self.last_update = now;
+        (self.last_update, self.arrived) = (now, 0);
         self.update(rtt);
     }
 
@@ -285,6 +302,15 @@ mod tests {
             timely.on_ack(Instant::from_nanos(60_000 + n * 6_000), sample);
         }
         assert_eq!(timely.current_rate(), Rate::from_mbps(1020), "two updates after the first sample");
+    }
+
+    #[test]
+    fn or_one_update_per_segment() {
+        let mut timely = at_rate(1000);
+        timely.parameters = timely.parameters.with_segments(4);
+        let sample = AckSample { rtt: Some(Duration::from_micros(60)), packets: 1, ..AckSample::default() };
+        (0..=16).for_each(|n| timely.on_ack(Instant::from_nanos(60_000 + n), sample));
+        assert_eq!(timely.current_rate(), Rate::from_mbps(1040), "four updates after the first sample");
     }
 
     #[test]
