@@ -108,7 +108,10 @@ impl Drop for StatsFile {
 /// # Errors
 /// Those of reading the directory.
 pub fn running_devices() -> io::Result<Vec<RunningDevice>> {
-    let registry = Registry::open().map_err(io::Error::other)?;
+    running_in(&Registry::open().map_err(io::Error::other)?)
+}
+
+pub(crate) fn running_in(registry: &Registry) -> io::Result<Vec<RunningDevice>> {
     let mut running = Vec::new();
     for entry in std::fs::read_dir(registry.root())? {
         let entry = entry?;

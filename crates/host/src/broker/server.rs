@@ -186,6 +186,7 @@ impl Broker {
         }
         let _ = std::fs::remove_file(self.registry.broker_socket(self.address));
         let _ = self.registry.reap_stale();
+        let _ = stats::running_in(&self.registry);
         // The next one may bind once it has the lock.
         drop(self);
         drop(lock);

@@ -134,6 +134,7 @@ fn find_place(config: &DeviceConfig, rng: &mut Rng) -> Result<Place, OpenError> 
     if let Some(registry) = &registry {
         // What killed processes left behind would fill the machine's shared memory. If it stays, the next one tries again.
         let _ = registry.reap_stale();
+        let _ = crate::stats::running_in(registry);
     }
     let engine_config = EngineConfig { lanes: config.lanes, ..EngineConfig::default() };
     if let Some(ip) = wanted_address(config)? {

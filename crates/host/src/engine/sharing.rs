@@ -1,28 +1,35 @@
 //! Which addresses several processes share.
 
 use highwire_link::shm::Registry;
-use highwire_stdx::{Duration, Instant};
+use highwire_stdx::{Duration, IdMap, Instant};
 use highwire_verbs::Gid;
 use highwire_wire::Qpn;
 
 /// How long an answer is believed.
 const BELIEVED_FOR: Duration = Duration::from_millis(500);
 /// Addresses remembered.
-const ADDRESSES_MAX: usize = 256;
+const ADDRESSES_MAX: usize = 4096;
 
 /// What is known about addresses. Those of other machines count as not shared: there, packets of a train arrive one by one.
-#[derive(Default)]
 pub(super) struct Sharing {
     /// This device shares its own.
     is_ours: bool,
     registry: Option<Registry>,
-    known: Vec<(Gid, Instant, bool)>,
-    recent: usize,
+    /// By the last four bytes, in which addresses differ; two that do not take turns.
+    known: IdMap<Answer>,
+    recent: Option<Answer>,
+}
+
+#[derive(Clone, Copy)]
+struct Answer {
+    gid: Gid,
+    until: Instant,
+    is_shared: bool,
 }
 
 impl Sharing {
     pub(super) fn new(is_ours: bool) -> Sharing {
-        Sharing { is_ours, registry: Registry::open().ok(), known: Vec::new(), recent: 0 }
+        Sharing { is_ours, registry: Registry::open().ok(), known: IdMap::new(0), recent: None }
     }
 
     /// In which trains a packet may travel: one of those who share an address gets a train whole, so packets for different
@@ -35,29 +42,28 @@ impl Sharing {
     /// Whether processes of this user share an address of this machine.
     #[inline]
     fn is_shared(&mut self, now: Instant, gid: Gid) -> bool {
-        match self.known.get(self.recent) {
-            Some(&(known, until, is_shared)) if known == gid && now < until => is_shared,
+        match self.recent {
+            Some(answer) if answer.gid == gid && now < answer.until => answer.is_shared,
             _ => self.look_up(now, gid),
         }
     }
 
-    #[cold]
     fn look_up(&mut self, now: Instant, gid: Gid) -> bool {
         let Some(registry) = &self.registry else { return false };
-        self.recent = match self.known.iter().position(|(known, ..)| *known == gid) {
-            Some(at) => at,
-            None => {
-                if self.known.len() == ADDRESSES_MAX {
-                    self.known.clear();
-                }
-                self.known.push((gid, Instant::ZERO, false));
-                self.known.len() - 1
+        let id = u32::from_be_bytes([gid.0[12], gid.0[13], gid.0[14], gid.0[15]]);
+        let known = self.known.get(id).copied().filter(|answer| answer.gid == gid && now < answer.until);
+        let answer = known.unwrap_or_else(|| Answer {
+            gid,
+            until: now + BELIEVED_FOR,
+            is_shared: registry.is_shared(gid.to_ip()),
+        });
+        if known.is_none() {
+            if self.known.len() >= ADDRESSES_MAX {
+                self.known = IdMap::new(0);
             }
-        };
-        let entry = &mut self.known[self.recent];
-        if entry.1 <= now {
-            *entry = (gid, now + BELIEVED_FOR, registry.is_shared(gid.to_ip()));
+            self.known.insert(id, answer);
         }
-        entry.2
+        self.recent = Some(answer);
+        answer.is_shared
     }
 }
