@@ -38,6 +38,12 @@ pub(super) fn add(cases: &mut Vec<Case>) {
     cases.push(Case::two(GROUP, "ib_write_bw -F -n 5000 -p {port}", Link::Shm, judge::perftest));
     cases.push(Case::two(GROUP, "ib_write_bw -F -n 5000 -t 64 -p {port}", Link::Udp, judge::perftest));
     cases.push(Case::special(GROUP, "the floor: raw UDP, polling, half a round trip", Link::Auto, floor));
+    cases.push(Case::special(
+        GROUP,
+        "a hundred processes come, go and are killed for a minute",
+        Link::Auto,
+        churn,
+    ));
     cases.push(Case::special(GROUP, "the same seed gives the same faults", Link::Udp, same_faults));
 }
 
@@ -49,6 +55,16 @@ fn floor(workshop: &Workshop, _: &Case) -> Result<Verdict> {
         return Ok(Verdict::Fails(judge::last_line(&output.stderr)));
     }
     std::fs::write(workshop.folder.join("floor.json"), &output.stdout)?;
+    Ok(Verdict::Works(judge::last_line(&output.stdout)))
+}
+
+/// Nobody who stays notices anything, and nothing is left behind.
+fn churn(workshop: &Workshop, _: &Case) -> Result<Verdict> {
+    let line = Line::new(&workshop.highwire.to_string_lossy());
+    let output = line.words("churn --processes 100 --steps 4000 --seed 7").capture()?;
+    if !output.success {
+        return Ok(Verdict::Fails(judge::last_line(&output.stderr)));
+    }
     Ok(Verdict::Works(judge::last_line(&output.stdout)))
 }
 
