@@ -67,10 +67,10 @@ pub fn cases() -> Vec<Case> {
     let (none, dcqcn) = (Congestion::None, Congestion::Dcqcn);
     vec![
         case("p54", "54 hosts, permutation of 2 MB", permutation(6, 2_000_000, none), Some(6e6)),
-        case("p54-dcqcn", "the same with DCQCN", permutation(6, 2_000_000, dcqcn), None),
+        case("p54-dcqcn", "54 hosts, permutation of 2 MB, DCQCN", permutation(6, 2_000_000, dcqcn), None),
         case("i50", "50 hosts send 3 MB each to one", incast(50, 3_000_000, none), None),
-        case("p1024", "1024 hosts, permutation of 500 KB", permutation(16, 500_000, none), Some(5e6)),
-        case("p1024-dcqcn", "the same with DCQCN", permutation(16, 500_000, dcqcn), None),
+        case("p128", "128 hosts, permutation of 2 MB", permutation(8, 2_000_000, none), None),
+        case("p1024", "1024 hosts, permutation of 2 MB", permutation(16, 2_000_000, none), Some(5e6)),
     ]
 }
 

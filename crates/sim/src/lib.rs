@@ -24,6 +24,7 @@ pub mod tcp;
 pub mod workload;
 mod world;
 
+pub use highwire_fabric as fabric;
 pub use outcome::{FlowRecord, GroupRecord, Outcome, PortRecord, Sample, Summary, Totals};
 pub use progress::{Progress, Tick};
 pub use run::{RunError, run, run_on};
