@@ -9,8 +9,9 @@ use crate::error::{CreateError, NoChannel};
 use crate::events::{EventTarget, Reporter};
 use crate::lane::Lane;
 use crate::rings;
-use highwire_uapi::{Arm, CompletionQueueConsumer, CompletionQueueProducer, RingKind, RingLayout};
+use highwire_uapi::{Arm, CompletionQueueConsumer, CompletionQueueProducer, Cqe, RingKind, RingLayout};
 use highwire_verbs::{AsyncEvent, Completion, CqId};
+use highwire_wire::Qpn;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
@@ -227,6 +228,22 @@ impl CompletionQueue {
     /// # Errors
     /// [`CreateError`]: more completions wait than would fit, among other reasons. The queue is as it was then.
     pub fn resize(&self, capacity: u32) -> Result<(), CreateError> {
+        self.rebuild(capacity, |_| true)
+    }
+
+    /// Forgets the completions of a queue pair that wait here: it is being reset, and nobody is to hear of what it did before.
+    ///
+    /// # Errors
+    /// No memory; the queue is as it was then.
+    pub fn forget(&self, qpn: Qpn) -> Result<(), CreateError> {
+        if self.inner.consumer().observe_available_acquire().unwrap_or(0) == 0 {
+            return Ok(());
+        }
+        self.rebuild(self.capacity(), |cqe| cqe.qpn != qpn.value())
+    }
+
+    /// Moves what is to be kept to a new ring.
+    fn rebuild(&self, capacity: u32, keep: impl Fn(&Cqe) -> bool) -> Result<(), CreateError> {
         let layout = RingLayout::new(RingKind::Completion, capacity.max(1), CQE_SLOT_BYTES)?;
         let window = rings::create(&layout)?;
         let mut producer = CompletionQueueProducer::attach(&window)?;
@@ -240,7 +257,9 @@ impl CompletionQueue {
                 return Err(CreateError::Refused("more completions wait than would fit".into()));
             }
             while let Ok(Some(cqe)) = consumer.poll() {
-                let _ = producer.push(&cqe, false);
+                if keep(&cqe) {
+                    let _ = producer.push(&cqe, false);
+                }
             }
             producer.publish_release();
             // They have been told of already, if anybody wanted to know.

@@ -6,6 +6,7 @@
 mod direct;
 mod disturbed;
 mod gsi;
+mod multicast;
 mod neighbours;
 mod pump;
 mod queues;
@@ -14,6 +15,8 @@ mod sharing;
 mod transmit;
 
 pub(crate) use disturbed::Disturbed;
+pub(crate) use multicast::Groups;
+pub use multicast::MulticastError;
 pub(crate) use neighbours::Neighbours;
 pub(crate) use queues::{Bell, CqSink, InlineArena, QpEnds, SrqEnds};
 
@@ -46,6 +49,8 @@ pub(crate) struct Parts {
     pub(crate) is_shm_only: bool,
     /// Other processes have the device's address as well.
     pub(crate) is_address_shared: bool,
+    /// The multicast groups that its queue pairs join.
+    pub(crate) groups: Groups,
     /// Somebody comes by if no application thread does.
     pub(crate) may_defer: bool,
     pub(crate) board: DoorbellBoard,
@@ -71,6 +76,7 @@ pub(crate) struct Engine {
     is_shm_only: bool,
     sharing: sharing::Sharing,
     gsi_psn: Psn,
+    groups: Groups,
     may_defer: bool,
     board: DoorbellBoard,
     bells: Slab<Bell>,
@@ -89,7 +95,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Engine {
         let Parts { rnic, lane, gid, clock, memory, udp, neighbours, is_shm_only, .. } = parts;
-        let Parts { disturbed, is_address_shared, may_defer, board, mailboxes, waker, .. } = parts;
+        let Parts { disturbed, groups, is_address_shared, may_defer, board, mailboxes, waker, .. } = parts;
         Engine {
             rnic,
             counters: DriverCounters::default(),
@@ -107,6 +113,7 @@ impl Engine {
             is_shm_only,
             sharing: sharing::Sharing::new(is_address_shared),
             gsi_psn: Psn::default(),
+            groups,
             may_defer,
             board,
             bells: Slab::default(),

@@ -13,6 +13,7 @@ use crate::completion_queue::CqInner;
 use crate::config;
 use crate::convert;
 use crate::endpoint::Endpoint;
+use crate::engine::MulticastError;
 use crate::error::ChainError;
 use crate::events::Reporter;
 use crate::lane::Lane;
@@ -20,7 +21,7 @@ use crate::region::PdInner;
 use crate::shared_receive_queue::SrqInner;
 use highwire_rnic::QpSnapshot;
 use highwire_uapi::{self as uapi, MAX_SGES, ReceiveQueueProducer, SendQueueProducer, WqeData};
-use highwire_verbs::{PostError, QpState, RecvWr, SendWr, Service};
+use highwire_verbs::{Gid, PostError, QpState, RecvWr, SendWr, Service};
 use highwire_wire::{Psn, Qpn};
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -148,6 +149,21 @@ impl QueuePair {
         posted
     }
 
+    /// Lets the queue pair (UD) take datagrams that are sent to a multicast group: one of IPv4, mapped as addresses are, or of
+    /// IPv6. Whoever sends to it names queue pair [`Qpn::MULTICAST`]. A device of IPv4 reaches groups of IPv6 only at other
+    /// Highwires. Attaching twice is no more than once.
+    ///
+    /// # Errors
+    /// [`MulticastError`].
+    pub fn attach_multicast(&self, group: Gid) -> Result<(), MulticastError> {
+        self.lane().control(|engine| engine.attach(self.qpn, group))
+    }
+
+    /// Takes the queue pair out of a group; false if it was not in it.
+    pub fn detach_multicast(&self, group: Gid) -> bool {
+        self.lane().control(|engine| engine.detach(self.qpn, group))
+    }
+
     /// Its attributes and state now.
     pub fn query(&self) -> QpSnapshot {
         let snapshot = self.lane().control(|engine| engine.rnic.query_qp(self.qpn));
@@ -272,6 +288,7 @@ impl Drop for QueuePair {
             engine.remove_bell(self.receive_bell);
             engine.remove_qp(self.index);
             let _ = engine.rnic.destroy_qp(self.qpn);
+            engine.leave_empty_groups();
         });
         self.reporter.forget(|event| event.qpn() == Some(self.qpn));
     }

@@ -1,6 +1,10 @@
 //! The few system calls that std does not offer.
 #![allow(unsafe_code)]
 
+mod multicast;
+
+pub(crate) use multicast::{group_socket, send_groups_from};
+
 use highwire_stdx::Duration;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -67,6 +71,36 @@ impl EventFd {
         let mut value = 0u64;
         // SAFETY: there is room for eight bytes; it fails when the counter is zero, which is what is wanted.
         unsafe { libc::read(self.0.as_raw_fd(), std::ptr::from_mut(&mut value).cast(), 8) };
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        use std::os::fd::AsFd;
+        self.0.as_fd()
+    }
+}
+
+/// Descriptors that are waited for as one.
+#[derive(Debug)]
+pub(crate) struct Epoll(OwnedFd);
+
+impl Epoll {
+    pub(crate) fn new() -> io::Result<Epoll> {
+        // SAFETY: a plain system call.
+        let fd = unsafe { libc::epoll_create1(libc::EPOLL_CLOEXEC) };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the descriptor is new and ours.
+        Ok(Epoll(unsafe { OwnedFd::from_raw_fd(fd) }))
+    }
+
+    /// Becomes readable when `other` does, until that is closed.
+    pub(crate) fn watch(&self, other: &impl AsRawFd) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
+        let (epoll, other) = (self.0.as_raw_fd(), other.as_raw_fd());
+        // SAFETY: both descriptors are open, the event lives on this stack.
+        let failed = unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, other, &raw mut event) };
+        if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {

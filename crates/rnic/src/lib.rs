@@ -8,6 +8,7 @@
 #![forbid(unsafe_code)]
 
 mod config;
+mod multicast;
 mod objects;
 mod rnic;
 mod timers;
@@ -18,5 +19,6 @@ pub use highwire_transport::{
     Arrival, CongestionChoice, CongestionParameters, Counter, Counters, DirectOp, Order, Outgoing,
     QpSnapshot, TransportConfig,
 };
+pub use multicast::AttachError;
 pub use objects::CreateError;
 pub use rnic::Rnic;

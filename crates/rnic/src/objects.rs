@@ -184,6 +184,7 @@ impl Rnic {
     pub fn destroy_qp(&mut self, qpn: Qpn) -> Result<(), ModifyError> {
         let slot = self.by_qpn.remove(qpn.value()).ok_or(ModifyError::NoSuchQp)?;
         self.forget_ready(slot);
+        self.detach_from_all(qpn);
         let entry = self.qps.remove(slot).ok_or(ModifyError::NoSuchQp)?;
         if !is_tied(&entry) {
             return Ok(());

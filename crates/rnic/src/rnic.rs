@@ -6,8 +6,8 @@ use crate::xrc;
 use highwire_stdx::{IdMap, Instant, Rng, Slab};
 use highwire_transport::{Arrival, Context, Counter, Counters, DirectOp, Outgoing, QueuePair, ReceiveQueue};
 use highwire_verbs::{
-    AsyncEvent, Completion, CompletionStatus, CqId, Memory, Payload, Pd, PostError, RecvWr, Regions, SendWr,
-    Service, SrqId, XrcDomain,
+    AsyncEvent, Completion, CompletionStatus, CqId, Gid, Memory, Payload, Pd, PostError, RecvWr, Regions,
+    SendWr, Service, SrqId, XrcDomain,
 };
 use highwire_wire::{Headers, Qpn};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -26,6 +26,8 @@ pub struct Rnic {
     pub(crate) by_srqn: IdMap<SrqId>,
     pub(crate) qps: Slab<Entry>,
     pub(crate) by_qpn: IdMap<u32>,
+    /// Multicast groups with the queue pairs that are attached.
+    pub(crate) groups: BTreeMap<Gid, Vec<Qpn>>,
     /// Queue pairs that may have something to send, each at most once.
     ready: VecDeque<u32>,
     /// Packets that the first of them has sent in this turn.
@@ -78,6 +80,7 @@ impl Rnic {
             qps: Slab::default(),
             by_qpn: IdMap::new(config.lanes.next_power_of_two().trailing_zeros()),
             config,
+            groups: BTreeMap::new(),
             ready: VecDeque::new(),
             turn: 0,
             timers: Timers::default(),
@@ -182,6 +185,9 @@ impl Rnic {
         self.counters.count(Counter::PacketsReceived);
         self.counters.add(Counter::BytesReceived, u64::from(payload.len()));
         let Some(slot) = self.slot(headers.bth.dest_qpn) else {
+            if headers.bth.dest_qpn == Qpn::MULTICAST {
+                return self.handle_multicast(now, arrival, headers, payload, memory);
+            }
             return self.counters.count(Counter::DroppedUnknownQp);
         };
         let opcode = headers.bth.opcode.info();

@@ -22,6 +22,11 @@ impl Gid {
         v6.to_ipv4_mapped().map_or(IpAddr::V6(v6), IpAddr::V4)
     }
 
+    /// Whether it is a multicast group's: of IPv6, or of IPv4 mapped into it.
+    pub fn is_multicast(self) -> bool {
+        self.to_ip().is_multicast()
+    }
+
     /// The IPv4 address, where the GID is one.
     pub fn to_ipv4(self) -> Option<Ipv4Addr> {
         Ipv6Addr::from(self.0).to_ipv4_mapped()

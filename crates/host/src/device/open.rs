@@ -4,7 +4,7 @@ use super::Shared;
 use crate::broker::Client;
 use crate::clock::Clock;
 use crate::config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, LinkChoice, Sharing};
-use crate::engine::{Disturbed, Engine, Neighbours, Parts};
+use crate::engine::{Disturbed, Engine, Groups, Neighbours, Parts};
 use crate::error::OpenError;
 use crate::events::EventQueue;
 use crate::lane::{Lane, MAILBOX_PACKETS};
@@ -26,7 +26,7 @@ use highwire_uapi::{DoorbellBoard, Segment, SharedPool, Window};
 use highwire_verbs::{Gid, Mtu};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex};
 use std::time::SystemTime;
@@ -75,7 +75,12 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
     let mut lane_fds = Vec::new();
     for (lane, socket) in (0..).zip(sockets) {
         let fds = socket.poll_fd().map(|fd| fd.try_clone_to_owned()).transpose();
-        lane_fds.push(fds.map_err(system("copy a descriptor"))?.into_iter().collect());
+        let mut fds: Vec<OwnedFd> = fds.map_err(system("copy a descriptor"))?.into_iter().collect();
+        // Without it groups cannot be sent to, which whoever tries finds out by silence, as on any network.
+        fds.iter().for_each(|fd| drop(sys::send_groups_from(fd.as_fd(), ip)));
+        let epoll = sys::Epoll::new().map_err(system("make an epoll instance"))?;
+        fds.push(epoll.fd().try_clone_to_owned().map_err(system("copy a descriptor"))?);
+        lane_fds.push(fds);
         let bell = |_| UdpSocket::bind((ip, 0)).map_err(system("open a socket"));
         let neighbours = match &local {
             Some(local) => Some(Neighbours::new(local, lane, bell(())?)),
@@ -94,6 +99,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
             disturbed,
             is_shm_only: config.link == LinkChoice::Shm,
             is_address_shared: broker.is_some(),
+            groups: Groups::new(ip, epoll),
             may_defer: config.engine != crate::config::Engine::Inline,
             board: board.clone(),
             mailboxes: Arc::clone(&mailboxes),

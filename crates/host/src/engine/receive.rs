@@ -29,6 +29,9 @@ impl Engine {
         let mut packets = shm;
         if self.is_udp_due(shm > 0) {
             packets += self.receive_udp();
+            if !self.groups.is_empty() {
+                packets += self.receive_groups();
+            }
         }
         if self.mailboxes.len() > 1 {
             packets += self.receive_strays();

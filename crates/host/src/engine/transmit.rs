@@ -60,7 +60,10 @@ impl Engine {
                 self.turn.more_to_send = false;
                 return;
             };
-            if let (Some(disturbed), Some(neighbours)) = (&mut self.disturbed, &mut self.neighbours) {
+            let is_for_group = outgoing.headers.bth.dest_qpn == Qpn::MULTICAST;
+            if let (Some(disturbed), Some(neighbours), false) =
+                (&mut self.disturbed, &mut self.neighbours, is_for_group)
+            {
                 let mut taken = disturbed.take(&outgoing, self.memory);
                 if taken == Err(ReserveError::Full) {
                     disturbed.flush(now, &mut self.paths, neighbours, &mut self.counters);
@@ -69,7 +72,7 @@ impl Engine {
                 self.counters.dropped_link_full += u64::from(taken.is_err());
                 continue;
             }
-            if let Some(neighbours) = &mut self.neighbours {
+            if let Some(neighbours) = self.neighbours.as_mut().filter(|_| !is_for_group) {
                 match neighbours.send(now, &outgoing, self.memory) {
                     Sent::Yes => continue,
                     Sent::Lost => {
@@ -79,11 +82,15 @@ impl Engine {
                     Sent::NotHere => self.turn.udp_warmth = UDP_WARM_TURNS,
                 }
             }
-            if self.is_shm_only {
+            if self.is_shm_only && !is_for_group {
                 self.counters.dropped_unreachable += 1;
                 continue;
             }
-            let (gid, qpn) = (outgoing.address.gid, outgoing.headers.bth.dest_qpn);
+            let (mut gid, qpn) = (outgoing.address.gid, outgoing.headers.bth.dest_qpn);
+            if is_for_group {
+                gid = self.groups.reachable(gid);
+                self.turn.udp_warmth = UDP_WARM_TURNS;
+            }
             let path = Path {
                 peer: SocketAddr::new(gid.to_ip(), UDP_PORT),
                 class: self.sharing.class_of(now, gid, qpn),
