@@ -208,6 +208,8 @@ impl Hub {
     }
 
     fn run(&self) {
+        // It touches no memory of the application's, so registered memory may still move.
+        let _own = highwire_host::OwnThread::mark();
         loop {
             let deadline = {
                 let mut world = self.lock();
