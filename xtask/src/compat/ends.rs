@@ -19,6 +19,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 const READY_MAX: Duration = Duration::from_secs(10);
 /// For a server whose readiness does not show.
 const SETTLE: Duration = Duration::from_millis(500);
+/// How often a client that was too early comes again.
+const ATTEMPTS: u32 = 2;
 /// For a server to end after its client has.
 const GRACE: Duration = Duration::from_secs(5);
 
@@ -74,6 +76,15 @@ impl Outcome {
 }
 
 impl End {
+    /// It said no by itself: a crash or a hang is never tried again.
+    fn was_refused(&self) -> bool {
+        self.status.and_then(|status| status.code()).is_some_and(|code| code != 0)
+    }
+
+    fn worked(&self) -> bool {
+        self.status.is_some_and(|status| status.success())
+    }
+
     fn trouble(&self) -> Option<String> {
         match self.status {
             _ if self.was_dismissed => None,
@@ -173,8 +184,21 @@ pub(super) fn play(running: &Running<'_>) -> Result<Outcome> {
                 Ready::Port => server.wait_for_port(running.port)?,
                 Ready::Soon => sleep(SETTLE),
             }
-            let client = running.start("client", client)?.finish(deadline)?;
-            let patience = if *server_stays || client.status.is_none() { Duration::ZERO } else { GRACE };
+            let mut attempt = running.start("client", client)?.finish(deadline)?;
+            // A client that came before the server listened was sent away, and the server has noticed nothing of it.
+            for _ in 0..ATTEMPTS {
+                if *ready == Ready::Port
+                    || attempt.worked()
+                    || !server.is_waiting()?
+                    || Instant::now() > deadline
+                {
+                    break;
+                }
+                sleep(SETTLE);
+                attempt = running.start("client", client)?.finish(deadline)?;
+            }
+            let client = attempt;
+            let patience = if *server_stays || !client.worked() { Duration::ZERO } else { GRACE };
             let mut end = server.finish(deadline.min(Instant::now() + patience))?;
             end.was_dismissed = end.status.is_none() && *server_stays;
             (client, Some(end))
@@ -198,6 +222,10 @@ impl Started {
             sleep(LOOK_AGAIN);
         }
         Ok(())
+    }
+
+    fn is_waiting(&mut self) -> Result<bool> {
+        Ok(self.child.try_wait()?.is_none())
     }
 
     /// Waits for the end, or brings it about.

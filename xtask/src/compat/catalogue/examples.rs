@@ -12,6 +12,9 @@ pub(super) fn add(cases: &mut Vec<Case>) {
                 if service == "ud" && arguments.contains("-m") {
                     continue;
                 }
+                // One receive per queue pair at least.
+                let arguments =
+                    if service == "srq" { arguments.replace("-r 8", "-q 4 -r 8") } else { arguments.into() };
                 let gid = if arguments.contains("-g") { "" } else { "-g 0" };
                 let title = format!("ibv_{service}_pingpong {gid} {arguments}").replace("  ", " ");
                 let title = title.trim();
@@ -20,7 +23,7 @@ pub(super) fn add(cases: &mut Vec<Case>) {
                 cases.push(if is_quick { case.quick() } else { case });
             }
         }
-        for arguments in ["", "-N", "-t", "-o", "-P"] {
+        for arguments in ["-N", "-t", "-o", "-o -P"] {
             if !arguments.is_empty() {
                 let title = format!("ibv_rc_pingpong -g 0 {arguments}");
                 cases.push(Case::two(

@@ -23,15 +23,23 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         for (program, connections) in LATENCY {
             for connection in connections {
                 add_case(cases, link, program, connection, "", true);
-                add_case(cases, link, program, connection, "-e", false);
-                add_case(cases, link, program, connection, "-R", false);
+                if has_events(program) {
+                    add_case(cases, link, program, connection, "-e", false);
+                }
+                if has_cm(connection) {
+                    add_case(cases, link, program, connection, "-R", false);
+                }
             }
         }
         for (program, connections) in BANDWIDTH {
             for connection in connections {
                 add_case(cases, link, program, connection, "-n 500", *connection == "RC");
-                add_case(cases, link, program, connection, "-n 500 -e", false);
-                add_case(cases, link, program, connection, "-n 500 -R", false);
+                if has_events(program) {
+                    add_case(cases, link, program, connection, "-n 500 -e", false);
+                }
+                if has_cm(connection) {
+                    add_case(cases, link, program, connection, "-n 500 -R", false);
+                }
                 add_case(cases, link, program, connection, "-n 500 -b", false);
                 add_case(cases, link, program, connection, "-n 500 -q 4", false);
             }
@@ -47,8 +55,8 @@ pub(super) fn add(cases: &mut Vec<Case>) {
             ("ib_send_bw", "-a -n 100"),
             ("ib_write_bw", "-a -n 100"),
             ("ib_send_lat", "-a -n 100"),
-            ("ib_write_bw", "-n 500 -l 16"),
-            ("ib_send_bw", "-n 500 -l 16 -t 64"),
+            ("ib_write_bw", "-n 512 -l 16"),
+            ("ib_send_bw", "-n 512 -l 16 -t 64"),
             ("ib_write_bw", "-D 2"),
             ("ib_write_bw", "-n 500 -R -b -q 4"),
             ("ib_write_bw", "-n 500 --use_old_post_send"),
@@ -66,7 +74,8 @@ pub(super) fn add(cases: &mut Vec<Case>) {
             ("ib_send_lat", "-x 1"),
         ] {
             let title = format!("{program} -F {options} -p {{port}}");
-            let case = Case::two("perftest", &title, link, judge::perftest);
+            let case = Case::two("perftest", &title, link, judge::perftest)
+                .at_most(if options.contains("-a") { 120 } else { 40 });
             cases.push(if needs_no_tcp(options) { case.soon() } else { case });
         }
     }
@@ -90,6 +99,16 @@ fn add_case(cases: &mut Vec<Case>, link: Link, program: &str, connection: &str, 
     let case = Case::two("perftest", &format!("{} -p {{port}}", title.trim()), link, judge::perftest);
     let case = if needs_no_tcp(options) { case.soon() } else { case };
     cases.push(if quick { case.quick() } else { case });
+}
+
+/// perftest itself refuses events for what its target sees without a completion.
+fn has_events(program: &str) -> bool {
+    !program.starts_with("ib_write")
+}
+
+/// Connection management knows no UC.
+fn has_cm(connection: &str) -> bool {
+    connection != "UC"
 }
 
 /// With `-R` and `-z` the ends meet over connection management.
