@@ -8,6 +8,7 @@ mod member;
 mod peer;
 mod traces;
 
+use std::collections::VecDeque;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Instant;
@@ -25,13 +26,13 @@ use peer::Peer;
 /// Options of `highwire churn`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  highwire churn --processes 100 --steps 2000 --seed 7")]
+  highwire churn --processes 100 --steps 6000 --seed 7")]
 pub(crate) struct Args {
     /// Processes that share the address at most.
     #[arg(long, default_value_t = 100)]
     processes: usize,
     /// How often one starts, works, ends or is killed.
-    #[arg(long, default_value_t = 2000)]
+    #[arg(long, default_value_t = 6000)]
     steps: u32,
     /// What decides who does what.
     #[arg(long, default_value_t = 1)]
@@ -108,8 +109,8 @@ struct Churn {
     /// Connected pairs that stay from the first to the last.
     stayers: Vec<[Peer; 2]>,
     visitors: Vec<Peer>,
-    /// Whose peer was killed.
-    orphans: Vec<Peer>,
+    /// Whose peer was killed, the one that was first.
+    orphans: VecDeque<Peer>,
     report: Report,
 }
 
@@ -121,7 +122,7 @@ impl Churn {
             rng: Rng::new(args.seed),
             stayers: Vec::new(),
             visitors: Vec::new(),
-            orphans: Vec::new(),
+            orphans: VecDeque::new(),
             report,
         }
     }
@@ -156,7 +157,10 @@ impl Churn {
                 let [orphan, mut victim] = self.pair([Role::Orphan, Role::Echo], link)?;
                 victim.kill();
                 self.report.killed += 1;
-                self.orphans.push(orphan);
+                self.orphans.push_back(orphan);
+                if self.orphans.len() > processes_max / 8 {
+                    self.let_orphan_go()?;
+                }
             }
             5 => {
                 if let Some(visitor) = self.any_visitor() {
@@ -191,10 +195,8 @@ impl Churn {
                 self.report.ended += 1;
             }
         }
-        for mut orphan in std::mem::take(&mut self.orphans) {
-            orphan.hear("orphaned")?;
-            orphan.end()?;
-            self.report.orphaned += 1;
+        while !self.orphans.is_empty() {
+            self.let_orphan_go()?;
         }
         for [mut ping, echo] in std::mem::take(&mut self.stayers) {
             ping.say("stop")?;
@@ -207,6 +209,16 @@ impl Churn {
         }
         self.report.left_behind = traces::of(self.address)?;
         Ok(self.report)
+    }
+
+    /// Waits until the first of those whose peer was killed has noticed it.
+    fn let_orphan_go(&mut self) -> Result<()> {
+        if let Some(mut orphan) = self.orphans.pop_front() {
+            orphan.hear("orphaned")?;
+            orphan.end()?;
+            self.report.orphaned += 1;
+        }
+        Ok(())
     }
 
     fn start(&mut self, role: Role, link: LinkChoice) -> Result<Peer> {

@@ -61,7 +61,7 @@ fn floor(workshop: &Workshop, _: &Case) -> Result<Verdict> {
 /// Nobody who stays notices anything, and nothing is left behind.
 fn churn(workshop: &Workshop, _: &Case) -> Result<Verdict> {
     let line = Line::new(&workshop.highwire.to_string_lossy());
-    let output = line.words("churn --processes 100 --steps 4000 --seed 7").capture()?;
+    let output = line.words("churn --processes 100 --steps 6000 --seed 7").capture()?;
     if !output.success {
         return Ok(Verdict::Fails(judge::last_line(&output.stderr)));
     }
