@@ -8,17 +8,19 @@ use crate::limits::MAX_DM;
 use crate::mr::{Mr, Range, access_of};
 use crate::pd::Pd;
 use crate::registry::{self, Object, Use, Used, Users};
-use highwire_host::DeviceMemory;
+use highwire_host::{DeviceMemory, MemoryRegion};
+use highwire_verbs::Access;
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 /// A piece of device memory.
 #[repr(C)]
 pub(crate) struct Dm {
     c: UnsafeCell<ibv_dm>,
     context: Use<Context>,
-    memory: DeviceMemory,
+    memory: Memory,
+    length: usize,
     users: Users,
 }
 
@@ -42,7 +44,7 @@ impl Used for Dm {
 
 impl Drop for Dm {
     fn drop(&mut self) {
-        IN_USE.fetch_sub(self.memory.len() as u64, Ordering::SeqCst);
+        IN_USE.fetch_sub(self.length as u64, Ordering::SeqCst);
     }
 }
 
@@ -60,11 +62,7 @@ impl Dm {
         let size = attr.length as u64;
         let fits = |used: u64| (used + size <= MAX_DM).then_some(used + size);
         IN_USE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).map_err(|_| libc::ENOMEM)?;
-        let align = (1 << attr.log_align_req).max(64);
-        let memory = context.device.device_memory(attr.length, align).map_err(|error| {
-            IN_USE.fetch_sub(size, Ordering::SeqCst);
-            errno::of_memory(&error)
-        })?;
+        let memory = Memory::allocate(&context, attr);
         let c = UnsafeCell::new(ibv_dm {
             context: context.as_c(),
             memcpy_to_dm: Some(memcpy_to_dm),
@@ -72,8 +70,65 @@ impl Dm {
             comp_mask: IBV_DM_MASK_HANDLE,
             handle: HANDLE.fetch_add(1, Ordering::Relaxed),
         });
-        Ok(Arc::new(Dm { c, context, memory, users: Users::default() }))
+        Ok(Arc::new(Dm { c, context, memory, length: attr.length, users: Users::default() }))
     }
+}
+
+/// Where it lies.
+enum Memory {
+    /// Where neighbours reach it.
+    Shared(DeviceMemory),
+    /// In this process alone, because there was no room; peers reach it with packets.
+    Private(Box<[AtomicU8]>),
+}
+
+impl Memory {
+    fn allocate(context: &Context, attr: &ibv_alloc_dm_attr) -> Memory {
+        let align = (1 << attr.log_align_req).max(64);
+        match context.device.device_memory(attr.length, align) {
+            Ok(memory) => Memory::Shared(memory),
+            Err(_) => Memory::Private((0..attr.length).map(|_| AtomicU8::new(0)).collect()),
+        }
+    }
+
+    fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), c_int> {
+        match self {
+            Memory::Shared(memory) => memory.write(offset, bytes).map_err(|error| errno::of_memory(&error)),
+            Memory::Private(memory) => {
+                let to = piece(memory, offset, bytes.len())?;
+                to.iter().zip(bytes).for_each(|(to, byte)| to.store(*byte, Ordering::Relaxed));
+                Ok(())
+            }
+        }
+    }
+
+    fn read(&self, offset: usize, bytes: &mut [u8]) -> Result<(), c_int> {
+        match self {
+            Memory::Shared(memory) => memory.read(offset, bytes).map_err(|error| errno::of_memory(&error)),
+            Memory::Private(memory) => {
+                let from = piece(memory, offset, bytes.len())?;
+                bytes.iter_mut().zip(from).for_each(|(byte, from)| *byte = from.load(Ordering::Relaxed));
+                Ok(())
+            }
+        }
+    }
+
+    fn register(&self, pd: &Pd, offset: usize, length: usize, access: Access) -> Result<MemoryRegion, c_int> {
+        let registered = match self {
+            Memory::Shared(memory) => pd.host.register_device_memory(memory, offset, length, access),
+            Memory::Private(memory) => {
+                let start = piece(memory, offset, length)?.as_ptr().cast_mut().cast();
+                // SAFETY: the region's owner keeps this memory until the region is gone.
+                unsafe { pd.host.register_at(start, length, 0, access) }
+            }
+        };
+        registered.map_err(|error| errno::of_memory(&error))
+    }
+}
+
+fn piece(memory: &[AtomicU8], offset: usize, length: usize) -> Result<&[AtomicU8], c_int> {
+    let end = offset.checked_add(length).ok_or(libc::EINVAL)?;
+    memory.get(offset..end).ok_or(libc::EINVAL)
 }
 
 /// Device memory is copied to and from in words, as on cards.
@@ -87,11 +142,11 @@ c_ops! {
         let run = || {
             let dm = registry::find::<Dm>(dm)?;
             let offset = is_in_words(offset, length)?;
-            if length > dm.memory.len() || from.is_null() {
+            if length > dm.length || from.is_null() {
                 return Err(libc::EINVAL);
             }
             let bytes = unsafe { std::slice::from_raw_parts(from.cast(), length) };
-            dm.memory.write(offset, bytes).map_err(|error| errno::of_memory(&error))
+            dm.memory.write(offset, bytes)
         };
         code(run())
     }
@@ -100,11 +155,11 @@ c_ops! {
         let run = || {
             let dm = registry::find::<Dm>(dm)?;
             let offset = is_in_words(offset, length)?;
-            if length > dm.memory.len() || to.is_null() {
+            if length > dm.length || to.is_null() {
                 return Err(libc::EINVAL);
             }
             let bytes = unsafe { std::slice::from_raw_parts_mut(to.cast(), length) };
-            dm.memory.read(offset, bytes).map_err(|error| errno::of_memory(&error))
+            dm.memory.read(offset, bytes)
         };
         code(run())
     }
@@ -136,8 +191,7 @@ c_ops! {
                 return Err(libc::EINVAL);
             }
             let start = usize::try_from(offset).map_err(|_| libc::EINVAL)?;
-            let region = pd.host.register_device_memory(&dm.memory, start, length, access_of(access)?);
-            let region = region.map_err(|error| errno::of_memory(&error))?;
+            let region = dm.memory.register(&pd, start, length, access_of(access)?)?;
             let range = Range { addr: std::ptr::null_mut(), length, iova: 0 };
             Ok(Mr::publish(pd, region, range, access, Some(dm)))
         };

@@ -43,3 +43,6 @@ mod sysfs;
 mod text;
 mod wr;
 mod xrc;
+
+#[cfg(test)]
+mod tests;

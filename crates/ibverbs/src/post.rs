@@ -151,6 +151,7 @@ unsafe fn push(qp: &Qp, chain: &mut Chain<'_>, wr: &ibv_send_wr) -> Result<(), P
     let datagram = match qp.service {
         // SAFETY: on UD this member of the union is the one in use.
         Service::Ud => Some(unsafe { datagram(wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey)? }),
+        Service::XrcInitiator => Some(Datagram::to_shared_queue(Qpn::new(wr.remote_srqn))),
         _ => None,
     };
     let mut to_post =

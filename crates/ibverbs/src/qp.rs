@@ -12,27 +12,28 @@ use crate::pd::Pd;
 use crate::registry::{self, Object, Use};
 use crate::srq::Srq;
 use crate::wr::Batch;
-use highwire_host::{QueuePair, QueuePairConfig};
+use crate::xrc::Xrcd;
+use highwire_host::{QueuePair, QueuePairConfig, XrcTargetConfig};
 use highwire_verbs::{QpCaps, Service};
 use std::cell::UnsafeCell;
+use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex};
 
 /// A queue pair.
 #[repr(C)]
 pub(crate) struct Qp {
     c: UnsafeCell<ibv_qp_ex>,
-    host: QueuePair,
+    host: Arc<QueuePair>,
     /// Requests between `wr_start` and `wr_complete`.
     pub(crate) batch: Batch,
     pub(crate) service: Service,
     pub(crate) caps: ibv_qp_cap,
     pub(crate) signal_all: bool,
     pub(crate) ece: Mutex<Ece>,
-    pub(crate) pd: Use<Pd>,
+    pub(crate) context: Use<Context>,
     is_extended: bool,
-    _send_cq: Use<Cq>,
-    _recv_cq: Use<Cq>,
-    _srq: Option<Use<Srq>>,
+    /// What it was made of; an XRC target has a domain instead.
+    parts: Parts,
     pub(crate) async_events: Acknowledged,
 }
 
@@ -48,7 +49,19 @@ impl Object for Qp {
     }
 }
 
+/// What a queue pair uses, and keeps in use.
+#[derive(Default)]
+#[allow(dead_code, reason = "most are only held")]
+struct Parts {
+    pd: Option<Use<Pd>>,
+    xrcd: Option<Use<Xrcd>>,
+    send_cq: Option<Use<Cq>>,
+    recv_cq: Option<Use<Cq>>,
+    srq: Option<Use<Srq>>,
+}
+
 /// What a queue pair is made with, from either interface.
+#[derive(Clone, Copy)]
 struct Init {
     user_context: *mut c_void,
     send_cq: *mut ibv_cq,
@@ -66,7 +79,9 @@ fn service_of(qp_type: ibv_qp_type) -> Result<Service, c_int> {
         IBV_QPT_RC => Ok(Service::Rc),
         IBV_QPT_UC => Ok(Service::Uc),
         IBV_QPT_UD => Ok(Service::Ud),
-        IBV_QPT_RAW_PACKET | IBV_QPT_XRC_SEND | IBV_QPT_XRC_RECV | IBV_QPT_DRIVER => Err(libc::EOPNOTSUPP),
+        IBV_QPT_XRC_SEND => Ok(Service::XrcInitiator),
+        IBV_QPT_XRC_RECV => Ok(Service::XrcTarget),
+        IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => Err(libc::EOPNOTSUPP),
         _ => Err(libc::EINVAL),
     }
 }
@@ -84,13 +99,17 @@ fn operations_of(service: Service) -> u64 {
     match service {
         Service::Ud => sends,
         Service::Uc => sends | writes,
-        _ => sends | writes | reads,
+        Service::XrcTarget => 0,
+        Service::Rc | Service::XrcInitiator => sends | writes | reads,
     }
 }
 
 impl Qp {
     fn create(pd: Use<Pd>, init: &Init) -> Result<*mut ibv_qp, c_int> {
         let service = service_of(init.qp_type)?;
+        if service == Service::XrcTarget {
+            return Err(libc::EINVAL);
+        }
         if init.operations.is_some_and(|operations| operations & !operations_of(service) != 0) {
             return Err(libc::EOPNOTSUPP);
         }
@@ -106,17 +125,19 @@ impl Qp {
             max_recv_sge: caps.max_recv_sge.max(1),
             ..caps
         };
-        let (send_cq, recv_cq) = (Use::<Cq>::find(init.send_cq)?, Use::<Cq>::find(init.recv_cq)?);
-        let is_of_context = |cq: &Use<Cq>| Arc::ptr_eq(&cq.context, &pd.context);
-        if !is_of_context(&send_cq) || !is_of_context(&recv_cq) {
-            return Err(libc::EINVAL);
-        }
+        let cq = |cq: *mut ibv_cq| {
+            let cq = Use::<Cq>::find(cq)?;
+            if Arc::ptr_eq(&cq.context, &pd.context) { Ok(cq) } else { Err(libc::EINVAL) }
+        };
+        let send_cq = cq(init.send_cq)?;
+        // Nothing arrives at an XRC initiator.
+        let recv_cq = if service.is_xrc() { None } else { Some(cq(init.recv_cq)?) };
         let srq = if init.srq.is_null() { None } else { Some(Use::<Srq>::find(init.srq)?) };
-        let mut place = Arc::<Qp>::new_uninit();
+        let place = Arc::<Qp>::new_uninit();
         let config = QueuePairConfig {
             service,
             send_cq: &send_cq.host,
-            recv_cq: &recv_cq.host,
+            recv_cq: recv_cq.as_ref().map_or(&send_cq.host, |cq| &cq.host),
             srq: srq.as_ref().map(|srq| &srq.host),
             caps: QpCaps {
                 max_send_wr: caps.max_send_wr,
@@ -129,11 +150,39 @@ impl Qp {
             events: Some(pd.context.event_target(place.as_ptr())),
         };
         let host = pd.host.queue_pair(&config).map_err(|error| errno::of_create(&error))?;
+        let context = Use::of(&pd.context);
+        let parts = Parts { pd: Some(pd), send_cq: Some(send_cq), recv_cq, srq, xrcd: None };
+        Ok(Qp::publish(place, context, Arc::new(host), &Init { caps, ..*init }, parts))
+    }
+
+    /// The answering half of an extended reliable connection.
+    fn create_target(xrcd: Use<Xrcd>, init: &Init) -> Result<*mut ibv_qp, c_int> {
+        let place = Arc::<Qp>::new_uninit();
+        let context = Use::of(&xrcd.context);
+        let config = XrcTargetConfig {
+            domain: xrcd.domain,
+            lane: 0,
+            events: Some(context.event_target(place.as_ptr())),
+        };
+        let host = context.device.xrc_target(&config).map_err(|error| errno::of_create(&error))?;
+        let parts = Parts { xrcd: Some(xrcd), ..Parts::default() };
+        let init = Init { caps: ibv_qp_cap::default(), operations: None, ..*init };
+        Ok(Qp::publish(place, context, Arc::new(host), &init, parts))
+    }
+
+    /// Hands a queue pair to C.
+    fn publish(
+        mut place: Arc<MaybeUninit<Qp>>,
+        context: Use<Context>,
+        host: Arc<QueuePair>,
+        init: &Init,
+        parts: Parts,
+    ) -> *mut ibv_qp {
         let (mutex, cond) = zeroed_mutex();
         let base = ibv_qp {
-            context: pd.context.as_c(),
+            context: context.as_c(),
             qp_context: init.user_context,
-            pd: pd.as_c(),
+            pd: parts.pd.as_ref().map_or(std::ptr::null_mut(), |pd| pd.as_c()),
             send_cq: init.send_cq,
             recv_cq: init.recv_cq,
             srq: init.srq,
@@ -145,30 +194,37 @@ impl Qp {
             cond,
             events_completed: 0,
         };
+        let service = host.service();
         let qp = Qp {
             c: UnsafeCell::new(crate::wr::functions(base)),
             host,
             batch: Batch::default(),
             service,
-            caps,
+            caps: init.caps,
             signal_all: init.signal_all,
             ece: Mutex::new(Ece::default()),
-            pd,
+            context,
             is_extended: init.operations.is_some(),
-            _send_cq: send_cq,
-            _recv_cq: recv_cq,
-            _srq: srq,
+            parts,
             async_events: Acknowledged::default(),
         };
         Arc::get_mut(&mut place).expect("nobody else has it").write(qp);
         // SAFETY: written in the line above.
-        Ok(registry::publish(unsafe { place.assume_init() }))
+        registry::publish(unsafe { place.assume_init() })
     }
 
     /// The queue pair behind it.
     #[inline]
     pub(crate) fn host(&self) -> Result<&QueuePair, c_int> {
         Ok(&self.host)
+    }
+
+    /// What it completed and nobody has polled yet, nobody will: it is being reset or destroyed.
+    pub(crate) fn forget_completions(&self) {
+        for cq in [&self.parts.send_cq, &self.parts.recv_cq].into_iter().flatten() {
+            // Without memory for it they stay, which is no worse than before.
+            let _ = cq.host.forget(self.host.qpn());
+        }
     }
 
     /// The extended interface's structure.
@@ -181,26 +237,21 @@ c_ops! {
     fn create_qp_ex(context: *mut ibv_context, attr: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
         let run = || {
             let context = registry::find::<Context>(context)?;
+            if attr.is_null() {
+                return Err(libc::EINVAL);
+            }
             // A program with an older header has a shorter structure, and no bits for what is beyond.
-            let short = unsafe { input(attr.cast::<[u8; std::mem::offset_of!(ibv_qp_init_attr_ex, pd)]>())? };
-            let comp_mask = unsafe { short.as_ptr().cast::<ibv_qp_init_attr_ex>().byte_add(0) };
-            let comp_mask = unsafe { (&raw const (*comp_mask).comp_mask).read_unaligned() };
+            let init = unsafe { &*attr };
+            let comp_mask = init.comp_mask;
             let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS
                 | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
             if comp_mask & !known != 0 {
                 return Err(libc::EOPNOTSUPP);
             }
             let has = |bit| comp_mask & bit != 0;
-            let init = unsafe { &*attr };
             if has(IBV_QP_INIT_ATTR_CREATE_FLAGS) && init.create_flags & !IBV_QP_CREATE_BLOCK_SELF_MCAST_LB != 0 {
                 return Err(libc::EOPNOTSUPP);
             }
-            let service = service_of(init.qp_type)?;
-            if !has(IBV_QP_INIT_ATTR_PD) {
-                return Err(libc::EINVAL);
-            }
-            let pd = Pd::of_context(init.pd, &context)?;
-            let _ = service;
             let from = Init {
                 user_context: init.qp_context,
                 send_cq: init.send_cq,
@@ -211,7 +262,16 @@ c_ops! {
                 signal_all: init.sq_sig_all != 0,
                 operations: has(IBV_QP_INIT_ATTR_SEND_OPS_FLAGS).then_some(init.send_ops_flags),
             };
-            let qp = Qp::create(pd, &from)?;
+            if init.qp_type == IBV_QPT_XRC_RECV {
+                if !has(IBV_QP_INIT_ATTR_XRCD) {
+                    return Err(libc::EINVAL);
+                }
+                return Qp::create_target(Use::<Xrcd>::find(init.xrcd)?, &from);
+            }
+            if !has(IBV_QP_INIT_ATTR_PD) {
+                return Err(libc::EINVAL);
+            }
+            let qp = Qp::create(Pd::of_context(init.pd, &context)?, &from)?;
             if let Some(caps) = registry::with::<Qp, _>(qp, |qp| qp.caps) {
                 unsafe { (*attr).cap = caps };
             }
@@ -220,8 +280,34 @@ c_ops! {
         answer(run())
     }
 
-    fn open_qp(context: *mut ibv_context, _attr: *mut ibv_qp_open_attr) -> *mut ibv_qp {
-        answer(registry::find::<Context>(context).and(Err(libc::EOPNOTSUPP)))
+    /// Another pointer to an XRC target of this process.
+    fn open_qp(context: *mut ibv_context, attr: *mut ibv_qp_open_attr) -> *mut ibv_qp {
+        let run = || {
+            let context = Use::<Context>::find(context)?;
+            let attr = unsafe { input(attr)? };
+            let has = |bits| attr.comp_mask & bits == bits;
+            if !has(IBV_QP_OPEN_ATTR_NUM | IBV_QP_OPEN_ATTR_XRCD | IBV_QP_OPEN_ATTR_TYPE)
+                || attr.qp_type != IBV_QPT_XRC_RECV
+            {
+                return Err(libc::EINVAL);
+            }
+            let xrcd = Use::<Xrcd>::find(attr.xrcd)?;
+            let is_it = |qp: &Qp| qp.service == Service::XrcTarget && qp.host.qpn().value() == attr.qp_num;
+            let target = registry::first::<Qp>(is_it).ok_or(libc::ENOENT)?;
+            let init = Init {
+                user_context: if has(IBV_QP_OPEN_ATTR_CONTEXT) { attr.qp_context } else { std::ptr::null_mut() },
+                send_cq: std::ptr::null_mut(),
+                recv_cq: std::ptr::null_mut(),
+                srq: std::ptr::null_mut(),
+                caps: ibv_qp_cap::default(),
+                qp_type: attr.qp_type,
+                signal_all: false,
+                operations: None,
+            };
+            let parts = Parts { xrcd: Some(xrcd), ..Parts::default() };
+            Ok(Qp::publish(Arc::new_uninit(), context, Arc::clone(&target.host), &init, parts))
+        };
+        answer(run())
     }
 }
 
@@ -262,6 +348,7 @@ c_api! {
             let found = registry::find::<Qp>(qp)?;
             registry::withdraw::<Qp>(qp);
             found.async_events.wait();
+            found.forget_completions();
             Ok(())
         };
         code(run())

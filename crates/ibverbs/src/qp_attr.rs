@@ -66,7 +66,7 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
     if reads.iter().any(|(bit, value)| has(*bit) && *value > MAX_RD_ATOMIC) {
         return Err(libc::EINVAL);
     }
-    let offered = qp.pd.context.device.mtu();
+    let offered = qp.context.device.mtu();
     let begins = from == QpState::Rtr && to == QpState::Rts && qp.service == Service::Rc;
     let change = QpAttr {
         state: has(IBV_QP_STATE).then_some(to),
@@ -86,7 +86,11 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
         recovery: begins.then(|| recovery(qp)),
         notify_drained: has(IBV_QP_EN_SQD_ASYNC_NOTIFY).then_some(attr.en_sqd_async_notify != 0),
     };
-    host.modify(&change).map_err(|error| errno::of_modify(&error))
+    host.modify(&change).map_err(|error| errno::of_modify(&error))?;
+    if to == QpState::Reset {
+        qp.forget_completions();
+    }
+    Ok(())
 }
 
 /// As the environment wishes, unless the peer has said through ECE that it cannot.

@@ -28,6 +28,7 @@ fn device_attr() -> ibv_device_attr {
             | IBV_DEVICE_RC_RNR_NAK_GEN
             | IBV_DEVICE_SRQ_RESIZE
             | IBV_DEVICE_MEM_WINDOW
+            | IBV_DEVICE_XRC
             | IBV_DEVICE_MEM_MGT_EXTENSIONS
             | IBV_DEVICE_MEM_WINDOW_TYPE_2B,
         max_sge: MAX_SGE as c_int,
@@ -92,7 +93,7 @@ fn device_attr_ex() -> ibv_device_attr_ex {
         cq_mod_caps: ibv_cq_moderation_caps { max_cq_count: u16::MAX, max_cq_period: u16::MAX },
         max_dm_size: MAX_DM,
         pci_atomic_caps: ibv_pci_atomic_caps::default(),
-        xrc_odp_caps: 0,
+        xrc_odp_caps: odp_caps().rc_odp_caps,
         phys_port_cnt_ex: 1,
     }
 }

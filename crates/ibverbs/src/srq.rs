@@ -2,12 +2,14 @@
 
 use crate::abi::*;
 use crate::boundary::{answer, c_api, c_ops, code, input, zeroed_mutex};
+use crate::cq::Cq;
 use crate::errno;
 use crate::events::Acknowledged;
 use crate::limits::{MAX_SGE, MAX_WR};
 use crate::pd::Pd;
 use crate::post;
 use crate::registry::{self, Object, Use, Used, Users};
+use crate::xrc::Xrcd;
 use highwire_host::{SharedReceiveQueue, SharedReceiveQueueConfig};
 use std::cell::UnsafeCell;
 use std::sync::Arc;
@@ -18,6 +20,8 @@ pub(crate) struct Srq {
     c: UnsafeCell<ibv_srq>,
     pub(crate) host: SharedReceiveQueue,
     _pd: Use<Pd>,
+    /// The domain whose targets it serves, and where what it receives completes.
+    _xrc: Option<(Use<Xrcd>, Use<Cq>)>,
     pub(crate) async_events: Acknowledged,
     users: Users,
 }
@@ -46,6 +50,7 @@ impl Srq {
         pd: Use<Pd>,
         user_context: *mut c_void,
         attr: &mut ibv_srq_attr,
+        xrc: Option<(Use<Xrcd>, Use<Cq>)>,
     ) -> Result<*mut ibv_srq, c_int> {
         if attr.max_wr == 0 || attr.max_wr > MAX_WR || attr.max_sge > MAX_SGE {
             return Err(libc::EINVAL);
@@ -54,6 +59,7 @@ impl Srq {
         let mut place = Arc::<Srq>::new_uninit();
         let config = SharedReceiveQueueConfig {
             events: Some(pd.context.event_target(place.as_ptr())),
+            xrc: xrc.as_ref().map(|(xrcd, cq)| (xrcd.domain, &cq.host)),
             ..SharedReceiveQueueConfig::new(attr.max_wr, attr.max_sge)
         };
         let host = pd.context.device.create_shared_receive_queue(&pd.host, &config);
@@ -72,6 +78,7 @@ impl Srq {
             c,
             host,
             _pd: pd,
+            _xrc: xrc,
             async_events: Acknowledged::default(),
             users: Users::default(),
         };
@@ -101,14 +108,23 @@ c_ops! {
             let mut init = unsafe { input(attr)? };
             let has = |bit| init.comp_mask & bit != 0;
             let kind = if has(IBV_SRQ_INIT_ATTR_TYPE) { init.srq_type } else { IBV_SRQT_BASIC };
-            if kind != IBV_SRQT_BASIC {
+            let wants_more = init.comp_mask
+                & !(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ);
+            if kind > IBV_SRQT_XRC || wants_more != 0 {
                 return Err(libc::EOPNOTSUPP);
             }
             if !has(IBV_SRQ_INIT_ATTR_PD) {
                 return Err(libc::EINVAL);
             }
             let pd = Pd::of_context(init.pd, &context)?;
-            let srq = Srq::create(pd, init.srq_context, &mut init.attr)?;
+            let xrc = match kind {
+                IBV_SRQT_XRC if has(IBV_SRQ_INIT_ATTR_XRCD) && has(IBV_SRQ_INIT_ATTR_CQ) => {
+                    Some((Use::<Xrcd>::find(init.xrcd)?, Use::<Cq>::find(init.cq)?))
+                }
+                IBV_SRQT_XRC => return Err(libc::EINVAL),
+                _ => None,
+            };
+            let srq = Srq::create(pd, init.srq_context, &mut init.attr, xrc)?;
             unsafe { (*attr).attr = init.attr };
             Ok(srq)
         };
@@ -120,7 +136,7 @@ c_api! {
     fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq {
         let run = || {
             let mut attr = unsafe { input(init)? };
-            let srq = Srq::create(Use::<Pd>::find(pd)?, attr.srq_context, &mut attr.attr)?;
+            let srq = Srq::create(Use::<Pd>::find(pd)?, attr.srq_context, &mut attr.attr, None)?;
             unsafe { (*init).attr = attr.attr };
             Ok(srq)
         };

@@ -10,6 +10,7 @@ use crate::post::{self, datagram, to_sge};
 use crate::qp::Qp;
 use crate::registry;
 use highwire_verbs::{Datagram, Operation, PostError, Remote, RemoteKey, SendFlags, SendWr, Sge};
+use highwire_wire::Qpn;
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -191,7 +192,10 @@ sets! {
         request.datagram = Some(datagram(ah, qpn, qkey)?);
         Ok(())
     }
-    wr_set_xrc_srqn(_srqn: u32) => |_, _, _| { Err(PostError::Unsupported) }
+    wr_set_xrc_srqn(srqn: u32) => |request, _, _| {
+        request.datagram = Some(Datagram::to_shared_queue(Qpn::new(srqn)));
+        Ok(())
+    }
 }
 
 unsafe fn copy_inline(

@@ -124,6 +124,9 @@ c_enum!(ibv_advise_mr_advice:
 );
 pub(crate) const IBV_ADVISE_MR_FLAG_FLUSH: u32 = 1;
 
+pub(crate) const IBV_XRCD_INIT_ATTR_FD: u32 = 1;
+pub(crate) const IBV_XRCD_INIT_ATTR_OFLAGS: u32 = 1 << 1;
+
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct ibv_xrcd_init_attr {

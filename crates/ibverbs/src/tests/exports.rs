@@ -1,0 +1,111 @@
+//! What real programs and libraries ask of `libibverbs.so.1`, against the table of what it exports.
+
+use super::{output, skip};
+use std::collections::BTreeSet;
+use std::path::Path;
+use std::process::Command;
+
+const TABLE: &str = include_str!("../../symbols/ibverbs.txt");
+
+/// `symbol@NODE` of every line, families expanded.
+fn exported() -> BTreeSet<String> {
+    let mut exported = BTreeSet::new();
+    for line in TABLE.lines().filter(|line| !line.starts_with('#')) {
+        let mut words = line.split_whitespace();
+        let (Some(node), Some(symbol)) = (words.next(), words.next()) else { continue };
+        match node.split_once('{') {
+            None => {
+                exported.insert(format!("{symbol}@{node}"));
+            }
+            Some((before, numbers)) => {
+                for number in numbers.trim_end_matches('}').split(',') {
+                    exported.insert(format!("{}@{before}{number}", symbol.replace("{}", number)));
+                }
+            }
+        }
+    }
+    exported
+}
+
+/// Programs and libraries that use verbs, as far as they are installed.
+const USERS: [&str; 24] = [
+    "/usr/bin/ibv_devices",
+    "/usr/bin/ibv_devinfo",
+    "/usr/bin/ibv_rc_pingpong",
+    "/usr/bin/ibv_uc_pingpong",
+    "/usr/bin/ibv_ud_pingpong",
+    "/usr/bin/ibv_srq_pingpong",
+    "/usr/bin/ibv_xsrq_pingpong",
+    "/usr/bin/ibv_asyncwatch",
+    "/usr/bin/ib_send_lat",
+    "/usr/bin/ib_write_bw",
+    "/usr/bin/ib_atomic_bw",
+    "/usr/bin/raw_ethernet_bw",
+    "/usr/bin/qperf",
+    "/usr/bin/rping",
+    "/usr/bin/ucmatose",
+    "/usr/lib/x86_64-linux-gnu/librdmacm.so.1",
+    "/usr/lib/x86_64-linux-gnu/libmlx4.so.1",
+    "/usr/lib/x86_64-linux-gnu/libmlx5.so.1",
+    "/usr/lib/x86_64-linux-gnu/libefa.so.1",
+    "/usr/lib/x86_64-linux-gnu/libmana.so.1",
+    "/usr/lib/x86_64-linux-gnu/libfabric.so.1",
+    "/usr/lib/x86_64-linux-gnu/ucx/libuct_ib.so.0",
+    "/usr/lib/x86_64-linux-gnu/ucx/libuct_rdmacm.so.0",
+    "/usr/lib/x86_64-linux-gnu/libibverbs.so.1",
+];
+
+#[test]
+fn every_symbol_that_programs_need_is_exported_under_its_version() {
+    let exported = exported();
+    let mut found = 0;
+    for path in USERS.into_iter().filter(|path| Path::new(path).exists()) {
+        // Of the stock library itself, what it defines; of all others, what they need.
+        let what = if path.ends_with("libibverbs.so.1") { "--defined-only" } else { "--undefined-only" };
+        let listed = Command::new("nm").args(["-D", "--with-symbol-versions", what, path]).output();
+        let Ok(listed) = listed else { return skip("needs nm: apt-get install binutils") };
+        for symbol in String::from_utf8_lossy(&listed.stdout).split_whitespace() {
+            let symbol = symbol.replace("@@", "@");
+            if symbol.contains("@IBVERBS_") {
+                found += 1;
+                assert!(exported.contains(&symbol), "{path} has {symbol}, which we do not");
+            }
+        }
+    }
+    if found == 0 {
+        skip("no program that uses verbs is installed: apt-get install ibverbs-utils perftest");
+    }
+}
+
+#[test]
+fn pure_functions_agree_with_the_stock_library() {
+    let folder = std::env::temp_dir().join(format!("highwire-pure-{}", std::process::id()));
+    std::fs::create_dir_all(&folder).expect("a folder");
+    let binary = folder.join("pure");
+    let source = "#include <stdio.h>\n#include <infiniband/verbs.h>\nint main(void) {\n\
+        for (int i = -1; i < 30; i++) printf(\"%d %d\\n\", ibv_rate_to_mult(i), ibv_rate_to_mbps(i));\n\
+        for (int i = 0; i < 500; i++) printf(\"%d\\n\", mult_to_ibv_rate(i));\n\
+        for (int i = 0; i < 40; i++) printf(\"%d\\n\", mbps_to_ibv_rate(2500 * i)); return 0; }\n";
+    let c = folder.join("pure.c");
+    std::fs::write(&c, source).expect("a source file");
+    let mut cc = Command::new("cc");
+    if output(cc.arg("-w").arg(&c).arg("-libverbs").arg("-o").arg(&binary)).is_none() {
+        skip("needs a C compiler and libibverbs-dev: apt-get install gcc libibverbs-dev");
+    } else {
+        let stock = output(Command::new(&binary).env_remove("LD_LIBRARY_PATH").env_remove("LD_PRELOAD"));
+        let mut ours = String::new();
+        // SAFETY: functions of numbers.
+        unsafe {
+            use crate::rates::*;
+            use std::fmt::Write;
+            // Later headers have one rate more.
+            for rate in (-1..25).chain([99; 5]) {
+                let _ = writeln!(ours, "{} {}", ibv_rate_to_mult(rate), ibv_rate_to_mbps(rate));
+            }
+            (0..500).for_each(|multiple| drop(writeln!(ours, "{}", mult_to_ibv_rate(multiple))));
+            (0..40).for_each(|n| drop(writeln!(ours, "{}", mbps_to_ibv_rate(2500 * n))));
+        }
+        assert_eq!(stock.expect("it runs"), ours);
+    }
+    std::fs::remove_dir_all(&folder).expect("nothing is left behind");
+}
