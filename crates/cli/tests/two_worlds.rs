@@ -86,7 +86,7 @@ impl Real {
         let config =
             DeviceConfig { link: LinkChoice::Udp, engine: Engine::Inline, faults, ..DeviceConfig::default() };
         let bytes: u32 = plan.flows.iter().map(|flow| flow.2).sum();
-        let mut nodes: Vec<Node> = (0..HOSTS).map(|me| Real::node(&config, me, bytes as usize)).collect();
+        let nodes: Vec<Node> = (0..HOSTS).map(|me| Real::node(&config, me, bytes as usize)).collect();
         let options = ConnectOptions {
             mtu: Some(MTU),
             recovery: plan.recovery,
@@ -99,7 +99,6 @@ impl Real {
                 nodes[me as usize].qps[&peer].connect(&endpoint, &options).expect("connects");
             }
         }
-        nodes.iter_mut().for_each(|node| drop(node.cq.poll_one()));
         nodes
     }
 

@@ -6,6 +6,7 @@
 
 use highwire_fabric::{Ecn, Time};
 
+pub use crate::run::BYTES_PER_PACKET;
 use crate::run::{Run, RunError};
 use crate::scenario::{Congestion, PfcChoice, Shape};
 use crate::{Flow, Scenario};
@@ -131,7 +132,7 @@ pub fn measure(
         cpu_seconds: after.cpu_seconds - before.cpu_seconds,
         seconds: after.seconds - before.seconds,
         threads,
-        bytes_per_packet: crate::run::BYTES_PER_PACKET,
+        bytes_per_packet: BYTES_PER_PACKET,
     })
 }
 

@@ -47,8 +47,8 @@ pub fn run_on(scenario: &Scenario, threads: usize, progress: &mut dyn Progress) 
 /// The network with its hosts.
 pub(crate) type Net = ParallelFabric<Parcel, SimHost, Eyes>;
 
-/// Memory of a packet in flight.
-pub(crate) const BYTES_PER_PACKET: usize = Fabric::<Parcel, SimHost, Eyes>::bytes_per_packet();
+/// Memory that a packet in flight occupies.
+pub const BYTES_PER_PACKET: usize = Fabric::<Parcel, SimHost, Eyes>::bytes_per_packet();
 
 /// A run under way.
 pub(crate) struct Run<'a> {
@@ -121,7 +121,7 @@ impl<'a> Run<'a> {
             self.scenario.record.sample_every.map_or(Time::NEVER, |every| Time::ZERO + every);
         loop {
             let now = next_step.min(next_sample).min(end);
-            self.net.run_until(now).map_err(RunError::Invariant)?;
+            self.net.run_until(now)?;
             if now == next_sample {
                 self.sample(now);
                 next_sample += self.scenario.record.sample_every.unwrap_or(STEP);
@@ -147,14 +147,14 @@ impl<'a> Run<'a> {
     /// What must hold at the end.
     fn end(&mut self, end: Time) -> Result<(), RunError> {
         match self.scenario.stop {
-            Stop::At(_) => self.net.verify().map_err(RunError::Invariant)?,
+            Stop::At(_) => self.net.verify()?,
             Stop::WhenReceived(_) => {
-                self.net.verify().map_err(RunError::Invariant)?;
+                self.net.verify()?;
                 self.expect_over(self.received(), self.world.awaited, |f| f < self.world.awaited)?;
             }
             Stop::WhenDone => {
                 if self.net.now() < end {
-                    self.net.run_to_rest().map_err(RunError::Invariant)?;
+                    self.net.run_to_rest()?;
                     self.check()?;
                 }
                 let all = self.world.flows.len() as u32;

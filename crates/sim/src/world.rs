@@ -49,9 +49,8 @@ pub(crate) struct Route {
     /// Its place among what the source sends and what the destination receives.
     pub(crate) outgoing: u32,
     pub(crate) incoming: u32,
-    /// Its connection's place among the source's and the destination's.
+    /// Its connection's place among the source's.
     pub(crate) requester: u32,
-    pub(crate) responder: u32,
     pub(crate) ideal: Span,
 }
 
@@ -63,7 +62,7 @@ pub(crate) struct Share {
     pub(crate) incoming: Vec<u32>,
     /// When what it sends may start, and for how many flows it waits.
     pub(crate) starts: Vec<(Time, u32)>,
-    /// Peer and the peer's place of each connection, by [`Route::requester`] and [`Route::responder`].
+    /// Peer and the peer's place of each connection, as a sender by [`Route::requester`].
     pub(crate) requesters: Vec<(u32, u32)>,
     pub(crate) responders: Vec<(u32, u32)>,
 }
@@ -149,7 +148,7 @@ fn routes(
     shares: &mut [Share],
 ) -> Result<Vec<Route>, ScenarioError> {
     let mut ideal = Ideal::new(scenario, topology);
-    let mut pairs: BTreeMap<(u32, u32), (u32, u32)> = BTreeMap::new();
+    let mut pairs: BTreeMap<(u32, u32), u32> = BTreeMap::new();
     let mut flows = Vec::with_capacity(scenario.flows.len());
     if scenario.flows.len() >= FLOWS_MAX {
         let problem = format!("a run has fewer than {FLOWS_MAX}");
@@ -169,16 +168,13 @@ fn routes(
         let bytes = u32::try_from(flow.bytes).ok().filter(|b| (1..=MESSAGE_LENGTH_MAX).contains(b));
         let bytes = bytes.ok_or_else(|| wrong(format!("{} bytes: 1 to 2^31 make a message", flow.bytes)))?;
         let mut connect = || {
-            let (a, b) = (&mut shares[source as usize].requesters, source);
-            let place = (a.len() as u32, 0);
-            a.push((destination, 0));
-            let responders = &mut shares[destination as usize].responders;
-            let place = (place.0, responders.len() as u32);
-            responders.push((b, place.0));
-            shares[source as usize].requesters[place.0 as usize].1 = place.1;
-            place
+            let requester = shares[source as usize].requesters.len() as u32;
+            let responder = shares[destination as usize].responders.len() as u32;
+            shares[source as usize].requesters.push((destination, responder));
+            shares[destination as usize].responders.push((source, requester));
+            requester
         };
-        let (requester, responder) = match scenario.scheme.queue_pairs {
+        let requester = match scenario.scheme.queue_pairs {
             QueuePairs::PerFlow => connect(),
             QueuePairs::PerPair => *pairs.entry((source, destination)).or_insert_with(connect),
         };
@@ -192,7 +188,7 @@ fn routes(
         let ideal = ideal
             .of(HostId(source), HostId(destination), bytes)
             .ok_or_else(|| wrong(format!("there is no way from host {source} to host {destination}")))?;
-        flows.push(Route { source, destination, bytes, outgoing, incoming, requester, responder, ideal });
+        flows.push(Route { source, destination, bytes, outgoing, incoming, requester, ideal });
     }
     Ok(flows)
 }

@@ -161,8 +161,8 @@ fn a_lone_flow_takes_exactly_the_ideal_time() {
             (Transport::GoBackN(GoBackN::default()), false),
             (Transport::GoBackN(GoBackN::default()), true),
         ] {
-            let mut scenario = Scenario::default();
-            scenario.flows = vec![Flow::new(3, 50, bytes, Time::from_us(5))];
+            let flows = vec![Flow::new(3, 50, bytes, Time::from_us(5))];
+            let mut scenario = Scenario { flows, ..Scenario::default() };
             scenario.scheme.transport = transport;
             scenario.scheme.headers.is_encoded = is_encoded;
             // The cap rounds the bandwidth-delay product up without counting transmission times of hops.

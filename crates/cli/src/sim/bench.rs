@@ -6,8 +6,7 @@
 use std::process::ExitCode;
 
 use anyhow::Result;
-use highwire_sim::plan::{Plan, Scale};
-use highwire_sim::{Scenario, run_on};
+use highwire_sim::bench::{Case, Measurement, Reading, cases, largest, measure};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -28,96 +27,110 @@ pub(super) struct Args {
     /// Leave out the case with 1024 hosts, which takes seconds.
     #[arg(long)]
     short: bool,
+    /// Also run 11,664 hosts, to see that they fit.
+    #[arg(long)]
+    large: bool,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// Name, network and traffic, as a plan would write them.
-const CASES: [(&str, &str); 4] = [
-    ("54 hosts, permutation of 2 MB", "k = 6\n[workload]\npattern = \"permutation\"\nbytes = \"2MB\""),
-    ("54 hosts, 50 to 1, 150 MB", "k = 6\n[workload]\npattern = \"incast\"\nsenders = 50\nbytes = \"150MB\""),
-    ("128 hosts, permutation of 2 MB", "k = 8\n[workload]\npattern = \"permutation\"\nbytes = \"2MB\""),
-    ("1024 hosts, permutation of 2 MB", "k = 16\n[workload]\npattern = \"permutation\"\nbytes = \"2MB\""),
-];
-
 #[derive(Debug, Serialize)]
 struct CaseJson {
     case: &'static str,
+    what: &'static str,
     packet_hops: u64,
     events: u64,
     cpu_seconds: f64,
     packet_hops_per_cpu_second: f64,
+    goal: Option<f64>,
     wall_seconds: f64,
+    bytes_per_packet: usize,
+    resident_bytes_max: u64,
 }
 
 /// Measures every case.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let mut console = Console::new();
-    let count = if args.short { CASES.len() - 1 } else { CASES.len() };
+    let mut wanted = cases();
+    wanted.retain(|case| !args.short || case.name != "p1024");
+    wanted.extend(args.large.then(largest));
     let mut documents = Vec::new();
     if !args.json {
         let head = format!(
-            "{:<34}{:>12}{:>10}{:>16}",
-            "IRN, PFC, ECN, VOQ, every ACK", "hops", "CPU s", "M hops / CPU s"
+            "{:<40}{:>11}{:>8}{:>16}{:>6}{:>10}",
+            "IRN, PFC, ECN, VOQ, every ACK", "hops", "CPU s", "M hops / CPU s", "goal", "M hops/s"
         );
         console.line(console.paint(Tone::Faint, &head))?;
     }
-    for (name, network) in &CASES[..count] {
-        let scenario = scenario(network)?;
-        let mut best: Option<CaseJson> = None;
-        for _ in 0..args.repeat {
-            let case = measure(name, &scenario, args.threads as usize)?;
-            if best.as_ref().is_none_or(|best| case.cpu_seconds < best.cpu_seconds) {
-                best = Some(case);
-            }
-        }
-        let Some(best) = best else { continue };
+    for case in &wanted {
+        let best = best_of(case, args)?;
+        let document = document(case, &best);
         if args.json {
-            documents.push(best);
+            documents.push(document);
         } else {
+            let goal = case.goal.map_or(String::new(), |goal| format!("{:.0}", goal / 1e6));
             console.line(format!(
-                "{name:<34}{:>12}{:>10.2}{:>16.2}",
+                "{:<40}{:>11}{:>8.2}{:>16.2}{:>6}{:>10.2}",
+                case.what,
                 best.packet_hops,
                 best.cpu_seconds,
-                best.packet_hops_per_cpu_second / 1e6
+                best.hops_per_cpu_second() / 1e6,
+                goal,
+                best.hops_per_second() / 1e6
             ))?;
         }
     }
     if args.json {
         console.json(&documents)?;
+    } else {
+        let bytes = highwire_sim::bench::BYTES_PER_PACKET;
+        let memory = resident_bytes_max() as f64 / 1e6;
+        let last = format!("{bytes} bytes per packet in flight; {memory:.0} MB resident at most");
+        console.line(console.paint(Tone::Faint, &last))?;
     }
     console.finish()?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn scenario(network: &str) -> Result<Scenario> {
-    let text = format!(
-        "figure = \"\"\ntitle = \"\"\nclaim = \"\"\n[[scheme]]\nname = \"IRN\"\n[network]\npfc = true\necn = \"red\"\n{network}\n"
-    );
-    let nothing = |name: &str| Err(format!("there is no file {name}"));
-    let plan = Plan::read("bench", &text, Scale::Small, &nothing)?;
-    let mut scenario = plan.runs()[0].scenario(&plan)?;
-    scenario.record.ports = false;
-    Ok(scenario)
+fn best_of(case: &Case, args: &Args) -> Result<Measurement> {
+    let mut best = measure(case, args.threads as usize, read_clock)?;
+    for _ in 1..args.repeat {
+        let found = measure(case, args.threads as usize, read_clock)?;
+        if found.cpu_seconds < best.cpu_seconds {
+            best = found;
+        }
+    }
+    Ok(best)
 }
 
-fn measure(case: &'static str, scenario: &Scenario, threads: usize) -> Result<CaseJson> {
-    let (cpu, wall) = (cpu_seconds(), std::time::Instant::now());
-    let outcome = run_on(scenario, threads, &mut ())?;
-    let cpu_seconds = (cpu_seconds() - cpu).max(1e-9);
-    let packet_hops = outcome.totals.packet_hops;
-    Ok(CaseJson {
-        case,
-        packet_hops,
-        events: outcome.totals.events,
-        cpu_seconds,
-        packet_hops_per_cpu_second: packet_hops as f64 / cpu_seconds,
-        wall_seconds: wall.elapsed().as_secs_f64(),
-    })
+fn document(case: &Case, found: &Measurement) -> CaseJson {
+    CaseJson {
+        case: case.name,
+        what: case.what,
+        packet_hops: found.packet_hops,
+        events: found.events,
+        cpu_seconds: found.cpu_seconds,
+        packet_hops_per_cpu_second: found.hops_per_cpu_second(),
+        goal: case.goal,
+        wall_seconds: found.seconds,
+        bytes_per_packet: found.bytes_per_packet,
+        resident_bytes_max: resident_bytes_max(),
+    }
 }
 
-fn cpu_seconds() -> f64 {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
-    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+fn read_clock() -> Reading {
+    let seconds = |clock| {
+        let time = clock_gettime(clock);
+        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
+    };
+    Reading { cpu_seconds: seconds(ClockId::ProcessCPUTime), seconds: seconds(ClockId::Monotonic) }
+}
+
+/// The most memory that this process has had; 0 where the system does not tell.
+fn resident_bytes_max() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kilobytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
+    kilobytes.unwrap_or(0) * 1024
 }

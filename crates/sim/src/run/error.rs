@@ -10,7 +10,7 @@ pub enum RunError {
     /// The scenario is impossible.
     Scenario(ScenarioError),
     /// An invariant broke: results up to then must not be used.
-    Invariant(Violation),
+    Invariant(Box<Violation>),
     /// A host's invariant broke, or its transport gave up.
     Host {
         /// The seed that repeats it.
@@ -54,6 +54,12 @@ impl std::fmt::Display for RunError {
 }
 
 impl std::error::Error for RunError {}
+
+impl From<Violation> for RunError {
+    fn from(violation: Violation) -> RunError {
+        RunError::Invariant(Box::new(violation))
+    }
+}
 
 impl From<ScenarioError> for RunError {
     fn from(error: ScenarioError) -> RunError {
