@@ -31,6 +31,8 @@ const STRANGER_MEMORY: Duration = Duration::from_secs(30);
 const STRANGERS_MAX: usize = 64;
 /// Questions kept for queue pairs that are not connected yet.
 const EARLY_MAX: usize = 256;
+/// Connections remembered after they have ended.
+const ACCEPTED_MAX: usize = 1024;
 
 /// What is asked about: a queue pair of ours and its peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -41,6 +43,14 @@ pub(crate) struct Connection {
     pub(crate) rq_psn: Psn,
     /// Known from RTS on.
     pub(crate) sq_psn: Option<Psn>,
+}
+
+impl Connection {
+    /// Whether the peer means the same when it names its end: the answer to its question does not change then.
+    fn is_same(&self, other: &Connection) -> bool {
+        let identity = |c: &Connection| (c.qpn, c.peer, c.peer_qpn, c.rq_psn);
+        identity(self) == identity(other)
+    }
 }
 
 /// What the driver does next.
@@ -74,6 +84,8 @@ pub(crate) struct Negotiator {
     connections: Vec<Connection>,
     questions: Vec<Question>,
     early: VecDeque<Message>,
+    /// Connections whose peers were told that IRN is welcome, for as long as they may act on it.
+    accepted: VecDeque<Connection>,
     strangers: VecDeque<(Gid, Instant)>,
     actions: VecDeque<Action>,
 }
@@ -86,6 +98,7 @@ impl Negotiator {
             connections: Vec::new(),
             questions: Vec::new(),
             early: VecDeque::new(),
+            accepted: VecDeque::new(),
             strangers: VecDeque::new(),
             actions: VecDeque::new(),
         }
@@ -96,7 +109,14 @@ impl Negotiator {
         match self.connections.iter_mut().find(|c| c.qpn == connection.qpn) {
             // The PSN that is expected has moved on if the peer was quick; what counts is where it began.
             Some(known) => known.sq_psn = connection.sq_psn.or(known.sq_psn),
-            None => self.connections.push(connection),
+            None => {
+                self.connections.push(connection);
+                // Whoever connects both ends anew with the numbers that they had may do so one after the other: the peer has
+                // asked this end while it was still the old one, and will not ask again.
+                if self.accepted.iter().any(|known| known.is_same(&connection)) {
+                    self.actions.push_back(Action::AcceptIrn(connection.qpn));
+                }
+            }
         }
         let mut waiting = std::mem::take(&mut self.early);
         waiting.retain(|hello| {
@@ -228,9 +248,18 @@ impl Negotiator {
             && c.rq_psn == hello.sq_psn
             && c.sq_psn.is_none_or(|psn| psn == hello.rq_psn);
         if ours {
-            self.actions.push_back(Action::AcceptIrn(c.qpn));
+            self.accept(c);
         }
         self.reply(hello, if ours { Kind::Accept } else { Kind::Refuse });
+    }
+
+    fn accept(&mut self, connection: Connection) {
+        self.actions.push_back(Action::AcceptIrn(connection.qpn));
+        self.accepted.retain(|known| known.qpn != connection.qpn);
+        if self.accepted.len() == ACCEPTED_MAX {
+            self.accepted.pop_front();
+        }
+        self.accepted.push_back(connection);
     }
 
     fn reply(&mut self, hello: &Message, kind: Kind) {

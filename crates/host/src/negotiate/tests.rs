@@ -210,3 +210,27 @@ fn a_message_survives_the_wire_and_strangers_do_not() {
         assert_eq!(Message::parse(&other), None, "byte {at}");
     }
 }
+
+#[test]
+fn ends_that_are_connected_anew_one_after_the_other_still_agree() {
+    let mut pair = Pair::new();
+    let [a, b] = [pair.connection(0, Some(100)), pair.connection(1, Some(200))];
+    pair.ends[1].on_connected(b);
+    pair.ask(a);
+    pair.settle();
+    // A goes first, and is answered by what B still is.
+    pair.ends[0].on_disconnected(a.qpn);
+    pair.ask(a);
+    pair.settle();
+    pair.seen[1].clear();
+    pair.ends[1].on_disconnected(b.qpn);
+    pair.ends[1].on_connected(b);
+    pair.settle();
+    assert_eq!(pair.seen[1], [Action::AcceptIrn(b.qpn)]);
+    // Another first PSN is another connection.
+    pair.seen[1].clear();
+    pair.ends[1].on_disconnected(b.qpn);
+    pair.ends[1].on_connected(Connection { rq_psn: Psn::new(7), ..b });
+    pair.settle();
+    assert_eq!(pair.seen[1], []);
+}
