@@ -91,53 +91,63 @@ impl<'p> Campaign<'p> {
         })
     }
 
-    /// Plays everything on `threads` threads and tells `observe` now and then how far it is. Per plan: the measures in the
-    /// order of its runs, whatever the number of threads, or the first of its runs that has no outcome. A plan that fails
-    /// does not keep others from being played.
+    /// Plays everything on `threads` threads. `observe` is told now and then how far it is, and `finished` of each plan as
+    /// soon as its last run is over: the measures in the order of its runs, whatever the number of threads, or the first of
+    /// its runs that has no outcome. A plan that fails does not keep others from being played.
     pub fn play(
         &self,
         threads: usize,
         mut observe: impl FnMut(Status),
-    ) -> Vec<Result<Vec<Measures>, CampaignError>> {
+        mut finished: impl FnMut(usize, Result<Vec<Measures>, CampaignError>),
+    ) {
         let next = AtomicUsize::new(0);
         let (sender, receiver) = channel();
         let mut shares = vec![0u64; self.jobs.len()];
         let mut results: Vec<Option<Result<Measures, RunError>>> = Vec::new();
         results.resize_with(self.jobs.len(), || None);
+        let mut is_pending = vec![true; self.plans.len()];
+        let total = 1000 * self.jobs.len() as u64;
         std::thread::scope(|scope| {
             for _ in 0..threads.clamp(1, self.jobs.len().max(1)) {
                 let sender = sender.clone();
                 scope.spawn(|| self.work(&next, sender));
             }
             drop(sender);
-            let total = 1000 * self.jobs.len() as u64;
             for news in receiver {
-                match news {
-                    News::Share(job, share) => shares[job] = share,
+                let (job, share) = match news {
+                    News::Share(job, share) => (job, share),
                     News::Done(job, result) => {
-                        shares[job] = 1000;
                         results[job] = Some(*result);
+                        (job, 1000)
+                    }
+                };
+                shares[job] = share;
+                observe(Status { done: shares.iter().sum(), total });
+                for (plan, is_pending) in is_pending.iter_mut().enumerate().filter(|(_, pending)| **pending) {
+                    if let Some(result) = self.collect(plan, &results) {
+                        *is_pending = false;
+                        finished(plan, result);
                     }
                 }
-                observe(Status { done: shares.iter().sum(), total });
             }
         });
-        let results: Vec<_> =
-            results.into_iter().map(|result| result.expect("every job was played")).collect();
-        (0..self.plans.len()).map(|plan| self.collect(plan, &results)).collect()
     }
 
+    /// What came of a plan, if all of its runs are over.
     fn collect(
         &self,
         plan: usize,
-        results: &[Result<Measures, RunError>],
-    ) -> Result<Vec<Measures>, CampaignError> {
+        results: &[Option<Result<Measures, RunError>>],
+    ) -> Option<Result<Vec<Measures>, CampaignError>> {
         let (_, jobs) = &self.runs[plan];
-        let measures = jobs.iter().enumerate().map(|(place, &job)| match &results[job] {
-            Ok(measures) => Ok(measures.clone()),
-            Err(error) => Err(self.failed((plan, place), error.clone())),
+        if jobs.iter().any(|&job| results[job].is_none()) {
+            return None;
+        }
+        let measures = jobs.iter().enumerate().filter_map(|(place, &job)| match results[job].as_ref()? {
+            Ok(measures) => Some(Ok(measures.clone())),
+            Err(error) => Some(Err(self.failed((plan, place), error.clone()))),
         });
-        measures.collect()
+        Some(measures.collect())
     }
 
     /// Takes the next job until there is none.

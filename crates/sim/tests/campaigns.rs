@@ -3,7 +3,7 @@
 mod common;
 
 use common::{SMALL, read};
-use highwire_sim::campaign::{Campaign, MergeError, Part, Shard, merge};
+use highwire_sim::campaign::{Campaign, MergeError, Part, Shard, Status, merge};
 use highwire_sim::plan::{Plan, Run};
 use highwire_sim::report::{self, Measures};
 
@@ -12,11 +12,13 @@ fn play(plan: &Plan, shard: Shard, threads: usize) -> Vec<Measures> {
     let campaign = Campaign::new(plans, shard);
     campaign.check().expect("the plan is right");
     let mut last = 0;
-    let mut results = campaign.play(threads, |status| {
+    let observe = |status: Status| {
         assert!(status.done <= status.total);
         last = status.done;
-    });
-    assert_eq!(last, 1000 * campaign.job_count() as u64);
+    };
+    let mut results = Vec::new();
+    campaign.play(threads, observe, |_, result| results.push(result));
+    assert_eq!((last, results.len()), (1000 * campaign.job_count() as u64, 1));
     results.remove(0).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -63,10 +65,10 @@ fn what_plans_have_in_common_is_played_once() {
     let plans = [read(SMALL), read(&SMALL.replace("title = \"t\"", "title = \"another\""))];
     let campaign = Campaign::new(&plans, Shard::WHOLE);
     assert_eq!(campaign.job_count(), plans[0].runs().len());
-    let results = campaign.play(2, |_| ());
-    let [first, second] = &results[..] else { panic!("a result per plan") };
-    assert_eq!(first.as_ref().ok(), second.as_ref().ok());
-    assert!(first.is_ok());
+    let mut results = Vec::new();
+    campaign.play(2, |_| (), |plan, result| results.push((plan, result.ok())));
+    let [(0, Some(first)), (1, Some(second))] = &results[..] else { panic!("a result per plan") };
+    assert_eq!(first, second);
 }
 
 #[test]

@@ -6,15 +6,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use common::{SMALL, read};
-use highwire_sim::campaign::{Campaign, Shard};
+use highwire_sim::campaign::{Campaign, CampaignError, Shard};
 use highwire_sim::plan::Plan;
 use highwire_sim::report;
 
 fn page(plan: &Plan) -> String {
     let campaign = Campaign::new(std::slice::from_ref(plan), Shard::WHOLE);
-    let results = campaign.play(2, |_| ());
-    let measures = results[0].as_ref().unwrap_or_else(|error| panic!("{error}"));
-    report::page(plan, campaign.runs(0), measures)
+    let mut html = String::new();
+    let finished = |_, result: Result<Vec<_>, CampaignError>| {
+        let measures = result.unwrap_or_else(|error| panic!("{error}"));
+        html = report::page(plan, campaign.runs(0), &measures);
+    };
+    campaign.play(2, |_| (), finished);
+    html
 }
 
 fn browser() -> Option<PathBuf> {
@@ -60,7 +64,7 @@ fn every_chart_is_drawn() {
     assert!(count(&single, "charts") >= 10, "{}", count(&single, "charts"));
     assert!(count(&single, "marks") > 60, "{}", count(&single, "marks"));
     assert!(
-        single.contains("The network over time") && single.contains("stroke: color-mix"),
+        single.contains("The network over time") && single.contains("stroke:color-mix"),
         "the film shows queues"
     );
     let axis = "[[axis]]\nkey = \"workload.load\"\nvalues = [0.2, 0.5]\n\n[film]";

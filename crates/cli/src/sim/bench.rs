@@ -1,35 +1,34 @@
 //! `highwire sim bench`: packet-hops per second of CPU, the work of a packet simulator per unit of what it costs.
 //!
-//! A packet that reaches the end of a link is a hop. CPU time and not time by the clock, so that neighbours on a shared machine matter
-//! less; the best of a few runs, since they still do.
+//! CPU time and not time by the clock, so that neighbours on a shared machine matter less; the best of a few runs, since they
+//! still do.
 
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::Result;
-use highwire_sim::bench::{Case, Measurement, Reading, cases, largest, measure};
+use highwire_sim::bench::{Case, Measurement, Reading, cases, measure};
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::console::{Console, Tone};
+use crate::failure::usage;
 
 /// Options of `highwire sim bench`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   highwire sim bench
-  highwire sim bench --repeat 5 --threads 2 --json")]
+  highwire sim bench p54 i50 --repeat 5 --json
+  highwire sim bench p1024 --threads 2")]
 pub(super) struct Args {
+    /// Cases by name; all of them without any.
+    cases: Vec<String>,
     /// Runs of each case, of which the best counts.
     #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     repeat: u32,
     /// Threads of one run.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     threads: u32,
-    /// Leave out the case with 1024 hosts, which takes seconds.
-    #[arg(long)]
-    short: bool,
-    /// Also run 11,664 hosts, to see that they fit.
-    #[arg(long)]
-    large: bool,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -39,98 +38,91 @@ pub(super) struct Args {
 struct CaseJson {
     case: &'static str,
     what: &'static str,
+    threads: usize,
     packet_hops: u64,
     events: u64,
     cpu_seconds: f64,
-    packet_hops_per_cpu_second: f64,
-    goal: Option<f64>,
     wall_seconds: f64,
+    packet_hops_per_cpu_second: f64,
+    goal_per_cpu_second: Option<f64>,
     bytes_per_packet: usize,
-    resident_bytes_max: u64,
 }
 
-/// Measures every case.
+/// Measures the cases.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let mut console = Console::new();
-    let mut wanted = cases();
-    wanted.retain(|case| !args.short || case.name != "p1024");
-    wanted.extend(args.large.then(largest));
     let mut documents = Vec::new();
     if !args.json {
+        let [hops, cpu, rate, goal] = ["hops", "CPU s", "M hops / CPU s", "goal"];
         let head = format!(
-            "{:<40}{:>11}{:>8}{:>16}{:>6}{:>10}",
-            "IRN, PFC, ECN, VOQ, every ACK", "hops", "CPU s", "M hops / CPU s", "goal", "M hops/s"
+            "{:<44}{hops:>12}{cpu:>10}{rate:>16}{goal:>8}",
+            "VOQ, round robin, PFC, ECN, IRN, every ACK"
         );
         console.line(console.paint(Tone::Faint, &head))?;
     }
-    for case in &wanted {
-        let best = best_of(case, args)?;
-        let document = document(case, &best);
+    for case in chosen(&args.cases)? {
+        let best = best(&case, args)?;
         if args.json {
-            documents.push(document);
+            documents.push(json(&case, &best));
         } else {
-            let goal = case.goal.map_or(String::new(), |goal| format!("{:.0}", goal / 1e6));
+            let goal = case.goal.map_or_else(String::new, |goal| format!("{:.0}", goal / 1e6));
+            let title = format!("{:<10} {}", case.name, case.what);
             console.line(format!(
-                "{:<40}{:>11}{:>8.2}{:>16.2}{:>6}{:>10.2}",
-                case.what,
+                "{title:<44}{:>12}{:>10.2}{:>16.2}{goal:>8}",
                 best.packet_hops,
                 best.cpu_seconds,
-                best.hops_per_cpu_second() / 1e6,
-                goal,
-                best.hops_per_second() / 1e6
+                best.hops_per_cpu_second() / 1e6
             ))?;
         }
     }
     if args.json {
         console.json(&documents)?;
-    } else {
-        let bytes = highwire_sim::bench::BYTES_PER_PACKET;
-        let memory = resident_bytes_max() as f64 / 1e6;
-        let last = format!("{bytes} bytes per packet in flight; {memory:.0} MB resident at most");
-        console.line(console.paint(Tone::Faint, &last))?;
     }
     console.finish()?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn best_of(case: &Case, args: &Args) -> Result<Measurement> {
-    let mut best = measure(case, args.threads as usize, read_clock)?;
+fn chosen(names: &[String]) -> Result<Vec<Case>> {
+    let mut all = cases();
+    for name in names {
+        if !all.iter().any(|case| case.name == name) {
+            let known: Vec<&str> = all.iter().map(|case| case.name).collect();
+            return Err(usage(format!("there is no case {name}; there are {}", known.join(", "))));
+        }
+    }
+    all.retain(|case| names.is_empty() || names.iter().any(|name| name == case.name));
+    Ok(all)
+}
+
+fn best(case: &Case, args: &Args) -> Result<Measurement> {
+    let started = Instant::now();
+    let clock = || Reading { cpu_seconds: cpu_seconds(), seconds: started.elapsed().as_secs_f64() };
+    let mut best = measure(case, args.threads as usize, clock)?;
     for _ in 1..args.repeat {
-        let found = measure(case, args.threads as usize, read_clock)?;
-        if found.cpu_seconds < best.cpu_seconds {
-            best = found;
+        let again = measure(case, args.threads as usize, clock)?;
+        if again.cpu_seconds < best.cpu_seconds {
+            best = again;
         }
     }
     Ok(best)
 }
 
-fn document(case: &Case, found: &Measurement) -> CaseJson {
+fn json(case: &Case, best: &Measurement) -> CaseJson {
     CaseJson {
         case: case.name,
         what: case.what,
-        packet_hops: found.packet_hops,
-        events: found.events,
-        cpu_seconds: found.cpu_seconds,
-        packet_hops_per_cpu_second: found.hops_per_cpu_second(),
-        goal: case.goal,
-        wall_seconds: found.seconds,
-        bytes_per_packet: found.bytes_per_packet,
-        resident_bytes_max: resident_bytes_max(),
+        threads: best.threads,
+        packet_hops: best.packet_hops,
+        events: best.events,
+        cpu_seconds: best.cpu_seconds,
+        wall_seconds: best.seconds,
+        packet_hops_per_cpu_second: best.hops_per_cpu_second(),
+        goal_per_cpu_second: case.goal,
+        bytes_per_packet: best.bytes_per_packet,
     }
 }
 
-fn read_clock() -> Reading {
-    let seconds = |clock| {
-        let time = clock_gettime(clock);
-        time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
-    };
-    Reading { cpu_seconds: seconds(ClockId::ProcessCPUTime), seconds: seconds(ClockId::Monotonic) }
-}
-
-/// The most memory that this process has had; 0 where the system does not tell.
-fn resident_bytes_max() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kilobytes = line.and_then(|line| line.trim().trim_end_matches("kB").trim().parse::<u64>().ok());
-    kilobytes.unwrap_or(0) * 1024
+fn cpu_seconds() -> f64 {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }

@@ -36,7 +36,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         let runs = merged.plan.runs();
         let written = output::write_results(&args.folder, &merged.plan, &runs, &merged.measures)?;
         if args.json {
-            console.json_line(&output::document(&merged.plan, &runs, &merged.measures, &written))?;
+            console.json_line(&output::document(&merged.plan, &runs, &merged.measures))?;
         } else {
             output::show(&merged.plan, &runs, &merged.measures, &written, &mut console)?;
         }

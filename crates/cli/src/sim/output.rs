@@ -34,11 +34,13 @@ pub(super) fn write_part(out: &Path, plan: &Plan, shard: Shard, part: &Part) -> 
     write(folder_of(out, plan)?.join(name), part.to_json())
 }
 
-/// Writes CSV, Parquet and page; returns their folder.
+/// Writes CSV, Parquet, verdicts and page; returns their folder.
 pub(super) fn write_results(out: &Path, plan: &Plan, runs: &[Run], measures: &[Measures]) -> Result<PathBuf> {
     let folder = folder_of(out, plan)?;
     write(folder.join("runs.csv"), report::csv(plan, runs, measures))?;
     write(folder.join("runs.parquet"), report::parquet(plan, runs, measures)?)?;
+    let document = serde_json::to_string_pretty(&document(plan, runs, measures))?;
+    write(folder.join("result.json"), document + "\n")?;
     write(folder.join("report.html"), report::page(plan, runs, measures))?;
     Ok(folder)
 }
@@ -71,7 +73,7 @@ pub(super) fn show(
 }
 
 /// The same for programs.
-pub(super) fn document(plan: &Plan, runs: &[Run], measures: &[Measures], folder: &Path) -> Value {
+pub(super) fn document(plan: &Plan, runs: &[Run], measures: &[Measures]) -> Value {
     let verdicts = report::judge(plan, runs, measures);
     let verdicts = verdicts.iter().map(|verdict| {
         let bound = |value: f64| Some(value).filter(|value| value.is_finite());
@@ -82,6 +84,7 @@ pub(super) fn document(plan: &Plan, runs: &[Run], measures: &[Measures], folder:
         json!({
             "claim": verdict.expectation.claim,
             "metric": verdict.metric.name(),
+            "measure": verdict.metric.title(),
             "paper": verdict.expectation.paper,
             "band": [bound(band.0), bound(band.1)],
             "here": here.collect::<Vec<_>>(),
@@ -95,6 +98,5 @@ pub(super) fn document(plan: &Plan, runs: &[Run], measures: &[Measures], folder:
         "title": plan.title,
         "runs": runs.len(),
         "verdicts": verdicts.collect::<Vec<_>>(),
-        "folder": folder.display().to_string(),
     })
 }

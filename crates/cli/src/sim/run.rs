@@ -1,12 +1,12 @@
 //! `highwire sim run`: plays plans and shows what came out.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use highwire_sim::campaign::{Campaign, Part, Shard};
-use highwire_sim::plan::{Plan, Scale};
+use highwire_sim::campaign::{Campaign, CampaignError, Part, Shard};
+use highwire_sim::plan::{Plan, Run, Scale};
 use highwire_sim::report::Measures;
 
 use super::{output, plans};
@@ -43,6 +43,9 @@ pub(super) struct Args {
     /// Print the result as JSON, a document per plan.
     #[arg(long)]
     json: bool,
+    /// Print no tables: results go to files only.
+    #[arg(short, long, conflicts_with = "json")]
+    quiet: bool,
 }
 
 /// Plays the plans.
@@ -63,20 +66,35 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let threads = args.threads.map_or_else(cores, |threads| threads as usize);
     let started = Instant::now();
     let mut progress = Progress::new("simulating", 1000 * campaign.job_count() as u64);
-    let results = campaign.play(threads, |status| progress.at(status.done, Instant::now()));
+    let mut finished = Vec::new();
+    let write = |place: usize, result: Result<Vec<Measures>, CampaignError>| {
+        let plan = &loaded[place];
+        let written = result.map_err(Into::into).and_then(|measures| {
+            if shard.is_whole() {
+                return Ok((
+                    output::write_results(&args.out, plan, campaign.runs(place), &measures)?,
+                    measures,
+                ));
+            }
+            let part = Part::new(plan, shard, measures);
+            Ok((output::write_part(&args.out, plan, shard, &part)?, Vec::new()))
+        });
+        finished.push((place, written));
+    };
+    campaign.play(threads, |status| progress.at(status.done, Instant::now()), write);
     drop(progress);
+    finished.sort_by_key(|(place, _)| *place);
     let mut console = Console::new();
     let mut failures = Vec::new();
-    for (place, (plan, result)) in loaded.iter().zip(results).enumerate() {
-        match result {
-            Err(error) => failures.push(error.to_string()),
-            Ok(measures) if shard.is_whole() => {
-                finish(plan, campaign.runs(place), &measures, args, &mut console)?;
-            }
-            Ok(measures) => {
-                let part = Part::new(plan, shard, measures);
-                let path = output::write_part(&args.out, plan, shard, &part)?;
+    for (place, written) in finished {
+        let plan = &loaded[place];
+        match written {
+            Err(error) => failures.push(format!("{error:#}")),
+            Ok((path, _)) if !shard.is_whole() => {
                 console.line(format!("{}: part {shard} is in {}", plan.name, path.display()))?;
+            }
+            Ok((folder, measures)) => {
+                show(plan, campaign.runs(place), &measures, &folder, args, &mut console)?;
             }
         }
     }
@@ -88,18 +106,21 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     if failures.is_empty() { Ok(ExitCode::SUCCESS) } else { bail!(failures.join("\nerror: ")) }
 }
 
-fn finish(
+fn show(
     plan: &Plan,
-    runs: &[highwire_sim::plan::Run],
+    runs: &[Run],
     measures: &[Measures],
+    folder: &Path,
     args: &Args,
     console: &mut Console,
 ) -> Result<()> {
-    let folder = output::write_results(&args.out, plan, runs, measures)?;
     if args.json {
-        return console.json_line(&output::document(plan, runs, measures, &folder));
+        return console.json_line(&output::document(plan, runs, measures));
     }
-    output::show(plan, runs, measures, &folder, console)
+    if args.quiet {
+        return Ok(());
+    }
+    output::show(plan, runs, measures, folder, console)
 }
 
 fn doubled(plans: &[Plan]) -> Option<&str> {

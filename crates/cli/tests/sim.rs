@@ -1,0 +1,109 @@
+//! `highwire sim`: plans from files, shards from several processes, and what it says when it is asked wrongly.
+
+mod common;
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use common::highwire;
+
+const PLAN: &str = r#"
+figure = "none"
+title = "a star"
+claim = "c"
+seeds = 2
+
+[network]
+shape = "star"
+hosts = 6
+
+[workload]
+load = 0.4
+duration = "200us"
+sizes = "small.cdf"
+
+[[scheme]]
+name = "IRN"
+
+[[scheme]]
+name = "RoCE with PFC"
+transport = { protocol = "roce" }
+network = { pfc = true }
+
+[[expect]]
+claim = "RoCE against IRN"
+paper = "nothing"
+metric = "fct_mean_s"
+scheme = "RoCE with PFC"
+over = "IRN"
+at_least = 0
+"#;
+
+/// A folder of its own with the plan and what it needs.
+fn folder(name: &str, plan: &str) -> PathBuf {
+    let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("sim-{name}"));
+    let _ = std::fs::remove_dir_all(&folder);
+    std::fs::create_dir_all(&folder).expect("a folder");
+    std::fs::write(folder.join("star.toml"), plan).expect("a plan");
+    std::fs::write(folder.join("small.cdf"), "100 0\n20000 100\n").expect("sizes");
+    folder
+}
+
+#[track_caller]
+fn check(folder: &Path, args: &[&str], status: i32, mentions: &[&str]) {
+    let output = highwire(args).current_dir(folder).output().expect("it starts");
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert_eq!(output.status.code(), Some(status), "{args:?}: {text}");
+    for mention in mentions {
+        assert!(text.contains(mention), "{args:?} says nothing of {mention}: {text}");
+    }
+}
+
+#[test]
+fn experiments_are_listed_explained_and_checked() {
+    let folder = folder("list", PLAN);
+    check(&folder, &["sim", "list"], 0, &["fig01", "IRN Figure 11", "incast-cross"]);
+    check(
+        &folder,
+        &["sim", "explain", "fig01"],
+        0,
+        &["fat-tree", "RoCE with PFC", "2.8 to 3.7 times", "leaves open"],
+    );
+    check(&folder, &["sim", "check", "star.toml"], 0, &["star: right; 4 runs"]);
+}
+
+#[test]
+fn a_wrong_plan_is_status_2_with_its_line() {
+    let folder = folder("wrong", &PLAN.replace("hosts", "host"));
+    let expected =
+        ["star.toml:9:1: `network.host`: there is no such key; is it `hosts`?", " 9 | host = 6", "^^^^"];
+    check(&folder, &["sim", "check", "star.toml"], 2, &expected);
+    check(&folder, &["sim", "run", "star.toml"], 2, &expected);
+    check(&folder, &["sim", "run", "nothing.toml"], 2, &["there is no file nothing.toml", "fig01"]);
+    check(&folder, &["sim", "run", "fig01", "--shard", "3"], 2, &["3/16"]);
+    check(&folder, &["sim", "merge", "."], 2, &["there are no parts"]);
+}
+
+/// As `docs/experiments.md` shows it: `xargs` in the place of GNU parallel, or of an array job.
+#[test]
+fn shards_of_several_processes_merge_to_the_same_bytes() {
+    let folder = folder("shards", PLAN);
+    check(
+        &folder,
+        &["sim", "run", "star.toml", "--out", "whole", "--threads", "2"],
+        0,
+        &["a star", "RoCE against IRN"],
+    );
+    let script = format!(
+        "seq 3 | xargs -P 2 -I{{}} {} sim run star.toml --shard {{}}/3 --out parts",
+        env!("CARGO_BIN_EXE_highwire")
+    );
+    let shards = Command::new("sh").args(["-c", &script]).current_dir(&folder).output().expect("sh is there");
+    assert!(shards.status.success(), "{}", String::from_utf8_lossy(&shards.stderr));
+    check(&folder, &["sim", "merge", "parts"], 0, &["RoCE against IRN"]);
+    for file in ["runs.csv", "runs.parquet", "report.html", "result.json"] {
+        let read = |from: &str| std::fs::read(folder.join(from).join("star").join(file)).expect(file);
+        assert!(read("whole") == read("parts"), "{file} differs");
+    }
+}
