@@ -94,3 +94,36 @@ fn a_broker_that_cannot_be_started_is_said_with_the_reason() {
         assert!(output.status.code() == Some(1) && error.contains(expected), "{error}");
     }
 }
+
+/// The broker of an address, found as anybody would find it.
+fn broker_pid(address: &str) -> Option<String> {
+    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
+    let mut found = processes.filter(|process| {
+        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
+        words.contains(&b"broker".as_slice()) && words.contains(&address.as_bytes())
+    });
+    found.next().and_then(|process| process.file_name().into_string().ok())
+}
+
+#[test]
+fn a_killed_broker_leaves_those_who_are_there_alone_and_the_address_usable() {
+    let address = address(4);
+    let mut child = sharer(&address);
+    let broker = broker_pid(&address).expect("a broker");
+    assert!(Command::new("kill").args(["-9", &broker]).status().expect("it starts").success());
+    let device = || json(highwire(["devices"]).env("HIGHWIRE_ADDR", &address))[0].clone();
+    // Its end takes a moment. Whoever holds the port is then whoever has a part of the address.
+    let who = format!("process {}", child.id());
+    while broker_pid(&address).is_some() {}
+    let during = device();
+    assert!(during["reason"].as_str().is_some_and(|text| text.contains(&who)), "{during}");
+    assert!(child.try_wait().expect("a status").is_none(), "it goes on");
+    child.kill().expect("kills");
+    child.wait().expect("ends");
+    assert_eq!(device()["state"], "active");
+    let mut next = sharer(&address);
+    assert_eq!(device()["processes"][0]["pid"], next.id());
+    next.kill().expect("kills");
+    next.wait().expect("ends");
+}

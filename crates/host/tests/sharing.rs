@@ -231,6 +231,20 @@ fn a_busy_neighbour_at_the_same_address_gets_none_of_ours() {
 }
 
 #[test]
+fn a_broker_ends_without_its_registry() {
+    let root = std::env::temp_dir().join(format!("highwire-registry-{}", std::process::id()));
+    let registry = Registry::open_at(&root).expect("a registry");
+    let [.., c, d] = std::process::id().to_be_bytes();
+    let address = IpAddr::from([127, 191, c, d.clamp(1, 254)]);
+    let broker = Broker::open(&registry, address).expect("an address").with_linger(Duration::ZERO);
+    let broker = std::thread::spawn(move || broker.run().expect("serves"));
+    // Who asks was there, too.
+    assert_eq!(sharers(&registry, address), Some(Vec::new()));
+    std::fs::remove_dir_all(root).expect("it is ours");
+    broker.join().expect("it ends");
+}
+
+#[test]
 fn the_broker_knows_who_is_there() {
     let house = House::new(5);
     let devices = [house.device(), house.device()];

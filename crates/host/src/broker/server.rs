@@ -180,7 +180,12 @@ impl Broker {
     /// Ends, unless somebody has come or is about to.
     fn end(mut self) -> Option<Broker> {
         // Whoever looks for a broker holds this lock until connected: held by us, nobody is on the way.
-        let Some(lock) = self.registry.try_lock_brokers() else { return Some(self) };
+        let lock = match self.registry.try_lock_brokers() {
+            Ok(Some(lock)) => Some(lock),
+            // The registry was removed, so nobody can find this broker any more.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Ok(None) | Err(_) => return Some(self),
+        };
         if self.accept() > 0 {
             return Some(self);
         }

@@ -289,9 +289,12 @@ impl Registry {
     }
 
     /// The same without waiting; `None` if somebody else is at it.
-    pub fn try_lock_brokers(&self) -> Option<File> {
-        let file = self.open_lock().ok()?;
-        lock::try_lock(file.as_fd(), Byte::Brokers).is_ok_and(|taken| taken).then_some(file)
+    ///
+    /// # Errors
+    /// Those of opening and locking; `NotFound` if the registry has been removed.
+    pub fn try_lock_brokers(&self) -> io::Result<Option<File>> {
+        let file = self.open_lock()?;
+        Ok(lock::try_lock(file.as_fd(), Byte::Brokers)?.then_some(file))
     }
 
     /// Keeps other processes and threads from making or removing directories until the file is dropped.
