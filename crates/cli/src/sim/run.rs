@@ -69,7 +69,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let mut finished = Vec::new();
     let write = |place: usize, result: Result<Vec<Measures>, CampaignError>| {
         let plan = &loaded[place];
-        let written = result.map_err(Into::into).and_then(|measures| {
+        let written = result.map_err(anyhow::Error::from).and_then(|measures| {
             if shard.is_whole() {
                 return Ok((
                     output::write_results(&args.out, plan, campaign.runs(place), &measures)?,
