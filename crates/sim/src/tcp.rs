@@ -9,7 +9,6 @@
 //! detection of spurious timeouts; offsets count from zero in 64 bits where the wire's sequence numbers are their lower 32.
 
 mod receiver;
-mod rto;
 mod scoreboard;
 mod sender;
 

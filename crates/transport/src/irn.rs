@@ -10,6 +10,7 @@
 mod config;
 mod receiver;
 mod ring;
+mod rto;
 mod sack;
 mod sender;
 
@@ -20,5 +21,6 @@ mod scenarios;
 
 pub use config::{IrnConfig, LossRecovery};
 pub use receiver::{Arrival, Location, PacketClass, ReceiverWindow, SACK_RUN_MAX};
+pub use rto::RetransmissionTimeout;
 pub use sack::SackWindow;
 pub use sender::{AckOutcome, SenderCounters, SenderWindow, TimeoutOutcome};

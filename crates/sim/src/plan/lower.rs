@@ -256,6 +256,7 @@ fn irn(params: &Params, rto_high: Span) -> Result<Irn, ScenarioError> {
         rto_low: params.span("transport.rto_low").unwrap_or_default(),
         rto_high,
         rto_low_in_flight_max: small(params, "transport.rto_low_n")?,
+        computes_rto: params.flag("transport.computed_rto"),
         recovery: match params.word("transport.loss_recovery") {
             Some("no-sack") => LossRecovery::SelectiveWithoutSack,
             Some("go-back-n") => LossRecovery::GoBackN,

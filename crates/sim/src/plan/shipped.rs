@@ -27,6 +27,8 @@ const ALL: &[Shipped] = plans![
     "irn/fig06.toml",
     "irn/fig07.toml",
     "irn/factor-recovery.toml",
+    "irn/factor-backoff.toml",
+    "irn/factor-timeouts.toml",
     "irn/sweep-load.toml",
     "irn/sweep-bandwidth.toml",
     "irn/sweep-scale.toml",

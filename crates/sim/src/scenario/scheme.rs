@@ -45,6 +45,8 @@ pub struct Irn {
     pub rto_high: Span,
     /// N: `rto_low` holds while at most this many packets are in flight.
     pub rto_low_in_flight_max: u32,
+    /// Timeouts from measured round trips, as TCP's, between `rto_low` and a second, at first `rto_high`.
+    pub computes_rto: bool,
     /// How losses are repaired.
     pub recovery: LossRecovery,
     /// How long an acknowledgement that nobody asked for may wait; zero: one per packet, as in the paper.
@@ -200,6 +202,7 @@ impl Default for Irn {
             rto_low: Span::from_us(100),
             rto_high: Span::from_us(320),
             rto_low_in_flight_max: 3,
+            computes_rto: false,
             recovery: LossRecovery::SelectiveRepeat,
             ack_delay: Span::ZERO,
         }

@@ -10,9 +10,9 @@
 mod recovery;
 
 use highwire_stdx::{Duration, Instant};
+use highwire_transport::irn::RetransmissionTimeout;
 use std::collections::VecDeque;
 
-use super::rto::RetransmissionTimeout;
 use super::scoreboard::{DUP_THRESH, Scoreboard};
 use super::{Ack, Config};
 

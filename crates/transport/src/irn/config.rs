@@ -28,6 +28,9 @@ pub struct IrnConfig {
     pub rto_high: Duration,
     /// N: `rto_low` holds while at most this many packets are in flight.
     pub rto_low_in_flight_max: u32,
+    /// Whether timeouts follow from measured round trips, as TCP's: at first `rto_high`, then at least `rto_low`, with N
+    /// meaning nothing (IRN §4.3, question 3).
+    pub computes_rto: bool,
     /// How losses are repaired; both ends must agree.
     pub recovery: LossRecovery,
 }
@@ -45,6 +48,12 @@ impl IrnConfig {
     #[must_use]
     pub const fn without_bdp_flow_control(self) -> IrnConfig {
         IrnConfig { cap: IrnConfig::CAP_UNLIMITED, ..self }
+    }
+
+    /// The same with timeouts that follow from round trips.
+    #[must_use]
+    pub const fn with_computed_rto(self) -> IrnConfig {
+        IrnConfig { computes_rto: true, ..self }
     }
 
     /// The same with another cap.
@@ -69,6 +78,7 @@ impl Default for IrnConfig {
             rto_low: Duration::from_micros(100),
             rto_high: Duration::from_micros(320),
             rto_low_in_flight_max: 3,
+            computes_rto: false,
             recovery: LossRecovery::SelectiveRepeat,
         }
     }

@@ -233,6 +233,12 @@ impl SenderWindow {
         }
     }
 
+    /// Has one timeout from now on, however many packets are in flight.
+    pub fn set_rto(&mut self, rto: Duration) {
+        (self.config.rto_low, self.config.rto_high) = (rto, rto);
+        self.config.rto_low_in_flight_max = 0;
+    }
+
     /// Arms the timer: how long from now, or `None` to stop it as nothing is in flight. To be called when a packet leaves
     /// and no timer runs, after progress, and after a timeout.
     #[inline]

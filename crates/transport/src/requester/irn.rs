@@ -9,15 +9,21 @@ use crate::congestion::{AckSample, CongestionControl, LossKind};
 use crate::connection::{AckQueue, Connection};
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::irn::{Arrival, IrnConfig, Location, PacketClass, ReceiverWindow, SenderWindow, TimeoutOutcome};
+use crate::irn::{
+    Arrival, IrnConfig, Location, PacketClass, ReceiverWindow, RetransmissionTimeout, SenderWindow,
+    TimeoutOutcome,
+};
 use crate::plan::{Order, Plan};
 use crate::send_queue::{Progress, SendWqe};
-use highwire_stdx::Instant;
+use highwire_stdx::{Duration, Instant};
 use highwire_verbs::{CompletionStatus, Memory, Payload};
 use highwire_wire::{Aeth, Ext, Headers, IrnEth, NakCode, Opcode, Psn, SackEth, Syndrome};
 
 /// With fewer promised receives than this left, every request asks for an acknowledgement that may promise more.
 const CREDITS_LOW: u32 = 8;
+
+/// Computed timeouts double up to this: beyond it every other patience is over.
+const RTO_MAX: Duration = Duration::from_secs(1);
 
 /// What a requester keeps for IRN.
 #[derive(Clone, Debug)]
@@ -28,14 +34,22 @@ pub(crate) struct IrnRequester {
     responses: ReceiverWindow,
     next_response: Psn,
     acks: AckQueue,
+    /// Where timeouts follow from round trips.
+    computed_rto: Option<RetransmissionTimeout>,
     /// The timer only measures patience: nothing of this side's is in flight.
     is_patient: bool,
 }
 
 impl IrnRequester {
     pub(crate) fn new(sq_psn: Psn, config: &IrnConfig) -> IrnRequester {
+        let mut window = SenderWindow::new(sq_psn, *config);
+        let computed_rto = config.computes_rto.then(|| {
+            window.set_rto(config.rto_high);
+            RetransmissionTimeout::new(config.rto_high, config.rto_low, RTO_MAX)
+        });
         IrnRequester {
-            window: SenderWindow::new(sq_psn, *config),
+            window,
+            computed_rto,
             responses: ReceiverWindow::new(sq_psn, config),
             next_response: sq_psn,
             acks: AckQueue::default(),
@@ -168,6 +182,10 @@ impl Requester {
             TimeoutOutcome::Extended(rest) => self.deadline = Some(ctx.now + rest),
             TimeoutOutcome::Resend => {
                 ctx.counters.count(Counter::Timeouts);
+                if let Some(computed) = &mut irn.computed_rto {
+                    computed.back_off();
+                    irn.window.set_rto(computed.current());
+                }
                 self.note_loss(ctx.now, LossKind::Timeout);
                 self.arm_irn(conn, ctx.now, true);
             }
@@ -198,12 +216,13 @@ impl Requester {
         if let Syndrome::Ack { credits } = aeth.syndrome {
             self.on_credits(conn, aeth.msn, credits);
         }
-        if outcome.newly_arrived > 0 && self.congestion.is_some() {
+        if outcome.newly_arrived > 0 && (self.congestion.is_some() || self.round_trips.is_some()) {
             let cause = match sack {
                 Some(sack) => Some(sack.psn),
                 None => is_in_order.then(|| cumulative.sub(1)),
             };
             let news = self.sample(ctx.now, cause, is_ecn_echo);
+            self.on_round_trip(news.rtt);
             self.congestion.on_ack(ctx.now, AckSample { packets: outcome.newly_arrived, ..news });
         }
         if outcome.newly_acked > 0 {
@@ -219,6 +238,15 @@ impl Requester {
         }
         if !self.failed {
             self.on_irn_refusal(conn, ctx, cumulative, aeth);
+        }
+    }
+
+    fn on_round_trip(&mut self, rtt: Option<Duration>) {
+        if let (Some(irn), Some(rtt)) = (&mut self.irn, rtt)
+            && let Some(computed) = &mut irn.computed_rto
+        {
+            computed.on_round_trip(rtt);
+            irn.window.set_rto(computed.current());
         }
     }
 

@@ -1,6 +1,6 @@
 //! When packets left, so that their acknowledgements tell round trips.
 //!
-//! Only for congestion controls that ask for it. A packet that is resent tells nothing any more: its acknowledgement may be
+//! Only for congestion controls and timeouts that ask for it. A packet that is resent tells nothing any more: its acknowledgement may be
 //! that of either transmission. Each packet is measured once at most.
 
 use super::Requester;
@@ -60,10 +60,11 @@ impl RoundTrips {
 }
 
 impl Requester {
-    /// Makes room to note departures, if congestion control wants round trips.
+    /// Makes room to note departures, if somebody wants round trips.
     pub(super) fn round_trips_for(&self, conn: &Connection) -> Option<Box<RoundTrips>> {
         let window = if self.is_irn() { conn.transport.irn.cap } else { conn.transport.go_back_n_window };
-        self.congestion.wants_round_trips().then(|| Box::new(RoundTrips::new(window)))
+        let wants = self.congestion.wants_round_trips() || self.is_irn() && conn.transport.irn.computes_rto;
+        wants.then(|| Box::new(RoundTrips::new(window)))
     }
 
     /// A packet leaves whose acknowledgement will tell a round trip, unless it is resent.

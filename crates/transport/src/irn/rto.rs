@@ -1,4 +1,4 @@
-//! When a segment counts as lost for want of an acknowledgement (RFC 6298).
+//! A timeout computed from round trips, as TCP has it (RFC 6298): what IRN was compared with (IRN §4.3, question 3).
 //!
 //! The clock is exact, so there is no granularity to add. What the RFC fixes at one second, the shortest timeout, is a parameter:
 //! with one second no data centre's tail would be comparable to anything.
@@ -7,7 +7,7 @@ use highwire_stdx::Duration;
 
 /// A retransmission timeout, computed from round trips.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct RetransmissionTimeout {
+pub struct RetransmissionTimeout {
     /// SRTT and RTTVAR, once a round trip was measured.
     smoothed: Option<(u64, u64)>,
     current: u64,
@@ -16,7 +16,8 @@ pub(super) struct RetransmissionTimeout {
 }
 
 impl RetransmissionTimeout {
-    pub(super) fn new(initial: Duration, min: Duration, max: Duration) -> RetransmissionTimeout {
+    /// `initial` until a round trip is measured, then never outside `min` and `max`.
+    pub fn new(initial: Duration, min: Duration, max: Duration) -> RetransmissionTimeout {
         let max = max.max(min).as_nanos();
         RetransmissionTimeout {
             smoothed: None,
@@ -26,12 +27,13 @@ impl RetransmissionTimeout {
         }
     }
 
-    pub(super) fn current(&self) -> Duration {
+    /// The timeout as it is now.
+    pub fn current(&self) -> Duration {
         Duration::from_nanos(self.current)
     }
 
-    /// A round trip of a segment that was sent once (RFC 6298 §2.2, §2.3, §3).
-    pub(super) fn on_round_trip(&mut self, rtt: Duration) {
+    /// A round trip of a packet that was sent once (RFC 6298 §2.2, §2.3, §3).
+    pub fn on_round_trip(&mut self, rtt: Duration) {
         let rtt = rtt.as_nanos();
         let (srtt, rttvar) = match self.smoothed {
             None => (rtt, rtt / 2),
@@ -42,7 +44,7 @@ impl RetransmissionTimeout {
     }
 
     /// The timer ran out (RFC 6298 §5.5).
-    pub(super) fn back_off(&mut self) {
+    pub fn back_off(&mut self) {
         self.current = self.current.saturating_mul(2).min(self.max);
     }
 }
