@@ -14,6 +14,8 @@ pub(crate) const MAX_QP: u32 = 1900;
 pub(crate) const MAX_SRQ: u32 = 256;
 /// READs and atomics at once.
 pub(crate) const MAX_RD_ATOMIC: u8 = 16;
+/// Multicast groups: as many as Linux lets a socket join.
+pub(crate) const MAX_GROUPS: u32 = 20;
 /// Bytes of device memory.
 pub(crate) const MAX_DM: u64 = 1 << 20;
 /// Of everything that only memory limits.
