@@ -156,6 +156,11 @@ mod tests {
         // Twenty data packets and as many acknowledgements per host, mostly over six links.
         assert!(found.packet_hops > 54 * 40 * 4 && found.packet_hops <= 54 * 40 * 6);
         assert!(found.bytes_per_packet <= 200);
+        // The largest network, with a few packets per host.
+        let mut case = largest();
+        case.scenario.flows.iter_mut().for_each(|flow| flow.bytes = 2_000);
+        let found = measure(&case, 1, || Reading { cpu_seconds: 0.0, seconds: 0.0 }).expect("it runs");
+        assert!(found.packet_hops > 11_664 * 4 * 4);
         for case in cases().iter().chain([&largest()]) {
             assert!(case.scenario.flows.iter().all(|f| f.source != f.destination), "{}", case.name);
         }

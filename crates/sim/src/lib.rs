@@ -27,5 +27,5 @@ mod world;
 pub use highwire_fabric as fabric;
 pub use outcome::{FlowRecord, GroupRecord, Outcome, PortRecord, Sample, Summary, Totals};
 pub use progress::{Progress, Tick};
-pub use run::{RunError, run, run_on};
+pub use run::{BUILT_FROM, RunError, run, run_on};
 pub use scenario::{Flow, FlowId, Network, Scenario, ScenarioError, Scheme};

@@ -12,7 +12,7 @@ use highwire_fabric::{
 };
 use std::sync::Arc;
 
-pub use error::RunError;
+pub use error::{BUILT_FROM, RunError};
 
 use crate::host::{Engine, SimHost};
 use crate::iwarp::Iwarp;

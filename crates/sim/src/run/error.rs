@@ -37,16 +37,26 @@ pub enum RunError {
     Cancelled,
 }
 
+/// What, together with a seed, repeats a run: the commit where the build was told it, else the version.
+pub const BUILT_FROM: &str = match option_env!("HIGHWIRE_COMMIT") {
+    Some(commit) => commit,
+    None => concat!("version ", env!("CARGO_PKG_VERSION")),
+};
+
 impl std::fmt::Display for RunError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             RunError::Scenario(error) => write!(f, "{error}"),
-            RunError::Invariant(violation) => write!(f, "{violation}"),
+            RunError::Invariant(violation) => write!(f, "{violation}, {BUILT_FROM}"),
             RunError::Host { seed, at, host, problem } => {
-                write!(f, "at {at} in host {host}: {problem} (seed {seed})")
+                write!(f, "at {at} in host {host}: {problem} (seed {seed}), {BUILT_FROM}")
             }
             RunError::Unfinished { seed, at, flows, first } => {
-                write!(f, "at {at} {flows} flows are not over, the first is flow {} (seed {seed})", first.0)
+                write!(
+                    f,
+                    "at {at} {flows} flows are not over, the first is flow {} (seed {seed}), {BUILT_FROM}",
+                    first.0
+                )
             }
             RunError::Cancelled => f.write_str("the run was ended"),
         }
