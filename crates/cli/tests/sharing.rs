@@ -24,16 +24,24 @@ fn json(command: &mut Command) -> Value {
 
 /// A process with a part of the address; it ends with its input.
 fn sharer(address: &str) -> Child {
-    let mut child = highwire(["churn", "--role", "echo", "--address", address])
+    let mut child = start_sharer(address);
+    until_it_has_its_part(&mut child);
+    child
+}
+
+fn start_sharer(address: &str) -> Child {
+    highwire(["churn", "--role", "echo", "--address", address])
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn()
-        .expect("it starts");
+        .expect("it starts")
+}
+
+fn until_it_has_its_part(child: &mut Child) {
     let mut line = String::new();
     BufReader::new(child.stdout.take().expect("a pipe")).read_line(&mut line).expect("it speaks");
     assert!(line.starts_with("endpoint "), "{line}");
-    child
 }
 
 #[test]
@@ -58,6 +66,22 @@ fn a_shared_device_is_listed_with_those_who_share_it() {
     assert_eq!(pids, sharers.each_ref().map(|child| u64::from(child.id())), "{during}");
     assert_eq!((&during["shared"], &during["links"][0]), (&true.into(), &"shm".into()));
     for child in &mut sharers {
+        child.kill().expect("kills");
+        child.wait().expect("ends");
+    }
+}
+
+#[test]
+fn those_who_come_first_together_get_one_broker() {
+    let address = address(5);
+    let mut children: Vec<Child> = (0..8).map(|_| start_sharer(&address)).collect();
+    children.iter_mut().for_each(until_it_has_its_part);
+    let device = json(highwire(["devices"]).env("HIGHWIRE_ADDR", &address))[0].clone();
+    let parts: std::collections::BTreeSet<u64> =
+        (0..8).filter_map(|index| device["processes"][index]["shard"].as_u64()).collect();
+    assert_eq!(parts.len(), children.len(), "{device}");
+    for child in &mut children {
+        drop(child.stdin.take());
         child.kill().expect("kills");
         child.wait().expect("ends");
     }
