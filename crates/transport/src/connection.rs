@@ -97,12 +97,16 @@ impl Connection {
 
     /// How long a requester of IRN goes without progress before it gives up: what go-back-N's timeouts add up to.
     pub(crate) fn patience(&self) -> Option<Duration> {
+        Some(self.patience_step()?.saturating_mul(u64::from(self.retry_count) + 1))
+    }
+
+    /// One of those timeouts.
+    pub(crate) fn patience_step(&self) -> Option<Duration> {
         if self.transport.never_gives_up {
             return None;
         }
         // A timeout shorter than IRN's own would give up before the first repair.
-        let step = self.ack_timeout()?.max(self.transport.irn.rto_high);
-        Some(step.saturating_mul(u64::from(self.retry_count) + 1))
+        Some(self.ack_timeout()?.max(self.transport.irn.rto_high))
     }
 }
 

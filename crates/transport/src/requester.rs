@@ -12,7 +12,7 @@ mod requests;
 mod round_trips;
 mod standard;
 
-use crate::congestion::{Congestion, CongestionControl, LossKind, Pacer};
+use crate::congestion::{AckSample, Congestion, CongestionControl, LossKind, Pacer};
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
@@ -53,6 +53,8 @@ pub(crate) struct Requester {
     /// When to look for progress again.
     deadline: Option<Instant>,
     last_progress: Instant,
+    /// IRN: timeouts since then. A host that did not run for a while has only waited once.
+    stalls: u32,
     unrequested_acks: u32,
     /// When an acknowledgement was last asked for.
     asked_at: Instant,
@@ -64,6 +66,12 @@ pub(crate) struct Requester {
     poisoned: bool,
     congestion: Congestion,
     round_trips: Option<Box<RoundTrips>>,
+    /// Somebody wants to know what leaves and what arrives.
+    has_listeners: bool,
+    /// Every packet asks for an acknowledgement.
+    asks_always: bool,
+    /// What the acknowledgement at hand tells, if there are listeners.
+    news: AckSample,
     pacer: Pacer,
     /// A packet waits for its turn until then.
     paced_until: Option<Instant>,
@@ -98,6 +106,7 @@ impl Requester {
             rnr_until: None,
             deadline: None,
             last_progress: now,
+            stalls: 0,
             unrequested_acks: 0,
             asked_at: now,
             response_gap: false,
@@ -106,12 +115,15 @@ impl Requester {
             poisoned: false,
             congestion,
             round_trips: None,
+            has_listeners: false,
+            asks_always: false,
+            news: AckSample::default(),
             pacer: Pacer::new(conn.transport.pacing_burst),
             paced_until: None,
             failed: false,
             drained_reported: false,
         };
-        requester.round_trips = requester.round_trips_for(conn);
+        requester.set_listeners(conn);
         requester
     }
 
@@ -206,10 +218,8 @@ impl Requester {
             // Nobody acknowledges: what has left is over.
             self.first_unacknowledged = self.next_psn;
         }
-        if planned && self.congestion.is_some() {
-            let bytes = plan.length + FRAME_OVERHEAD;
-            self.congestion.on_sent(ctx.now, bytes);
-            self.pacer.on_sent(ctx.now, bytes, self.congestion.rate());
+        if planned && self.has_listeners {
+            self.note_departure(plan.headers.bth.psn, ctx.now, plan.length + FRAME_OVERHEAD);
         }
         planned
     }
@@ -301,6 +311,7 @@ impl Requester {
         self.retries_left = conn.retry_count;
         self.rnr_retries_left = conn.rnr_retry;
         self.last_progress = now;
+        self.stalls = 0;
     }
 
     /// An RNR NAK for the oldest request: waits, or gives up.
@@ -311,6 +322,7 @@ impl Requester {
             return;
         }
         self.last_progress = ctx.now;
+        self.stalls = 0;
         // Seven means for ever (IBTA §9.7.5.2.8).
         if conn.rnr_retry < 7 {
             if self.rnr_retries_left == 0 {

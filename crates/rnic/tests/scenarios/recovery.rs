@@ -250,3 +250,26 @@ fn the_recovery_may_be_chosen_while_requests_wait_and_not_later() {
     pair.run();
     assert_eq!(pair.outcomes(A), ["2 Success"]);
 }
+
+#[test]
+fn a_host_that_did_not_run_for_a_while_has_waited_once() {
+    for recovery in RECOVERIES {
+        let mut pair = Pair::new(Setup::with(recovery));
+        let remote = pair.buffers[B].remote(0);
+        for (from, operation) in
+            [(A, Operation::Write(remote)), (A, Operation::Read(remote)), (B, Operation::Read(remote))]
+        {
+            // The request is lost, or its answer; nobody runs for a minute, and then everybody looks at the clock first.
+            pair.drop_nth(from, &[0], |_| true);
+            pair.post(A, 1, operation, 0, 1000);
+            let later = pair.net.now + highwire_stdx::Duration::from_secs(60);
+            for side in [A, B] {
+                pair.net.nodes[side].rnic.handle_timeout(later);
+            }
+            pair.net.advance_to(later);
+            pair.net.drain();
+            pair.run();
+            assert_eq!(pair.outcomes(A), ["1 Success"], "{recovery:?} {operation:?}");
+        }
+    }
+}

@@ -91,7 +91,6 @@ impl Requester {
                 irn.window.poll_retransmit();
             }
             ctx.counters.count(Counter::Retransmitted);
-            self.note_departure(psn, ctx.now, true);
             self.arm_irn(conn, ctx.now, false);
             self.irn_packet(conn, index, packet, psn, true, plan);
             plan.headers.bth.ack_request = true;
@@ -110,7 +109,6 @@ impl Requester {
         let Some(irn) = &mut self.irn else { return false };
         let psn = irn.window.on_send_new();
         let packet = self.queue.packet;
-        self.note_departure(psn, ctx.now, false);
         self.irn_packet(conn, index, packet, psn, false, plan);
         let wqe = &self.queue.wqes[index];
         let (is_last, is_seen) = (packet + 1 == wqe.packets, wqe.flags.signaled || conn.config.signal_all);
@@ -138,9 +136,7 @@ impl Requester {
             || is_last && runs_low
             || self.unrequested_acks >= conn.transport.ack_interval
             || in_flight >= conn.transport.irn.cap
-            || self.congestion.window().is_some()
-            // What a responder keeps back for a while says nothing about the network.
-            || self.round_trips.is_some();
+            || self.asks_always;
         if asks {
             self.unrequested_acks = 0;
         }
@@ -156,13 +152,14 @@ impl Requester {
         }
         if self.deadline.is_none() && !restart {
             self.last_progress = now;
+            self.stalls = 0;
         }
         let rto = irn.window.arm_timeout();
         irn.is_patient = rto.is_none();
         self.deadline = match rto {
             Some(rto) => Some(now + rto),
             // Only responses are missing. Their sender repairs losses; this side just loses patience one day.
-            None if self.reads_in_flight > 0 => conn.patience().map(|patience| now + patience),
+            None if self.reads_in_flight > 0 => conn.patience_step().map(|step| now + step),
             None => None,
         };
     }
@@ -170,6 +167,7 @@ impl Requester {
     pub(super) fn timeout_irn(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
         self.deadline = None;
         if conn.patience().is_some_and(|patience| ctx.now.saturating_since(self.last_progress) >= patience)
+            && self.stalls >= u32::from(conn.retry_count)
             && !self.queue.wqes.is_empty()
         {
             ctx.counters.count(Counter::Timeouts);
@@ -178,10 +176,14 @@ impl Requester {
         }
         let Some(irn) = &mut self.irn else { return };
         match irn.window.on_timeout() {
-            TimeoutOutcome::Idle => self.arm_irn(conn, ctx.now, true),
+            TimeoutOutcome::Idle => {
+                self.stalls += 1;
+                self.arm_irn(conn, ctx.now, true);
+            }
             TimeoutOutcome::Extended(rest) => self.deadline = Some(ctx.now + rest),
             TimeoutOutcome::Resend => {
                 ctx.counters.count(Counter::Timeouts);
+                self.stalls += 1;
                 if let Some(computed) = &mut irn.computed_rto {
                     computed.back_off();
                     irn.window.set_rto(computed.current());
@@ -208,7 +210,8 @@ impl Requester {
             return;
         };
         // While a hole is open, a cumulative acknowledgement may be caused by any packet.
-        let is_in_order = irn.window.sacked().is_empty() && !irn.window.is_in_recovery();
+        let is_in_order =
+            self.has_listeners && irn.window.sacked().is_empty() && !irn.window.is_in_recovery();
         let outcome = match sack {
             Some(sack) => irn.window.on_nack(cumulative, sack.psn, u32::from(sack.count)),
             None => irn.window.on_ack(cumulative),
@@ -216,7 +219,7 @@ impl Requester {
         if let Syndrome::Ack { credits } = aeth.syndrome {
             self.on_credits(conn, aeth.msn, credits);
         }
-        if outcome.newly_arrived > 0 && (self.congestion.is_some() || self.round_trips.is_some()) {
+        if self.has_listeners && outcome.newly_arrived > 0 {
             let cause = match sack {
                 Some(sack) => Some(sack.psn),
                 None => is_in_order.then(|| cumulative.sub(1)),

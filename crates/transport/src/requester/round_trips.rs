@@ -13,6 +13,8 @@ use highwire_wire::Psn;
 #[derive(Clone, Debug)]
 pub(crate) struct RoundTrips {
     slots: Box<[Slot]>,
+    /// The first PSN that has not left.
+    next: Psn,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -27,8 +29,9 @@ const PACKETS_MAX: u32 = 1024;
 const EMPTY: Slot = Slot { psn: Psn::new(0), sent_at: Instant::FAR_FUTURE };
 
 impl RoundTrips {
-    pub(super) fn new(window: u32) -> RoundTrips {
-        RoundTrips { slots: vec![EMPTY; window.clamp(1, PACKETS_MAX).next_power_of_two() as usize].into() }
+    pub(super) fn new(first: Psn, window: u32) -> RoundTrips {
+        let slots = vec![EMPTY; window.clamp(1, PACKETS_MAX).next_power_of_two() as usize];
+        RoundTrips { slots: slots.into(), next: first }
     }
 
     fn slot(&mut self, psn: Psn) -> &mut Slot {
@@ -36,7 +39,11 @@ impl RoundTrips {
         &mut self.slots[psn.value() as usize & mask]
     }
 
-    pub(super) fn on_sent(&mut self, psn: Psn, now: Instant, is_resent: bool, first_unacknowledged: Psn) {
+    pub(super) fn on_sent(&mut self, psn: Psn, now: Instant, first_unacknowledged: Psn) {
+        let is_resent = psn.is_before(self.next);
+        if !is_resent {
+            self.next = psn.next();
+        }
         let slot = self.slot(psn);
         // Whoever waits for its acknowledgement stays, or in a large window all would be forgotten before theirs.
         let is_free = slot.sent_at == Instant::FAR_FUTURE || slot.psn.is_before(first_unacknowledged);
@@ -60,27 +67,31 @@ impl RoundTrips {
 }
 
 impl Requester {
-    /// Makes room to note departures, if somebody wants round trips.
-    pub(super) fn round_trips_for(&self, conn: &Connection) -> Option<Box<RoundTrips>> {
+    /// Finds out who listens, once the congestion control is known.
+    pub(super) fn set_listeners(&mut self, conn: &Connection) {
         let window = if self.is_irn() { conn.transport.irn.cap } else { conn.transport.go_back_n_window };
         let wants = self.congestion.wants_round_trips() || self.is_irn() && conn.transport.irn.computes_rto;
-        wants.then(|| Box::new(RoundTrips::new(window)))
+        self.round_trips = wants.then(|| Box::new(RoundTrips::new(self.next_psn, window)));
+        self.has_listeners = self.congestion.is_some() || wants;
+        // A window follows every acknowledgement, and a small one would wait for the end of the burst. What a responder of
+        // IRN keeps back for a while says nothing about the network.
+        self.asks_always = self.congestion.window().is_some() || wants && self.is_irn();
     }
 
-    /// A packet leaves whose acknowledgement will tell a round trip, unless it is resent.
-    #[inline]
-    pub(super) fn note_departure(&mut self, psn: Psn, now: Instant, is_resent: bool) {
+    /// A packet leaves.
+    pub(super) fn note_departure(&mut self, psn: Psn, now: Instant, bytes: u32) {
+        self.congestion.on_sent(now, bytes);
+        self.pacer.on_sent(now, bytes, self.congestion.rate());
         if let Some(round_trips) = &mut self.round_trips {
-            let first =
-                self.irn.as_ref().map_or(self.first_unacknowledged, |i| i.window.first_unacknowledged());
-            round_trips.on_sent(psn, now, is_resent, first);
+            let irn = self.irn.as_ref();
+            let first = irn.map_or(self.first_unacknowledged, |irn| irn.window.first_unacknowledged());
+            round_trips.on_sent(psn, now, first);
         }
     }
 
-    /// What an acknowledgement caused by `psn` tells, besides how much it covers.
-    #[inline]
-    pub(super) fn sample(&mut self, now: Instant, psn: Option<Psn>, is_ecn_echo: bool) -> AckSample {
-        let rtt = match (&mut self.round_trips, psn) {
+    /// What an acknowledgement tells that was caused by the arrival of `cause`.
+    pub(super) fn sample(&mut self, now: Instant, cause: Option<Psn>, is_ecn_echo: bool) -> AckSample {
+        let rtt = match (&mut self.round_trips, cause) {
             (Some(round_trips), Some(psn)) => round_trips.take(psn, now),
             _ => None,
         };
@@ -98,33 +109,33 @@ mod tests {
 
     #[test]
     fn each_packet_is_measured_once_and_resent_ones_never() {
-        let mut trips = RoundTrips::new(111);
+        let mut trips = RoundTrips::new(Psn::new(0xFF_FFFF), 111);
         let psn = Psn::new;
         let first = psn(0xFF_FFFF);
-        trips.on_sent(psn(0xFF_FFFF), at(10), false, first);
-        trips.on_sent(psn(0), at(11), false, first);
-        trips.on_sent(psn(1), at(12), false, first);
-        trips.on_sent(psn(0), at(20), true, first);
+        trips.on_sent(psn(0xFF_FFFF), at(10), first);
+        trips.on_sent(psn(0), at(11), first);
+        trips.on_sent(psn(1), at(12), first);
+        trips.on_sent(psn(0), at(20), first);
         assert_eq!(trips.take(psn(0xFF_FFFF), at(30)), Some(Duration::from_micros(20)));
         assert_eq!(trips.take(psn(0xFF_FFFF), at(31)), None);
         assert_eq!(trips.take(psn(0), at(40)), None);
         assert_eq!(trips.take(psn(1), at(40)), Some(Duration::from_micros(28)));
         assert_eq!(trips.take(psn(2), at(40)), None, "never sent");
-        trips.on_sent(psn(5), at(50), false, psn(2));
+        trips.on_sent(psn(5), at(50), psn(2));
         assert_eq!(trips.take(psn(5 + 128), at(60)), None, "another packet's place in the ring");
     }
 
     #[test]
     fn in_a_window_larger_than_the_ring_the_oldest_is_measured() {
-        let mut trips = RoundTrips::new(2);
+        let mut trips = RoundTrips::new(Psn::new(0), 2);
         let psn = Psn::new;
         for n in 0..6 {
-            trips.on_sent(psn(n), at(u64::from(n)), false, psn(0));
+            trips.on_sent(psn(n), at(u64::from(n)), psn(0));
         }
         assert_eq!(trips.take(psn(4), at(30)), None);
         assert_eq!(trips.take(psn(0), at(30)), Some(Duration::from_micros(30)));
         // Packet 1 was lost, and everything up to 7 is acknowledged by now: its place is free again.
-        trips.on_sent(psn(7), at(40), false, psn(7));
+        trips.on_sent(psn(7), at(40), psn(7));
         assert_eq!(trips.take(psn(7), at(50)), Some(Duration::from_micros(10)));
     }
 }

@@ -69,8 +69,6 @@ impl Requester {
             self.queue.packet += 1;
         }
         if is_rc {
-            // A READ is answered by data, whose time is not that of a round trip.
-            self.note_departure(psn, ctx.now, is_resent || is_read);
             plan.headers.bth.ack_request = self.asks_for_ack(conn, ctx.now, is_last, is_read);
             if self.deadline.is_none() {
                 self.deadline = conn.ack_deadline(ctx.now);
@@ -87,8 +85,7 @@ impl Requester {
         let asks = is_last && (self.queue.is_exhausted() || is_read || self.next_may_wait())
             || self.unrequested_acks >= conn.transport.ack_interval
             || in_flight >= conn.transport.go_back_n_window
-            // A window follows every acknowledgement, and a small one would wait for the end of the burst.
-            || self.congestion.window().is_some()
+            || self.asks_always
             // A slow pace must not make the timer run out before the first question.
             || conn.ack_timeout().is_some_and(|timeout| now >= self.asked_at + Duration::from_nanos(timeout.as_nanos() / 4));
         if asks {
@@ -142,8 +139,10 @@ impl Requester {
         if let Syndrome::Ack { credits } = aeth.syndrome {
             self.on_credits(conn, aeth.msn, credits);
             if covered > 0 {
-                let news = self.sample(ctx.now, Some(psn), is_ecn_echo);
-                self.advance(conn, ctx, upto, news);
+                if self.has_listeners {
+                    self.news = self.sample(ctx.now, Some(psn), is_ecn_echo);
+                }
+                self.advance(conn, ctx, upto);
             }
             return;
         }
@@ -153,8 +152,8 @@ impl Requester {
             return;
         }
         // Some later packet caused it, and nobody knows which.
-        let news = AckSample { is_ecn_echo, ..AckSample::default() };
-        self.advance(conn, ctx, upto, news);
+        self.news.is_ecn_echo = is_ecn_echo;
+        self.advance(conn, ctx, upto);
         if self.failed || upto != self.first_unacknowledged {
             return;
         }
@@ -179,7 +178,7 @@ impl Requester {
     }
 
     /// Everything before `upto` has arrived, unless a READ among it still lacks its answer.
-    fn advance(&mut self, conn: &Connection, ctx: &mut Context<'_>, upto: Psn, news: AckSample) {
+    fn advance(&mut self, conn: &Connection, ctx: &mut Context<'_>, upto: Psn) {
         let mut reached = upto;
         let mut lost_response = false;
         if self.reads_in_flight > 0 {
@@ -207,7 +206,10 @@ impl Requester {
                 self.queue.rewind(reached);
             }
             self.on_progress(conn, ctx.now);
-            self.congestion.on_ack(ctx.now, AckSample { packets: progress, ..news });
+            if self.has_listeners {
+                let news = std::mem::take(&mut self.news);
+                self.congestion.on_ack(ctx.now, AckSample { packets: progress, ..news });
+            }
             self.deadline = if span == 0 { None } else { conn.ack_deadline(ctx.now) };
             self.retire(conn, ctx);
         }
@@ -246,7 +248,7 @@ impl Requester {
         if psn != expected {
             if expected.is_before(psn) {
                 // An earlier response was lost: everything before it has been executed all the same.
-                self.advance(conn, ctx, expected, AckSample::default());
+                self.advance(conn, ctx, expected);
                 if !self.failed {
                     self.on_response_gap(conn, ctx);
                 }
@@ -259,7 +261,7 @@ impl Requester {
             .translate(conn, ctx, index)
             .and_then(|()| place_response(conn, &self.queue.wqes[index], received, headers, payload, memory));
         if let Err(status) = status {
-            self.advance(conn, ctx, expected, AckSample::default());
+            self.advance(conn, ctx, expected);
             self.fail_front(conn, ctx, status);
             return;
         }
@@ -270,7 +272,7 @@ impl Requester {
         {
             self.on_credits(conn, aeth.msn, credits);
         }
-        self.advance(conn, ctx, psn.next(), AckSample::default());
+        self.advance(conn, ctx, psn.next());
     }
 
     /// Asks again for the responses that are missing, once per gap.

@@ -43,6 +43,8 @@ pub(crate) struct IrnResponder {
     jobs: VecDeque<Answer>,
     deadline: Option<Instant>,
     last_progress: Instant,
+    /// Timeouts since then.
+    stalls: u32,
 }
 
 /// What the last packet of a message triggers once its turn comes (IRN §5.3.3).
@@ -92,6 +94,7 @@ impl IrnResponder {
             jobs: VecDeque::new(),
             deadline: None,
             last_progress: Instant::ZERO,
+            stalls: 0,
         }
     }
 

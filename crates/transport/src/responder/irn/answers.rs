@@ -61,6 +61,7 @@ impl Responder {
         }
         if irn.deadline.is_none() {
             irn.last_progress = ctx.now;
+            irn.stalls = 0;
             irn.deadline = irn.answers.arm_timeout().map(|rto| ctx.now + rto);
         }
         let Some(&job) = irn.jobs.iter().find(|job| psn.ahead_of(job.first) < job.packets) else {
@@ -108,6 +109,7 @@ impl Responder {
         };
         if outcome.newly_acked > 0 {
             irn.last_progress = ctx.now;
+            irn.stalls = 0;
             irn.deadline = irn.answers.arm_timeout().map(|rto| ctx.now + rto);
             let reached = irn.answers.first_unacknowledged();
             while irn.jobs.front().is_some_and(|job| job.first.add(job.packets).distance_from(reached) <= 0) {
@@ -127,7 +129,9 @@ impl Responder {
         }
         irn.deadline = None;
         let waited = ctx.now.saturating_since(irn.last_progress);
-        if conn.patience().is_some_and(|patience| waited >= patience.saturating_mul(GIVE_UP_FACTOR)) {
+        if conn.patience().is_some_and(|patience| waited >= patience.saturating_mul(GIVE_UP_FACTOR))
+            && irn.stalls >= u32::from(conn.retry_count)
+        {
             // The requester is gone, or has lost patience itself: answering on would never end.
             irn.jobs.clear();
             return;
@@ -137,6 +141,7 @@ impl Responder {
             TimeoutOutcome::Extended(rest) => irn.deadline = Some(ctx.now + rest),
             TimeoutOutcome::Resend => {
                 ctx.counters.count(Counter::Timeouts);
+                irn.stalls += 1;
                 irn.deadline = irn.answers.arm_timeout().map(|rto| ctx.now + rto);
             }
         }
