@@ -10,6 +10,7 @@ use std::cell::UnsafeCell;
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// An open device, as C sees it, and what is behind it.
@@ -84,6 +85,16 @@ pub(crate) fn open_gid() -> Option<Gid> {
     device_in_use().as_ref().map(|(device, _)| device.gid())
 }
 
+/// What a UD receive's completion says in the place of a service level, as RoCE cards do: what kind of packet it came in.
+/// Bit 3 says UDP, the others the network layer, 1 for IPv6 and 2 for IPv4. UCX takes the length of addresses from it.
+static PACKET_KIND: AtomicU8 = AtomicU8::new(0);
+
+/// The kind of packets that the open device receives.
+#[inline]
+pub(crate) fn packet_kind() -> u8 {
+    PACKET_KIND.load(Ordering::Relaxed)
+}
+
 /// A share in the device; the last one closes it.
 pub(crate) struct Open {
     device: Device,
@@ -104,6 +115,7 @@ impl Open {
             eprintln!("highwire: {error}");
             errno::of_open(&error)
         })?;
+        PACKET_KIND.store(if device.gid().to_ip().is_ipv4() { 0b1010 } else { 0b1001 }, Ordering::Relaxed);
         *shared = Some((device.clone(), 1));
         Ok(Open { device })
     }

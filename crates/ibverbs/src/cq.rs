@@ -136,7 +136,7 @@ fn to_wc(from: &Completion) -> ibv_wc {
             | bit(flags.with_invalidate, IBV_WC_WITH_INV),
         pkey_index: 0,
         slid: 0,
-        sl: 0,
+        sl: if flags.grh { crate::context::packet_kind() } else { 0 },
         dlid_path_bits: 0,
     }
 }

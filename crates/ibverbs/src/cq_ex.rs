@@ -120,7 +120,7 @@ fn functions(flags: u64) -> ibv_cq_ex {
         read_src_qp: Some(read_src_qp),
         read_wc_flags: Some(read_wc_flags),
         read_slid: Some(read_zero),
-        read_sl: Some(read_zero_byte),
+        read_sl: Some(read_sl),
         read_dlid_path_bits: Some(read_zero_byte),
         read_completion_ts: Some(read_completion_ts),
         read_completion_wallclock_ns: Some(read_completion_wallclock_ns),
@@ -202,6 +202,7 @@ readers! {
     read_imm_data -> u32 = |completion| immediate(&completion);
     read_qp_num -> u32 = |completion| completion.qpn.value();
     read_src_qp -> u32 = |completion| completion.source_qpn.value();
+    read_sl -> u8 = |completion| if completion.flags.grh { crate::context::packet_kind() } else { 0 };
     read_wc_flags -> c_uint = |completion| {
         let flags = completion.flags;
         u32::from(flags.grh) * IBV_WC_GRH
