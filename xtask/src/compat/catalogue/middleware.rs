@@ -19,21 +19,19 @@ pub(super) fn add(cases: &mut Vec<Case>) {
 }
 
 fn add_qperf(cases: &mut Vec<Case>, link: Link) {
-    let tests = "rc_lat rc_bw rc_bi_bw uc_lat uc_bw ud_lat ud_bw xrc_lat xrc_bw rc_rdma_read_lat rc_rdma_read_bw \
-                 rc_rdma_write_lat rc_rdma_write_bw rc_rdma_write_poll_lat uc_rdma_write_lat uc_rdma_write_poll_lat \
-                 rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap ver_rc_fetch_add";
+    // Without connection management qperf addresses its peer by LID, which no RoCE device has.
+    let tests = "rc_lat rc_bw rc_bi_bw rc_rdma_read_lat rc_rdma_read_bw rc_rdma_write_lat rc_rdma_write_bw \
+                 rc_rdma_write_poll_lat rc_compare_swap_mr rc_fetch_add_mr ver_rc_compare_swap ver_rc_fetch_add";
     for test in tests.split_whitespace() {
-        let client = format!("qperf -lp {{port}} -t 1 {{address}} {test}");
-        cases.push(
-            Case::two("qperf", &format!("qperf {test}"), link, judge::qperf)
-                .ends("qperf -lp {port}", &client, Ready::Port)
-                .server_stays(),
-        );
-    }
-    for options in ["-cp 1 rc_lat", "-cm 1 rc_bw"] {
-        let client = format!("qperf -lp {{port}} -t 1 {{address}} {options}");
-        let case = Case::two("qperf", &format!("qperf {options}"), link, judge::qperf);
-        cases.push(case.ends("qperf -lp {port}", &client, Ready::Port).server_stays());
+        for option in ["", " -cp 1"] {
+            if !option.is_empty() && !["rc_lat", "rc_bw"].contains(&test) {
+                continue;
+            }
+            let client = format!("qperf -lp {{port}} -t 1 -cm 1{option} {{address}} {test}");
+            let title = format!("qperf -cm 1{option} {test}");
+            let case = Case::two("qperf", &title, link, judge::qperf);
+            cases.push(case.ends("qperf -lp {port}", &client, Ready::Port).server_stays());
+        }
     }
 }
 
@@ -51,7 +49,8 @@ fn add_libfabric(cases: &mut Vec<Case>, link: Link) {
 }
 
 fn add_ucx(cases: &mut Vec<Case>, link: Link) {
-    for transport in ["rc_verbs", "ud_verbs"] {
+    // Endpoints of RC are joined by messages over UD.
+    for transport in ["rc_verbs,ud_verbs", "ud_verbs"] {
         for test in [
             "tag_lat",
             "tag_bw",
@@ -78,6 +77,8 @@ fn add_ucx(cases: &mut Vec<Case>, link: Link) {
                 ),
             );
         }
+    }
+    for transport in ["rc_verbs", "ud_verbs"] {
         let common = format!("ucx_perftest -d hw0:1 -x {transport} -t am_lat -n 2000 -w 100");
         cases.push(Case::two("ucx", &common, link, judge::ucx_perftest).ends(
             &format!("{common} -p {{port}}"),
@@ -89,11 +90,11 @@ fn add_ucx(cases: &mut Vec<Case>, link: Link) {
 
 fn add_mpi(cases: &mut Vec<Case>, link: Link) {
     for title in [
-        "OpenMPI, UCX rc_verbs",
+        "OpenMPI, UCX rc_verbs,ud_verbs",
         "OpenMPI, UCX ud_verbs",
         "OpenMPI, openib",
         "OpenMPI, libfabric verbs",
-        "MPICH, UCX rc_verbs",
+        "MPICH, UCX rc_verbs,ud_verbs",
         "MPICH, UCX ud_verbs",
     ] {
         cases.push(Case::special("mpi", title, link, play_mpi));

@@ -57,12 +57,15 @@ pub(super) fn add(cases: &mut Vec<Case>) {
                 &format!("mckey -m 239.1.2.3 -b {{address}} -s {arguments}"),
             ));
         }
-        cases.push(soon(
-            "cmtime -c 50",
-            judge::ended_well,
-            "cmtime -b {address} -c 50 -p {port}",
-            "cmtime -s {address} -c 50 -p {port}",
-        ));
+        cases.push(
+            soon(
+                "cmtime -c 50",
+                judge::ended_well,
+                "cmtime -b {address} -c 50 -p {port}",
+                "cmtime -s {address} -c 50 -p {port}",
+            )
+            .server_stays(),
+        );
         cases.push(soon(
             "rdma_server, rdma_client",
             judge::ended_well,
@@ -75,7 +78,9 @@ pub(super) fn add(cases: &mut Vec<Case>) {
             "rdma_xserver -p {port}",
             "rdma_xclient -s {address} -p {port}",
         ));
-        for arguments in ["", "-T a", "-T b", "-T n", "-T v", "-T r", "-S all"] {
+        for arguments in
+            ["-T a", "-T b", "-T n", "-T v", "-T r", "-T f"].map(|way| format!("{way} -S 16384 -C 100 -I 20"))
+        {
             let title = format!("rstream {arguments}");
             cases.push(soon(
                 title.trim(),
@@ -84,7 +89,7 @@ pub(super) fn add(cases: &mut Vec<Case>) {
                 &format!("rstream -s {{address}} -p {{port}} {arguments}"),
             ));
         }
-        for arguments in ["", "-T a", "-T v"] {
+        for arguments in ["-T a", "-T b", "-T v"].map(|way| format!("{way} -S 16384 -C 100 -I 20")) {
             let title = format!("riostream {arguments}");
             cases.push(soon(
                 title.trim(),
@@ -97,8 +102,8 @@ pub(super) fn add(cases: &mut Vec<Case>) {
             soon(
                 "udpong",
                 judge::ended_well,
-                "udpong -p {port} -b {address}",
-                "udpong -s {address} -p {port}",
+                "udpong -p {port} -b {address} -S 1024 -C 500",
+                "udpong -s {address} -p {port} -S 1024 -C 500",
             )
             .server_stays(),
         );
@@ -123,12 +128,5 @@ fn add_preloaded(cases: &mut Vec<Case>, link: Link) {
         Case::two(GROUP, "iperf3 over librspreload", link, judge::ended_well)
             .ends(&with("iperf3 -s -1 -p {port}"), &with("iperf3 -c {address} -p {port} -n 10M"), Ready::Soon)
             .at_most(60),
-    );
-    cases.push(
-        Case::two(GROUP, "nc over librspreload", link, judge::same_files).ends(
-            &with("nc -N -l {address} {port} > {folder}/came"),
-            "sh -c 'head -c 300001 /dev/urandom > {folder}/sent; LD_PRELOAD=/usr/lib/x86_64-linux-gnu/rsocket/librspreload.so:$LD_PRELOAD exec nc -N {address} {port} < {folder}/sent'",
-            Ready::Soon,
-        ),
     );
 }
