@@ -23,6 +23,8 @@ use std::time::{Duration, Instant};
 
 /// How long a broker outlives the last of those it serves: a script starts its programs one after the other.
 const LINGER: Duration = Duration::from_secs(2);
+/// How often a broker that serves nobody looks whether it can still be found.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long it waits for the first of them.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// The links below keep no time of their own.
@@ -159,14 +161,16 @@ impl Broker {
         loop {
             let is_lonely = self.members.is_empty();
             let left = end_at.saturating_duration_since(Instant::now());
-            if is_lonely && left.is_zero() {
+            // A broker that cannot be found any more only keeps the port from the next one.
+            if is_lonely && (left.is_zero() || !self.registry.is_shared(self.address)) {
                 match self.end() {
                     None => return Ok(()),
                     Some(broker) => self = broker,
                 }
                 end_at = Instant::now() + self.linger;
             }
-            self.turn(if is_lonely { left.as_millis() as i32 + 1 } else { -1 })?;
+            let timeout_ms = left.min(LOOK_INTERVAL).as_millis() as i32 + 1;
+            self.turn(if is_lonely { timeout_ms } else { -1 })?;
             if !is_lonely {
                 end_at = Instant::now() + self.linger;
             }
