@@ -146,6 +146,13 @@ fn a_killed_broker_leaves_those_who_are_there_alone_and_the_address_usable() {
     child.kill().expect("kills");
     child.wait().expect("ends");
     assert_eq!(device()["state"], "active");
+    // Whoever starts a broker, for whichever address, clears away what a killed one left.
+    let registry = highwire_link::shm::Registry::open().expect("a registry");
+    let ip = address.parse().expect("an address");
+    let mut other = sharer(&self::address(6));
+    assert!(!registry.is_shared(ip));
+    other.kill().expect("kills");
+    other.wait().expect("ends");
     let mut next = sharer(&address);
     assert_eq!(device()["processes"][0]["pid"], next.id());
     next.kill().expect("kills");

@@ -28,8 +28,19 @@ pub(super) fn connect(registry: &Registry, address: IpAddr) -> Result<OwnedFd, J
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ECONNREFUSED)) => {}
         Err(error) => return Err(error.into()),
     }
+    reap(registry);
     start(registry, address)?;
     Ok(sys::connect(&path)?)
+}
+
+/// Removes what brokers that were killed left behind. Under the lock nobody is between making such a socket and listening.
+fn reap(registry: &Registry) {
+    for address in registry.shared_gids().unwrap_or_default() {
+        let path = registry.broker_socket(address);
+        if sys::connect(&path).is_err_and(|error| error.raw_os_error() == Some(libc::ECONNREFUSED)) {
+            let _ = std::fs::remove_file(path);
+        }
+    }
 }
 
 /// Starts a broker and waits until it is ready.
