@@ -87,7 +87,7 @@ impl Case {
             options: "",
             script,
             judge,
-            seconds_max: 40,
+            seconds_max: 20,
             quick: false,
         }
     }

@@ -75,7 +75,7 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         ] {
             let title = format!("{program} -F {options} -p {{port}}");
             let case = Case::two("perftest", &title, link, judge::perftest)
-                .at_most(if options.contains("-a") { 120 } else { 40 });
+                .at_most(if options.contains("-a") { 120 } else { 20 });
             cases.push(if needs_no_tcp(options) { case.soon() } else { case });
         }
     }
