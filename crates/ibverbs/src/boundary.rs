@@ -14,6 +14,7 @@ macro_rules! c_api {
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? {
             #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
+            #[allow(clippy::undocumented_unsafe_blocks, reason = "what callers promise holds throughout the body")]
             // SAFETY: the module's documentation says what callers promise.
             $crate::boundary::guard(|| unsafe { $body })
         }
@@ -26,6 +27,7 @@ macro_rules! c_ops {
         $(#[$meta])*
         pub(crate) unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? {
             #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
+            #[allow(clippy::undocumented_unsafe_blocks, reason = "what callers promise holds throughout the body")]
             // SAFETY: the module's documentation says what callers promise.
             $crate::boundary::guard(|| unsafe { $body })
         }

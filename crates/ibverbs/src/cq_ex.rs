@@ -205,9 +205,10 @@ readers! {
     read_sl -> u8 = |completion| if completion.flags.grh { crate::context::packet_kind() } else { 0 };
     read_wc_flags -> c_uint = |completion| {
         let flags = completion.flags;
-        u32::from(flags.grh) * IBV_WC_GRH
-            | u32::from(flags.with_immediate) * IBV_WC_WITH_IMM
-            | u32::from(flags.with_invalidate) * IBV_WC_WITH_INV
+        let bit = |is_set: bool, bit: c_uint| if is_set { bit } else { 0 };
+        bit(flags.grh, IBV_WC_GRH)
+            | bit(flags.with_immediate, IBV_WC_WITH_IMM)
+            | bit(flags.with_invalidate, IBV_WC_WITH_INV)
     };
 }
 

@@ -81,7 +81,8 @@ impl Mr {
             lkey: region.lkey().0,
             rkey: region.rkey().0,
         });
-        let inner = Mutex::new(Inner { region: Some(region), pd, access, is_imported: false, _memory: memory });
+        let inner =
+            Mutex::new(Inner { region: Some(region), pd, access, is_imported: false, _memory: memory });
         registry::publish(Arc::new(Mr { c, inner }))
     }
 
@@ -159,8 +160,7 @@ fn region(pd: &Pd, range: Range, access: c_uint) -> Result<MemoryRegion, c_int> 
     let options = RegisterOptions { iova: Some(iova_of(range, permitted)), in_place };
     // SAFETY: C promises that the memory stays where it is until it is deregistered, and that nothing writes to it while
     // it is being registered.
-    let registered =
-        unsafe { pd.host.register_with(range.addr.cast(), range.length, permitted, &options) };
+    let registered = unsafe { pd.host.register_with(range.addr.cast(), range.length, permitted, &options) };
     registered.map_err(|error| errno::of_memory(&error))
 }
 

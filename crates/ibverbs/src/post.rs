@@ -124,9 +124,9 @@ pub(crate) unsafe fn push_inline(
     let mut gathered = [0; MAX_INLINE as usize];
     let mut length = 0;
     if let [one] = sges {
-        // SAFETY: the caller's promise; a null address has no bytes.
         let data = match one.length {
             0 => &[][..],
+            // SAFETY: the caller's promise; a null address has no bytes.
             bytes => unsafe { std::slice::from_raw_parts(one.addr as *const u8, bytes as usize) },
         };
         return chain.push_inline(wr, data);

@@ -16,7 +16,7 @@ fn device_attr() -> ibv_device_attr {
         node_guid: guid,
         sys_image_guid: guid,
         max_mr_size: u64::MAX,
-        page_size_cap: u64::MAX & !0xFFF,
+        page_size_cap: !0xFFF,
         vendor_id: crate::ece::VENDOR,
         vendor_part_id: 1,
         hw_ver: 1,

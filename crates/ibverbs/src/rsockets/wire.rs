@@ -154,7 +154,7 @@ mod tests {
         for message in messages.into_iter().chain([Message::KeepAlive, Message::Shutdown, Message::Unknown]) {
             assert_eq!(Message::parse(message.emit()), message);
         }
-        let target = |n| Target { addr: 0x7F00_0000_1000 + n, key: 0xABCD, length: 65_536 };
+        let target = |n: u64| Target { addr: 0x7F00_0000_1000 + n, key: 0xABCD, length: 65_536 };
         let hello = Hello {
             credits: 384,
             iomap_entries: 100,

@@ -6,10 +6,10 @@ use std::fmt::Write;
 use std::mem::offset_of;
 use std::process::Command;
 
-/// Structures with their fields; `rust => c` where the names differ. A size of `_` is not compared: ours is longer.
+/// Structures with their fields; `rust => c` where the names differ.
 macro_rules! structures {
-    ($($name:ident { $($field:ident $(=> $c:literal)?),* } $(in $guard:ident)?;)*) => {{
-        let mut list: Vec<(&str, usize, Vec<(&str, usize)>)> = Vec::new();
+    ($($name:ident { $($field:ident $(=> $c:literal)?),* };)*) => {{
+        let mut list: Vec<Structure> = Vec::new();
         $(list.push((
             stringify!($name),
             size_of::<$name>(),
@@ -25,7 +25,10 @@ macro_rules! numbers {
     ($($name:ident),* $(,)?) => { vec![$((stringify!($name), $name as u64)),*] };
 }
 
-fn all_structures() -> Vec<(&'static str, usize, Vec<(&'static str, usize)>)> {
+/// Name, size, and fields with their offsets.
+type Structure = (&'static str, usize, Vec<(&'static str, usize)>);
+
+fn all_structures() -> Vec<Structure> {
     structures! {
         ibv_gid { raw };
         ibv_gid_entry { gid, gid_index, port_num, gid_type, ndev_ifindex };
