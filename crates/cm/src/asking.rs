@@ -25,7 +25,8 @@ impl ConnectionManager {
             max_cm_retries: self.config.retries_max,
             ..*request
         };
-        let connection = Connection::new(State::ReqSent, to, transaction);
+        let mut connection = Connection::new(State::ReqSent, to, transaction);
+        connection.asked = Some(request.service_id);
         self.connections.insert(id, connection);
         self.send_and_await(now, id, ece_options, CmMessage::Req(request));
         CommId(id)

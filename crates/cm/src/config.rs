@@ -43,7 +43,7 @@ impl Config {
             retries_max: 15,
             service_timeout: 24,
             timewait: Duration::from_secs(2),
-            grace: Duration::from_secs(1),
+            grace: Duration::from_secs(2),
             pending_max: 4096,
         }
     }

@@ -19,6 +19,8 @@ pub(crate) struct Connection {
     pub(crate) remote_qpn: Option<Qpn>,
     /// The transaction that REQ, REP, RTU, REJ and MRA belong to.
     pub(crate) transaction: u64,
+    /// The service, where this end asked for it.
+    pub(crate) asked: Option<u64>,
     /// The message that the peer may have missed: repeated at the deadline, or when the peer repeats its own.
     pub(crate) last: Option<Box<CmMad>>,
     /// How often `last` was repeated by the clock.
@@ -41,6 +43,7 @@ impl Connection {
             remote_id: None,
             remote_qpn: None,
             transaction,
+            asked: None,
             last: None,
             repeats: 0,
             pause: Duration::ZERO,

@@ -63,6 +63,8 @@ pub struct ConnectionManager {
     pub(crate) services: BTreeSet<u64>,
     /// Services that were given up, and until when a request for them is ignored.
     pub(crate) given_up: BTreeMap<u64, Instant>,
+    /// Services of peers that this end was connected to a moment ago, and until when they may pause.
+    pub(crate) left: BTreeMap<(Gid, u64), Instant>,
     pub(crate) connections: BTreeMap<u32, Connection>,
     /// Connections that peers began, by peer and its identifier: what finds a repeated REQ.
     pub(crate) by_remote_id: BTreeMap<(Gid, u32), u32>,
@@ -85,6 +87,7 @@ impl ConnectionManager {
             rng: Rng::new(seed),
             services: BTreeSet::new(),
             given_up: BTreeMap::new(),
+            left: BTreeMap::new(),
             connections: BTreeMap::new(),
             by_remote_id: BTreeMap::new(),
             by_remote_qpn: BTreeMap::new(),

@@ -3,7 +3,7 @@
 use highwire_stdx::Instant;
 use highwire_verbs::Gid;
 use highwire_wire::cm::{
-    Answered, CmAttribute, CmMad, CmMessage, Drep, Dreq, Mra, RejectReason, Rejected, Req, TransportType,
+    Answered, CmAttribute, CmMad, CmMessage, Drep, Dreq, Mra, Rej, RejectReason, Rejected, Req, TransportType,
 };
 
 use crate::config::exponent;
@@ -147,6 +147,9 @@ impl ConnectionManager {
             (Answer::Repeat, _) => self.say_again(id),
             (Answer::Delay, CmMessage::Rep(_)) => self.delay(id, Answered::Rep),
             (Answer::Delay, _) => self.delay(id, Answered::Req),
+            (Answer::Abandon, CmMessage::Rej(rej)) if self.may_come_back(now, id, rej) => {
+                self.counters.ignored += 1;
+            }
             (Answer::Abandon, CmMessage::Rej(rej)) => {
                 self.close(id);
                 self.end(id, Event::Rejected { id: CommId(id), reject: Box::new(*rej) });
@@ -218,8 +221,25 @@ impl ConnectionManager {
         self.tell(id, Event::Disconnected { id: CommId(id), cause });
     }
 
+    /// Whether nobody listens where somebody has just listened: a server that makes a listener for each connection is
+    /// between two of them. The request is repeated as if nothing had been said.
+    fn may_come_back(&self, now: Instant, id: u32, rej: &Rej) -> bool {
+        let Some(Connection { state: State::ReqSent, peer, asked: Some(service), .. }) =
+            self.connections.get(&id)
+        else {
+            return false;
+        };
+        rej.reason == RejectReason::INVALID_SERVICE_ID
+            && self.left.get(&(*peer, *service)).is_some_and(|&until| until > now)
+    }
+
     pub(crate) fn enter_timewait(&mut self, now: Instant, id: u32) {
+        let grace = self.config.grace;
         let Some(connection) = self.connections.get_mut(&id) else { return };
+        if let Some(service) = connection.asked {
+            self.left.retain(|_, until| *until > now);
+            self.left.insert((connection.peer, service), now + grace);
+        }
         (connection.state, connection.last) = (State::Timewait, None);
         self.set_deadline(id, Some(now + self.config.timewait));
     }

@@ -91,10 +91,35 @@ fn a_service_may_pause() {
     assert!(matches!(net.events(1)[..], [Event::Requested { .. }]));
     let now = net.now;
     net.end(1).unlisten(now, SERVICE);
-    net.run_for(Duration::from_secs(2));
+    net.run_for(Duration::from_secs(3));
     net.connect(0, 1, 0x11);
     net.run_for(MOMENT);
     assert!(matches!(net.events(0)[..], [Event::Rejected { .. }]));
+}
+
+#[test]
+fn a_peer_that_was_just_there_may_come_back() {
+    let mut net = Net::new(2, 1, Faults::default());
+    net.end(1).listen(SERVICE).expect("nobody listens yet");
+    let (asker, _) = connected(&mut net);
+    let now = net.now;
+    net.end(0).release(now, asker);
+    net.run_for(MOMENT);
+    net.events(1);
+    // A peer that knows no pauses, as Linux does not.
+    let mut stranger = Net::new(2, 9, Faults::default());
+    std::mem::swap(&mut net.ends[1].manager, &mut stranger.ends[1].manager);
+    net.connect(0, 1, 0x11);
+    net.run_for(MOMENT);
+    assert!(net.spoken().ends_with("0:REQ 1:REJ"));
+    assert_eq!(net.events(0), [], "it asks again");
+    net.end(1).listen(SERVICE).expect("nobody listens");
+    net.run_for(Duration::from_secs(1));
+    assert!(matches!(net.events(1)[..], [Event::Requested { .. }]));
+    net.connect(0, 1, 0x12);
+    net.end(1).unlisten(now, SERVICE);
+    net.run_for(Duration::from_secs(9));
+    assert!(matches!(net.events(0)[..], [Event::Rejected { .. }]), "but not for ever");
 }
 
 #[test]

@@ -5,8 +5,8 @@
 //! queue pair 1 and watches the clock. `docs/rdmacm.md` tells what is done, and what is not.
 
 pub(crate) mod abi;
-mod addrinfo;
 mod address;
+mod addrinfo;
 mod attributes;
 mod channel;
 mod connect;
@@ -20,4 +20,6 @@ mod listen;
 mod multicast;
 mod queue_pair;
 mod resolve;
+#[cfg(test)]
+mod tests;
 mod verbs;

@@ -58,7 +58,7 @@ fn init(id: &Id, attributes: &mut ibv_qp_attr) -> u32 {
     mask | IBV_QP_ACCESS_FLAGS
 }
 
-/// What the peer has said of its queue pair: number, first PSN.
+/// What the peer has said: its queue pair's number, and the PSN at which this end is to begin sending.
 fn peer(id: &Id) -> Result<(u32, u32), c_int> {
     match (&id.request, &id.reply) {
         (Some(request), _) => Ok((request.qpn.value(), request.starting_psn.value())),
@@ -68,7 +68,9 @@ fn peer(id: &Id) -> Result<(u32, u32), c_int> {
 }
 
 fn ready_to_receive(id: &Id, mtu: u8, attributes: &mut ibv_qp_attr) -> Result<u32, c_int> {
-    (attributes.dest_qp_num, attributes.rq_psn) = peer(id)?;
+    (attributes.dest_qp_num, _) = peer(id)?;
+    // Each end says at which PSN the other is to begin (IBTA §12.7.31).
+    attributes.rq_psn = id.psn.value();
     // The end that asks says how large packets are; an end that is asked can only be smaller (IBTA §12.7.27).
     attributes.path_mtu = u32::from(id.request.as_ref().map_or(mtu, |request| request.path_mtu.min(mtu)));
     attributes.ah_attr = route(id, id.peer);
@@ -83,8 +85,7 @@ fn ready_to_receive(id: &Id, mtu: u8, attributes: &mut ibv_qp_attr) -> Result<u3
 }
 
 fn ready_to_send(id: &Id, attributes: &mut ibv_qp_attr) -> Result<u32, c_int> {
-    peer(id)?;
-    attributes.sq_psn = id.psn.value();
+    (_, attributes.sq_psn) = peer(id)?;
     let mask = IBV_QP_STATE | IBV_QP_SQ_PSN;
     if id.qp_type == IBV_QPT_UC {
         return Ok(mask);

@@ -250,8 +250,12 @@ fn accept(hub: &Hub, c: *mut rdma_cm_id, param: *const rdma_conn_param) -> Resul
         attributes::make_ready(hub, c, qp)?;
     }
     let mut world = hub.lock();
-    let ece = local_ece(c, world.id(c)?);
+    let mut ece = local_ece(c, world.id(c)?);
     let id = world.id(c)?;
+    // A peer that did not offer these options would refuse a reply that has them.
+    if ece.vendor_id != id.remote_ece.vendor_id {
+        ece = ibv_ece::default();
+    }
     let request = id.request.as_ref().ok_or(libc::EINVAL)?;
     let given = parameters.c;
     let reply = Rep {

@@ -16,7 +16,7 @@ pub struct Rep {
     pub qpn: Qpn,
     /// Vendor of the enhanced connection establishment's options, 24 bits; 0 for none.
     pub ece_vendor: u32,
-    /// First PSN that the responder will send.
+    /// The PSN at which the *requester* is to begin sending.
     pub starting_psn: Psn,
     /// READs and atomics that the responder can have outstanding as a responder.
     pub responder_resources: u8,

@@ -42,7 +42,7 @@ pub struct Req {
     pub transport: TransportType,
     /// Whether the requester does end-to-end flow control.
     pub has_flow_control: bool,
-    /// First PSN that the requester will send.
+    /// The PSN at which the *responder* is to begin sending.
     pub starting_psn: Psn,
     /// Time within which the requester will answer, as an exponent, 5 bits.
     pub local_response_timeout: u8,
