@@ -188,7 +188,7 @@ pub(super) fn play(running: &Running<'_>) -> Result<Outcome> {
             // A client that came before the server listened was sent away, and the server has noticed nothing of it.
             for _ in 0..ATTEMPTS {
                 if *ready == Ready::Port
-                    || attempt.worked()
+                    || !attempt.was_refused()
                     || !server.is_waiting()?
                     || Instant::now() > deadline
                 {

@@ -26,12 +26,12 @@ pub(super) fn pingpong(outcome: &Outcome) -> Result<String, String> {
 
 /// The domain pingpong of XRC has its own words.
 pub(super) fn xsrq_pingpong(outcome: &Outcome) -> Result<String, String> {
-    let is_done =
-        |text: &str| text.lines().any(|line| line.contains("Test complete") || line.contains("complete"));
-    if is_done(&outcome.client.output) || outcome.server.as_ref().is_some_and(|end| is_done(&end.output)) {
+    let is_done = |text: &str| text.lines().any(|line| line.trim() == "success");
+    let server = outcome.server.as_ref();
+    if is_done(&outcome.client.output) && server.is_some_and(|end| is_done(&end.output)) {
         Ok(String::new())
     } else {
-        Err("no word of completion".into())
+        Err("an end has not said `success`".into())
     }
 }
 
@@ -49,23 +49,15 @@ pub(super) fn perftest(outcome: &Outcome) -> Result<String, String> {
         return Err("no iterations".into());
     }
     let heading = text.lines().rev().find(|line| line.contains("#bytes")).ok_or("no heading")?;
-    let columns: Vec<&str> =
-        heading.trim().split("  ").map(str::trim).filter(|word| !word.is_empty()).collect();
-    let column = |name: &str| {
-        columns.iter().position(|column| column.starts_with(name)).and_then(|at| numbers.get(at))
+    // Bandwidth: peak, average, rate. Latency: minimum, maximum, typical and more, or, where a time was set, the average.
+    let found = if heading.contains("BW average") {
+        (numbers[3] > 0.0 || numbers.get(4).is_some_and(|rate| *rate > 0.0))
+            .then(|| format!("{:.0} MiB/s, {:.3} M/s", numbers[3], numbers.get(4).copied().unwrap_or(0.0)))
+    } else {
+        let at = if heading.contains("t_typical") { 4 } else { 2 };
+        numbers.get(at).filter(|time| **time > 0.0).map(|time| format!("{time:.2} µs"))
     };
-    let positive = |value: &f64| *value > 0.0;
-    if let Some(typical) = column("t_typical").or_else(|| column("t_avg")).filter(|value| positive(value)) {
-        return Ok(format!("{typical:.2} µs"));
-    }
-    match (column("BW average"), column("MsgRate")) {
-        (Some(average), rate) if positive(average) => {
-            // Both are there: with small messages the first rounds to nothing.
-            Ok(format!("{average:.0} MiB/s, {:.3} M/s", rate.copied().unwrap_or(0.0)))
-        }
-        (Some(_), Some(rate)) if positive(rate) => Ok(format!("{rate:.3} M/s")),
-        _ => Err("nothing was measured".into()),
-    }
+    found.ok_or_else(|| "nothing was measured".into())
 }
 
 /// rping: every ping shown and validated.
