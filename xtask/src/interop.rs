@@ -86,6 +86,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             initramfs::build(&kernel, &work_dir()?)?;
             if !args.control && !args.shell {
                 peer::build()?;
+                scenarios::programs::build()?;
             }
             namespace::reenter(args)?
         }

@@ -3,6 +3,9 @@
 //! `interop-peer serve` speaks the lines of the guest's verbs agent (`interop/guest/agent.h`) on its standard input and
 //! output, with Highwire's Rust API behind them. `interop-peer capture FILE` decodes a capture and checks every ICRC.
 //!
+//! `interop-peer broker --address ADDRESS --registry DIRECTORY` owns the address for programs over the drop-in libraries,
+//! as `highwire broker` does for everybody else.
+//!
 //! A program of its own, so that `cargo xtask` builds whatever state the crates below are in, and so that a crash here is
 //! a failed scenario there.
 
@@ -13,6 +16,7 @@ mod request;
 mod serve;
 mod work;
 
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -22,6 +26,7 @@ fn main() -> ExitCode {
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["capture", file] => capture::print(file),
         ["serve"] => serve::serve(),
+        ["broker", "--address", address, "--registry", registry] => own(address, registry),
         _ => usage(),
     };
     match result {
@@ -31,6 +36,10 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+fn own(address: &str, registry: &str) -> Result<()> {
+    Ok(highwire_host::broker::serve(Some(Path::new(registry)), address.parse()?)?)
 }
 
 fn usage() -> Result<()> {

@@ -167,6 +167,10 @@ fn payload_guessers() -> Result<Vec<String>> {
 
 /// tshark's "RC RDMA Write Last Immediate QP=0x000017 …" in our spelling, `RC_WRITE_LAST_IMM`.
 fn our_name(info: &str) -> String {
+    // A management datagram goes by its message's name.
+    if info.starts_with("CM: ") {
+        return "UD_SEND_ONLY".into();
+    }
     let name = info.split("QP=").next().unwrap_or_default().trim().to_uppercase();
     let name = name.replace("RDMA ", "").replace("ACKNOWLEDGE", "ACK").replace("READ REQUEST", "READ");
     name.replace("IMMEDIATE", "IMM").replace("INVALIDATE", "INV").replace(' ', "_")
@@ -185,6 +189,7 @@ mod tests {
             ("RC RDMA Read Request QP=0x000019 ", "RC_READ"),
             ("RC Acknowledge QP=0x00002e [Remote Access Error]", "RC_ACK"),
             ("RC Atomic Acknowledge QP=0x00001b ", "RC_ATOMIC_ACK"),
+            ("CM: ConnectRequest", "UD_SEND_ONLY"),
             ("RC Send Only Invalidate QP=0x00001b ", "RC_SEND_ONLY_INV"),
         ] {
             assert_eq!(our_name(theirs), ours);

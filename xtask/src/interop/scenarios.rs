@@ -8,6 +8,7 @@ mod end;
 mod loss;
 mod naks;
 mod pair;
+pub(super) mod programs;
 mod rc;
 
 use std::path::Path;
@@ -129,6 +130,9 @@ pub(super) fn list() {
     for scenario in ALL {
         println!("{:<22} {}", scenario.name, scenario.checks);
     }
+    for program in programs::ALL {
+        println!("{:<30} {}", program.name, program.checks);
+    }
 }
 
 /// Plays every scenario whose name contains `only`, with Highwire in both roles or, as a `control`, without it.
@@ -162,7 +166,29 @@ pub(super) fn play(only: Option<&str>, control: bool) -> Result<Outcome> {
         }
     }
     surroundings.change(Setting::Plain, &mut outcome)?;
+    if !control {
+        play_programs(only, &mut outcome)?;
+    }
     Ok(outcome)
+}
+
+/// Runs unmodified programs against each other, each with both ends as the client.
+fn play_programs(only: Option<&str>, outcome: &mut Outcome) -> Result<()> {
+    for program in programs::ALL {
+        for (client, server) in [(Side::Highwire, Side::Kernel), (Side::Kernel, Side::Highwire)] {
+            let name = format!("{}, {client} to {server}", program.name);
+            if only.is_some_and(|text| !name.contains(text)) {
+                continue;
+            }
+            let started = Instant::now();
+            let result = programs::play(program, client);
+            if result.is_err() {
+                Agent::connect().context("the guest is gone")?;
+            }
+            note(outcome, name, program.checks, started, result);
+        }
+    }
+    Ok(())
 }
 
 /// The setting that is in force, and the guest in which it is changed.

@@ -1,0 +1,187 @@
+//! Unmodified programs, one end over the drop-in libraries and the other over the kernel, connected by `rdma_cm`.
+//!
+//! Here nothing is asked of an agent: both ends are what Debian ships, and they say by their exit codes whether they are
+//! content. Requests, replies and disconnections on queue pair 1 are in the capture like everything else.
+
+use std::path::PathBuf;
+use std::process::{Child, Command, Output, Stdio};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail, ensure};
+
+use super::super::agent::Agent;
+use super::super::namespace::{GUEST_ADDRESS, HOST_ADDRESS};
+use super::super::peer;
+use super::end::Side;
+use crate::libs;
+use crate::shell::target_dir;
+
+/// A pair of programs.
+pub(super) struct Program {
+    pub(super) name: &'static str,
+    pub(super) checks: &'static str,
+    server: &'static str,
+    /// `{}` is the server's address.
+    client: &'static str,
+}
+
+const fn program(
+    name: &'static str,
+    checks: &'static str,
+    server: &'static str,
+    client: &'static str,
+) -> Program {
+    Program { name, checks, server, client }
+}
+
+pub(super) const ALL: &[Program] = &[
+    program(
+        "program rping",
+        "ten READs and WRITEs of announced memory, verified",
+        "rping -s -C 10 -V",
+        "rping -c -a {} -C 10 -V",
+    ),
+    program(
+        "program ucmatose",
+        "four connections at once, ten messages each way, disconnection",
+        "ucmatose -c 4 -C 10 -S 2000",
+        "ucmatose -s {} -c 4 -C 10 -S 2000",
+    ),
+    program(
+        "program rstream",
+        "rsockets: a stream over WRITEs with immediate",
+        "rstream -S 4096 -I 10 -C 10",
+        "rstream -s {} -S 4096 -I 10 -C 10",
+    ),
+    program("program ib_send_lat -R", "perftest", "ib_send_lat -R -n 100", "ib_send_lat -R -n 100 {}"),
+    program("program ib_write_lat -R", "perftest", "ib_write_lat -R -n 100", "ib_write_lat -R -n 100 {}"),
+    program("program ib_read_lat -R", "perftest", "ib_read_lat -R -n 100", "ib_read_lat -R -n 100 {}"),
+    program("program ib_send_bw -R", "perftest", "ib_send_bw -R -n 100", "ib_send_bw -R -n 100 {}"),
+    program("program ib_write_bw -R", "perftest", "ib_write_bw -R -n 100", "ib_write_bw -R -n 100 {}"),
+    program(
+        "program ib_send_lat -R -c UD",
+        "perftest over datagrams",
+        "ib_send_lat -R -c UD -n 100",
+        "ib_send_lat -R -c UD -n 100 {}",
+    ),
+];
+
+/// How long a program may take; the emulated processor is slow.
+const LIMIT_SECONDS: u32 = 25;
+/// How often a client is started again whose server does not listen yet.
+const ATTEMPTS: u32 = 5;
+
+/// Builds the libraries. The broker of their address is the program that other scenarios use.
+pub(in super::super) fn build() -> Result<()> {
+    ensure!(libs::build(false)?.is_some(), "the drop-in libraries do not build");
+    Ok(())
+}
+
+/// Runs a pair, `client` on its side and the server on the other.
+pub(super) fn play(program: &Program, client: Side) -> Result<()> {
+    match client {
+        Side::Highwire => to_kernel(program),
+        Side::Kernel => to_highwire(program),
+    }
+}
+
+fn to_kernel(program: &Program) -> Result<()> {
+    let mut guest = Agent::connect()?;
+    guest.shell("rm -f /tmp/server.status")?;
+    let server = format!("timeout {LIMIT_SECONDS} {} > /tmp/server.log 2>&1", program.server);
+    guest.shell(&format!("( {server}; echo $? > /tmp/server.status ) < /dev/null > /dev/null 2>&1 &"))?;
+    let begin = Instant::now();
+    while !guest.shell("/usr/bin/rdma resource show cm_id")?.contains("LISTEN") {
+        ensure!(begin.elapsed() < Duration::from_secs(10), "the server in the guest does not listen");
+        sleep(Duration::from_millis(50));
+    }
+    let client = program.client.replace("{}", GUEST_ADDRESS);
+    let output =
+        here(&client, &format!("timeout {LIMIT_SECONDS}")).output().context("cannot run the client")?;
+    check("client", &output)?;
+    let wait = "for i in $(seq 100); do test -s /tmp/server.status && break; sleep 0.1; done";
+    let status = guest.shell(&format!("{wait}; cat /tmp/server.status"))?;
+    if status.trim() != "0" {
+        let log = guest.shell("cat /tmp/server.log")?;
+        bail!("the server in the guest ended with {}:\n{}", status.trim(), last(&log));
+    }
+    Ok(())
+}
+
+fn to_highwire(program: &Program) -> Result<()> {
+    let mut server = Server(
+        here(program.server, "setpriv --pdeathsig KILL --")
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("cannot run the server")?,
+    );
+    let mut guest = Agent::connect()?;
+    let client = program.client.replace("{}", HOST_ADDRESS);
+    let mut attempt = 1;
+    loop {
+        sleep(Duration::from_millis(300));
+        match guest.shell(&format!("timeout {LIMIT_SECONDS} {client} 2>&1")) {
+            Ok(_) => break,
+            Err(_) if attempt < ATTEMPTS && server.0.try_wait()?.is_none() => attempt += 1,
+            Err(error) => return Err(error.context("the client in the guest")),
+        }
+    }
+    let begin = Instant::now();
+    while server.0.try_wait()?.is_none() {
+        ensure!(begin.elapsed() < Duration::from_secs(10), "the server goes on after its client has ended");
+        sleep(Duration::from_millis(20));
+    }
+    check("server", &server.take().wait_with_output()?)
+}
+
+/// A server that does not outlive the scenario.
+struct Server(Child);
+
+impl Server {
+    /// The child, which has ended.
+    fn take(mut self) -> Child {
+        let spent = Command::new("true").spawn().expect("true(1) is everywhere");
+        std::mem::replace(&mut self.0, spent)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself, in which case neither call has anything to do.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// A program of this machine over the drop-in libraries, within a program that sees to its end.
+fn here(line: &str, within: &str) -> Command {
+    let mut words = within.split(' ').chain(line.split(' '));
+    let mut command = Command::new(words.next().expect("splitting yields at least one word"));
+    // One per run: a broker that has outlived an earlier one has its sockets in that one's namespace.
+    let registry: PathBuf = target_dir().join(format!("interop/registry-{}", std::process::id()));
+    command
+        .args(words)
+        .env("LD_LIBRARY_PATH", target_dir().join("debug/highwire-libs"))
+        .env("HIGHWIRE_BROKER", peer::program())
+        .env("HIGHWIRE_SHM_DIR", registry)
+        .env("HIGHWIRE_LOG", "1")
+        .env("HIGHWIRE_ADDR", HOST_ADDRESS);
+    command
+}
+
+fn check(who: &str, output: &Output) -> Result<()> {
+    if output.status.success() {
+        return Ok(());
+    }
+    let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    bail!("Highwire's {who} ended with {}:\n{}\n{}", output.status, last(&text), last(&errors))
+}
+
+/// The last lines of what a program said.
+fn last(text: &str) -> String {
+    let lines: Vec<&str> = text.lines().collect();
+    lines[lines.len().saturating_sub(8)..].join("\n")
+}
