@@ -58,8 +58,14 @@ fn schemes() -> Vec<(Transport, PfcChoice)> {
         (Transport::Irn(Irn { cap: Cap::Unlimited, ..Irn::default() }), PfcChoice::Off),
         (Transport::Irn(Irn { ack_delay: Span::from_us(4), ..Irn::default() }), PfcChoice::Off),
         (Transport::GoBackN(GoBackN::default()), PfcChoice::Computed),
+        (Transport::Tcp(Tcp::default()), PfcChoice::Off),
         (Transport::GoBackN(GoBackN { window_packets: Some(111), ..GoBackN::without_pfc() }), PfcChoice::Off),
     ]
+}
+
+/// TCP has a congestion control of its own.
+fn control(transport: &Transport, congestion: Congestion) -> Congestion {
+    if matches!(transport, Transport::Tcp(_)) { Congestion::None } else { congestion }
 }
 
 #[test]
@@ -78,7 +84,7 @@ fn every_scheme_with_every_congestion_control_delivers_every_byte_once() {
             scenario.network.pfc = pfc;
             scenario.network.ecn = Some(Ecn::red(5_000, 200_000, 0.01));
             scenario.scheme.transport = transport.clone();
-            scenario.scheme.congestion = congestion;
+            scenario.scheme.congestion = control(&transport, congestion);
             let outcome = run(&scenario, &mut ())
                 .unwrap_or_else(|error| panic!("{transport:?} {pfc:?} {congestion:?}: {error}"));
             check(&scenario, &outcome);
@@ -116,8 +122,9 @@ fn losses_failures_spraying_and_shared_queue_pairs_lose_nothing() {
 fn the_same_scenario_has_the_same_outcome_on_any_number_of_threads() {
     for (number, (transport, pfc)) in schemes().into_iter().enumerate() {
         let mut scenario = leaf_spine(200 + number as u64);
+        let congestion = if number % 2 == 0 { Congestion::Dcqcn } else { Congestion::Timely };
+        scenario.scheme.congestion = control(&transport, congestion);
         scenario.scheme.transport = transport;
-        scenario.scheme.congestion = if number % 2 == 0 { Congestion::Dcqcn } else { Congestion::Timely };
         scenario.network.ecn = Some(Ecn::red(5_000, 200_000, 0.01));
         scenario.network.pfc = pfc;
         scenario.record = Record { sample_every: Some(Span::from_us(33)), ports: true };
