@@ -1,7 +1,7 @@
 //! Plans: every one that ships is right, and wrong ones are told where and why.
 
 use highwire_sim::campaign::{Campaign, Shard};
-use highwire_sim::plan::{Plan, Scale, shipped};
+use highwire_sim::plan::{Plan, Scale, reference, shipped};
 
 fn nothing(name: &str) -> Result<String, String> {
     Err(format!("there is no file {name}"))
@@ -165,4 +165,13 @@ fn every_combination_is_played_with_every_seed() {
     assert!(runs.iter().enumerate().all(|(place, run)| run.index == place));
     let names: Vec<String> = runs.iter().step_by(3).map(|run| plan.point_name(&run.points)).collect();
     assert_eq!(names, ["0.3", "0.3", "0.7", "0.7"]);
+}
+
+#[test]
+fn the_reference_is_up_to_date() {
+    let page = include_str!("../../../docs/experiments.md");
+    let (_, rest) = page.split_once("<!-- begin: parameters -->\n").expect("the section is marked");
+    let (section, _) = rest.split_once("<!-- end: parameters -->").expect("the section ends");
+    let expected = reference();
+    assert!(section == expected, "docs/experiments.md should have\n{expected}");
 }

@@ -83,3 +83,19 @@ pub(crate) fn settings(settings: &[Setting]) -> String {
     let shown = settings.iter().map(|s| format!("{} = {}", PARAMETERS[s.parameter].name, s.value));
     shown.collect::<Vec<_>>().join(", ")
 }
+
+/// Every parameter as the table of `docs/experiments.md`.
+pub fn reference() -> String {
+    let mut text = String::from("| parameter | default | values | what |\n|---|---|---|---|\n");
+    for parameter in PARAMETERS {
+        let words = parameter.words.iter().map(|word| format!("`{word}`"));
+        let unit = Some(parameter.unit.example().to_owned()).filter(|example| !example.is_empty());
+        let values = unit.into_iter().chain(words).collect::<Vec<_>>().join(", ");
+        let _ = writeln!(
+            text,
+            "| `{}` | `{}` | {values} | {} |",
+            parameter.name, parameter.default, parameter.about
+        );
+    }
+    text
+}

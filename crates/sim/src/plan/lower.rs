@@ -243,7 +243,8 @@ fn roce(params: &Params, congestion: Congestion, has_pfc: bool, rto_high: Span) 
         _ if has_pfc && !needs_acks => Acks::LastOnly,
         _ => Acks::Every(1),
     };
-    GoBackN { timeout: has_timeout.then_some(rto_high), acks, window_packets: None }
+    let window_packets = params.count("transport.window").and_then(|count| u32::try_from(count).ok());
+    GoBackN { timeout: has_timeout.then_some(rto_high), acks, window_packets }
 }
 
 fn irn(params: &Params, rto_high: Span) -> Result<Irn, ScenarioError> {

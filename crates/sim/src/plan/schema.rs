@@ -73,6 +73,7 @@ pub const PARAMETERS: &[Parameter] = &[
     p("transport.rto_high_factor", Unit::Number, &[], "1", "times rto_high"),
     p("transport.timeouts", Unit::Words, &["auto", "on", "off"], "auto", "roce: auto: off with PFC, on without"),
     p("transport.acks", Unit::Words, &["auto", "per-packet", "last-only"], "auto", "roce: auto: none but the last with PFC, one per packet without and for controls that need them"),
+    p("transport.window", Unit::Count, &["unlimited"], "unlimited", "roce: most packets in flight; without PFC and congestion control it collapses without one (docs/sim.md)"),
     p("transport.initial_window", Unit::Count, &[], "10", "iwarp: the first window, in segments"),
     p("transport.min_rto", Unit::Span, &["auto"], "auto", "iwarp: the shortest timeout; auto: rto_high"),
     p("transport.initial_rto", Unit::Span, &["auto"], "auto", "iwarp: the timeout before a round trip has been measured; auto: the shortest, since a handshake would have measured one"),
