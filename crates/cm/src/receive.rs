@@ -229,8 +229,14 @@ impl ConnectionManager {
         else {
             return false;
         };
+        let is_known = |other: &Connection| {
+            other.peer == *peer
+                && other.asked == Some(*service)
+                && matches!(other.state, State::Established | State::DreqSent)
+        };
         rej.reason == RejectReason::INVALID_SERVICE_ID
-            && self.left.get(&(*peer, *service)).is_some_and(|&until| until > now)
+            && (self.left.get(&(*peer, *service)).is_some_and(|&until| until > now)
+                || self.connections.values().any(is_known))
     }
 
     pub(crate) fn enter_timewait(&mut self, now: Instant, id: u32) {
