@@ -50,6 +50,7 @@ static void ping_pong(int rank, unsigned char *mine, unsigned char *theirs)
 static double stream(int rank, unsigned char *bytes)
 {
     MPI_Request requests[STREAM];
+    MPI_Status statuses[STREAM];
     MPI_Barrier(MPI_COMM_WORLD);
     double start = MPI_Wtime();
     for (int i = 0; i < STREAM; i++)
@@ -57,7 +58,7 @@ static double stream(int rank, unsigned char *bytes)
             MPI_Isend(bytes, LARGEST, MPI_BYTE, 1, i, MPI_COMM_WORLD, &requests[i]);
         else
             MPI_Irecv(bytes, LARGEST, MPI_BYTE, 0, i, MPI_COMM_WORLD, &requests[i]);
-    MPI_Waitall(STREAM, requests, MPI_STATUSES_IGNORE);
+    MPI_Waitall(STREAM, requests, statuses);
     MPI_Barrier(MPI_COMM_WORLD);
     return (double)STREAM * LARGEST / (MPI_Wtime() - start) / 1e9;
 }

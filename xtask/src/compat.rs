@@ -23,7 +23,7 @@ use crate::test::Tally;
 use crate::{libs, packages};
 
 use case::Case;
-use results::{Results, Verdict};
+use results::{Results, Store, Verdict};
 
 /// Options of `cargo xtask compat`.
 #[derive(Debug, Default, clap::Args)]
@@ -31,7 +31,7 @@ use results::{Results, Verdict};
   cargo xtask compat                     everything: about ten minutes
   cargo xtask compat --only ib_send_lat  the cases whose line contains this text
   cargo xtask compat --list              the cases
-  cargo xtask compat --write-docs        everything, and write docs/compatibility.md")]
+  cargo xtask compat --write-docs        everything, and write docs/compatibility.md; with --only, a part of it anew")]
 pub(crate) struct Args {
     /// Run only the cases whose line contains this text.
     #[arg(long, value_name = "TEXT")]
@@ -42,8 +42,8 @@ pub(crate) struct Args {
     /// The cases that `cargo xtask test` runs.
     #[arg(long)]
     quick: bool,
-    /// Write docs/compatibility.md from the results.
-    #[arg(long, conflicts_with_all = ["only", "quick"])]
+    /// Write docs/compatibility.md from the latest result of every case.
+    #[arg(long)]
     write_docs: bool,
     /// Use the libraries and the program as they were built last.
     #[arg(long)]
@@ -119,7 +119,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     println!("\n{}", results.summary());
     println!("{minutes:.1} minutes; outputs in {}", workshop.folder.display());
     if args.write_docs {
-        page::write(&results, minutes)?;
+        page::write(&Store::load(&workshop.results()).results(&catalogue::all()))?;
     }
     workshop.close();
     Ok(if results.failed() > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS })
@@ -161,6 +161,7 @@ fn chosen(args: &Args) -> Result<Vec<Case>> {
 
 fn play(cases: &[Case], workshop: &Workshop) -> Result<Results> {
     let mut results = Results::default();
+    let mut store = Store::load(&workshop.results());
     for (number, case) in (1..).zip(cases) {
         let started = Instant::now();
         let verdict = case.play(workshop)?;
@@ -170,6 +171,8 @@ fn play(cases: &[Case], workshop: &Workshop) -> Result<Results> {
             case.line(),
             started.elapsed().as_secs_f64()
         );
+        store.put(case, &verdict);
+        store.save(&workshop.results())?;
         results.add(case, verdict);
     }
     Ok(results)
@@ -199,6 +202,10 @@ impl Workshop {
             bail!("nothing was built: leave --no-build out");
         }
         Ok(workshop)
+    }
+
+    fn results(&self) -> PathBuf {
+        self.folder.join("results.json")
     }
 
     /// Programs of ours in C, built once.

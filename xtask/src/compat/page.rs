@@ -13,21 +13,21 @@ use super::suite::{self, Ending};
 use super::{PACKAGES, measured};
 
 /// Writes the page.
-pub(super) fn write(results: &Results, minutes: f64) -> Result<()> {
+pub(super) fn write(results: &Results) -> Result<()> {
     let path = root().join("docs/compatibility.md");
-    std::fs::write(&path, text(results, minutes)).with_context(|| path.display().to_string())?;
+    std::fs::write(&path, text(results)).with_context(|| path.display().to_string())?;
     println!("wrote {}", path.display());
     Ok(())
 }
 
-fn text(results: &Results, minutes: f64) -> String {
+fn text(results: &Results) -> String {
     let mut text = String::from(
         "# Compatibility\n\nPrograms and test suites of others, unmodified, as their packages ship them, under `highwire run`. This page is written by a command; \
          every row is one run of that command, over the link that the column names:\n\n```console\n$ cargo xtask compat --write-docs\n```\n\n",
     );
     let _ = writeln!(
         text,
-        "{} cases: **{} work, {} fail, {} skipped**; {minutes:.0} minutes on {}. A case is counted once per link.\n",
+        "{} cases: **{} work, {} fail, {} skipped**, on {}. A case is counted once per link.\n",
         results.rows.len(),
         results.worked(),
         results.failed(),

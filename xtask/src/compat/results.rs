@@ -1,6 +1,11 @@
 //! What came of the cases.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::path::Path;
+
+use anyhow::{Context, Result};
+use serde_json::{Value, json};
 
 use super::case::{Case, Link};
 
@@ -23,6 +28,58 @@ impl fmt::Display for Verdict {
             Verdict::Fails(reason) => write!(f, "FAILED: {reason}"),
             Verdict::Skipped(reason) => write!(f, "skipped: {reason}"),
         }
+    }
+}
+
+impl Verdict {
+    fn to_json(&self) -> Value {
+        let (kind, text) = match self {
+            Verdict::Works(note) => ("works", note),
+            Verdict::Fails(reason) => ("fails", reason),
+            Verdict::Skipped(reason) => ("skipped", reason),
+        };
+        json!([kind, text])
+    }
+
+    fn from_json(value: &Value) -> Option<Verdict> {
+        let text = value.get(1)?.as_str()?.to_string();
+        match value.get(0)?.as_str()? {
+            "works" => Some(Verdict::Works(text)),
+            "fails" => Some(Verdict::Fails(text)),
+            "skipped" => Some(Verdict::Skipped(text)),
+            _ => None,
+        }
+    }
+}
+
+/// The latest result of every case, kept between runs, so that a part of them can be run anew.
+#[derive(Debug, Default)]
+pub(super) struct Store(BTreeMap<String, Value>);
+
+impl Store {
+    /// What `file` holds; nothing if it is not there or not ours.
+    pub(super) fn load(file: &Path) -> Store {
+        let bytes = std::fs::read(file).unwrap_or_default();
+        Store(serde_json::from_slice(&bytes).unwrap_or_default())
+    }
+
+    pub(super) fn put(&mut self, case: &Case, verdict: &Verdict) {
+        self.0.insert(case.line(), verdict.to_json());
+    }
+
+    pub(super) fn save(&self, file: &Path) -> Result<()> {
+        let bytes = serde_json::to_vec_pretty(&self.0)?;
+        std::fs::write(file, bytes).with_context(|| file.display().to_string())
+    }
+
+    /// The results of `cases`, in their order. What has never run says so.
+    pub(super) fn results(&self, cases: &[Case]) -> Results {
+        let mut results = Results::default();
+        for case in cases {
+            let verdict = self.0.get(&case.line()).and_then(Verdict::from_json);
+            results.add(case, verdict.unwrap_or_else(|| Verdict::Skipped("not run yet".into())));
+        }
+        results
     }
 }
 
