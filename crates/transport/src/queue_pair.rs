@@ -362,18 +362,21 @@ impl QueuePair {
                 self.note_established(ctx);
             }
             _ if !self.conn.state.transmits() => return ctx.counters.count(Counter::DroppedWrongState),
-            WireOperation::Acknowledge | WireOperation::SelectiveAcknowledge => match headers.ext {
-                Ext::Aeth(aeth) if !self.requester.is_irn() => {
-                    self.requester.on_ack(&self.conn, ctx, bth.psn, aeth, bth.becn);
+            WireOperation::Acknowledge | WireOperation::SelectiveAcknowledge => {
+                self.requester.note_echo(bth.becn);
+                match headers.ext {
+                    Ext::Aeth(aeth) if !self.requester.is_irn() => {
+                        self.requester.on_ack(&self.conn, ctx, bth.psn, aeth);
+                    }
+                    Ext::IrnAck(aeth) => {
+                        self.requester.on_irn_ack(&self.conn, ctx, bth.psn, aeth, None);
+                    }
+                    Ext::IrnNack(aeth, sack) => {
+                        self.requester.on_irn_ack(&self.conn, ctx, bth.psn, aeth, Some(sack));
+                    }
+                    _ => ctx.counters.count(Counter::DroppedStale),
                 }
-                Ext::IrnAck(aeth) => {
-                    self.requester.on_irn_ack(&self.conn, ctx, bth.psn, aeth, None, bth.becn);
-                }
-                Ext::IrnNack(aeth, sack) => {
-                    self.requester.on_irn_ack(&self.conn, ctx, bth.psn, aeth, Some(sack), bth.becn);
-                }
-                _ => ctx.counters.count(Counter::DroppedStale),
-            },
+            }
             WireOperation::ReadResponse | WireOperation::AtomicResponse => {
                 match (bth.opcode.is_irn(), self.requester.is_irn()) {
                     (true, true) => {

@@ -198,6 +198,16 @@ impl Responder {
         }
     }
 
+    /// Tells in an acknowledgement of marks since the last one.
+    #[inline]
+    fn echo_mark(&mut self, plan: &mut Plan) {
+        // Written only where it says something: a byte stored late delays whoever copies the header.
+        if self.echo_due {
+            self.echo_due = false;
+            plan.headers.bth.becn = true;
+        }
+    }
+
     /// Acknowledgements and notifications that are due: small, and free to be overtaken.
     #[inline]
     pub(crate) fn poll_acknowledge(
@@ -226,7 +236,7 @@ impl Responder {
         count_answer(ctx, syndrome);
         let aeth = Aeth { syndrome, msn: self.msn };
         plan.bare(Opcode::RcAck, conn.remote_qpn, psn, Ext::Aeth(aeth), Order::Free);
-        plan.headers.bth.becn = std::mem::take(&mut self.echo_due);
+        self.echo_mark(plan);
         true
     }
 

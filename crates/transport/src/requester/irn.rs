@@ -35,7 +35,7 @@ pub(crate) struct IrnRequester {
     next_response: Psn,
     acks: AckQueue,
     /// Where timeouts follow from round trips.
-    computed_rto: Option<RetransmissionTimeout>,
+    computed_rto: Option<Box<RetransmissionTimeout>>,
     /// The timer only measures patience: nothing of this side's is in flight.
     is_patient: bool,
 }
@@ -45,7 +45,7 @@ impl IrnRequester {
         let mut window = SenderWindow::new(sq_psn, *config);
         let computed_rto = config.computes_rto.then(|| {
             window.set_rto(config.rto_high);
-            RetransmissionTimeout::new(config.rto_high, config.rto_low, RTO_MAX)
+            Box::new(RetransmissionTimeout::new(config.rto_high, config.rto_low, RTO_MAX))
         });
         IrnRequester {
             window,
@@ -203,7 +203,6 @@ impl Requester {
         cumulative: Psn,
         aeth: Aeth,
         sack: Option<SackEth>,
-        is_ecn_echo: bool,
     ) {
         let Some(irn) = &mut self.irn else {
             ctx.counters.count(Counter::DroppedStale);
@@ -224,14 +223,14 @@ impl Requester {
                 Some(sack) => Some(sack.psn),
                 None => is_in_order.then(|| cumulative.sub(1)),
             };
-            let news = self.sample(ctx.now, cause, is_ecn_echo);
-            self.on_round_trip(news.rtt);
-            self.congestion.on_ack(ctx.now, AckSample { packets: outcome.newly_arrived, ..news });
+            self.tell_listeners(ctx.now, cause, outcome.newly_arrived);
         }
         if outcome.newly_acked > 0 {
             self.on_progress(conn, ctx.now);
             self.arm_irn(conn, ctx.now, true);
             self.retire(conn, ctx);
+        } else if outcome.newly_sacked > 0 && conn.transport.irn.sack_restarts_timer {
+            self.arm_irn(conn, ctx.now, true);
         }
         if outcome.loss_detected {
             self.note_loss(ctx.now, LossKind::Nack);
@@ -244,13 +243,16 @@ impl Requester {
         }
     }
 
-    fn on_round_trip(&mut self, rtt: Option<Duration>) {
-        if let (Some(irn), Some(rtt)) = (&mut self.irn, rtt)
+    #[inline(never)]
+    fn tell_listeners(&mut self, now: Instant, cause: Option<Psn>, packets: u32) {
+        let news = self.sample(now, cause);
+        if let (Some(irn), Some(rtt)) = (&mut self.irn, news.rtt)
             && let Some(computed) = &mut irn.computed_rto
         {
             computed.on_round_trip(rtt);
             irn.window.set_rto(computed.current());
         }
+        self.congestion.on_ack(now, AckSample { packets, ..news });
     }
 
     fn on_irn_refusal(&mut self, conn: &Connection, ctx: &mut Context<'_>, psn: Psn, aeth: Aeth) {
@@ -338,7 +340,7 @@ impl Requester {
             _ => Aeth::ack(0),
         };
         // Whoever answers a request has seen it, and all before it. Only a believable acknowledgement says so.
-        self.on_irn_ack(conn, ctx, request, aeth, None, false);
+        self.on_irn_ack(conn, ctx, request, aeth, None);
         if !self.failed {
             self.retire(conn, ctx);
             self.arm_irn(conn, ctx.now, self.reads_in_flight == 0);

@@ -79,6 +79,8 @@ impl Requester {
     }
 
     /// A packet leaves.
+    // Kept out of line, like the next one: who sends without listeners should not carry them along.
+    #[inline(never)]
     pub(super) fn note_departure(&mut self, psn: Psn, now: Instant, bytes: u32) {
         self.congestion.on_sent(now, bytes);
         self.pacer.on_sent(now, bytes, self.congestion.rate());
@@ -89,13 +91,22 @@ impl Requester {
         }
     }
 
+    /// Whether the acknowledgement at hand echoes a mark.
+    #[inline]
+    pub(crate) fn note_echo(&mut self, is_echo: bool) {
+        if self.has_listeners {
+            self.news.is_ecn_echo = is_echo;
+        }
+    }
+
     /// What an acknowledgement tells that was caused by the arrival of `cause`.
-    pub(super) fn sample(&mut self, now: Instant, cause: Option<Psn>, is_ecn_echo: bool) -> AckSample {
+    #[inline(never)]
+    pub(super) fn sample(&mut self, now: Instant, cause: Option<Psn>) -> AckSample {
         let rtt = match (&mut self.round_trips, cause) {
             (Some(round_trips), Some(psn)) => round_trips.take(psn, now),
             _ => None,
         };
-        AckSample { packets: 0, rtt, is_ecn_echo }
+        AckSample { rtt, ..std::mem::take(&mut self.news) }
     }
 }
 

@@ -121,14 +121,7 @@ impl Requester {
 
     /// An ACK or NAK (IBTA §9.7.5.2).
     #[inline]
-    pub(crate) fn on_ack(
-        &mut self,
-        conn: &Connection,
-        ctx: &mut Context<'_>,
-        psn: Psn,
-        aeth: Aeth,
-        is_ecn_echo: bool,
-    ) {
+    pub(crate) fn on_ack(&mut self, conn: &Connection, ctx: &mut Context<'_>, psn: Psn, aeth: Aeth) {
         // A positive acknowledgement covers its own PSN, a negative one what is before it.
         let upto = if matches!(aeth.syndrome, Syndrome::Ack { .. }) { psn.next() } else { psn };
         let covered = upto.ahead_of(self.first_unacknowledged);
@@ -140,7 +133,7 @@ impl Requester {
             self.on_credits(conn, aeth.msn, credits);
             if covered > 0 {
                 if self.has_listeners {
-                    self.news = self.sample(ctx.now, Some(psn), is_ecn_echo);
+                    self.news = self.sample(ctx.now, Some(psn));
                 }
                 self.advance(conn, ctx, upto);
             }
@@ -151,8 +144,6 @@ impl Requester {
             ctx.counters.count(Counter::DroppedStale);
             return;
         }
-        // Some later packet caused it, and nobody knows which.
-        self.news.is_ecn_echo = is_ecn_echo;
         self.advance(conn, ctx, upto);
         if self.failed || upto != self.first_unacknowledged {
             return;

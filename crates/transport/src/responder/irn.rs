@@ -534,7 +534,7 @@ impl Responder {
             }
         };
         plan.bare(opcode, conn.remote_qpn, psn, ext, Order::Free);
-        plan.headers.bth.becn = std::mem::take(&mut self.echo_due);
+        self.echo_mark(plan);
         true
     }
 }
