@@ -11,12 +11,12 @@ use libc::{c_int, c_void};
 use super::c;
 use super::memory::Buffer;
 use super::options::Options;
-use super::wire::{Hello, IoMap, Message, TARGETS, Target};
+use super::wire::{Hello, IoMap, TARGETS, Target};
 use crate::abi::*;
 use crate::rdmacm::abi::*;
 
 /// Messages without data that may be under way beside those with: credits and the end.
-const CONTROL_MESSAGES: u32 = 4;
+pub(super) const CONTROL_MESSAGES: u32 = 4;
 
 /// How far a stream has come.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,36 +37,36 @@ pub(super) enum State {
 
 /// Everything that a connection needs.
 pub(super) struct Pipe {
-    channel: *mut ibv_comp_channel,
-    cq: *mut ibv_cq,
+    pub(super) channel: *mut ibv_comp_channel,
+    pub(super) cq: *mut ibv_cq,
     /// What the peer writes into.
-    receive: Buffer,
+    pub(super) receive: Buffer,
     /// What is being sent.
-    send: Buffer,
+    pub(super) send: Buffer,
     /// The table that the peer writes: where its buffer goes on, and what memory it has mapped.
-    table: Buffer,
+    pub(super) table: Buffer,
     pub(super) iomap_entries: u16,
-    send_size: u32,
-    receive_size: u32,
-    inline_max: usize,
+    pub(super) send_size: u32,
+    pub(super) receive_size: u32,
+    pub(super) inline_max: usize,
     // The sending side.
-    send_at: usize,
-    send_free: usize,
-    wqes_free: u32,
-    control_free: u32,
-    sent: u16,
-    sent_max: u16,
-    target: usize,
-    peer: Hello,
+    pub(super) send_at: usize,
+    pub(super) send_free: usize,
+    pub(super) wqes_free: u32,
+    pub(super) control_free: u32,
+    pub(super) sent: u16,
+    pub(super) sent_max: u16,
+    pub(super) target: usize,
+    pub(super) peer: Hello,
     // The receiving side.
-    arrived: VecDeque<u32>,
-    receive_at: usize,
+    pub(super) arrived: VecDeque<u32>,
+    pub(super) receive_at: usize,
     /// Where the next half that is given to the peer begins, and how many bytes have been taken and not given again.
-    grant_at: usize,
-    taken: usize,
-    consumed: u16,
-    credit_due: u16,
-    table_entry: usize,
+    pub(super) grant_at: usize,
+    pub(super) taken: usize,
+    pub(super) consumed: u16,
+    pub(super) credit_due: u16,
+    pub(super) table_entry: usize,
 }
 
 /// One end of a stream.
@@ -89,12 +89,6 @@ pub(super) struct Stream {
 
 // SAFETY: the pointers are to objects that any thread may use; the stream is behind a lock.
 unsafe impl Send for Stream {}
-
-/// What a completion is of: the kind above, bytes of the send buffer below.
-const KIND_RECEIVE: u64 = 1 << 32;
-const KIND_CONTROL: u64 = 2 << 32;
-const KIND_DATA: u64 = 3 << 32;
-const KIND_MASK: u64 = 3 << 32;
 
 impl Stream {
     /// A stream without a connection.
@@ -306,50 +300,9 @@ impl Stream {
         (self.is_readable, self.is_writable) = (true, true);
     }
 
-    fn qp(&self) -> *mut ibv_qp {
+    pub(super) fn qp(&self) -> *mut ibv_qp {
         // SAFETY: the identifier lives as long as the stream.
         unsafe { (*self.id).qp }
-    }
-
-    fn post_receives(&mut self, count: u32) -> Result<(), c_int> {
-        let mut request =
-            ibv_recv_wr { wr_id: KIND_RECEIVE, next: null_mut(), sg_list: null_mut(), num_sge: 0 };
-        for _ in 0..count {
-            let mut bad = null_mut();
-            // SAFETY: the queue pair and the request are alive.
-            match unsafe { crate::post::post_recv(self.qp(), &mut request, &mut bad) } {
-                0 => {}
-                errno => return Err(errno),
-            }
-        }
-        Ok(())
-    }
-
-    /// Posts a WRITE; with a message, the peer is told what it was.
-    fn post_write(
-        &self,
-        wr_id: u64,
-        sges: &mut [ibv_sge],
-        (remote_addr, rkey): (u64, u32),
-        message: Option<Message>,
-        is_inline: bool,
-    ) -> Result<(), c_int> {
-        // SAFETY: zeros are a request without anything.
-        let mut request: ibv_send_wr = unsafe { std::mem::zeroed() };
-        request.wr_id = wr_id;
-        (request.sg_list, request.num_sge) = (sges.as_mut_ptr(), sges.len() as c_int);
-        request.send_flags = if is_inline { IBV_SEND_INLINE } else { 0 };
-        request.wr.rdma = WrRdma { remote_addr, rkey };
-        request.opcode = IBV_WR_RDMA_WRITE;
-        if let Some(message) = message {
-            (request.opcode, request.imm_data) = (IBV_WR_RDMA_WRITE_WITH_IMM, message.emit().to_be());
-        }
-        let mut bad = null_mut();
-        // SAFETY: the queue pair, the request and what it points to are alive.
-        match unsafe { crate::post::post_send(self.qp(), &mut request, &mut bad) } {
-            0 => Ok(()),
-            errno => Err(errno),
-        }
     }
 
     /// Takes what has happened: connection events, completions; gives credits.
@@ -410,263 +363,11 @@ impl Stream {
     }
 
     /// Nothing more goes either way.
-    fn end(&mut self, state: State) {
+    pub(super) fn end(&mut self, state: State) {
         if matches!(self.state, State::Connected | State::Connecting) {
             self.state = state;
         }
         (self.is_readable, self.is_writable) = (false, false);
-    }
-
-    fn take_completions(&mut self) {
-        const BATCH: usize = 16;
-        let Some(cq) = self.pipe.as_ref().map(|pipe| pipe.cq) else { return };
-        loop {
-            let mut completions = [ibv_wc::default(); BATCH];
-            // SAFETY: the queue is alive, and the array as long as it says.
-            let count = unsafe { crate::cq::poll_cq(cq, BATCH as c_int, completions.as_mut_ptr()) };
-            let Ok(count) = usize::try_from(count) else { return self.end(State::Failed(libc::EIO)) };
-            let mut received = 0;
-            for completion in &completions[..count] {
-                if completion.status != IBV_WC_SUCCESS {
-                    // A peer that has gone is a stream that ends; while it was not told so, it broke.
-                    self.end(State::Failed(libc::ECONNRESET));
-                    continue;
-                }
-                match completion.wr_id & KIND_MASK {
-                    KIND_RECEIVE => {
-                        received += 1;
-                        self.on_message(Message::parse(u32::from_be(completion.imm_data)));
-                    }
-                    kind => self.on_sent(kind, completion.wr_id as u32 as usize),
-                }
-            }
-            if received > 0 && self.post_receives(received).is_err() {
-                self.end(State::Failed(libc::ECONNRESET));
-            }
-            if count < BATCH {
-                return;
-            }
-        }
-    }
-
-    fn on_sent(&mut self, kind: u64, bytes: usize) {
-        let Some(pipe) = &mut self.pipe else { return };
-        if kind == KIND_CONTROL {
-            pipe.control_free += 1;
-        } else {
-            pipe.wqes_free += 1;
-            pipe.send_free += bytes;
-        }
-    }
-
-    fn on_message(&mut self, message: Message) {
-        let Some(pipe) = &mut self.pipe else { return };
-        match message {
-            Message::Data(bytes) => pipe.arrived.push_back(bytes),
-            Message::Credits(number) => pipe.sent_max = number,
-            Message::Disconnect => self.end(State::Ended),
-            Message::Shutdown => {
-                self.is_readable = false;
-                if !self.is_writable {
-                    self.end(State::Ended);
-                }
-            }
-            Message::IoMap | Message::KeepAlive | Message::Unknown => {}
-        }
-    }
-
-    /// The entry of the table where the next data goes.
-    fn next_target(pipe: &Pipe) -> Target {
-        pipe.table.read(pipe.target * size_of::<Target>())
-    }
-
-    /// Whether something can be sent now.
-    pub(super) fn can_send(&self) -> bool {
-        let Some(pipe) = &self.pipe else { return false };
-        self.state == State::Connected
-            && self.is_writable
-            && pipe.wqes_free > 0
-            && pipe.sent != pipe.sent_max
-            && pipe.send_free >= pipe.send.len().min(2048)
-            && Stream::next_target(pipe).length > 0
-    }
-
-    /// Whether a message without data can be sent now.
-    pub(super) fn has_control(&self) -> bool {
-        self.pipe.as_ref().is_some_and(|pipe| pipe.control_free > 0)
-    }
-
-    /// Whether there is something that can be read.
-    pub(super) fn has_data(&self) -> bool {
-        self.pipe.as_ref().is_some_and(|pipe| !pipe.arrived.is_empty())
-    }
-
-    /// Whether something can be read now, the end included.
-    pub(super) fn can_read(&self) -> bool {
-        self.has_data() || !self.is_readable
-    }
-
-    /// Sends as much of `bytes` as goes into one message; how much that was.
-    pub(super) fn send_some(&mut self, bytes: &[u8]) -> Result<usize, c_int> {
-        /// Longer messages would keep the peer waiting for their beginning.
-        const MESSAGE_BYTES_MAX: usize = 1 << 16;
-        let Some(pipe) = &mut self.pipe else { return Err(libc::ENOTCONN) };
-        let target = Stream::next_target(pipe);
-        let length = bytes.len().min(pipe.send_free).min(target.length as usize).min(MESSAGE_BYTES_MAX);
-        let is_inline = length <= pipe.inline_max;
-        let (mut sges, count, used) = if is_inline {
-            let sge = ibv_sge { addr: bytes.as_ptr() as u64, length: length as u32, lkey: 0 };
-            ([sge, ibv_sge::default()], 1, 0)
-        } else {
-            // SAFETY: the bytes are the application's, as many as it says.
-            unsafe { pipe.send.fill(pipe.send_at, bytes.as_ptr(), length) };
-            pipe.sges(length)
-        };
-        pipe.send_free -= used;
-        pipe.send_at = (pipe.send_at + used) % pipe.send.len();
-        pipe.wqes_free -= 1;
-        pipe.sent = pipe.sent.wrapping_add(1);
-        let left =
-            Target { addr: target.addr + length as u64, length: target.length - length as u32, ..target };
-        pipe.table.write(pipe.target * size_of::<Target>(), left);
-        if left.length == 0 {
-            pipe.target = (pipe.target + 1) % TARGETS;
-        }
-        let message = Some(Message::Data(length as u32));
-        let wr_id = KIND_DATA | used as u64;
-        self.post_write(wr_id, &mut sges[..count], (target.addr, target.key), message, is_inline)?;
-        Ok(length)
-    }
-
-    /// Writes as much of `bytes` to mapped memory of the peer as goes at once; how much that was.
-    pub(super) fn write_some(&mut self, bytes: &[u8], to: Target) -> Result<usize, c_int> {
-        let Some(pipe) = &mut self.pipe else { return Err(libc::ENOTCONN) };
-        let length = bytes.len().min(pipe.send_free).min(to.length as usize);
-        // SAFETY: the bytes are the application's, as many as it says.
-        unsafe { pipe.send.fill(pipe.send_at, bytes.as_ptr(), length) };
-        let (mut sges, count, used) = pipe.sges(length);
-        pipe.send_free -= used;
-        pipe.send_at = (pipe.send_at + used) % pipe.send.len();
-        pipe.wqes_free -= 1;
-        self.post_write(KIND_DATA | used as u64, &mut sges[..count], (to.addr, to.key), None, false)?;
-        Ok(length)
-    }
-
-    /// Takes what has arrived, up to the length of `to`.
-    pub(super) fn receive_some(&mut self, to: &mut [u8], is_peek: bool) -> usize {
-        let Some(pipe) = &mut self.pipe else { return 0 };
-        let (mut done, mut at, mut messages) = (0, pipe.receive_at, 0);
-        let mut left = 0;
-        while done < to.len()
-            && let Some(&message) = pipe.arrived.get(messages)
-        {
-            let length = (message as usize).min(to.len() - done);
-            // SAFETY: the destination has that many bytes left.
-            unsafe { pipe.receive.drain(at, to.as_mut_ptr().add(done), length) };
-            (done, at) = (done + length, (at + length) % pipe.receive.len());
-            left = message as usize - length;
-            if left > 0 {
-                break;
-            }
-            messages += 1;
-        }
-        if !is_peek {
-            pipe.arrived.drain(..messages);
-            if left > 0
-                && let Some(front) = pipe.arrived.front_mut()
-            {
-                *front = left as u32;
-            }
-            pipe.consumed = pipe.consumed.wrapping_add(messages as u16);
-            (pipe.receive_at, pipe.taken) = (at, pipe.taken + done);
-        }
-        done
-    }
-
-    /// Tells the peer of room, once there is half a buffer of it or half a queue.
-    fn give_credits(&mut self) {
-        let Some(pipe) = &mut self.pipe else { return };
-        let half = pipe.receive.len() / 2;
-        let is_due = pipe.taken >= half || pipe.consumed.wrapping_sub(pipe.credit_due) as i16 >= 0;
-        if !is_due || pipe.control_free == 0 {
-            return;
-        }
-        pipe.control_free -= 1;
-        pipe.credit_due = pipe.consumed.wrapping_add((pipe.receive_size / 2) as u16);
-        let message = Message::Credits(pipe.consumed.wrapping_add(pipe.receive_size as u16));
-        let posted = if pipe.taken >= half {
-            let mut target = pipe.receive.target(pipe.grant_at, half);
-            if pipe.peer.is_swapped {
-                target = Target {
-                    addr: target.addr.swap_bytes(),
-                    key: target.key.swap_bytes(),
-                    length: target.length.swap_bytes(),
-                };
-            }
-            pipe.taken -= half;
-            pipe.grant_at = (pipe.grant_at + half) % pipe.receive.len();
-            let to = pipe.peer.table.addr + (pipe.table_entry * size_of::<Target>()) as u64;
-            let key = pipe.peer.table.key;
-            pipe.table_entry = (pipe.table_entry + 1) % pipe.peer.table.length.max(1) as usize;
-            let addr = (&raw const target) as u64;
-            let mut sge = [ibv_sge { addr, length: size_of::<Target>() as u32, lkey: 0 }];
-            self.post_write(KIND_CONTROL, &mut sge, (to, key), Some(message), true)
-        } else {
-            self.post_write(KIND_CONTROL, &mut [], (0, 0), Some(message), false)
-        };
-        if posted.is_err() {
-            self.end(State::Failed(libc::ECONNRESET));
-        }
-    }
-
-    /// Tells the peer of an entry of its table of mapped memory; `false` if that cannot be done now.
-    pub(super) fn send_iomap(&mut self, index: usize, entry: &IoMap) -> bool {
-        let Some(pipe) = &mut self.pipe else { return false };
-        if index >= usize::from(pipe.peer.iomap_entries) || pipe.control_free == 0 {
-            return false;
-        }
-        pipe.control_free -= 1;
-        let at = pipe.peer.table.length as usize * size_of::<Target>() + index * size_of::<IoMap>();
-        let (to, key) = (pipe.peer.table.addr + at as u64, pipe.peer.table.key);
-        let addr = std::ptr::from_ref(entry) as u64;
-        let mut sge = [ibv_sge { addr, length: size_of::<IoMap>() as u32, lkey: 0 }];
-        self.post_write(KIND_CONTROL, &mut sge, (to, key), Some(Message::IoMap), true).is_ok()
-    }
-
-    /// The memory that the peer has mapped at `offset`.
-    pub(super) fn peer_memory(&self, offset: u64) -> Option<Target> {
-        let pipe = self.pipe.as_ref()?;
-        (0..usize::from(pipe.iomap_entries)).find_map(|index| {
-            let at = TARGETS * size_of::<Target>() + index * size_of::<IoMap>();
-            let entry: IoMap = pipe.table.read(at);
-            let within = offset.checked_sub(entry.offset)?;
-            let length = u64::from(entry.target.length).checked_sub(within).filter(|&left| left > 0)?;
-            Some(Target { addr: entry.target.addr + within, key: entry.target.key, length: length as u32 })
-        })
-    }
-
-    /// How many mappings the peer has room for.
-    pub(super) fn peer_iomap_entries(&self) -> usize {
-        self.pipe.as_ref().map_or(0, |pipe| usize::from(pipe.peer.iomap_entries))
-    }
-
-    /// Sends the end of one direction or of both; `false` if that cannot be done yet.
-    pub(super) fn send_end(&mut self, message: Message) -> bool {
-        let Some(pipe) = &mut self.pipe else { return true };
-        if pipe.control_free == 0 {
-            return false;
-        }
-        pipe.control_free -= 1;
-        if self.post_write(KIND_CONTROL, &mut [], (0, 0), Some(message), false).is_err() {
-            self.end(State::Failed(libc::ECONNRESET));
-        }
-        true
-    }
-
-    /// Whether everything that was sent has arrived.
-    pub(super) fn is_drained(&self) -> bool {
-        let Some(pipe) = &self.pipe else { return true };
-        pipe.wqes_free == pipe.send_size && pipe.control_free == CONTROL_MESSAGES
     }
 
     /// Asks for a wake-up at the next completion.
@@ -686,20 +387,6 @@ impl Stream {
             // SAFETY: the queue is the one whose event was taken.
             unsafe { c::ibv_ack_cq_events(cq, 1) };
         }
-    }
-}
-
-impl Pipe {
-    /// Where the next `length` bytes of the send buffer lie: one piece, or two round its end.
-    fn sges(&self, length: usize) -> ([ibv_sge; 2], usize, usize) {
-        let first = length.min(self.send.len() - self.send_at);
-        let piece = |at, length: usize| ibv_sge {
-            addr: self.send.at(at) as u64,
-            length: length as u32,
-            lkey: self.send.lkey(),
-        };
-        let pieces = [piece(self.send_at, first), piece(0, length - first)];
-        (pieces, if first < length { 2 } else { 1 }, length)
     }
 }
 
