@@ -263,6 +263,7 @@ fn transport_config(scheme: &Scheme, rate: u64, bdp_bytes: u64) -> Result<Transp
             config.irn.rto_high = nanos(irn.rto_high);
             config.irn.rto_low_in_flight_max = irn.rto_low_in_flight_max;
             config.irn.computes_rto = irn.computes_rto;
+            config.irn.sack_restarts_timer = irn.sack_restarts_timer;
             config.irn.recovery = match irn.recovery {
                 LossRecovery::SelectiveRepeat => Repair::SelectiveRepeat,
                 LossRecovery::SelectiveWithoutSack => Repair::SelectiveWithoutSack,

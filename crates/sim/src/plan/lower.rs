@@ -258,6 +258,7 @@ fn irn(params: &Params, rto_high: Span) -> Result<Irn, ScenarioError> {
         rto_high,
         rto_low_in_flight_max: small(params, "transport.rto_low_n")?,
         computes_rto: params.flag("transport.computed_rto"),
+        sack_restarts_timer: params.flag("transport.sack_restarts_timer"),
         recovery: match params.word("transport.loss_recovery") {
             Some("no-sack") => LossRecovery::SelectiveWithoutSack,
             Some("go-back-n") => LossRecovery::GoBackN,

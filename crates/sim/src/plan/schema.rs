@@ -69,6 +69,7 @@ pub const PARAMETERS: &[Parameter] = &[
     p("transport.rto_low", Unit::Span, &[], "100us", "irn: the timeout while few packets are in flight"),
     p("transport.rto_low_n", Unit::Count, &[], "3", "irn: how many are few"),
     p("transport.computed_rto", Unit::Flag, &[], "false", "irn: timeouts from measured round trips, as TCP's, in the place of rto_low and rto_high"),
+    p("transport.sack_restarts_timer", Unit::Flag, &[], "true", "irn: whether a selective acknowledgement restarts the timer, as a cumulative one does; the paper does not say (docs/sim.md)"),
     p("transport.rto_high", Unit::Span, &["auto"], "auto", "the timeout otherwise; auto: propagation there and back plus one congested switch, up to a multiple of 20 us"),
     p("transport.rto_high_factor", Unit::Number, &[], "1", "times rto_high"),
     p("transport.timeouts", Unit::Words, &["auto", "on", "off"], "auto", "roce: auto: off with PFC, on without"),

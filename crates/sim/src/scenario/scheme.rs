@@ -47,6 +47,9 @@ pub struct Irn {
     pub rto_low_in_flight_max: u32,
     /// Timeouts from measured round trips, as TCP's, between `rto_low` and a second, at first `rto_high`.
     pub computes_rto: bool,
+    /// Whether selective acknowledgements restart the timer, as cumulative ones do. The paper does not say; the authors' trace of an
+    /// incast has next to no repetition in vain, which takes it (docs/sim.md).
+    pub sack_restarts_timer: bool,
     /// How losses are repaired.
     pub recovery: LossRecovery,
     /// How long an acknowledgement that nobody asked for may wait; zero: one per packet, as in the paper.
@@ -203,6 +206,7 @@ impl Default for Irn {
             rto_high: Span::from_us(320),
             rto_low_in_flight_max: 3,
             computes_rto: false,
+            sack_restarts_timer: true,
             recovery: LossRecovery::SelectiveRepeat,
             ack_delay: Span::ZERO,
         }

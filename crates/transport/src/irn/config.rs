@@ -31,6 +31,9 @@ pub struct IrnConfig {
     /// Whether timeouts follow from measured round trips, as TCP's: at first `rto_high`, then at least `rto_low`, with N
     /// meaning nothing (IRN §4.3, question 3).
     pub computes_rto: bool,
+    /// Whether a selective acknowledgement restarts the timer, as a cumulative one does. The paper does not say; without it, a packet
+    /// that was resent and waits in full queues is resent once more.
+    pub sack_restarts_timer: bool,
     /// How losses are repaired; both ends must agree.
     pub recovery: LossRecovery,
 }
@@ -79,6 +82,7 @@ impl Default for IrnConfig {
             rto_high: Duration::from_micros(320),
             rto_low_in_flight_max: 3,
             computes_rto: false,
+            sack_restarts_timer: false,
             recovery: LossRecovery::SelectiveRepeat,
         }
     }
