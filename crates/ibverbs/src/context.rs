@@ -73,16 +73,28 @@ impl Context {
     }
 }
 
-/// The one device of the process, and how many contexts have it open.
-static DEVICE: Mutex<Option<(Device, usize)>> = Mutex::new(None);
+/// The device of a process while it is open.
+struct InUse {
+    device: Device,
+    contexts: usize,
+    process: u32,
+}
 
-fn device_in_use() -> MutexGuard<'static, Option<(Device, usize)>> {
-    DEVICE.lock().unwrap_or_else(PoisonError::into_inner)
+/// The one device of the process.
+static DEVICE: Mutex<Option<InUse>> = Mutex::new(None);
+
+fn device_in_use() -> MutexGuard<'static, Option<InUse>> {
+    let mut shared = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
+    if shared.as_ref().is_some_and(|in_use| in_use.process != std::process::id()) {
+        // Inherited through fork: its thread is not here, and what it shares with neighbours is the parent's.
+        std::mem::forget(shared.take());
+    }
+    shared
 }
 
 /// The device's GID while it is open.
 pub(crate) fn open_gid() -> Option<Gid> {
-    device_in_use().as_ref().map(|(device, _)| device.gid())
+    device_in_use().as_ref().map(|in_use| in_use.device.gid())
 }
 
 /// What a UD receive's completion says in the place of a service level, as RoCE cards do: what kind of packet it came in.
@@ -104,9 +116,9 @@ impl Open {
     fn device() -> Result<Open, c_int> {
         let settings = env::settings().ok_or(libc::ENODEV)?;
         let mut shared = device_in_use();
-        if let Some((device, contexts)) = &mut *shared {
-            *contexts += 1;
-            return Ok(Open { device: device.clone() });
+        if let Some(in_use) = &mut *shared {
+            in_use.contexts += 1;
+            return Ok(Open { device: in_use.device.clone() });
         }
         let mut config: DeviceConfig = settings.device.clone();
         config.capture = config.capture.as_deref().map(capture_of_this_process);
@@ -116,7 +128,7 @@ impl Open {
             errno::of_open(&error)
         })?;
         PACKET_KIND.store(if device.gid().to_ip().is_ipv4() { 0b1010 } else { 0b1001 }, Ordering::Relaxed);
-        *shared = Some((device.clone(), 1));
+        *shared = Some(InUse { device: device.clone(), contexts: 1, process: std::process::id() });
         Ok(Open { device })
     }
 }
@@ -124,9 +136,9 @@ impl Open {
 impl Drop for Open {
     fn drop(&mut self) {
         let mut shared = device_in_use();
-        if let Some((_, contexts)) = &mut *shared {
-            *contexts -= 1;
-            if *contexts == 0 {
+        if let Some(in_use) = &mut *shared {
+            in_use.contexts -= 1;
+            if in_use.contexts == 0 {
                 *shared = None;
             }
         }
@@ -135,17 +147,20 @@ impl Drop for Open {
 
 /// The first process writes to the file that was named, others each to one of their own beside it.
 fn capture_of_this_process(path: &Path) -> PathBuf {
-    static HELD: Mutex<Option<File>> = Mutex::new(None);
+    static HELD: Mutex<Option<(u32, File)>> = Mutex::new(None);
+    let process = std::process::id();
     let mut held = HELD.lock().unwrap_or_else(PoisonError::into_inner);
     let file = OpenOptions::new().create(true).append(true).open(path);
     match file {
-        Ok(file) if held.is_some() || file.try_lock().is_ok() => {
-            held.get_or_insert(file);
+        Ok(file)
+            if held.as_ref().is_some_and(|(holder, _)| *holder == process) || file.try_lock().is_ok() =>
+        {
+            held.get_or_insert((process, file));
             path.to_path_buf()
         }
         _ => {
             let stem = path.file_stem().unwrap_or_default().to_string_lossy();
-            path.with_file_name(format!("{stem}-{}.pcap", std::process::id()))
+            path.with_file_name(format!("{stem}-{process}.pcap"))
         }
     }
 }

@@ -52,7 +52,11 @@ static IN_USE: AtomicU64 = AtomicU64::new(0);
 static HANDLE: AtomicU32 = AtomicU32::new(1);
 
 impl Dm {
-    fn allocate(context: Use<Context>, attr: &ibv_alloc_dm_attr) -> Result<Arc<Dm>, c_int> {
+    fn allocate(
+        context: Use<Context>,
+        attr: &ibv_alloc_dm_attr,
+        is_inherited: bool,
+    ) -> Result<Arc<Dm>, c_int> {
         if attr.comp_mask != 0 || attr.length == 0 {
             return Err(libc::EINVAL);
         }
@@ -62,7 +66,7 @@ impl Dm {
         let size = attr.length as u64;
         let fits = |used: u64| (used + size <= MAX_DM).then_some(used + size);
         IN_USE.fetch_update(Ordering::SeqCst, Ordering::SeqCst, fits).map_err(|_| libc::ENOMEM)?;
-        let memory = Memory::allocate(&context, attr);
+        let memory = if is_inherited { Memory::private(attr) } else { Memory::allocate(&context, attr) };
         let c = UnsafeCell::new(ibv_dm {
             context: context.as_c(),
             memcpy_to_dm: Some(memcpy_to_dm),
@@ -78,7 +82,7 @@ impl Dm {
 enum Memory {
     /// Where neighbours reach it.
     Shared(DeviceMemory),
-    /// In this process alone, because there was no room; peers reach it with packets.
+    /// In this process alone, because there was no room or the device is a parent's; peers reach it with packets.
     Private(Box<[AtomicU8]>),
 }
 
@@ -87,8 +91,12 @@ impl Memory {
         let align = (1 << attr.log_align_req).max(64);
         match context.device.device_memory(attr.length, align) {
             Ok(memory) => Memory::Shared(memory),
-            Err(_) => Memory::Private((0..attr.length).map(|_| AtomicU8::new(0)).collect()),
+            Err(_) => Memory::private(attr),
         }
+    }
+
+    fn private(attr: &ibv_alloc_dm_attr) -> Memory {
+        Memory::Private((0..attr.length).map(|_| AtomicU8::new(0)).collect())
     }
 
     fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), c_int> {
@@ -166,9 +174,10 @@ c_ops! {
 
     fn alloc_dm(context: *mut ibv_context, attr: *mut ibv_alloc_dm_attr) -> *mut ibv_dm {
         let run = || {
-            let context = Use::<Context>::find(context)?;
+            let (owner, context) = registry::find_inherited::<Context>(context)?;
             let attr = unsafe { input(attr)? };
-            Ok(registry::publish(Dm::allocate(context, &attr)?))
+            let is_inherited = owner != std::process::id();
+            Ok(registry::publish(Dm::allocate(Use::of(&context), &attr, is_inherited)?))
         };
         answer(run())
     }

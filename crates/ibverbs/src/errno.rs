@@ -1,5 +1,6 @@
-//! Which errno each refusal of the layers below becomes.
+//! Which errno each refusal of the layers below becomes. With `HIGHWIRE_LOG`, stderr has its reason.
 
+use crate::env;
 use highwire_host::{CreateError, MemoryError, OpenError};
 use highwire_verbs::{ModifyError, PostError, RegisterError};
 use libc::c_int;
@@ -16,6 +17,7 @@ pub(crate) fn of_open(error: &OpenError) -> c_int {
 }
 
 pub(crate) fn of_create(error: &CreateError) -> c_int {
+    env::log(|| format!("not made: {error}"));
     match error {
         CreateError::TooManyQueues | CreateError::Memory(_) => libc::ENOMEM,
         _ => libc::EINVAL,
@@ -23,6 +25,7 @@ pub(crate) fn of_create(error: &CreateError) -> c_int {
 }
 
 pub(crate) fn of_register(error: &RegisterError) -> c_int {
+    env::log(|| format!("not registered: {error}"));
     match error {
         RegisterError::InUse => libc::EBUSY,
         _ => libc::EINVAL,
@@ -36,7 +39,8 @@ pub(crate) fn of_memory(error: &MemoryError) -> c_int {
     }
 }
 
-pub(crate) fn of_modify(_: &ModifyError) -> c_int {
+pub(crate) fn of_modify(error: &ModifyError) -> c_int {
+    env::log(|| format!("not changed: {error}"));
     libc::EINVAL
 }
 

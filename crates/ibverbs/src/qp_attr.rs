@@ -49,6 +49,12 @@ const UNSUPPORTED: c_uint = IBV_QP_ALT_PATH | IBV_QP_CAP | IBV_QP_RATE_LIMIT;
 fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
     let host = qp.host()?;
     let from = host.state();
+    // perftest gives each half of an XRC connection what belongs to the other as well.
+    let mask = match qp.service {
+        Service::XrcInitiator => mask & !(IBV_QP_MAX_DEST_RD_ATOMIC | IBV_QP_MIN_RNR_TIMER),
+        Service::XrcTarget => mask & !(IBV_QP_MAX_QP_RD_ATOMIC | IBV_QP_RETRY_CNT | IBV_QP_RNR_RETRY),
+        _ => mask,
+    };
     let has = |bit: c_uint| mask & bit != 0;
     if has(IBV_QP_CUR_STATE) && state_of(attr.cur_qp_state)? != from {
         return Err(libc::EINVAL);

@@ -6,6 +6,12 @@ use crate::context::Context;
 use crate::limits::*;
 use crate::{device, registry};
 use highwire_verbs::{Gid, MESSAGE_LENGTH_MAX, Mtu};
+use std::sync::Arc;
+
+/// The context; one that was inherited through `fork` answers questions as well.
+fn open(context: *const ibv_context) -> Result<Arc<Context>, c_int> {
+    registry::find_inherited(context).map(|(_, context)| context)
+}
 
 fn device_attr() -> ibv_device_attr {
     let mut fw_ver = [0; 64];
@@ -157,7 +163,7 @@ const COMPAT_PORT_BYTES: usize = std::mem::offset_of!(ibv_port_attr, link_layer)
 c_ops! {
     fn query_port(context: *mut ibv_context, port: u8, attr: *mut ibv_port_attr, bytes: usize) -> c_int {
         let run = || {
-            let context = registry::find::<Context>(context)?;
+            let context = open(context)?;
             if port != PORT || attr.is_null() {
                 return Err(libc::EINVAL);
             }
@@ -174,7 +180,7 @@ c_ops! {
         bytes: usize,
     ) -> c_int {
         let run = || {
-            registry::find::<Context>(context)?;
+            open(context)?;
             let is_known = input_.is_null() || unsafe { input(input_)?.comp_mask } == 0;
             if !is_known || attr.is_null() || bytes < size_of::<ibv_device_attr>() {
                 return Err(libc::EINVAL);
@@ -187,7 +193,7 @@ c_ops! {
 
     fn query_rt_values(context: *mut ibv_context, values: *mut ibv_values_ex) -> c_int {
         let run = || {
-            registry::find::<Context>(context)?;
+            open(context)?;
             let asked = unsafe { input(values)?.comp_mask };
             if asked & !IBV_VALUES_MASK_RAW_CLOCK != 0 {
                 return Err(libc::EOPNOTSUPP);
@@ -207,7 +213,7 @@ c_ops! {
 c_api! {
     fn ibv_query_device(context: *mut ibv_context, attr: *mut ibv_device_attr) -> c_int {
         let run = || {
-            registry::find::<Context>(context)?;
+            open(context)?;
             if attr.is_null() {
                 return Err(libc::EINVAL);
             }
@@ -224,7 +230,7 @@ c_api! {
     /// In units of 100 Mb/s.
     fn ibv_query_port_speed(context: *mut ibv_context, port: u32, speed: *mut u64) -> c_int {
         let run = || {
-            registry::find::<Context>(context)?;
+            open(context)?;
             if port != u32::from(PORT) || speed.is_null() {
                 return Err(libc::EINVAL);
             }
@@ -236,7 +242,7 @@ c_api! {
 
     fn ibv_query_gid(context: *mut ibv_context, port: u8, index: c_int, gid: *mut ibv_gid) -> c_int {
         let run = || {
-            let context = registry::find::<Context>(context)?;
+            let context = open(context)?;
             let index = u32::try_from(index).map_err(|_| libc::EINVAL)?;
             let raw = match gid_at(&context, u32::from(port), index) {
                 Ok(gid) => gid.0,
@@ -262,7 +268,7 @@ c_api! {
         bytes: usize,
     ) -> c_int {
         let run = || {
-            let context = registry::find::<Context>(context)?;
+            let context = open(context)?;
             if flags != 0 {
                 return Err(libc::EOPNOTSUPP);
             }
@@ -283,7 +289,7 @@ c_api! {
         bytes: usize,
     ) -> isize {
         let run = || {
-            let context = registry::find::<Context>(context)?;
+            let context = open(context)?;
             if flags != 0 {
                 return Err(libc::EOPNOTSUPP);
             }
@@ -301,7 +307,7 @@ c_api! {
 
     fn ibv_query_gid_type(context: *mut ibv_context, port: u8, index: c_uint, kind: *mut c_int) -> c_int {
         let run = || {
-            let context = registry::find::<Context>(context)?;
+            let context = open(context)?;
             gid_at(&context, u32::from(port), index)?;
             if kind.is_null() {
                 return Err(libc::EINVAL);
@@ -315,7 +321,7 @@ c_api! {
 
     fn ibv_query_pkey(context: *mut ibv_context, port: u8, index: c_int, pkey: *mut u16) -> c_int {
         let run = || {
-            registry::find::<Context>(context)?;
+            open(context)?;
             if port != PORT || index != 0 || pkey.is_null() {
                 return Err(libc::EINVAL);
             }

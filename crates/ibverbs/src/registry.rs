@@ -2,6 +2,9 @@
 //!
 //! Control calls look their objects up here, so that a null, stale or foreign pointer is an errno and not a crash. The data
 //! path does not: it reaches objects only through the functions that their own context has handed out.
+//!
+//! A child of `fork` has copies of its parent's objects, but not the device behind them: to it they are unknown, and it
+//! never drops them, because what they share with the engine is the parent's.
 
 use libc::c_int;
 use std::any::Any;
@@ -18,14 +21,19 @@ pub(crate) trait Object: Any + Send + Sync {
     fn as_c(&self) -> *mut Self::C;
 }
 
-type Objects = HashMap<usize, Arc<dyn Any + Send + Sync>>;
+/// An object, and the process that made it.
+type Entry = (u32, Arc<dyn Any + Send + Sync>);
+type Objects = HashMap<usize, Entry>;
 
 static OBJECTS: LazyLock<RwLock<Objects>> = LazyLock::new(RwLock::default);
 
 /// Hands an object to C.
 pub(crate) fn publish<T: Object>(object: Arc<T>) -> *mut T::C {
     let pointer = object.as_c();
-    OBJECTS.write().unwrap_or_else(PoisonError::into_inner).insert(pointer as usize, object);
+    let entry: Entry = (std::process::id(), object);
+    let before = OBJECTS.write().unwrap_or_else(PoisonError::into_inner).insert(pointer as usize, entry);
+    // Only a parent's object can have had the address, and that is not ours to end.
+    std::mem::forget(before);
     pointer
 }
 
@@ -34,28 +42,40 @@ pub(crate) fn publish<T: Object>(object: Arc<T>) -> *mut T::C {
 /// # Errors
 /// EINVAL for everything that is not such an object.
 pub(crate) fn find<T: Object>(pointer: *const T::C) -> Result<Arc<T>, c_int> {
+    let (owner, object) = find_inherited(pointer)?;
+    if owner == std::process::id() { Ok(object) } else { Err(libc::EINVAL) }
+}
+
+/// The same, if this process or the one that it was forked from has made it, and which has.
+pub(crate) fn find_inherited<T: Object>(pointer: *const T::C) -> Result<(u32, Arc<T>), c_int> {
     let objects = OBJECTS.read().unwrap_or_else(PoisonError::into_inner);
-    let object = objects.get(&(pointer as usize)).ok_or(libc::EINVAL)?;
-    Arc::clone(object).downcast().map_err(|_| libc::EINVAL)
+    let (owner, object) = objects.get(&(pointer as usize)).ok_or(libc::EINVAL)?;
+    Ok((*owner, Arc::clone(object).downcast().map_err(|_| libc::EINVAL)?))
 }
 
 /// Does something with the object behind a pointer, which cannot be withdrawn meanwhile.
 pub(crate) fn with<T: Object, R>(pointer: *const T::C, run: impl FnOnce(&T) -> R) -> Option<R> {
     let objects = OBJECTS.read().unwrap_or_else(PoisonError::into_inner);
-    objects.get(&(pointer as usize))?.downcast_ref().map(run)
+    let (owner, object) = objects.get(&(pointer as usize))?;
+    object.downcast_ref().filter(|_| *owner == std::process::id()).map(run)
 }
 
 /// Takes a pointer back: from now on it is unknown.
 pub(crate) fn withdraw<T: Object>(pointer: *const T::C) {
     // The object may go with this, and its end may look others up.
-    let object = OBJECTS.write().unwrap_or_else(PoisonError::into_inner).remove(&(pointer as usize));
+    let mut objects = OBJECTS.write().unwrap_or_else(PoisonError::into_inner);
+    let is_ours = objects.get(&(pointer as usize)).is_some_and(|(owner, _)| *owner == std::process::id());
+    let object = if is_ours { objects.remove(&(pointer as usize)) } else { None };
+    drop(objects);
     drop(object);
 }
 
 /// Every object of a kind that `chosen` takes.
 pub(crate) fn first<T: Object>(chosen: impl Fn(&T) -> bool) -> Option<Arc<T>> {
     let objects = OBJECTS.read().unwrap_or_else(PoisonError::into_inner);
-    let found = objects.values().find(|object| object.downcast_ref().is_some_and(&chosen))?;
+    let process = std::process::id();
+    let is_it = |(owner, object): &&Entry| *owner == process && object.downcast_ref().is_some_and(&chosen);
+    let (_, found) = objects.values().find(is_it)?;
     Arc::clone(found).downcast().ok()
 }
 

@@ -68,7 +68,8 @@ unsafe impl<T> Send for Pointer<T> {}
 // SAFETY: as above.
 unsafe impl<T> Sync for Pointer<T> {}
 
-static HUB: Mutex<Option<&'static Hub>> = Mutex::new(None);
+/// The hub, and the process that made it: a child of `fork` has neither its device nor its thread.
+static HUB: Mutex<Option<(u32, &'static Hub)>> = Mutex::new(None);
 
 /// The hub, made on first use.
 ///
@@ -76,13 +77,16 @@ static HUB: Mutex<Option<&'static Hub>> = Mutex::new(None);
 /// ENODEV without a device; what opening it says.
 pub(super) fn hub() -> Result<&'static Hub, c_int> {
     let mut slot = HUB.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(hub) = *slot {
+    let process = std::process::id();
+    if let Some((maker, hub)) = *slot
+        && maker == process
+    {
         return Ok(hub);
     }
     // Devices remain open while the library is loaded (rdma_get_devices(3)).
     let hub: &'static Hub = Box::leak(Box::new(Hub::open()?));
     hub.start()?;
-    *slot = Some(hub);
+    *slot = Some((process, hub));
     Ok(hub)
 }
 
