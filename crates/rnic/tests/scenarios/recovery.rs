@@ -273,3 +273,26 @@ fn a_host_that_did_not_run_for_a_while_has_waited_once() {
         }
     }
 }
+
+/// The last packet is lost, and N = 0 leaves it to `rto_high`. A timeout that was computed from round trips of 10 µs is at its
+/// lower bound, `rto_low`, by then.
+#[test]
+fn computed_timeouts_follow_round_trips() {
+    let duration_us = |computes_rto| {
+        let mut setup = Setup::with(Recovery::Irn);
+        setup.transport.irn.computes_rto = computes_rto;
+        setup.transport.irn.rto_low_in_flight_max = 0;
+        let mut pair = Pair::new(setup);
+        let write = Operation::Write(pair.buffers[B].remote(0));
+        pair.post(A, 1, write, 0, 20 * 1024);
+        pair.run();
+        let start = pair.net.now;
+        pair.drop_nth(A, &[19], |_| true);
+        pair.post(A, 2, write, 0, 20 * 1024);
+        pair.net.run_while(Duration::from_millis(1), |net| net.nodes[A].completions.len() < 2);
+        assert_eq!(pair.outcomes(A), ["1 Success", "2 Success"]);
+        (pair.net.now - start).as_nanos() / 1_000
+    };
+    assert!((320..420).contains(&duration_us(false)), "{}", duration_us(false));
+    assert!((100..200).contains(&duration_us(true)), "{}", duration_us(true));
+}
