@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 pub use error::PlanError;
 pub use expect::{Expectation, Quantity};
+pub use explain::reference;
 pub use params::Params;
 pub use read::{Loader, Scale};
 pub use schema::{PARAMETERS, Parameter};
