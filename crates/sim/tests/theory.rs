@@ -43,8 +43,8 @@ fn an_incast_of_fifty_over_pfc_keeps_the_receivers_link_busy_all_the_time() {
 
 #[test]
 fn an_incast_without_pfc_takes_as_long_and_repeats_next_to_nothing_in_vain() {
-    let mut scenario = Scenario::default();
-    scenario.flows = (0..50).map(|host| Flow::new(host, 53, 3_000_000, Time::ZERO)).collect();
+    let flows = (0..50).map(|host| Flow::new(host, 53, 3_000_000, Time::ZERO)).collect();
+    let scenario = Scenario { flows, ..Scenario::default() };
     let outcome = run(&scenario, &mut ()).expect("it runs");
     let totals = &outcome.totals;
     // The authors' trace of such an incast has 11 duplicates among 140,361 packets; the paper says RCT grows by 2.5 % at most.
