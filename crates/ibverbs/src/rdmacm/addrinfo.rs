@@ -1,6 +1,6 @@
 //! `rdma_getaddrinfo`: names to addresses, as `getaddrinfo` does it, with what RDMA adds.
 
-use std::ptr::{null, null_mut};
+use std::ptr::null_mut;
 
 use libc::{addrinfo, c_char, c_int, sockaddr};
 
@@ -172,7 +172,7 @@ c_api! {
             return -1;
         }
         // Without any name, a source in the hints is an answer of its own.
-        let is_named = node != null() || service != null();
+        let is_named = !node.is_null() || !service.is_null();
         let has_source = !hints.is_null() && !(*hints).ai_src_addr.is_null();
         let has_destination = !hints.is_null() && !(*hints).ai_dst_addr.is_null();
         if !is_named && !has_source && !has_destination {

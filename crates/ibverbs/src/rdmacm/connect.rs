@@ -110,8 +110,9 @@ fn addresses(id: &Id) -> Result<[u8; IpCm::LEN], c_int> {
 fn local_ece(c: *mut rdma_cm_id, id: &Id) -> ibv_ece {
     let mut ece = id.local_ece;
     // SAFETY: as in `number_of`.
+    let qp = unsafe { queue_pair(c) };
     if ece.vendor_id == 0
-        && let Some(qp) = unsafe { queue_pair(c) }
+        && let Some(qp) = qp
         // SAFETY: the queue pair is the identifier's, and the result is writable.
         && unsafe { verbs::ibv_query_ece(qp, &mut ece) } != 0
     {

@@ -275,7 +275,7 @@ fn set_option(c: *mut rdma_cm_id, level: c_int, name: c_int, value: &[u8]) -> Re
             id.ack_timeout = byte().and_then(|n| if n < 32 { Ok(n) } else { Err(libc::EINVAL) })?;
         }
         // There is one path to anywhere: what it is said to be does not matter, but it has to be said well.
-        (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) if !value.is_empty() && value.len() % 72 == 0 => {}
+        (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) if !value.is_empty() && value.len().is_multiple_of(72) => {}
         (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => return Err(libc::EINVAL),
         _ => return Err(libc::ENOSYS),
     }

@@ -125,6 +125,19 @@ fn shut_down(stream: &Mutex<Stream>, how: c_int) -> Result<(), c_int> {
     Ok(())
 }
 
+fn close(fd: c_int) -> Result<(), c_int> {
+    match forget(fd) {
+        Some(Socket::Stream(stream)) => {
+            // What was sent arrives before the connection goes; a broken one has nothing to wait for.
+            let _ = shut_down(&stream, libc::SHUT_RDWR);
+            Ok(())
+        }
+        // SAFETY: the descriptor is the socket's, which nobody finds any more.
+        Some(Socket::Datagram) => c::done(unsafe { libc::close(fd) }),
+        None => Err(libc::EBADF),
+    }
+}
+
 /// An address of the identifier, as getsockname(2) hands it out.
 ///
 /// # Safety
@@ -261,15 +274,7 @@ c_api! {
     }
 
     fn rclose(socket: c_int) -> c_int {
-        minus_one((|| match forget(socket) {
-            Some(Socket::Stream(stream)) => {
-                // What was sent arrives before the connection goes; a broken one has nothing to wait for.
-                let _ = shut_down(&stream, libc::SHUT_RDWR);
-                Ok(())
-            }
-            Some(Socket::Datagram) => c::done(libc::close(socket)),
-            None => Err(libc::EBADF),
-        })())
+        minus_one(close(socket))
     }
 
     fn rgetpeername(socket: c_int, addr: *mut sockaddr, addrlen: *mut socklen_t) -> c_int {

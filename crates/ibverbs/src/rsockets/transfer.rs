@@ -243,7 +243,7 @@ c_api! {
         if !message.msg_control.is_null() && message.msg_controllen > 0 {
             return answer(Err(libc::ENOTSUP));
         }
-        answer(vectors(message.msg_iov, message.msg_iovlen as usize).and_then(|v| send_vectors(socket, v, flags)))
+        answer(vectors(message.msg_iov, message.msg_iovlen).and_then(|v| send_vectors(socket, v, flags)))
     }
 
     fn rrecv(socket: c_int, buf: *mut c_void, len: size_t, flags: c_int) -> ssize_t {
@@ -285,7 +285,7 @@ c_api! {
         if !message.msg_control.is_null() && message.msg_controllen > 0 {
             return answer(Err(libc::ENOTSUP));
         }
-        answer(vectors(message.msg_iov, message.msg_iovlen as usize).and_then(|v| receive_vectors(socket, v, flags)))
+        answer(vectors(message.msg_iov, message.msg_iovlen).and_then(|v| receive_vectors(socket, v, flags)))
     }
 
     fn riowrite(socket: c_int, buf: *const c_void, count: size_t, offset: libc::off_t, flags: c_int) -> ssize_t {
