@@ -66,11 +66,11 @@ pub(crate) fn machine() -> Result<String> {
 }
 
 /// Replaces what stands between `<!-- begin: name -->` and `<!-- end: name -->`.
-fn replace_section(page: &str, name: &str, text: &str) -> Result<String> {
+pub(crate) fn replace_section(page: &str, name: &str, text: &str) -> Result<String> {
     let (begin, end) = (format!("<!-- begin: {name} -->\n"), format!("<!-- end: {name} -->"));
     let parts = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));
     let Some((before, after)) = parts else {
-        bail!("{PAGE} has no section between {} and {end}", begin.trim());
+        bail!("the page has no section between {} and {end}", begin.trim());
     };
     Ok(format!("{before}{begin}{text}{end}{after}"))
 }

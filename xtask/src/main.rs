@@ -6,6 +6,7 @@
 mod bench;
 mod commands;
 mod compat;
+mod figures;
 mod fuzz;
 mod interop;
 mod layers;
@@ -39,6 +40,8 @@ enum Task {
     Fuzz(fuzz::Args),
     /// Measure the tables of docs/performance.md.
     Bench(bench::Args),
+    /// Play every figure of the IRN paper on the simulator: claim, paper, here, inside the band?
+    Figures(figures::Args),
     /// Build the drop-in libibverbs.so.1 and librdmacm.so.1.
     Libs(libs::Args),
     /// Run programs and test suites of others over the drop-in libraries.
@@ -53,6 +56,7 @@ fn main() -> ExitCode {
         Task::Test(args) => test::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Figures(args) => figures::run(&args),
         Task::Libs(args) => libs::run(&args),
         Task::Compat(args) => compat::run(&args),
         Task::Interop(args) => interop::run(&args),

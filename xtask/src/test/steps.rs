@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 
-use crate::shell::{Line, Log, root};
-use crate::{commands, compat, fuzz, interop, layers};
+use crate::shell::{Line, Log, has_program, root};
+use crate::{commands, compat, fuzz, interop, layers, packages};
 
 use super::tally::Tally;
 
@@ -37,6 +37,7 @@ pub(super) const ALL: &[Step] = &[
         commands::step,
     ),
     long("cli", "the program: two processes, end to end", cli),
+    long("page", "a browser draws every chart of a report", page),
     long("doctest", "examples in the documentation run", doctest),
     long("docs", "the documentation builds without a warning", docs),
     long("irn-trace", "the receiver reproduces the IRN authors' trace", irn_trace),
@@ -77,6 +78,16 @@ fn cli(log: &Log) -> Result<Tally> {
     // It is there only if a device was.
     let _ = std::fs::remove_dir_all(&folder);
     Ok(tally)
+}
+
+/// The unit tests have it as well, where a browser is there already.
+fn page(log: &Log) -> Result<Tally> {
+    if !has_program("chromium")
+        && let Err(missing) = packages::ensure(&["chromium"], log)?
+    {
+        return Ok(Tally::skipped("page", &missing.0));
+    }
+    cargo_test(log, Line::cargo("test --package highwire-sim --test page"))
 }
 
 fn doctest(log: &Log) -> Result<Tally> {
