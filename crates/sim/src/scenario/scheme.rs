@@ -98,6 +98,7 @@ pub struct GoBackN {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Acks {
     /// The last packet of a message only: next to no acknowledgements, as in the paper's baseline, which only READs.
+    /// Timely, AIMD and DCTCP, which listen to acknowledgements, hear nothing then.
     LastOnly,
     /// At least every so many packets.
     Every(u32),
