@@ -23,7 +23,7 @@ impl ConnectionManager {
         match &mad.message {
             CmMessage::Req(req) => self.handle_req(now, from, &mad, req),
             CmMessage::SidrReq(req) => self.handle_sidr_req(now, from, &mad, req),
-            CmMessage::SidrRep(rep) => self.handle_sidr_rep(from, rep),
+            CmMessage::SidrRep(rep) => self.handle_sidr_rep(now, from, rep),
             message => match self.find(from, message) {
                 Some(id) => self.react(now, id, &mad),
                 None => self.handle_stranger(from, &mad),

@@ -124,14 +124,25 @@ impl ConnectionManager {
         self.send(from, &CmMad { transaction_id, ece_options: 0, message: CmMessage::SidrRep(rep) });
     }
 
-    pub(crate) fn handle_sidr_rep(&mut self, from: Gid, rep: &SidrRep) {
+    pub(crate) fn handle_sidr_rep(&mut self, now: Instant, from: Gid, rep: &SidrRep) {
         let id = rep.request_id;
-        if self.asking.get(&id).is_none_or(|asking| asking.peer != from) {
+        let is_stranger = self.asking.get(&id).is_none_or(|asking| asking.peer != from);
+        if is_stranger
+            || rep.status == SidrStatus::UNSUPPORTED && self.has_just_left(now, from, rep.service_id)
+        {
             self.counters.ignored += 1;
             return;
         }
         self.forget_service(id);
         self.events.push_back(Event::ServiceAnswered { id: CommId(id), reply: Box::new(*rep) });
+    }
+
+    /// Whether this end was connected to the same port a moment ago, in whatever port space: its server may pause.
+    fn has_just_left(&self, now: Instant, peer: Gid, service_id: u64) -> bool {
+        let port = |service: u64| service as u16;
+        self.left
+            .iter()
+            .any(|(&(gid, left), &until)| gid == peer && port(left) == port(service_id) && until > now)
     }
 
     pub(crate) fn on_service_due(&mut self, now: Instant, id: u32) {

@@ -59,12 +59,6 @@ pub(super) const ALL: &[Program] = &[
     program("program ib_read_lat -R", "perftest", "ib_read_lat -R -n 100", "ib_read_lat -R -n 100 {}"),
     program("program ib_send_bw -R", "perftest", "ib_send_bw -R -n 100", "ib_send_bw -R -n 100 {}"),
     program("program ib_write_bw -R", "perftest", "ib_write_bw -R -n 100", "ib_write_bw -R -n 100 {}"),
-    program(
-        "program ib_send_lat -R -c UD",
-        "perftest over datagrams",
-        "ib_send_lat -R -c UD -n 100",
-        "ib_send_lat -R -c UD -n 100 {}",
-    ),
 ];
 
 /// How long a program may take; the emulated processor is slow.
