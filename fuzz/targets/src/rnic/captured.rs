@@ -39,7 +39,8 @@ impl Run {
         let service = match bth.opcode.info().service {
             Some(WireService::Uc) => Service::Uc,
             Some(WireService::Ud) => Service::Ud,
-            Some(WireService::Rc) | None => Service::Rc,
+            // No capture has extended connections; such a packet meets a pair that must turn it away.
+            Some(WireService::Rc | WireService::Xrc) | None => Service::Rc,
         };
         // Both ends of a conversation meet both ends of a pair that speaks its format.
         let side = (bth.dest_qpn.value() & 1) as usize;
