@@ -1,6 +1,6 @@
 //! `rdma_getaddrinfo`: names to addresses, as `getaddrinfo` does it, with what RDMA adds.
 
-use std::ptr::null_mut;
+use std::ptr::{NonNull, null_mut};
 
 use libc::{addrinfo, c_char, c_int, sockaddr};
 
@@ -96,33 +96,62 @@ impl Drop for Found {
     }
 }
 
+impl Node {
+    /// What is the same for every address.
+    fn new(wishes: &Wishes) -> Box<Node> {
+        // SAFETY: zeros are valid: null pointers and addresses of no family.
+        let mut node: Box<Node> = Box::new(unsafe { std::mem::zeroed() });
+        node.info.ai_flags = wishes.flags;
+        (node.info.ai_qp_type, node.info.ai_port_space) = (wishes.qp_type as c_int, wishes.port_space);
+        node
+    }
+
+    /// # Safety
+    /// `address` is null or `length` long.
+    unsafe fn take_source(&mut self, address: *const sockaddr, length: u32) {
+        if !address.is_null() && length > 0 {
+            // SAFETY: the caller's promise.
+            self.info.ai_src_len = unsafe { copy(&mut self.source, address, length) };
+            self.info.ai_src_addr = (&raw mut self.source).cast();
+        }
+    }
+
+    /// # Safety
+    /// `address` is null or `length` long.
+    unsafe fn take_destination(&mut self, address: *const sockaddr, length: u32) {
+        if !address.is_null() && length > 0 {
+            // SAFETY: the caller's promise.
+            self.info.ai_dst_len = unsafe { copy(&mut self.destination, address, length) };
+            self.info.ai_dst_addr = (&raw mut self.destination).cast();
+        }
+    }
+}
+
+/// Copies as much of an address as there is room for; how much that was.
+///
+/// # Safety
+/// `from` is `length` long.
+unsafe fn copy(to: &mut libc::sockaddr_storage, from: *const sockaddr, length: u32) -> u32 {
+    let length = (length as usize).min(size_of_val(to));
+    // SAFETY: the caller's promise, and the storage is as long.
+    unsafe { std::ptr::copy_nonoverlapping(from.cast::<u8>(), std::ptr::from_mut(to).cast::<u8>(), length) };
+    length as u32
+}
+
 /// One address as RDMA describes it.
 ///
 /// # Safety
 /// The entry's address and the wished source are as long as they say.
 unsafe fn node(entry: &addrinfo, wishes: &Wishes) -> Box<Node> {
-    // SAFETY: zeros are valid: null pointers and addresses of no family.
-    let mut node: Box<Node> = Box::new(unsafe { std::mem::zeroed() });
-    node.info.ai_flags = wishes.flags;
+    let mut node = Node::new(wishes);
     node.info.ai_family = entry.ai_family;
-    (node.info.ai_qp_type, node.info.ai_port_space) = (wishes.qp_type as c_int, wishes.port_space);
-    let copy = |to: &mut libc::sockaddr_storage, from: *const sockaddr, length: u32| {
-        let length = (length as usize).min(size_of_val(to));
-        // SAFETY: the caller's promise, and the storage is as long.
-        unsafe {
-            std::ptr::copy_nonoverlapping(from.cast::<u8>(), std::ptr::from_mut(to).cast::<u8>(), length)
-        };
-        length as u32
-    };
-    if wishes.is_passive() {
-        node.info.ai_src_len = copy(&mut node.source, entry.ai_addr, entry.ai_addrlen);
-        node.info.ai_src_addr = (&raw mut node.source).cast();
-    } else {
-        node.info.ai_dst_len = copy(&mut node.destination, entry.ai_addr, entry.ai_addrlen);
-        node.info.ai_dst_addr = (&raw mut node.destination).cast();
-        if !wishes.source.is_null() {
-            node.info.ai_src_len = copy(&mut node.source, wishes.source, wishes.source_length);
-            node.info.ai_src_addr = (&raw mut node.source).cast();
+    // SAFETY: the caller's promise.
+    unsafe {
+        if wishes.is_passive() {
+            node.take_source(entry.ai_addr, entry.ai_addrlen);
+        } else {
+            node.take_destination(entry.ai_addr, entry.ai_addrlen);
+            node.take_source(wishes.source, wishes.source_length);
         }
     }
     if !entry.ai_canonname.is_null() {
@@ -171,15 +200,16 @@ c_api! {
             set_errno(libc::EINVAL);
             return -1;
         }
-        // Without any name, a source in the hints is an answer of its own.
+        // Without any name, the hints are an answer of their own, whatever addresses they bring.
         let is_named = !node.is_null() || !service.is_null();
-        let has_source = !hints.is_null() && !(*hints).ai_src_addr.is_null();
-        let has_destination = !hints.is_null() && !(*hints).ai_dst_addr.is_null();
-        if !is_named && !has_source && !has_destination {
-            set_errno(libc::EINVAL);
-            return -1;
-        }
-        let looked_up = if is_named { look_up(node, service, hints) } else { of_hints(&*hints) };
+        let looked_up = match hints.as_ref() {
+            _ if is_named => look_up(node, service, hints),
+            Some(hints) => Ok(of_hints(hints)),
+            None => {
+                set_errno(libc::EINVAL);
+                return -1;
+            }
+        };
         match looked_up {
             Ok(first) => {
                 *res = first;
@@ -199,24 +229,23 @@ c_api! {
     }
 }
 
-/// The addresses that the hints bring themselves.
-fn of_hints(hints: &rdma_addrinfo) -> Result<*mut rdma_addrinfo, c_int> {
+/// The addresses that the hints bring themselves; either may be missing.
+fn of_hints(hints: &rdma_addrinfo) -> *mut rdma_addrinfo {
     // SAFETY: the hints are a live structure.
     let wishes = unsafe { Wishes::read(hints) };
-    let (address, length) = match wishes.is_passive() {
-        true => (hints.ai_src_addr, hints.ai_src_len),
-        false => (hints.ai_dst_addr, hints.ai_dst_len),
-    };
-    if address.is_null() {
-        return Err(libc::EAI_NONAME);
-    }
-    // SAFETY: zeros are an entry without anything.
-    let mut entry: addrinfo = unsafe { std::mem::zeroed() };
-    // SAFETY: an address begins with its family.
-    entry.ai_family = c_int::from(unsafe { (*address).sa_family });
-    (entry.ai_addr, entry.ai_addrlen) = (address, length);
+    let mut node = Node::new(&wishes);
     // SAFETY: the application's addresses are as long as they say.
-    Ok(Box::into_raw(unsafe { node(&entry, &wishes) }).cast())
+    unsafe {
+        node.take_source(hints.ai_src_addr, hints.ai_src_len);
+        node.take_destination(hints.ai_dst_addr, hints.ai_dst_len);
+    }
+    let first = if wishes.is_passive() { hints.ai_src_addr } else { hints.ai_dst_addr };
+    let second = if wishes.is_passive() { hints.ai_dst_addr } else { hints.ai_src_addr };
+    if let Some(address) = NonNull::new(first).or(NonNull::new(second)) {
+        // SAFETY: an address begins with its family.
+        node.info.ai_family = c_int::from(unsafe { address.as_ref().sa_family });
+    }
+    Box::into_raw(node).cast()
 }
 
 const _: () = assert!(std::mem::offset_of!(Node, info) == 0, "C's structure is the beginning of ours");

@@ -10,13 +10,13 @@ use super::{attributes, connect, verbs};
 use crate::abi::*;
 use crate::boundary::{c_api, minus_one};
 
-/// The protection domain that the application brought, or the device's default one.
+/// The protection domain that the application brought, or the identifier's.
 fn domain(hub: &Hub, c: &rdma_cm_id, brought: *mut ibv_pd) -> Result<*mut ibv_pd, c_int> {
     if c.verbs.is_null() {
         return Err(libc::EINVAL);
     }
     if brought.is_null() {
-        return hub.default_pd();
+        return if c.pd.is_null() { hub.default_pd() } else { Ok(c.pd) };
     }
     // SAFETY: the application's protection domain is alive.
     if unsafe { (*brought).context } != c.verbs { Err(libc::EINVAL) } else { Ok(brought) }

@@ -36,9 +36,15 @@ pub(super) fn show_route(hub: &Hub, id: &mut Id) {
     }
 }
 
+/// An identifier that has a device has a protection domain, too: programs make queue pairs and address handles of their own
+/// in it before they ask for anything else.
 fn show_device(hub: &Hub, c: &mut rdma_cm_id) {
     c.verbs = hub.context();
     c.port_num = 1;
+    if c.pd.is_null() {
+        // Without one the calls that need it say why.
+        c.pd = hub.default_pd().unwrap_or(std::ptr::null_mut());
+    }
 }
 
 fn show_path(hub: &Hub, id: &Id, c: &mut rdma_cm_id) {

@@ -130,6 +130,26 @@ fn names_become_addresses() {
     }
 }
 
+#[test]
+fn hints_without_names_are_answered_with_what_they_bring() {
+    let mut group = super::address::write(([239, 77, 0, 1], 0).into()).0;
+    // SAFETY: the hints' address is alive, and each list is freed once.
+    unsafe {
+        let mut hints: rdma_addrinfo = std::mem::zeroed();
+        (hints.ai_src_addr, hints.ai_src_len) = ((&raw mut group).cast(), 16);
+        let mut found = null_mut();
+        // Not passive, and yet with nothing but a source: the address of a group that is to be joined.
+        assert_eq!(addrinfo::rdma_getaddrinfo(null(), null(), &hints, &mut found), 0);
+        assert_eq!(super::address::read((*found).ai_src_addr), Ok(([239, 77, 0, 1], 0).into()));
+        assert!((*found).ai_dst_addr.is_null() && (*found).ai_family == libc::AF_INET);
+        addrinfo::rdma_freeaddrinfo(found);
+        let nothing: rdma_addrinfo = std::mem::zeroed();
+        assert_eq!(addrinfo::rdma_getaddrinfo(null(), null(), &nothing, &mut found), 0);
+        assert!((*found).ai_dst_addr.is_null() && (*found).ai_src_addr.is_null());
+        addrinfo::rdma_freeaddrinfo(found);
+    }
+}
+
 fn queue_pair_attributes() -> ibv_qp_init_attr {
     // SAFETY: zeros are attributes without anything.
     let mut attributes: ibv_qp_init_attr = unsafe { std::mem::zeroed() };
@@ -231,6 +251,9 @@ fn a_connection_to_nobody_is_refused_and_errors_have_numbers() {
         assert_eq!(resolve::rdma_resolve_addr(client, null_mut(), there, 1000), 0, "errno {}", errno());
         assert_eq!((*(*client).event).event, RDMA_CM_EVENT_ADDR_RESOLVED);
         assert!(!(*client).verbs.is_null() && (*client).port_num == 1);
+        // Programs make queue pairs of their own in the identifier's domain (rdma_create_qp(3)).
+        let domain = (*client).pd;
+        assert!(!domain.is_null() && (*domain).context == (*client).verbs);
         assert_eq!(resolve::rdma_resolve_route(client, 1000), 0);
         assert_eq!((*client).route.num_paths, 1);
         let mut wrong = queue_pair_attributes();
