@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 
-use crate::shell::{Line, Log, has_program, root};
+use crate::shell::{Line, Log, has_program, root, target_dir};
 use crate::{commands, compat, fuzz, interop, layers, packages};
 
 use super::tally::Tally;
@@ -41,6 +41,7 @@ pub(super) const ALL: &[Step] = &[
     long("doctest", "examples in the documentation run", doctest),
     long("docs", "the documentation builds without a warning", docs),
     long("irn-trace", "the receiver reproduces the IRN authors' trace", irn_trace),
+    long("nanopu-traces", "the nanoPU answers recorded requests as the prototype did", nanopu_traces),
     long("miri", "Miri finds no undefined behaviour", miri),
     long("fuzz", "every fuzz target, briefly", fuzz::step),
     long("dropin", "programs for RDMA cards, unmodified, a part of `cargo xtask compat`", compat::step),
@@ -56,11 +57,31 @@ fn lint(log: &Log) -> Result<Tally> {
     Ok(Tally::one(Line::cargo("clippy --workspace --all-targets -- -D warnings").run_logged(log)?))
 }
 
+/// What tests compile with, and compare with. A test says so itself where one of them cannot be had.
+const TEST_PACKAGES: &[&str] = &[
+    "gcc",
+    "libc6-dev",
+    "make",
+    "libibverbs-dev",
+    "librdmacm-dev",
+    "gcc-riscv64-unknown-elf",
+    "binutils-riscv64-unknown-elf",
+    "picolibc-riscv64-unknown-elf",
+    "qemu-user",
+    "tshark",
+];
+
 fn unit(log: &Log) -> Result<Tally> {
-    cargo_test(
-        log,
-        Line::cargo("test --workspace --exclude highwire-cli --lib --bins --tests --no-fail-fast"),
-    )
+    if let Err(missing) = packages::ensure(TEST_PACKAGES, log)? {
+        log.note(&missing.0)?;
+    }
+    // Devices that share an address want the program that owns it.
+    if !Line::cargo("build --package highwire-cli").run_logged(log)? {
+        return Ok(Tally::one(false));
+    }
+    let broker = target_dir().join("debug/highwire");
+    let line = Line::cargo("test --workspace --exclude highwire-cli --lib --bins --tests --no-fail-fast");
+    cargo_test(log, line.env("HIGHWIRE_BROKER", broker))
 }
 
 /// Devices of the tests meet in a folder of their own, in which nothing may be left when all have ended.
@@ -120,6 +141,21 @@ fn irn_trace(log: &Log) -> Result<Tally> {
         return Ok(Tally::skipped("irn-trace", "no test of that name"));
     }
     Ok(tally)
+}
+
+/// The traces are the authors' data, too.
+fn nanopu_traces(log: &Log) -> Result<Tally> {
+    const NAME: &str = "HIGHWIRE_NANOPU_TRACES";
+    let beside = root().join("../shared/vectors/nanopu");
+    let folder = match std::env::var_os(NAME) {
+        Some(folder) => folder.into(),
+        None if beside.is_dir() => beside,
+        None => {
+            return Ok(Tally::skipped("nanopu-traces", &format!("no traces: set {NAME} to their folder")));
+        }
+    };
+    let line = Line::cargo("test --package highwire-nanopu --test threads --test selection");
+    cargo_test(log, line.env(NAME, folder))
 }
 
 /// Miri executes a few hundred times slower than the machine: only crates whose tests are short, and that matter.
