@@ -33,12 +33,18 @@ fn readiness(stream: &mut Stream, events: c_short) -> c_short {
                 ready |= libc::POLLRDHUP;
             }
         }
-        State::Ended => {
-            ready |= libc::POLLIN | libc::POLLRDNORM | libc::POLLOUT | libc::POLLHUP | libc::POLLRDHUP
-        }
+        State::Ended => ready |= of_ended(stream.has_data(), events),
         State::Failed(_) => ready |= libc::POLLIN | libc::POLLOUT | libc::POLLERR | libc::POLLHUP,
     }
     ready & (events | libc::POLLERR | libc::POLLHUP)
+}
+
+/// What a stream is ready for that both ends have ended. A reader is not told of the end while there is something to read: it
+/// may take POLLHUP for the end of everything, and the peer may have sent its last bytes and the end in one go.
+fn of_ended(has_data: bool, events: c_short) -> c_short {
+    let ready = libc::POLLIN | libc::POLLRDNORM | libc::POLLOUT | libc::POLLRDHUP;
+    let is_reading = events & (libc::POLLIN | libc::POLLRDNORM) != 0;
+    if has_data && is_reading { ready } else { ready | libc::POLLHUP }
 }
 
 /// One of the descriptors asked about.
@@ -197,5 +203,21 @@ c_api! {
             Duration::from_secs(time.tv_sec.max(0) as u64) + Duration::from_micros(time.tv_usec.max(0) as u64)
         });
         answer(select(nfds, [readfds, writefds, exceptfds], timeout))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reader_hears_of_the_end_after_the_data() {
+        let hears_of_it = |has_data, events| of_ended(has_data, events) & libc::POLLHUP != 0;
+        assert!(!hears_of_it(true, libc::POLLIN) && !hears_of_it(true, libc::POLLIN | libc::POLLOUT));
+        assert!(hears_of_it(false, libc::POLLIN));
+        // Who does not read hears of it whatever there is, or it would sleep for ever.
+        assert!(hears_of_it(true, libc::POLLOUT) && hears_of_it(true, 0));
+        assert!(of_ended(true, libc::POLLIN) & libc::POLLIN != 0);
+        assert!(of_ended(false, libc::POLLIN) & libc::POLLIN != 0, "the end can be read as well");
     }
 }
