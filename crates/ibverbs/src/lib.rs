@@ -23,6 +23,7 @@ mod env;
 mod errno;
 mod events;
 mod fork;
+mod implicit;
 mod kernel;
 mod limits;
 mod mr;

@@ -4,6 +4,7 @@ use crate::abi::*;
 use crate::boundary::{answer, c_api, c_ops, code, set_errno};
 use crate::dm::Dm;
 use crate::errno;
+use crate::implicit::{self, Implicit};
 use crate::pd::Pd;
 use crate::registry::{self, Object, Use};
 use highwire_host::{MemoryChange, MemoryRegion, RegisterOptions};
@@ -24,6 +25,7 @@ struct Inner {
     pd: Use<Pd>,
     access: c_uint,
     is_imported: bool,
+    implicit: Option<Implicit>,
     _memory: Option<Use<Dm>>,
 }
 
@@ -60,8 +62,27 @@ pub(crate) fn access_of(bits: c_uint) -> Result<Access, c_int> {
 
 impl Mr {
     pub(crate) fn register(pd: Use<Pd>, range: Range, access: c_uint) -> Result<*mut ibv_mr, c_int> {
+        if access & IBV_ACCESS_ON_DEMAND != 0 && implicit::is_meant(range.addr, range.length) {
+            return Mr::register_implicit(pd, range, access);
+        }
         let region = region(&pd, range, access)?;
         Ok(Mr::publish(pd, region, range, access, None))
+    }
+
+    /// Registers whatever memory there is and will be.
+    fn register_implicit(pd: Use<Pd>, range: Range, access: c_uint) -> Result<*mut ibv_mr, c_int> {
+        let permitted = access_of(access)?;
+        implicit::check(permitted)?;
+        let options = RegisterOptions { iova: Some(0), in_place: false };
+        // SAFETY: what is no memory is found out when a request is posted that names it, and C promises that what is memory
+        // then stays so until the request has completed.
+        let region =
+            unsafe { pd.host.register_with(std::ptr::null_mut(), implicit::BYTES, permitted, &options) };
+        let region = region.map_err(|error| errno::of_memory(&error))?;
+        let noted = Implicit::note(region.lkey());
+        let mr = Mr::publish(pd, region, range, access, None);
+        registry::with::<Mr, _>(mr, |mr| mr.inner().implicit = Some(noted));
+        Ok(mr)
     }
 
     /// Hands a region to C, with the device memory that it lies in, if it does.
@@ -81,8 +102,14 @@ impl Mr {
             lkey: region.lkey().0,
             rkey: region.rkey().0,
         });
-        let inner =
-            Mutex::new(Inner { region: Some(region), pd, access, is_imported: false, _memory: memory });
+        let inner = Mutex::new(Inner {
+            region: Some(region),
+            pd,
+            access,
+            is_imported: false,
+            implicit: None,
+            _memory: memory,
+        });
         registry::publish(Arc::new(Mr { c, inner }))
     }
 
@@ -97,6 +124,9 @@ impl Mr {
     ) -> Result<(), (c_int, c_int)> {
         let input = |errno| (IBV_REREG_MR_ERR_INPUT, errno);
         let mut inner = self.inner();
+        if inner.implicit.is_some() {
+            return Err(input(libc::EOPNOTSUPP));
+        }
         let new_pd = match flags & IBV_REREG_MR_CHANGE_PD {
             0 => None,
             _ => Some(Use::<Pd>::find(pd).map_err(input)?),

@@ -3,6 +3,7 @@
 use crate::abi::*;
 use crate::ah::Ah;
 use crate::errno;
+use crate::implicit;
 use crate::limits::{MAX_INLINE, MAX_SGE};
 use crate::mw::Mw;
 use crate::qp::Qp;
@@ -39,6 +40,11 @@ impl Sges {
     #[inline]
     pub(crate) fn as_slice(&self) -> &[Sge] {
         &self.sges[..self.count]
+    }
+
+    #[inline]
+    fn verify(&mut self, writes: bool) {
+        implicit::verify(&mut self.sges[..self.count], writes);
     }
 }
 
@@ -147,13 +153,14 @@ pub(crate) unsafe fn push_inline(
 #[inline]
 unsafe fn push(qp: &Qp, chain: &mut Chain<'_>, wr: &ibv_send_wr) -> Result<(), PostError> {
     // SAFETY: the caller's promise.
-    let (operation, sges) = unsafe { (operation(wr)?, Sges::read(wr.sg_list, wr.num_sge)?) };
+    let (operation, mut sges) = unsafe { (operation(wr)?, Sges::read(wr.sg_list, wr.num_sge)?) };
     let datagram = match qp.service {
         // SAFETY: on UD this member of the union is the one in use.
         Service::Ud => Some(unsafe { datagram(wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey)? }),
         Service::XrcInitiator => Some(Datagram::to_shared_queue(Qpn::new(wr.remote_srqn))),
         _ => None,
     };
+    sges.verify(operation.is_read_or_atomic());
     let mut to_post =
         SendWr { wr_id: wr.wr_id, operation, flags: flags(wr.send_flags), sges: sges.as_slice(), datagram };
     if operation.is_local() {
@@ -210,7 +217,10 @@ pub(crate) unsafe fn receives(
     while let Some(request) = unsafe { next.as_ref() } {
         // SAFETY: the caller's promise.
         let sges = unsafe { Sges::read(request.sg_list, request.num_sge) };
-        let posted = sges.and_then(|sges| post(&RecvWr { wr_id: request.wr_id, sges: sges.as_slice() }));
+        let posted = sges.and_then(|mut sges| {
+            sges.verify(true);
+            post(&RecvWr { wr_id: request.wr_id, sges: sges.as_slice() })
+        });
         if let Err(error) = posted {
             if !bad.is_null() {
                 // SAFETY: the caller's promise.

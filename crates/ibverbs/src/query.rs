@@ -73,8 +73,9 @@ fn device_attr() -> ibv_device_attr {
 fn odp_caps() -> ibv_odp_caps {
     let sends = IBV_ODP_SUPPORT_SEND | IBV_ODP_SUPPORT_RECV | IBV_ODP_SUPPORT_SRQ_RECV;
     let writes = sends | IBV_ODP_SUPPORT_WRITE;
+    let implicit = if crate::implicit::is_offered() { IBV_ODP_SUPPORT_IMPLICIT } else { 0 };
     ibv_odp_caps {
-        general_caps: u64::from(IBV_ODP_SUPPORT),
+        general_caps: u64::from(IBV_ODP_SUPPORT | implicit),
         rc_odp_caps: writes | IBV_ODP_SUPPORT_READ | IBV_ODP_SUPPORT_ATOMIC,
         uc_odp_caps: writes,
         ud_odp_caps: sends,

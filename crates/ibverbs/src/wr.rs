@@ -4,6 +4,7 @@
 
 use crate::abi::*;
 use crate::errno;
+use crate::implicit;
 use crate::limits::{MAX_INLINE, MAX_SGE};
 use crate::mw::Mw;
 use crate::post::{self, datagram, to_sge};
@@ -169,6 +170,7 @@ sets! {
         if length > 0 {
             sges.push(to_sge(&ibv_sge { addr, length, lkey }));
         }
+        implicit::verify(&mut sges[first..], request.operation.is_read_or_atomic());
         request.sges = first..sges.len();
         Ok(())
     }
@@ -178,6 +180,7 @@ sets! {
         }
         let first = sges.len();
         sges.extend((0..count).map(|index| to_sge(&*list.add(index))));
+        implicit::verify(&mut sges[first..], request.operation.is_read_or_atomic());
         request.sges = first..sges.len();
         Ok(())
     }
