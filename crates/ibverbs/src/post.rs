@@ -74,12 +74,25 @@ pub(crate) unsafe fn datagram(ah: *const ibv_ah, qpn: u32, qkey: u32) -> Result<
     Ok(Datagram { address: ah.address, qpn: Qpn::new(qpn), qkey })
 }
 
+/// How many bytes an atomic moves.
+pub(crate) const ATOMIC_BYTES: u32 = 8;
+
+/// An atomic WRITE goes as a WRITE of one aligned word, which a responder of ours stores at once, whichever way it came: it is
+/// one packet at any MTU, and never split on the way to memory.
+pub(crate) fn atomic_write(service: Service, remote: Remote) -> Result<Operation, PostError> {
+    if !matches!(service, Service::Rc | Service::XrcInitiator) {
+        return Err(PostError::Unsupported);
+    }
+    let is_aligned = remote.va.is_multiple_of(u64::from(ATOMIC_BYTES));
+    if is_aligned { Ok(Operation::Write(remote)) } else { Err(PostError::BadAtomic) }
+}
+
 /// What a request does.
 ///
 /// # Safety
 /// The request's unions hold what its opcode says.
 #[inline]
-unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, PostError> {
+unsafe fn operation(service: Service, wr: &ibv_send_wr) -> Result<Operation, PostError> {
     // SAFETY: read only where the opcode says so.
     let remote = || unsafe { Remote { va: wr.wr.rdma.remote_addr, rkey: RemoteKey(wr.wr.rdma.rkey) } };
     // SAFETY: as above.
@@ -90,6 +103,14 @@ unsafe fn operation(wr: &ibv_send_wr) -> Result<Operation, PostError> {
         IBV_WR_RDMA_WRITE => Operation::Write(remote()),
         IBV_WR_RDMA_WRITE_WITH_IMM => Operation::WriteImm(remote(), u32::from_be(wr.imm_data)),
         IBV_WR_RDMA_READ => Operation::Read(remote()),
+        IBV_WR_ATOMIC_WRITE => {
+            // SAFETY: a request with one element points to it.
+            let is_word = wr.num_sge == 1 && unsafe { (*wr.sg_list).length } == ATOMIC_BYTES;
+            if !is_word {
+                return Err(PostError::BadAtomic);
+            }
+            atomic_write(service, remote())?
+        }
         IBV_WR_ATOMIC_CMP_AND_SWP => {
             let WrAtomic { remote_addr, compare_add, swap, rkey } = atomic();
             let remote = Remote { va: remote_addr, rkey: RemoteKey(rkey) };
@@ -153,7 +174,7 @@ pub(crate) unsafe fn push_inline(
 #[inline]
 unsafe fn push(qp: &Qp, chain: &mut Chain<'_>, wr: &ibv_send_wr) -> Result<(), PostError> {
     // SAFETY: the caller's promise.
-    let (operation, mut sges) = unsafe { (operation(wr)?, Sges::read(wr.sg_list, wr.num_sge)?) };
+    let (operation, mut sges) = unsafe { (operation(qp.service, wr)?, Sges::read(wr.sg_list, wr.num_sge)?) };
     let datagram = match qp.service {
         // SAFETY: on UD this member of the union is the one in use.
         Service::Ud => Some(unsafe { datagram(wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey)? }),
@@ -245,4 +266,29 @@ pub(crate) unsafe extern "C" fn post_recv(
         // SAFETY: verbs' callers promise a chain of requests.
         unsafe { receives(wr, bad, |wr| host.post_recv(wr)) }
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_atomic_write_is_one_aligned_word_on_a_reliable_service() {
+        let read = |service, va, length, count| {
+            let mut sge = ibv_sge { addr: 0x1000, length, lkey: 1 };
+            // SAFETY: zeros are a request without anything.
+            let mut request: ibv_send_wr = unsafe { std::mem::zeroed() };
+            (request.opcode, request.sg_list, request.num_sge) = (IBV_WR_ATOMIC_WRITE, &mut sge, count);
+            request.wr.rdma = WrRdma { remote_addr: va, rkey: 7 };
+            // SAFETY: the opcode's member of the union was written, and the elements are there.
+            unsafe { operation(service, &request) }
+        };
+        let word = Operation::Write(Remote { va: 0x2008, rkey: RemoteKey(7) });
+        assert_eq!(read(Service::Rc, 0x2008, 8, 1), Ok(word));
+        assert_eq!(read(Service::XrcInitiator, 0x2008, 8, 1), Ok(word));
+        assert_eq!(read(Service::Rc, 0x2004, 8, 1), Err(PostError::BadAtomic));
+        assert_eq!(read(Service::Rc, 0x2008, 4, 1), Err(PostError::BadAtomic));
+        assert_eq!(read(Service::Rc, 0x2008, 8, 0), Err(PostError::BadAtomic));
+        assert_eq!(read(Service::Uc, 0x2008, 8, 1), Err(PostError::Unsupported));
+    }
 }

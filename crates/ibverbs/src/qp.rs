@@ -9,6 +9,7 @@ use crate::errno;
 use crate::events::Acknowledged;
 use crate::limits::*;
 use crate::pd::Pd;
+use crate::post;
 use crate::registry::{self, Object, Use};
 use crate::srq::Srq;
 use crate::wr::Batch;
@@ -94,8 +95,10 @@ fn operations_of(service: Service) -> u64 {
         | IBV_QP_EX_WITH_BIND_MW
         | IBV_QP_EX_WITH_LOCAL_INV
         | IBV_QP_EX_WITH_SEND_WITH_INV;
-    let reads =
-        IBV_QP_EX_WITH_RDMA_READ | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD;
+    let reads = IBV_QP_EX_WITH_RDMA_READ
+        | IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP
+        | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD
+        | IBV_QP_EX_WITH_ATOMIC_WRITE;
     match service {
         Service::Ud => sends,
         Service::Uc => sends | writes,
@@ -120,9 +123,14 @@ impl Qp {
         if is_too_large {
             return Err(libc::EINVAL);
         }
+        // The value of an atomic WRITE travels in the request.
+        let has_values =
+            init.operations.is_some_and(|operations| operations & IBV_QP_EX_WITH_ATOMIC_WRITE != 0);
+        let inline_min = if has_values { post::ATOMIC_BYTES } else { 0 };
         let caps = ibv_qp_cap {
             max_send_sge: caps.max_send_sge.max(1),
             max_recv_sge: caps.max_recv_sge.max(1),
+            max_inline_data: caps.max_inline_data.max(inline_min),
             ..caps
         };
         let cq = |cq: *mut ibv_cq| {

@@ -140,8 +140,23 @@ begins! {
     wr_local_inv(rkey: u32) => Ok(Operation::LocalInvalidate(RemoteKey(rkey)));
     wr_bind_mw(mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) => bind(mw, rkey, info);
     wr_send_tso(_header: *mut c_void, _bytes: u16, _mss: u16) => Err(PostError::Unsupported);
-    wr_atomic_write(_rkey: u32, _va: u64, _value: *const c_void) => Err(PostError::Unsupported);
     wr_flush(_rkey: u32, _va: u64, _length: usize, _type: u8, _level: u8) => Err(PostError::Unsupported);
+}
+
+unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, va: u64, value: *const c_void) {
+    crate::boundary::guard(|| {
+        // SAFETY: reached through queue pairs of ours.
+        let service = unsafe { queue_pair(qp) }.service;
+        let operation = post::atomic_write(service, remote(rkey, va));
+        let value = ibv_data_buf { addr: value.cast_mut(), length: post::ATOMIC_BYTES as usize };
+        // SAFETY: reached through queue pairs of ours, between `wr_start` and its end; verbs' callers promise eight bytes.
+        unsafe {
+            begin(qp, operation);
+            if operation.is_ok() {
+                collected(qp).last(|request, _, inline| copy_inline(request, inline, &[value]));
+            }
+        }
+    });
 }
 
 unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) -> Result<Operation, PostError> {
