@@ -1,6 +1,6 @@
 //! Drop-in `libibverbs.so.1` and `librdmacm.so.1`: the C ABI of rdma-core over `highwire-host`.
 //!
-//! Programs call the functions here by their C names and read and write the structures of [`abi`] directly. All of them are
+//! Programs call the functions here by their C names and read and write the structures of `abi` directly. All of them are
 //! `extern "C"`, look at what they are handed before they believe it, and answer with the errno that rdma-core documents.
 //! `symbols/*.txt` says under which versions they are exported; `cargo xtask libs` links them into shared objects.
 //!
