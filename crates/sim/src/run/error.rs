@@ -33,7 +33,7 @@ pub enum RunError {
         /// The first of them.
         first: FlowId,
     },
-    /// [`Progress::tick`] said so.
+    /// [`crate::Progress::tick`] said so.
     Cancelled,
 }
 
