@@ -3,7 +3,7 @@
 //!
 //! The functions of the C library that take a path are here a second time. Each compares the first bytes of its path; any
 //! path but ours goes on to the C library's function, looked up with `RTLD_NEXT`. Ours are looked for in a private folder
-//! of real files ([`tree`]) instead, so that directory streams, descriptors and relative names work as with any folder.
+//! of real files (`tree`) instead, so that directory streams, descriptors and relative names work as with any folder.
 //!
 //! It is an object of its own, and not part of `libibverbs.so.1`, because functions are taken over only by symbols without
 //! a version, by preloading, and in programs that have nothing to do with verbs: shells, Python, `ls`.
