@@ -165,6 +165,6 @@ const WHAT_IS_NOT_HERE: &str = "\
 
 - Programs that need a privileged device: raw Ethernet (`raw_ethernet_*`), kernel initiators of NVMe-oF, iSER and SRP.
 - Queries of a subnet manager: RoCE has none, so that `saquery`, `ibnetdiscover` and their relatives have nothing to ask.
-- DiSNI 2.1: its jar is Java; the native half (`libdisni`) has to be built from its sources and is no package. That every symbol it imports from
-  `libibverbs.so.1` and `librdmacm.so.1` is there, under its version, is checked with all others by `cargo test -p highwire-ibverbs`.
+- DiSNI 2.1 (Java): its jar has no native half (`libdisni`), and that is no package. `cargo test -p highwire-ibverbs disni` checks that the functions of
+  C that the native methods of its `NativeDispatcher` stand for are exported.
 ";

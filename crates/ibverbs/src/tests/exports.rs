@@ -113,3 +113,53 @@ fn pure_functions_agree_with_the_stock_library() {
     }
     std::fs::remove_dir_all(&folder).expect("nothing is left behind");
 }
+
+/// What the native methods of DiSNI 2.1 (`com.ibm.disni.verbs.impl.NativeDispatcher` in its jar) stand for, one C function or
+/// more each. Their native half is no package; methods that only read a structure need none.
+const OF_DISNI: [(&str, &[&str]); 33] = [
+    ("_createEventChannel", &["rdma_create_event_channel"]),
+    ("_createId", &["rdma_create_id"]),
+    ("_createQP", &["rdma_create_qp"]),
+    ("_bindAddr", &["rdma_bind_addr"]),
+    ("_listen", &["rdma_listen"]),
+    ("_resolveAddr", &["rdma_resolve_addr"]),
+    ("_resolveRoute", &["rdma_resolve_route"]),
+    ("_getCmEvent", &["rdma_get_cm_event"]),
+    ("_connect", &["rdma_connect"]),
+    ("_accept", &["rdma_accept"]),
+    ("_ackCmEvent", &["rdma_ack_cm_event"]),
+    ("_disconnect", &["rdma_disconnect"]),
+    ("_destroyEventChannel", &["rdma_destroy_event_channel"]),
+    ("_destroyCmId", &["rdma_destroy_id"]),
+    ("_destroyQP", &["rdma_destroy_qp"]),
+    ("_getSrcAddr", &["rdma_get_src_port"]),
+    ("_getDstAddr", &["rdma_get_dst_port"]),
+    ("_destroyEp", &["rdma_destroy_ep"]),
+    ("_allocPd", &["ibv_alloc_pd"]),
+    ("_createCompChannel", &["ibv_create_comp_channel"]),
+    ("_createCQ", &["ibv_create_cq"]),
+    ("_modifyQP", &["ibv_modify_qp"]),
+    ("_regMr", &["ibv_reg_mr", "ibv_reg_mr_iova2"]),
+    ("_queryOdpSupport", &["ibv_query_device"]),
+    ("_deregMr", &["ibv_dereg_mr"]),
+    ("_getCqEvent", &["ibv_get_cq_event"]),
+    ("_ackCqEvent", &["ibv_ack_cq_events"]),
+    ("_destroyCompChannel", &["ibv_destroy_comp_channel"]),
+    ("_deallocPd", &["ibv_dealloc_pd"]),
+    ("_destroyCQ", &["ibv_destroy_cq"]),
+    ("_getContext", &["ibv_open_device", "ibv_close_device"]),
+    ("devices", &["ibv_get_device_list", "ibv_free_device_list", "ibv_get_device_name"]),
+    ("_createId, synchronous", &["rdma_create_ep", "rdma_getaddrinfo", "rdma_freeaddrinfo"]),
+];
+
+#[test]
+fn what_disni_stands_on_is_there() {
+    let ours = format!("{TABLE}\n{}", include_str!("../../symbols/rdmacm.txt"));
+    let names: BTreeSet<&str> = ours.lines().filter_map(|line| line.split_whitespace().nth(1)).collect();
+    let missing: Vec<_> = OF_DISNI
+        .iter()
+        .flat_map(|(method, functions)| functions.iter().map(move |function| (method, *function)))
+        .filter(|(_, function)| !names.contains(function))
+        .collect();
+    assert!(missing.is_empty(), "{missing:?}");
+}
