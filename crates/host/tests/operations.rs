@@ -259,3 +259,21 @@ fn a_wait_for_receives_ends_when_they_are_posted() {
         assert_eq!(next_ok(a, b).wr_id, 1);
     }
 }
+
+#[test]
+fn a_ring_that_is_full_is_waited_for() {
+    // Nobody repeats what an unreliable connection loses, and ten times as many packets as a ring and its backlog hold are under way.
+    let [a, b] = &Setup::new(Service::Uc, LinkChoice::Auto).pair();
+    const MESSAGES: u64 = 60;
+    let length = (1 << 20) - 1;
+    a.fill(0, length as usize, 3);
+    for number in 0..MESSAGES {
+        b.receive(number, 0, length);
+        a.post(number, Operation::Send, 0, length);
+    }
+    for number in 0..MESSAGES {
+        assert_eq!(next_ok(b, a).wr_id, number);
+    }
+    assert_eq!(a.device.counters().value("dropped_link_full"), 0);
+    assert_eq!(b.buffer.to_vec(0, length as usize), a.buffer.to_vec(0, length as usize));
+}

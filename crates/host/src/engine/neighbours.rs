@@ -20,6 +20,10 @@ use std::sync::Arc;
 const ABSENT_FOR: Duration = Duration::from_millis(500);
 /// Packets that wait for room in one ring; more are lost, as in a switch.
 const BACKLOG_PACKETS_MAX: usize = 4096;
+/// Packets that wait for a ring with room before the RNIC is asked for no more: a ring is no wire, it need not drop.
+const BACKLOG_PACKETS_ENOUGH: usize = 1024;
+/// How long it is not asked because of a ring that does not move at all: its owner has stopped, and holds up nobody else.
+const RING_PATIENCE: Duration = Duration::from_millis(20);
 
 pub(crate) struct Neighbours {
     pub(super) inbox: Inbox,
@@ -49,6 +53,9 @@ struct Known {
 struct Ring {
     sender: ShmSender,
     backlog: VecDeque<Box<[u8]>>,
+    /// When a packet last left the backlog, as far as anybody has looked, and whether one has since.
+    moved: Instant,
+    has_moved: bool,
     is_unflushed: bool,
 }
 
@@ -176,6 +183,25 @@ impl Neighbours {
         self.backlogged > 0
     }
 
+    /// Whether packets should stay where they are until rings have room.
+    #[inline]
+    pub(super) fn is_congested(&mut self, now: Instant) -> bool {
+        self.backlogged > BACKLOG_PACKETS_ENOUGH && self.has_congested_ring(now)
+    }
+
+    #[cold]
+    fn has_congested_ring(&mut self, now: Instant) -> bool {
+        let rings = self.known.iter_mut().flat_map(|known| known.rings.iter_mut().flatten());
+        let mut is_congested = false;
+        for ring in rings.filter(|ring| ring.backlog.len() > BACKLOG_PACKETS_ENOUGH) {
+            if std::mem::take(&mut ring.has_moved) {
+                ring.moved = now;
+            }
+            is_congested |= now.saturating_since(ring.moved) < RING_PATIENCE;
+        }
+        is_congested
+    }
+
     /// Tells neighbours that a queue pair is broken. One that is at work right now may finish.
     #[cold]
     pub(super) fn close(&self, qpn: Qpn, qp: &QpSnapshot) {
@@ -256,7 +282,13 @@ impl Neighbours {
         let Ok(peer) = &known.peer else { return false };
         match peer.attach(&self.local, self.lane, lane as u32, &ChannelConfig::default()) {
             Ok(sender) => {
-                known.rings[lane] = Some(Ring { sender, backlog: VecDeque::new(), is_unflushed: false });
+                known.rings[lane] = Some(Ring {
+                    sender,
+                    backlog: VecDeque::new(),
+                    moved: now,
+                    has_moved: false,
+                    is_unflushed: false,
+                });
                 true
             }
             Err(_) => {
@@ -275,6 +307,8 @@ impl Neighbours {
         if ring.backlog.len() >= BACKLOG_PACKETS_MAX {
             return Sent::Lost;
         }
+        // The time without movement counts from the first packet that waits.
+        ring.has_moved |= ring.backlog.is_empty();
         let mut packet = vec![0; bytes].into_boxed_slice();
         fill(&mut packet);
         ring.backlog.push_back(packet);
@@ -295,6 +329,7 @@ impl Neighbours {
                     match ring.sender.try_send(packet.len(), |out| out.copy_from_slice(packet)) {
                         Ok(()) => {
                             ring.backlog.pop_front();
+                            ring.has_moved = true;
                             self.backlogged -= 1;
                             if !std::mem::replace(&mut ring.is_unflushed, true) {
                                 self.unflushed.push((at, lane));

@@ -56,6 +56,9 @@ impl Engine {
             if self.tx.is_blocked() && !transmit(&mut *self.udp, &mut self.tx, &mut self.paths, now) {
                 return;
             }
+            if self.neighbours.as_mut().is_some_and(|neighbours| neighbours.is_congested(now)) {
+                return;
+            }
             let Some(outgoing) = self.rnic.poll_transmit(now) else {
                 self.turn.more_to_send = false;
                 return;
