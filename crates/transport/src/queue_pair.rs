@@ -361,6 +361,13 @@ impl QueuePair {
                 );
                 self.note_established(ctx);
             }
+            // Of answers, which also who never goes beyond RTR gives.
+            WireOperation::ReadAcknowledge => self.responder.on_read_ack(ctx, bth.psn, None),
+            WireOperation::ReadSelectiveAcknowledge => match headers.ext {
+                Ext::IrnReadNack(sack) => self.responder.on_read_ack(ctx, bth.psn, Some(sack)),
+                _ => ctx.counters.count(Counter::DroppedMalformed),
+            },
+            // What is left speaks of this side's own requests.
             _ if !self.conn.state.transmits() => return ctx.counters.count(Counter::DroppedWrongState),
             WireOperation::Acknowledge | WireOperation::SelectiveAcknowledge => {
                 self.requester.note_echo(bth.becn);
@@ -388,11 +395,6 @@ impl QueuePair {
                     _ => ctx.counters.count(Counter::DroppedStale),
                 }
             }
-            WireOperation::ReadAcknowledge => self.responder.on_read_ack(ctx, bth.psn, None),
-            WireOperation::ReadSelectiveAcknowledge => match headers.ext {
-                Ext::IrnReadNack(sack) => self.responder.on_read_ack(ctx, bth.psn, Some(sack)),
-                _ => ctx.counters.count(Counter::DroppedMalformed),
-            },
         }
         self.settle(ctx);
     }

@@ -146,7 +146,7 @@ impl Node<Bytes> {
     }
 }
 
-/// Brings a queue pair from RESET to RTS.
+/// Brings a queue pair from RESET to RTS, or no further than RTR if no PSN is given to send from.
 pub fn connect<S>(node: &mut Node<S>, qpn: Qpn, peer: End, now: Instant, attr: &QpAttr, service_is_ud: bool) {
     let state = |state| QpAttr { state: Some(state), ..QpAttr::default() };
     let init = if service_is_ud {
@@ -172,7 +172,7 @@ pub fn connect<S>(node: &mut Node<S>, qpn: Qpn, peer: End, now: Instant, attr: &
         recovery: attr.recovery,
         ..state(QpState::Rts)
     };
-    for step in [init, rtr, rts] {
+    for step in [Some(init), Some(rtr), attr.sq_psn.map(|_| rts)].into_iter().flatten() {
         node.rnic.modify_qp(now, qpn, &step).expect("the attributes are complete");
     }
 }

@@ -37,6 +37,8 @@ pub struct Setup {
     pub retry_count: u8,
     pub rnr_retry: u8,
     pub access: Access,
+    /// Whether B stays in RTR, where it answers and does not ask.
+    pub is_passive: bool,
 }
 
 impl Default for Setup {
@@ -56,6 +58,7 @@ impl Default for Setup {
             retry_count: 7,
             rnr_retry: 7,
             access: Access::ALL,
+            is_passive: false,
         }
     }
 }
@@ -122,7 +125,7 @@ impl Pair {
             qkey: (setup.service == Service::Ud).then_some(QKEY),
             path_mtu: Some(setup.mtu),
             rq_psn: Some(Psn::new(setup.psn[1 - index])),
-            sq_psn: Some(Psn::new(setup.psn[index])),
+            sq_psn: (index == A || !setup.is_passive).then_some(Psn::new(setup.psn[index])),
             max_dest_rd_atomic: Some(setup.rd_atomic),
             max_rd_atomic: Some(setup.rd_atomic),
             min_rnr_timer: Some(1),

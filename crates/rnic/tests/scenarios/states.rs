@@ -1,10 +1,12 @@
 //! The states of a queue pair, and what happens to what was posted (IBTA §10.3.1).
 
 use crate::RECOVERIES;
-use crate::common::{A, B, Pair, Setup};
+use crate::common::{A, B, Pair, Seen, Setup};
+use highwire_rnic::Counter;
 use highwire_verbs::{
-    AsyncEvent, LocalKey, Operation, PostError, QpAttr, QpState, SendFlags, SendWr, Service, Sge,
+    AsyncEvent, LocalKey, Mtu, Operation, PostError, QpAttr, QpState, SendFlags, SendWr, Service, Sge,
 };
+use highwire_wire::Operation as Wire;
 
 #[test]
 fn an_error_flushes_everything_in_order() {
@@ -123,4 +125,23 @@ fn requests_that_are_held_back_leave_together() {
     pair.net.nodes[A].rnic.hold_transmit(now, qpn, false);
     pair.run();
     assert_eq!(pair.outcomes(A), ["1 Success"]);
+}
+
+#[test]
+fn who_only_answers_repairs_its_answers_too() {
+    for recovery in RECOVERIES {
+        let mtu = Mtu::B256;
+        let mut pair = Pair::new(Setup { is_passive: true, mtu, ..Setup::with(recovery) });
+        assert_eq!(pair.state(B), QpState::Rtr);
+        // More than may be in flight at once, so only acknowledgements of answers get it across.
+        let length = 512 * mtu.bytes();
+        let is_answer = |seen: &Seen<'_>| seen.headers.bth.opcode.info().operation == Wire::ReadResponse;
+        pair.drop_nth(B, &[3, 4, 40, 300], is_answer);
+        pair.post(A, 1, Operation::Read(pair.buffers[B].remote(0)), 0, length);
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["1 Success"]);
+        assert_eq!(pair.bytes(A, 0, u64::from(length)), pair.bytes(B, 0, u64::from(length)));
+        assert_eq!(pair.state(B), QpState::Rtr);
+        assert_eq!(pair.count(B, Counter::DroppedWrongState), 0);
+    }
 }
