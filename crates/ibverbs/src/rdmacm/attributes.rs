@@ -115,15 +115,7 @@ pub(super) fn advance(
 /// The peer is known: the queue pair is made ready to receive and to send.
 pub(super) fn make_ready(hub: &Hub, c: *mut rdma_cm_id, qp: *mut ibv_qp) -> Result<(), c_int> {
     {
-        let mut world = hub.lock();
-        let id = world.id(c)?;
-        if let (None, Some(reply)) = (&id.request, &id.reply) {
-            // The peer may have lowered both.
-            id.initiator_depth = id.initiator_depth.min(reply.responder_resources);
-            id.responder_resources = reply.initiator_depth.min(hub.limits.responder_resources);
-        }
-        let mut ece = id.remote_ece;
-        drop(world);
+        let mut ece = hub.lock().id(c)?.remote_ece;
         if ece.vendor_id != 0 {
             // SAFETY: as in `advance`. A queue pair that knows no options goes without.
             unsafe { verbs::ibv_set_ece(qp, &mut ece) };

@@ -69,6 +69,9 @@ fn tell(hub: &Hub, world: &mut World, event: Event) {
     let (what, status) = match event {
         Event::Replied { reply, ece_options, .. } => {
             id.remote_ece = ibv_ece { vendor_id: reply.ece_vendor, options: ece_options, comp_mask: 0 };
+            // The peer may have lowered both.
+            id.initiator_depth = id.initiator_depth.min(reply.responder_resources);
+            id.responder_resources = reply.initiator_depth.min(hub.limits.responder_resources);
             id.reply = Some(reply);
             (What::Reply, 0)
         }
@@ -220,6 +223,9 @@ fn connection_request(
         srq: u8::from(request.has_srq),
         qp_num: request.qpn.value(),
     };
+    // What the peer asks for, until the application accepts: one that makes its queue pair itself takes it from here.
+    id.responder_resources = request.initiator_depth.min(hub.limits.responder_resources);
+    id.initiator_depth = request.responder_resources.min(hub.limits.initiator_depth);
     id.request = Some(request);
     super::resolve::show_route(hub, id);
     Some(held)
