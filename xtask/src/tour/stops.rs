@@ -1,5 +1,8 @@
 //! What there is to see, in the order in which it makes sense.
 
+use std::process::Stdio;
+use std::time::Duration;
+
 use anyhow::{Context, Result, bail};
 
 use crate::bench::{CASES, Goodputs, Outcome, Recovery};
@@ -8,6 +11,7 @@ use crate::shell::{root, target_dir};
 
 use super::page::{Bar, Chart};
 use super::{Results, Stop};
+use crate::{libs, packages, shell::Log};
 
 /// Seconds of each of the eight goodput measurements.
 const GOODPUT_SECONDS: f64 = 0.7;
@@ -25,6 +29,8 @@ pub(super) const ALL: &[Sight] = &[
     Sight { title: "Two processes, one queue pair", visit: speed },
     Sight { title: "What loss costs", visit: loss },
     Sight { title: "The same misfortune every time", visit: misfortune },
+    Sight { title: "A program written for RDMA cards, unmodified", visit: unmodified },
+    Sight { title: "The same code on a simulated network", visit: simulated },
 ];
 
 /// Every golden capture, decoded and verified by one run each.
@@ -164,6 +170,74 @@ fn misfortune(program: &Program, results: &mut Results) -> Result<Stop> {
         meaning: "A seed decides which packets are lost, so a program's behaviour under loss can be seen again. Wireshark reads the recording, too.".into(),
         command: format!("highwire {words} {shown} && highwire pcap --summary {shown}"),
         output: summary.stdout,
+        chart: None,
+    })
+}
+
+/// Debian's own `ib_write_lat`, twice, over the drop-in libraries.
+fn unmodified(program: &Program, results: &mut Results) -> Result<Stop> {
+    let mut stop = Stop {
+        title: "A program written for RDMA cards, unmodified".into(),
+        meaning: "perftest from Debian's archive, for cards that nobody here has: no kernel module, no root, no recompilation. docs/compatibility.md lists what else runs.".into(),
+        command: "highwire run -- ib_write_lat -F & highwire run -- ib_write_lat -F 127.0.0.1".into(),
+        output: String::new(),
+        chart: None,
+    };
+    if let Err(missing) = packages::ensure(&["perftest"], &Log::create("tour-packages")?)? {
+        stop.output = missing.0;
+        return Ok(stop);
+    }
+    if libs::build(true)?.is_none() {
+        bail!("the libraries do not build");
+    }
+    // A port of its own, and a server that a client may find late.
+    let words = "run -- ib_write_lat -F -n 2000 -p 18719";
+    let mut server = program.line(words).command();
+    let mut server = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().context("ib_write_lat")?;
+    let mut last = None;
+    for _ in 0..20 {
+        std::thread::sleep(Duration::from_millis(200));
+        let client = program.line(words).arg("127.0.0.1").capture()?;
+        if client.success {
+            last = Some(client.stdout);
+            break;
+        }
+    }
+    let _ = server.kill();
+    let _ = server.wait();
+    let Some(text) = last else { bail!("ib_write_lat found no server") };
+    let rows: Vec<&str> = text.lines().filter(|line| line.trim_start().starts_with(['#', '2'])).collect();
+    let typical = rows.last().and_then(|row| row.split_whitespace().nth(4)).unwrap_or("?");
+    results.row(
+        "ib_write_lat of 2 B, unmodified, shared memory",
+        &format!("{typical} µs"),
+        "aim at most 1 µs",
+        "",
+    );
+    stop.output = rows.join("\n");
+    Ok(stop)
+}
+
+fn simulated(program: &Program, results: &mut Results) -> Result<Stop> {
+    const PLAN: &str = "experiments/tour.toml";
+    let folder = target_dir().join("tour/sim");
+    let run = program.line(&format!("sim run --quiet {PLAN} --out")).arg(&folder).capture()?;
+    if !run.success {
+        bail!("{}", run.stderr.trim());
+    }
+    let ratio = run.stdout.lines().rev().find(|line| line.contains("average slowdown"));
+    let ratio = ratio.and_then(|line| line.split_whitespace().find(|word| word.ends_with('×')));
+    results.row(
+        "RoCE with PFC against IRN without, simulated, 16 hosts: slowdown",
+        &format!("{} as long", ratio.unwrap_or("?")),
+        "paper 2.8 to 3.7 × on 54 hosts",
+        "",
+    );
+    Ok(Stop {
+        title: "The same code on a simulated network".into(),
+        meaning: "Sixteen RNICs, the very state machines that ran above, on a fat tree of simulated switches: loss recovery at the end hosts against a network that may not drop. `highwire sim list` shows the paper's figures.".into(),
+        command: format!("highwire sim run {PLAN}"),
+        output: run.stdout,
         chart: None,
     })
 }
