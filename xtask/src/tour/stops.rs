@@ -221,7 +221,7 @@ fn unmodified(program: &Program, results: &mut Results) -> Result<Stop> {
 fn simulated(program: &Program, results: &mut Results) -> Result<Stop> {
     const PLAN: &str = "experiments/tour.toml";
     let folder = target_dir().join("tour/sim");
-    let run = program.line(&format!("sim run --quiet {PLAN} --out")).arg(&folder).capture()?;
+    let run = program.line(&format!("sim run {PLAN} --out")).arg(&folder).capture()?;
     if !run.success {
         bail!("{}", run.stderr.trim());
     }
