@@ -5,8 +5,10 @@ use highwire_verbs::Gid;
 use highwire_wire::Qpn;
 use highwire_wire::cm::{CmMad, CmMessage, SidrRep, SidrReq, SidrStatus};
 
+use crate::connection::Connection;
 use crate::manager::padded;
 use crate::pending::{Answering, Asking};
+use crate::table::State;
 use crate::{CallError, CommId, ConnectionManager, Event};
 
 impl ConnectionManager {
@@ -137,12 +139,17 @@ impl ConnectionManager {
         self.events.push_back(Event::ServiceAnswered { id: CommId(id), reply: Box::new(*rep) });
     }
 
-    /// Whether this end was connected to the same port a moment ago, in whatever port space: its server may pause.
+    /// Whether this end was connected to the same port a moment ago, or is still, in whatever port space: its server may
+    /// pause.
     fn has_just_left(&self, now: Instant, peer: Gid, service_id: u64) -> bool {
-        let port = |service: u64| service as u16;
-        self.left
-            .iter()
-            .any(|(&(gid, left), &until)| gid == peer && port(left) == port(service_id) && until > now)
+        let is_same = |service: u64| service as u16 == service_id as u16;
+        let is_known = |connection: &Connection| {
+            connection.peer == peer
+                && connection.asked.is_some_and(is_same)
+                && matches!(connection.state, State::Established | State::DreqSent)
+        };
+        self.left.iter().any(|(&(gid, left), &until)| gid == peer && is_same(left) && until > now)
+            || self.connections.values().any(is_known)
     }
 
     pub(crate) fn on_service_due(&mut self, now: Instant, id: u32) {

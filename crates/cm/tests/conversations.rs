@@ -358,6 +358,23 @@ fn a_datagram_service_is_not_found() {
 }
 
 #[test]
+fn a_datagram_service_may_follow_a_connection() {
+    let mut net = Net::new(2, 1, Faults::default());
+    net.end(1).listen(SERVICE).expect("nobody listens yet");
+    connected(&mut net);
+    // A peer that knows no pauses, and the connection is still in use.
+    let mut stranger = Net::new(2, 9, Faults::default());
+    std::mem::swap(&mut net.ends[1].manager, &mut stranger.ends[1].manager);
+    let now = net.now;
+    net.end(0).ask_service(now, gid(1), SERVICE, 0xFFFF, &[]).expect("short enough");
+    net.run_for(MOMENT);
+    assert_eq!(net.events(0), [], "it asks again");
+    net.end(1).listen(SERVICE).expect("nobody listens");
+    net.run_for(Duration::from_secs(1));
+    assert!(matches!(net.events(1)[..], [Event::ServiceRequested { .. }]));
+}
+
+#[test]
 fn wrong_calls_are_refused() {
     let mut net = net();
     let now = net.now;
