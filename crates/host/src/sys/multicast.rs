@@ -4,6 +4,9 @@ use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 
+/// What a group's socket asks to hold; the system grants what it will.
+const RECEIVE_BYTES: i32 = 4 << 20;
+
 /// A socket that takes what is sent to a multicast group at the interface of `own`. Any number of sockets of the host can have the
 /// same group, and each gets a copy.
 pub(crate) fn group_socket(group: IpAddr, port: u16, own: IpAddr) -> io::Result<UdpSocket> {
@@ -17,6 +20,8 @@ pub(crate) fn group_socket(group: IpAddr, port: u16, own: IpAddr) -> io::Result<
     // SAFETY: the descriptor is new and ours.
     let socket = unsafe { UdpSocket::from_raw_fd(fd) };
     set_option(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32)?;
+    // Nobody repeats what a burst to a group loses.
+    set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BYTES)?;
     match (group, own) {
         (IpAddr::V4(group), IpAddr::V4(own)) => {
             let address = libc::sockaddr_in {
