@@ -209,6 +209,13 @@ fn endpoints_connect_talk_of_themselves_and_part() {
             let private = std::slice::from_raw_parts(event.param.conn.private_data.cast::<u8>(), 56);
             assert_eq!((&private[..5], event.param.conn.private_data_len), (&b"hello"[..], 56));
             assert!(!(*accepted).qp.is_null() && accepted != passive.pointer());
+            // Who makes its queue pair itself takes it from here, before it accepts.
+            let (mut to, mut mask) = (ibv_qp_attr { qp_state: IBV_QPS_RTR, ..Default::default() }, 0);
+            assert_eq!(attributes::rdma_init_qp_attr(accepted, &mut to, &mut mask), 0);
+            assert_eq!(to.max_dest_rd_atomic, 2, "what the peer begins");
+            to.qp_state = IBV_QPS_RTS;
+            assert_eq!(attributes::rdma_init_qp_attr(accepted, &mut to, &mut mask), 0);
+            assert_eq!(to.max_rd_atomic, 3, "what the peer answers");
             assert_eq!(connect::rdma_accept(accepted, null_mut()), 0, "errno {}", errno());
             assert_eq!((*(*accepted).event).event, RDMA_CM_EVENT_ESTABLISHED);
             assert_eq!(connect::rdma_disconnect(accepted), 0);
@@ -218,6 +225,7 @@ fn endpoints_connect_talk_of_themselves_and_part() {
         assert_eq!(endpoint::rdma_create_ep(&mut client, found, null_mut(), &mut queue_pair_attributes()), 0);
         let mut parameters: rdma_conn_param = std::mem::zeroed();
         (parameters.private_data, parameters.private_data_len) = (b"hello".as_ptr().cast(), 5);
+        (parameters.responder_resources, parameters.initiator_depth) = (3, 2);
         (parameters.retry_count, parameters.rnr_retry_count) = (7, 7);
         assert_eq!(connect::rdma_connect(client, &mut parameters), 0, "errno {}", errno());
         assert_eq!((*(*client).event).event, RDMA_CM_EVENT_ESTABLISHED);
