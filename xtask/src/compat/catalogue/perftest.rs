@@ -70,7 +70,7 @@ pub(super) fn add(cases: &mut Vec<Case>) {
             ("ib_send_bw", "-n 500 --odp"),
             ("ib_write_bw", "-n 500 -z"),
             ("ib_send_lat", "-e -R"),
-            ("ib_send_bw", "-n 500 -g -c UD"),
+            ("ib_send_bw", "-n 500 -g -M 255:14:0:0:0:0:0:0:0:0:255:255:239:1:2:3 -c UD"),
             ("ib_send_lat", "-x 1"),
         ] {
             let title = format!("{program} -F {options} -p {{port}}");
