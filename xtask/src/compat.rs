@@ -28,7 +28,7 @@ use results::{Results, Store, Verdict};
 /// Options of `cargo xtask compat`.
 #[derive(Debug, Default, clap::Args)]
 #[command(after_help = "Examples:
-  cargo xtask compat                     everything: about ten minutes
+  cargo xtask compat                     everything: about eight minutes
   cargo xtask compat --only ib_send_lat  the cases whose line contains this text
   cargo xtask compat --list              the cases
   cargo xtask compat --write-docs        everything, and write docs/compatibility.md; with --only, a part of it anew")]
