@@ -263,7 +263,7 @@ impl Reader {
 
     fn node(&self, name: &str) -> Result<NodeId, ParseProblem> {
         self.names.get(name).copied().ok_or_else(|| {
-            let near = self.names.keys().map(|known| (distance(name, known), known)).min();
+            let near = self.names.keys().map(|known| (strsim::levenshtein(name, known), known)).min();
             let nearest = near.filter(|&(d, _)| d <= 1 + name.len() / 3).map(|(_, n)| n.clone());
             ParseProblem::UnknownName { name: name.to_owned(), nearest }
         })
@@ -296,20 +296,6 @@ impl Reader {
         }
         Ok(t)
     }
-}
-
-/// How many letters must change to make one word the other (Levenshtein).
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.chars().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.chars().count()]
 }
 
 #[cfg(test)]

@@ -73,22 +73,9 @@ impl std::error::Error for PlanError {}
 
 /// The word of `words` that is most like `wrong`, if one is.
 pub(super) fn nearest<'a>(wrong: &str, words: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let closest = words.into_iter().map(|word| (distance(wrong, word), word)).min_by_key(|(d, _)| *d)?;
+    let closest =
+        words.into_iter().map(|word| (strsim::levenshtein(wrong, word), word)).min_by_key(|(d, _)| *d)?;
     (closest.0 <= 1 + wrong.chars().count().max(closest.1.chars().count()) / 3).then_some(closest.1)
-}
-
-/// Levenshtein's distance.
-fn distance(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.chars().count()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.chars().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.chars().count()]
 }
 
 #[cfg(test)]
