@@ -17,8 +17,8 @@ const REASSEMBLY_CYCLES: u64 = 3;
 const DISPATCH_CYCLES: u64 = 2;
 /// From a core's "done" to the next message on its way.
 const NEXT_CYCLES: u64 = 2;
-/// Messages of one sender that are told apart: its number's bits in the table's index.
-const MESSAGES_PER_SENDER: u16 = 128;
+/// Finished messages of each sender that are remembered, to know their packets if they come again.
+const REMEMBERED: usize = 64;
 
 /// What arrived, and what was turned away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -57,7 +57,6 @@ impl Message {
 struct Partial {
     state: Arriving,
     arrived: u32,
-    is_done: bool,
     payload: Vec<u8>,
     class: usize,
 }
@@ -77,6 +76,8 @@ struct Delivery {
 pub(super) struct Receiver {
     ingress: VecDeque<(u64, Packet)>,
     partial: BTreeMap<(u32, u16), Partial>,
+    /// The numbers of each sender's last messages, as they were finished.
+    finished: BTreeMap<u32, VecDeque<u16>>,
     /// Free buffers per size class.
     free: [usize; 2],
     whole: VecDeque<(u64, Message)>,
@@ -103,6 +104,7 @@ impl Receiver {
         Receiver {
             ingress: VecDeque::new(),
             partial: BTreeMap::new(),
+            finished: BTreeMap::new(),
             free: buffers,
             whole: VecDeque::new(),
             contexts: BTreeMap::new(),
@@ -152,7 +154,7 @@ impl Receiver {
             self.counters.unknown_context += 1;
             return None;
         }
-        let key = (packet.source, packet.message % MESSAGES_PER_SENDER);
+        let key = (packet.source, packet.message);
         let class = usize::from(usize::from(packet.message_bytes) > SEGMENT_BYTES);
         if !self.partial.contains_key(&key) {
             if self.free[class] == 0 {
@@ -162,8 +164,7 @@ impl Receiver {
             self.free[class] -= 1;
             let payload = vec![0; packet.message_bytes.into()];
             let state = Arriving::default();
-            self.partial.insert(key, Partial { state, arrived: 0, is_done: false, payload, class });
-            self.forget(packet.source, packet.message.wrapping_add(MESSAGES_PER_SENDER / 2));
+            self.partial.insert(key, Partial { state, arrived: 0, payload, class });
         }
         let partial = self.partial.get_mut(&key).expect("just looked up");
         let answer = transport.on_data(&mut partial.state, &packet);
@@ -187,7 +188,6 @@ impl Receiver {
         room.copy_from_slice(&packet.payload);
         partial.arrived |= bit;
         if partial.arrived.count_ones() as usize == packet.message_packets() {
-            partial.is_done = true;
             let payload = std::mem::take(&mut partial.payload);
             let header = AppHeader {
                 peer: packet.source,
@@ -198,6 +198,7 @@ impl Receiver {
                 Message { context: packet.destination_context, header, payload, class: partial.class };
             self.counters.messages += 1;
             self.whole.push_back((cycle + REASSEMBLY_CYCLES, message));
+            self.remember(key);
         }
     }
 
@@ -242,12 +243,14 @@ impl Receiver {
         }
     }
 
-    /// Forgets a finished message. It was kept to recognise its packets if they come again; senders number their messages in turn,
-    /// so half a round later the number is about to be somebody else's.
-    fn forget(&mut self, source: u32, message: u16) {
-        let key = (source, message % MESSAGES_PER_SENDER);
-        if self.partial.get(&key).is_some_and(|partial| partial.is_done) {
-            self.partial.remove(&key);
+    /// A message is finished, and another one forgotten for it.
+    fn remember(&mut self, (source, message): (u32, u16)) {
+        let numbers = self.finished.entry(source).or_default();
+        numbers.push_back(message);
+        if numbers.len() > REMEMBERED
+            && let Some(oldest) = numbers.pop_front()
+        {
+            self.partial.remove(&(source, oldest));
         }
     }
 
@@ -280,4 +283,32 @@ fn flow_hash(message: &Message) -> u64 {
     let flow = u64::from(message.header.peer) << 16 | u64::from(message.header.context);
     let mixed = flow.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     mixed ^ mixed >> 29
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::nic::Ndp;
+
+    /// Gives a receiver one-packet messages with these numbers; how many it took for new ones.
+    fn messages(numbers: &[u16]) -> u64 {
+        let mut receiver = Receiver::new(Selection::Jbsq(2), 1, [64, 64]);
+        receiver.insert(0);
+        for &message in numbers {
+            let packet = Packet { flags: flag::DATA, message, ..Packet::default() };
+            assert!(receiver.take(0, packet, &mut Ndp { rtt_packets: 2 }).is_some());
+        }
+        receiver.counters.messages
+    }
+
+    #[test]
+    fn a_sender_may_talk_to_others_in_between() {
+        assert_eq!(messages(&[5, 133, 5 + 256]), 3);
+        assert_eq!(messages(&[65_535, 0]), 2);
+    }
+
+    #[test]
+    fn repeated_messages_are_known() {
+        assert_eq!(messages(&[5, 6, 5, 133, 6]), 3);
+    }
 }

@@ -38,6 +38,9 @@ pub struct SendCounters {
 /// A message of ours.
 #[derive(Clone, Debug)]
 struct Outgoing {
+    /// The number that receivers know it by: of more bits than there are buffers, so that the next message in the same buffer is not
+    /// taken for this one again by whoever has seen none in between.
+    sequence: u16,
     context: u16,
     header: AppHeader,
     payload: Vec<u8>,
@@ -85,6 +88,7 @@ pub(super) struct Sender {
     messages: Vec<Option<Outgoing>>,
     free: [usize; 2],
     next_message: u16,
+    next_sequence: u16,
     /// Packets by urgency: new, credited, timed out. Each is a message and a packet of it, and when it may leave.
     queues: [VecDeque<(u64, u16, u32)>; 3],
     control: VecDeque<(u64, Packet)>,
@@ -104,6 +108,7 @@ impl Sender {
             messages: vec![None; buffers.iter().sum()],
             free: buffers,
             next_message: 0,
+            next_sequence: 0,
             queues: Default::default(),
             control: VecDeque::new(),
             pulls: VecDeque::new(),
@@ -155,8 +160,20 @@ impl Sender {
         self.counters.messages += 1;
         let state = Departing { credit: transport.unsolicited(), ..Departing::default() };
         let (payload, deadline) = (Vec::with_capacity(bytes), u64::MAX);
-        self.messages[usize::from(number)] =
-            Some(Outgoing { context: key.1, header, payload, written: 0, state, sent: 0, deadline, class });
+        let sequence = self.next_sequence;
+        self.next_sequence = sequence.wrapping_add(1);
+        let context = key.1;
+        self.messages[usize::from(number)] = Some(Outgoing {
+            sequence,
+            context,
+            header,
+            payload,
+            written: 0,
+            state,
+            sent: 0,
+            deadline,
+            class,
+        });
         if bytes == 0 {
             self.schedule(cycle, number, 0);
         } else {
@@ -216,7 +233,7 @@ impl Sender {
     pub(super) fn on_control(&mut self, cycle: u64, packet: &Packet, transport: &mut dyn Transport) {
         let number = packet.buffer;
         let Some(Some(message)) = self.messages.get_mut(usize::from(number)) else { return };
-        let is_ours = message.header.peer == packet.source && packet.message == number;
+        let is_ours = message.header.peer == packet.source && packet.message == message.sequence;
         if !is_ours || u32::from(packet.packet_offset) >= message.packets() {
             return;
         }
@@ -302,7 +319,7 @@ impl Sender {
                 message_bytes: message.header.bytes,
                 packet_offset: offset as u8,
                 pull_offset: 0,
-                message: number,
+                message: message.sequence,
                 buffer: number,
                 buffer_class: message.class as u8,
                 payload: message.payload.get(start..end).unwrap_or_default().to_vec(),
