@@ -47,6 +47,16 @@ static inline __attribute__((always_inline)) void nanopu_copy(void) {
     __asm__ volatile("mv x31, x30" ::: "memory");
 }
 
+/* Takes the next word into memory. */
+static inline __attribute__((always_inline)) void nanopu_store(uint64_t *to) {
+    __asm__ volatile("sd x30, %0" : "=m"(*to));
+}
+
+/* Sends a word from memory. */
+static inline __attribute__((always_inline)) void nanopu_load(const uint64_t *from) {
+    __asm__ volatile("ld x31, %0" ::"m"(*from));
+}
+
 /* Makes a context known to the NIC and runs as it. Priority 0 is the most urgent. */
 static inline void nanopu_add_context(uint64_t context, uint64_t priority) {
     nanopu_csr_write(NANOPU_CURRENT_CONTEXT, context);
@@ -61,6 +71,27 @@ static inline __attribute__((always_inline)) void nanopu_copy_16(void) {
     nanopu_copy_4(); nanopu_copy_4(); nanopu_copy_4(); nanopu_copy_4();
 }
 
+/* Takes the next words into memory, or throws them away. */
+static inline void nanopu_take(uint64_t *to, int64_t words) {
+    for (; words >= 8; words -= 8, to += 8) {
+        nanopu_store(to), nanopu_store(to + 1), nanopu_store(to + 2), nanopu_store(to + 3);
+        nanopu_store(to + 4), nanopu_store(to + 5), nanopu_store(to + 6), nanopu_store(to + 7);
+    }
+    for (; words > 0; words--) nanopu_store(to++);
+}
+static inline void nanopu_skip(int64_t words) {
+    for (; words > 0; words--) nanopu_read();
+}
+
+/* Sends words from memory. */
+static inline void nanopu_give(const uint64_t *from, int64_t words) {
+    for (; words >= 8; words -= 8, from += 8) {
+        nanopu_load(from), nanopu_load(from + 1), nanopu_load(from + 2), nanopu_load(from + 3);
+        nanopu_load(from + 4), nanopu_load(from + 5), nanopu_load(from + 6), nanopu_load(from + 7);
+    }
+    for (; words > 0; words--) nanopu_load(from++);
+}
+
 /* Waits until words are there for the current context, and says each time round that there is nothing to do. */
 static inline __attribute__((always_inline)) void nanopu_wait(void) {
     while (nanopu_csr_read(NANOPU_MESSAGES_READY) == 0) nanopu_csr_write(NANOPU_THREAD_COMMAND, 2);
@@ -73,6 +104,14 @@ static inline uint64_t nanopu_header(uint32_t peer, uint16_t context, uint16_t b
     return (uint64_t)peer << 32 | (uint64_t)context << 16 | bytes;
 }
 static inline __attribute__((always_inline)) uint64_t nanopu_bytes(uint64_t header) { return header & 0xffff; }
+/* Words of payload that follow the header; the last may be filled up. */
+static inline __attribute__((always_inline)) int64_t nanopu_words(uint64_t header) {
+    return (int64_t)((nanopu_bytes(header) + 7) / 8);
+}
+/* The header of an answer of so many words to a message with `header`. */
+static inline __attribute__((always_inline)) uint64_t nanopu_answer(uint64_t header, uint64_t words) {
+    return (header & ~0xffffUL) | words * 8;
+}
 static inline uint16_t nanopu_context(uint64_t header) { return (uint16_t)(header >> 16); }
 static inline uint32_t nanopu_peer(uint64_t header) { return (uint32_t)(header >> 32); }
 
@@ -87,6 +126,11 @@ static inline uint64_t nanopu_core(void) {
     uint64_t core;
     __asm__ volatile("csrr %0, mhartid" : "=r"(core));
     return core;
+}
+
+/* Stops this core. The others go on. */
+static inline __attribute__((noreturn)) void nanopu_park(void) {
+    for (;;) __asm__ volatile("wfi");
 }
 
 /* Ends the program of all cores. */
