@@ -9,12 +9,13 @@
 //!
 //! Each arrow costs the cycles of the authors' hardware; the constants stand beside the code that uses them.
 
+pub mod blocks;
 mod receive;
 mod select;
 mod send;
 mod transport;
 
-pub use receive::ReceiveCounters;
+pub use receive::{DeliveredWord, ReceiveCounters, Reply};
 pub use select::{Selection, Selector};
 pub use send::SendCounters;
 pub use transport::{Answer, Arriving, Departing, Ndp, Transport};
@@ -109,7 +110,11 @@ impl<T: Transport> Nic<T> {
             self.timeline.mark(cycle, Stage::Ingress, packet.wire_words());
             self.take(cycle, packet);
         }
-        self.receiver.tick(cycle, interfaces, &mut self.timeline);
+        if let Some(DeliveredWord { core, context, word, is_first }) =
+            self.receiver.tick(cycle, &mut self.timeline)
+        {
+            interfaces[core].deliver(cycle, context, word, is_first);
+        }
         self.sender.tick(cycle, &mut self.timeline)
     }
 

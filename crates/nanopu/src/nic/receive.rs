@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::select::{Selection, Selector};
 use super::transport::{Answer, Arriving, Transport};
-use crate::interface::Interface;
 use crate::packet::{AppHeader, Packet, SEGMENT_BYTES, flag, words_of};
 use crate::timeline::{Stage, Timeline};
 
@@ -71,6 +70,19 @@ struct Delivery {
     next: u64,
 }
 
+/// A word on its way into a core's receive queue.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DeliveredWord {
+    /// The core.
+    pub core: usize,
+    /// The context whose queue it is for.
+    pub context: u16,
+    /// The word.
+    pub word: u64,
+    /// Whether it begins a message.
+    pub is_first: bool,
+}
+
 /// The receiving half of the NIC.
 #[derive(Clone, Debug)]
 pub(super) struct Receiver {
@@ -94,9 +106,11 @@ pub(super) struct Receiver {
 
 /// A control packet that the receiver asks for.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(super) struct Reply {
-    pub(super) packet: Packet,
-    pub(super) pull: Option<u16>,
+pub struct Reply {
+    /// The packet, with the verdict for its flags.
+    pub packet: Packet,
+    /// The credit that it, or a packet after it, brings; paced.
+    pub pull: Option<u16>,
 }
 
 impl Receiver {
@@ -203,7 +217,7 @@ impl Receiver {
     }
 
     /// One cycle of the queue in front of the cores: at most one message is selected a core, and one word delivered.
-    pub(super) fn tick(&mut self, cycle: u64, interfaces: &mut [Interface], timeline: &mut Timeline) {
+    pub(super) fn tick(&mut self, cycle: u64, timeline: &mut Timeline) -> Option<DeliveredWord> {
         if cycle >= self.buffer_free
             && let Some(&(due, _)) = self.whole.front()
             && due <= cycle
@@ -218,10 +232,10 @@ impl Receiver {
                 self.assigned.push_back((cycle + DISPATCH_CYCLES, core, message));
             }
         }
-        self.deliver(cycle, interfaces);
+        self.deliver(cycle)
     }
 
-    fn deliver(&mut self, cycle: u64, interfaces: &mut [Interface]) {
+    fn deliver(&mut self, cycle: u64) -> Option<DeliveredWord> {
         if self.delivery.is_none()
             && let Some(&(due, ..)) = self.assigned.front()
             && due <= cycle
@@ -231,16 +245,14 @@ impl Receiver {
             let (context, words) = (message.context, message.words());
             self.delivery = Some(Delivery { core, context, words, is_first: true, next: cycle });
         }
-        let Some(delivery) = &mut self.delivery else { return };
-        if delivery.next > cycle {
-            return;
-        }
+        let delivery = self.delivery.as_mut().filter(|delivery| delivery.next <= cycle)?;
         let word = delivery.words.pop_front().expect("a delivery ends with its last word");
-        interfaces[delivery.core].deliver(cycle, delivery.context, word, delivery.is_first);
+        let Delivery { core, context, is_first, .. } = *delivery;
         (delivery.is_first, delivery.next) = (false, cycle + 1);
         if delivery.words.is_empty() {
             self.delivery = None;
         }
+        Some(DeliveredWord { core, context, word, is_first })
     }
 
     /// A message is finished, and another one forgotten for it.

@@ -234,7 +234,10 @@ impl Sender {
         let number = packet.buffer;
         let Some(Some(message)) = self.messages.get_mut(usize::from(number)) else { return };
         let is_ours = message.header.peer == packet.source && packet.message == message.sequence;
-        if !is_ours || u32::from(packet.packet_offset) >= message.packets() {
+        // Numbers are used again: an answer that comes late may name a packet that has not left yet.
+        let is_sent = u32::from(packet.packet_offset) < message.packets()
+            && message.sent >> packet.packet_offset & 1 != 0;
+        if !is_ours || !is_sent {
             return;
         }
         transport.on_control(&mut message.state, packet);
@@ -297,34 +300,33 @@ impl Sender {
     }
 
     fn next_data(&mut self, cycle: u64) -> Option<Packet> {
-        loop {
-            let queue =
-                self.queues.iter_mut().find(|queue| queue.front().is_some_and(|&(due, ..)| due <= cycle))?;
-            let (_, number, offset) = queue.pop_front().expect("there is a first");
-            // What has arrived in the meantime need not leave again.
-            let Some(message) = self.messages[usize::from(number)].as_mut() else { continue };
-            if message.state.delivered >> offset & 1 != 0 {
-                continue;
-            }
-            message.deadline = cycle + self.timeout_cycles;
-            self.counters.packets += 1;
-            let start = offset as usize * SEGMENT_BYTES;
-            let end = (start + SEGMENT_BYTES).min(message.payload.len());
-            return Some(Packet {
-                source: self.address,
-                destination: message.header.peer,
-                flags: flag::DATA,
-                source_context: message.context,
-                destination_context: message.header.context,
-                message_bytes: message.header.bytes,
-                packet_offset: offset as u8,
-                pull_offset: 0,
-                message: message.sequence,
-                buffer: number,
-                buffer_class: message.class as u8,
-                payload: message.payload.get(start..end).unwrap_or_default().to_vec(),
-            });
+        let queue =
+            self.queues.iter_mut().find(|queue| queue.front().is_some_and(|&(due, ..)| due <= cycle))?;
+        let (_, number, offset) = queue.pop_front().expect("there is a first");
+        // What has arrived in the meantime need not leave again, and the number may be another message's by now, of
+        // which that packet is not there yet. To find that out costs the cycle.
+        let message = self.messages[usize::from(number)].as_mut()?;
+        if (message.state.delivered | !message.sent) >> offset & 1 != 0 {
+            return None;
         }
+        message.deadline = cycle + self.timeout_cycles;
+        self.counters.packets += 1;
+        let start = offset as usize * SEGMENT_BYTES;
+        let end = (start + SEGMENT_BYTES).min(message.payload.len());
+        Some(Packet {
+            source: self.address,
+            destination: message.header.peer,
+            flags: flag::DATA,
+            source_context: message.context,
+            destination_context: message.header.context,
+            message_bytes: message.header.bytes,
+            packet_offset: offset as u8,
+            pull_offset: 0,
+            message: message.sequence,
+            buffer: number,
+            buffer_class: message.class as u8,
+            payload: message.payload.get(start..end).unwrap_or_default().to_vec(),
+        })
     }
 
     fn scan_timers(&mut self, cycle: u64) {
