@@ -1,6 +1,8 @@
 //! `highwire nanopu`: programs on the simulated nanoPU, cycle by cycle.
 
 mod bench;
+mod figures;
+mod files;
 mod requests;
 mod run;
 mod theory;
@@ -23,6 +25,8 @@ enum Command {
     Run(Box<run::Args>),
     /// Hold core selection with ideal servers against queueing theory.
     Theory(theory::Args),
+    /// Run the paper's experiments and compare.
+    Figures(figures::Args),
     /// Measure the simulator's speed, in core cycles per second of CPU time.
     Bench(bench::Args),
 }
@@ -31,6 +35,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.command {
         Command::Run(args) => run::run(args),
         Command::Theory(args) => theory::run(args),
+        Command::Figures(args) => figures::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }

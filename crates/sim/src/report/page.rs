@@ -86,7 +86,16 @@ struct FilmData<'a> {
 /// A plan's results as a page for a browser.
 pub fn page(plan: &Plan, runs: &[Run], measures: &[Measures]) -> String {
     let json = serde_json::to_string(&data(plan, runs, measures)).expect("numbers and text");
-    let title = escape(&format!("{}: {}", plan.figure, plan.title));
+    document(&format!("{}: {}", plan.figure, plan.title), &json, &SCRIPTS)
+}
+
+/// A page of the same look for other data, JSON: `script` builds it in the element `page`, out of what `base.js` and `lines.js` offer.
+pub fn page_with(title: &str, json: &str, script: &str) -> String {
+    document(title, json, &[SCRIPTS[0], SCRIPTS[2], script])
+}
+
+fn document(title: &str, json: &str, scripts: &[&str]) -> String {
+    let title = escape(title);
     // In a script element only `<` could end the data early.
     let json = json.replace('<', "\\u003c");
     format!(
@@ -95,7 +104,7 @@ pub fn page(plan: &Plan, runs: &[Run], measures: &[Measures]) -> String {
          <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<main id=\"page\">\n\
          <noscript>This page draws its charts with a script.</noscript>\n</main>\n\
          <script id=\"data\" type=\"application/json\">{json}</script>\n<script>\n{}</script>\n</body>\n</html>\n",
-        SCRIPTS.concat()
+        scripts.concat()
     )
 }
 

@@ -51,7 +51,7 @@ pub fn verdicts(verdicts: &[Verdict<'_>]) -> String {
 }
 
 /// Columns of equal width; the first `left` are aligned to the left.
-fn align(rows: &[Vec<String>], left: usize) -> String {
+pub fn align(rows: &[Vec<String>], left: usize) -> String {
     let columns = rows.first().map_or(0, Vec::len);
     let widths: Vec<usize> = (0..columns)
         .map(|column| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0))
