@@ -57,6 +57,7 @@ const PACKAGES: &[&str] = &[
     "busybox-static",
     "iproute2",
     "gcc",
+    "binutils",
     "libc6-dev",
     "libibverbs-dev",
     "ibverbs-providers",
@@ -83,11 +84,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Some(reason) => Outcome::nothing(&reason),
         None => {
             let kernel = kernel::fetch(&work_dir()?)?;
-            initramfs::build(&kernel, &work_dir()?)?;
+            let mut ours = Vec::new();
             if !args.control && !args.shell {
                 peer::build()?;
-                scenarios::programs::build()?;
+                ours = scenarios::programs::build()?;
+                ours.push(peer::program());
             }
+            initramfs::build(&kernel, &ours, &work_dir()?)?;
             namespace::reenter(args)?
         }
     };

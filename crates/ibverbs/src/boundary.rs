@@ -7,7 +7,8 @@
 use libc::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Declares functions that C calls by name. A panic becomes a failure with errno EIO.
+/// Declares functions that C calls by name. A panic becomes a failure with errno EIO. Calls about what belongs to the
+/// machine's own library are passed on to its function of the same name ([`stock`](crate::stock)).
 macro_rules! c_api {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
         $(#[$meta])*
@@ -15,8 +16,17 @@ macro_rules! c_api {
         pub(crate) unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? {
             #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
             #[allow(clippy::undocumented_unsafe_blocks, reason = "what callers promise holds throughout the body")]
-            // SAFETY: the module's documentation says what callers promise.
-            $crate::boundary::guard(|| unsafe { $body })
+            // SAFETY: the module's documentation says what callers promise; a passed function has the type of this one.
+            $crate::boundary::guard(|| unsafe {
+                if $crate::stock::is_present() {
+                    let words: &[usize] = &[$($crate::stock::word(&$arg)),*];
+                    if let Some(passed) = $crate::stock::Passed::of(stringify!($name), words.first().copied()) {
+                        type Function = unsafe extern "C" fn($($type),*) $(-> $result)?;
+                        return std::mem::transmute::<*mut libc::c_void, Function>(passed.function())($($arg),*);
+                    }
+                }
+                $body
+            })
         }
     )*};
 }

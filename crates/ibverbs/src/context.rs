@@ -3,7 +3,7 @@
 use crate::abi::*;
 use crate::boundary::{Failure, answer, c_api, zeroed_mutex};
 use crate::registry::{self, Object, Used, Users};
-use crate::{device, env, errno, ops};
+use crate::{device, env, errno, ops, stock};
 use highwire_host::{Device, DeviceConfig, EventQueue, EventTarget};
 use highwire_verbs::Gid;
 use std::cell::UnsafeCell;
@@ -177,6 +177,9 @@ fn memory_file() -> Result<OwnedFd, c_int> {
 
 c_api! {
     fn ibv_open_device(entry: *mut ibv_device) -> *mut ibv_context {
+        if stock::is_device(entry) {
+            return stock::open(entry);
+        }
         if !device::is_ours(entry) {
             return Failure::failure(libc::ENODEV);
         }
@@ -184,6 +187,9 @@ c_api! {
     }
 
     fn ibv_close_device(context: *mut ibv_context) -> c_int {
+        if let Some(result) = stock::close(context) {
+            return result;
+        }
         if registry::find::<Context>(context).is_err() {
             return crate::boundary::minus_one(Err(libc::EINVAL));
         }
@@ -196,6 +202,7 @@ c_api! {
         let same = registry::first::<Context>(|context| is_same_file(context.command.as_raw_fd(), command));
         answer(match (same, device::ours()) {
             (Some(_), Some(entry)) => Context::open(entry).map(registry::publish),
+            _ if stock::has_devices() => return stock::import(command),
             // Another process's device cannot be had: its objects live in its memory.
             _ => Err(libc::EOPNOTSUPP),
         })

@@ -1,8 +1,8 @@
-//! The list of devices, with ours on it.
+//! The list of devices: ours, and behind it what the machine itself has.
 
 use crate::abi::*;
 use crate::boundary::{Failure, c_api, fill};
-use crate::env;
+use crate::{env, stock};
 use highwire_host::default_shared_address;
 use highwire_verbs::Gid;
 use std::net::IpAddr;
@@ -59,7 +59,7 @@ pub(crate) fn guid() -> [u8; 8] {
 
 c_api! {
     fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
-        let devices: Vec<*mut ibv_device> = ours().into_iter().collect();
+        let devices: Vec<*mut ibv_device> = ours().into_iter().chain(stock::devices()).collect();
         if !count.is_null() {
             count.write(devices.len() as c_int);
         }

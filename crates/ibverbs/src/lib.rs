@@ -40,6 +40,7 @@ mod rdmacm;
 mod registry;
 mod rsockets;
 mod srq;
+mod stock;
 mod sysfs;
 mod text;
 mod wr;

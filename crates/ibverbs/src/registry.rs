@@ -53,6 +53,11 @@ pub(crate) fn find_inherited<T: Object>(pointer: *const T::C) -> Result<(u32, Ar
     Ok((*owner, Arc::clone(object).downcast().map_err(|_| libc::EINVAL)?))
 }
 
+/// Whether an address is that of any object.
+pub(crate) fn knows(address: usize) -> bool {
+    OBJECTS.read().unwrap_or_else(PoisonError::into_inner).contains_key(&address)
+}
+
 /// Does something with the object behind a pointer, which cannot be withdrawn meanwhile.
 pub(crate) fn with<T: Object, R>(pointer: *const T::C, run: impl FnOnce(&T) -> R) -> Option<R> {
     let objects = OBJECTS.read().unwrap_or_else(PoisonError::into_inner);

@@ -35,6 +35,7 @@ const PROGRAMS: &[&str] = &[
     "/usr/sbin/ip",
     "/usr/sbin/tc",
     "/usr/bin/rdma",
+    "/usr/bin/ibv_devices",
     "/usr/bin/ibv_devinfo",
     "/usr/bin/ibv_rc_pingpong",
     "/usr/bin/ibv_uc_pingpong",
@@ -54,9 +55,16 @@ const PROGRAMS: &[&str] = &[
     "/usr/bin/ib_atomic_bw",
 ];
 
-/// Libraries that programs open by name at run time: rxe's provider, and what `pthread_exit` needs.
-const LIBRARIES: &[&str] =
-    &["/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so", "/lib/x86_64-linux-gnu/libgcc_s.so.1"];
+/// Libraries that programs open by name at run time: rxe's provider, what `pthread_exit` needs, and the loader, which a
+/// second linker namespace asks for by its name.
+const LIBRARIES: &[&str] = &[
+    "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so",
+    "/lib/x86_64-linux-gnu/libgcc_s.so.1",
+    "/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
+];
+
+/// Where Highwire's own files lie in the guest.
+pub(super) const OURS: &str = "/highwire";
 
 /// The built initramfs within the work folder.
 pub(super) fn path(work: &Path) -> PathBuf {
@@ -68,15 +76,21 @@ pub(super) fn kernel_path(work: &Path) -> PathBuf {
     work.join("kernel-image")
 }
 
-/// Compiles the agent and writes the initramfs and a link to the kernel image into `work`.
+/// Compiles the agent and writes the initramfs, with files of `ours` in [`OURS`], and a link to the kernel image into `work`.
 ///
 /// # Errors
 /// The agent does not compile, or a module, program or library is missing.
-pub(super) fn build(kernel: &Kernel, work: &Path) -> Result<()> {
+pub(super) fn build(kernel: &Kernel, ours: &[PathBuf], work: &Path) -> Result<()> {
     let agent = compile_agent(work)?;
+    let ours = ours.iter().map(|file| stripped(file, work)).collect::<Result<Vec<PathBuf>>>()?;
     let mut files = BTreeMap::new();
     let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
+    for file in &ours {
+        let name = file.file_name().unwrap_or_default().to_string_lossy();
+        files.insert(format!("{OURS}/{name}"), read(file)?);
+    }
     files.insert("/init".into(), read(&guest_sources().join("init"))?);
+    files.insert("/usr/bin/pair".into(), read(&guest_sources().join("pair"))?);
     files.insert("/bin/busybox".into(), read(Path::new("/bin/busybox"))?);
     files.insert("/usr/bin/interop-agent".into(), read(&agent)?);
     files.insert("/etc/libibverbs.d/rxe.driver".into(), b"driver rxe\n".to_vec());
@@ -85,7 +99,7 @@ pub(super) fn build(kernel: &Kernel, work: &Path) -> Result<()> {
     let mut programs: Vec<PathBuf> =
         PROGRAMS.iter().map(PathBuf::from).filter(|program| program.exists()).collect();
     programs.extend(LIBRARIES.iter().filter_map(|pattern| newest_match(pattern)));
-    for library in libraries_of(programs.iter().chain([&agent]))? {
+    for library in libraries_of(programs.iter().chain([&agent]).chain(&ours))? {
         files.insert(library.clone(), read(Path::new(&library))?);
     }
     for program in &programs {
@@ -96,6 +110,18 @@ pub(super) fn build(kernel: &Kernel, work: &Path) -> Result<()> {
     let link = kernel_path(work);
     let _ = fs::remove_file(&link);
     std::os::unix::fs::symlink(&kernel.image, &link).context("cannot link the kernel image")
+}
+
+/// A copy without what only a debugger reads, which is nine tenths of it.
+fn stripped(file: &Path, work: &Path) -> Result<PathBuf> {
+    let folder = work.join("stripped");
+    fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
+    let copy = folder.join(file.file_name().context("a file has a name")?);
+    let output = Command::new("strip").arg("-o").arg(&copy).arg(file).output().context("cannot run strip")?;
+    if !output.status.success() {
+        bail!("strip fails:\n{}", String::from_utf8_lossy(&output.stderr));
+    }
+    Ok(copy)
 }
 
 /// Compiles the agent against this machine's libibverbs.

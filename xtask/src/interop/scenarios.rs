@@ -3,6 +3,7 @@
 //! Both ends are driven through the same lines (`interop/guest/agent.h`), so a scenario cannot tell who is who, and the
 //! control run plays the whole table between the kernel and itself.
 
+mod beside;
 mod datagram;
 mod end;
 mod loss;
@@ -133,6 +134,9 @@ pub(super) fn list() {
     for program in programs::ALL {
         println!("{:<30} {}", program.name, program.checks);
     }
+    for case in beside::ALL {
+        println!("{:<30} {}", case.name, case.checks);
+    }
 }
 
 /// Plays every scenario whose name contains `only`, with Highwire in both roles or, as a `control`, without it.
@@ -168,6 +172,7 @@ pub(super) fn play(only: Option<&str>, control: bool) -> Result<Outcome> {
     surroundings.change(Setting::Plain, &mut outcome)?;
     if !control {
         play_programs(only, &mut outcome)?;
+        play_beside(only, &mut outcome)?;
     }
     Ok(outcome)
 }
@@ -187,6 +192,19 @@ fn play_programs(only: Option<&str>, outcome: &mut Outcome) -> Result<()> {
             }
             note(outcome, name, program.checks, started, result);
         }
+    }
+    Ok(())
+}
+
+/// Runs programs in the guest over our library, with the kernel's device beside ours.
+fn play_beside(only: Option<&str>, outcome: &mut Outcome) -> Result<()> {
+    for case in beside::ALL.iter().filter(|case| only.is_none_or(|text| case.name.contains(text))) {
+        let started = Instant::now();
+        let result = beside::play(case);
+        if result.is_err() {
+            Agent::connect().context("the guest is gone")?;
+        }
+        note(outcome, case.name.into(), case.checks, started, result);
     }
     Ok(())
 }

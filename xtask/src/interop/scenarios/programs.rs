@@ -66,10 +66,10 @@ const LIMIT_SECONDS: u32 = 25;
 /// How often a client is started again whose server does not listen yet.
 const ATTEMPTS: u32 = 5;
 
-/// Builds the libraries. The broker of their address is the program that other scenarios use.
-pub(in super::super) fn build() -> Result<()> {
-    ensure!(libs::build(false)?.is_some(), "the drop-in libraries do not build");
-    Ok(())
+/// Builds the libraries; their files. The broker of their address is the program that other scenarios use.
+pub(in super::super) fn build() -> Result<Vec<PathBuf>> {
+    let folder = libs::build(false)?.context("the drop-in libraries do not build")?;
+    Ok(["libibverbs.so.1", "librdmacm.so.1"].iter().map(|name| folder.join(name)).collect())
 }
 
 /// Runs a pair, `client` on its side and the server on the other.
