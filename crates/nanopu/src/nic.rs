@@ -101,7 +101,7 @@ impl<T: Transport> Nic<T> {
         for (core, interface) in interfaces.iter_mut().enumerate() {
             while let Some(demand) = interface.poll_demand() {
                 match demand {
-                    Demand::Insert { context } => self.receiver.insert(context),
+                    Demand::Insert { context } => self.receiver.insert(cycle, core, context),
                     Demand::Done { context } => self.receiver.finish(cycle, core, context),
                 }
             }

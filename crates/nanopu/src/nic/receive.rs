@@ -137,9 +137,12 @@ impl Receiver {
     }
 
     /// A core has a thread for `context`.
-    pub(super) fn insert(&mut self, context: u16) {
+    pub(super) fn insert(&mut self, cycle: u64, core: usize, context: u16) {
         let (selection, cores) = (self.selection, self.cores);
-        self.contexts.entry(context).or_insert_with(|| Selector::new(selection, cores));
+        let selector = self.contexts.entry(context);
+        let selector = selector.or_insert_with(|| Selector::without_cores(selection, cores));
+        let waited = selector.join(core).into_iter();
+        self.assigned.extend(waited.map(|message| (cycle + NEXT_CYCLES, core, message)));
     }
 
     /// A core has finished a message.
@@ -305,7 +308,7 @@ mod tests {
     /// Gives a receiver one-packet messages with these numbers; how many it took for new ones.
     fn messages(numbers: &[u16]) -> u64 {
         let mut receiver = Receiver::new(Selection::Jbsq(2), 1, [64, 64]);
-        receiver.insert(0);
+        receiver.insert(0, 0, 0);
         for &message in numbers {
             let packet = Packet { flags: flag::DATA, message, ..Packet::default() };
             assert!(receiver.take(0, packet, &mut Ndp { rtt_packets: 2 }).is_some());

@@ -22,29 +22,51 @@ pub enum Selection {
 pub struct Selector<M> {
     selection: Selection,
     outstanding: Vec<u32>,
+    /// The cores that have the context, in order.
+    members: Vec<usize>,
     waiting: VecDeque<M>,
 }
 
 impl<M> Selector<M> {
     /// Selects among `cores` cores, at least one.
     pub fn new(selection: Selection, cores: usize) -> Selector<M> {
-        Selector { selection, outstanding: vec![0; cores.max(1)], waiting: VecDeque::new() }
+        Selector { members: (0..cores.max(1)).collect(), ..Selector::without_cores(selection, cores) }
+    }
+
+    /// The same, but a core is selected only once it has joined.
+    pub fn without_cores(selection: Selection, cores: usize) -> Selector<M> {
+        let outstanding = vec![0; cores.max(1)];
+        Selector { selection, outstanding, members: Vec::new(), waiting: VecDeque::new() }
+    }
+
+    /// `core` has the context from now on. Returns the messages that have waited for it.
+    pub fn join(&mut self, core: usize) -> Vec<M> {
+        let Err(place) = self.members.binary_search(&core) else { return Vec::new() };
+        self.members.insert(place, core);
+        let count = self.waiting.len().min(self.bound() as usize);
+        self.outstanding[core] += count as u32;
+        self.waiting.drain(..count).collect()
+    }
+
+    /// The most messages that a core holds.
+    fn bound(&self) -> u32 {
+        match self.selection {
+            Selection::Jbsq(bound) => bound.max(1),
+            Selection::Rss => u32::MAX,
+        }
     }
 
     /// A message has arrived whose flow hashes to `hash`: the core that gets it, or nothing if it waits here.
     pub fn arrive(&mut self, message: M, hash: u64) -> Option<(usize, M)> {
+        // The first of the shortest: the hardware's comparators prefer lower numbers.
+        let shortest = self.members.iter().copied().min_by_key(|&core| self.outstanding[core]);
         let core = match self.selection {
-            Selection::Rss => (hash % self.outstanding.len() as u64) as usize,
-            Selection::Jbsq(bound) => {
-                // The first of the shortest: the hardware's comparators prefer lower numbers.
-                let (core, &count) =
-                    self.outstanding.iter().enumerate().min_by_key(|&(_, &count)| count).expect("a core");
-                if count >= bound.max(1) {
-                    self.waiting.push_back(message);
-                    return None;
-                }
-                core
-            }
+            Selection::Rss => self.members.get((hash % self.members.len().max(1) as u64) as usize).copied(),
+            Selection::Jbsq(_) => shortest.filter(|&core| self.outstanding[core] < self.bound()),
+        };
+        let Some(core) = core else {
+            self.waiting.push_back(message);
+            return None;
         };
         self.outstanding[core] += 1;
         Some((core, message))
@@ -95,6 +117,19 @@ mod tests {
         assert_eq!(selector.arrive('b', 7), Some((1, 'b')));
         assert_eq!(selector.finish(1), None);
         assert_eq!(selector.outstanding(1), 1);
+    }
+
+    #[test]
+    fn only_cores_that_have_the_context_get_messages() {
+        let mut selector = Selector::without_cores(Selection::Jbsq(1), 4);
+        assert_eq!((selector.arrive('a', 0), selector.arrive('b', 0)), (None, None));
+        assert_eq!(selector.join(2), ['a']);
+        assert_eq!(selector.join(2), []);
+        assert_eq!(selector.join(0), ['b']);
+        assert_eq!((selector.arrive('c', 0), selector.finish(2)), (None, Some('c')));
+        let mut selector = Selector::without_cores(Selection::Rss, 4);
+        assert!(selector.join(3).is_empty());
+        assert_eq!(selector.arrive('d', 5), Some((3, 'd')));
     }
 
     #[test]
