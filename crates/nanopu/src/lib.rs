@@ -25,6 +25,7 @@ pub mod packet;
 mod port;
 mod predict;
 pub mod queueing;
+pub mod star;
 mod timeline;
 
 pub use config::CoreConfig;
