@@ -1,0 +1,68 @@
+//! The programs of `riscv/` on nodes around a switch: every answer against a model in Rust, and what they do with messages that
+//! make no sense.
+
+#[allow(dead_code, reason = "others use the rest")]
+#[path = "../support/mod.rs"]
+mod support;
+
+mod onesided;
+mod table;
+mod words;
+
+use highwire_nanopu::star::{Request, Star, address};
+use highwire_nanopu::{Node, NodeConfig};
+use highwire_stdx::Rng;
+use support::program;
+
+/// Statuses of `status.h`.
+mod status {
+    pub(crate) const OK: u64 = 0;
+    pub(crate) const NOT_FOUND: u64 = 1;
+    pub(crate) const MALFORMED: u64 = 2;
+    pub(crate) const FULL: u64 = 3;
+    pub(crate) const BAD_ADDRESS: u64 = 4;
+}
+
+/// Links of the load generator's default length.
+const LINK_CYCLES: u64 = 140;
+const PATIENCE_CYCLES: u64 = 20_000_000;
+
+/// Nodes that run these programs, each with so many cores; nothing where there is no compiler.
+fn star(programs: &[&str], cores: usize) -> Option<Star> {
+    let nodes = programs.iter().enumerate().map(|(number, name)| {
+        let mut config = NodeConfig { cores, ..NodeConfig::default() };
+        config.nic.address = address(number);
+        Some(Node::new(&program(name)?, &config).expect("it fits"))
+    });
+    Some(Star::new(nodes.collect::<Option<_>>()?, LINK_CYCLES))
+}
+
+/// Asks node 0 in context 0, and returns the answer's words.
+fn ask(star: &mut Star, words: &[u64]) -> Vec<u64> {
+    ask_node(star, 0, words)
+}
+
+/// The same with any node.
+fn ask_node(star: &mut Star, node: usize, words: &[u64]) -> Vec<u64> {
+    star.call(address(node), 0, words, PATIENCE_CYCLES).unwrap_or_else(|error| panic!("{error}")).words()
+}
+
+/// Sends node 0 messages of random length and content, whole words or not; all are answered, with a status unless it is OK.
+fn throw_garbage(star: &mut Star, seed: u64, operations: u64) {
+    let mut rng = Rng::new(seed);
+    for _ in 0..200 {
+        let mut payload = vec![0; rng.below(120) as usize];
+        rng.fill(&mut payload);
+        if payload.len() >= 8 {
+            payload[..8].copy_from_slice(&rng.below(operations + 2).to_be_bytes());
+        }
+        let number = star.send(Request { sent: star.cycle(), node: address(0), context: 0, payload });
+        let end = star.cycle() + PATIENCE_CYCLES;
+        while star.answer(number).is_none() && star.cycle() < end {
+            star.tick().unwrap_or_else(|error| panic!("{error}"));
+        }
+        let answer = star.answer(number).expect("an answer, if only a status");
+        assert!(answer.payload.len() >= 8);
+    }
+    assert_eq!(star.node(0).misuse(0).empty_reads, 0, "it never reads what is not there");
+}
