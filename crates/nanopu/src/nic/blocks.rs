@@ -41,9 +41,9 @@ impl<T: Transport> ReceiveHalf<T> {
         self.receiver.arrive(last, packet);
     }
 
-    /// A core has a thread for `context`.
+    /// All cores have a thread for `context`, which is new.
     pub fn insert(&mut self, context: u16) {
-        self.receiver.insert(context);
+        self.receiver.insert_everywhere(context);
     }
 
     /// A core has finished a message; in the order of the cores, if several have.
