@@ -191,6 +191,16 @@ impl Topology {
         self.links[self.neighbours()[host.0 as usize][0].1].spec
     }
 
+    /// Takes the delay off a host's link, and returns it: for hosts that model their own link's delay, so that they may run ahead of
+    /// the network by as much.
+    ///
+    /// # Panics
+    /// If there is no such host.
+    pub fn take_host_delay(&mut self, host: HostId) -> Span {
+        let link = self.neighbours()[host.0 as usize][0].1;
+        std::mem::take(&mut self.links[link].spec.delay)
+    }
+
     /// One of the shortest ways from `source` to `destination`: the links that a packet crosses.
     ///
     /// `pick` chooses among that many equally good ones. `None` if the two are not connected or are the same.

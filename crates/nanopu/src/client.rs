@@ -83,7 +83,7 @@ impl Client {
         patience_cycles: u64,
         mut on_event: impl FnMut(usize, Event),
     ) -> Result<Vec<Option<Answer>>, NodeEvent> {
-        self.answers = vec![None; requests.len()];
+        self.expect(requests.len());
         let mut next = 0;
         let mut answered = 0;
         let end =
@@ -91,13 +91,10 @@ impl Client {
         while answered < requests.len() && node.cycle() < end {
             let cycle = node.cycle();
             while let Some(request) = requests.get(next).filter(|request| request.sent <= cycle) {
-                self.send(next, request);
+                self.send(self.node, next, request);
                 next += 1;
             }
-            while let Some(&(due, _)) = self.towards.front()
-                && due <= cycle
-            {
-                let (due, packet) = self.towards.pop_front().expect("there is a first");
+            while let Some((due, packet)) = self.poll_packet(cycle) {
                 node.receive(due, packet);
             }
             node.tick(&mut on_event);
@@ -120,7 +117,29 @@ impl Client {
         self.strays
     }
 
-    fn send(&mut self, number: usize, request: &Request) {
+    /// Forgets all answers and expects those of `requests` requests.
+    pub(crate) fn expect(&mut self, requests: usize) {
+        self.answers = vec![None; requests];
+    }
+
+    /// What came back so far, by request.
+    pub(crate) fn answers(&self) -> &[Option<Answer>] {
+        &self.answers
+    }
+
+    /// When the next packet is at the other end of the link.
+    pub(crate) fn next_packet(&self) -> Option<u64> {
+        self.towards.front().map(|&(due, _)| due)
+    }
+
+    /// A packet that is there by `cycle`, and when its first word was.
+    pub(crate) fn poll_packet(&mut self, cycle: u64) -> Option<(u64, Packet)> {
+        self.next_packet().filter(|&due| due <= cycle)?;
+        self.towards.pop_front()
+    }
+
+    /// Sends request `number` to the node with address `node`.
+    pub(crate) fn send(&mut self, node: u32, number: usize, request: &Request) {
         let bytes = request.payload.len() as u16;
         let message = self.next_message;
         self.next_message = (self.next_message + 1) % 128;
@@ -129,7 +148,7 @@ impl Client {
             let end = (start + SEGMENT_BYTES).min(request.payload.len());
             let packet = Packet {
                 source: self.address,
-                destination: self.node,
+                destination: node,
                 flags: flag::DATA,
                 source_context: (number % CONTEXTS) as u16,
                 destination_context: request.context,
@@ -152,7 +171,7 @@ impl Client {
     }
 
     /// A packet of the node's whose first word leaves it in cycle `first`. Says whether it completes an answer.
-    fn take(&mut self, first: u64, packet: &Packet) -> bool {
+    pub(crate) fn take(&mut self, first: u64, packet: &Packet) -> bool {
         if packet.destination != self.address {
             self.strays.elsewhere += 1;
             return false;

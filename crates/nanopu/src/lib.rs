@@ -19,6 +19,7 @@ mod float_unit;
 mod frontend;
 mod interface;
 mod latency;
+pub mod network;
 pub mod nic;
 mod node;
 pub mod packet;

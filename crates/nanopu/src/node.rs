@@ -139,6 +139,13 @@ impl<T: Transport> Node<T> {
         self.cycle += 1;
     }
 
+    /// Runs up to `cycle`, that one excluded.
+    pub fn run_until(&mut self, cycle: u64) {
+        while self.cycle < cycle {
+            self.tick(|_, _| {});
+        }
+    }
+
     /// Whether anything happened since they were last taken.
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()

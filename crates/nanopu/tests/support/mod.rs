@@ -35,6 +35,8 @@ pub(crate) fn program(name: &str) -> Option<Program> {
 }
 
 /// Who sends to the node.
+#[allow(dead_code, reason = "not every test sends")]
 pub(crate) const CLIENT: u32 = 0x0a00_0001;
 /// The node.
+#[allow(dead_code, reason = "not every test sends")]
 pub(crate) const NODE: u32 = 0x0a00_0002;

@@ -1,0 +1,295 @@
+//! nanoPUs on a fabric: any topology, trimming switches, and other hosts beside them.
+//!
+//! Cores tick in cycles, the fabric in picoseconds. A node takes its own link's delay upon itself, in both directions, so the fabric
+//! hears of a packet one delay before it is on the switch, and the node of one that comes one delay before it is there. Both
+//! may therefore run ahead of each other in turns of two delays, and no event is ever late: the coupling is exact.
+//!
+//! Host *h* has the address 10.0.0.1 + *h*.
+
+mod dock;
+mod frame;
+mod generator;
+
+use std::fmt;
+
+use highwire_fabric::{
+    BuildError, Fabric, FabricConfig, Host, HostId, LinkSpec, Observer, Rate, Span, Time, Topology, Violation,
+};
+use highwire_riscv::Trap;
+
+use crate::nic::{Ndp, Transport};
+use crate::node::{Node, NodeEvent};
+
+pub use dock::{Dock, Station};
+pub use frame::{CONTROL_PRIORITY, Carrier, DATA_PRIORITY, Frame};
+pub use generator::Generator;
+
+/// Two cycles in picoseconds: one lasts 312.5.
+const TWO_CYCLES_PS: u64 = 625;
+const FIRST_ADDRESS: u32 = 0x0a00_0001;
+
+/// The rate of the interface: eight bytes a cycle, 204.8 Gb/s.
+pub const INTERFACE_RATE: Rate = Rate::from_bps(204_800_000_000);
+
+/// The address of a host.
+pub const fn address(host: HostId) -> u32 {
+    FIRST_ADDRESS.wrapping_add(host.0)
+}
+
+/// The host with this address, if any could have it.
+pub fn host_of(address: u32) -> Option<HostId> {
+    address.checked_sub(FIRST_ADDRESS).filter(|&host| host < 1 << 24).map(HostId)
+}
+
+/// When a cycle begins.
+pub fn time_of(cycle: u64) -> Time {
+    Time::from_ps((cycle / 2).saturating_mul(TWO_CYCLES_PS) + cycle % 2 * (TWO_CYCLES_PS / 2))
+}
+
+/// The cycle that begins next to `time`.
+///
+/// The fabric rounds to picoseconds at every hop; half a cycle is more than it ever adds up to.
+pub fn cycle_of(time: Time) -> u64 {
+    (2 * time.as_ps() + TWO_CYCLES_PS / 2) / TWO_CYCLES_PS
+}
+
+/// A link at the interface's rate that takes so many cycles.
+pub fn link(cycles: u64) -> LinkSpec {
+    LinkSpec { rate: INTERFACE_RATE, delay: Span::from_ps(time_of(cycles).as_ps()) }
+}
+
+/// What hangs on a host's link.
+pub enum Place<T, H> {
+    /// A nanoPU; its address must be the host's.
+    Node(Box<Node<T>>),
+    /// Anything else.
+    Other(H),
+}
+
+/// Why there is no network, or why it cannot go on.
+#[derive(Clone, PartialEq, Debug)]
+pub enum NetworkError {
+    /// The parts do not fit.
+    Build(BuildError),
+    /// A node's link has no delay, so nobody could run ahead.
+    NoDelay(HostId),
+    /// A core took a trap that is not an interrupt.
+    Trapped {
+        /// On which host.
+        host: HostId,
+        /// Which core.
+        core: usize,
+        /// Where.
+        pc: u64,
+        /// Why.
+        trap: Trap,
+    },
+    /// The fabric found itself in the wrong.
+    Violated(Box<Violation>),
+}
+
+/// A fabric with nanoPUs on it.
+///
+/// `T` is their transport, `H` what the other hosts are, `P` what is carried, `O` an observer of the fabric.
+pub struct Network<T = Ndp, H = Generator, P = Frame, O = ()> {
+    fabric: Fabric<P, Station<H>, O>,
+    nodes: Vec<Berth<T>>,
+    /// Where each host's node is in `nodes`.
+    berths: Vec<Option<u32>>,
+    /// The shortest delay of a node's link, in cycles.
+    delay: u64,
+    /// Up to where the nodes have run.
+    cycle: u64,
+}
+
+/// A node and its link.
+struct Berth<T> {
+    host: HostId,
+    node: Box<Node<T>>,
+    delay: u64,
+    /// Packets to nowhere.
+    lost: u64,
+}
+
+impl<T: Transport, H: Host<P>, P: Carrier> Network<T, H, P> {
+    /// Puts `places` on `topology`, in the order of hosts.
+    ///
+    /// # Errors
+    /// [`NetworkError::Build`], [`NetworkError::NoDelay`].
+    pub fn new(
+        topology: Topology,
+        config: FabricConfig,
+        places: Vec<Place<T, H>>,
+    ) -> Result<Network<T, H, P>, NetworkError> {
+        Network::observed(topology, config, places, ())
+    }
+}
+
+impl<T: Transport, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, P, O> {
+    /// The same, and somebody who watches the fabric.
+    ///
+    /// # Errors
+    /// [`NetworkError::Build`], [`NetworkError::NoDelay`].
+    pub fn observed(
+        mut topology: Topology,
+        config: FabricConfig,
+        places: Vec<Place<T, H>>,
+        observer: O,
+    ) -> Result<Network<T, H, P, O>, NetworkError> {
+        let (hosts, count) = (topology.host_count(), places.len());
+        if hosts as usize != count {
+            let error = BuildError::HostCount { places: hosts, hosts: count };
+            return Err(NetworkError::Build(error));
+        }
+        let mut nodes = Vec::new();
+        let mut berths = Vec::new();
+        let mut stations = Vec::new();
+        for (host, place) in (0..).map(HostId).zip(places) {
+            match place {
+                Place::Other(other) => {
+                    berths.push(None);
+                    stations.push(Station::Other(other));
+                }
+                Place::Node(node) => {
+                    let delay = cycle_of(Time::ZERO + topology.take_host_delay(host));
+                    if delay == 0 {
+                        return Err(NetworkError::NoDelay(host));
+                    }
+                    berths.push(Some(nodes.len() as u32));
+                    stations.push(Station::Node(Dock::default()));
+                    nodes.push(Berth { host, node, delay, lost: 0 });
+                }
+            }
+        }
+        let delay = nodes.iter().map(|berth| berth.delay).min().unwrap_or(1 << 20);
+        let fabric = Fabric::observed(topology, config, stations, observer).map_err(NetworkError::Build)?;
+        Ok(Network { fabric, nodes, berths, delay, cycle: 0 })
+    }
+
+    /// Up to where the nodes have run.
+    pub fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// Runs the nodes up to `limit`, and the fabric as far as they depend on it.
+    ///
+    /// # Errors
+    /// [`NetworkError::Trapped`] and [`NetworkError::Violated`].
+    pub fn run_until(&mut self, limit: u64) -> Result<(), NetworkError> {
+        while self.cycle < limit {
+            // Whatever a node sends from now on is on its switch a delay later, and whatever leaves the switch then is here
+            // another delay later.
+            let ahead = time_of(self.cycle + self.delay);
+            let before = Time::from_ps(ahead.as_ps().saturating_sub(1));
+            self.fabric.run_until(before).map_err(|violation| NetworkError::Violated(Box::new(violation)))?;
+            let end = limit.min(self.cycle + 2 * self.delay);
+            for place in 0..self.nodes.len() {
+                self.take_arrivals(place);
+                let berth = &mut self.nodes[place];
+                berth.node.run_until(end);
+                if berth.node.has_events() {
+                    self.see_off(place)?;
+                }
+            }
+            self.cycle = end;
+        }
+        Ok(())
+    }
+
+    fn take_arrivals(&mut self, place: usize) {
+        let host = self.nodes[place].host;
+        let Station::Node(dock) = self.fabric.host(host) else { return };
+        if dock.arrivals.is_empty() {
+            return;
+        }
+        let arrivals = self.fabric.with_host(host, |station, _| match station {
+            Station::Node(dock) => std::mem::take(&mut dock.arrivals),
+            Station::Other(_) => Vec::new(),
+        });
+        let berth = &mut self.nodes[place];
+        for (at, frame) in arrivals {
+            let packet = frame.packet();
+            // `at` is the end of the last word's cycle.
+            let first = (cycle_of(at) + berth.delay).saturating_sub(packet.wire_words());
+            berth.node.receive(first, packet);
+        }
+    }
+
+    /// Hands what a node has sent to the fabric.
+    fn see_off(&mut self, place: usize) -> Result<(), NetworkError> {
+        let berth = &mut self.nodes[place];
+        let (host, delay) = (berth.host, berth.delay);
+        let mut leaving = Vec::new();
+        for event in berth.node.take_events() {
+            match event {
+                NodeEvent::Trapped { core, pc, trap } => {
+                    return Err(NetworkError::Trapped { host, core, pc, trap });
+                }
+                NodeEvent::Sent { first, packet } => {
+                    let known = Frame::new(&packet).filter(|_| {
+                        host_of(packet.destination).is_some_and(|to| to.0 < self.berths.len() as u32)
+                    });
+                    match known {
+                        Some(frame) => leaving.push((time_of(first + delay), frame)),
+                        None => berth.lost += 1,
+                    }
+                }
+            }
+        }
+        self.fabric.with_host(host, |station, _| {
+            if let Station::Node(dock) = station {
+                dock.departures.extend(leaving);
+            }
+        });
+        Ok(())
+    }
+
+    /// The node on a host, if one is there.
+    pub fn node(&self, host: HostId) -> Option<&Node<T>> {
+        let place = (*self.berths.get(host.0 as usize)?)?;
+        Some(&self.nodes[place as usize].node)
+    }
+
+    /// The same, to switch records on.
+    pub fn node_mut(&mut self, host: HostId) -> Option<&mut Node<T>> {
+        let place = (*self.berths.get(host.0 as usize)?)?;
+        Some(&mut self.nodes[place as usize].node)
+    }
+
+    /// All nodes with their hosts.
+    pub fn nodes(&self) -> impl Iterator<Item = (HostId, &Node<T>)> {
+        self.nodes.iter().map(|berth| (berth.host, &*berth.node))
+    }
+
+    /// What is on a host that is no node.
+    pub fn other(&self, host: HostId) -> Option<&H> {
+        self.fabric.host(host).other()
+    }
+
+    /// Packets of nodes to addresses that nobody has.
+    pub fn lost(&self) -> u64 {
+        self.nodes.iter().map(|berth| berth.lost).sum()
+    }
+
+    /// The network itself, for its counters.
+    pub fn fabric(&self) -> &Fabric<P, Station<H>, O> {
+        &self.fabric
+    }
+}
+
+impl fmt::Display for NetworkError {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NetworkError::Build(error) => write!(out, "{error}"),
+            NetworkError::NoDelay(host) => {
+                write!(out, "the link of host {} takes no time; a nanoPU's takes at least a cycle", host.0)
+            }
+            NetworkError::Trapped { host, core, pc, trap } => {
+                write!(out, "core {core} of host {} trapped at {pc:#x}: {trap}", host.0)
+            }
+            NetworkError::Violated(violation) => write!(out, "{violation}"),
+        }
+    }
+}
+
+impl std::error::Error for NetworkError {}

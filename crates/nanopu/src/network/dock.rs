@@ -1,0 +1,71 @@
+//! Where a node meets the fabric: a host that keeps what the node has sent until it is due, and what has come until the node takes it.
+
+use std::collections::VecDeque;
+
+use highwire_fabric::{Host, Priorities, Time};
+
+use super::frame::{Carrier, Frame};
+
+/// A node's place on the fabric.
+#[derive(Default)]
+pub struct Dock {
+    /// In order of when they leave.
+    pub(super) departures: VecDeque<(Time, Frame)>,
+    /// When the last bit came, and what.
+    pub(super) arrivals: Vec<(Time, Frame)>,
+    /// Packets of other protocols.
+    pub(super) strangers: u64,
+}
+
+/// A host of a fabric with nanoPUs.
+pub enum Station<H> {
+    /// A nanoPU.
+    Node(Dock),
+    /// Anything else: a load generator, an RNIC.
+    Other(H),
+}
+
+impl<H> Station<H> {
+    /// The other host, if it is one.
+    pub fn other(&self) -> Option<&H> {
+        match self {
+            Station::Node(_) => None,
+            Station::Other(host) => Some(host),
+        }
+    }
+}
+
+impl<P: Carrier, H: Host<P>> Host<P> for Station<H> {
+    fn handle_packet(&mut self, now: Time, packet: P) {
+        match self {
+            Station::Other(host) => host.handle_packet(now, packet),
+            Station::Node(dock) => match packet.frame() {
+                Some(&frame) => dock.arrivals.push((now, frame)),
+                None => dock.strangers += 1,
+            },
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        if let Station::Other(host) = self {
+            host.handle_timeout(now);
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, open: Priorities) -> Option<P> {
+        match self {
+            Station::Other(host) => host.poll_transmit(now, open),
+            Station::Node(dock) => {
+                dock.departures.front().filter(|&&(due, _)| due <= now)?;
+                dock.departures.pop_front().map(|(_, frame)| P::from_frame(frame))
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Time {
+        match self {
+            Station::Other(host) => host.poll_timeout(),
+            Station::Node(dock) => dock.departures.front().map_or(Time::NEVER, |&(due, _)| due),
+        }
+    }
+}

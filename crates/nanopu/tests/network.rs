@@ -1,0 +1,87 @@
+//! Nodes on a fabric: what they say to each other, and that coupling changes nothing.
+
+mod support;
+
+use highwire_fabric::{FabricConfig, HostId, Topology};
+use highwire_nanopu::client::{Client, Request};
+use highwire_nanopu::network::{Generator, Network, Place, address, cycle_of, link, time_of};
+use highwire_nanopu::{Node, NodeConfig};
+use support::program;
+
+const LINK_CYCLES: u64 = 140;
+
+fn config() -> FabricConfig {
+    FabricConfig { priorities: 2, ..FabricConfig::default() }
+}
+
+fn node_at(host: HostId, name: &str) -> Option<Box<Node>> {
+    let mut config = NodeConfig::default();
+    config.nic.address = address(host);
+    Some(Box::new(Node::new(&program(name)?, &config).expect("it fits")))
+}
+
+fn requests(count: u64, bytes: usize) -> Vec<Request> {
+    (0..count)
+        .map(|i| Request { sent: 10_000 + 777 * i, context: 0, payload: vec![i as u8; bytes] })
+        .collect()
+}
+
+#[test]
+fn cycles_are_picoseconds_and_back() {
+    for cycle in (0..10_000).chain([1 << 40, (1 << 40) + 1]) {
+        assert_eq!(cycle_of(time_of(cycle)), cycle);
+    }
+}
+
+/// One switch between generator and node: as the generator beside the node has it, but for the switch.
+#[test]
+fn a_switch_adds_two_links_and_two_stores() {
+    let bytes = 64;
+    let Some(node) = node_at(HostId(1), "loopback") else { return };
+    let requests = requests(20, bytes);
+    let generator = Generator::new(HostId(0), requests.iter().map(|r| (HostId(1), r.clone())).collect());
+    let star = Topology::star(2, link(LINK_CYCLES)).expect("two hosts");
+    let places = vec![Place::Other(generator), Place::Node(node)];
+    let mut network: Network = Network::new(star, config(), places).expect("it fits");
+    network.run_until(40_000).expect("no traps");
+    let answers = network.other(HostId(0)).expect("the generator").answers();
+
+    let mut alone = node_at(HostId(1), "loopback").expect("built before");
+    let direct = Client::new(address(HostId(0)), address(HostId(1)), 2 * LINK_CYCLES)
+        .play(&mut alone, &requests, 100_000, |_, _| {})
+        .expect("no traps");
+    let words = (64 + bytes as u64) / 8;
+    for ((here, there), request) in answers.iter().zip(&direct).zip(&requests) {
+        let (here, there) = (here.as_ref().expect("answered"), there.as_ref().expect("answered"));
+        assert_eq!(here.payload, request.payload);
+        // The program polls: where its loop stands when the message comes is up to chance.
+        let off = here.received as i64 - (there.received + 2 * words) as i64;
+        assert!(off.abs() <= 6, "{off}");
+    }
+}
+
+#[test]
+fn hundreds_of_messages_cross_a_fat_tree() {
+    let tree = Topology::fat_tree(4, link(43)).expect("sixteen hosts");
+    let mut places = Vec::new();
+    for host in (0..16).map(HostId) {
+        places.push(if host.0 % 2 == 0 {
+            let to = HostId((host.0 + 7) % 16);
+            let list = requests(25, 600).into_iter().map(|request| (to, request)).collect();
+            Place::Other(Generator::new(host, list))
+        } else {
+            let Some(node) = node_at(host, "loopback") else { return };
+            Place::Node(node)
+        });
+    }
+    let mut network: Network = Network::new(tree, config(), places).expect("it fits");
+    network.run_until(40_000).expect("no traps");
+    for host in (0..16).step_by(2).map(HostId) {
+        let generator = network.other(host).expect("a generator");
+        assert!(generator.is_done(), "{:?}", generator.strays());
+        for (number, answer) in generator.answers().iter().enumerate() {
+            assert_eq!(answer.as_ref().expect("done").payload, vec![number as u8; 600]);
+        }
+    }
+    assert_eq!((network.lost(), network.fabric().packets_in_flight()), (0, 0));
+}
