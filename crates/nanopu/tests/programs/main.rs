@@ -5,6 +5,8 @@
 #[path = "../support/mod.rs"]
 mod support;
 
+mod chain;
+mod intersection;
 mod onesided;
 mod table;
 mod words;
@@ -21,6 +23,7 @@ mod status {
     pub(crate) const MALFORMED: u64 = 2;
     pub(crate) const FULL: u64 = 3;
     pub(crate) const BAD_ADDRESS: u64 = 4;
+    pub(crate) const NOT_HERE: u64 = 5;
 }
 
 /// Links of the load generator's default length.
