@@ -2,8 +2,11 @@
 //!
 //! One run of the program plays all plans that come with it, so that what figures have in common is played once. The table
 //! is made from what the program leaves behind.
+//!
+//! At the paper's scale that takes hours, so there it goes on where it was: runs are kept in `target/figures-full/COMMIT`, beside a
+//! copy of the program that played them, which building again does not disturb.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -11,7 +14,7 @@ use serde_json::Value;
 
 use crate::bench::{machine, replace_section};
 use crate::measure::Program;
-use crate::shell::{root, target_dir};
+use crate::shell::{Line, root, target_dir};
 use crate::table::Table;
 
 /// The page that `--write-docs` keeps up to date.
@@ -20,48 +23,118 @@ const PAGE: &str = "docs/irn.md";
 /// Options of `cargo xtask figures`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  cargo xtask figures                     the small scale: under ten minutes on two cores
-  cargo xtask figures fig01 fig09         some of them
-  cargo xtask figures --full              the paper's scale: hours
-  cargo xtask figures --write-docs        and put the table into docs/irn.md")]
+  cargo xtask figures                           the small scale: under ten minutes on two cores
+  cargo xtask figures --only fig01 --only fig09
+  cargo xtask figures --full                    the paper's scale: hours; the same again goes on where it was
+  cargo xtask figures --full --program 1a2b3c4  with the program of that commit, whose runs are kept
+  cargo xtask figures --full --table            play nothing: what has been played, what has not
+  cargo xtask figures --write-docs              and put the table into docs/irn.md")]
 pub(crate) struct Args {
-    /// Names from `highwire sim list`; all of them without any.
-    plans: Vec<String>,
+    /// Only this plan, by its name in `highwire sim list`; may be given several times, and they are played in this order.
+    #[arg(long, value_name = "PLAN")]
+    only: Vec<String>,
     /// At the paper's scale.
     #[arg(long)]
     full: bool,
+    /// Play each combination so often, instead of what the plan says.
+    #[arg(long, value_name = "N")]
+    seeds: Option<u32>,
     /// Runs at once; as many as there are cores if not given.
     #[arg(long)]
     threads: Option<usize>,
+    /// Go on with the program of an earlier commit, which was copied when its runs began, instead of building.
+    #[arg(long, value_name = "COMMIT", requires = "full")]
+    program: Option<String>,
+    /// Play nothing, show what has been played.
+    #[arg(long)]
+    table: bool,
     /// Rewrite the table of docs/irn.md.
-    #[arg(long, conflicts_with = "plans")]
+    #[arg(long)]
     write_docs: bool,
+}
+
+/// What is played, by what, and where results lie.
+struct Studio {
+    program: Program,
+    /// The commit that it was built from.
+    commit: String,
+    folder: PathBuf,
 }
 
 /// Plays the figures and prints the table.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    println!("building the program (release) …");
-    let program = Program::build()?;
-    let plans = if args.plans.is_empty() { all_plans(&program)? } else { args.plans.clone() };
-    let folder = target_dir().join(if args.full { "figures-full" } else { "figures" });
-    let mut line = program.line("sim run --quiet").arg("--out").arg(&folder);
-    if args.full {
-        line = line.arg("--full");
+    let studio = Studio::open(args)?;
+    let all = all_plans(&studio.program)?;
+    if let Some(unknown) = args.only.iter().find(|plan| !all.contains(plan)) {
+        bail!("there is no plan {unknown}; there are {}", all.join(", "));
     }
-    if let Some(threads) = args.threads {
-        line = line.arg("--threads").arg(threads.to_string());
-    }
-    let has_worked = plans.iter().fold(line, |line, plan| line.arg(plan)).run()?;
-    let (table, inside, all) = table(&folder, &plans)?;
-    println!("\n{}", table.to_text());
-    println!(
-        "{inside} of {all} inside the paper's band; a page per plan: {}",
-        folder.join("*/report.html").display()
-    );
+    let wanted = if args.only.is_empty() { all.clone() } else { args.only.clone() };
+    let has_worked = args.table || studio.play(args, &wanted)?;
+    // The page shows all plans, whichever were asked for now.
+    let shown = if args.write_docs || args.table { all } else { wanted };
+    let result = Results::read(&studio.folder, &shown)?;
+    println!("\n{}", result.table.to_text());
+    println!("{}; a page per plan: {}", result.summary(), studio.folder.join("*/report.html").display());
     if args.write_docs {
-        write_docs(&table, inside, all, args.full)?;
+        write_docs(&result, &studio.commit, args.full)?;
     }
     Ok(if has_worked { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+impl Studio {
+    fn open(args: &Args) -> Result<Self> {
+        if let Some(commit) = &args.program {
+            let folder = target_dir().join("figures-full").join(commit);
+            let path = folder.join("highwire");
+            if !path.is_file() {
+                bail!("no runs were begun with the program of {commit}: there is no {}", path.display());
+            }
+            return Ok(Self { program: Program::at(path), commit: commit.clone(), folder });
+        }
+        println!("building the program (release) …");
+        let built = Program::build()?;
+        let commit = commit()?;
+        if !args.full {
+            return Ok(Self { program: built, commit, folder: target_dir().join("figures") });
+        }
+        let folder = target_dir().join("figures-full").join(&commit);
+        std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
+        let copy = folder.join("highwire");
+        if !is_same(built.path(), &copy) {
+            // A program that runs cannot be written over, but it can be replaced.
+            let fresh = folder.join("highwire.new");
+            std::fs::copy(built.path(), &fresh).with_context(|| fresh.display().to_string())?;
+            std::fs::rename(&fresh, &copy).with_context(|| copy.display().to_string())?;
+        }
+        Ok(Self { program: Program::at(copy), commit, folder })
+    }
+
+    fn play(&self, args: &Args, plans: &[String]) -> Result<bool> {
+        let mut line = self.program.line("sim run --quiet").arg("--out").arg(&self.folder);
+        if args.full {
+            line = line.words("--full --resume");
+        }
+        if let Some(seeds) = args.seeds {
+            line = line.arg("--seeds").arg(seeds.to_string());
+        }
+        if let Some(threads) = args.threads {
+            line = line.arg("--threads").arg(threads.to_string());
+        }
+        plans.iter().fold(line, |line, plan| line.arg(plan)).run()
+    }
+}
+
+/// The commit that the tree is at, and whether the tree has been changed since.
+fn commit() -> Result<String> {
+    let head = Line::new("git").words("rev-parse --short HEAD").capture()?;
+    let status =
+        Line::new("git").words("status --porcelain --untracked-files=no -- crates Cargo.lock").capture()?;
+    let changed = if status.stdout.trim().is_empty() { "" } else { "-changed" };
+    Ok(if head.success { format!("{}{changed}", head.stdout.trim()) } else { "unversioned".into() })
+}
+
+fn is_same(a: &Path, b: &Path) -> bool {
+    matches!((std::fs::read(a), std::fs::read(b)), (Ok(a), Ok(b)) if a == b)
 }
 
 fn all_plans(program: &Program) -> Result<Vec<String>> {
@@ -70,42 +143,81 @@ fn all_plans(program: &Program) -> Result<Vec<String>> {
     Ok(plans.iter().filter_map(|plan| Some(plan["name"].as_str()?.to_string())).collect())
 }
 
-/// Figure, claim, paper, here, inside; how many are inside, and of how many.
-fn table(folder: &Path, plans: &[String]) -> Result<(Table, usize, usize)> {
-    let mut table = Table::new(&["figure · claim", "measure", "paper", "here", "inside the band?"]);
-    let (mut inside, mut all) = (0, 0);
-    for plan in plans {
-        let path = folder.join(plan).join("result.json");
-        let Ok(text) = std::fs::read_to_string(&path) else {
-            table.row([plan, "", "", "failed", "no"].map(String::from));
-            continue;
+/// Where all plans have landed.
+struct Results {
+    /// Figure, claim, paper, here, inside.
+    table: Table,
+    inside: usize,
+    all: usize,
+    not_run: Vec<String>,
+    /// Fewest and most of a plan.
+    seeds: (u64, u64),
+}
+
+impl Results {
+    fn read(folder: &Path, plans: &[String]) -> Result<Self> {
+        let columns = ["figure · claim", "measure", "paper", "here", "inside the band?"];
+        let mut results = Self {
+            table: Table::new(&columns),
+            inside: 0,
+            all: 0,
+            not_run: Vec::new(),
+            seeds: (u64::MAX, 0),
         };
-        let document: Value = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+        for plan in plans {
+            let path = folder.join(plan).join("result.json");
+            let Ok(text) = std::fs::read_to_string(&path) else {
+                results.table.row([plan, "", "", "not run", "–"].map(String::from));
+                results.not_run.push(plan.clone());
+                continue;
+            };
+            let document: Value = serde_json::from_str(&text).with_context(|| path.display().to_string())?;
+            results.add(&document)?;
+        }
+        if results.all == 0 {
+            bail!("there is no result in {}", folder.display());
+        }
+        Ok(results)
+    }
+
+    fn add(&mut self, document: &Value) -> Result<()> {
+        let seeds = document["seeds"].as_u64().context("a result says how many seeds")?;
+        self.seeds = (self.seeds.0.min(seeds), self.seeds.1.max(seeds));
         for verdict in document["verdicts"].as_array().context("a result has verdicts")? {
             let text = |name: &str| verdict[name].as_str().unwrap_or_default().to_string();
             let figure = document["figure"].as_str().unwrap_or_default().trim_start_matches("IRN ");
             let is_inside = verdict["is_inside"].as_bool().unwrap_or(false);
-            all += 1;
-            inside += usize::from(is_inside);
+            self.all += 1;
+            self.inside += usize::from(is_inside);
             let claim = format!("{figure} · {}", text("claim"));
             let verdict = if is_inside { "yes" } else { "no" }.to_string();
-            table.row([claim, text("measure"), text("paper"), text("shown"), verdict]);
+            self.table.row([claim, text("measure"), text("paper"), text("shown"), verdict]);
         }
+        Ok(())
     }
-    if all == 0 {
-        bail!("there is no result in {}", folder.display());
+
+    fn summary(&self) -> String {
+        let seeds = match self.seeds {
+            (low, high) if low == high => low.to_string(),
+            (low, high) => format!("{low} to {high}"),
+        };
+        let mut text = format!("{} of {} inside the paper's band, {seeds} seeds each", self.inside, self.all);
+        if !self.not_run.is_empty() {
+            text += &format!("; not run: {}", self.not_run.join(", "));
+        }
+        text
     }
-    Ok((table, inside, all))
 }
 
-fn write_docs(table: &Table, inside: usize, all: usize, is_full: bool) -> Result<()> {
+fn write_docs(results: &Results, commit: &str, is_full: bool) -> Result<()> {
     let path = root().join(PAGE);
     let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     let scale = if is_full { "the paper's scale" } else { "the small scale" };
     let text = format!(
-        "{inside} of {all} inside the band, at {scale}, on {}.\n\n{}",
+        "{}, at {scale}, by the program of commit {commit}, on {}.\n\n{}",
+        results.summary(),
         machine()?.trim(),
-        table.to_markdown()
+        results.table.to_markdown()
     );
     let page = replace_section(&page, if is_full { "figures at full scale" } else { "figures" }, &text)?;
     std::fs::write(&path, page).with_context(|| path.display().to_string())?;

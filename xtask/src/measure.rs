@@ -1,5 +1,7 @@
 //! Measurements by the program itself: what is run, and what its JSON says.
 
+use std::path::{Path, PathBuf};
+
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
 
@@ -8,7 +10,7 @@ use crate::shell::{Line, target_dir};
 /// The released program.
 #[derive(Debug)]
 pub(crate) struct Program {
-    path: String,
+    path: PathBuf,
 }
 
 impl Program {
@@ -17,12 +19,21 @@ impl Program {
         if !Line::cargo("build --quiet --release --package highwire-cli --bin highwire").run()? {
             bail!("the program does not build");
         }
-        Ok(Self { path: target_dir().join("release/highwire").to_string_lossy().into_owned() })
+        Ok(Self::at(target_dir().join("release/highwire")))
+    }
+
+    /// One that has been built.
+    pub(crate) fn at(path: PathBuf) -> Self {
+        Self { path }
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.path
     }
 
     /// `highwire <words>` at the root of the repository.
     pub(crate) fn line(&self, words: &str) -> Line {
-        Line::new(&self.path).words(words)
+        Line::new(&self.path.to_string_lossy()).words(words)
     }
 
     /// The document that `highwire <words> --json` prints.

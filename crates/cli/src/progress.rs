@@ -1,4 +1,5 @@
-//! A progress line with the time left, on a terminal, for whatever takes longer than two seconds.
+//! A progress line with the time left, on a terminal, for whatever takes longer than two seconds; elsewhere, if so wanted, a
+//! line per minute.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -8,8 +9,9 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 const PATIENCE: Duration = Duration::from_secs(2);
 /// Drawing costs microseconds: a measuring loop must not notice it.
 const REDRAW: Duration = Duration::from_millis(250);
+const LINE_EVERY: Duration = Duration::from_secs(60);
 
-/// Progress towards a known total. Without a terminal it does nothing.
+/// Progress towards a known total. Without a terminal it does nothing unless it is to write lines.
 pub(crate) struct Progress {
     title: &'static str,
     total: u64,
@@ -17,19 +19,38 @@ pub(crate) struct Progress {
     next_look: Instant,
     bar: Option<ProgressBar>,
     is_terminal: bool,
+    writes_lines: bool,
 }
 
 impl Progress {
     pub(crate) fn new(title: &'static str, total: u64) -> Self {
         let now = Instant::now();
         let is_terminal = std::io::stderr().is_terminal();
-        Self { title, total, started: now, next_look: now + PATIENCE, bar: None, is_terminal }
+        Self {
+            title,
+            total,
+            started: now,
+            next_look: now + PATIENCE,
+            bar: None,
+            is_terminal,
+            writes_lines: false,
+        }
+    }
+
+    /// For what takes hours: without a terminal, a line per minute on standard error.
+    pub(crate) fn with_lines(mut self) -> Self {
+        self.writes_lines = !self.is_terminal;
+        self
     }
 
     /// `done` of the total at `now`; cheap enough for every few hundred iterations.
     pub(crate) fn at(&mut self, done: u64, now: Instant) {
-        if now < self.next_look || !self.is_terminal {
+        if now < self.next_look || !(self.is_terminal || self.writes_lines) {
             return;
+        }
+        if self.writes_lines {
+            self.next_look = now + LINE_EVERY;
+            return self.line(done, now);
         }
         self.next_look = now + REDRAW;
         let bar = self.bar.get_or_insert_with(|| {
@@ -42,6 +63,18 @@ impl Progress {
                 .with_elapsed(self.started.elapsed())
         });
         bar.set_position(done.min(self.total));
+    }
+
+    fn line(&self, done: u64, now: Instant) {
+        let share = done as f64 / self.total.max(1) as f64;
+        let left = (now - self.started).as_secs_f64() * (1.0 / share.max(1e-9) - 1.0);
+        let left = match left {
+            left if share < 1e-3 || left > 1e6 => "a while".to_string(),
+            left if left < 90.0 => format!("{left:.0} s"),
+            left if left < 5_400.0 => format!("{:.0} min", left / 60.0),
+            left => format!("{:.1} h", left / 3_600.0),
+        };
+        eprintln!("{}: {:.1} %, {left} left", self.title, 100.0 * share);
     }
 }
 

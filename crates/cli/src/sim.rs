@@ -1,6 +1,7 @@
 //! `highwire sim`: experiments on a simulated network. One file per command.
 
 mod bench;
+mod kept;
 mod merge;
 mod output;
 mod plans;

@@ -85,6 +85,32 @@ fn a_wrong_plan_is_status_2_with_its_line() {
     check(&folder, &["sim", "merge", "."], 2, &["there are no parts"]);
 }
 
+#[test]
+fn what_was_interrupted_goes_on_where_it_was() {
+    let folder = folder("resume", PLAN);
+    let run = |seeds: &str, mentions: &[&str]| {
+        check(
+            &folder,
+            &["sim", "run", "star.toml", "--resume", "--seeds", seeds, "--out", "kept"],
+            0,
+            mentions,
+        );
+    };
+    run("1", &["0 of 2 runs have been played before", "2 runs in"]);
+    run("2", &["2 of 4 runs have been played before", "2 runs in"]);
+    run("2", &["4 of 4 runs have been played before", "0 runs in", "RoCE against IRN"]);
+    check(&folder, &["sim", "run", "star.toml", "--seeds", "2", "--out", "whole"], 0, &["4 runs in"]);
+    for file in ["runs.csv", "result.json", "report.html"] {
+        let read = |from: &str| std::fs::read(folder.join(from).join("star").join(file)).expect(file);
+        assert!(read("whole") == read("kept"), "{file} differs");
+    }
+    // Half a run is no run.
+    let runs = std::fs::read_dir(folder.join("kept/.runs")).expect("it is there");
+    let one = runs.map(|entry| entry.expect("it is readable").path()).next().expect("there are four");
+    std::fs::write(one, "{").expect("it is ours");
+    run("2", &["3 of 4 runs have been played before", "1 runs in"]);
+}
+
 /// As `docs/experiments.md` shows it: `xargs` in the place of GNU parallel, or of an array job.
 #[test]
 fn shards_of_several_processes_merge_to_the_same_bytes() {

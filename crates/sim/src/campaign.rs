@@ -1,18 +1,22 @@
 //! Playing all runs of plans: on several threads, in shards on several machines, with the same bytes in the end.
 //!
 //! Runs are independent, so a thread takes the next one when it has finished the last. Results are kept by place, never by time.
-//! Runs with the same parameters and seed, in one plan or in several, are played once.
+//! Runs with the same parameters and seed, in one plan or in several, are played once; those that an [`Archive`] has, not at all.
 
+mod archive;
 mod shard;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Sender, channel};
 
+use highwire_fabric::Span;
+
 use crate::plan::{Plan, Run};
 use crate::report::Measures;
 use crate::{RunError, Tick};
 
+pub use archive::Archive;
 pub use shard::{MergeError, Merged, Part, Shard, merge};
 
 /// Runs of one or several plans.
@@ -23,15 +27,22 @@ pub struct Campaign<'p> {
     runs: Vec<(Vec<Run>, Vec<usize>)>,
     /// Plan and run.
     jobs: Vec<(usize, usize)>,
+    /// About how long each takes, in any unit.
+    weights: Vec<u64>,
+    archive: &'p dyn Archive,
+    /// What the archive has of each job.
+    kept: Vec<Option<Measures>>,
 }
 
-/// How far a campaign is.
+/// How far a campaign is. What an archive had is not counted.
 #[derive(Clone, Copy, Debug)]
 pub struct Status {
-    /// Thousandths of runs that are done.
+    /// Work that is done, by the bytes that flows carry.
     pub done: u64,
-    /// Thousandths of runs in all.
+    /// Work in all.
     pub total: u64,
+    /// Runs that are over.
+    pub runs: usize,
 }
 
 /// A run that has no outcome.
@@ -57,38 +68,79 @@ impl<'p> Campaign<'p> {
     /// Lists the runs of `plans` that belong to a shard.
     pub fn new(plans: &'p [Plan], shard: Shard) -> Campaign<'p> {
         let mut jobs = Vec::new();
-        let mut known: BTreeMap<String, usize> = BTreeMap::new();
+        let mut known: BTreeMap<String, Vec<(Film, usize)>> = BTreeMap::new();
         let mut runs = Vec::new();
         for (plan_index, plan) in plans.iter().enumerate() {
             let mut all = plan.runs();
             all.retain(|run| shard.has(run.index));
             let mut played_by = Vec::new();
             for (place, run) in all.iter().enumerate() {
-                let job = *known.entry(key(plan, run)).or_insert_with(|| {
-                    jobs.push((plan_index, place));
-                    jobs.len() - 1
-                });
-                played_by.push(job);
+                let same = known.entry(key(plan, run)).or_default();
+                let found = same
+                    .iter_mut()
+                    .find(|(film, _)| *film == run.film || film.is_none() || run.film.is_none());
+                if let Some((film, job)) = found {
+                    // Filming changes nothing else, so one run serves those that want a film and those that do not.
+                    if film.is_none() && run.film.is_some() {
+                        *film = run.film;
+                        jobs[*job] = (plan_index, place);
+                    }
+                    played_by.push(*job);
+                    continue;
+                }
+                same.push((run.film, jobs.len()));
+                played_by.push(jobs.len());
+                jobs.push((plan_index, place));
             }
             runs.push((all, played_by));
         }
-        Campaign { plans, runs, jobs }
+        let weights = vec![1; jobs.len()];
+        let kept = vec![None; jobs.len()];
+        Campaign { plans, runs, jobs, weights, archive: &(), kept }
     }
 
-    /// How many runs are played: fewer than the plans have, if some are the same.
+    /// Takes from `archive` what it has, and gives it what is played.
+    pub fn with_archive(mut self, archive: &'p dyn Archive) -> Campaign<'p> {
+        self.archive = archive;
+        self.kept = self.jobs.iter().map(|&job| archive.find(&self.key(job))).collect();
+        self
+    }
+
+    /// How many runs are played or taken from an archive: fewer than the plans have, if some are the same.
     pub fn job_count(&self) -> usize {
         self.jobs.len()
     }
 
-    /// Builds every scenario and plays none: a plan that passes can be run.
+    /// How many of them are taken from an archive.
+    pub fn kept_count(&self) -> usize {
+        self.kept.iter().flatten().count()
+    }
+
+    /// Builds every scenario and plays none: a plan that passes can be run, and it is known how much work that is.
     ///
     /// # Errors
     /// The first run that is impossible.
-    pub fn check(&self) -> Result<(), CampaignError> {
-        self.jobs.iter().try_for_each(|&job| {
+    pub fn check(&mut self) -> Result<(), CampaignError> {
+        for place in 0..self.jobs.len() {
+            if self.kept[place].is_some() {
+                continue;
+            }
+            let job = self.jobs[place];
             let (plan, run) = self.job(job);
-            run.scenario(plan).map(drop).map_err(|error| self.failed(job, RunError::Scenario(error)))
-        })
+            let scenario = run.scenario(plan).map_err(|error| self.failed(job, RunError::Scenario(error)))?;
+            self.weights[place] = 1 + (scenario.flows.iter().map(|flow| flow.bytes).sum::<u64>() >> 16);
+        }
+        Ok(())
+    }
+
+    /// What is left to do, in the unit of [`Status`]; known once the campaign has been checked.
+    pub fn work(&self) -> u64 {
+        self.open().map(|place| self.weights[place]).sum()
+    }
+
+    /// The jobs that are to be played.
+    fn open(&self) -> impl Iterator<Item = usize> {
+        (0..self.jobs.len()).filter(|&place| self.kept[place].is_none())
     }
 
     /// Plays everything on `threads` threads. `observe` is told now and then how far it is, and `finished` of each plan as
@@ -100,37 +152,49 @@ impl<'p> Campaign<'p> {
         mut observe: impl FnMut(Status),
         mut finished: impl FnMut(usize, Result<Vec<Measures>, CampaignError>),
     ) {
+        let open: Vec<usize> = self.open().collect();
         let next = AtomicUsize::new(0);
         let (sender, receiver) = channel();
         let mut shares = vec![0u64; self.jobs.len()];
-        let mut results: Vec<Option<Result<Measures, RunError>>> = Vec::new();
-        results.resize_with(self.jobs.len(), || None);
+        let mut results: Vec<Option<Result<Measures, RunError>>> =
+            self.kept.iter().map(|kept| kept.clone().map(Ok)).collect();
         let mut is_pending = vec![true; self.plans.len()];
-        let total = 1000 * self.jobs.len() as u64;
+        let (total, mut runs) = (self.work(), 0);
+        self.report(&results, &mut is_pending, &mut finished);
         std::thread::scope(|scope| {
-            for _ in 0..threads.clamp(1, self.jobs.len().max(1)) {
+            for _ in 0..threads.clamp(1, open.len().max(1)) {
                 let sender = sender.clone();
-                scope.spawn(|| self.work(&next, sender));
+                scope.spawn(|| self.play_next(&open, &next, sender));
             }
             drop(sender);
             for news in receiver {
-                let (job, share) = match news {
-                    News::Share(job, share) => (job, share),
+                match news {
+                    News::Share(job, share) => shares[job] = share * self.weights[job] / 1000,
                     News::Done(job, result) => {
                         results[job] = Some(*result);
-                        (job, 1000)
-                    }
-                };
-                shares[job] = share;
-                observe(Status { done: shares.iter().sum(), total });
-                for (plan, is_pending) in is_pending.iter_mut().enumerate().filter(|(_, pending)| **pending) {
-                    if let Some(result) = self.collect(plan, &results) {
-                        *is_pending = false;
-                        finished(plan, result);
+                        shares[job] = self.weights[job];
+                        runs += 1;
+                        self.report(&results, &mut is_pending, &mut finished);
                     }
                 }
+                observe(Status { done: shares.iter().sum(), total, runs });
             }
         });
+    }
+
+    /// Hands over the plans whose last run is over.
+    fn report(
+        &self,
+        results: &[Option<Result<Measures, RunError>>],
+        is_pending: &mut [bool],
+        finished: &mut impl FnMut(usize, Result<Vec<Measures>, CampaignError>),
+    ) {
+        for (plan, is_pending) in is_pending.iter_mut().enumerate().filter(|(_, pending)| **pending) {
+            if let Some(result) = self.collect(plan, results) {
+                *is_pending = false;
+                finished(plan, result);
+            }
+        }
     }
 
     /// What came of a plan, if all of its runs are over.
@@ -139,28 +203,33 @@ impl<'p> Campaign<'p> {
         plan: usize,
         results: &[Option<Result<Measures, RunError>>],
     ) -> Option<Result<Vec<Measures>, CampaignError>> {
-        let (_, jobs) = &self.runs[plan];
+        let (runs, jobs) = &self.runs[plan];
         if jobs.iter().any(|&job| results[job].is_none()) {
             return None;
         }
         let measures = jobs.iter().enumerate().filter_map(|(place, &job)| match results[job].as_ref()? {
-            Ok(measures) => Some(Ok(measures.clone())),
+            Ok(measures) => {
+                let mut measures = measures.clone();
+                measures.film = measures.film.filter(|_| runs[place].film.is_some());
+                Some(Ok(measures))
+            }
             Err(error) => Some(Err(self.failed((plan, place), error.clone()))),
         });
         Some(measures.collect())
     }
 
     /// Takes the next job until there is none.
-    fn work(&self, next: &AtomicUsize, news: Sender<News>) {
-        while let Some((index, &job)) =
-            Some(next.fetch_add(1, Ordering::Relaxed)).and_then(|index| Some((index, self.jobs.get(index)?)))
-        {
-            let (plan, run) = self.job(job);
+    fn play_next(&self, open: &[usize], next: &AtomicUsize, news: Sender<News>) {
+        while let Some(&index) = open.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let (plan, run) = self.job(self.jobs[index]);
             let mut progress = |tick: &Tick| {
                 let share = 1000 * tick.received / tick.flows.max(1);
                 news.send(News::Share(index, share)).is_ok()
             };
             let result = play(plan, run, &mut progress);
+            if let Ok(measures) = &result {
+                self.archive.keep(&self.key(self.jobs[index]), measures);
+            }
             if news.send(News::Done(index, Box::new(result))).is_err() {
                 break;
             }
@@ -169,6 +238,11 @@ impl<'p> Campaign<'p> {
 
     fn job(&self, (plan, place): (usize, usize)) -> (&'p Plan, &Run) {
         (&self.plans[plan], &self.runs[plan].0[place])
+    }
+
+    fn key(&self, job: (usize, usize)) -> String {
+        let (plan, run) = self.job(job);
+        format!("film {:?}\n{}", run.film, key(plan, run))
     }
 
     /// The runs of a plan, in its order: those of this shard.
@@ -205,9 +279,12 @@ pub fn play(plan: &Plan, run: &Run, progress: &mut dyn crate::Progress) -> Resul
     Ok(measures)
 }
 
-/// Runs with the same key have the same outcome.
+/// How often, and until when.
+type Film = Option<(Span, Option<Span>)>;
+
+/// Runs with the same key have the same outcome, but perhaps for a film.
 fn key(plan: &Plan, run: &Run) -> String {
-    let mut key = format!("{} {:?}", run.seed, run.film);
+    let mut key = format!("seed {}", run.seed);
     for value in run.params.values() {
         key.push('\n');
         key.push_str(&value.to_string());

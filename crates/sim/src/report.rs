@@ -2,6 +2,7 @@
 
 mod csv;
 mod film;
+mod history;
 mod measures;
 mod metric;
 mod page;
@@ -11,6 +12,7 @@ mod verdict;
 
 pub use csv::csv;
 pub use film::Film;
+pub use history::Stretch;
 pub use measures::{Curve, Measures};
 pub use metric::Metric;
 pub use page::{page, page_with};

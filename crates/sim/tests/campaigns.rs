@@ -2,23 +2,26 @@
 
 mod common;
 
+use std::collections::BTreeMap;
+use std::sync::Mutex;
+
 use common::{SMALL, read};
-use highwire_sim::campaign::{Campaign, MergeError, Part, Shard, Status, merge};
+use highwire_sim::campaign::{Archive, Campaign, MergeError, Part, Shard, Status, merge};
 use highwire_sim::plan::{Plan, Run};
 use highwire_sim::report::{self, Measures};
 
 fn play(plan: &Plan, shard: Shard, threads: usize) -> Vec<Measures> {
     let plans = std::slice::from_ref(plan);
-    let campaign = Campaign::new(plans, shard);
+    let mut campaign = Campaign::new(plans, shard);
     campaign.check().expect("the plan is right");
     let mut last = 0;
     let observe = |status: Status| {
-        assert!(status.done <= status.total);
+        assert!(status.done <= status.total && status.total == campaign.work());
         last = status.done;
     };
     let mut results = Vec::new();
     campaign.play(threads, observe, |_, result| results.push(result));
-    assert_eq!((last, results.len()), (1000 * campaign.job_count() as u64, 1));
+    assert_eq!((last, results.len()), (campaign.work(), 1));
     results.remove(0).unwrap_or_else(|error| panic!("{error}"))
 }
 
@@ -69,6 +72,50 @@ fn what_plans_have_in_common_is_played_once() {
     campaign.play(2, |_| (), |plan, result| results.push((plan, result.ok())));
     let [(0, Some(first)), (1, Some(second))] = &results[..] else { panic!("a result per plan") };
     assert_eq!(first, second);
+}
+
+#[test]
+fn a_film_is_no_reason_to_play_twice() {
+    let unfilmed = SMALL.split("[film]").next().expect("a text has a beginning");
+    let plans = [read(unfilmed), read(SMALL), read(unfilmed)];
+    let campaign = Campaign::new(&plans, Shard::WHOLE);
+    assert_eq!(campaign.job_count(), plans[0].runs().len());
+    let mut results = BTreeMap::new();
+    campaign.play(2, |_| (), |plan, result| drop(results.insert(plan, result.expect("it is right"))));
+    let films = |plan: usize| results[&plan].iter().filter(|measures| measures.film.is_some()).count();
+    assert_eq!([films(0), films(1), films(2)], [0, 2, 0]);
+    assert_eq!(results[&0], play(&plans[0], Shard::WHOLE, 1));
+}
+
+#[derive(Debug, Default)]
+struct Shelf(Mutex<BTreeMap<String, Measures>>);
+
+impl Archive for Shelf {
+    fn find(&self, key: &str) -> Option<Measures> {
+        self.0.lock().expect("nobody panics").get(key).cloned()
+    }
+
+    fn keep(&self, key: &str, measures: &Measures) {
+        self.0.lock().expect("nobody panics").insert(key.into(), measures.clone());
+    }
+}
+
+#[test]
+fn what_an_archive_has_is_not_played() {
+    let (shelf, plan) = (Shelf::default(), read(SMALL));
+    let play = |plan: &Plan| {
+        let campaign = Campaign::new(std::slice::from_ref(plan), Shard::WHOLE).with_archive(&shelf);
+        let (mut played, mut measures) = (0, Vec::new());
+        campaign.play(2, |status| played = status.runs, |_, result| measures = result.expect("it is right"));
+        assert_eq!(played + campaign.kept_count(), campaign.job_count());
+        (played, measures)
+    };
+    let (first, again) = (play(&plan), play(&plan));
+    assert_eq!((first.0, again.0), (6, 0));
+    assert_eq!(first.1, again.1);
+    let more = play(&read(&SMALL.replace("seeds = 2", "seeds = 3")));
+    assert_eq!(more.0, 3, "only the new seed is played");
+    assert_eq!(play(&read(&SMALL.replace("load = 0.4", "load = 0.5"))).0, 6, "another plan is another plan");
 }
 
 #[test]

@@ -52,7 +52,7 @@ fn what_ships_can_be_played() {
             let mut read = read.unwrap_or_else(|error| panic!("{error}"));
             read.seeds = 1;
             let plans = [read];
-            let campaign = Campaign::new(&plans, Shard::WHOLE);
+            let mut campaign = Campaign::new(&plans, Shard::WHOLE);
             if scale == Scale::Small {
                 campaign.check().unwrap_or_else(|error| panic!("{error}"));
             }

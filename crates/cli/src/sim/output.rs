@@ -97,6 +97,7 @@ pub(super) fn document(plan: &Plan, runs: &[Run], measures: &[Measures]) -> Valu
         "figure": plan.figure,
         "title": plan.title,
         "runs": runs.len(),
+        "seeds": plan.seeds,
         "verdicts": verdicts.collect::<Vec<_>>(),
     })
 }

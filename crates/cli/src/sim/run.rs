@@ -9,6 +9,7 @@ use highwire_sim::campaign::{Campaign, CampaignError, Part, Shard};
 use highwire_sim::plan::{Plan, Run, Scale};
 use highwire_sim::report::Measures;
 
+use super::kept::Kept;
 use super::{output, plans};
 use crate::console::Console;
 use crate::failure::usage;
@@ -20,7 +21,8 @@ use crate::progress::Progress;
   highwire sim run fig01
   highwire sim run experiments/irn/fig01.toml --full --threads 2
   highwire sim run my-plan.toml --seeds 20 --out results/
-  highwire sim run my-plan.toml --shard 3/16 --out results/    then: highwire sim merge results/")]
+  highwire sim run my-plan.toml --shard 3/16 --out results/    then: highwire sim merge results/
+  highwire sim run fig01 --full --resume                       and the same again after an interruption")]
 pub(super) struct Args {
     /// Files, or names from `highwire sim list`. What several have in common is played once.
     #[arg(required = true)]
@@ -37,6 +39,10 @@ pub(super) struct Args {
     /// Play only the i-th of n parts.
     #[arg(long, value_name = "i/n")]
     shard: Option<Shard>,
+    /// Keep every finished run in DIR/.runs, and play only those that are not there yet. Runs of another program, plan or
+    /// seed do not count.
+    #[arg(long)]
+    resume: bool,
     /// At the paper's scale instead of the small one.
     #[arg(long)]
     full: bool,
@@ -59,13 +65,23 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         return Err(usage(format!("two plans are called {name}, and results go by that name")));
     }
     let shard = args.shard.unwrap_or(Shard::WHOLE);
-    let campaign = Campaign::new(&loaded, shard);
-    campaign.check().map_err(|error| usage(error.to_string()))?;
     output::make_folder(&args.out)?;
+    let kept = args.resume.then(|| Kept::open(&args.out)).transpose()?;
+    let mut campaign = Campaign::new(&loaded, shard);
+    if let Some(kept) = &kept {
+        campaign = campaign.with_archive(kept);
+    }
+    campaign.check().map_err(|error| usage(error.to_string()))?;
+    let campaign = campaign;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let threads = args.threads.map_or_else(cores, |threads| threads as usize);
     let started = Instant::now();
-    let mut progress = Progress::new("simulating", 1000 * campaign.job_count() as u64);
+    let mut progress = Progress::new("simulating", campaign.work());
+    if args.resume {
+        let (kept, all) = (campaign.kept_count(), campaign.job_count());
+        eprintln!("{kept} of {all} runs have been played before");
+        progress = progress.with_lines();
+    }
     let mut finished = Vec::new();
     let write = |place: usize, result: Result<Vec<Measures>, CampaignError>| {
         let plan = &loaded[place];
@@ -100,7 +116,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
     if !args.json {
         let seconds = started.elapsed().as_secs_f64();
-        console.line(format!("{} runs in {seconds:.1} s on {threads} threads", campaign.job_count()))?;
+        let played = campaign.job_count() - campaign.kept_count();
+        console.line(format!("{played} runs in {seconds:.1} s on {threads} threads"))?;
     }
     console.finish()?;
     if failures.is_empty() { Ok(ExitCode::SUCCESS) } else { bail!(failures.join("\nerror: ")) }

@@ -61,7 +61,7 @@ pub(super) fn list(args: &ListArgs) -> Result<ExitCode> {
 pub(super) fn check(args: &PlanArgs) -> Result<ExitCode> {
     let plan = read(args)?;
     let plans = [plan];
-    let campaign = Campaign::new(&plans, Shard::WHOLE);
+    let mut campaign = Campaign::new(&plans, Shard::WHOLE);
     campaign.check().map_err(|error| usage(error.to_string()))?;
     let mut console = Console::new();
     let (all, different) = (campaign.runs(0).len(), campaign.job_count());

@@ -3,7 +3,8 @@
 use highwire_fabric::Span;
 use serde::{Deserialize, Serialize};
 
-use super::{Film, Metric};
+use super::history::history;
+use super::{Film, Metric, Stretch};
 use crate::outcome::percentile;
 use crate::workload::{REQUEST, TRAFFIC};
 use crate::{FlowRecord, Outcome, Scenario};
@@ -17,6 +18,8 @@ pub struct Measures {
     pub tail: Vec<f64>,
     /// Slowdown by flow size.
     pub by_size: Vec<Curve>,
+    /// Flows under way over time; empty where few flows are measured.
+    pub history: Vec<Stretch>,
     /// Follows from all events; equal runs have equal ones.
     pub fingerprint: u64,
     /// Queues and pauses over time.
@@ -81,6 +84,7 @@ impl Measures {
             values,
             tail: if singles.is_empty() { Vec::new() } else { Self::TAIL.map(single).to_vec() },
             by_size: by_size(outcome),
+            history: history(outcome),
             fingerprint: totals.fingerprint,
             film: Film::of(scenario, outcome),
         }

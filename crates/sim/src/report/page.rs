@@ -53,6 +53,8 @@ struct CellData {
     tail: Vec<f64>,
     /// Largest size, median and 99 % slowdown, of the first seed that has flows of the size.
     sizes: Vec<(u64, f64, f64)>,
+    /// Milliseconds, flows under way, mean FCT of those that arrived, of the first seed.
+    history: Vec<(f64, u64, f64)>,
 }
 
 /// An expectation with all its metrics.
@@ -163,13 +165,16 @@ fn cell_data(cell: &Cell<'_>, combinations: &[Vec<usize>]) -> CellData {
         cell.measures.iter().map(|measures| &measures.tail).filter(|tail| !tail.is_empty()).collect();
     let places = 0..tails.first().map_or(0, |tail| tail.len());
     let tail = places.map(|place| tails.iter().map(|t| t[place]).sum::<f64>() / tails.len() as f64);
-    let sizes = cell.measures.first().map_or(&[][..], |measures| &measures.by_size);
+    let first = cell.measures.first();
+    let sizes = first.map_or(&[][..], |measures| &measures.by_size);
+    let history = first.map_or(&[][..], |measures| &measures.history);
     CellData {
         scheme: cell.scheme,
         point: combinations.iter().position(|points| *points == cell.points).unwrap_or(0),
         values: values.collect(),
         tail: tail.collect(),
         sizes: sizes.iter().map(|c| (c.bytes_max, c.slowdown_p50, c.slowdown_p99)).collect(),
+        history: history.iter().map(|s| (s.end_us as f64 / 1e3, s.under_way, s.fct_mean_s)).collect(),
     }
 }
 

@@ -1,4 +1,4 @@
-/* Lines: a measure along an axis, the tail of single packets, slowdown by size. */
+/* Lines: a measure along an axis, the tail of single packets, slowdown by size, flows under way over time. */
 
 const PLOT = { width: 460, height: 280, left: 58, right: 14, top: 10, bottom: 40 };
 
@@ -93,4 +93,25 @@ function drawSizes(point) {
   }
   const at = DATA.points[point] ? `${DATA.axis} ${DATA.points[point]}; ` : "";
   return card("Slowdown by size", `${at}solid: 99 %, dashed: median`, drawing, schemeKey(cells.map((cell) => cell.scheme)));
+}
+
+/* A line that goes on rising says that the run is shorter than the network takes to settle, or that it never settles. */
+function drawHistory(point) {
+  const cells = DATA.cells.filter((cell) => cell.point === point && cell.history.length);
+  if (!cells.length) return null;
+  const { width, height, left, right, top, bottom } = PLOT;
+  const end = Math.max(...cells.map((cell) => cell.history.at(-1)[0]));
+  const high = Math.max(...cells.flatMap((cell) => cell.history.map((entry) => entry[1]))) * 1.05 || 1;
+  const x = linear(0, end, left, width - right), y = linear(0, high, height - bottom, top);
+  const drawing = chart(width, height, "flows under way over time");
+  frame(drawing, ticks(0, end, 6).map((tick) => [x(tick), `${trim(tick)} ms`]),
+    ticks(0, high, 5).map((tick) => [y(tick), show("flows", tick)]), "time, while flows arrive");
+  for (const cell of cells) {
+    const points = [[x(0), y(0)], ...cell.history.map((entry) => [x(entry[0]), y(entry[1])])];
+    const curve = svg("path", { class: "line", d: path(points), stroke: colour(cell.scheme) });
+    drawing.append(titled(curve, DATA.schemes[cell.scheme]));
+  }
+  const at = DATA.points[point] ? `${DATA.axis} ${DATA.points[point]}; ` : "";
+  return card("Flows under way", `${at}flat: the network has settled; rising: a longer run would show more`, drawing,
+    schemeKey(cells.map((cell) => cell.scheme)));
 }

@@ -37,7 +37,7 @@ function build() {
   const film = drawFilms();
   if (film) page.append(element("h2", {}, "The network over time"), film);
   page.append(element("h2", {}, "What was measured"), ...measures());
-  const tails = DATA.points.slice(0, 4).flatMap((_, point) => [drawTail(point), drawSizes(point)]).filter((made) => made !== null);
+  const tails = DATA.points.slice(0, 4).flatMap((_, point) => [drawTail(point), drawSizes(point), drawHistory(point)]).filter((made) => made !== null);
   if (tails.length) page.append(element("h2", {}, "Not only the average"), element("div", { class: "grid wide" }, tails));
   page.append(element("h2", {}, "All numbers"), results());
   if (DATA.choices.length) {
