@@ -58,11 +58,11 @@ fn the_store_holds_what_was_set_last() {
 fn a_full_store_says_so_and_goes_on() {
     let Some(mut star) = star(&["mica"], 4) else { return };
     let requests = (0..ITEMS + 4).map(|key| {
-        Request::of_words(star.cycle() + 2_000 + 160 * key, address(0), 0, &set(hash(key), key, key))
+        Request::of_words(star.cycle() + 2_000 + 300 * key, address(0), 0, &set(hash(key), key, key))
     });
     let requests: Vec<_> = requests.collect();
     let numbers: Vec<usize> = requests.into_iter().map(|request| star.send(request)).collect();
-    star.run(160 * ITEMS + 60_000).expect("no trap");
+    star.run(300 * ITEMS + 60_000).expect("no trap");
     let statuses: Vec<u64> =
         numbers.iter().map(|&number| star.answer(number).expect("answered").words()[0]).collect();
     let full = statuses.iter().filter(|&&status| status == status::FULL).count();
