@@ -10,11 +10,8 @@ pub(crate) const LINE_WORDS: u64 = 8;
 const SETS: usize = 64;
 const WAYS: usize = 4;
 
-#[derive(Clone, Copy, Default, Debug)]
-struct Way {
-    line: Option<u64>,
-    is_dirty: bool,
-}
+/// The number of no line.
+const NO_LINE: u64 = u64::MAX;
 
 /// When a line arrives that would, alone on the bus, be complete at `last`, while the other cache waits for one until
 /// `other`: whichever was asked for first comes first, and the second after it.
@@ -32,34 +29,39 @@ pub(crate) fn share_bus(last: u64, other: Option<&mut u64>) -> u64 {
 /// The tags of a cache with random replacement.
 #[derive(Clone, Debug)]
 pub(crate) struct Tags {
-    sets: [[Way; WAYS]; SETS],
+    /// The lines in each set, by way.
+    lines: [[u64; WAYS]; SETS],
+    /// Which of them have been written to, by bit.
+    dirty: [u8; SETS],
     /// A shift register of the longest period, as hardware draws its random ways.
     random: u16,
 }
 
 impl Tags {
     pub(crate) fn new() -> Tags {
-        Tags { sets: [[Way::default(); WAYS]; SETS], random: 1 }
+        Tags { lines: [[NO_LINE; WAYS]; SETS], dirty: [0; SETS], random: 1 }
     }
 
+    #[inline]
     pub(crate) fn holds(&self, address: u64) -> bool {
-        self.set(address).iter().any(|way| way.line == Some(address / LINE_BYTES))
+        self.ways(address) != 0
     }
 
     /// Brings a line in, in the place of the one that [`Tags::drop_dirty`] would drop.
     pub(crate) fn fill(&mut self, address: u64, is_dirty: bool) {
-        let way = self.victim();
-        self.sets[set_index(address)][way] = Way { line: Some(address / LINE_BYTES), is_dirty };
+        let (set, way) = (set_index(address), self.victim());
+        self.lines[set][way] = address / LINE_BYTES;
+        self.dirty[set] = self.dirty[set] & !(1 << way) | u8::from(is_dirty) << way;
         self.draw();
     }
 
     /// If the line that makes room for another has been written to, drops it and says so.
     pub(crate) fn drop_dirty(&mut self, address: u64) -> bool {
-        let way = self.victim();
-        let victim = &mut self.sets[set_index(address)][way];
-        let was_dirty = victim.is_dirty;
+        let (set, way) = (set_index(address), self.victim());
+        let was_dirty = self.dirty[set] >> way & 1 != 0;
         if was_dirty {
-            *victim = Way::default();
+            self.lines[set][way] = NO_LINE;
+            self.dirty[set] &= !(1 << way);
         }
         was_dirty
     }
@@ -76,22 +78,26 @@ impl Tags {
     }
 
     pub(crate) fn is_dirty(&self, address: u64) -> bool {
-        self.set(address).iter().any(|way| way.is_dirty && way.line == Some(address / LINE_BYTES))
+        self.ways(address) & self.dirty[set_index(address)] != 0
     }
 
     pub(crate) fn mark_dirty(&mut self, address: u64) {
-        let set = &mut self.sets[set_index(address)];
-        set.iter_mut()
-            .filter(|way| way.line == Some(address / LINE_BYTES))
-            .for_each(|way| way.is_dirty = true);
+        self.dirty[set_index(address)] |= self.ways(address);
     }
 
     pub(crate) fn clear(&mut self) {
-        self.sets = [[Way::default(); WAYS]; SETS];
+        (self.lines, self.dirty) = ([[NO_LINE; WAYS]; SETS], [0; SETS]);
     }
 
-    fn set(&self, address: u64) -> &[Way; WAYS] {
-        &self.sets[set_index(address)]
+    /// The ways that hold the line of `address`, by bit.
+    #[inline]
+    fn ways(&self, address: u64) -> u8 {
+        let line = address / LINE_BYTES;
+        let set = &self.lines[set_index(address)];
+        u8::from(set[0] == line)
+            | u8::from(set[1] == line) << 1
+            | u8::from(set[2] == line) << 2
+            | u8::from(set[3] == line) << 3
     }
 }
 

@@ -9,13 +9,11 @@ mod interlock;
 mod issue;
 mod network;
 
-use std::collections::VecDeque;
-
-use highwire_riscv::{Hart, Instruction, Op, Retired, Trap};
+use highwire_riscv::{Class, Hart, Instruction, MemoryAccess, RegisterWrite, Retired, Trap};
 
 use crate::config::CoreConfig;
 use crate::dcache::{Access, DataCache};
-use crate::decode::Needs;
+use crate::decode::{NO_NEEDS, Needs};
 use crate::float_unit::FloatUnit;
 use crate::frontend::{Frontend, Request};
 use crate::latency::FloatLatency;
@@ -55,32 +53,89 @@ struct Record {
     /// Where the program goes on.
     next: u64,
     needs: Needs,
+    /// Nothing if the trap came before it was known.
     instruction: Option<Instruction>,
-    outcome: Outcome,
-    access: Option<Access>,
+    /// The trap that was taken instead.
+    trap: Option<Trap>,
+    /// The value of the register that it writes.
+    value: u64,
+    memory: Option<MemoryAccess>,
+    /// The counter when it executed.
+    counted: u64,
     unit_cycles: u64,
     float: FloatLatency,
     /// What an access to a CSR of the network brings along.
     csr_operand: u64,
 }
 
-#[derive(Clone, Copy, Debug)]
-enum Outcome {
-    Retired(Retired),
-    Trapped(Trap),
+const NO_RECORD: Record = Record {
+    pc: 0,
+    next: 0,
+    needs: NO_NEEDS,
+    instruction: None,
+    trap: None,
+    value: 0,
+    memory: None,
+    counted: 0,
+    unit_cycles: 0,
+    float: FloatLatency::None,
+    csr_operand: 0,
+};
+
+impl Record {
+    /// The access that the data cache sees.
+    fn access(&self) -> Option<Access> {
+        let MemoryAccess { address, bytes, .. } = self.memory?;
+        Some(Access { address, bytes, class: self.needs.class })
+    }
+
+    fn retired(&self) -> Option<Retired> {
+        let instruction = self.instruction?;
+        let write = instruction.destination();
+        let write = write.map(|register| RegisterWrite { register, value: self.value });
+        Some(Retired { pc: self.pc, instruction, write, memory: self.memory, cycle: self.counted })
+    }
 }
+
+/// Records that are kept: those of the stages, of what was sent back from there, and the last that committed.
+const RECORDS: usize = 8;
+
+/// The serial number of an instruction on a wrong path.
+const WRONG_PATH: u64 = u64::MAX;
 
 /// An instruction in a stage.
 #[derive(Clone, Copy, Debug)]
 struct Slot {
-    pc: u64,
-    /// Its record, counted from reset; nothing for an instruction on a wrong path.
-    serial: Option<u64>,
-    needs: Needs,
+    /// There is one.
+    is_live: bool,
     /// It must be fetched again, and only passes through.
     replays: bool,
+    /// What comes behind it is fetched again.
+    turns: bool,
     entry: u8,
     history: u8,
+    pc: u64,
+    /// The number of its record, counted from reset, or [`WRONG_PATH`].
+    serial: u64,
+    needs: Needs,
+}
+
+const BUBBLE: Slot = Slot {
+    is_live: false,
+    replays: false,
+    turns: false,
+    entry: 0,
+    history: 0,
+    pc: 0,
+    serial: WRONG_PATH,
+    needs: NO_NEEDS,
+};
+
+impl Slot {
+    /// It is there, and more than passes through.
+    fn works(&self) -> bool {
+        self.is_live && !self.replays
+    }
 }
 
 /// A multiplication or division under way.
@@ -88,17 +143,20 @@ struct Slot {
 struct Long {
     /// The first cycle in which the result can be written.
     ready: u64,
-    register: Option<u8>,
+    /// The register that it is for, as a set.
+    register: u64,
     value: u64,
     /// Whose it is.
     serial: u64,
 }
 
-/// How many decoded instructions are remembered.
-const DECODED: usize = 2048;
-
-/// An address, the bits that were there, and what they need if they are an instruction.
-type Decoded = (u64, u32, Option<Needs>);
+/// What happened at write-back.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Turn {
+    Bubble,
+    Commit,
+    Trap,
+}
 
 /// A core: a hart and its pipeline.
 #[derive(Clone)]
@@ -107,12 +165,16 @@ pub struct Core {
     pub hart: Hart,
     cycle: u64,
     frontend: Frontend,
-    execute: Option<Slot>,
-    memory: Option<Slot>,
-    write_back: Option<Slot>,
-    records: VecDeque<Record>,
-    /// The serial number of the first record.
+    /// The stages behind decode, as a ring: moving on is counting on.
+    stages: [Slot; 4],
+    /// Which of them is execute; memory and write-back come before it.
+    execute: usize,
+    /// What has executed and not committed, by serial number.
+    records: [Record; RECORDS],
+    /// The serial number of the first record, which commits next.
     first_serial: u64,
+    /// The serial number behind the last record.
+    end_serial: u64,
     /// The serial number of the next instruction that leaves decode on the right path.
     next_serial: u64,
     /// How far the program has moved its cycle counter.
@@ -122,12 +184,10 @@ pub struct Core {
     blocked: bool,
     fence: bool,
     /// Registers that the multiplier and divider will write.
-    busy: u32,
+    busy: u64,
     /// What the multiplier and divider does.
     long: Option<Long>,
     floats: FloatUnit,
-    /// What decode found out before, by address.
-    decoded: Box<[Option<Decoded>; DECODED]>,
 }
 
 impl Core {
@@ -138,11 +198,11 @@ impl Core {
             hart,
             cycle: 0,
             frontend,
-            execute: None,
-            memory: None,
-            write_back: None,
-            records: VecDeque::new(),
+            stages: [BUBBLE; 4],
+            execute: 0,
+            records: [NO_RECORD; RECORDS],
             first_serial: 0,
+            end_serial: 0,
             next_serial: 0,
             counter_offset: 0,
             data_cache: DataCache::new(config),
@@ -151,7 +211,6 @@ impl Core {
             busy: 0,
             long: None,
             floats: FloatUnit::default(),
-            decoded: Box::new([None; DECODED]),
         }
     }
 
@@ -163,16 +222,37 @@ impl Core {
     /// Runs until an instruction commits or a trap is taken, for at most `cycles` cycles.
     pub fn run_to_event<B: Port>(&mut self, bus: &mut B, cycles: u64) -> Event {
         for _ in 0..cycles {
-            match self.tick(bus) {
-                Event::Bubble => {}
-                event => return event,
+            let turn = self.advance(bus);
+            if turn != Turn::Bubble {
+                return self.event(turn);
             }
         }
         Event::Bubble
     }
 
     /// One cycle.
+    #[inline]
     pub fn tick<B: Port>(&mut self, bus: &mut B) -> Event {
+        let turn = self.advance(bus);
+        self.event(turn)
+    }
+
+    /// What happened at write-back in the cycle before, at length. The record is still there.
+    #[inline]
+    fn event(&self, turn: Turn) -> Event {
+        let record = self.record(self.first_serial.wrapping_sub(1));
+        let cycle = self.cycle - 1;
+        match (turn, record.trap) {
+            (Turn::Bubble, _) => Event::Bubble,
+            (Turn::Trap, Some(trap)) => Event::Trap { cycle, pc: record.pc, trap },
+            _ => match record.retired() {
+                Some(retired) => Event::Commit(Commit { cycle, retired }),
+                None => Event::Bubble,
+            },
+        }
+    }
+
+    fn advance<B: Port>(&mut self, bus: &mut B) -> Turn {
         let cycle = self.cycle;
         if B::IS_NETWORK {
             self.hart.csrs.set_pending(SWITCH_THREAD, bus.wants_switch());
@@ -180,29 +260,36 @@ impl Core {
         if self.data_cache.is_probed(cycle) {
             self.frontend.expect_line(cycle, self.data_cache.incoming_line());
         }
-        let fetched = self.frontend.deliver(bus);
+        self.frontend.deliver(bus);
 
         // Write-back speaks first: what it replays or redirects overrules everything behind it.
-        let (event, redirect_back) = self.retire(cycle, bus);
+        let (turn, redirect_back) = self.retire(cycle, bus);
         let arriving = self.arriving(cycle);
-        let memory_wrong = redirect_back.is_none() && self.is_followed_wrongly(fetched);
-        let redirect = redirect_back.or_else(|| self.redirect_of_memory().filter(|_| memory_wrong));
-        let (update, resolved) = self.train(redirect_back.is_some(), memory_wrong);
+        let goes_on = if redirect_back.is_none() { self.redirect_of_memory() } else { None };
+        let redirect_memory = goes_on.filter(|&next| self.is_followed_wrongly(next));
+        let redirect = redirect_back.or(redirect_memory);
+        let (update, resolved) = match redirect_back {
+            None => self.train(redirect_memory.is_some()),
+            Some(_) => (None, None),
+        };
         let killed = redirect.is_some();
 
-        let stalls = self.stalls(cycle, fetched, arriving);
-        let issued = fetched
-            .filter(|head| !stalls && !killed && !head.is_half)
-            .and_then(|fetched| self.issue(fetched, bus));
+        let stalls = self.stalls(cycle, arriving);
+        let issues = !stalls && !killed && self.frontend.fetched().is_some_and(|head| !head.is_half);
+        if !(issues && self.issue(bus)) {
+            self.stages[(self.execute + 1) % 4].is_live = false;
+        }
 
-        self.move_stages(cycle, redirect_back.is_some(), killed, issued);
-        let flushes_cache =
-            matches!(event, Event::Commit(commit) if commit.retired.instruction.op == Op::FenceI);
+        let flushes_cache = turn == Turn::Commit && {
+            let needs = &self.write_back().needs;
+            needs.class == Class::Fence && needs.flushes()
+        };
+        self.move_stages(cycle, redirect_back.is_some(), killed);
         if flushes_cache {
             self.data_cache.flush();
         }
         let request = Request { redirect, update, takes: !stalls, flushes_cache };
-        if self.frontend.tick(cycle, request) {
+        if self.frontend.tick(cycle, &request) {
             self.data_cache.ask(cycle);
         }
         if let Some(resolution) = resolved {
@@ -212,59 +299,66 @@ impl Core {
         if let Some(result) = arriving
             && self.long == Some(result)
         {
-            if B::IS_NETWORK && result.register == Some(TX_REGISTER) {
+            if B::IS_NETWORK && result.register == 1 << TX_REGISTER {
                 bus.put_word(cycle, result.value);
             }
             self.long = None;
-            self.busy &= !result.register.map_or(0, |register| 1 << register);
+            self.busy &= !result.register;
         }
         self.cycle += 1;
-        event
+        turn
     }
 
     /// Write-back: an instruction commits, traps, or is sent back; then fetch goes on elsewhere.
-    fn retire<B: Port>(&mut self, cycle: u64, bus: &mut B) -> (Event, Option<u64>) {
-        let Some(slot) = self.write_back else {
-            return (Event::Bubble, None);
-        };
-        let serial = slot.serial.expect("a wrong path ends in the memory stage");
-        if slot.replays
-            || (slot.needs.is_access() && self.record(serial).access.is_some() && self.data_cache.refuses())
-        {
+    fn retire<B: Port>(&mut self, cycle: u64, bus: &mut B) -> (Turn, Option<u64>) {
+        let slot = self.write_back();
+        if !slot.is_live {
+            return (Turn::Bubble, None);
+        }
+        let Slot { serial, needs, pc, replays, turns, .. } = *slot;
+        debug_assert!(serial != WRONG_PATH, "a wrong path ends in the memory stage");
+        let is_access = needs.is_access() && self.record(serial).memory.is_some();
+        if replays || (is_access && self.data_cache.refuses()) {
             self.next_serial = serial;
-            return (Event::Bubble, Some(slot.pc));
+            return (Turn::Bubble, Some(pc));
         }
         debug_assert_eq!(serial, self.first_serial, "instructions commit in order");
-        let mut record = self.records.pop_front().expect("what commits has executed");
         self.first_serial += 1;
         if B::IS_NETWORK {
-            self.meet_network(cycle, &mut record, bus);
+            self.meet_network(cycle, serial, bus);
         }
-        if slot.needs.is_long()
-            && let Some(register) = slot.needs.writes_x
-        {
-            self.busy |= 1 << register;
+        if needs.is_long() {
+            self.busy |= needs.writes;
         }
-        self.floats.commit(record.float, slot.needs.writes_f);
-        let is_turn = matches!(record.outcome, Outcome::Trapped(_)) || slot.needs.flushes;
-        if is_turn {
+        let record = self.record(serial);
+        let (next, float) = (record.next, record.float);
+        let turn = if record.trap.is_some() { Turn::Trap } else { Turn::Commit };
+        if needs.is_float() {
+            self.floats.commit(float, needs.float_register());
+        }
+        if turns {
             self.next_serial = self.first_serial;
         }
-        let event = match record.outcome {
-            Outcome::Retired(retired) => Event::Commit(Commit { cycle, retired }),
-            Outcome::Trapped(trap) => Event::Trap { cycle, pc: record.pc, trap },
-        };
-        (event, is_turn.then_some(record.next))
+        (turn, turns.then_some(next))
     }
 
     /// The result that the multiplier or divider writes in this cycle, unless write-back needs the register file's port.
     fn arriving(&self, cycle: u64) -> Option<Long> {
-        let takes_port =
-            self.write_back.as_ref().is_some_and(|slot| !slot.replays && slot.needs.writes_x.is_some());
-        self.long.filter(|long| long.ready <= cycle && !takes_port)
+        let long = self.long.filter(|long| long.ready <= cycle)?;
+        let slot = self.write_back();
+        let takes_port = slot.works() && slot.needs.writes_x() != 0;
+        (!takes_port).then_some(long)
+    }
+
+    fn memory(&self) -> &Slot {
+        &self.stages[(self.execute + 3) % 4]
+    }
+
+    fn write_back(&self) -> &Slot {
+        &self.stages[(self.execute + 2) % 4]
     }
 
     fn record(&self, serial: u64) -> &Record {
-        &self.records[(serial - self.first_serial) as usize]
+        &self.records[serial as usize % RECORDS]
     }
 }

@@ -63,6 +63,10 @@ pub(crate) struct DataCache {
     s1: Option<Access>,
     /// The second access, and whether the first stage already refused it.
     s2: Option<(Access, bool)>,
+    /// Whether the line of the access in the second stage is there.
+    s2_hit: bool,
+    /// Nothing is under way, and nothing changes by itself.
+    is_quiet: bool,
     /// A store that waits for the array because the one before it does.
     held: Option<Access>,
     pending: Option<Access>,
@@ -78,6 +82,8 @@ impl DataCache {
             tags: Tags::new(),
             s1: None,
             s2: None,
+            s2_hit: false,
+            is_quiet: true,
             held: None,
             pending: None,
             transfer: None,
@@ -90,10 +96,15 @@ impl DataCache {
     /// The instruction cache misses.
     pub(crate) fn ask(&mut self, cycle: u64) {
         self.probe = Probe::Asked(cycle + PROBE_CYCLES);
+        self.is_quiet = false;
     }
 
     /// The beginning of a cycle: whether the question of [`DataCache::ask`] arrives in it.
+    #[inline]
     pub(crate) fn is_probed(&mut self, cycle: u64) -> bool {
+        if self.is_quiet {
+            return false;
+        }
         let arrives = matches!(self.probe, Probe::Asked(earliest) if earliest <= cycle);
         let is_probed = arrives && self.s1.is_none() && self.s2.is_none();
         match self.probe {
@@ -106,7 +117,7 @@ impl DataCache {
 
     /// Whether the access at write-back must be replayed.
     pub(crate) fn refuses(&self) -> bool {
-        self.s2.is_some_and(|(access, refused)| refused || !self.tags.holds(access.address))
+        self.s2.is_some_and(|(_, refused)| refused || !self.s2_hit)
     }
 
     /// Whether the last word of a line is transferred in this cycle.
@@ -120,7 +131,11 @@ impl DataCache {
     }
 
     /// Whether an access of the execute stage is accepted in this cycle.
+    #[inline]
     pub(crate) fn is_ready(&self, cycle: u64, request: Option<&Access>) -> bool {
+        if self.is_quiet {
+            return true;
+        }
         let probe_passes = matches!(self.probe, Probe::Came(came) if cycle == came || cycle == came + 3);
         let must_wait = request.is_some_and(Access::reads) && self.must_drain();
         self.transfer.is_none() && !probe_passes && !self.refuses_s1(cycle) && !must_wait
@@ -139,9 +154,7 @@ impl DataCache {
     }
 
     fn s2_store(&self) -> Option<Access> {
-        self.s2.and_then(|(access, refused)| {
-            (!refused && access.writes() && self.tags.holds(access.address)).then_some(access)
-        })
+        self.s2.and_then(|(access, refused)| (!refused && access.writes() && self.s2_hit).then_some(access))
     }
 
     fn must_drain(&self) -> bool {
@@ -154,7 +167,20 @@ impl DataCache {
 
     /// Everything moves. `request` is what the execute stage sends, accepted or not; `kills_s1` follows a redirect;
     /// `code_line` is when a line of the instruction cache is complete.
+    #[inline]
     pub(crate) fn tick(
+        &mut self,
+        cycle: u64,
+        request: Option<(Access, bool)>,
+        kills_s1: bool,
+        code_line: Option<&mut u64>,
+    ) {
+        if !self.is_quiet || request.is_some() {
+            self.tick_busily(cycle, request, kills_s1, code_line);
+        }
+    }
+
+    fn tick_busily(
         &mut self,
         cycle: u64,
         request: Option<(Access, bool)>,
@@ -185,6 +211,13 @@ impl DataCache {
         self.move_transfer(cycle, code_line);
         self.s2 = self.s1.filter(|_| !kills_s1).map(|access| (access, s1_refused));
         self.s1 = request.and_then(|(access, accepted)| accepted.then_some(access));
+        self.s2_hit = self.s2.is_some_and(|(access, _)| self.tags.holds(access.address));
+        self.is_quiet = self.s1.is_none()
+            && self.s2.is_none()
+            && self.held.is_none()
+            && self.pending.is_none()
+            && self.transfer.is_none()
+            && self.probe == Probe::None;
     }
 
     /// Ends a transfer, or begins the one that the second stage's access needs.
@@ -202,7 +235,7 @@ impl DataCache {
                     return;
                 };
                 let Access { address, .. } = access;
-                if self.tags.holds(address) {
+                if self.s2_hit {
                     return;
                 }
                 let fills = !self.tags.drop_dirty(address);
@@ -224,5 +257,6 @@ impl DataCache {
     /// Empties the cache.
     pub(crate) fn flush(&mut self) {
         self.tags.clear();
+        self.s2_hit = false;
     }
 }

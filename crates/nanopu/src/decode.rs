@@ -1,76 +1,223 @@
-//! What the interlocks need to know of an instruction.
+//! What the interlocks need to know of an instruction, and a memory of what was decoded before.
 
 use highwire_riscv::{Bank, Class, Instruction, Op, Register};
 
 use crate::port::{RX_REGISTER, csr};
 
+/// The floating-point registers in a set of registers.
+const FLOATS: u64 = 0xffff_ffff << 32;
+
+/// The floating-point unit's divider, in place of the cycles that its pipelines take.
+const DIVIDER: u8 = u8::MAX;
+
 /// The registers that an instruction touches, and how late its result can be bypassed.
-#[derive(Clone, Copy, Debug)]
+///
+/// A set of registers is a word with a bit for each: integer registers in the low half, floating-point registers in the
+/// high one. x0 is in none.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Needs {
-    /// Integer registers read or written, by bit; x0 is none.
-    pub(crate) x: u32,
-    /// Floating-point registers read or written.
-    pub(crate) f: u32,
-    pub(crate) writes_x: Option<u8>,
-    pub(crate) writes_f: Option<u8>,
+    /// Registers read or written.
+    pub(crate) uses: u64,
+    /// The register written.
+    pub(crate) writes: u64,
     pub(crate) class: Class,
-    /// It goes through the floating-point unit, loads and stores included.
-    pub(crate) is_float: bool,
-    /// Its result is not there when it leaves the execute stage.
-    pub(crate) late_in_execute: bool,
-    /// Nor when it leaves the memory stage.
-    pub(crate) late_in_memory: bool,
-    /// It changes what the instructions behind it mean: they are fetched again.
-    pub(crate) flushes: bool,
-    /// It may set floating-point flags.
-    pub(crate) sets_flags: bool,
-    /// It reads or writes them, or the rounding mode.
-    pub(crate) is_float_csr: bool,
-    /// It reads x30, the network's.
-    pub(crate) reads_network: bool,
+    /// Bytes of memory that it touches.
+    pub(crate) access_bytes: u8,
+    /// Cycles in a floating-point pipeline, or [`DIVIDER`]; zero if it passes through neither.
+    float_cycles: u8,
+    flags: u16,
+}
+
+mod flag {
+    pub(super) const FLOAT: u16 = 1 << 0;
+    pub(super) const LATE_IN_EXECUTE: u16 = 1 << 1;
+    pub(super) const LATE_IN_MEMORY: u16 = 1 << 2;
+    pub(super) const LONG: u16 = 1 << 3;
+    pub(super) const FLUSHES: u16 = 1 << 4;
+    pub(super) const SETS_FLAGS: u16 = 1 << 5;
+    pub(super) const FLOAT_CSR: u16 = 1 << 6;
+    pub(super) const READS_NETWORK: u16 = 1 << 7;
+    pub(super) const RELEASES: u16 = 1 << 8;
+    pub(super) const ACQUIRES: u16 = 1 << 9;
+}
+
+/// Of an instruction that traps, or of bits that are none.
+pub(crate) const NO_NEEDS: Needs =
+    Needs { uses: 0, writes: 0, class: Class::Alu, access_bytes: 0, float_cycles: 0, flags: 0 };
+
+fn bit(register: Register) -> u64 {
+    match register.bank {
+        Bank::X => 1 << register.number,
+        Bank::F => 1 << 32 << register.number,
+    }
 }
 
 impl Needs {
     pub(crate) fn of(instruction: &Instruction) -> Needs {
         let class = instruction.class();
-        let mut needs = Needs {
-            x: 0,
-            f: 0,
-            writes_x: None,
-            writes_f: None,
-            class,
-            is_float: instruction.is_float(),
-            late_in_execute: is_late_in_execute(class),
-            late_in_memory: is_late_in_memory(instruction),
-            flushes: flushes(instruction),
-            sets_flags: sets_flags(class, instruction.op),
-            is_float_csr: class == Class::Csr && (1..=3).contains(&instruction.immediate),
-            reads_network: instruction.sources().any(|register| register == Register::x(RX_REGISTER)),
-        };
         let destination = instruction.destination();
-        for register in instruction.sources().chain(destination) {
-            let bit = 1 << register.number;
-            match register.bank {
-                Bank::X => needs.x |= bit,
-                Bank::F => needs.f |= bit,
-            }
+        let writes = destination.map_or(0, bit);
+        let is_double = instruction.op.name().ends_with(".d");
+        let float_cycles = match class {
+            Class::FloatArithmetic if is_double => 4,
+            Class::FloatArithmetic => 3,
+            Class::FloatMove if writes & FLOATS != 0 => 2,
+            Class::FloatDivide => DIVIDER,
+            _ => 0,
+        };
+        let orders = |mask| class == Class::Atomic && instruction.mode & mask != 0;
+        let is_network = |register| register == Register::x(RX_REGISTER);
+        let flags = [
+            (flag::FLOAT, instruction.is_float()),
+            (flag::LATE_IN_EXECUTE, is_late_in_execute(class)),
+            (flag::LATE_IN_MEMORY, is_late_in_memory(instruction)),
+            (flag::LONG, matches!(class, Class::Multiply | Class::Divide)),
+            (flag::FLUSHES, flushes(instruction)),
+            (flag::SETS_FLAGS, sets_flags(class, instruction.op)),
+            (flag::FLOAT_CSR, class == Class::Csr && (1..=3).contains(&instruction.immediate)),
+            (flag::READS_NETWORK, instruction.sources().any(is_network)),
+            (flag::RELEASES, orders(1)),
+            (flag::ACQUIRES, orders(2)),
+        ];
+        Needs {
+            uses: instruction.sources().map(bit).fold(writes, |uses, register| uses | register),
+            writes,
+            class,
+            access_bytes: instruction.op.access_bytes().unwrap_or(0),
+            float_cycles,
+            flags: flags.iter().fold(0, |all, &(flag, is_set)| all | if is_set { flag } else { 0 }),
         }
-        match destination {
-            Some(register) if register.bank == Bank::X => needs.writes_x = Some(register.number),
-            Some(register) => needs.writes_f = Some(register.number),
-            None => {}
-        }
-        needs
+    }
+
+    fn has(&self, flag: u16) -> bool {
+        self.flags & flag != 0
     }
 
     /// Whether it goes through the data cache.
     pub(crate) fn is_access(&self) -> bool {
-        matches!(self.class, Class::Load | Class::Store | Class::Atomic)
+        self.access_bytes != 0
     }
 
     /// Whether it goes to the multiplier and divider.
     pub(crate) fn is_long(&self) -> bool {
-        matches!(self.class, Class::Multiply | Class::Divide)
+        self.has(flag::LONG)
+    }
+
+    /// Whether it goes through the floating-point unit, loads and stores included.
+    pub(crate) fn is_float(&self) -> bool {
+        self.has(flag::FLOAT)
+    }
+
+    /// Cycles in a floating-point pipeline; nothing for the divider's.
+    pub(crate) fn float_cycles(&self) -> Option<u8> {
+        (self.float_cycles != DIVIDER).then_some(self.float_cycles)
+    }
+
+    /// Whether it changes what the instructions behind it mean: they are fetched again.
+    pub(crate) fn flushes(&self) -> bool {
+        self.has(flag::FLUSHES)
+    }
+
+    /// Whether it may set floating-point flags.
+    pub(crate) fn sets_flags(&self) -> bool {
+        self.has(flag::SETS_FLAGS)
+    }
+
+    /// Whether it reads or writes them, or the rounding mode.
+    pub(crate) fn is_float_csr(&self) -> bool {
+        self.has(flag::FLOAT_CSR)
+    }
+
+    /// Whether it reads x30, the network's.
+    pub(crate) fn reads_network(&self) -> bool {
+        self.has(flag::READS_NETWORK)
+    }
+
+    /// Whether it waits for the accesses before it.
+    pub(crate) fn releases(&self) -> bool {
+        self.has(flag::RELEASES)
+    }
+
+    /// Whether the accesses behind it wait for it.
+    pub(crate) fn acquires(&self) -> bool {
+        self.has(flag::ACQUIRES)
+    }
+
+    /// The register whose result is not there when it leaves the execute stage.
+    pub(crate) fn late_in_execute(&self) -> u64 {
+        self.writes & if self.has(flag::LATE_IN_EXECUTE) { u64::MAX } else { FLOATS }
+    }
+
+    /// Nor when it leaves the memory stage.
+    pub(crate) fn late_in_memory(&self) -> u64 {
+        self.writes & if self.has(flag::LATE_IN_MEMORY) { u64::MAX } else { FLOATS }
+    }
+
+    /// Nor when it leaves write-back.
+    pub(crate) fn late_in_write_back(&self) -> u64 {
+        self.writes & if self.has(flag::LONG) { u64::MAX } else { FLOATS }
+    }
+
+    /// The integer register that it writes, as a set.
+    pub(crate) fn writes_x(&self) -> u64 {
+        self.writes & !FLOATS
+    }
+
+    /// The floating-point register that it writes.
+    pub(crate) fn float_register(&self) -> Option<u8> {
+        let floats = self.writes >> 32;
+        (floats != 0).then(|| floats.trailing_zeros() as u8)
+    }
+}
+
+/// An instruction that was decoded before.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Known {
+    pc: u64,
+    bits: u32,
+    is_instruction: bool,
+    pub(crate) needs: Needs,
+    pub(crate) instruction: Instruction,
+}
+
+/// Stands for bits that are no instruction.
+const NOTHING: Instruction =
+    Instruction { op: Op::Addi, rd: 0, rs1: 0, rs2: 0, rs3: 0, mode: 0, length: 4, immediate: 0, bits: 0 };
+
+/// How many decoded instructions are remembered.
+const ENTRIES: usize = 2048;
+
+/// Decoded instructions, by address and bits.
+#[derive(Clone, Debug)]
+pub(crate) struct Decoder {
+    entries: Box<[Known; ENTRIES]>,
+}
+
+impl Decoder {
+    pub(crate) fn new() -> Decoder {
+        // No instruction lies at an odd address.
+        let nowhere = Known { pc: 1, bits: 0, is_instruction: false, needs: NO_NEEDS, instruction: NOTHING };
+        Decoder { entries: Box::new([nowhere; ENTRIES]) }
+    }
+
+    /// What `bits` at `pc` mean, if anything. Half an instruction is remembered apart from the whole.
+    #[inline(always)]
+    pub(crate) fn decode(&mut self, pc: u64, bits: u32, is_half: bool) -> Option<&Known> {
+        let place = (pc >> 1) as usize + if is_half { ENTRIES / 2 } else { 0 };
+        let known = &mut self.entries[place % ENTRIES];
+        if known.pc != pc || known.bits != bits {
+            Decoder::learn(known, pc, bits);
+        }
+        known.is_instruction.then_some(known)
+    }
+
+    #[cold]
+    fn learn(known: &mut Known, pc: u64, bits: u32) {
+        let instruction = Instruction::decode(bits);
+        let is_instruction = instruction.is_ok();
+        let instruction = instruction.unwrap_or(NOTHING);
+        let needs = if is_instruction { Needs::of(&instruction) } else { NO_NEEDS };
+        *known = Known { pc, bits, is_instruction, needs, instruction };
     }
 }
 

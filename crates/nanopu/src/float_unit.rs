@@ -5,8 +5,10 @@ use crate::latency::FloatLatency;
 /// Results on their way into the register file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct FloatUnit {
-    /// The cycles in which the write port is taken, and the register that waits for it, if anybody must.
-    writes: Vec<(u64, Option<u8>)>,
+    /// The cycles in which the write port is taken: bit 0 is this cycle.
+    writes: u32,
+    /// The registers that wait for those writes, as sets, by cycle modulo four. No pipeline is longer.
+    waiting: [u32; 4],
     /// The last cycle of the division under way, and its register.
     division: Option<(u64, u8)>,
     /// Registers that must not be read or written yet.
@@ -20,29 +22,31 @@ impl FloatUnit {
     }
 
     /// Whether the instruction in the memory stage must be replayed.
-    pub(crate) fn refuses(&self, cycle: u64, latency: FloatLatency) -> bool {
+    pub(crate) fn refuses(&self, latency: FloatLatency) -> bool {
         match latency {
             _ if self.division.is_some() => true,
-            FloatLatency::Pipe(cycles) => self.writes.iter().any(|&(write, _)| write == cycle + cycles - 1),
-            FloatLatency::Unit(_) => self.writes.iter().any(|&(write, _)| write >= cycle),
+            FloatLatency::Pipe(cycles) => self.writes >> (cycles - 1) & 1 != 0,
+            FloatLatency::Unit(_) => self.writes != 0,
             FloatLatency::None => false,
         }
     }
 
     /// Whether all flags have been written.
-    pub(crate) fn is_settled(&self, cycle: u64) -> bool {
-        self.division.is_none() && self.writes.iter().all(|&(write, _)| write < cycle)
+    pub(crate) fn is_settled(&self) -> bool {
+        self.division.is_none() && self.writes == 0
     }
 
     /// The instruction in the memory stage goes on.
     pub(crate) fn accept(&mut self, cycle: u64, latency: FloatLatency, register: Option<u8>) {
         match (latency, register) {
             (FloatLatency::Pipe(cycles), register) => {
-                self.writes.push((cycle + cycles - 1, register.filter(|_| cycles > 3)));
+                self.writes |= 1 << (cycles - 1);
+                let waits = register.filter(|_| cycles > 3).map_or(0, |register| 1 << register);
+                self.waiting[(cycle + cycles - 1) as usize % 4] = waits;
             }
             // Counted from decode, two cycles ago, to the cycle before a waiting instruction leaves decode.
             (FloatLatency::Unit(cycles), Some(register)) => {
-                self.division = Some((cycle + cycles - 3, register))
+                self.division = Some((cycle + cycles - 3, register));
             }
             _ => {}
         }
@@ -57,15 +61,12 @@ impl FloatUnit {
     }
 
     /// The end of a cycle.
+    #[inline]
     pub(crate) fn tick(&mut self, cycle: u64) {
-        for &(write, register) in &self.writes {
-            if write == cycle
-                && let Some(register) = register
-            {
-                self.busy &= !(1 << register);
-            }
+        if self.writes & 1 != 0 {
+            self.busy &= !self.waiting[cycle as usize % 4];
         }
-        self.writes.retain(|&(write, _)| write > cycle);
+        self.writes >>= 1;
         if let Some((last, register)) = self.division
             && last <= cycle
         {

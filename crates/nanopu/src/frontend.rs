@@ -5,18 +5,17 @@
 //! here runs ahead on a guess; the core says when it was wrong.
 
 mod buffer;
+mod queue;
 mod scan;
-
-use std::collections::VecDeque;
 
 use highwire_riscv::Bus;
 
 use crate::cache::{LINE_BYTES, LINE_WORDS, Tags, share_bus};
 use crate::config::CoreConfig;
+use crate::decode::{Decoder, Needs};
 use crate::predict::{Flow, NEW, Prediction, Predictor, Update};
+use queue::{QUEUE_PACKETS, Queue};
 use scan::Scan;
-
-const QUEUE_PACKETS: usize = 5;
 
 /// The last word of a line of which nobody knows yet when it comes; far from overflow.
 const UNKNOWN: u64 = u64::MAX / 2;
@@ -45,11 +44,14 @@ pub(crate) struct Fetched {
     pub(crate) history: u8,
     /// The predictor mistook the middle of an instruction for its end: fetch it again.
     pub(crate) replays: bool,
+    /// What the bits need if they are an instruction; filled in last.
+    pub(crate) needs: Option<Needs>,
 }
 
 #[derive(Clone, Copy, Debug)]
 struct Packet {
     pc: u64,
+    /// The two halves, if there is memory.
     halves: Option<[u16; 2]>,
     taken: bool,
     half: u8,
@@ -89,10 +91,14 @@ pub(crate) struct Frontend {
     s2_partial: Option<u16>,
     replay_pending: bool,
     wrong_path: bool,
-    queue: VecDeque<Packet>,
+    queue: Queue,
     partial: Option<Partial>,
     /// The packet in the second stage, when it enters the queue in this cycle.
     arriving: Option<Packet>,
+    /// What the head of the buffer was when it was last looked at, while it stays.
+    head: Option<Fetched>,
+    is_head_known: bool,
+    pub(crate) decoder: Decoder,
     miss_cycles: u64,
 }
 
@@ -116,28 +122,46 @@ impl Frontend {
             s2_partial: None,
             replay_pending: true,
             wrong_path: false,
-            queue: VecDeque::with_capacity(QUEUE_PACKETS + 1),
+            queue: Queue::new(),
             partial: None,
             arriving: None,
+            head: None,
+            is_head_known: false,
+            decoder: Decoder::new(),
             miss_cycles: config.instruction_miss_cycles(),
         }
     }
 
     /// The first half of a cycle: what the second stage delivers, and so what the core can decode.
-    pub(crate) fn deliver<B: Bus>(&mut self, bus: &mut B) -> Option<Fetched> {
+    #[inline]
+    pub(crate) fn deliver<B: Bus>(&mut self, bus: &mut B) {
         let has_packet = self.s1_was_valid && self.s2_valid && self.s2_hit;
-        self.arriving = (has_packet && self.queue.len() < QUEUE_PACKETS).then(|| self.second_stage(bus));
-        let packet = self.queue.front().or(self.arriving.as_ref()).copied();
-        self.head(packet)
+        let fires = has_packet && self.queue.len() < QUEUE_PACKETS;
+        self.arriving = if fires { Some(self.second_stage(bus)) } else { None };
+        if !self.is_head_known {
+            let mut head = self.head(self.queue.front().or(self.arriving.as_ref()));
+            if let Some(Fetched { pc, bits: Some(bits), is_half, needs, .. }) = &mut head {
+                *needs = self.decoder.decode(*pc, *bits, *is_half).map(|known| known.needs);
+            }
+            self.head = head;
+            // What has just arrived may yet be found to be something else.
+            self.is_head_known = !self.queue.is_empty();
+        }
     }
 
+    /// What the core can decode in this cycle.
+    #[inline]
+    pub(crate) fn fetched(&self) -> Option<&Fetched> {
+        self.head.as_ref()
+    }
+
+    #[inline]
     fn second_stage<B: Bus>(&self, bus: &mut B) -> Packet {
-        let base = self.s2_pc & !3;
-        let halves = bus.fetch(base).and_then(|low| Ok([low, bus.fetch(base | 2)?])).ok();
+        let word = bus.fetch_word(self.s2_pc & !3).ok();
         let p = &self.s2_prediction;
         Packet {
             pc: self.s2_pc,
-            halves,
+            halves: word.map(|word| [word as u16, (word >> 16) as u16]),
             taken: p.hit && p.taken,
             half: p.half,
             entry: p.entry,
@@ -147,7 +171,7 @@ impl Frontend {
     }
 
     /// The second half of a cycle: everything moves. True if a line is missing that was not before.
-    pub(crate) fn tick(&mut self, cycle: u64, request: Request) -> bool {
+    pub(crate) fn tick(&mut self, cycle: u64, request: &Request) -> bool {
         let seen = self.predictor.lookup(self.s1_pc);
         let fires = self.arriving.is_some();
         let scan = self.scan();
@@ -231,7 +255,7 @@ impl Frontend {
         }
     }
 
-    fn refill_cache(&mut self, cycle: u64, request: Request, s1_killed: bool) -> bool {
+    fn refill_cache(&mut self, cycle: u64, request: &Request, s1_killed: bool) -> bool {
         let missed = self.s2_cache_valid && !self.s2_hit;
         let can_request = !(missed || self.refill.is_some());
         let begins = missed && self.s2_may_refill && self.refill.is_none();

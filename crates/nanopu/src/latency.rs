@@ -2,6 +2,8 @@
 
 use highwire_riscv::{Instruction, Op};
 
+use crate::decode::Needs;
+
 /// Bits that the multiplier works off per cycle.
 const UNROLL: u32 = 8;
 
@@ -54,19 +56,14 @@ pub(crate) enum FloatLatency {
     Unit(u64),
 }
 
-/// The latency of `instruction` with the operands `a` and `b`.
-pub(crate) fn float_unit(instruction: &Instruction, a: u64, b: u64) -> FloatLatency {
-    use highwire_riscv::{Bank, Class};
-    let writes_float = instruction.destination().is_some_and(|register| register.bank == Bank::F);
-    let is_double = instruction.op.name().ends_with(".d");
-    match instruction.class() {
-        Class::FloatArithmetic => FloatLatency::Pipe(if is_double { 4 } else { 3 }),
-        Class::FloatMove if writes_float => FloatLatency::Pipe(2),
+/// The latency of `instruction`, which needs `needs`, with the operands `a` and `b`.
+#[inline]
+pub(crate) fn float_latency(needs: &Needs, instruction: &Instruction, a: u64, b: u64) -> FloatLatency {
+    match needs.float_cycles() {
+        Some(0) => FloatLatency::None,
+        Some(cycles) => FloatLatency::Pipe(cycles.into()),
         // What needs no division is done when it reaches write-back.
-        Class::FloatDivide => {
-            divide_cycles(instruction.op, a, b).map_or(FloatLatency::None, FloatLatency::Unit)
-        }
-        _ => FloatLatency::None,
+        None => divide_cycles(instruction.op, a, b).map_or(FloatLatency::None, FloatLatency::Unit),
     }
 }
 

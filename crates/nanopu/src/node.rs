@@ -215,6 +215,11 @@ impl Bus for CorePort<'_> {
         self.platform.fetch(address)
     }
 
+    #[inline(always)]
+    fn fetch_word(&mut self, address: u64) -> Result<u32, AccessFault> {
+        self.platform.fetch_word(address)
+    }
+
     fn read_csr(&mut self, number: u16) -> Option<u64> {
         // The value comes at write-back.
         if csr::is_network(number) { Some(0) } else { self.platform.read_csr(number) }

@@ -73,19 +73,26 @@ struct Entry {
     target: u64,
 }
 
+/// Sets of packets that have their candidates in common.
+const CANDIDATES: usize = 128;
+
 /// The packet of an entry that is not valid: no address is odd.
 const NO_PACKET: u64 = 1;
 
 /// All three structures.
 #[derive(Clone, Debug)]
 pub(crate) struct Predictor {
-    /// The packets that the entries stand for, apart from the rest because every cycle compares them all.
+    /// The packets that the entries stand for.
     packets: [u64; ENTRIES],
+    /// The entries that a packet may have, by bit, by a few bits of its address: most packets have none.
+    candidates: [u32; CANDIDATES],
     entries: [Entry; ENTRIES],
     recency: Tree,
     biases: [bool; HISTORIES],
     history: u8,
-    returns: Vec<u64>,
+    /// The newest address, and those below it.
+    returns: [u64; RETURNS],
+    returns_count: usize,
     /// An update takes effect a cycle later, when the target stands at the lookup port.
     pending: Option<Update>,
     /// A lookup counts as a use a cycle later.
@@ -99,11 +106,13 @@ impl Predictor {
         let empty = Entry { half: 0, flow: Flow::Branch, target: 0 };
         Predictor {
             packets: [NO_PACKET; ENTRIES],
+            candidates: [0; CANDIDATES],
             entries: [empty; ENTRIES],
             recency: Tree::new(ENTRIES),
             biases: [false; HISTORIES],
             history: 0,
-            returns: Vec::new(),
+            returns: [0; RETURNS],
+            returns_count: 0,
             pending: None,
             used: None,
             clearing_cycles: HISTORIES as u32,
@@ -134,24 +143,39 @@ impl Predictor {
             matching &= matching - 1;
         }
         prediction.taken = !is_branch || bias;
-        if is_return && let Some(&address) = self.returns.last() {
+        if is_return && let Some(address) = self.return_address() {
             prediction.target = address;
         }
         prediction
     }
 
     /// The entries for the packet of `pc`, by bit.
+    #[inline]
     fn matching(&self, pc: u64) -> u32 {
         let key = pc & !1;
-        self.packets
-            .iter()
-            .enumerate()
-            .fold(0, |found, (index, &packet)| found | u32::from(packet == key) << index)
+        let mut candidates = self.candidates[candidate_set(key)];
+        let mut found = 0;
+        while candidates != 0 {
+            let index = candidates.trailing_zeros();
+            candidates &= candidates - 1;
+            found |= u32::from(self.packets[index as usize] == key) << index;
+        }
+        found
+    }
+
+    /// Lets an entry stand for another packet, or for none.
+    fn place(&mut self, index: usize, packet: u64) {
+        let before = std::mem::replace(&mut self.packets[index], packet);
+        self.candidates[candidate_set(before)] &= !(1 << index);
+        if packet != NO_PACKET {
+            self.candidates[candidate_set(packet)] |= 1 << index;
+        }
     }
 
     /// The address on top of the return stack.
+    #[inline]
     pub(crate) fn return_address(&self) -> Option<u64> {
-        self.returns.last().copied()
+        (self.returns_count > 0).then(|| self.returns[0])
     }
 
     /// Speculates that a branch goes as its bias says.
@@ -171,35 +195,42 @@ impl Predictor {
     }
 
     pub(crate) fn push_return(&mut self, address: u64) {
-        if self.returns.len() == RETURNS {
-            self.returns.remove(0);
-        }
-        self.returns.push(address);
+        self.returns.copy_within(..RETURNS - 1, 1);
+        self.returns[0] = address;
+        self.returns_count = (self.returns_count + 1).min(RETURNS);
     }
 
     pub(crate) fn pop_return(&mut self) {
-        self.returns.pop();
+        self.returns.copy_within(1.., 0);
+        self.returns_count = self.returns_count.saturating_sub(1);
     }
 
     /// Forgets all targets.
     pub(crate) fn flush(&mut self) {
-        self.packets = [NO_PACKET; ENTRIES];
+        (self.packets, self.candidates) = ([NO_PACKET; ENTRIES], [0; CANDIDATES]);
+    }
+
+    /// Forgets every target of the packet of `pc`.
+    #[cold]
+    fn forget(&mut self, pc: u64) {
+        let mut matching = self.matching(pc);
+        while matching != 0 {
+            self.place(matching.trailing_zeros() as usize, NO_PACKET);
+            matching &= matching - 1;
+        }
     }
 
     /// The end of a cycle in which the lookup was for `pc` and answered `seen`; `update` arrives.
     pub(crate) fn tick(&mut self, pc: u64, seen: &Prediction, update: Option<Update>) {
         self.clearing_cycles = self.clearing_cycles.saturating_sub(1);
         if seen.is_ambiguous {
-            self.packets
-                .iter_mut()
-                .filter(|packet| **packet == pc & !1)
-                .for_each(|packet| *packet = NO_PACKET);
+            self.forget(pc);
         }
         let mut touched = self.used.take();
         if let Some(update) = self.pending.take() {
             let known = usize::from(update.entry);
             let index = if known < ENTRIES { known } else { self.recency.oldest() };
-            self.packets[index] = if update.is_valid { update.packet & !1 } else { NO_PACKET };
+            self.place(index, if update.is_valid { update.packet & !1 } else { NO_PACKET });
             self.entries[index] = Entry { half: update.half, flow: update.flow, target: pc & !1 };
             touched = Some(index as u8);
         }
@@ -210,6 +241,10 @@ impl Predictor {
         self.used = counts.then_some(seen.entry);
         self.pending = update;
     }
+}
+
+fn candidate_set(packet: u64) -> usize {
+    (packet >> 2) as usize % CANDIDATES
 }
 
 fn bias_index(pc: u64, history: u8) -> usize {

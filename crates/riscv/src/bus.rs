@@ -19,6 +19,12 @@ pub trait Bus {
         self.load(address, 2).map(|value| value as u16)
     }
 
+    /// Reads the 32 bits at `address`, a multiple of four, as an instruction fetch does.
+    fn fetch_word(&mut self, address: u64) -> Result<u32, AccessFault> {
+        let low = self.fetch(address)?;
+        Ok(u32::from(self.fetch(address | 2)?) << 16 | u32::from(low))
+    }
+
     /// Reads a CSR that the hart itself does not have, such as `time` or a device's; nothing if there is none.
     fn read_csr(&mut self, number: u16) -> Option<u64> {
         let _ = number;
@@ -86,6 +92,13 @@ impl Bus for Ram {
         let length = usize::from(bytes.min(8));
         self.slice_mut(address, length).ok_or(AccessFault)?.copy_from_slice(&value.to_le_bytes()[..length]);
         Ok(())
+    }
+
+    #[inline(always)]
+    fn fetch_word(&mut self, address: u64) -> Result<u32, AccessFault> {
+        let start = usize::try_from(address.wrapping_sub(self.base)).map_err(|_| AccessFault)?;
+        let word = self.bytes.get(start..).and_then(|rest| rest.first_chunk()).ok_or(AccessFault)?;
+        Ok(u32::from_le_bytes(*word))
     }
 }
 

@@ -33,6 +33,17 @@ pub struct Hart {
     pub(crate) fetched: FetchCache,
 }
 
+/// What comes next on a hart, for whoever executes it step by step.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Next {
+    /// This instruction, at `pc`.
+    Instruction(Instruction),
+    /// This trap, before anything executes.
+    Trap(Trap),
+    /// It waits for an interrupt.
+    Waiting,
+}
+
 /// Why [`Hart::run`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunEnd {
@@ -68,22 +79,16 @@ impl Hart {
 
     /// Executes one instruction, or takes one trap, and says what changed.
     pub fn step<B: Bus>(&mut self, bus: &mut B) -> Step {
-        if let Some(trap) = self.due_interrupt() {
-            return self.take(trap);
-        }
-        if self.waiting {
-            return Step::Waiting;
-        }
         let (pc, cycle) = (self.pc, self.csrs.mcycle);
-        let instruction = match self.fetch(bus) {
-            Ok(instruction) => instruction,
-            Err(trap) => return self.take(trap),
+        let instruction = match self.next(bus) {
+            Next::Instruction(instruction) => instruction,
+            Next::Trap(trap) => return self.take(trap),
+            Next::Waiting => return Step::Waiting,
         };
         let memory = self.access(&instruction);
-        if let Err(trap) = self.execute(&instruction, bus) {
-            return self.take(trap);
+        if let Err(trap) = self.perform(&instruction, bus) {
+            return Step::Trapped { pc, trap };
         }
-        self.csrs.count();
         let write = instruction.destination().map(|register| {
             let file = if register.bank == Bank::X { &self.x } else { &self.f };
             RegisterWrite { register, value: file[usize::from(register.number)] }
@@ -114,10 +119,42 @@ impl Hart {
 
     /// The instruction that [`Hart::step`] would execute next, unless a trap comes first.
     pub fn peek<B: Bus>(&mut self, bus: &mut B) -> Option<Instruction> {
-        if self.waiting || self.due_interrupt().is_some() {
-            return None;
+        match self.next(bus) {
+            Next::Instruction(instruction) => Some(instruction),
+            Next::Trap(_) | Next::Waiting => None,
         }
-        self.fetch(bus).ok()
+    }
+
+    /// What [`Hart::step`] would do next. A timing model that wants no report calls this and then [`Hart::perform`] or
+    /// [`Hart::take`], which together are one step.
+    #[inline(always)]
+    pub fn next<B: Bus>(&mut self, bus: &mut B) -> Next {
+        if self.csrs.mip & self.csrs.mie != 0
+            && let Some(trap) = self.due_interrupt()
+        {
+            return Next::Trap(trap);
+        }
+        if self.waiting {
+            return Next::Waiting;
+        }
+        match self.fetch(bus) {
+            Ok(instruction) => Next::Instruction(instruction),
+            Err(trap) => Next::Trap(trap),
+        }
+    }
+
+    /// Executes what [`Hart::next`] has just found.
+    ///
+    /// # Errors
+    /// The trap that it caused instead, which has been taken.
+    #[inline(always)]
+    pub fn perform<B: Bus>(&mut self, instruction: &Instruction, bus: &mut B) -> Result<(), Trap> {
+        if let Err(trap) = self.execute(instruction, bus) {
+            self.take(trap);
+            return Err(trap);
+        }
+        self.csrs.count();
+        Ok(())
     }
 
     /// Whether it waits for an interrupt, and none is pending.
@@ -162,7 +199,8 @@ impl Hart {
         Some(Trap { cause: Cause::Interrupt(interrupt), value: 0 })
     }
 
-    fn take(&mut self, trap: Trap) -> Step {
+    /// Takes a trap: its handler comes next.
+    pub fn take(&mut self, trap: Trap) -> Step {
         let pc = self.pc;
         self.pc = self.csrs.enter(trap, pc, self.privilege);
         self.privilege = Privilege::Machine;
@@ -193,8 +231,8 @@ impl Hart {
         Ok(instruction)
     }
 
-    /// The memory that `instruction` is about to touch.
-    fn access(&self, instruction: &Instruction) -> Option<MemoryAccess> {
+    /// The memory that `instruction` is about to touch, if it is executed now.
+    pub fn access(&self, instruction: &Instruction) -> Option<MemoryAccess> {
         let bytes = instruction.op.access_bytes()?;
         let base = self.x[usize::from(instruction.rs1)];
         let (kind, offset) = match instruction.class() {

@@ -29,7 +29,7 @@ pub use bus::{AccessFault, Bus, Ram};
 pub use csr::{Csrs, Privilege};
 pub use disassemble::Located;
 pub use elf::{LoadError, Program, Segment, Symbol};
-pub use hart::{Hart, RESERVATION_BYTES, RunEnd};
+pub use hart::{Hart, Next, RESERVATION_BYTES, RunEnd};
 pub use instruction::{IllegalInstruction, Instruction, is_compressed};
 pub use machine::{Exit, Machine, MachineConfig, Outcome, Platform};
 pub use op::{Class, Op};

@@ -221,6 +221,11 @@ impl Bus for Platform {
         self.ram.load(address, 2).map(|value| value as u16)
     }
 
+    #[inline(always)]
+    fn fetch_word(&mut self, address: u64) -> Result<u32, AccessFault> {
+        self.ram.fetch_word(address)
+    }
+
     fn read_csr(&mut self, csr: u16) -> Option<u64> {
         (csr == number::TIME).then(|| self.clint.now())
     }

@@ -1,36 +1,39 @@
 //! The stages behind decode move, and hand their work to the cache and the units.
 
-use super::{Core, Long, Outcome, Slot};
+use super::{BUBBLE, Core, Long, WRONG_PATH};
 
 impl Core {
-    /// Everything moves one stage on. `overruled` says that write-back redirects, `killed` that anybody does.
-    pub(super) fn move_stages(&mut self, cycle: u64, overruled: bool, killed: bool, issued: Option<Slot>) {
-        let to_write_back = self.leave_memory(cycle, overruled);
-        let refused_float = to_write_back.as_ref().is_some_and(|slot| slot.replays);
-        let cancels = |long: &Long| {
-            overruled && self.memory.as_ref().is_some_and(|slot| slot.serial == Some(long.serial))
-        };
-        self.long = self.long.filter(|long| !cancels(long));
+    /// Everything moves one stage on. `overruled` says that write-back redirects, `killed` that anybody does. What was issued
+    /// stands in the stage behind execute.
+    pub(super) fn move_stages(&mut self, cycle: u64, overruled: bool, killed: bool) {
+        let [execute, memory] = [self.execute, self.execute + 3].map(|stage| stage % 4);
+        let memory_serial = self.stages[memory].serial;
+        if overruled
+            && self.stages[memory].is_live
+            && let Some(long) = self.long
+            && long.serial == memory_serial
+        {
+            self.long = None;
+        }
+        let refused_float = self.leave_memory(cycle, memory, overruled);
 
-        let executing = self.execute.as_ref().filter(|slot| !slot.replays);
-        let access = executing.and_then(|slot| self.record(slot.serial?).access);
+        let slot = self.stages[execute];
+        let works = slot.works() && slot.serial != WRONG_PATH;
+        let access = if works && slot.needs.is_access() { self.record(slot.serial).access() } else { None };
         let cache_ready = self.data_cache.is_ready(cycle, access.as_ref());
-        let is_long = executing.is_some_and(|slot| slot.needs.is_long());
-        let unit_ready = self.long.is_none();
-        let mut to_memory = self.execute.filter(|_| !killed);
-        if let Some(slot) = &mut to_memory {
-            slot.replays |= (access.is_some() && !cache_ready) || (is_long && !unit_ready);
-            if is_long
-                && unit_ready
-                && let Some(serial) = slot.serial
-            {
-                let record = self.record(serial);
-                let value = match record.outcome {
-                    Outcome::Retired(retired) => retired.write.map_or(0, |write| write.value),
-                    Outcome::Trapped(_) => 0,
-                };
+        let is_long = slot.works() && slot.needs.is_long();
+        if killed {
+            self.stages[execute] = BUBBLE;
+        } else {
+            let unit_ready = self.long.is_none();
+            let refused = (access.is_some() && !cache_ready) || (is_long && !unit_ready);
+            self.stages[execute].replays |= refused;
+            if is_long && unit_ready && works {
+                let record = self.record(slot.serial);
+                let value = if record.trap.is_some() { 0 } else { record.value };
                 let ready = cycle + record.unit_cycles;
-                self.long = Some(Long { ready, register: slot.needs.writes_x, value, serial });
+                let register = slot.needs.writes_x();
+                self.long = Some(Long { ready, register, value, serial: slot.serial });
             }
         }
         self.blocked = !cache_ready
@@ -40,27 +43,28 @@ impl Core {
         let code_line = self.frontend.incoming_line();
         self.data_cache.tick(cycle, request, overruled || refused_float, code_line);
 
-        if killed
-            && !overruled
-            && let Some(serial) = to_write_back.and_then(|slot| slot.serial)
-        {
-            self.next_serial = serial + 1;
+        if killed && !overruled && self.stages[memory].is_live {
+            self.next_serial = memory_serial + 1;
         }
-        self.write_back = to_write_back;
-        self.memory = to_memory;
-        self.execute = issued;
+        self.execute = (self.execute + 1) % 4;
     }
 
-    /// The instruction in the memory stage moves on, unless the floating-point unit has no room for it.
-    pub(super) fn leave_memory(&mut self, cycle: u64, overruled: bool) -> Option<Slot> {
-        let mut slot = self.memory.filter(|slot| !overruled && slot.serial.is_some())?;
-        if !slot.replays && slot.needs.is_float {
-            let float = self.record(slot.serial?).float;
-            slot.replays = self.floats.refuses(cycle, float);
+    /// The instruction in the memory stage moves on if it is one of the program's; says whether it will be replayed, as it
+    /// is when the floating-point unit has no room for it.
+    fn leave_memory(&mut self, cycle: u64, memory: usize, overruled: bool) -> bool {
+        let slot = &mut self.stages[memory];
+        slot.is_live &= !overruled && slot.serial != WRONG_PATH;
+        if !slot.is_live {
+            return false;
+        }
+        if !slot.replays && slot.needs.is_float() {
+            let needs = slot.needs;
+            let float = self.records[slot.serial as usize % super::RECORDS].float;
+            slot.replays = self.floats.refuses(float);
             if !slot.replays {
-                self.floats.accept(cycle, float, slot.needs.writes_f);
+                self.floats.accept(cycle, float, needs.float_register());
             }
         }
-        Some(slot)
+        slot.replays
     }
 }

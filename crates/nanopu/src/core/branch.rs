@@ -2,28 +2,30 @@
 
 use highwire_riscv::Class;
 
-use super::{Core, Outcome};
-use crate::frontend::Fetched;
+use super::{Core, WRONG_PATH};
 use crate::predict::{Flow, Resolution, Update};
 
 impl Core {
-    /// Whether what comes after the instruction in the memory stage is not what should come.
-    pub(super) fn is_followed_wrongly(&self, fetched: Option<Fetched>) -> bool {
-        let Some(next) = self.redirect_of_memory() else {
-            return false;
-        };
-        match (&self.execute, self.frontend.head_pc(fetched)) {
-            (Some(slot), _) => slot.pc != next,
-            (None, Some(pc)) => pc != next,
-            (None, None) => true,
+    /// Whether what comes after the instruction in the memory stage is not at `next`.
+    pub(super) fn is_followed_wrongly(&self, next: u64) -> bool {
+        let execute = &self.stages[self.execute];
+        if execute.is_live {
+            return execute.pc != next;
         }
+        self.frontend.head_pc().is_none_or(|pc| pc != next)
     }
 
     /// Where the program goes on after the instruction in the memory stage, if that is an ordinary one.
     pub(super) fn redirect_of_memory(&self) -> Option<u64> {
-        let slot = self.memory.as_ref().filter(|slot| !slot.replays)?;
-        let record = self.record(slot.serial?);
-        matches!(record.outcome, Outcome::Retired(_)).then(|| match slot.needs.class {
+        let slot = self.memory();
+        if !slot.works() || slot.serial == WRONG_PATH {
+            return None;
+        }
+        let record = self.record(slot.serial);
+        if record.trap.is_some() {
+            return None;
+        }
+        Some(match slot.needs.class {
             // Returns from traps go through write-back.
             Class::System => {
                 record.pc + u64::from(record.instruction.map_or(4, |instruction| instruction.length))
@@ -32,18 +34,18 @@ impl Core {
         })
     }
 
-    /// What the predictor learns from the instruction in the memory stage.
-    pub(super) fn train(&self, overruled: bool, is_wrong: bool) -> (Option<Update>, Option<Resolution>) {
-        let Some(slot) = self.memory.as_ref().filter(|slot| !slot.replays && !overruled) else {
+    /// What the predictor learns from the instruction in the memory stage, which write-back does not overrule.
+    pub(super) fn train(&self, is_wrong: bool) -> (Option<Update>, Option<Resolution>) {
+        let slot = self.memory();
+        let class = slot.needs.class;
+        let matters = is_wrong || class == Class::Branch;
+        if !matters || !slot.works() || slot.serial == WRONG_PATH {
             return (None, None);
-        };
-        let Some(record) = slot.serial.map(|serial| self.record(serial)) else {
-            return (None, None);
-        };
+        }
+        let record = self.record(slot.serial);
         let Some(instruction) = &record.instruction else {
             return (None, None);
         };
-        let class = slot.needs.class;
         let sequential = record.pc.wrapping_add(instruction.length.into());
         let is_branch = class == Class::Branch;
         let taken = is_branch && record.next != sequential;

@@ -1,53 +1,58 @@
 //! An instruction leaves decode, and executes if it is the right one.
 
 use highwire_riscv::csr::number::{CYCLE, MCYCLE};
-use highwire_riscv::{Class, Instruction, Op, Step};
+use highwire_riscv::{Class, Hart, Next, Op};
 
-use super::{Core, Outcome, Record, Slot};
-use crate::dcache::Access;
-use crate::decode::Needs;
-use crate::frontend::Fetched;
-use crate::latency::{FloatLatency, float_unit, integer_unit_cycles};
+use super::{Core, RECORDS, Record, Slot, WRONG_PATH};
+use crate::decode::{NO_NEEDS, Needs};
+use crate::latency::{FloatLatency, float_latency, integer_unit_cycles};
 use crate::port::{Port, RX_REGISTER};
 
 /// From decode to write-back, where counters are read.
 const WRITE_BACK_CYCLES: u64 = 3;
 
 impl Core {
-    /// An instruction leaves decode.
-    pub(super) fn issue<B: Port>(&mut self, fetched: Fetched, bus: &mut B) -> Option<Slot> {
-        let known = self.needs(&fetched);
-        let offset = (self.next_serial - self.first_serial) as usize;
-        let expected = self.records.get(offset).map_or(self.hart.pc, |record| record.pc);
+    /// The instruction at the head of the buffer leaves decode, for the stage behind execute; false if it does not.
+    pub(super) fn issue<B: Port>(&mut self, bus: &mut B) -> bool {
+        let Some(fetched) = self.frontend.fetched() else { return false };
         let mut slot = Slot {
-            pc: fetched.pc,
-            serial: None,
-            needs: known.unwrap_or_else(|| Needs::of(&NOTHING)),
+            is_live: true,
             replays: fetched.replays,
+            turns: false,
             entry: fetched.entry,
             history: fetched.history,
+            pc: fetched.pc,
+            serial: WRONG_PATH,
+            needs: NO_NEEDS,
         };
-        if fetched.pc != expected || self.is_behind_turn() {
-            return Some(slot);
-        }
-        if offset == self.records.len() {
-            let record = self.step(bus, known)?;
-            self.records.push_back(record);
-        } else {
-            self.read_counter_again(offset);
-        }
-        let record = &self.records[offset];
-        slot.needs = record.needs;
-        slot.serial = Some(self.next_serial);
-        if !fetched.replays {
-            self.next_serial += 1;
-            if let Class::Fence = slot.needs.class {
-                self.fence = true;
+        let known = fetched.needs.and_then(|needs| Some((fetched.bits?, needs)));
+        slot.needs = fetched.needs.unwrap_or(NO_NEEDS);
+        let is_new = self.next_serial == self.end_serial;
+        let expected = if is_new { self.hart.pc } else { self.record(self.next_serial).pc };
+        if slot.pc == expected && !self.is_behind_turn() {
+            if !is_new {
+                self.read_counter_again();
+            } else if self.execute_next(bus, known) {
+                self.end_serial += 1;
+            } else {
+                return false;
             }
-            let acquires = record.instruction.is_some_and(|instruction| instruction.mode & 2 != 0);
-            self.fence |= slot.needs.class == Class::Atomic && acquires;
+            self.bind(&mut slot);
         }
-        Some(slot)
+        self.stages[(self.execute + 1) % 4] = slot;
+        true
+    }
+
+    /// The instruction in `slot` is the program's next.
+    fn bind(&mut self, slot: &mut Slot) {
+        let record = self.record(self.next_serial);
+        slot.needs = record.needs;
+        slot.turns = record.needs.flushes() || record.trap.is_some();
+        slot.serial = self.next_serial;
+        if !slot.replays {
+            self.next_serial += 1;
+            self.fence |= slot.needs.class == Class::Fence || slot.needs.acquires();
+        }
     }
 
     /// What the cycle counter will show to an instruction that leaves decode now.
@@ -57,96 +62,92 @@ impl Core {
 
     /// A replayed read of the cycle counter finds a later cycle. Nothing can have used the earlier value: it is only
     /// there at write-back, which the instruction has not reached.
-    fn read_counter_again(&mut self, offset: usize) {
+    fn read_counter_again(&mut self) {
         let cycle = self.counter_at_write_back();
-        let record = &mut self.records[offset];
-        let Outcome::Retired(retired) = &mut record.outcome else { return };
-        let reads_cycles = matches!(retired.instruction.immediate as u16, MCYCLE | CYCLE);
+        let record = &mut self.records[self.next_serial as usize % RECORDS];
+        let Some(instruction) = &record.instruction else { return };
+        let reads_cycles = matches!(instruction.immediate as u16, MCYCLE | CYCLE);
         if record.needs.class == Class::Csr
             && reads_cycles
-            && let Some(write) = &mut retired.write
+            && record.trap.is_none()
+            && let Some(register) = instruction.destination()
         {
-            write.value = cycle;
-            self.hart.x[usize::from(write.register.number)] = cycle;
+            record.value = cycle;
+            self.hart.x[usize::from(register.number)] = cycle;
         }
     }
 
     /// Behind an instruction that will redirect from write-back, everything is fetched again.
-    pub(super) fn is_behind_turn(&self) -> bool {
-        let ahead = [&self.execute, &self.memory];
-        ahead.into_iter().flatten().filter(|slot| !slot.replays).any(|slot| match slot.serial {
-            Some(serial) => slot.needs.flushes || matches!(self.record(serial).outcome, Outcome::Trapped(_)),
-            None => true,
-        })
+    fn is_behind_turn(&self) -> bool {
+        let turns = |slot: &Slot| slot.works() && (slot.serial == WRONG_PATH || slot.turns);
+        turns(&self.stages[self.execute]) || turns(self.memory())
     }
 
-    /// Executes one instruction architecturally.
-    pub(super) fn step<B: Port>(&mut self, bus: &mut B, known: Option<Needs>) -> Option<Record> {
+    /// Executes the program's next instruction and takes its record; false if the hart waits. `known` are the fetched bits
+    /// and what they need.
+    fn execute_next<B: Port>(&mut self, bus: &mut B, known: Option<(u32, Needs)>) -> bool {
         let counted = self.counter_at_write_back();
         self.hart.csrs.mcycle = counted;
-        let instruction = self.hart.peek(bus);
-        let takes_word =
-            B::IS_NETWORK && instruction.is_some() && known.is_some_and(|needs| needs.reads_network);
-        if takes_word {
+        let pc = self.hart.pc;
+        let next = self.hart.next(bus);
+        let place = self.end_serial as usize % RECORDS;
+        let instruction = match next {
+            Next::Instruction(instruction) => instruction,
+            Next::Waiting => return false,
+            Next::Trap(trap) => {
+                self.hart.take(trap);
+                let record = &mut self.records[place];
+                *record = Record { pc, next: self.hart.pc, counted, trap: Some(trap), ..super::NO_RECORD };
+                return true;
+            }
+        };
+        // Where a program writes its own code, fetch and the hart may differ until a fence.
+        let needs = match known {
+            Some((bits, needs)) if bits == instruction.bits => needs,
+            _ => Needs::of(&instruction),
+        };
+        if B::IS_NETWORK && needs.reads_network() {
             // Both operands of one instruction are the same word.
             self.hart.x[usize::from(RX_REGISTER)] = bus.take_word(self.cycle);
         }
-        let operands = instruction.map_or([0; 4], |i| {
-            [
-                self.hart.x[usize::from(i.rs1)],
-                self.hart.x[usize::from(i.rs2)],
-                self.hart.f[usize::from(i.rs1)],
-                self.hart.f[usize::from(i.rs2)],
-            ]
-        });
-        let pc = self.hart.pc;
-        let outcome = match self.hart.step(bus) {
-            Step::Retired(retired) => Outcome::Retired(retired),
-            Step::Trapped { trap, .. } => Outcome::Trapped(trap),
-            Step::Waiting => return None,
-        };
+        let operands = [instruction.rs1, instruction.rs2].map(usize::from);
+        let [a, b] = operands.map(|number| self.hart.x[number & 31]);
+        let [fa, fb] = operands.map(|number| self.hart.f[number & 31]);
+        let memory = if needs.is_access() { self.hart.access(&instruction) } else { None };
+        let trap = self.hart.perform(&instruction, bus).err();
         // A trap asks nothing of the units.
-        let sets_counter =
-            instruction.is_some_and(|i| i.class() == Class::Csr && i.immediate as u16 == MCYCLE);
-        if sets_counter {
+        let needs = if trap.is_some() { NO_NEEDS } else { needs };
+        if needs.class == Class::Csr && instruction.immediate as u16 == MCYCLE {
             // Untouched, it has counted the instruction itself.
             let moved = self.hart.csrs.mcycle.wrapping_sub(counted);
             self.counter_offset = self.counter_offset.wrapping_add(if moved == 1 { 0 } else { moved });
         }
-        let executed = known.filter(|_| matches!(outcome, Outcome::Retired(_)));
-        let needs = executed.unwrap_or_else(|| Needs::of(&NOTHING));
-        let [a, b, fa, fb] = operands;
-        let access = match outcome {
-            Outcome::Retired(retired) => retired.memory.map(|memory| Access {
-                address: memory.address,
-                bytes: memory.bytes,
-                class: needs.class,
-            }),
-            Outcome::Trapped(_) => None,
+        let record = &mut self.records[place];
+        record.pc = pc;
+        record.next = self.hart.pc;
+        record.needs = needs;
+        record.instruction = Some(instruction);
+        record.trap = trap;
+        record.value = written(&self.hart, &needs);
+        record.memory = memory.filter(|_| trap.is_none());
+        record.counted = counted;
+        record.unit_cycles = if needs.is_long() { integer_unit_cycles(instruction.op, a, b) } else { 0 };
+        record.float =
+            if needs.is_float() { float_latency(&needs, &instruction, fa, fb) } else { FloatLatency::None };
+        record.csr_operand = match instruction.op {
+            Op::Csrrw | Op::Csrrs | Op::Csrrc => a,
+            _ => u64::from(instruction.rs1),
         };
-        let unit_cycles =
-            instruction.filter(|_| needs.is_long()).map_or(0, |i| integer_unit_cycles(i.op, a, b));
-        let float =
-            instruction.filter(|_| needs.is_float).map_or(FloatLatency::None, |i| float_unit(&i, fa, fb));
-        let csr_operand = match instruction {
-            Some(i) if matches!(i.op, Op::Csrrw | Op::Csrrs | Op::Csrrc) => a,
-            Some(i) => u64::from(i.rs1),
-            None => 0,
-        };
-        Some(Record {
-            pc,
-            next: self.hart.pc,
-            needs,
-            instruction,
-            outcome,
-            access,
-            unit_cycles,
-            float,
-            csr_operand,
-        })
+        true
     }
 }
 
-/// Stands for bits that are no instruction.
-const NOTHING: Instruction =
-    Instruction { op: Op::Addi, rd: 0, rs1: 0, rs2: 0, rs3: 0, mode: 0, length: 4, immediate: 0, bits: 0 };
+/// The value of the register that has just been written.
+fn written(hart: &Hart, needs: &Needs) -> u64 {
+    let number = needs.writes.trailing_zeros() as usize;
+    match number {
+        0..32 => hart.x[number],
+        32..64 => hart.f[number - 32],
+        _ => 0,
+    }
+}

@@ -1,17 +1,19 @@
 //! What an instruction does to the network when it commits.
 
-use highwire_riscv::{Bank, Class, Instruction, Op};
+use highwire_riscv::{Class, Instruction, Op};
 
-use super::{Core, Outcome, Record};
+use super::{Core, RECORDS};
 use crate::port::{Port, TX_REGISTER, csr};
 
 impl Core {
-    /// The CSRs act, and a write to x31 leaves.
-    pub(super) fn meet_network<B: Port>(&mut self, cycle: u64, record: &mut Record, bus: &mut B) {
-        let Outcome::Retired(retired) = &mut record.outcome else { return };
-        let number = retired.instruction.immediate as u16;
-        if record.needs.class == Class::Csr && csr::is_network(number) {
-            let Instruction { op, rs1, .. } = retired.instruction;
+    /// The CSRs act, and a write to x31 leaves, when the instruction of this number commits.
+    pub(super) fn meet_network<B: Port>(&mut self, cycle: u64, serial: u64, bus: &mut B) {
+        let record = &mut self.records[serial as usize % RECORDS];
+        if record.needs.class == Class::Csr
+            && let Some(Instruction { op, rs1, immediate, .. }) = record.instruction
+            && csr::is_network(immediate as u16)
+        {
+            let number = immediate as u16;
             let before = bus.read_network(cycle, number);
             let operand = record.csr_operand;
             let after = match op {
@@ -21,20 +23,16 @@ impl Core {
                 _ => Some(before & !operand),
             };
             // Until now nothing can have used the register: what depends on it waits for write-back.
-            if let Some(write) = &mut retired.write {
-                write.value = before;
-                self.hart.x[usize::from(write.register.number)] = before;
+            if record.needs.writes != 0 {
+                record.value = before;
+                self.hart.x[record.needs.writes.trailing_zeros() as usize] = before;
             }
             if let Some(value) = after {
                 bus.write_network(cycle, number, value);
             }
         }
-        if let Some(write) = retired.write
-            && write.register.bank == Bank::X
-            && write.register.number == TX_REGISTER
-            && !record.needs.is_long()
-        {
-            bus.put_word(cycle, write.value);
+        if record.needs.writes == 1 << TX_REGISTER && !record.needs.is_long() {
+            bus.put_word(cycle, record.value);
         }
     }
 }

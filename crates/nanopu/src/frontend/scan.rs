@@ -22,7 +22,7 @@ pub(super) struct Scan {
 
 impl Frontend {
     /// Looks through the second stage's packet for jumps and branches.
-    pub(super) fn scan(&self) -> Scan {
+    pub(super) fn scan(&mut self) -> Scan {
         let mut scan = Scan {
             half: 1,
             taken: false,
@@ -42,6 +42,7 @@ impl Frontend {
             return scan;
         };
         let base = self.s2_pc & !3;
+        let on_stack = self.predictor.return_address();
         let mut before = self.s2_partial.filter(|_| self.s2_pc & 2 == 0);
         for (index, half) in halves.into_iter().enumerate().skip(usize::from(self.s2_pc & 2 != 0)) {
             let (word, pc) = match before.take() {
@@ -55,7 +56,12 @@ impl Frontend {
                     continue;
                 }
             };
-            if scan.visit(word, pc, index as u8, base, &self.s2_prediction, self.predictor.return_address()) {
+            if !may_turn(word) {
+                continue;
+            }
+            let Some(known) = self.decoder.decode(pc, word, false) else { continue };
+            let instruction = known.instruction;
+            if scan.visit(&instruction, pc, index as u8, base, &self.s2_prediction, on_stack) {
                 return scan;
             }
         }
@@ -68,19 +74,13 @@ impl Scan {
     /// Takes note of one instruction; true if fetch goes elsewhere after it.
     fn visit(
         &mut self,
-        word: u32,
+        instruction: &Instruction,
         pc: u64,
         half: u8,
         base: u64,
         seen: &Prediction,
         on_stack: Option<u64>,
     ) -> bool {
-        if !may_turn(word) {
-            return false;
-        }
-        let Ok(instruction) = Instruction::decode(word) else {
-            return false;
-        };
         let links = instruction.rd & 1 != 0;
         let target = pc.wrapping_add_signed(instruction.immediate.into());
         let is_short = instruction.length == 2;

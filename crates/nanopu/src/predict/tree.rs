@@ -4,13 +4,18 @@
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     ways: usize,
-    /// Whether the upper part of each node's range is the older one, by (first, count) of the range.
-    older_is_upper: Vec<bool>,
+    /// Whether the upper part of each node's range is the older one, by bit.
+    older_is_upper: u32,
+    /// What a use does to the bits: those of the way's path, and of them those to set.
+    paths: [(u32, u32); 32],
 }
 
 impl Tree {
+    /// A tree over at most 32 ways.
     pub(super) fn new(ways: usize) -> Tree {
-        Tree { ways, older_is_upper: vec![false; 2 * ways] }
+        let mut paths = [(0, 0); 32];
+        paths.iter_mut().take(ways).enumerate().for_each(|(way, path)| *path = Tree::path(ways, way));
+        Tree { ways, older_is_upper: 0, paths }
     }
 
     /// A range is split so that the lower part is a power of two, at least half of it.
@@ -18,25 +23,33 @@ impl Tree {
         count.next_power_of_two() / 2
     }
 
-    pub(super) fn touch(&mut self, way: usize) {
-        let (mut first, mut count, mut node) = (0, self.ways, 0);
+    fn path(ways: usize, way: usize) -> (u32, u32) {
+        let (mut first, mut count, mut node) = (0, ways, 0);
+        let (mut all, mut set) = (0, 0);
         while count > 1 {
             let lower = Tree::split(count);
             let is_upper = way >= first + lower;
-            self.older_is_upper[node] = !is_upper;
+            all |= 1 << node;
+            set |= u32::from(!is_upper) << node;
             (first, count, node) = if is_upper {
                 (first + lower, count - lower, node + lower)
             } else {
                 (first, lower, node + 1)
             };
         }
+        (all, set)
+    }
+
+    pub(super) fn touch(&mut self, way: usize) {
+        let (all, set) = self.paths[way];
+        self.older_is_upper = self.older_is_upper & !all | set;
     }
 
     pub(super) fn oldest(&self) -> usize {
         let (mut first, mut count, mut node) = (0, self.ways, 0);
         while count > 1 {
             let lower = Tree::split(count);
-            (first, count, node) = if self.older_is_upper[node] {
+            (first, count, node) = if self.older_is_upper >> node & 1 != 0 {
                 (first + lower, count - lower, node + lower)
             } else {
                 (first, lower, node + 1)
