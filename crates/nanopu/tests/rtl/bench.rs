@@ -1,0 +1,221 @@
+//! Building a block with Verilator, and running it.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+use std::io::{Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// The ports of one direction, a word or several each, in a fixed order.
+pub(crate) trait Ports: Clone + Default {
+    /// Name and words of each.
+    const PORTS: &'static [(&'static str, usize)];
+
+    /// Their values, in that order.
+    fn words(&self, to: &mut Vec<u64>);
+}
+
+/// How many words all ports have together.
+pub(crate) fn words_of<P: Ports>() -> usize {
+    P::PORTS.iter().map(|&(_, words)| words).sum()
+}
+
+/// What a port holds.
+pub(crate) trait Value {
+    /// Words of 64 bits.
+    const WORDS: usize;
+
+    /// The words, the lowest first.
+    fn put(&self, to: &mut Vec<u64>);
+}
+
+impl Value for u64 {
+    const WORDS: usize = 1;
+
+    fn put(&self, to: &mut Vec<u64>) {
+        to.push(*self);
+    }
+}
+
+impl<const N: usize> Value for [u64; N] {
+    const WORDS: usize = N;
+
+    fn put(&self, to: &mut Vec<u64>) {
+        to.extend(self);
+    }
+}
+
+/// A struct whose fields are the ports of a block.
+macro_rules! ports {
+    ($(#[$doc:meta])* $name:ident { $($port:ident: $type:ty),* $(,)? }) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, Default)]
+        pub(crate) struct $name { $(pub(crate) $port: $type),* }
+
+        impl $crate::bench::Ports for $name {
+            const PORTS: &'static [(&'static str, usize)] =
+                &[$((stringify!($port), <$type as $crate::bench::Value>::WORDS)),*];
+
+            fn words(&self, to: &mut Vec<u64>) {
+                $($crate::bench::Value::put(&self.$port, to);)*
+            }
+        }
+    };
+}
+pub(crate) use ports;
+
+/// Joins numbers of `bits` bits each to the words of one port, the first lowest.
+pub(crate) fn join<const N: usize>(bits: usize, values: impl IntoIterator<Item = u64>) -> [u64; N] {
+    let mut words = [0; N];
+    for (index, value) in values.into_iter().enumerate() {
+        for bit in (0..bits).filter(|bit| value >> bit & 1 != 0) {
+            let at = index * bits + bit;
+            words[at / 64] |= 1 << (at % 64);
+        }
+    }
+    words
+}
+
+/// What Verilator is to build.
+#[derive(Clone, Debug, Default, Hash)]
+pub(crate) struct Block {
+    /// The module.
+    pub(crate) top: &'static str,
+    /// Its parameters.
+    pub(crate) parameters: Vec<(&'static str, u64)>,
+    /// A fault to build in, by the name of its define.
+    pub(crate) mutant: Option<&'static str>,
+}
+
+/// A block that can run.
+pub(crate) struct Bench {
+    program: PathBuf,
+    input_words: usize,
+    output_words: usize,
+}
+
+fn sources() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../rtl")
+}
+
+impl Bench {
+    /// Builds `block`, or finds it built; nothing, and the reason printed, where there is no Verilator.
+    pub(crate) fn build<I: Ports, O: Ports>(block: &Block) -> Option<Bench> {
+        let version = Command::new("verilator").arg("--version").output();
+        let Ok(version) = version else {
+            println!("skipped: no verilator, from Debian's package of that name");
+            return None;
+        };
+        let ports = format!(
+            "constexpr std::size_t kInputWords = {}, kOutputWords = {};\n#define INPUTS(PORT){}\n#define OUTPUTS(PORT){}\n",
+            words_of::<I>(),
+            words_of::<O>(),
+            listed::<I>(),
+            listed::<O>()
+        );
+        let mut hasher = DefaultHasher::new();
+        (block, &ports, &version.stdout).hash(&mut hasher);
+        hash_sources(&mut hasher);
+        let name = format!("{}-{:016x}", block.top, hasher.finish());
+        let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join("rtl").join(name);
+        let program = folder.join("block");
+        if !program.is_file() {
+            verilate(block, &ports, &folder);
+        }
+        Some(Bench { program, input_words: words_of::<I>(), output_words: words_of::<O>() })
+    }
+
+    /// Runs the block with a line of inputs per cycle. The outputs, and what it had to complain about.
+    pub(crate) fn run(&self, stimulus: &[u64]) -> (Vec<u64>, String) {
+        assert!(stimulus.len().is_multiple_of(self.input_words));
+        let mut child = Command::new(&self.program)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap_or_else(|error| panic!("{}: {error}", self.program.display()));
+        let mut stdin = child.stdin.take().expect("it is piped");
+        let bytes: Vec<u8> = stimulus.iter().flat_map(|word| word.to_le_bytes()).collect();
+        let mut response = Vec::with_capacity(stimulus.len() / self.input_words * self.output_words * 8);
+        std::thread::scope(|scope| {
+            // A block that stops early closes its input: what it has to say is in its outputs.
+            scope.spawn(move || {
+                let _ = stdin.write_all(&bytes);
+            });
+            child.stdout.take().expect("it is piped").read_to_end(&mut response).expect("a pipe can be read");
+        });
+        let ended = child.wait_with_output().expect("it was started");
+        let mut complaint = String::from_utf8_lossy(&ended.stderr).into_owned();
+        if !ended.status.success() && complaint.is_empty() {
+            complaint = ended.status.to_string();
+        }
+        let (lines, _) = response.as_chunks::<8>();
+        // Messages of assertions go to standard output as well, behind the last line.
+        let whole = lines.len() / self.output_words * self.output_words;
+        (lines[..whole].iter().map(|word| u64::from_le_bytes(*word)).collect(), complaint)
+    }
+}
+
+fn listed<P: Ports>() -> String {
+    P::PORTS.iter().map(|(name, words)| format!(" PORT({name}, {words})")).collect()
+}
+
+fn hash_sources(hasher: &mut DefaultHasher) {
+    let mut files = vec![sources().join("bench/bench.cpp")];
+    let entries = std::fs::read_dir(sources()).expect("the folder of the sources");
+    files.extend(entries.map(|entry| entry.expect("it can be listed").path()).filter(|path| path.is_file()));
+    files.sort();
+    for file in files {
+        std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display())).hash(hasher);
+    }
+}
+
+/// Builds beside the folder and moves it into its place, so that a build that was cut off is none.
+fn verilate(block: &Block, ports: &str, folder: &Path) {
+    let building = folder.with_extension(format!("{}.{}", std::process::id(), thread_name()));
+    std::fs::create_dir_all(&building).expect("the target folder can be written");
+    std::fs::write(building.join("ports.inc"), ports).expect("the target folder can be written");
+    let sources = sources();
+    let mut command = Command::new("verilator");
+    command
+        .args([
+            "--cc",
+            "--exe",
+            "--build",
+            "-Wall",
+            "--assert",
+            "-O3",
+            "--x-initial",
+            "unique",
+            "--x-assign",
+            "unique",
+        ])
+        .args(["--prefix", "Vblock", "--top-module", block.top, "-o", "../block"])
+        .arg("-CFLAGS")
+        .arg(format!("-O1 -I{}", building.display()))
+        .args(["-MAKEFLAGS", "OPT_GLOBAL=-O0"])
+        .arg("-Mdir")
+        .arg(building.join("obj"))
+        .arg("-y")
+        .arg(&sources)
+        .args(block.parameters.iter().map(|(name, value)| format!("-G{name}={value}")))
+        .args(block.mutant.map(|mutant| format!("+define+{mutant}")))
+        .arg(sources.join(format!("{}.sv", block.top)))
+        .arg(sources.join("bench/bench.cpp"));
+    let output = command.output().expect("verilator runs");
+    assert!(
+        output.status.success(),
+        "verilator {}: {}{}",
+        block.top,
+        String::from_utf8_lossy(&output.stderr),
+        String::from_utf8_lossy(&output.stdout)
+    );
+    let _ = std::fs::remove_dir_all(building.join("obj"));
+    if std::fs::rename(&building, folder).is_err() {
+        // Somebody else was faster.
+        let _ = std::fs::remove_dir_all(&building);
+    }
+}
+
+fn thread_name() -> String {
+    format!("{:?}", std::thread::current().id()).replace(['(', ')'], "")
+}

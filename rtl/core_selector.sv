@@ -1,0 +1,110 @@
+// Core selection for the messages of one context (nanoPU §3.3).
+//
+// JBSQ(n): a message goes to the core with the fewest messages, the lowest of them among equals, if it has fewer than
+// BOUND; otherwise it waits, and cores that finish take the waiting ones in order. BOUND = 1 is one queue for all cores.
+// HASHED = 1 is RSS: the flow's hash alone names the core.
+//
+// In a cycle the cores' ends of messages come first, in the order of the cores, and then the arrival.
+module core_selector #(
+  parameter int unsigned CORES = 4,
+  parameter int unsigned BOUND = 2,
+  parameter int unsigned HASHED = 0,
+  // A message is a number of so many bits; there are no more messages than numbers.
+  parameter int unsigned MESSAGE_BITS = 7,
+  // Derived; not to be set.
+  parameter int unsigned CORE_BITS = (CORES > 1) ? $clog2(CORES) : 1,
+  parameter int unsigned COUNT_BITS = MESSAGE_BITS + 1
+) (
+  input  logic                          clk,
+  input  logic                          rst,
+  // Cores that have finished a message, and what each gets for it.
+  input  logic [CORES-1:0]              finish,
+  output logic [CORES-1:0]              next_valid,
+  output logic [CORES*MESSAGE_BITS-1:0] next_message,
+  // A message arrives: given to a core, or kept waiting.
+  input  logic                          arrive_valid,
+  input  logic [MESSAGE_BITS-1:0]       arrive_message,
+  input  logic [CORE_BITS-1:0]          arrive_hash,
+  output logic                          given_valid,
+  output logic [CORE_BITS-1:0]          given_core,
+  // What each core has, and how many messages wait.
+  output logic [CORES*COUNT_BITS-1:0]   outstanding,
+  output logic [COUNT_BITS-1:0]         waiting
+);
+  localparam int unsigned ROOM = 1 << MESSAGE_BITS;
+
+  logic [MESSAGE_BITS-1:0] queue [0:ROOM-1];
+  logic [MESSAGE_BITS-1:0] head, tail;
+
+  // The ends of messages. The core's rank is how many cores before it take a waiting message in this cycle.
+  logic [CORES-1:0]              wants;
+  logic [CORES*MESSAGE_BITS-1:0] rank;
+  logic [CORES*COUNT_BITS-1:0]   after_ends;
+  logic [COUNT_BITS-1:0]         taken;
+
+  always_comb begin
+    taken = '0;
+    for (int unsigned core = 0; core < CORES; core++) begin
+      wants[core] = finish[core] && outstanding[core*COUNT_BITS +: COUNT_BITS] != '0;
+      rank[core*MESSAGE_BITS +: MESSAGE_BITS] = taken[MESSAGE_BITS-1:0];
+      next_valid[core] = wants[core] && taken < waiting;
+      after_ends[core*COUNT_BITS +: COUNT_BITS] = outstanding[core*COUNT_BITS +: COUNT_BITS]
+          - {{(COUNT_BITS-1){1'b0}}, wants[core] && !next_valid[core]};
+      taken = taken + {{(COUNT_BITS-1){1'b0}}, next_valid[core]};
+    end
+  end
+
+  for (genvar core = 0; core < CORES; core++) begin : gen_next
+    logic [MESSAGE_BITS-1:0] at;
+    assign at = head + rank[core*MESSAGE_BITS +: MESSAGE_BITS];
+    assign next_message[core*MESSAGE_BITS +: MESSAGE_BITS] = next_valid[core] ? queue[at] : '0;
+  end
+
+  // The shortest queue: a tree of comparators that prefer the left, which is the lower core.
+  logic [CORE_BITS-1:0]  shortest;
+  logic [COUNT_BITS-1:0] least;
+
+  shortest_queue #(.CORES(CORES), .COUNT_BITS(COUNT_BITS)) i_shortest (
+    .counts(after_ends), .core(shortest), .count(least)
+  );
+
+  localparam logic [COUNT_BITS-1:0] LIMIT = COUNT_BITS'((BOUND > 1) ? BOUND : 1);
+  logic keeps;
+  assign keeps = arrive_valid && HASHED == 0 && least >= LIMIT;
+  assign given_valid = arrive_valid && !keeps;
+  assign given_core = !given_valid ? '0 : (HASHED != 0) ? arrive_hash : shortest;
+
+  always_ff @(posedge clk) begin
+    if (keeps) queue[tail] <= arrive_message;
+    if (rst) begin
+      outstanding <= '0;
+      waiting <= '0;
+      head <= '0;
+      tail <= '0;
+    end else begin
+      for (int unsigned core = 0; core < CORES; core++) begin
+        outstanding[core*COUNT_BITS +: COUNT_BITS] <= after_ends[core*COUNT_BITS +: COUNT_BITS]
+            + {{(COUNT_BITS-1){1'b0}}, given_valid && given_core == CORE_BITS'(core)};
+      end
+      waiting <= waiting - taken + {{(COUNT_BITS-1){1'b0}}, keeps};
+      head <= head + taken[MESSAGE_BITS-1:0];
+      tail <= tail + {{(MESSAGE_BITS-1){1'b0}}, keeps};
+    end
+  end
+
+`ifndef SYNTHESIS
+  always_ff @(posedge clk) begin
+    if (!rst) begin
+      assert (32'(waiting) <= ROOM) else $error("more messages wait than there are");
+      assert (HASHED == 0 || arrive_valid == given_valid) else $error("RSS keeps nothing");
+      if (HASHED == 0) begin
+        for (int unsigned core = 0; core < CORES; core++) begin
+          assert (outstanding[core*COUNT_BITS +: COUNT_BITS] <= LIMIT) else $error("a core has more than the bound");
+          assert (waiting == '0 || outstanding[core*COUNT_BITS +: COUNT_BITS] == LIMIT)
+            else $error("a message waits although a core has room");
+        end
+      end
+    end
+  end
+`endif
+endmodule
