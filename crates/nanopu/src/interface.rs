@@ -128,6 +128,15 @@ impl Interface {
         word.unwrap_or(0)
     }
 
+    /// Takes back that `context` read `word` from x30: the instruction was killed. The last read comes back first.
+    ///
+    /// The pipeline of this crate has no need of it, because its instructions on wrong paths do not execute; hardware has.
+    pub fn give_back(&mut self, context: u16, word: u64) {
+        if let Some(entry) = self.contexts.iter_mut().find(|entry| entry.id == context) {
+            entry.words.push_front(word);
+        }
+    }
+
     /// A write to x31.
     pub fn put_word(&mut self, cycle: u64, word: u64) {
         self.timeline.mark(cycle, Stage::WordWritten, word);

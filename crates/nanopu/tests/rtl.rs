@@ -8,5 +8,7 @@
 mod bench;
 #[path = "rtl/compare.rs"]
 mod compare;
+#[path = "rtl/core.rs"]
+mod core;
 #[path = "rtl/selector.rs"]
 mod selector;

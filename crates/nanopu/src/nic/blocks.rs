@@ -85,9 +85,9 @@ impl<T: Transport> SendHalf<T> {
         SendHalf { sender, transport, timeline: Timeline::default() }
     }
 
-    /// The beginning of a cycle: takes a word that a core wrote before.
-    pub fn accept(&mut self, cycle: u64, interfaces: &mut [Interface]) {
-        self.sender.accept(cycle, interfaces, &self.transport, &mut self.timeline);
+    /// The beginning of a cycle: takes a word that a core wrote before, and says which core.
+    pub fn accept(&mut self, cycle: u64, interfaces: &mut [Interface]) -> Option<usize> {
+        self.sender.accept(cycle, interfaces, &self.transport, &mut self.timeline)
     }
 
     /// A control packet has arrived.

@@ -120,14 +120,14 @@ impl Sender {
         }
     }
 
-    /// One word of one core, if any has written one; lower numbers first.
+    /// One word of one core, if any has written one; lower numbers first. Says whose.
     pub(super) fn accept(
         &mut self,
         cycle: u64,
         interfaces: &mut [Interface],
         transport: &dyn Transport,
         timeline: &mut Timeline,
-    ) {
+    ) -> Option<usize> {
         for (core, interface) in interfaces.iter_mut().enumerate() {
             let Some((context, word)) = interface.peek_sent() else { continue };
             let key = (core, context);
@@ -143,8 +143,9 @@ impl Sender {
             }
             interface.take_sent();
             timeline.mark(cycle, Stage::WordAccepted, word);
-            return;
+            return Some(core);
         }
+        None
     }
 
     /// The first word of a message; false if there is no room.
