@@ -29,6 +29,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 pub(crate) fn spawn(device: Arc<Shared>) -> Result<JoinHandle<()>, OpenError> {
     let (ready, is_ready) = std::sync::mpsc::channel();
+    let masked = sys::SignalMask::all();
     let thread = Builder::new()
         .name("highwire".into())
         .spawn(move || {
@@ -38,6 +39,7 @@ pub(crate) fn spawn(device: Arc<Shared>) -> Result<JoinHandle<()>, OpenError> {
             Thread::new(&device).run();
         })
         .map_err(|error| OpenError::System("start the device's thread", error))?;
+    drop(masked);
     // Until it is marked it counts as the application's, under which no memory moves.
     let _ = is_ready.recv();
     Ok(thread)

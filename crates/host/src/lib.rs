@@ -61,6 +61,7 @@ pub use queue_pair::{Chain, ConnectOptions, QueuePair, QueuePairConfig, XrcTarge
 pub use region::{Buffer, DeviceMemory, MemoryChange, MemoryRegion, ProtectionDomain, RegisterOptions};
 pub use shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig, SrqSnapshot};
 pub use stats::{RunningDevice, running_devices};
+pub use sys::SignalMask;
 pub use window::MemoryWindow;
 
 pub use highwire_link::FaultConfig;

@@ -2,8 +2,10 @@
 #![allow(unsafe_code)]
 
 mod multicast;
+mod signals;
 
 pub(crate) use multicast::{group_socket, send_groups_from};
+pub use signals::SignalMask;
 
 use highwire_stdx::Duration;
 use std::io;

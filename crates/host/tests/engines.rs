@@ -141,3 +141,26 @@ fn threads_that_post_and_poll_at_once_lose_nothing() {
         });
     }
 }
+
+/// A program may block a signal in its threads and read it from a descriptor: it must find no thread of ours instead.
+#[test]
+fn the_devices_own_thread_takes_no_signals() {
+    let _pair = Setup::new(Service::Rc, LinkChoice::Udp).engine(Engine::Background).pair();
+    let mut threads = 0;
+    for task in std::fs::read_dir("/proc/self/task").expect("threads").flatten() {
+        // Threads of other tests may end meanwhile.
+        let Ok(status) = std::fs::read_to_string(task.path().join("status")) else { continue };
+        let field = |name: &str| {
+            let line = status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
+            line.trim().to_string()
+        };
+        if field("Name:") != "highwire" {
+            continue;
+        }
+        threads += 1;
+        let blocked = u64::from_str_radix(&field("SigBlk:"), 16).expect("a set of signals");
+        let (user_2, child) = (1 << 11, 1 << 16);
+        assert_eq!(blocked & (user_2 | child), user_2 | child, "{blocked:#x}");
+    }
+    assert!(threads >= 2, "each device has one");
+}

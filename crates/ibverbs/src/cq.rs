@@ -164,8 +164,8 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, wc: *mut 
             let room = BATCH.min(wanted - taken);
             let found = cq.host.poll(&mut batch[..room]);
             for completion in &batch[..found] {
-                // SAFETY: C has room for `count` entries.
-                unsafe { wc.add(taken).write(to_wc(completion)) };
+                // SAFETY: C has room for `count` entries, wherever they lie.
+                unsafe { wc.add(taken).write_unaligned(to_wc(completion)) };
                 taken += 1;
             }
             if found < room {

@@ -13,6 +13,23 @@ use highwire_verbs::{
     Datagram, LocalKey, Operation, PostError, RecvWr, Remote, RemoteKey, SendFlags, SendWr, Service, Sge,
 };
 use highwire_wire::Qpn;
+use std::mem::MaybeUninit;
+
+/// What a pointer of C's points to, or a copy of it where it lies across the alignment that Rust's references have: programs
+/// put requests into packed structures, and C reads them there.
+///
+/// # Safety
+/// `pointer` is null or points to a `T`, which nobody changes meanwhile.
+#[inline]
+pub(crate) unsafe fn at<T: Copy>(pointer: *const T, copy: &mut MaybeUninit<T>) -> Option<&T> {
+    if pointer.is_aligned() {
+        // SAFETY: the caller's promise, and aligned.
+        unsafe { pointer.as_ref() }
+    } else {
+        // SAFETY: the caller's promise; an unaligned pointer is not null.
+        Some(copy.write(unsafe { pointer.read_unaligned() }))
+    }
+}
 
 /// A request's SGEs in the form of the layer below.
 pub(crate) struct Sges {
@@ -32,7 +49,7 @@ impl Sges {
         sges.count = count as usize;
         for (index, to) in sges.sges[..sges.count].iter_mut().enumerate() {
             // SAFETY: the caller's promise.
-            *to = to_sge(unsafe { &*list.add(index) });
+            *to = to_sge(&unsafe { list.add(index).read_unaligned() });
         }
         Ok(sges)
     }
@@ -105,7 +122,7 @@ unsafe fn operation(service: Service, wr: &ibv_send_wr) -> Result<Operation, Pos
         IBV_WR_RDMA_READ => Operation::Read(remote()),
         IBV_WR_ATOMIC_WRITE => {
             // SAFETY: a request with one element points to it.
-            let is_word = wr.num_sge == 1 && unsafe { (*wr.sg_list).length } == ATOMIC_BYTES;
+            let is_word = wr.num_sge == 1 && unsafe { wr.sg_list.read_unaligned() }.length == ATOMIC_BYTES;
             if !is_word {
                 return Err(PostError::BadAtomic);
             }
@@ -205,9 +222,9 @@ pub(crate) unsafe extern "C" fn post_send(
         let qp = unsafe { &*qp.cast::<Qp>() };
         let Ok(host) = qp.host() else { return libc::EINVAL };
         host.chain(|chain| {
-            let mut next = wr;
+            let (mut next, mut copy) = (wr, MaybeUninit::uninit());
             // SAFETY: verbs' callers promise a chain of requests that ends with null.
-            while let Some(request) = unsafe { next.as_ref() } {
+            while let Some(request) = unsafe { at(next, &mut copy) } {
                 // SAFETY: as above.
                 if let Err(error) = unsafe { push(qp, chain, request) } {
                     if !bad.is_null() {
@@ -233,9 +250,9 @@ pub(crate) unsafe fn receives(
     bad: *mut *mut ibv_recv_wr,
     mut post: impl FnMut(&RecvWr<'_>) -> Result<(), PostError>,
 ) -> c_int {
-    let mut next = wr;
+    let (mut next, mut copy) = (wr, MaybeUninit::uninit());
     // SAFETY: the caller's promise.
-    while let Some(request) = unsafe { next.as_ref() } {
+    while let Some(request) = unsafe { at(next, &mut copy) } {
         // SAFETY: the caller's promise.
         let sges = unsafe { Sges::read(request.sg_list, request.num_sge) };
         let posted = sges.and_then(|mut sges| {
@@ -271,6 +288,29 @@ pub(crate) unsafe extern "C" fn post_recv(
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn requests_may_lie_at_any_address() {
+        let request =
+            ibv_recv_wr { wr_id: 7, next: std::ptr::null_mut(), sg_list: std::ptr::null_mut(), num_sge: 1 };
+        let sge = ibv_sge { addr: 0x1000, length: 9, lkey: 3 };
+        let mut bytes = [0u8; 128];
+        for shift in 0..8 {
+            // SAFETY: both fit, one behind the other, and a request of the caller's is not changed.
+            unsafe {
+                let place = bytes.as_mut_ptr().add(shift);
+                let list = place.add(64).cast::<ibv_sge>();
+                list.write_unaligned(sge);
+                place.cast::<ibv_recv_wr>().write_unaligned(ibv_recv_wr { sg_list: list, ..request });
+                let mut seen = None;
+                let result = receives(place.cast(), std::ptr::null_mut(), |wr| {
+                    seen = Some((wr.wr_id, wr.sges[0]));
+                    Ok(())
+                });
+                assert_eq!((result, seen), (0, Some((7, to_sge(&sge)))), "at {shift}");
+            }
+        }
+    }
 
     #[test]
     fn an_atomic_write_is_one_aligned_word_on_a_reliable_service() {

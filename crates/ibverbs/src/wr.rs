@@ -153,7 +153,7 @@ unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, va: u64, val
         unsafe {
             begin(qp, operation);
             if operation.is_ok() {
-                collected(qp).last(|request, _, inline| copy_inline(request, inline, &[value]));
+                collected(qp).last(|request, _, inline| copy_inline(request, inline, std::iter::once(value)));
             }
         }
     });
@@ -194,17 +194,16 @@ sets! {
             return Err(PostError::TooManySges);
         }
         let first = sges.len();
-        sges.extend((0..count).map(|index| to_sge(&*list.add(index))));
+        sges.extend((0..count).map(|index| to_sge(&list.add(index).read_unaligned())));
         implicit::verify(&mut sges[first..], request.operation.is_read_or_atomic());
         request.sges = first..sges.len();
         Ok(())
     }
     wr_set_inline_data(addr: *mut c_void, length: usize) => |request, _, inline| {
-        copy_inline(request, inline, &[ibv_data_buf { addr, length }])
+        copy_inline(request, inline, std::iter::once(ibv_data_buf { addr, length }))
     }
     wr_set_inline_data_list(count: usize, list: *const ibv_data_buf) => |request, _, inline| {
-        let list = if count == 0 { &[] } else { std::slice::from_raw_parts(list, count) };
-        copy_inline(request, inline, list)
+        copy_inline(request, inline, (0..count).map(|index| list.add(index).read_unaligned()))
     }
     wr_set_ud_addr(ah: *mut ibv_ah, qpn: u32, qkey: u32) => |request, _, _| {
         request.datagram = Some(datagram(ah, qpn, qkey)?);
@@ -219,7 +218,7 @@ sets! {
 unsafe fn copy_inline(
     request: &mut Request,
     inline: &mut Vec<u8>,
-    from: &[ibv_data_buf],
+    from: impl Iterator<Item = ibv_data_buf>,
 ) -> Result<(), PostError> {
     let first = inline.len();
     for piece in from {

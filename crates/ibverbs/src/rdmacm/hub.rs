@@ -205,7 +205,7 @@ impl Hub {
     fn start(&'static self) -> Result<(), c_int> {
         let thread = std::thread::Builder::new().name("highwire-cm".into());
         // Signals are the application's: the thread takes none of them.
-        let masked = SignalMask::all();
+        let masked = highwire_host::SignalMask::all();
         let started = thread.spawn(move || self.run());
         drop(masked);
         started.map(drop).map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))
@@ -296,26 +296,4 @@ fn query(context: *mut ibv_context) -> Result<(u8, Limits), c_int> {
         initiator_depth: byte(device.max_qp_init_rd_atom),
     };
     Ok((port.active_mtu.clamp(1, 5) as u8, limits))
-}
-
-/// All signals blocked in this thread, until it is dropped.
-struct SignalMask(libc::sigset_t);
-
-impl SignalMask {
-    fn all() -> SignalMask {
-        // SAFETY: both sets are valid memory.
-        unsafe {
-            let (mut all, mut old) = (std::mem::zeroed(), std::mem::zeroed());
-            libc::sigfillset(&mut all);
-            libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
-            SignalMask(old)
-        }
-    }
-}
-
-impl Drop for SignalMask {
-    fn drop(&mut self) {
-        // SAFETY: the set is the one that was in force.
-        unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
-    }
 }

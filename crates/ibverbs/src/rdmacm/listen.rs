@@ -1,6 +1,6 @@
 //! Passive ends: who listens for what, and which of several identifiers a request is for.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::{Ipv4Addr, SocketAddr};
 
 use highwire_wire::cm::IpCm;
 use libc::c_int;
@@ -12,13 +12,23 @@ use super::id::Phase;
 use super::resolve;
 use crate::boundary::{c_api, minus_one};
 
-/// The identifier that a request for `service` is for: one with the very address before one without any.
+/// The identifier that a request for `service` is for: one with the very address before one without any, and among these
+/// one of the request's family.
 pub(super) fn find(world: &World, service: u64, addresses: Option<&IpCm>) -> Option<usize> {
     let listeners = world.services.get(&service)?;
-    let address_of = |c: &usize| -> Option<IpAddr> { Some(plain(world.ids.get(c)?.source?.ip())) };
+    let source_of = |c: &usize| world.ids.get(c).and_then(|id| id.source);
     let wanted = addresses.map(|addresses| plain(addresses.destination));
-    let exact = listeners.iter().find(|c| address_of(c).is_some() && address_of(c) == wanted);
-    exact.or_else(|| listeners.iter().find(|c| address_of(c).is_some_and(|ip| ip.is_unspecified()))).copied()
+    let exact = listeners.iter().find(|c| {
+        let address = source_of(c).map(|source| plain(source.ip()));
+        address.is_some() && address == wanted
+    });
+    let is_any = |c: &&usize| source_of(c).is_some_and(|source| source.ip().is_unspecified());
+    let is_of_family = |c: &&usize| {
+        let family = source_of(c).map(|source| source.is_ipv4());
+        is_any(c) && wanted.is_none_or(|wanted| family == Some(wanted.is_ipv4()))
+    };
+    let any = || listeners.iter().find(is_of_family).or_else(|| listeners.iter().find(is_any));
+    exact.or_else(any).copied()
 }
 
 fn listen(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
@@ -31,11 +41,12 @@ fn listen(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
         return Err(libc::EINVAL);
     }
     let service = resolve::service_of(id, id.source.map_or(0, |source| source.port()));
-    let address = id.source.map(|source| plain(source.ip()));
+    // The wildcards of the two families are two addresses here: which may be together was decided when they were bound.
+    let address = id.source.map(|source| source.ip());
     let listeners = world.services.get(&service).cloned().unwrap_or_default();
     if listeners
         .iter()
-        .any(|other| world.ids.get(other).and_then(|id| id.source).map(|s| plain(s.ip())) == address)
+        .any(|other| world.ids.get(other).and_then(|id| id.source).map(|source| source.ip()) == address)
     {
         return Err(libc::EADDRINUSE);
     }

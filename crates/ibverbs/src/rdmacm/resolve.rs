@@ -90,13 +90,51 @@ pub(super) fn bind(
     if !ip.is_unspecified() && ip != hub.gid.to_ip() && !is_local(ip) {
         return Err(libc::ENODEV);
     }
-    let (space, is_reusable) = (id.port_space as u16, id.is_reusable);
-    let port = reserve(hub, world, (space, address.port()), c as usize, (ip, is_reusable))?;
+    let space = id.port_space as u16;
+    let wanted = Claim { ip, is_reusable: id.is_reusable, family: only_family(id, address) };
+    let port = reserve(hub, world, (space, address.port()), c as usize, &wanted)?;
     let id = world.id(c)?;
     id.phase = Phase::Bound;
     id.source = Some(SocketAddr::new(address.ip(), port));
     show_route(hub, id);
     Ok(())
+}
+
+/// What an identifier claims together with a port.
+struct Claim {
+    ip: IpAddr,
+    is_reusable: bool,
+    /// Set if it is for addresses of one family alone.
+    family: Option<Family>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Family {
+    V4,
+    V6,
+}
+
+/// The one family that an identifier is for: IPv4 always, IPv6 if it was asked to be (`RDMA_OPTION_ID_AFONLY`).
+fn only_family(id: &Id, address: SocketAddr) -> Option<Family> {
+    match address {
+        SocketAddr::V4(_) => Some(Family::V4),
+        SocketAddr::V6(_) => id.is_family_only.then_some(Family::V6),
+    }
+}
+
+impl Claim {
+    /// Whether both cannot be had at once.
+    fn excludes(&self, other: &Id) -> bool {
+        let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
+        let source = other.source.unwrap_or(any);
+        let family = only_family(other, source);
+        if self.family.is_some() && family.is_some() && self.family != family {
+            return false;
+        }
+        let taken = plain(source.ip());
+        let overlaps = taken == self.ip || taken.is_unspecified() || self.ip.is_unspecified();
+        overlaps && !(self.is_reusable && other.is_reusable && other.phase != Phase::Listening)
+    }
 }
 
 /// Reserves a port, which identifiers of this process may share where their addresses differ or all of them agreed to it.
@@ -105,14 +143,11 @@ fn reserve(
     world: &mut World,
     (space, port): (u16, u16),
     c: usize,
-    (ip, is_reusable): (IpAddr, bool),
+    wanted: &Claim,
 ) -> Result<u16, c_int> {
     if let Some(holders) = world.ports.get(&(space, port)) {
-        let is_refused = holders.iter().filter_map(|holder| world.ids.get(holder)).any(|other| {
-            let taken = other.source.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |source| plain(source.ip()));
-            let overlaps = taken == ip || taken.is_unspecified() || ip.is_unspecified();
-            overlaps && !(is_reusable && other.is_reusable && other.phase != Phase::Listening)
-        });
+        let mut others = holders.iter().filter_map(|holder| world.ids.get(holder));
+        let is_refused = others.any(|other| wanted.excludes(other));
         if is_refused {
             return Err(libc::EADDRINUSE);
         }

@@ -316,3 +316,40 @@ fn an_address_has_one_listener() {
         channel::rdma_destroy_event_channel(channel);
     }
 }
+
+#[test]
+fn the_two_families_may_each_have_a_listener_on_a_port() {
+    if !has_device() {
+        return;
+    }
+    // SAFETY: every object is alive until it is destroyed, once.
+    unsafe {
+        let channel = channel::rdma_create_event_channel();
+        assert!(!channel.is_null());
+        let any = |ip: std::net::IpAddr| super::address::write(std::net::SocketAddr::new(ip, 7478)).0;
+        let mut v4 = any(std::net::Ipv4Addr::UNSPECIFIED.into());
+        let mut v6 = any(std::net::Ipv6Addr::UNSPECIFIED.into());
+        let (v4, v6): (*mut libc::sockaddr, *mut libc::sockaddr) =
+            ((&raw mut v4).cast(), (&raw mut v6).cast());
+        let [mut one, mut other] = [null_mut(); 2];
+        assert_eq!(id::rdma_create_id(channel, &mut one, null_mut(), RDMA_PS_TCP), 0);
+        assert_eq!(id::rdma_create_id(channel, &mut other, null_mut(), RDMA_PS_TCP), 0);
+        assert_eq!(
+            (resolve::rdma_bind_addr(one, v4), listen::rdma_listen(one, 0)),
+            (0, 0),
+            "errno {}",
+            errno()
+        );
+        assert_eq!((resolve::rdma_bind_addr(other, v6), errno()), (-1, libc::EADDRINUSE), "it would be both");
+        let mut only: c_int = 1;
+        let size = size_of::<c_int>();
+        let option =
+            id::rdma_set_option(other, RDMA_OPTION_ID, RDMA_OPTION_ID_AFONLY, (&raw mut only).cast(), size);
+        assert_eq!(option, 0);
+        let both = (resolve::rdma_bind_addr(other, v6), listen::rdma_listen(other, 0));
+        assert_eq!(both, (0, 0), "errno {}", errno());
+        assert_eq!(id::rdma_destroy_id(one), 0);
+        assert_eq!(id::rdma_destroy_id(other), 0);
+        channel::rdma_destroy_event_channel(channel);
+    }
+}
