@@ -6,8 +6,10 @@ pub(crate) const MAX_WR: u32 = 16 * 1024;
 pub(crate) const MAX_SGE: u32 = 16;
 /// Inline bytes of one request.
 pub(crate) const MAX_INLINE: u32 = 256;
+/// In what steps they are granted, and how many at least: as many as the smallest slot of a ring holds.
+pub(crate) const INLINE_STEP: u32 = 64;
 /// Completions of one queue.
-pub(crate) const MAX_CQE: u32 = 64 * 1024;
+pub(crate) const MAX_CQE: u32 = 1 << 20;
 /// Queue pairs: each needs two of the lane's doorbells.
 pub(crate) const MAX_QP: u32 = 1900;
 /// Shared receive queues.

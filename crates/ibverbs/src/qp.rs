@@ -107,6 +107,12 @@ fn operations_of(service: Service) -> u64 {
     }
 }
 
+/// The inline bytes that who asks for so many is given. Devices grant what fits into a request anyway, and programs count
+/// on that: those of rdma-core ask for none and send inline.
+fn granted_inline(asked: u32) -> u32 {
+    asked.next_multiple_of(INLINE_STEP).max(INLINE_STEP)
+}
+
 impl Qp {
     fn create(pd: Use<Pd>, init: &Init) -> Result<*mut ibv_qp, c_int> {
         let service = service_of(init.qp_type)?;
@@ -130,7 +136,7 @@ impl Qp {
         let caps = ibv_qp_cap {
             max_send_sge: caps.max_send_sge.max(1),
             max_recv_sge: caps.max_recv_sge.max(1),
-            max_inline_data: caps.max_inline_data.max(inline_min),
+            max_inline_data: granted_inline(caps.max_inline_data.max(inline_min)),
             ..caps
         };
         let cq = |cq: *mut ibv_cq| {

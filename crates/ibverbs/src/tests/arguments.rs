@@ -113,13 +113,13 @@ impl Open {
     }
 
     fn qp(&self, qp_type: ibv_qp_type) -> *mut ibv_qp {
-        let cap = ibv_qp_cap {
-            max_send_wr: 4,
-            max_recv_wr: 4,
-            max_send_sge: 1,
-            max_recv_sge: 1,
-            max_inline_data: 64,
-        };
+        self.qp_with_inline(qp_type, 64).0
+    }
+
+    /// A queue pair for which so many inline bytes were asked, and how many there are.
+    fn qp_with_inline(&self, qp_type: ibv_qp_type, max_inline_data: u32) -> (*mut ibv_qp, u32) {
+        let cap =
+            ibv_qp_cap { max_send_wr: 4, max_recv_wr: 4, max_send_sge: 1, max_recv_sge: 1, max_inline_data };
         let mut init = ibv_qp_init_attr {
             qp_context: null_mut(),
             send_cq: self.cq,
@@ -130,7 +130,8 @@ impl Open {
             sq_sig_all: 0,
         };
         // SAFETY: the domain is ours, the attributes are a structure.
-        unsafe { qp::ibv_create_qp(self.pd, &mut init) }
+        let qp = unsafe { qp::ibv_create_qp(self.pd, &mut init) };
+        (qp, init.cap.max_inline_data)
     }
 }
 
@@ -185,4 +186,16 @@ fn wrong_values_are_refused_and_objects_in_use_are_kept() {
         assert_eq!(qp::ibv_destroy_qp(qp), 0);
         assert_eq!(qp::ibv_destroy_qp(qp), libc::EINVAL, "destroyed twice");
     }
+}
+
+#[test]
+fn who_asks_for_no_inline_data_is_given_some_all_the_same() {
+    let Some(open) = Open::new() else { return super::skip("no device could be opened here") };
+    for (asked, granted) in [(0, 64), (1, 64), (64, 64), (65, 128), (256, 256)] {
+        let (qp, max) = open.qp_with_inline(IBV_QPT_RC, asked);
+        assert_eq!((qp.is_null(), max), (false, granted), "{asked} asked for");
+        // SAFETY: made above, and nobody else's.
+        assert_eq!(unsafe { qp::ibv_destroy_qp(qp) }, 0);
+    }
+    assert!(open.qp_with_inline(IBV_QPT_RC, 257).0.is_null() && errno() == libc::EINVAL);
 }
