@@ -2,6 +2,8 @@
 
 use anyhow::Result;
 
+use crate::shell::Line;
+
 use super::super::Workshop;
 use super::super::case::{Case, Link, Ready};
 use super::super::judge;
@@ -108,6 +110,13 @@ fn play_mpi(workshop: &Workshop, case: &Case) -> Result<Verdict> {
     let Some(program) = workshop.program("mpi", compiler, "")? else {
         return Ok(Verdict::Skipped(format!("no {compiler} here")));
     };
+    if case.title == "OpenMPI, openib" && !openib_has_rdmacm()? {
+        return Ok(Verdict::Skipped(
+            "this Open MPI was built without openib's connections by rdma_cm; the other way, udcm, is for InfiniBand's LIDs \
+             and refuses Ethernet devices of every maker"
+                .into(),
+        ));
+    }
     let program = program.display();
     let transport = case.title.rsplit(' ').next().unwrap_or_default();
     let open =
@@ -130,12 +139,21 @@ fn play_mpi(workshop: &Workshop, case: &Case) -> Result<Verdict> {
     one.play(workshop)
 }
 
+/// Whether Open MPI's openib can connect over Ethernet at all.
+fn openib_has_rdmacm() -> Result<bool> {
+    let output = Line::new("ompi_info").words("--param btl openib --level 9 --parsable").capture()?;
+    Ok(output.stdout.contains("btl_openib_connect_rdmacm"))
+}
+
 fn add_storage(cases: &mut Vec<Case>, link: Link) {
     for verb in ["write", "read", "send"] {
-        let common = "--ioengine=rdma --port={port} --bs=64k --size=16m --iodepth=8 --name=job --thread";
+        let common = "--ioengine=rdma --port={port} --bs=64k --size=16m --name=job --thread";
+        // Its receiving end forbids its peer to repeat what finds no receive (rdma_accept with an rnr_retry_count of 0): as
+        // its source says, it then needs more receives than the other end has requests.
+        let depth = if verb == "send" { 32 } else { 8 };
         cases.push(Case::two("fio", &format!("fio --ioengine=rdma --verb={verb}"), link, judge::fio).ends(
-            &format!("fio {common} --rw=read"),
-            &format!("fio {common} --rw=write --hostname={{address}} --verb={verb}"),
+            &format!("fio {common} --rw=read --iodepth={depth}"),
+            &format!("fio {common} --rw=write --iodepth=8 --hostname={{address}} --verb={verb}"),
             Ready::Soon,
         ));
     }
