@@ -12,7 +12,7 @@ mod server;
 mod spawn;
 mod sys;
 
-pub(crate) use client::{Client, JoinError, Sockets};
+pub(crate) use client::{Client, Doorman, JoinError, Sockets};
 pub use client::{Sharer, sharers};
 pub(crate) use mad::gsi_packet;
 pub(crate) use protocol::Reply;

@@ -15,6 +15,8 @@ pub(crate) struct DriverCounters {
     pub(crate) dropped_unreachable: u64,
     /// Packets that arrived at one lane for another.
     pub(crate) handed_over: u64,
+    /// Looks at a peer's socket that found it too full for more.
+    pub(crate) waited_for_room: u64,
     /// Requests that were executed directly in a peer's memory.
     pub(crate) direct: u64,
 }
@@ -28,6 +30,7 @@ impl DriverCounters {
             dropped_mailbox_full,
             dropped_unreachable,
             handed_over,
+            waited_for_room,
             direct,
         } = *self;
         each("dropped_bad_icrc", dropped_bad_icrc);
@@ -36,6 +39,7 @@ impl DriverCounters {
         each("dropped_mailbox_full", dropped_mailbox_full);
         each("dropped_unreachable", dropped_unreachable);
         each("handed_over", handed_over);
+        each("waited_for_room", waited_for_room);
         each("direct", direct);
     }
 }

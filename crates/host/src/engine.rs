@@ -11,6 +11,7 @@ mod neighbours;
 mod pump;
 mod queues;
 mod receive;
+mod room;
 mod sharing;
 mod transmit;
 
@@ -20,6 +21,7 @@ pub use multicast::MulticastError;
 pub(crate) use neighbours::Neighbours;
 pub(crate) use queues::{Bell, CqSink, InlineArena, QpEnds, SrqEnds};
 
+use crate::broker::Doorman;
 use crate::clock::Clock;
 use crate::counters::DriverCounters;
 use crate::lane::Stray;
@@ -47,8 +49,8 @@ pub(crate) struct Parts {
     pub(crate) disturbed: Option<Disturbed>,
     /// Peers that shared memory does not reach are unreachable.
     pub(crate) is_shm_only: bool,
-    /// Other processes have the device's address as well.
-    pub(crate) is_address_shared: bool,
+    /// Present where other processes have the device's address as well: who knows their sockets.
+    pub(crate) doorman: Option<Doorman>,
     /// The multicast groups that its queue pairs join.
     pub(crate) groups: Groups,
     /// Somebody comes by if no application thread does.
@@ -75,6 +77,7 @@ pub(crate) struct Engine {
     disturbed: Option<Disturbed>,
     is_shm_only: bool,
     sharing: sharing::Sharing,
+    room: room::Room,
     gsi_psn: Psn,
     groups: Groups,
     may_defer: bool,
@@ -95,7 +98,7 @@ pub(crate) struct Engine {
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Engine {
         let Parts { rnic, lane, gid, clock, memory, udp, neighbours, is_shm_only, .. } = parts;
-        let Parts { disturbed, groups, is_address_shared, may_defer, board, mailboxes, waker, .. } = parts;
+        let Parts { disturbed, groups, doorman, may_defer, board, mailboxes, waker, .. } = parts;
         Engine {
             rnic,
             counters: DriverCounters::default(),
@@ -111,7 +114,8 @@ impl Engine {
             neighbours,
             disturbed,
             is_shm_only,
-            sharing: sharing::Sharing::new(is_address_shared),
+            sharing: sharing::Sharing::new(doorman.is_some()),
+            room: room::Room::new(gid, doorman),
             gsi_psn: Psn::default(),
             groups,
             may_defer,

@@ -4,9 +4,10 @@ mod common;
 
 use common::{End, Setup, next, next_ok, until};
 use highwire_host::broker::{Broker, Mad, PortSpace, ServiceIds, sharers};
-use highwire_host::verbs::{Address, CompletionStatus, Datagram, Operation, Recovery, Service};
+use highwire_host::verbs::{Address, CompletionStatus, Datagram, Operation, QpCaps, Recovery, Service};
 use highwire_host::{
-    Device, DeviceConfig, Engine, Gsi, GsiError, LinkChoice, OpenError, ReceivedMad, Sharing,
+    Device, DeviceConfig, EMPTY_COMPLETION, Engine, Gsi, GsiError, LinkChoice, OpenError, QueuePairConfig,
+    ReceivedMad, Sharing,
 };
 use highwire_link::shm::{EngineName, Registry};
 use std::net::IpAddr;
@@ -227,6 +228,43 @@ fn a_busy_neighbour_at_the_same_address_gets_none_of_ours() {
         assert_eq!(receiver.device.counters().value("dropped_unknown_qp"), 0);
     }
     drop((sender, receivers));
+    house.close();
+}
+
+#[test]
+fn an_unreliable_burst_leaves_at_the_pace_of_its_receiver() {
+    const MESSAGES: u32 = 512;
+    const BYTES: u32 = 1 << 16;
+    let house = House::new(11);
+    let setup = house.setup(Service::Uc, LinkChoice::Udp);
+    let ends = [(); 2].map(|()| {
+        let end = setup.end();
+        let config = QueuePairConfig {
+            caps: QpCaps { max_send_wr: MESSAGES, max_recv_wr: MESSAGES, ..QpCaps::default() },
+            ..QueuePairConfig::new(Service::Uc, &end.cq)
+        };
+        End { qp: end.pd.queue_pair(&config).expect("a queue pair"), ..end }
+    });
+    setup.connect(&ends);
+    let [from, to] = &ends;
+    for n in 0..MESSAGES {
+        to.receive(n.into(), 0, BYTES);
+        from.post(n.into(), Operation::Send, 0, BYTES);
+    }
+    // Several times what a socket holds, and the sender comes by far more often than the receiver.
+    let (mut sent, mut received, mut found) = (0, 0, [EMPTY_COMPLETION; 64]);
+    until("the last message", || {
+        for _ in 0..8 {
+            sent += from.cq.poll(&mut found);
+        }
+        received += to.cq.poll(&mut found);
+        (received == MESSAGES as usize).then_some(())
+    });
+    assert_eq!(sent, received);
+    let counters = [from, to].map(|end| end.device.counters());
+    assert!(counters[0].value("waited_for_room") > 0, "the burst was too short to say anything");
+    assert_eq!(counters[1].value("rx_overflow"), 0);
+    drop(ends);
     house.close();
 }
 

@@ -28,7 +28,10 @@ pub use faulty::{
     ConfigError, FaultConfig, Faulty, Rates, Rule, Subject, Verdict, parse_duration, parse_rate,
 };
 pub use memory::{MemoryLink, memory_pair};
-pub use udp::{Holder, OpenError, ROCE_PORT, SharedPort, SteerBy, UdpConfig, UdpLink, lane_of};
+pub use udp::{
+    Holder, OpenError, ROCE_PORT, ReceiveBuffer, SharedPort, SteerBy, UdpConfig, UdpLink, lane_of,
+    receive_buffer,
+};
 
 use highwire_stdx::Instant;
 use std::net::SocketAddr;

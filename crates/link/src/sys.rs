@@ -133,9 +133,9 @@ pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i3
     Ok(value)
 }
 
-/// How many datagrams a socket has lost for want of room since it was made.
-pub(crate) fn drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
-    // The kernel's SK_MEMINFO_VARS, of which drops are the last (`linux/sock_diag.h`).
+/// What a socket's memory is used for: the kernel's SK_MEMINFO_VARS (`linux/sock_diag.h`), of which the first are the bytes
+/// that wait to be received and those that may, and the last the datagrams lost for want of room since it was made.
+pub(crate) fn memory_info(fd: BorrowedFd<'_>) -> io::Result<[u32; 9]> {
     let mut info = [0u32; 9];
     let mut length = size_of_val(&info) as libc::socklen_t;
     // SAFETY: both pointers are to live locals, and `length` says how many bytes the first one has.
@@ -148,7 +148,7 @@ pub(crate) fn drops(fd: BorrowedFd<'_>) -> io::Result<u32> {
             &raw mut length,
         )
     })?;
-    Ok(info[8])
+    Ok(info)
 }
 
 /// Lets a classic BPF program choose among the sockets that share this one's address.

@@ -115,7 +115,7 @@ impl UdpLink {
         let (mut link, local) = adopted.map_err(|error| OpenError::new(config, error))?;
         link.local = local;
         // What the socket lost before it was ours is not our loss.
-        link.overflow_seen = sys::drops(link.socket.as_fd()).unwrap_or(0);
+        link.overflow_seen = sys::memory_info(link.socket.as_fd()).map_or(0, |info| info[8]);
         Ok(link)
     }
 
@@ -372,6 +372,24 @@ fn set_path_options(fd: BorrowedFd<'_>, is_ipv6: bool, ecn: Ecn) -> io::Result<(
         sys::set_option(fd, level, libc::IP_RECVTOS, 1)?;
         sys::set_option(fd, level, libc::IP_RECVERR, 1)
     }
+}
+
+/// How full a socket is that datagrams wait at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveBuffer {
+    /// What waits, in the kernel's accounting: more than the datagrams' bytes.
+    pub used_bytes: u32,
+    /// What may wait: beyond it the kernel throws datagrams away.
+    pub size_bytes: u32,
+}
+
+/// How full a socket is, whoever receives from it.
+///
+/// # Errors
+/// Those of `getsockopt(2)`.
+pub fn receive_buffer(socket: BorrowedFd<'_>) -> io::Result<ReceiveBuffer> {
+    let [used_bytes, size_bytes, ..] = sys::memory_info(socket)?;
+    Ok(ReceiveBuffer { used_bytes, size_bytes })
 }
 
 /// The forced variant passes the administrator's limit and needs a privilege; the plain one is cut off at the limit.

@@ -7,6 +7,7 @@ use highwire_wire::{Qpn, parse_packet_with_icrc};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 /// How long a broker may take to answer: it never waits for anything itself.
@@ -16,6 +17,7 @@ const PATIENCE_SECONDS: i64 = 10;
 #[derive(Debug)]
 pub(crate) struct Client {
     connection: Mutex<OwnedFd>,
+    doorman: Doorman,
     /// Where management datagrams for this process arrive, one per record.
     mads: OwnedFd,
     shard: u8,
@@ -28,6 +30,23 @@ pub(crate) struct Sockets {
     pub(crate) packets: OwnedFd,
     /// UDP 4794.
     pub(crate) side_band: OwnedFd,
+}
+
+/// Where to ask about others who share an address.
+#[derive(Clone, Debug)]
+pub(crate) struct Doorman {
+    /// The broker's socket.
+    path: PathBuf,
+}
+
+impl Doorman {
+    /// The socket of UDP 4791 that a shard receives from, to look at.
+    pub(crate) fn socket_of(&self, shard: u8) -> io::Result<OwnedFd> {
+        let connection = sys::connect(&self.path)?;
+        sys::set_patience(connection.as_fd(), PATIENCE_SECONDS)?;
+        let (_, fds) = exchange(connection.as_fd(), &Request::Socket { shard })?;
+        fds.into_iter().next().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
 }
 
 /// Why no shard was had.
@@ -72,7 +91,14 @@ impl Client {
         let Ok([packets, side_band, mads]) = <[OwnedFd; 3]>::try_from(fds) else {
             return Err(JoinError::OtherVersion);
         };
-        Ok((Client { connection: Mutex::new(connection), mads, shard }, Sockets { packets, side_band }))
+        let doorman = Doorman { path: registry.broker_socket(address) };
+        let client = Client { connection: Mutex::new(connection), doorman, mads, shard };
+        Ok((client, Sockets { packets, side_band }))
+    }
+
+    /// Whom to ask about the others.
+    pub(crate) fn doorman(&self) -> Doorman {
+        self.doorman.clone()
     }
 
     /// The number in which every queue pair number and communication id of this process ends.

@@ -73,6 +73,8 @@ pub(super) enum Request {
     RevokeWill { id: u32 },
     /// Who shares the address. Anybody may ask.
     Status,
+    /// The socket that a shard receives packets from, to look at how full it is. Anybody may ask.
+    Socket { shard: u8 },
 }
 
 /// The broker's answer.
@@ -104,6 +106,7 @@ impl Request {
             }
             Request::RevokeWill { id } => record(7, &[&id.to_le_bytes()]),
             Request::Status => record(8, &[]),
+            Request::Socket { shard } => record(9, &[&[*shard]]),
         }
     }
 
@@ -122,6 +125,7 @@ impl Request {
             },
             [7] => Request::RevokeWill { id: fields.u32()? },
             [8] => Request::Status,
+            [9] => Request::Socket { shard: fields.take::<1>()?[0] },
             _ => return None,
         };
         fields.0.is_empty().then_some(request)
@@ -240,6 +244,7 @@ mod tests {
             Request::LeaveWill { id: 9, to: IpAddr::from([127, 1, 2, 3]), mad: Box::new([5; 256]) },
             Request::RevokeWill { id: u32::MAX },
             Request::Status,
+            Request::Socket { shard: 254 },
         ];
         for request in requests {
             let bytes = request.encode();

@@ -98,7 +98,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
             neighbours,
             disturbed,
             is_shm_only: config.link == LinkChoice::Shm,
-            is_address_shared: broker.is_some(),
+            doorman: broker.as_ref().map(Client::doorman),
             groups: Groups::new(ip, epoll),
             may_defer: config.engine != crate::config::Engine::Inline,
             board: board.clone(),

@@ -23,7 +23,8 @@ const BACKLOG_PACKETS_MAX: usize = 4096;
 /// Packets that wait for a ring with room before the RNIC is asked for no more: a ring is no wire, it need not drop.
 const BACKLOG_PACKETS_ENOUGH: usize = 1024;
 /// How long it is not asked because of a ring that does not move at all: its owner has stopped, and holds up nobody else.
-const RING_PATIENCE: Duration = Duration::from_millis(20);
+/// On a busy machine a process that wants to run may wait for tens of milliseconds.
+pub(super) const RING_PATIENCE: Duration = Duration::from_millis(250);
 
 pub(crate) struct Neighbours {
     pub(super) inbox: Inbox,

@@ -59,6 +59,9 @@ impl Engine {
             if self.neighbours.as_mut().is_some_and(|neighbours| neighbours.is_congested(now)) {
                 return;
             }
+            if self.room.is_due() && !self.has_room(now) {
+                return;
+            }
             let Some(outgoing) = self.rnic.poll_transmit(now) else {
                 self.turn.more_to_send = false;
                 return;
@@ -104,12 +107,26 @@ impl Engine {
                 self.turn.urgent = 0;
                 written = write(&mut self.tx, path, &outgoing, self.memory);
             }
+            self.room.note(gid, qpn, outgoing.payload.len() as usize);
             match written {
                 Ok(()) => self.turn.urgent += u32::from(outgoing.order == highwire_rnic::Order::Strict),
                 // Lost like on a wire; whoever waits for it asks again.
                 Err(_) => self.counters.dropped_link_full += 1,
             }
         }
+    }
+
+    /// Whether there is room for more at the peer whose turn it is to be looked at.
+    #[cold]
+    fn has_room(&mut self, now: Instant) -> bool {
+        // What was noted is to be at its socket before that is looked at.
+        transmit(&mut *self.udp, &mut self.tx, &mut self.paths, now);
+        self.turn.urgent = 0;
+        if self.room.is_full(now) {
+            self.counters.waited_for_room += 1;
+            return false;
+        }
+        true
     }
 
     /// Sends what waits. Without `all`, a batch of nothing but acknowledgements is kept for the next step.

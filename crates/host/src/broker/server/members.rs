@@ -28,6 +28,7 @@ impl Broker {
         }
         let reply = match Request::decode(&record[..len]) {
             Some(Request::Join { version: VERSION }) => return self.join(index),
+            Some(Request::Socket { shard }) => return self.show(index, shard),
             Some(request) => self.answer(index, request),
             None => Reply::NotUnderstood,
         };
@@ -63,7 +64,7 @@ impl Broker {
             }
             Request::LeaveWill { id, to, mad } => drop(member.wills.insert(id, (to, mad))),
             Request::RevokeWill { id } => drop(member.wills.remove(&id)),
-            Request::Join { .. } | Request::Status => return Reply::NotUnderstood,
+            Request::Join { .. } | Request::Status | Request::Socket { .. } => return Reply::NotUnderstood,
         }
         Reply::Done
     }
@@ -110,6 +111,15 @@ impl Broker {
         self.free.extend(old.map(|part| part.shard));
         let fds = [self.packets.fd(number), self.side_band.fd(number), mads.as_fd()];
         sys::send(self.members[index].connection.as_fd(), &reply, &fds)
+    }
+
+    /// Gives away a copy of a member's socket.
+    fn show(&mut self, index: usize, shard: u8) -> io::Result<()> {
+        let number = usize::from(shard);
+        if !SHARDS.contains(&shard) || number >= self.packets.len() {
+            return self.refuse(index, &Reply::NotUnderstood);
+        }
+        sys::send(self.members[index].connection.as_fd(), &Reply::Done.encode(), &[self.packets.fd(number)])
     }
 
     fn refuse(&mut self, index: usize, reply: &Reply) -> io::Result<()> {

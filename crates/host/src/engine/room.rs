@@ -1,0 +1,170 @@
+//! Room in the sockets of those who share the device's address.
+//!
+//! The kernel throws away what does not fit into a receiving socket, and tells nobody. On the wire of a real RNIC that does
+//! not happen: a lossless network holds the sender up, at the pace of the receiver. So does this, for peers on this machine:
+//! every so many bytes it asks the kernel how full the peer's socket is, and while it is more than half full nothing
+//! further leaves. UC and UD need that, which repeat nothing; RC is spared repetitions.
+//!
+//! The socket is the broker's to give (`docs/host.md`). Only those of the device's own address are asked for: another
+//! address's socket, kept here, would keep that address from its next owner. Whoever stops taking anything at all holds the
+//! lane up no longer than a ring that does not move, once.
+
+use super::neighbours::RING_PATIENCE;
+use crate::broker::Doorman;
+use highwire_link::{ReceiveBuffer, receive_buffer};
+use highwire_stdx::{Duration, Instant};
+use highwire_verbs::Gid;
+use highwire_wire::Qpn;
+use std::os::fd::{AsFd, OwnedFd};
+
+/// Bytes to a peer before its socket is asked for: so many fit into any.
+const FREE_BYTES: u32 = 96 << 10;
+/// When a socket that was not to be had is asked for again.
+const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5);
+/// What the kernel charges for a packet beside its bytes, about.
+const PACKET_OVERHEAD: u32 = 256;
+
+/// What is known about the peers' sockets.
+pub(super) struct Room {
+    own: Gid,
+    /// Whom to ask for sockets; `None` where the address is not shared.
+    doorman: Option<Doorman>,
+    peers: Vec<Peer>,
+    recent: usize,
+    /// A peer whose socket is to be looked at before anything else leaves.
+    due: Option<usize>,
+}
+
+struct Peer {
+    shard: u8,
+    /// `Err` until when it is not asked for again.
+    socket: Result<OwnedFd, Instant>,
+    /// Bytes since the last look, and how many more there may be.
+    bytes: u32,
+    bytes_per_look: u32,
+    /// How full it was, and since when it is just as full.
+    seen: u32,
+    still_since: Instant,
+}
+
+/// Whether packets may leave.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Look {
+    Go { bytes_per_look: u32 },
+    Wait,
+}
+
+impl Room {
+    pub(super) fn new(own: Gid, doorman: Option<Doorman>) -> Room {
+        Room { own, doorman, peers: Vec::new(), recent: 0, due: None }
+    }
+
+    /// A packet is about to leave through the socket.
+    #[inline]
+    pub(super) fn note(&mut self, gid: Gid, qpn: Qpn, bytes: usize) {
+        if self.doorman.is_none() || gid != self.own {
+            return;
+        }
+        let shard = qpn.value() as u8;
+        if self.peers.get(self.recent).is_none_or(|peer| peer.shard != shard) {
+            self.recent = self.meet(shard);
+        }
+        let peer = &mut self.peers[self.recent];
+        peer.bytes = peer.bytes.saturating_add(bytes as u32 + PACKET_OVERHEAD);
+        if peer.bytes >= peer.bytes_per_look {
+            self.due = Some(self.recent);
+        }
+    }
+
+    /// Whether it is time to look, for which everything noted should have left.
+    #[inline]
+    pub(super) fn is_due(&self) -> bool {
+        self.due.is_some()
+    }
+
+    /// Looks, if it is time to: true while nothing should leave.
+    #[cold]
+    pub(super) fn is_full(&mut self, now: Instant) -> bool {
+        let Some(at) = self.due else { return false };
+        let peer = &mut self.peers[at];
+        if peer.socket.as_ref().is_err_and(|again| *again <= now) {
+            let asked = self.doorman.as_ref().map(|doorman| doorman.socket_of(peer.shard));
+            peer.socket = asked.and_then(Result::ok).ok_or(now + ASK_AGAIN_AFTER);
+        }
+        let buffer = peer.socket.as_ref().ok().and_then(|socket| receive_buffer(socket.as_fd()).ok());
+        let look = match buffer {
+            Some(buffer) => peer.look(now, buffer),
+            None => Look::Go { bytes_per_look: FREE_BYTES },
+        };
+        let Look::Go { bytes_per_look } = look else { return true };
+        (peer.bytes, peer.bytes_per_look) = (0, bytes_per_look);
+        self.due = None;
+        false
+    }
+
+    #[cold]
+    fn meet(&mut self, shard: u8) -> usize {
+        self.peers.iter().position(|peer| peer.shard == shard).unwrap_or_else(|| {
+            self.peers.push(Peer::new(shard));
+            self.peers.len() - 1
+        })
+    }
+}
+
+impl Peer {
+    fn new(shard: u8) -> Peer {
+        let (socket, still_since) = (Err(Instant::ZERO), Instant::ZERO);
+        Peer { shard, socket, bytes: 0, bytes_per_look: FREE_BYTES, seen: 0, still_since }
+    }
+
+    fn look(&mut self, now: Instant, buffer: ReceiveBuffer) -> Look {
+        let ReceiveBuffer { used_bytes, size_bytes } = buffer;
+        // The kernel counts what was taken out of a socket a little late, but never more than a quarter of it.
+        if used_bytes > size_bytes / 2 {
+            if used_bytes != self.seen {
+                (self.seen, self.still_since) = (used_bytes, now);
+            }
+            if now.saturating_since(self.still_since) < RING_PATIENCE {
+                return Look::Wait;
+            }
+        } else {
+            self.seen = 0;
+        }
+        // Others send there, too: the fuller it is, the sooner it is looked at again.
+        let left = (size_bytes / 2).saturating_sub(used_bytes);
+        Look::Go { bytes_per_look: (left / 4).max(size_bytes / 32) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(peer: &mut Peer, now_ms: u64, used_bytes: u32, expected: Look) {
+        let now = Instant::ZERO + Duration::from_millis(now_ms);
+        let found = peer.look(now, ReceiveBuffer { used_bytes, size_bytes: 1024 });
+        assert_eq!(found, expected, "{used_bytes} bytes after {now_ms} ms");
+    }
+
+    #[test]
+    fn a_socket_that_fills_up_is_looked_at_more_often_and_then_waited_for() {
+        let mut peer = Peer::new(2);
+        check(&mut peer, 0, 0, Look::Go { bytes_per_look: 128 });
+        check(&mut peer, 1, 256, Look::Go { bytes_per_look: 64 });
+        check(&mut peer, 2, 512, Look::Go { bytes_per_look: 32 });
+        check(&mut peer, 3, 513, Look::Wait);
+        check(&mut peer, 4, 900, Look::Wait);
+        check(&mut peer, 5, 400, Look::Go { bytes_per_look: 32 });
+    }
+
+    #[test]
+    fn one_that_does_not_move_at_all_is_waited_for_once() {
+        let mut peer = Peer::new(2);
+        check(&mut peer, 10, 600, Look::Wait);
+        check(&mut peer, 259, 600, Look::Wait);
+        check(&mut peer, 260, 600, Look::Go { bytes_per_look: 32 });
+        check(&mut peer, 261, 600, Look::Go { bytes_per_look: 32 });
+        // It moves again, so it is worth waiting for.
+        check(&mut peer, 262, 580, Look::Wait);
+    }
+}
