@@ -15,6 +15,11 @@ pub struct Config {
     pub repeat_after: Duration,
     /// The longest pause between repetitions.
     pub repeat_after_max: Duration,
+    /// How long until a request is repeated that was refused by a server that may only pause. It was not lost, so there is
+    /// no reason to wait longer each time.
+    pub ask_again_after: Duration,
+    /// How often that is done before the refusal is believed.
+    pub ask_again_max: u32,
     /// How often a message is repeated before the peer counts as gone, at most 15.
     pub retries_max: u8,
     /// What an MRA asks for when the application takes its time, as an exponent.
@@ -40,6 +45,8 @@ impl Config {
             response_timeout: 20,
             repeat_after: Duration::from_millis(100),
             repeat_after_max: Duration::from_millis(4_300),
+            ask_again_after: Duration::from_millis(30),
+            ask_again_max: 300,
             retries_max: 15,
             service_timeout: 24,
             timewait: Duration::from_secs(2),

@@ -27,6 +27,8 @@ pub(crate) struct Connection {
     pub(crate) repeats: u8,
     /// The pause before the next repetition.
     pub(crate) pause: Duration,
+    /// How often the peer has said that nobody listens, and was not believed.
+    pub(crate) refusals: u32,
     /// When to repeat or to give up, or when the memory ends.
     pub(crate) deadline: Option<Instant>,
     /// Until when the peer has asked for patience: until then repetitions do not count.
@@ -47,6 +49,7 @@ impl Connection {
             last: None,
             repeats: 0,
             pause: Duration::ZERO,
+            refusals: 0,
             deadline: None,
             patience: None,
             is_released: false,

@@ -147,9 +147,8 @@ impl ConnectionManager {
             (Answer::Repeat, _) => self.say_again(id),
             (Answer::Delay, CmMessage::Rep(_)) => self.delay(id, Answered::Rep),
             (Answer::Delay, _) => self.delay(id, Answered::Req),
-            (Answer::Abandon, CmMessage::Rej(rej)) if self.may_come_back(now, id, rej) => {
-                self.counters.ignored += 1;
-            }
+            (Answer::Abandon, CmMessage::Rej(rej))
+                if self.may_come_back(now, id, rej) && self.asks_again(now, id) => {}
             (Answer::Abandon, CmMessage::Rej(rej)) => {
                 self.close(id);
                 self.end(id, Event::Rejected { id: CommId(id), reject: Box::new(*rej) });
@@ -237,6 +236,18 @@ impl ConnectionManager {
         rej.reason == RejectReason::INVALID_SERVICE_ID
             && (self.left.get(&(*peer, *service)).is_some_and(|&until| until > now)
                 || self.connections.values().any(is_known))
+    }
+
+    /// Repeats a request soon that was refused; false if that was done often enough.
+    fn asks_again(&mut self, now: Instant, id: u32) -> bool {
+        let (again_after, at_most) = (self.config.ask_again_after, self.config.ask_again_max);
+        let asked = self.connections.get_mut(&id).filter(|asked| asked.refusals < at_most);
+        let Some(asked) = asked else { return false };
+        // The peer lives: the patience with it begins anew.
+        (asked.refusals, asked.repeats, asked.pause) = (asked.refusals + 1, 0, again_after);
+        self.set_deadline(id, Some(now + again_after));
+        self.counters.ignored += 1;
+        true
     }
 
     pub(crate) fn enter_timewait(&mut self, now: Instant, id: u32) {

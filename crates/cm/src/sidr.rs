@@ -32,7 +32,10 @@ impl ConnectionManager {
         self.send(to, &mad);
         let pause = self.config.repeat_after;
         let deadline = Some(now + pause);
-        self.asking.insert(id, Asking { peer: to, question: Box::new(mad), repeats: 0, pause, deadline });
+        self.asking.insert(
+            id,
+            Asking { peer: to, question: Box::new(mad), repeats: 0, pause, refusals: 0, deadline },
+        );
         self.set_timer(id, None, deadline);
         Ok(CommId(id))
     }
@@ -129,14 +132,33 @@ impl ConnectionManager {
     pub(crate) fn handle_sidr_rep(&mut self, now: Instant, from: Gid, rep: &SidrRep) {
         let id = rep.request_id;
         let is_stranger = self.asking.get(&id).is_none_or(|asking| asking.peer != from);
-        if is_stranger
-            || rep.status == SidrStatus::UNSUPPORTED && self.has_just_left(now, from, rep.service_id)
-        {
+        if is_stranger {
             self.counters.ignored += 1;
+            return;
+        }
+        if rep.status == SidrStatus::UNSUPPORTED
+            && self.has_just_left(now, from, rep.service_id)
+            && self.asks_service_again(now, id)
+        {
             return;
         }
         self.forget_service(id);
         self.events.push_back(Event::ServiceAnswered { id: CommId(id), reply: Box::new(*rep) });
+    }
+
+    /// Puts a question again soon that was refused; false if that was done often enough.
+    fn asks_service_again(&mut self, now: Instant, id: u32) -> bool {
+        let (again_after, at_most) = (self.config.ask_again_after, self.config.ask_again_max);
+        let Some(asking) = self.asking.get_mut(&id).filter(|asking| asking.refusals < at_most) else {
+            return false;
+        };
+        // The peer lives: the patience with it begins anew.
+        (asking.refusals, asking.repeats, asking.pause) = (asking.refusals + 1, 0, again_after);
+        let next = Some(now + again_after);
+        let old = std::mem::replace(&mut asking.deadline, next);
+        self.set_timer(id, old, next);
+        self.counters.ignored += 1;
+        true
     }
 
     /// Whether this end was connected to the same port a moment ago, or is still, in whatever port space: its server may

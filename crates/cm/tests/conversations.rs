@@ -369,9 +369,28 @@ fn a_datagram_service_may_follow_a_connection() {
     net.end(0).ask_service(now, gid(1), SERVICE, 0xFFFF, &[]).expect("short enough");
     net.run_for(MOMENT);
     assert_eq!(net.events(0), [], "it asks again");
+    // However long the server takes, it is not asked less and less often meanwhile.
+    net.run_for(Duration::from_secs(4));
+    assert_eq!(net.events(0), []);
     net.end(1).listen(SERVICE).expect("nobody listens");
-    net.run_for(Duration::from_secs(1));
+    net.run_for(Duration::from_millis(40));
     assert!(matches!(net.events(1)[..], [Event::ServiceRequested { .. }]));
+}
+
+#[test]
+fn a_server_that_does_not_come_back_is_believed_in_the_end() {
+    let mut net = Net::new(2, 1, Faults::default());
+    net.end(1).listen(SERVICE).expect("nobody listens yet");
+    connected(&mut net);
+    // A peer that knows no pauses, and the connection is still in use.
+    let mut stranger = Net::new(2, 9, Faults::default());
+    std::mem::swap(&mut net.ends[1].manager, &mut stranger.ends[1].manager);
+    let now = net.now;
+    net.end(0).ask_service(now, gid(1), SERVICE, 0xFFFF, &[]).expect("short enough");
+    net.run_for(Duration::from_secs(8));
+    assert_eq!(net.events(0), [], "it asks again and again");
+    net.run_for(Duration::from_secs(3));
+    assert!(matches!(net.events(0)[..], [Event::ServiceAnswered { .. }]), "but not for ever");
 }
 
 #[test]
