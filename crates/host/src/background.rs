@@ -1,11 +1,16 @@
 //! The thread that runs a device's lanes while nobody else does.
 //!
-//! It serves passive targets and timers. While application threads come by a lane, it leaves that lane alone and only
-//! looks every now and then whether they still do; once they stop, or sleep until a completion comes, it takes over, and
-//! sleeps itself until a socket has something.
+//! It serves passive targets and timers. While application threads take a lane's packets, it leaves that lane alone and
+//! only looks every now and then whether they still do; once they stop, or sleep until a completion comes, it takes over,
+//! and sleeps itself until a socket has something.
+
+mod attendance;
+
+use attendance::Attendance;
 
 use crate::config::Engine;
 use crate::device::Shared;
+use crate::engine::{By, Pumped};
 use crate::error::OpenError;
 use crate::in_place::OwnThread;
 use crate::sys;
@@ -34,6 +39,7 @@ pub(crate) fn spawn(device: Arc<Shared>) -> Result<JoinHandle<()>, OpenError> {
         .name("highwire".into())
         .spawn(move || {
             let _own = OwnThread::mark();
+            sys::be_quick_to_run();
             // Refused only if nobody waits for it.
             let _ = ready.send(());
             Thread::new(&device).run();
@@ -47,60 +53,84 @@ pub(crate) fn spawn(device: Arc<Shared>) -> Result<JoinHandle<()>, OpenError> {
 
 struct Thread<'a> {
     device: &'a Shared,
-    /// The count of visits when each lane was last looked at.
-    visits: Vec<u64>,
-    /// Which lanes application threads run at present.
-    visited: Vec<bool>,
-    /// The count of visits when each lane last had work for this thread.
-    visits_at_work: Vec<u64>,
+    lanes: Vec<Watched>,
+}
+
+/// What the thread knows about a lane.
+struct Watched {
+    /// The count of visits when it last looked, and whether that had moved.
+    visits: u64,
+    visitors_are_near: bool,
+    attendance: Attendance,
+    /// The count of visits when the lane last had work for this thread.
+    visits_at_work: u64,
+    /// A packet ended the last sleep.
+    was_woken: bool,
+}
+
+impl Watched {
+    fn new() -> Watched {
+        let attendance = Attendance::new();
+        Watched { visits: 0, visitors_are_near: false, attendance, visits_at_work: 0, was_woken: false }
+    }
+
+    /// Whether visitors look after the lane.
+    fn is_attended(&self) -> bool {
+        self.visitors_are_near && self.attendance.is_attended()
+    }
 }
 
 impl Thread<'_> {
     fn new(device: &Shared) -> Thread<'_> {
-        let lanes = device.lanes.len();
-        Thread { device, visits: vec![0; lanes], visited: vec![false; lanes], visits_at_work: vec![0; lanes] }
+        Thread { device, lanes: device.lanes.iter().map(|_| Watched::new()).collect() }
     }
 
     fn run(mut self) {
         let (mut idle, mut turns) = (0, 0u32);
+        let mut has_slept = true;
         while !self.device.is_closing.load(Ordering::SeqCst) {
             turns += 1;
             if turns % BUSY_TURNS_PER_LOOK == 0 {
                 self.device.look_around();
             }
-            self.observe();
-            let worked = self.turn();
+            let worked = self.turn(has_slept);
             idle = if worked { 0 } else { idle + 1 };
-            if idle > IDLE_TURNS_MAX || (!worked && self.visited.iter().any(|&visited| visited)) {
+            // Where others spin, this thread's spinning is at their cost.
+            has_slept =
+                idle > IDLE_TURNS_MAX || (!worked && self.lanes.iter().any(|lane| lane.visitors_are_near));
+            if has_slept {
                 self.sleep();
             }
         }
     }
 
-    /// Finds out which lanes application threads run.
-    fn observe(&mut self) {
+    /// Runs every lane that nobody else looks after, and after a sleep those as well; true if there was anything to do.
+    fn turn(&mut self, has_slept: bool) -> bool {
+        let mut worked = false;
         // A sleeper came by just before it slept.
         let anybody_waits = self.device.waiting.any();
-        for (lane, shared) in self.device.lanes.iter().enumerate() {
+        let may_be_visited = self.device.engine == Engine::Both && !anybody_waits;
+        for (shared, lane) in self.device.lanes.iter().zip(&mut self.lanes) {
             let visits = shared.visits();
-            self.visited[lane] =
-                self.device.engine == Engine::Both && visits != self.visits[lane] && !anybody_waits;
-            self.visits[lane] = visits;
-        }
-    }
-
-    /// Runs every lane that nobody else runs; true if there was anything to do.
-    fn turn(&mut self) -> bool {
-        let mut worked = false;
-        for (lane, shared) in self.device.lanes.iter().enumerate() {
-            if !self.visited[lane] {
-                let pumped = shared.try_run(|engine| engine.pump());
-                let has_worked = pumped.is_some_and(|pumped| pumped.work > 0 || pumped.completions > 0);
-                if has_worked {
-                    self.visits_at_work[lane] = shared.visits();
-                }
-                worked |= has_worked;
+            // Whoever came by before this thread woke is near until it has slept again.
+            let has_come = visits != lane.visits || (lane.visitors_are_near && !has_slept);
+            lane.visitors_are_near = may_be_visited && has_come;
+            lane.visits = visits;
+            if lane.is_attended() && !has_slept {
+                continue;
             }
+            let by = By::Background { visitors_are_near: lane.visitors_are_near };
+            let pumped = shared.try_run(|engine| engine.pump_by(by));
+            if !has_come {
+                lane.attendance.on_absence();
+            } else if has_slept && lane.visitors_are_near {
+                lane.attendance.on_turn(pumped, lane.was_woken);
+            }
+            let has_worked = pumped.is_some_and(|pumped: Pumped| pumped.work > 0 || pumped.completions > 0);
+            if has_worked {
+                lane.visits_at_work = visits;
+            }
+            worked |= has_worked;
         }
         worked
     }
@@ -111,14 +141,17 @@ impl Thread<'_> {
         let mut timeout = SLEEP_MAX;
         let mut is_ready = device.is_closing.load(Ordering::SeqCst);
         let mut fds = vec![device.waker.fd()];
-        for (lane, shared) in device.lanes.iter().enumerate() {
+        let mut slept = vec![false; self.lanes.len()];
+        for (index, (shared, lane)) in device.lanes.iter().zip(&self.lanes).enumerate() {
             let polled = device.engine == Engine::Both
-                && shared.visits().wrapping_sub(self.visits_at_work[lane]) > POLLING_VISITS;
-            if self.visited[lane] || polled {
+                && shared.visits().wrapping_sub(lane.visits_at_work) > POLLING_VISITS
+                && device.waiting.any();
+            if lane.is_attended() || polled {
                 timeout = timeout.min(BACK_OFF);
                 continue;
             }
-            fds.extend(device.lane_fds[lane].iter().map(AsFd::as_fd));
+            fds.extend(device.lane_fds[index].iter().map(AsFd::as_fd));
+            slept[index] = true;
             match shared.try_run(|engine| engine.prepare_sleep()) {
                 // Somebody else runs it, so it is looked after; not for long, perhaps.
                 None => timeout = timeout.min(BACK_OFF),
@@ -131,16 +164,13 @@ impl Thread<'_> {
             let left = side_band.deadline().map(|at| at.saturating_since(device.clock.now()));
             timeout = timeout.min(left.unwrap_or(Duration::MAX));
         }
-        if !is_ready {
-            sys::wait_readable(&fds, Some(timeout));
-        }
+        let was_woken = !is_ready && sys::wait_readable(&fds, Some(timeout));
         device.waker.awake();
-        for (lane, shared) in device.lanes.iter().enumerate() {
-            self.visits_at_work[lane] = shared.visits();
+        for ((shared, lane), slept) in device.lanes.iter().zip(&mut self.lanes).zip(slept) {
+            lane.was_woken = was_woken && slept;
+            lane.visits_at_work = shared.visits();
+            shared.try_run(|engine| engine.awake());
         }
-        device.lanes.iter().for_each(|lane| {
-            lane.try_run(|engine| engine.awake());
-        });
         device.look_around();
     }
 }

@@ -19,6 +19,7 @@ pub(crate) use disturbed::Disturbed;
 pub(crate) use multicast::Groups;
 pub use multicast::MulticastError;
 pub(crate) use neighbours::Neighbours;
+pub(crate) use pump::{By, Pumped};
 pub(crate) use queues::{Bell, CqSink, InlineArena, QpEnds, SrqEnds};
 
 use crate::broker::Doorman;

@@ -4,21 +4,43 @@
 //! about to answer, and its answer and the acknowledgement then leave in one train. They wait no longer than that: the
 //! next turn takes them along whatever else happens, and the background thread sees to it that there is a next turn. A
 //! device without one keeps nothing back.
+//!
+//! The background thread keeps them back as well, if application threads are near: whoever spins on the memory that a
+//! WRITE has just filled sees it and posts its own. There the time is bounded by a deadline, and patience by experience.
 
 use super::Engine;
 use highwire_link::Link;
-use highwire_stdx::Instant;
+use highwire_stdx::{Duration, Instant};
 
 /// Turns between two looks at the clock while nothing happens.
 const IDLE_TURNS_PER_CLOCK: u32 = 8;
+
+/// How long the background thread keeps acknowledgements for an answer: long enough for a thread that it has pushed off its
+/// core to come back, short beside every timeout.
+const ANSWER_WAIT: Duration = Duration::from_micros(30);
+/// Turns without waiting after an answer did not come, at most: the first time 1, then twice as many each time.
+const HASTE_TURNS_MAX: u32 = 255;
+
+/// Who runs a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum By {
+    /// A thread that came by to post, poll or wait.
+    Visitor,
+    /// The device's own thread; whether visitors have come by lately.
+    Background { visitors_are_near: bool },
+}
 
 /// What a turn achieved.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pumped {
     /// Packets handled and requests taken.
     pub(crate) work: u32,
+    /// Packets among them.
+    pub(crate) packets: u32,
     /// Completions delivered.
     pub(crate) completions: u32,
+    /// Turns of visitors that found packets, so far.
+    pub(crate) visitors_finds: u64,
 }
 
 /// What one turn leaves to the next.
@@ -28,6 +50,13 @@ pub(super) struct Turn {
     pub(super) urgent: u32,
     /// Acknowledgements were kept back for the application's next step.
     pub(super) deferred: bool,
+    /// Until when the background thread keeps them.
+    deferred_until: Option<Instant>,
+    /// The background thread's turns until it tries that again, and how many there were the last time.
+    haste: u32,
+    haste_before: u32,
+    /// Turns of visitors that found packets.
+    visitors_finds: u64,
     /// The RNIC had more to send than one turn takes.
     pub(super) more_to_send: bool,
     /// Something was posted that has yet to leave.
@@ -43,21 +72,65 @@ pub(super) struct Turn {
 }
 
 impl Engine {
-    /// A whole turn.
+    /// A whole turn of a thread that came by.
+    #[inline]
     pub(crate) fn pump(&mut self) -> Pumped {
+        self.pump_by(By::Visitor)
+    }
+
+    /// A whole turn.
+    pub(crate) fn pump_by(&mut self, by: By) -> Pumped {
         self.now = None;
-        let overdue = self.turn.deferred || !self.may_defer;
-        let work = self.take_bells() + self.receive();
+        let overdue = self.is_overdue(by) || !self.may_defer;
+        let requests = self.take_bells();
+        let packets = self.receive();
+        let work = requests + packets;
         let expired = self.expire(work > 0);
-        let mut pumped = Pumped { work, completions: 0 };
+        self.turn.visitors_finds += u64::from(packets > 0 && by == By::Visitor);
+        let mut pumped = Pumped { work, packets, completions: 0, visitors_finds: self.turn.visitors_finds };
         let posted = std::mem::take(&mut self.turn.posted);
         if work > 0 || expired || posted || self.turn.more_to_send {
             // Sending completes requests as well: those of unreliable services, and those with a bad local key.
             self.drain_transmit();
             pumped.completions = self.deliver();
         }
-        self.flush(overdue || pumped.completions == 0);
+        let keeps = pumped.completions > 0 || (packets > 0 && self.may_expect_answer(by));
+        self.flush(overdue || !keeps);
+        self.note_deferral(by, overdue);
         pumped
+    }
+
+    /// Whether acknowledgements have been kept long enough.
+    fn is_overdue(&mut self, by: By) -> bool {
+        match self.turn.deferred_until {
+            Some(until) if by != By::Visitor => self.now() >= until,
+            _ => self.turn.deferred,
+        }
+    }
+
+    /// Whether the background thread may keep acknowledgements for a visitor that will probably answer soon.
+    fn may_expect_answer(&mut self, by: By) -> bool {
+        if by != (By::Background { visitors_are_near: true }) {
+            return false;
+        }
+        let is_patient = self.turn.haste == 0;
+        self.turn.haste = self.turn.haste.saturating_sub(1);
+        is_patient
+    }
+
+    /// Keeps account of what became of acknowledgements that were kept.
+    fn note_deferral(&mut self, by: By, overdue: bool) {
+        match (self.turn.deferred, by) {
+            (true, By::Background { visitors_are_near: true }) if self.turn.deferred_until.is_none() => {
+                self.turn.deferred_until = Some(self.now() + ANSWER_WAIT);
+            }
+            (false, By::Background { .. }) if self.turn.deferred_until.take().is_some() && overdue => {
+                self.turn.haste_before = (2 * self.turn.haste_before + 1).min(HASTE_TURNS_MAX);
+                self.turn.haste = self.turn.haste_before;
+            }
+            (false, By::Visitor) if self.turn.deferred_until.take().is_some() => self.turn.haste_before = 0,
+            _ => {}
+        }
     }
 
     /// Before the first of several posts by one thread.
@@ -74,6 +147,7 @@ impl Engine {
             self.drain_transmit();
             self.deliver();
             self.flush(true);
+            self.note_deferral(By::Visitor, false);
         }
     }
 
@@ -85,11 +159,14 @@ impl Engine {
 
     /// When the engine wants to be run again, whatever arrives until then.
     pub(crate) fn deadline(&self) -> Option<Instant> {
-        let waits =
-            self.turn.deferred || self.turn.more_to_send || self.tx.is_blocked() || self.has_backlog();
+        let waits = self.turn.more_to_send || self.tx.is_blocked() || self.has_backlog();
         let at_once = waits.then_some(Instant::ZERO);
+        let kept = self.turn.deferred.then(|| self.turn.deferred_until.unwrap_or(Instant::ZERO));
         let held_back = self.disturbed.as_ref().and_then(super::Disturbed::poll_timeout);
-        [self.rnic.poll_timeout(), self.udp.poll_timeout(), held_back, at_once].into_iter().flatten().min()
+        [self.rnic.poll_timeout(), self.udp.poll_timeout(), held_back, kept, at_once]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// Lets timers expire that are due; true if any was.
