@@ -5,6 +5,7 @@ mod examples;
 mod middleware;
 mod perftest;
 mod rdmacm;
+mod storage;
 
 use super::case::{Case, Link};
 
@@ -19,6 +20,7 @@ pub(super) fn all() -> Vec<Case> {
     perftest::add(&mut cases);
     rdmacm::add(&mut cases);
     middleware::add(&mut cases);
+    storage::add(&mut cases);
     super::suite::add(&mut cases);
     super::measured::add(&mut cases);
     cases

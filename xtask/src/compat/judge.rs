@@ -164,6 +164,28 @@ pub(super) fn fio(outcome: &Outcome) -> Result<String, String> {
         .ok_or_else(|| last_line(text))
 }
 
+/// libiscsi read how large the disk is: 16 MiB.
+pub(super) fn iscsi_capacity(outcome: &Outcome) -> Result<String, String> {
+    let text = &outcome.client.output;
+    let line = text.lines().find_map(|line| line.strip_prefix("Total size:"));
+    match line.map(str::trim) {
+        Some("16777216") => Ok("16 MiB".into()),
+        _ => Err(last_line(text)),
+    }
+}
+
+/// libiscsi's conformance tests: assertions, and none of them failed.
+pub(super) fn iscsi_test(outcome: &Outcome) -> Result<String, String> {
+    let text = &outcome.client.output;
+    let line = text.lines().find(|line| line.trim_start().starts_with("asserts"));
+    let numbers: Vec<u64> =
+        line.unwrap_or_default().split_whitespace().filter_map(|n| n.parse().ok()).collect();
+    match numbers.as_slice() {
+        [_, ran, passed, 0] if ran == passed && *ran > 0 => Ok(format!("{ran} assertions")),
+        _ => Err(last_line(text)),
+    }
+}
+
 pub(super) fn last_line(text: &str) -> String {
     let line = text.lines().rev().map(str::trim).find(|line| !line.is_empty());
     line.unwrap_or("it said nothing").chars().take(120).collect()

@@ -1,4 +1,4 @@
-//! What is built on verbs: qperf, libfabric, UCX, MPI, storage.
+//! What is built on verbs: qperf, libfabric, UCX, MPI.
 
 use anyhow::Result;
 
@@ -16,7 +16,6 @@ pub(super) fn add(cases: &mut Vec<Case>) {
         add_libfabric(cases, link);
         add_ucx(cases, link);
         add_mpi(cases, link);
-        add_storage(cases, link);
     }
 }
 
@@ -143,18 +142,4 @@ fn play_mpi(workshop: &Workshop, case: &Case) -> Result<Verdict> {
 fn openib_has_rdmacm() -> Result<bool> {
     let output = Line::new("ompi_info").words("--param btl openib --level 9 --parsable").capture()?;
     Ok(output.stdout.contains("btl_openib_connect_rdmacm"))
-}
-
-fn add_storage(cases: &mut Vec<Case>, link: Link) {
-    for verb in ["write", "read", "send"] {
-        let common = "--ioengine=rdma --port={port} --bs=64k --size=16m --name=job --thread";
-        // Its receiving end forbids its peer to repeat what finds no receive (rdma_accept with an rnr_retry_count of 0): as
-        // its source says, it then needs more receives than the other end has requests.
-        let depth = if verb == "send" { 32 } else { 8 };
-        cases.push(Case::two("fio", &format!("fio --ioengine=rdma --verb={verb}"), link, judge::fio).ends(
-            &format!("fio {common} --rw=read --iodepth={depth}"),
-            &format!("fio {common} --rw=write --iodepth=8 --hostname={{address}} --verb={verb}"),
-            Ready::Soon,
-        ));
-    }
 }
