@@ -185,6 +185,8 @@ impl QpAttr {
         // The path belongs to the step to RTR; later changes of it would tear a connection (IBTA table 91).
         let path = AttrMask::ADDRESS | AttrMask::REMOTE_QPN | AttrMask::PATH_MTU | AttrMask::RQ_PSN;
         let allowed = match from {
+            // Frames have no peer.
+            QpState::Init if service == Service::Raw => AttrMask::PATH_MTU,
             QpState::Init => path,
             QpState::Sqd => AttrMask::ADDRESS,
             _ => AttrMask::NONE,

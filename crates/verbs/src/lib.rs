@@ -8,16 +8,22 @@ mod access;
 mod address;
 mod attributes;
 mod completion;
+mod flow;
 mod memory;
 mod qp_state;
 mod region;
 mod service;
+mod spread;
 mod work_request;
 
 pub use access::Access;
 pub use address::{Address, Gid};
 pub use attributes::{ModifyError, QpAttr, QpCaps, QpConfig, Recovery};
 pub use completion::{AsyncEvent, Completion, CompletionFlags, CompletionOp, CompletionStatus};
+pub use flow::{
+    FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES, FlowError, FlowKind, FlowRule, FlowSpec, SEGMENT_GROUP,
+    SEGMENT_QKEY,
+};
 pub use memory::{Gather, Length, Memory, Payload, Span, scatter};
 pub use qp_state::{AttrMask, QpState, Transition, check_attributes, transition, transition_table};
 pub use region::{
@@ -25,6 +31,7 @@ pub use region::{
     RegisterError, RemoteKey, WindowBind, WindowKind,
 };
 pub use service::{Mtu, Service};
+pub use spread::{SPREAD_KEY_LEN, Spread, SpreadFields, toeplitz};
 pub use work_request::{Datagram, Operation, PostError, RecvWr, Remote, SendFlags, SendWr, Sge, SgeList};
 
 /// A completion queue, by the index its RNIC gave it.

@@ -176,6 +176,9 @@ pub struct Transition {
 pub fn transition(service: Service, from: QpState, to: QpState) -> Option<Transition> {
     use AttrMask as A;
     use QpState::*;
+    if service == Service::Raw {
+        return raw_transition(from, to);
+    }
     let is_ud = service == Service::Ud;
     // Which half a service has: attributes of the other one do not belong to it.
     let requests = service.is_reliable() && service.requests();
@@ -209,6 +212,23 @@ pub fn transition(service: Service, from: QpState, to: QpState) -> Option<Transi
             let path = A::ADDRESS | A::ALTERNATE_PATH | A::ACCESS | A::PKEY_INDEX | A::PATH_MIGRATION;
             (A::NONE, path | when(service.is_reliable(), A::PORT) | requester | responder)
         }
+        _ => return None,
+    };
+    Some(Transition { required, optional })
+}
+
+/// A raw packet queue pair has a port and no peer, no key and no numbers.
+fn raw_transition(from: QpState, to: QpState) -> Option<Transition> {
+    use AttrMask as A;
+    use QpState::*;
+    let (required, optional) = match (from, to) {
+        (_, Reset | Error) => (A::NONE, A::NONE),
+        (Reset, Init) => (A::PORT, A::NONE),
+        (Init, Init) => (A::NONE, A::PORT),
+        (Init, Rtr) => (A::NONE, A::NONE),
+        (Rtr | Rts | Sqd | Sqe, Rts) => (A::NONE, A::CURRENT_STATE | A::RATE_LIMIT),
+        (Rts, Sqd) => (A::NONE, A::NOTIFY_DRAINED),
+        (Sqd, Sqd) => (A::NONE, A::NONE),
         _ => return None,
     };
     Some(Transition { required, optional })
@@ -286,6 +306,23 @@ mod tests {
              UD SQD -> SQD needs nothing; takes pkey_index, qkey\n\
              UD SQE -> RTS needs nothing; takes current_state, qkey, rate_limit\n\
              UD any -> RESET, ERR needs nothing; takes nothing\n"
+        );
+    }
+
+    #[test]
+    fn the_table_of_raw_packets_is_short() {
+        assert_eq!(
+            transition_table(Service::Raw),
+            "RAW RESET -> INIT needs port; takes nothing\n\
+             RAW INIT -> INIT needs nothing; takes port\n\
+             RAW INIT -> RTR needs nothing; takes nothing\n\
+             RAW RTR -> RTS needs nothing; takes current_state, rate_limit\n\
+             RAW RTS -> RTS needs nothing; takes current_state, rate_limit\n\
+             RAW RTS -> SQD needs nothing; takes notify_drained\n\
+             RAW SQD -> RTS needs nothing; takes current_state, rate_limit\n\
+             RAW SQD -> SQD needs nothing; takes nothing\n\
+             RAW SQE -> RTS needs nothing; takes current_state, rate_limit\n\
+             RAW any -> RESET, ERR needs nothing; takes nothing\n"
         );
     }
 

@@ -11,6 +11,8 @@ pub enum Service {
     Uc,
     /// Unreliable datagram: SEND of one packet to any peer.
     Ud,
+    /// Whole Ethernet frames, to and from a segment of their own.
+    Raw,
     /// The asking half of an extended reliable connection (IBTA A14): it names a shared receive queue with every request.
     XrcInitiator,
     /// The answering half: receives, memory and completions are those of the shared receive queue that is named.
@@ -33,6 +35,11 @@ impl Service {
         !matches!(self, Service::XrcInitiator)
     }
 
+    /// Whether what arrives may come from anybody: there is no peer.
+    pub const fn is_datagram(self) -> bool {
+        matches!(self, Service::Ud | Service::Raw)
+    }
+
     /// Whether it is half of an extended reliable connection.
     pub const fn is_xrc(self) -> bool {
         matches!(self, Service::XrcInitiator | Service::XrcTarget)
@@ -45,6 +52,7 @@ impl fmt::Display for Service {
             Service::Rc => "RC",
             Service::Uc => "UC",
             Service::Ud => "UD",
+            Service::Raw => "RAW",
             Service::XrcInitiator => "XRC INI",
             Service::XrcTarget => "XRC TGT",
         })

@@ -233,8 +233,10 @@ pub enum PostError {
     QueueFull,
     /// More SGEs than the queue was made for.
     TooManySges,
-    /// Longer than the service carries (2^31 bytes; on UD one MTU), or longer than the inline limit.
+    /// Longer than the service carries (2^31 bytes; on UD one MTU, a frame one MTU and its header), or longer than the inline limit.
     TooLong,
+    /// Shorter than a frame's header.
+    TooShort,
     /// The service does not have this operation.
     Unsupported,
     /// An atomic on a result buffer that is not 8 bytes, or on a misaligned address.
@@ -251,6 +253,7 @@ impl std::fmt::Display for PostError {
             PostError::QueueFull => "the queue is full",
             PostError::TooManySges => "more scatter/gather elements than the queue was made for",
             PostError::TooLong => "the message is longer than the service carries",
+            PostError::TooShort => "a frame has a header",
             PostError::Unsupported => "the service does not have this operation",
             PostError::BadAtomic => "an atomic needs 8 bytes at an aligned address",
             PostError::BadDestination => "a datagram needs a destination, a connection none",

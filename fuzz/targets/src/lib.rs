@@ -9,6 +9,7 @@
 pub mod corpus;
 pub mod driver;
 mod irn;
+mod layers;
 mod ops;
 mod packets;
 mod rings;
@@ -33,6 +34,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "headers", run: packets::headers, seeds: Seeds::Packets },
     Target { name: "icrc", run: packets::icrc, seeds: Seeds::Packets },
     Target { name: "pcap", run: packets::pcap, seeds: Seeds::Files },
+    Target { name: "layers", run: layers::layers, seeds: Seeds::Frames },
     Target { name: "cm_mad", run: packets::cm_mad, seeds: Seeds::Packets },
     Target { name: "irn_sender", run: irn::sender, seeds: Seeds::Operations },
     Target { name: "irn_receiver", run: irn::receiver, seeds: Seeds::Operations },
