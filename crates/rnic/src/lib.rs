@@ -11,6 +11,7 @@ mod config;
 mod multicast;
 mod objects;
 mod rnic;
+mod segment;
 mod timers;
 mod xrc;
 
@@ -22,3 +23,4 @@ pub use highwire_transport::{
 pub use multicast::AttachError;
 pub use objects::CreateError;
 pub use rnic::Rnic;
+pub use segment::{ArrivedFrame, FlowCounts, FlowId};

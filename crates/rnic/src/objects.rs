@@ -185,6 +185,7 @@ impl Rnic {
         let slot = self.by_qpn.remove(qpn.value()).ok_or(ModifyError::NoSuchQp)?;
         self.forget_ready(slot);
         self.detach_from_all(qpn);
+        self.forget_flows(qpn);
         let entry = self.qps.remove(slot).ok_or(ModifyError::NoSuchQp)?;
         if !is_tied(&entry) {
             return Ok(());

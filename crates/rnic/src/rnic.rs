@@ -1,6 +1,7 @@
 //! Packets in, packets out: dispatch by queue pair number, and round robin among those that have something to send.
 
 use crate::config::RnicConfig;
+use crate::segment::{Segment, SpreadOver};
 use crate::timers::Timers;
 use crate::xrc;
 use highwire_stdx::{IdMap, Instant, Rng, Slab};
@@ -28,6 +29,8 @@ pub struct Rnic {
     pub(crate) by_qpn: IdMap<u32>,
     /// Multicast groups with the queue pairs that are attached.
     pub(crate) groups: BTreeMap<Gid, Vec<Qpn>>,
+    /// Steering rules of raw packet queue pairs.
+    pub(crate) segment: Segment,
     /// Queue pairs that may have something to send, each at most once.
     ready: VecDeque<u32>,
     /// Packets that the first of them has sent in this turn.
@@ -47,11 +50,13 @@ pub(crate) struct Entry {
     armed: Instant,
     /// The XRC domain of a target.
     pub(crate) domain: Option<XrcDomain>,
+    /// What a raw packet queue pair spreads over, if it has no receive queue of its own.
+    pub(crate) spread: Option<Box<SpreadOver>>,
 }
 
 impl Entry {
     pub(crate) fn new(qp: QueuePair) -> Entry {
-        Entry { qp, is_ready: false, armed: Instant::FAR_FUTURE, domain: None }
+        Entry { qp, is_ready: false, armed: Instant::FAR_FUTURE, domain: None, spread: None }
     }
 }
 
@@ -81,6 +86,7 @@ impl Rnic {
             by_qpn: IdMap::new(config.lanes.next_power_of_two().trailing_zeros()),
             config,
             groups: BTreeMap::new(),
+            segment: Segment::default(),
             ready: VecDeque::new(),
             turn: 0,
             timers: Timers::default(),

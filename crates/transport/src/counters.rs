@@ -31,13 +31,14 @@ pub enum Counter {
     DroppedBeyondWindow,
     DroppedTooLong,
     DroppedStale,
+    DroppedUnsteered,
     RefusedAccess,
     RefusedRequest,
 }
 
 impl Counter {
     /// Every counter's name, in order.
-    pub const NAMES: [&'static str; 28] = [
+    pub const NAMES: [&'static str; 29] = [
         "packets_sent",
         "packets_received",
         "bytes_sent",
@@ -64,6 +65,7 @@ impl Counter {
         "dropped_beyond_window",
         "dropped_too_long",
         "dropped_stale",
+        "dropped_unsteered",
         "refused_access",
         "refused_request",
     ];

@@ -10,7 +10,8 @@ use crate::responder::{self, Responder};
 use highwire_stdx::Instant;
 use highwire_verbs::{
     Access, Address, AsyncEvent, CompletionOp, CompletionStatus, CqId, Gather, Memory, ModifyError, Mtu,
-    Payload, Pd, PostError, QpAttr, QpConfig, QpState, Recovery, RecvWr, SendWr, Service, SgeList, SrqId,
+    Payload, Pd, PostError, QpAttr, QpConfig, QpState, Recovery, RecvWr, SEGMENT_GROUP, SendWr, Service,
+    SgeList, SrqId,
 };
 use highwire_wire::{Ext, Headers, NakCode, Operation as WireOperation, Psn, Qpn};
 
@@ -96,7 +97,10 @@ impl QueuePair {
             state: QpState::Reset,
             access: Access::NONE,
             qkey: 0,
-            address: Address::default(),
+            address: match config.service {
+                Service::Raw => Address::new(SEGMENT_GROUP),
+                _ => Address::default(),
+            },
             remote_qpn: Qpn::default(),
             mtu: Mtu::B4096,
             max_rd_atomic: 1,
@@ -396,6 +400,20 @@ impl QueuePair {
                 }
             }
         }
+        self.settle(ctx);
+    }
+
+    /// Takes a frame that was steered to this queue pair (RAW).
+    pub fn handle_frame<P: Payload>(
+        &mut self,
+        ctx: &mut Context<'_>,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) {
+        if !self.conn.state.receives() {
+            return ctx.counters.count(Counter::DroppedWrongState);
+        }
+        self.responder.handle_frame(&self.conn, &mut self.receives, ctx, payload, memory);
         self.settle(ctx);
     }
 

@@ -407,7 +407,8 @@ impl Requester {
             return Gate::Wait;
         }
         let length = if wqe.operation.is_atomic() { 8 } else { wqe.length };
-        let packets = conn.mtu.packets(length);
+        // A frame goes whole.
+        let packets = if conn.config.service == Service::Raw { 1 } else { conn.mtu.packets(length) };
         if self.irn.is_none() && self.in_flight() + packets > PSN_SPAN_MAX && self.in_flight() > 0 {
             return Gate::Wait;
         }

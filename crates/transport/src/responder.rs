@@ -184,6 +184,8 @@ impl Responder {
             }
             Service::Uc => self.handle_uc(conn, own, ctx, headers, payload, memory),
             Service::Ud => self.handle_ud(conn, own, ctx, arrival, headers, payload, memory),
+            // What it gets are frames, which are steered to it.
+            Service::Raw => ctx.counters.count(Counter::DroppedWrongService),
         }
     }
 

@@ -186,7 +186,7 @@ fn received(run: &mut Run<'_>, node: usize, completion: &Completion) {
             assert_eq!(consuming.next(), Some(number), "messages arrive in order, each once");
         }
         Service::Uc => assert!(number >= flow.next_arrival, "request {number} arrived again, or late"),
-        Service::Ud | Service::XrcInitiator | Service::XrcTarget => {}
+        Service::Ud | Service::Raw | Service::XrcInitiator | Service::XrcTarget => {}
     }
     match request.operation {
         Operation::Send => assert!(!completion.flags.with_immediate && !completion.flags.with_invalidate),
@@ -309,7 +309,7 @@ pub(crate) fn at_rest(run: &Run<'_>) -> Outcome {
         match service {
             Service::Rc => assert_eq!(missing, 0, "flow {index} lost messages"),
             Service::Uc => lost += missing,
-            Service::XrcInitiator | Service::XrcTarget => unreachable!("no plan has them"),
+            Service::Raw | Service::XrcInitiator | Service::XrcTarget => unreachable!("no plan has them"),
             Service::Ud => {
                 lost += missing;
                 assert!(!is_faultless || flow.arrivals.iter().all(|n| *n <= 1), "a datagram doubled itself");

@@ -85,7 +85,7 @@ enum Kind {
 fn kinds(service: Service) -> &'static [Kind] {
     use Kind::*;
     match service {
-        Service::XrcInitiator | Service::XrcTarget => unreachable!("no plan has them"),
+        Service::Raw | Service::XrcInitiator | Service::XrcTarget => unreachable!("no plan has them"),
         Service::Rc => &[
             Send,
             SendImm,

@@ -4,7 +4,7 @@ use super::Requester;
 use crate::connection::Connection;
 use crate::plan::{Order, Plan, Source};
 use crate::send_queue::SendWqe;
-use highwire_verbs::{Operation, Remote, Service};
+use highwire_verbs::{Operation, Remote, SEGMENT_QKEY, Service};
 use highwire_wire::{AtomicEth, Deth, Ext, IrnEth, IrnFlags, Opcode, Position, Psn, Qpn, Reth};
 
 impl Requester {
@@ -26,9 +26,11 @@ impl Requester {
             }
             Service::Uc => uc_headers(wqe, position),
             Service::Ud => ud_headers(conn, wqe),
+            Service::Raw => raw_headers(conn),
         };
         let dest_qpn = match wqe.datagram {
             Some(to) if conn.config.service == Service::Ud => to.qpn,
+            _ if conn.config.service == Service::Raw => Qpn::MULTICAST,
             _ => conn.remote_qpn,
         };
         plan.bare(opcode, dest_qpn, psn, ext, Order::Strict);
@@ -72,8 +74,9 @@ impl Requester {
         if wqe.operation.is_read_or_atomic() {
             return;
         }
-        let offset = packet * conn.mtu.bytes();
-        let length = (wqe.length - offset).min(conn.mtu.bytes());
+        let whole = if conn.config.service == Service::Raw { wqe.length } else { conn.mtu.bytes() };
+        let offset = packet * whole;
+        let length = (wqe.length - offset).min(whole);
         plan.carry(Source::Request(index as u32), offset, length);
     }
 }
@@ -175,6 +178,11 @@ fn ud_headers(conn: &Connection, wqe: &SendWqe) -> (Opcode, Ext) {
         Operation::SendImm(imm) => (Opcode::UdSendOnlyImm, Ext::DethImm(deth, imm)),
         _ => (Opcode::UdSendOnly, Ext::Deth(deth)),
     }
+}
+
+/// A frame travels as a datagram to everybody on the segment.
+fn raw_headers(conn: &Connection) -> (Opcode, Ext) {
+    (Opcode::UdSendOnly, Ext::Deth(Deth { qkey: SEGMENT_QKEY, source_qpn: conn.qpn }))
 }
 
 /// Hands `plan` the opcode and the extension headers, from within each case, so that they are made where they stay.

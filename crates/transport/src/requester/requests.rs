@@ -4,8 +4,8 @@ use crate::connection::Connection;
 use crate::context::Context;
 use crate::send_queue::SendWqe;
 use highwire_verbs::{
-    Completion, CompletionFlags, CompletionOp, CompletionStatus, MESSAGE_LENGTH_MAX, Operation, PostError,
-    QpState, SendWr, Service,
+    Completion, CompletionFlags, CompletionOp, CompletionStatus, FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES,
+    MESSAGE_LENGTH_MAX, Operation, PostError, QpState, SendWr, Service,
 };
 use highwire_wire::Qpn;
 
@@ -29,11 +29,19 @@ pub(crate) fn check_post(conn: &Connection, wr: &SendWr<'_>, queued: usize) -> R
             !wr.operation.is_read_or_atomic() && !matches!(wr.operation, Operation::SendInvalidate(_))
         }
         Service::Ud => matches!(wr.operation, Operation::Send | Operation::SendImm(_)),
+        Service::Raw => wr.operation == Operation::Send,
     };
     if !supported {
         return Err(PostError::Unsupported);
     }
-    let longest = if conn.config.service == Service::Ud { conn.mtu.bytes() } else { MESSAGE_LENGTH_MAX };
+    let longest = match conn.config.service {
+        Service::Ud => conn.mtu.bytes(),
+        Service::Raw => conn.mtu.bytes() + FRAME_OVERHEAD_BYTES,
+        _ => MESSAGE_LENGTH_MAX,
+    };
+    if conn.config.service == Service::Raw && length < u64::from(FRAME_BYTES_MIN) {
+        return Err(PostError::TooShort);
+    }
     if length > u64::from(longest) || wr.flags.inline && length > u64::from(caps.max_inline) {
         return Err(PostError::TooLong);
     }

@@ -1,4 +1,4 @@
-//! UD: one packet, one receive, no answer (IBTA §9.8.3).
+//! UD: one packet, one receive, no answer (IBTA §9.8.3); and frames of the Ethernet segment, which are received alike.
 
 use super::deliver::Ending;
 use super::{Refusal, Responder};
@@ -8,7 +8,7 @@ use crate::counters::Counter;
 use crate::plan::Arrival;
 use crate::receive_queue::ReceiveQueue;
 use highwire_verbs::{CompletionOp, CompletionStatus, Gid, Memory, Payload, scatter};
-use highwire_wire::{Deth, Ext, Headers};
+use highwire_wire::{Deth, Ext, Headers, Qpn};
 
 /// The bytes in front of every datagram's payload (RoCEv2 A17.4.5.1).
 const GRH_LEN: u32 = 40;
@@ -59,6 +59,40 @@ impl Responder {
             invalidate: None,
             solicited: headers.bth.solicited,
             source_qpn: deth.source_qpn,
+        };
+        self.complete_receive(conn, ctx, &ending);
+    }
+
+    /// A frame of the segment that was steered here: the receive gets it as it is.
+    pub(crate) fn handle_frame<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        own: &mut ReceiveQueue,
+        ctx: &mut Context<'_>,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) {
+        match self.claim(conn, own, ctx, 0) {
+            Ok(()) => {}
+            Err(Refusal::BadReceive) => {
+                self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
+                return ctx.counters.count(Counter::DroppedNoReceive);
+            }
+            Err(_) => return ctx.counters.count(Counter::DroppedNoReceive),
+        }
+        if self.claimed[0].capacity < u64::from(payload.len()) {
+            self.fail_receive(conn, ctx, CompletionStatus::LocalLength);
+            return ctx.counters.count(Counter::DroppedTooLong);
+        }
+        let sges = self.claimed[0].sges.clone();
+        scatter(memory, &sges, 0, payload);
+        let ending = Ending {
+            operation: CompletionOp::Receive,
+            byte_len: payload.len(),
+            immediate: None,
+            invalidate: None,
+            solicited: false,
+            source_qpn: Qpn::default(),
         };
         self.complete_receive(conn, ctx, &ending);
     }
