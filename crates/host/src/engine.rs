@@ -12,6 +12,7 @@ mod pump;
 mod queues;
 mod receive;
 mod room;
+mod segment;
 mod sharing;
 mod transmit;
 

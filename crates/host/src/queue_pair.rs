@@ -185,8 +185,12 @@ impl QueuePair {
         }
     }
 
+    pub(crate) fn send_cq(&self) -> &Arc<CqInner> {
+        &self.send_cq
+    }
+
     #[inline]
-    fn lane(&self) -> &Lane {
+    pub(crate) fn lane(&self) -> &Lane {
         self.send_cq.lane()
     }
 

@@ -91,7 +91,7 @@ impl Engine {
             return Err(MulticastError::Refused(AttachError::NotGroup));
         }
         let gid = self.groups.reachable(group);
-        let is_new = !self.rnic.has_group(gid);
+        let is_new = !self.groups.has_joined(gid);
         self.rnic.attach_multicast(qpn, gid).map_err(MulticastError::Refused)?;
         if is_new && let Err(error) = self.groups.join(gid) {
             self.rnic.detach_multicast(qpn, gid);
@@ -109,9 +109,10 @@ impl Engine {
 
     /// Leaves the groups that nobody is attached to any more.
     pub(crate) fn leave_empty_groups(&mut self) {
-        let rnic = &self.rnic;
+        let mut joined = std::mem::take(&mut self.groups.joined);
         // A closed socket leaves the epoll by itself.
-        self.groups.joined.retain(|group| rnic.has_group(group.gid));
+        joined.retain(|group| self.wants_group(group.gid));
+        self.groups.joined = joined;
     }
 
     /// Takes what has arrived for groups; returns the number of packets.
@@ -148,6 +149,9 @@ impl Engine {
             self.counters.dropped_malformed += 1;
             return;
         };
+        if let Some(source_qpn) = self.sender_of_frame(group, headers) {
+            return self.handle_frame(source, source_qpn, &bytes[payload.clone()]);
+        }
         let arrival = Arrival { source: Gid::from_ip(source.ip()), destination: group, ecn_marked: false };
         let now = self.now();
         self.rnic.handle_packet(now, &arrival, headers, &bytes[payload.clone()], &mut self.memory);
@@ -155,7 +159,11 @@ impl Engine {
 }
 
 impl Groups {
-    fn join(&mut self, gid: Gid) -> io::Result<()> {
+    pub(super) fn has_joined(&self, gid: Gid) -> bool {
+        self.joined.iter().any(|group| group.gid == gid)
+    }
+
+    pub(super) fn join(&mut self, gid: Gid) -> io::Result<()> {
         if self.buffer.is_empty() {
             self.buffer = vec![0; DATAGRAM_BYTES_MAX].into();
         }

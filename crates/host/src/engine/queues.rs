@@ -449,7 +449,7 @@ fn push(cqs: &mut [Option<CqSink>], cq: CqId, completion: &Completion) {
 /// The completion of a request that lay in a ring and that the RNIC did not take.
 fn refused(wr_id: u64, qpn: Qpn, operation: CompletionOp, error: PostError) -> Completion {
     let status = match error {
-        PostError::TooLong => CompletionStatus::LocalLength,
+        PostError::TooLong | PostError::TooShort => CompletionStatus::LocalLength,
         PostError::WrongState => CompletionStatus::Flushed,
         _ => CompletionStatus::LocalQpOperation,
     };

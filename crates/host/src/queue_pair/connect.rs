@@ -108,7 +108,7 @@ impl QueuePair {
                 min_rnr_timer: Some(options.min_rnr_timer),
                 ..attr
             },
-            Service::Uc | Service::Ud | Service::XrcInitiator => attr,
+            Service::Uc | Service::Ud | Service::Raw | Service::XrcInitiator => attr,
         }
     }
 
@@ -123,7 +123,7 @@ impl QueuePair {
                 recovery: Some(options.recovery),
                 ..attr
             },
-            Service::Uc | Service::Ud => attr,
+            Service::Uc | Service::Ud | Service::Raw => attr,
         }
     }
 
@@ -174,6 +174,11 @@ impl QueuePair {
             // Until the peer has proved that it speaks it.
             attr.recovery = Some(Recovery::GoBackN);
         }
+        let begins_to_receive = before.state == QpState::Init && attr.state == Some(QpState::Rtr);
+        if self.service.is_datagram() && begins_to_receive {
+            // No peer has a say in it.
+            attr.path_mtu = attr.path_mtu.or(Some(self.pd.device.mtu));
+        }
         engine.rnic.modify_qp(time, self.qpn, &attr)?;
         if let Some(wish) = wish {
             self.wants_irn.store(wish == Recovery::Irn, Ordering::Relaxed);
@@ -187,7 +192,7 @@ impl QueuePair {
         if asks {
             engine.rnic.hold_transmit(time, self.qpn, true);
         }
-        let is_connected = self.service != Service::Ud && now.state.receives();
+        let is_connected = !self.service.is_datagram() && now.state.receives();
         engine.set_peer(self.index, is_connected.then_some((now.address.gid, now.remote_qpn)));
         engine.finish_control();
         Ok((before.state, now, asks))
