@@ -11,6 +11,7 @@ mod newer;
 mod path;
 mod queue;
 mod queue_pair;
+mod steering;
 mod work;
 
 pub(crate) use context::*;
@@ -20,6 +21,7 @@ pub(crate) use newer::*;
 pub(crate) use path::*;
 pub(crate) use queue::*;
 pub(crate) use queue_pair::*;
+pub(crate) use steering::*;
 pub(crate) use work::*;
 
 pub(crate) use libc::{c_char, c_int, c_uint, c_void, pthread_cond_t, pthread_mutex_t};

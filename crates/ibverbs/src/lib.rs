@@ -22,6 +22,7 @@ mod ece;
 mod env;
 mod errno;
 mod events;
+mod flow;
 mod fork;
 mod implicit;
 mod kernel;
@@ -43,6 +44,7 @@ mod srq;
 mod stock;
 mod sysfs;
 mod text;
+mod wq;
 mod wr;
 mod xrc;
 

@@ -14,6 +14,8 @@ pub(crate) const MAX_CQE: u32 = 1 << 20;
 pub(crate) const MAX_QP: u32 = 1900;
 /// Shared receive queues.
 pub(crate) const MAX_SRQ: u32 = 256;
+/// Entries of a table of work queues, as a power of two.
+pub(crate) const MAX_SPREAD_LOG: u32 = 10;
 /// READs and atomics at once.
 pub(crate) const MAX_RD_ATOMIC: u8 = 16;
 /// Multicast groups: as many as Linux lets a socket join.

@@ -1,7 +1,7 @@
 //! The tables of functions that the header's inline functions call through.
 
 use crate::abi::*;
-use crate::{cq, cq_ex, dm, mr, mw, pd, post, qp, qp_attr, query, srq, xrc};
+use crate::{cq, cq_ex, dm, flow, mr, mw, pd, post, qp, qp_attr, query, srq, wq, xrc};
 
 pub(crate) fn context_ops() -> ibv_context_ops {
     ibv_context_ops {
@@ -28,7 +28,10 @@ pub(crate) fn verbs_context(context: ibv_context) -> verbs_context {
         query_port: Some(query::query_port),
         advise_mr: Some(mr::advise_mr),
         alloc_null_mr: Some(mr::alloc_null_mr),
-        counters: [None; 4],
+        read_counters: Some(flow::read_counters),
+        attach_counters_point_flow: Some(flow::attach_counters_point_flow),
+        create_counters: Some(flow::create_counters),
+        destroy_counters: Some(flow::destroy_counters),
         reg_dm_mr: Some(dm::reg_dm_mr),
         alloc_dm: Some(dm::alloc_dm),
         free_dm: Some(dm::free_dm),
@@ -39,12 +42,19 @@ pub(crate) fn verbs_context(context: ibv_context) -> verbs_context {
         alloc_td: Some(pd::alloc_td),
         modify_cq: Some(cq::modify_cq),
         post_srq_ops: None,
-        work_queues: [None; 5],
+        destroy_rwq_ind_table: Some(wq::destroy_rwq_ind_table),
+        create_rwq_ind_table: Some(wq::create_rwq_ind_table),
+        destroy_wq: Some(wq::destroy_wq),
+        modify_wq: Some(wq::modify_wq),
+        create_wq: Some(wq::create_wq),
         query_rt_values: Some(query::query_rt_values),
         create_cq_ex: Some(cq_ex::create_cq_ex),
         private: std::ptr::null_mut(),
         query_device_ex: Some(query::query_device_ex),
-        flows: [None; 4],
+        destroy_flow: Some(flow::destroy_flow),
+        _abi_placeholder2: None,
+        create_flow: Some(flow::create_flow),
+        _abi_placeholder1: None,
         open_qp: Some(qp::open_qp),
         create_qp_ex: Some(qp::create_qp_ex),
         get_srq_num: Some(xrc::get_srq_num),

@@ -10,12 +10,13 @@ use crate::events::Acknowledged;
 use crate::limits::*;
 use crate::pd::Pd;
 use crate::post;
-use crate::registry::{self, Object, Use};
+use crate::registry::{self, Object, Use, Used, Users};
 use crate::srq::Srq;
+use crate::wq::Table;
 use crate::wr::Batch;
 use crate::xrc::Xrcd;
-use highwire_host::{QueuePair, QueuePairConfig, XrcTargetConfig};
-use highwire_verbs::{QpCaps, Service};
+use highwire_host::{QueuePair, QueuePairConfig, SpreadConfig, XrcTargetConfig};
+use highwire_verbs::{QpCaps, SPREAD_KEY_LEN, Service, Spread, SpreadFields};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex};
@@ -36,6 +37,8 @@ pub(crate) struct Qp {
     /// What it was made of; an XRC target has a domain instead.
     parts: Parts,
     pub(crate) async_events: Acknowledged,
+    /// Rules that steer to it.
+    users: Users,
 }
 
 // SAFETY: C writes to `c` under verbs' own rules; this side writes its state in `ibv_modify_qp` only, as rdma-core does.
@@ -50,6 +53,12 @@ impl Object for Qp {
     }
 }
 
+impl Used for Qp {
+    fn users(&self) -> &Users {
+        &self.users
+    }
+}
+
 /// What a queue pair uses, and keeps in use.
 #[derive(Default)]
 #[allow(dead_code, reason = "most are only held")]
@@ -59,6 +68,7 @@ struct Parts {
     send_cq: Option<Use<Cq>>,
     recv_cq: Option<Use<Cq>>,
     srq: Option<Use<Srq>>,
+    table: Option<Use<Table>>,
 }
 
 /// What a queue pair is made with, from either interface.
@@ -82,7 +92,8 @@ fn service_of(qp_type: ibv_qp_type) -> Result<Service, c_int> {
         IBV_QPT_UD => Ok(Service::Ud),
         IBV_QPT_XRC_SEND => Ok(Service::XrcInitiator),
         IBV_QPT_XRC_RECV => Ok(Service::XrcTarget),
-        IBV_QPT_RAW_PACKET | IBV_QPT_DRIVER => Err(libc::EOPNOTSUPP),
+        IBV_QPT_RAW_PACKET => Ok(Service::Raw),
+        IBV_QPT_DRIVER => Err(libc::EOPNOTSUPP),
         _ => Err(libc::EINVAL),
     }
 }
@@ -102,6 +113,7 @@ fn operations_of(service: Service) -> u64 {
     match service {
         Service::Ud => sends,
         Service::Uc => sends | writes,
+        Service::Raw => IBV_QP_EX_WITH_SEND,
         Service::XrcTarget => 0,
         Service::Rc | Service::XrcInitiator => sends | writes | reads,
     }
@@ -165,7 +177,7 @@ impl Qp {
         };
         let host = pd.host.queue_pair(&config).map_err(|error| errno::of_create(&error))?;
         let context = Use::of(&pd.context);
-        let parts = Parts { pd: Some(pd), send_cq: Some(send_cq), recv_cq, srq, xrcd: None };
+        let parts = Parts { pd: Some(pd), send_cq: Some(send_cq), recv_cq, srq, ..Parts::default() };
         Ok(Qp::publish(place, context, Arc::new(host), &Init { caps, ..*init }, parts))
     }
 
@@ -180,6 +192,35 @@ impl Qp {
         };
         let host = context.device.xrc_target(&config).map_err(|error| errno::of_create(&error))?;
         let parts = Parts { xrcd: Some(xrcd), ..Parts::default() };
+        let init = Init { caps: ibv_qp_cap::default(), operations: None, ..*init };
+        Ok(Qp::publish(place, context, Arc::new(host), &init, parts))
+    }
+
+    /// One that has no queues, and spreads what it gets over work queues.
+    fn create_spreading(
+        pd: Use<Pd>,
+        table: Use<Table>,
+        hash: &ibv_rx_hash_conf,
+        init: &Init,
+    ) -> Result<*mut ibv_qp, c_int> {
+        let is_usual = hash.rx_hash_function == IBV_RX_HASH_FUNC_TOEPLITZ
+            && usize::from(hash.rx_hash_key_len) == SPREAD_KEY_LEN
+            && SpreadFields::ALL.contains(SpreadFields(hash.rx_hash_fields_mask));
+        if service_of(init.qp_type)? != Service::Raw || !is_usual || !init.srq.is_null() {
+            return Err(libc::EINVAL);
+        }
+        // SAFETY: a key that is as long as its length says.
+        let key = unsafe { input(hash.rx_hash_key.cast::<[u8; SPREAD_KEY_LEN]>())? };
+        let place = Arc::<Qp>::new_uninit();
+        let queues: Vec<_> = table.queues.iter().map(|queue| &queue.host).collect();
+        let config = SpreadConfig {
+            table: &queues,
+            how: Spread { key, fields: SpreadFields(hash.rx_hash_fields_mask) },
+            events: Some(pd.context.event_target(place.as_ptr())),
+        };
+        let host = pd.host.spreading_queue_pair(&config).map_err(|error| errno::of_create(&error))?;
+        let context = Use::of(&pd.context);
+        let parts = Parts { pd: Some(pd), table: Some(table), ..Parts::default() };
         let init = Init { caps: ibv_qp_cap::default(), operations: None, ..*init };
         Ok(Qp::publish(place, context, Arc::new(host), &init, parts))
     }
@@ -202,7 +243,7 @@ impl Qp {
             srq: init.srq,
             handle: host.qpn().value(),
             qp_num: host.qpn().value(),
-            state: IBV_QPS_RESET,
+            state: if parts.table.is_some() { IBV_QPS_RTS } else { IBV_QPS_RESET },
             qp_type: init.qp_type,
             mutex,
             cond,
@@ -221,6 +262,7 @@ impl Qp {
             is_extended: init.operations.is_some(),
             parts,
             async_events: Acknowledged::default(),
+            users: Users::default(),
         };
         Arc::get_mut(&mut place).expect("nobody else has it").write(qp);
         // SAFETY: written in the line above.
@@ -241,6 +283,11 @@ impl Qp {
         }
     }
 
+    /// Whether it has no queues of its own.
+    pub(crate) fn spreads(&self) -> bool {
+        self.parts.table.is_some()
+    }
+
     /// The extended interface's structure.
     pub(crate) fn extended(&self) -> *mut ibv_qp_ex {
         self.c.get()
@@ -257,8 +304,9 @@ c_ops! {
             // A program with an older header has a shorter structure, and no bits for what is beyond.
             let init = unsafe { &*attr };
             let comp_mask = init.comp_mask;
+            let spreading = IBV_QP_INIT_ATTR_RX_HASH | IBV_QP_INIT_ATTR_IND_TABLE;
             let known = IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS
-                | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
+                | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS | spreading;
             if comp_mask & !known != 0 {
                 return Err(libc::EOPNOTSUPP);
             }
@@ -285,7 +333,15 @@ c_ops! {
             if !has(IBV_QP_INIT_ATTR_PD) {
                 return Err(libc::EINVAL);
             }
-            let qp = Qp::create(Pd::of_context(init.pd, &context)?, &from)?;
+            let pd = Pd::of_context(init.pd, &context)?;
+            if has(spreading) {
+                if comp_mask & spreading != spreading {
+                    return Err(libc::EINVAL);
+                }
+                let table = Use::<Table>::find(init.rwq_ind_tbl)?;
+                return Qp::create_spreading(pd, table, &init.rx_hash_conf, &from);
+            }
+            let qp = Qp::create(pd, &from)?;
             if let Some(caps) = registry::with::<Qp, _>(qp, |qp| qp.caps) {
                 unsafe { (*attr).cap = caps };
             }
@@ -360,6 +416,7 @@ c_api! {
     fn ibv_destroy_qp(qp: *mut ibv_qp) -> c_int {
         let run = || {
             let found = registry::find::<Qp>(qp)?;
+            found.users.none()?;
             registry::withdraw::<Qp>(qp);
             found.async_events.wait();
             found.forget_completions();

@@ -48,6 +48,10 @@ const UNSUPPORTED: c_uint = IBV_QP_ALT_PATH | IBV_QP_CAP | IBV_QP_RATE_LIMIT;
 
 fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
     let host = qp.host()?;
+    if qp.spreads() {
+        // It works from the beginning, and has no queue that could be in a state.
+        return Err(libc::EOPNOTSUPP);
+    }
     let from = host.state();
     // perftest gives each half of an XRC connection what belongs to the other as well.
     let mask = match qp.service {

@@ -5,7 +5,7 @@ use crate::boundary::{c_api, c_ops, code, fill, input, minus_one, output};
 use crate::context::Context;
 use crate::limits::*;
 use crate::{device, registry};
-use highwire_verbs::{Gid, MESSAGE_LENGTH_MAX, Mtu};
+use highwire_verbs::{Gid, MESSAGE_LENGTH_MAX, Mtu, SpreadFields};
 use std::sync::Arc;
 
 /// The context; one that was inherited through `fork` answers questions as well.
@@ -36,7 +36,8 @@ fn device_attr() -> ibv_device_attr {
             | IBV_DEVICE_MEM_WINDOW
             | IBV_DEVICE_XRC
             | IBV_DEVICE_MEM_MGT_EXTENSIONS
-            | IBV_DEVICE_MEM_WINDOW_TYPE_2B,
+            | IBV_DEVICE_MEM_WINDOW_TYPE_2B
+            | IBV_DEVICE_MANAGED_FLOW_STEERING,
         max_sge: MAX_SGE as c_int,
         max_sge_rd: MAX_SGE as c_int,
         max_cq: MANY as c_int,
@@ -53,7 +54,7 @@ fn device_attr() -> ibv_device_attr {
         max_rdd: 0,
         max_mw: MANY as c_int,
         max_raw_ipv6_qp: 0,
-        max_raw_ethy_qp: 0,
+        max_raw_ethy_qp: MAX_QP as c_int,
         max_mcast_grp: MAX_GROUPS as c_int,
         max_mcast_qp_attach: MAX_QP as c_int,
         max_total_mcast_qp_attach: (MAX_GROUPS * MAX_QP) as c_int,
@@ -92,8 +93,14 @@ fn device_attr_ex() -> ibv_device_attr_ex {
         completion_timestamp_mask: u64::MAX,
         hca_core_clock: CLOCK_KHZ,
         tso_caps: ibv_tso_caps::default(),
-        rss_caps: ibv_rss_caps::default(),
-        max_wq_type_rq: 0,
+        rss_caps: ibv_rss_caps {
+            supported_qpts: 1 << IBV_QPT_RAW_PACKET,
+            max_rwq_indirection_tables: MAX_QP,
+            max_rwq_indirection_table_size: 1 << MAX_SPREAD_LOG,
+            rx_hash_fields_mask: SpreadFields::ALL.0,
+            rx_hash_function: IBV_RX_HASH_FUNC_TOEPLITZ,
+        },
+        max_wq_type_rq: MAX_QP,
         packet_pacing_caps: ibv_packet_pacing_caps::default(),
         raw_packet_caps: 0,
         tm_caps: ibv_tm_caps::default(),

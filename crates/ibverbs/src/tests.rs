@@ -3,6 +3,7 @@
 mod arguments;
 mod exports;
 mod layout;
+mod steering;
 
 use std::process::Command;
 

@@ -60,8 +60,12 @@ pub(crate) struct verbs_context {
     pub(crate) advise_mr:
         Option<unsafe extern "C" fn(*mut ibv_pd, ibv_advise_mr_advice, u32, *mut ibv_sge, u32) -> c_int>,
     pub(crate) alloc_null_mr: Option<unsafe extern "C" fn(*mut ibv_pd) -> *mut ibv_mr>,
-    /// read_counters, attach_counters_point_flow, create_counters, destroy_counters.
-    pub(crate) counters: [Unused; 4],
+    pub(crate) read_counters: Option<unsafe extern "C" fn(*mut ibv_counters, *mut u64, u32, u32) -> c_int>,
+    pub(crate) attach_counters_point_flow:
+        Option<unsafe extern "C" fn(*mut ibv_counters, *mut ibv_counter_attach_attr, *mut ibv_flow) -> c_int>,
+    pub(crate) create_counters:
+        Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_counters_init_attr) -> *mut ibv_counters>,
+    pub(crate) destroy_counters: Option<unsafe extern "C" fn(*mut ibv_counters) -> c_int>,
     pub(crate) reg_dm_mr:
         Option<unsafe extern "C" fn(*mut ibv_pd, *mut ibv_dm, u64, usize, c_uint) -> *mut ibv_mr>,
     pub(crate) alloc_dm:
@@ -77,8 +81,14 @@ pub(crate) struct verbs_context {
     pub(crate) alloc_td: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_td_init_attr) -> *mut ibv_td>,
     pub(crate) modify_cq: Option<unsafe extern "C" fn(*mut ibv_cq, *mut ibv_modify_cq_attr) -> c_int>,
     pub(crate) post_srq_ops: Unused,
-    /// destroy_rwq_ind_table, create_rwq_ind_table, destroy_wq, modify_wq, create_wq.
-    pub(crate) work_queues: [Unused; 5],
+    pub(crate) destroy_rwq_ind_table: Option<unsafe extern "C" fn(*mut ibv_rwq_ind_table) -> c_int>,
+    pub(crate) create_rwq_ind_table: Option<
+        unsafe extern "C" fn(*mut ibv_context, *mut ibv_rwq_ind_table_init_attr) -> *mut ibv_rwq_ind_table,
+    >,
+    pub(crate) destroy_wq: Option<unsafe extern "C" fn(*mut ibv_wq) -> c_int>,
+    pub(crate) modify_wq: Option<unsafe extern "C" fn(*mut ibv_wq, *mut ibv_wq_attr) -> c_int>,
+    pub(crate) create_wq:
+        Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_wq_init_attr) -> *mut ibv_wq>,
     pub(crate) query_rt_values: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_values_ex) -> c_int>,
     pub(crate) create_cq_ex:
         Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_cq_init_attr_ex) -> *mut ibv_cq_ex>,
@@ -91,8 +101,10 @@ pub(crate) struct verbs_context {
             usize,
         ) -> c_int,
     >,
-    /// ibv_destroy_flow, a placeholder, ibv_create_flow, a placeholder.
-    pub(crate) flows: [Unused; 4],
+    pub(crate) destroy_flow: Option<unsafe extern "C" fn(*mut ibv_flow) -> c_int>,
+    pub(crate) _abi_placeholder2: Unused,
+    pub(crate) create_flow: Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_flow_attr) -> *mut ibv_flow>,
+    pub(crate) _abi_placeholder1: Unused,
     pub(crate) open_qp: Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_open_attr) -> *mut ibv_qp>,
     pub(crate) create_qp_ex:
         Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_qp_init_attr_ex) -> *mut ibv_qp>,

@@ -32,6 +32,7 @@ c_enum!(ibv_device_cap_flags:
     IBV_DEVICE_MEM_MGT_EXTENSIONS = 1 << 21,
     IBV_DEVICE_MEM_WINDOW_TYPE_2A = 1 << 23,
     IBV_DEVICE_MEM_WINDOW_TYPE_2B = 1 << 24,
+    IBV_DEVICE_MANAGED_FLOW_STEERING = 1 << 29,
 );
 
 c_enum!(ibv_atomic_cap: IBV_ATOMIC_NONE = 0, IBV_ATOMIC_HCA = 1, IBV_ATOMIC_GLOB = 2);

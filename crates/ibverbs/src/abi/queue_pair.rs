@@ -37,6 +37,8 @@ pub(crate) struct ibv_qp_init_attr {
 pub(crate) const IBV_QP_INIT_ATTR_PD: u32 = 1;
 pub(crate) const IBV_QP_INIT_ATTR_XRCD: u32 = 1 << 1;
 pub(crate) const IBV_QP_INIT_ATTR_CREATE_FLAGS: u32 = 1 << 2;
+pub(crate) const IBV_QP_INIT_ATTR_IND_TABLE: u32 = 1 << 4;
+pub(crate) const IBV_QP_INIT_ATTR_RX_HASH: u32 = 1 << 5;
 pub(crate) const IBV_QP_INIT_ATTR_SEND_OPS_FLAGS: u32 = 1 << 6;
 pub(crate) const IBV_QP_CREATE_BLOCK_SELF_MCAST_LB: u32 = 1 << 1;
 
@@ -77,7 +79,7 @@ pub(crate) struct ibv_qp_init_attr_ex {
     pub(crate) xrcd: *mut ibv_xrcd,
     pub(crate) create_flags: u32,
     pub(crate) max_tso_header: u16,
-    pub(crate) rwq_ind_tbl: *mut c_void,
+    pub(crate) rwq_ind_tbl: *mut ibv_rwq_ind_table,
     pub(crate) rx_hash_conf: ibv_rx_hash_conf,
     pub(crate) source_qpn: u32,
     pub(crate) send_ops_flags: u64,

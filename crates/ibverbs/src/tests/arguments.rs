@@ -7,12 +7,12 @@ use crate::{
 };
 use std::ptr::{NonNull, null, null_mut};
 
-fn errno() -> c_int {
+pub(super) fn errno() -> c_int {
     std::io::Error::last_os_error().raw_os_error().unwrap_or(0)
 }
 
 /// Pointers that are not objects of ours: null, and two to memory that is something else.
-fn strangers<T>() -> [*mut T; 3] {
+pub(super) fn strangers<T>() -> [*mut T; 3] {
     static SOMETHING: [u64; 512] = [0xAA; 512];
     [null_mut(), SOMETHING.as_ptr().cast_mut().cast(), NonNull::<T>::dangling().as_ptr()]
 }
@@ -92,14 +92,14 @@ fn control_calls_refuse_what_is_no_object_of_theirs() {
 }
 
 /// A device of this process, closed in the end.
-struct Open {
-    context: *mut ibv_context,
-    pd: *mut ibv_pd,
-    cq: *mut ibv_cq,
+pub(super) struct Open {
+    pub(super) context: *mut ibv_context,
+    pub(super) pd: *mut ibv_pd,
+    pub(super) cq: *mut ibv_cq,
 }
 
 impl Open {
-    fn new() -> Option<Open> {
+    pub(super) fn new() -> Option<Open> {
         // SAFETY: an ordinary program's first calls.
         unsafe {
             let context = context::ibv_open_device(device::ours()?);
@@ -112,7 +112,7 @@ impl Open {
         }
     }
 
-    fn qp(&self, qp_type: ibv_qp_type) -> *mut ibv_qp {
+    pub(super) fn qp(&self, qp_type: ibv_qp_type) -> *mut ibv_qp {
         self.qp_with_inline(qp_type, 64).0
     }
 
@@ -162,7 +162,7 @@ fn wrong_values_are_refused_and_objects_in_use_are_kept() {
         assert!(mr::ibv_reg_mr(open.pd, 0x1000 as *mut c_void, 64, 1).is_null(), "nothing is mapped there");
         assert_eq!(errno(), libc::EFAULT);
         assert!(open.qp(99).is_null() && errno() == libc::EINVAL);
-        assert!(open.qp(IBV_QPT_RAW_PACKET).is_null() && errno() == libc::EOPNOTSUPP);
+        assert!(open.qp(IBV_QPT_DRIVER).is_null() && errno() == libc::EOPNOTSUPP);
 
         let qp = open.qp(IBV_QPT_RC);
         assert!(!qp.is_null());

@@ -118,6 +118,37 @@ fn all_structures() -> Vec<Structure> {
         ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data };
         ibv_qp_init_attr { qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all };
         ibv_rx_hash_conf { rx_hash_function, rx_hash_key_len, rx_hash_key, rx_hash_fields_mask };
+        ibv_flow_eth_filter { dst_mac, src_mac, ether_type, vlan_tag };
+        ibv_flow_ipv4_filter { src_ip, dst_ip };
+        ibv_flow_ipv4_ext_filter { src_ip, dst_ip, proto, tos, ttl, flags };
+        ibv_flow_ipv6_filter { src_ip, dst_ip, flow_label, next_hdr, traffic_class, hop_limit };
+        ibv_flow_esp_filter { spi, seq };
+        ibv_flow_tcp_udp_filter { dst_port, src_port };
+        ibv_flow_gre_filter { c_ks_res0_ver, protocol, key };
+        ibv_flow_tunnel_filter { tunnel_id };
+        ibv_flow_spec_eth { type_ => "type", size, val, mask };
+        ibv_flow_spec_ipv4 { type_ => "type", size, val, mask };
+        ibv_flow_spec_ipv4_ext { type_ => "type", size, val, mask };
+        ibv_flow_spec_ipv6 { type_ => "type", size, val, mask };
+        ibv_flow_spec_esp { type_ => "type", size, val, mask };
+        ibv_flow_spec_tcp_udp { type_ => "type", size, val, mask };
+        ibv_flow_spec_gre { type_ => "type", size, val, mask };
+        ibv_flow_spec_tunnel { type_ => "type", size, val, mask };
+        ibv_flow_spec_action_drop { type_ => "type", size };
+        ibv_flow_spec_counter_action { type_ => "type", size, counters };
+        ibv_flow_attr { comp_mask, type_ => "type", size, priority, num_of_specs, port, flags };
+        ibv_flow { comp_mask, context, handle };
+        ibv_counters_init_attr { comp_mask };
+        ibv_counters { context };
+        ibv_counter_attach_attr { counter_desc, index, comp_mask };
+        ibv_wq_init_attr { wq_context, wq_type, max_wr, max_sge, pd, cq, comp_mask, create_flags };
+        ibv_wq_attr { attr_mask, wq_state, curr_wq_state, flags, flags_mask };
+        ibv_wq {
+            context, wq_context, pd, cq, wq_num, handle, state, wq_type, post_recv, mutex, cond, events_completed,
+            comp_mask
+        };
+        ibv_rwq_ind_table { context, ind_tbl_handle, ind_tbl_num, comp_mask };
+        ibv_rwq_ind_table_init_attr { log_ind_tbl_size, ind_tbl, comp_mask };
         ibv_qp_init_attr_ex {
             qp_context, send_cq, recv_cq, srq, cap, qp_type, sq_sig_all, comp_mask, pd, xrcd, create_flags,
             max_tso_header, rwq_ind_tbl, rx_hash_conf, source_qpn, send_ops_flags
@@ -148,10 +179,13 @@ fn all_structures() -> Vec<Structure> {
         ibv_context { device, ops, cmd_fd, async_fd, num_comp_vectors, mutex, abi_compat };
         ibv_values_ex { comp_mask, raw_clock };
         verbs_context {
-            query_port, advise_mr, alloc_null_mr, counters => "read_counters", reg_dm_mr, alloc_dm, free_dm,
+            query_port, advise_mr, alloc_null_mr, read_counters, attach_counters_point_flow,
+            create_counters, destroy_counters, reg_dm_mr, alloc_dm, free_dm,
             flow_actions => "modify_flow_action_esp", modify_qp_rate_limit, alloc_parent_domain, dealloc_td,
-            alloc_td, modify_cq, post_srq_ops, work_queues => "destroy_rwq_ind_table", query_rt_values,
-            create_cq_ex, private => "priv", query_device_ex, flows => "ibv_destroy_flow", open_qp, create_qp_ex,
+            alloc_td, modify_cq, post_srq_ops, destroy_rwq_ind_table, create_rwq_ind_table,
+            destroy_wq, modify_wq, create_wq, query_rt_values,
+            create_cq_ex, private => "priv", query_device_ex, destroy_flow => "ibv_destroy_flow", create_flow => "ibv_create_flow",
+            open_qp, create_qp_ex,
             get_srq_num, create_srq_ex, open_xrcd, close_xrcd, sz, context
         };
         ibv_sa_path_rec {
@@ -285,6 +319,42 @@ fn all_numbers() -> Vec<(&'static str, u64)> {
         IBV_EVENT_QP_LAST_WQE_REACHED,
         IBV_EVENT_GID_CHANGE,
         IBV_EVENT_WQ_FATAL,
+        IBV_DEVICE_MANAGED_FLOW_STEERING,
+        IBV_QP_INIT_ATTR_IND_TABLE,
+        IBV_QP_INIT_ATTR_RX_HASH,
+        IBV_RX_HASH_FUNC_TOEPLITZ,
+        IBV_FLOW_ATTR_FLAGS_DONT_TRAP,
+        IBV_FLOW_ATTR_FLAGS_EGRESS,
+        IBV_FLOW_ATTR_NORMAL,
+        IBV_FLOW_ATTR_ALL_DEFAULT,
+        IBV_FLOW_ATTR_MC_DEFAULT,
+        IBV_FLOW_ATTR_SNIFFER,
+        IBV_FLOW_SPEC_ETH,
+        IBV_FLOW_SPEC_IPV4,
+        IBV_FLOW_SPEC_IPV6,
+        IBV_FLOW_SPEC_IPV4_EXT,
+        IBV_FLOW_SPEC_ESP,
+        IBV_FLOW_SPEC_TCP,
+        IBV_FLOW_SPEC_UDP,
+        IBV_FLOW_SPEC_VXLAN_TUNNEL,
+        IBV_FLOW_SPEC_GRE,
+        IBV_FLOW_SPEC_MPLS,
+        IBV_FLOW_SPEC_INNER,
+        IBV_FLOW_SPEC_ACTION_TAG,
+        IBV_FLOW_SPEC_ACTION_DROP,
+        IBV_FLOW_SPEC_ACTION_HANDLE,
+        IBV_FLOW_SPEC_ACTION_COUNT,
+        IBV_COUNTER_PACKETS,
+        IBV_COUNTER_BYTES,
+        IBV_READ_COUNTERS_ATTR_PREFER_CACHED,
+        IBV_WQT_RQ,
+        IBV_WQ_INIT_ATTR_FLAGS,
+        IBV_WQS_RESET,
+        IBV_WQS_RDY,
+        IBV_WQS_ERR,
+        IBV_WQ_ATTR_STATE,
+        IBV_WQ_ATTR_CURR_STATE,
+        IBV_WQ_ATTR_FLAGS,
         IBV_QPT_RC,
         IBV_QPT_UC,
         IBV_QPT_UD,
