@@ -5,7 +5,13 @@
 //!
 //! To add one: a file of its own below `experiments/` with a `pub const EXPERIMENT: Experiment`, and a line in [`ALL`].
 
+mod chain;
+mod intersection;
 mod loopback;
+mod mica;
+mod onesided;
+mod service;
+mod words;
 
 use std::fmt;
 
@@ -17,7 +23,14 @@ use crate::node::NodeEvent;
 pub const CYCLES_PER_NANOSECOND: f64 = 3.2;
 
 /// All experiments, in the order of the table.
-pub const ALL: &[Experiment] = &[loopback::EXPERIMENT];
+pub const ALL: &[Experiment] = &[
+    loopback::EXPERIMENT,
+    words::EXPERIMENT,
+    onesided::EXPERIMENT,
+    mica::EXPERIMENT,
+    chain::EXPERIMENT,
+    intersection::EXPERIMENT,
+];
 
 /// One experiment.
 #[derive(Clone, Copy)]

@@ -102,6 +102,11 @@ impl Star {
         self.host.send(request)
     }
 
+    /// How many requests there have been; the next one's number.
+    pub fn requests(&self) -> usize {
+        self.host.requests()
+    }
+
     /// What a request was answered with, and when.
     pub fn answer(&self, number: usize) -> Option<&Answer> {
         self.host.answer(number)

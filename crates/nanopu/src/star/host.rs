@@ -88,6 +88,10 @@ impl Host {
         number
     }
 
+    pub(super) fn requests(&self) -> usize {
+        self.answers.len()
+    }
+
     pub(super) fn answer(&self, number: usize) -> Option<&Answer> {
         self.answers.get(number)?.as_ref()
     }
