@@ -2,9 +2,10 @@
 //
 // JBSQ(n): a message goes to the core with the fewest messages, the lowest of them among equals, if it has fewer than
 // BOUND; otherwise it waits, and cores that finish take the waiting ones in order. BOUND = 1 is one queue for all cores.
-// HASHED = 1 is RSS: the flow's hash alone names the core.
+// Only cores that have joined are selected; one that joins takes as many waiting messages as it may have.
+// HASHED = 1 is RSS: the flow's hash alone names the core, and whoever hashes knows which have joined.
 //
-// In a cycle the cores' ends of messages come first, in the order of the cores, and then the arrival.
+// In a cycle the cores act first, in their order, and then the arrival. A core does one thing in a cycle.
 module core_selector #(
   parameter int unsigned CORES = 4,
   parameter int unsigned BOUND = 2,
@@ -13,51 +14,62 @@ module core_selector #(
   parameter int unsigned MESSAGE_BITS = 7,
   // Derived; not to be set.
   parameter int unsigned CORE_BITS = (CORES > 1) ? $clog2(CORES) : 1,
-  parameter int unsigned COUNT_BITS = MESSAGE_BITS + 1
+  parameter int unsigned COUNT_BITS = MESSAGE_BITS + 1,
+  // The most that one core can take in a cycle.
+  parameter int unsigned TAKES = (HASHED == 0 && BOUND > 1) ? BOUND : 1
 ) (
-  input  logic                          clk,
-  input  logic                          rst,
-  // Cores that have finished a message, and what each gets for it.
-  input  logic [CORES-1:0]              finish,
-  output logic [CORES-1:0]              next_valid,
-  output logic [CORES*MESSAGE_BITS-1:0] next_message,
+  input  logic                                      clk,
+  input  logic                                      rst,
+  // Cores that have joined, and cores that have finished a message; and what each takes, its first one lowest.
+  input  logic [CORES-1:0]                    join_core,
+  input  logic [CORES-1:0]                    finish,
+  output logic [CORES*TAKES-1:0]              next_valid,
+  output logic [CORES*TAKES*MESSAGE_BITS-1:0] next_message,
   // A message arrives: given to a core, or kept waiting.
-  input  logic                          arrive_valid,
-  input  logic [MESSAGE_BITS-1:0]       arrive_message,
-  input  logic [CORE_BITS-1:0]          arrive_hash,
-  output logic                          given_valid,
-  output logic [CORE_BITS-1:0]          given_core,
+  input  logic                                arrive_valid,
+  input  logic [MESSAGE_BITS-1:0]             arrive_message,
+  input  logic [CORE_BITS-1:0]                arrive_hash,
+  output logic                                given_valid,
+  output logic [CORE_BITS-1:0]                given_core,
   // What each core has, and how many messages wait.
-  output logic [CORES*COUNT_BITS-1:0]   outstanding,
-  output logic [COUNT_BITS-1:0]         waiting
+  output logic [CORES*COUNT_BITS-1:0]         outstanding,
+  output logic [COUNT_BITS-1:0]               waiting
 );
   localparam int unsigned ROOM = 1 << MESSAGE_BITS;
 
   logic [MESSAGE_BITS-1:0] queue [0:ROOM-1];
   logic [MESSAGE_BITS-1:0] head, tail;
 
-  // The ends of messages. The core's rank is how many cores before it take a waiting message in this cycle.
-  logic [CORES-1:0]              wants;
-  logic [CORES*MESSAGE_BITS-1:0] rank;
-  logic [CORES*COUNT_BITS-1:0]   after_ends;
-  logic [COUNT_BITS-1:0]         taken;
+  // What the cores take. The rank of a place is how many places before it take a waiting message in this cycle.
+  logic [CORES-1:0]                    member, joins, ends;
+  logic [CORES*TAKES*MESSAGE_BITS-1:0] rank;
+  logic [CORES*COUNT_BITS-1:0]         after_cores, selectable;
+  logic [COUNT_BITS-1:0]               taken;
+
+  assign joins = join_core & ~member;
 
   always_comb begin
     taken = '0;
     for (int unsigned core = 0; core < CORES; core++) begin
-      wants[core] = finish[core] && outstanding[core*COUNT_BITS +: COUNT_BITS] != '0;
-      rank[core*MESSAGE_BITS +: MESSAGE_BITS] = taken[MESSAGE_BITS-1:0];
-      next_valid[core] = wants[core] && taken < waiting;
-      after_ends[core*COUNT_BITS +: COUNT_BITS] = outstanding[core*COUNT_BITS +: COUNT_BITS]
-          - {{(COUNT_BITS-1){1'b0}}, wants[core] && !next_valid[core]};
-      taken = taken + {{(COUNT_BITS-1){1'b0}}, next_valid[core]};
+      ends[core] = finish[core] && outstanding[core*COUNT_BITS +: COUNT_BITS] != '0;
+      after_cores[core*COUNT_BITS +: COUNT_BITS] = outstanding[core*COUNT_BITS +: COUNT_BITS]
+          - {{(COUNT_BITS-1){1'b0}}, ends[core]};
+      for (int unsigned k = 0; k < TAKES; k++) begin
+        rank[(core*TAKES+k)*MESSAGE_BITS +: MESSAGE_BITS] = taken[MESSAGE_BITS-1:0];
+        next_valid[core*TAKES+k] = (joins[core] || (ends[core] && k == 0)) && taken < waiting;
+        taken = taken + {{(COUNT_BITS-1){1'b0}}, next_valid[core*TAKES+k]};
+        after_cores[core*COUNT_BITS +: COUNT_BITS] = after_cores[core*COUNT_BITS +: COUNT_BITS]
+            + {{(COUNT_BITS-1){1'b0}}, next_valid[core*TAKES+k]};
+      end
+      selectable[core*COUNT_BITS +: COUNT_BITS] =
+          (member[core] || joins[core]) ? after_cores[core*COUNT_BITS +: COUNT_BITS] : '1;
     end
   end
 
-  for (genvar core = 0; core < CORES; core++) begin : gen_next
+  for (genvar place = 0; place < CORES * TAKES; place++) begin : gen_next
     logic [MESSAGE_BITS-1:0] at;
-    assign at = head + rank[core*MESSAGE_BITS +: MESSAGE_BITS];
-    assign next_message[core*MESSAGE_BITS +: MESSAGE_BITS] = next_valid[core] ? queue[at] : '0;
+    assign at = head + rank[place*MESSAGE_BITS +: MESSAGE_BITS];
+    assign next_message[place*MESSAGE_BITS +: MESSAGE_BITS] = next_valid[place] ? queue[at] : '0;
   end
 
   // The shortest queue: a tree of comparators that prefer the left, which is the lower core.
@@ -65,7 +77,7 @@ module core_selector #(
   logic [COUNT_BITS-1:0] least;
 
   shortest_queue #(.CORES(CORES), .COUNT_BITS(COUNT_BITS)) i_shortest (
-    .counts(after_ends), .core(shortest), .count(least)
+    .counts(selectable), .core(shortest), .count(least)
   );
 
   localparam logic [COUNT_BITS-1:0] LIMIT = COUNT_BITS'((BOUND > 1) ? BOUND : 1);
@@ -77,13 +89,15 @@ module core_selector #(
   always_ff @(posedge clk) begin
     if (keeps) queue[tail] <= arrive_message;
     if (rst) begin
+      member <= '0;
       outstanding <= '0;
       waiting <= '0;
       head <= '0;
       tail <= '0;
     end else begin
+      member <= member | joins;
       for (int unsigned core = 0; core < CORES; core++) begin
-        outstanding[core*COUNT_BITS +: COUNT_BITS] <= after_ends[core*COUNT_BITS +: COUNT_BITS]
+        outstanding[core*COUNT_BITS +: COUNT_BITS] <= after_cores[core*COUNT_BITS +: COUNT_BITS]
             + {{(COUNT_BITS-1){1'b0}}, given_valid && given_core == CORE_BITS'(core)};
       end
       waiting <= waiting - taken + {{(COUNT_BITS-1){1'b0}}, keeps};
@@ -95,12 +109,13 @@ module core_selector #(
 `ifndef SYNTHESIS
   always_ff @(posedge clk) begin
     if (!rst) begin
+      assert ((join_core & finish) == '0) else $error("a core does two things in one cycle");
       assert (32'(waiting) <= ROOM) else $error("more messages wait than there are");
       assert (HASHED == 0 || arrive_valid == given_valid) else $error("RSS keeps nothing");
       if (HASHED == 0) begin
         for (int unsigned core = 0; core < CORES; core++) begin
           assert (outstanding[core*COUNT_BITS +: COUNT_BITS] <= LIMIT) else $error("a core has more than the bound");
-          assert (waiting == '0 || outstanding[core*COUNT_BITS +: COUNT_BITS] == LIMIT)
+          assert (waiting == '0 || !member[core] || outstanding[core*COUNT_BITS +: COUNT_BITS] == LIMIT)
             else $error("a message waits although a core has room");
         end
       end

@@ -9,11 +9,11 @@ use crate::compare::{Run, cycles};
 const MESSAGE_BITS: usize = 6;
 const MESSAGES: usize = 1 << MESSAGE_BITS;
 
-ports!(Inputs { finish: u64, arrive_valid: u64, arrive_message: u64, arrive_hash: u64 });
+ports!(Inputs { join_core: u64, finish: u64, arrive_valid: u64, arrive_message: u64, arrive_hash: u64 });
 
 ports!(Outputs {
-    next_valid: u64,
-    next_message: [u64; 3],
+    next_valid: [u64; 2],
+    next_message: [u64; 12],
     given_valid: u64,
     given_core: u64,
     outstanding: [u64; 4],
@@ -40,7 +40,12 @@ fn block(cores: usize, selection: Selection) -> Block {
 /// Messages come and are finished at random, in phases of little and of much to do; sometimes cores finish what they never had.
 fn random(seed: u64, cores: usize, selection: Selection) -> Run<Inputs, Outputs> {
     let mut rng = Rng::new(seed);
-    let mut selector = Selector::new(selection, cores);
+    let (mut selector, mut joined, takes) = match selection {
+        Selection::Rss => (Selector::new(selection, cores), vec![true; cores], 1),
+        Selection::Jbsq(bound) => {
+            (Selector::without_cores(selection, cores), vec![false; cores], bound.max(1) as usize)
+        }
+    };
     let mut free: Vec<u64> = (0..MESSAGES as u64).rev().collect();
     let mut held: Vec<Vec<u64>> = vec![Vec::new(); cores];
     let mut run = Run::new();
@@ -55,20 +60,30 @@ fn random(seed: u64, cores: usize, selection: Selection) -> Run<Inputs, Outputs>
             waiting: selector.waiting() as u64,
             ..Outputs::default()
         };
-        let mut next = vec![0; cores];
+        let (mut next, mut valid) = (vec![0; cores * takes], vec![0; cores * takes]);
         for core in 0..cores {
+            // Some cores are there from the beginning, others come later.
+            if !joined[core] && ((core % 2 == 0 && cycle == 50) || rng.chance(0.002)) {
+                joined[core] = true;
+                inputs.join_core |= 1 << core;
+                for (place, message) in (core * takes..).zip(selector.join(core)) {
+                    (valid[place], next[place]) = (1, message);
+                    held[core].push(message);
+                }
+                continue;
+            }
             let is_spurious = held[core].is_empty() && rng.chance(0.01);
             if is_spurious || (!held[core].is_empty() && rng.chance(ends)) {
                 inputs.finish |= 1 << core;
                 free.extend(held[core].pop());
                 if let Some(message) = selector.finish(core) {
-                    outputs.next_valid |= 1 << core;
-                    next[core] = message;
+                    (valid[core * takes], next[core * takes]) = (1, message);
                     held[core].push(message);
                 }
             }
         }
         outputs.next_message = join(MESSAGE_BITS, next);
+        outputs.next_valid = join(1, valid);
         if rng.chance(arrivals)
             && let Some(message) = free.pop()
         {
