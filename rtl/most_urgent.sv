@@ -12,31 +12,37 @@ module most_urgent #(
   output logic                          valid,
   output logic [SLOT_BITS-1:0]          slot
 );
-  logic [7:0]           best_priority;
-  logic [TIME_BITS-1:0] best_arrival, ahead;
-  logic                 older;
+  // Each is compared with each: no decision waits for another one.
+  logic [CONTEXTS-1:0] best;
+
+  for (genvar i = 0; i < CONTEXTS; i++) begin : gen_thread
+    logic [CONTEXTS-1:0] beaten;
+    for (genvar j = 0; j < CONTEXTS; j++) begin : gen_rival
+      if (i == j) begin : gen_itself
+        assign beaten[j] = 1'b0;
+      end else begin : gen_other
+        logic [TIME_BITS-1:0] ahead;
+        logic                 is_earlier, wins_ties;
+        assign ahead = arrivals[j*TIME_BITS +: TIME_BITS] - arrivals[i*TIME_BITS +: TIME_BITS];
+`ifdef MUTANT_NEWEST_FIRST
+        assign is_earlier = !ahead[TIME_BITS-1];
+`else
+        assign is_earlier = ahead[TIME_BITS-1];
+`endif
+        assign wins_ties = is_earlier || (ahead == '0 && j < i);
+        assign beaten[j] = active[j] && (priorities[j*8 +: 8] < priorities[i*8 +: 8]
+            || (priorities[j*8 +: 8] == priorities[i*8 +: 8] && wins_ties));
+      end
+    end
+    assign best[i] = active[i] && beaten == '0;
+  end
+
+  assign valid = active != '0;
 
   always_comb begin
-    valid = 1'b0;
     slot = '0;
-    best_priority = '0;
-    best_arrival = '0;
-    ahead = '0;
-    older = 1'b0;
     for (int unsigned i = 0; i < CONTEXTS; i++) begin
-      ahead = arrivals[i*TIME_BITS +: TIME_BITS] - best_arrival;
-`ifdef MUTANT_NEWEST_FIRST
-      older = !ahead[TIME_BITS-1] && ahead != '0;
-`else
-      older = ahead[TIME_BITS-1];
-`endif
-      if (active[i] && (!valid || priorities[i*8 +: 8] < best_priority
-          || (priorities[i*8 +: 8] == best_priority && older))) begin
-        valid = 1'b1;
-        slot = SLOT_BITS'(i);
-        best_priority = priorities[i*8 +: 8];
-        best_arrival = arrivals[i*TIME_BITS +: TIME_BITS];
-      end
+      if (best[i]) slot = slot | SLOT_BITS'(i);
     end
   end
 endmodule

@@ -74,8 +74,8 @@ module thread_scheduler #(
 
   // What time is measured from.
   logic                 has_timers, has_timers_now;
-  logic                 began_valid, began_valid_acted, began_valid_next;
-  logic [TIME_BITS-1:0] began, began_acted, began_next;
+  logic                 began_valid, began_valid_acted, began_valid_next, begins_acted;
+  logic [TIME_BITS-1:0] began;
   logic                 idle_valid, idle_valid_acted, idle_valid_next;
   logic [TIME_BITS-1:0] idle_since, idle_since_acted, idle_since_next;
 
@@ -148,12 +148,12 @@ module thread_scheduler #(
   always_comb begin
     priority_acted = set_priority ? value[7:0] : finished ? base_priorities[slot*8 +: 8] : current_priority;
     began_valid_acted = began_valid;
-    began_acted = began;
+    begins_acted = 1'b0;
     idle_valid_acted = idle_valid;
     idle_since_acted = idle_since;
     if (set_context || finished) begin
       began_valid_acted = is_active_done;
-      began_acted = now;
+      begins_acted = 1'b1;
     end
     if (set_context) idle_valid_acted = 1'b0;
     if (rests) begin
@@ -231,28 +231,32 @@ module thread_scheduler #(
 
   logic                 demotes, passes_on, has_next;
   logic [TIME_BITS-1:0] ran, rested;
+  logic                 begins, ran_long, rested_long;
   logic [USED_BITS-1:0] used_next, next_index;
   logic [SLOT_BITS-1:0] next_slot;
 
   always_comb begin
     began_valid_next = began_valid_acted;
-    began_next = began_acted;
+    begins = begins_acted;
     idle_valid_next = idle_valid_acted;
     idle_since_next = idle_since_acted;
     if (starts && !began_valid_acted && slot_valid && active_next[slot]) begin
       began_valid_next = 1'b1;
-      began_next = now;
+      begins = 1'b1;
       idle_valid_next = 1'b0;
     end
     if (passes_on) idle_since_next = now;
   end
 
   // Time acts.
-  assign ran = now - began_next;
-  assign rested = now - idle_since_acted;
-  assign demotes = has_timers_now && began_valid_next && ran >= message_limit && slot_valid
+  // How long, from the registers: what begins in this cycle has taken no time yet.
+  assign ran = now - began;
+  assign rested = now - idle_since;
+  assign ran_long = begins ? message_limit == '0 : ran >= message_limit;
+  assign rested_long = (rests && !idle_valid) ? idle_limit == '0 : rested >= idle_limit;
+  assign demotes = has_timers_now && began_valid_next && ran_long && slot_valid
       && priorities_done[slot*8 +: 8] == '0;
-  assign passes_on = has_timers_now && idle_valid_next && rested >= idle_limit;
+  assign passes_on = has_timers_now && idle_valid_next && rested_long;
   assign priority_next = demotes ? DEMOTED : priority_acted;
 
   always_comb begin
@@ -306,7 +310,7 @@ module thread_scheduler #(
     end
     ids <= ids_next;
     priorities <= priorities_next;
-    began <= began_next;
+    if (begins) began <= now;
     idle_since <= idle_since_next;
     if (decides) begin
       decision_context <= decided_context;

@@ -13,6 +13,7 @@ mod layers;
 mod libs;
 mod measure;
 mod packages;
+mod rtl;
 mod shell;
 mod table;
 mod test;
@@ -46,6 +47,8 @@ enum Task {
     Libs(libs::Args),
     /// Run programs and test suites of others over the drop-in libraries.
     Compat(compat::Args),
+    /// Hold the nanoPU's blocks in SystemVerilog against the model, cycle by cycle; or synthesise them.
+    Rtl(rtl::Args),
     /// Talk to the Linux kernel's own software RNIC in a virtual machine.
     Interop(interop::Args),
 }
@@ -59,6 +62,7 @@ fn main() -> ExitCode {
         Task::Figures(args) => figures::run(&args),
         Task::Libs(args) => libs::run(&args),
         Task::Compat(args) => compat::run(&args),
+        Task::Rtl(args) => rtl::run(&args),
         Task::Interop(args) => interop::run(&args),
     };
     result.unwrap_or_else(|error| {

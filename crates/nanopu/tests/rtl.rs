@@ -10,5 +10,7 @@ mod bench;
 mod compare;
 #[path = "rtl/core.rs"]
 mod core;
+#[path = "rtl/receive.rs"]
+mod receive;
 #[path = "rtl/selector.rs"]
 mod selector;

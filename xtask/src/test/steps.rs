@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use crate::shell::{Line, Log, has_program, root, target_dir};
-use crate::{commands, compat, fuzz, interop, layers, packages};
+use crate::{commands, compat, fuzz, interop, layers, packages, rtl};
 
 use super::tally::Tally;
 
@@ -42,6 +42,7 @@ pub(super) const ALL: &[Step] = &[
     long("docs", "the documentation builds without a warning", docs),
     long("irn-trace", "the receiver reproduces the IRN authors' trace", irn_trace),
     long("nanopu-traces", "the nanoPU answers recorded requests as the prototype did", nanopu_traces),
+    long("rtl", "the nanoPU's blocks in SystemVerilog do what the model does, cycle by cycle", rtl_blocks),
     long("miri", "Miri finds no undefined behaviour", miri),
     long("fuzz", "every fuzz target, briefly", fuzz::step),
     long("dropin", "programs for RDMA cards, unmodified, a part of `cargo xtask compat`", compat::step),
@@ -156,6 +157,14 @@ fn nanopu_traces(log: &Log) -> Result<Tally> {
     };
     let line = Line::cargo("test --package highwire-nanopu --test threads --test selection");
     cargo_test(log, line.env(NAME, folder))
+}
+
+/// The unit tests have it as well, where Verilator is there already.
+fn rtl_blocks(log: &Log) -> Result<Tally> {
+    if let Err(missing) = packages::ensure(rtl::PACKAGES, log)? {
+        return Ok(Tally::skipped("rtl", &missing.0));
+    }
+    cargo_test(log, Line::cargo("test --package highwire-nanopu --test rtl"))
 }
 
 /// Miri executes a few hundred times slower than the machine: only crates whose tests are short, and that matter.

@@ -41,12 +41,12 @@ impl<T: Transport> ReceiveHalf<T> {
         self.receiver.arrive(last, packet);
     }
 
-    /// All cores have a thread for `context`, which is new.
-    pub fn insert(&mut self, context: u16) {
-        self.receiver.insert_everywhere(context);
+    /// A core has a thread for `context`.
+    pub fn insert(&mut self, cycle: u64, core: usize, context: u16) {
+        self.receiver.insert(cycle, core, context);
     }
 
-    /// A core has finished a message; in the order of the cores, if several have.
+    /// A core has finished a message. In a cycle the cores' demands come in the order of the cores.
     pub fn finish(&mut self, cycle: u64, core: usize, context: u16) {
         self.receiver.finish(cycle, core, context);
     }

@@ -145,11 +145,6 @@ impl Receiver {
         self.assigned.extend(waited.map(|message| (cycle + NEXT_CYCLES, core, message)));
     }
 
-    /// All cores have one.
-    pub(super) fn insert_everywhere(&mut self, context: u16) {
-        (0..self.cores).for_each(|core| self.insert(0, core, context));
-    }
-
     /// A core has finished a message.
     pub(super) fn finish(&mut self, cycle: u64, core: usize, context: u16) {
         let next = self.contexts.get_mut(&context).and_then(|selector| selector.finish(core));

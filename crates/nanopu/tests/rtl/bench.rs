@@ -148,8 +148,16 @@ impl Bench {
         if !ended.status.success() && complaint.is_empty() {
             complaint = ended.status.to_string();
         }
+        // Assertions speak on standard output as well, behind the last line.
+        const SPEAKS: &[u8] = b"%Error: ";
+        if !ended.status.success()
+            && let Some(at) = response.windows(SPEAKS.len()).rposition(|window| window == SPEAKS)
+        {
+            let at = response[..at].iter().rposition(|&byte| byte == b'[').unwrap_or(at);
+            complaint.push('\n');
+            complaint.push_str(&String::from_utf8_lossy(&response.split_off(at)));
+        }
         let (lines, _) = response.as_chunks::<8>();
-        // Messages of assertions go to standard output as well, behind the last line.
         let whole = lines.len() / self.output_words * self.output_words;
         (lines[..whole].iter().map(|word| u64::from_le_bytes(*word)).collect(), complaint)
     }

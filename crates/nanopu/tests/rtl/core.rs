@@ -284,7 +284,7 @@ fn random(seed: u64) -> Run<Inputs, Outputs> {
 fn queues_and_scheduler_do_what_the_model_does() {
     let Some(bench) = Bench::build::<Inputs, Outputs>(&block()) else { return };
     for seed in 0..8 {
-        random(seed).check(&bench, &format!("a core's interface, seed {seed}"));
+        random(seed).check(&bench, &format!("core_interface: seed {seed}"));
     }
 }
 

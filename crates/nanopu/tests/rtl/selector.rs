@@ -103,7 +103,7 @@ fn check(cores: usize, selection: Selection) {
     let Some(bench) = Bench::build::<Inputs, Outputs>(&block(cores, selection)) else { return };
     for seed in 0..4 {
         let run = random(seed, cores, selection);
-        run.check(&bench, &format!("{cores} cores, {selection:?}, seed {seed}"));
+        run.check(&bench, &format!("core_selector: {cores} cores, {selection:?}, seed {seed}"));
     }
 }
 

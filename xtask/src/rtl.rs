@@ -1,0 +1,124 @@
+//! `cargo xtask rtl`: the nanoPU's blocks in SystemVerilog against the model, and what they cost in gates.
+
+mod synthesis;
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use crate::bench::replace_section;
+use crate::packages;
+use crate::shell::{Line, Log, root};
+use crate::table::Table;
+
+/// What the co-simulation builds with.
+pub(crate) const PACKAGES: &[&str] = &["verilator", "g++", "make"];
+
+/// The page that `--write-docs` keeps up to date.
+const PAGE: &str = "docs/rtl.md";
+
+/// Options of `cargo xtask rtl`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask rtl                         every block against the model, cycle by cycle
+  cargo xtask rtl --cycles 1000000        for longer
+  cargo xtask rtl --yosys                 gates, flip-flops, memory and logic depth of each block
+  cargo xtask rtl --yosys --write-docs    and put the tables into docs/rtl.md")]
+pub(crate) struct Args {
+    /// Synthesise the blocks instead of simulating them, and print what they cost.
+    #[arg(long)]
+    yosys: bool,
+    /// Put the table of what was done into docs/rtl.md.
+    #[arg(long)]
+    write_docs: bool,
+    /// How long each random run is, in cycles.
+    #[arg(long, default_value_t = 100_000)]
+    cycles: u64,
+}
+
+/// Simulates or synthesises.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let log = Log::create("rtl")?;
+    let needed = if args.yosys { &["yosys"][..] } else { PACKAGES };
+    if let Err(missing) = packages::ensure(needed, &log)? {
+        bail!(missing.0);
+    }
+    let (name, table) = if args.yosys {
+        ("synthesis", synthesis::table()?)
+    } else {
+        match simulate(args.cycles, &log)? {
+            Some(table) => ("simulation", table),
+            None => return Ok(ExitCode::FAILURE),
+        }
+    };
+    println!("{}", table.to_text());
+    if args.write_docs {
+        let path = root().join(PAGE);
+        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let page = replace_section(&page, name, &table.to_markdown())?;
+        std::fs::write(&path, page).with_context(|| path.display().to_string())?;
+        println!("{PAGE} is up to date");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Runs the co-simulation, and adds up what it says; nothing if something differs, which has been shown.
+fn simulate(cycles: u64, log: &Log) -> Result<Option<Table>> {
+    let line = Line::cargo("test --package highwire-nanopu --test rtl -- --show-output");
+    if !line.env("HIGHWIRE_RTL_CYCLES", cycles.to_string()).run_logged(log)? {
+        let text = log.text()?;
+        let shown: Vec<&str> = text.lines().rev().take(60).collect();
+        shown.iter().rev().for_each(|line| println!("{line}"));
+        return Ok(None);
+    }
+    Ok(Some(summary(&log.text()?)))
+}
+
+/// Adds up lines like `block: what: 20000 cycles, 6 output ports each, equal`.
+fn summary(text: &str) -> Table {
+    let mut blocks: Vec<(&str, usize, u64, u64)> = Vec::new();
+    for line in text.lines() {
+        let Some((block, rest)) = line.split_once(": ") else { continue };
+        let Some(rest) = rest.strip_suffix(" output ports each, equal") else { continue };
+        let Some((rest, ports)) = rest.rsplit_once(" cycles, ") else { continue };
+        let cycles = rest.rsplit_once(": ").and_then(|(_, cycles)| cycles.parse().ok()).unwrap_or(0);
+        let ports: u64 = ports.parse().unwrap_or(0);
+        match blocks.iter_mut().find(|(known, ..)| *known == block) {
+            Some((_, runs, sum, _)) => (*runs, *sum) = (*runs + 1, *sum + cycles),
+            None => blocks.push((block, 1, cycles, ports)),
+        }
+    }
+    blocks.sort();
+    let mut table = Table::new(&["block", "runs", "cycles", "output ports", "differences"]);
+    for (block, runs, cycles, ports) in blocks {
+        table.row([
+            format!("`{block}`"),
+            runs.to_string(),
+            cycles.to_string(),
+            ports.to_string(),
+            "0".into(),
+        ]);
+    }
+    table
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_of_a_block_are_added_up() {
+        let text = "running\na: seed 0: 20 cycles, 6 output ports each, equal\n\
+                    b: x, seed 1: 7 cycles, 2 output ports each, equal\na: seed 1: 30 cycles, 6 output ports each, equal\n";
+        let table = summary(text);
+        assert_eq!(table.rows(), [["`a`", "2", "50", "6", "0"], ["`b`", "1", "7", "2", "0"]]);
+    }
+
+    #[test]
+    fn the_page_has_both_sections() {
+        let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
+        for name in ["simulation", "synthesis"] {
+            replace_section(&page, name, "").expect("the section is marked");
+        }
+    }
+}
