@@ -25,6 +25,10 @@ const BLOCKS: &[Block] = &[
     block("receive_queue", &[]),
     block("transmit_queue", &[]),
     block("core_interface", &[]),
+    block("ingress", &[]),
+    block("reassembly", &[]),
+    block("dispatch", &[]),
+    block("receive_path", &[]),
 ];
 
 /// What Yosys says of a block.
@@ -71,7 +75,7 @@ fn synthesise(block: &Block) -> Result<Cost> {
     let memories = target_dir().join(format!("xtask/{}.memories", block.top));
     let script = format!(
         "read_verilog -sv -DSYNTHESIS {}; hierarchy -top {}{parameters}; proc; flatten; opt; tee -o {} stat; \
-         wreduce; peepopt; opt_clean; alumacc; share; opt; memory -nomap; opt_clean; opt -fast -full; techmap; \
+         wreduce; peepopt; opt_clean; alumacc; opt; memory -nomap; opt_clean; opt -fast -full; techmap; \
          opt -fast; abc -g AND,OR,XOR,MUX; opt -fast; stat; ltp -noff",
         sources.join(" "),
         block.top,
