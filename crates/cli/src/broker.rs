@@ -22,12 +22,15 @@ pub(crate) struct Args {
     /// The directory in which the user's processes find each other.
     #[arg(long)]
     registry: Option<PathBuf>,
+    /// Take over from a broker that was killed; standard input is what it has left.
+    #[arg(long, hide = true)]
+    succeed: bool,
 }
 
 /// Serves until nobody needs it.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     // What went wrong was said already, to whoever started this.
-    match broker::serve(args.registry.as_deref(), args.address) {
+    match broker::serve(args.registry.as_deref(), args.address, args.succeed) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(_) => Ok(ExitCode::FAILURE),
     }

@@ -6,10 +6,12 @@
 //! device opens, when a service is listened to, and it passes management datagrams on. `docs/host.md` tells the rest.
 
 mod client;
+mod estate;
 mod mad;
 mod protocol;
 mod server;
 mod spawn;
+mod standing;
 mod sys;
 
 pub(crate) use client::{Client, Doorman, JoinError, Sockets};

@@ -324,6 +324,9 @@ impl Shared {
             let _ = capture.flush();
         }
         self.lanes.iter().for_each(|lane| lane.control(|engine| engine.reap()));
+        if let Some(broker) = &self.broker {
+            broker.look_after_broker();
+        }
     }
 
     /// Where peers are told what they may reach without packets, if they may.

@@ -103,6 +103,11 @@ impl Drop for StatsFile {
     }
 }
 
+/// Whether a device of this name runs.
+pub(crate) fn is_running(registry: &Registry, name: EngineName) -> bool {
+    read(&path(registry, name), name).is_some()
+}
+
 /// Every device of this user that runs on this machine now, by address. Files that dead ones left behind are removed.
 ///
 /// # Errors

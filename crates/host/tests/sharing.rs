@@ -356,6 +356,33 @@ fn datagrams_find_the_listener_and_answers_their_owner() {
 }
 
 #[test]
+fn a_request_waits_for_a_listener_that_is_about_to_come() {
+    let house = House::new(12);
+    let devices = [house.device(), house.device()];
+    let [a, b] = devices.each_ref().map(|device| device.gsi().expect("an interface"));
+    let service = |port: u16| 0x0106_0000 | u64::from(port);
+    let ask = |port| a.send(house.address, &request_for(service(port), u32::from(a.shard()))).expect("sends");
+    for port in [7001, 7002] {
+        b.bind_port(PortSpace::TCP, port).expect("free");
+    }
+    // Said to be there before it listens, and then between two listeners.
+    ask(7001);
+    for _ in 0..2 {
+        b.listen(ServiceIds::one(service(7001))).expect("listens");
+        assert_eq!(*hear(&b).mad, request_for(service(7001), u32::from(a.shard())));
+        b.unlisten(ServiceIds::one(service(7001))).expect("pauses");
+        ask(7001);
+    }
+    // But who never listens is answered for.
+    ask(7002);
+    let rejected = [hear(&a).mad, hear(&a).mad];
+    assert!(rejected.iter().all(|mad| (&mad[16..18], &mad[34..36]) == (&[0, 0x12][..], &[0, 8][..])));
+    assert!(b.try_receive().is_none());
+    drop((a, b, devices));
+    house.close();
+}
+
+#[test]
 fn ports_belong_to_one_process_and_come_back_with_its_end() {
     let house = House::new(7);
     let devices = [house.device(), house.device()];

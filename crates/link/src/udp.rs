@@ -119,6 +119,14 @@ impl UdpLink {
         Ok(link)
     }
 
+    /// A socket that somebody else has set up and may be using: nothing about it changes.
+    fn inherit(socket: OwnedFd) -> io::Result<UdpLink> {
+        let local = sys::bound_address(socket.as_fd())?;
+        let overflow_seen = sys::memory_info(socket.as_fd()).map_or(0, |info| info[8]);
+        let (limits, counters) = (TrainLimits::SINGLE, Counters::default());
+        Ok(UdpLink { socket, local, limits, counters, overflow_seen, refused: None })
+    }
+
     fn bind(config: &UdpConfig, is_shared: bool) -> io::Result<UdpLink> {
         let address = with_scope(SocketAddr::new(config.ip, config.port));
         let mut link = UdpLink::configure(sys::udp_socket(address.is_ipv6())?, address, config)?;

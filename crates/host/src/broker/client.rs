@@ -1,6 +1,7 @@
 //! A process's end: its shard, and what it asks of the broker later on.
 
 use super::protocol::{Mad, PortSpace, RECORD_BYTES_MAX, Reply, Request, ServiceIds, VERSION, ip_from};
+use super::standing::Standing;
 use super::{spawn, sys};
 use highwire_link::shm::Registry;
 use highwire_wire::{Qpn, parse_packet_with_icrc};
@@ -11,13 +12,17 @@ use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
 /// How long a broker may take to answer: it never waits for anything itself.
-const PATIENCE_SECONDS: i64 = 10;
+pub(super) const PATIENCE_SECONDS: i64 = 10;
+
+/// How often a broker is looked for that does not end in between.
+const JOIN_ATTEMPTS: u32 = 3;
 
 /// A shard of an address, for as long as this lives and no forked child keeps its descriptors.
 #[derive(Debug)]
 pub(crate) struct Client {
-    connection: Mutex<OwnedFd>,
-    doorman: Doorman,
+    standing: Mutex<Standing>,
+    registry: Registry,
+    address: IpAddr,
     /// Where management datagrams for this process arrive, one per record.
     mads: OwnedFd,
     shard: u8,
@@ -47,6 +52,12 @@ impl Doorman {
         let (_, fds) = exchange(connection.as_fd(), &Request::Socket { shard })?;
         fds.into_iter().next().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
+}
+
+/// Whether the other end is gone.
+fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
 
 /// Why no shard was had.
@@ -79,26 +90,43 @@ pub(crate) struct GsiPacket {
 impl Client {
     /// Joins those who share `address`, and starts its broker if there is none.
     pub(crate) fn join(registry: &Registry, address: IpAddr) -> Result<(Client, Sockets), JoinError> {
-        let connection = spawn::connect(registry, address)?;
-        sys::set_patience(connection.as_fd(), PATIENCE_SECONDS)?;
-        let (reply, fds) = exchange(connection.as_fd(), &Request::Join { version: VERSION })?;
+        let mut attempts = 0..JOIN_ATTEMPTS;
+        let (connection, (reply, fds)) = loop {
+            let connection = spawn::connect(registry, address)?;
+            sys::set_patience(connection.as_fd(), PATIENCE_SECONDS)?;
+            match exchange(connection.as_fd(), &Request::Join { version: VERSION }) {
+                Ok(reply) => break (connection, reply),
+                // It was killed just now: there will be another.
+                Err(error) if is_end(&error) && attempts.next().is_some() => {}
+                Err(error) => return Err(error.into()),
+            }
+        };
         let shard = match reply {
             Reply::Shard(shard) => shard,
             Reply::Full => return Err(JoinError::Full),
             Reply::Failed(errno) => return Err(JoinError::Io(io::Error::from_raw_os_error(errno))),
             _ => return Err(JoinError::OtherVersion),
         };
-        let Ok([packets, side_band, mads]) = <[OwnedFd; 3]>::try_from(fds) else {
+        let Ok([packets, side_band, mads, far_mads, estate]) = <[OwnedFd; 5]>::try_from(fds) else {
             return Err(JoinError::OtherVersion);
         };
-        let doorman = Doorman { path: registry.broker_socket(address) };
-        let client = Client { connection: Mutex::new(connection), doorman, mads, shard };
+        let standing = Mutex::new(Standing::new(connection, shard, far_mads, estate));
+        let client = Client { standing, registry: registry.clone(), address, mads, shard };
         Ok((client, Sockets { packets, side_band }))
     }
 
     /// Whom to ask about the others.
     pub(crate) fn doorman(&self) -> Doorman {
-        self.doorman.clone()
+        Doorman { path: self.registry.broker_socket(self.address) }
+    }
+
+    /// Looks whether the broker still lives, and has it succeeded if not. What does not succeed is tried again later.
+    pub(crate) fn look_after_broker(&self) {
+        // Who asks something meanwhile finds out as well.
+        let Ok(mut standing) = self.standing.try_lock() else { return };
+        if standing.is_over() {
+            let _ = standing.recover(&self.registry, self.address);
+        }
     }
 
     /// The number in which every queue pair number and communication id of this process ends.
@@ -151,8 +179,8 @@ impl Client {
     }
 
     fn ask(&self, request: &Request) -> io::Result<Reply> {
-        let connection = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
-        exchange(connection.as_fd(), request).map(|(reply, _)| reply)
+        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
+        standing.ask(&self.registry, self.address, request)
     }
 }
 
@@ -177,8 +205,13 @@ pub fn sharers(registry: &Registry, address: IpAddr) -> Option<Vec<Sharer>> {
     }
 }
 
-fn exchange(connection: BorrowedFd<'_>, request: &Request) -> io::Result<(Reply, Vec<OwnedFd>)> {
+pub(super) fn exchange(connection: BorrowedFd<'_>, request: &Request) -> io::Result<(Reply, Vec<OwnedFd>)> {
     sys::send(connection, &request.encode(), &[])?;
+    hear(connection)
+}
+
+/// The broker's next answer.
+pub(super) fn hear(connection: BorrowedFd<'_>) -> io::Result<(Reply, Vec<OwnedFd>)> {
     let mut record = [0; RECORD_BYTES_MAX];
     let (len, fds) = sys::receive(connection, &mut record)?;
     if len == 0 {

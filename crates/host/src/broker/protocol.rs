@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Said with the first record; both ends must agree.
-pub(super) const VERSION: u32 = 1;
+pub(super) const VERSION: u32 = 2;
 /// The longest record.
 pub(super) const RECORD_BYTES_MAX: usize = 4096;
 
@@ -59,6 +59,8 @@ impl PortSpace {
 pub(super) enum Request {
     /// To be given a shard.
     Join { version: u32 },
+    /// To go on with a shard that a former broker gave; the far end of where datagrams arrive comes along.
+    Rejoin { version: u32, shard: u8 },
     /// To be given the requests for these services.
     Listen(ServiceIds),
     /// No longer.
@@ -107,6 +109,7 @@ impl Request {
             Request::RevokeWill { id } => record(7, &[&id.to_le_bytes()]),
             Request::Status => record(8, &[]),
             Request::Socket { shard } => record(9, &[&[*shard]]),
+            Request::Rejoin { version, shard } => record(10, &[&version.to_le_bytes(), &[*shard]]),
         }
     }
 
@@ -126,6 +129,7 @@ impl Request {
             [7] => Request::RevokeWill { id: fields.u32()? },
             [8] => Request::Status,
             [9] => Request::Socket { shard: fields.take::<1>()?[0] },
+            [10] => Request::Rejoin { version: fields.u32()?, shard: fields.take::<1>()?[0] },
             _ => return None,
         };
         fields.0.is_empty().then_some(request)
@@ -245,6 +249,7 @@ mod tests {
             Request::RevokeWill { id: u32::MAX },
             Request::Status,
             Request::Socket { shard: 254 },
+            Request::Rejoin { version: 7, shard: 2 },
         ];
         for request in requests {
             let bytes = request.encode();

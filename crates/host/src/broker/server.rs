@@ -5,7 +5,10 @@
 
 mod gsi;
 mod members;
+mod parked;
+mod succession;
 
+use super::estate::Estate;
 use super::protocol::{Mad, PortSpace, ServiceIds};
 use super::sys;
 use crate::stats;
@@ -13,7 +16,8 @@ use highwire_link::shm::Registry;
 use highwire_link::{OpenError, RxBatch, SharedPort, SteerBy, TxBatch, UdpConfig};
 use highwire_stdx::Rng;
 use highwire_wire::Psn;
-use std::collections::{BTreeMap, VecDeque};
+use parked::Parked;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
 use std::io::{self, Write};
 use std::net::IpAddr;
@@ -45,10 +49,19 @@ pub struct Broker {
     members: Vec<Member>,
     /// Shards whose sockets are the broker's, the one that has been free for longest first.
     free: VecDeque<u8>,
+    /// Shards of a former broker's whose owners have not come back yet. Their sockets are left alone.
+    unclaimed: BTreeSet<u8>,
+    /// All sockets, for the next broker.
+    estate: Estate,
     services: Vec<(ServiceIds, u8)>,
     /// Services that were given up, and when.
     given_up: Vec<(ServiceIds, Instant)>,
-    ports: BTreeMap<(PortSpace, u16), u8>,
+    /// Who has a port, and since when.
+    ports: BTreeMap<(PortSpace, u16), (u8, Instant)>,
+    /// Requests for services that may be listened to in a moment.
+    parked: Vec<Parked>,
+    /// Until then those who shared the address with a former broker may yet say what they listen to.
+    settled_at: Instant,
     linger: Duration,
     rng: Rng,
     psn: Psn,
@@ -110,22 +123,28 @@ impl Broker {
     /// [`BrokerError`], whose text says what to do.
     pub fn open(registry: &Registry, address: IpAddr) -> Result<Broker, BrokerError> {
         let address = address.to_canonical();
-        let config = UdpConfig { gro: false, ..UdpConfig::new(address) };
-        let packets = SharedPort::open(&config, SteerBy::DestinationQpn)?;
-        let small = 1 << 18;
-        let side_band_config = UdpConfig {
-            port: crate::negotiate::NEGOTIATION_PORT,
-            receive_buffer_bytes: small,
-            send_buffer_bytes: small,
-            gso: false,
-            ..config
-        };
-        let side_band = SharedPort::open(&side_band_config, SteerBy::ReceiverQpn)?;
+        let [packets, side_band] = configs(address);
+        let packets = SharedPort::open(&packets, SteerBy::DestinationQpn)?;
+        let side_band = SharedPort::open(&side_band, SteerBy::ReceiverQpn)?;
         let path = registry.broker_socket(address);
         // The address is ours, so whoever made this is gone.
         let _ = std::fs::remove_file(&path);
         let listener = sys::listen(&path)?;
+        Broker::with(registry, address, listener, packets, side_band)
+    }
+
+    fn with(
+        registry: &Registry,
+        address: IpAddr,
+        listener: OwnedFd,
+        packets: SharedPort,
+        side_band: SharedPort,
+    ) -> Result<Broker, BrokerError> {
         sys::raise_descriptor_limit();
+        let estate = Estate::new()?;
+        for number in 0..side_band.len() {
+            estate.add(number, packets.fd(number), side_band.fd(number))?;
+        }
         let mut rng = Rng::new(crate::sys::random_u64()?);
         Ok(Broker {
             address,
@@ -135,9 +154,13 @@ impl Broker {
             side_band,
             members: Vec::new(),
             free: VecDeque::new(),
+            unclaimed: BTreeSet::new(),
+            estate,
             services: Vec::new(),
             given_up: Vec::new(),
             ports: BTreeMap::new(),
+            parked: Vec::new(),
+            settled_at: Instant::now(),
             linger: LINGER,
             psn: Psn::new(rng.next_u32()),
             rng,
@@ -170,7 +193,9 @@ impl Broker {
                 end_at = Instant::now() + self.linger;
             }
             let timeout_ms = left.min(LOOK_INTERVAL).as_millis() as i32 + 1;
-            self.turn(if is_lonely { timeout_ms } else { -1 })?;
+            let is_watchful = is_lonely || !self.parked.is_empty();
+            self.turn(if is_watchful { timeout_ms } else { -1 })?;
+            self.decline_parked();
             if !is_lonely {
                 end_at = Instant::now() + self.linger;
             }
@@ -247,13 +272,28 @@ impl Broker {
     }
 }
 
+/// How the sockets of packets and those of the side band are set up.
+fn configs(address: IpAddr) -> [UdpConfig; 2] {
+    let packets = UdpConfig { gro: false, ..UdpConfig::new(address) };
+    let small = 1 << 18;
+    let side_band = UdpConfig {
+        port: crate::negotiate::NEGOTIATION_PORT,
+        receive_buffer_bytes: small,
+        send_buffer_bytes: small,
+        gso: false,
+        ..packets
+    };
+    [packets, side_band]
+}
+
 /// Makes this process the broker of an address, says on standard output that it is ready or why it cannot be, and serves.
 /// For a process that has nothing else to do and one thread; it goes on in the background. `registry` is the directory in
-/// which the user's processes find each other, if it is not the usual one.
+/// which the user's processes find each other, if it is not the usual one. With `succeeds`, standard input is what a broker
+/// that was killed has left: those who share the address go on under this one.
 ///
 /// # Errors
 /// [`BrokerError`]; it was said on standard output, too.
-pub fn serve(registry: Option<&Path>, address: IpAddr) -> Result<(), BrokerError> {
+pub fn serve(registry: Option<&Path>, address: IpAddr, succeeds: bool) -> Result<(), BrokerError> {
     let say = |text: &str| {
         let mut out = io::stdout();
         // Whoever asked may be gone by now.
@@ -265,7 +305,12 @@ pub fn serve(registry: Option<&Path>, address: IpAddr) -> Result<(), BrokerError
             None => Registry::open(),
         };
         sys::detach()?;
-        Broker::open(&registry.map_err(io::Error::other)?, address)
+        let registry = registry.map_err(io::Error::other)?;
+        if succeeds {
+            Broker::succeed(&registry, address, io::stdin().as_fd())
+        } else {
+            Broker::open(&registry, address)
+        }
     };
     match open() {
         Ok(broker) => {

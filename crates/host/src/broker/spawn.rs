@@ -5,13 +5,15 @@
 
 use super::client::JoinError;
 use super::sys;
+use crate::stats;
 use highwire_link::shm::Registry;
 use std::io::{self, Read};
 use std::net::IpAddr;
-use std::os::fd::OwnedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 /// The environment variable that names the program with the `broker` command.
 pub const BROKER_VARIABLE: &str = "HIGHWIRE_BROKER";
@@ -19,32 +21,77 @@ const PROGRAM: &str = "highwire";
 /// What a broker says when it is ready.
 pub(super) const READY: &str = "ready\n";
 
+/// How long a newcomer waits for those who share an address to bring its broker back, and how often it looks.
+const SUCCESSION_MAX: Duration = Duration::from_secs(5);
+const LOOK_INTERVAL: Duration = Duration::from_millis(20);
+
 /// A connection to the broker of `address`, which is started if need be.
 pub(super) fn connect(registry: &Registry, address: IpAddr) -> Result<OwnedFd, JoinError> {
     let path = registry.broker_socket(address);
-    let _lock = registry.lock_brokers()?;
-    match sys::connect(&path) {
-        Ok(connection) => return Ok(connection),
-        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ECONNREFUSED)) => {}
-        Err(error) => return Err(error.into()),
+    let patience = Instant::now() + SUCCESSION_MAX;
+    loop {
+        let lock = registry.lock_brokers()?;
+        if let Some(connection) = try_connect(&path)? {
+            return Ok(connection);
+        }
+        // Only they can start the next broker: the sockets are with them.
+        if Instant::now() < patience && has_sharers(registry, address) {
+            drop(lock);
+            std::thread::sleep(LOOK_INTERVAL);
+            continue;
+        }
+        reap(registry);
+        start(registry, address, None)?;
+        return Ok(sys::connect(&path)?);
     }
-    reap(registry);
-    start(registry, address)?;
-    Ok(sys::connect(&path)?)
+}
+
+/// A connection to the broker that comes after one that was killed. If there is none yet it is started, with what the
+/// former one has left.
+pub(super) fn reconnect(registry: &Registry, address: IpAddr, estate: BorrowedFd<'_>) -> io::Result<OwnedFd> {
+    let path = registry.broker_socket(address);
+    let _lock = registry.lock_brokers()?;
+    if let Some(connection) = try_connect(&path)? {
+        return Ok(connection);
+    }
+    start(registry, address, Some(estate.try_clone_to_owned()?)).map_err(|error| match error {
+        JoinError::Io(error) => error,
+        JoinError::NoBroker(why) => io::Error::other(why),
+        other => io::Error::other(format!("{other:?}")),
+    })?;
+    sys::connect(&path)
+}
+
+/// `None` if nobody listens there.
+fn try_connect(path: &Path) -> io::Result<Option<OwnedFd>> {
+    match sys::connect(path) {
+        Ok(connection) => Ok(Some(connection)),
+        Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ECONNREFUSED)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// Whether processes live that share an address.
+fn has_sharers(registry: &Registry, address: IpAddr) -> bool {
+    let running = stats::running_in(registry).unwrap_or_default();
+    running.iter().any(|device| device.address == address.to_canonical() && device.shard.is_some())
 }
 
 /// Removes what brokers that were killed left behind. Under the lock nobody is between making such a socket and listening.
 fn reap(registry: &Registry) {
     for address in registry.shared_gids().unwrap_or_default() {
         let path = registry.broker_socket(address);
-        if sys::connect(&path).is_err_and(|error| error.raw_os_error() == Some(libc::ECONNREFUSED)) {
+        let is_dead =
+            sys::connect(&path).is_err_and(|error| error.raw_os_error() == Some(libc::ECONNREFUSED));
+        // While some live who shared it, there will be another.
+        if is_dead && !has_sharers(registry, address) {
             let _ = std::fs::remove_file(path);
         }
     }
 }
 
-/// Starts a broker and waits until it is ready.
-fn start(registry: &Registry, address: IpAddr) -> Result<(), JoinError> {
+/// Starts a broker, the first or the next, and waits until it is ready.
+fn start(registry: &Registry, address: IpAddr, estate: Option<OwnedFd>) -> Result<(), JoinError> {
     let Some(program) = program() else {
         return Err(JoinError::NoBroker(format!(
             "no program `{PROGRAM}` beside this one or in PATH; {BROKER_VARIABLE} says where it is"
@@ -54,8 +101,9 @@ fn start(registry: &Registry, address: IpAddr) -> Result<(), JoinError> {
     command
         .args(["broker", "--address", &address.to_string(), "--registry"])
         .arg(std::path::absolute(registry.root())?)
+        .args(estate.as_ref().map(|_| "--succeed"))
         .env_remove("LD_PRELOAD")
-        .stdin(Stdio::null())
+        .stdin(estate.map_or_else(Stdio::null, Stdio::from))
         .stdout(Stdio::piped())
         .stderr(Stdio::null());
     detach_from_us(&mut command);

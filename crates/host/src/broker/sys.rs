@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Descriptors that one record carries at most.
-pub(super) const FDS_MAX: usize = 4;
+pub(super) const FDS_MAX: usize = 5;
 const KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 256;
@@ -92,6 +92,26 @@ fn set_nonblocking(fd: &OwnedFd) -> io::Result<()> {
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) }).map(drop)
 }
 
+/// Whether a socket has something to read or has come to its end.
+pub(super) fn is_readable(fd: BorrowedFd<'_>) -> bool {
+    let mut polled = [libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
+    poll(&mut polled, 0).is_ok() && polled[0].revents != 0
+}
+
+/// Lets a socket hold this many bytes that were sent and not received, as far as that is allowed.
+pub(super) fn set_send_buffer(fd: BorrowedFd<'_>, bytes: libc::c_int) {
+    // SAFETY: the option's value is live and has the length that is given. Without success, less fits in.
+    unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_SNDBUF,
+            (&raw const bytes).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        );
+    }
+}
+
 /// Lets a blocking socket wait no longer than this for a record.
 pub(super) fn set_patience(fd: BorrowedFd<'_>, seconds: i64) -> io::Result<()> {
     let patience = libc::timeval { tv_sec: seconds as libc::time_t, tv_usec: 0 };
@@ -143,7 +163,7 @@ pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> 
     if !fds.is_empty() {
         let payload = size_of_val(fds) / size_of::<BorrowedFd<'_>>() * size_of::<RawFd>();
         message.msg_control = (&raw mut control).cast();
-        // SAFETY: plain arithmetic; `Control` has room for FDS_MAX descriptors: 16 + 4 × 4 bytes.
+        // SAFETY: plain arithmetic; `Control` has room for FDS_MAX descriptors: 16 + 5 × 4 bytes.
         message.msg_controllen = unsafe { libc::CMSG_SPACE(payload as u32) } as usize;
         // SAFETY: the control buffer is live, aligned, zeroed and as long as was said, so that the first header and the
         // descriptors behind it lie inside it.
@@ -175,6 +195,39 @@ pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> 
 
 /// Receives one record into `bytes`, and what descriptors came with it. A length of zero is the end.
 pub(super) fn receive(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
+    receive_with(fd, bytes, 0)
+}
+
+/// Every record that waits, with copies of its descriptors; all of it stays where it is. One caller at a time.
+pub(super) fn peek_all(fd: BorrowedFd<'_>) -> io::Result<Vec<(u8, Vec<OwnedFd>)>> {
+    let from_the_start: libc::c_int = 0;
+    // SAFETY: the option's value is live and has the length that is given.
+    check(unsafe {
+        libc::setsockopt(
+            fd.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_PEEK_OFF,
+            (&raw const from_the_start).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    })?;
+    let mut records = Vec::new();
+    loop {
+        let mut first = [0];
+        match receive_with(fd, &mut first, libc::MSG_PEEK | libc::MSG_DONTWAIT) {
+            Ok((0, _)) => return Ok(records),
+            Ok((_, fds)) => records.push((first[0], fds)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => return Ok(records),
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+fn receive_with(
+    fd: BorrowedFd<'_>,
+    bytes: &mut [u8],
+    flags: libc::c_int,
+) -> io::Result<(usize, Vec<OwnedFd>)> {
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut control = Control([0; 64]);
     // SAFETY: all-zero bytes are a valid `msghdr`.
@@ -185,7 +238,7 @@ pub(super) fn receive(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize
     message.msg_controllen = size_of::<Control>();
     let got = loop {
         // SAFETY: everything that the message points at is live and as long as was said.
-        let got = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, libc::MSG_CMSG_CLOEXEC) };
+        let got = unsafe { libc::recvmsg(fd.as_raw_fd(), &raw mut message, flags | libc::MSG_CMSG_CLOEXEC) };
         if got >= 0 {
             break got as usize;
         }

@@ -8,7 +8,7 @@ use super::{OpenError, UdpConfig, UdpLink, share};
 use crate::{Link, RxBatch};
 use highwire_stdx::Instant;
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 /// The sockets of one address and port, numbered from 0.
 pub struct SharedPort {
@@ -32,6 +32,22 @@ impl SharedPort {
         // Only a second socket makes a group of them, which can be told how to choose.
         shared.add()?;
         Ok(shared)
+    }
+
+    /// Goes on with the sockets of a group whose owner is gone, in the order in which they were bound. Those who use them do
+    /// not notice.
+    ///
+    /// # Errors
+    /// [`OpenError`]; fewer than two are no group.
+    pub fn inherit(sockets: Vec<OwnedFd>, config: &UdpConfig, by: SteerBy) -> Result<SharedPort, OpenError> {
+        let failed = |error: io::Error| OpenError::new(config, error);
+        let sockets: io::Result<Vec<_>> = sockets.into_iter().map(UdpLink::inherit).collect();
+        let sockets = sockets.map_err(failed)?;
+        if sockets.len() < 2 {
+            return Err(failed(io::ErrorKind::InvalidInput.into()));
+        }
+        let config = UdpConfig { port: sockets[0].local.port(), ..*config };
+        Ok(SharedPort { config, by, sockets })
     }
 
     /// How many sockets there are.

@@ -1,15 +1,14 @@
 //! Queue pair 1: whom its datagrams are for, and what is said for those who cannot.
 
 use super::super::mad::{Recipient, decline, gsi_packet, mad_of, recipient};
-use super::super::protocol::{Mad, ServiceIds, ip_bytes};
+use super::super::protocol::{Mad, ip_bytes};
 use super::super::sys;
-use super::{Broker, GRACE, GSI, NO_TIME};
+use super::{Broker, GSI, NO_TIME};
 use highwire_link::{Link, Order, Packet};
 use highwire_wire::cm::CmMad;
 use highwire_wire::{ICRC_LEN, PathIcrc, UDP_PORT, parse_packet_with_icrc};
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
-use std::time::Instant;
 
 impl Broker {
     /// Takes what has arrived for queue pair 1.
@@ -32,18 +31,21 @@ impl Broker {
         let Ok((headers, payload, _)) = parse_packet_with_icrc(packet.bytes) else { return };
         let Some((_, mad)) = mad_of(&headers, &packet.bytes[payload]) else { return };
         let Ok(mad) = CmMad::parse(mad) else { return };
+        let mut record = ip_bytes(packet.source.ip()).to_vec();
+        record.extend_from_slice(&packet.source.port().to_le_bytes());
+        record.extend_from_slice(packet.bytes);
         let shard = match recipient(&mad) {
             None => return,
             Some(Recipient::Listener(id)) => {
                 let listener = self.services.iter().find(|(services, _)| services.contains(id));
-                let is_pause = |(services, when): &(ServiceIds, Instant)| {
-                    services.contains(id) && when.elapsed() < GRACE
-                };
-                if listener.is_none() && self.given_up.iter().any(is_pause) {
-                    return;
+                let shard = listener.map(|(_, shard)| *shard);
+                if shard.is_none() && self.may_be_listened_to(id) {
+                    return self.park(id, &mad, packet, record);
                 }
-                listener.map(|(_, shard)| *shard)
+                shard
             }
+            // Its owner has yet to come back, and whoever sent this will repeat it.
+            Some(Recipient::Owner(id)) if self.unclaimed.contains(&(id as u8)) => return,
             Some(Recipient::Owner(id)) => Some(id as u8),
         };
         let part = self.members.iter().filter_map(|m| m.part.as_ref()).find(|p| Some(p.shard) == shard);
@@ -53,9 +55,6 @@ impl Broker {
             }
             return;
         };
-        let mut record = ip_bytes(packet.source.ip()).to_vec();
-        record.extend_from_slice(&packet.source.port().to_le_bytes());
-        record.extend_from_slice(packet.bytes);
         // A member that does not listen loses datagrams, as by a full receive queue.
         let _ = sys::send(part.mads.as_fd(), &record, &[]);
     }

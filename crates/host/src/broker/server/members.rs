@@ -22,12 +22,13 @@ impl Broker {
     /// Answers one question; an error means that the member is gone.
     pub(super) fn serve(&mut self, index: usize) -> io::Result<()> {
         let mut record = [0; RECORD_BYTES_MAX];
-        let (len, _) = sys::receive(self.members[index].connection.as_fd(), &mut record)?;
+        let (len, fds) = sys::receive(self.members[index].connection.as_fd(), &mut record)?;
         if len == 0 {
             return Err(io::ErrorKind::UnexpectedEof.into());
         }
         let reply = match Request::decode(&record[..len]) {
             Some(Request::Join { version: VERSION }) => return self.join(index),
+            Some(Request::Rejoin { version: VERSION, shard }) => return self.rejoin(index, shard, fds),
             Some(Request::Socket { shard }) => return self.show(index, shard),
             Some(request) => self.answer(index, request),
             None => Reply::NotUnderstood,
@@ -50,6 +51,7 @@ impl Broker {
                     return Reply::InUse;
                 }
                 self.services.push((wanted, shard));
+                self.deliver_parked(wanted, shard);
             }
             Request::Unlisten(unwanted) => {
                 self.services.retain(|entry| *entry != (unwanted, shard));
@@ -58,13 +60,15 @@ impl Broker {
             }
             Request::Bind { space, port } => return self.bind(shard, space, port),
             Request::Release { space, port } => {
-                if self.ports.get(&(space, port)) == Some(&shard) {
+                if self.ports.get(&(space, port)).is_some_and(|(owner, _)| *owner == shard) {
                     self.ports.remove(&(space, port));
                 }
             }
             Request::LeaveWill { id, to, mad } => drop(member.wills.insert(id, (to, mad))),
             Request::RevokeWill { id } => drop(member.wills.remove(&id)),
-            Request::Join { .. } | Request::Status | Request::Socket { .. } => return Reply::NotUnderstood,
+            Request::Join { .. } | Request::Rejoin { .. } | Request::Status | Request::Socket { .. } => {
+                return Reply::NotUnderstood;
+            }
         }
         Reply::Done
     }
@@ -85,18 +89,22 @@ impl Broker {
         if self.ports.contains_key(&(space, port)) {
             return Reply::InUse;
         }
-        self.ports.insert((space, port), shard);
+        self.ports.insert((space, port), (shard, Instant::now()));
         Reply::Port(port)
     }
 
     /// Gives a member a shard.
     fn join(&mut self, index: usize) -> io::Result<()> {
         let part = match self.take_shard() {
-            Ok(Some(shard)) => sys::pair().map(|(ours, theirs)| (Part { shard, mads: ours }, theirs)),
+            Ok(Some(shard)) => sys::pair().and_then(|(ours, theirs)| {
+                // Its owner keeps both ends: the next broker is given this one.
+                let copy = ours.try_clone()?;
+                Ok((Part { shard, mads: ours }, theirs, copy))
+            }),
             Ok(None) => return self.refuse(index, &Reply::Full),
             Err(error) => Err(error),
         };
-        let (part, mads) = match part {
+        let (part, mads, far_mads) = match part {
             Ok(part) => part,
             Err(error) => {
                 return self.refuse(index, &Reply::Failed(error.raw_os_error().unwrap_or(libc::EIO)));
@@ -109,7 +117,8 @@ impl Broker {
         // From here on the member's end is the shard's.
         let old = self.members[index].part.replace(part);
         self.free.extend(old.map(|part| part.shard));
-        let fds = [self.packets.fd(number), self.side_band.fd(number), mads.as_fd()];
+        let sockets = [self.packets.fd(number), self.side_band.fd(number)];
+        let fds = [sockets[0], sockets[1], mads.as_fd(), far_mads.as_fd(), self.estate.fd()];
         sys::send(self.members[index].connection.as_fd(), &reply, &fds)
     }
 
@@ -122,12 +131,13 @@ impl Broker {
         sys::send(self.members[index].connection.as_fd(), &Reply::Done.encode(), &[self.packets.fd(number)])
     }
 
-    fn refuse(&mut self, index: usize, reply: &Reply) -> io::Result<()> {
+    pub(super) fn refuse(&mut self, index: usize, reply: &Reply) -> io::Result<()> {
         sys::send(self.members[index].connection.as_fd(), &reply.encode(), &[])
     }
 
     /// A free shard, with a new pair of sockets if need be; `None` if every shard is taken.
     fn take_shard(&mut self) -> io::Result<Option<u8>> {
+        self.reclaim();
         // The two ports count alike, also after one of them failed to grow.
         let next = self.side_band.len();
         let new = u8::try_from(next).ok().filter(|shard| SHARDS.contains(shard));
@@ -144,6 +154,7 @@ impl Broker {
             self.packets.add().map_err(failed)?;
         }
         self.side_band.add().map_err(failed)?;
+        self.estate.add(next, self.packets.fd(next), self.side_band.fd(next))?;
         Ok(Some(shard))
     }
 
@@ -168,7 +179,7 @@ impl Broker {
         }
         let Some(Part { shard, .. }) = member.part else { return };
         self.services.retain(|(_, owner)| *owner != shard);
-        self.ports.retain(|_, owner| *owner != shard);
+        self.ports.retain(|_, (owner, _)| *owner != shard);
         let name = EngineName::shared(self.address, shard);
         if self.registry.directory(name).exists() {
             // It was killed.

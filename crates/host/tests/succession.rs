@@ -1,0 +1,181 @@
+//! A broker is killed, and those who share its address go on.
+//!
+//! The program is three things: the test, which starts itself again with a registry and an address of its own; the scenario,
+//! which then runs in there; and the broker, which devices find by `HIGHWIRE_BROKER` and start by themselves.
+
+mod common;
+
+use common::{End, Setup, next_ok, until};
+use highwire_host::broker::{BROKER_VARIABLE, Mad, PortSpace, ServiceIds, serve, sharers};
+use highwire_host::verbs::{Operation, Recovery, Service};
+use highwire_host::{Device, DeviceConfig, Engine, Gsi, GsiError, LinkChoice, Sharing};
+use highwire_link::shm::Registry;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+const SCENARIO: &str = "HIGHWIRE_TEST_SUCCESSION";
+const SERVICE: u64 = 0x0106_1D2F;
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().collect();
+    if arguments.get(1).is_some_and(|first| first == "broker") {
+        return broker(&arguments[2..]);
+    }
+    if std::env::var_os(SCENARIO).is_some() {
+        those_who_share_an_address_outlive_its_broker();
+        return ExitCode::SUCCESS;
+    }
+    if arguments.iter().any(|argument| argument == "--list") {
+        return ExitCode::SUCCESS;
+    }
+    let program = std::env::current_exe().expect("our own path");
+    let registry = std::env::temp_dir().join(format!("highwire-succession-{}", std::process::id()));
+    let status = Command::new(&program)
+        .env(SCENARIO, "1")
+        .env(BROKER_VARIABLE, &program)
+        .env("HIGHWIRE_SHM_DIR", &registry)
+        .status()
+        .expect("starts");
+    let _ = std::fs::remove_dir_all(&registry);
+    assert!(status.success(), "{status}");
+    println!(
+        "\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; in a process of its own\n"
+    );
+    ExitCode::SUCCESS
+}
+
+/// What `highwire broker` does.
+fn broker(arguments: &[String]) -> ExitCode {
+    let value = |name: &str| arguments.iter().skip_while(|given| *given != name).nth(1);
+    let address = value("--address").and_then(|text| text.parse().ok()).expect("an address");
+    let registry = value("--registry").map(PathBuf::from);
+    match serve(registry.as_deref(), address, arguments.iter().any(|given| given == "--succeed")) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(_) => ExitCode::FAILURE,
+    }
+}
+
+fn those_who_share_an_address_outlive_its_broker() {
+    let [.., c, d] = std::process::id().to_be_bytes();
+    let address = IpAddr::from([127, 190, c, d.clamp(1, 254)]);
+    let registry = Registry::open().expect("a registry");
+    let ends = [LinkChoice::Auto, LinkChoice::Udp].map(|link| setup(address, link).pair());
+    let [a, b] = [&ends[0][0], &ends[0][1]].map(|end| end.device.gsi().expect("an interface"));
+    b.listen(ServiceIds::one(SERVICE)).expect("listens");
+    b.bind_port(PortSpace::TCP, 7471).expect("free");
+    a.leave_will(1, address, &to_id(b.shard(), 77)).expect("takes it");
+    ends.iter().for_each(converse);
+
+    for round in 0..3 {
+        let before = shards(&registry, address);
+        let killed = kill_broker(&registry);
+        // Nobody needs it for data.
+        ends.iter().for_each(converse);
+        if round == 1 {
+            // Who comes before anybody has noticed waits.
+            drop(device(address));
+        }
+        until("the next broker", || (broker_of(&registry)? != killed).then_some(()));
+        until("everybody's return", || (shards(&registry, address) == before).then_some(()));
+        ends.iter().for_each(converse);
+
+        // Newcomers get a part of their own, and reach the others.
+        let setup = setup(address, LinkChoice::Udp);
+        let newcomers = setup.pair();
+        assert!(newcomers.iter().all(|end| !before.contains(&end.device.shard().expect("a part"))));
+        converse(&newcomers);
+        // What was said to the former broker holds.
+        let c = newcomers[0].device.gsi().expect("an interface");
+        assert!(matches!(c.listen(ServiceIds::one(SERVICE)), Err(GsiError::InUse)));
+        assert!(matches!(c.bind_port(PortSpace::TCP, 7471), Err(GsiError::InUse)));
+        c.send(address, &request(c.shard())).expect("sends");
+        assert_eq!(hear(&b)[16..18], [0, 0x10], "the request found its listener");
+    }
+
+    let [[first, second], others] = ends;
+    drop((a, first));
+    assert_eq!(hear(&b)[30], 77, "the last will was carried out");
+    drop((b, second, others));
+    until("the end of the last broker", || broker_of(&registry).is_none().then_some(()));
+    assert!(!registry.is_shared(address));
+    let left: Vec<_> = std::fs::read_dir(registry.root()).expect("a directory").flatten().collect();
+    assert!(left.iter().all(|entry| entry.file_name() == "lock"), "{left:?}");
+}
+
+fn config(address: IpAddr) -> DeviceConfig {
+    let (address, sharing, engine) = (Some(address), Sharing::Shared, Engine::Both);
+    DeviceConfig { address, sharing, engine, ..DeviceConfig::default() }
+}
+
+fn device(address: IpAddr) -> Device {
+    Device::open(&config(address)).expect("a part of the address")
+}
+
+fn setup(address: IpAddr, link: LinkChoice) -> Setup {
+    let mut setup = Setup::new(Service::Rc, link).recovery(Recovery::Irn);
+    setup.config = DeviceConfig { link, ..config(address) };
+    setup
+}
+
+fn converse([a, b]: &[End; 2]) {
+    for (from, to) in [(a, b), (b, a)] {
+        let bytes = from.fill(0, 5000, 3);
+        to.receive(1, 8192, 8192);
+        from.post(2, Operation::Send, 0, 5000);
+        next_ok(from, to);
+        next_ok(to, from);
+        assert_eq!(to.buffer.to_vec(8192, 5000), bytes);
+    }
+    for end in [a, b] {
+        assert_eq!(end.device.counters().value("dropped_unknown_qp"), 0);
+    }
+}
+
+fn shards(registry: &Registry, address: IpAddr) -> Vec<u8> {
+    sharers(registry, address).unwrap_or_default().into_iter().map(|sharer| sharer.shard).collect()
+}
+
+/// The process that is the broker of this registry: our own grandchild.
+fn broker_of(registry: &Registry) -> Option<u32> {
+    let root = registry.root().to_string_lossy().into_owned();
+    let is_it = |pid: &u32| {
+        let line =
+            std::fs::read(Path::new("/proc").join(pid.to_string()).join("cmdline")).unwrap_or_default();
+        let words: Vec<_> = line.split(|&byte| byte == 0).collect();
+        words.get(1) == Some(&b"broker".as_slice()) && words.contains(&root.as_bytes())
+    };
+    let all = std::fs::read_dir("/proc").expect("the kernel tells").flatten();
+    all.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).find(is_it)
+}
+
+fn kill_broker(registry: &Registry) -> u32 {
+    let pid = broker_of(registry).expect("there is one");
+    let killed = Command::new("kill").args(["-KILL", &pid.to_string()]).status().expect("runs");
+    assert!(killed.success());
+    pid
+}
+
+fn mad(attribute: u16, words: [u32; 4]) -> Mad {
+    let mut mad = [0; 256];
+    mad[..4].copy_from_slice(&[1, 7, 2, 3]);
+    mad[16..18].copy_from_slice(&attribute.to_be_bytes());
+    for (word, at) in words.into_iter().zip((24..).step_by(4)) {
+        mad[at..at + 4].copy_from_slice(&word.to_be_bytes());
+    }
+    mad
+}
+
+fn request(shard: u8) -> Mad {
+    mad(0x10, [shard.into(), 0, (SERVICE >> 32) as u32, SERVICE as u32])
+}
+
+/// A message that answers to an id of a shard's.
+fn to_id(shard: u8, number: u32) -> Mad {
+    mad(0x14, [0, number << 8 | u32::from(shard), 0, 0])
+}
+
+#[track_caller]
+fn hear(gsi: &Gsi) -> Box<Mad> {
+    until("a datagram", || gsi.try_receive()).mad
+}
