@@ -163,7 +163,7 @@ fn machine() -> String {
 const WHAT_IS_NOT_HERE: &str = "\
 ## What is not here
 
-- Programs that need a privileged device: raw Ethernet (`raw_ethernet_*`), kernel initiators of NVMe-oF, iSER and SRP.
+- Programs that need a privileged device: kernel initiators of NVMe-oF, iSER and SRP.
 - Queries of a subnet manager: RoCE has none, so that `saquery`, `ibnetdiscover` and their relatives have nothing to ask.
 - DiSNI 2.1 (Java): its jar has no native half (`libdisni`), and that is no package. `cargo test -p highwire-ibverbs disni` checks that the functions of
   C that the native methods of its `NativeDispatcher` stand for are exported.

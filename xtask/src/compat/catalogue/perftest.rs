@@ -1,6 +1,6 @@
 //! perftest: latency and bandwidth of every operation, with the options that change which verbs are called.
 
-use super::super::case::{Case, Link};
+use super::super::case::{Case, Link, Ready};
 use super::super::judge;
 use super::LINKS;
 
@@ -91,6 +91,26 @@ pub(super) fn add(cases: &mut Vec<Case>) {
     ] {
         let case = Case::two("perftest", &format!("{program} -p {{port}}"), Link::Udp, judge::perftest);
         cases.push(case.options(options));
+    }
+    add_raw_ethernet(cases);
+}
+
+/// Frames go over UDP whatever the link. The ends exchange nothing but them: each is told both stations. Frames may be lost, and a
+/// server that counts them would wait for ever, so bandwidth is measured for a time.
+fn add_raw_ethernet(cases: &mut Vec<Case>) {
+    for (program, options) in [
+        ("raw_ethernet_lat", "-n 200"),
+        ("raw_ethernet_lat", "-n 200 -s 1024 -J 10.0.0.2 -j 10.0.0.1 -K 4000 -k 5000"),
+        ("raw_ethernet_lat", "-n 200 --promiscuous"),
+        ("raw_ethernet_bw", "-D 2 -s 1024"),
+        ("raw_ethernet_bw", "-D 2 -s 1024 -J 10.0.0.2 -j 10.0.0.1 -K 4000 -k 5000 --tcp"),
+    ] {
+        let title = format!("{program} -F {options}");
+        let [one, other] = ["02:00:00:48:57:01", "02:00:00:48:57:02"];
+        let server = format!("{title} --server -E {one} -B {other}");
+        let client = format!("{title} --client -E {other} -B {one}");
+        let case = Case::two("perftest", &title, Link::Udp, judge::raw_ethernet);
+        cases.push(case.ends(&server, &client, Ready::Soon));
     }
 }
 
