@@ -7,7 +7,7 @@ use crate::memory::packet_bytes;
 use highwire_link::{Ecn, Link, Packet};
 use highwire_rnic::Arrival;
 use highwire_verbs::Gid;
-use highwire_wire::{parse_packet, parse_packet_with_icrc};
+use highwire_wire::{Opcode, Operation, parse_packet, parse_packet_with_icrc};
 
 /// Trains taken in one turn, so that the engine also gets round to sending.
 const TRAINS_PER_TURN: u32 = 4;
@@ -20,6 +20,24 @@ const SHM_PACKETS_PER_TURN: usize = 64;
 const UDP_BUSY_TURNS_SKIPPED: u32 = 256;
 const UDP_IDLE_TURNS_SKIPPED: u32 = 32;
 pub(super) const UDP_WARM_TURNS: u32 = 4096;
+
+/// Whether a packet that rides behind others is an acknowledgement that belongs before them. Its sender meant it so: what
+/// it acknowledges came before what the application answered, and programs take it for granted that a SEND has completed
+/// when its answer is there.
+#[inline]
+fn goes_first<'a>(rider: &[u8], mut before: impl Iterator<Item = &'a [u8]>) -> bool {
+    let opcode = |packet: &[u8]| packet.first().and_then(|byte| Opcode::from_u8(*byte));
+    match opcode(rider) {
+        Some(Opcode::IrnAck) => true,
+        // Without IRN an acknowledgement stands for everything before it, answers included: it cannot overtake those.
+        Some(Opcode::RcAck | Opcode::XrcAck) => before.all(|packet| {
+            let is_request =
+                |opcode: Opcode| matches!(opcode.info().operation, Operation::Send | Operation::Write);
+            opcode(packet).is_some_and(is_request)
+        }),
+        _ => false,
+    }
+}
 
 impl Engine {
     /// Takes what has arrived; returns the number of packets.
@@ -88,7 +106,12 @@ impl Engine {
                 break;
             }
             packets += train as u32;
-            for packet in rx.packets() {
+            let before = || rx.packets().take(train - 1).map(|packet| packet.bytes);
+            let rider = rx.rider().filter(|rider| goes_first(rider.bytes, before()));
+            if let Some(rider) = &rider {
+                self.handle_udp_packet(rider);
+            }
+            for packet in rx.packets().take(train - usize::from(rider.is_some())) {
                 self.handle_udp_packet(&packet);
             }
             if train < LONG_TRAIN {
@@ -158,5 +181,28 @@ impl Engine {
             self.handle_udp_packet(&Packet { source, bytes: &bytes, train_index, ecn });
         }
         packets
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_acknowledgement_comes_before_what_it_rides_behind() {
+        let packet = |opcode: Opcode| [opcode.to_u8(), 0, 0, 0];
+        let (send, write) = (packet(Opcode::RcSendOnly), packet(Opcode::RcWriteOnly));
+        let answer = packet(Opcode::RcReadResponseOnly);
+        for (rider, before, expected) in [
+            (packet(Opcode::IrnAck), [send, answer], true),
+            (packet(Opcode::RcAck), [send, write], true),
+            (packet(Opcode::RcAck), [answer, write], false),
+            (packet(Opcode::RcSendLast), [send, write], false),
+            ([0xFF; 4], [send, write], false),
+        ] {
+            let before = before.iter().map(|packet| packet.as_slice());
+            assert_eq!(goes_first(&rider, before), expected, "{rider:x?}");
+        }
+        assert!(!goes_first(&[], std::iter::empty()));
     }
 }

@@ -93,6 +93,18 @@ impl RxBatch {
         Packets { rest: &self.bytes[..self.arrival.bytes], arrival: self.arrival, train_index: 0 }
     }
 
+    /// The last packet, if it is shorter than those before it: what a sender lets ride behind others, because that costs it
+    /// no call of its own, whatever was to leave first.
+    pub fn rider(&self) -> Option<Packet<'_>> {
+        let Arrival { source, bytes, segment_bytes, ecn } = self.arrival;
+        let length = bytes % segment_bytes;
+        if length == 0 || bytes < segment_bytes {
+            return None;
+        }
+        let train_index = (bytes / segment_bytes) as u16;
+        Some(Packet { source, bytes: &self.bytes[bytes - length..bytes], train_index, ecn })
+    }
+
     /// How many packets there are.
     pub fn len(&self) -> usize {
         self.arrival.bytes.div_ceil(self.arrival.segment_bytes)
@@ -144,5 +156,29 @@ impl<'a> Iterator for Packets<'a> {
         let train_index = self.train_index;
         self.train_index = train_index.wrapping_add(1);
         Some(Packet { source: self.arrival.source, bytes, train_index, ecn: self.arrival.ecn })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_rider_is_the_last_packet_and_shorter() {
+        let mut batch = RxBatch::new();
+        let arrival = |bytes, segment_bytes| Arrival { bytes, segment_bytes, ..NOTHING };
+        for (bytes, segment_bytes, expected) in [
+            (0, 1, None),
+            (40, 40, None),
+            (24, 40, None),
+            (80, 40, None),
+            (64, 40, Some((24, 1))),
+            (104, 40, Some((24, 2))),
+        ] {
+            batch.fill(arrival(bytes, segment_bytes));
+            let rider = batch.rider().map(|packet| (packet.bytes.len(), packet.train_index));
+            assert_eq!(rider, expected, "{bytes} bytes in packets of {segment_bytes}");
+            assert_eq!(rider.is_some(), rider.is_some() && batch.packets().last() == batch.rider());
+        }
     }
 }
