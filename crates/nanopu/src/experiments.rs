@@ -10,6 +10,7 @@ mod intersection;
 mod loopback;
 mod mica;
 mod onesided;
+mod raft;
 mod service;
 mod words;
 
@@ -30,6 +31,7 @@ pub const ALL: &[Experiment] = &[
     mica::EXPERIMENT,
     chain::EXPERIMENT,
     intersection::EXPERIMENT,
+    raft::EXPERIMENT,
 ];
 
 /// One experiment.

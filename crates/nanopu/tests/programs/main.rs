@@ -8,6 +8,7 @@ mod support;
 mod chain;
 mod intersection;
 mod onesided;
+mod raft;
 mod table;
 mod words;
 
