@@ -14,3 +14,5 @@ mod core;
 mod receive;
 #[path = "rtl/selector.rs"]
 mod selector;
+#[path = "rtl/send.rs"]
+mod send;

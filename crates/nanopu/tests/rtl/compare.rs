@@ -28,6 +28,11 @@ impl<I: Ports, O: Ports> Run<I, O> {
         self.lines.push((inputs, outputs));
     }
 
+    /// How often `what` is seen in the outputs.
+    pub(crate) fn count(&self, what: impl Fn(&O) -> bool) -> usize {
+        self.lines.iter().filter(|(_, outputs)| what(outputs)).count()
+    }
+
     /// The first difference between the block and the model, in words.
     pub(crate) fn difference(&self, bench: &Bench, source: &str) -> Option<String> {
         let mut stimulus = Vec::with_capacity(self.lines.len() * words_of::<I>());

@@ -288,6 +288,17 @@ fn queues_and_scheduler_do_what_the_model_does() {
     }
 }
 
+#[test]
+fn the_input_has_everything_in_it() {
+    let run = random(0);
+    assert!(run.count(|outputs| outputs.wants_switch != 0) > 50);
+    assert!(run.count(|outputs| outputs.take_valid != 0) > 500);
+    assert!(run.count(|outputs| outputs.finished != 0) > 100);
+    assert!(run.count(|outputs| outputs.deliver_unknown != 0) > 10);
+    assert!(run.count(|outputs| outputs.insert_refused != 0) > 0);
+    assert!(run.count(|outputs| outputs.sent_valid != 0) > 500);
+}
+
 /// Whether a fault that is built in shows in a port whose name begins so.
 fn is_found(mutant: &'static str, port: &str) {
     let block = Block { mutant: Some(mutant), ..block() };

@@ -387,6 +387,19 @@ fn packets_become_words_by_rss_as_in_the_model() {
 }
 
 #[test]
+fn the_input_has_everything_in_it() {
+    let config = NicConfig { buffers: [5, 3], ..NicConfig::default() };
+    let run = random(0, &config, 4);
+    assert!(run.count(|outputs| outputs.event_message != 0) > 50);
+    assert!(run.count(|outputs| outputs.event_duplicate != 0) > 5);
+    assert!(run.count(|outputs| outputs.event_without_buffer != 0) > 5);
+    assert!(run.count(|outputs| outputs.event_unknown_context != 0) > 0);
+    assert!(run.count(|outputs| outputs.event_dropped != 0) > 0);
+    assert!(run.count(|outputs| outputs.reply_nack != 0) > 5);
+    assert!(run.count(|outputs| outputs.control_valid != 0) > 5);
+}
+
+#[test]
 fn packets_that_are_taken_twice_are_found() {
     let config = NicConfig { buffers: [16, 12], ..NicConfig::default() };
     let block = Block { mutant: Some("MUTANT_NO_DUPLICATES"), ..block(&config, 4) };
