@@ -11,6 +11,7 @@ mod env;
 mod exchange;
 mod failure;
 mod nanopu;
+mod pages;
 mod pcap;
 mod perf;
 mod pingpong;
@@ -23,6 +24,9 @@ mod values;
 use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: pages::HugePages = pages::HugePages;
 
 /// RDMA on any Linux machine: no card, no kernel module, no root.
 #[derive(Debug, Parser)]

@@ -18,12 +18,12 @@ mod verify;
 
 use highwire_stdx::Rng;
 
-use crate::packet::{Record, Store};
+use crate::packet::{NONE, Record, Store};
 use crate::port::{LinkKind, Port, PortCounters};
-use crate::prefetch::prefetch;
+use crate::prefetch::{prefetch, prefetch_at};
 use crate::queues::Queues;
 use crate::{
-    EventQueue, FabricConfig, Host, HostId, Observer, Packet, PortId, Time, Topology, Violation,
+    EventQueue, FabricConfig, Host, HostId, Nearness, Observer, Packet, PortId, Time, Topology, Violation,
     ViolationKind,
 };
 
@@ -69,6 +69,8 @@ pub struct Fabric<P, H, O = ()> {
     verified_at: u64,
     fingerprint: u64,
     is_started: bool,
+    /// So many ports that what an event touches is not in the caches.
+    is_large: bool,
 }
 
 /// A packet on a wire that leads to another part of the network.
@@ -103,6 +105,8 @@ struct Timer {
     spins: u32,
 }
 
+/// Networks of more ports are large: fat trees of 1024 hosts have six thousand.
+const LARGE_PORTS: u32 = 2_000;
 const SPINS_MAX: u32 = 100_000;
 /// Everything is counted again after this many events.
 const VERIFY_EVERY: u64 = 1 << 22;
@@ -183,24 +187,54 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     }
 
     /// Asks for what the next few events will touch: a port first, what is on its wire when that is there, what comes after it when
-    /// that is there.
+    /// that is there. In a large network hosts do not stay in the caches between their packets either, so they are asked to do the same.
     #[inline]
     fn look_ahead(&self) {
-        let arrival = |n| self.events.peek(n).filter(|key| key >> KIND_SHIFT == ARRIVE);
         let place = |key: u32| (key & ((1 << KIND_SHIFT) - 1)) as usize;
-        if let Some(key) = self.events.peek(5) {
-            prefetch(&self.ports, place(key));
+        let further = if self.is_large { 2 } else { 0 };
+        if let Some(key) = self.events.peek(5 + further) {
+            prefetch_at(&self.ports, place(key));
         }
-        if let Some(key) = arrival(3) {
-            let port = &self.ports[place(key)];
-            self.store.prefetch(port.wire.head, port.peer < self.host_count);
-        }
-        if let Some(key) = arrival(1) {
-            let port = &self.ports[place(key)];
-            if let Some(record) = self.store.records.get(port.wire.head as usize) {
-                self.store.prefetch(record.next, false);
+        if let Some(key) = self.events.peek(3 + further) {
+            if self.is_large {
+                self.look_at_host(key, |host, _| prefetch(host));
             }
-            prefetch(&self.ports, port.peer as usize);
+            if key >> KIND_SHIFT == ARRIVE {
+                let port = &self.ports[place(key)];
+                self.store.prefetch(port.wire.head, port.peer < self.host_count);
+            }
+        }
+        if let Some(key) = self.events.peek(3).filter(|_| self.is_large) {
+            self.look_at_host(key, |host, _| host.look_ahead(Nearness::Near));
+        }
+        if let Some(key) = self.events.peek(1) {
+            if self.is_large {
+                self.look_at_host(key, |host, packet| host.look_ahead(Nearness::Next(packet)));
+            }
+            if key >> KIND_SHIFT == ARRIVE {
+                let port = &self.ports[place(key)];
+                if let Some(record) = self.store.records.get(port.wire.head as usize) {
+                    self.store.prefetch(record.next, false);
+                }
+                prefetch_at(&self.ports, port.peer as usize);
+            }
+        }
+    }
+
+    /// Shows the host that an event is for, if it is for one, and what it will receive.
+    #[inline]
+    fn look_at_host(&self, key: u32, look: impl FnOnce(&H, Option<&P>)) {
+        let place = key & ((1 << KIND_SHIFT) - 1);
+        let (host, packet) = match key >> KIND_SHIFT {
+            ARRIVE => {
+                let port = &self.ports[place as usize];
+                (port.peer, port.wire.head)
+            }
+            FREE => (place, NONE),
+            _ => return,
+        };
+        if let Some(host) = self.hosts.get(host.wrapping_sub(self.first_host) as usize) {
+            look(host, self.store.get(packet));
         }
     }
 

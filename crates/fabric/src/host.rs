@@ -29,6 +29,15 @@ impl Priorities {
     }
 }
 
+/// How soon a host is called.
+#[derive(Clone, Copy, Debug)]
+pub enum Nearness<'a, P> {
+    /// After a few other events.
+    Near,
+    /// Very soon, with this packet, or asked for one.
+    Next(Option<&'a P>),
+}
+
 /// What hangs on the fabric: an RNIC, a nanoPU, a load generator.
 ///
 /// A host shares nothing with other hosts but packets, so that hosts can run on different threads.
@@ -46,4 +55,9 @@ pub trait Host<P: Packet> {
 
     /// When to come back; [`Time::NEVER`] if only packets matter. A deadline in the past means now.
     fn poll_timeout(&self) -> Time;
+
+    /// This host is about to be called, or may be: it can ask for the memory that it will touch ([`crate::prefetch`]). It is told only
+    /// in large networks, and nothing may depend on it.
+    #[inline]
+    fn look_ahead(&self, _nearness: Nearness<'_, P>) {}
 }

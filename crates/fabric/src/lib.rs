@@ -23,11 +23,12 @@ mod violation;
 
 pub use config::{Balancing, Buffering, Ecn, FabricConfig, MarkWhen, Pfc, Rerouting, Trimming};
 pub use fabric::{BuildError, Fabric};
-pub use host::{Host, HostId, Priorities};
+pub use host::{Host, HostId, Nearness, Priorities};
 pub use observe::{DropReason, Observer};
 pub use packet::Packet;
 pub use parallel::ParallelFabric;
 pub use port::{PortCounters, Tally};
+pub use prefetch::prefetch;
 pub use queue::EventQueue;
 pub use time::{Rate, Span, Time};
 pub use topology::{

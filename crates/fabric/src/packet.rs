@@ -4,7 +4,7 @@
 //! touched when it enters, leaves, is marked or trimmed. Every queue is a list through those records, so moving a packet
 //! moves an index, and a queue costs eight bytes.
 
-use crate::prefetch::prefetch;
+use crate::prefetch::prefetch_at;
 use crate::{HostId, Time};
 
 /// A packet as the fabric sees it. Anything small and plain can be one.
@@ -133,10 +133,16 @@ impl<P: Packet> Store<P> {
     /// Asks for a packet's record, and for the packet itself if it `arrives`.
     #[inline]
     pub(crate) fn prefetch(&self, index: u32, arrives: bool) {
-        prefetch(&self.records, index as usize);
+        prefetch_at(&self.records, index as usize);
         if arrives {
-            prefetch(&self.packets, index as usize);
+            prefetch_at(&self.packets, index as usize);
         }
+    }
+
+    /// The packet at a place that may be none.
+    #[inline]
+    pub(crate) fn get(&self, index: u32) -> Option<&P> {
+        self.packets.get(index as usize)?.as_ref()
     }
 
     pub(crate) fn packet(&self, index: u32) -> Option<&P> {

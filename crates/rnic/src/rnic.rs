@@ -121,6 +121,12 @@ impl Rnic {
         self.by_qpn.get(qpn.value()).and_then(|slot| self.qps.get(*slot)).map(|entry| &entry.qp)
     }
 
+    /// The queue pair that [`Rnic::poll_transmit`] asks first.
+    #[inline]
+    pub fn next_to_send(&self) -> Option<&QueuePair> {
+        self.qps.get(*self.ready.front()?).map(|entry| &entry.qp)
+    }
+
     pub(crate) fn slot(&self, qpn: Qpn) -> Option<u32> {
         self.by_qpn.get(qpn.value()).copied()
     }

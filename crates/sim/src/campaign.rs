@@ -228,7 +228,7 @@ impl<'p> Campaign<'p> {
             };
             let result = play(plan, run, &mut progress);
             if let Ok(measures) = &result {
-                self.archive.keep(&self.key(self.jobs[index]), measures);
+                self.keep(self.jobs[index], measures);
             }
             if news.send(News::Done(index, Box::new(result))).is_err() {
                 break;
@@ -242,7 +242,18 @@ impl<'p> Campaign<'p> {
 
     fn key(&self, job: (usize, usize)) -> String {
         let (plan, run) = self.job(job);
-        format!("film {:?}\n{}", run.film, key(plan, run))
+        filmed_key(run.film, plan, run)
+    }
+
+    /// What has been filmed serves those who want no film as well.
+    fn keep(&self, job: (usize, usize), measures: &Measures) {
+        let (plan, run) = self.job(job);
+        self.archive.keep(&filmed_key(run.film, plan, run), measures);
+        if run.film.is_some() {
+            let mut unfilmed = measures.clone();
+            unfilmed.film = None;
+            self.archive.keep(&filmed_key(None, plan, run), &unfilmed);
+        }
     }
 
     /// The runs of a plan, in its order: those of this shard.
@@ -281,6 +292,10 @@ pub fn play(plan: &Plan, run: &Run, progress: &mut dyn crate::Progress) -> Resul
 
 /// How often, and until when.
 type Film = Option<(Span, Option<Span>)>;
+
+fn filmed_key(film: Film, plan: &Plan, run: &Run) -> String {
+    format!("film {film:?}\n{}", key(plan, run))
+}
 
 /// Runs with the same key have the same outcome, but perhaps for a film.
 fn key(plan: &Plan, run: &Run) -> String {

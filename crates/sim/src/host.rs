@@ -4,7 +4,7 @@
 //! never ahead, and what it asks for at a nanosecond happens at the first picosecond of it. Both are functions of the fabric's
 //! exact time; nothing is ever added to a rounded value, so nothing drifts.
 
-use highwire_fabric::{Host, Priorities, Time};
+use highwire_fabric::{Host, Nearness, Priorities, Time};
 
 use crate::iwarp::Iwarp;
 use crate::ledger::Ledger;
@@ -65,6 +65,13 @@ impl Host<Parcel> for SimHost {
     #[inline]
     fn poll_timeout(&self) -> Time {
         self.engine.poll_timeout().min(self.ledger.next_start())
+    }
+
+    #[inline]
+    fn look_ahead(&self, nearness: Nearness<'_, Parcel>) {
+        if let Engine::Rdma(rdma) = &self.engine {
+            rdma.look_ahead(nearness);
+        }
     }
 }
 

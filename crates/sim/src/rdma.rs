@@ -6,7 +6,7 @@
 
 mod watch;
 
-use highwire_fabric::{Priorities, Time};
+use highwire_fabric::{Nearness, Priorities, Time, prefetch};
 use highwire_rnic::{Arrival, Counter, Rnic, RnicConfig};
 use highwire_stdx::Instant;
 use highwire_verbs::{
@@ -292,6 +292,24 @@ impl Rdma {
     #[inline]
     pub(crate) fn poll_timeout(&self) -> Time {
         self.rnic.poll_timeout().map_or(Time::NEVER, Time::from_instant)
+    }
+
+    /// Asks for the memory of the RNIC, then of the queue pair that comes next.
+    #[inline]
+    pub(crate) fn look_ahead(&self, nearness: Nearness<'_, Parcel>) {
+        let qp = match nearness {
+            Nearness::Near => return prefetch(self),
+            Nearness::Next(None) => self.rnic.next_to_send(),
+            Nearness::Next(Some(parcel)) => match &parcel.body {
+                Body::Roce(headers) => {
+                    self.rnic.qp(Qpn::new(u32::from_be_bytes([0, headers[5], headers[6], headers[7]])))
+                }
+                _ => None,
+            },
+        };
+        if let Some(qp) = qp {
+            prefetch(qp);
+        }
     }
 
     #[inline]

@@ -117,6 +117,8 @@ fn what_an_archive_has_is_not_played() {
     let (first, again) = (play(&plan), play(&plan));
     assert_eq!((first.0, again.0), (6, 0));
     assert_eq!(first.1, again.1);
+    let unfilmed = SMALL.split("[film]").next().expect("a text has a beginning");
+    assert_eq!(play(&read(unfilmed)).0, 0, "what was filmed serves without a film");
     let more = play(&read(&SMALL.replace("seeds = 2", "seeds = 3")));
     assert_eq!(more.0, 3, "only the new seed is played");
     assert_eq!(play(&read(&SMALL.replace("load = 0.4", "load = 0.5"))).0, 6, "another plan is another plan");

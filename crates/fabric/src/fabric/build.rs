@@ -5,7 +5,7 @@ use std::fmt;
 
 use highwire_stdx::Rng;
 
-use super::{Fabric, Switch, Timer};
+use super::{Fabric, LARGE_PORTS, Switch, Timer};
 use crate::packet::Store;
 use crate::parallel::Partition;
 use crate::port::{LinkKind, Port, PortCounters};
@@ -151,6 +151,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             verified_at: 0,
             fingerprint: 0,
             is_started: false,
+            is_large: topology.port_count() > LARGE_PORTS,
             config,
             topology,
         })
@@ -276,11 +277,16 @@ fn switches_of(topology: &Topology, config: &FabricConfig) -> Vec<Switch> {
     switches.collect()
 }
 
-/// Buckets so narrow that few events share one, and so many that a wire's delay lies within the ring.
+/// Buckets so narrow that few events share one, and so many that a wire's delay lies within the ring. In a large network more
+/// share one, for what comes next is known only within a bucket, and is asked for ahead of time.
 fn event_queue_for(topology: &Topology) -> EventQueue {
     let transmission = topology.links().iter().map(|l| l.spec.rate.span_of(1600)).max().unwrap_or_default();
     let ahead = (topology.delay_max() + transmission).as_ps().max(1);
-    let count_log2 = if topology.port_count() > 20_000 { 16 } else { 14 };
+    let count_log2 = match topology.port_count() {
+        ports if ports > 20_000 => 14,
+        ports if ports > LARGE_PORTS => 12,
+        _ => 14,
+    };
     let width_log2 = (ahead >> count_log2).max(1).ilog2() + 1;
     EventQueue::new(width_log2.min(32), count_log2)
 }

@@ -42,6 +42,7 @@ const ALL: &[Shipped] = plans![
     "irn/window-cc.toml",
     "irn/fig10.toml",
     "irn/fig11.toml",
+    "irn/sweep-duration.toml",
     "irn/open-choices.toml",
 ];
 

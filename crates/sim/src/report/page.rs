@@ -148,7 +148,8 @@ fn facts(plan: &Plan, measures: &[Measures]) -> Vec<String> {
     } else {
         facts.push(value("workload.pattern"));
     }
-    facts.push(format!("{} runs of {} seeds", measures.len(), plan.seeds));
+    let seeds = if plan.seeds == 1 { "seed" } else { "seeds" };
+    facts.push(format!("{} runs, {} {seeds} each", measures.len(), plan.seeds));
     facts.push(format!("{} flows", Metric::Flows.show(flows)));
     facts.push(format!("{} packet-hops", Metric::PacketHops.show(hops)));
     facts

@@ -65,7 +65,7 @@ function drawPanel(panel, place) {
 function drawBars(name, cells) {
   const place = metricPlace(name);
   const present = cells.filter((cell) => cell.values[place]);
-  const width = 320, labels = 122, values = 66, row = 26;
+  const width = 320, labels = 122, values = 76, row = 26;
   const high = Math.max(...present.map((cell) => cell.values[place][2]), 1e-12);
   const scale = linear(0, high, labels, width - values);
   const drawing = chart(width, present.length * row + 4, DATA.metrics[place].title);

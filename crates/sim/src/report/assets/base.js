@@ -92,6 +92,9 @@ function schemeKey(schemes) {
     element("li", {}, element("i", { style: `background:${colour(scheme)}` }), DATA.schemes[scheme])));
 }
 
+/* Text in which `this` is code. */
+const prose = (words) => words.split("`").map((part, place) => (place % 2 ? element("code", {}, part) : part));
+
 function card(title, note, ...content) {
   return element("section", { class: "card" }, element("h3", {}, title),
     note ? element("p", { class: "faint" }, note) : null, content);

@@ -42,7 +42,7 @@ function build() {
   page.append(element("h2", {}, "All numbers"), results());
   if (DATA.choices.length) {
     page.append(element("h2", {}, "What the paper leaves open"),
-      element("dl", {}, DATA.choices.flatMap(([question, answer]) => [element("dt", {}, question), element("dd", {}, answer)])));
+      element("dl", {}, DATA.choices.flatMap(([question, answer]) => [element("dt", {}, prose(question)), element("dd", {}, prose(answer))])));
   }
   page.append(element("h2", {}, "To repeat it"), element("pre", {}, `$ ${DATA.command}`),
     element("details", {}, element("summary", {}, "the plan in words"), element("pre", {}, DATA.explanation)));
