@@ -7,10 +7,8 @@ use std::collections::BTreeSet;
 
 use highwire_stdx::Rng;
 
-use super::service::{LINK_CYCLES, arrivals, broken, expect, play, star};
-use super::{
-    CYCLES_PER_NANOSECOND, Chart, Experiment, ExperimentError, Outcome, Row, Series, Settings, figure,
-};
+use super::service::{LINK_CYCLES, arrivals, expect, play, service_ns, star};
+use super::{Chart, Experiment, ExperimentError, Outcome, Row, Series, Settings, figure};
 use crate::star::{Request, Star, address};
 
 /// See the module.
@@ -33,7 +31,9 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
     let mut outcome = Outcome::default();
     let mut rng = Rng::new(settings.seed);
     let lists: Vec<BTreeSet<u64>> = (0..LISTS).map(|_| list(&mut rng)).collect();
-    let service = service_us(settings, &lists, &mut rng)?;
+    let rounds = if settings.is_quick { 5 } else { 25 };
+    let mut one_core = filled(settings, &lists, 1)?;
+    let service = service_ns(&mut one_core, rounds, |at| request(at, &query(&mut rng)))? / 1000.0;
     let limit = CORES as f64 / service;
     let published_service = CORES as f64 / PUBLISHED_LIMIT;
     outcome.report(EXPERIMENT.name, "a query on one core, in the mean", format!("{} µs", figure(service)));
@@ -85,26 +85,6 @@ fn filled(settings: &Settings<'_>, lists: &[BTreeSet<u64>], cores: usize) -> Res
         expect(&mut star, 0, &words, &[0])?;
     }
     Ok(star)
-}
-
-/// How long a query occupies a core, in microseconds: from answer to answer, while more wait.
-fn service_us(
-    settings: &Settings<'_>,
-    lists: &[BTreeSet<u64>],
-    rng: &mut Rng,
-) -> Result<f64, ExperimentError> {
-    const BURST: usize = 40;
-    let rounds = if settings.is_quick { 5 } else { 25 };
-    let mut star = filled(settings, lists, 1)?;
-    let mut cycles = 0;
-    for _ in 0..rounds {
-        let start = star.cycle() + 1_000;
-        let requests = (0..BURST).map(|_| request(start, &query(rng)));
-        let times = star.play(requests.collect(), 10_000_000).map_err(broken)?;
-        let (first, last) = (times.iter().flatten().min(), times.iter().flatten().max());
-        cycles += last.zip(first).map_or(0, |(last, first)| last - first);
-    }
-    Ok(cycles as f64 / (rounds * (BURST - 1)) as f64 / CYCLES_PER_NANOSECOND / 1000.0)
 }
 
 fn query(rng: &mut Rng) -> Vec<u64> {

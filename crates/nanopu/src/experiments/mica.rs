@@ -2,7 +2,7 @@
 
 use highwire_stdx::Rng;
 
-use super::service::{LINK_CYCLES, Times, arrivals, expect, play, star};
+use super::service::{LINK_CYCLES, Times, arrivals, expect, play, service_ns, star};
 use super::{Chart, Experiment, ExperimentError, Outcome, Row, Series, Settings, figure};
 use crate::star::{Request, Star, address};
 
@@ -88,6 +88,16 @@ fn measure(
 
 fn one_core(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
     let mut star = filled(settings, "mica", 1)?;
+    let mut rng = Rng::new(settings.seed);
+    let rounds = if settings.is_quick { 20 } else { 100 };
+    let service = service_ns(&mut star, rounds, |at| request(at, false, rng.below(ITEMS), rng.chance(0.5)))?;
+    outcome.rows.push(Row {
+        experiment: EXPERIMENT.name,
+        claim: "one core, the load that saturates it".to_string(),
+        paper: "about 3.0 M/s".to_string(),
+        here: format!("{} M/s, {} ns a request", figure(1000.0 / service), figure(service)),
+        inside: None,
+    });
     let mut points = Vec::new();
     for (step, (mrps, published)) in ONE_CORE.into_iter().enumerate() {
         (settings.progress)(0.1 + 0.4 * step as f64 / ONE_CORE.len() as f64);

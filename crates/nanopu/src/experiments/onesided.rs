@@ -2,7 +2,7 @@
 
 use highwire_stdx::Rng;
 
-use super::service::{Times, arrivals, broken, expect, play, star};
+use super::service::{Times, arrivals, broken, expect, play, service_ns, star};
 use super::{
     CYCLES_PER_NANOSECOND, Chart, Experiment, ExperimentError, Outcome, Row, Series, Settings, around, figure,
 };
@@ -90,6 +90,15 @@ fn throughput(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), Expe
         let warm_up = (0..words.min(512) / 8)
             .map(|line| Request::of_words(start + 500 * line, address(0), 0, &[1, 64 * line]));
         play(&mut star, warm_up.collect(), |_, answer| answer.first() == Some(&0))?;
+        let service =
+            service_ns(&mut star, 50, |at| Request::of_words(at, address(0), 0, &[1, 8 * rng.below(words)]))?;
+        outcome.rows.push(Row {
+            experiment: EXPERIMENT.name,
+            claim: format!("READ, {name}, the load that saturates a core"),
+            paper: "58 to 60 M/s".to_string(),
+            here: format!("{} M/s, {} ns a READ", figure(1000.0 / service), figure(service)),
+            inside: None,
+        });
         for (step, (mrps, published)) in READ_OVER_LOAD.into_iter().enumerate() {
             (settings.progress)(0.5 + (case * READ_OVER_LOAD.len() + step) as f64 / 28.0);
             let sent = arrivals(&mut rng, star.cycle() + 10_000, count, mrps, LOAD_LINK_CYCLES);

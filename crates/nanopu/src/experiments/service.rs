@@ -112,3 +112,26 @@ pub(super) fn play(
     times.mrps = (sent.len().max(1) - 1) as f64 * 1000.0 * CYCLES_PER_NANOSECOND / span.max(1) as f64;
     Ok(times)
 }
+
+/// How long a request occupies the nodes, in nanoseconds: from answer to answer while more wait. `request` makes one that is sent in
+/// the given cycle.
+pub(super) fn service_ns(
+    star: &mut Star,
+    rounds: usize,
+    mut request: impl FnMut(u64) -> Request,
+) -> Result<f64, ExperimentError> {
+    // No more than the NIC has buffers for.
+    const BURST: usize = 40;
+    let mut cycles = 0;
+    for _ in 0..rounds {
+        let start = star.cycle() + 1_000;
+        let requests = (0..BURST).map(|_| request(start));
+        let times = star.play(requests.collect(), PATIENCE_CYCLES).map_err(broken)?;
+        if times.contains(&None) {
+            return Err(ExperimentError::Broken("a request stayed without an answer".to_string()));
+        }
+        let (first, last) = (times.iter().flatten().min(), times.iter().flatten().max());
+        cycles += last.zip(first).map_or(0, |(last, first)| last - first);
+    }
+    Ok(cycles as f64 / (rounds * (BURST - 1)) as f64 / CYCLES_PER_NANOSECOND)
+}

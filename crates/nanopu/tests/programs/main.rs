@@ -6,6 +6,7 @@
 mod support;
 
 mod chain;
+mod experiments;
 mod intersection;
 mod onesided;
 mod raft;

@@ -1,0 +1,43 @@
+//! The experiments with applications run, and what they say of loads and links fits together.
+
+use highwire_nanopu::experiments::{ALL, ExperimentError, Files, Outcome, Settings};
+use highwire_riscv::Program;
+
+use super::program;
+
+struct Built;
+
+impl Files for Built {
+    fn program(&self, name: &str) -> Result<Program, ExperimentError> {
+        program(name).ok_or(ExperimentError::NoProgram(name.to_string(), "no compiler".to_string()))
+    }
+
+    fn recording(&self, _: &str) -> Option<String> {
+        None
+    }
+}
+
+/// What the experiment of this name finds when it is in a hurry; nothing without a compiler.
+fn quick(name: &str) -> Option<Outcome> {
+    let experiment = ALL.iter().find(|experiment| experiment.name == name).expect("it is listed");
+    let settings = Settings { seed: 1, is_quick: true, files: &Built, progress: &|_| {} };
+    match (experiment.run)(&settings) {
+        Err(ExperimentError::NoProgram(..)) => None,
+        outcome => Some(outcome.unwrap_or_else(|error| panic!("{error}"))),
+    }
+}
+
+#[test]
+fn words_that_stay_in_registers_are_faster() {
+    let Some(outcome) = quick("words") else { return };
+    assert_eq!((outcome.rows.len(), outcome.charts.len()), (11, 1));
+    let here = &outcome.charts[0].series[0].points;
+    assert!(here.windows(2).all(|pair| pair[0].1 < pair[1].1), "longer messages, more of the wire: {here:?}");
+}
+
+#[test]
+fn a_write_on_three_replicas_takes_no_longer_than_claimed() {
+    let Some(outcome) = quick("chain") else { return };
+    assert!(outcome.rows.iter().any(|row| row.inside == Some(true)));
+    assert!(outcome.rows.iter().all(|row| row.inside != Some(false)), "{:?}", outcome.rows);
+}
