@@ -29,6 +29,11 @@ const BLOCKS: &[Block] = &[
     block("reassembly", &[]),
     block("dispatch", &[]),
     block("receive_path", &[]),
+    block("writers", &[]),
+    block("packetizer", &[]),
+    block("control_generator", &[]),
+    block("egress", &[]),
+    block("send_path", &[]),
 ];
 
 /// What Yosys says of a block.
