@@ -117,9 +117,14 @@ impl<T: Transport> Node<T> {
     pub fn tick(&mut self, mut on_event: impl FnMut(usize, Event)) {
         let cycle = self.cycle;
         self.nic.accept(cycle, &mut self.interfaces);
-        for (number, (core, interface)) in self.cores.iter_mut().zip(&mut self.interfaces).enumerate() {
-            let mut port = CorePort { platform: &mut self.platform, interface };
-            let event = core.tick(&mut port);
+        for number in 0..self.cores.len() {
+            let (platform, interface) = (&mut self.platform, &mut self.interfaces[number]);
+            let mut port = CorePort { platform, interface, stored: None };
+            let event = self.cores[number].tick(&mut port);
+            if let Some(address) = port.stored {
+                let others = self.cores.iter_mut().enumerate().filter(|&(other, _)| other != number);
+                others.for_each(|(_, other)| other.hart.on_foreign_store(address));
+            }
             if let Event::Trap { pc, trap, .. } = event
                 && matches!(trap.cause, Cause::Exception(_))
             {
@@ -197,6 +202,8 @@ impl<T: Transport> Node<T> {
 struct CorePort<'a> {
     platform: &'a mut Platform,
     interface: &'a mut Interface,
+    /// Where it has stored in this cycle: other cores lose their reservations there.
+    stored: Option<u64>,
 }
 
 impl Bus for CorePort<'_> {
@@ -207,6 +214,7 @@ impl Bus for CorePort<'_> {
 
     #[inline(always)]
     fn store(&mut self, address: u64, bytes: u8, value: u64) -> Result<(), AccessFault> {
+        self.stored = Some(address);
         self.platform.store(address, bytes, value)
     }
 

@@ -6,6 +6,7 @@
 mod support;
 
 mod chain;
+mod counter;
 mod experiments;
 mod intersection;
 mod onesided;
@@ -70,4 +71,12 @@ fn throw_garbage(star: &mut Star, seed: u64, operations: u64) {
         assert!(answer.payload.len() >= 8);
     }
     assert_eq!(star.node(0).misuse(0).empty_reads, 0, "it never reads what is not there");
+}
+
+#[test]
+fn nothing_that_comes_makes_a_program_trap() {
+    for name in ["dot", "dot_naive", "chain_proxy", "mica_static", "onesided_client"] {
+        let Some(mut star) = star(&[name], 1) else { return };
+        throw_garbage(&mut star, 14, 1);
+    }
 }
