@@ -3,8 +3,8 @@
  *   request: the server's address · operation · how often, 1 to 200 · seed
  *   answer: status · cycles of each, from the first word written to x31 to the status read from x30
  *
- * Orders come in context 0, the server's answers in context 1. Addresses are random words of the table. An answer that is not OK is counted as
- * no time at all. */
+ * Orders come in context 0, the server's answers in context 1. Addresses are random words of the table. An answer that is not OK counts as no
+ * time at all; without an answer the order ends, and its status is NOT_FOUND. */
 #include "status.h"
 
 #define ORDERS 0
@@ -13,6 +13,8 @@
 #define COUNT_MAX 200
 #define OPERATION_MAX 5
 #define FETCH_ADD 4
+#define PATIENCE_CYCLES 1000000
+#define SILENCE UINT64_MAX
 
 static uint64_t cycles[COUNT_MAX];
 
@@ -24,7 +26,15 @@ static uint64_t random_word(uint64_t *state) {
     return *state = x;
 }
 
-/* Cycles of one operation. */
+/* Throws away what comes too late. */
+static void drain(void) {
+    while (nanopu_csr_read(NANOPU_MESSAGES_READY)) {
+        nanopu_skip(nanopu_words(nanopu_read()));
+        nanopu_done();
+    }
+}
+
+/* Cycles of one operation, or SILENCE. */
 static uint64_t ask(uint64_t server, uint64_t operation, uint64_t address) {
     static const uint8_t operands[OPERATION_MAX + 1] = {[2] = 1, [3] = 2, [4] = 1};
     uint64_t extra = operands[operation];
@@ -35,9 +45,11 @@ static uint64_t ask(uint64_t server, uint64_t operation, uint64_t address) {
     nanopu_write(operation);
     nanopu_write(address);
     for (uint64_t i = 0; i < extra; i++) nanopu_write(operand);
-    nanopu_wait();
+    while (nanopu_csr_read(NANOPU_MESSAGES_READY) == 0) {
+        if (nanopu_cycle() - begin > PATIENCE_CYCLES) return SILENCE;
+    }
     uint64_t header = nanopu_read();
-    uint64_t status = nanopu_read();
+    uint64_t status = nanopu_words(header) > 0 ? nanopu_read() : STATUS_MALFORMED;
     uint64_t end = nanopu_cycle();
     nanopu_skip(nanopu_words(header) - 1);
     nanopu_done();
@@ -65,11 +77,20 @@ int nanopu_main(uint64_t core) {
         }
         seed |= 1;
         nanopu_csr_write(NANOPU_CURRENT_CONTEXT, ANSWERS);
-        for (uint64_t i = 0; i < count; i++) cycles[i] = ask(server, operation, random_word(&seed) % TABLE_WORDS * 8);
+        drain();
+        uint64_t asked = 0, last = 0;
+        while (asked < count && last != SILENCE) {
+            last = ask(server, operation, random_word(&seed) % TABLE_WORDS * 8);
+            cycles[asked++] = last;
+        }
         nanopu_csr_write(NANOPU_CURRENT_CONTEXT, ORDERS);
-        nanopu_write(nanopu_answer(header, 1 + count));
-        nanopu_write(STATUS_OK);
-        nanopu_give(cycles, (int64_t)count);
+        if (last == SILENCE) {
+            answer_status(header, STATUS_NOT_FOUND);
+        } else {
+            nanopu_write(nanopu_answer(header, 1 + count));
+            nanopu_write(STATUS_OK);
+            nanopu_give(cycles, (int64_t)count);
+        }
         nanopu_done();
     }
 }

@@ -79,4 +79,6 @@ fn the_client_measures_each_operation() {
         assert_eq!(ask_node(&mut star, 1, &wrong), [status::MALFORMED]);
     }
     assert_eq!(ask_node(&mut star, 1, &[1, 2, 3]), [status::MALFORMED]);
+    assert_eq!(ask_node(&mut star, 1, &[99, READ, 1, 1]), [status::NOT_FOUND], "nobody has that address");
+    assert_eq!(ask_node(&mut star, 1, &[address(0).into(), READ, 1, 1])[0], status::OK);
 }
