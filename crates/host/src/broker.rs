@@ -15,7 +15,7 @@ mod standing;
 mod sys;
 
 pub(crate) use client::{Client, Doorman, JoinError, Sockets};
-pub use client::{Sharer, sharers};
+pub use client::{Sharer, process, sharers};
 pub(crate) use mad::gsi_packet;
 pub(crate) use protocol::Reply;
 pub use protocol::{Mad, PortSpace, ServiceIds};

@@ -54,6 +54,12 @@ impl Doorman {
     }
 }
 
+/// The process that is an address's broker; `None` if there is none.
+pub fn process(registry: &Registry, address: IpAddr) -> Option<u32> {
+    let connection = sys::connect(&registry.broker_socket(address)).ok()?;
+    sys::peer_pid(connection.as_fd()).ok()
+}
+
 /// Whether the other end is gone.
 fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};

@@ -130,7 +130,7 @@ pub(super) fn set_patience(fd: BorrowedFd<'_>, seconds: i64) -> io::Result<()> {
     Ok(())
 }
 
-/// The process that made the connection.
+/// The process at the other end, as it was when it connected or began to listen.
 pub(super) fn peer_pid(fd: BorrowedFd<'_>) -> io::Result<u32> {
     let mut credentials = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut len = size_of::<libc::ucred>() as libc::socklen_t;

@@ -51,7 +51,8 @@ impl Broker {
 
     /// Shards whose owners have ended without having come back are free.
     pub(super) fn reclaim(&mut self) {
-        if self.unclaimed.is_empty() {
+        // Who was given a shard just before the former broker ended may not have left a trace yet.
+        if self.unclaimed.is_empty() || Instant::now() < self.settled_at {
             return;
         }
         let _ = self.registry.reap_stale();
