@@ -14,8 +14,10 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use anyhow::{Result, ensure};
-use highwire_host::LinkChoice;
+use highwire_host::{LinkChoice, broker};
+use highwire_link::shm::Registry;
 use highwire_stdx::Rng;
+use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 
 use crate::console::Console;
@@ -26,7 +28,8 @@ use peer::Peer;
 /// Options of `highwire churn`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
-  highwire churn --processes 100 --steps 6000 --seed 7")]
+  highwire churn --processes 100 --steps 6000 --seed 7
+  highwire churn --processes 50 --steps 2000 --broker-kills 20")]
 pub(crate) struct Args {
     /// Processes that share the address at most.
     #[arg(long, default_value_t = 100)]
@@ -34,6 +37,9 @@ pub(crate) struct Args {
     /// How often one starts, works, ends or is killed.
     #[arg(long, default_value_t = 6000)]
     steps: u32,
+    /// How often the address's broker is killed meanwhile.
+    #[arg(long, default_value_t = 0)]
+    broker_kills: u32,
     /// What decides who does what.
     #[arg(long, default_value_t = 1)]
     seed: u64,
@@ -59,6 +65,8 @@ struct Report {
     started: u32,
     ended: u32,
     killed: u32,
+    /// Brokers that were killed.
+    brokers_killed: u32,
     /// Processes whose peer was killed, and that got an error for it.
     orphaned: u32,
     /// Messages that those who stayed sent and got back unharmed.
@@ -95,9 +103,12 @@ fn own_address() -> IpAddr {
 }
 
 fn text(report: &Report) -> String {
-    let Report { address, seed, started, ended, killed, orphaned, echoes, retransmitted, .. } = report;
+    let Report {
+        address, seed, started, ended, killed, brokers_killed, orphaned, echoes, retransmitted, ..
+    } = report;
+    let brokers = if *brokers_killed > 0 { format!(", and {brokers_killed} brokers") } else { String::new() };
     format!(
-        "{started} processes at {address} (seed {seed}): {ended} ended, {killed} were killed, {orphaned} lost their peer\n\
+        "{started} processes at {address} (seed {seed}): {ended} ended, {killed} were killed{brokers}, {orphaned} lost their peer\n\
          those who stayed: {echoes} messages there and back, {retransmitted} packets sent again, nothing lost"
     )
 }
@@ -132,10 +143,14 @@ impl Churn {
             let pair = self.pair([Role::Ping, Role::Echo], link)?;
             self.stayers.push(pair);
         }
+        let kill_interval = args.steps / (args.broker_kills + 1) + 1;
         let mut progress = Progress::new("churn", u64::from(args.steps));
         for step in 0..args.steps {
             progress.at(u64::from(step), Instant::now());
             self.step(args.processes)?;
+            if step % kill_interval == kill_interval - 1 {
+                self.kill_broker();
+            }
         }
         drop(progress);
         self.end()
@@ -182,6 +197,15 @@ impl Churn {
             }
         }
         Ok(())
+    }
+
+    /// Nobody is to notice, neither those who are there nor those who come.
+    fn kill_broker(&mut self) {
+        let broker = Registry::open().ok().and_then(|registry| broker::process(&registry, self.address));
+        let pid = broker.and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
+        if pid.is_some_and(|pid| kill_process(pid, Signal::KILL).is_ok()) {
+            self.report.brokers_killed += 1;
+        }
     }
 
     /// Everybody leaves, those last who were there first.

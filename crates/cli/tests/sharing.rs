@@ -46,10 +46,11 @@ fn until_it_has_its_part(child: &mut Child) {
 
 #[test]
 fn processes_that_come_go_and_are_killed_leave_nothing_and_disturb_nobody() {
-    let document = json(&mut highwire(["churn", "--processes", "14", "--steps", "60", "--seed", "7"]));
+    let arguments = ["--processes", "14", "--steps", "60", "--seed", "7", "--broker-kills", "3"];
+    let document = json(highwire(["churn"]).args(arguments));
     let number = |name: &str| document[name].as_u64().unwrap_or(0);
     assert!(number("killed") > 0 && number("ended") > 0 && number("orphaned") > 0, "{document}");
-    assert!(number("echoes") > 0, "{document}");
+    assert!(number("echoes") > 0 && number("brokers_killed") > 0, "{document}");
     assert_eq!(document["left_behind"].as_array().map(Vec::len), Some(0), "{document}");
 }
 
