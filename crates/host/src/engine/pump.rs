@@ -50,8 +50,10 @@ pub(super) struct Turn {
     pub(super) urgent: u32,
     /// Acknowledgements were kept back for the application's next step.
     pub(super) deferred: bool,
-    /// Until when the background thread keeps them.
+    /// Until when the background thread leaves them alone, if not just for one turn.
     deferred_until: Option<Instant>,
+    /// It is the one who kept them.
+    kept_for_visitor: bool,
     /// The background thread's turns until it tries that again, and how many there were the last time.
     haste: u32,
     haste_before: u32,
@@ -120,16 +122,21 @@ impl Engine {
 
     /// Keeps account of what became of acknowledgements that were kept.
     fn note_deferral(&mut self, by: By, overdue: bool) {
-        match (self.turn.deferred, by) {
-            (true, By::Background { visitors_are_near: true }) if self.turn.deferred_until.is_none() => {
+        let is_near = by != (By::Background { visitors_are_near: false });
+        if self.turn.deferred {
+            if is_near && self.turn.deferred_until.is_none() {
                 self.turn.deferred_until = Some(self.now() + ANSWER_WAIT);
+                self.turn.kept_for_visitor = by != By::Visitor;
             }
-            (false, By::Background { .. }) if self.turn.deferred_until.take().is_some() && overdue => {
-                self.turn.haste_before = (2 * self.turn.haste_before + 1).min(HASTE_TURNS_MAX);
-                self.turn.haste = self.turn.haste_before;
+        } else if self.turn.deferred_until.take().is_some() && self.turn.kept_for_visitor {
+            match by {
+                By::Visitor => self.turn.haste_before = 0,
+                By::Background { .. } if overdue => {
+                    self.turn.haste_before = (2 * self.turn.haste_before + 1).min(HASTE_TURNS_MAX);
+                    self.turn.haste = self.turn.haste_before;
+                }
+                By::Background { .. } => {}
             }
-            (false, By::Visitor) if self.turn.deferred_until.take().is_some() => self.turn.haste_before = 0,
-            _ => {}
         }
     }
 
