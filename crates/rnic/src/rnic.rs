@@ -252,6 +252,17 @@ impl Rnic {
         self.timers.next()
     }
 
+    /// Whether nothing is to be sent but acknowledgements that may [ride](highwire_transport::TransportConfig::acks_ride):
+    /// a driver that expects an answer may leave them for a moment.
+    #[inline]
+    pub fn owes_only_acks(&mut self, now: Instant) -> bool {
+        // Few: beyond that, looking costs more than it can save.
+        const QPS_MAX: usize = 2;
+        let (ready, qps) = (&self.ready, &mut self.qps);
+        let mut owes = |slot: &u32| qps.get_mut(*slot).is_some_and(|entry| entry.qp.owes_only_an_ack(now));
+        (1..=QPS_MAX).contains(&ready.len()) && ready.iter().all(&mut owes)
+    }
+
     /// The next packet to send. Its payload is borrowed memory: the driver copies it before the next call.
     #[inline]
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Outgoing<'_>> {

@@ -24,6 +24,9 @@ pub struct TransportConfig {
     /// IRN: how long a responder may keep an acknowledgement back that nobody asked for, so that it covers more. Zero
     /// acknowledges every packet, as the paper has it (IRN §3.1). Less than the peer's `rto_low`.
     pub ack_delay: Duration,
+    /// IRN: whether an acknowledgement may ride on a message of one packet that leaves alone. Fewer packets, but no longer one
+    /// per arrival, as the paper has it.
+    pub acks_ride: bool,
     /// Whether responders advertise receive credits, and requesters heed them (IBTA §9.7.7.2).
     pub credits: bool,
     /// Link rate in bits per second: where congestion control starts.
@@ -53,6 +56,7 @@ impl Default for TransportConfig {
             never_gives_up: false,
             ack_interval: 32,
             ack_delay: Duration::ZERO,
+            acks_ride: false,
             credits: true,
             link_rate: 40_000_000_000,
             congestion: CongestionChoice::None,
@@ -146,6 +150,12 @@ impl AckQueue {
 
     pub(crate) fn is_empty(&self) -> bool {
         !self.is_due && self.runs.is_empty()
+    }
+
+    /// Whether nothing but a plain acknowledgement is due.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.is_due && self.runs.is_empty()
     }
 
     /// What to send next: a plain acknowledgement of everything before `cumulative`, or one with a run beyond it.

@@ -3,6 +3,9 @@
 use highwire_verbs::{Address, Gather, Gid};
 use highwire_wire::{Bth, Ext, Headers, Opcode, Psn, Qpn, pad_count};
 
+/// What an acknowledgement that rides on a request adds to it: AETH and CumulativeETH.
+pub(crate) const RIDING_ACK_BYTES: u32 = 8;
+
 /// Whether a driver may let other packets overtake this one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Order {

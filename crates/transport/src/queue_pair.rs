@@ -364,6 +364,12 @@ impl QueuePair {
                     memory,
                 );
                 self.note_established(ctx);
+                if let Some((aeth, psn)) = headers.ext.riding_ack()
+                    && self.conn.state.transmits()
+                {
+                    self.requester.note_echo(bth.becn);
+                    self.requester.on_irn_ack(&self.conn, ctx, psn, aeth, None);
+                }
             }
             // Of answers, which also who never goes beyond RTR gives.
             WireOperation::ReadAcknowledge => self.responder.on_read_ack(ctx, bth.psn, None),
@@ -477,6 +483,16 @@ impl QueuePair {
             || self.requester.wants_transmit(&self.conn, now)
     }
 
+    /// Whether all it wants to send is an acknowledgement that may ride on a request.
+    #[inline]
+    pub fn owes_only_an_ack(&mut self, now: Instant) -> bool {
+        self.conn.transport.acks_ride
+            && self.responder.owes_only_an_ack()
+            && self.requester.is_irn()
+            && !self.requester.wants_read_ack()
+            && !self.requester.wants_transmit(&self.conn, now)
+    }
+
     /// Decides on the next packet to send; if there is one, [`Self::outgoing`] shows it.
     #[inline]
     pub fn poll_transmit(&mut self, ctx: &mut Context<'_>) -> bool {
@@ -495,6 +511,15 @@ impl QueuePair {
     #[inline]
     fn choose(&mut self, ctx: &mut Context<'_>) -> bool {
         let QueuePair { conn, requester, responder, receives, plan, .. } = self;
+        if conn.transport.acks_ride
+            && responder.has_ack_to_ride()
+            && requester.is_about_to_send_one(conn)
+            && requester.poll_transmit(conn, ctx, plan)
+        {
+            responder.let_ack_ride(conn, receives, ctx, plan);
+            self.settle(ctx);
+            return true;
+        }
         if responder.poll_acknowledge(conn, receives, ctx, plan) {
             // A refusal that leaves breaks the connection.
             self.settle(ctx);

@@ -16,7 +16,7 @@ use crate::congestion::{AckSample, Congestion, CongestionControl, LossKind, Pace
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::plan::Plan;
+use crate::plan::{Plan, RIDING_ACK_BYTES};
 use crate::send_queue::{Progress, SendQueue, SendWqe};
 use highwire_stdx::Instant;
 use highwire_verbs::{CompletionStatus, Operation, PostError, QpState, Recovery, SendWr, Service};
@@ -235,6 +235,20 @@ impl Requester {
             return self.rnr_until.is_none() && self.paced_until.is_none() && self.has_packets();
         }
         self.has_packets()
+    }
+
+    /// Whether what is left to send is one message of one packet, with room for an acknowledgement.
+    #[inline]
+    pub(crate) fn is_about_to_send_one(&self, conn: &Connection) -> bool {
+        let queue = &self.queue;
+        let is_one = |wqe: &SendWqe| {
+            matches!(wqe.operation, Operation::Send | Operation::Write(_))
+                && wqe.length + RIDING_ACK_BYTES <= conn.mtu.bytes()
+        };
+        self.irn.is_some()
+            && conn.state.transmits()
+            && queue.cursor + 1 == queue.wqes.len()
+            && queue.wqes.get(queue.cursor).is_some_and(is_one)
     }
 
     /// Whether there is a packet to send, or to send again, if nothing holds it back.

@@ -77,6 +77,8 @@ pub enum HeaderName {
     IrnEth,
     /// Highwire's selective acknowledgement.
     SackEth,
+    /// Highwire's cumulative acknowledgement, where it rides on a request.
+    CumulativeEth,
     /// A management datagram: its common header and its message.
     Mad,
     /// The payload and its padding.
@@ -120,6 +122,7 @@ impl HeaderName {
             HeaderName::XrcEth => "XRCETH",
             HeaderName::IrnEth => "IrnETH",
             HeaderName::SackEth => "SackETH",
+            HeaderName::CumulativeEth => "CumulativeETH",
             HeaderName::Mad => "MAD",
             HeaderName::Payload => "payload",
             HeaderName::Icrc => "ICRC",

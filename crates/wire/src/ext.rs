@@ -1,9 +1,9 @@
 //! The extension headers of a packet as one value: exactly those that its opcode calls for.
 
 use crate::{
-    Aeth, AtomicEth, Deth, HeaderName, IrnEth, Layout, ParseError, ParseErrorKind, Qpn, Reth, SackEth,
+    Aeth, AtomicEth, Deth, HeaderName, IrnEth, Layout, ParseError, ParseErrorKind, Psn, Qpn, Reth, SackEth,
 };
-use crate::{CNP_RESERVED_LEN, atomic_eth, ieth, immdt, xrceth};
+use crate::{CNP_RESERVED_LEN, atomic_eth, ieth, immdt, irn_eth::cumulative, xrceth};
 
 /// Extension headers. The variant must be the one that [`OpcodeInfo::layout`](crate::OpcodeInfo) names.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -68,6 +68,10 @@ pub enum Ext {
     IrnReadAck,
     /// IRN acknowledgement of every response before the BTH's PSN and of a run beyond it.
     IrnReadNack(SackEth),
+    /// IRN SEND with an acknowledgement of everything before the named PSN of the other direction.
+    IrnSendAck(IrnEth, Aeth, Psn),
+    /// IRN WRITE with such an acknowledgement.
+    IrnWriteAck(IrnEth, Reth, Aeth, Psn),
 }
 
 /// Takes headers off the front of a packet and knows how far it has come.
@@ -135,6 +139,12 @@ impl<'a> Reader<'a> {
     }
 
     #[inline]
+    fn cumulative(&mut self) -> Result<Psn, ParseError> {
+        let base = self.offset;
+        cumulative::parse(self.take(HeaderName::CumulativeEth)?).map_err(|e| e.shifted(base))
+    }
+
+    #[inline]
     fn sack(&mut self) -> Result<SackEth, ParseError> {
         let base = self.offset;
         SackEth::parse(self.take(HeaderName::SackEth)?).map_err(|e| e.shifted(base))
@@ -184,6 +194,8 @@ impl Ext {
             Layout::IrnNack => Ext::IrnNack(r.aeth()?, r.sack()?),
             Layout::IrnReadAck => Ext::IrnReadAck,
             Layout::IrnReadNack => Ext::IrnReadNack(r.sack()?),
+            Layout::IrnSendAck => Ext::IrnSendAck(r.irn()?, r.aeth()?, r.cumulative()?),
+            Layout::IrnWriteAck => Ext::IrnWriteAck(r.irn()?, r.reth()?, r.aeth()?, r.cumulative()?),
         })
     }
 
@@ -273,8 +285,28 @@ impl Ext {
                 sack.emit(w.next());
             }
             Ext::IrnReadNack(sack) => sack.emit(w.next()),
+            Ext::IrnSendAck(irn, aeth, psn) => {
+                irn.emit(w.next());
+                aeth.emit(w.next());
+                cumulative::emit(psn, w.next());
+            }
+            Ext::IrnWriteAck(irn, reth, aeth, psn) => {
+                irn.emit(w.next());
+                reth.emit(w.next());
+                aeth.emit(w.next());
+                cumulative::emit(psn, w.next());
+            }
         }
         self.encoded_len()
+    }
+
+    /// The acknowledgement that rides on a request: of everything before the PSN.
+    #[inline]
+    pub const fn riding_ack(&self) -> Option<(Aeth, Psn)> {
+        match *self {
+            Ext::IrnSendAck(_, aeth, psn) | Ext::IrnWriteAck(_, _, aeth, psn) => Some((aeth, psn)),
+            _ => None,
+        }
     }
 
     /// Length of the headers in bytes.
@@ -317,6 +349,8 @@ impl Ext {
             Ext::IrnNack(..) => Layout::IrnNack,
             Ext::IrnReadAck => Layout::IrnReadAck,
             Ext::IrnReadNack(..) => Layout::IrnReadNack,
+            Ext::IrnSendAck(..) => Layout::IrnSendAck,
+            Ext::IrnWriteAck(..) => Layout::IrnWriteAck,
         }
     }
 }

@@ -142,6 +142,29 @@ impl std::fmt::Debug for IrnEth {
     }
 }
 
+/// The cumulative acknowledgement of the other direction, where it rides on a request: the BTH's PSN is the request's.
+pub(crate) mod cumulative {
+    use crate::{HeaderName, ParseError, ParseErrorKind, Psn, bytes};
+
+    /// Length on the wire.
+    pub(crate) const LEN: usize = 4;
+
+    /// Reads the header.
+    #[inline]
+    pub(crate) fn parse(b: &[u8; LEN]) -> Result<Psn, ParseError> {
+        if b[3] != 0 {
+            return Err(ParseError::new(HeaderName::CumulativeEth, 3, ParseErrorKind::ReservedBits));
+        }
+        Ok(Psn::new(bytes::u24(b, 0)))
+    }
+
+    /// Writes the header.
+    #[inline]
+    pub(crate) fn emit(psn: Psn, b: &mut [u8; LEN]) {
+        *b = (psn.value() << 8).to_be_bytes();
+    }
+}
+
 impl SackEth {
     /// Length on the wire.
     pub const LEN: usize = 4;

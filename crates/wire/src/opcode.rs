@@ -161,6 +161,10 @@ layouts! {
     IrnReadAck 0;
     /// SackETH.
     IrnReadNack 4;
+    /// IrnETH, AETH, CumulativeETH.
+    IrnSendAck 16;
+    /// IrnETH, RETH, AETH, CumulativeETH.
+    IrnWriteAck 32;
 }
 
 impl Layout {
@@ -286,6 +290,8 @@ opcodes! {
     IrnNack 0xCB "IRN_NACK" RC, SelectiveAcknowledge Only IrnNack false;
     IrnReadAck 0xCC "IRN_READ_ACK" RC, ReadAcknowledge Only IrnReadAck false;
     IrnReadNack 0xCD "IRN_READ_NACK" RC, ReadSelectiveAcknowledge Only IrnReadNack false;
+    IrnSendAck 0xCE "IRN_SEND_ACK" RC, Send Any IrnSendAck true;
+    IrnWriteAck 0xCF "IRN_WRITE_ACK" RC, Write Any IrnWriteAck true;
 }
 
 impl Opcode {

@@ -125,6 +125,12 @@ impl fmt::Display for Ext {
             }
             Ext::IrnNack(aeth, sack) => write!(f, " {} msn {} {sack}", aeth.syndrome, aeth.msn),
             Ext::IrnReadNack(sack) => write!(f, " {sack}"),
+            Ext::IrnSendAck(irn, aeth, psn) => {
+                write!(f, " {irn} {} msn {} up to {psn}", aeth.syndrome, aeth.msn)
+            }
+            Ext::IrnWriteAck(irn, reth, aeth, psn) => {
+                write!(f, " {irn} {reth} {} msn {} up to {psn}", aeth.syndrome, aeth.msn)
+            }
         }
     }
 }

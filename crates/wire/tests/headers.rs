@@ -189,5 +189,7 @@ fn ext(layout: Layout, syndrome: Syndrome, flags: IrnFlags, next: &mut dyn FnMut
         Layout::IrnNack => Ext::IrnNack(aeth, sack),
         Layout::IrnReadAck => Ext::IrnReadAck,
         Layout::IrnReadNack => Ext::IrnReadNack(sack),
+        Layout::IrnSendAck => Ext::IrnSendAck(irn, aeth, sack.psn),
+        Layout::IrnWriteAck => Ext::IrnWriteAck(irn, reth, aeth, sack.psn),
     }
 }

@@ -52,6 +52,10 @@ pub(super) struct Turn {
     pub(super) deferred: bool,
     /// Until when the background thread leaves them alone, if not just for one turn.
     deferred_until: Option<Instant>,
+    /// What came in last came over UDP.
+    pub(super) came_by_udp: bool,
+    /// They are still in the RNIC.
+    kept_in_rnic: bool,
     /// It is the one who kept them.
     kept_for_visitor: bool,
     /// The background thread's turns until it tries that again, and how many there were the last time.
@@ -91,13 +95,25 @@ impl Engine {
         self.turn.visitors_finds += u64::from(packets > 0 && by == By::Visitor);
         let mut pumped = Pumped { work, packets, completions: 0, visitors_finds: self.turn.visitors_finds };
         let posted = std::mem::take(&mut self.turn.posted);
-        if work > 0 || expired || posted || self.turn.more_to_send {
-            // Sending completes requests as well: those of unreliable services, and those with a bad local key.
-            self.drain_transmit();
+        let were_kept = self.turn.kept_in_rnic;
+        let mut keeps = false;
+        if work > 0 || expired || posted || self.turn.more_to_send || (were_kept && overdue) {
             pumped.completions = self.deliver();
+            keeps = pumped.completions > 0 || (packets > 0 && self.may_expect_answer(by));
+            let now = self.now();
+            // Best of all they stay where they are: then they ride on the answer, and save a datagram. Through shared memory
+            // a packet costs less than what the peer can do meanwhile with an early one.
+            self.turn.kept_in_rnic =
+                (keeps || were_kept) && !overdue && self.turn.came_by_udp && self.rnic.owes_only_acks(now);
+            if !self.turn.kept_in_rnic {
+                // Sending completes requests as well: those of unreliable services, and those with a bad local key.
+                self.drain_transmit();
+                pumped.completions += self.deliver();
+                keeps |= pumped.completions > 0;
+            }
         }
-        let keeps = pumped.completions > 0 || (packets > 0 && self.may_expect_answer(by));
         self.flush(overdue || !keeps);
+        self.turn.deferred |= self.turn.kept_in_rnic;
         self.note_deferral(by, overdue);
         pumped
     }
@@ -151,6 +167,7 @@ impl Engine {
     pub(crate) fn finish_post(&mut self) {
         self.deliver();
         if std::mem::take(&mut self.turn.posted) || self.turn.deferred {
+            self.turn.kept_in_rnic = false;
             self.drain_transmit();
             self.deliver();
             self.flush(true);

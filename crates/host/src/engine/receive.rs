@@ -51,6 +51,9 @@ impl Engine {
                 packets += self.receive_groups();
             }
         }
+        if packets > 0 {
+            self.turn.came_by_udp = shm == 0;
+        }
         if self.mailboxes.len() > 1 {
             packets += self.receive_strays();
         }

@@ -173,6 +173,7 @@ impl Plan {
         // Less than the timeout: an acknowledgement that is kept back is not one that was lost.
         if rng.chance(0.5) {
             transport.ack_delay = Duration::from_micros(rng.between(1, 20));
+            transport.acks_ride = true;
         }
         transport.irn.rto_high = Duration::from_micros(rng.between(100, 400));
         transport

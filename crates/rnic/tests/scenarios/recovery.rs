@@ -296,3 +296,38 @@ fn computed_timeouts_follow_round_trips() {
     assert!((320..420).contains(&duration_us(false)), "{}", duration_us(false));
     assert!((100..200).contains(&duration_us(true)), "{}", duration_us(true));
 }
+
+#[test]
+fn an_acknowledgement_rides_on_a_message_that_leaves_alone() {
+    for (operation, is_lost) in [("SEND", false), ("WRITE", false), ("SEND", true), ("WRITE", true)] {
+        let mut setup = Setup::with(Recovery::Irn);
+        setup.transport.acks_ride = true;
+        setup.link.rate = Some(1_000_000_000);
+        let mut pair = Pair::new(setup);
+        let log = pair.watch();
+        (0..2).for_each(|n| pair.receive(A, n, 8192 + 4096 * n, 4096));
+        pair.receive(B, 7, 8192, 4096);
+        if is_lost {
+            pair.drop_nth(B, &[0], |seen| seen.headers.ext.riding_ack().is_some());
+        }
+        let remote = pair.buffers[A].remote(0);
+        // The first one keeps B's port busy until A's has arrived.
+        pair.post(B, 1, Operation::Send, 0, 1000);
+        pair.post(
+            B,
+            2,
+            if operation == "SEND" { Operation::Send } else { Operation::Write(remote) },
+            4096,
+            100,
+        );
+        pair.post(A, 7, Operation::Send, 4096, 50);
+        pair.run();
+        let sent = |what: &str| log.borrow().iter().filter(|l| l.starts_with(what)).count();
+        assert_eq!(sent(&format!("B IRN_{operation}_ACK")), 1, "{:?}", log.borrow());
+        // What is sent again goes without, and A asks once more for what it has not heard.
+        assert_eq!(sent("B IRN_ACK"), usize::from(is_lost), "{:?}", log.borrow());
+        assert_eq!(pair.count(B, Counter::Retransmitted), u64::from(is_lost));
+        assert!(pair.outcomes(A).contains(&"7 Success".into()));
+        assert_eq!(pair.outcomes(B).len(), 3, "two sends and a receive");
+    }
+}

@@ -14,7 +14,7 @@ use crate::connection::{AckQueue, Connection, TransportConfig};
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::irn::{Arrival, IrnConfig, Location, LossRecovery, PacketClass, ReceiverWindow, SenderWindow};
-use crate::plan::{Order, Plan};
+use crate::plan::{Order, Plan, RIDING_ACK_BYTES};
 use crate::receive_queue::ReceiveQueue;
 use highwire_stdx::{Duration, Instant};
 use highwire_verbs::{Access, CompletionOp, CompletionStatus, Memory, Payload, RemoteKey, scatter};
@@ -105,9 +105,11 @@ impl IrnResponder {
     }
 
     pub(super) fn wants_transmit(&mut self) -> bool {
-        !self.acks.is_empty()
-            || self.refusal.is_some()
-            || self.answers.peek_retransmit().is_some()
+        !self.acks.is_empty() || self.refusal.is_some() || self.has_answers()
+    }
+
+    fn has_answers(&mut self) -> bool {
+        self.answers.peek_retransmit().is_some()
             || self.answers.next_to_send() != self.next_answer && self.answers.can_send_new()
     }
 
@@ -219,6 +221,9 @@ impl Responder {
             Ext::IrnSend(irn) => {
                 self.take_send(conn, own, ctx, headers, irn, None, None, payload, memory, location)
             }
+            Ext::IrnSendAck(irn, ..) => {
+                self.take_send(conn, own, ctx, headers, irn, None, None, payload, memory, location)
+            }
             Ext::IrnSendImm(irn, imm) => {
                 self.take_send(conn, own, ctx, headers, irn, Some(imm), None, payload, memory, location)
             }
@@ -226,7 +231,7 @@ impl Responder {
                 let key = Some(RemoteKey(key));
                 self.take_send(conn, own, ctx, headers, irn, None, key, payload, memory, location)
             }
-            Ext::IrnWrite(irn, reth) => {
+            Ext::IrnWrite(irn, reth) | Ext::IrnWriteAck(irn, reth, ..) => {
                 self.take_write(conn, own, ctx, headers, irn, reth, None, payload, memory)
             }
             Ext::IrnWriteImm(irn, reth, imm) => {
@@ -490,6 +495,47 @@ impl Responder {
             Ok(()) => self.msn = (self.msn + 1) & 0x00FF_FFFF,
             Err(refusal) => self.refuse_irn(conn, ctx, psn, refusal),
         }
+    }
+
+    /// Whether all there is to acknowledge may ride on a request.
+    #[inline]
+    pub(crate) fn has_ack_to_ride(&self) -> bool {
+        let is_plain = |irn: &IrnResponder| irn.acks.is_plain() && irn.refusal.is_none();
+        self.irn.as_deref().is_some_and(is_plain) && !self.echo_due && !self.cnp_due
+    }
+
+    /// Whether that is all this half wants to send.
+    #[inline]
+    pub(crate) fn owes_only_an_ack(&mut self) -> bool {
+        let has_answers = self.irn.as_mut().is_some_and(|irn| irn.has_answers());
+        self.has_ack_to_ride() && self.replies.is_empty() && !has_answers
+    }
+
+    /// Lets it ride on the SEND or WRITE that is planned, if that is one.
+    #[inline]
+    pub(crate) fn let_ack_ride(
+        &mut self,
+        conn: &Connection,
+        own: &ReceiveQueue,
+        ctx: &mut Context<'_>,
+        plan: &mut Plan,
+    ) {
+        let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(conn, own) }, msn: self.msn };
+        let Some(irn) = &mut self.irn else { return };
+        // What is sent again may be as long as packets get.
+        if plan.length + RIDING_ACK_BYTES > conn.mtu.bytes() {
+            return;
+        }
+        let next = irn.window.next_expected();
+        let headers = &mut plan.headers;
+        (headers.bth.opcode, headers.ext) = match headers.ext {
+            Ext::IrnSend(eth) => (Opcode::IrnSendAck, Ext::IrnSendAck(eth, aeth, next)),
+            Ext::IrnWrite(eth, reth) => (Opcode::IrnWriteAck, Ext::IrnWriteAck(eth, reth, aeth, next)),
+            _ => return,
+        };
+        irn.acks.next(next);
+        irn.note_acknowledged();
+        count_answer(ctx, aeth.syndrome);
     }
 
     /// The next acknowledgement of requests: a refusal, a NACK per run of early packets, or an ACK.
