@@ -27,9 +27,14 @@ impl House {
     /// Every test has an address of its own, so tests run side by side.
     fn new(last: u8) -> House {
         let [.., c, d] = std::process::id().to_be_bytes();
-        let address = IpAddr::from([127, 192 | last & 31, c, d.clamp(1, 254)]);
+        House::at(IpAddr::from([127, 192 | last & 31, c, d.clamp(1, 254)]))
+    }
+
+    /// At an address that another run of the tests may have for the moment.
+    fn at(address: IpAddr) -> House {
         let registry = Registry::open().expect("a registry");
-        let broker = Broker::open(&registry, address).expect("an address").with_linger(Duration::ZERO);
+        let broker =
+            until("an address", || Broker::open(&registry, address).ok()).with_linger(Duration::ZERO);
         let broker = std::thread::spawn(move || broker.run().expect("serves"));
         let keeper = Device::open(&shared(address)).expect("a part of the address");
         House { address, registry, broker, keeper }
@@ -106,6 +111,28 @@ fn devices_at_one_address_reach_each_other_over_both_links() {
             assert_eq!(ends[0].device.counters().value("dropped_unknown_qp"), 0, "{what}");
         }
     }
+    house.close();
+}
+
+#[test]
+fn an_address_of_ipv6_is_shared_as_well() {
+    // There is just one that every machine has.
+    let house = House::at(std::net::Ipv6Addr::LOCALHOST.into());
+    for link in [LinkChoice::Auto, LinkChoice::Udp] {
+        let setup = house.setup(Service::Rc, link).recovery(Recovery::Irn);
+        let ends = setup.pair();
+        assert!(ends.iter().all(|end| end.device.gid().to_ip() == house.address));
+        converse(&ends, &setup.label());
+        assert_eq!(ends[0].qp.query().recovery, Recovery::Irn, "each asked the other");
+    }
+    let devices = [house.device(), house.device()];
+    let [a, b] = devices.each_ref().map(|device| device.gsi().expect("an interface"));
+    let service = 0x0106_1D2F;
+    b.listen(ServiceIds::one(service)).expect("listens");
+    a.send(house.address, &request_for(service, u32::from(a.shard()))).expect("sends");
+    let heard = hear(&b);
+    assert_eq!((heard.source, *heard.mad), (house.address, request_for(service, u32::from(a.shard()))));
+    drop((a, b, devices));
     house.close();
 }
 

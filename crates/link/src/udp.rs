@@ -129,7 +129,12 @@ impl UdpLink {
 
     fn bind(config: &UdpConfig, is_shared: bool) -> io::Result<UdpLink> {
         let address = with_scope(SocketAddr::new(config.ip, config.port));
-        let mut link = UdpLink::configure(sys::udp_socket(address.is_ipv6())?, address, config)?;
+        let socket = sys::udp_socket(address.is_ipv6())?;
+        if address.is_ipv6() {
+            // Only a socket that is not bound yet can be told, so one that is adopted was told before.
+            sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+        }
+        let mut link = UdpLink::configure(socket, address, config)?;
         if is_shared {
             share(link.socket.as_fd())?;
         }
@@ -364,7 +369,6 @@ fn set_path_options(fd: BorrowedFd<'_>, is_ipv6: bool, ecn: Ecn) -> io::Result<(
     let tos = i32::from(ecn.bits());
     if is_ipv6 {
         let level = libc::IPPROTO_IPV6;
-        sys::set_option(fd, level, libc::IPV6_V6ONLY, 1)?;
         // The ICRC covers what the checksum would, so peers may leave it zero, and Linux's rxe does; over IPv6 the kernel
         // drops such datagrams unless told otherwise.
         sys::set_option(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1)?;
