@@ -10,6 +10,7 @@ mod judge;
 mod measured;
 mod page;
 mod results;
+mod speed;
 mod suite;
 
 use std::path::PathBuf;
@@ -31,6 +32,7 @@ use results::{Results, Store, Verdict};
   cargo xtask compat                     everything: about eight minutes
   cargo xtask compat --only ib_send_lat  the cases whose line contains this text
   cargo xtask compat --list              the cases
+  cargo xtask compat --speed             latency and bandwidth beside TCP's
   cargo xtask compat --write-docs        everything, and write docs/compatibility.md; with --only, a part of it anew")]
 pub(crate) struct Args {
     /// Run only the cases whose line contains this text.
@@ -42,7 +44,13 @@ pub(crate) struct Args {
     /// The cases that `cargo xtask test` runs.
     #[arg(long)]
     quick: bool,
-    /// Write docs/compatibility.md from the latest result of every case.
+    /// Measure instead: perftest, UCX, qperf and rstream over Highwire and over the kernel's TCP.
+    #[arg(long, conflicts_with_all = ["only", "list", "quick"])]
+    speed: bool,
+    /// Rounds of it, of which the medians count.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..), requires = "speed")]
+    rounds: u32,
+    /// Write docs/compatibility.md from the latest result of every case; with --speed, the tables of docs/performance.md.
     #[arg(long)]
     write_docs: bool,
     /// Use the libraries and the program as they were built last.
@@ -113,6 +121,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         println!("some programs may be missing: {reason}");
     }
     let workshop = Workshop::open(!args.no_build, !args.debug)?;
+    if args.speed {
+        speed::run(&workshop, args.rounds, args.write_docs)?;
+        workshop.close();
+        return Ok(ExitCode::SUCCESS);
+    }
     let started = Instant::now();
     let results = play(&cases, &workshop)?;
     let minutes = started.elapsed().as_secs_f64() / 60.0;

@@ -1,0 +1,293 @@
+//! `cargo xtask compat --speed`: what programs make of Highwire, beside what the same kind of program makes of the kernel's TCP, in
+//! the same run.
+//!
+//! Rounds of all programs follow each other, so that whatever else the machine does meets each of them; the medians
+//! count. Latencies are half round trips and stand beside the floor of the same rounds.
+
+use anyhow::{Context, Result};
+
+use crate::bench::{machine, replace_section};
+use crate::measure::Spread;
+use crate::shell::{Line, root};
+use crate::table::Table;
+
+use super::Workshop;
+use super::case::{Case, Link, Ready};
+use super::ends::{self, Outcome, Running};
+use super::judge;
+
+/// The page that keeps the tables.
+const PAGE: &str = "docs/performance.md";
+const LATENCY_HEADINGS: [&str; 5] =
+    ["8 bytes, half a round trip", "over", "median", "lowest to highest", "times the floor"];
+const BANDWIDTH_HEADINGS: [&str; 5] =
+    ["64 KiB messages, one direction", "over", "median", "lowest to highest", "of the floor"];
+
+/// What of a program's output counts: microseconds of half a round trip, or gigabits per second.
+type Read = fn(&str) -> Option<f64>;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Latency,
+    Bandwidth,
+}
+
+/// One program over one path.
+#[derive(Debug)]
+struct Row {
+    kind: Kind,
+    over: &'static str,
+    case: Case,
+    read: Read,
+    values: Vec<f64>,
+}
+
+/// Runs everything so many times, prints the tables, and writes them into the page if `write_docs`.
+///
+/// # Errors
+/// The programs cannot be started. One that fails or says nothing leaves a hole in its row.
+pub(super) fn run(workshop: &Workshop, rounds: u32, write_docs: bool) -> Result<()> {
+    let mut rows = rows();
+    let mut floors: [Vec<f64>; 2] = Default::default();
+    for round in 1..=rounds {
+        println!("round {round} of {rounds}");
+        for (floor, value) in floors.iter_mut().zip(floor(workshop)?) {
+            floor.push(value);
+        }
+        for row in &mut rows {
+            let running = Running::new(workshop, &row.case)?;
+            if running.missing_program().is_some() {
+                continue;
+            }
+            let outcome = ends::play(&running)?;
+            row.values.extend(value_of(&outcome, row.read));
+        }
+    }
+    let latency = table(Kind::Latency, &rows, &floors[0]);
+    let bandwidth = table(Kind::Bandwidth, &rows, &floors[1]);
+    println!("\n{}\n{}", latency.to_text(), bandwidth.to_text());
+    if write_docs {
+        let path = root().join(PAGE);
+        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let text = format!(
+            "Medians of {rounds} rounds, on {}.\n\n{}\n{}",
+            machine()?.trim(),
+            latency.to_markdown(),
+            bandwidth.to_markdown()
+        );
+        let page = replace_section(&page, "programs", &text)?;
+        std::fs::write(&path, page).with_context(|| path.display().to_string())?;
+        println!("{PAGE} is up to date");
+    }
+    Ok(())
+}
+
+fn value_of(outcome: &Outcome, read: Read) -> Option<f64> {
+    read(&outcome.client.output).filter(|value| *value > 0.0 && outcome.trouble().is_none())
+}
+
+fn table(kind: Kind, rows: &[Row], floors: &[f64]) -> Table {
+    let mut table = Table::new(match kind {
+        Kind::Latency => &LATENCY_HEADINGS,
+        Kind::Bandwidth => &BANDWIDTH_HEADINGS,
+    });
+    let floor = Spread::of(floors.to_vec());
+    let show = |value: f64| match kind {
+        Kind::Latency => format!("{value:.2} µs"),
+        Kind::Bandwidth => format!("{value:.1} Gb/s"),
+    };
+    let mut add = |title: &str, over: &str, spread: Option<Spread>| {
+        let text = |cell: fn(Spread) -> f64| spread.map_or_else(|| "–".into(), |spread| show(cell(spread)));
+        let ratio = spread.zip(floor).map(|(spread, floor)| spread.median / floor.median);
+        table.row([
+            title.to_string(),
+            over.to_string(),
+            text(|spread| spread.median),
+            format!("{} to {}", text(|spread| spread.low), text(|spread| spread.high)),
+            match (ratio, kind) {
+                (None, _) => "–".into(),
+                (Some(ratio), Kind::Latency) => format!("{ratio:.2} ×"),
+                (Some(ratio), Kind::Bandwidth) => format!("{:.0} %", ratio * 100.0),
+            },
+        ]);
+    };
+    add("**the floor**: datagrams and nothing on top", "raw UDP", floor);
+    for row in rows.iter().filter(|row| row.kind == kind) {
+        add(&format!("`{}`", row.case.title), row.over, Spread::of(row.values.clone()));
+    }
+    table
+}
+
+/// Half a round trip in microseconds, and gigabits per second of longest trains, of raw UDP.
+fn floor(workshop: &Workshop) -> Result<[f64; 2]> {
+    let output = Line::new(&workshop.highwire.to_string_lossy()).words("perf floor --json").capture()?;
+    let rows: Vec<serde_json::Value> = serde_json::from_str(&output.stdout).context("perf floor")?;
+    let of = |name: &str| {
+        let row = rows.iter().find(|row| row["what"].as_str().is_some_and(|what| what.starts_with(name)));
+        row.and_then(|row| row["value"].as_f64()).with_context(|| format!("no {name} in perf floor"))
+    };
+    Ok([of("UDP round trip, polling")? / 2000.0, of("UDP with GSO and GRO")? * 8.0 / 1e9])
+}
+
+fn rows() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for (link, over) in [(Link::Shm, "Highwire, shared memory"), (Link::Udp, "Highwire, UDP")] {
+        let mut add = |kind, words: &str, read| {
+            let case = Case::two("speed", &format!("{words} -p {{port}}"), link, judge::perftest);
+            rows.push(Row { kind, over, case, read, values: Vec::new() });
+        };
+        for program in ["ib_write_lat", "ib_send_lat", "ib_send_lat -c UD", "ib_read_lat"] {
+            add(Kind::Latency, &format!("{program} -F -s 8 -n 20000"), perftest_latency);
+        }
+        for program in ["ib_write_bw", "ib_send_bw", "ib_read_bw"] {
+            add(Kind::Bandwidth, &format!("{program} -F -s 65536 -n 5000"), perftest_bandwidth);
+        }
+    }
+    let tcp = "the kernel's TCP";
+    let verbs = [(Link::Shm, "Highwire, shared memory"), (Link::Udp, "Highwire, UDP")];
+    for (kind, test, count) in
+        [(Kind::Latency, "tag_lat -s 8", 20_000), (Kind::Bandwidth, "tag_bw -s 65536", 5000)]
+    {
+        let ucx = |tls: &str, link, over| {
+            let words = format!("env UCX_TLS={tls} ucx_perftest -t {test} -n {count} -w 500 -p {{port}}");
+            let case = Case::two("speed", &words, link, judge::ucx_perftest)
+                .titled(&format!("UCX_TLS={tls} ucx_perftest -t {test}"));
+            let read = if kind == Kind::Latency { ucx_latency } else { ucx_bandwidth };
+            Row { kind, over, case, read, values: Vec::new() }
+        };
+        rows.extend(verbs.map(|(link, over)| ucx("rc_verbs,ud_verbs", link, over)));
+        rows.push(ucx("tcp", Link::Auto, tcp));
+    }
+    for (kind, test, read) in [
+        (Kind::Latency, "-m 8 {address} tcp_lat", qperf_latency as Read),
+        (Kind::Bandwidth, "-m 65536 {address} tcp_bw", qperf_bandwidth),
+    ] {
+        let case = Case::two("speed", "qperf", Link::Auto, judge::qperf)
+            .ends("qperf -lp {port}", &format!("qperf -lp {{port}} -t 1 {test}"), Ready::Port)
+            .server_stays()
+            .titled(&format!("qperf {}", test.replace("{address} ", "")));
+        rows.push(Row { kind, over: tcp, case, read, values: Vec::new() });
+    }
+    for (kind, sizes, read) in [
+        (Kind::Latency, "-S 8 -C 1 -I 3000", rstream_latency as Read),
+        (Kind::Bandwidth, "-S 65536 -C 3000 -I 1", rstream_bandwidth),
+    ] {
+        let rstream = |how: &str, link, over| {
+            let words = format!("rstream{how} {sizes}");
+            let case = Case::two("speed", &words, link, judge::stream).ends(
+                &format!("{words} -p {{port}}"),
+                &format!("{words} -p {{port}} -s {{address}}"),
+                Ready::Soon,
+            );
+            Row { kind, over, case, read, values: Vec::new() }
+        };
+        rows.extend(verbs.map(|(link, over)| rstream("", link, over)));
+        rows.push(rstream(" -T s", Link::Auto, tcp));
+    }
+    rows
+}
+
+/// The numbers of the last line that is nothing but numbers.
+fn last_row(text: &str) -> Option<Vec<f64>> {
+    text.lines().rev().find_map(|line| {
+        let numbers: Option<Vec<f64>> = line.split_whitespace().map(|word| word.parse().ok()).collect();
+        numbers.filter(|numbers| numbers.len() >= 4)
+    })
+}
+
+/// Size, iterations, lowest, highest, typical.
+fn perftest_latency(text: &str) -> Option<f64> {
+    last_row(text)?.get(4).copied()
+}
+
+/// Size, iterations, peak and average in MiB/s.
+fn perftest_bandwidth(text: &str) -> Option<f64> {
+    last_row(text)?.get(3).map(|mib| mib * 8.0 * f64::from(1 << 20) / 1e9)
+}
+
+fn ucx_final(text: &str) -> Option<Vec<f64>> {
+    let line = text.lines().find_map(|line| line.strip_prefix("Final:"))?;
+    Some(line.split_whitespace().filter_map(|word| word.parse().ok()).collect())
+}
+
+/// Iterations, then the 50th percentile in microseconds of half a round trip.
+fn ucx_latency(text: &str) -> Option<f64> {
+    ucx_final(text)?.get(1).copied()
+}
+
+/// …, then average and overall bandwidth in MiB/s, and two message rates.
+fn ucx_bandwidth(text: &str) -> Option<f64> {
+    ucx_final(text)?.iter().rev().nth(2).map(|mib| mib * 8.0 * f64::from(1 << 20) / 1e9)
+}
+
+/// `latency  =  20.7 us`: half a round trip.
+fn qperf_latency(text: &str) -> Option<f64> {
+    let (number, unit) = qperf_value(text)?;
+    let scale = match unit.as_str() {
+        "ns" => 1e-3,
+        "us" => 1.0,
+        "ms" => 1e3,
+        _ => return None,
+    };
+    Some(number * scale)
+}
+
+/// `bw  =  834 MB/sec`, with 10^6 bytes.
+fn qperf_bandwidth(text: &str) -> Option<f64> {
+    let (number, unit) = qperf_value(text)?;
+    let scale = match unit.as_str() {
+        "KB/sec" => 8e-6,
+        "MB/sec" => 8e-3,
+        "GB/sec" => 8.0,
+        _ => return None,
+    };
+    Some(number * scale)
+}
+
+fn qperf_value(text: &str) -> Option<(f64, String)> {
+    let value = text.lines().find_map(|line| line.split_once('='))?.1;
+    let mut words = value.split_whitespace();
+    Some((words.next()?.parse().ok()?, words.next()?.to_string()))
+}
+
+/// The last line's columns: name, bytes, transfers, iterations, total, time, Gb/sec, microseconds per transfer.
+fn rstream_columns(text: &str) -> Option<Vec<&str>> {
+    let line = text.lines().rev().find(|line| line.split_whitespace().count() == 8)?;
+    Some(line.split_whitespace().collect())
+}
+
+fn rstream_latency(text: &str) -> Option<f64> {
+    rstream_columns(text)?[7].parse().ok()
+}
+
+fn rstream_bandwidth(text: &str) -> Option<f64> {
+    rstream_columns(text)?[6].parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_program_is_read_in_one_unit() {
+        let lat = " #bytes #iterations t_min[usec]\n 8       20000          4.93           10005.78      5.25     \t       24.25\n---\n";
+        assert_eq!(perftest_latency(lat), Some(5.25));
+        let bw = " #bytes     #iterations    BW peak[MB/sec]\n 65536      5000             1300.00            1250.00\t\t   0.020\n---\n";
+        assert_eq!(perftest_bandwidth(bw).map(|gb| (gb * 100.0).round()), Some(1049.0));
+        let ucx = "Final:                  5000      4.635   844.646  1151.600       74.00      54.27        1184         868\n";
+        assert_eq!(ucx_latency(ucx), Some(4.635));
+        assert_eq!(ucx_bandwidth(ucx).map(|gb| (gb * 1000.0).round()), Some(455.0));
+        assert_eq!(qperf_latency("tcp_lat:\n    latency  =  20.7 us\n"), Some(20.7));
+        assert_eq!(qperf_bandwidth("tcp_bw:\n    bw  =  2.5 GB/sec\n"), Some(20.0));
+        let stream = "name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer\n\
+                      custom    64      1       2k      250k        5.16s      0.30    12.83\n";
+        assert_eq!((rstream_latency(stream), rstream_bandwidth(stream)), (Some(12.83), Some(0.3)));
+        assert_eq!(perftest_latency("Couldn't connect"), None);
+    }
+
+    #[test]
+    fn the_page_has_the_section() {
+        let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
+        replace_section(&page, "programs", "").expect("the section is marked");
+    }
+}
