@@ -4,6 +4,8 @@
 //! made of the block (`rtl/bench/bench.cpp`). `HIGHWIRE_RTL_CYCLES` sets how long the random runs are.
 #![allow(clippy::disallowed_methods, reason = "a test starts programs, and is told how long to run")]
 
+mod support;
+
 #[path = "rtl/bench.rs"]
 mod bench;
 #[path = "rtl/compare.rs"]
@@ -12,6 +14,8 @@ mod compare;
 mod core;
 #[path = "rtl/receive.rs"]
 mod receive;
+#[path = "rtl/recorded.rs"]
+mod recorded;
 #[path = "rtl/selector.rs"]
 mod selector;
 #[path = "rtl/send.rs"]
