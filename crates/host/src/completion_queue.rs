@@ -147,6 +147,11 @@ impl CompletionQueue {
     /// as far as the device's [`Engine`] choice lets this thread.
     #[inline]
     pub fn poll(&self, completions: &mut [Completion]) -> usize {
+        self.poll_into(completions, convert::from_cqe)
+    }
+
+    #[inline]
+    fn poll_into<T>(&self, completions: &mut [T], read: impl Fn(&Cqe) -> T) -> usize {
         let inner = &*self.inner;
         let mut consumer = match inner.consumer.try_lock() {
             Ok(consumer) => consumer,
@@ -154,16 +159,25 @@ impl CompletionQueue {
             // Another thread polls this queue right now, and runs the engine if need be.
             Err(TryLockError::WouldBlock) => return 0,
         };
-        let taken = take(&mut consumer, completions);
+        let taken = take(&mut consumer, completions, &read);
         if taken > 0 || inner.device.engine == Engine::Background {
             return taken;
         }
         // If someone else runs the engine, what it finds for this queue shows in the ring.
         inner.lane().visit(|engine| engine.pump());
-        let taken = take(&mut consumer, completions);
+        let taken = take(&mut consumer, completions, &read);
         drop(consumer);
         inner.device.after_visit();
         taken
+    }
+
+    /// Takes one completion, as [`poll`](Self::poll) does, and the tag that comes with it: of a message that a tagged buffer was
+    /// waiting for, with what its sender put beside it.
+    #[inline]
+    pub fn poll_tagged(&self) -> Option<(Completion, u64, u32)> {
+        let mut one = [(EMPTY, 0, 0)];
+        let found = self.poll_into(&mut one, |cqe| (convert::from_cqe(cqe), cqe.tag, cqe.tag_context));
+        (found == 1).then_some(one[0])
     }
 
     /// Takes one completion, as [`poll`](Self::poll) does.
@@ -322,11 +336,15 @@ impl Drop for CqInner {
 }
 
 #[inline]
-fn take(consumer: &mut CompletionQueueConsumer, completions: &mut [Completion]) -> usize {
+fn take<T>(
+    consumer: &mut CompletionQueueConsumer,
+    completions: &mut [T],
+    read: &impl Fn(&Cqe) -> T,
+) -> usize {
     let mut taken = 0;
     for completion in completions {
         let Ok(Some(cqe)) = consumer.poll() else { break };
-        *completion = convert::from_cqe(&cqe);
+        *completion = read(&cqe);
         taken += 1;
     }
     taken
@@ -346,5 +364,6 @@ pub const EMPTY: Completion = Completion {
         with_immediate: false,
         with_invalidate: false,
         solicited: false,
+        tags: highwire_verbs::TagFlags::NONE,
     },
 };

@@ -3,7 +3,7 @@
 use highwire_uapi as uapi;
 use highwire_verbs::{
     Access, Address, Completion, CompletionFlags, CompletionOp, CompletionStatus, Datagram, Gid, LocalKey,
-    Operation, Remote, RemoteKey, SendFlags, SendWr, Sge, WindowBind,
+    Operation, Remote, RemoteKey, SendFlags, SendWr, Sge, TagFlags, WindowBind,
 };
 use highwire_wire::Qpn;
 
@@ -16,7 +16,8 @@ pub(crate) fn to_cqe(completion: &Completion) -> uapi::Cqe {
         opcode: uapi::CompletionOpcode::from_u8(completion.operation as u8).unwrap_or_default(),
         wc_flags: bit(flags.grh, uapi::WcFlags::GRH)
             | bit(flags.with_immediate, uapi::WcFlags::WITH_IMM)
-            | bit(flags.with_invalidate, uapi::WcFlags::WITH_INVALIDATE),
+            | bit(flags.with_invalidate, uapi::WcFlags::WITH_INVALIDATE)
+            | uapi::WcFlags(u16::from(flags.tags.0)),
         byte_len: completion.byte_len,
         imm: completion.immediate,
         qpn: completion.qpn.value(),
@@ -43,6 +44,7 @@ pub(crate) fn from_cqe(cqe: &uapi::Cqe) -> Completion {
         Status::RemoteOperation => CompletionStatus::RemoteOperation,
         Status::RetryExceeded => CompletionStatus::RetryExceeded,
         Status::RnrRetryExceeded => CompletionStatus::RnrRetryExceeded,
+        Status::Tag => CompletionStatus::Tag,
         _ => CompletionStatus::LocalQpOperation,
     };
     let operation = match cqe.opcode {
@@ -55,6 +57,11 @@ pub(crate) fn from_cqe(cqe: &uapi::Cqe) -> Completion {
         Op::LocalInvalidate => CompletionOp::LocalInvalidate,
         Op::Receive => CompletionOp::Receive,
         Op::ReceiveWriteWithImm => CompletionOp::ReceiveWriteImm,
+        Op::AddTag => CompletionOp::AddTag,
+        Op::RemoveTag => CompletionOp::RemoveTag,
+        Op::SyncTags => CompletionOp::SyncTags,
+        Op::ReceiveTagged => CompletionOp::ReceiveTagged,
+        Op::ReceiveNoTag => CompletionOp::ReceiveNoTag,
     };
     Completion {
         wr_id: cqe.wr_id,
@@ -69,6 +76,7 @@ pub(crate) fn from_cqe(cqe: &uapi::Cqe) -> Completion {
             with_immediate: cqe.wc_flags.contains(uapi::WcFlags::WITH_IMM),
             with_invalidate: cqe.wc_flags.contains(uapi::WcFlags::WITH_INVALIDATE),
             solicited: false,
+            tags: TagFlags(cqe.wc_flags.0 as u8 & TagFlags::ALL.0),
         },
     }
 }

@@ -14,6 +14,7 @@ mod receive;
 mod room;
 mod segment;
 mod sharing;
+mod tags;
 mod transmit;
 
 pub(crate) use disturbed::Disturbed;
@@ -22,6 +23,8 @@ pub use multicast::MulticastError;
 pub(crate) use neighbours::Neighbours;
 pub(crate) use pump::{By, Pumped};
 pub(crate) use queues::{Bell, CqSink, InlineArena, QpEnds, SrqEnds};
+pub use tags::TagRequest;
+pub(crate) use tags::{OWN_SENDS, Tags};
 
 use crate::broker::Doorman;
 use crate::clock::Clock;
@@ -88,6 +91,9 @@ pub(crate) struct Engine {
     cqs: Vec<Option<CqSink>>,
     qps: Slab<QpEnds>,
     srqs: Slab<SrqEnds>,
+    /// How many of them have tags.
+    tag_queues: u32,
+    transfers: tags::Transfers,
     /// Queues whose next WQE found the RNIC's queue full.
     stalled: Vec<u32>,
     /// Completion queues that have just lost a completion.
@@ -126,6 +132,8 @@ impl Engine {
             cqs: Vec::new(),
             qps: Slab::default(),
             srqs: Slab::default(),
+            tag_queues: 0,
+            transfers: tags::Transfers::default(),
             stalled: Vec::new(),
             overrun: Vec::new(),
             mailboxes,

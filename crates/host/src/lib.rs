@@ -51,7 +51,7 @@ pub use config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, Engine, LinkChoice,
 pub use counters::CounterSnapshot;
 pub use device::{Device, default_shared_address};
 pub use endpoint::{Endpoint, EndpointError};
-pub use engine::MulticastError;
+pub use engine::{MulticastError, TagRequest};
 pub use error::{ChainError, ConnectError, CreateError, MemoryError, NoChannel, OpenError};
 pub use events::{EventQueue, EventTarget, TaggedEvent};
 pub use frames::{Flow, SpreadConfig, SteerError};

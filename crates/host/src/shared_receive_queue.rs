@@ -2,14 +2,14 @@
 
 use crate::completion_queue::{CompletionQueue, CqInner};
 use crate::config;
-use crate::engine::{Bell, SrqEnds};
+use crate::engine::{Bell, SrqEnds, TagRequest, Tags};
 use crate::error::CreateError;
 use crate::events::{EventTarget, Reporter};
 use crate::queue_pair::post_receive_in_ring;
 use crate::region::{PdInner, ProtectionDomain};
 use crate::rings;
 use highwire_uapi::{ReceiveQueueConsumer, ReceiveQueueProducer, RingKind, RingLayout};
-use highwire_verbs::{AsyncEvent, ModifyError, PostError, RecvWr, SrqId, XrcDomain};
+use highwire_verbs::{AsyncEvent, ModifyError, PostError, RecvWr, SrqId, TagHandle, TaggedBuffer, XrcDomain};
 use highwire_wire::Qpn;
 use std::sync::{Arc, Mutex};
 
@@ -29,7 +29,8 @@ pub(crate) struct SrqInner {
     ring: Mutex<ReceiveQueueProducer>,
     reporter: Reporter,
     number: Option<Qpn>,
-    /// Where it completes, if it is of XRC.
+    pub(crate) has_tags: bool,
+    /// Where it completes, if it is of XRC or has tags.
     _cq: Option<Arc<CqInner>>,
 }
 
@@ -59,12 +60,14 @@ pub struct SharedReceiveQueueConfig<'a> {
     pub events: Option<EventTarget<'a>>,
     /// It serves XRC targets of this domain and lane, and what it receives completes in this queue.
     pub xrc: Option<(XrcDomain, &'a CompletionQueue)>,
+    /// It matches tags: how many buffers its list holds, and where all that is its completes. Not together with `xrc`.
+    pub tags: Option<(u32, &'a CompletionQueue)>,
 }
 
 impl SharedReceiveQueueConfig<'_> {
     /// A queue in lane 0.
     pub fn new(max_wr: u32, max_sge: u32) -> SharedReceiveQueueConfig<'static> {
-        SharedReceiveQueueConfig { lane: 0, max_wr, max_sge, events: None, xrc: None }
+        SharedReceiveQueueConfig { lane: 0, max_wr, max_sge, events: None, xrc: None, tags: None }
     }
 }
 
@@ -73,9 +76,9 @@ impl SharedReceiveQueue {
         pd: &ProtectionDomain,
         config: &SharedReceiveQueueConfig<'_>,
     ) -> Result<SharedReceiveQueue, CreateError> {
-        let &SharedReceiveQueueConfig { lane, max_wr, max_sge, events, xrc } = config;
-        if xrc
-            .is_some_and(|(_, cq)| cq.inner.lane != lane || !Arc::ptr_eq(&cq.inner.device, &pd.inner.device))
+        let &SharedReceiveQueueConfig { lane, max_wr, max_sge, events, xrc, tags } = config;
+        let own_cq = xrc.map(|(_, cq)| cq).or(tags.map(|(_, cq)| cq));
+        if own_cq.is_some_and(|cq| cq.inner.lane != lane || !Arc::ptr_eq(&cq.inner.device, &pd.inner.device))
         {
             return Err(CreateError::OtherLane);
         }
@@ -95,7 +98,8 @@ impl SharedReceiveQueue {
                     }
                     None => (engine.rnic.create_srq(pd.inner.pd, max_wr, max_sge).map_err(refused)?, None),
                 };
-                let index = engine.add_srq(SrqEnds { id, rq: consumer, reporter: reporter.clone() });
+                let tags = tags.map(|(count, cq)| Box::new(Tags::new(count, cq.inner.id, pd.inner.pd)));
+                let index = engine.add_srq(SrqEnds { id, rq: consumer, reporter: reporter.clone(), tags });
                 let bell = engine.add_bell(Bell::Shared(index));
                 if bell.is_none() {
                     engine.remove_srq(index);
@@ -114,7 +118,8 @@ impl SharedReceiveQueue {
                 ring,
                 reporter,
                 number,
-                _cq: xrc.map(|(_, cq)| Arc::clone(&cq.inner)),
+                has_tags: tags.is_some(),
+                _cq: own_cq.map(|cq| Arc::clone(&cq.inner)),
             }),
         })
     }
@@ -140,6 +145,35 @@ impl SharedReceiveQueue {
             lane.serve_bells();
         }
         posted
+    }
+
+    /// Adds a buffer for a message with a tag.
+    ///
+    /// # Errors
+    /// [`PostError::QueueFull`]; [`PostError::NoSuchQueue`] if the queue does not match tags.
+    pub fn add_tag(&self, buffer: TaggedBuffer, request: &TagRequest) -> Result<TagHandle, PostError> {
+        let inner = &*self.inner;
+        inner.pd.device.lanes[inner.lane as usize]
+            .control(|engine| engine.add_tag(inner.index, buffer, request))
+    }
+
+    /// Takes one back; if a message was quicker, the completion says so.
+    ///
+    /// # Errors
+    /// [`PostError::NoSuchQueue`] if the queue does not match tags.
+    pub fn remove_tag(&self, handle: TagHandle, request: &TagRequest) -> Result<(), PostError> {
+        let inner = &*self.inner;
+        inner.pd.device.lanes[inner.lane as usize]
+            .control(|engine| engine.remove_tag(inner.index, handle, request))
+    }
+
+    /// Says how many unexpected messages the application has seen. Until that is all of them, new buffers are kept out.
+    ///
+    /// # Errors
+    /// [`PostError::NoSuchQueue`] if the queue does not match tags.
+    pub fn sync_tags(&self, request: &TagRequest) -> Result<(), PostError> {
+        let inner = &*self.inner;
+        inner.pd.device.lanes[inner.lane as usize].control(|engine| engine.sync_tags(inner.index, request))
     }
 
     /// The number by which peers name it, if it is of XRC.

@@ -133,7 +133,8 @@ fn to_wc(from: &Completion) -> ibv_wc {
         src_qp: from.source_qpn.value(),
         wc_flags: bit(flags.grh, IBV_WC_GRH)
             | bit(flags.with_immediate, IBV_WC_WITH_IMM)
-            | bit(flags.with_invalidate, IBV_WC_WITH_INV),
+            | bit(flags.with_invalidate, IBV_WC_WITH_INV)
+            | c_uint::from(flags.tags.0),
         pkey_index: 0,
         slid: 0,
         sl: if flags.grh { crate::context::packet_kind() } else { 0 },

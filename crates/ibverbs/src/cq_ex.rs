@@ -13,6 +13,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) struct Cursor {
     held: AtomicBool,
     now: UnsafeCell<Completion>,
+    /// The tag that came with it, and what its sender put beside it.
+    tag: UnsafeCell<(u64, u32)>,
     /// When the completion was read, for queues that were asked to say.
     read_at_ns: AtomicU64,
 }
@@ -22,6 +24,7 @@ impl Default for Cursor {
         Cursor {
             held: AtomicBool::new(false),
             now: UnsafeCell::new(EMPTY_COMPLETION),
+            tag: UnsafeCell::new((0, 0)),
             read_at_ns: AtomicU64::new(0),
         }
     }
@@ -52,6 +55,7 @@ const SUPPORTED: u64 = IBV_WC_EX_WITH_BYTE_LEN
     | IBV_WC_EX_WITH_SLID
     | IBV_WC_EX_WITH_SL
     | IBV_WC_EX_WITH_DLID_PATH_BITS
+    | IBV_WC_EX_WITH_TM_INFO
     | TIMESTAMPS;
 
 /// Nanoseconds of the clock that completions are stamped with.
@@ -123,6 +127,7 @@ fn functions(flags: u64) -> ibv_cq_ex {
         read_sl: Some(read_sl),
         read_dlid_path_bits: Some(read_zero_byte),
         read_completion_ts: Some(read_completion_ts),
+        read_tm_info: Some(read_tm_info),
         read_completion_wallclock_ns: Some(read_completion_wallclock_ns),
         ..no_functions()
     }
@@ -139,7 +144,7 @@ unsafe fn queue<'a>(cq: *mut ibv_cq_ex) -> &'a Cq {
 /// Takes the next completion, if there is one; the cursor is held.
 #[inline]
 fn advance<const IS_STAMPED: bool>(cq: &Cq) -> c_int {
-    let Some(completion) = cq.host.poll_one() else { return libc::ENOENT };
+    let Some((completion, tag, context)) = cq.host.poll_tagged() else { return libc::ENOENT };
     if IS_STAMPED {
         cq.cursor.read_at_ns.store(raw_clock_ns(), Ordering::Relaxed);
     }
@@ -147,6 +152,7 @@ fn advance<const IS_STAMPED: bool>(cq: &Cq) -> c_int {
     // SAFETY: the thread that holds the cursor is the only one that writes here, and C reads in that thread.
     unsafe {
         *cq.cursor.now.get() = completion;
+        *cq.cursor.tag.get() = (tag, context);
         (*extended).wr_id = completion.wr_id;
         (*extended).status = completion.status as ibv_wc_status;
     }
@@ -209,7 +215,16 @@ readers! {
         bit(flags.grh, IBV_WC_GRH)
             | bit(flags.with_immediate, IBV_WC_WITH_IMM)
             | bit(flags.with_invalidate, IBV_WC_WITH_INV)
+            | c_uint::from(flags.tags.0)
     };
+}
+
+unsafe extern "C" fn read_tm_info(cq: *mut ibv_cq_ex, info: *mut ibv_wc_tm_info) {
+    // SAFETY: reached through queues of ours only, by the thread that holds the cursor; C has room for the answer.
+    unsafe {
+        let (tag, priv_) = *queue(cq).cursor.tag.get();
+        info.write(ibv_wc_tm_info { tag, priv_ });
+    }
 }
 
 unsafe extern "C" fn read_zero(_cq: *mut ibv_cq_ex) -> u32 {

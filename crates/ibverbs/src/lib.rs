@@ -43,6 +43,7 @@ mod rsockets;
 mod srq;
 mod stock;
 mod sysfs;
+mod tags;
 mod text;
 mod wq;
 mod wr;

@@ -16,6 +16,10 @@ pub(crate) const MAX_QP: u32 = 1900;
 pub(crate) const MAX_SRQ: u32 = 256;
 /// Entries of a table of work queues, as a power of two.
 pub(crate) const MAX_SPREAD_LOG: u32 = 10;
+/// Buffers in a list of tags.
+pub(crate) const MAX_TAGS: u32 = 1024;
+/// Bytes of a rendezvous' header that are looked at or skipped.
+pub(crate) const MAX_RENDEZVOUS: u32 = 64;
 /// READs and atomics at once.
 pub(crate) const MAX_RD_ATOMIC: u8 = 16;
 /// Multicast groups: as many as Linux lets a socket join.

@@ -1,7 +1,7 @@
 //! The tables of functions that the header's inline functions call through.
 
 use crate::abi::*;
-use crate::{cq, cq_ex, dm, flow, mr, mw, pd, post, qp, qp_attr, query, srq, wq, xrc};
+use crate::{cq, cq_ex, dm, flow, mr, mw, pd, post, qp, qp_attr, query, srq, tags, wq, xrc};
 
 pub(crate) fn context_ops() -> ibv_context_ops {
     ibv_context_ops {
@@ -41,7 +41,7 @@ pub(crate) fn verbs_context(context: ibv_context) -> verbs_context {
         dealloc_td: Some(pd::dealloc_td),
         alloc_td: Some(pd::alloc_td),
         modify_cq: Some(cq::modify_cq),
-        post_srq_ops: None,
+        post_srq_ops: Some(tags::post_srq_ops),
         destroy_rwq_ind_table: Some(wq::destroy_rwq_ind_table),
         create_rwq_ind_table: Some(wq::create_rwq_ind_table),
         destroy_wq: Some(wq::destroy_wq),

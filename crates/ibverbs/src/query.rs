@@ -103,7 +103,14 @@ fn device_attr_ex() -> ibv_device_attr_ex {
         max_wq_type_rq: MAX_QP,
         packet_pacing_caps: ibv_packet_pacing_caps::default(),
         raw_packet_caps: 0,
-        tm_caps: ibv_tm_caps::default(),
+        tm_caps: ibv_tm_caps {
+            max_rndv_hdr_size: MAX_RENDEZVOUS,
+            max_num_tags: MAX_TAGS,
+            flags: IBV_TM_CAP_RC,
+            // They are carried out when they are posted.
+            max_ops: MAX_WR,
+            max_sge: MAX_SGE,
+        },
         cq_mod_caps: ibv_cq_moderation_caps { max_cq_count: u16::MAX, max_cq_period: u16::MAX },
         max_dm_size: MAX_DM,
         pci_atomic_caps: ibv_pci_atomic_caps::default(),

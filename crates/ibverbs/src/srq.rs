@@ -5,7 +5,7 @@ use crate::boundary::{answer, c_api, c_ops, code, input, zeroed_mutex};
 use crate::cq::Cq;
 use crate::errno;
 use crate::events::Acknowledged;
-use crate::limits::{MAX_SGE, MAX_WR};
+use crate::limits::{MAX_SGE, MAX_TAGS, MAX_WR};
 use crate::pd::Pd;
 use crate::post;
 use crate::registry::{self, Object, Use, Used, Users};
@@ -20,8 +20,8 @@ pub(crate) struct Srq {
     c: UnsafeCell<ibv_srq>,
     pub(crate) host: SharedReceiveQueue,
     _pd: Use<Pd>,
-    /// The domain whose targets it serves, and where what it receives completes.
-    _xrc: Option<(Use<Xrcd>, Use<Cq>)>,
+    /// What else it keeps in use.
+    _more: More,
     pub(crate) async_events: Acknowledged,
     users: Users,
 }
@@ -44,13 +44,22 @@ impl Used for Srq {
     }
 }
 
+/// What only some queues have.
+enum More {
+    Nothing,
+    /// The domain whose targets it serves, and where what it receives completes.
+    Xrc(Use<Xrcd>, Use<Cq>),
+    /// How many tagged buffers it holds, and where all that is its completes.
+    Tags(u32, Use<Cq>),
+}
+
 impl Srq {
     /// Makes a queue, and writes back what it really holds.
     fn create(
         pd: Use<Pd>,
         user_context: *mut c_void,
         attr: &mut ibv_srq_attr,
-        xrc: Option<(Use<Xrcd>, Use<Cq>)>,
+        more: More,
     ) -> Result<*mut ibv_srq, c_int> {
         if attr.max_wr == 0 || attr.max_wr > MAX_WR || attr.max_sge > MAX_SGE {
             return Err(libc::EINVAL);
@@ -59,7 +68,14 @@ impl Srq {
         let mut place = Arc::<Srq>::new_uninit();
         let config = SharedReceiveQueueConfig {
             events: Some(pd.context.event_target(place.as_ptr())),
-            xrc: xrc.as_ref().map(|(xrcd, cq)| (xrcd.domain, &cq.host)),
+            xrc: match &more {
+                More::Xrc(xrcd, cq) => Some((xrcd.domain, &cq.host)),
+                _ => None,
+            },
+            tags: match &more {
+                More::Tags(count, cq) => Some((*count, &cq.host)),
+                _ => None,
+            },
             ..SharedReceiveQueueConfig::new(attr.max_wr, attr.max_sge)
         };
         let host = pd.context.device.create_shared_receive_queue(&pd.host, &config);
@@ -78,7 +94,7 @@ impl Srq {
             c,
             host,
             _pd: pd,
-            _xrc: xrc,
+            _more: more,
             async_events: Acknowledged::default(),
             users: Users::default(),
         };
@@ -109,22 +125,29 @@ c_ops! {
             let has = |bit| init.comp_mask & bit != 0;
             let kind = if has(IBV_SRQ_INIT_ATTR_TYPE) { init.srq_type } else { IBV_SRQT_BASIC };
             let wants_more = init.comp_mask
-                & !(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ);
-            if kind > IBV_SRQT_XRC || wants_more != 0 {
+                & !(IBV_SRQ_INIT_ATTR_TYPE | IBV_SRQ_INIT_ATTR_PD | IBV_SRQ_INIT_ATTR_XRCD | IBV_SRQ_INIT_ATTR_CQ
+                    | IBV_SRQ_INIT_ATTR_TM);
+            if kind > IBV_SRQT_TM || wants_more != 0 {
                 return Err(libc::EOPNOTSUPP);
             }
             if !has(IBV_SRQ_INIT_ATTR_PD) {
                 return Err(libc::EINVAL);
             }
             let pd = Pd::of_context(init.pd, &context)?;
-            let xrc = match kind {
+            let more = match kind {
                 IBV_SRQT_XRC if has(IBV_SRQ_INIT_ATTR_XRCD) && has(IBV_SRQ_INIT_ATTR_CQ) => {
-                    Some((Use::<Xrcd>::find(init.xrcd)?, Use::<Cq>::find(init.cq)?))
+                    More::Xrc(Use::<Xrcd>::find(init.xrcd)?, Use::<Cq>::find(init.cq)?)
                 }
-                IBV_SRQT_XRC => return Err(libc::EINVAL),
-                _ => None,
+                IBV_SRQT_TM if has(IBV_SRQ_INIT_ATTR_TM) && has(IBV_SRQ_INIT_ATTR_CQ) => {
+                    if init.tm_cap.max_num_tags > MAX_TAGS || init.tm_cap.max_ops > MAX_WR {
+                        return Err(libc::EINVAL);
+                    }
+                    More::Tags(init.tm_cap.max_num_tags, Use::<Cq>::find(init.cq)?)
+                }
+                IBV_SRQT_XRC | IBV_SRQT_TM => return Err(libc::EINVAL),
+                _ => More::Nothing,
             };
-            let srq = Srq::create(pd, init.srq_context, &mut init.attr, xrc)?;
+            let srq = Srq::create(pd, init.srq_context, &mut init.attr, more)?;
             unsafe { (*attr).attr = init.attr };
             Ok(srq)
         };
@@ -136,7 +159,7 @@ c_api! {
     fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq {
         let run = || {
             let mut attr = unsafe { input(init)? };
-            let srq = Srq::create(Use::<Pd>::find(pd)?, attr.srq_context, &mut attr.attr, None)?;
+            let srq = Srq::create(Use::<Pd>::find(pd)?, attr.srq_context, &mut attr.attr, More::Nothing)?;
             unsafe { (*init).attr = attr.attr };
             Ok(srq)
         };

@@ -8,7 +8,7 @@
 //!  32 ├──────────────┴───────────────┼───────────────┬───────┬────────┴──────────────────┤
 //!     │ timestamp_ns u64             │ slid u16      │ sl    │ path bits · pkey_index u16│
 //!  48 ├──────────────────────────────┴───────────────┴───────┴───────────────────────────┤
-//!     │ reserved, zero                                                                   │
+//!     │ tag u64                      │ tag_context u32 │ reserved, zero                  │
 //!     └──────────────────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
@@ -52,6 +52,7 @@ pub enum CqeStatus {
     Fatal = 19,
     ResponseTimeout = 20,
     General = 21,
+    Tag = 22,
 }
 
 /// What completed. The numbers are those of `ibv_wc_opcode`.
@@ -69,6 +70,11 @@ pub enum CompletionOpcode {
     LocalInvalidate = 6,
     Receive = 128,
     ReceiveWriteWithImm = 129,
+    AddTag = 130,
+    RemoveTag = 131,
+    SyncTags = 132,
+    ReceiveTagged = 133,
+    ReceiveNoTag = 134,
 }
 
 /// Which optional fields of a CQE hold something; the bits are those of `ibv_wc_flags`.
@@ -106,6 +112,10 @@ pub struct Cqe {
     pub dlid_path_bits: u8,
     /// Index of the P_Key.
     pub pkey_index: u16,
+    /// The tag of a message that a tagged buffer was waiting for.
+    pub tag: u64,
+    /// What its sender put beside the tag.
+    pub tag_context: u32,
 }
 
 /// What the application wants to be woken for.
@@ -280,8 +290,8 @@ impl Cqe {
             pair(self.qpn, self.src_qpn),
             self.timestamp_ns,
             path,
-            0,
-            0,
+            self.tag,
+            u64::from(self.tag_context),
         ]
     }
 
@@ -303,6 +313,8 @@ impl Cqe {
             service_level: (words[5] >> 16) as u8,
             dlid_path_bits: (words[5] >> 24) as u8,
             pkey_index: (words[5] >> 32) as u16,
+            tag: words[6],
+            tag_context: words[7] as u32,
         }
     }
 }
@@ -312,7 +324,7 @@ impl CqeStatus {
     #[inline]
     pub fn from_u8(value: u8) -> Option<CqeStatus> {
         use CqeStatus::*;
-        const ALL: [CqeStatus; 22] = [
+        const ALL: [CqeStatus; 23] = [
             Success,
             LocalLength,
             LocalQpOperation,
@@ -335,6 +347,7 @@ impl CqeStatus {
             Fatal,
             ResponseTimeout,
             General,
+            Tag,
         ];
         ALL.get(usize::from(value)).copied()
     }
@@ -355,6 +368,11 @@ impl CompletionOpcode {
             6 => LocalInvalidate,
             128 => Receive,
             129 => ReceiveWriteWithImm,
+            130 => AddTag,
+            131 => RemoveTag,
+            132 => SyncTags,
+            133 => ReceiveTagged,
+            134 => ReceiveNoTag,
             _ => return None,
         })
     }
@@ -367,6 +385,9 @@ impl WcFlags {
     pub const WITH_IMM: WcFlags = WcFlags(2);
     /// `imm` holds the rkey that the peer invalidated.
     pub const WITH_INVALIDATE: WcFlags = WcFlags(8);
+
+    /// What tag matching says.
+    pub const TAGS: WcFlags = WcFlags(0b111 << 4);
 
     /// Whether every bit of `other` is set.
     #[inline]

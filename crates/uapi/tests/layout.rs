@@ -94,10 +94,12 @@ fn a_receive_wqe_and_a_cqe_have_these_bytes() {
         service_level: 9,
         dlid_path_bits: 10,
         pkey_index: 11,
+        tag: 12,
+        tag_context: 13,
     };
     queue.push(&cqe, false).unwrap();
     let expected = "0100000000000000 0a80030002000000 0300000004000000 0500000006000000 0700000000000000 \
-                    0800090a0b000000 0000000000000000 0000000000000000 ";
+                    0800090a0b000000 0c00000000000000 0d00000000000000 ";
     assert_eq!(hex(&window, 512, 64), expected);
 }
 

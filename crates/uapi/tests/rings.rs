@@ -181,7 +181,7 @@ fn random_cqe(rng: &mut Rng) -> Cqe {
     ];
     Cqe {
         wr_id: rng.next_u64(),
-        status: CqeStatus::from_u8(rng.below(22) as u8).unwrap(),
+        status: CqeStatus::from_u8(rng.below(23) as u8).unwrap(),
         opcode: *rng.pick(&opcodes),
         wc_flags: WcFlags(rng.next_u32() as u16),
         vendor_error: rng.next_u32(),
@@ -194,6 +194,8 @@ fn random_cqe(rng: &mut Rng) -> Cqe {
         service_level: rng.next_u32() as u8,
         dlid_path_bits: rng.next_u32() as u8,
         pkey_index: rng.next_u32() as u16,
+        tag: rng.next_u64(),
+        tag_context: rng.next_u32(),
     }
 }
 

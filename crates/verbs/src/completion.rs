@@ -33,6 +33,8 @@ pub enum CompletionStatus {
     RetryExceeded = 12,
     /// The peer had no receive after all retries.
     RnrRetryExceeded = 13,
+    /// A tagged buffer that was to be taken back is no longer in the list.
+    Tag = 22,
 }
 
 /// What completed.
@@ -57,6 +59,16 @@ pub enum CompletionOp {
     Receive = 128,
     /// A WRITE with immediate arrived.
     ReceiveWriteImm = 129,
+    /// A tagged buffer was added to the list.
+    AddTag = 130,
+    /// A tagged buffer was taken back.
+    RemoveTag = 131,
+    /// The list knows which unexpected messages the application knows of.
+    SyncTags = 132,
+    /// A message with a tag arrived.
+    ReceiveTagged = 133,
+    /// A message that is not to be matched arrived at a queue with tags.
+    ReceiveNoTag = 134,
 }
 
 /// What a completion carries besides.
@@ -70,6 +82,25 @@ pub struct CompletionFlags {
     pub with_invalidate: bool,
     /// The peer asked for an event.
     pub solicited: bool,
+    /// What tag matching has to say.
+    pub tags: TagFlags,
+}
+
+/// What tag matching says about a completion, as bits that `libibverbs` also uses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
+pub struct TagFlags(pub u8);
+
+impl TagFlags {
+    /// Nothing.
+    pub const NONE: TagFlags = TagFlags(0);
+    /// There are unexpected messages that the application has not said to know of.
+    pub const SYNC_NEEDED: TagFlags = TagFlags(1 << 4);
+    /// A buffer was waiting for the message.
+    pub const MATCHED: TagFlags = TagFlags(1 << 5);
+    /// The message lies in it.
+    pub const DATA_VALID: TagFlags = TagFlags(1 << 6);
+    /// All of them.
+    pub const ALL: TagFlags = TagFlags(0b111 << 4);
 }
 
 /// An entry of a completion queue.

@@ -14,12 +14,13 @@ mod qp_state;
 mod region;
 mod service;
 mod spread;
+mod tags;
 mod work_request;
 
 pub use access::Access;
 pub use address::{Address, Gid};
 pub use attributes::{ModifyError, QpAttr, QpCaps, QpConfig, Recovery};
-pub use completion::{AsyncEvent, Completion, CompletionFlags, CompletionOp, CompletionStatus};
+pub use completion::{AsyncEvent, Completion, CompletionFlags, CompletionOp, CompletionStatus, TagFlags};
 pub use flow::{
     FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES, FlowError, FlowKind, FlowRule, FlowSpec, SEGMENT_GROUP,
     SEGMENT_QKEY,
@@ -32,6 +33,7 @@ pub use region::{
 };
 pub use service::{Mtu, Service};
 pub use spread::{SPREAD_KEY_LEN, Spread, SpreadFields, toeplitz};
+pub use tags::{TagHandle, TagList, TaggedBuffer};
 pub use work_request::{Datagram, Operation, PostError, RecvWr, Remote, SendFlags, SendWr, Sge, SgeList};
 
 /// A completion queue, by the index its RNIC gave it.

@@ -33,6 +33,7 @@ mod opcode;
 pub mod pcap;
 mod psn;
 mod reth;
+mod tag_header;
 mod text;
 mod udp;
 mod xrceth;
@@ -56,6 +57,7 @@ pub use layers::{LAYER_KEY_LEN, Layer, LayerKind, Layers};
 pub use opcode::{Layout, Opcode, OpcodeInfo, Operation, Position, Service};
 pub use psn::{Psn, Qpn};
 pub use reth::Reth;
+pub use tag_header::{Rendezvous, TagHeader, TagOperation};
 pub use text::Line;
 pub use udp::Udp;
 

@@ -1,6 +1,7 @@
 //! The engine's ends of the queues: requests out of their rings into the RNIC, completions into theirs.
 
 use super::Engine;
+use super::tags::{self, Tags};
 use crate::completion_queue::Notifier;
 use crate::convert;
 use crate::events::Reporter;
@@ -43,6 +44,7 @@ pub(crate) struct SrqEnds {
     pub(crate) rq: ReceiveQueueConsumer,
     /// Where its events go.
     pub(crate) reporter: Reporter,
+    pub(crate) tags: Option<Box<Tags>>,
 }
 
 /// The engine's end of a completion queue.
@@ -98,16 +100,20 @@ impl Engine {
     }
 
     pub(crate) fn remove_qp(&mut self, index: u32) {
-        self.qps.remove(index);
+        if let Some(qp) = self.qps.remove(index) {
+            self.forget_transfers(qp.qpn);
+        }
         self.stalled.retain(|&stalled| stalled != index);
     }
 
     pub(crate) fn add_srq(&mut self, ends: SrqEnds) -> u32 {
+        self.tag_queues += u32::from(ends.tags.is_some());
         self.srqs.insert(ends)
     }
 
     pub(crate) fn remove_srq(&mut self, index: u32) {
-        self.srqs.remove(index);
+        let gone = self.srqs.remove(index);
+        self.tag_queues -= u32::from(gone.is_some_and(|ends| ends.tags.is_some()));
     }
 
     /// A doorbell for a queue, if the board has one left.
@@ -291,7 +297,7 @@ impl Engine {
         if srq.rq.available() != Ok(0) {
             return Err(PostError::QueueFull);
         }
-        self.rnic.post_srq_recv(srq.id, wr)
+        tags::post(&mut self.rnic, srq.id, srq.tags.as_deref_mut(), wr)
     }
 
     fn fetch_receives(&mut self, index: u32) -> u32 {
@@ -318,7 +324,8 @@ impl Engine {
         let Some(srq) = self.srqs.get_mut(index) else { return 0 };
         let (id, rnic) = (srq.id, &mut self.rnic);
         // An SRQ has no completion queue: what cannot be posted is dropped, as hardware does with a bad WQE.
-        fetch(&mut srq.rq, |wr| rnic.post_srq_recv(id, wr), |_, _| {}).taken
+        let tags = &mut srq.tags;
+        fetch(&mut srq.rq, |wr| tags::post(rnic, id, tags.as_deref_mut(), wr), |_, _| {}).taken
     }
 
     /// Moves completions and events out of the RNIC; returns the number of completions.
@@ -326,7 +333,9 @@ impl Engine {
         let mut delivered = 0;
         while let Some((cq, completion)) = self.rnic.poll_completion() {
             delivered += 1;
-            push(&mut self.cqs, cq, &completion);
+            if self.tag_queues == 0 || !self.take_tagged(&completion) {
+                push(&mut self.cqs, cq, &completion);
+            }
             if completion.status != CompletionStatus::Success {
                 self.close_if_broken(completion.qpn);
             }
@@ -359,7 +368,7 @@ impl Engine {
         }
     }
 
-    fn publish(&mut self) {
+    pub(super) fn publish(&mut self) {
         for (index, sink) in self.cqs.iter_mut().enumerate() {
             let Some(sink) = sink.as_mut().filter(|sink| sink.is_touched) else { continue };
             sink.is_touched = false;

@@ -3,7 +3,7 @@
 use super::QueuePair;
 use crate::completion_queue::CompletionQueue;
 use crate::device::Device;
-use crate::engine::{Bell, InlineArena, QpEnds};
+use crate::engine::{Bell, InlineArena, OWN_SENDS, QpEnds};
 use crate::error::CreateError;
 use crate::events::{EventTarget, Reporter};
 use crate::region::ProtectionDomain;
@@ -14,6 +14,7 @@ use highwire_uapi::{
     SendQueueConsumer, SendQueueProducer,
 };
 use highwire_verbs::{QpCaps, QpConfig, Service, XrcDomain};
+use highwire_wire::TagHeader;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 
@@ -86,13 +87,23 @@ impl ProtectionDomain {
                 Some(rings::create(&layout)?)
             }
         };
+        // Tags make the queue pair post requests of its own.
+        let own_caps = match srq {
+            Some(srq) if srq.has_tags => QpCaps {
+                max_send_wr: caps.max_send_wr + OWN_SENDS,
+                max_send_sge: MAX_SGES as u32,
+                max_inline: caps.max_inline.max(TagHeader::LEN as u32),
+                ..caps
+            },
+            _ => caps,
+        };
         let qp_config = QpConfig {
             service: config.service,
             pd: self.inner.pd,
             send_cq: send_cq.id,
             recv_cq: recv_cq.id,
             srq: srq.map(|srq| srq.id),
-            caps,
+            caps: own_caps,
             signal_all: config.signal_all,
         };
         let consumers =
@@ -108,7 +119,7 @@ impl ProtectionDomain {
                 recv_cq: recv_cq.id,
                 sq,
                 rq,
-                inline: InlineArena::new(caps.max_send_wr, caps.max_inline),
+                inline: InlineArena::new(own_caps.max_send_wr, own_caps.max_inline),
                 reporter: reporter.clone(),
                 peer: None,
             });

@@ -126,6 +126,8 @@ pub(crate) struct ibv_packet_pacing_caps {
     pub(crate) supported_qpts: u32,
 }
 
+pub(crate) const IBV_TM_CAP_RC: u32 = 1;
+
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 pub(crate) struct ibv_tm_caps {

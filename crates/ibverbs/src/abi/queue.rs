@@ -93,6 +93,7 @@ pub(crate) const IBV_WC_EX_WITH_SLID: u64 = 1 << 4;
 pub(crate) const IBV_WC_EX_WITH_SL: u64 = 1 << 5;
 pub(crate) const IBV_WC_EX_WITH_DLID_PATH_BITS: u64 = 1 << 6;
 pub(crate) const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP: u64 = 1 << 7;
+pub(crate) const IBV_WC_EX_WITH_TM_INFO: u64 = 1 << 10;
 pub(crate) const IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK: u64 = 1 << 11;
 
 pub(crate) const IBV_CQ_ATTR_MODERATE: u32 = 1;

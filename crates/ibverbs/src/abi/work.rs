@@ -139,6 +139,7 @@ c_enum!(ibv_wc_status:
     IBV_WC_RETRY_EXC_ERR = 12,
     IBV_WC_RNR_RETRY_EXC_ERR = 13,
     IBV_WC_GENERAL_ERR = 21,
+    IBV_WC_TM_ERR = 22,
     IBV_WC_TM_RNDV_INCOMPLETE = 23,
 );
 
@@ -152,9 +153,47 @@ c_enum!(ibv_wc_opcode:
     IBV_WC_LOCAL_INV = 6,
     IBV_WC_RECV = 1 << 7,
     IBV_WC_RECV_RDMA_WITH_IMM = (1 << 7) + 1,
+    IBV_WC_TM_ADD = (1 << 7) + 2,
+    IBV_WC_TM_DEL = (1 << 7) + 3,
+    IBV_WC_TM_SYNC = (1 << 7) + 4,
+    IBV_WC_TM_RECV = (1 << 7) + 5,
+    IBV_WC_TM_NO_TAG = (1 << 7) + 6,
 );
 
-c_enum!(ibv_wc_flags: IBV_WC_GRH = 1, IBV_WC_WITH_IMM = 1 << 1, IBV_WC_WITH_INV = 1 << 3);
+c_enum!(ibv_wc_flags:
+    IBV_WC_GRH = 1,
+    IBV_WC_WITH_IMM = 1 << 1,
+    IBV_WC_WITH_INV = 1 << 3,
+    IBV_WC_TM_SYNC_REQ = 1 << 4,
+    IBV_WC_TM_MATCH = 1 << 5,
+    IBV_WC_TM_DATA_VALID = 1 << 6,
+);
+
+c_enum!(ibv_ops_wr_opcode: IBV_WR_TAG_ADD = 0, IBV_WR_TAG_DEL = 1, IBV_WR_TAG_SYNC = 2);
+c_enum!(ibv_ops_flags: IBV_OPS_SIGNALED = 1, IBV_OPS_TM_SYNC = 1 << 1);
+
+/// `tm.add` of a list operation.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct OpsAdd {
+    pub(crate) recv_wr_id: u64,
+    pub(crate) sg_list: *mut ibv_sge,
+    pub(crate) num_sge: c_int,
+    pub(crate) tag: u64,
+    pub(crate) mask: u64,
+}
+
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(crate) struct ibv_ops_wr {
+    pub(crate) wr_id: u64,
+    pub(crate) next: *mut ibv_ops_wr,
+    pub(crate) opcode: ibv_ops_wr_opcode,
+    pub(crate) flags: c_int,
+    pub(crate) unexpected_cnt: u32,
+    pub(crate) handle: u32,
+    pub(crate) add: OpsAdd,
+}
 
 #[repr(C)]
 #[derive(Clone, Copy, Default)]

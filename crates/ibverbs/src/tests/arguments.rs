@@ -3,7 +3,7 @@
 use crate::abi::*;
 use crate::{
     absent, ah, buffer, context, cq, device, dm, ece, events, mr, multicast, mw, ops, pd, post, qp, qp_attr,
-    query, srq, xrc,
+    query, srq, tags, xrc,
 };
 use std::ptr::{NonNull, null, null_mut};
 
@@ -65,6 +65,7 @@ fn control_calls_refuse_what_is_no_object_of_theirs() {
         }
         for stranger in strangers::<ibv_srq>() {
             assert_eq!(srq::ibv_destroy_srq(stranger), libc::EINVAL);
+            assert_eq!(tags::post_srq_ops(stranger, null_mut(), null_mut()), libc::EINVAL);
             assert_eq!(srq::ibv_modify_srq(stranger, null_mut(), 0), libc::EINVAL);
             assert_eq!(srq::ibv_query_srq(stranger, null_mut()), libc::EINVAL);
         }

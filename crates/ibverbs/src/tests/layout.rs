@@ -97,6 +97,9 @@ fn all_structures() -> Vec<Structure> {
             context, channel, cq_context, handle, cqe, mutex, cond, comp_events_completed, async_events_completed
         };
         ibv_poll_cq_attr { comp_mask };
+        ibv_ops_wr {
+            wr_id, next, opcode, flags, unexpected_cnt => "tm.unexpected_cnt", handle => "tm.handle", add => "tm.add"
+        };
         ibv_wc_tm_info { tag, priv_ => "priv" };
         ibv_cq_ex {
             base => "context", comp_mask, status, wr_id, start_poll, next_poll, end_poll, read_opcode,
@@ -278,7 +281,23 @@ fn all_numbers() -> Vec<(&'static str, u64)> {
         IBV_WC_RETRY_EXC_ERR,
         IBV_WC_RNR_RETRY_EXC_ERR,
         IBV_WC_GENERAL_ERR,
+        IBV_WC_TM_ERR,
         IBV_WC_TM_RNDV_INCOMPLETE,
+        IBV_WC_TM_ADD,
+        IBV_WC_TM_DEL,
+        IBV_WC_TM_SYNC,
+        IBV_WC_TM_RECV,
+        IBV_WC_TM_NO_TAG,
+        IBV_WC_TM_SYNC_REQ,
+        IBV_WC_TM_MATCH,
+        IBV_WC_TM_DATA_VALID,
+        IBV_WR_TAG_ADD,
+        IBV_WR_TAG_DEL,
+        IBV_WR_TAG_SYNC,
+        IBV_OPS_SIGNALED,
+        IBV_OPS_TM_SYNC,
+        IBV_TM_CAP_RC,
+        IBV_WC_EX_WITH_TM_INFO,
         IBV_WC_SEND,
         IBV_WC_RDMA_WRITE,
         IBV_WC_RDMA_READ,

@@ -81,6 +81,7 @@ impl Responder {
                     with_immediate: ending.immediate.is_some(),
                     with_invalidate: ending.invalidate.is_some(),
                     solicited: ending.solicited,
+                    ..CompletionFlags::default()
                 },
                 ..ended(conn, &wqe, CompletionStatus::Success)
             },

@@ -1,0 +1,324 @@
+//! Tag matching: messages that a shared receive queue with tags takes in are looked at before they are shown.
+//!
+//! A message arrives in an ordinary receive of the queue. If a tagged buffer waits for it, it is moved there, and the receive
+//! goes back to where it came from; the application sees neither. A rendezvous makes the queue pair read the message
+//! from where it lies, and tell the sender behind a fence.
+
+use super::queues::SrqEnds;
+use super::{CqSink, Engine};
+use crate::convert;
+use highwire_rnic::Rnic;
+use highwire_stdx::Slab;
+use highwire_uapi::{CompletionOpcode, Cqe, CqeStatus, WcFlags};
+use highwire_verbs::{
+    Completion, CompletionFlags, CompletionOp, CompletionStatus, CqId, Gather, LocalKey, Operation, Pd,
+    PostError, RecvWr, Remote, RemoteKey, SendFlags, SendWr, Sge, SgeList, TagFlags, TagHandle, TagList,
+    TaggedBuffer, scatter,
+};
+use highwire_wire::{Qpn, Rendezvous, TagHeader, TagOperation};
+use std::collections::BTreeMap;
+
+/// Numbers of requests of the engine's own begin like this. They are odd for what ends a rendezvous.
+const OWN: u64 = 0x7A67_7265_0000_0000;
+const OWN_MASK: u64 = 0xFFFF_FFFF_0000_0000;
+
+/// Send requests that a queue pair has room for besides its user's: two for each rendezvous.
+pub(crate) const OWN_SENDS: u32 = 128;
+
+/// The tags of a shared receive queue.
+pub(crate) struct Tags {
+    list: TagList,
+    /// Where everything about it completes.
+    cq: CqId,
+    pd: Pd,
+    /// What was posted to the queue, by the number that the RNIC knows it by.
+    receives: Slab<Receive>,
+}
+
+struct Receive {
+    wr_id: u64,
+    sges: SgeList,
+}
+
+/// Rendezvous under way, by the number of the READ.
+#[derive(Default)]
+pub(super) struct Transfers {
+    reads: BTreeMap<u64, Transfer>,
+    begun: u32,
+}
+
+struct Transfer {
+    qpn: Qpn,
+    cq: CqId,
+    wr_id: u64,
+}
+
+/// How a change of a list is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TagRequest {
+    /// Given back in its completion.
+    pub wr_id: u64,
+    /// Whether it has one.
+    pub signaled: bool,
+    /// How many unexpected messages the application has seen, if it says so.
+    pub unexpected: Option<u32>,
+}
+
+impl Tags {
+    pub(crate) fn new(capacity: u32, cq: CqId, pd: Pd) -> Tags {
+        Tags { list: TagList::new(capacity), cq, pd, receives: Slab::default() }
+    }
+}
+
+/// Posts to a shared receive queue, under a number of the engine's own if it has tags.
+pub(super) fn post(
+    rnic: &mut Rnic,
+    srq: highwire_verbs::SrqId,
+    tags: Option<&mut Tags>,
+    wr: &RecvWr<'_>,
+) -> Result<(), PostError> {
+    let Some(tags) = tags else { return rnic.post_srq_recv(srq, wr) };
+    let number = tags.receives.insert(Receive { wr_id: wr.wr_id, sges: wr.sges.into() });
+    let posted = rnic.post_srq_recv(srq, &RecvWr { wr_id: u64::from(number), ..*wr });
+    if posted.is_err() {
+        tags.receives.remove(number);
+    }
+    posted
+}
+
+impl Engine {
+    /// Adds a tagged buffer to a queue's list.
+    pub(crate) fn add_tag(
+        &mut self,
+        srq: u32,
+        buffer: TaggedBuffer,
+        request: &TagRequest,
+    ) -> Result<TagHandle, PostError> {
+        let tags = self.tags(srq)?;
+        if let Some(unexpected) = request.unexpected {
+            tags.list.sync(unexpected);
+        }
+        let handle = tags.list.add(buffer).ok_or(PostError::QueueFull)?;
+        self.finish_tags(srq, request, CompletionOpcode::AddTag, CqeStatus::Success);
+        Ok(handle)
+    }
+
+    /// Takes one back. That it has gone already is told by the completion.
+    pub(crate) fn remove_tag(
+        &mut self,
+        srq: u32,
+        handle: TagHandle,
+        request: &TagRequest,
+    ) -> Result<(), PostError> {
+        let removed = self.tags(srq)?.list.remove(handle);
+        let status = if removed.is_some() { CqeStatus::Success } else { CqeStatus::Tag };
+        self.finish_tags(srq, request, CompletionOpcode::RemoveTag, status);
+        Ok(())
+    }
+
+    /// Tells the list which unexpected messages the application knows of.
+    pub(crate) fn sync_tags(&mut self, srq: u32, request: &TagRequest) -> Result<(), PostError> {
+        let tags = self.tags(srq)?;
+        tags.list.sync(request.unexpected.ok_or(PostError::Unsupported)?);
+        self.finish_tags(srq, request, CompletionOpcode::SyncTags, CqeStatus::Success);
+        Ok(())
+    }
+
+    fn tags(&mut self, srq: u32) -> Result<&mut Tags, PostError> {
+        self.srqs.get_mut(srq).and_then(|ends| ends.tags.as_deref_mut()).ok_or(PostError::NoSuchQueue)
+    }
+
+    fn finish_tags(&mut self, srq: u32, request: &TagRequest, opcode: CompletionOpcode, status: CqeStatus) {
+        let Ok(tags) = self.tags(srq) else { return };
+        let flags = if tags.list.is_synced() { TagFlags::NONE } else { TagFlags::SYNC_NEEDED };
+        let (cq, wc_flags) = (tags.cq, WcFlags(u16::from(flags.0)));
+        if request.signaled || status != CqeStatus::Success {
+            show(
+                &mut self.cqs,
+                cq,
+                &Cqe { wr_id: request.wr_id, status, opcode, wc_flags, ..Cqe::default() },
+            );
+            self.publish();
+        }
+    }
+
+    /// Deals with what completes at queue pairs whose receives have tags; false if it is nothing of theirs.
+    #[cold]
+    pub(super) fn take_tagged(&mut self, completion: &Completion) -> bool {
+        let srq = self.rnic.qp(completion.qpn).and_then(|qp| qp.config().srq);
+        let is_it = |(_, ends): &(u32, &SrqEnds)| Some(ends.id) == srq && ends.tags.is_some();
+        let Some(index) = self.srqs.iter().find(is_it).map(|(index, _)| index) else { return false };
+        if !matches!(completion.operation, CompletionOp::Receive | CompletionOp::ReceiveWriteImm) {
+            return self.take_own(completion);
+        }
+        let Some((id, mut tags)) =
+            self.srqs.get_mut(index).and_then(|ends| Some((ends.id, ends.tags.take()?)))
+        else {
+            return false;
+        };
+        let cqe = self.match_message(id, &mut tags, completion);
+        show(&mut self.cqs, tags.cq, &cqe);
+        if let Some(ends) = self.srqs.get_mut(index) {
+            ends.tags = Some(tags);
+        }
+        true
+    }
+
+    /// What the application is shown of a message.
+    fn match_message(&mut self, srq: highwire_verbs::SrqId, tags: &mut Tags, completion: &Completion) -> Cqe {
+        let mut cqe = convert::to_cqe(completion);
+        let Some(receive) = tags.receives.remove(completion.wr_id as u32) else { return cqe };
+        cqe.wr_id = receive.wr_id;
+        let is_message =
+            completion.status == CompletionStatus::Success && completion.operation == CompletionOp::Receive;
+        if !is_message {
+            return cqe;
+        }
+        let mut head = [0; TagHeader::LEN + Rendezvous::LEN];
+        let known = completion.byte_len.min(head.len() as u32);
+        let Some(sges) = self.translate(tags.pd, receive.sges.as_slice(), false) else { return cqe };
+        self.memory.copy_out(&Gather::new(sges.as_slice(), 0, known), &mut head[..known as usize]);
+        let (first, second) = head.split_at(TagHeader::LEN);
+        let header = first.first_chunk().and_then(TagHeader::parse);
+        let header = header.filter(|_| known as usize >= TagHeader::LEN);
+        let rendezvous = second.first_chunk().map(Rendezvous::parse).filter(|_| known as usize == head.len());
+        let Some(header) = header.filter(|header| {
+            matches!(header.operation, TagOperation::Eager)
+                || header.operation == TagOperation::Rendezvous && rendezvous.is_some()
+        }) else {
+            cqe.opcode = CompletionOpcode::ReceiveNoTag;
+            return cqe;
+        };
+        cqe.opcode = CompletionOpcode::ReceiveTagged;
+        let Some(buffer) = tags.list.take(header.tag) else {
+            tags.list.note_unexpected();
+            return cqe;
+        };
+        let length = match rendezvous.filter(|_| header.operation == TagOperation::Rendezvous) {
+            Some(rendezvous) => rendezvous.length,
+            None => completion.byte_len - TagHeader::LEN as u32,
+        };
+        let space = self.translate(tags.pd, buffer.sges.as_slice(), true);
+        let matched = Cqe {
+            wr_id: buffer.wr_id,
+            opcode: CompletionOpcode::ReceiveTagged,
+            byte_len: length,
+            qpn: cqe.qpn,
+            tag: header.tag,
+            tag_context: header.context,
+            wc_flags: WcFlags(u16::from(TagFlags::MATCHED.0)),
+            ..Cqe::default()
+        };
+        let result = match (&space, header.operation) {
+            (None, _) => Cqe { status: CqeStatus::LocalProtection, ..matched },
+            (Some(space), _) if space.total() < u64::from(length) => {
+                Cqe { status: CqeStatus::LocalLength, ..matched }
+            }
+            (Some(space), TagOperation::Eager) => {
+                let mut bytes = vec![0; length as usize];
+                let from = Gather::new(sges.as_slice(), TagHeader::LEN as u32, length);
+                self.memory.copy_out(&from, &mut bytes);
+                scatter(&mut self.memory, space, 0, &bytes[..]);
+                let flags = TagFlags::MATCHED.0 | TagFlags::DATA_VALID.0;
+                Cqe { wc_flags: WcFlags(u16::from(flags)), ..matched }
+            }
+            (Some(_), _) => {
+                let remote =
+                    rendezvous.map_or(Remote::default(), |at| Remote { va: at.va, rkey: RemoteKey(at.rkey) });
+                match self.begin_transfer(tags.cq, completion.qpn, &buffer, &header, remote, length) {
+                    Ok(()) => matched,
+                    Err(_) => Cqe { status: CqeStatus::LocalQpOperation, ..matched },
+                }
+            }
+        };
+        // Nobody has seen the receive: it is as good as before.
+        let again = RecvWr { wr_id: receive.wr_id, sges: receive.sges.as_slice() };
+        let _ = post(&mut self.rnic, srq, Some(tags), &again);
+        result
+    }
+
+    /// Reads a message from where it lies, and tells its sender when that is done.
+    fn begin_transfer(
+        &mut self,
+        cq: CqId,
+        qpn: Qpn,
+        buffer: &TaggedBuffer,
+        header: &TagHeader,
+        remote: Remote,
+        length: u32,
+    ) -> Result<(), PostError> {
+        let is_it = |(_, qp): &(u32, &super::QpEnds)| qp.qpn == qpn;
+        let index = self.qps.iter().find(is_it).map(|(index, _)| index).ok_or(PostError::NoSuchQueue)?;
+        let number = OWN | u64::from(self.transfers.begun) << 1 & !OWN_MASK;
+        self.transfers.begun = self.transfers.begun.wrapping_add(1);
+        let mut left = length;
+        let mut sges = buffer.sges.as_slice().to_vec();
+        for sge in &mut sges {
+            sge.length = sge.length.min(left);
+            left -= sge.length;
+        }
+        self.transfers.reads.insert(number, Transfer { qpn, cq, wr_id: buffer.wr_id });
+        let posted = self.post_send(index, &SendWr::new(number, Operation::Read(remote), &sges), None);
+        if posted.is_err() {
+            self.transfers.reads.remove(&number);
+            return posted;
+        }
+        let mut finished = [0; TagHeader::LEN];
+        TagHeader { operation: TagOperation::Finished, ..*header }.emit(&mut finished);
+        let flags = SendFlags { fence: true, ..SendFlags::default() };
+        let wr = SendWr { flags, ..SendWr::new(number | 1, Operation::Send, &[]) };
+        let told = self.post_send(index, &wr, Some(&finished));
+        // What was posted leaves with the next turn, which is due at once.
+        (self.turn.posted, self.turn.more_to_send) = (true, true);
+        told
+    }
+
+    /// The end of a request of the engine's own.
+    fn take_own(&mut self, completion: &Completion) -> bool {
+        if completion.wr_id & OWN_MASK != OWN {
+            return false;
+        }
+        if completion.wr_id & 1 == 1 {
+            // The sender was told, or will never be: that is the transfer's own end to say.
+            return true;
+        }
+        let Some(transfer) = self.transfers.reads.remove(&completion.wr_id) else { return false };
+        let tags = if completion.status == CompletionStatus::Success {
+            TagFlags::DATA_VALID
+        } else {
+            TagFlags::NONE
+        };
+        let shown = Completion {
+            wr_id: transfer.wr_id,
+            operation: CompletionOp::ReceiveTagged,
+            flags: CompletionFlags { tags, ..CompletionFlags::default() },
+            ..*completion
+        };
+        show(&mut self.cqs, transfer.cq, &convert::to_cqe(&shown));
+        true
+    }
+
+    /// Forgets what was under way through a queue pair that goes.
+    pub(super) fn forget_transfers(&mut self, qpn: Qpn) {
+        self.transfers.reads.retain(|_, transfer| transfer.qpn != qpn);
+    }
+
+    /// Keys turned into addresses.
+    fn translate(&self, pd: Pd, sges: &[Sge], writes: bool) -> Option<SgeList> {
+        let mut list = SgeList::from(sges);
+        for sge in list.as_mut_slice().iter_mut().filter(|sge| sge.length > 0) {
+            sge.addr = self.rnic.regions().check_local(pd, sge.lkey, sge.addr, sge.length, writes).ok()?;
+            sge.lkey = LocalKey::default();
+        }
+        Some(list)
+    }
+}
+
+/// Puts a completion into a queue.
+fn show(cqs: &mut [Option<CqSink>], cq: CqId, cqe: &Cqe) {
+    let Some(Some(sink)) = cqs.get_mut(cq.0 as usize) else { return };
+    sink.is_touched = true;
+    if sink.ring.push(cqe, false).is_err() {
+        sink.is_overrun = true;
+    }
+}
