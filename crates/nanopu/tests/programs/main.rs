@@ -11,6 +11,7 @@ mod experiments;
 mod intersection;
 mod onesided;
 mod raft;
+mod star;
 mod table;
 mod words;
 
