@@ -93,7 +93,7 @@ pub enum FlowError {
     NoSuchQp,
     /// The queue pair is of another service.
     NotRaw,
-    /// Only normal rules have specifications, or drop what matches.
+    /// Only normal rules have specifications, drop what matches, or pass it on.
     NotApplicable,
     /// Two specifications are about the same header, or too many were given.
     BadSpecs,
@@ -131,7 +131,8 @@ impl FlowRule {
     /// # Errors
     /// [`FlowError::NotApplicable`], [`FlowError::BadSpecs`].
     pub fn check(&self) -> Result<(), FlowError> {
-        let is_plain = self.specs.is_empty() && !self.drops && !self.passes_on && self.priority == 0;
+        // A priority means nothing to the others, and harms nobody.
+        let is_plain = self.specs.is_empty() && !self.drops && !self.passes_on;
         if self.kind != FlowKind::Normal && !is_plain {
             return Err(FlowError::NotApplicable);
         }
