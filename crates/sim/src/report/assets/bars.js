@@ -29,7 +29,7 @@ function drawBand(panel, scale, range, top, bottom, identity) {
 
 function drawPanel(panel, place) {
   const hasPoints = new Set(panel.rows.map((row) => row.point)).size > 1;
-  const width = 470, labels = hasPoints ? 196 : 140, values = 66, row = 28, top = 6;
+  const width = 490, labels = hasPoints ? 216 : 140, values = 66, row = 28, top = 6;
   const bottom = top + panel.rows.length * row, range = panelRange(panel);
   const scale = linear(range[0], range[1], labels, width - values);
   const drawing = chart(width, bottom + 24, `${panel.claim}: the paper says ${panel.paper}`);
@@ -42,7 +42,7 @@ function drawPanel(panel, place) {
   panel.rows.forEach((entry, index) => {
     const y = top + index * row;
     const label = hasPoints ? `${entry.metric}, ${entry.point}` : entry.metric;
-    drawing.append(text(0, y + 18, label.length > 30 ? `${label.slice(0, 29)}…` : label, {}));
+    drawing.append(text(0, y + 18, label.length > 34 ? `${label.slice(0, 33)}…` : label, {}));
     if (entry.value === null) return;
     const origin = scale(Math.max(range[0], Math.min(0, range[1]))), end = scale(entry.value);
     const tone = entry.is_inside ? "var(--c0)" : "var(--bad)";
@@ -54,9 +54,11 @@ function drawPanel(panel, place) {
     }
     drawing.append(text(width, y + 18, entry.text, { "text-anchor": "end", "font-weight": 600 }));
   });
-  const isInside = panel.rows.length > 0 && panel.rows.every((entry) => entry.is_inside);
+  const inside = panel.rows.filter((entry) => entry.is_inside).length, all = panel.rows.length;
+  const [tone, words] = all > 0 && inside === all ? ["good", "inside the band"]
+    : inside === 0 ? ["bad", "outside"] : ["mixed", `${inside} of ${all} inside`];
   const made = card(panel.claim, `the paper: ${panel.paper}`, drawing);
-  const badge = element("span", { class: `badge ${isInside ? "good" : "bad"}` }, isInside ? "inside the band" : "outside");
+  const badge = element("span", { class: `badge ${tone}` }, words);
   made.firstChild.replaceWith(element("div", { class: "head" }, element("h3", {}, panel.claim), badge));
   return made;
 }

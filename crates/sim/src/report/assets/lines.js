@@ -28,11 +28,16 @@ function thinned(values, scale, gap) {
   });
 }
 
+/* Points that are numbers in order are joined by a line; names are not, and get bars. */
+const isScale = () => DATA.points.every((point) => /^[0-9.]/.test(point));
+
 function drawSweep(name) {
   const place = metricPlace(name), { width, height, left, right, top, bottom } = PLOT;
   const present = DATA.cells.filter((cell) => cell.values[place]);
   const high = Math.max(...present.map((cell) => cell.values[place][2])) * 1.05 || 1;
-  const x = linear(0, Math.max(DATA.points.length - 1, 1), left + 14, width - right - 14);
+  const isLine = isScale(), slot = (width - left - right) / DATA.points.length;
+  const x = isLine ? linear(0, Math.max(DATA.points.length - 1, 1), left + 14, width - right - 14)
+    : (point) => left + slot * (point + 0.5);
   const y = linear(0, high, height - bottom, top);
   const drawing = chart(width, height, `${DATA.metrics[place].title} by ${DATA.axis}`);
   const every = Math.ceil(DATA.points.length / 7);
@@ -42,6 +47,15 @@ function drawSweep(name) {
     const cells = present.filter((cell) => cell.scheme === index).sort((a, b) => a.point - b.point);
     if (!cells.length) return;
     const points = cells.map((cell) => [x(cell.point), y(cell.values[place][0])]);
+    if (!isLine) {
+      const wide = Math.min(26, (slot * 0.8) / DATA.schemes.length);
+      cells.forEach((cell, at) => {
+        const from = points[at][0] + wide * (index - DATA.schemes.length / 2), height = Math.max(y(0) - points[at][1], 1);
+        const bar = svg("rect", { x: from + 1, y: y(0) - height, width: wide - 2, height, rx: 2, fill: colour(index) });
+        drawing.append(titled(bar, `${scheme}, ${DATA.points[cell.point]}: ${cell.values[place][3]}`));
+      });
+      return;
+    }
     drawing.append(svg("path", { class: "line", d: path(points), stroke: colour(index) }));
     cells.forEach((cell, at) => {
       const dot = svg("circle", { cx: points[at][0], cy: points[at][1], r: 3.5, fill: colour(index) });
