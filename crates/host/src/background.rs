@@ -70,7 +70,7 @@ struct Watched {
 
 impl Watched {
     fn new() -> Watched {
-        let attendance = Attendance::new();
+        let attendance = Attendance::default();
         Watched { visits: 0, visitors_are_near: false, attendance, visits_at_work: 0, was_woken: false }
     }
 
@@ -116,15 +116,18 @@ impl Thread<'_> {
             let has_come = visits != lane.visits || (lane.visitors_are_near && !has_slept);
             lane.visitors_are_near = may_be_visited && has_come;
             lane.visits = visits;
-            if lane.is_attended() && !has_slept {
-                continue;
+            if lane.is_attended() {
+                // A turn of its own would only keep them waiting, unless they do not look after the lane at all.
+                let finds = if has_slept { shared.try_run(|engine| engine.visitors_finds()) } else { None };
+                if finds.is_none_or(|finds| lane.attendance.note_finds(finds)) {
+                    continue;
+                }
             }
             let by = By::Background { visitors_are_near: lane.visitors_are_near };
             let pumped = shared.try_run(|engine| engine.pump_by(by));
-            if !has_come {
-                lane.attendance.on_absence();
-            } else if has_slept && lane.visitors_are_near {
-                lane.attendance.on_turn(pumped, lane.was_woken);
+            // Nobody may have come because somebody is still at it, so absence changes no opinion.
+            if has_slept && lane.visitors_are_near {
+                lane.attendance.on_turn(pumped, visits, lane.was_woken);
             }
             let has_worked = pumped.is_some_and(|pumped: Pumped| pumped.work > 0 || pumped.completions > 0);
             if has_worked {

@@ -24,6 +24,9 @@ pub struct TransportConfig {
     /// IRN: how long a responder may keep an acknowledgement back that nobody asked for, so that it covers more. Zero
     /// acknowledges every packet, as the paper has it (IRN §3.1). Less than the peer's `rto_low`.
     pub ack_delay: Duration,
+    /// IRN: a long message waits until the window has room for so many packets, so that they leave in one train. One sends each
+    /// packet as soon as it may leave, as the paper has it. No more than half of the cap counts.
+    pub train_packets: u32,
     /// IRN: whether an acknowledgement may ride on a message of one packet that leaves alone. Fewer packets, but no longer one
     /// per arrival, as the paper has it.
     pub acks_ride: bool,
@@ -56,6 +59,7 @@ impl Default for TransportConfig {
             never_gives_up: false,
             ack_interval: 32,
             ack_delay: Duration::ZERO,
+            train_packets: 1,
             acks_ride: false,
             credits: true,
             link_rate: 40_000_000_000,

@@ -16,7 +16,7 @@ use crate::congestion::{AckSample, Congestion, CongestionControl, LossKind, Pace
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::plan::{Plan, RIDING_ACK_BYTES};
+use crate::plan::Plan;
 use crate::send_queue::{Progress, SendQueue, SendWqe};
 use highwire_stdx::Instant;
 use highwire_verbs::{CompletionStatus, Operation, PostError, QpState, Recovery, SendWr, Service};
@@ -70,6 +70,8 @@ pub(crate) struct Requester {
     has_listeners: bool,
     /// Every packet asks for an acknowledgement.
     asks_always: bool,
+    /// IRN: packets have been leaving since the window last had room for a train.
+    is_in_train: bool,
     /// What the acknowledgement at hand tells, if there are listeners.
     news: AckSample,
     pacer: Pacer,
@@ -117,6 +119,7 @@ impl Requester {
             round_trips: None,
             has_listeners: false,
             asks_always: false,
+            is_in_train: false,
             news: AckSample::default(),
             pacer: Pacer::new(conn.transport.pacing_burst),
             paced_until: None,
@@ -235,20 +238,6 @@ impl Requester {
             return self.rnr_until.is_none() && self.paced_until.is_none() && self.has_packets();
         }
         self.has_packets()
-    }
-
-    /// Whether what is left to send is one message of one packet, with room for an acknowledgement.
-    #[inline]
-    pub(crate) fn is_about_to_send_one(&self, conn: &Connection) -> bool {
-        let queue = &self.queue;
-        let is_one = |wqe: &SendWqe| {
-            matches!(wqe.operation, Operation::Send | Operation::Write(_))
-                && wqe.length + RIDING_ACK_BYTES <= conn.mtu.bytes()
-        };
-        self.irn.is_some()
-            && conn.state.transmits()
-            && queue.cursor + 1 == queue.wqes.len()
-            && queue.wqes.get(queue.cursor).is_some_and(is_one)
     }
 
     /// Whether there is a packet to send, or to send again, if nothing holds it back.

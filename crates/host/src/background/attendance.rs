@@ -7,52 +7,70 @@
 
 use crate::engine::Pumped;
 
-/// Finds of visitors between two looks that show that they poll: one every 50 µs.
-const FINDS_OF_POLLERS: u64 = 8;
-/// What being woken in vain costs, and finding something earns. At zero the thread stays away.
-const TRUST_MAX: u8 = 12;
-const TRUST_AT_FIRST: u8 = 4;
-const TRUST_PER_FIND: u8 = 2;
+/// Finds of visitors between two looks that show that they poll, even where some of their turns are long ones. Who spins on
+/// memory finds one at most: the acknowledgement of what it wrote itself.
+const FINDS_OF_POLLERS: u64 = 2;
+/// Wake-ups after which the thread asks itself whether they were worth it.
+const WAKES_PER_JUDGEMENT: u32 = 8;
+/// Visits meanwhile that only a thread that polls makes: one that finds all it wants in its ring, because this thread has put
+/// it there, makes few finds of its own.
+const VISITS_OF_POLLERS: u64 = 16 * WAKES_PER_JUDGEMENT as u64;
 
 /// What is known about one lane.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Attendance {
     is_attended: bool,
-    trust: u8,
     /// Visitors' finds when it was last looked at.
     finds: u64,
+    /// The count of visits at the last judgement.
+    visits: u64,
+    /// Wake-ups by packets since the last judgement, how many found one, and how often visitors did meanwhile.
+    wakes: u32,
+    mine: u64,
+    theirs: u64,
 }
 
 impl Attendance {
-    pub(super) fn new() -> Attendance {
-        Attendance { is_attended: false, trust: TRUST_AT_FIRST, finds: 0 }
-    }
-
     /// Whether visitors take what arrives.
     pub(super) fn is_attended(&self) -> bool {
         self.is_attended
     }
 
-    /// Nobody has come by since the last look.
-    pub(super) fn on_absence(&mut self) {
-        (self.is_attended, self.trust) = (false, TRUST_AT_FIRST);
+    /// Takes note of how many finds visitors have made by now; true if they poll.
+    pub(super) fn note_finds(&mut self, finds: u64) -> bool {
+        finds.wrapping_sub(std::mem::replace(&mut self.finds, finds)) >= FINDS_OF_POLLERS
     }
 
-    /// Takes note of a first turn after a sleep, or of none if a visitor was running the lane; `was_woken`: by a packet.
-    pub(super) fn on_turn(&mut self, turn: Option<Pumped>, was_woken: bool) {
+    /// The thread takes packets itself, and begins to count anew.
+    fn take_over(&mut self) {
+        *self = Attendance { finds: self.finds, visits: self.visits, ..Attendance::default() };
+    }
+
+    /// Takes note of a first turn after a sleep, or of none if a visitor was running the lane, with the count of visits;
+    /// `was_woken`: by a packet.
+    pub(super) fn on_turn(&mut self, turn: Option<Pumped>, visits: u64, was_woken: bool) {
         let found = turn.is_some_and(|turn| turn.packets > 0);
-        let finds = turn.map_or(0, |turn| turn.visitors_finds.wrapping_sub(self.finds));
+        let theirs = turn.map_or(0, |turn| turn.visitors_finds.wrapping_sub(self.finds));
         if let Some(turn) = turn {
             self.finds = turn.visitors_finds;
         }
-        match (self.is_attended, found) {
-            (true, true) if finds < FINDS_OF_POLLERS => self.on_absence(),
-            (false, true) => self.trust = (self.trust + TRUST_PER_FIND).min(TRUST_MAX),
-            (false, false) if was_woken => {
-                self.trust -= 1;
-                self.is_attended = self.trust == 0;
+        if self.is_attended {
+            // They had their chance: see `note_finds`.
+            if found && theirs < FINDS_OF_POLLERS {
+                self.take_over();
             }
-            _ => {}
+            return;
+        }
+        self.theirs += theirs;
+        self.mine += u64::from(found);
+        self.wakes += u32::from(was_woken);
+        if self.wakes >= WAKES_PER_JUDGEMENT {
+            // Two threads that take packets in turns are in each other's way.
+            let has_pollers = visits.wrapping_sub(self.visits) >= VISITS_OF_POLLERS;
+            let is_attended = has_pollers || 2 * self.theirs >= self.mine;
+            self.visits = visits;
+            self.take_over();
+            self.is_attended = is_attended;
         }
     }
 }
@@ -65,38 +83,47 @@ mod tests {
         Some(Pumped { packets, visitors_finds, ..Pumped::default() })
     }
 
+    /// Wakes it until it has judged.
+    fn wake(attendance: &mut Attendance, mut turn: impl FnMut(u64) -> Option<Pumped>) {
+        (1..=u64::from(WAKES_PER_JUDGEMENT)).for_each(|n| attendance.on_turn(turn(n), n, true));
+    }
+
     #[test]
     fn where_visitors_take_the_packets_the_thread_stays_away() {
-        let mut attendance = Attendance::new();
-        for finds in 0..u64::from(TRUST_AT_FIRST) {
-            assert!(!attendance.is_attended());
-            attendance.on_turn(turn(0, finds), true);
-        }
+        let mut attendance = Attendance::default();
+        wake(&mut attendance, |n| turn(u32::from(n % 2 == 0), n));
         assert!(attendance.is_attended());
         // A packet that it takes from a busy poller changes nothing.
-        attendance.on_turn(turn(1, 100), false);
+        attendance.on_turn(turn(1, 100), 100, false);
         assert!(attendance.is_attended());
     }
 
     #[test]
     fn where_packets_wait_for_somebody_it_takes_them() {
-        let mut attendance = Attendance::new();
-        (0..TRUST_AT_FIRST).for_each(|_| attendance.on_turn(None, true));
+        let mut attendance = Attendance::default();
+        wake(&mut attendance, |_| None);
         assert!(attendance.is_attended());
-        attendance.on_turn(turn(1, 1), false);
+        attendance.on_turn(turn(1, 1), 1, false);
         assert!(!attendance.is_attended());
-        // A visitor that takes every other packet does not send it away.
-        for finds in 1..100 {
-            attendance.on_turn(turn(1, finds), true);
-            attendance.on_turn(turn(0, finds), true);
+        // A visitor that takes one now and then does not send it away.
+        for round in 1..10 {
+            wake(&mut attendance, |n| turn(1, round + n / WAKES_PER_JUDGEMENT as u64));
             assert!(!attendance.is_attended());
         }
     }
 
     #[test]
+    fn who_polls_without_pause_is_left_alone() {
+        let mut attendance = Attendance::default();
+        // It never finds a packet, because this thread is always first.
+        (1..=u64::from(WAKES_PER_JUDGEMENT)).for_each(|n| attendance.on_turn(turn(1, 0), 100 * n, true));
+        assert!(attendance.is_attended());
+    }
+
+    #[test]
     fn looking_without_being_woken_says_nothing() {
-        let mut attendance = Attendance::new();
-        (0..100).for_each(|_| attendance.on_turn(turn(0, 0), false));
+        let mut attendance = Attendance::default();
+        (0..100).for_each(|_| attendance.on_turn(turn(0, 0), 0, false));
         assert!(!attendance.is_attended());
     }
 }

@@ -247,6 +247,8 @@ fn rnic_config(config: &DeviceConfig, gid: Gid, lane: u32, shard: u8) -> RnicCon
     // Half a turn of the background thread: an acknowledgement that nobody waits for rides with what comes next.
     transport.ack_delay = Duration::from_micros(200);
     transport.acks_ride = true;
+    // What fits into a datagram train of the longest kind at the largest MTU.
+    transport.train_packets = 16;
     // IRN's timeouts are for a NIC that answers within microseconds. A host may first have to be scheduled.
     transport.irn.cap = 256;
     transport.irn.rto_low = Duration::from_micros(1000);

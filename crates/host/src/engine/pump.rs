@@ -118,6 +118,11 @@ impl Engine {
         pumped
     }
 
+    /// Turns of visitors that found packets, so far.
+    pub(crate) fn visitors_finds(&self) -> u64 {
+        self.turn.visitors_finds
+    }
+
     /// Whether acknowledgements have been kept long enough.
     fn is_overdue(&mut self, by: By) -> bool {
         match self.turn.deferred_until {

@@ -174,6 +174,7 @@ impl Plan {
         if rng.chance(0.5) {
             transport.ack_delay = Duration::from_micros(rng.between(1, 20));
             transport.acks_ride = true;
+            transport.train_packets = 16;
         }
         transport.irn.rto_high = Duration::from_micros(rng.between(100, 400));
         transport

@@ -6,6 +6,8 @@ use highwire_rnic::Counter;
 use highwire_stdx::Duration;
 use highwire_verbs::{CompletionStatus, ModifyError, Operation, QpAttr, QpState, Recovery, SendFlags};
 use highwire_wire::Operation as Wire;
+use std::cell::RefCell;
+use std::rc::Rc;
 
 fn is(operation: Wire) -> impl Fn(&Seen<'_>) -> bool {
     move |seen| seen.headers.bth.opcode.info().operation == operation
@@ -329,5 +331,32 @@ fn an_acknowledgement_rides_on_a_message_that_leaves_alone() {
         assert_eq!(pair.count(B, Counter::Retransmitted), u64::from(is_lost));
         assert!(pair.outcomes(A).contains(&"7 Success".into()));
         assert_eq!(pair.outcomes(B).len(), 3, "two sends and a receive");
+    }
+}
+
+#[test]
+fn a_long_message_leaves_in_trains_and_never_stalls() {
+    for train_packets in [1, 16, 100] {
+        let mut setup = Setup::with(Recovery::Irn);
+        (setup.transport.irn.cap, setup.transport.ack_interval) = (64, 8);
+        setup.transport.train_packets = train_packets;
+        let mut pair = Pair::new(setup);
+        let starts = Rc::new(RefCell::new(Vec::new()));
+        let seen_at = Rc::clone(&starts);
+        pair.rule(move |seen, _| {
+            if seen.from == A {
+                seen_at.borrow_mut().push(seen.now);
+            }
+            Verdict::PASS
+        });
+        pair.post(A, 1, Operation::Write(pair.buffers[B].remote(0)), 0, 200 * 1024);
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["1 Success"]);
+        assert_eq!((pair.count(A, Counter::Timeouts), starts.borrow().len()), (0, 200));
+        // Packets of one instant are one train; the last one takes what is left.
+        let starts = starts.borrow();
+        let trains: Vec<usize> = starts.chunk_by(|a, b| a == b).map(<[_]>::len).collect();
+        let (_, all_but_last) = trains.split_last().expect("some");
+        assert!(all_but_last.iter().all(|&packets| packets >= train_packets.min(32) as usize), "{trains:?}");
     }
 }

@@ -13,10 +13,10 @@ use crate::irn::{
     Arrival, IrnConfig, Location, PacketClass, ReceiverWindow, RetransmissionTimeout, SenderWindow,
     TimeoutOutcome,
 };
-use crate::plan::{Order, Plan};
+use crate::plan::{Order, Plan, RIDING_ACK_BYTES};
 use crate::send_queue::{Progress, SendWqe};
 use highwire_stdx::{Duration, Instant};
-use highwire_verbs::{CompletionStatus, Memory, Payload};
+use highwire_verbs::{CompletionStatus, Memory, Operation, Payload};
 use highwire_wire::{Aeth, Ext, Headers, IrnEth, NakCode, Opcode, Psn, SackEth, Syndrome};
 
 /// With fewer promised receives than this left, every request asks for an acknowledgement that may promise more.
@@ -103,8 +103,13 @@ impl Requester {
     fn poll_irn_new(&mut self, conn: &Connection, ctx: &mut Context<'_>, plan: &mut Plan) -> bool {
         let Some(irn) = &self.irn else { return false };
         if !irn.window.can_send_new() || !self.window_is_open(irn.window.in_flight()) {
+            self.is_in_train = false;
             return false;
         }
+        if !self.is_in_train && self.waits_for_a_train(conn, irn.window.in_flight()) {
+            return false;
+        }
+        self.is_in_train = true;
         let Some(index) = self.admit(conn, ctx) else { return false };
         let Some(irn) = &mut self.irn else { return false };
         let psn = irn.window.on_send_new();
@@ -120,6 +125,34 @@ impl Requester {
         plan.headers.bth.ack_request = self.asks_for_irn_ack(conn, is_last, is_seen);
         self.arm_irn(conn, ctx.now, false);
         true
+    }
+
+    /// Whether what is left to send is one message of one packet, with room for an acknowledgement.
+    #[inline]
+    pub(crate) fn is_about_to_send_one(&self, conn: &Connection) -> bool {
+        let queue = &self.queue;
+        let is_one = |wqe: &SendWqe| {
+            matches!(wqe.operation, Operation::Send | Operation::Write(_))
+                && wqe.length + RIDING_ACK_BYTES <= conn.mtu.bytes()
+        };
+        self.irn.is_some()
+            && conn.state.transmits()
+            && queue.cursor + 1 == queue.wqes.len()
+            && queue.wqes.get(queue.cursor).is_some_and(is_one)
+    }
+
+    /// Whether a long message had better wait for the next acknowledgement: where every one lets a few packets go, each few cost
+    /// what a whole train does. One is under way: they are asked for more often than half of a window is sent.
+    #[inline]
+    fn waits_for_a_train(&self, conn: &Connection, in_flight: u32) -> bool {
+        let cap = conn.transport.irn.cap;
+        let room = cap.saturating_sub(in_flight);
+        room < conn.transport.train_packets.min(cap / 2)
+            && conn.transport.ack_interval <= cap / 2
+            && self.queue.wqes.get(self.queue.cursor).is_some_and(|wqe| {
+                // Of one that has not begun, the packets are counted when it does.
+                wqe.packets.max(wqe.length / conn.mtu.bytes()).saturating_sub(self.queue.packet) > room
+            })
     }
 
     /// When somebody waits for it: the end of a burst whose completion is seen, or a window that fills up. A responder

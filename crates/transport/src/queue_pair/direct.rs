@@ -1,0 +1,65 @@
+//! Operations that the driver carries out in the peer's memory itself, because it can reach it.
+
+use super::QueuePair;
+use crate::context::Context;
+use crate::requester;
+use highwire_verbs::{CompletionStatus, QpState, SendWr, Service, SgeList};
+
+/// An operation that the driver carries out in the peer's memory itself, because it can reach it.
+#[derive(Clone, Debug)]
+pub struct DirectOp {
+    /// As posted.
+    pub wr_id: u64,
+    /// WRITE, READ or an atomic.
+    pub operation: highwire_verbs::Operation,
+    /// Local memory, already translated.
+    pub sges: SgeList,
+    /// Bytes.
+    pub length: u32,
+    signaled: bool,
+}
+
+impl QueuePair {
+    /// Whether an operation may be carried out by the driver in the peer's memory, and with which local memory.
+    ///
+    /// Only on RC, and only while nothing that was posted before is unfinished: then there is nothing to be out of order
+    /// with. `None` sends the request the ordinary way, which also reports what is wrong with it.
+    #[inline]
+    pub fn begin_direct(&mut self, ctx: &Context<'_>, wr: &SendWr<'_>) -> Option<DirectOp> {
+        use highwire_verbs::Operation::{CompareSwap, FetchAdd, Read, Write};
+        let conn = &self.conn;
+        if conn.config.service != Service::Rc || conn.state != QpState::Rts || !self.requester.is_idle() {
+            return None;
+        }
+        if !matches!(wr.operation, Write(_) | Read(_) | CompareSwap { .. } | FetchAdd { .. }) {
+            return None;
+        }
+        if requester::check_post(conn, wr, 0).is_err() {
+            return None;
+        }
+        let mut sges = SgeList::from(wr.sges);
+        let length = sges.total() as u32;
+        if !wr.flags.inline {
+            let write = wr.operation.is_read_or_atomic();
+            for sge in sges.as_mut_slice().iter_mut().filter(|sge| sge.length > 0) {
+                sge.addr =
+                    ctx.regions.check_local(conn.config.pd, sge.lkey, sge.addr, sge.length, write).ok()?;
+            }
+        }
+        let signaled = wr.flags.signaled || conn.config.signal_all;
+        Some(DirectOp { wr_id: wr.wr_id, operation: wr.operation, sges, length, signaled })
+    }
+
+    /// Reports how a direct operation ended; anything but success breaks the connection.
+    #[inline]
+    pub fn complete_direct(&mut self, ctx: &mut Context<'_>, op: &DirectOp, status: CompletionStatus) {
+        if op.signaled || status != CompletionStatus::Success {
+            let mut completion = requester::ended(&self.conn, op.wr_id, &op.operation, status);
+            completion.byte_len = op.length;
+            ctx.completions.push_back((self.conn.config.send_cq, completion));
+        }
+        if status != CompletionStatus::Success {
+            self.enter_error(ctx);
+        }
+    }
+}
