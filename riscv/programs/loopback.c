@@ -9,7 +9,7 @@ int nanopu_main(uint64_t core) {
         uint64_t header = nanopu_read();
         nanopu_write(header);
         int64_t bytes = (int64_t)nanopu_bytes(header);
-        for (; bytes >= 128; bytes -= 128) nanopu_copy_16();
+        for (; bytes > 128; bytes -= 128) nanopu_copy_16();
         for (; bytes >= 32; bytes -= 32) nanopu_copy_4();
         if (bytes >= 16) {
             nanopu_copy_2();

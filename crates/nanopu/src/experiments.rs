@@ -5,12 +5,19 @@
 //!
 //! To add one: a file of its own below `experiments/` with a `pub const EXPERIMENT: Experiment`, and a line in [`ALL`].
 
+mod bounded;
 mod chain;
+mod incast;
 mod intersection;
+mod load;
 mod loopback;
 mod mica;
 mod onesided;
 mod raft;
+mod replay;
+mod scheduling;
+mod selection;
+mod serve;
 mod service;
 mod words;
 
@@ -27,6 +34,10 @@ pub const CYCLES_PER_NANOSECOND: f64 = 3.2;
 pub const ALL: &[Experiment] = &[
     loopback::EXPERIMENT,
     words::EXPERIMENT,
+    scheduling::EXPERIMENT,
+    bounded::EXPERIMENT,
+    selection::EXPERIMENT,
+    incast::EXPERIMENT,
     onesided::EXPERIMENT,
     mica::EXPERIMENT,
     chain::EXPERIMENT,

@@ -70,6 +70,8 @@ pub struct Interface {
     ready_register: u64,
     ready_next: u64,
     has_timers: bool,
+    /// Whether a context that took too long stays demoted, and is only if another waits.
+    keeps_demotions: bool,
     message_cycles: u64,
     idle_cycles: u64,
     /// When the current context's message began to run.
@@ -92,6 +94,7 @@ impl Default for Interface {
             ready_register: 0,
             ready_next: 0,
             has_timers: false,
+            keeps_demotions: false,
             message_cycles: 3000,
             idle_cycles: 3000,
             began: None,
@@ -105,6 +108,12 @@ impl Default for Interface {
 }
 
 impl Interface {
+    /// From now on a context that takes too long while another of its priority waits is demoted for good, as on the prototype; otherwise
+    /// it gets its priority back when the message is done.
+    pub fn keep_demotions(&mut self) {
+        self.keeps_demotions = true;
+    }
+
     /// A word of a message has come for `context`; `is_first` if it begins one.
     pub fn deliver(&mut self, cycle: u64, context: u16, word: u64, is_first: bool) {
         let Some(entry) = self.contexts.iter_mut().find(|entry| entry.id == context) else {
@@ -323,15 +332,25 @@ impl Interface {
         }
     }
 
+    /// Whether another context of the highest priority has something to do.
+    fn is_waited_for(&self) -> bool {
+        self.contexts.iter().any(|entry| entry.id != self.current && entry.is_active && entry.priority == 0)
+    }
+
     /// Messages that take too long lose their priority, and idle threads their turn.
     fn watch_time(&mut self, cycle: u64) {
         let message_cycles = self.message_cycles;
         if let Some(began) = self.began
             && cycle.saturating_sub(began) >= message_cycles
+            && (!self.keeps_demotions || self.is_waited_for())
+            && let keeps = self.keeps_demotions
             && let Some(entry) = self.running()
             && entry.priority == 0
         {
             entry.priority = DEMOTED;
+            if keeps {
+                entry.base_priority = DEMOTED;
+            }
             self.current_priority = DEMOTED;
             self.decide(cycle);
         }
@@ -433,6 +452,28 @@ mod tests {
         run(&mut interface, 100..104);
         assert_eq!(interface.read(csr::TARGET_CONTEXT), 1);
         assert_eq!(interface.read(csr::CURRENT_PRIORITY), 1);
+    }
+
+    #[test]
+    fn a_demotion_may_be_kept() {
+        for keeps in [false, true] {
+            let mut interface = two_threads([0, 0]);
+            if keeps {
+                interface.keep_demotions();
+            }
+            interface.write(0, csr::NIC_COMMAND, 4);
+            interface.write(0, csr::MESSAGE_CYCLES, 100);
+            interface.deliver(0, 0, 1, true);
+            run(&mut interface, 0..200);
+            let alone = interface.read(csr::CURRENT_PRIORITY);
+            assert_eq!(alone, u64::from(!keeps), "nobody waits");
+            interface.deliver(200, 1, 2, true);
+            run(&mut interface, 200..204);
+            assert!(interface.wants_switch());
+            interface.take_word(204);
+            interface.write(204, csr::THREAD_COMMAND, 1);
+            assert_eq!(interface.read(csr::CURRENT_PRIORITY), u64::from(keeps));
+        }
     }
 
     #[test]

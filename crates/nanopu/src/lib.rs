@@ -17,6 +17,7 @@ mod decode;
 pub mod experiments;
 mod float_unit;
 mod frontend;
+mod idle;
 mod interface;
 mod latency;
 pub mod network;

@@ -13,7 +13,8 @@ mod generator;
 use std::fmt;
 
 use highwire_fabric::{
-    BuildError, Fabric, FabricConfig, Host, HostId, LinkSpec, Observer, Rate, Span, Time, Topology, Violation,
+    Buffering, BuildError, Fabric, FabricConfig, Host, LinkSpec, Observer, Rate, Span, Time, Trimming,
+    Violation,
 };
 use highwire_riscv::Trap;
 
@@ -23,6 +24,7 @@ use crate::node::{Node, NodeEvent};
 pub use dock::{Dock, Station};
 pub use frame::{CONTROL_PRIORITY, Carrier, DATA_PRIORITY, Frame};
 pub use generator::Generator;
+pub use highwire_fabric::{HostId, Topology};
 
 /// Two cycles in picoseconds: one lasts 312.5.
 const TWO_CYCLES_PS: u64 = 625;
@@ -56,6 +58,38 @@ pub fn cycle_of(time: Time) -> u64 {
 /// A link at the interface's rate that takes so many cycles.
 pub fn link(cycles: u64) -> LinkSpec {
     LinkSpec { rate: INTERFACE_RATE, delay: Span::from_ps(time_of(cycles).as_ps()) }
+}
+
+/// A switch that cuts payloads off instead of dropping packets, as NDP wants it. The defaults are the prototype's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct TrimmingSwitch {
+    /// Room for data behind one port, in bytes.
+    pub data_bytes: u64,
+    /// Room for headers and control packets behind one port, in bytes.
+    pub control_bytes: u64,
+}
+
+impl Default for TrimmingSwitch {
+    /// 85 packets each.
+    fn default() -> TrimmingSwitch {
+        TrimmingSwitch { data_bytes: 92_480, control_bytes: 92_480 }
+    }
+}
+
+impl TrimmingSwitch {
+    /// As the fabric has it: so much behind each port, whatever the others hold.
+    pub fn config(self) -> FabricConfig {
+        FabricConfig {
+            priorities: 2,
+            buffering: Buffering::OutputQueued { pool_bytes: 1 << 40, alpha_log2: 0 },
+            trimming: Some(Trimming {
+                data_bytes_max: self.data_bytes,
+                header_bytes_max: self.control_bytes,
+                header_priority: CONTROL_PRIORITY,
+            }),
+            ..FabricConfig::default()
+        }
+    }
 }
 
 /// What hangs on a host's link.
@@ -100,6 +134,7 @@ pub struct Network<T = Ndp, H = Generator, P = Frame, O = ()> {
     delay: u64,
     /// Up to where the nodes have run.
     cycle: u64,
+    threads: usize,
 }
 
 /// A node and its link.
@@ -111,7 +146,7 @@ struct Berth<T> {
     lost: u64,
 }
 
-impl<T: Transport, H: Host<P>, P: Carrier> Network<T, H, P> {
+impl<T: Transport + Send, H: Host<P>, P: Carrier> Network<T, H, P> {
     /// Puts `places` on `topology`, in the order of hosts.
     ///
     /// # Errors
@@ -125,7 +160,7 @@ impl<T: Transport, H: Host<P>, P: Carrier> Network<T, H, P> {
     }
 }
 
-impl<T: Transport, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, P, O> {
+impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, P, O> {
     /// The same, and somebody who watches the fabric.
     ///
     /// # Errors
@@ -163,7 +198,7 @@ impl<T: Transport, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, P, O> {
         }
         let delay = nodes.iter().map(|berth| berth.delay).min().unwrap_or(1 << 20);
         let fabric = Fabric::observed(topology, config, stations, observer).map_err(NetworkError::Build)?;
-        Ok(Network { fabric, nodes, berths, delay, cycle: 0 })
+        Ok(Network { fabric, nodes, berths, delay, cycle: 0, threads: 1 })
     }
 
     /// Up to where the nodes have run.
@@ -183,17 +218,34 @@ impl<T: Transport, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, P, O> {
             let before = Time::from_ps(ahead.as_ps().saturating_sub(1));
             self.fabric.run_until(before).map_err(|violation| NetworkError::Violated(Box::new(violation)))?;
             let end = limit.min(self.cycle + 2 * self.delay);
+            (0..self.nodes.len()).for_each(|place| self.take_arrivals(place));
+            self.run_nodes(end);
             for place in 0..self.nodes.len() {
-                self.take_arrivals(place);
-                let berth = &mut self.nodes[place];
-                berth.node.run_until(end);
-                if berth.node.has_events() {
+                if self.nodes[place].node.has_events() {
                     self.see_off(place)?;
                 }
             }
             self.cycle = end;
         }
         Ok(())
+    }
+
+    /// Lets so many threads run the nodes between two meetings with the fabric. Results do not depend on it.
+    pub fn use_threads(&mut self, threads: usize) {
+        self.threads = threads.max(1);
+    }
+
+    fn run_nodes(&mut self, end: u64) {
+        let share = self.nodes.len().div_ceil(self.threads).max(1);
+        let run = |berths: &mut [Berth<T>]| berths.iter_mut().for_each(|berth| berth.node.run_until(end));
+        if self.threads == 1 {
+            return run(&mut self.nodes);
+        }
+        std::thread::scope(|scope| {
+            for berths in self.nodes.chunks_mut(share) {
+                scope.spawn(move || run(berths));
+            }
+        });
     }
 
     fn take_arrivals(&mut self, place: usize) {

@@ -1,11 +1,12 @@
 //! A nanoPU: cores, their memory, and the NIC between them and the wire.
 
 use highwire_riscv::{
-    AccessFault, Bus, Cause, Hart, LoadError, Machine, MachineConfig, Platform, Program, Trap,
+    AccessFault, Bus, Cause, Hart, Interrupt, LoadError, Machine, MachineConfig, Platform, Program, Trap,
 };
 
 use crate::config::CoreConfig;
 use crate::core::{Core, Event};
+use crate::idle::{self, Watch};
 use crate::interface::{Interface, Misuse};
 use crate::nic::{Ndp, Nic, NicConfig, Transport};
 use crate::packet::Packet;
@@ -25,6 +26,10 @@ pub struct NodeConfig {
     pub nic: NicConfig,
     /// Cycles in one tick of the timer.
     pub cycles_per_tick: u64,
+    /// Whether a context that took too long stays demoted, as on the prototype.
+    pub keeps_demotions: bool,
+    /// Whether [`Node::run_until`] passes over cycles in which all cores only poll. No result depends on it.
+    pub skips_idle: bool,
 }
 
 impl Default for NodeConfig {
@@ -36,6 +41,8 @@ impl Default for NodeConfig {
             memory: MachineConfig::default(),
             nic: NicConfig::default(),
             cycles_per_tick: 3200,
+            keeps_demotions: true,
+            skips_idle: true,
         }
     }
 }
@@ -70,6 +77,9 @@ pub struct Node<T = Ndp> {
     cycle: u64,
     cycles_per_tick: u64,
     events: Vec<NodeEvent>,
+    watches: Vec<Watch>,
+    skips_idle: bool,
+    skipped: u64,
 }
 
 impl Node<Ndp> {
@@ -90,16 +100,23 @@ impl<T: Transport> Node<T> {
     pub fn with_nic(program: &Program, config: &NodeConfig, nic: Nic<T>) -> Result<Node<T>, LoadError> {
         let platform = Machine::new(program, config.memory)?.platform;
         let cores = config.cores.max(1);
+        let mut interface = Interface::default();
+        if config.keeps_demotions {
+            interface.keep_demotions();
+        }
         Ok(Node {
             cores: (0..cores as u64)
                 .map(|id| Core::new(Hart::new(id, program.entry), &config.core))
                 .collect(),
-            interfaces: vec![Interface::default(); cores],
+            interfaces: vec![interface; cores],
             platform,
             nic,
             cycle: 0,
             cycles_per_tick: config.cycles_per_tick.max(1),
             events: Vec::new(),
+            watches: vec![Watch::default(); cores],
+            skips_idle: config.skips_idle,
+            skipped: 0,
         })
     }
 
@@ -119,11 +136,17 @@ impl<T: Transport> Node<T> {
         self.nic.accept(cycle, &mut self.interfaces);
         for number in 0..self.cores.len() {
             let (platform, interface) = (&mut self.platform, &mut self.interfaces[number]);
-            let mut port = CorePort { platform, interface, stored: None };
+            let mut port = CorePort { platform, interface, stored: None, looked: false, acted: false };
             let event = self.cores[number].tick(&mut port);
-            if let Some(address) = port.stored {
+            let CorePort { stored, looked, acted, .. } = port;
+            if let Some(address) = stored {
                 let others = self.cores.iter_mut().enumerate().filter(|&(other, _)| other != number);
                 others.for_each(|(_, other)| other.hart.on_foreign_store(address));
+            }
+            if acted || matches!(event, Event::Trap { .. }) {
+                self.watches[number].on_action();
+            } else if looked {
+                self.watches[number].on_look(cycle, &self.cores[number].hart);
             }
             if let Event::Trap { pc, trap, .. } = event
                 && matches!(trap.cause, Cause::Exception(_))
@@ -146,9 +169,46 @@ impl<T: Transport> Node<T> {
 
     /// Runs up to `cycle`, that one excluded.
     pub fn run_until(&mut self, cycle: u64) {
+        // Nothing comes from outside before `cycle`, so what was found out about the next event holds until then.
+        let mut quiet_until = 0;
         while self.cycle < cycle {
+            if self.skips_idle && self.cycle >= quiet_until {
+                quiet_until = self.skip(cycle);
+            }
             self.tick(|_, _| {});
         }
+    }
+
+    /// Passes over whole turns of polling before `limit`, if all cores poll. Returns the cycle before which there is nothing more to pass over.
+    fn skip(&mut self, limit: u64) -> u64 {
+        let is_quiet = self.interfaces.iter().all(Interface::is_quiet);
+        let timer = Interrupt::TIMER;
+        let is_alone = self.cores.iter().all(|core| !core.hart.csrs.is_enabled(timer));
+        let turns = || self.watches.iter().map(Watch::turn);
+        if !is_quiet || !is_alone || turns().any(|turn| turn.is_none()) {
+            return self.cycle + 1;
+        }
+        let Some(common) = idle::common(turns().flatten().map(|(cycles, _)| cycles)) else { return limit };
+        let next = self.nic.next_event().min(limit);
+        let cycles = next.saturating_sub(self.cycle + 1) / common * common;
+        if cycles == 0 {
+            return next.max(self.cycle + 1);
+        }
+        for (core, watch) in self.cores.iter_mut().zip(&mut self.watches) {
+            let (turn, per_turn) = watch.turn().expect("asked before");
+            let instructions = cycles / turn * per_turn;
+            core.pass(cycles, instructions);
+            watch.pass(cycles, instructions);
+        }
+        self.cycle += cycles;
+        self.skipped += cycles;
+        self.platform.advance_clock(self.cycle.saturating_sub(1) / self.cycles_per_tick);
+        next
+    }
+
+    /// How many cycles [`Node::run_until`] has passed over.
+    pub fn skipped_cycles(&self) -> u64 {
+        self.skipped
     }
 
     /// Whether anything happened since they were last taken.
@@ -204,17 +264,23 @@ struct CorePort<'a> {
     interface: &'a mut Interface,
     /// Where it has stored in this cycle: other cores lose their reservations there.
     stored: Option<u64>,
+    /// It looked for messages, and there were none.
+    looked: bool,
+    /// It did anything else that others could notice, or that depends on others.
+    acted: bool,
 }
 
 impl Bus for CorePort<'_> {
     #[inline(always)]
     fn load(&mut self, address: u64, bytes: u8) -> Result<u64, AccessFault> {
+        self.acted = true;
         self.platform.load(address, bytes)
     }
 
     #[inline(always)]
     fn store(&mut self, address: u64, bytes: u8, value: u64) -> Result<(), AccessFault> {
         self.stored = Some(address);
+        self.acted = true;
         self.platform.store(address, bytes, value)
     }
 
@@ -242,18 +308,25 @@ impl Port for CorePort<'_> {
     const IS_NETWORK: bool = true;
 
     fn take_word(&mut self, cycle: u64) -> u64 {
+        self.acted = true;
         self.interface.take_word(cycle)
     }
 
     fn put_word(&mut self, cycle: u64, word: u64) {
+        self.acted = true;
         self.interface.put_word(cycle, word);
     }
 
     fn read_network(&mut self, _: u64, number: u16) -> u64 {
-        self.interface.read(number)
+        let value = self.interface.read(number);
+        let is_idle_look = number == csr::MESSAGES_READY && value == 0;
+        self.looked |= is_idle_look;
+        self.acted |= !is_idle_look;
+        value
     }
 
     fn write_network(&mut self, cycle: u64, number: u16, value: u64) {
+        self.acted |= (number, value) != (csr::THREAD_COMMAND, 2);
         self.interface.write(cycle, number, value);
     }
 

@@ -108,8 +108,8 @@ fn loopback_is_as_fast_as_the_prototype() {
             "{bytes} B: {} to {}, median {ours}; published {least} to {most}, {median}",
             found[0], found[19]
         );
-        // The program is not the authors': its loops cost a few cycles more here, a few less there.
-        assert!((ours as f64 - median).abs() <= 5.0, "{bytes} B: {ours} instead of {median}");
+        // The program is not the authors', so not the median, but what they saw is the band.
+        assert!((least..=most).contains(&ours), "{bytes} B: {ours} outside {least} to {most}");
     }
 }
 

@@ -10,7 +10,7 @@ use support::program;
 
 const LINK_CYCLES: u64 = 140;
 
-fn config() -> FabricConfig {
+fn config_of_switch() -> FabricConfig {
     FabricConfig { priorities: 2, ..FabricConfig::default() }
 }
 
@@ -42,7 +42,7 @@ fn a_switch_adds_two_links_and_two_stores() {
     let generator = Generator::new(HostId(0), requests.iter().map(|r| (HostId(1), r.clone())).collect());
     let star = Topology::star(2, link(LINK_CYCLES)).expect("two hosts");
     let places = vec![Place::Other(generator), Place::Node(node)];
-    let mut network: Network = Network::new(star, config(), places).expect("it fits");
+    let mut network: Network = Network::new(star, config_of_switch(), places).expect("it fits");
     network.run_until(40_000).expect("no traps");
     let answers = network.other(HostId(0)).expect("the generator").answers();
 
@@ -74,7 +74,7 @@ fn hundreds_of_messages_cross_a_fat_tree() {
             Place::Node(node)
         });
     }
-    let mut network: Network = Network::new(tree, config(), places).expect("it fits");
+    let mut network: Network = Network::new(tree, config_of_switch(), places).expect("it fits");
     network.run_until(40_000).expect("no traps");
     for host in (0..16).step_by(2).map(HostId) {
         let generator = network.other(host).expect("a generator");
@@ -84,4 +84,35 @@ fn hundreds_of_messages_cross_a_fat_tree() {
         }
     }
     assert_eq!((network.lost(), network.fabric().packets_in_flight()), (0, 0));
+}
+
+/// Polling that is passed over is polling that was simulated: every answer comes on the same cycle.
+#[test]
+fn skipping_idle_cycles_changes_nothing() {
+    let Some(program) = program("loopback") else { return };
+    let play = |skips_idle| {
+        let mut config = NodeConfig { cores: 3, skips_idle, ..NodeConfig::default() };
+        config.nic.address = address(HostId(1));
+        let node = Box::new(Node::new(&program, &config).expect("it fits"));
+        let sent = |i: u64| 10_000 + 2_000 * i + i * i * 37 % 1_500;
+        let list = (0..60).map(|i| Request {
+            sent: sent(i),
+            context: 0,
+            payload: vec![1; 8 + 40 * i as usize % 900],
+        });
+        let generator = Generator::new(HostId(0), list.map(|request| (HostId(1), request)).collect());
+        let star = Topology::star(2, link(LINK_CYCLES)).expect("two hosts");
+        let places = vec![Place::Other(generator), Place::Node(node)];
+        let mut network: Network = Network::new(star, config_of_switch(), places).expect("it fits");
+        network.run_until(150_000).expect("no traps");
+        let generator = network.other(HostId(0)).expect("the generator");
+        assert!(generator.is_done());
+        let answers = generator.answers().to_vec();
+        let node = network.node(HostId(1)).expect("the node");
+        let counters: Vec<u64> = (0..3).map(|core| node.core(core).hart.csrs.minstret).collect();
+        (answers, counters, node.skipped_cycles())
+    };
+    let (slow, fast) = (play(false), play(true));
+    assert_eq!((&slow.0, &slow.1, slow.2), (&fast.0, &fast.1, 0));
+    assert!(fast.2 > 100_000, "{}", fast.2);
 }

@@ -1,8 +1,11 @@
 //! `highwire nanopu bench`: how fast the simulator is.
 
+mod network;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::{Context, Result};
 use highwire_nanopu::client::Client;
@@ -11,31 +14,44 @@ use highwire_riscv::Program;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-use super::{CLIENT, NODE, requests};
+use super::{CLIENT, CYCLES_PER_NANOSECOND, NODE, requests};
 use crate::console::Console;
 
 /// Options of `highwire nanopu bench`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "No cycle is skipped: idle cores poll, and each of their cycles is simulated.
+#[command(
+    after_help = "Up to 16 cores are one node, of which no cycle is skipped: idle cores poll, and each of their cycles is simulated.
+
+More are nodes of four on a fat tree, whose other hosts send them messages for a millisecond. There, polling is passed over where
+nothing else happens, which changes no result, unless --every-cycle is given.
 
 Examples:
-  highwire nanopu bench riscv/build/loopback.elf
-  highwire nanopu bench riscv/build/loopback.elf --cores 4 --json")]
+  highwire nanopu bench
+  highwire nanopu bench riscv/build/loopback.elf --cores 4 --json
+  highwire nanopu bench --cores 324"
+)]
 pub(crate) struct Args {
     /// The program, which gets a message of --bytes every --interval cycles.
+    #[arg(default_value = "riscv/build/loopback.elf")]
     program: PathBuf,
     /// How many cores run it.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
-    cores: u8,
-    /// How many messages.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
+    cores: u32,
+    /// Threads for a network of nodes.
+    #[arg(long, default_value_t = 1)]
+    threads: usize,
+    /// How many messages, to one node.
     #[arg(long, default_value_t = 50_000)]
     count: u32,
     /// How long each is.
     #[arg(long, default_value_t = 64)]
     bytes: usize,
-    /// Cycles between two.
-    #[arg(long, default_value_t = 200)]
-    interval: u64,
+    /// Cycles between two, to each node; 200 if not given, for a network 2000.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    interval: Option<u64>,
+    /// Simulate idle polling of a network's nodes as well.
+    #[arg(long)]
+    every_cycle: bool,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -43,40 +59,66 @@ pub(crate) struct Args {
 
 #[derive(Debug, Serialize)]
 struct Report {
-    cores: u8,
+    cores: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    answered: Option<String>,
+    simulated_us: f64,
     core_cycles: u64,
     cpu_seconds: f64,
+    seconds: f64,
     core_cycles_per_second: f64,
 }
 
 fn cpu_seconds() -> f64 {
-    let now = clock_gettime(ClockId::ThreadCPUTime);
+    let now = clock_gettime(ClockId::ProcessCPUTime);
     now.tv_sec as f64 + now.tv_nsec as f64 / 1e9
+}
+
+/// The cycles that one node ran.
+fn one_node(args: &Args, program: &Program) -> Result<u64> {
+    let config = NodeConfig { cores: args.cores as usize, ..NodeConfig::default() };
+    let mut node = Node::new(program, &config)?;
+    let mut requests = requests::alike(args.count, args.bytes, 0, args.interval.unwrap_or(200));
+    requests.iter_mut().for_each(|request| request.sent += 10_000);
+    let _ = Client::new(CLIENT, NODE, 140).play(&mut node, &requests, 1_000_000, |_, _| {});
+    Ok(node.cycle())
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let file = fs::read(&args.program).with_context(|| format!("cannot read {}", args.program.display()))?;
     let program =
         Program::parse(&file).with_context(|| format!("{} cannot run here", args.program.display()))?;
-    let config = NodeConfig { cores: args.cores.into(), ..NodeConfig::default() };
-    let mut node = Node::new(&program, &config)?;
-    let mut requests = requests::alike(args.count, args.bytes, 0, args.interval);
-    requests.iter_mut().for_each(|request| request.sent += 10_000);
+    let started = Instant::now();
     let before = cpu_seconds();
-    let _ = Client::new(CLIENT, NODE, 140).play(&mut node, &requests, 1_000_000, |_, _| {});
-    let cpu_seconds = cpu_seconds() - before;
-    let core_cycles = node.cycle() * u64::from(args.cores);
+    let (cycles, answered) = match args.cores {
+        0..=16 => (one_node(args, &program)?, None),
+        _ => network::play(args, &program)?,
+    };
+    let (cpu_seconds, seconds) = (cpu_seconds() - before, started.elapsed().as_secs_f64());
+    let core_cycles = cycles * u64::from(args.cores);
     let core_cycles_per_second = core_cycles as f64 / cpu_seconds;
-    let report = Report { cores: args.cores, core_cycles, cpu_seconds, core_cycles_per_second };
+    let simulated_us = cycles as f64 / CYCLES_PER_NANOSECOND / 1000.0;
+    let report = Report {
+        cores: args.cores,
+        answered,
+        simulated_us,
+        core_cycles,
+        cpu_seconds,
+        seconds,
+        core_cycles_per_second,
+    };
     let mut console = Console::new();
     if args.json {
         console.json(&report)?;
     } else {
         console.line(format!(
-            "{} core cycles in {cpu_seconds:.2} s of CPU time: {:.1} M a second",
-            core_cycles,
+            "{simulated_us:.0} µs of {} cores, {core_cycles} core cycles, in {cpu_seconds:.2} s of CPU time ({seconds:.2} s by the clock): {:.1} M a second",
+            args.cores,
             core_cycles_per_second / 1e6
         ))?;
+        if let Some(answered) = &report.answered {
+            console.line(answered)?;
+        }
     }
     console.finish()?;
     Ok(ExitCode::SUCCESS)

@@ -6,6 +6,12 @@ use super::{Core, RECORDS};
 use crate::port::{Port, TX_REGISTER, csr};
 
 impl Core {
+    /// Passes over whole turns of a loop that changes nothing.
+    pub(crate) fn pass(&mut self, cycles: u64, instructions: u64) {
+        self.cycle += cycles;
+        self.hart.csrs.minstret = self.hart.csrs.minstret.wrapping_add(instructions);
+    }
+
     /// The CSRs act, and a write to x31 leaves, when the instruction of this number commits.
     pub(super) fn meet_network<B: Port>(&mut self, cycle: u64, serial: u64, bus: &mut B) {
         let record = &mut self.records[serial as usize % RECORDS];

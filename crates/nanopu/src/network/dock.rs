@@ -13,6 +13,8 @@ pub struct Dock {
     pub(super) departures: VecDeque<(Time, Frame)>,
     /// When the last bit came, and what.
     pub(super) arrivals: Vec<(Time, Frame)>,
+    /// Until when what is due has been announced; the port asks for the rest when it is free.
+    announced: Time,
     /// Packets of other protocols.
     pub(super) strangers: u64,
 }
@@ -47,8 +49,9 @@ impl<P: Carrier, H: Host<P>> Host<P> for Station<H> {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        if let Station::Other(host) = self {
-            host.handle_timeout(now);
+        match self {
+            Station::Other(host) => host.handle_timeout(now),
+            Station::Node(dock) => dock.announced = now,
         }
     }
 
@@ -65,7 +68,10 @@ impl<P: Carrier, H: Host<P>> Host<P> for Station<H> {
     fn poll_timeout(&self) -> Time {
         match self {
             Station::Other(host) => host.poll_timeout(),
-            Station::Node(dock) => dock.departures.front().map_or(Time::NEVER, |&(due, _)| due),
+            Station::Node(dock) => {
+                let next = dock.departures.front().map(|&(due, _)| due);
+                next.filter(|&due| due > dock.announced).unwrap_or(Time::NEVER)
+            }
         }
     }
 }

@@ -15,6 +15,8 @@ pub struct Generator {
     /// The number, the node and the request, in order of `sent`.
     requests: VecDeque<(usize, HostId, Request)>,
     count: usize,
+    /// Up to which cycle the port knows that packets are due.
+    announced: u64,
 }
 
 impl Generator {
@@ -26,7 +28,7 @@ impl Generator {
         client.expect(count);
         let numbered = requests.into_iter().enumerate();
         let requests = numbered.map(|(number, (node, request))| (number, node, request)).collect();
-        Generator { client, requests, count }
+        Generator { client, requests, count, announced: 0 }
     }
 
     /// What came back so far: by request, in the order in which they are sent.
@@ -60,7 +62,8 @@ impl<P: Carrier> Host<P> for Generator {
     }
 
     fn handle_timeout(&mut self, now: Time) {
-        self.send_due(cycle_of(now));
+        self.announced = cycle_of(now);
+        self.send_due(self.announced);
     }
 
     fn poll_transmit(&mut self, now: Time, _: Priorities) -> Option<P> {
@@ -70,7 +73,8 @@ impl<P: Carrier> Host<P> for Generator {
 
     fn poll_timeout(&self) -> Time {
         let request = self.requests.front().map(|(_, _, request)| request.sent);
-        let next = request.into_iter().chain(self.client.next_packet()).min();
+        let packet = self.client.next_packet().filter(|&due| due > self.announced);
+        let next = request.into_iter().chain(packet).min();
         next.map_or(Time::NEVER, time_of)
     }
 }

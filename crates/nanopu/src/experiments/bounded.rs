@@ -1,0 +1,114 @@
+//! Bounded processing time: a thread whose messages sometimes take ten times as long must not hurt the other (nanoPU §5.4).
+
+use super::load::{Contexts, Load, Service};
+use super::serve::{Responses, Server};
+use super::{Chart, Experiment, ExperimentError, Outcome, Series, Settings, around};
+use crate::node::NodeConfig;
+
+/// See the module.
+pub(super) const EXPERIMENT: Experiment =
+    Experiment { name: "bounded", title: "Bounded message processing time", run };
+
+/// Mean cycles between requests, and what is published with the bound, digitised: well-behaved and misbehaving, in microseconds.
+const PUBLISHED: [(u64, f64, f64); 9] = [
+    (3200, 1.35, 5.40),
+    (3000, 1.44, 5.49),
+    (2800, 1.53, 5.85),
+    (2600, 1.44, 5.85),
+    (2400, 1.62, 6.48),
+    (2200, 1.71, 7.82),
+    (2000, 1.89, 9.33),
+    (1800, 1.89, 13.0),
+    (1600, 2.10, 26.7),
+];
+
+fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
+    let mut outcome = Outcome::default();
+    let bounded = sweep(settings, "service_bounded", 0.0)?;
+    let unbounded = sweep(settings, "service_unbounded", 0.5)?;
+    let points = points(settings);
+    for (responses, &(_, behaved, misbehaving)) in bounded.iter().zip(&points) {
+        for (who, context, published, percent) in
+            [("well-behaved", 0, behaved, 12.0), ("misbehaving", 1, misbehaving, 15.0)]
+        {
+            outcome.check(
+                EXPERIMENT.name,
+                format!("bounded, {who} thread, p99 at {:.2} M requests/s", responses.load()),
+                format!("{published:.2} µs (read off a figure)"),
+                responses.p99_of(context),
+                "µs",
+                around(published, percent),
+            );
+        }
+    }
+    for (responses, (mean, ..)) in unbounded.iter().zip(&points) {
+        let claim = format!("unbounded, well-behaved thread, p99 at {:.2} M requests/s", responses.load());
+        let here = responses.p99_of(0);
+        match mean {
+            3200 => outcome.check(EXPERIMENT.name, claim, "5.4 µs", here, "µs", around(5.4, 15.0)),
+            2200 => outcome.check(EXPERIMENT.name, claim, "9.3 µs", here, "µs", around(9.3, 15.0)),
+            2000 => outcome.check(EXPERIMENT.name, claim, "13 µs", here, "µs", around(13.0, 15.0)),
+            1600 => outcome.check(EXPERIMENT.name, claim, "> 30 µs", here, "µs", (30.0, f64::INFINITY)),
+            _ => outcome.report(EXPERIMENT.name, claim, format!("{} µs", super::figure(here))),
+        }
+    }
+    outcome.charts.push(chart(&bounded, &unbounded, &points));
+    Ok(outcome)
+}
+
+fn points(settings: &Settings<'_>) -> Vec<(u64, f64, f64)> {
+    PUBLISHED.into_iter().step_by(if settings.is_quick { 4 } else { 1 }).collect()
+}
+
+fn sweep(
+    settings: &Settings<'_>,
+    program: &'static str,
+    begun: f64,
+) -> Result<Vec<Responses>, ExperimentError> {
+    let server = Server::new(settings, program, NodeConfig::default())?;
+    let mut load = Load::new(Service::Fixed(1600), Contexts::Random(2));
+    let wanted = points(settings);
+    let mut found = Vec::new();
+    for (step, (mean, ..)) in PUBLISHED.into_iter().enumerate() {
+        (settings.progress)(begun + 0.5 * step as f64 / PUBLISHED.len() as f64);
+        let mut works = load.point(20_000, mean);
+        if wanted.iter().any(|point| point.0 == mean) {
+            if settings.is_quick {
+                works.truncate(4_000);
+            }
+            found.push(server.play(works)?);
+        }
+    }
+    Ok(found)
+}
+
+fn chart(bounded: &[Responses], unbounded: &[Responses], points: &[(u64, f64, f64)]) -> Chart {
+    let line = |name: &str, all: &[Responses], context| Series {
+        name: name.to_string(),
+        is_paper: false,
+        points: all
+            .iter()
+            .map(|responses| (responses.load(), responses.p99_of(context)))
+            .filter(|point| point.1.is_finite())
+            .collect(),
+    };
+    let paper = |name: &str, pick: fn(&(u64, f64, f64)) -> f64| Series {
+        name: name.to_string(),
+        is_paper: true,
+        points: bounded.iter().zip(points).map(|(here, point)| (here.load(), pick(point))).collect(),
+    };
+    Chart {
+        title: "99th percentile of the response by load".to_string(),
+        across: "M requests/s".to_string(),
+        up: "µs".to_string(),
+        is_log: true,
+        series: vec![
+            line("bounded, well-behaved", bounded, 0),
+            paper("the same, published", |point| point.1),
+            line("bounded, misbehaving", bounded, 1),
+            paper("the same, published", |point| point.2),
+            line("unbounded, well-behaved", unbounded, 0),
+            line("unbounded, misbehaving", unbounded, 1),
+        ],
+    }
+}

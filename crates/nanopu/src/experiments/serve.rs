@@ -1,0 +1,91 @@
+//! Requests to work, played to a program that works: what each response took.
+
+use highwire_riscv::Program;
+
+use super::load::{ROUND_CYCLES, Work};
+use super::{CYCLES_PER_NANOSECOND, ExperimentError, Settings};
+use crate::client::Client;
+use crate::node::{Node, NodeConfig};
+use crate::queueing::percentile;
+
+/// Cycles before the first request, for the program to start.
+const START_CYCLES: u64 = 20_000;
+/// So many requests come before those that count, so often: a sweep finds a program that has run for a while, its caches warm and its
+/// misbehaving threads demoted.
+const WARM_REQUESTS: usize = 400;
+const WARM_CYCLES: u64 = 2_100;
+
+/// A program on a node of some shape.
+pub(super) struct Server {
+    name: &'static str,
+    program: Program,
+    config: NodeConfig,
+}
+
+/// The response of each request.
+pub(super) struct Responses {
+    /// What was asked.
+    pub(super) works: Vec<Work>,
+    /// In cycles, from the request's first word out to its answer's first word back; infinite for those without an answer.
+    pub(super) cycles: Vec<f64>,
+}
+
+impl Server {
+    pub(super) fn new(
+        settings: &Settings<'_>,
+        name: &'static str,
+        config: NodeConfig,
+    ) -> Result<Server, ExperimentError> {
+        Ok(Server { name, program: settings.files.program(name)?, config })
+    }
+
+    /// Plays the requests to a node that has served some before.
+    pub(super) fn play(&self, works: Vec<Work>) -> Result<Responses, ExperimentError> {
+        let mut node = Node::new(&self.program, &self.config)
+            .map_err(|error| ExperimentError::NoProgram(self.name.to_string(), error.to_string()))?;
+        let warm = works.iter().take(WARM_REQUESTS).enumerate();
+        let warm: Vec<_> = warm
+            .map(|(number, work)| Work { sent: number as u64 * WARM_CYCLES, ..*work }.request(START_CYCLES))
+            .collect();
+        let start = START_CYCLES + (warm.len() as u64 + 20) * WARM_CYCLES;
+        let start = start.next_multiple_of(ROUND_CYCLES);
+        let counted = warm.len();
+        let requests: Vec<_> = warm.into_iter().chain(works.iter().map(|work| work.request(start))).collect();
+        let patience = 2_000_000;
+        let mut client = Client::new(0x0a00_0001, self.config.nic.address, ROUND_CYCLES);
+        let answers = client
+            .play(&mut node, &requests, patience, |_, _| {})
+            .map_err(|event| ExperimentError::trapped(self.name, &event))?;
+        let responses = answers.iter().zip(&requests).skip(counted).map(|(answer, request)| match answer {
+            Some(answer) => (answer.received - request.sent) as f64,
+            None => f64::INFINITY,
+        });
+        let cycles = responses.collect();
+        Ok(Responses { works, cycles })
+    }
+}
+
+impl Responses {
+    /// Requests per microsecond, as they were sent.
+    pub(super) fn load(&self) -> f64 {
+        let last = self.works.last().map_or(0, |work| work.sent).max(1);
+        1000.0 * CYCLES_PER_NANOSECOND * self.works.len() as f64 / last as f64
+    }
+
+    /// The time that `share` of the requests which `is_meant` do not exceed, in microseconds.
+    pub(super) fn tail(&self, share: f64, is_meant: impl Fn(&Work) -> bool) -> f64 {
+        let meant = self.works.iter().zip(&self.cycles).filter(|(work, _)| is_meant(work));
+        let cycles: Vec<f64> = meant.map(|(_, &cycles)| cycles).collect();
+        percentile(&cycles, share) / CYCLES_PER_NANOSECOND / 1000.0
+    }
+
+    /// The 99th percentile of context `context`, in microseconds.
+    pub(super) fn p99_of(&self, context: u16) -> f64 {
+        self.tail(0.99, |work| work.context == context)
+    }
+
+    /// The 99th percentile of all, in microseconds.
+    pub(super) fn p99(&self) -> f64 {
+        self.tail(0.99, |_| true)
+    }
+}

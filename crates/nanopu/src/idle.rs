@@ -1,0 +1,75 @@
+//! Idle cores: a program that polls for messages repeats itself to the cycle, and what repeats itself need not be simulated.
+//!
+//! A turn is what happens from one look at `MESSAGES_READY` that finds nothing to the next. While turns take the same number of
+//! cycles, leave the registers as they were, and touch neither memory nor the network otherwise, nothing of the program changes.
+//! What the pipeline remembers of the loop, eight outcomes of branches and one bit of history each, is the same after two
+//! dozen turns as after two million; so is everything that was on its way when the loop began.
+
+use highwire_riscv::Hart;
+
+/// After so many equal turns a core is idle.
+const TURNS: u32 = 24;
+/// The longest turn that is taken for one.
+const TURN_CYCLES_MAX: u64 = 64;
+
+/// What is known of one core's turns.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Watch {
+    last: u64,
+    period: u64,
+    turns: u32,
+    pc: u64,
+    x: [u64; 32],
+    instructions: u64,
+    instructions_per_turn: u64,
+}
+
+impl Watch {
+    /// The core did something else than to look.
+    #[inline]
+    pub(crate) fn on_action(&mut self) {
+        self.turns = 0;
+    }
+
+    /// The core looked in `cycle` and found nothing.
+    pub(crate) fn on_look(&mut self, cycle: u64, hart: &Hart) {
+        let period = cycle.wrapping_sub(self.last);
+        let instructions = hart.csrs.minstret.wrapping_sub(self.instructions);
+        let repeats = self.turns > 0
+            && period == self.period
+            && instructions == self.instructions_per_turn
+            && hart.pc == self.pc
+            && hart.x == self.x;
+        self.turns = if repeats { self.turns.saturating_add(1) } else { 1 };
+        if !repeats {
+            (self.period, self.instructions_per_turn) = (period, instructions);
+            (self.pc, self.x) = (hart.pc, hart.x);
+        }
+        (self.last, self.instructions) = (cycle, hart.csrs.minstret);
+    }
+
+    /// Cycles after which the core is where it was, and the instructions that it commits in them; nothing if it is not idle.
+    #[inline]
+    pub(crate) fn turn(&self) -> Option<(u64, u64)> {
+        let is_idle = self.turns >= TURNS && self.period <= TURN_CYCLES_MAX;
+        is_idle.then_some((self.period, self.instructions_per_turn))
+    }
+
+    /// So many cycles were skipped, in which so many instructions committed.
+    pub(crate) fn pass(&mut self, cycles: u64, instructions: u64) {
+        self.last += cycles;
+        self.instructions = self.instructions.wrapping_add(instructions);
+    }
+}
+
+/// The least common multiple of turns, and of four cycles, which is as far as any unit counts; nothing if it is too long to be of use.
+pub(crate) fn common(turns: impl Iterator<Item = u64>) -> Option<u64> {
+    let gcd = |mut a: u64, mut b: u64| {
+        while b != 0 {
+            (a, b) = (b, a % b);
+        }
+        a
+    };
+    let common = turns.fold(4, |common, turn| common / gcd(common, turn) * turn);
+    (common <= 4 * TURN_CYCLES_MAX).then_some(common)
+}
