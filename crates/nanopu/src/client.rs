@@ -142,7 +142,7 @@ impl Client {
     pub(crate) fn send(&mut self, node: u32, number: usize, request: &Request) {
         let bytes = request.payload.len() as u16;
         let message = self.next_message;
-        self.next_message = (self.next_message + 1) % 128;
+        self.next_message = self.next_message.wrapping_add(1);
         for offset in 0..packets_of(bytes) {
             let start = offset * SEGMENT_BYTES;
             let end = (start + SEGMENT_BYTES).min(request.payload.len());

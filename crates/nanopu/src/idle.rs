@@ -9,6 +9,8 @@ use highwire_riscv::Hart;
 
 /// After so many equal turns a core is idle.
 const TURNS: u32 = 24;
+/// After reset the history table is cleared an entry a cycle; no core is idle before.
+const RESET_CYCLES: u64 = 1_000;
 /// The longest turn that is taken for one.
 const TURN_CYCLES_MAX: u64 = 64;
 
@@ -36,6 +38,7 @@ impl Watch {
         let period = cycle.wrapping_sub(self.last);
         let instructions = hart.csrs.minstret.wrapping_sub(self.instructions);
         let repeats = self.turns > 0
+            && cycle > RESET_CYCLES
             && period == self.period
             && instructions == self.instructions_per_turn
             && hart.pc == self.pc

@@ -242,12 +242,14 @@ impl Interface {
         }
     }
 
-    /// Whether nothing will change before words arrive or the program acts, timers included.
+    /// Whether nothing is there and nothing will change before words arrive or the program acts, timers included.
     pub fn is_quiet(&self) -> bool {
         self.decision.is_none()
             && self.outbox.is_empty()
             && self.demands.is_empty()
-            && self.ready_register == self.ready_next
+            && self.ready_register == 0
+            && self.ready_next == 0
+            && !self.wants_switch()
             && !self.has_timers
     }
 

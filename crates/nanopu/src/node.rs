@@ -319,9 +319,11 @@ impl Port for CorePort<'_> {
 
     fn read_network(&mut self, _: u64, number: u16) -> u64 {
         let value = self.interface.read(number);
-        let is_idle_look = number == csr::MESSAGES_READY && value == 0;
-        self.looked |= is_idle_look;
-        self.acted |= !is_idle_look;
+        // Other registers of the network stand still while nothing happens, and what is read of them shows in the core's own.
+        if number == csr::MESSAGES_READY {
+            self.looked |= value == 0;
+            self.acted |= value != 0;
+        }
         value
     }
 
