@@ -5,6 +5,7 @@
 //!
 //! To add one: a file of its own below `experiments/` with a `pub const EXPERIMENT: Experiment`, and a line in [`ALL`].
 
+mod beyond;
 mod bounded;
 mod chain;
 mod incast;
@@ -43,6 +44,7 @@ pub const ALL: &[Experiment] = &[
     chain::EXPERIMENT,
     intersection::EXPERIMENT,
     raft::EXPERIMENT,
+    beyond::EXPERIMENT,
 ];
 
 /// One experiment.

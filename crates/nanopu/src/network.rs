@@ -30,6 +30,9 @@ pub use highwire_fabric::{HostId, Topology};
 const TWO_CYCLES_PS: u64 = 625;
 const FIRST_ADDRESS: u32 = 0x0a00_0001;
 
+/// With cut-through, a packet has an effect so long before its end is there, and leaves so long before its end is known.
+const CUT_CYCLES: u64 = 136;
+
 /// The rate of the interface: eight bytes a cycle, 204.8 Gb/s.
 pub const INTERFACE_RATE: Rate = Rate::from_bps(204_800_000_000);
 
@@ -105,7 +108,7 @@ pub enum Place<T, H> {
 pub enum NetworkError {
     /// The parts do not fit.
     Build(BuildError),
-    /// A node's link has no delay, so nobody could run ahead.
+    /// A node's link has too little delay for anybody to run ahead.
     NoDelay(HostId),
     /// A core took a trap that is not an interrupt.
     Trapped {
@@ -130,8 +133,9 @@ pub struct Network<T = Ndp, H = Generator, P = Frame, O = ()> {
     nodes: Vec<Berth<T>>,
     /// Where each host's node is in `nodes`.
     berths: Vec<Option<u32>>,
-    /// The shortest delay of a node's link, in cycles.
-    delay: u64,
+    /// How far the fabric may run ahead of the nodes, in cycles, and how far they may then run themselves.
+    fabric_ahead: u64,
+    nodes_ahead: u64,
     /// Up to where the nodes have run.
     cycle: u64,
     threads: usize,
@@ -196,9 +200,15 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
                 }
             }
         }
-        let delay = nodes.iter().map(|berth| berth.delay).min().unwrap_or(1 << 20);
+        let delay = nodes.iter().map(|berth: &Berth<T>| berth.delay).min().unwrap_or(1 << 20);
+        let cutting = nodes.iter().find(|berth| berth.node.nic().cuts_through());
+        let slack = if cutting.is_some() { CUT_CYCLES } else { 0 };
+        if let Some(berth) = cutting.filter(|_| delay <= slack) {
+            return Err(NetworkError::NoDelay(berth.host));
+        }
+        let (fabric_ahead, nodes_ahead) = (delay - slack, 2 * (delay - slack));
         let fabric = Fabric::observed(topology, config, stations, observer).map_err(NetworkError::Build)?;
-        Ok(Network { fabric, nodes, berths, delay, cycle: 0, threads: 1 })
+        Ok(Network { fabric, nodes, berths, fabric_ahead, nodes_ahead, cycle: 0, threads: 1 })
     }
 
     /// Up to where the nodes have run.
@@ -214,10 +224,10 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
         while self.cycle < limit {
             // Whatever a node sends from now on is on its switch a delay later, and whatever leaves the switch then is here
             // another delay later.
-            let ahead = time_of(self.cycle + self.delay);
+            let ahead = time_of(self.cycle + self.fabric_ahead);
             let before = Time::from_ps(ahead.as_ps().saturating_sub(1));
             self.fabric.run_until(before).map_err(|violation| NetworkError::Violated(Box::new(violation)))?;
-            let end = limit.min(self.cycle + 2 * self.delay);
+            let end = limit.min(self.cycle + self.nodes_ahead);
             (0..self.nodes.len()).for_each(|place| self.take_arrivals(place));
             self.run_nodes(end);
             for place in 0..self.nodes.len() {
@@ -334,7 +344,12 @@ impl fmt::Display for NetworkError {
         match self {
             NetworkError::Build(error) => write!(out, "{error}"),
             NetworkError::NoDelay(host) => {
-                write!(out, "the link of host {} takes no time; a nanoPU's takes at least a cycle", host.0)
+                write!(
+                    out,
+                    "the link of host {} is too short: a nanoPU's takes at least a cycle, and {} with cut-through",
+                    host.0,
+                    CUT_CYCLES + 1
+                )
             }
             NetworkError::Trapped { host, core, pc, trap } => {
                 write!(out, "core {core} of host {} trapped at {pc:#x}: {trap}", host.0)

@@ -21,7 +21,7 @@ pub use send::SendCounters;
 pub use transport::{Answer, Arriving, Departing, Ndp, Transport};
 
 use crate::interface::{Demand, Interface};
-use crate::packet::Packet;
+use crate::packet::{HEADER_BYTES, Packet, flag};
 use receive::Receiver;
 use send::Sender;
 
@@ -42,6 +42,27 @@ pub struct NicConfig {
     pub timeout_cycles: u64,
     /// The pace of pulls, in cycles.
     pub pull_cycles: u64,
+    /// Whether messages of one packet reach cores before all of the packet is there, and leave before all of it is written.
+    /// The prototype stores both ways.
+    pub cut_through: Option<CutThrough>,
+    /// How many receive buffers one context may hold, so that a context that falls behind takes none from the others. The prototype has no
+    /// such bound.
+    pub buffers_per_context: Option<usize>,
+}
+
+/// Cut-through, beyond the prototype.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct CutThrough {
+    /// How fast cores are taken to write: a packet's first word leaves when the last one will be there in time. A core that is slower
+    /// damages the packet, which is then sent again.
+    pub quarter_cycles_per_word: u64,
+}
+
+impl Default for CutThrough {
+    /// Two words in three cycles: a loop that copies a few words at a time is faster.
+    fn default() -> CutThrough {
+        CutThrough { quarter_cycles_per_word: 6 }
+    }
 }
 
 impl Default for NicConfig {
@@ -53,6 +74,8 @@ impl Default for NicConfig {
             rtt_packets: 2,
             timeout_cycles: 2240,
             pull_cycles: 122,
+            cut_through: None,
+            buffers_per_context: None,
         }
     }
 }
@@ -64,6 +87,7 @@ pub struct Nic<T> {
     receiver: Receiver,
     sender: Sender,
     timeline: Timeline,
+    cuts_through: bool,
 }
 
 impl Nic<Ndp> {
@@ -78,9 +102,10 @@ impl<T: Transport> Nic<T> {
     pub fn new(config: &NicConfig, cores: usize, transport: T) -> Nic<T> {
         Nic {
             transport,
-            receiver: Receiver::new(config.selection, cores.max(1), config.buffers),
-            sender: Sender::new(config.address, config.buffers, config.timeout_cycles, config.pull_cycles),
+            receiver: Receiver::new(config, cores.max(1)),
+            sender: Sender::new(config),
             timeline: Timeline::default(),
+            cuts_through: config.cut_through.is_some(),
         }
     }
 
@@ -88,7 +113,19 @@ impl<T: Transport> Nic<T> {
     pub fn receive(&mut self, last: u64, packet: Packet) {
         let words = packet.wire_words();
         self.timeline.mark((last + 1).saturating_sub(words), Stage::WireIn, words);
-        self.receiver.arrive(last, packet);
+        self.receiver.arrive(last - self.early_cycles(&packet), packet);
+    }
+
+    /// How long before its end a packet enters reassembly: words follow as fast as cores get them.
+    fn early_cycles(&self, packet: &Packet) -> u64 {
+        let is_single = packet.is_data() && packet.flags & flag::CHOP == 0 && packet.message_packets() == 1;
+        let headers = HEADER_BYTES as u64 / 8;
+        if self.cuts_through && is_single { packet.wire_words().saturating_sub(headers) } else { 0 }
+    }
+
+    /// Whether packets are in the NIC before they are on the wire, and leave before they are whole.
+    pub fn cuts_through(&self) -> bool {
+        self.cuts_through
     }
 
     /// The beginning of a cycle: takes a word that a core wrote before.
@@ -146,8 +183,10 @@ impl<T: Transport> Nic<T> {
             self.sender.on_control(cycle, &packet, &mut self.transport);
             return;
         }
+        // It is answered when its end is there.
+        let whole = cycle + self.early_cycles(&packet);
         if let Some(reply) = self.receiver.take(cycle, packet, &mut self.transport) {
-            self.sender.answer(cycle, reply.packet, reply.pull);
+            self.sender.answer(whole, reply.packet, reply.pull);
         }
     }
 }

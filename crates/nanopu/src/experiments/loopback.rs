@@ -3,7 +3,7 @@
 use super::{Chart, Experiment, ExperimentError, Outcome, Series, Settings};
 use crate::client::{Client, Request};
 use crate::node::{Node, NodeConfig};
-use crate::timeline::Stage;
+use crate::timeline::{Stage, Stamp};
 
 /// See the module.
 pub(super) const EXPERIMENT: Experiment =
@@ -27,7 +27,7 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
     let mut here = Vec::new();
     for (step, (bytes, [least, median, most])) in PUBLISHED.into_iter().enumerate() {
         (settings.progress)(step as f64 / PUBLISHED.len() as f64);
-        let (first, last) = latency(settings, bytes)?;
+        let (first, last) = latency(settings, bytes, &NodeConfig::default())?;
         here.push((bytes as f64, last));
         outcome.check(
             EXPERIMENT.name,
@@ -61,10 +61,14 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
 }
 
 /// The medians from a message's first word on the interface to its answer's first and last.
-fn latency(settings: &Settings<'_>, bytes: usize) -> Result<(f64, f64), ExperimentError> {
+pub(super) fn latency(
+    settings: &Settings<'_>,
+    bytes: usize,
+    config: &NodeConfig,
+) -> Result<(f64, f64), ExperimentError> {
     const PROGRAM: &str = "loopback";
     let program = settings.files.program(PROGRAM)?;
-    let mut node = Node::new(&program, &NodeConfig::default())
+    let mut node = Node::new(&program, config)
         .map_err(|error| ExperimentError::NoProgram(PROGRAM.to_string(), error.to_string()))?;
     node.record_timeline();
     let requests: Vec<Request> = (0..WARM as u64 + 20)
@@ -73,15 +77,18 @@ fn latency(settings: &Settings<'_>, bytes: usize) -> Result<(f64, f64), Experime
     Client::new(0x0a00_0001, 0x0a00_0002, 0)
         .play(&mut node, &requests, 100_000, |_, _| {})
         .map_err(|event| ExperimentError::trapped(PROGRAM, &event))?;
+    if node.nic().sent().underruns > 0 {
+        return Err(ExperimentError::Broken("the core was slower than the wire".to_string()));
+    }
     let stamps = node.take_timeline();
     let words = (crate::packet::HEADER_BYTES + bytes).div_ceil(8) as u64;
     let mut spans: Vec<u64> = requests[WARM..]
         .iter()
         .filter_map(|request| {
-            let is_answer = |stage| stage == Stage::WireOut;
-            // The acknowledgement leaves first, then the answer.
-            let out = stamps.iter().filter(|stamp| stamp.cycle > request.sent && is_answer(stamp.stage));
-            out.map(|stamp| stamp.cycle - request.sent).nth(1)
+            // Acknowledgements are shorter, and may leave before it or after.
+            let is_answer = |stamp: &&Stamp| stamp.stage == Stage::WireOut && stamp.value == words;
+            let mut answers = stamps.iter().filter(is_answer);
+            answers.find(|stamp| stamp.cycle > request.sent).map(|stamp| stamp.cycle - request.sent)
         })
         .collect();
     spans.sort_unstable();

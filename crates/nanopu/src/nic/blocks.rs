@@ -32,7 +32,7 @@ pub struct Received {
 impl<T: Transport> ReceiveHalf<T> {
     /// For `cores` cores, at least one.
     pub fn new(config: &NicConfig, cores: usize, transport: T) -> ReceiveHalf<T> {
-        let receiver = Receiver::new(config.selection, cores.max(1), config.buffers);
+        let receiver = Receiver::new(config, cores.max(1));
         ReceiveHalf { receiver, transport, timeline: Timeline::default() }
     }
 
@@ -81,7 +81,7 @@ pub struct SendHalf<T> {
 impl<T: Transport> SendHalf<T> {
     /// A sending half.
     pub fn new(config: &NicConfig, transport: T) -> SendHalf<T> {
-        let sender = Sender::new(config.address, config.buffers, config.timeout_cycles, config.pull_cycles);
+        let sender = Sender::new(config);
         SendHalf { sender, transport, timeline: Timeline::default() }
     }
 

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::NicConfig;
 use super::select::{Selection, Selector};
 use super::transport::{Answer, Arriving, Transport};
 use crate::packet::{AppHeader, Packet, SEGMENT_BYTES, flag, words_of};
@@ -92,6 +93,9 @@ pub(super) struct Receiver {
     finished: BTreeMap<u32, VecDeque<u16>>,
     /// Free buffers per size class.
     free: [usize; 2],
+    /// Buffers by context, where they are bounded.
+    held: BTreeMap<u16, usize>,
+    buffers_per_context: Option<usize>,
     whole: VecDeque<(u64, Message)>,
     contexts: BTreeMap<u16, Selector<Message>>,
     selection: Selection,
@@ -114,8 +118,11 @@ pub struct Reply {
 }
 
 impl Receiver {
-    pub(super) fn new(selection: Selection, cores: usize, buffers: [usize; 2]) -> Receiver {
+    pub(super) fn new(config: &NicConfig, cores: usize) -> Receiver {
+        let NicConfig { selection, buffers, buffers_per_context, .. } = *config;
         Receiver {
+            held: BTreeMap::new(),
+            buffers_per_context,
             ingress: VecDeque::new(),
             partial: BTreeMap::new(),
             finished: BTreeMap::new(),
@@ -174,11 +181,12 @@ impl Receiver {
         let key = (packet.source, packet.message);
         let class = usize::from(usize::from(packet.message_bytes) > SEGMENT_BYTES);
         if !self.partial.contains_key(&key) {
-            if self.free[class] == 0 {
+            if self.free[class] == 0 || !self.is_within_quota(packet.destination_context) {
                 self.counters.without_buffer += 1;
                 return None;
             }
             self.free[class] -= 1;
+            *self.held.entry(packet.destination_context).or_default() += 1;
             let payload = vec![0; packet.message_bytes.into()];
             let state = Arriving::default();
             self.partial.insert(key, Partial { state, arrived: 0, payload, class });
@@ -191,6 +199,11 @@ impl Receiver {
             self.counters.trimmed += 1;
         }
         Some(reply(&packet, answer))
+    }
+
+    fn is_within_quota(&self, context: u16) -> bool {
+        let held = self.held.get(&context).copied().unwrap_or(0);
+        self.buffers_per_context.is_none_or(|quota| held < quota)
     }
 
     fn keep(&mut self, cycle: u64, key: (u32, u16), packet: &Packet) {
@@ -245,6 +258,9 @@ impl Receiver {
         {
             let (_, core, message) = self.assigned.pop_front().expect("there is a first");
             self.free[message.class] += 1;
+            if let Some(held) = self.held.get_mut(&message.context) {
+                *held = held.saturating_sub(1);
+            }
             let (context, words) = (message.context, message.words());
             self.delivery = Some(Delivery { core, context, words, is_first: true, next: cycle });
         }
@@ -307,7 +323,7 @@ mod tests {
 
     /// Gives a receiver one-packet messages with these numbers; how many it took for new ones.
     fn messages(numbers: &[u16]) -> u64 {
-        let mut receiver = Receiver::new(Selection::Jbsq(2), 1, [64, 64]);
+        let mut receiver = Receiver::new(&NicConfig::default(), 1);
         receiver.insert(0, 0, 0);
         for &message in numbers {
             let packet = Packet { flags: flag::DATA, message, ..Packet::default() };

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::transport::{Departing, Transport};
+use super::{CutThrough, NicConfig};
 use crate::interface::Interface;
-use crate::packet::{AppHeader, MESSAGE_BYTES_MAX, Packet, SEGMENT_BYTES, flag};
+use crate::packet::{AppHeader, HEADER_BYTES, MESSAGE_BYTES_MAX, Packet, SEGMENT_BYTES, flag};
 use crate::timeline::{Stage, Timeline};
 
 /// From a packet's last word to the arbiter, and from there to the first word on the wire.
@@ -13,6 +14,8 @@ const PACKETIZE_CYCLES: u64 = 3;
 const GENERATE_CYCLES: u64 = 2;
 /// From the arbiter to the wire.
 const EGRESS_CYCLES: u64 = 1;
+/// Words of a packet's headers.
+const HEADER_WORDS: u64 = HEADER_BYTES as u64 / 8;
 /// One timer is looked at in so many cycles.
 const SCAN_CYCLES: u64 = 2;
 
@@ -33,6 +36,8 @@ pub struct SendCounters {
     pub timeouts: u64,
     /// Messages with more bytes than a message can have; their words are thrown away.
     pub oversized: u64,
+    /// Packets that were on the wire before their words were there: damaged, and sent again.
+    pub underruns: u64,
 }
 
 /// A message of ours.
@@ -97,13 +102,35 @@ pub(super) struct Sender {
     pull_cycles: u64,
     timeout_cycles: u64,
     wire_free: u64,
+    cut_through: Option<CutThrough>,
+    /// The packet that is on the wire, or about to be, while its core still writes it.
+    cut: Option<Cut>,
+    /// Such a packet when it is whole, and the cycle of its first word.
+    whole: Option<(u64, Packet)>,
     pub(super) counters: SendCounters,
 }
 
+/// A packet that leaves while it is written.
+#[derive(Clone, Copy, Debug)]
+struct Cut {
+    number: u16,
+    /// When it may leave.
+    start: u64,
+    /// When it did.
+    first: Option<u64>,
+    /// The most cycles that a word was behind its place.
+    lag: u64,
+    is_written: bool,
+}
+
 impl Sender {
-    pub(super) fn new(address: u32, buffers: [usize; 2], timeout_cycles: u64, pull_cycles: u64) -> Sender {
+    pub(super) fn new(config: &NicConfig) -> Sender {
+        let NicConfig { address, buffers, timeout_cycles, pull_cycles, cut_through, .. } = *config;
         Sender {
             address,
+            cut_through,
+            cut: None,
+            whole: None,
             writing: BTreeMap::new(),
             messages: vec![None; buffers.iter().sum()],
             free: buffers,
@@ -179,8 +206,52 @@ impl Sender {
             self.schedule(cycle, number, 0);
         } else {
             self.writing.insert(key, Writing::Buffer(number));
+            self.begin_cut(cycle, number, bytes);
         }
         true
+    }
+
+    /// Lets a packet leave before it is written, if it is the only one that is, and the core will keep ahead of the wire.
+    fn begin_cut(&mut self, cycle: u64, number: u16, bytes: usize) {
+        let Some(CutThrough { quarter_cycles_per_word }) = self.cut_through else { return };
+        let is_alone = self.cut.is_none() && self.whole.is_none() && self.writing.len() == 1;
+        let may_leave = self.messages[usize::from(number)].as_ref().is_some_and(|it| it.state.credit > 0);
+        if !is_alone || !may_leave || bytes > SEGMENT_BYTES {
+            return;
+        }
+        let words = bytes.div_ceil(8) as u64;
+        let writing = (words * quarter_cycles_per_word).div_ceil(4);
+        let start = cycle + PACKETIZE_CYCLES + writing.saturating_sub(words + HEADER_WORDS - 1);
+        self.cut = Some(Cut { number, start, first: None, lag: 0, is_written: false });
+    }
+
+    /// A word of a packet that may already be on the wire: word `place` of the payload.
+    fn follow_cut(&mut self, cycle: u64, place: u64, is_done: bool) {
+        let Some(cut) = &mut self.cut else { return };
+        cut.lag = cut.lag.max(cycle.saturating_sub(place));
+        cut.is_written = is_done;
+        if let Some(first) = cut.first.filter(|_| is_done) {
+            self.whole = self.end_cut(cycle, first).map(|packet| (first, packet));
+        }
+    }
+
+    /// All words are there: the packet, if each was there when the wire wanted it.
+    fn end_cut(&mut self, cycle: u64, first: u64) -> Option<Packet> {
+        let cut = self.cut.take()?;
+        let packet = self.packet_of(cycle, cut.number, 0)?;
+        if cut.lag + PACKETIZE_CYCLES + EGRESS_CYCLES <= first + HEADER_WORDS {
+            return Some(packet);
+        }
+        self.counters.underruns += 1;
+        self.schedule_again(cycle, cut.number);
+        None
+    }
+
+    fn schedule_again(&mut self, cycle: u64, number: u16) {
+        if let Some(message) = self.messages[usize::from(number)].as_mut() {
+            message.sent = 0;
+        }
+        self.schedule(cycle, number, 0);
     }
 
     /// Numbers go round, so that late packets of an old message do not meet a new one.
@@ -214,7 +285,11 @@ impl Sender {
             message.payload.truncate(bytes);
             self.writing.remove(&key);
         }
-        if is_done || message.written.is_multiple_of(SEGMENT_BYTES) {
+        let place = message.written as u64 / 8 - 1;
+        if self.cut.is_some_and(|cut| cut.number == number) {
+            message.sent |= 1;
+            self.follow_cut(cycle, place, is_done);
+        } else if is_done || message.written.is_multiple_of(SEGMENT_BYTES) {
             self.schedule(cycle, number, 0);
         }
     }
@@ -278,11 +353,20 @@ impl Sender {
             self.control.push_back((cycle + GENERATE_CYCLES, pull));
         }
         self.scan_timers(cycle);
+        if let Some(whole) = self.whole.take() {
+            return Some(whole);
+        }
         if self.wire_free > cycle + EGRESS_CYCLES {
             return None;
         }
-        let packet = self.next_control(cycle).or_else(|| self.next_data(cycle))?;
         let first = cycle + EGRESS_CYCLES;
+        let packet = match self.next_control(cycle) {
+            Some(packet) => packet,
+            None if self.cut.is_some_and(|cut| cut.start <= cycle && cut.first.is_none()) => {
+                self.start_cut(cycle, first, timeline)?
+            }
+            None => self.next_data(cycle)?,
+        };
         self.wire_free = first + packet.wire_words();
         timeline.mark(
             cycle,
@@ -291,6 +375,21 @@ impl Sender {
         );
         timeline.mark(first, Stage::WireOut, packet.wire_words());
         Some((first, packet))
+    }
+
+    /// Puts the packet that is being written on the wire; returns it if it has been written by now.
+    fn start_cut(&mut self, cycle: u64, first: u64, timeline: &mut Timeline) -> Option<Packet> {
+        let cut = self.cut.as_mut()?;
+        cut.first = Some(first);
+        if cut.is_written {
+            return self.end_cut(cycle, first);
+        }
+        let bytes = self.messages[usize::from(cut.number)].as_ref()?.header.bytes;
+        let words = HEADER_WORDS + u64::from(bytes).div_ceil(8);
+        self.wire_free = first + words;
+        timeline.mark(cycle, Stage::Packetized, words);
+        timeline.mark(first, Stage::WireOut, words);
+        None
     }
 
     fn next_control(&mut self, cycle: u64) -> Option<Packet> {
@@ -310,6 +409,12 @@ impl Sender {
         if (message.state.delivered | !message.sent) >> offset & 1 != 0 {
             return None;
         }
+        self.packet_of(cycle, number, offset)
+    }
+
+    /// Packet `offset` of a message, which leaves now.
+    fn packet_of(&mut self, cycle: u64, number: u16, offset: u32) -> Option<Packet> {
+        let message = self.messages[usize::from(number)].as_mut()?;
         message.deadline = cycle + self.timeout_cycles;
         self.counters.packets += 1;
         let start = offset as usize * SEGMENT_BYTES;
@@ -351,7 +456,8 @@ impl Sender {
         let control = self.control.front().map(|&(due, _)| due);
         let pull = self.pulls.front().map(|_| self.next_pull);
         let data = self.queues.iter().filter_map(|queue| queue.front()).map(|&(due, ..)| due).min();
-        let leaves = [control, data].into_iter().flatten().min();
+        let cut = self.cut.map(|cut| cut.start);
+        let leaves = [control, data, cut].into_iter().flatten().min();
         let leaves = leaves.map(|due| due.max(self.wire_free.saturating_sub(EGRESS_CYCLES)));
         let timer = self.messages.iter().flatten().map(|message| message.deadline).min();
         [leaves, pull, timer].into_iter().flatten().min().unwrap_or(u64::MAX)
