@@ -15,8 +15,8 @@ fn add_fio(cases: &mut Vec<Case>, link: Link) {
     for verb in ["write", "read", "send"] {
         let common = "--ioengine=rdma --port={port} --bs=64k --size=16m --name=job --thread";
         // Its receiving end forbids its peer to repeat what finds no receive (rdma_accept with an rnr_retry_count of 0): as
-        // its source says, it then needs more receives than the other end has requests.
-        let depth = if verb == "send" { 32 } else { 8 };
+        // its source says, it then needs more receives than the other end has requests: here one for every message.
+        let depth = if verb == "send" { 256 } else { 8 };
         cases.push(Case::two("fio", &format!("fio --ioengine=rdma --verb={verb}"), link, judge::fio).ends(
             &format!("fio {common} --rw=read --iodepth={depth}"),
             &format!("fio {common} --rw=write --iodepth=8 --hostname={{address}} --verb={verb}"),
