@@ -40,24 +40,32 @@ module core_selector #(
   logic [MESSAGE_BITS-1:0] queue [0:ROOM-1];
   logic [MESSAGE_BITS-1:0] head, tail;
 
-  // What the cores take. The rank of a place is how many places before it take a waiting message in this cycle.
-  logic [CORES-1:0]                    member, joins, ends;
-  logic [CORES*TAKES*MESSAGE_BITS-1:0] rank;
-  logic [CORES*COUNT_BITS-1:0]         after_cores, selectable;
-  logic [COUNT_BITS-1:0]               taken;
+  // What the cores could take, if enough messages wait: those before each place come first.
+  logic [CORES-1:0]                  member, joins, ends;
+  logic [CORES*TAKES-1:0]            wants;
+  logic [CORES*TAKES*COUNT_BITS-1:0] rank;
+  logic [CORES*COUNT_BITS-1:0]       after_cores, selectable;
+  logic [COUNT_BITS-1:0]             wanted, taken;
 
   assign joins = join_core & ~member;
 
+  for (genvar core = 0; core < CORES; core++) begin : gen_wants
+    assign ends[core] = finish[core] && outstanding[core*COUNT_BITS +: COUNT_BITS] != '0;
+    for (genvar k = 0; k < TAKES; k++) begin : gen_place
+      assign wants[core*TAKES+k] = joins[core] || (ends[core] && k == 0);
+    end
+  end
+
+  prefix_count #(.BITS(CORES * TAKES), .COUNT_BITS(COUNT_BITS)) i_rank (.set(wants), .below(rank), .total(wanted));
+
+  assign taken = (wanted < waiting) ? wanted : waiting;
+
   always_comb begin
-    taken = '0;
     for (int unsigned core = 0; core < CORES; core++) begin
-      ends[core] = finish[core] && outstanding[core*COUNT_BITS +: COUNT_BITS] != '0;
       after_cores[core*COUNT_BITS +: COUNT_BITS] = outstanding[core*COUNT_BITS +: COUNT_BITS]
           - {{(COUNT_BITS-1){1'b0}}, ends[core]};
       for (int unsigned k = 0; k < TAKES; k++) begin
-        rank[(core*TAKES+k)*MESSAGE_BITS +: MESSAGE_BITS] = taken[MESSAGE_BITS-1:0];
-        next_valid[core*TAKES+k] = (joins[core] || (ends[core] && k == 0)) && taken < waiting;
-        taken = taken + {{(COUNT_BITS-1){1'b0}}, next_valid[core*TAKES+k]};
+        next_valid[core*TAKES+k] = wants[core*TAKES+k] && rank[(core*TAKES+k)*COUNT_BITS +: COUNT_BITS] < waiting;
         after_cores[core*COUNT_BITS +: COUNT_BITS] = after_cores[core*COUNT_BITS +: COUNT_BITS]
             + {{(COUNT_BITS-1){1'b0}}, next_valid[core*TAKES+k]};
       end
@@ -68,7 +76,7 @@ module core_selector #(
 
   for (genvar place = 0; place < CORES * TAKES; place++) begin : gen_next
     logic [MESSAGE_BITS-1:0] at;
-    assign at = head + rank[place*MESSAGE_BITS +: MESSAGE_BITS];
+    assign at = head + rank[place*COUNT_BITS +: MESSAGE_BITS];
     assign next_message[place*MESSAGE_BITS +: MESSAGE_BITS] = next_valid[place] ? queue[at] : '0;
   end
 

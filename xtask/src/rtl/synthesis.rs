@@ -33,10 +33,10 @@ const BLOCKS: &[Block] = &[
     block("dispatch", &[]),
     block("receive_path", EIGHTH),
     block("writers", &[]),
-    block("packetizer", EIGHTH),
+    block("outgoing_message", &[]),
+    block("due_queue", &[]),
     block("control_generator", &[]),
     block("egress", &[]),
-    block("send_path", EIGHTH),
 ];
 
 /// What Yosys says of a block.

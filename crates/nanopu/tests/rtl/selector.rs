@@ -132,5 +132,6 @@ fn ties_that_go_to_the_wrong_core_are_found() {
     let block = Block { mutant: Some("MUTANT_LATE_TIES"), ..block(4, Selection::Jbsq(2)) };
     let Some(bench) = Bench::build::<Inputs, Outputs>(&block) else { return };
     let difference = random(1, 4, Selection::Jbsq(2)).difference(&bench, "a mutant").expect("a difference");
+    println!("{difference}");
     assert!(difference.contains("port given_core"), "{difference}");
 }
