@@ -13,6 +13,7 @@ mod layers;
 mod libs;
 mod measure;
 mod packages;
+mod rocket;
 mod rtl;
 mod shell;
 mod table;
@@ -49,6 +50,8 @@ enum Task {
     Compat(compat::Args),
     /// Hold the nanoPU's blocks in SystemVerilog against the model, cycle by cycle; or synthesise them.
     Rtl(rtl::Args),
+    /// Hold the nanoPU's core against the RTL of Rocket, commit by commit.
+    Rocket(rocket::Args),
     /// Talk to the Linux kernel's own software RNIC in a virtual machine.
     Interop(interop::Args),
 }
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Task::Libs(args) => libs::run(&args),
         Task::Compat(args) => compat::run(&args),
         Task::Rtl(args) => rtl::run(&args),
+        Task::Rocket(args) => rocket::run(&args),
         Task::Interop(args) => interop::run(&args),
     };
     result.unwrap_or_else(|error| {

@@ -3,6 +3,7 @@
 mod bench;
 mod figures;
 mod files;
+mod gdb;
 mod requests;
 mod run;
 mod theory;

@@ -53,6 +53,67 @@ pub struct Client {
     next_message: u16,
 }
 
+/// Requests being played, for whoever wants to stop in between.
+#[derive(Debug)]
+pub struct Play<'a> {
+    client: &'a mut Client,
+    requests: &'a [Request],
+    next: usize,
+    answered: usize,
+}
+
+impl<'a> Play<'a> {
+    /// `client` is about to send `requests`, in order of `sent`.
+    pub fn new(client: &'a mut Client, requests: &'a [Request]) -> Play<'a> {
+        client.expect(requests.len());
+        Play { client, requests, next: 0, answered: 0 }
+    }
+
+    /// Back to the beginning, for a node that begins again.
+    pub fn rewind(&mut self) {
+        self.client.expect(self.requests.len());
+        self.client.towards.clear();
+        self.client.parts.clear();
+        (self.client.wire_free, self.next, self.answered) = (0, 0, 0);
+    }
+
+    /// Whether every request has its answer.
+    pub fn is_answered(&self) -> bool {
+        self.answered == self.requests.len()
+    }
+
+    /// One cycle of the node and its link.
+    ///
+    /// # Errors
+    /// A core took a trap.
+    pub fn tick<T: Transport>(
+        &mut self,
+        node: &mut Node<T>,
+        on_event: impl FnMut(usize, Event),
+    ) -> Result<(), NodeEvent> {
+        let cycle = node.cycle();
+        while let Some(request) = self.requests.get(self.next).filter(|request| request.sent <= cycle) {
+            self.client.send(self.client.node, self.next, request);
+            self.next += 1;
+        }
+        while let Some((due, packet)) = self.client.poll_packet(cycle) {
+            node.receive(due, packet);
+        }
+        node.tick(on_event);
+        if node.has_events() {
+            for event in node.take_events() {
+                match event {
+                    NodeEvent::Sent { first, packet } => {
+                        self.answered += usize::from(self.client.take(first, &packet));
+                    }
+                    trap @ NodeEvent::Trapped { .. } => return Err(trap),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
 /// The generator's context of request *n* is *n* modulo this, so that answers find their requests.
 const CONTEXTS: usize = 1 << 16;
 
@@ -83,31 +144,11 @@ impl Client {
         patience_cycles: u64,
         mut on_event: impl FnMut(usize, Event),
     ) -> Result<Vec<Option<Answer>>, NodeEvent> {
-        self.expect(requests.len());
-        let mut next = 0;
-        let mut answered = 0;
         let end =
             requests.last().map_or(node.cycle(), |request| request.sent).saturating_add(patience_cycles);
-        while answered < requests.len() && node.cycle() < end {
-            let cycle = node.cycle();
-            while let Some(request) = requests.get(next).filter(|request| request.sent <= cycle) {
-                self.send(self.node, next, request);
-                next += 1;
-            }
-            while let Some((due, packet)) = self.poll_packet(cycle) {
-                node.receive(due, packet);
-            }
-            node.tick(&mut on_event);
-            if node.has_events() {
-                for event in node.take_events() {
-                    match event {
-                        NodeEvent::Sent { first, packet } => {
-                            answered += usize::from(self.take(first, &packet))
-                        }
-                        trap @ NodeEvent::Trapped { .. } => return Err(trap),
-                    }
-                }
-            }
+        let mut play = Play::new(self, requests);
+        while !play.is_answered() && node.cycle() < end {
+            play.tick(node, &mut on_event)?;
         }
         Ok(std::mem::take(&mut self.answers))
     }

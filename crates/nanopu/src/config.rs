@@ -14,19 +14,12 @@ impl Default for CoreConfig {
     }
 }
 
-impl CoreConfig {
-    /// From the answer of the data cache, which is asked first, to the last word of a line of instructions.
-    pub(crate) fn instruction_miss_cycles(&self) -> u64 {
-        self.memory_latency_cycles + 12
-    }
+/// From the answer of the data cache, which is asked first, to the last word of a line of instructions, without memory's
+/// latency.
+pub(crate) const INSTRUCTION_MISS_CYCLES: u64 = 12;
 
-    /// From the miss of a load or store at write-back to the last word of the line.
-    pub(crate) fn data_miss_cycles(&self) -> u64 {
-        self.memory_latency_cycles + 10
-    }
+/// From the miss of a load or store at write-back to the last word of the line, without memory's latency.
+pub(crate) const DATA_MISS_CYCLES: u64 = 10;
 
-    /// From such a miss to the last word of the line that must be written back first.
-    pub(crate) fn write_back_cycles(&self) -> u64 {
-        15
-    }
-}
+/// From such a miss to the last word of the line that must be written back first.
+pub(crate) const WRITE_BACK_CYCLES: u64 = 15;

@@ -179,6 +179,7 @@ pub struct Core {
     next_serial: u64,
     /// How far the program has moved its cycle counter.
     counter_offset: u64,
+    memory_cycles: u64,
     data_cache: DataCache,
     /// An access was refused, and decode holds back others until the line is there.
     blocked: bool,
@@ -193,7 +194,7 @@ pub struct Core {
 impl Core {
     /// A core that is about to fetch the first instruction of `hart`.
     pub fn new(hart: Hart, config: &CoreConfig) -> Core {
-        let frontend = Frontend::new(hart.pc, config);
+        let frontend = Frontend::new(hart.pc);
         Core {
             hart,
             cycle: 0,
@@ -205,7 +206,8 @@ impl Core {
             end_serial: 0,
             next_serial: 0,
             counter_offset: 0,
-            data_cache: DataCache::new(config),
+            memory_cycles: config.memory_latency_cycles,
+            data_cache: DataCache::new(),
             blocked: false,
             fence: false,
             busy: 0,
@@ -217,6 +219,22 @@ impl Core {
     /// How many cycles have passed.
     pub fn cycle(&self) -> u64 {
         self.cycle
+    }
+
+    /// How many instructions have executed, or trapped, since the core was made.
+    pub fn executed(&self) -> u64 {
+        self.end_serial
+    }
+
+    /// Lets the program go on at `pc`, for whoever changes it from outside. What has executed and not committed is lost to
+    /// the network, but not to registers and memory.
+    pub fn restart_at(&mut self, pc: u64) {
+        self.hart.pc = pc;
+        self.stages = [BUBBLE; 4];
+        (self.first_serial, self.next_serial) = (self.end_serial, self.end_serial);
+        (self.long, self.busy) = (None, 0);
+        self.floats = FloatUnit::default();
+        self.frontend.restart_at(pc);
     }
 
     /// Runs until an instruction commits or a trap is taken, for at most `cycles` cycles.
@@ -258,7 +276,9 @@ impl Core {
             self.hart.csrs.set_pending(SWITCH_THREAD, bus.wants_switch());
         }
         if self.data_cache.is_probed(cycle) {
-            self.frontend.expect_line(cycle, self.data_cache.incoming_line());
+            let memory_cycles = self.memory_cycles;
+            let line_cycles = |address| bus.line_cycles(address, memory_cycles);
+            self.frontend.expect_line(cycle, self.data_cache.incoming_line(), line_cycles);
         }
         self.frontend.deliver(bus);
 
@@ -284,7 +304,7 @@ impl Core {
             let needs = &self.write_back().needs;
             needs.class == Class::Fence && needs.flushes()
         };
-        self.move_stages(cycle, redirect_back.is_some(), killed);
+        self.move_stages(cycle, redirect_back.is_some(), killed, bus);
         if flushes_cache {
             self.data_cache.flush();
         }

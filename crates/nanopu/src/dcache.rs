@@ -6,7 +6,7 @@
 use highwire_riscv::Class;
 
 use crate::cache::{Tags, share_bus};
-use crate::config::CoreConfig;
+use crate::config::{DATA_MISS_CYCLES, WRITE_BACK_CYCLES};
 
 /// From a miss of the instruction cache to the probe of this one.
 const PROBE_CYCLES: u64 = 3;
@@ -72,12 +72,10 @@ pub(crate) struct DataCache {
     pending: Option<Access>,
     transfer: Option<Transfer>,
     probe: Probe,
-    miss_cycles: u64,
-    write_back_cycles: u64,
 }
 
 impl DataCache {
-    pub(crate) fn new(config: &CoreConfig) -> DataCache {
+    pub(crate) fn new() -> DataCache {
         DataCache {
             tags: Tags::new(),
             s1: None,
@@ -88,8 +86,6 @@ impl DataCache {
             pending: None,
             transfer: None,
             probe: Probe::None,
-            miss_cycles: config.data_miss_cycles(),
-            write_back_cycles: config.write_back_cycles(),
         }
     }
 
@@ -136,7 +132,12 @@ impl DataCache {
         if self.is_quiet {
             return true;
         }
-        let probe_passes = matches!(self.probe, Probe::Came(came) if cycle == came || cycle == came + 3);
+        // A probe takes the tags from the moment it is there, although it waits for both stages.
+        let probe_passes = match self.probe {
+            Probe::None => false,
+            Probe::Asked(earliest) => cycle >= earliest,
+            Probe::Came(came) => cycle == came || cycle == came + 3,
+        };
         let must_wait = request.is_some_and(Access::reads) && self.must_drain();
         self.transfer.is_none() && !probe_passes && !self.refuses_s1(cycle) && !must_wait
     }
@@ -166,7 +167,7 @@ impl DataCache {
     }
 
     /// Everything moves. `request` is what the execute stage sends, accepted or not; `kills_s1` follows a redirect;
-    /// `code_line` is when a line of the instruction cache is complete.
+    /// `code_line` is when a line of the instruction cache is complete, `line_cycles` how long the line at an address takes.
     #[inline]
     pub(crate) fn tick(
         &mut self,
@@ -174,9 +175,10 @@ impl DataCache {
         request: Option<(Access, bool)>,
         kills_s1: bool,
         code_line: Option<&mut u64>,
+        line_cycles: impl FnOnce(u64) -> u64,
     ) {
         if !self.is_quiet || request.is_some() {
-            self.tick_busily(cycle, request, kills_s1, code_line);
+            self.tick_busily(cycle, request, kills_s1, code_line, line_cycles);
         }
     }
 
@@ -186,6 +188,7 @@ impl DataCache {
         request: Option<(Access, bool)>,
         kills_s1: bool,
         code_line: Option<&mut u64>,
+        line_cycles: impl FnOnce(u64) -> u64,
     ) {
         let s1_refused = self.refuses_s1(cycle);
         let wants_read = request.is_some_and(|(access, _)| access.reads());
@@ -208,7 +211,7 @@ impl DataCache {
                 }
             }
         }
-        self.move_transfer(cycle, code_line);
+        self.move_transfer(cycle, code_line, line_cycles);
         self.s2 = self.s1.filter(|_| !kills_s1).map(|access| (access, s1_refused));
         self.s1 = request.and_then(|(access, accepted)| accepted.then_some(access));
         self.s2_hit = self.s2.is_some_and(|(access, _)| self.tags.holds(access.address));
@@ -221,7 +224,12 @@ impl DataCache {
     }
 
     /// Ends a transfer, or begins the one that the second stage's access needs.
-    fn move_transfer(&mut self, cycle: u64, code_line: Option<&mut u64>) {
+    fn move_transfer(
+        &mut self,
+        cycle: u64,
+        code_line: Option<&mut u64>,
+        line_cycles: impl FnOnce(u64) -> u64,
+    ) {
         match self.transfer {
             Some(Transfer { last, address, fills, writes }) if last == cycle => {
                 if fills {
@@ -240,9 +248,9 @@ impl DataCache {
                 }
                 let fills = !self.tags.drop_dirty(address);
                 let last = if fills {
-                    share_bus(cycle + self.miss_cycles, code_line)
+                    share_bus(cycle + DATA_MISS_CYCLES + line_cycles(address), code_line)
                 } else {
-                    cycle + self.write_back_cycles
+                    cycle + WRITE_BACK_CYCLES
                 };
                 self.transfer = Some(Transfer { last, address, fills, writes: access.writes() });
             }

@@ -11,7 +11,7 @@ mod scan;
 use highwire_riscv::Bus;
 
 use crate::cache::{LINE_BYTES, LINE_WORDS, Tags, share_bus};
-use crate::config::CoreConfig;
+use crate::config::INSTRUCTION_MISS_CYCLES;
 use crate::decode::{Decoder, Needs};
 use crate::predict::{Flow, NEW, Prediction, Predictor, Update};
 use queue::{QUEUE_PACKETS, Queue};
@@ -99,11 +99,10 @@ pub(crate) struct Frontend {
     head: Option<Fetched>,
     is_head_known: bool,
     pub(crate) decoder: Decoder,
-    miss_cycles: u64,
 }
 
 impl Frontend {
-    pub(crate) fn new(pc: u64, config: &CoreConfig) -> Frontend {
+    pub(crate) fn new(pc: u64) -> Frontend {
         Frontend {
             predictor: Predictor::new(),
             tags: Tags::new(),
@@ -128,8 +127,16 @@ impl Frontend {
             head: None,
             is_head_known: false,
             decoder: Decoder::new(),
-            miss_cycles: config.instruction_miss_cycles(),
         }
+    }
+
+    /// Fetches from `pc` on, as after reset, with what caches and predictor know.
+    pub(crate) fn restart_at(&mut self, pc: u64) {
+        self.queue.clear();
+        (self.partial, self.arriving, self.is_head_known) = (None, None, false);
+        (self.s1_valid, self.s2_valid, self.s1_was_valid) = (false, false, false);
+        (self.s1_pc, self.s2_pc, self.s2_partial) = (pc, pc, None);
+        (self.replay_pending, self.wrong_path) = (true, false);
     }
 
     /// The first half of a cycle: what the second stage delivers, and so what the core can decode.
@@ -287,9 +294,17 @@ impl Frontend {
     }
 
     /// The missing line comes from memory, since the data cache was asked in this cycle. `data_line` is when a line of
-    /// that cache is complete.
-    pub(crate) fn expect_line(&mut self, cycle: u64, data_line: Option<&mut u64>) {
-        self.refill = self.refill.map(|_| share_bus(cycle + self.miss_cycles, data_line));
+    /// that cache is complete, `line_cycles` how long the line at an address takes.
+    pub(crate) fn expect_line(
+        &mut self,
+        cycle: u64,
+        data_line: Option<&mut u64>,
+        line_cycles: impl FnOnce(u64) -> u64,
+    ) {
+        if self.refill.is_some() {
+            let last = cycle + INSTRUCTION_MISS_CYCLES + line_cycles(self.refill_address);
+            self.refill = Some(share_bus(last, data_line));
+        }
     }
 
     /// The cycle in which the last word of a line arrives, if one is on its way.

@@ -146,6 +146,12 @@ impl Interface {
         }
     }
 
+    /// The word that a read of x30 would take. It stays.
+    pub fn peek_word(&self) -> Option<u64> {
+        let running = self.contexts.iter().find(|entry| entry.id == self.current)?;
+        running.words.front().copied()
+    }
+
     /// A write to x31.
     pub fn put_word(&mut self, cycle: u64, word: u64) {
         self.timeline.mark(cycle, Stage::WordWritten, word);

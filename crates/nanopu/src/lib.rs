@@ -27,6 +27,7 @@ pub mod packet;
 mod port;
 mod predict;
 pub mod queueing;
+mod shared_cache;
 pub mod star;
 mod timeline;
 
@@ -35,4 +36,5 @@ pub use core::{Commit, Core, Event};
 pub use interface::{CONTEXTS_MAX, Demand, Interface, Misuse};
 pub use node::{Node, NodeConfig, NodeEvent};
 pub use port::{Port, RX_REGISTER, SWITCH_THREAD, TX_REGISTER, csr};
+pub use shared_cache::SharedCacheConfig;
 pub use timeline::{Stage, Stamp};

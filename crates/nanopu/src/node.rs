@@ -1,7 +1,7 @@
 //! A nanoPU: cores, their memory, and the NIC between them and the wire.
 
 use highwire_riscv::{
-    AccessFault, Bus, Cause, Hart, Interrupt, LoadError, Machine, MachineConfig, Platform, Program, Trap,
+    AccessFault, Bus, Cause, Hart, Interrupt, LoadError, Machine, MachineConfig, Platform, Program, Ram, Trap,
 };
 
 use crate::config::CoreConfig;
@@ -11,6 +11,7 @@ use crate::interface::{Interface, Misuse};
 use crate::nic::{Ndp, Nic, NicConfig, Transport};
 use crate::packet::Packet;
 use crate::port::{Port, csr};
+use crate::shared_cache::{SharedCache, SharedCacheConfig};
 use crate::timeline::Stamp;
 
 /// How a node is built.
@@ -20,6 +21,8 @@ pub struct NodeConfig {
     pub cores: usize,
     /// Each of them.
     pub core: CoreConfig,
+    /// The second-level cache, if there is one.
+    pub shared_cache: Option<SharedCacheConfig>,
     /// Memory.
     pub memory: MachineConfig,
     /// The NIC.
@@ -38,6 +41,7 @@ impl Default for NodeConfig {
         NodeConfig {
             cores: 1,
             core: CoreConfig::default(),
+            shared_cache: None,
             memory: MachineConfig::default(),
             nic: NicConfig::default(),
             cycles_per_tick: 3200,
@@ -73,6 +77,7 @@ pub struct Node<T = Ndp> {
     cores: Vec<Core>,
     interfaces: Vec<Interface>,
     platform: Platform,
+    shared_cache: Option<SharedCache>,
     nic: Nic<T>,
     cycle: u64,
     cycles_per_tick: u64,
@@ -110,6 +115,7 @@ impl<T: Transport> Node<T> {
                 .collect(),
             interfaces: vec![interface; cores],
             platform,
+            shared_cache: config.shared_cache.map(SharedCache::new),
             nic,
             cycle: 0,
             cycles_per_tick: config.cycles_per_tick.max(1),
@@ -136,7 +142,9 @@ impl<T: Transport> Node<T> {
         self.nic.accept(cycle, &mut self.interfaces);
         for number in 0..self.cores.len() {
             let (platform, interface) = (&mut self.platform, &mut self.interfaces[number]);
-            let mut port = CorePort { platform, interface, stored: None, looked: false, acted: false };
+            let shared_cache = self.shared_cache.as_mut();
+            let mut port =
+                CorePort { platform, shared_cache, interface, stored: None, looked: false, acted: false };
             let event = self.cores[number].tick(&mut port);
             let CorePort { stored, looked, acted, .. } = port;
             if let Some(address) = stored {
@@ -252,6 +260,22 @@ impl<T: Transport> Node<T> {
         &self.cores[number]
     }
 
+    /// A core, for whoever changes its registers while it stands still.
+    pub fn core_mut(&mut self, number: usize) -> &mut Core {
+        &mut self.cores[number]
+    }
+
+    /// Memory, for whoever changes it while the cores stand still. What they have decoded from there is forgotten.
+    pub fn memory_mut(&mut self) -> &mut Ram {
+        self.cores.iter_mut().for_each(|core| core.hart.flush_fetched());
+        &mut self.platform.ram
+    }
+
+    /// The word that the next read of x30 on this core takes, if one is there. It stays.
+    pub fn peek_word(&self, core: usize) -> Option<u64> {
+        self.interfaces[core].peek_word()
+    }
+
     /// What a core's program did wrong with the network.
     pub fn misuse(&self, core: usize) -> Misuse {
         self.interfaces[core].misuse()
@@ -261,6 +285,7 @@ impl<T: Transport> Node<T> {
 /// What one core reaches.
 struct CorePort<'a> {
     platform: &'a mut Platform,
+    shared_cache: Option<&'a mut SharedCache>,
     interface: &'a mut Interface,
     /// Where it has stored in this cycle: other cores lose their reservations there.
     stored: Option<u64>,
@@ -306,6 +331,13 @@ impl Bus for CorePort<'_> {
 
 impl Port for CorePort<'_> {
     const IS_NETWORK: bool = true;
+
+    fn line_cycles(&mut self, address: u64, memory_cycles: u64) -> u64 {
+        match &mut self.shared_cache {
+            Some(cache) => cache.ask(address, memory_cycles),
+            None => memory_cycles,
+        }
+    }
 
     fn take_word(&mut self, cycle: u64) -> u64 {
         self.acted = true;

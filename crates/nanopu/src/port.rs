@@ -49,6 +49,13 @@ pub trait Port: Bus {
     /// Whether x30, x31 and the CSRs are the network's.
     const IS_NETWORK: bool = false;
 
+    /// A first-level cache asks for the line of `address`: cycles to its first word, if that is not `memory_cycles`, the
+    /// latency of memory.
+    fn line_cycles(&mut self, address: u64, memory_cycles: u64) -> u64 {
+        let _ = address;
+        memory_cycles
+    }
+
     /// The instruction that leaves decode reads x30.
     fn take_word(&mut self, cycle: u64) -> u64 {
         let _ = cycle;

@@ -62,8 +62,8 @@ fn bits_that_are_no_instruction_are_illegal() {
 #[test]
 fn calls_and_breakpoints_trap() {
     check(0x0000_0073, Exception::MachineEnvironmentCall, 0);
-    check(0x0010_0073, Exception::Breakpoint, BASE);
-    check(0x9002, Exception::Breakpoint, BASE);
+    check(0x0010_0073, Exception::Breakpoint, 0);
+    check(0x9002, Exception::Breakpoint, 0);
     check_with(|hart| hart.privilege = Privilege::User, 0x0000_0073, Exception::UserEnvironmentCall, 0);
 }
 

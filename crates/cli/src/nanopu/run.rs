@@ -1,6 +1,8 @@
 //! `highwire nanopu run`: one node, one program, messages, and what became of them.
 
+use std::collections::BTreeSet;
 use std::fs;
+use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -12,6 +14,7 @@ use highwire_nanopu::{Commit, Event, Misuse, Node, NodeConfig, NodeEvent};
 use highwire_riscv::Program;
 use serde::Serialize;
 
+use super::gdb;
 use super::trace::{self, Recording};
 use super::{CLIENT, CYCLES_PER_NANOSECOND, NODE, requests};
 use crate::console::{Console, Tone};
@@ -28,7 +31,9 @@ Exit status: 1 when a message stays unanswered, or the program traps or exits wi
 Examples:
   highwire nanopu run riscv/build/loopback.elf
   highwire nanopu run riscv/build/loopback.elf --bytes 1024 --trace trace.html
-  highwire nanopu run riscv/build/service.elf --requests requests.csv --json")]
+  highwire nanopu run riscv/build/service.elf --requests requests.csv --json
+  highwire nanopu run riscv/build/service4.elf --cores 4 --gdb :3333
+    and in another terminal: gdb-multiarch riscv/build/service4.elf -ex 'target remote :3333'")]
 pub(crate) struct Args {
     /// The program.
     program: PathBuf,
@@ -65,6 +70,9 @@ pub(crate) struct Args {
     /// Write what moved on which cycle: a page to look at (.html), or a trace for Chrome and Perfetto (.json).
     #[arg(long, value_name = "OUT")]
     trace: Option<PathBuf>,
+    /// Wait for a debugger at this address, :PORT for one on this machine, and let it run the program.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["trace", "json", "patience"])]
+    gdb: Option<String>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -148,6 +156,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if let Some(start) = requests.first().map(|request| request.sent) {
         requests.iter_mut().for_each(|request| request.sent = request.sent - start + args.warm_up);
     }
+    if let Some(address) = &args.gdb {
+        return debug(address, args, &program, &config, &requests);
+    }
     if args.trace.is_some() {
         node.record_timeline();
     }
@@ -176,7 +187,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         .zip(&answers)
         .filter_map(|(request, answer)| Some(answer.as_ref()?.received - request.sent))
         .collect();
-    problems.extend(problems_of(&node, &program, requests.len() - times.len(), config.cores));
+    problems.extend(problems_of(&mut node, &program, requests.len() - times.len(), config.cores));
     if let Some(path) = &args.trace {
         let recording = Recording { stamps: node.take_timeline(), commits, start: args.warm_up };
         trace::write(path, &recording, &program)?;
@@ -185,6 +196,26 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     print(args, &report)?;
     let is_good = report.problems.is_empty() && report.exit_code.unwrap_or(0) == 0;
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Leaves the program to a debugger.
+fn debug(
+    address: &str,
+    args: &Args,
+    program: &Program,
+    config: &NodeConfig,
+    requests: &[Request],
+) -> Result<ExitCode> {
+    let full = if address.starts_with(':') { format!("127.0.0.1{address}") } else { address.to_owned() };
+    let listener = TcpListener::bind(&full).map_err(|error| usage(format!("--gdb {address}: {error}")))?;
+    let at = listener.local_addr().with_context(|| format!("--gdb {address}"))?;
+    let mut console = Console::new();
+    console.line(format!(
+        "waiting for a debugger: gdb-multiarch {} -ex 'target remote {at}'",
+        args.program.display()
+    ))?;
+    console.finish()?;
+    gdb::serve(&listener, program, config, &mut Client::new(CLIENT, NODE, args.link), requests)
 }
 
 fn report(
@@ -227,7 +258,7 @@ fn spread(times: &[u64], cycles_per_unit: f64) -> Option<Spread> {
 }
 
 /// Where an address lies, as people name it.
-fn place(program: &Program, pc: u64) -> String {
+pub(super) fn place(program: &Program, pc: u64) -> String {
     match program.symbol_at(pc) {
         Some(symbol) => format!("{pc:#x} in {}", symbol.name),
         None => format!("{pc:#x}"),
@@ -243,14 +274,40 @@ fn trap_text(event: &NodeEvent, program: &Program, cycle: u64) -> String {
     }
 }
 
-fn problems_of(node: &Node, program: &Program, unanswered: usize, cores: usize) -> Vec<String> {
+/// How long a core is watched to see whether it goes anywhere.
+const WATCH_CYCLES: u64 = 4000;
+
+/// Where each core is, and whether it does anything but repeat a few instructions.
+fn whereabouts(node: &mut Node, program: &Program, cores: usize) -> Vec<String> {
+    let start = node.cycle();
+    let mut seen = vec![BTreeSet::new(); cores];
+    while node.cycle() < start + WATCH_CYCLES {
+        node.tick(|core, event| {
+            if let Event::Commit(commit) = event {
+                seen[core].insert(commit.retired.pc);
+            }
+        });
+    }
+    let say = |(core, seen): (usize, BTreeSet<u64>)| match (seen.first(), seen.last()) {
+        (Some(&first), Some(&last)) if seen.len() <= 64 => format!(
+            "core {core} spins: since cycle {start} at the latest between {} and {last:#x}",
+            place(program, first)
+        ),
+        (None, _) => format!(
+            "core {core} does nothing: at {} since cycle {start} at the latest",
+            place(program, node.core(core).hart.pc)
+        ),
+        _ => format!("core {core} is at {}, cycle {}", place(program, node.core(core).hart.pc), node.cycle()),
+    };
+    seen.into_iter().enumerate().map(say).collect()
+}
+
+fn problems_of(node: &mut Node, program: &Program, unanswered: usize, cores: usize) -> Vec<String> {
     let mut problems = Vec::new();
     let received = node.nic().received();
     if unanswered > 0 {
         problems.push(format!("{unanswered} messages have no answer"));
-        let cores =
-            (0..cores).map(|core| format!("core {core} is at {}", place(program, node.core(core).hart.pc)));
-        problems.extend(cores);
+        problems.extend(whereabouts(node, program, cores));
     }
     if received.unknown_context > 0 {
         problems.push(format!(

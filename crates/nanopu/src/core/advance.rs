@@ -1,11 +1,12 @@
 //! The stages behind decode move, and hand their work to the cache and the units.
 
 use super::{BUBBLE, Core, Long, WRONG_PATH};
+use crate::port::Port;
 
 impl Core {
     /// Everything moves one stage on. `overruled` says that write-back redirects, `killed` that anybody does. What was issued
     /// stands in the stage behind execute.
-    pub(super) fn move_stages(&mut self, cycle: u64, overruled: bool, killed: bool) {
+    pub(super) fn move_stages<B: Port>(&mut self, cycle: u64, overruled: bool, killed: bool, bus: &mut B) {
         let [execute, memory] = [self.execute, self.execute + 3].map(|stage| stage % 4);
         let memory_serial = self.stages[memory].serial;
         if overruled
@@ -41,7 +42,9 @@ impl Core {
             && (self.blocked || access.is_some() || self.data_cache.refuses());
         let request = access.map(|access| (access, cache_ready && !killed));
         let code_line = self.frontend.incoming_line();
-        self.data_cache.tick(cycle, request, overruled || refused_float, code_line);
+        let memory_cycles = self.memory_cycles;
+        let line_cycles = |address| bus.line_cycles(address, memory_cycles);
+        self.data_cache.tick(cycle, request, overruled || refused_float, code_line, line_cycles);
 
         if killed && !overruled && self.stages[memory].is_live {
             self.next_serial = memory_serial + 1;

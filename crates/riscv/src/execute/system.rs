@@ -14,7 +14,8 @@ impl Hart {
         match i.op {
             Op::Ecall if in_user => return Err(Trap::new(Exception::UserEnvironmentCall, 0)),
             Op::Ecall => return Err(Trap::new(Exception::MachineEnvironmentCall, 0)),
-            Op::Ebreak => return Err(Trap::new(Exception::Breakpoint, self.pc)),
+            // As on Rocket; the specification allows the address too (RISC-V Priv §3.1.16).
+            Op::Ebreak => return Err(Trap::new(Exception::Breakpoint, 0)),
             Op::Mret if !in_user => {
                 (self.pc, self.privilege) = self.csrs.leave();
                 return Ok(());
