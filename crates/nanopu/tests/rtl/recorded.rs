@@ -303,7 +303,8 @@ fn bench(config: &NodeConfig) -> Option<Bench> {
 /// The prototype's NIC with an eighth of its buffers, so that they run out.
 fn config(cores: usize) -> NodeConfig {
     let nic = NicConfig { buffers: [16, 16], ..NicConfig::default() };
-    NodeConfig { cores, nic, ..NodeConfig::default() }
+    // The block gives a demoted thread its priority back when the message is done.
+    NodeConfig { cores, nic, keeps_demotions: false, ..NodeConfig::default() }
 }
 
 fn check(name: &str, messages: &[Message], cores: usize, losses: f64, cycles: u64) {
