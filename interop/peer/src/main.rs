@@ -26,7 +26,8 @@ fn main() -> ExitCode {
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["capture", file] => capture::print(file),
         ["serve"] => serve::serve(),
-        ["broker", "--address", address, "--registry", registry] => own(address, registry),
+        ["broker", "--address", address, "--registry", registry] => own(address, registry, false),
+        ["broker", "--address", address, "--registry", registry, "--succeed"] => own(address, registry, true),
         _ => usage(),
     };
     match result {
@@ -38,8 +39,8 @@ fn main() -> ExitCode {
     }
 }
 
-fn own(address: &str, registry: &str) -> Result<()> {
-    Ok(highwire_host::broker::serve(Some(Path::new(registry)), address.parse()?)?)
+fn own(address: &str, registry: &str, succeeds: bool) -> Result<()> {
+    Ok(highwire_host::broker::serve(Some(Path::new(registry)), address.parse()?, succeeds)?)
 }
 
 fn usage() -> Result<()> {
