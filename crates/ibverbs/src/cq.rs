@@ -5,7 +5,7 @@ use crate::boundary::{answer, c_api, c_ops, code, input};
 use crate::context::Context;
 use crate::cq_ex::Cursor;
 use crate::errno;
-use crate::events::{Acknowledged, Channel};
+use crate::events::{self, Acknowledged, Channel};
 use crate::limits::MAX_CQE;
 use crate::registry::{self, Object, Use, Used, Users};
 use highwire_host::{ChannelTarget, CompletionQueue, CompletionQueueConfig, EMPTY_COMPLETION, WaitFor};
@@ -232,9 +232,7 @@ c_api! {
         let run = || {
             let found = registry::find::<Cq>(cq)?;
             found.users.none()?;
-            registry::withdraw::<Cq>(cq);
-            found.events.wait();
-            found.async_events.wait();
+            events::withdraw::<Cq, 2>(cq, [&found.events, &found.async_events]);
             Ok(())
         };
         code(run())

@@ -38,8 +38,26 @@ impl Acknowledged {
         drop(waited.unwrap_or_else(PoisonError::into_inner));
     }
 
+    fn is_complete(&self) -> bool {
+        *self.lock() == 0
+    }
+
     fn lock(&self) -> MutexGuard<'_, u64> {
         self.missing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes an object back once everything that it has handed out is acknowledged.
+///
+/// Acknowledgements look the object up, perhaps in another thread, so it stays known for as long as one is missing; and what
+/// is handed out between the last of them and the end has to be acknowledged too.
+pub(crate) fn withdraw<T: Object, const N: usize>(pointer: *const T::C, counts: [&Acknowledged; N]) {
+    let is_complete = || counts.iter().all(|count| count.is_complete());
+    loop {
+        counts.iter().for_each(|count| count.wait());
+        if registry::withdraw_if::<T>(pointer, is_complete) {
+            return;
+        }
     }
 }
 
@@ -219,5 +237,46 @@ fn to_c(event: AsyncEvent, tag: u64) -> Option<ibv_async_event> {
             let element = usize::from(PORT) as *mut c_void;
             Some(ibv_async_event { element, event_type: IBV_EVENT_DEVICE_FATAL })
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Something that hands out events.
+    struct Source {
+        c: UnsafeCell<u64>,
+        events: Acknowledged,
+    }
+
+    // SAFETY: nobody reads or writes `c`.
+    unsafe impl Send for Source {}
+    // SAFETY: as above.
+    unsafe impl Sync for Source {}
+
+    impl Object for Source {
+        type C = u64;
+        fn as_c(&self) -> *mut u64 {
+            self.c.get()
+        }
+    }
+
+    /// A thread that serves events acknowledges one while another has begun to destroy its object.
+    #[test]
+    fn what_is_acknowledged_during_the_end_counts() {
+        let source = Arc::new(Source { c: UnsafeCell::new(0), events: Acknowledged::default() });
+        let pointer = registry::publish(Arc::clone(&source)) as usize;
+        let acknowledge =
+            || registry::with::<Source, _>(pointer as *const u64, |it| it.events.acknowledge(1));
+        source.events.hand_out();
+        source.events.hand_out();
+        std::thread::scope(|scope| {
+            let end = scope.spawn(|| withdraw::<Source, 1>(pointer as *const u64, [&source.events]));
+            assert!(acknowledge().is_some(), "it is known while one is missing");
+            assert!(!end.is_finished(), "it waits for the other");
+            assert!(acknowledge().is_some(), "and for this one it was known, too");
+        });
+        assert!(acknowledge().is_none(), "now it is gone");
     }
 }

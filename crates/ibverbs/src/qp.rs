@@ -6,7 +6,7 @@ use crate::context::Context;
 use crate::cq::Cq;
 use crate::ece::Ece;
 use crate::errno;
-use crate::events::Acknowledged;
+use crate::events::{self, Acknowledged};
 use crate::limits::*;
 use crate::pd::Pd;
 use crate::post;
@@ -417,8 +417,7 @@ c_api! {
         let run = || {
             let found = registry::find::<Qp>(qp)?;
             found.users.none()?;
-            registry::withdraw::<Qp>(qp);
-            found.async_events.wait();
+            events::withdraw::<Qp, 1>(qp, [&found.async_events]);
             found.forget_completions();
             Ok(())
         };

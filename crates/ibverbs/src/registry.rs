@@ -67,12 +67,22 @@ pub(crate) fn with<T: Object, R>(pointer: *const T::C, run: impl FnOnce(&T) -> R
 
 /// Takes a pointer back: from now on it is unknown.
 pub(crate) fn withdraw<T: Object>(pointer: *const T::C) {
-    // The object may go with this, and its end may look others up.
+    let is_done = withdraw_if::<T>(pointer, || true);
+    debug_assert!(is_done, "nothing was asked");
+}
+
+/// Takes a pointer back if `may_go` says so while nobody looks it up, and whether it is unknown now.
+pub(crate) fn withdraw_if<T: Object>(pointer: *const T::C, may_go: impl FnOnce() -> bool) -> bool {
     let mut objects = OBJECTS.write().unwrap_or_else(PoisonError::into_inner);
     let is_ours = objects.get(&(pointer as usize)).is_some_and(|(owner, _)| *owner == std::process::id());
+    if is_ours && !may_go() {
+        return false;
+    }
     let object = if is_ours { objects.remove(&(pointer as usize)) } else { None };
+    // The object may go with this, and its end may look others up.
     drop(objects);
     drop(object);
+    true
 }
 
 /// Every object of a kind that `chosen` takes.

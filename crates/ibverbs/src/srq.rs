@@ -4,7 +4,7 @@ use crate::abi::*;
 use crate::boundary::{answer, c_api, c_ops, code, input, zeroed_mutex};
 use crate::cq::Cq;
 use crate::errno;
-use crate::events::Acknowledged;
+use crate::events::{self, Acknowledged};
 use crate::limits::{MAX_SGE, MAX_TAGS, MAX_WR};
 use crate::pd::Pd;
 use crate::post;
@@ -202,8 +202,7 @@ c_api! {
         let run = || {
             let found = registry::find::<Srq>(srq)?;
             found.users.none()?;
-            registry::withdraw::<Srq>(srq);
-            found.async_events.wait();
+            events::withdraw::<Srq, 1>(srq, [&found.async_events]);
             Ok(())
         };
         code(run())
