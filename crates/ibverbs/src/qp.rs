@@ -16,7 +16,7 @@ use crate::wq::Table;
 use crate::wr::Batch;
 use crate::xrc::Xrcd;
 use highwire_host::{QueuePair, QueuePairConfig, SpreadConfig, XrcTargetConfig};
-use highwire_verbs::{QpCaps, SPREAD_KEY_LEN, Service, Spread, SpreadFields};
+use highwire_verbs::{QpAttr, QpCaps, QpState, SPREAD_KEY_LEN, Service, Spread, SpreadFields};
 use std::cell::UnsafeCell;
 use std::mem::MaybeUninit;
 use std::sync::{Arc, Mutex};
@@ -275,6 +275,16 @@ impl Qp {
         Ok(&self.host)
     }
 
+    /// Datagrams that still come find no receive. Programs free the memory of a datagram service's receives before its queue
+    /// pair, and a cache of registrations (UCX's) lets the region outlive the memory: a card has it pinned, here it is gone.
+    fn stop_receiving(&self) {
+        if self.service == Service::Ud {
+            let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
+            // Refused only where nothing is received anyway.
+            let _ = self.host.modify(&reset);
+        }
+    }
+
     /// What it completed and nobody has polled yet, nobody will: it is being reset or destroyed.
     pub(crate) fn forget_completions(&self) {
         for cq in [&self.parts.send_cq, &self.parts.recv_cq].into_iter().flatten() {
@@ -418,6 +428,7 @@ c_api! {
             let found = registry::find::<Qp>(qp)?;
             found.users.none()?;
             events::withdraw::<Qp, 1>(qp, [&found.async_events]);
+            found.stop_receiving();
             found.forget_completions();
             Ok(())
         };
