@@ -91,7 +91,7 @@ fn adopt(open: impl FnOnce(&Library) -> *mut ibv_context) -> *mut ibv_context {
 
 /// Closes a context of the stock library; `None` if it is none.
 pub(crate) fn close(context: *mut ibv_context) -> Option<c_int> {
-    let library = library().filter(|_| is_present())?;
+    let library = is_present().then(library).flatten()?;
     // Forgotten before it ends: its address may be somebody else's right after.
     let was_there = write().contexts.remove(&(context as usize));
     was_there.then(|| {
