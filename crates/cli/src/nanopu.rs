@@ -8,6 +8,7 @@ mod requests;
 mod run;
 mod theory;
 mod trace;
+mod transport;
 
 use std::process::ExitCode;
 

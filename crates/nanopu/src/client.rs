@@ -220,16 +220,8 @@ impl Client {
         if !packet.is_data() {
             return false;
         }
-        let reply = Packet {
-            source: packet.destination,
-            destination: packet.source,
-            flags: flag::ACK | flag::PULL,
-            source_context: packet.destination_context,
-            destination_context: packet.source_context,
-            pull_offset: u16::from(packet.packet_offset) + 3,
-            payload: Vec::new(),
-            ..*packet
-        };
+        let pull_offset = u16::from(packet.packet_offset) + 3;
+        let reply = Packet { pull_offset, ..packet.reply(flag::ACK | flag::PULL) };
         let arrival = first + self.link_cycles;
         self.launch(arrival + packet.wire_words(), reply);
         let Some(payload) = self.assemble(arrival, packet) else { return false };

@@ -18,7 +18,7 @@ mod transport;
 pub use receive::{DeliveredWord, ReceiveCounters, Reply};
 pub use select::{Selection, Selector};
 pub use send::SendCounters;
-pub use transport::{Answer, Arriving, Departing, Ndp, Transport};
+pub use transport::{Answer, Arriving, Departing, Homa, HomaConfig, Ndp, PipelineCycles, Transport, bit};
 
 use crate::interface::{Demand, Interface};
 use crate::packet::{HEADER_BYTES, Packet, flag};
@@ -36,7 +36,7 @@ pub struct NicConfig {
     pub selection: Selection,
     /// Message buffers of 1 KiB and of 2 KiB, in each direction.
     pub buffers: [usize; 2],
-    /// Packets of a round trip, which NDP sends unasked.
+    /// Packets of a round trip, which [`Nic::ndp`] sends unasked.
     pub rtt_packets: u16,
     /// How long a message waits for its acknowledgements, in cycles.
     pub timeout_cycles: u64,
@@ -101,9 +101,9 @@ impl<T: Transport> Nic<T> {
     /// A NIC for `cores` cores.
     pub fn new(config: &NicConfig, cores: usize, transport: T) -> Nic<T> {
         Nic {
-            transport,
             receiver: Receiver::new(config, cores.max(1)),
-            sender: Sender::new(config),
+            sender: Sender::new(config, &transport),
+            transport,
             timeline: Timeline::default(),
             cuts_through: config.cut_through.is_some(),
         }
@@ -113,7 +113,8 @@ impl<T: Transport> Nic<T> {
     pub fn receive(&mut self, last: u64, packet: Packet) {
         let words = packet.wire_words();
         self.timeline.mark((last + 1).saturating_sub(words), Stage::WireIn, words);
-        self.receiver.arrive(last - self.early_cycles(&packet), packet);
+        let more_cycles = self.transport.pipeline_cycles().ingress;
+        self.receiver.arrive(last - self.early_cycles(&packet), packet, more_cycles);
     }
 
     /// How long before its end a packet enters reassembly: words follow as fast as cores get them.
@@ -130,7 +131,7 @@ impl<T: Transport> Nic<T> {
 
     /// The beginning of a cycle: takes a word that a core wrote before.
     pub fn accept(&mut self, cycle: u64, interfaces: &mut [Interface]) {
-        self.sender.accept(cycle, interfaces, &self.transport, &mut self.timeline);
+        self.sender.accept(cycle, interfaces, &mut self.transport, &mut self.timeline);
     }
 
     /// The rest of a cycle, after the cores: the packet that the wire takes next, and the cycle of its first word.
@@ -152,7 +153,7 @@ impl<T: Transport> Nic<T> {
         {
             interfaces[core].deliver(cycle, context, word, is_first);
         }
-        self.sender.tick(cycle, &mut self.timeline)
+        self.sender.tick(cycle, &mut self.transport, &mut self.timeline)
     }
 
     /// When something happens next by itself; `u64::MAX` if nothing does.
@@ -179,14 +180,15 @@ impl<T: Transport> Nic<T> {
     }
 
     fn take(&mut self, cycle: u64, packet: Packet) {
-        if !packet.is_data() {
-            self.sender.on_control(cycle, &packet, &mut self.transport);
-            return;
-        }
         // It is answered when its end is there.
         let whole = cycle + self.early_cycles(&packet);
-        if let Some(reply) = self.receiver.take(cycle, packet, &mut self.transport) {
+        if !packet.is_data() {
+            self.sender.on_control(cycle, &packet, &mut self.transport);
+        } else if let Some(reply) = self.receiver.take(cycle, packet, &mut self.transport) {
             self.sender.answer(whole, reply.packet, reply.pull);
+        }
+        while let Some(packet) = self.transport.poll_control() {
+            self.sender.control(whole, packet);
         }
     }
 }

@@ -3,8 +3,10 @@
 //! ```text
 //! Ethernet 14 · IPv4 20, protocol 0x99 · LNIC 30:
 //!   0 flags · 1 source context 16 · 3 destination context 16 · 5 message bytes 16 · 7 packet offset · 8 pull offset 16
-//!   10 sender's message 16 · 12 buffer 16 · 14 buffer class · 15 padding, to 30
+//!   10 sender's message 16 · 12 buffer 16 · 14 buffer class · 15 granted priority · 16 padding, to 30
 //! ```
+//!
+//! The packet's own priority is the precedence in IPv4's type of service, its three highest bits.
 //!
 //! A word is eight bytes, most significant first. The first word of a message, in either direction, is its application header.
 
@@ -22,6 +24,9 @@ pub const TRIMMED_BYTES: usize = 72;
 const ETHERTYPE_IPV4: u16 = 0x0800;
 const PROTOCOL: u8 = 0x99;
 const LNIC: usize = 34;
+/// Where the precedence is, and its lowest bit.
+const TYPE_OF_SERVICE: usize = 15;
+const PRECEDENCE_SHIFT: u32 = 5;
 
 /// What a packet is, as bits.
 pub mod flag {
@@ -85,6 +90,10 @@ pub struct Packet {
     pub buffer: u16,
     /// The size class of that buffer.
     pub buffer_class: u8,
+    /// How urgent switches should take it, 0 to 7, the most urgent. NDP uses no more than 0: there its kind says it.
+    pub priority: u8,
+    /// In PULLs: the priority of what they allow.
+    pub grant_priority: u8,
     /// The payload; a DATA packet's, unless it has been cut off.
     pub payload: Vec<u8>,
 }
@@ -135,12 +144,26 @@ impl Packet {
         self.payload.clear();
     }
 
+    /// A control packet for its sender, about it.
+    pub fn reply(&self, flags: u8) -> Packet {
+        Packet {
+            source: self.destination,
+            destination: self.source,
+            flags,
+            source_context: self.destination_context,
+            destination_context: self.source_context,
+            payload: Vec::new(),
+            ..*self
+        }
+    }
+
     /// The bytes of it, headers and payload.
     pub fn encode(&self) -> Vec<u8> {
         let mut bytes = vec![0; LNIC];
         bytes[12..14].copy_from_slice(&ETHERTYPE_IPV4.to_be_bytes());
         let ip_bytes = (HEADER_BYTES - 14 + self.payload.len()) as u16;
         bytes[14] = 0x45;
+        bytes[TYPE_OF_SERVICE] = self.priority << PRECEDENCE_SHIFT;
         bytes[16..18].copy_from_slice(&ip_bytes.to_be_bytes());
         bytes[22] = 64;
         bytes[23] = PROTOCOL;
@@ -155,6 +178,7 @@ impl Packet {
         bytes.extend(self.message.to_be_bytes());
         bytes.extend(self.buffer.to_be_bytes());
         bytes.push(self.buffer_class);
+        bytes.push(self.grant_priority);
         bytes.resize(HEADER_BYTES, 0);
         bytes.extend(&self.payload);
         bytes
@@ -202,6 +226,8 @@ impl Packet {
             message: u16_at(LNIC + 10),
             buffer: u16_at(LNIC + 12),
             buffer_class: headers[LNIC + 14],
+            priority: headers[TYPE_OF_SERVICE] >> PRECEDENCE_SHIFT,
+            grant_priority: headers[LNIC + 15],
             payload: rest.get(..expected).ok_or(PacketError::Length)?.to_vec(),
         })
     }
@@ -264,6 +290,7 @@ mod tests {
             assert_eq!(Packet::decode(&packet.encode()), Ok(packet));
         }
         let pull = Packet { flags: flag::ACK | flag::PULL, pull_offset: 9, payload: vec![], ..data(16) };
+        let pull = Packet { priority: 7, grant_priority: 2, ..pull };
         assert_eq!(Packet::decode(&pull.encode()), Ok(pull));
         let mut trimmed = data(1000);
         trimmed.trim();

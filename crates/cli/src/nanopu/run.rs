@@ -8,7 +8,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use highwire_nanopu::client::{Client, Request};
-use highwire_nanopu::nic::{NicConfig, ReceiveCounters, Selection, SendCounters};
+use highwire_nanopu::nic::{Nic, NicConfig, ReceiveCounters, Selection, SendCounters};
 use highwire_nanopu::packet::MESSAGE_BYTES_MAX;
 use highwire_nanopu::{Commit, Event, Misuse, Node, NodeConfig, NodeEvent};
 use highwire_riscv::Program;
@@ -16,6 +16,7 @@ use serde::Serialize;
 
 use super::gdb;
 use super::trace::{self, Recording};
+use super::transport::{AnyTransport, TransportKind};
 use super::{CLIENT, CYCLES_PER_NANOSECOND, NODE, requests};
 use crate::console::{Console, Tone};
 use crate::failure::usage;
@@ -32,6 +33,7 @@ Examples:
   highwire nanopu run riscv/build/loopback.elf
   highwire nanopu run riscv/build/loopback.elf --bytes 1024 --trace trace.html
   highwire nanopu run riscv/build/service.elf --requests requests.csv --json
+  highwire nanopu run riscv/build/loopback.elf --transport homa
   highwire nanopu run riscv/build/service4.elf --cores 4 --gdb :3333
     and in another terminal: gdb-multiarch riscv/build/service4.elf -ex 'target remote :3333'")]
 pub(crate) struct Args {
@@ -43,6 +45,9 @@ pub(crate) struct Args {
     /// How messages find their cores: jbsq:N or rss.
     #[arg(long, default_value = "jbsq:2", value_parser = parse_selection)]
     select: Selection,
+    /// What the NIC speaks: ndp or homa.
+    #[arg(long, value_enum, default_value_t, conflicts_with = "gdb")]
+    transport: TransportKind,
     /// A file of requests, instead of --count alike.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["count", "bytes", "context", "interval"])]
     requests: Option<PathBuf>,
@@ -148,7 +153,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         nic: NicConfig { address: NODE, selection: args.select, ..NicConfig::default() },
         ..NodeConfig::default()
     };
-    let mut node = Node::new(&program, &config).with_context(|| args.program.display().to_string())?;
+    let nic = Nic::new(&config.nic, config.cores, args.transport.make(config.nic.rtt_packets));
+    let mut node =
+        Node::with_nic(&program, &config, nic).with_context(|| args.program.display().to_string())?;
     let mut requests = match &args.requests {
         Some(path) => requests::read(path)?,
         None => requests::alike(args.count, args.bytes, args.context, args.interval),
@@ -219,7 +226,7 @@ fn debug(
 }
 
 fn report(
-    node: &Node,
+    node: &Node<AnyTransport>,
     requests: &[Request],
     times: &[u64],
     instructions: u64,
@@ -278,7 +285,7 @@ fn trap_text(event: &NodeEvent, program: &Program, cycle: u64) -> String {
 const WATCH_CYCLES: u64 = 4000;
 
 /// Where each core is, and whether it does anything but repeat a few instructions.
-fn whereabouts(node: &mut Node, program: &Program, cores: usize) -> Vec<String> {
+fn whereabouts(node: &mut Node<AnyTransport>, program: &Program, cores: usize) -> Vec<String> {
     let start = node.cycle();
     let mut seen = vec![BTreeSet::new(); cores];
     while node.cycle() < start + WATCH_CYCLES {
@@ -302,7 +309,12 @@ fn whereabouts(node: &mut Node, program: &Program, cores: usize) -> Vec<String> 
     seen.into_iter().enumerate().map(say).collect()
 }
 
-fn problems_of(node: &mut Node, program: &Program, unanswered: usize, cores: usize) -> Vec<String> {
+fn problems_of(
+    node: &mut Node<AnyTransport>,
+    program: &Program,
+    unanswered: usize,
+    cores: usize,
+) -> Vec<String> {
     let mut problems = Vec::new();
     let received = node.nic().received();
     if unanswered > 0 {

@@ -5,9 +5,9 @@ use highwire_fabric::{self as fabric, HostId};
 use super::{address, host_of};
 use crate::packet::{HEADER_BYTES, Packet, SEGMENT_BYTES, TRIMMED_BYTES, flag};
 
-/// The priority of data.
+/// The priority of data, unless its packets name another.
 pub const DATA_PRIORITY: u8 = 0;
-/// The priority of control packets and of data without its payload.
+/// The least priority of control packets and of data without its payload.
 pub const CONTROL_PRIORITY: u8 = 1;
 
 /// A packet on the fabric.
@@ -24,6 +24,8 @@ pub struct Frame {
     message: u16,
     buffer: u16,
     buffer_class: u8,
+    priority: u8,
+    grant_priority: u8,
     payload_bytes: u16,
     payload: [u8; SEGMENT_BYTES],
 }
@@ -64,6 +66,8 @@ impl Frame {
             message: packet.message,
             buffer: packet.buffer,
             buffer_class: packet.buffer_class,
+            priority: packet.priority,
+            grant_priority: packet.grant_priority,
             payload_bytes: packet.payload.len() as u16,
             payload,
         })
@@ -83,6 +87,8 @@ impl Frame {
             message: self.message,
             buffer: self.buffer,
             buffer_class: self.buffer_class,
+            priority: self.priority,
+            grant_priority: self.grant_priority,
             payload: self.payload[..usize::from(self.payload_bytes)].to_vec(),
         }
     }
@@ -114,7 +120,7 @@ impl fabric::Packet for Frame {
 
     fn priority(&self) -> u8 {
         let is_data = self.flags & flag::DATA != 0 && !self.is_trimmed();
-        if is_data { DATA_PRIORITY } else { CONTROL_PRIORITY }
+        if is_data { self.priority } else { self.priority.max(CONTROL_PRIORITY) }
     }
 
     fn trim(&mut self) -> bool {

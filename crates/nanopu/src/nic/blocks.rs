@@ -25,6 +25,8 @@ pub struct Received {
     pub reply: Option<Reply>,
     /// A control packet has: it is the sending half's.
     pub control: Option<Packet>,
+    /// Control packets that the transport sends of its own accord.
+    pub own: Vec<Packet>,
     /// A word enters a core's queue.
     pub word: Option<DeliveredWord>,
 }
@@ -38,7 +40,7 @@ impl<T: Transport> ReceiveHalf<T> {
 
     /// The last word of a packet is on the interface in cycle `last`.
     pub fn arrive(&mut self, last: u64, packet: Packet) {
-        self.receiver.arrive(last, packet);
+        self.receiver.arrive(last, packet, self.transport.pipeline_cycles().ingress);
     }
 
     /// A core has a thread for `context`.
@@ -60,6 +62,7 @@ impl<T: Transport> ReceiveHalf<T> {
             }
             packet => received.control = packet,
         }
+        received.own.extend(std::iter::from_fn(|| self.transport.poll_control()));
         received.word = self.receiver.tick(cycle, &mut self.timeline);
         received
     }
@@ -81,13 +84,13 @@ pub struct SendHalf<T> {
 impl<T: Transport> SendHalf<T> {
     /// A sending half.
     pub fn new(config: &NicConfig, transport: T) -> SendHalf<T> {
-        let sender = Sender::new(config);
+        let sender = Sender::new(config, &transport);
         SendHalf { sender, transport, timeline: Timeline::default() }
     }
 
     /// The beginning of a cycle: takes a word that a core wrote before, and says which core.
     pub fn accept(&mut self, cycle: u64, interfaces: &mut [Interface]) -> Option<usize> {
-        self.sender.accept(cycle, interfaces, &self.transport, &mut self.timeline)
+        self.sender.accept(cycle, interfaces, &mut self.transport, &mut self.timeline)
     }
 
     /// A control packet has arrived.
@@ -100,9 +103,14 @@ impl<T: Transport> SendHalf<T> {
         self.sender.answer(cycle, reply.packet, reply.pull);
     }
 
+    /// A control packet leaves of the transport's own accord.
+    pub fn control(&mut self, cycle: u64, packet: Packet) {
+        self.sender.control(cycle, packet);
+    }
+
     /// The rest of the cycle: the packet that the wire takes next, and the cycle of its first word.
     pub fn tick(&mut self, cycle: u64) -> Option<(u64, Packet)> {
-        self.sender.tick(cycle, &mut self.timeline)
+        self.sender.tick(cycle, &mut self.transport, &mut self.timeline)
     }
 
     /// What left.

@@ -4,13 +4,16 @@ use std::collections::{BTreeMap, VecDeque};
 
 use super::NicConfig;
 use super::select::{Selection, Selector};
-use super::transport::{Answer, Arriving, Transport};
-use crate::packet::{AppHeader, Packet, SEGMENT_BYTES, flag, words_of};
+use super::transport::{Arriving, Transport};
+use crate::packet::{AppHeader, HEADER_BYTES, Packet, SEGMENT_BYTES, flag, words_of};
 use crate::timeline::{Stage, Timeline};
 
 /// From the last word on the interface to the packet's way out of the ingress pipeline: two cycles of widening, five of parsing
 /// and looking up the message.
 pub(super) const INGRESS_CYCLES: u64 = 7;
+/// Words of a packet's headers, and of the shortest payload of which cycles were published.
+const HEADER_WORDS: u64 = HEADER_BYTES as u64 / 8;
+const PAYLOAD_WORDS_MIN: u64 = 2;
 /// From there to the whole message.
 const REASSEMBLY_CYCLES: u64 = 3;
 /// From a message to its first word in a core's queue.
@@ -56,7 +59,6 @@ impl Message {
 #[derive(Clone, Debug)]
 struct Partial {
     state: Arriving,
-    arrived: u32,
     payload: Vec<u8>,
     class: usize,
 }
@@ -138,9 +140,12 @@ impl Receiver {
         }
     }
 
-    /// A packet's last word is on the interface in cycle `last`.
-    pub(super) fn arrive(&mut self, last: u64, packet: Packet) {
-        self.ingress.push_back((last + INGRESS_CYCLES, packet));
+    /// A packet's last word is on the interface in cycle `last`. A transport that takes `more_cycles` than NDP does not wait for them
+    /// beyond the payload's end.
+    pub(super) fn arrive(&mut self, last: u64, packet: Packet, more_cycles: u64) {
+        let behind_headers = (packet.wire_words() - HEADER_WORDS).saturating_sub(PAYLOAD_WORDS_MIN);
+        let more = if packet.is_data() { more_cycles.saturating_sub(behind_headers) } else { 0 };
+        self.ingress.push_back((last + INGRESS_CYCLES + more, packet));
     }
 
     /// A core has a thread for `context`.
@@ -189,7 +194,7 @@ impl Receiver {
             *self.held.entry(packet.destination_context).or_default() += 1;
             let payload = vec![0; packet.message_bytes.into()];
             let state = Arriving::default();
-            self.partial.insert(key, Partial { state, arrived: 0, payload, class });
+            self.partial.insert(key, Partial { state, payload, class });
         }
         let partial = self.partial.get_mut(&key).expect("just looked up");
         let answer = transport.on_data(&mut partial.state, &packet);
@@ -198,7 +203,8 @@ impl Receiver {
         } else {
             self.counters.trimmed += 1;
         }
-        Some(reply(&packet, answer))
+        let priority = transport.control_priority();
+        Some(Reply { packet: Packet { priority, ..packet.reply(answer.verdict) }, pull: answer.pull })
     }
 
     fn is_within_quota(&self, context: u16) -> bool {
@@ -208,16 +214,16 @@ impl Receiver {
 
     fn keep(&mut self, cycle: u64, key: (u32, u16), packet: &Packet) {
         let partial = self.partial.get_mut(&key).expect("the caller made it");
-        let bit = 1u32 << packet.packet_offset.min(31);
-        if partial.arrived & bit != 0 {
+        let bit = 1u64 << packet.packet_offset.min(63);
+        if partial.state.arrived & bit != 0 {
             self.counters.duplicates += 1;
             return;
         }
         let start = usize::from(packet.packet_offset) * SEGMENT_BYTES;
         let Some(room) = partial.payload.get_mut(start..start + packet.payload.len()) else { return };
         room.copy_from_slice(&packet.payload);
-        partial.arrived |= bit;
-        if partial.arrived.count_ones() as usize == packet.message_packets() {
+        partial.state.arrived |= bit;
+        if partial.state.arrived.count_ones() as usize == packet.message_packets() {
             let payload = std::mem::take(&mut partial.payload);
             let header = AppHeader {
                 peer: packet.source,
@@ -293,20 +299,6 @@ impl Receiver {
         let delivery = self.delivery.as_ref().map(|delivery| delivery.next);
         [ingress, whole, assigned, delivery].into_iter().flatten().min().unwrap_or(u64::MAX)
     }
-}
-
-/// A control packet for the sender of `packet`.
-fn reply(packet: &Packet, answer: Answer) -> Reply {
-    let packet = Packet {
-        source: packet.destination,
-        destination: packet.source,
-        flags: answer.verdict,
-        source_context: packet.destination_context,
-        destination_context: packet.source_context,
-        payload: Vec::new(),
-        ..*packet
-    };
-    Reply { packet, pull: answer.pull }
 }
 
 /// A hash of the flow, by which RSS selects.

@@ -12,7 +12,7 @@ use crate::timeline::{Stage, Timeline};
 const PACKETIZE_CYCLES: u64 = 3;
 /// From a control packet's cause to the arbiter.
 const GENERATE_CYCLES: u64 = 2;
-/// From the arbiter to the wire.
+/// From the arbiter to the wire, in NDP.
 const EGRESS_CYCLES: u64 = 1;
 /// Words of a packet's headers.
 const HEADER_WORDS: u64 = HEADER_BYTES as u64 / 8;
@@ -52,7 +52,7 @@ struct Outgoing {
     /// Bytes that the core has written, whole words.
     written: usize,
     state: Departing,
-    sent: u32,
+    sent: u64,
     deadline: u64,
     class: usize,
 }
@@ -63,7 +63,7 @@ impl Outgoing {
     }
 
     /// Packets that could leave: complete, and within the credit.
-    fn allowed(&self) -> u32 {
+    fn allowed(&self) -> u64 {
         let whole = match self.written >= usize::from(self.header.bytes) {
             true => self.packets(),
             false => (self.written / SEGMENT_BYTES) as u32,
@@ -102,6 +102,8 @@ pub(super) struct Sender {
     pull_cycles: u64,
     timeout_cycles: u64,
     wire_free: u64,
+    /// From the arbiter to the wire.
+    egress_cycles: u64,
     cut_through: Option<CutThrough>,
     /// The packet that is on the wire, or about to be, while its core still writes it.
     cut: Option<Cut>,
@@ -124,7 +126,7 @@ struct Cut {
 }
 
 impl Sender {
-    pub(super) fn new(config: &NicConfig) -> Sender {
+    pub(super) fn new(config: &NicConfig, transport: &dyn Transport) -> Sender {
         let NicConfig { address, buffers, timeout_cycles, pull_cycles, cut_through, .. } = *config;
         Sender {
             address,
@@ -143,6 +145,7 @@ impl Sender {
             pull_cycles,
             timeout_cycles,
             wire_free: 0,
+            egress_cycles: EGRESS_CYCLES + transport.pipeline_cycles().egress,
             counters: SendCounters::default(),
         }
     }
@@ -152,7 +155,7 @@ impl Sender {
         &mut self,
         cycle: u64,
         interfaces: &mut [Interface],
-        transport: &dyn Transport,
+        transport: &mut dyn Transport,
         timeline: &mut Timeline,
     ) -> Option<usize> {
         for (core, interface) in interfaces.iter_mut().enumerate() {
@@ -176,7 +179,13 @@ impl Sender {
     }
 
     /// The first word of a message; false if there is no room.
-    fn begin(&mut self, cycle: u64, key: (usize, u16), header: AppHeader, transport: &dyn Transport) -> bool {
+    fn begin(
+        &mut self,
+        cycle: u64,
+        key: (usize, u16),
+        header: AppHeader,
+        transport: &mut dyn Transport,
+    ) -> bool {
         let bytes = usize::from(header.bytes);
         if bytes > MESSAGE_BYTES_MAX {
             self.counters.oversized += 1;
@@ -186,7 +195,7 @@ impl Sender {
         let class = usize::from(bytes > SEGMENT_BYTES);
         let Some(number) = self.take_number(class) else { return false };
         self.counters.messages += 1;
-        let state = Departing { credit: transport.unsolicited(), ..Departing::default() };
+        let state = transport.begin(header);
         let (payload, deadline) = (Vec::with_capacity(bytes), u64::MAX);
         let sequence = self.next_sequence;
         self.next_sequence = sequence.wrapping_add(1);
@@ -239,7 +248,7 @@ impl Sender {
     fn end_cut(&mut self, cycle: u64, first: u64) -> Option<Packet> {
         let cut = self.cut.take()?;
         let packet = self.packet_of(cycle, cut.number, 0)?;
-        if cut.lag + PACKETIZE_CYCLES + EGRESS_CYCLES <= first + HEADER_WORDS {
+        if cut.lag + PACKETIZE_CYCLES + self.egress_cycles <= first + HEADER_WORDS {
             return Some(packet);
         }
         self.counters.underruns += 1;
@@ -341,25 +350,35 @@ impl Sender {
             }
             None => {}
         }
+        self.control(cycle, packet);
+    }
+
+    /// A control packet that no packet of ours waits for.
+    pub(super) fn control(&mut self, cycle: u64, packet: Packet) {
         self.control.push_back((cycle + GENERATE_CYCLES, packet));
     }
 
     /// One cycle of pacing, timers and the wire: the packet whose first word leaves in the returned cycle.
-    pub(super) fn tick(&mut self, cycle: u64, timeline: &mut Timeline) -> Option<(u64, Packet)> {
+    pub(super) fn tick(
+        &mut self,
+        cycle: u64,
+        transport: &mut dyn Transport,
+        timeline: &mut Timeline,
+    ) -> Option<(u64, Packet)> {
         if cycle >= self.next_pull
             && let Some(pull) = self.pulls.pop_front()
         {
             self.next_pull = cycle + self.pull_cycles;
-            self.control.push_back((cycle + GENERATE_CYCLES, pull));
+            self.control(cycle, pull);
         }
-        self.scan_timers(cycle);
+        self.scan_timers(cycle, transport);
         if let Some(whole) = self.whole.take() {
             return Some(whole);
         }
-        if self.wire_free > cycle + EGRESS_CYCLES {
+        if self.wire_free > cycle + self.egress_cycles {
             return None;
         }
-        let first = cycle + EGRESS_CYCLES;
+        let first = cycle + self.egress_cycles;
         let packet = match self.next_control(cycle) {
             Some(packet) => packet,
             None if self.cut.is_some_and(|cut| cut.start <= cycle && cut.first.is_none()) => {
@@ -431,11 +450,13 @@ impl Sender {
             message: message.sequence,
             buffer: number,
             buffer_class: message.class as u8,
+            priority: message.state.priority,
+            grant_priority: 0,
             payload: message.payload.get(start..end).unwrap_or_default().to_vec(),
         })
     }
 
-    fn scan_timers(&mut self, cycle: u64) {
+    fn scan_timers(&mut self, cycle: u64, transport: &mut dyn Transport) {
         if !cycle.is_multiple_of(SCAN_CYCLES) || self.messages.is_empty() {
             return;
         }
@@ -445,7 +466,7 @@ impl Sender {
             return;
         }
         message.deadline = cycle + self.timeout_cycles;
-        message.state.resend |= message.sent & !message.state.delivered;
+        transport.on_timeout(&mut message.state, message.sent);
         self.counters.timeouts += 1;
         self.counters.repeated += u64::from(message.state.resend.count_ones());
         self.schedule(cycle, number, 2);
@@ -458,13 +479,13 @@ impl Sender {
         let data = self.queues.iter().filter_map(|queue| queue.front()).map(|&(due, ..)| due).min();
         let cut = self.cut.map(|cut| cut.start);
         let leaves = [control, data, cut].into_iter().flatten().min();
-        let leaves = leaves.map(|due| due.max(self.wire_free.saturating_sub(EGRESS_CYCLES)));
+        let leaves = leaves.map(|due| due.max(self.wire_free.saturating_sub(self.egress_cycles)));
         let timer = self.messages.iter().flatten().map(|message| message.deadline).min();
         [leaves, pull, timer].into_iter().flatten().min().unwrap_or(u64::MAX)
     }
 }
 
 /// The lowest `count` bits.
-fn mask(count: u32) -> u32 {
-    u32::MAX.checked_shr(32u32.saturating_sub(count)).unwrap_or(0)
+fn mask(count: u32) -> u64 {
+    u64::MAX.checked_shr(64u32.saturating_sub(count)).unwrap_or(0)
 }

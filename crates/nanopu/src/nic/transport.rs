@@ -1,15 +1,25 @@
-//! The transport protocol as the NIC's programmable pipelines see it, and NDP as one.
+//! The transport protocol as the NIC's programmable pipelines see it.
 //!
-//! A transport decides two things: what a packet that arrives is answered with, and what a control packet allows a message of ours.
-//! Buffers, bitmaps, timers, pacing and the order of sending are the NIC's.
+//! A transport decides what leaves unasked and how urgently, what a packet that arrives is answered with, and what a control packet
+//! allows a message of ours. Buffers, duplicates, timers, the pace of pulls and the order of sending are the NIC's.
+//!
+//! Invariant: a transport decides only when it is told of something, so a NIC without packets and messages stands still.
 
-use crate::packet::{Packet, flag};
+mod homa;
+mod ndp;
 
-/// A message that is arriving, as a transport sees it.
+pub use homa::{Homa, HomaConfig};
+pub use ndp::Ndp;
+
+use crate::packet::{AppHeader, Packet, flag};
+
+/// A message that is arriving, as a transport sees it. Bit *n* of a set is packet *n*.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Arriving {
-    /// Up to which packet its sender may send.
+    /// Up to which packet its sender may send; the transport's.
     pub credit: u16,
+    /// Packets that have arrived, each counted once; the NIC's.
+    pub arrived: u64,
 }
 
 /// A message of ours, as a transport sees it. Bit *n* of a set is packet *n*.
@@ -18,9 +28,25 @@ pub struct Departing {
     /// Up to which packet we may send.
     pub credit: u16,
     /// Packets that have arrived.
-    pub delivered: u32,
+    pub delivered: u64,
     /// Packets that must be sent again.
-    pub resend: u32,
+    pub resend: u64,
+    /// [`Packet::priority`] of what leaves from now on.
+    pub priority: u8,
+}
+
+impl Departing {
+    /// Takes note of what an ACK or a NACK says about its packet.
+    pub fn on_verdict(&mut self, packet: &Packet) {
+        let bit = bit(packet);
+        if packet.flags & flag::ACK != 0 {
+            self.delivered |= bit;
+            self.resend &= !bit;
+        }
+        if packet.flags & flag::NACK != 0 {
+            self.resend |= bit & !self.delivered;
+        }
+    }
 }
 
 /// What a packet is answered with.
@@ -32,49 +58,79 @@ pub struct Answer {
     pub pull: Option<u16>,
 }
 
+/// Cycles that a transport's pipelines take beyond NDP's.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct PipelineCycles {
+    /// From a DATA packet's headers to what becomes of it. The payload comes in meanwhile, so long packets do not wait.
+    pub ingress: u64,
+    /// From the arbiter to the wire.
+    pub egress: u64,
+}
+
 /// A transport protocol.
 pub trait Transport {
-    /// How many packets of a message leave before anybody has asked for them.
-    fn unsolicited(&self) -> u16;
+    /// A message of ours begins: how many of its packets leave unasked, and how urgent they are.
+    fn begin(&mut self, header: AppHeader) -> Departing;
 
-    /// A DATA packet has arrived, perhaps without its payload. `state` is new with the message's first packet.
+    /// A DATA packet has arrived, perhaps without its payload. `state` is new with the message's first packet, and does not yet
+    /// count this one.
     fn on_data(&mut self, state: &mut Arriving, packet: &Packet) -> Answer;
 
     /// A control packet has arrived for a message of ours.
     fn on_control(&mut self, state: &mut Departing, packet: &Packet);
+
+    /// Nothing has come for a message of ours for long. `sent` has left; the packets of it that have not arrived are sent again.
+    fn on_timeout(&mut self, state: &mut Departing, sent: u64) {
+        state.resend |= sent & !state.delivered;
+    }
+
+    /// A control packet that leaves at once, for any message that is arriving. Asked after each packet, until there is none.
+    fn poll_control(&mut self) -> Option<Packet> {
+        None
+    }
+
+    /// [`Packet::priority`] of answers.
+    fn control_priority(&self) -> u8 {
+        0
+    }
+
+    /// What its decisions cost.
+    fn pipeline_cycles(&self) -> PipelineCycles {
+        PipelineCycles::default()
+    }
 }
 
-/// NDP: the first packets of a message leave unasked, switches trim instead of dropping, and the receiver pulls the rest at the
-/// pace of its link.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Ndp {
-    /// Packets of a round trip.
-    pub rtt_packets: u16,
-}
-
-impl Transport for Ndp {
-    fn unsolicited(&self) -> u16 {
-        self.rtt_packets
+impl<T: Transport + ?Sized> Transport for Box<T> {
+    fn begin(&mut self, header: AppHeader) -> Departing {
+        (**self).begin(header)
     }
 
     fn on_data(&mut self, state: &mut Arriving, packet: &Packet) -> Answer {
-        // Each arrival, whole or trimmed, lets one more packet leave.
-        state.credit = state.credit.max(self.rtt_packets).saturating_add(1);
-        let is_trimmed = packet.flags & flag::CHOP != 0;
-        Answer { verdict: if is_trimmed { flag::NACK } else { flag::ACK }, pull: Some(state.credit) }
+        (**self).on_data(state, packet)
     }
 
     fn on_control(&mut self, state: &mut Departing, packet: &Packet) {
-        let bit = 1u32.checked_shl(packet.packet_offset.into()).unwrap_or(0);
-        if packet.flags & flag::ACK != 0 {
-            state.delivered |= bit;
-            state.resend &= !bit;
-        }
-        if packet.flags & flag::NACK != 0 {
-            state.resend |= bit & !state.delivered;
-        }
-        if packet.flags & flag::PULL != 0 {
-            state.credit = state.credit.max(packet.pull_offset);
-        }
+        (**self).on_control(state, packet);
     }
+
+    fn on_timeout(&mut self, state: &mut Departing, sent: u64) {
+        (**self).on_timeout(state, sent);
+    }
+
+    fn poll_control(&mut self) -> Option<Packet> {
+        (**self).poll_control()
+    }
+
+    fn control_priority(&self) -> u8 {
+        (**self).control_priority()
+    }
+
+    fn pipeline_cycles(&self) -> PipelineCycles {
+        (**self).pipeline_cycles()
+    }
+}
+
+/// A packet's place in the sets of its message.
+pub fn bit(packet: &Packet) -> u64 {
+    1u64.checked_shl(packet.packet_offset.into()).unwrap_or(0)
 }

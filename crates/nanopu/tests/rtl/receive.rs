@@ -302,6 +302,7 @@ impl Chaos {
                 buffer: self.rng.next_u32() as u16,
                 buffer_class: self.rng.next_u32() as u8,
                 payload: (0..bytes).map(|_| self.rng.next_u32() as u8).collect(),
+                ..Packet::default()
             });
         }
     }

@@ -95,15 +95,7 @@ impl Model {
                 inputs.show(packet);
                 (inputs.reply_valid, inputs.reply_nack) = (1, (*is_trimmed).into());
                 inputs.reply_credit = (*credit).into();
-                let answer = Packet {
-                    source: packet.destination,
-                    destination: packet.source,
-                    flags: if *is_trimmed { flag::NACK } else { flag::ACK },
-                    source_context: packet.destination_context,
-                    destination_context: packet.source_context,
-                    payload: Vec::new(),
-                    ..*packet
-                };
+                let answer = packet.reply(if *is_trimmed { flag::NACK } else { flag::ACK });
                 self.half.answer(cycle, Reply { packet: answer, pull: Some(*credit) });
             }
             Some(Arrival::Control(packet)) => {
@@ -305,7 +297,7 @@ impl Chaos {
                 message: self.rng.next_u32() as u16,
                 buffer: self.rng.next_u32() as u16,
                 buffer_class: self.rng.next_u32() as u8,
-                payload: Vec::new(),
+                ..Packet::default()
             };
             let credit = self.rng.next_u32() as u16;
             Arrival::Data { packet, is_trimmed: self.rng.chance(0.3), credit }
