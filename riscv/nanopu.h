@@ -147,8 +147,8 @@ struct nanopu_thread {
 };
 void nanopu_run_threads(const struct nanopu_thread *threads, int count) __attribute__((noreturn));
 
-/* The same, and every switch also sets the timer, as a handler does that serves both interrupts. */
-void nanopu_run_rearming(const struct nanopu_thread *threads, int count, uint64_t slice_ticks) __attribute__((noreturn));
+/* The same with the switch of the published measurements, which does more; see threads_published.S. Contexts are 0 to 3. */
+void nanopu_run_as_published(const struct nanopu_thread *threads, int count) __attribute__((noreturn));
 
 /* The same without the scheduler's interrupt: threads change places only when a slice of so many ticks of the timer is over. */
 void nanopu_run_sliced(const struct nanopu_thread *threads, int count, uint64_t slice_ticks) __attribute__((noreturn));

@@ -15,7 +15,7 @@ static uint8_t stacks[CORES_MAX][THREADS_MAX][STACK_BYTES] __attribute__((aligne
 
 uint64_t nanopu_slice_ticks;
 
-extern char nanopu_switch[], nanopu_slice_end[];
+extern char nanopu_switch[], nanopu_slice_end[], nanopu_switch_published[];
 void nanopu_resume(uint64_t *area) __attribute__((noreturn));
 
 /* Contexts that share a core must differ in their two lowest bits: those say whose area is whose. */
@@ -52,9 +52,29 @@ static void start(const struct nanopu_thread *threads, int count, const char *ha
 
 void nanopu_run_threads(const struct nanopu_thread *threads, int count) { start(threads, count, nanopu_switch); }
 
-void nanopu_run_rearming(const struct nanopu_thread *threads, int count, uint64_t slice_ticks) {
-    nanopu_slice_ticks = slice_ticks;
-    start(threads, count, nanopu_slice_end);
+/* For threads_published.S: areas behind one for scratch and before one for whoever has no thread. */
+#define NO_CONTEXT THREADS_MAX
+static uint64_t published_areas[CORES_MAX][THREADS_MAX + 2][AREA_WORDS] __attribute__((aligned(64)));
+
+void nanopu_run_as_published(const struct nanopu_thread *threads, int count) {
+    uint64_t core = nanopu_core();
+    prepare(threads, count);
+    for (int i = 0; i < count; i++) {
+        uint64_t context = threads[i].context;
+        if (context >= THREADS_MAX) nanopu_exit(3);
+        for (int word = 0; word < AREA_WORDS; word++) {
+            published_areas[core][context + 1][word] = nanopu_areas[core][context][word];
+        }
+    }
+    nanopu_csr_write(NANOPU_CURRENT_CONTEXT, NO_CONTEXT);
+    nanopu_csr_write(NANOPU_CURRENT_PRIORITY, 31);
+    __asm__ volatile("csrw mscratch, %0" ::"r"(published_areas[core]));
+    __asm__ volatile("csrw mtvec, %0" ::"r"(nanopu_switch_published));
+    __asm__ volatile("csrs mie, %0" ::"r"(1UL << SWITCH_INTERRUPT));
+    nanopu_csr_write(NANOPU_NIC_COMMAND, 4);
+    __asm__ volatile("csrsi mstatus, 8");
+    for (;;) {
+    }
 }
 
 void nanopu_run_sliced(const struct nanopu_thread *threads, int count, uint64_t slice_ticks) {

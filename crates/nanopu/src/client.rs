@@ -1,12 +1,15 @@
 //! A load generator at the other end of the node's link, as the authors': it sends each request when it is due, answers every data
 //! packet, and takes the time until the first word of the answer is back.
 
+mod rounds;
+
 use std::collections::VecDeque;
 
 use crate::core::Event;
 use crate::nic::Transport;
 use crate::node::{Node, NodeEvent};
 use crate::packet::{Packet, SEGMENT_BYTES, flag, packets_of};
+use rounds::{ACKNOWLEDGEMENT_BYTES, Rounds};
 
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -51,6 +54,8 @@ pub struct Client {
     parts: Vec<(u16, u64, Vec<u8>, u32)>,
     strays: Strays,
     next_message: u16,
+    /// What waits for the next round of the authors' switch, if the generator sits in one.
+    rounds: Option<Rounds>,
 }
 
 /// Requests being played, for whoever wants to stop in between.
@@ -130,7 +135,13 @@ impl Client {
             parts: Vec::new(),
             strays: Strays::default(),
             next_message: 0,
+            rounds: None,
         }
+    }
+
+    /// The same in the authors' switch, which works in rounds of one link latency: see the module `rounds`.
+    pub fn in_rounds(address: u32, node: u32, link_cycles: u64) -> Client {
+        Client { rounds: Some(Rounds::default()), ..Client::new(address, node, link_cycles) }
     }
 
     /// Plays `requests`, in order of `sent`, until all are answered or `patience_cycles` have passed since the last was sent.
@@ -149,6 +160,42 @@ impl Client {
         let mut play = Play::new(self, requests);
         while !play.is_answered() && node.cycle() < end {
             play.tick(node, &mut on_event)?;
+        }
+        Ok(std::mem::take(&mut self.answers))
+    }
+
+    /// The same for a generator [`Client::in_rounds`]: all requests must be due at the beginning of a round. It passes over cycles in
+    /// which the cores only poll, as [`Node::run_until`] does.
+    pub fn play_in_rounds<T: Transport>(
+        &mut self,
+        node: &mut Node<T>,
+        requests: &[Request],
+        patience_cycles: u64,
+    ) -> Result<Vec<Option<Answer>>, NodeEvent> {
+        let round = self.link_cycles;
+        let end =
+            requests.last().map_or(node.cycle(), |request| request.sent).saturating_add(patience_cycles);
+        let mut base = node.cycle().next_multiple_of(round);
+        let mut due = requests.iter().enumerate().peekable();
+        let mut left = requests.len();
+        self.expect(requests.len());
+        node.run_until(base);
+        while left > 0 && base < end {
+            while let Some((number, request)) = due.next_if(|(_, request)| request.sent <= base) {
+                self.send(self.node, number, request);
+            }
+            let leaving = self.rounds.as_mut().map(|rounds| rounds.transmit(base, round));
+            for (first, packet) in leaving.into_iter().flatten() {
+                node.receive(first + round, packet);
+            }
+            base += round;
+            node.run_until(base);
+            for event in node.take_events() {
+                match event {
+                    NodeEvent::Sent { first, packet } => left -= usize::from(self.take(first, &packet)),
+                    trap @ NodeEvent::Trapped { .. } => return Err(trap),
+                }
+            }
         }
         Ok(std::mem::take(&mut self.answers))
     }
@@ -200,7 +247,10 @@ impl Client {
                 payload: request.payload[start..end].to_vec(),
                 ..Packet::default()
             };
-            self.launch(request.sent, packet);
+            match &mut self.rounds {
+                Some(rounds) => rounds.request(request.sent, packet),
+                None => self.launch(request.sent, packet),
+            }
         }
     }
 
@@ -223,7 +273,13 @@ impl Client {
         let pull_offset = u16::from(packet.packet_offset) + 3;
         let reply = Packet { pull_offset, ..packet.reply(flag::ACK | flag::PULL) };
         let arrival = first + self.link_cycles;
-        self.launch(arrival + packet.wire_words(), reply);
+        match &mut self.rounds {
+            Some(rounds) => {
+                let reply = Packet { payload: vec![0; ACKNOWLEDGEMENT_BYTES], ..reply };
+                rounds.acknowledge(arrival, arrival + packet.wire_words() - 1, reply);
+            }
+            None => self.launch(arrival + packet.wire_words(), reply),
+        }
         let Some(payload) = self.assemble(arrival, packet) else { return false };
         let number = usize::from(packet.destination_context);
         // Of the requests with this context the oldest unanswered one is meant.

@@ -1,7 +1,7 @@
 //! The hardware thread scheduler under load: the authors' recorded requests, played to a program of ours.
 //!
 //! A generator at the other end of a link of 140 cycles sends each request when the record says so, and takes the time until the
-//! first word of its answer is back.
+//! first word of its answer is back. It sits in a switch that works in rounds, as theirs.
 
 mod support;
 
@@ -18,8 +18,8 @@ fn work(sent: u64, context: u16, service: u64) -> Request {
 
 /// Plays `requests`, in order of `sent`, and returns the response time of each.
 fn play(node: &mut Node, requests: &[Request]) -> Vec<Option<u64>> {
-    let mut client = Client::new(CLIENT, NODE, LINK_CYCLES);
-    let answers = client.play(node, requests, 400_000, |_, _| {}).expect("no traps");
+    let mut client = Client::in_rounds(CLIENT, NODE, LINK_CYCLES);
+    let answers = client.play_in_rounds(node, requests, 400_000).expect("no traps");
     let both = answers.into_iter().zip(requests);
     both.map(|(answer, request)| {
         let answer = answer?;
@@ -29,36 +29,64 @@ fn play(node: &mut Node, requests: &[Request]) -> Vec<Option<u64>> {
     .collect()
 }
 
-fn started() -> Option<Node> {
-    let mut node = Node::new(&program("service")?, &NodeConfig::default()).expect("it fits");
-    for _ in 0..5_000 {
-        node.tick(|_, _| {});
-    }
-    Some(node)
+/// What comes first, so that the program has started, and served both contexts.
+fn warm_up() -> Vec<Request> {
+    (40..80).map(|i| work(30 * LINK_CYCLES * i, (i % 2) as u16, 1600)).collect()
+}
+
+/// The beginning of a round some time after that.
+const START: u64 = 2500 * LINK_CYCLES;
+
+fn node(name: &str) -> Option<Node> {
+    Some(Node::new(&program(name)?, &NodeConfig::default()).expect("it fits"))
+}
+
+/// What a request takes beyond its work and the links: alone, and with a switch of threads before it and none behind it.
+fn alone_and_preempting(name: &str) -> Option<(u64, u64)> {
+    let mut node = node(name)?;
+    let at = |i: u64| START + 23 * LINK_CYCLES * i;
+    let mut requests = warm_up();
+    // Idle threads take turns, so only some of these find their own on the core.
+    requests.extend((0..8).map(|i| work(at(i), 0, 1600)));
+    requests.push(work(at(9), 1, 1600));
+    requests.push(work(at(9) + 5 * LINK_CYCLES, 0, 1600));
+    let responses = play(&mut node, &requests);
+    let over = |place: usize| responses[40 + place].expect("answered") - 1600 - 2 * LINK_CYCLES;
+    let (alone, preempting) = ((0..8).map(over).min().expect("some"), over(9));
+    println!("{name}: alone {alone}, preempting {preempting}, a switch {}", preempting - alone);
+    Some((alone, preempting))
 }
 
 #[test]
 fn a_switch_costs_what_it_does_on_the_prototype() {
-    let Some(mut node) = started() else { return };
-    let start = node.cycle() + 10_000;
-    // Warm up both threads; then context 0 alone, and context 0 in the middle of context 1's work.
-    let mut requests: Vec<_> = (0..8u64).map(|i| work(start + 8_000 * i, (i % 2) as u16, 1600)).collect();
-    let at = |i: u64| start + 100_000 + 20_000 * i;
-    requests.extend((0..2).map(|i| work(at(i), 0, 1600)));
-    requests.push(work(at(2), 1, 1600));
-    requests.push(work(at(2) + 700, 0, 1600));
-    let responses: Vec<_> =
-        play(&mut node, &requests).into_iter().map(|time| time.expect("answered")).collect();
-    let over = |response: u64| response - 1600 - 2 * LINK_CYCLES;
-    // The first of the two still finds the other thread on the core.
-    let (alone, preempting) = (over(responses[9]).min(over(responses[8])), over(responses[11]));
-    println!(
-        "over service and links: alone {alone}, preempting {preempting}, a switch {}",
-        preempting - alone
-    );
-    // The prototype's own program: 58 to 65 cycles alone, 142 for a switch. Ours stops to think for less time.
-    assert!((40..=65).contains(&alone), "{alone}");
-    assert!((80..=150).contains(&(preempting - alone)), "{alone} {preempting}");
+    let Some((alone, preempting)) = alone_and_preempting("service_replay") else { return };
+    // The recordings: 58 to 65 cycles alone, 196 to 206 with a switch.
+    assert!((57..=65).contains(&alone), "{alone}");
+    assert!((190..=206).contains(&preempting), "{preempting}");
+}
+
+#[test]
+fn our_own_switch_is_shorter() {
+    let Some((alone, preempting)) = alone_and_preempting("service") else { return };
+    assert!((45..=62).contains(&alone), "{alone}");
+    assert!((95..=115).contains(&(preempting - alone)), "{alone} {preempting}");
+}
+
+#[test]
+fn a_message_of_another_length_is_refused() {
+    let Some(mut node) = node("service") else { return };
+    let of = |i: u64, bytes: usize| Request {
+        sent: START + 70 * LINK_CYCLES * i,
+        context: 0,
+        payload: vec![0; bytes],
+    };
+    let requests: Vec<_> =
+        [8, 1, 24, 200].into_iter().enumerate().map(|(i, bytes)| of(i as u64, bytes)).collect();
+    let answers = Client::in_rounds(CLIENT, NODE, LINK_CYCLES).play_in_rounds(&mut node, &requests, 100_000);
+    for answer in answers.expect("no traps") {
+        assert_eq!(answer.expect("answered").payload, 2u64.to_be_bytes(), "malformed");
+    }
+    assert_eq!(node.misuse(0).empty_reads, 0);
 }
 
 fn column<'a>(header: &str, line: &'a str, name: &str) -> &'a str {
@@ -94,21 +122,28 @@ fn recorded_requests_get_the_recorded_answers() {
             .collect();
         recorded.sort_by_key(|(request, _)| request.0);
         recorded.truncate(2000);
-        let Some(mut node) = started() else { return };
-        let offset = recorded[0].0.0 - 20_000;
-        let requests: Vec<_> = recorded
+        let Some(mut node) = node("service_replay") else { return };
+        let first = recorded[0].0.0;
+        let recorded_works = recorded
             .iter()
-            .map(|&((sent, context, service), _)| work(sent - offset, context, service))
-            .collect();
+            .map(|&((sent, context, service), _)| work(sent - first + START, context, service));
+        let requests: Vec<_> = warm_up().into_iter().chain(recorded_works).collect();
         let responses = play(&mut node, &requests);
-        let mut off: Vec<i64> = responses
+        let mut off: Vec<i64> = responses[40..]
             .iter()
             .zip(&recorded)
             .map(|(ours, (_, theirs))| ours.map_or(i64::MAX, |ours| ours as i64 - *theirs as i64))
             .collect();
+        off.sort_unstable();
+        let median = off[off.len() / 2];
         off.sort_by_key(|off| off.abs());
-        let (median, p90) = (off[off.len() / 2], off[off.len() * 9 / 10]);
-        println!("{load} % load: ours minus the record, median {median}, nine in ten within {}", p90.abs());
-        assert!(median.abs() <= 110, "{load} %: {median}");
+        let within = |share: usize| off[off.len() * share / 100].abs();
+        println!(
+            "{load} % load: ours minus the record, median {median}, half within {}, 90 % within {}",
+            within(50),
+            within(90)
+        );
+        // Where the other thread waits long, an order decided otherwise is off by whole messages.
+        assert!(median.abs() <= 12 && within(50) <= 20, "{load} %: {median}, {}", within(50));
     }
 }

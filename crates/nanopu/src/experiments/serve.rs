@@ -9,11 +9,11 @@ use crate::node::{Node, NodeConfig};
 use crate::queueing::percentile;
 
 /// Cycles before the first request, for the program to start.
-const START_CYCLES: u64 = 20_000;
+const START_CYCLES: u64 = 143 * ROUND_CYCLES;
 /// So many requests come before those that count, so often: a sweep finds a program that has run for a while, its caches warm and its
 /// misbehaving threads demoted.
 const WARM_REQUESTS: usize = 400;
-const WARM_CYCLES: u64 = 2_100;
+const WARM_CYCLES: u64 = 15 * ROUND_CYCLES;
 
 /// A program on a node of some shape.
 pub(super) struct Server {
@@ -52,9 +52,9 @@ impl Server {
         let counted = warm.len();
         let requests: Vec<_> = warm.into_iter().chain(works.iter().map(|work| work.request(start))).collect();
         let patience = 2_000_000;
-        let mut client = Client::new(0x0a00_0001, self.config.nic.address, ROUND_CYCLES);
+        let mut client = Client::in_rounds(0x0a00_0001, self.config.nic.address, ROUND_CYCLES);
         let answers = client
-            .play(&mut node, &requests, patience, |_, _| {})
+            .play_in_rounds(&mut node, &requests, patience)
             .map_err(|event| ExperimentError::trapped(self.name, &event))?;
         let responses = answers.iter().zip(&requests).skip(counted).map(|(answer, request)| match answer {
             Some(answer) => (answer.received - request.sent) as f64,
