@@ -295,7 +295,7 @@ impl Core {
         let killed = redirect.is_some();
 
         let stalls = self.stalls(cycle, arriving);
-        let issues = !stalls && !killed && self.frontend.fetched().is_some_and(|head| !head.is_half);
+        let issues = !stalls && !killed && self.frontend.fetched().is_whole();
         if !(issues && self.issue(bus)) {
             self.stages[(self.execute + 1) % 4].is_live = false;
         }

@@ -8,11 +8,11 @@ mod buffer;
 mod queue;
 mod scan;
 
-use highwire_riscv::Bus;
+use highwire_riscv::{Bus, is_compressed};
 
 use crate::cache::{LINE_BYTES, LINE_WORDS, Tags, share_bus};
 use crate::config::INSTRUCTION_MISS_CYCLES;
-use crate::decode::{Decoder, Needs};
+use crate::decode::{Decoder, NO_NEEDS, Needs};
 use crate::predict::{Flow, NEW, Prediction, Predictor, Update};
 use queue::{QUEUE_PACKETS, Queue};
 use scan::Scan;
@@ -36,38 +36,98 @@ pub(crate) struct Request {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Fetched {
     pub(crate) pc: u64,
-    /// The bits, or nothing if there is no memory.
-    pub(crate) bits: Option<u32>,
-    /// Half of the bits are a guess: the rest has not arrived. It cannot go on, but it can wait.
-    pub(crate) is_half: bool,
+    pub(crate) bits: u32,
     pub(crate) entry: u8,
     pub(crate) history: u8,
-    /// The predictor mistook the middle of an instruction for its end: fetch it again.
-    pub(crate) replays: bool,
-    /// What the bits need if they are an instruction; filled in last.
-    pub(crate) needs: Option<Needs>,
+    flags: u8,
+    /// What the bits need, if they are an instruction.
+    pub(crate) needs: Needs,
 }
 
+mod flag {
+    /// There is something at all.
+    pub(super) const LIVE: u8 = 1 << 0;
+    /// Memory is there.
+    pub(super) const PRESENT: u8 = 1 << 1;
+    /// The predictor mistook the middle of an instruction for its end: fetch it again.
+    pub(super) const REPLAYS: u8 = 1 << 2;
+    /// Half of the bits are a guess: the rest has not arrived. It cannot go on, but it can wait.
+    pub(super) const HALF: u8 = 1 << 3;
+    /// The bits are an instruction.
+    pub(super) const KNOWN: u8 = 1 << 4;
+}
+
+impl Fetched {
+    const NONE: Fetched = Fetched { pc: 0, bits: 0, entry: 0, history: 0, flags: 0, needs: NO_NEEDS };
+
+    /// Whether all of it is there, so that it can leave decode.
+    #[inline(always)]
+    pub(crate) fn is_whole(&self) -> bool {
+        self.flags & (flag::LIVE | flag::HALF) == flag::LIVE
+    }
+
+    /// Whether the bits, as far as they are there, are an instruction.
+    #[inline(always)]
+    pub(crate) fn is_known(&self) -> bool {
+        self.flags & flag::KNOWN != 0
+    }
+
+    /// Whether it must be fetched again.
+    #[inline(always)]
+    pub(crate) fn replays(&self) -> bool {
+        self.flags & flag::REPLAYS != 0
+    }
+}
+
+/// Four aligned bytes, or their second half.
 #[derive(Clone, Copy, Debug)]
 struct Packet {
     pc: u64,
-    /// The two halves, if there is memory.
-    halves: Option<[u16; 2]>,
-    taken: bool,
-    half: u8,
+    word: u32,
+    /// The last half-word that belongs to it: nothing behind a taken jump does.
+    last: u8,
     entry: u8,
     history: u8,
-    replays: bool,
+    flags: u8,
+}
+
+impl Packet {
+    const NONE: Packet = Packet { pc: 0, word: 0, last: 1, entry: 0, history: 0, flags: 0 };
+
+    #[inline(always)]
+    fn half(&self, index: u8) -> u16 {
+        (self.word >> (16 * u32::from(index & 1))) as u16
+    }
+
+    #[inline(always)]
+    fn first(&self) -> u8 {
+        (self.pc >> 1 & 1) as u8
+    }
 }
 
 /// A half-word that waits for its other half.
 #[derive(Clone, Copy, Debug)]
 struct Partial {
     pc: u64,
-    half: Option<u16>,
+    half: u16,
     entry: u8,
     history: u8,
-    replays: bool,
+    flags: u8,
+}
+
+impl Partial {
+    const NONE: Partial = Partial { pc: 0, half: 0, entry: 0, history: 0, flags: 0 };
+
+    #[inline(always)]
+    fn is_live(&self) -> bool {
+        self.flags & flag::LIVE != 0
+    }
+
+    /// Whether it needs no other half.
+    #[inline(always)]
+    fn is_single(&self) -> bool {
+        self.flags & flag::PRESENT == 0 || self.flags & flag::REPLAYS != 0 || is_compressed(self.half)
+    }
 }
 
 /// The frontend.
@@ -92,11 +152,12 @@ pub(crate) struct Frontend {
     replay_pending: bool,
     wrong_path: bool,
     queue: Queue,
-    partial: Option<Partial>,
-    /// The packet in the second stage, when it enters the queue in this cycle.
-    arriving: Option<Packet>,
+    partial: Partial,
+    /// The packet in the second stage enters the queue in this cycle.
+    fires: bool,
+    arriving: Packet,
     /// What the head of the buffer was when it was last looked at, while it stays.
-    head: Option<Fetched>,
+    head: Fetched,
     is_head_known: bool,
     pub(crate) decoder: Decoder,
 }
@@ -122,9 +183,10 @@ impl Frontend {
             replay_pending: true,
             wrong_path: false,
             queue: Queue::new(),
-            partial: None,
-            arriving: None,
-            head: None,
+            partial: Partial::NONE,
+            fires: false,
+            arriving: Packet::NONE,
+            head: Fetched::NONE,
             is_head_known: false,
             decoder: Decoder::new(),
         }
@@ -133,107 +195,97 @@ impl Frontend {
     /// Fetches from `pc` on, as after reset, with what caches and predictor know.
     pub(crate) fn restart_at(&mut self, pc: u64) {
         self.queue.clear();
-        (self.partial, self.arriving, self.is_head_known) = (None, None, false);
+        (self.partial, self.fires, self.is_head_known) = (Partial::NONE, false, false);
         (self.s1_valid, self.s2_valid, self.s1_was_valid) = (false, false, false);
         (self.s1_pc, self.s2_pc, self.s2_partial) = (pc, pc, None);
         (self.replay_pending, self.wrong_path) = (true, false);
     }
 
     /// The first half of a cycle: what the second stage delivers, and so what the core can decode.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn deliver<B: Bus>(&mut self, bus: &mut B) {
         let has_packet = self.s1_was_valid && self.s2_valid && self.s2_hit;
-        let fires = has_packet && self.queue.len() < QUEUE_PACKETS;
-        self.arriving = if fires { Some(self.second_stage(bus)) } else { None };
+        self.fires = has_packet && self.queue.len() < QUEUE_PACKETS;
+        if self.fires {
+            self.arriving = self.second_stage(bus);
+        }
         if !self.is_head_known {
-            let mut head = self.head(self.queue.front().or(self.arriving.as_ref()));
-            if let Some(Fetched { pc, bits: Some(bits), is_half, needs, .. }) = &mut head {
-                *needs = self.decoder.decode(*pc, *bits, *is_half).map(|known| known.needs);
-            }
-            self.head = head;
-            // What has just arrived may yet be found to be something else.
-            self.is_head_known = !self.queue.is_empty();
+            self.look_at_head();
         }
     }
 
     /// What the core can decode in this cycle.
-    #[inline]
-    pub(crate) fn fetched(&self) -> Option<&Fetched> {
-        self.head.as_ref()
+    #[inline(always)]
+    pub(crate) fn fetched(&self) -> &Fetched {
+        &self.head
     }
 
-    #[inline]
+    #[inline(always)]
     fn second_stage<B: Bus>(&self, bus: &mut B) -> Packet {
-        let word = bus.fetch_word(self.s2_pc & !3).ok();
+        let word = bus.fetch_word(self.s2_pc & !3);
         let p = &self.s2_prediction;
         Packet {
             pc: self.s2_pc,
-            halves: word.map(|word| [word as u16, (word >> 16) as u16]),
-            taken: p.hit && p.taken,
-            half: p.half,
+            word: word.unwrap_or(0),
+            last: if p.hit && p.taken { p.half } else { 1 },
             entry: p.entry,
             history: p.history,
-            replays: false,
+            flags: if word.is_ok() { flag::LIVE | flag::PRESENT } else { flag::LIVE },
         }
     }
 
     /// The second half of a cycle: everything moves. True if a line is missing that was not before.
+    #[inline(always)]
     pub(crate) fn tick(&mut self, cycle: u64, request: &Request) -> bool {
         let seen = self.predictor.lookup(self.s1_pc);
-        let fires = self.arriving.is_some();
-        let scan = self.scan();
+        let fires = self.fires;
         let redirected = request.redirect.is_some();
         let known = self.s2_prediction.hit && self.s2_prediction.taken;
-        let scan_redirects = !known && scan.taken && fires;
-
-        let replays = (self.s2_valid && !fires) || self.replay_pending;
         let queued = self.queue.len();
+        let sequential = (self.s1_pc & !3).wrapping_add(4);
+        let predicted = if seen.hit && seen.taken { seen.target } else { sequential };
+
+        let mut guess = predicted;
+        let mut scan_redirects = false;
+        let mut own_update = None;
+        let (mut partial, mut mistaken) = (None, false);
+        if fires {
+            let glance = self.glance();
+            (partial, mistaken) = (glance.partial, glance.mistaken);
+            if glance.may_turn {
+                let scan = self.scan();
+                (partial, mistaken) = (scan.partial, scan.mistaken);
+                scan_redirects = !known && scan.taken;
+                if !known && self.s2_valid {
+                    guess = self.guess(&scan, predicted);
+                }
+                own_update = self.own_update(&scan, known, queued);
+                self.follow(&scan, known, redirected);
+            }
+            if mistaken {
+                self.arriving.flags |= flag::REPLAYS;
+                self.predictor.flush();
+            }
+        }
+        let replays = (self.s2_valid && !fires) || self.replay_pending;
         let has_space = queued <= 2
             || (queued <= 3 && !(self.s1_valid && self.s2_valid))
             || (queued <= 4 && !self.s1_valid && !self.s2_valid);
         let s0_valid = redirected || has_space;
-        let sequential = (self.s1_pc & !3).wrapping_add(4);
-        let predicted = if seen.hit && seen.taken { seen.target } else { sequential };
-        let guess = if known || !self.s2_valid {
-            predicted
-        } else if scan.uses_stack {
-            self.predictor.return_address().unwrap_or(predicted)
-        } else {
-            scan.target.unwrap_or(predicted)
-        };
         let next = if replays { self.s2_pc } else { guess };
-
-        let likely_bubble = queued <= 1;
-        let own_update =
-            (fires && !self.wrong_path && likely_bubble && !known && scan.taken && !scan.is_known).then_some(
-                Update {
-                    entry: NEW,
-                    packet: self.s2_pc & !3,
-                    half: scan.half,
-                    flow: scan.flow,
-                    is_valid: true,
-                },
-            );
-        if fires && !self.wrong_path {
-            self.train_speculatively(&scan);
-        }
-        if scan.mistaken {
-            self.predictor.flush();
-        }
-        self.move_queue(&scan, request);
+        self.move_queue(request);
         self.predictor.tick(self.s1_pc, &seen, request.update.or(own_update));
-        self.move_wrong_path(&scan, fires, known, redirected);
+        self.wrong_path = !redirected && (self.wrong_path || mistaken);
 
         // The cache looks up the first stage's tags while it is not being redirected.
         let s1_killed = redirected || scan_redirects || replays;
         let misses = self.refill_cache(cycle, request, s1_killed);
 
-        self.s2_partial = match (redirected || scan_redirects, fires) {
-            (true, _) => None,
-            (false, true) if known || scan.taken => None,
-            (false, true) => scan.partial,
-            (false, false) => self.s2_partial,
-        };
+        if redirected || scan_redirects || (fires && known) {
+            self.s2_partial = None;
+        } else if fires {
+            self.s2_partial = partial;
+        }
         self.replay_pending = replays && !s0_valid;
         self.s1_was_valid = self.s1_valid;
         self.s2_valid = !replays && !redirected && !scan_redirects;
@@ -246,9 +298,35 @@ impl Frontend {
         misses
     }
 
-    fn move_wrong_path(&mut self, scan: &Scan, fires: bool, known: bool, redirected: bool) {
-        let lost = fires && !known && scan.taken && scan.target.is_none() && !scan.uses_stack;
-        self.wrong_path = !redirected && (self.wrong_path || lost || scan.mistaken);
+    /// Where fetch goes on if a jump or branch in the second stage says so.
+    fn guess(&self, scan: &Scan, predicted: u64) -> u64 {
+        let target = if scan.uses_stack { self.predictor.return_address() } else { scan.target };
+        target.unwrap_or(predicted)
+    }
+
+    /// What the predictor learns from the second stage, without the core.
+    fn own_update(&self, scan: &Scan, known: bool, queued: usize) -> Option<Update> {
+        let likely_bubble = queued <= 1;
+        let learns = !self.wrong_path && likely_bubble && !known && scan.taken && !scan.is_known;
+        learns.then_some(Update {
+            entry: NEW,
+            packet: self.s2_pc & !3,
+            half: scan.half,
+            flow: scan.flow,
+            is_valid: true,
+        })
+    }
+
+    /// A jump or branch enters the queue.
+    fn follow(&mut self, scan: &Scan, known: bool, redirected: bool) {
+        if !self.wrong_path {
+            self.train_speculatively(scan);
+        }
+        if !known && scan.taken {
+            (self.arriving.last, self.arriving.entry) = (scan.half, NEW);
+        }
+        let lost = !known && scan.taken && scan.target.is_none() && !scan.uses_stack;
+        self.wrong_path = !redirected && (self.wrong_path || lost);
     }
 
     fn train_speculatively(&mut self, scan: &Scan) {
@@ -262,7 +340,24 @@ impl Frontend {
         }
     }
 
+    #[inline(always)]
     fn refill_cache(&mut self, cycle: u64, request: &Request, s1_killed: bool) -> bool {
+        let missed = self.s2_cache_valid && !self.s2_hit;
+        if missed || self.refill.is_some() || request.flushes_cache {
+            return self.refill_slowly(cycle, request, s1_killed);
+        }
+        let is_looking = self.s1_valid;
+        if is_looking {
+            self.refill_address = self.s1_pc & !(LINE_BYTES - 1);
+        }
+        self.s2_hit = is_looking && self.tags.holds(self.s1_pc);
+        self.s2_cache_valid = is_looking && !s1_killed;
+        self.s2_may_refill = true;
+        false
+    }
+
+    #[inline(never)]
+    fn refill_slowly(&mut self, cycle: u64, request: &Request, s1_killed: bool) -> bool {
         let missed = self.s2_cache_valid && !self.s2_hit;
         let can_request = !(missed || self.refill.is_some());
         let begins = missed && self.s2_may_refill && self.refill.is_none();

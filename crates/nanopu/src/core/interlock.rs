@@ -9,9 +9,11 @@ impl Core {
     /// Whether decode holds its instruction back.
     #[inline]
     pub(super) fn stalls(&mut self, cycle: u64, arriving: Option<Long>) -> bool {
-        let Some(needs) = self.frontend.fetched().and_then(|fetched| fetched.needs) else {
+        let fetched = self.frontend.fetched();
+        if !fetched.is_known() {
             return false;
-        };
+        }
+        let needs = fetched.needs;
         let live = |slot: usize| match &self.stages[(self.execute + slot) % 4] {
             slot if slot.works() => &slot.needs,
             _ => &NO_NEEDS,

@@ -14,19 +14,18 @@ const WRITE_BACK_CYCLES: u64 = 3;
 impl Core {
     /// The instruction at the head of the buffer leaves decode, for the stage behind execute; false if it does not.
     pub(super) fn issue<B: Port>(&mut self, bus: &mut B) -> bool {
-        let Some(fetched) = self.frontend.fetched() else { return false };
+        let fetched = self.frontend.fetched();
         let mut slot = Slot {
             is_live: true,
-            replays: fetched.replays,
+            replays: fetched.replays(),
             turns: false,
             entry: fetched.entry,
             history: fetched.history,
             pc: fetched.pc,
             serial: WRONG_PATH,
-            needs: NO_NEEDS,
+            needs: fetched.needs,
         };
-        let known = fetched.needs.and_then(|needs| Some((fetched.bits?, needs)));
-        slot.needs = fetched.needs.unwrap_or(NO_NEEDS);
+        let known = fetched.is_known().then_some((fetched.bits, fetched.needs));
         let is_new = self.next_serial == self.end_serial;
         let expected = if is_new { self.hart.pc } else { self.record(self.next_serial).pc };
         if slot.pc == expected && !self.is_behind_turn() {

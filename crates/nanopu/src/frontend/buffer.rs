@@ -2,91 +2,74 @@
 
 use highwire_riscv::is_compressed;
 
-use super::scan::Scan;
-use super::{Fetched, Frontend, Packet, Partial, Request};
-use crate::predict::NEW;
+use super::{Frontend, Packet, Partial, Request, flag};
+use crate::decode::NO_NEEDS;
 
 impl Frontend {
-    /// The instruction that starts with the waiting half, or with `packet`.
-    pub(super) fn head(&self, packet: Option<&Packet>) -> Option<Fetched> {
-        if let Some(partial) = self.partial {
-            let single = partial.half.is_none_or(is_compressed) || partial.replays;
-            if single {
-                let bits = partial.half.map(u32::from);
-                let Partial { pc, entry, history, replays, .. } = partial;
-                return Some(Fetched { pc, bits, is_half: false, entry, history, replays, needs: None });
+    /// Finds the instruction that starts with the waiting half, or with the first packet.
+    #[inline(always)]
+    pub(super) fn look_at_head(&mut self) {
+        let is_empty = self.queue.is_empty();
+        let has_packet = !is_empty || self.fires;
+        let packet = if is_empty { &self.arriving } else { self.queue.first() };
+        let head = &mut self.head;
+        if self.partial.is_live() {
+            let Partial { pc, half, entry, history, flags } = self.partial;
+            (head.pc, head.entry, head.history, head.flags) = (pc, entry, history, flags);
+            if self.partial.is_single() {
+                head.bits = u32::from(half);
+            } else if has_packet {
+                head.bits = u32::from(packet.half(0)) << 16 | u32::from(half);
+                (head.entry, head.history, head.flags) = (packet.entry, packet.history, packet.flags);
+            } else {
+                head.bits = twice(half);
+                head.flags |= flag::HALF;
             }
-            let Some(packet) = packet else {
-                let bits = partial.half.map(twice);
-                let Partial { pc, entry, history, replays, .. } = partial;
-                return Some(Fetched { pc, bits, is_half: true, entry, history, replays, needs: None });
-            };
-            let bits =
-                packet.halves.and_then(|[low, _]| Some(u32::from(low) << 16 | u32::from(partial.half?)));
-            let Packet { entry, history, replays, .. } = *packet;
-            return Some(Fetched {
-                pc: partial.pc,
-                bits,
-                is_half: false,
-                entry,
-                history,
-                replays,
-                needs: None,
-            });
+        } else if has_packet {
+            (head.pc, head.entry, head.history) = (packet.pc, packet.entry, packet.history);
+            head.flags = packet.flags;
+            let low = packet.half(packet.first());
+            head.bits = u32::from(low);
+            let is_long = !is_compressed(low) && packet.flags & flag::REPLAYS == 0;
+            if is_long && packet.first() < packet.last {
+                head.bits = packet.word;
+            } else if is_long && packet.flags & flag::PRESENT != 0 {
+                head.bits = twice(low);
+                head.flags |= flag::HALF;
+            }
+        } else {
+            head.flags = 0;
         }
-        let packet = packet?;
-        let first = usize::from(packet.pc & 2 != 0);
-        let count = packet.last_half() + 1 - first;
-        let Packet { pc, entry, history, replays, .. } = *packet;
-        let Some(halves) = packet.halves else {
-            return Some(Fetched { pc, bits: None, is_half: false, entry, history, replays, needs: None });
-        };
-        let low = u32::from(halves[first]);
-        if is_compressed(halves[first]) || replays {
-            return Some(Fetched {
-                pc,
-                bits: Some(low),
-                is_half: false,
-                entry,
-                history,
-                replays,
-                needs: None,
-            });
+        head.needs = NO_NEEDS;
+        if head.flags & flag::PRESENT != 0 {
+            let is_half = head.flags & flag::HALF != 0;
+            if let Some(known) = self.decoder.decode(head.pc, head.bits, is_half) {
+                head.needs = known.needs;
+                head.flags |= flag::KNOWN;
+            }
         }
-        let is_half = count == 1;
-        let bits = if is_half { twice(halves[first]) } else { low | u32::from(halves[1]) << 16 };
-        Some(Fetched { pc, bits: Some(bits), is_half, entry, history, replays, needs: None })
+        // What has just arrived may yet be found to be something else.
+        self.is_head_known = !is_empty;
     }
 
     /// The address that the buffer's head is known to have, whether or not all of the instruction is there.
+    #[inline(always)]
     pub(crate) fn head_pc(&self) -> Option<u64> {
-        let packet = self.queue.front().or(self.arriving.as_ref());
-        match (&self.partial, packet) {
-            (Some(partial), _)
-                if packet.is_some() || self.head.as_ref().is_some_and(|head| !head.is_half) =>
-            {
-                Some(partial.pc)
-            }
-            (Some(_), _) => None,
-            (None, packet) => packet.map(|packet| packet.pc),
-        }
+        let waits = self.partial.is_live() && self.head.flags & flag::HALF != 0;
+        (self.head.flags & flag::LIVE != 0 && !waits).then_some(self.head.pc)
     }
 
     /// Moves packets into the queue and instructions out of the buffer.
-    pub(super) fn move_queue(&mut self, scan: &Scan, request: &Request) {
+    #[inline(always)]
+    pub(super) fn move_queue(&mut self, request: &Request) {
         if request.redirect.is_some() {
             self.queue.clear();
-            self.partial = None;
+            self.partial = Partial::NONE;
             self.is_head_known = false;
             return;
         }
-        if let Some(mut packet) = self.arriving {
-            if !packet.taken && scan.taken {
-                (packet.taken, packet.half) = (true, scan.half);
-                packet.entry = NEW;
-            }
-            packet.replays = scan.mistaken;
-            self.queue.push(packet);
+        if self.fires {
+            self.queue.push(self.arriving);
         }
         if request.takes {
             self.take();
@@ -94,47 +77,58 @@ impl Frontend {
         }
     }
 
-    pub(super) fn take(&mut self) {
-        let packet = self.queue.front().copied();
-        let Some(head) = self.head(packet.as_ref()).filter(|head| !head.is_half) else {
-            // Half an instruction can move out of the queue to wait for the rest.
-            if self.partial.is_none()
-                && let Some(packet) = packet
-            {
-                self.keep_rest(packet, usize::from(packet.pc & 2 != 0));
-            }
+    #[inline(always)]
+    fn take(&mut self) {
+        if self.partial.is_live() {
+            return self.take_partial();
+        }
+        if self.queue.is_empty() {
             return;
-        };
-        let halves =
-            if head.bits.is_none_or(|bits| is_compressed(bits as u16)) || head.replays { 1 } else { 2 };
-        let waiting = usize::from(self.partial.is_some());
-        if halves <= waiting {
-            self.partial = None;
-            // A packet of a single half follows into the buffer at once.
-            if let Some(packet) = packet
-                && packet.last_half() == usize::from(packet.pc & 2 != 0)
-            {
-                self.keep_rest(packet, packet.last_half());
+        }
+        let packet = *self.queue.first();
+        let first = packet.first();
+        let is_single = packet.flags & (flag::PRESENT | flag::REPLAYS) != flag::PRESENT
+            || is_compressed(packet.half(first));
+        // Half an instruction can move out of the queue to wait for the rest.
+        let is_half = !is_single && first >= packet.last;
+        self.keep_rest(packet, if is_half { first } else { first + if is_single { 1 } else { 2 } });
+    }
+
+    /// The same while a half-word waits.
+    fn take_partial(&mut self) {
+        let is_single = self.partial.is_single();
+        if self.queue.is_empty() {
+            if is_single {
+                self.partial = Partial::NONE;
             }
             return;
         }
-        let Some(packet) = packet else { return };
-        let first = usize::from(packet.pc & 2 != 0) + halves - waiting;
-        self.partial = None;
-        self.keep_rest(packet, first);
+        let packet = *self.queue.first();
+        let is_whole = packet.flags & (flag::PRESENT | flag::REPLAYS) == flag::PRESENT;
+        if is_single || !is_whole {
+            self.partial = Partial::NONE;
+            // A packet of a single half follows into the buffer at once.
+            if packet.last == packet.first() {
+                self.keep_rest(packet, packet.last);
+            }
+            return;
+        }
+        self.partial = Partial::NONE;
+        self.keep_rest(packet, packet.first() + 1);
     }
 
     /// The first packet is done but for the halves from `first` on, of which at most one is left.
-    pub(super) fn keep_rest(&mut self, packet: Packet, first: usize) {
+    #[inline(always)]
+    fn keep_rest(&mut self, packet: Packet, first: u8) {
         self.queue.pop();
-        if first <= packet.last_half() {
-            self.partial = Some(Partial {
-                pc: packet.pc & !3 | (2 * first as u64),
-                half: packet.halves.map(|halves| halves[first]),
+        if first <= packet.last {
+            self.partial = Partial {
+                pc: packet.pc & !3 | (2 * u64::from(first)),
+                half: packet.half(first),
                 entry: packet.entry,
                 history: packet.history,
-                replays: packet.replays,
-            });
+                flags: packet.flags,
+            };
         }
     }
 }
@@ -142,11 +136,4 @@ impl Frontend {
 /// The wires of a second half that is not there carry the first again.
 fn twice(half: u16) -> u32 {
     u32::from(half) << 16 | u32::from(half)
-}
-
-impl Packet {
-    /// Nothing behind a taken jump belongs to the packet.
-    fn last_half(&self) -> usize {
-        if self.taken { usize::from(self.half) } else { 1 }
-    }
 }

@@ -8,9 +8,6 @@ pub(super) const QUEUE_PACKETS: usize = 5;
 /// A power of two that holds them.
 const PLACES: usize = 8;
 
-const NO_PACKET: Packet =
-    Packet { pc: 0, halves: None, taken: false, half: 0, entry: 0, history: 0, replays: false };
-
 /// Packets in order.
 #[derive(Clone, Debug)]
 pub(super) struct Queue {
@@ -21,38 +18,41 @@ pub(super) struct Queue {
 
 impl Queue {
     pub(super) fn new() -> Queue {
-        Queue { packets: [NO_PACKET; PLACES], first: 0, count: 0 }
+        Queue { packets: [Packet::NONE; PLACES], first: 0, count: 0 }
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn len(&self) -> usize {
         self.count
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn is_empty(&self) -> bool {
         self.count == 0
     }
 
-    #[inline]
-    pub(super) fn front(&self) -> Option<&Packet> {
-        (self.count > 0).then(|| &self.packets[self.first % PLACES])
+    /// The oldest packet; an old one if there is none.
+    #[inline(always)]
+    pub(super) fn first(&self) -> &Packet {
+        &self.packets[self.first % PLACES]
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn push(&mut self, packet: Packet) {
         debug_assert!(self.count < PLACES, "fetch stops before the queue is full");
         self.packets[(self.first + self.count) % PLACES] = packet;
         self.count += 1;
     }
 
-    #[inline]
+    /// Takes the oldest packet, which is there.
+    #[inline(always)]
     pub(super) fn pop(&mut self) {
-        self.first = (self.first + 1) % PLACES;
-        self.count = self.count.saturating_sub(1);
+        debug_assert!(self.count > 0, "only what is there is taken");
+        self.first += 1;
+        self.count -= 1;
     }
 
-    #[inline]
+    #[inline(always)]
     pub(super) fn clear(&mut self) {
         self.count = 0;
     }

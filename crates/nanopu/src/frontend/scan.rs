@@ -2,7 +2,7 @@
 
 use highwire_riscv::{Class, Instruction, is_compressed};
 
-use super::Frontend;
+use super::{Frontend, Packet, flag};
 use crate::predict::{Flow, Prediction};
 
 /// What the second stage finds in its packet.
@@ -20,8 +20,46 @@ pub(super) struct Scan {
     pub(super) mistaken: bool,
 }
 
+/// What can be seen of a packet without decoding it; all there is to see unless it may turn.
+pub(super) struct Glance {
+    pub(super) may_turn: bool,
+    pub(super) mistaken: bool,
+    pub(super) partial: Option<u16>,
+}
+
 impl Frontend {
+    /// Looks at the second stage's packet, most of which hold neither jump nor branch.
+    #[inline(always)]
+    pub(super) fn glance(&self) -> Glance {
+        let mut glance = Glance { may_turn: false, mistaken: false, partial: None };
+        let Packet { pc, word, flags, .. } = self.arriving;
+        if flags & flag::PRESENT == 0 {
+            return glance;
+        }
+        let Prediction { hit, half, .. } = self.s2_prediction;
+        let (low, high) = (word as u16, (word >> 16) as u16);
+        if pc & 2 == 0 {
+            if let Some(before) = self.s2_partial {
+                glance.may_turn = may_turn(u32::from(low) << 16 | u32::from(before));
+            } else if is_compressed(low) {
+                glance.may_turn = may_turn(u32::from(low));
+            } else {
+                glance.mistaken = hit && half == 0;
+                glance.may_turn = may_turn(word);
+                return glance;
+            }
+        }
+        if is_compressed(high) {
+            glance.may_turn |= may_turn(u32::from(high));
+        } else {
+            glance.mistaken = hit && half == 1;
+            glance.partial = Some(high);
+        }
+        glance
+    }
+
     /// Looks through the second stage's packet for jumps and branches.
+    #[inline(never)]
     pub(super) fn scan(&mut self) -> Scan {
         let mut scan = Scan {
             half: 1,
@@ -35,12 +73,11 @@ impl Frontend {
             partial: None,
             mistaken: false,
         };
-        let Some(packet) = &self.arriving else {
+        if self.arriving.flags & flag::PRESENT == 0 {
             return scan;
-        };
-        let Some(halves) = packet.halves else {
-            return scan;
-        };
+        }
+        let word = self.arriving.word;
+        let halves = [word as u16, (word >> 16) as u16];
         let base = self.s2_pc & !3;
         let on_stack = self.predictor.return_address();
         let mut before = self.s2_partial.filter(|_| self.s2_pc & 2 == 0);
@@ -129,10 +166,11 @@ impl Scan {
 }
 
 /// Whether the opcode is that of a branch or jump, or of a compressed instruction that shares one with them.
+#[inline(always)]
 fn may_turn(word: u32) -> bool {
     match word & 3 {
-        3 => word & 0x40 != 0 && matches!(word & 0x7f, 0x63 | 0x67 | 0x6f),
-        1 => word & 0x8000 != 0,
+        3 => word & 0x70 == 0x60,
+        1 => word & 0x8000 != 0 && word & 0x6000 != 0,
         2 => word & 0xe07c == 0x8000,
         _ => false,
     }
