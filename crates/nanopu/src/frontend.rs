@@ -149,6 +149,10 @@ pub(crate) struct Frontend {
     s2_may_refill: bool,
     s2_prediction: Prediction,
     s2_partial: Option<u16>,
+    /// The packet whose bytes the cache shows; they stay while nothing else is looked up.
+    shown: Option<u64>,
+    /// The predictor mistook the middle of an instruction for its end.
+    is_mistaken: bool,
     replay_pending: bool,
     wrong_path: bool,
     queue: Queue,
@@ -180,6 +184,8 @@ impl Frontend {
             s2_may_refill: false,
             s2_prediction: Prediction::default(),
             s2_partial: None,
+            shown: None,
+            is_mistaken: false,
             replay_pending: true,
             wrong_path: false,
             queue: Queue::new(),
@@ -209,6 +215,7 @@ impl Frontend {
         if self.fires {
             self.arriving = self.second_stage(bus);
         }
+        self.is_mistaken = self.s2_prediction.hit && self.s2_valid && self.is_middle(bus);
         if !self.is_head_known {
             self.look_at_head();
         }
@@ -234,6 +241,18 @@ impl Frontend {
         }
     }
 
+    /// Whether the half-word that the predictor took for the end of a jump or branch begins a longer instruction. Where the
+    /// second stage has no packet of its own, it looks at the bytes of an earlier one, as the hardware does.
+    fn is_middle<B: Bus>(&self, bus: &mut B) -> bool {
+        let word = self.shown.and_then(|pc| bus.fetch_word(pc & !3).ok()).unwrap_or(0);
+        let is_long = [word as u16, (word >> 16) as u16].map(|half| !is_compressed(half));
+        let begins_first = self.s2_pc & 2 == 0 && self.s2_partial.is_none();
+        match self.s2_prediction.half {
+            0 => begins_first && is_long[0],
+            _ => !(begins_first && is_long[0]) && is_long[1],
+        }
+    }
+
     /// The second half of a cycle: everything moves. True if a line is missing that was not before.
     #[inline(always)]
     pub(crate) fn tick(&mut self, cycle: u64, request: &Request) -> bool {
@@ -248,13 +267,13 @@ impl Frontend {
         let mut guess = predicted;
         let mut scan_redirects = false;
         let mut own_update = None;
-        let (mut partial, mut mistaken) = (None, false);
+        let mut partial = None;
         if fires {
             let glance = self.glance();
-            (partial, mistaken) = (glance.partial, glance.mistaken);
+            partial = glance.partial;
             if glance.may_turn {
                 let scan = self.scan();
-                (partial, mistaken) = (scan.partial, scan.mistaken);
+                partial = scan.partial;
                 scan_redirects = !known && scan.taken;
                 if !known && self.s2_valid {
                     guess = self.guess(&scan, predicted);
@@ -262,9 +281,8 @@ impl Frontend {
                 own_update = self.own_update(&scan, known, queued);
                 self.follow(&scan, known, redirected);
             }
-            if mistaken {
+            if self.is_mistaken {
                 self.arriving.flags |= flag::REPLAYS;
-                self.predictor.flush();
             }
         }
         let replays = (self.s2_valid && !fires) || self.replay_pending;
@@ -274,8 +292,8 @@ impl Frontend {
         let s0_valid = redirected || has_space;
         let next = if replays { self.s2_pc } else { guess };
         self.move_queue(request);
-        self.predictor.tick(self.s1_pc, &seen, request.update.or(own_update));
-        self.wrong_path = !redirected && (self.wrong_path || mistaken);
+        self.predictor.tick(self.s1_pc, &seen, request.update.or(own_update), self.is_mistaken);
+        self.wrong_path = !redirected && (self.wrong_path || self.is_mistaken);
 
         // The cache looks up the first stage's tags while it is not being redirected.
         let s1_killed = redirected || scan_redirects || replays;
@@ -349,8 +367,11 @@ impl Frontend {
         let is_looking = self.s1_valid;
         if is_looking {
             self.refill_address = self.s1_pc & !(LINE_BYTES - 1);
+            self.s2_hit = self.tags.holds(self.s1_pc);
+            self.shown = if self.s2_hit { Some(self.s1_pc) } else { None };
+        } else {
+            self.s2_hit = false;
         }
-        self.s2_hit = is_looking && self.tags.holds(self.s1_pc);
         self.s2_cache_valid = is_looking && !s1_killed;
         self.s2_may_refill = true;
         false
@@ -370,6 +391,9 @@ impl Frontend {
         let is_writing = self.refill.is_some_and(|last| cycle + LINE_WORDS >= last + 2 && cycle <= last + 1);
         let is_looking = self.s1_valid && !is_writing;
         let hit = is_looking && self.tags.holds(self.s1_pc);
+        if is_looking {
+            self.shown = hit.then_some(self.s1_pc);
+        }
         if is_looking && can_request && self.refill.is_none() {
             self.refill_address = self.s1_pc & !(LINE_BYTES - 1);
         }

@@ -17,13 +17,11 @@ pub(super) struct Scan {
     pub(super) has_branch: bool,
     pub(super) flow: Flow,
     pub(super) partial: Option<u16>,
-    pub(super) mistaken: bool,
 }
 
 /// What can be seen of a packet without decoding it; all there is to see unless it may turn.
 pub(super) struct Glance {
     pub(super) may_turn: bool,
-    pub(super) mistaken: bool,
     pub(super) partial: Option<u16>,
 }
 
@@ -31,12 +29,11 @@ impl Frontend {
     /// Looks at the second stage's packet, most of which hold neither jump nor branch.
     #[inline(always)]
     pub(super) fn glance(&self) -> Glance {
-        let mut glance = Glance { may_turn: false, mistaken: false, partial: None };
+        let mut glance = Glance { may_turn: false, partial: None };
         let Packet { pc, word, flags, .. } = self.arriving;
         if flags & flag::PRESENT == 0 {
             return glance;
         }
-        let Prediction { hit, half, .. } = self.s2_prediction;
         let (low, high) = (word as u16, (word >> 16) as u16);
         if pc & 2 == 0 {
             if let Some(before) = self.s2_partial {
@@ -44,7 +41,6 @@ impl Frontend {
             } else if is_compressed(low) {
                 glance.may_turn = may_turn(u32::from(low));
             } else {
-                glance.mistaken = hit && half == 0;
                 glance.may_turn = may_turn(word);
                 return glance;
             }
@@ -52,7 +48,6 @@ impl Frontend {
         if is_compressed(high) {
             glance.may_turn |= may_turn(u32::from(high));
         } else {
-            glance.mistaken = hit && half == 1;
             glance.partial = Some(high);
         }
         glance
@@ -71,7 +66,6 @@ impl Frontend {
             has_branch: false,
             flow: Flow::Jump,
             partial: None,
-            mistaken: false,
         };
         if self.arriving.flags & flag::PRESENT == 0 {
             return scan;
@@ -88,7 +82,6 @@ impl Frontend {
                 }
                 None if is_compressed(half) => (u32::from(half), base | (2 * index as u64)),
                 None => {
-                    scan.mistaken |= self.s2_prediction.hit && usize::from(self.s2_prediction.half) == index;
                     before = Some(half);
                     continue;
                 }
@@ -96,8 +89,8 @@ impl Frontend {
             if !may_turn(word) {
                 continue;
             }
-            let Some(known) = self.decoder.decode(pc, word, false) else { continue };
-            let instruction = known.instruction;
+            let known = self.decoder.decode(pc, word, false).map(|known| known.instruction);
+            let Some(instruction) = known.or_else(|| like(word)) else { continue };
             if scan.visit(&instruction, pc, index as u8, base, &self.s2_prediction, on_stack) {
                 return scan;
             }
@@ -174,4 +167,16 @@ fn may_turn(word: u32) -> bool {
         2 => word & 0xe07c == 0x8000,
         _ => false,
     }
+}
+
+/// What hardware that looks at few bits takes for a jump or branch, although it is no instruction: branches and indirect jumps
+/// with other functions, and the short jump through x0.
+#[cold]
+fn like(word: u32) -> Option<Instruction> {
+    let meant = match word & 3 {
+        3 => word & !0x7000,
+        2 if word & 0xffff == 0x8002 => 0x8102,
+        _ => return None,
+    };
+    Instruction::decode(meant).ok()
 }
