@@ -18,7 +18,7 @@ pub struct Request {
     pub sent: u64,
     /// The node's context that it is for.
     pub context: u16,
-    /// What it carries; at most [`crate::packet::MESSAGE_BYTES_MAX`] bytes.
+    /// What it carries; at most [`crate::packet::MESSAGE_BYTES_MAX`] bytes, unless the node takes long messages.
     pub payload: Vec<u8>,
 }
 
@@ -51,7 +51,7 @@ pub struct Client {
     wire_free: u64,
     answers: Vec<Option<Answer>>,
     /// Parts of answers of several packets, by the node's number of the message.
-    parts: Vec<(u16, u64, Vec<u8>, u32)>,
+    parts: Vec<(u16, u64, Vec<u8>, u64)>,
     strays: Strays,
     next_message: u16,
     /// What waits for the next round of the authors' switch, if the generator sits in one.

@@ -10,15 +10,22 @@
 //! Each arrow costs the cycles of the authors' hardware; the constants stand beside the code that uses them.
 
 pub mod blocks;
+mod buffers;
+mod dispatch;
 mod receive;
 mod select;
 mod send;
+mod timing;
 mod transport;
+mod tree;
 
-pub use receive::{DeliveredWord, ReceiveCounters, Reply};
+pub use dispatch::DeliveredWord;
+pub use receive::{ReceiveCounters, Reply};
 pub use select::{Selection, Selector};
 pub use send::SendCounters;
+pub use timing::SelectionTiming;
 pub use transport::{Answer, Arriving, Departing, Homa, HomaConfig, Ndp, PipelineCycles, Transport, bit};
+pub use tree::{Joined, Tree, TreeShape};
 
 use crate::interface::{Demand, Interface};
 use crate::packet::{HEADER_BYTES, Packet, flag};
@@ -34,6 +41,9 @@ pub struct NicConfig {
     pub address: u32,
     /// How messages find their cores.
     pub selection: Selection,
+    /// Whether selection takes longer the more cores there are ([`SelectionTiming::estimate`]). Otherwise it takes what it does for the
+    /// prototype's four.
+    pub selection_slows: bool,
     /// Message buffers of 1 KiB and of 2 KiB, in each direction.
     pub buffers: [usize; 2],
     /// Packets of a round trip, which [`Nic::ndp`] sends unasked.
@@ -48,6 +58,25 @@ pub struct NicConfig {
     /// How many receive buffers one context may hold, so that a context that falls behind takes none from the others. The prototype has no
     /// such bound.
     pub buffers_per_context: Option<usize>,
+    /// Messages of more than 2 KiB, and buffers made for them. The prototype has none.
+    pub long_messages: Option<LongMessages>,
+}
+
+/// Messages beyond the prototype's, up to what the length field on the wire says: memory is one pool of segments of 1 KiB in each
+/// direction, instead of [`NicConfig::buffers`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct LongMessages {
+    /// The longest message; at most all segments hold.
+    pub bytes_max: u16,
+    /// Segments of each direction.
+    pub segments: usize,
+}
+
+impl Default for LongMessages {
+    /// As much memory as the prototype's 64 buffers of 1 KiB and 64 of 2 KiB.
+    fn default() -> LongMessages {
+        LongMessages { bytes_max: u16::MAX, segments: 192 }
+    }
 }
 
 /// Cut-through, beyond the prototype.
@@ -70,12 +99,14 @@ impl Default for NicConfig {
         NicConfig {
             address: 0x0a00_0002,
             selection: Selection::Jbsq(2),
+            selection_slows: false,
             buffers: [64, 64],
             rtt_packets: 2,
             timeout_cycles: 2240,
             pull_cycles: 122,
             cut_through: None,
             buffers_per_context: None,
+            long_messages: None,
         }
     }
 }
@@ -148,11 +179,10 @@ impl<T: Transport> Nic<T> {
             self.timeline.mark(cycle, Stage::Ingress, packet.wire_words());
             self.take(cycle, packet);
         }
-        if let Some(DeliveredWord { core, context, word, is_first }) =
-            self.receiver.tick(cycle, &mut self.timeline)
-        {
+        let deliver = |DeliveredWord { core, context, word, is_first }| {
             interfaces[core].deliver(cycle, context, word, is_first);
-        }
+        };
+        self.receiver.tick(cycle, &mut self.timeline, deliver);
         self.sender.tick(cycle, &mut self.transport, &mut self.timeline)
     }
 

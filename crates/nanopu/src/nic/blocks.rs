@@ -2,7 +2,8 @@
 //!
 //! A half is driven as [`Nic`](super::Nic) drives it: one call of `tick` in every cycle, after everything else that happens in it.
 
-use super::receive::{DeliveredWord, Receiver, Reply};
+use super::dispatch::DeliveredWord;
+use super::receive::{Receiver, Reply};
 use super::send::Sender;
 use super::transport::Transport;
 use super::{NicConfig, ReceiveCounters, SendCounters};
@@ -27,7 +28,7 @@ pub struct Received {
     pub control: Option<Packet>,
     /// Control packets that the transport sends of its own accord.
     pub own: Vec<Packet>,
-    /// A word enters a core's queue.
+    /// A word enters a core's queue. Where cores stand in groups, one in each may; this is the last then.
     pub word: Option<DeliveredWord>,
 }
 
@@ -63,7 +64,7 @@ impl<T: Transport> ReceiveHalf<T> {
             packet => received.control = packet,
         }
         received.own.extend(std::iter::from_fn(|| self.transport.poll_control()));
-        received.word = self.receiver.tick(cycle, &mut self.timeline);
+        self.receiver.tick(cycle, &mut self.timeline, |word| received.word = Some(word));
         received
     }
 

@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::NicConfig;
-use super::select::{Selection, Selector};
+use super::buffers::Buffers;
+use super::dispatch::{DeliveredWord, Dispatch, Message, Released};
 use super::transport::{Arriving, Transport};
-use crate::packet::{AppHeader, HEADER_BYTES, Packet, SEGMENT_BYTES, flag, words_of};
+use crate::packet::{AppHeader, HEADER_BYTES, Packet, SEGMENT_BYTES, flag};
 use crate::timeline::{Stage, Timeline};
 
 /// From the last word on the interface to the packet's way out of the ingress pipeline: two cycles of widening, five of parsing
@@ -16,10 +17,6 @@ const HEADER_WORDS: u64 = HEADER_BYTES as u64 / 8;
 const PAYLOAD_WORDS_MIN: u64 = 2;
 /// From there to the whole message.
 const REASSEMBLY_CYCLES: u64 = 3;
-/// From a message to its first word in a core's queue.
-const DISPATCH_CYCLES: u64 = 2;
-/// From a core's "done" to the next message on its way.
-const NEXT_CYCLES: u64 = 2;
 /// Finished messages of each sender that are remembered, to know their packets if they come again.
 const REMEMBERED: usize = 64;
 
@@ -38,21 +35,8 @@ pub struct ReceiveCounters {
     pub without_buffer: u64,
     /// Packets for contexts that no core has.
     pub unknown_context: u64,
-}
-
-/// A whole message.
-#[derive(Clone, Debug)]
-struct Message {
-    context: u16,
-    header: AppHeader,
-    payload: Vec<u8>,
-    class: usize,
-}
-
-impl Message {
-    fn words(&self) -> VecDeque<u64> {
-        std::iter::once(self.header.word()).chain(words_of(&self.payload)).collect()
-    }
+    /// Packets of messages longer than a message may be.
+    pub oversized: u64,
 }
 
 /// A message some packets of which are there.
@@ -60,30 +44,6 @@ impl Message {
 struct Partial {
     state: Arriving,
     payload: Vec<u8>,
-    class: usize,
-}
-
-/// A message on its way into a core's queue, a word per cycle.
-#[derive(Clone, Debug)]
-struct Delivery {
-    core: usize,
-    context: u16,
-    words: VecDeque<u64>,
-    is_first: bool,
-    next: u64,
-}
-
-/// A word on its way into a core's receive queue.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct DeliveredWord {
-    /// The core.
-    pub core: usize,
-    /// The context whose queue it is for.
-    pub context: u16,
-    /// The word.
-    pub word: u64,
-    /// Whether it begins a message.
-    pub is_first: bool,
 }
 
 /// The receiving half of the NIC.
@@ -93,18 +53,12 @@ pub(super) struct Receiver {
     partial: BTreeMap<(u32, u16), Partial>,
     /// The numbers of each sender's last messages, as they were finished.
     finished: BTreeMap<u32, VecDeque<u16>>,
-    /// Free buffers per size class.
-    free: [usize; 2],
+    buffers: Buffers,
     /// Buffers by context, where they are bounded.
     held: BTreeMap<u16, usize>,
     buffers_per_context: Option<usize>,
     whole: VecDeque<(u64, Message)>,
-    contexts: BTreeMap<u16, Selector<Message>>,
-    selection: Selection,
-    cores: usize,
-    /// Messages that have a core, and the first cycle in which a word may leave.
-    assigned: VecDeque<(u64, usize, Message)>,
-    delivery: Option<Delivery>,
+    dispatch: Dispatch,
     /// When the reassembled words have left the buffer.
     buffer_free: u64,
     pub(super) counters: ReceiveCounters,
@@ -121,20 +75,16 @@ pub struct Reply {
 
 impl Receiver {
     pub(super) fn new(config: &NicConfig, cores: usize) -> Receiver {
-        let NicConfig { selection, buffers, buffers_per_context, .. } = *config;
+        let buffers = Buffers::new(config);
         Receiver {
             held: BTreeMap::new(),
-            buffers_per_context,
+            buffers_per_context: config.buffers_per_context,
             ingress: VecDeque::new(),
             partial: BTreeMap::new(),
             finished: BTreeMap::new(),
-            free: buffers,
+            dispatch: Dispatch::new(config, cores, buffers.is_held_to_the_end()),
+            buffers,
             whole: VecDeque::new(),
-            contexts: BTreeMap::new(),
-            selection,
-            cores,
-            assigned: VecDeque::new(),
-            delivery: None,
             buffer_free: 0,
             counters: ReceiveCounters::default(),
         }
@@ -150,19 +100,12 @@ impl Receiver {
 
     /// A core has a thread for `context`.
     pub(super) fn insert(&mut self, cycle: u64, core: usize, context: u16) {
-        let (selection, cores) = (self.selection, self.cores);
-        let selector = self.contexts.entry(context);
-        let selector = selector.or_insert_with(|| Selector::without_cores(selection, cores));
-        let waited = selector.join(core).into_iter();
-        self.assigned.extend(waited.map(|message| (cycle + NEXT_CYCLES, core, message)));
+        self.dispatch.insert(cycle, core, context);
     }
 
     /// A core has finished a message.
     pub(super) fn finish(&mut self, cycle: u64, core: usize, context: u16) {
-        let next = self.contexts.get_mut(&context).and_then(|selector| selector.finish(core));
-        if let Some(message) = next {
-            self.assigned.push_back((cycle + NEXT_CYCLES, core, message));
-        }
+        self.dispatch.finish(cycle, core, context);
     }
 
     /// The packet that leaves ingress in this cycle, if one does.
@@ -179,22 +122,26 @@ impl Receiver {
         transport: &mut dyn Transport,
     ) -> Option<Reply> {
         self.counters.packets += 1;
-        if !self.contexts.contains_key(&packet.destination_context) {
+        if !self.dispatch.has(packet.destination_context) {
             self.counters.unknown_context += 1;
             return None;
         }
+        if usize::from(packet.message_bytes) > self.buffers.message_bytes_max() {
+            self.counters.oversized += 1;
+            return None;
+        }
         let key = (packet.source, packet.message);
-        let class = usize::from(usize::from(packet.message_bytes) > SEGMENT_BYTES);
         if !self.partial.contains_key(&key) {
-            if self.free[class] == 0 || !self.is_within_quota(packet.destination_context) {
+            let context = packet.destination_context;
+            let cost = self.buffers.cost(packet.message_bytes);
+            if !self.is_within_quota(context, cost) || !self.buffers.take(packet.message_bytes) {
                 self.counters.without_buffer += 1;
                 return None;
             }
-            self.free[class] -= 1;
-            *self.held.entry(packet.destination_context).or_default() += 1;
+            *self.held.entry(context).or_default() += cost;
             let payload = vec![0; packet.message_bytes.into()];
             let state = Arriving::default();
-            self.partial.insert(key, Partial { state, payload, class });
+            self.partial.insert(key, Partial { state, payload });
         }
         let partial = self.partial.get_mut(&key).expect("just looked up");
         let answer = transport.on_data(&mut partial.state, &packet);
@@ -207,9 +154,9 @@ impl Receiver {
         Some(Reply { packet: Packet { priority, ..packet.reply(answer.verdict) }, pull: answer.pull })
     }
 
-    fn is_within_quota(&self, context: u16) -> bool {
+    fn is_within_quota(&self, context: u16, cost: usize) -> bool {
         let held = self.held.get(&context).copied().unwrap_or(0);
-        self.buffers_per_context.is_none_or(|quota| held < quota)
+        self.buffers_per_context.is_none_or(|quota| held + cost <= quota)
     }
 
     fn keep(&mut self, cycle: u64, key: (u32, u16), packet: &Packet) {
@@ -230,17 +177,16 @@ impl Receiver {
                 context: packet.source_context,
                 bytes: packet.message_bytes,
             };
-            let message =
-                Message { context: packet.destination_context, header, payload, class: partial.class };
+            let message = Message { context: packet.destination_context, header, payload };
             self.counters.messages += 1;
             self.whole.push_back((cycle + REASSEMBLY_CYCLES, message));
             self.remember(key);
         }
     }
 
-    /// One cycle of the queue in front of the cores: at most one message is selected a core, and one word delivered.
-    pub(super) fn tick(&mut self, cycle: u64, timeline: &mut Timeline) -> Option<DeliveredWord> {
-        if cycle >= self.buffer_free
+    /// One cycle of the queue in front of the cores: at most one message is selected a core, and each bus delivers a word.
+    pub(super) fn tick(&mut self, cycle: u64, timeline: &mut Timeline, on_word: impl FnMut(DeliveredWord)) {
+        if cycle >= self.buffer_free.max(self.dispatch.next_choice())
             && let Some(&(due, _)) = self.whole.front()
             && due <= cycle
         {
@@ -248,36 +194,15 @@ impl Receiver {
             timeline.mark(cycle, Stage::Reassembled, message.payload.len() as u64);
             // The buffer is read 64 bytes a cycle, and the first of them holds the application header.
             self.buffer_free = cycle + 1 + message.payload.len() as u64 / 64;
-            let hash = flow_hash(&message);
-            let selector = self.contexts.get_mut(&message.context).expect("checked on arrival");
-            if let Some((core, message)) = selector.arrive(message, hash) {
-                self.assigned.push_back((cycle + DISPATCH_CYCLES, core, message));
+            self.dispatch.arrive(cycle, message);
+        }
+        self.dispatch.tick(cycle, on_word);
+        while let Some(Released { bytes, context, .. }) = self.dispatch.poll_released(cycle) {
+            self.buffers.give(bytes);
+            if let Some(held) = self.held.get_mut(&context) {
+                *held = held.saturating_sub(self.buffers.cost(bytes));
             }
         }
-        self.deliver(cycle)
-    }
-
-    fn deliver(&mut self, cycle: u64) -> Option<DeliveredWord> {
-        if self.delivery.is_none()
-            && let Some(&(due, ..)) = self.assigned.front()
-            && due <= cycle
-        {
-            let (_, core, message) = self.assigned.pop_front().expect("there is a first");
-            self.free[message.class] += 1;
-            if let Some(held) = self.held.get_mut(&message.context) {
-                *held = held.saturating_sub(1);
-            }
-            let (context, words) = (message.context, message.words());
-            self.delivery = Some(Delivery { core, context, words, is_first: true, next: cycle });
-        }
-        let delivery = self.delivery.as_mut().filter(|delivery| delivery.next <= cycle)?;
-        let word = delivery.words.pop_front().expect("a delivery ends with its last word");
-        let Delivery { core, context, is_first, .. } = *delivery;
-        (delivery.is_first, delivery.next) = (false, cycle + 1);
-        if delivery.words.is_empty() {
-            self.delivery = None;
-        }
-        Some(DeliveredWord { core, context, word, is_first })
     }
 
     /// A message is finished, and another one forgotten for it.
@@ -294,18 +219,10 @@ impl Receiver {
     /// When something happens next by itself.
     pub(super) fn next_event(&self) -> u64 {
         let ingress = self.ingress.front().map(|&(due, _)| due);
-        let whole = self.whole.front().map(|&(due, _)| due.max(self.buffer_free));
-        let assigned = self.assigned.front().map(|&(due, ..)| due);
-        let delivery = self.delivery.as_ref().map(|delivery| delivery.next);
-        [ingress, whole, assigned, delivery].into_iter().flatten().min().unwrap_or(u64::MAX)
+        let whole =
+            self.whole.front().map(|&(due, _)| due.max(self.buffer_free).max(self.dispatch.next_choice()));
+        [ingress, whole, self.dispatch.next_event()].into_iter().flatten().min().unwrap_or(u64::MAX)
     }
-}
-
-/// A hash of the flow, by which RSS selects.
-fn flow_hash(message: &Message) -> u64 {
-    let flow = u64::from(message.header.peer) << 16 | u64::from(message.header.context);
-    let mixed = flow.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-    mixed ^ mixed >> 29
 }
 
 #[cfg(test)]

@@ -6,6 +6,8 @@
 
 use std::collections::VecDeque;
 
+use super::tree::TreeShape;
+
 /// How messages find their cores.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Selection {
@@ -13,9 +15,12 @@ pub enum Selection {
     Jbsq(u32),
     /// The core that the hash of the flow says.
     Rss,
+    /// JBSQ in two levels: see [`Tree`](super::Tree).
+    Tree(TreeShape),
 }
 
-/// The selector of one context: counts per core, and the messages that wait for one.
+/// The selector of one context: counts per core, and the messages that wait for one. It has one level; of a tree it knows the cores'
+/// bound only.
 ///
 /// A message is whatever stands for it: a buffer's number, or a record of a queueing model.
 #[derive(Clone, Debug)]
@@ -52,6 +57,7 @@ impl<M> Selector<M> {
     fn bound(&self) -> u32 {
         match self.selection {
             Selection::Jbsq(bound) => bound.max(1),
+            Selection::Tree(shape) => shape.per_core.max(1),
             Selection::Rss => u32::MAX,
         }
     }
@@ -62,7 +68,9 @@ impl<M> Selector<M> {
         let shortest = self.members.iter().copied().min_by_key(|&core| self.outstanding[core]);
         let core = match self.selection {
             Selection::Rss => self.members.get((hash % self.members.len().max(1) as u64) as usize).copied(),
-            Selection::Jbsq(_) => shortest.filter(|&core| self.outstanding[core] < self.bound()),
+            Selection::Jbsq(_) | Selection::Tree(_) => {
+                shortest.filter(|&core| self.outstanding[core] < self.bound())
+            }
         };
         let Some(core) = core else {
             self.waiting.push_back(message);

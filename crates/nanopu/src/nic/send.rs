@@ -2,10 +2,11 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::buffers::Buffers;
 use super::transport::{Departing, Transport};
 use super::{CutThrough, NicConfig};
 use crate::interface::Interface;
-use crate::packet::{AppHeader, HEADER_BYTES, MESSAGE_BYTES_MAX, Packet, SEGMENT_BYTES, flag};
+use crate::packet::{AppHeader, HEADER_BYTES, Packet, SEGMENT_BYTES, flag};
 use crate::timeline::{Stage, Timeline};
 
 /// From a packet's last word to the arbiter, and from there to the first word on the wire.
@@ -54,7 +55,6 @@ struct Outgoing {
     state: Departing,
     sent: u64,
     deadline: u64,
-    class: usize,
 }
 
 impl Outgoing {
@@ -91,7 +91,7 @@ pub(super) struct Sender {
     address: u32,
     writing: BTreeMap<(usize, u16), Writing>,
     messages: Vec<Option<Outgoing>>,
-    free: [usize; 2],
+    buffers: Buffers,
     next_message: u16,
     next_sequence: u16,
     /// Packets by urgency: new, credited, timed out. Each is a message and a packet of it, and when it may leave.
@@ -127,15 +127,16 @@ struct Cut {
 
 impl Sender {
     pub(super) fn new(config: &NicConfig, transport: &dyn Transport) -> Sender {
-        let NicConfig { address, buffers, timeout_cycles, pull_cycles, cut_through, .. } = *config;
+        let NicConfig { address, timeout_cycles, pull_cycles, cut_through, .. } = *config;
+        let buffers = Buffers::new(config);
         Sender {
             address,
             cut_through,
             cut: None,
             whole: None,
             writing: BTreeMap::new(),
-            messages: vec![None; buffers.iter().sum()],
-            free: buffers,
+            messages: vec![None; buffers.messages_max()],
+            buffers,
             next_message: 0,
             next_sequence: 0,
             queues: Default::default(),
@@ -187,30 +188,20 @@ impl Sender {
         transport: &mut dyn Transport,
     ) -> bool {
         let bytes = usize::from(header.bytes);
-        if bytes > MESSAGE_BYTES_MAX {
+        if bytes > self.buffers.message_bytes_max() {
             self.counters.oversized += 1;
             self.writing.insert(key, Writing::Nowhere(bytes.div_ceil(8)));
             return true;
         }
-        let class = usize::from(bytes > SEGMENT_BYTES);
-        let Some(number) = self.take_number(class) else { return false };
+        let Some(number) = self.take_number(header.bytes) else { return false };
         self.counters.messages += 1;
         let state = transport.begin(header);
         let (payload, deadline) = (Vec::with_capacity(bytes), u64::MAX);
         let sequence = self.next_sequence;
         self.next_sequence = sequence.wrapping_add(1);
         let context = key.1;
-        self.messages[usize::from(number)] = Some(Outgoing {
-            sequence,
-            context,
-            header,
-            payload,
-            written: 0,
-            state,
-            sent: 0,
-            deadline,
-            class,
-        });
+        self.messages[usize::from(number)] =
+            Some(Outgoing { sequence, context, header, payload, written: 0, state, sent: 0, deadline });
         if bytes == 0 {
             self.schedule(cycle, number, 0);
         } else {
@@ -264,15 +255,14 @@ impl Sender {
     }
 
     /// Numbers go round, so that late packets of an old message do not meet a new one.
-    fn take_number(&mut self, class: usize) -> Option<u16> {
-        if self.free[class] == 0 {
-            return None;
-        }
+    fn take_number(&mut self, bytes: u16) -> Option<u16> {
         let count = self.messages.len() as u16;
         let number = (0..count)
             .map(|step| (self.next_message + step) % count)
             .find(|&number| self.messages[usize::from(number)].is_none())?;
-        self.free[class] -= 1;
+        if !self.buffers.take(bytes) {
+            return None;
+        }
         self.next_message = (number + 1) % count;
         Some(number)
     }
@@ -328,7 +318,7 @@ impl Sender {
         transport.on_control(&mut message.state, packet);
         if message.is_delivered() {
             self.counters.delivered += 1;
-            self.free[message.class] += 1;
+            self.buffers.give(message.header.bytes);
             self.messages[usize::from(number)] = None;
             return;
         }
@@ -449,7 +439,7 @@ impl Sender {
             pull_offset: 0,
             message: message.sequence,
             buffer: number,
-            buffer_class: message.class as u8,
+            buffer_class: Buffers::class(message.header.bytes),
             priority: message.state.priority,
             grant_priority: 0,
             payload: message.payload.get(start..end).unwrap_or_default().to_vec(),

@@ -163,6 +163,7 @@ fn block(config: &NicConfig, cores: usize) -> Block {
     let (bound, hashed) = match config.selection {
         Selection::Jbsq(bound) => (bound.into(), 0),
         Selection::Rss => (1, 1),
+        Selection::Tree(_) => panic!("the block has one level"),
     };
     Block {
         top: "receive_path",
@@ -329,7 +330,9 @@ impl Chaos {
                 let context = match self.selection {
                     Selection::Rss if cycle < usize::from(CONTEXTS) => Some(cycle as u16),
                     Selection::Rss => None,
-                    Selection::Jbsq(_) => joins.then(|| self.rng.below(u64::from(CONTEXTS)) as u16),
+                    Selection::Jbsq(_) | Selection::Tree(_) => {
+                        joins.then(|| self.rng.below(u64::from(CONTEXTS)) as u16)
+                    }
                 };
                 if let Some(context) = context {
                     // The core asks once; its interface sees to that.

@@ -24,6 +24,7 @@ fn block(cores: usize, selection: Selection) -> Block {
     let (bound, hashed) = match selection {
         Selection::Jbsq(bound) => (bound.into(), 0),
         Selection::Rss => (1, 1),
+        Selection::Tree(_) => panic!("the block has one level"),
     };
     Block {
         top: "core_selector",
@@ -45,6 +46,7 @@ fn random(seed: u64, cores: usize, selection: Selection) -> Run<Inputs, Outputs>
         Selection::Jbsq(bound) => {
             (Selector::without_cores(selection, cores), vec![false; cores], bound.max(1) as usize)
         }
+        Selection::Tree(_) => panic!("the block has one level"),
     };
     let mut free: Vec<u64> = (0..MESSAGES as u64).rev().collect();
     let mut held: Vec<Vec<u64>> = vec![Vec::new(); cores];
