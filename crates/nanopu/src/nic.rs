@@ -11,7 +11,7 @@
 
 pub mod blocks;
 mod buffers;
-mod dispatch;
+pub(crate) mod dispatch;
 mod receive;
 mod select;
 mod send;

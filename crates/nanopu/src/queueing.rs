@@ -3,10 +3,13 @@
 //! The selector is the NIC's own ([`crate::nic::Selector`]); only the cores are replaced by servers that take exactly their
 //! service time. So the same rule is held against theory here and against recorded hardware in the NIC.
 
+mod cycles;
+
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::nic::{Selection, Selector};
+pub use cycles::{Job, response_cycles};
 
 /// A request to ideal servers. Times are in units of the caller's.
 #[derive(Clone, Copy, PartialEq, Debug)]

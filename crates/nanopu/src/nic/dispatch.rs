@@ -17,10 +17,10 @@ use crate::packet::{AppHeader, words_of};
 
 /// A whole message.
 #[derive(Clone, Debug)]
-pub(super) struct Message {
-    pub(super) context: u16,
-    pub(super) header: AppHeader,
-    pub(super) payload: Vec<u8>,
+pub(crate) struct Message {
+    pub(crate) context: u16,
+    pub(crate) header: AppHeader,
+    pub(crate) payload: Vec<u8>,
 }
 
 impl Message {
@@ -153,15 +153,15 @@ struct Done {
 
 /// Memory of a message that is no longer needed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Released {
+pub(crate) struct Released {
     due: u64,
-    pub(super) bytes: u16,
-    pub(super) context: u16,
+    pub(crate) bytes: u16,
+    pub(crate) context: u16,
 }
 
 /// The block.
 #[derive(Clone, Debug)]
-pub(super) struct Dispatch {
+pub(crate) struct Dispatch {
     selection: Selection,
     cores: usize,
     timing: SelectionTiming,
@@ -180,7 +180,7 @@ pub(super) struct Dispatch {
 
 impl Dispatch {
     /// `is_held_to_the_end`: whether memory is in use until a message's last word has left it.
-    pub(super) fn new(config: &NicConfig, cores: usize, is_held_to_the_end: bool) -> Dispatch {
+    pub(crate) fn new(config: &NicConfig, cores: usize, is_held_to_the_end: bool) -> Dispatch {
         let selection = config.selection;
         let buses = match selection {
             Selection::Tree(shape) => shape.groups(cores),
@@ -206,12 +206,12 @@ impl Dispatch {
     }
 
     /// Whether any core has the context.
-    pub(super) fn has(&self, context: u16) -> bool {
+    pub(crate) fn has(&self, context: u16) -> bool {
         self.contexts.contains_key(&context)
     }
 
     /// A core has a thread for `context`.
-    pub(super) fn insert(&mut self, cycle: u64, core: usize, context: u16) {
+    pub(crate) fn insert(&mut self, cycle: u64, core: usize, context: u16) {
         let (selection, cores) = (self.selection, self.cores);
         let spread = self.contexts.entry(context).or_insert_with(|| match selection {
             Selection::Tree(shape) => Spread::Tree(Tree::new(shape, cores)),
@@ -230,7 +230,7 @@ impl Dispatch {
     }
 
     /// A core has finished a message.
-    pub(super) fn finish(&mut self, cycle: u64, core: usize, context: u16) {
+    pub(crate) fn finish(&mut self, cycle: u64, core: usize, context: u16) {
         if let Some(Spread::Tree(tree)) = self.contexts.get_mut(&context) {
             let next = tree.finish(core);
             let group = tree.group_of(core);
@@ -257,12 +257,12 @@ impl Dispatch {
     }
 
     /// The first cycle in which a message can be selected a core.
-    pub(super) fn next_choice(&self) -> u64 {
+    pub(crate) fn next_choice(&self) -> u64 {
         self.next_choice
     }
 
     /// Selects a message its core, or group. Some core has its context.
-    pub(super) fn arrive(&mut self, cycle: u64, message: Message) {
+    pub(crate) fn arrive(&mut self, cycle: u64, message: Message) {
         self.next_choice = cycle + self.timing.choice_cycles;
         let due = cycle + self.timing.dispatch_cycles + self.timing.wire_cycles;
         let hash = message.flow_hash();
@@ -282,7 +282,7 @@ impl Dispatch {
     }
 
     /// One cycle of the buses.
-    pub(super) fn tick(&mut self, cycle: u64, mut on_word: impl FnMut(DeliveredWord)) {
+    pub(crate) fn tick(&mut self, cycle: u64, mut on_word: impl FnMut(DeliveredWord)) {
         while let Some(&news) = self.done.front()
             && news.due <= cycle
         {
@@ -324,13 +324,13 @@ impl Dispatch {
     }
 
     /// Memory that is free by now.
-    pub(super) fn poll_released(&mut self, cycle: u64) -> Option<Released> {
+    pub(crate) fn poll_released(&mut self, cycle: u64) -> Option<Released> {
         self.released.front().filter(|released| released.due <= cycle)?;
         self.released.pop_front()
     }
 
     /// When something happens next by itself.
-    pub(super) fn next_event(&self) -> Option<u64> {
+    pub(crate) fn next_event(&self) -> Option<u64> {
         let done = self.done.front().map(|news| news.due);
         let group = self.at_groups.front().map(|&(due, ..)| due);
         let released = self.released.front().map(|released| released.due);
