@@ -163,6 +163,22 @@ impl Interface {
         self.outbox.front().copied()
     }
 
+    /// The oldest word of each context, its place in the queue, its context, and itself; the oldest of all first.
+    pub fn sent_heads(&self) -> impl Iterator<Item = (usize, u16, u64)> + '_ {
+        let mut seen = [None; CONTEXTS_MAX + 1];
+        self.outbox.iter().enumerate().filter_map(move |(place, &(context, word))| {
+            // A core without contexts may write as well, once more than it has contexts.
+            let slot = seen.iter_mut().find(|slot| slot.is_none_or(|seen| seen == context))?;
+            let is_head = slot.replace(context).is_none();
+            is_head.then_some((place, context, word))
+        })
+    }
+
+    /// Takes the word at this place of the queue.
+    pub fn take_sent_at(&mut self, place: usize) -> Option<(u16, u64)> {
+        self.outbox.remove(place)
+    }
+
     /// Takes that word.
     pub fn take_sent(&mut self) -> Option<(u16, u64)> {
         self.outbox.pop_front()

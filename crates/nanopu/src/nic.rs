@@ -12,6 +12,7 @@
 pub mod blocks;
 mod buffers;
 pub(crate) mod dispatch;
+mod pace;
 mod receive;
 mod select;
 mod send;
@@ -58,6 +59,9 @@ pub struct NicConfig {
     /// How many receive buffers one context may hold, so that a context that falls behind takes none from the others. The prototype has no
     /// such bound.
     pub buffers_per_context: Option<usize>,
+    /// Whether a message that waits for a send buffer lets the words of other contexts of its core pass. On the prototype it does not, and
+    /// may wait for a message behind it: see [`Nic::deadlocked`].
+    pub sends_by_context: bool,
     /// Messages of more than 2 KiB, and buffers made for them. The prototype has none.
     pub long_messages: Option<LongMessages>,
 }
@@ -85,12 +89,14 @@ pub struct CutThrough {
     /// How fast cores are taken to write: a packet's first word leaves when the last one will be there in time. A core that is slower
     /// damages the packet, which is then sent again.
     pub quarter_cycles_per_word: u64,
+    /// Whether that only holds until a context has written a message of some size, whose own pace counts from then on.
+    pub learns: bool,
 }
 
 impl Default for CutThrough {
     /// Four words in seven cycles: a loop that copies a few words at a time is faster.
     fn default() -> CutThrough {
-        CutThrough { quarter_cycles_per_word: 7 }
+        CutThrough { quarter_cycles_per_word: 7, learns: true }
     }
 }
 
@@ -106,6 +112,7 @@ impl Default for NicConfig {
             pull_cycles: 122,
             cut_through: None,
             buffers_per_context: None,
+            sends_by_context: false,
             long_messages: None,
         }
     }
@@ -197,6 +204,17 @@ impl<T: Transport> Nic<T> {
 
     pub(crate) fn take_timeline(&mut self) -> Vec<Stamp> {
         self.timeline.take()
+    }
+
+    /// The cores whose words will never leave: each waits for a send buffer, all of which are held by messages that these cores have half
+    /// written, and whose words stand behind.
+    pub fn deadlocked(&self, interfaces: &[Interface]) -> Vec<usize> {
+        self.sender.deadlocked(interfaces)
+    }
+
+    /// The longest message, in bytes.
+    pub fn message_bytes_max(&self) -> usize {
+        self.sender.message_bytes_max()
     }
 
     /// What arrived.

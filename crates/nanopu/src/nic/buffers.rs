@@ -68,11 +68,29 @@ impl Buffers {
         matches!(self.free, Free::Segments(_))
     }
 
+    /// Whether such messages need what other ones of `bytes` give back.
+    pub(super) fn share(&self, bytes: u16, other: u16) -> bool {
+        match self.free {
+            Free::Classes(_) => Buffers::class(bytes) == Buffers::class(other),
+            Free::Segments(_) => true,
+        }
+    }
+
+    /// Whether there is enough for such a message.
+    pub(super) fn fits(&self, bytes: u16) -> bool {
+        match self.free {
+            Free::Classes(free) => free[usize::from(Buffers::class(bytes).min(1))] > 0,
+            Free::Segments(free) => free >= packets_of(bytes),
+        }
+    }
+
     /// Takes what a message needs; false if there is less.
     pub(super) fn take(&mut self, bytes: u16) -> bool {
-        let (free, needed) = self.counter(bytes);
-        let fits = *free >= needed;
-        *free -= if fits { needed } else { 0 };
+        let fits = self.fits(bytes);
+        if fits {
+            let (free, needed) = self.counter(bytes);
+            *free -= needed;
+        }
         fits
     }
 

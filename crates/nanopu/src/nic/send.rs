@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use super::NicConfig;
 use super::buffers::Buffers;
+use super::pace::Pace;
 use super::transport::{Departing, Transport};
-use super::{CutThrough, NicConfig};
 use crate::interface::Interface;
 use crate::packet::{AppHeader, HEADER_BYTES, Packet, SEGMENT_BYTES, flag};
 use crate::timeline::{Stage, Timeline};
@@ -104,7 +105,9 @@ pub(super) struct Sender {
     wire_free: u64,
     /// From the arbiter to the wire.
     egress_cycles: u64,
-    cut_through: Option<CutThrough>,
+    /// How fast cores write, if packets may leave before they are whole.
+    pace: Option<Pace>,
+    by_context: bool,
     /// The packet that is on the wire, or about to be, while its core still writes it.
     cut: Option<Cut>,
     /// Such a packet when it is whole, and the cycle of its first word.
@@ -116,6 +119,8 @@ pub(super) struct Sender {
 #[derive(Clone, Copy, Debug)]
 struct Cut {
     number: u16,
+    /// When its header was accepted.
+    begun: u64,
     /// When it may leave.
     start: u64,
     /// When it did.
@@ -127,11 +132,12 @@ struct Cut {
 
 impl Sender {
     pub(super) fn new(config: &NicConfig, transport: &dyn Transport) -> Sender {
-        let NicConfig { address, timeout_cycles, pull_cycles, cut_through, .. } = *config;
+        let NicConfig { address, timeout_cycles, pull_cycles, cut_through, sends_by_context, .. } = *config;
         let buffers = Buffers::new(config);
         Sender {
             address,
-            cut_through,
+            pace: cut_through.map(Pace::new),
+            by_context: sends_by_context,
             cut: None,
             whole: None,
             writing: BTreeMap::new(),
@@ -160,23 +166,76 @@ impl Sender {
         timeline: &mut Timeline,
     ) -> Option<usize> {
         for (core, interface) in interfaces.iter_mut().enumerate() {
-            let Some((context, word)) = interface.peek_sent() else { continue };
-            let key = (core, context);
-            match self.writing.get(&key).copied() {
-                None => {
-                    if !self.begin(cycle, key, AppHeader::from_word(word), transport) {
-                        // No buffer: the core's words wait.
-                        continue;
-                    }
-                }
-                Some(Writing::Nowhere(words)) => self.skip(key, words),
-                Some(Writing::Buffer(number)) => self.write(cycle, key, number, word),
-            }
-            interface.take_sent();
+            let heads = interface.sent_heads().take(if self.by_context { usize::MAX } else { 1 });
+            let accepted = heads
+                .into_iter()
+                .find(|&(_, context, word)| self.accept_word(cycle, (core, context), word, transport));
+            let Some((place, _, word)) = accepted else { continue };
+            interface.take_sent_at(place);
             timeline.mark(cycle, Stage::WordAccepted, word);
             return Some(core);
         }
         None
+    }
+
+    /// A word of a core's context; false if it begins a message for which there is no buffer.
+    fn accept_word(
+        &mut self,
+        cycle: u64,
+        key: (usize, u16),
+        word: u64,
+        transport: &mut dyn Transport,
+    ) -> bool {
+        match self.writing.get(&key).copied() {
+            None => return self.begin(cycle, key, AppHeader::from_word(word), transport),
+            Some(Writing::Nowhere(words)) => self.skip(key, words),
+            Some(Writing::Buffer(number)) => self.write(cycle, key, number, word),
+        }
+        true
+    }
+
+    /// See [`Nic::deadlocked`](super::Nic::deadlocked).
+    pub(super) fn deadlocked(&self, interfaces: &[Interface]) -> Vec<usize> {
+        // Who waits, and for a message of how many bytes.
+        let mut waiting: BTreeMap<usize, u16> = BTreeMap::new();
+        for (core, interface) in interfaces.iter().enumerate().filter(|_| !self.by_context) {
+            let Some((context, word)) = interface.peek_sent() else { continue };
+            let bytes = AppHeader::from_word(word).bytes;
+            let is_long = usize::from(bytes) > self.buffers.message_bytes_max();
+            if !self.writing.contains_key(&(core, context)) && !is_long && !self.buffers.fits(bytes) {
+                waiting.insert(core, bytes);
+            }
+        }
+        // Whoever waits for a message that somebody will end does not wait for ever.
+        loop {
+            let writers: BTreeMap<u16, usize> = self.writers().collect();
+            let ends =
+                |number: usize| writers.get(&(number as u16)).is_none_or(|core| !waiting.contains_key(core));
+            let held = self.messages.iter().enumerate();
+            let held: Vec<_> =
+                held.filter_map(|(number, it)| Some((number, it.as_ref()?.header.bytes))).collect();
+            let is_helped =
+                |bytes: u16| held.iter().any(|&(number, it)| ends(number) && self.buffers.share(bytes, it));
+            let helped: Vec<usize> =
+                waiting.iter().filter(|&(_, &bytes)| is_helped(bytes)).map(|(&core, _)| core).collect();
+            if helped.is_empty() {
+                return waiting.into_keys().collect();
+            }
+            waiting.retain(|core, _| !helped.contains(core));
+        }
+    }
+
+    /// Messages that are being written, and by which core.
+    fn writers(&self) -> impl Iterator<Item = (u16, usize)> + '_ {
+        self.writing.iter().filter_map(|(&(core, _), writing)| match writing {
+            Writing::Buffer(number) => Some((*number, core)),
+            Writing::Nowhere(_) => None,
+        })
+    }
+
+    /// The longest message, in bytes.
+    pub(super) fn message_bytes_max(&self) -> usize {
+        self.buffers.message_bytes_max()
     }
 
     /// The first word of a message; false if there is no room.
@@ -213,16 +272,17 @@ impl Sender {
 
     /// Lets a packet leave before it is written, if it is the only one that is, and the core will keep ahead of the wire.
     fn begin_cut(&mut self, cycle: u64, number: u16, bytes: usize) {
-        let Some(CutThrough { quarter_cycles_per_word }) = self.cut_through else { return };
+        let Some(pace) = &self.pace else { return };
         let is_alone = self.cut.is_none() && self.whole.is_none() && self.writing.len() == 1;
-        let may_leave = self.messages[usize::from(number)].as_ref().is_some_and(|it| it.state.credit > 0);
-        if !is_alone || !may_leave || bytes > SEGMENT_BYTES {
+        let Some(message) = self.messages[usize::from(number)].as_ref() else { return };
+        if !is_alone || message.state.credit == 0 || bytes > SEGMENT_BYTES {
             return;
         }
         let words = bytes.div_ceil(8) as u64;
-        let writing = (words * quarter_cycles_per_word).div_ceil(4);
-        let start = cycle + PACKETIZE_CYCLES + writing.saturating_sub(words + HEADER_WORDS - 1);
-        self.cut = Some(Cut { number, start, first: None, lag: 0, is_written: false });
+        // The headers are on the wire before its first word is needed.
+        let lag = pace.lag(message.context, words);
+        let start = cycle + PACKETIZE_CYCLES + lag.saturating_sub(HEADER_WORDS);
+        self.cut = Some(Cut { number, begun: cycle, start, first: None, lag: 0, is_written: false });
     }
 
     /// A word of a packet that may already be on the wire: word `place` of the payload.
@@ -239,6 +299,10 @@ impl Sender {
     fn end_cut(&mut self, cycle: u64, first: u64) -> Option<Packet> {
         let cut = self.cut.take()?;
         let packet = self.packet_of(cycle, cut.number, 0)?;
+        if let Some(pace) = &mut self.pace {
+            let words = packet.payload.len().div_ceil(8) as u64;
+            pace.on_written(packet.source_context, words, cut.lag.saturating_sub(cut.begun));
+        }
         if cut.lag + PACKETIZE_CYCLES + self.egress_cycles <= first + HEADER_WORDS {
             return Some(packet);
         }

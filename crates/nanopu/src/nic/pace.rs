@@ -1,0 +1,78 @@
+//! How fast cores write, for packets that leave while they are written.
+//!
+//! What matters is how far the words of a packet fall behind one a cycle. That is stated in the beginning, and may be learned: a program
+//! that sends a message sends the next one of its size alike.
+
+use std::collections::BTreeMap;
+
+use super::CutThrough;
+
+/// Parts of a cycle in which what is learned is kept.
+const PARTS: u64 = 64;
+/// Cycles more than what is learned, for what happens now and then: a branch that goes the other way.
+const MARGIN_CYCLES: u64 = 2;
+
+/// What is known of it.
+#[derive(Clone, Debug)]
+pub(super) struct Pace {
+    config: CutThrough,
+    /// By context and size, as a power of two of words: how far a word falls behind, in parts of a cycle.
+    learned: BTreeMap<(u16, u32), u64>,
+}
+
+impl Pace {
+    pub(super) fn new(config: CutThrough) -> Pace {
+        Pace { config, learned: BTreeMap::new() }
+    }
+
+    /// How many cycles a word of such a message will be behind its place at the most, were there a word in each.
+    pub(super) fn lag(&self, context: u16, words: u64) -> u64 {
+        match self.learned.get(&(context, size(words))) {
+            Some(parts) => (parts * words).div_ceil(PARTS) + MARGIN_CYCLES,
+            None => (words * self.config.quarter_cycles_per_word).div_ceil(4).saturating_sub(words) + 1,
+        }
+    }
+
+    /// A message was written, and fell so far behind.
+    pub(super) fn on_written(&mut self, context: u16, words: u64, lag: u64) {
+        if !self.config.learns || words == 0 {
+            return;
+        }
+        let parts = (lag * PARTS).div_ceil(words);
+        let known = self.learned.entry((context, size(words))).or_insert(parts);
+        // At once to where packets are whole, and back slowly: a quarter of the way.
+        *known = if parts >= *known { parts } else { *known - (*known - parts).div_ceil(4) };
+    }
+}
+
+fn size(words: u64) -> u32 {
+    words.max(1).ilog2()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_learned_is_nearer_than_what_is_stated() {
+        let mut pace = Pace::new(CutThrough { quarter_cycles_per_word: 7, learns: true });
+        assert_eq!(pace.lag(1, 128), 97);
+        pace.on_written(1, 128, 32);
+        assert_eq!((pace.lag(1, 128), pace.lag(1, 200)), (34, 52));
+        // Other contexts and sizes are others.
+        assert_eq!((pace.lag(2, 128), pace.lag(1, 127)), (97, 97));
+        pace.on_written(1, 128, 64);
+        assert_eq!(pace.lag(1, 128), 66);
+        for _ in 0..40 {
+            pace.on_written(1, 128, 0);
+        }
+        assert_eq!(pace.lag(1, 128), MARGIN_CYCLES);
+    }
+
+    #[test]
+    fn what_is_stated_stays_if_it_shall() {
+        let mut pace = Pace::new(CutThrough { quarter_cycles_per_word: 5, learns: false });
+        pace.on_written(1, 128, 0);
+        assert_eq!(pace.lag(1, 128), 33);
+    }
+}
