@@ -27,7 +27,7 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
     let mut here = Vec::new();
     for (step, (bytes, [least, median, most])) in PUBLISHED.into_iter().enumerate() {
         (settings.progress)(step as f64 / PUBLISHED.len() as f64);
-        let (first, last) = latency(settings, bytes, &NodeConfig::default())?;
+        let (first, last) = latency(settings, "loopback", bytes, &NodeConfig::default())?;
         here.push((bytes as f64, last));
         outcome.check(
             EXPERIMENT.name,
@@ -60,38 +60,50 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
     Ok(outcome)
 }
 
-/// The medians from a message's first word on the interface to its answer's first and last.
+/// The medians from a message's first word on the interface to its answer's first and last, while it is alone.
 pub(super) fn latency(
     settings: &Settings<'_>,
+    program: &'static str,
     bytes: usize,
     config: &NodeConfig,
 ) -> Result<(f64, f64), ExperimentError> {
-    const PROGRAM: &str = "loopback";
-    let program = settings.files.program(PROGRAM)?;
-    let mut node = Node::new(&program, config)
-        .map_err(|error| ExperimentError::NoProgram(PROGRAM.to_string(), error.to_string()))?;
+    let image = settings.files.program(program)?;
+    let mut node = Node::new(&image, config)
+        .map_err(|error| ExperimentError::NoProgram(program.to_string(), error.to_string()))?;
     node.record_timeline();
+    // The longest take eight cycles for a word.
+    let interval = 3_007.max(bytes as u64 + 1_007);
     let requests: Vec<Request> = (0..WARM as u64 + 20)
-        .map(|number| Request { sent: 10_000 + 3_007 * number, context: 0, payload: vec![7; bytes] })
+        .map(|number| Request { sent: 10_000 + interval * number, context: 0, payload: vec![7; bytes] })
         .collect();
-    Client::new(0x0a00_0001, 0x0a00_0002, 0)
+    let answers = Client::new(0x0a00_0001, 0x0a00_0002, 0)
         .play(&mut node, &requests, 100_000, |_, _| {})
-        .map_err(|event| ExperimentError::trapped(PROGRAM, &event))?;
-    if node.nic().sent().underruns > 0 {
-        return Err(ExperimentError::Broken("the core was slower than the wire".to_string()));
+        .map_err(|event| ExperimentError::trapped(program, &event))?;
+    let broken = |reason: &str| ExperimentError::Broken(format!("{program}, {bytes} bytes: {reason}"));
+    if answers.iter().any(Option::is_none) {
+        return Err(broken("a message stayed without an answer"));
     }
-    let stamps = node.take_timeline();
-    let words = (crate::packet::HEADER_BYTES + bytes).div_ceil(8) as u64;
-    let mut spans: Vec<u64> = requests[WARM..]
+    // While caches are cold a packet that leaves early may be damaged.
+    if node.nic().sent().underruns > WARM as u64 {
+        return Err(broken("the core was slower than the wire"));
+    }
+    // Acknowledgements are headers alone.
+    let headers = crate::packet::HEADER_BYTES as u64 / 8;
+    let is_answer = |stamp: &Stamp| stamp.stage == Stage::WireOut && stamp.value > headers;
+    let stamps: Vec<Stamp> = node.take_timeline().into_iter().filter(is_answer).collect();
+    let (mut first, mut last): (Vec<u64>, Vec<u64>) = requests[WARM..]
         .iter()
         .filter_map(|request| {
-            // Acknowledgements are shorter, and may leave before it or after.
-            let is_answer = |stamp: &&Stamp| stamp.stage == Stage::WireOut && stamp.value == words;
-            let mut answers = stamps.iter().filter(is_answer);
-            answers.find(|stamp| stamp.cycle > request.sent).map(|stamp| stamp.cycle - request.sent)
+            let own = |stamp: &&Stamp| (request.sent..request.sent + interval).contains(&stamp.cycle);
+            let mut own = stamps.iter().filter(own);
+            let first = own.next()?;
+            let last = own.next_back().unwrap_or(first);
+            Some((first.cycle - request.sent, last.cycle + last.value - request.sent))
         })
-        .collect();
-    spans.sort_unstable();
-    let first = *spans.get(spans.len() / 2).ok_or(ExperimentError::Broken("no answers".to_string()))?;
-    Ok((first as f64, (first + words) as f64))
+        .unzip();
+    let median = |spans: &mut Vec<u64>| {
+        spans.sort_unstable();
+        spans.get(spans.len() / 2).map(|&span| span as f64).ok_or(broken("no answers"))
+    };
+    Ok((median(&mut first)?, median(&mut last)?))
 }

@@ -3,7 +3,7 @@
 //! What matters is how far the words of a packet fall behind one a cycle. That is stated in the beginning, and may be learned: a program
 //! that sends a message sends the next one of its size alike.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use super::CutThrough;
 
@@ -11,13 +11,16 @@ use super::CutThrough;
 const PARTS: u64 = 64;
 /// Cycles more than what is learned, for what happens now and then: a branch that goes the other way.
 const MARGIN_CYCLES: u64 = 2;
+/// So many messages are remembered, and the slowest of them counts: a program may take different ways through its code, and one with cold
+/// caches is soon forgotten.
+const REMEMBERED: usize = 4;
 
 /// What is known of it.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     config: CutThrough,
-    /// By context and size, as a power of two of words: how far a word falls behind, in parts of a cycle.
-    learned: BTreeMap<(u16, u32), u64>,
+    /// By context and size, as a power of two of words: how far a word of each of the last messages fell behind, in parts of a cycle.
+    learned: BTreeMap<(u16, u32), VecDeque<u64>>,
 }
 
 impl Pace {
@@ -27,7 +30,8 @@ impl Pace {
 
     /// How many cycles a word of such a message will be behind its place at the most, were there a word in each.
     pub(super) fn lag(&self, context: u16, words: u64) -> u64 {
-        match self.learned.get(&(context, size(words))) {
+        let last = self.learned.get(&(context, size(words)));
+        match last.and_then(|last| last.iter().max()) {
             Some(parts) => (parts * words).div_ceil(PARTS) + MARGIN_CYCLES,
             None => (words * self.config.quarter_cycles_per_word).div_ceil(4).saturating_sub(words) + 1,
         }
@@ -38,10 +42,11 @@ impl Pace {
         if !self.config.learns || words == 0 {
             return;
         }
-        let parts = (lag * PARTS).div_ceil(words);
-        let known = self.learned.entry((context, size(words))).or_insert(parts);
-        // At once to where packets are whole, and back slowly: a quarter of the way.
-        *known = if parts >= *known { parts } else { *known - (*known - parts).div_ceil(4) };
+        let last = self.learned.entry((context, size(words))).or_default();
+        last.push_back((lag * PARTS).div_ceil(words));
+        if last.len() > REMEMBERED {
+            last.pop_front();
+        }
     }
 }
 
@@ -63,9 +68,11 @@ mod tests {
         assert_eq!((pace.lag(2, 128), pace.lag(1, 127)), (97, 97));
         pace.on_written(1, 128, 64);
         assert_eq!(pace.lag(1, 128), 66);
-        for _ in 0..40 {
+        for _ in 0..3 {
             pace.on_written(1, 128, 0);
         }
+        assert_eq!(pace.lag(1, 128), 66);
+        pace.on_written(1, 128, 0);
         assert_eq!(pace.lag(1, 128), MARGIN_CYCLES);
     }
 
