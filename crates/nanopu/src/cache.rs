@@ -33,13 +33,15 @@ pub(crate) struct Tags {
     lines: [[u64; WAYS]; SETS],
     /// Which of them have been written to, by bit.
     dirty: [u8; SETS],
+    /// Which of them a device has read since, by bit: they must not be written to before they have been asked for again.
+    shared: [u8; SETS],
     /// A shift register of the longest period, as hardware draws its random ways.
     random: u16,
 }
 
 impl Tags {
     pub(crate) fn new() -> Tags {
-        Tags { lines: [[NO_LINE; WAYS]; SETS], dirty: [0; SETS], random: 1 }
+        Tags { lines: [[NO_LINE; WAYS]; SETS], dirty: [0; SETS], shared: [0; SETS], random: 1 }
     }
 
     #[inline]
@@ -49,15 +51,16 @@ impl Tags {
 
     /// Brings a line in, in the place of the one that [`Tags::drop_dirty`] would drop.
     pub(crate) fn fill(&mut self, address: u64, is_dirty: bool) {
-        let (set, way) = (set_index(address), self.victim());
+        let (set, way) = (set_index(address), self.place(address));
         self.lines[set][way] = address / LINE_BYTES;
         self.dirty[set] = self.dirty[set] & !(1 << way) | u8::from(is_dirty) << way;
+        self.shared[set] &= !(1 << way);
         self.draw();
     }
 
     /// If the line that makes room for another has been written to, drops it and says so.
     pub(crate) fn drop_dirty(&mut self, address: u64) -> bool {
-        let (set, way) = (set_index(address), self.victim());
+        let (set, way) = (set_index(address), self.place(address));
         let was_dirty = self.dirty[set] >> way & 1 != 0;
         if was_dirty {
             self.lines[set][way] = NO_LINE;
@@ -72,9 +75,39 @@ impl Tags {
         self.random = self.random << 1 | (bit(15) ^ bit(13) ^ bit(12) ^ bit(10));
     }
 
-    /// A way at random, even if another is free.
-    fn victim(&self) -> usize {
-        usize::from(self.random) % WAYS
+    /// Where a line comes in: where it is if it must only be asked for again, otherwise a way at random, even if another is free.
+    fn place(&self, address: u64) -> usize {
+        match self.ways(address) {
+            0 => usize::from(self.random) % WAYS,
+            ways => ways.trailing_zeros() as usize,
+        }
+    }
+
+    /// Whether the line is there, but must not be written to.
+    #[inline]
+    pub(crate) fn is_shared(&self, address: u64) -> bool {
+        self.ways(address) & self.shared[set_index(address)] != 0
+    }
+
+    /// A device takes the line away. Whether it was dirty; nothing if it was not there.
+    pub(crate) fn take(&mut self, address: u64) -> Option<bool> {
+        let was_dirty = self.share(address)?;
+        let (set, ways) = (set_index(address), self.ways(address));
+        self.lines[set][ways.trailing_zeros() as usize] = NO_LINE;
+        self.shared[set] &= !ways;
+        Some(was_dirty)
+    }
+
+    /// A device reads the line, which stays, clean. Whether it was dirty; nothing if it was not there, or nobody may write to it.
+    pub(crate) fn share(&mut self, address: u64) -> Option<bool> {
+        let (set, ways) = (set_index(address), self.ways(address));
+        if ways == 0 {
+            return None;
+        }
+        let was_dirty = self.dirty[set] & ways != 0;
+        self.dirty[set] &= !ways;
+        self.shared[set] |= ways;
+        Some(was_dirty)
     }
 
     pub(crate) fn is_dirty(&self, address: u64) -> bool {
@@ -86,7 +119,7 @@ impl Tags {
     }
 
     pub(crate) fn clear(&mut self) {
-        (self.lines, self.dirty) = ([[NO_LINE; WAYS]; SETS], [0; SETS]);
+        (self.lines, self.dirty, self.shared) = ([[NO_LINE; WAYS]; SETS], [0; SETS], [0; SETS]);
     }
 
     /// The ways that hold the line of `address`, by bit.
@@ -103,4 +136,40 @@ impl Tags {
 
 fn set_index(address: u64) -> usize {
     (address / LINE_BYTES) as usize % SETS
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: u64 = 0x8000_0040;
+
+    #[test]
+    fn a_device_takes_lines_or_shares_them() {
+        let mut tags = Tags::new();
+        assert_eq!((tags.take(LINE), tags.share(LINE)), (None, None));
+        tags.fill(LINE, true);
+        assert_eq!(tags.share(LINE + 8), Some(true));
+        assert!(tags.holds(LINE) && tags.is_shared(LINE) && !tags.is_dirty(LINE));
+        assert_eq!(tags.share(LINE), Some(false));
+        assert_eq!(tags.take(LINE), Some(false));
+        assert!(!tags.holds(LINE) && !tags.is_shared(LINE));
+    }
+
+    #[test]
+    fn a_shared_line_comes_back_to_its_place() {
+        let mut tags = Tags::new();
+        tags.fill(LINE, true);
+        tags.share(LINE);
+        // Nothing else leaves for it, however often the random way changes.
+        for _ in 0..8 {
+            assert!(!tags.drop_dirty(LINE));
+            tags.fill(LINE, true);
+            assert!(tags.holds(LINE) && tags.is_dirty(LINE) && !tags.is_shared(LINE));
+            assert_eq!(tags.take(LINE), Some(true));
+            assert!(!tags.holds(LINE), "it was there once");
+            tags.fill(LINE, true);
+            tags.share(LINE);
+        }
+    }
 }

@@ -226,6 +226,17 @@ impl Core {
         self.end_serial
     }
 
+    /// A device writes to the line of `address`: the data cache loses it. Whether it was dirty; nothing if it was not there.
+    pub(crate) fn take_line(&mut self, address: u64) -> Option<bool> {
+        self.data_cache.take_line(address)
+    }
+
+    /// A device reads the line of `address`: the data cache keeps it, and must ask before it writes to it. Whether it was dirty;
+    /// nothing if it was not there.
+    pub(crate) fn share_line(&mut self, address: u64) -> Option<bool> {
+        self.data_cache.share_line(address)
+    }
+
     /// Lets the program go on at `pc`, for whoever changes it from outside. What has executed and not committed is lost to
     /// the network, but not to registers and memory.
     pub fn restart_at(&mut self, pc: u64) {

@@ -214,7 +214,9 @@ impl DataCache {
         self.move_transfer(cycle, code_line, line_cycles);
         self.s2 = self.s1.filter(|_| !kills_s1).map(|access| (access, s1_refused));
         self.s1 = request.and_then(|(access, accepted)| accepted.then_some(access));
-        self.s2_hit = self.s2.is_some_and(|(access, _)| self.tags.holds(access.address));
+        self.s2_hit = self.s2.is_some_and(|(access, _)| {
+            self.tags.holds(access.address) && !(access.writes() && self.tags.is_shared(access.address))
+        });
         self.is_quiet = self.s1.is_none()
             && self.s2.is_none()
             && self.held.is_none()
@@ -260,6 +262,16 @@ impl DataCache {
     /// The cycle in which the last word of a line arrives, if one is on its way.
     pub(crate) fn incoming_line(&mut self) -> Option<&mut u64> {
         self.transfer.as_mut().filter(|transfer| transfer.fills).map(|transfer| &mut transfer.last)
+    }
+
+    /// A device writes to the line of `address`, which goes. Whether it was dirty; nothing if it was not there.
+    pub(crate) fn take_line(&mut self, address: u64) -> Option<bool> {
+        self.tags.take(address)
+    }
+
+    /// A device reads the line of `address`, which stays. Whether it was dirty; nothing if it was not there to be written to.
+    pub(crate) fn share_line(&mut self, address: u64) -> Option<bool> {
+        self.tags.share(address)
     }
 
     /// Empties the cache.

@@ -14,6 +14,7 @@ mod config;
 mod core;
 mod dcache;
 mod decode;
+pub mod dma;
 pub mod experiments;
 mod float_unit;
 mod frontend;

@@ -1,0 +1,212 @@
+//! A core with a DMA NIC: what the nanoPU is compared with.
+
+use highwire_riscv::{
+    AccessFault, Bus, Cause, Hart, Interrupt, LoadError, Machine, MachineConfig, Platform, Program, Trap,
+};
+
+use super::registers::{BASE, BYTES};
+use super::{Departure, DmaConfig, DmaCounters, DmaError, DmaNic, Memory};
+use crate::config::CoreConfig;
+use crate::core::{Core, Event};
+use crate::port::Port;
+use crate::shared_cache::{SharedCache, SharedCacheConfig};
+
+/// How such a node is built.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct DmaNodeConfig {
+    /// The core.
+    pub core: CoreConfig,
+    /// The second-level cache, through which the NIC reads and writes.
+    pub shared_cache: SharedCacheConfig,
+    /// Memory.
+    pub memory: MachineConfig,
+    /// The NIC.
+    pub dma: DmaConfig,
+    /// Cycles in one tick of the timer.
+    pub cycles_per_tick: u64,
+}
+
+impl Default for DmaNodeConfig {
+    /// The nanoPU's core and memory, and the prototype's second-level cache.
+    fn default() -> DmaNodeConfig {
+        DmaNodeConfig {
+            core: CoreConfig::default(),
+            shared_cache: SharedCacheConfig::default(),
+            memory: MachineConfig::default(),
+            dma: DmaConfig::default(),
+            cycles_per_tick: 3200,
+        }
+    }
+}
+
+/// What happened in a cycle that the outside should know.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum DmaEvent {
+    /// A frame leaves.
+    Sent(Departure),
+    /// The program asked the NIC for something that it cannot have.
+    Refused {
+        /// Where it asked: an instruction at or a little before this address.
+        pc: u64,
+        /// Why it cannot.
+        error: DmaError,
+    },
+    /// The core took a trap that is not an interrupt.
+    Trapped {
+        /// Where.
+        pc: u64,
+        /// Why.
+        trap: Trap,
+    },
+}
+
+/// The node.
+pub struct DmaNode {
+    core: Core,
+    platform: Platform,
+    shared_cache: SharedCache,
+    nic: DmaNic,
+    cycle: u64,
+    cycles_per_tick: u64,
+    memory_cycles: u64,
+    events: Vec<DmaEvent>,
+}
+
+impl DmaNode {
+    /// A node with `program` in its memory and its core at the entry.
+    ///
+    /// # Errors
+    /// [`LoadError`].
+    pub fn new(program: &Program, config: &DmaNodeConfig) -> Result<DmaNode, LoadError> {
+        Ok(DmaNode {
+            core: Core::new(Hart::new(0, program.entry), &config.core),
+            platform: Machine::new(program, config.memory)?.platform,
+            shared_cache: SharedCache::new(config.shared_cache),
+            nic: DmaNic::new(&config.dma),
+            cycle: 0,
+            cycles_per_tick: config.cycles_per_tick.max(1),
+            memory_cycles: config.core.memory_latency_cycles,
+            events: Vec::new(),
+        })
+    }
+
+    /// The cycle that comes next.
+    pub fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// A frame arrives whose first word is on the interface in cycle `first`, not before the one before it has ended.
+    pub fn receive(&mut self, first: u64, frame: Vec<u8>) {
+        let words = frame.len().div_ceil(8).max(1) as u64;
+        self.nic.receive(first + words - 1, frame);
+    }
+
+    /// One cycle. `on_event` sees what the core does in it.
+    pub fn tick(&mut self, mut on_event: impl FnMut(Event)) {
+        let cycle = self.cycle;
+        let mut memory = Memory {
+            ram: &mut self.platform.ram,
+            cache: &mut self.shared_cache,
+            core: &mut self.core,
+            memory_cycles: self.memory_cycles,
+        };
+        let departure = self.nic.tick(cycle, &mut memory);
+        self.events.extend(departure.map(DmaEvent::Sent));
+        let pc = self.core.hart.pc;
+        let DmaNode { core, platform, shared_cache, nic, .. } = self;
+        let event = core.tick(&mut DmaPort { platform, shared_cache, nic, cycle });
+        if let Event::Trap { pc, trap, .. } = event
+            && matches!(trap.cause, Cause::Exception(_))
+        {
+            self.events.push(DmaEvent::Trapped { pc, trap });
+        }
+        let refused = self.nic.registers.take_errors();
+        self.events.extend(refused.into_iter().map(|error| DmaEvent::Refused { pc, error }));
+        on_event(event);
+        self.platform.serve_program();
+        if cycle.is_multiple_of(self.cycles_per_tick) {
+            self.platform.advance_clock(cycle / self.cycles_per_tick);
+        }
+        let csrs = &mut self.core.hart.csrs;
+        self.platform.raise_interrupts(csrs);
+        csrs.set_pending(Interrupt::EXTERNAL, self.nic.registers.wants_interrupt());
+        self.cycle += 1;
+    }
+
+    /// Whether anything happened since it was last taken.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// What happened since the last call.
+    pub fn take_events(&mut self) -> Vec<DmaEvent> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Memory, console and timer.
+    pub fn platform(&self) -> &Platform {
+        &self.platform
+    }
+
+    /// The core.
+    pub fn core(&self) -> &Core {
+        &self.core
+    }
+
+    /// What the NIC has done.
+    pub fn counters(&self) -> DmaCounters {
+        self.nic.counters()
+    }
+}
+
+/// What the core reaches.
+struct DmaPort<'a> {
+    platform: &'a mut Platform,
+    shared_cache: &'a mut SharedCache,
+    nic: &'a mut DmaNic,
+    cycle: u64,
+}
+
+/// The offset of a register, if the address is one's.
+fn offset(address: u64) -> Option<u64> {
+    address.checked_sub(BASE).filter(|&offset| offset < BYTES)
+}
+
+impl Bus for DmaPort<'_> {
+    #[inline(always)]
+    fn load(&mut self, address: u64, bytes: u8) -> Result<u64, AccessFault> {
+        match offset(address) {
+            Some(offset) => self.nic.registers.load(offset, bytes),
+            None => self.platform.load(address, bytes),
+        }
+    }
+
+    #[inline(always)]
+    fn store(&mut self, address: u64, bytes: u8, value: u64) -> Result<(), AccessFault> {
+        match offset(address) {
+            Some(offset) => self.nic.registers.store(offset, bytes, value, &self.platform.ram),
+            None => self.platform.store(address, bytes, value),
+        }
+    }
+
+    #[inline(always)]
+    fn fetch(&mut self, address: u64) -> Result<u16, AccessFault> {
+        self.platform.fetch(address)
+    }
+
+    #[inline(always)]
+    fn fetch_word(&mut self, address: u64) -> Result<u32, AccessFault> {
+        self.platform.fetch_word(address)
+    }
+
+    fn read_csr(&mut self, number: u16) -> Option<u64> {
+        self.platform.read_csr(number)
+    }
+}
+
+impl Port for DmaPort<'_> {
+    fn line_cycles(&mut self, address: u64, memory_cycles: u64) -> u64 {
+        let cycles = self.shared_cache.ask(address, memory_cycles);
+        self.nic.bus.fill(self.cycle, cycles)
+    }
+}

@@ -1,0 +1,3 @@
+/* stream_dma for words in the network's order. */
+#define DMA_NETWORK_ORDER
+#include "stream_dma.c"
