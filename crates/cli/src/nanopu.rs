@@ -1,6 +1,7 @@
 //! `highwire nanopu`: programs on the simulated nanoPU, cycle by cycle.
 
 mod bench;
+mod dma;
 mod figures;
 mod files;
 mod gdb;

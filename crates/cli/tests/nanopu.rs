@@ -42,6 +42,29 @@ fn messages_go_round() {
 }
 
 #[test]
+fn frames_go_round_through_memory() {
+    let Some(program) = program("loopback_dma") else { return };
+    let path = program.to_str().unwrap();
+    let (status, out, err) = run(&["nanopu", "run", path, "--nic", "dma", "--count", "5", "--json"]);
+    assert_eq!(status, 0, "{err}");
+    let report: Value = serde_json::from_str(&out).unwrap();
+    assert_eq!((&report["answered"], &report["frames"]["delivered"]), (&Value::from(5), &Value::from(5)));
+    assert!(report["response_cycles"]["median"].as_f64().unwrap() > 280.0 + 100.0);
+    // What is not for a DMA NIC is refused, and losses are told.
+    for words in [["--cores", "4"], ["--trace", "trace.html"], ["--bytes", "2000"]] {
+        let (status, _, err) = run(&[&["nanopu", "run", path, "--nic", "dma"][..], &words].concat());
+        assert!(
+            status == 2 && err.contains(words[0]) | err.contains("one frame"),
+            "{words:?}: {status} {err}"
+        );
+    }
+    let many =
+        ["--nic", "dma", "--count", "300", "--bytes", "1024", "--interval", "1", "--patience", "90000"];
+    let (status, out, _) = run(&[&["nanopu", "run", path][..], &many].concat());
+    assert!(status == 1 && out.contains("found the NIC full"), "{out}");
+}
+
+#[test]
 fn a_trace_can_be_looked_at_and_loaded() {
     let Some(program) = program("loopback") else { return };
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));

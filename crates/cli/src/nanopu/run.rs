@@ -11,9 +11,10 @@ use highwire_nanopu::client::{Client, Request};
 use highwire_nanopu::nic::{Nic, NicConfig, ReceiveCounters, Selection, SendCounters};
 use highwire_nanopu::packet::MESSAGE_BYTES_MAX;
 use highwire_nanopu::{Commit, Event, Misuse, Node, NodeConfig, NodeEvent};
-use highwire_riscv::Program;
+use highwire_riscv::{Platform, Program};
 use serde::Serialize;
 
+use super::dma;
 use super::gdb;
 use super::trace::{self, Recording};
 use super::transport::{AnyTransport, TransportKind};
@@ -34,11 +35,16 @@ Examples:
   highwire nanopu run riscv/build/loopback.elf --bytes 1024 --trace trace.html
   highwire nanopu run riscv/build/service.elf --requests requests.csv --json
   highwire nanopu run riscv/build/loopback.elf --transport homa
+  highwire nanopu run riscv/build/loopback_dma.elf --nic dma
   highwire nanopu run riscv/build/service4.elf --cores 4 --gdb :3333
     and in another terminal: gdb-multiarch riscv/build/service4.elf -ex 'target remote :3333'")]
 pub(crate) struct Args {
     /// The program.
-    program: PathBuf,
+    pub(super) program: PathBuf,
+    /// What the core has: the network in its registers, or a NIC that moves frames between the wire and memory, for programs whose
+    /// names end in _dma.
+    #[arg(long, default_value = "nanopu")]
+    nic: Attachment,
     /// How many cores run it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     cores: u8,
@@ -65,13 +71,13 @@ pub(crate) struct Args {
     interval: u64,
     /// Cycles that a word takes over the link, each way.
     #[arg(long, default_value_t = 140)]
-    link: u64,
+    pub(super) link: u64,
     /// Cycles before the first message, for the program to start.
     #[arg(long, default_value_t = 10_000)]
-    warm_up: u64,
+    pub(super) warm_up: u64,
     /// Give up when nothing has been answered for so many cycles after the last message.
     #[arg(long, default_value_t = 1_000_000)]
-    patience: u64,
+    pub(super) patience: u64,
     /// Write what moved on which cycle: a page to look at (.html), or a trace for Chrome and Perfetto (.json).
     #[arg(long, value_name = "OUT")]
     trace: Option<PathBuf>,
@@ -81,6 +87,15 @@ pub(crate) struct Args {
     /// Print JSON.
     #[arg(long)]
     json: bool,
+}
+
+/// How a core is attached to the network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Attachment {
+    /// The network in the registers.
+    Nanopu,
+    /// A DMA NIC.
+    Dma,
 }
 
 fn parse_selection(text: &str) -> Result<Selection, String> {
@@ -97,22 +112,57 @@ fn parse_selection(text: &str) -> Result<Selection, String> {
 /// What happened, as programs read it.
 #[derive(Debug, Serialize)]
 struct Report {
-    requests: usize,
-    answered: usize,
-    cycles: u64,
-    instructions: u64,
-    response_cycles: Option<Spread>,
-    response_ns: Option<Spread>,
+    #[serde(flatten)]
+    played: Played,
     received: Received,
     sent: Sent,
     empty_reads: u64,
     words_for_unknown_contexts: u64,
+    #[serde(flatten)]
+    end: End,
+}
+
+/// How it went, whatever the network.
+#[derive(Debug, Serialize)]
+pub(super) struct Played {
+    pub(super) requests: usize,
+    pub(super) answered: usize,
+    pub(super) cycles: u64,
+    pub(super) instructions: u64,
+    response_cycles: Option<Spread>,
+    response_ns: Option<Spread>,
+}
+
+/// What the program left behind.
+#[derive(Debug, Serialize)]
+pub(super) struct End {
     #[serde(skip_serializing_if = "Option::is_none")]
     exit_code: Option<u64>,
     #[serde(skip_serializing_if = "String::is_empty")]
     console: String,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     problems: Vec<String>,
+}
+
+impl Played {
+    /// `times` are the responses of the answered ones, in cycles.
+    pub(super) fn new(requests: usize, times: &[u64], cycles: u64, instructions: u64) -> Played {
+        let (response_cycles, response_ns) = (spread(times, 1.0), spread(times, CYCLES_PER_NANOSECOND));
+        Played { requests, answered: times.len(), cycles, instructions, response_cycles, response_ns }
+    }
+}
+
+impl End {
+    pub(super) fn new(platform: &Platform, problems: Vec<String>) -> End {
+        let console = String::from_utf8_lossy(platform.console()).into_owned();
+        End { exit_code: platform.exit_code(), console, problems }
+    }
+
+    /// The command's own exit code.
+    pub(super) fn exit_code(&self) -> ExitCode {
+        let is_good = self.problems.is_empty() && self.exit_code.unwrap_or(0) == 0;
+        if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    }
 }
 
 #[derive(Debug, Serialize)]
@@ -148,6 +198,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let file = fs::read(&args.program).with_context(|| format!("cannot read {}", args.program.display()))?;
     let program =
         Program::parse(&file).with_context(|| format!("{} cannot run here", args.program.display()))?;
+    if args.nic == Attachment::Dma {
+        refuse_with_dma(args)?;
+        return dma::run(args, &program, &requests_of(args)?);
+    }
     let config = NodeConfig {
         cores: args.cores.into(),
         nic: NicConfig { address: NODE, selection: args.select, ..NicConfig::default() },
@@ -156,13 +210,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let nic = Nic::new(&config.nic, config.cores, args.transport.make(config.nic.rtt_packets));
     let mut node =
         Node::with_nic(&program, &config, nic).with_context(|| args.program.display().to_string())?;
-    let mut requests = match &args.requests {
-        Some(path) => requests::read(path)?,
-        None => requests::alike(args.count, args.bytes, args.context, args.interval),
-    };
-    if let Some(start) = requests.first().map(|request| request.sent) {
-        requests.iter_mut().for_each(|request| request.sent = request.sent - start + args.warm_up);
-    }
+    let requests = requests_of(args)?;
     if let Some(address) = &args.gdb {
         return debug(address, args, &program, &config, &requests);
     }
@@ -200,9 +248,35 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         trace::write(path, &recording, &program)?;
     }
     let report = report(&node, &requests, &times, instructions, problems);
-    print(args, &report)?;
-    let is_good = report.problems.is_empty() && report.exit_code.unwrap_or(0) == 0;
-    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+    print(args, &report, &report.played, &report.end)?;
+    Ok(report.end.exit_code())
+}
+
+/// The messages that the program gets, the first one when it has started.
+fn requests_of(args: &Args) -> Result<Vec<Request>> {
+    let mut requests = match &args.requests {
+        Some(path) => requests::read(path)?,
+        None => requests::alike(args.count, args.bytes, args.context, args.interval),
+    };
+    if let Some(start) = requests.first().map(|request| request.sent) {
+        requests.iter_mut().for_each(|request| request.sent = request.sent - start + args.warm_up);
+    }
+    Ok(requests)
+}
+
+/// A core with a DMA NIC is one, and there are neither queues nor registers to select, trace or debug.
+fn refuse_with_dma(args: &Args) -> Result<()> {
+    let flags = [
+        ("--cores", args.cores != 1),
+        ("--select", args.select != Selection::Jbsq(2)),
+        ("--trace", args.trace.is_some()),
+        ("--gdb", args.gdb.is_some()),
+        ("--transport", args.transport != TransportKind::default()),
+    ];
+    match flags.iter().find(|(_, is_given)| *is_given) {
+        Some((flag, _)) => Err(usage(format!("{flag} is for --nic nanopu"))),
+        None => Ok(()),
+    }
 }
 
 /// Leaves the program to a debugger.
@@ -238,19 +312,12 @@ fn report(
         node.nic().sent();
     let Misuse { empty_reads, unknown_context_words, .. } = node.misuse(0);
     Report {
-        requests: requests.len(),
-        answered: times.len(),
-        cycles: node.cycle(),
-        instructions,
-        response_cycles: spread(times, 1.0),
-        response_ns: spread(times, CYCLES_PER_NANOSECOND),
+        played: Played::new(requests.len(), times, node.cycle(), instructions),
         received: Received { packets, messages, duplicates, without_buffer, unknown_context },
         sent: Sent { packets: sent, control, messages: sent_messages, repeated, timeouts },
         empty_reads,
         words_for_unknown_contexts: unknown_context_words,
-        exit_code: node.platform().exit_code(),
-        console: String::from_utf8_lossy(node.platform().console()).into_owned(),
-        problems,
+        end: End::new(node.platform(), problems),
     }
 }
 
@@ -348,7 +415,8 @@ fn problems_of(
     problems
 }
 
-fn print(args: &Args, report: &Report) -> Result<()> {
+/// Prints `report`, of which the rest are parts, as programs or people read it.
+pub(super) fn print(args: &Args, report: &impl Serialize, played: &Played, end: &End) -> Result<()> {
     let mut console = Console::new();
     if args.json {
         console.json(report)?;
@@ -356,9 +424,9 @@ fn print(args: &Args, report: &Report) -> Result<()> {
     }
     console.line(format!(
         "{} messages, {} answered; {} cycles, {} instructions",
-        report.requests, report.answered, report.cycles, report.instructions
+        played.requests, played.answered, played.cycles, played.instructions
     ))?;
-    for (what, spread) in [("cycles", &report.response_cycles), ("ns at 3.2 GHz", &report.response_ns)] {
+    for (what, spread) in [("cycles", &played.response_cycles), ("ns at 3.2 GHz", &played.response_ns)] {
         let Some(Spread { minimum, median, p99, maximum }) = spread else { continue };
         console.line(format!(
             "response, {what:<14}  min {minimum:>8.1}   median {median:>8.1}   p99 {p99:>8.1}   max {maximum:>8.1}"
@@ -369,16 +437,16 @@ fn print(args: &Args, report: &Report) -> Result<()> {
         args.link
     );
     console.line(console.paint(Tone::Faint, &faint))?;
-    if !report.console.is_empty() {
-        console.line(&report.console)?;
+    if !end.console.is_empty() {
+        console.line(&end.console)?;
     }
-    if let Some(code) = report.exit_code {
+    if let Some(code) = end.exit_code {
         console.line(format!("the program exited with {code}"))?;
     }
     if let Some(path) = &args.trace {
         console.line(format!("trace: {}", path.display()))?;
     }
-    for problem in &report.problems {
+    for problem in &end.problems {
         console.line(console.paint(Tone::Bad, problem))?;
     }
     console.finish()
