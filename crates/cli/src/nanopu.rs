@@ -5,6 +5,7 @@ mod dma;
 mod figures;
 mod files;
 mod gdb;
+mod mistakes;
 mod requests;
 mod run;
 mod theory;

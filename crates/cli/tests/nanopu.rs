@@ -11,14 +11,26 @@ use serde_json::Value;
 
 /// A program of `riscv/`, built with Debian's gcc; nothing, and the reason printed, without it.
 fn program(name: &str) -> Option<PathBuf> {
+    built("programs", name)
+}
+
+/// A program of `tests/mistakes`.
+fn mistaken(name: &str) -> Option<PathBuf> {
+    built(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mistakes"), name)
+}
+
+/// Programs from `sources`, as `riscv/Makefile` builds them.
+fn built(sources: &str, name: &str) -> Option<PathBuf> {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../riscv");
-    let build = Path::new(env!("CARGO_TARGET_TMPDIR")).join("riscv");
+    let last = Path::new(sources).file_name().expect("a directory");
+    let build = Path::new(env!("CARGO_TARGET_TMPDIR")).join("riscv").join(last);
     if Command::new("riscv64-unknown-elf-gcc").arg("--version").output().is_err() {
         println!("skipped: no riscv64-unknown-elf-gcc, from Debian's gcc-riscv64-unknown-elf");
         return None;
     }
     let mut make = Command::new("make");
-    make.arg("-s").arg("-C").arg(source).arg(format!("BUILD={}", build.display()));
+    make.arg("-s").arg("-C").arg(source);
+    make.arg(format!("BUILD={}", build.display())).arg(format!("SOURCES={sources}"));
     assert!(make.status().expect("make runs").success());
     Some(build.join(format!("{name}.elf")))
 }
@@ -98,6 +110,84 @@ fn a_program_that_nobody_answers_for_says_where_it_is() {
     assert_eq!(status, 1);
     assert!(out.contains("no answer") && out.contains("nanopu_main") && out.contains("context"), "{out}");
     assert!(out.contains("core 0 spins") && out.contains("cycle"), "{out}");
+}
+
+/// What is said of a program that makes a mistake, and the same for programs: the kinds.
+fn complaints(name: &str, more: &[&str]) -> Option<(String, Vec<String>)> {
+    let program = mistaken(name)?;
+    let words = [&["nanopu", "run", program.to_str().unwrap(), "--patience", "20000"], more].concat();
+    let (status, text, err) = run(&words);
+    assert_eq!(status, 1, "{name}: {text}{err}");
+    let (_, json, _) = run(&[&words[..], &["--json"]].concat());
+    let report: Value = serde_json::from_str(&json).expect("JSON");
+    let kinds = report["mistakes"].as_array().into_iter().flatten();
+    Some((text, kinds.map(|mistake| mistake["kind"].as_str().unwrap().to_owned()).collect()))
+}
+
+/// Holds a program to one complaint that names kind, function, cycle and context.
+fn complains(name: &str, more: &[&str], kind: &str, sentence: &str, function: &str) {
+    let Some((text, kinds)) = complaints(name, more) else { return };
+    assert_eq!(kinds, [kind], "{name}: {text}");
+    let line = text.lines().find(|line| line.contains(sentence)).unwrap_or_else(|| panic!("{name}: {text}"));
+    assert!(line.contains(&format!(" in {function}, cycle ")) && line.contains("context "), "{name}: {line}");
+}
+
+#[test]
+fn an_empty_queue_that_is_read_is_reported() {
+    complains("empty_read", &[], "empty-read", "read x30 32 times with nothing there", "answer");
+}
+
+#[test]
+fn a_read_before_any_context_is_known_is_reported() {
+    complains("read_first", &[], "read-without-context", "never made known", "too_early");
+}
+
+#[test]
+fn a_context_too_many_is_reported() {
+    complains("contexts", &["--context", "4"], "too-many-contexts", "room for 4 contexts", "add");
+}
+
+/// A file with one request for `tests/mistakes/malformed.c`.
+fn request(kind: u64) -> PathBuf {
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("malformed-{kind}.csv"));
+    std::fs::write(&file, format!("sent,context,words\n0,0,{kind}\n")).unwrap();
+    file
+}
+
+#[test]
+fn malformed_messages_are_reported() {
+    let kinds = [
+        (1, "message-too-long", "the first header says 4096 bytes"),
+        (2, "message-empty", "without a byte"),
+        (3, "message-unfinished", "lacks 1 of the words"),
+        (4, "surplus-word", "the first, 0x4, was taken for a message's header"),
+    ];
+    for (kind, name, sentence) in kinds {
+        let file = request(kind);
+        complains("malformed", &["--requests", file.to_str().unwrap()], name, sentence, "answer");
+    }
+}
+
+#[test]
+fn an_overrun_of_the_transmit_queue_is_reported() {
+    complains("overrun", &["--count", "1"], "transmit-queue-overrun", "while 512 words waited", "send");
+}
+
+#[test]
+fn messages_for_a_context_that_nobody_made_known_are_reported() {
+    let Some((text, kinds)) = complaints("strange_context", &["--context", "3", "--count", "2"]) else {
+        return;
+    };
+    assert!(kinds.is_empty(), "the NIC keeps them from the cores: {kinds:?}");
+    assert!(text.contains("2 packets were for a context") && text.contains("; first in cycle 10"), "{text}");
+    assert!(text.contains(", context 3"), "{text}");
+}
+
+#[test]
+fn a_trap_is_reported() {
+    let Some((text, _)) = complaints("trap", &["--count", "1"]) else { return };
+    assert!(text.contains("core 0 trapped at 0x") && text.contains(" in fault, cycle "), "{text}");
+    assert!(text.contains("store access fault (0x10)"), "{text}");
 }
 
 /// What gdb-multiarch prints when it does `commands` with a program under the stub; nothing, and the reason printed, without it.

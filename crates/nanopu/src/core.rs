@@ -148,6 +148,7 @@ struct Long {
     value: u64,
     /// Whose it is.
     serial: u64,
+    pc: u64,
 }
 
 /// What happened at write-back.
@@ -331,6 +332,7 @@ impl Core {
             && self.long == Some(result)
         {
             if B::IS_NETWORK && result.register == 1 << TX_REGISTER {
+                bus.by(result.pc);
                 bus.put_word(cycle, result.value);
             }
             self.long = None;

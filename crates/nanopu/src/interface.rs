@@ -4,8 +4,15 @@
 //! something to do, and among equals the one whose message has waited longest; where that is not the current one it raises
 //! an interrupt, and software switches.
 
+mod mistake;
+mod writing;
+
 use std::collections::VecDeque;
 
+pub use mistake::{Mistake, Misuse, Occurrence};
+use writing::Writing;
+
+use crate::packet::MESSAGE_BYTES_MAX;
 use crate::port::csr;
 use crate::timeline::{Stage, Timeline};
 
@@ -15,6 +22,11 @@ pub const CONTEXTS_MAX: usize = 4;
 const DECISION_CYCLES: u64 = 2;
 /// The priority of a context that took too long.
 const DEMOTED: u8 = 1;
+/// Words that the queue behind x31 holds in hardware (`rtl/transmit_queue.sv`). Here it has no end, but more are noted.
+const TRANSMIT_WORDS: usize = 512;
+/// Messages of the longest kind that a context's receive queue holds in hardware: 1,024 words (`rtl/receive_queue.sv`). Here it has no
+/// end, but more are noted.
+const RECEIVE_MESSAGES: usize = 4;
 
 /// A thread's queue and state.
 #[derive(Clone, Debug)]
@@ -28,17 +40,7 @@ struct Context {
     arrivals: VecDeque<u64>,
     /// It has a message that it has not declared done.
     is_active: bool,
-}
-
-/// Something that went wrong in the program's use of the network.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct Misuse {
-    /// Reads of x30 that found no word.
-    pub empty_reads: u64,
-    /// Words for a context that no thread has made known.
-    pub unknown_context_words: u64,
-    /// Contexts beyond the room of the core.
-    pub refused_contexts: u64,
+    writing: Writing,
 }
 
 /// What a core asks of the NIC.
@@ -80,6 +82,10 @@ pub struct Interface {
     outbox: VecDeque<(u16, u64)>,
     demands: VecDeque<Demand>,
     misuse: Misuse,
+    /// The most that the NIC sends and receives in one message.
+    message_bytes_max: usize,
+    /// The instruction that acts, if one does.
+    pc: Option<u64>,
     pub(crate) timeline: Timeline,
 }
 
@@ -102,6 +108,8 @@ impl Default for Interface {
             outbox: VecDeque::new(),
             demands: VecDeque::new(),
             misuse: Misuse::default(),
+            message_bytes_max: MESSAGE_BYTES_MAX,
+            pc: None,
             timeline: Timeline::default(),
         }
     }
@@ -114,12 +122,27 @@ impl Interface {
         self.keeps_demotions = true;
     }
 
+    /// The NIC takes messages of so many bytes; those beyond are the program's mistake.
+    pub(crate) fn limit_messages(&mut self, bytes_max: usize) {
+        self.message_bytes_max = bytes_max;
+    }
+
+    /// Names the instruction that acts next, for reports of what it does wrong.
+    pub fn by(&mut self, pc: u64) {
+        self.pc = Some(pc);
+    }
+
     /// A word of a message has come for `context`; `is_first` if it begins one.
     pub fn deliver(&mut self, cycle: u64, context: u16, word: u64, is_first: bool) {
         let Some(entry) = self.contexts.iter_mut().find(|entry| entry.id == context) else {
-            self.misuse.unknown_context_words += 1;
+            let nowhere = Occurrence { cycle, pc: None, context, detail: word };
+            self.misuse.note(Mistake::WordForUnknownContext, nowhere);
             return;
         };
+        if entry.words.len() >= RECEIVE_MESSAGES * self.message_bytes_max / 8 {
+            let detail = entry.words.len() as u64;
+            self.misuse.note(Mistake::ReceiveOverrun, Occurrence { cycle, pc: None, context, detail });
+        }
         entry.words.push_back(word);
         self.timeline.mark(cycle, Stage::WordDelivered, word);
         if is_first {
@@ -131,10 +154,19 @@ impl Interface {
 
     /// A read of x30; zero if there is nothing.
     pub fn take_word(&mut self, cycle: u64) -> u64 {
-        let word = self.running().and_then(|context| context.words.pop_front());
-        self.misuse.empty_reads += u64::from(word.is_none());
+        let running = self.running();
+        let mistake = if running.is_some() { Mistake::EmptyRead } else { Mistake::ReadWithoutContext };
+        let word = running.and_then(|context| context.words.pop_front());
+        if word.is_none() {
+            self.misuse.note(mistake, self.occurrence(cycle, 0));
+        }
         self.timeline.mark(cycle, Stage::WordRead, word.unwrap_or(0));
         word.unwrap_or(0)
+    }
+
+    /// What the instruction that acts does in `cycle`.
+    fn occurrence(&self, cycle: u64, detail: u64) -> Occurrence {
+        Occurrence { cycle, pc: self.pc, context: self.current, detail }
     }
 
     /// Takes back that `context` read `word` from x30: the instruction was killed. The last read comes back first.
@@ -155,6 +187,15 @@ impl Interface {
     /// A write to x31.
     pub fn put_word(&mut self, cycle: u64, word: u64) {
         self.timeline.mark(cycle, Stage::WordWritten, word);
+        let here = self.occurrence(cycle, word);
+        if self.outbox.len() >= TRANSMIT_WORDS {
+            let detail = self.outbox.len() as u64;
+            self.misuse.note(Mistake::TransmitOverrun, Occurrence { detail, ..here });
+        }
+        let current = self.current;
+        if let Some(entry) = self.contexts.iter_mut().find(|entry| entry.id == current) {
+            entry.writing.write(word, self.message_bytes_max, here, &mut self.misuse);
+        }
         self.outbox.push_back((self.current, word));
     }
 
@@ -213,7 +254,7 @@ impl Interface {
             csr::CURRENT_PRIORITY => self.current_priority = value as u8,
             csr::NIC_COMMAND => {
                 if value & 1 != 0 {
-                    self.insert();
+                    self.insert(cycle);
                 }
                 self.has_timers |= value & 4 != 0;
             }
@@ -280,13 +321,13 @@ impl Interface {
         self.contexts.iter_mut().find(|entry| entry.id == current)
     }
 
-    fn insert(&mut self) {
+    fn insert(&mut self, cycle: u64) {
         let (id, priority) = (self.current, self.current_priority);
         if self.contexts.iter().any(|entry| entry.id == id) {
             return;
         }
         if self.contexts.len() == CONTEXTS_MAX {
-            self.misuse.refused_contexts += 1;
+            self.misuse.note(Mistake::RefusedContext, self.occurrence(cycle, 0));
             return;
         }
         self.contexts.push(Context {
@@ -296,6 +337,7 @@ impl Interface {
             words: VecDeque::new(),
             arrivals: VecDeque::new(),
             is_active: false,
+            writing: Writing::default(),
         });
         self.demands.push_back(Demand::Insert { context: id });
     }
@@ -308,7 +350,9 @@ impl Interface {
     }
 
     fn finish_message(&mut self, cycle: u64) {
-        let Some(entry) = self.running() else { return };
+        let current = self.current;
+        let Some(entry) = self.contexts.iter_mut().find(|entry| entry.id == current) else { return };
+        entry.writing.finish(&mut self.misuse);
         entry.arrivals.pop_front();
         entry.is_active = !entry.arrivals.is_empty();
         entry.priority = entry.base_priority;
@@ -427,7 +471,7 @@ mod tests {
         assert_eq!(shown, [0, 0, 1, 1]);
         assert_eq!(interface.take_word(99), 7);
         assert_eq!(interface.take_word(99), 0);
-        assert_eq!(interface.misuse().empty_reads, 1);
+        assert_eq!(interface.misuse().count(Mistake::EmptyRead), 1);
     }
 
     #[test]
@@ -513,14 +557,68 @@ mod tests {
     }
 
     #[test]
-    fn wrong_use_is_counted() {
+    fn wrong_use_is_counted_and_its_first_place_kept() {
         let mut interface = two_threads([0, 0]);
-        interface.deliver(0, 9, 1, true);
+        interface.deliver(3, 9, 1, true);
         for context in 2..6 {
-            interface.write(0, csr::CURRENT_CONTEXT, context);
-            interface.write(0, csr::NIC_COMMAND, 1);
+            interface.by(0x100 + context);
+            interface.write(context, csr::CURRENT_CONTEXT, context);
+            interface.write(context, csr::NIC_COMMAND, 1);
         }
-        let expected = Misuse { empty_reads: 0, unknown_context_words: 1, refused_contexts: 2 };
-        assert_eq!(interface.misuse(), expected);
+        let first = |mistake| interface.misuse().first(mistake).expect("it happened");
+        let word = Occurrence { cycle: 3, pc: None, context: 9, detail: 1 };
+        assert_eq!(first(Mistake::WordForUnknownContext), word);
+        let refused = Occurrence { cycle: 4, pc: Some(0x104), context: 4, detail: 0 };
+        assert_eq!(first(Mistake::RefusedContext), refused);
+        let counts: Vec<_> = interface.misuse().all().map(|(mistake, count, _)| (mistake, count)).collect();
+        assert_eq!(counts, [(Mistake::WordForUnknownContext, 1), (Mistake::RefusedContext, 2)]);
+    }
+
+    /// What writing these words, and then declaring the message done, is taken for.
+    fn mistakes_of(words: &[u64]) -> Vec<(Mistake, Occurrence)> {
+        let mut interface = two_threads([0, 0]);
+        for (place, &word) in words.iter().enumerate() {
+            interface.by(0x100 + 4 * place as u64);
+            interface.put_word(10 + place as u64, word);
+        }
+        interface.write(99, csr::THREAD_COMMAND, 1);
+        interface.misuse().all().map(|(mistake, _, first)| (mistake, first)).collect()
+    }
+
+    #[test]
+    fn messages_that_are_not_what_their_header_says_are_noted() {
+        let at = |place: u64, detail| Occurrence {
+            cycle: 10 + place,
+            pc: Some(0x100 + 4 * place),
+            context: 0,
+            detail,
+        };
+        let peer = 0x0a00_0001 << 32;
+        assert_eq!(mistakes_of(&[peer | 16, 1, 2]), []);
+        assert_eq!(
+            mistakes_of(&[peer | 12, 1, 2, peer | 8, 3]),
+            [],
+            "two messages, the first of a word and a half"
+        );
+        assert_eq!(mistakes_of(&[]), []);
+        assert_eq!(mistakes_of(&[peer | 16, 1]), [(Mistake::MessageUnfinished, at(0, 1))]);
+        assert_eq!(mistakes_of(&[peer | 8, 1, 700]), [(Mistake::SurplusWord, at(2, 700))]);
+        assert_eq!(mistakes_of(&[peer | 8, 1, 0]), [(Mistake::SurplusWord, at(2, 0))]);
+        assert_eq!(mistakes_of(&[peer]), [(Mistake::MessageEmpty, at(0, 0))]);
+        assert_eq!(mistakes_of(&[peer | 2049]), [(Mistake::MessageTooLong, at(0, 2049))]);
+    }
+
+    #[test]
+    fn queues_that_hardware_would_overrun_are_noted() {
+        let mut interface = two_threads([0, 0]);
+        for word in 0..=TRANSMIT_WORDS as u64 {
+            interface.put_word(word, 0x0a00_0001_0000_0008);
+        }
+        for word in 0..=1024 {
+            interface.deliver(word, 1, word, false);
+        }
+        let first = |mistake| interface.misuse().first(mistake).map(|first| (first.cycle, first.detail));
+        assert_eq!(first(Mistake::TransmitOverrun), Some((512, 512)));
+        assert_eq!(first(Mistake::ReceiveOverrun), Some((1024, 1024)));
     }
 }

@@ -222,6 +222,11 @@ impl<T: Transport> Nic<T> {
         self.receiver.counters
     }
 
+    /// The cycle of the first packet for a context that no core has, and the context.
+    pub fn first_stranger(&self) -> Option<(u64, u16)> {
+        self.receiver.first_stranger
+    }
+
     /// What left.
     pub fn sent(&self) -> SendCounters {
         self.sender.counters

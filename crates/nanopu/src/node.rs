@@ -109,6 +109,7 @@ impl<T: Transport> Node<T> {
         if config.keeps_demotions {
             interface.keep_demotions();
         }
+        interface.limit_messages(nic.message_bytes_max());
         Ok(Node {
             cores: (0..cores as u64)
                 .map(|id| Core::new(Hart::new(id, program.entry), &config.core))
@@ -255,6 +256,11 @@ impl<T: Transport> Node<T> {
         &self.nic
     }
 
+    /// How many cores there are.
+    pub fn cores(&self) -> usize {
+        self.cores.len()
+    }
+
     /// A core, from zero.
     pub fn core(&self, number: usize) -> &Core {
         &self.cores[number]
@@ -337,6 +343,10 @@ impl Port for CorePort<'_> {
             Some(cache) => cache.ask(address, memory_cycles),
             None => memory_cycles,
         }
+    }
+
+    fn by(&mut self, pc: u64) {
+        self.interface.by(pc);
     }
 
     fn take_word(&mut self, cycle: u64) -> u64 {

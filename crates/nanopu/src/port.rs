@@ -56,6 +56,11 @@ pub trait Port: Bus {
         memory_cycles
     }
 
+    /// The instruction at `pc` is what the next call is about.
+    fn by(&mut self, pc: u64) {
+        let _ = pc;
+    }
+
     /// The instruction that leaves decode reads x30.
     fn take_word(&mut self, cycle: u64) -> u64 {
         let _ = cycle;

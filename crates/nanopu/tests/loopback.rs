@@ -4,7 +4,7 @@ mod support;
 
 use highwire_nanopu::nic::CutThrough;
 use highwire_nanopu::packet::{Packet, flag};
-use highwire_nanopu::{Node, NodeConfig, NodeEvent, Stage, Stamp};
+use highwire_nanopu::{Mistake, Node, NodeConfig, NodeEvent, Stage, Stamp};
 use support::{CLIENT, NODE, program};
 
 /// A message of one packet for a context of the node.
@@ -95,7 +95,7 @@ fn latencies(bytes: usize) -> Option<Vec<u64>> {
         answer + words - first
     });
     let all: Vec<u64> = all.collect();
-    assert_eq!(node.misuse(0).empty_reads, 0);
+    assert_eq!(node.misuse(0).count(Mistake::EmptyRead), 0);
     Some(all[4..].to_vec())
 }
 

@@ -6,7 +6,7 @@
 mod support;
 
 use highwire_nanopu::client::{Client, Request};
-use highwire_nanopu::{Node, NodeConfig};
+use highwire_nanopu::{Mistake, Node, NodeConfig};
 use support::{CLIENT, NODE, program};
 
 const LINK_CYCLES: u64 = 140;
@@ -86,7 +86,7 @@ fn a_message_of_another_length_is_refused() {
     for answer in answers.expect("no traps") {
         assert_eq!(answer.expect("answered").payload, 2u64.to_be_bytes(), "malformed");
     }
-    assert_eq!(node.misuse(0).empty_reads, 0);
+    assert_eq!(node.misuse(0).count(Mistake::EmptyRead), 0);
 }
 
 fn column<'a>(header: &str, line: &'a str, name: &str) -> &'a str {

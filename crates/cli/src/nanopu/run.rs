@@ -10,12 +10,13 @@ use anyhow::{Context, Result};
 use highwire_nanopu::client::{Client, Request};
 use highwire_nanopu::nic::{Nic, NicConfig, ReceiveCounters, Selection, SendCounters};
 use highwire_nanopu::packet::MESSAGE_BYTES_MAX;
-use highwire_nanopu::{Commit, Event, Misuse, Node, NodeConfig, NodeEvent};
+use highwire_nanopu::{Commit, Event, Mistake, Node, NodeConfig, NodeEvent};
 use highwire_riscv::{Platform, Program};
 use serde::Serialize;
 
 use super::dma;
 use super::gdb;
+use super::mistakes;
 use super::trace::{self, Recording};
 use super::transport::{AnyTransport, TransportKind};
 use super::{CLIENT, CYCLES_PER_NANOSECOND, NODE, requests};
@@ -118,6 +119,8 @@ struct Report {
     sent: Sent,
     empty_reads: u64,
     words_for_unknown_contexts: u64,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    mistakes: Vec<mistakes::Report>,
     #[serde(flatten)]
     end: End,
 }
@@ -242,12 +245,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         .zip(&answers)
         .filter_map(|(request, answer)| Some(answer.as_ref()?.received - request.sent))
         .collect();
-    problems.extend(problems_of(&mut node, &program, requests.len() - times.len(), config.cores));
+    problems.extend(problems_of(&mut node, &program, &requests, requests.len() - times.len(), config.cores));
     if let Some(path) = &args.trace {
         let recording = Recording { stamps: node.take_timeline(), commits, start: args.warm_up };
         trace::write(path, &recording, &program)?;
     }
-    let report = report(&node, &requests, &times, instructions, problems);
+    let mistakes = (0..config.cores).flat_map(|core| mistakes::reports(core, &node.misuse(core), &program));
+    let mistakes = mistakes.collect();
+    let report = Report { mistakes, ..report(&node, &requests, &times, instructions, problems) };
     print(args, &report, &report.played, &report.end)?;
     Ok(report.end.exit_code())
 }
@@ -310,13 +315,14 @@ fn report(
         node.nic().received();
     let SendCounters { packets: sent, control, messages: sent_messages, repeated, timeouts, .. } =
         node.nic().sent();
-    let Misuse { empty_reads, unknown_context_words, .. } = node.misuse(0);
+    let count = |mistake| (0..node.cores()).map(|core| node.misuse(core).count(mistake)).sum();
     Report {
         played: Played::new(requests.len(), times, node.cycle(), instructions),
         received: Received { packets, messages, duplicates, without_buffer, unknown_context },
         sent: Sent { packets: sent, control, messages: sent_messages, repeated, timeouts },
-        empty_reads,
-        words_for_unknown_contexts: unknown_context_words,
+        empty_reads: count(Mistake::EmptyRead) + count(Mistake::ReadWithoutContext),
+        words_for_unknown_contexts: count(Mistake::WordForUnknownContext),
+        mistakes: Vec::new(),
         end: End::new(node.platform(), problems),
     }
 }
@@ -379,6 +385,7 @@ fn whereabouts(node: &mut Node<AnyTransport>, program: &Program, cores: usize) -
 fn problems_of(
     node: &mut Node<AnyTransport>,
     program: &Program,
+    requests: &[Request],
     unanswered: usize,
     cores: usize,
 ) -> Vec<String> {
@@ -389,28 +396,21 @@ fn problems_of(
         problems.extend(whereabouts(node, program, cores));
     }
     if received.unknown_context > 0 {
+        let first = node
+            .nic()
+            .first_stranger()
+            .map_or(String::new(), |(cycle, context)| format!("; first in cycle {cycle}, context {context}"));
         problems.push(format!(
-            "{} packets were for a context that no thread has made known (nanopu_add_context)",
+            "{} packets were for a context that no thread has made known (nanopu_add_context){first}",
             received.unknown_context
         ));
     }
     if received.without_buffer > 0 {
         problems.push(format!("{} packets found no free message buffer", received.without_buffer));
     }
-    if node.nic().sent().oversized > 0 {
-        problems.push(format!(
-            "the program began {} messages of more than {MESSAGE_BYTES_MAX} bytes, which were thrown away",
-            node.nic().sent().oversized
-        ));
-    }
+    let may_be_empty = requests.iter().any(|request| request.payload.is_empty());
     for core in 0..cores {
-        let Misuse { empty_reads, refused_contexts, .. } = node.misuse(core);
-        if empty_reads > 0 {
-            problems.push(format!("core {core} read x30 {empty_reads} times with nothing there"));
-        }
-        if refused_contexts > 0 {
-            problems.push(format!("core {core} has no room for {refused_contexts} more contexts"));
-        }
+        problems.extend(mistakes::sentences(core, &node.misuse(core), program, may_be_empty));
     }
     problems
 }

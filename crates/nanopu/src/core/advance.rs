@@ -34,7 +34,7 @@ impl Core {
                 let value = if record.trap.is_some() { 0 } else { record.value };
                 let ready = cycle + record.unit_cycles;
                 let register = slot.needs.writes_x();
-                self.long = Some(Long { ready, register, value, serial: slot.serial });
+                self.long = Some(Long { ready, register, value, serial: slot.serial, pc: slot.pc });
             }
         }
         self.blocked = !cache_ready

@@ -106,6 +106,7 @@ impl Core {
             _ => Needs::of(&instruction),
         };
         if B::IS_NETWORK && needs.reads_network() {
+            bus.by(pc);
             // Both operands of one instruction are the same word.
             self.hart.x[usize::from(RX_REGISTER)] = bus.take_word(self.cycle);
         }

@@ -34,10 +34,12 @@ impl Core {
                 self.hart.x[record.needs.writes.trailing_zeros() as usize] = before;
             }
             if let Some(value) = after {
+                bus.by(record.pc);
                 bus.write_network(cycle, number, value);
             }
         }
         if record.needs.writes == 1 << TX_REGISTER && !record.needs.is_long() {
+            bus.by(record.pc);
             bus.put_word(cycle, record.value);
         }
     }

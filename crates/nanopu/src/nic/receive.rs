@@ -62,6 +62,8 @@ pub(super) struct Receiver {
     /// When the reassembled words have left the buffer.
     buffer_free: u64,
     pub(super) counters: ReceiveCounters,
+    /// The first packet for a context that no core has: its cycle and context.
+    pub(super) first_stranger: Option<(u64, u16)>,
 }
 
 /// A control packet that the receiver asks for.
@@ -87,6 +89,7 @@ impl Receiver {
             whole: VecDeque::new(),
             buffer_free: 0,
             counters: ReceiveCounters::default(),
+            first_stranger: None,
         }
     }
 
@@ -124,6 +127,7 @@ impl Receiver {
         self.counters.packets += 1;
         if !self.dispatch.has(packet.destination_context) {
             self.counters.unknown_context += 1;
+            self.first_stranger.get_or_insert((cycle, packet.destination_context));
             return None;
         }
         if usize::from(packet.message_bytes) > self.buffers.message_bytes_max() {

@@ -1,5 +1,6 @@
 //! Stream and dot product: a word in, a word out or into the sum.
 
+use highwire_nanopu::Mistake;
 use highwire_nanopu::star::{Request, address};
 use highwire_stdx::Rng;
 
@@ -39,6 +40,6 @@ fn both_dot_products_are_the_sum() {
         let number = star.send(odd);
         star.run(5_000).expect("no trap");
         assert_eq!(star.answer(number).expect("answered").words(), [status::MALFORMED]);
-        assert_eq!(star.node(0).misuse(0).empty_reads, 0);
+        assert_eq!(star.node(0).misuse(0).count(Mistake::EmptyRead), 0);
     }
 }

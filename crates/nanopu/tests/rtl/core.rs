@@ -2,7 +2,7 @@
 
 use std::collections::VecDeque;
 
-use highwire_nanopu::{CONTEXTS_MAX, Demand, Interface, csr};
+use highwire_nanopu::{CONTEXTS_MAX, Demand, Interface, Mistake, csr};
 use highwire_stdx::Rng;
 
 use crate::bench::{Bench, Block, ports};
@@ -102,8 +102,9 @@ impl Model {
         if action.take {
             inputs.take = 1;
             let context = interface.read(csr::CURRENT_CONTEXT) as u16;
+            let is_there = interface.peek_word().is_some();
             let word = interface.take_word(cycle);
-            if interface.misuse().empty_reads == misuse.empty_reads {
+            if is_there {
                 (outputs.take_valid, outputs.take_word) = (1, word);
                 read = Some((context, word));
             }
@@ -123,8 +124,9 @@ impl Model {
             (*port, outputs.demand_context) = (1, context.into());
         }
         let now = interface.misuse();
-        outputs.deliver_unknown = now.unknown_context_words - misuse.unknown_context_words;
-        outputs.insert_refused = now.refused_contexts - misuse.refused_contexts;
+        outputs.deliver_unknown =
+            now.count(Mistake::WordForUnknownContext) - misuse.count(Mistake::WordForUnknownContext);
+        outputs.insert_refused = now.count(Mistake::RefusedContext) - misuse.count(Mistake::RefusedContext);
         interface.tick(cycle);
         self.cycle += 1;
         (inputs, outputs)

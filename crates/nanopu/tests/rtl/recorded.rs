@@ -88,10 +88,10 @@ impl Port for Recorder<'_> {
     const IS_NETWORK: bool = true;
 
     fn take_word(&mut self, cycle: u64) -> u64 {
-        let before = self.interface.misuse().empty_reads;
+        let is_there = self.interface.peek_word().is_some();
         let word = self.interface.take_word(cycle);
         assert!(self.deeds.take.is_none(), "one instruction leaves decode in a cycle");
-        self.deeds.take = Some((self.interface.misuse().empty_reads == before, word));
+        self.deeds.take = Some((is_there, word));
         word
     }
 
