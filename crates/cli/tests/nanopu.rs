@@ -5,6 +5,7 @@ mod common;
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::{Mutex, PoisonError};
 
 use common::highwire;
 use serde_json::Value;
@@ -28,6 +29,9 @@ fn built(sources: &str, name: &str) -> Option<PathBuf> {
         println!("skipped: no riscv64-unknown-elf-gcc, from Debian's gcc-riscv64-unknown-elf");
         return None;
     }
+    // Tests run side by side, and each wants the programs whole.
+    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut make = Command::new("make");
     make.arg("-s").arg("-C").arg(source);
     make.arg(format!("BUILD={}", build.display())).arg(format!("SOURCES={sources}"));
@@ -171,6 +175,22 @@ fn malformed_messages_are_reported() {
 #[test]
 fn an_overrun_of_the_transmit_queue_is_reported() {
     complains("overrun", &["--count", "1"], "transmit-queue-overrun", "while 512 words waited", "send");
+}
+
+#[test]
+fn a_core_that_waits_for_a_word_says_so() {
+    let Some(program) = program("loopback_blocking") else { return };
+    let run = |more: &[&str]| {
+        run(&[&["nanopu", "run", program.to_str().unwrap(), "--patience", "20000"], more].concat())
+    };
+    assert_eq!(run(&["--blocking-reads"]).0, 0);
+    let (status, text, _) = run(&["--blocking-reads", "--context", "3", "--count", "1"]);
+    assert_eq!(status, 1);
+    let line = text
+        .lines()
+        .find(|line| line.contains("core 0 waits for a word"))
+        .unwrap_or_else(|| panic!("{text}"));
+    assert!(line.contains(" in nanopu_main since cycle ") && line.contains("context 0"), "{line}");
 }
 
 #[test]

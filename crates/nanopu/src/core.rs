@@ -306,7 +306,7 @@ impl Core {
         };
         let killed = redirect.is_some();
 
-        let stalls = self.stalls(cycle, arriving);
+        let stalls = self.stalls(cycle, arriving) || (B::IS_NETWORK && self.waits_for_word(cycle, bus));
         let issues = !stalls && !killed && self.frontend.fetched().is_whole();
         if !(issues && self.issue(bus)) {
             self.stages[(self.execute + 1) % 4].is_live = false;

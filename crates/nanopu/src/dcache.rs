@@ -126,6 +126,11 @@ impl DataCache {
         self.s1.is_some() || self.s2.is_some() || self.transfer.is_some()
     }
 
+    /// Whether nothing is under way, and nothing changes by itself.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.is_quiet
+    }
+
     /// Whether an access of the execute stage is accepted in this cycle.
     #[inline]
     pub(crate) fn is_ready(&self, cycle: u64, request: Option<&Access>) -> bool {

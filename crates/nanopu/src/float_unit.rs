@@ -36,6 +36,11 @@ impl FloatUnit {
         self.division.is_none() && self.writes == 0
     }
 
+    /// Whether no result is on its way.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.is_settled() && self.busy == 0
+    }
+
     /// The instruction in the memory stage goes on.
     pub(crate) fn accept(&mut self, cycle: u64, latency: FloatLatency, register: Option<u8>) {
         match (latency, register) {

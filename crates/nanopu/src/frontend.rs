@@ -426,6 +426,11 @@ impl Frontend {
         }
     }
 
+    /// Whether a line is on its way.
+    pub(crate) fn is_refilling(&self) -> bool {
+        self.refill.is_some()
+    }
+
     /// The cycle in which the last word of a line arrives, if one is on its way.
     pub(crate) fn incoming_line(&mut self) -> Option<&mut u64> {
         self.refill.as_mut()

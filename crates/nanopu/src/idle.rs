@@ -1,4 +1,5 @@
 //! Idle cores: a program that polls for messages repeats itself to the cycle, and what repeats itself need not be simulated.
+//! A core whose read of x30 waits in decode repeats itself in every cycle.
 //!
 //! A turn is what happens from one look at `MESSAGES_READY` that finds nothing to the next. While turns take the same number of
 //! cycles, leave the registers as they were, and touch neither memory nor the network otherwise, nothing of the program changes.
@@ -11,6 +12,8 @@ use highwire_riscv::Hart;
 const TURNS: u32 = 24;
 /// After reset the history table is cleared an entry a cycle; no core is idle before.
 const RESET_CYCLES: u64 = 1_000;
+/// A core that waits is idle after so many cycles of rest: fetch has filled its queue and stopped long before.
+const WAIT_CYCLES: u64 = 64;
 /// The longest turn that is taken for one.
 const TURN_CYCLES_MAX: u64 = 64;
 
@@ -24,6 +27,9 @@ pub(crate) struct Watch {
     x: [u64; 32],
     instructions: u64,
     instructions_per_turn: u64,
+    /// The first and the last cycle in which it waited for a word, and since when nothing else was on its way.
+    wait: Option<(u64, u64)>,
+    rest_since: u64,
 }
 
 impl Watch {
@@ -31,6 +37,22 @@ impl Watch {
     #[inline]
     pub(crate) fn on_action(&mut self) {
         self.turns = 0;
+        self.wait = None;
+    }
+
+    /// The core waits in `cycle` for a word; `rests` if nothing else is on its way in it.
+    pub(crate) fn on_wait(&mut self, cycle: u64, rests: bool) {
+        self.turns = 0;
+        let since = self.wait.filter(|&(_, last)| last + 1 == cycle).map(|(since, _)| since);
+        if since.is_none() || !rests || cycle <= RESET_CYCLES {
+            self.rest_since = cycle;
+        }
+        self.wait = Some((since.unwrap_or(cycle), cycle));
+    }
+
+    /// Since when the core has waited, if it did in the cycle before `now`.
+    pub(crate) fn waiting_since(&self, now: u64) -> Option<u64> {
+        self.wait.filter(|&(_, last)| last + 1 == now).map(|(since, _)| since)
     }
 
     /// The core looked in `cycle` and found nothing.
@@ -54,6 +76,9 @@ impl Watch {
     /// Cycles after which the core is where it was, and the instructions that it commits in them; nothing if it is not idle.
     #[inline]
     pub(crate) fn turn(&self) -> Option<(u64, u64)> {
+        if let Some((_, last)) = self.wait {
+            return (last >= self.rest_since + WAIT_CYCLES).then_some((1, 0));
+        }
         let is_idle = self.turns >= TURNS && self.period <= TURN_CYCLES_MAX;
         is_idle.then_some((self.period, self.instructions_per_turn))
     }
@@ -61,6 +86,7 @@ impl Watch {
     /// So many cycles were skipped, in which so many instructions committed.
     pub(crate) fn pass(&mut self, cycles: u64, instructions: u64) {
         self.last += cycles;
+        self.wait = self.wait.map(|(since, last)| (since, last + cycles));
         self.instructions = self.instructions.wrapping_add(instructions);
     }
 }

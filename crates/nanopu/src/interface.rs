@@ -71,6 +71,12 @@ pub struct Interface {
     /// `MESSAGES_READY` as a register: one cycle behind the queue.
     ready_register: u64,
     ready_next: u64,
+    /// Reads of x30 can wait for a word.
+    can_block: bool,
+    /// The program has asked for that.
+    blocks: bool,
+    /// The current context waits so.
+    is_waiting: bool,
     has_timers: bool,
     /// Whether a context that took too long stays demoted, and is only if another waits.
     keeps_demotions: bool,
@@ -99,6 +105,9 @@ impl Default for Interface {
             decision: None,
             ready_register: 0,
             ready_next: 0,
+            can_block: false,
+            blocks: false,
+            is_waiting: false,
             has_timers: false,
             keeps_demotions: false,
             message_cycles: 3000,
@@ -125,6 +134,28 @@ impl Interface {
     /// The NIC takes messages of so many bytes; those beyond are the program's mistake.
     pub(crate) fn limit_messages(&mut self, bytes_max: usize) {
         self.message_bytes_max = bytes_max;
+    }
+
+    /// From now on the program may ask that reads of x30 wait for a word, which the prototype's do not.
+    pub fn allow_blocking(&mut self) {
+        self.can_block = true;
+    }
+
+    /// Whether a read of x30 has to wait. A context that nobody has made known has no queue to wait for.
+    #[inline]
+    pub fn lacks_word(&self) -> bool {
+        self.blocks && self.contexts.iter().any(|entry| entry.id == self.current && entry.words.is_empty())
+    }
+
+    /// The program's next instruction is a read of x30 that has to wait: without a message in hand the thread is idle, as if it said so.
+    pub fn wait_for_word(&mut self, cycle: u64) {
+        if !self.is_waiting {
+            self.is_waiting = true;
+            self.timeline.mark(cycle, Stage::ReadWaits, self.current.into());
+        }
+        if self.idle_since.is_none() {
+            self.on_idle(cycle);
+        }
     }
 
     /// Names the instruction that acts next, for reports of what it does wrong.
@@ -154,6 +185,7 @@ impl Interface {
 
     /// A read of x30; zero if there is nothing.
     pub fn take_word(&mut self, cycle: u64) -> u64 {
+        self.is_waiting = false;
         let running = self.running();
         let mistake = if running.is_some() { Mistake::EmptyRead } else { Mistake::ReadWithoutContext };
         let word = running.and_then(|context| context.words.pop_front());
@@ -236,7 +268,7 @@ impl Interface {
             csr::MESSAGES_READY => self.ready_register,
             csr::CURRENT_CONTEXT => self.current.into(),
             csr::CURRENT_PRIORITY => self.current_priority.into(),
-            csr::NIC_READY => 1,
+            csr::NIC_READY => 1 | u64::from(self.can_block) << 1 | u64::from(self.blocks) << 3,
             csr::TARGET_CONTEXT => self.target.map_or(self.current, |(context, _)| context).into(),
             csr::TARGET_PRIORITY => {
                 self.target.map_or(self.current_priority, |(_, priority)| priority).into()
@@ -257,6 +289,7 @@ impl Interface {
                     self.insert(cycle);
                 }
                 self.has_timers |= value & 4 != 0;
+                self.blocks |= value & 8 != 0 && self.can_block;
             }
             csr::THREAD_COMMAND => {
                 if value & 1 != 0 {
@@ -347,6 +380,7 @@ impl Interface {
         self.target = self.target.filter(|&(target, _)| target != context);
         self.began = self.running().is_some_and(|entry| entry.is_active).then_some(cycle);
         self.idle_since = None;
+        self.is_waiting = false;
     }
 
     fn finish_message(&mut self, cycle: u64) {

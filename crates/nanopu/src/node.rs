@@ -31,6 +31,8 @@ pub struct NodeConfig {
     pub cycles_per_tick: u64,
     /// Whether a context that took too long stays demoted, as on the prototype.
     pub keeps_demotions: bool,
+    /// Whether programs may ask that reads of x30 wait for a word. The prototype's never do.
+    pub blocking_reads: bool,
     /// Whether [`Node::run_until`] passes over cycles in which all cores only poll. No result depends on it.
     pub skips_idle: bool,
 }
@@ -46,6 +48,7 @@ impl Default for NodeConfig {
             nic: NicConfig::default(),
             cycles_per_tick: 3200,
             keeps_demotions: true,
+            blocking_reads: false,
             skips_idle: true,
         }
     }
@@ -110,6 +113,9 @@ impl<T: Transport> Node<T> {
             interface.keep_demotions();
         }
         interface.limit_messages(nic.message_bytes_max());
+        if config.blocking_reads {
+            interface.allow_blocking();
+        }
         Ok(Node {
             cores: (0..cores as u64)
                 .map(|id| Core::new(Hart::new(id, program.entry), &config.core))
@@ -144,10 +150,17 @@ impl<T: Transport> Node<T> {
         for number in 0..self.cores.len() {
             let (platform, interface) = (&mut self.platform, &mut self.interfaces[number]);
             let shared_cache = self.shared_cache.as_mut();
-            let mut port =
-                CorePort { platform, shared_cache, interface, stored: None, looked: false, acted: false };
+            let mut port = CorePort {
+                platform,
+                shared_cache,
+                interface,
+                stored: None,
+                looked: false,
+                acted: false,
+                waited: false,
+            };
             let event = self.cores[number].tick(&mut port);
-            let CorePort { stored, looked, acted, .. } = port;
+            let CorePort { stored, looked, acted, waited, .. } = port;
             if let Some(address) = stored {
                 let others = self.cores.iter_mut().enumerate().filter(|&(other, _)| other != number);
                 others.for_each(|(_, other)| other.hart.on_foreign_store(address));
@@ -156,6 +169,8 @@ impl<T: Transport> Node<T> {
                 self.watches[number].on_action();
             } else if looked {
                 self.watches[number].on_look(cycle, &self.cores[number].hart);
+            } else if waited {
+                self.watches[number].on_wait(cycle, self.cores[number].is_at_rest());
             }
             if let Event::Trap { pc, trap, .. } = event
                 && matches!(trap.cause, Cause::Exception(_))
@@ -282,6 +297,16 @@ impl<T: Transport> Node<T> {
         self.interfaces[core].peek_word()
     }
 
+    /// The context that runs on a core.
+    pub fn current_context(&self, core: usize) -> u16 {
+        self.interfaces[core].read(csr::CURRENT_CONTEXT) as u16
+    }
+
+    /// Since when a core has waited for a word with a read of x30, if it did in the last cycle.
+    pub fn waiting_since(&self, core: usize) -> Option<u64> {
+        self.watches[core].waiting_since(self.cycle)
+    }
+
     /// What a core's program did wrong with the network.
     pub fn misuse(&self, core: usize) -> Misuse {
         self.interfaces[core].misuse()
@@ -299,6 +324,8 @@ struct CorePort<'a> {
     looked: bool,
     /// It did anything else that others could notice, or that depends on others.
     acted: bool,
+    /// It did nothing but wait for a word.
+    waited: bool,
 }
 
 impl Bus for CorePort<'_> {
@@ -352,6 +379,15 @@ impl Port for CorePort<'_> {
     fn take_word(&mut self, cycle: u64) -> u64 {
         self.acted = true;
         self.interface.take_word(cycle)
+    }
+
+    fn lacks_word(&self) -> bool {
+        self.interface.lacks_word()
+    }
+
+    fn wait_for_word(&mut self, cycle: u64) {
+        self.waited = true;
+        self.interface.wait_for_word(cycle);
     }
 
     fn put_word(&mut self, cycle: u64, word: u64) {

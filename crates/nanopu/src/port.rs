@@ -19,13 +19,13 @@ pub mod csr {
     pub const MESSAGES_READY: u16 = 0x52;
     /// The context that runs.
     pub const CURRENT_CONTEXT: u16 = 0x53;
-    /// Bit 0 makes the current context known; bit 2 starts the timers.
+    /// Bit 0 makes the current context known; bit 2 starts the timers; bit 3 lets reads of x30 wait, on a core that can.
     pub const NIC_COMMAND: u16 = 0x54;
     /// The priority of the context that runs; 0 is the most urgent.
     pub const CURRENT_PRIORITY: u16 = 0x55;
     /// Bit 0: the message is done. Bit 1: nothing to do.
     pub const THREAD_COMMAND: u16 = 0x56;
-    /// Non-zero when the NIC takes commands.
+    /// Bit 0: the NIC takes commands. Bit 1: reads of x30 can wait here. Bit 3: they do.
     pub const NIC_READY: u16 = 0x57;
     /// The context that the scheduler wants to run.
     pub const TARGET_CONTEXT: u16 = 0x58;
@@ -65,6 +65,16 @@ pub trait Port: Bus {
     fn take_word(&mut self, cycle: u64) -> u64 {
         let _ = cycle;
         0
+    }
+
+    /// Whether a read of x30 has to wait now: reads wait on this core, and the queue of the context that runs is empty.
+    fn lacks_word(&self) -> bool {
+        false
+    }
+
+    /// The program's next instruction is such a read, and nothing is in the pipeline before it.
+    fn wait_for_word(&mut self, cycle: u64) {
+        let _ = cycle;
     }
 
     /// An instruction that commits has written x31.

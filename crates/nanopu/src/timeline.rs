@@ -11,6 +11,8 @@ pub enum Stage {
     Reassembled,
     /// A word enters a core's receive queue; the value is the word.
     WordDelivered,
+    /// A read of x30 begins to wait for a word; the value is the context.
+    ReadWaits,
     /// An instruction reads x30.
     WordRead,
     /// An instruction that wrote x31 commits.
@@ -37,6 +39,7 @@ impl Stage {
             Stage::Ingress => "ingress",
             Stage::Reassembled => "reassembled",
             Stage::WordDelivered => "word to queue",
+            Stage::ReadWaits => "x30 waits",
             Stage::WordRead => "x30 read",
             Stage::WordWritten => "x31 written",
             Stage::WordAccepted => "word to NIC",

@@ -162,6 +162,11 @@ impl Hart {
         self.waiting && self.csrs.mip & self.csrs.mie == 0
     }
 
+    /// Whether an interrupt is taken before the next instruction.
+    pub fn is_interrupted(&self) -> bool {
+        self.csrs.mip & self.csrs.mie != 0 && self.csrs.due_interrupt(self.privilege).is_some()
+    }
+
     /// Tells that another hart, or a device, wrote to memory: a reservation on that line is lost.
     pub fn on_foreign_store(&mut self, address: u64) {
         if self.reservation.is_some_and(|line| line == address / RESERVATION_BYTES) {

@@ -184,7 +184,13 @@ impl ThreadExtraInfo for Debuggee<'_> {
     fn thread_extra_info(&self, thread: Tid, text: &mut [u8]) -> Result<usize, &'static str> {
         let core = self.core_of(thread);
         let (cycle, pc) = (self.node.cycle(), self.node.core(core).hart.pc);
-        let info = format!("core {core}, cycle {cycle}, {}", place(self.program, pc));
+        let context = self.node.current_context(core);
+        let waits = self
+            .node
+            .waiting_since(core)
+            .map_or(String::new(), |since| format!(", waits for a word since cycle {since}"));
+        let info =
+            format!("core {core}, cycle {cycle}, context {context}, {}{waits}", place(self.program, pc));
         let length = info.len().min(text.len());
         text[..length].copy_from_slice(&info.as_bytes()[..length]);
         Ok(length)

@@ -49,6 +49,9 @@ pub(crate) struct Args {
     /// How many cores run it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
     cores: u8,
+    /// Let reads of x30 wait for a word where the program asks for it (nanopu_block_reads).
+    #[arg(long)]
+    blocking_reads: bool,
     /// How messages find their cores: jbsq:N or rss.
     #[arg(long, default_value = "jbsq:2", value_parser = parse_selection)]
     select: Selection,
@@ -207,6 +210,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let config = NodeConfig {
         cores: args.cores.into(),
+        blocking_reads: args.blocking_reads,
         nic: NicConfig { address: NODE, selection: args.select, ..NicConfig::default() },
         ..NodeConfig::default()
     };
@@ -373,10 +377,17 @@ fn whereabouts(node: &mut Node<AnyTransport>, program: &Program, cores: usize) -
             "core {core} spins: since cycle {start} at the latest between {} and {last:#x}",
             place(program, first)
         ),
-        (None, _) => format!(
-            "core {core} does nothing: at {} since cycle {start} at the latest",
-            place(program, node.core(core).hart.pc)
-        ),
+        (None, _) => match node.waiting_since(core) {
+            Some(since) => format!(
+                "core {core} waits for a word: it reads x30 at {} since cycle {since}, context {}",
+                place(program, node.core(core).hart.pc),
+                node.current_context(core)
+            ),
+            None => format!(
+                "core {core} does nothing: at {} since cycle {start} at the latest",
+                place(program, node.core(core).hart.pc)
+            ),
+        },
         _ => format!("core {core} is at {}, cycle {}", place(program, node.core(core).hart.pc), node.cycle()),
     };
     seen.into_iter().enumerate().map(say).collect()

@@ -12,6 +12,37 @@ impl Core {
         self.hart.csrs.minstret = self.hart.csrs.minstret.wrapping_add(instructions);
     }
 
+    /// Whether decode holds back a read of x30 until there is a word. An interrupt takes its place, and it comes again afterwards.
+    ///
+    /// A read that is replayed has its word. One on a wrong path waits like any other, until what comes before it redirects; so the
+    /// thread is idle only when nothing is left before it.
+    #[inline]
+    pub(super) fn waits_for_word<B: Port>(&self, cycle: u64, bus: &mut B) -> bool {
+        let fetched = self.frontend.fetched();
+        if !fetched.needs.reads_network() || !fetched.is_known() || !bus.lacks_word() {
+            return false;
+        }
+        let waits = self.next_serial == self.end_serial && !self.hart.is_interrupted();
+        if waits && fetched.pc == self.hart.pc && self.is_drained() {
+            bus.wait_for_word(cycle);
+        }
+        waits
+    }
+
+    /// Whether no instruction is behind decode.
+    fn is_drained(&self) -> bool {
+        ![self.execute, self.execute + 3, self.execute + 2].iter().any(|slot| self.stages[slot % 4].is_live)
+    }
+
+    /// Whether nothing is on its way anywhere in the core: while decode waits, one cycle is like the next.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.is_drained()
+            && self.long.is_none()
+            && self.floats.is_at_rest()
+            && self.data_cache.is_at_rest()
+            && !self.frontend.is_refilling()
+    }
+
     /// The CSRs act, and a write to x31 leaves, when the instruction of this number commits.
     pub(super) fn meet_network<B: Port>(&mut self, cycle: u64, serial: u64, bus: &mut B) {
         let record = &mut self.records[serial as usize % RECORDS];
