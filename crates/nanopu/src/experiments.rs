@@ -5,6 +5,7 @@
 //!
 //! To add one: a file of its own below `experiments/` with a `pub const EXPERIMENT: Experiment`, and a line in [`ALL`].
 
+mod baseline;
 mod beyond;
 mod bounded;
 mod chain;
@@ -35,6 +36,7 @@ pub const CYCLES_PER_NANOSECOND: f64 = 3.2;
 pub const ALL: &[Experiment] = &[
     loopback::EXPERIMENT,
     words::EXPERIMENT,
+    baseline::EXPERIMENT,
     scheduling::EXPERIMENT,
     bounded::EXPERIMENT,
     selection::EXPERIMENT,

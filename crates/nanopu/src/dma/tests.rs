@@ -163,6 +163,73 @@ fn a_partial_line_that_memory_alone_has_is_fetched_first() {
     assert_eq!(time(32) + 4, time(64) + 40);
 }
 
+/// `ld x5, 0(x10)`, `sd x0, 0(x10)`, and a jump to itself.
+const LOAD: u32 = 0x0005_3283;
+const STORE: u32 = 0x0005_3023;
+const STAY: u32 = 0x0000_006f;
+
+/// Lets the core execute `instructions` with the address of a line in x10, without the NIC.
+fn execute(bench: &mut Bench, instructions: &[u32], line: u64) {
+    let code: Vec<u8> = instructions.iter().chain([&STAY]).flat_map(|bits| bits.to_le_bytes()).collect();
+    bench.ram.slice_mut(RAM, code.len()).expect("memory").copy_from_slice(&code);
+    bench.core.hart.flush_fetched();
+    bench.core.restart_at(RAM);
+    bench.core.hart.x[10] = line;
+    for _ in 0..300 {
+        bench.core.tick(&mut bench.ram);
+    }
+}
+
+#[test]
+fn the_first_level_is_asked_when_it_holds_the_line() {
+    const LINE: u64 = RAM + 4096;
+    // From the request to the first word of a line that the second level holds.
+    let read = |instructions: &[u32]| {
+        let mut bench = Bench::new(&DmaConfig::default());
+        bench.post_send(LINE, 64);
+        bench.run(200);
+        execute(&mut bench, instructions, LINE);
+        let posted = bench.cycle;
+        bench.post_send(LINE, 64);
+        bench.run(200);
+        (bench.departures.last().expect("it left").first - posted, bench.nic.counters().probed)
+    };
+    let (alone, probed) = read(&[]);
+    assert_eq!(probed, 0);
+    assert_eq!(read(&[LOAD]), (alone + 6, 1));
+    assert_eq!(read(&[STORE]), (alone + 6 + 8, 1));
+    // What is read stays, clean.
+    let mut bench = Bench::new(&DmaConfig::default());
+    execute(&mut bench, &[STORE], LINE);
+    bench.post_send(LINE, 64);
+    bench.run(200);
+    assert_eq!(bench.core.share_line(LINE), Some(false), "it stayed");
+    // A write takes it away.
+    bench.post_receive(LINE, 64);
+    bench.nic.receive(bench.cycle + 8, frame(64, 1));
+    bench.run(200);
+    assert_eq!((bench.counts()[3], bench.core.share_line(LINE)), (1, None));
+    execute(&mut bench, &[LOAD], LINE);
+    assert_eq!(bench.core.hart.x[5].to_le_bytes(), frame(64, 1)[..8]);
+}
+
+#[test]
+fn a_store_to_a_line_that_was_read_asks_for_it_again() {
+    const LINE: u64 = RAM + 4096;
+    let stores = |sends: bool| {
+        let mut bench = Bench::new(&DmaConfig::default());
+        execute(&mut bench, &[STORE, STORE], LINE);
+        if sends {
+            bench.post_send(LINE, 64);
+            bench.run(200);
+        }
+        execute(&mut bench, &[STORE], LINE);
+        bench.core.share_line(LINE)
+    };
+    // Either way the line ends dirty and in one place.
+    assert_eq!((stores(false), stores(true)), (Some(true), Some(true)));
+}
+
 #[test]
 fn blocks_in_flight_bound_the_rate() {
     let time = |in_flight: usize| {

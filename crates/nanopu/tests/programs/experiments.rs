@@ -38,6 +38,29 @@ fn words_that_stay_in_registers_are_faster() {
 }
 
 #[test]
+fn a_dma_nic_is_slower_at_everything() {
+    let Some(outcome) = quick("baseline") else { return };
+    outcome.rows.iter().for_each(|row| println!("{} | {} | {}", row.claim, row.paper, row.here));
+    assert_eq!((outcome.rows.len(), outcome.charts.len()), (7 + 14 + 13 + 11, 4));
+    let line = |chart: usize, name: &str| {
+        let found = outcome.charts[chart].series.iter().find(|series| series.name == name);
+        found.map(|series| series.points.clone()).expect("it has this line")
+    };
+    for (chart, grows) in [(0, 1.0), (1, -1.0), (2, -1.0)] {
+        let pairs = line(chart, "nanoPU, here").into_iter().zip(line(chart, "DMA NIC, here"));
+        for ((bytes, nanopu), (_, dma)) in pairs {
+            assert!(grows * (dma - nanopu) > 0.0, "chart {chart}, {bytes} bytes: {nanopu} and {dma}");
+        }
+    }
+    for name in ["as they come, here", "stored first, here"] {
+        let gains = line(3, name);
+        // What a message costs before its first word is what DMA costs more.
+        assert!(gains.windows(2).all(|pair| pair[0].1 > pair[1].1), "{name}: {gains:?}");
+        assert!(gains.iter().all(|gain| gain.1 > 1.0), "{name}: {gains:?}");
+    }
+}
+
+#[test]
 fn a_write_on_three_replicas_takes_no_longer_than_claimed() {
     let Some(outcome) = quick("chain") else { return };
     assert!(outcome.rows.iter().any(|row| row.inside == Some(true)));
