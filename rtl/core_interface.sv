@@ -9,6 +9,8 @@ module core_interface #(
   parameter int unsigned TRANSMIT_WORDS = 512,
   // Bits of times; the two registers that hold cycles have as many.
   parameter int unsigned TIME_BITS = 32,
+  // Whether a thread that took too long stays demoted, as on the prototype.
+  parameter int unsigned KEEPS_DEMOTIONS = 1,
   parameter int unsigned STAGES = 3
 ) (
   input  logic              clk,
@@ -74,7 +76,9 @@ module core_interface #(
     assign filled[i] = count[i*COUNT_BITS +: COUNT_BITS] != '0;
   end
 
-  thread_scheduler #(.CONTEXTS(CONTEXTS), .MESSAGES(MESSAGES), .TIME_BITS(TIME_BITS)) i_scheduler (
+  thread_scheduler #(
+    .CONTEXTS(CONTEXTS), .MESSAGES(MESSAGES), .TIME_BITS(TIME_BITS), .KEEPS_DEMOTIONS(KEEPS_DEMOTIONS)
+  ) i_scheduler (
     .clk(clk),
     .rst(rst),
     .set_context(csr_write && csr_number == CURRENT_CONTEXT),

@@ -4,7 +4,8 @@
 // waited longest; where that is not the current one, an interrupt asks software to switch, two cycles after the event:
 //   - a message came that is more urgent than what runs,
 //   - the program says that a message is done, or that it has nothing to do,
-//   - a message of priority 0 has run for `message_cycles`: its thread falls to priority 1,
+//   - a message of priority 0 has run for `message_cycles`: its thread falls to priority 1. With KEEPS_DEMOTIONS, the prototype's
+//     rule, only while another thread of priority 0 waits, and for good; else until the message is done,
 //   - the thread has had nothing to do for `idle_cycles`: the next one gets a turn.
 // In a cycle the program acts first, then the NIC, then time.
 module thread_scheduler #(
@@ -12,6 +13,7 @@ module thread_scheduler #(
   // Messages of one thread that can be here at once; a power of two.
   parameter int unsigned MESSAGES = 16,
   parameter int unsigned TIME_BITS = 32,
+  parameter int unsigned KEEPS_DEMOTIONS = 1,
   // Derived; not to be set.
   parameter int unsigned SLOT_BITS = (CONTEXTS > 1) ? $clog2(CONTEXTS) : 1
 ) (
@@ -229,7 +231,7 @@ module thread_scheduler #(
   assign preempts = starts && arrived_valid && !(slot_valid && arrived_slot == slot)
       && (!(slot_valid && active_next[slot]) || priorities_done[arrived_slot*8 +: 8] < priorities_done[slot*8 +: 8]);
 
-  logic                 demotes, passes_on, has_next;
+  logic                 demotes, is_waited_for, passes_on, has_next;
   logic [TIME_BITS-1:0] ran, rested;
   logic                 begins, ran_long, rested_long;
   logic [USED_BITS-1:0] used_next, next_index;
@@ -249,13 +251,20 @@ module thread_scheduler #(
   end
 
   // Time acts.
+  always_comb begin
+    is_waited_for = 1'b0;
+    for (int unsigned i = 0; i < CONTEXTS; i++) begin
+      if (active_next[i] && SLOT_BITS'(i) != slot && priorities_done[i*8 +: 8] == '0) is_waited_for = 1'b1;
+    end
+  end
+
   // How long, from the registers: what begins in this cycle has taken no time yet.
   assign ran = now - began;
   assign rested = now - idle_since;
   assign ran_long = begins ? message_limit == '0 : ran >= message_limit;
   assign rested_long = (rests && !idle_valid) ? idle_limit == '0 : rested >= idle_limit;
   assign demotes = has_timers_now && began_valid_next && ran_long && slot_valid
-      && priorities_done[slot*8 +: 8] == '0;
+      && priorities_done[slot*8 +: 8] == '0 && (KEEPS_DEMOTIONS == 0 || is_waited_for);
   assign passes_on = has_timers_now && idle_valid_next && rested_long;
   assign priority_next = demotes ? DEMOTED : priority_acted;
 
@@ -308,6 +317,7 @@ module thread_scheduler #(
     if (inserted) begin
       base_priorities[slot*8 +: 8] <= current_priority;
     end
+    if (KEEPS_DEMOTIONS != 0 && demotes) base_priorities[slot*8 +: 8] <= DEMOTED;
     ids <= ids_next;
     priorities <= priorities_next;
     if (begins) began <= now;

@@ -193,6 +193,9 @@ fn record(
         .map(|id| Core::new(Hart::new(id, program.entry), &CoreConfig::default()))
         .collect();
     let mut interfaces = vec![Interface::default(); config.cores];
+    if config.keeps_demotions {
+        interfaces.iter_mut().for_each(Interface::keep_demotions);
+    }
     let mut nic = Nic::ndp(&config.nic, config.cores);
     // A node beside it shows that the loop below is the node's.
     let mut node = Node::new(program, config).expect("it fits");
@@ -303,8 +306,7 @@ fn bench(config: &NodeConfig) -> Option<Bench> {
 /// The prototype's NIC with an eighth of its buffers, so that they run out.
 fn config(cores: usize) -> NodeConfig {
     let nic = NicConfig { buffers: [16, 16], ..NicConfig::default() };
-    // The block gives a demoted thread its priority back when the message is done.
-    NodeConfig { cores, nic, keeps_demotions: false, ..NodeConfig::default() }
+    NodeConfig { cores, nic, ..NodeConfig::default() }
 }
 
 fn check(name: &str, messages: &[Message], cores: usize, losses: f64, cycles: u64) {
