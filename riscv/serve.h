@@ -7,12 +7,11 @@
 
 #include "status.h"
 
-/* Serves the current context for ever; after `stall_after` messages one takes ten times as long, none if that is 0. `blocks` says that
- * reads wait. */
-static inline __attribute__((always_inline)) void serve_as(uint64_t stall_after, int blocks) {
+/* Serves the current context for ever; after `stall_after` messages one takes ten times as long, none if that is 0. */
+static inline __attribute__((always_inline)) void serve(uint64_t stall_after) {
     uint64_t count = 0;
     for (;;) {
-        if (!blocks) nanopu_wait();
+        nanopu_wait();
         uint64_t header = nanopu_read();
         if (nanopu_bytes(header) != 16) {
             refuse(header, nanopu_words(header), STATUS_MALFORMED);
@@ -34,15 +33,6 @@ static inline __attribute__((always_inline)) void serve_as(uint64_t stall_after,
         nanopu_write(stamp);
         nanopu_done();
     }
-}
-
-/* The same, polling. */
-static inline __attribute__((always_inline)) void serve(uint64_t stall_after) { serve_as(stall_after, 0); }
-
-/* The same, waiting in the read of the header where reads wait. */
-static inline __attribute__((always_inline)) void serve_blocking(uint64_t stall_after) {
-    if (nanopu_reads_block()) serve_as(stall_after, 1);
-    serve_as(stall_after, 0);
 }
 
 #endif

@@ -35,8 +35,10 @@ const BLOCKS: &[Block] = &[
     block("writers", &[]),
     block("outgoing_message", &[]),
     block("due_queue", &[]),
+    block("packetizer", EIGHTH),
     block("control_generator", &[]),
     block("egress", &[]),
+    block("send_path", EIGHTH),
 ];
 
 /// What Yosys says of a block.
@@ -79,11 +81,17 @@ fn synthesise(block: &Block) -> Result<Cost> {
         }
     }
     sources.sort();
-    let parameters: String =
-        block.parameters.iter().map(|(name, value)| format!(" -chparam {name} {value}")).collect();
+    // Yosys 0.23 derives a block twice, and fails, if `hierarchy` is given its parameters.
+    let parameters: String = match block.parameters {
+        [] => String::new(),
+        set => {
+            let set: String = set.iter().map(|(name, value)| format!("-set {name} {value} ")).collect();
+            format!("chparam {set}{}; ", block.top)
+        }
+    };
     let memories = target_dir().join(format!("xtask/{}.memories", block.top));
     let script = format!(
-        "read_verilog -sv -DSYNTHESIS {}; hierarchy -top {}{parameters}; proc; flatten; opt; tee -o {} stat; \
+        "read_verilog -sv -DSYNTHESIS {}; {parameters}hierarchy -top {}; proc; flatten; opt; tee -o {} stat; \
          wreduce; peepopt; opt_clean; alumacc; opt; memory -nomap; opt_clean; opt -fast -full; techmap; \
          opt -fast; abc -g AND,OR,XOR,MUX; opt -fast; stat; ltp -noff",
         sources.join(" "),
