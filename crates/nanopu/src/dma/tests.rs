@@ -312,6 +312,66 @@ fn what_cannot_be_had_is_refused() {
 }
 
 #[test]
+fn nonsense_is_refused_and_all_else_is_accounted_for() {
+    for seed in 0..20 {
+        let mut rng = Rng::new(seed);
+        let config = DmaConfig { queue_depth: 4, receive_words: 300, ..DmaConfig::default() };
+        let mut bench = Bench::new(&config);
+        let (mut arrived, mut last, mut refused) = (0, 0, 0);
+        let (mut taken, mut accepted) = ([0u64; 2], 0);
+        for _ in 0..2_000 {
+            let address = match rng.below(8) {
+                0 => rng.next_u64(),
+                1 => RAM + RAM_BYTES - rng.below(4096),
+                _ => RAM + rng.below(RAM_BYTES / 8) * 8,
+            };
+            let bytes = if rng.below(8) == 0 { rng.below(1 << 16) } else { rng.between(1, 300) };
+            match rng.below(6) {
+                0 => bench.post_receive(address & ((1 << 48) - 1), bytes),
+                1 => {
+                    bench.post_send(address & ((1 << 48) - 1), bytes);
+                    accepted += u64::from(bench.errors().is_empty());
+                }
+                2 => taken[0] += bench.load(register::SEND_COMPLETION, 2),
+                3 => taken[1] += u64::from(bench.load(register::RECEIVE_COMPLETION, 2) > 0),
+                _ => {
+                    let bytes = bytes % 3000;
+                    last = bench.cycle.max(last) + bytes.div_ceil(8);
+                    bench.nic.receive(last, frame(bytes as usize, seed));
+                    arrived += 1;
+                }
+            }
+            bench.errors();
+            bench.run(rng.below(60));
+        }
+        bench.run(last.saturating_sub(bench.cycle) + 10);
+        // What is still in its queues comes to an end when there is room for its completions.
+        for _ in 0..2_000 {
+            for (index, register) in
+                [register::SEND_COMPLETION, register::RECEIVE_COMPLETION].into_iter().enumerate()
+            {
+                taken[index] += u64::from(bench.load(register, 2) > 0);
+            }
+            if bench.counts()[1] > 0 {
+                bench.post_receive(RAM, 0);
+            }
+            refused += bench.errors().len();
+            bench.run(100);
+        }
+        let counters = bench.nic.counters();
+        assert_eq!(
+            (counters.received, counters.delivered + counters.lost()),
+            (arrived, arrived),
+            "seed {seed}"
+        );
+        assert_eq!([counters.sent, counters.delivered], taken, "seed {seed}");
+        assert_eq!((bench.departures.len() as u64, accepted), (counters.sent, counters.sent), "seed {seed}");
+        assert!(bench.departures.windows(2).all(|pair| pair[0].last < pair[1].first), "one at a time");
+        assert!(refused > 0 && counters.refused > refused as u64);
+    }
+}
+
+#[test]
 fn other_addresses_and_widths_are_no_registers() {
     let mut bench = Bench::new(&DmaConfig::default());
     let right = [(0x10, 2), (0x12, 2), (0x14, 4), (0x18, 8), (0x20, 4), (0x28, 8)];
