@@ -53,7 +53,8 @@ pub struct NicConfig {
     pub timeout_cycles: u64,
     /// The pace of pulls, in cycles.
     pub pull_cycles: u64,
-    /// Whether messages of one packet reach cores before all of the packet is there, and leave before all of it is written.
+    /// Whether messages reach cores before all of the packet that completes them is there, and messages of one packet leave before all of it
+    /// is written.
     /// The prototype stores both ways.
     pub cut_through: Option<CutThrough>,
     /// How many receive buffers one context may hold, so that a context that falls behind takes none from the others. The prototype has no
@@ -157,9 +158,10 @@ impl<T: Transport> Nic<T> {
 
     /// How long before its end a packet enters reassembly: words follow as fast as cores get them.
     fn early_cycles(&self, packet: &Packet) -> u64 {
-        let is_single = packet.is_data() && packet.flags & flag::CHOP == 0 && packet.message_packets() == 1;
+        // Words of a message that this packet completes leave in their order, so those of the packet leave behind the wire.
+        let carries = packet.is_data() && packet.flags & flag::CHOP == 0;
         let headers = HEADER_BYTES as u64 / 8;
-        if self.cuts_through && is_single { packet.wire_words().saturating_sub(headers) } else { 0 }
+        if self.cuts_through && carries { packet.wire_words().saturating_sub(headers) } else { 0 }
     }
 
     /// Whether packets are in the NIC before they are on the wire, and leave before they are whole.

@@ -114,6 +114,11 @@ impl<T: Transport> SendHalf<T> {
         self.sender.tick(cycle, &mut self.transport, &mut self.timeline)
     }
 
+    /// See [`Nic::deadlocked`](super::Nic::deadlocked).
+    pub fn deadlocked(&self, interfaces: &[Interface]) -> Vec<usize> {
+        self.sender.deadlocked(interfaces)
+    }
+
     /// What left.
     pub fn counters(&self) -> SendCounters {
         self.sender.counters
