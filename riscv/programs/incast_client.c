@@ -1,9 +1,11 @@
-/* Sends one message of a kibibyte to 10.0.0.1 at a cycle on which all clients agree. */
+/* Sends one message, of a kibibyte unless BYTES says otherwise, to 10.0.0.1 at a cycle on which all clients agree. */
 #include "nanopu.h"
 
 #define SERVER 0x0a000001
 #define BEGIN_CYCLE 20000
+#ifndef BYTES
 #define BYTES 1024
+#endif
 
 int nanopu_main(uint64_t core) {
     if (core == 0) {

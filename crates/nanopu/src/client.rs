@@ -48,6 +48,10 @@ pub struct Client {
     link_cycles: u64,
     /// Packets on their way to the node, and when their first word is there.
     towards: VecDeque<(u64, Packet)>,
+    /// Packets of long requests, for when the wire is free.
+    pending: VecDeque<Packet>,
+    /// Acknowledgements that leave in between, and when they may.
+    between: VecDeque<(u64, Packet)>,
     wire_free: u64,
     answers: Vec<Option<Answer>>,
     /// Parts of answers of several packets, by the node's number of the message.
@@ -78,6 +82,8 @@ impl<'a> Play<'a> {
     pub fn rewind(&mut self) {
         self.client.expect(self.requests.len());
         self.client.towards.clear();
+        self.client.pending.clear();
+        self.client.between.clear();
         self.client.parts.clear();
         (self.client.wire_free, self.next, self.answered) = (0, 0, 0);
     }
@@ -130,6 +136,8 @@ impl Client {
             node,
             link_cycles,
             towards: VecDeque::new(),
+            pending: VecDeque::new(),
+            between: VecDeque::new(),
             wire_free: 0,
             answers: Vec::new(),
             parts: Vec::new(),
@@ -215,14 +223,26 @@ impl Client {
         &self.answers
     }
 
-    /// When the next packet is at the other end of the link.
+    /// When there is something to do: the next packet is at the other end of the link, or the wire is free for one.
     pub(crate) fn next_packet(&self) -> Option<u64> {
-        self.towards.front().map(|&(due, _)| due)
+        let there = self.towards.front().map(|&(due, _)| due);
+        let free = self.pending.front().map(|_| self.wire_free);
+        let between = self.between.front().map(|&(due, _)| due.max(self.wire_free));
+        [there, free, between].into_iter().flatten().min()
     }
 
     /// A packet that is there by `cycle`, and when its first word was.
     pub(crate) fn poll_packet(&mut self, cycle: u64) -> Option<(u64, Packet)> {
-        self.next_packet().filter(|&due| due <= cycle)?;
+        while self.wire_free <= cycle {
+            if let Some((due, packet)) = self.between.pop_front_if(|&mut (due, _)| due <= cycle) {
+                self.launch(due, packet);
+            } else if let Some(packet) = self.pending.pop_front() {
+                self.launch(self.wire_free, packet);
+            } else {
+                break;
+            }
+        }
+        self.towards.front().filter(|&&(due, _)| due <= cycle)?;
         self.towards.pop_front()
     }
 
@@ -231,7 +251,8 @@ impl Client {
         let bytes = request.payload.len() as u16;
         let message = self.next_message;
         self.next_message = self.next_message.wrapping_add(1);
-        for offset in 0..packets_of(bytes) {
+        let packets = packets_of(bytes);
+        for offset in 0..packets {
             let start = offset * SEGMENT_BYTES;
             let end = (start + SEGMENT_BYTES).min(request.payload.len());
             let packet = Packet {
@@ -249,7 +270,12 @@ impl Client {
             };
             match &mut self.rounds {
                 Some(rounds) => rounds.request(request.sent, packet),
-                None => self.launch(request.sent, packet),
+                // As many as a node sends unasked.
+                None if packets <= 2 => self.launch(request.sent, packet),
+                None => {
+                    self.wire_free = self.wire_free.max(request.sent);
+                    self.pending.push_back(packet);
+                }
             }
         }
     }
@@ -278,7 +304,10 @@ impl Client {
                 let reply = Packet { payload: vec![0; ACKNOWLEDGEMENT_BYTES], ..reply };
                 rounds.acknowledge(arrival, arrival + packet.wire_words() - 1, reply);
             }
-            None => self.launch(arrival + packet.wire_words(), reply),
+            None if self.pending.is_empty() && self.between.is_empty() => {
+                self.launch(arrival + packet.wire_words(), reply);
+            }
+            None => self.between.push_back((arrival + packet.wire_words(), reply)),
         }
         let Some(payload) = self.assemble(arrival, packet) else { return false };
         let number = usize::from(packet.destination_context);
