@@ -234,7 +234,9 @@ impl Client {
     /// A packet that is there by `cycle`, and when its first word was.
     pub(crate) fn poll_packet(&mut self, cycle: u64) -> Option<(u64, Packet)> {
         while self.wire_free <= cycle {
-            if let Some((due, packet)) = self.between.pop_front_if(|&mut (due, _)| due <= cycle) {
+            if self.between.front().is_some_and(|&(due, _)| due <= cycle)
+                && let Some((due, packet)) = self.between.pop_front()
+            {
                 self.launch(due, packet);
             } else if let Some(packet) = self.pending.pop_front() {
                 self.launch(self.wire_free, packet);
