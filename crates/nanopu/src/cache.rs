@@ -110,12 +110,13 @@ impl Tags {
         Some(was_dirty)
     }
 
-    pub(crate) fn is_dirty(&self, address: u64) -> bool {
-        self.ways(address) & self.dirty[set_index(address)] != 0
-    }
-
-    pub(crate) fn mark_dirty(&mut self, address: u64) {
-        self.dirty[set_index(address)] |= self.ways(address);
+    /// A line that is here is written to; says whether it had been before.
+    #[inline(always)]
+    pub(crate) fn mark_dirty(&mut self, address: u64) -> bool {
+        let (set, ways) = (set_index(address), self.ways(address));
+        let was_dirty = self.dirty[set] & ways != 0;
+        self.dirty[set] |= ways;
+        was_dirty
     }
 
     pub(crate) fn clear(&mut self) {

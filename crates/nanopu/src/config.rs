@@ -5,12 +5,14 @@
 pub struct CoreConfig {
     /// Cycles from a request on the memory bus to the first word of its answer.
     pub memory_latency_cycles: u64,
+    /// Whether cycles like those seen before are repeated from memory instead of being worked out. No result depends on it.
+    pub remembers_cycles: bool,
 }
 
 impl Default for CoreConfig {
     /// A memory of 40 cycles.
     fn default() -> CoreConfig {
-        CoreConfig { memory_latency_cycles: 40 }
+        CoreConfig { memory_latency_cycles: 40, remembers_cycles: true }
     }
 }
 

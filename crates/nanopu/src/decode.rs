@@ -14,7 +14,7 @@ const DIVIDER: u8 = u8::MAX;
 ///
 /// A set of registers is a word with a bit for each: integer registers in the low half, floating-point registers in the
 /// high one. x0 is in none.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Needs {
     /// Registers read or written.
     pub(crate) uses: u64,
@@ -39,6 +39,10 @@ mod flag {
     pub(super) const READS_NETWORK: u16 = 1 << 7;
     pub(super) const RELEASES: u16 = 1 << 8;
     pub(super) const ACQUIRES: u16 = 1 << 9;
+    pub(super) const PLAIN: u16 = 1 << 10;
+    pub(super) const SHORT: u16 = 1 << 11;
+    pub(super) const LINKS: u16 = 1 << 12;
+    pub(super) const RETURNS: u16 = 1 << 13;
 }
 
 /// Of an instruction that traps, or of bits that are none.
@@ -78,6 +82,10 @@ impl Needs {
             (flag::READS_NETWORK, instruction.sources().any(is_network)),
             (flag::RELEASES, orders(1)),
             (flag::ACQUIRES, orders(2)),
+            (flag::PLAIN, is_plain(class) && !instruction.is_float()),
+            (flag::SHORT, instruction.length == 2),
+            (flag::LINKS, instruction.rd & 1 != 0),
+            (flag::RETURNS, instruction.rs1 & 0x1b == 1),
         ];
         Needs {
             uses: instruction.sources().map(bit).fold(writes, |uses, register| uses | register),
@@ -89,6 +97,7 @@ impl Needs {
         }
     }
 
+    #[inline(always)]
     fn has(&self, flag: u16) -> bool {
         self.flags & flag != 0
     }
@@ -141,6 +150,26 @@ impl Needs {
     /// Whether the accesses behind it wait for it.
     pub(crate) fn acquires(&self) -> bool {
         self.has(flag::ACQUIRES)
+    }
+
+    /// Whether it only computes from integer registers, and goes on somewhere.
+    pub(crate) fn is_plain(&self) -> bool {
+        self.has(flag::PLAIN)
+    }
+
+    /// Its bytes.
+    pub(crate) fn length(&self) -> u64 {
+        if self.has(flag::SHORT) { 2 } else { 4 }
+    }
+
+    /// Whether a jump with this destination calls.
+    pub(crate) fn links(&self) -> bool {
+        self.has(flag::LINKS)
+    }
+
+    /// Whether a jump with this source returns.
+    pub(crate) fn returns(&self) -> bool {
+        self.has(flag::RETURNS)
     }
 
     /// The register whose result is not there when it leaves the execute stage.
@@ -211,6 +240,18 @@ impl Decoder {
         known.is_instruction.then_some(known)
     }
 
+    /// What the instruction needs that the hart is about to execute at `pc`.
+    #[inline(always)]
+    pub(crate) fn needs(&self, pc: u64, instruction: &Instruction) -> Needs {
+        let known = &self.entries[(pc >> 1) as usize % ENTRIES];
+        if known.pc == pc && known.bits == instruction.bits { known.needs } else { Needs::of(instruction) }
+    }
+
+    /// What these bits at `pc` need, which are an instruction.
+    pub(crate) fn needs_of(&mut self, pc: u64, bits: u32) -> Needs {
+        self.decode(pc, bits, false).map_or(NO_NEEDS, |known| known.needs)
+    }
+
     #[cold]
     fn learn(known: &mut Known, pc: u64, bits: u32) {
         let instruction = Instruction::decode(bits);
@@ -219,6 +260,10 @@ impl Decoder {
         let needs = if is_instruction { Needs::of(&instruction) } else { NO_NEEDS };
         *known = Known { pc, bits, is_instruction, needs, instruction };
     }
+}
+
+fn is_plain(class: Class) -> bool {
+    matches!(class, Class::Alu | Class::Branch | Class::Jump | Class::JumpRegister)
 }
 
 fn is_late_in_execute(class: Class) -> bool {

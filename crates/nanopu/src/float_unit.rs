@@ -3,7 +3,7 @@
 use crate::latency::FloatLatency;
 
 /// Results on their way into the register file.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct FloatUnit {
     /// The cycles in which the write port is taken: bit 0 is this cycle.
     writes: u32,
@@ -62,6 +62,25 @@ impl FloatUnit {
         let late = matches!(latency, FloatLatency::Unit(_)) || latency == FloatLatency::Pipe(4);
         if late && let Some(register) = register {
             self.busy |= 1 << register;
+        }
+    }
+
+    /// As it would stand in cycle 0.
+    pub(crate) fn settle(&mut self, cycle: u64) {
+        self.waiting.rotate_left(cycle as usize % 4);
+        for (ahead, waiting) in self.waiting.iter_mut().enumerate() {
+            *waiting = if self.writes >> ahead & 1 != 0 { *waiting } else { 0 };
+        }
+        if let Some((last, _)) = &mut self.division {
+            *last = last.wrapping_sub(cycle);
+        }
+    }
+
+    /// The opposite.
+    pub(crate) fn resume(&mut self, cycle: u64) {
+        self.waiting.rotate_right(cycle as usize % 4);
+        if let Some((last, _)) = &mut self.division {
+            *last = last.wrapping_add(cycle);
         }
     }
 

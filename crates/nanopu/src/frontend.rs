@@ -8,12 +8,14 @@ mod buffer;
 mod queue;
 mod scan;
 
-use highwire_riscv::{Bus, is_compressed};
+use highwire_riscv::is_compressed;
 
-use crate::cache::{LINE_BYTES, LINE_WORDS, Tags, share_bus};
+use crate::cache::{LINE_BYTES, LINE_WORDS, share_bus};
 use crate::config::INSTRUCTION_MISS_CYCLES;
-use crate::decode::{Decoder, NO_NEEDS, Needs};
-use crate::predict::{Flow, NEW, Prediction, Predictor, Update};
+use crate::core::{Ask, Since, World, fetched};
+use crate::decode::{NO_NEEDS, Needs};
+use crate::port::Port;
+use crate::predict::{Flow, HISTORIES, NEW, Prediction, Resolution, UNUSED, Update};
 use queue::{QUEUE_PACKETS, Queue};
 use scan::Scan;
 
@@ -33,12 +35,13 @@ pub(crate) struct Request {
 }
 
 /// The instruction at the head of the buffer.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Fetched {
     pub(crate) pc: u64,
     pub(crate) bits: u32,
     pub(crate) entry: u8,
-    pub(crate) history: u8,
+    /// The number of its packet.
+    pub(crate) number: u8,
     flags: u8,
     /// What the bits need, if they are an instruction.
     pub(crate) needs: Needs,
@@ -58,7 +61,7 @@ mod flag {
 }
 
 impl Fetched {
-    const NONE: Fetched = Fetched { pc: 0, bits: 0, entry: 0, history: 0, flags: 0, needs: NO_NEEDS };
+    const NONE: Fetched = Fetched { pc: 0, bits: 0, entry: 0, number: 0, flags: 0, needs: NO_NEEDS };
 
     /// Whether all of it is there, so that it can leave decode.
     #[inline(always)]
@@ -80,19 +83,19 @@ impl Fetched {
 }
 
 /// Four aligned bytes, or their second half.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Packet {
     pc: u64,
     word: u32,
     /// The last half-word that belongs to it: nothing behind a taken jump does.
     last: u8,
     entry: u8,
-    history: u8,
+    number: u8,
     flags: u8,
 }
 
 impl Packet {
-    const NONE: Packet = Packet { pc: 0, word: 0, last: 1, entry: 0, history: 0, flags: 0 };
+    const NONE: Packet = Packet { pc: 0, word: 0, last: 1, entry: 0, number: 0, flags: 0 };
 
     #[inline(always)]
     fn half(&self, index: u8) -> u16 {
@@ -106,17 +109,17 @@ impl Packet {
 }
 
 /// A half-word that waits for its other half.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Partial {
     pc: u64,
     half: u16,
     entry: u8,
-    history: u8,
+    number: u8,
     flags: u8,
 }
 
 impl Partial {
-    const NONE: Partial = Partial { pc: 0, half: 0, entry: 0, history: 0, flags: 0 };
+    const NONE: Partial = Partial { pc: 0, half: 0, entry: 0, number: 0, flags: 0 };
 
     #[inline(always)]
     fn is_live(&self) -> bool {
@@ -130,11 +133,28 @@ impl Partial {
     }
 }
 
+/// What the first half of a cycle finds out for the second.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Delivered {
+    /// What is known of the packet in the first stage.
+    seen: Prediction,
+    /// Its line is in the cache.
+    is_held: bool,
+    /// The second stage's packet goes back to the first.
+    replays: bool,
+}
+
 /// The frontend.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Frontend {
-    pub(crate) predictor: Predictor,
-    tags: Tags,
+    /// An update takes effect a cycle later, when the target stands at the lookup port.
+    pending: Option<Update>,
+    /// A lookup counts as a use a cycle later: the entry, or [`UNUSED`].
+    used: u8,
+    /// After reset the history table is cleared entry by entry, and learns nothing until that is done.
+    clearing_cycles: u32,
+    /// Fetch packets so far, modulo 256: what their histories are found by.
+    packets: u8,
     /// The cycle in which the last word of the missing line arrives.
     refill: Option<u64>,
     refill_address: u64,
@@ -148,6 +168,7 @@ pub(crate) struct Frontend {
     s2_cache_valid: bool,
     s2_may_refill: bool,
     s2_prediction: Prediction,
+    s2_number: u8,
     s2_partial: Option<u16>,
     /// The packet whose bytes the cache shows; they stay while nothing else is looked up.
     shown: Option<u64>,
@@ -163,14 +184,15 @@ pub(crate) struct Frontend {
     /// What the head of the buffer was when it was last looked at, while it stays.
     head: Fetched,
     is_head_known: bool,
-    pub(crate) decoder: Decoder,
 }
 
 impl Frontend {
     pub(crate) fn new(pc: u64) -> Frontend {
         Frontend {
-            predictor: Predictor::new(),
-            tags: Tags::new(),
+            pending: None,
+            used: UNUSED,
+            clearing_cycles: HISTORIES as u32,
+            packets: 0,
             refill: None,
             refill_address: 0,
             invalidated: false,
@@ -183,6 +205,7 @@ impl Frontend {
             s2_cache_valid: false,
             s2_may_refill: false,
             s2_prediction: Prediction::default(),
+            s2_number: u8::MAX,
             s2_partial: None,
             shown: None,
             is_mistaken: false,
@@ -194,7 +217,6 @@ impl Frontend {
             arriving: Packet::NONE,
             head: Fetched::NONE,
             is_head_known: false,
-            decoder: Decoder::new(),
         }
     }
 
@@ -207,18 +229,65 @@ impl Frontend {
         (self.replay_pending, self.wrong_path) = (true, false);
     }
 
+    /// As it would stand in cycle 0 and before any packet: what no longer matters is gone.
+    pub(crate) fn settle(&mut self, since: &Since) {
+        (self.fires, self.arriving, self.is_mistaken) = (false, Packet::NONE, false);
+        if !self.is_head_known {
+            self.head = Fetched::NONE;
+        }
+        if !self.partial.is_live() {
+            self.partial = Partial::NONE;
+        }
+        if !self.s2_valid {
+            (self.s2_prediction, self.s2_number) = (Prediction::default(), since.packets);
+        }
+        self.invalidated &= self.refill.is_some();
+        self.queue.settle();
+        self.count_from(since.packets.wrapping_neg(), since.cycle.wrapping_neg());
+    }
+
+    /// The opposite: numbers count from `since`.
+    pub(crate) fn resume(&mut self, since: &Since) {
+        self.count_from(since.packets, since.cycle);
+    }
+
+    fn count_from(&mut self, packets: u8, cycle: u64) {
+        let count = |number: &mut u8| *number = number.wrapping_add(packets);
+        count(&mut self.packets);
+        count(&mut self.s2_number);
+        if self.is_head_known {
+            count(&mut self.head.number);
+        }
+        if self.partial.is_live() {
+            count(&mut self.partial.number);
+        }
+        self.queue.packets().iter_mut().for_each(|packet| count(&mut packet.number));
+        self.refill = self.refill.map(|last| if last == UNKNOWN { last } else { last.wrapping_add(cycle) });
+    }
+
+    /// Whether the history table is still being cleared, as after reset.
+    pub(crate) fn is_clearing(&self) -> bool {
+        self.clearing_cycles > 0
+    }
+
     /// The first half of a cycle: what the second stage delivers, and so what the core can decode.
     #[inline(always)]
-    pub(crate) fn deliver<B: Bus>(&mut self, bus: &mut B) {
+    pub(crate) fn deliver<B: Port>(&mut self, world: &mut World<'_, B>) -> Delivered {
         let has_packet = self.s1_was_valid && self.s2_valid && self.s2_hit;
         self.fires = has_packet && self.queue.len() < QUEUE_PACKETS;
+        let replays = (self.s2_valid && !self.fires) || self.replay_pending;
+        let wants = u8::from(!replays) | u8::from(self.s1_valid) << 1 | u8::from(self.fires) << 2;
+        let used = if self.pending.is_none() { self.used } else { UNUSED };
+        let [target, rest] = world.ask(Ask::Fetch, [wants, used, 0], [self.s1_pc, self.s2_pc & !3]);
         if self.fires {
-            self.arriving = self.second_stage(bus);
+            self.arriving = self.second_stage(rest);
         }
-        self.is_mistaken = self.s2_prediction.hit && self.s2_valid && self.is_middle(bus);
+        self.is_mistaken = self.s2_valid && self.s2_prediction.is_hit() && self.is_middle(rest, world);
         if !self.is_head_known {
-            self.look_at_head();
+            self.look_at_head(&mut world.side.decoder);
         }
+        let bits = (rest & fetched::PREDICTION) as u32;
+        Delivered { seen: Prediction { target, bits }, is_held: rest & fetched::HELD != 0, replays }
     }
 
     /// What the core can decode in this cycle.
@@ -228,26 +297,29 @@ impl Frontend {
     }
 
     #[inline(always)]
-    fn second_stage<B: Bus>(&self, bus: &mut B) -> Packet {
-        let word = bus.fetch_word(self.s2_pc & !3);
+    fn second_stage(&self, fetched: u64) -> Packet {
         let p = &self.s2_prediction;
         Packet {
             pc: self.s2_pc,
-            word: word.unwrap_or(0),
-            last: if p.hit && p.taken { p.half } else { 1 },
-            entry: p.entry,
-            history: p.history,
-            flags: if word.is_ok() { flag::LIVE | flag::PRESENT } else { flag::LIVE },
+            word: (fetched >> fetched::WORD) as u32,
+            last: if p.turns() { p.half() } else { 1 },
+            entry: p.entry(),
+            number: self.s2_number,
+            flags: if fetched & fetched::PRESENT != 0 { flag::LIVE | flag::PRESENT } else { flag::LIVE },
         }
     }
 
     /// Whether the half-word that the predictor took for the end of a jump or branch begins a longer instruction. Where the
     /// second stage has no packet of its own, it looks at the bytes of an earlier one, as the hardware does.
-    fn is_middle<B: Bus>(&self, bus: &mut B) -> bool {
-        let word = self.shown.and_then(|pc| bus.fetch_word(pc & !3).ok()).unwrap_or(0);
+    fn is_middle<B: Port>(&self, fetched: u64, world: &mut World<'_, B>) -> bool {
+        let word = match self.shown {
+            Some(pc) if self.fires && pc & !3 == self.s2_pc & !3 => (fetched >> fetched::WORD) as u32,
+            Some(pc) => world.ask(Ask::Word, [0; 3], [pc & !3, 0])[0] as u32,
+            None => 0,
+        };
         let is_long = [word as u16, (word >> 16) as u16].map(|half| !is_compressed(half));
         let begins_first = self.s2_pc & 2 == 0 && self.s2_partial.is_none();
-        match self.s2_prediction.half {
+        match self.s2_prediction.half() {
             0 => begins_first && is_long[0],
             _ => !(begins_first && is_long[0]) && is_long[1],
         }
@@ -255,14 +327,19 @@ impl Frontend {
 
     /// The second half of a cycle: everything moves. True if a line is missing that was not before.
     #[inline(always)]
-    pub(crate) fn tick(&mut self, cycle: u64, request: &Request) -> bool {
-        let seen = self.predictor.lookup(self.s1_pc);
+    pub(crate) fn tick<B: Port>(
+        &mut self,
+        delivered: Delivered,
+        request: &Request,
+        world: &mut World<'_, B>,
+    ) -> bool {
         let fires = self.fires;
+        let Delivered { seen, is_held, replays } = delivered;
         let redirected = request.redirect.is_some();
-        let known = self.s2_prediction.hit && self.s2_prediction.taken;
+        let known = self.s2_prediction.turns();
         let queued = self.queue.len();
         let sequential = (self.s1_pc & !3).wrapping_add(4);
-        let predicted = if seen.hit && seen.taken { seen.target } else { sequential };
+        let predicted = if seen.turns() { seen.target } else { sequential };
 
         let mut guess = predicted;
         let mut scan_redirects = false;
@@ -272,32 +349,31 @@ impl Frontend {
             let glance = self.glance();
             partial = glance.partial;
             if glance.may_turn {
-                let scan = self.scan();
+                let scan = self.scan(world);
                 partial = scan.partial;
                 scan_redirects = !known && scan.taken;
                 if !known && self.s2_valid {
-                    guess = self.guess(&scan, predicted);
+                    guess = self.guess(&scan, predicted, world);
                 }
                 own_update = self.own_update(&scan, known, queued);
-                self.follow(&scan, known, redirected);
+                self.follow(&scan, known, redirected, world);
             }
             if self.is_mistaken {
                 self.arriving.flags |= flag::REPLAYS;
             }
         }
-        let replays = (self.s2_valid && !fires) || self.replay_pending;
         let has_space = queued <= 2
             || (queued <= 3 && !(self.s1_valid && self.s2_valid))
             || (queued <= 4 && !self.s1_valid && !self.s2_valid);
         let s0_valid = redirected || has_space;
         let next = if replays { self.s2_pc } else { guess };
         self.move_queue(request);
-        self.predictor.tick(self.s1_pc, &seen, request.update.or(own_update), self.is_mistaken);
+        self.teach(&seen, request.update.or(own_update), world);
         self.wrong_path = !redirected && (self.wrong_path || self.is_mistaken);
 
         // The cache looks up the first stage's tags while it is not being redirected.
         let s1_killed = redirected || scan_redirects || replays;
-        let misses = self.refill_cache(cycle, request, s1_killed);
+        let misses = self.refill_cache(is_held, request, s1_killed, world);
 
         if redirected || scan_redirects || (fires && known) {
             self.s2_partial = None;
@@ -309,7 +385,9 @@ impl Frontend {
         self.s2_valid = !replays && !redirected && !scan_redirects;
         if !replays {
             self.s2_pc = self.s1_pc;
-            self.s2_prediction = seen;
+            self.s2_prediction = Prediction { target: 0, ..seen };
+            self.s2_number = self.packets;
+            self.packets = self.packets.wrapping_add(1);
         }
         self.s1_valid = s0_valid;
         self.s1_pc = request.redirect.unwrap_or(next) & !1;
@@ -317,9 +395,41 @@ impl Frontend {
     }
 
     /// Where fetch goes on if a jump or branch in the second stage says so.
-    fn guess(&self, scan: &Scan, predicted: u64) -> u64 {
-        let target = if scan.uses_stack { self.predictor.return_address() } else { scan.target };
-        target.unwrap_or(predicted)
+    fn guess<B: Port>(&self, scan: &Scan, predicted: u64, world: &mut World<'_, B>) -> u64 {
+        if !scan.uses_stack {
+            return scan.target.unwrap_or(predicted);
+        }
+        match world.ask(Ask::Return, [0; 3], [0; 2]) {
+            [0, _] => predicted,
+            [_, address] => address,
+        }
+    }
+
+    /// The predictor's own registers, at the end of a cycle in which the lookup answered `seen`; `update` arrives.
+    #[inline(always)]
+    fn teach<B: Port>(&mut self, seen: &Prediction, update: Option<Update>, world: &mut World<'_, B>) {
+        self.clearing_cycles = self.clearing_cycles.saturating_sub(1);
+        if let Some(Update { entry, packet, half, flow, is_valid }) = self.pending {
+            let what = half | u8::from(is_valid) << 1 | u8::from(seen.is_ambiguous()) << 2;
+            world.ask(Ask::Learn, [entry, what, flow as u8], [packet, self.s1_pc]);
+        } else if seen.is_ambiguous() {
+            world.tell(Ask::ForgetPacket, 0, self.s1_pc);
+        }
+        if self.is_mistaken {
+            world.tell(Ask::Forget, 0, 0);
+        }
+        self.used = if seen.turns() { seen.entry() } else { UNUSED };
+        self.pending = update;
+    }
+
+    /// What became of an instruction of packet `number`.
+    #[inline(always)]
+    pub(crate) fn resolve<B: Port>(&self, resolution: &Resolution, number: u8, world: &mut World<'_, B>) {
+        let Resolution { packet, is_branch, taken, is_wrong, learns } = *resolution;
+        let learns = learns && self.clearing_cycles == 0;
+        let what =
+            u8::from(is_branch) | u8::from(taken) << 1 | u8::from(is_wrong) << 2 | u8::from(learns) << 3;
+        world.ask(Ask::Resolve, [self.packets.wrapping_sub(number), what, 0], [packet, 0]);
     }
 
     /// What the predictor learns from the second stage, without the core.
@@ -336,9 +446,9 @@ impl Frontend {
     }
 
     /// A jump or branch enters the queue.
-    fn follow(&mut self, scan: &Scan, known: bool, redirected: bool) {
+    fn follow<B: Port>(&mut self, scan: &Scan, known: bool, redirected: bool, world: &mut World<'_, B>) {
         if !self.wrong_path {
-            self.train_speculatively(scan);
+            self.train_speculatively(scan, world);
         }
         if !known && scan.taken {
             (self.arriving.last, self.arriving.entry) = (scan.half, NEW);
@@ -347,27 +457,33 @@ impl Frontend {
         self.wrong_path = !redirected && (self.wrong_path || lost);
     }
 
-    fn train_speculatively(&mut self, scan: &Scan) {
+    fn train_speculatively<B: Port>(&mut self, scan: &Scan, world: &mut World<'_, B>) {
         if scan.has_branch {
-            self.predictor.advance_history(self.s2_prediction.bias);
+            world.tell(Ask::Speculate, u8::from(self.s2_prediction.bias()), 0);
         }
         match scan.stack {
-            Some((Flow::Call, address)) => self.predictor.push_return(address),
-            Some((Flow::Return, _)) => self.predictor.pop_return(),
+            Some((Flow::Call, address)) => world.tell(Ask::Push, 0, address),
+            Some((Flow::Return, _)) => world.tell(Ask::Pop, 0, 0),
             _ => {}
         }
     }
 
     #[inline(always)]
-    fn refill_cache(&mut self, cycle: u64, request: &Request, s1_killed: bool) -> bool {
+    fn refill_cache<B: Port>(
+        &mut self,
+        is_held: bool,
+        request: &Request,
+        s1_killed: bool,
+        world: &mut World<'_, B>,
+    ) -> bool {
         let missed = self.s2_cache_valid && !self.s2_hit;
         if missed || self.refill.is_some() || request.flushes_cache {
-            return self.refill_slowly(cycle, request, s1_killed);
+            return self.refill_slowly(is_held, request, s1_killed, world);
         }
         let is_looking = self.s1_valid;
         if is_looking {
             self.refill_address = self.s1_pc & !(LINE_BYTES - 1);
-            self.s2_hit = self.tags.holds(self.s1_pc);
+            self.s2_hit = is_held;
             self.shown = if self.s2_hit { Some(self.s1_pc) } else { None };
         } else {
             self.s2_hit = false;
@@ -378,7 +494,14 @@ impl Frontend {
     }
 
     #[inline(never)]
-    fn refill_slowly(&mut self, cycle: u64, request: &Request, s1_killed: bool) -> bool {
+    fn refill_slowly<B: Port>(
+        &mut self,
+        is_held: bool,
+        request: &Request,
+        s1_killed: bool,
+        world: &mut World<'_, B>,
+    ) -> bool {
+        let cycle = world.cycle;
         let missed = self.s2_cache_valid && !self.s2_hit;
         let can_request = !(missed || self.refill.is_some());
         let begins = missed && self.s2_may_refill && self.refill.is_none();
@@ -390,7 +513,7 @@ impl Frontend {
         // While a line arrives, its words take the array's only port, and nothing can be looked up.
         let is_writing = self.refill.is_some_and(|last| cycle + LINE_WORDS >= last + 2 && cycle <= last + 1);
         let is_looking = self.s1_valid && !is_writing;
-        let hit = is_looking && self.tags.holds(self.s1_pc);
+        let hit = is_looking && is_held;
         if is_looking {
             self.shown = hit.then_some(self.s1_pc);
         }
@@ -400,11 +523,11 @@ impl Frontend {
         if self.refill.is_some_and(|last| last < cycle) {
             self.refill = None;
             if !self.invalidated {
-                self.tags.fill(self.refill_address, false);
+                world.tell(Ask::FillCode, 0, self.refill_address);
             }
         }
         if request.flushes_cache {
-            self.tags.clear();
+            world.tell(Ask::ClearCode, 0, 0);
         }
         self.s2_cache_valid = is_looking && !s1_killed;
         self.s2_hit = hit;
@@ -414,14 +537,10 @@ impl Frontend {
 
     /// The missing line comes from memory, since the data cache was asked in this cycle. `data_line` is when a line of
     /// that cache is complete, `line_cycles` how long the line at an address takes.
-    pub(crate) fn expect_line(
-        &mut self,
-        cycle: u64,
-        data_line: Option<&mut u64>,
-        line_cycles: impl FnOnce(u64) -> u64,
-    ) {
+    pub(crate) fn expect_line<B: Port>(&mut self, data_line: Option<&mut u64>, world: &mut World<'_, B>) {
         if self.refill.is_some() {
-            let last = cycle + INSTRUCTION_MISS_CYCLES + line_cycles(self.refill_address);
+            let [line_cycles, _] = world.ask(Ask::CodeCycles, [0; 3], [self.refill_address, 0]);
+            let last = world.cycle + INSTRUCTION_MISS_CYCLES + line_cycles;
             self.refill = Some(share_bus(last, data_line));
         }
     }

@@ -46,7 +46,7 @@ fn division(a: u64, b: u64, is_signed: bool, is_remainder: bool) -> u64 {
 }
 
 /// How a floating-point instruction leaves its pipeline.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum FloatLatency {
     /// It writes nothing, or an integer register like any instruction.
     None,

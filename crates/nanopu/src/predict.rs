@@ -9,7 +9,7 @@ mod tree;
 use targets::{ENTRIES, Targets};
 
 /// What an entry of the target buffer stands for.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Flow {
     Branch,
     Jump,
@@ -18,27 +18,61 @@ pub(crate) enum Flow {
 }
 
 /// The answer to one lookup.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 pub(crate) struct Prediction {
-    /// Whether the target buffer knows a jump or branch in this fetch packet.
-    pub(crate) hit: bool,
-    /// Whether it is expected to be taken.
-    pub(crate) taken: bool,
-    /// The half-word of the packet that the jump or branch ends in.
-    pub(crate) half: u8,
     pub(crate) target: u64,
+    pub(crate) bits: u32,
+}
+
+mod bit {
+    pub(super) const HIT: u32 = 1 << 0;
+    pub(super) const TAKEN: u32 = 1 << 1;
+    pub(super) const HALF: u32 = 1 << 2;
+    pub(super) const AMBIGUOUS: u32 = 1 << 3;
+    pub(super) const BIAS: u32 = 1 << 4;
+    pub(super) const ENTRY: u32 = 8;
+}
+
+impl Prediction {
+    /// Whether the target buffer knows a jump or branch in this fetch packet.
+    #[inline(always)]
+    pub(crate) fn is_hit(&self) -> bool {
+        self.bits & bit::HIT != 0
+    }
+
+    /// Whether it does, and expects it to be taken.
+    #[inline(always)]
+    pub(crate) fn turns(&self) -> bool {
+        self.bits & (bit::HIT | bit::TAKEN) == bit::HIT | bit::TAKEN
+    }
+
+    /// The half-word of the packet that the jump or branch ends in.
+    #[inline(always)]
+    pub(crate) fn half(&self) -> u8 {
+        u8::from(self.bits & bit::HALF != 0)
+    }
+
     /// The entry that answered. Like the hardware's encoder, zero if none did.
-    pub(crate) entry: u8,
+    #[inline(always)]
+    pub(crate) fn entry(&self) -> u8 {
+        (self.bits >> bit::ENTRY) as u8
+    }
+
     /// More than one entry has answered.
-    pub(crate) is_ambiguous: bool,
-    /// The global history that the prediction used.
-    pub(crate) history: u8,
+    #[inline(always)]
+    pub(crate) fn is_ambiguous(&self) -> bool {
+        self.bits & bit::AMBIGUOUS != 0
+    }
+
     /// What the history table says, whether or not there is an entry.
-    pub(crate) bias: bool,
+    #[inline(always)]
+    pub(crate) fn bias(&self) -> bool {
+        self.bits & bit::BIAS != 0
+    }
 }
 
 /// A correction or a new entry.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Update {
     /// The entry to correct, or [`NEW`]. One that comes from a packet without a hit is the first, as on Rocket.
     pub(crate) entry: u8,
@@ -53,17 +87,28 @@ pub(crate) struct Update {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Resolution {
     pub(crate) packet: u64,
-    /// The history that its prediction used.
-    pub(crate) history: u8,
     pub(crate) is_branch: bool,
     pub(crate) taken: bool,
     /// Fetch had gone elsewhere.
     pub(crate) is_wrong: bool,
+    /// The history table takes note.
+    pub(crate) learns: bool,
 }
 
+impl Flow {
+    const ALL: [Flow; 4] = [Flow::Branch, Flow::Jump, Flow::Call, Flow::Return];
+
+    /// By number, as `self as u8` counts.
+    pub(crate) fn of(number: u8) -> Flow {
+        Flow::ALL[usize::from(number) % Flow::ALL.len()]
+    }
+}
+
+/// In place of an entry: none.
+pub(crate) const UNUSED: u8 = u8::MAX;
 /// In place of an entry: the one that was not used for longest.
 pub(crate) const NEW: u8 = ENTRIES as u8;
-const HISTORIES: usize = 512;
+pub(crate) const HISTORIES: usize = 512;
 const RETURNS: usize = 6;
 
 /// All three structures.
@@ -75,8 +120,6 @@ pub(crate) struct Predictor {
     /// The newest address, and those below it.
     returns: [u64; RETURNS],
     returns_count: usize,
-    /// After reset the history table is cleared entry by entry, and learns nothing until that is done.
-    clearing_cycles: u32,
 }
 
 impl Predictor {
@@ -87,20 +130,25 @@ impl Predictor {
             history: 0,
             returns: [0; RETURNS],
             returns_count: 0,
-            clearing_cycles: HISTORIES as u32,
         }
     }
 
+    /// The outcomes of the last branches, the newest first.
+    #[inline(always)]
+    pub(crate) fn history(&self) -> u8 {
+        self.history
+    }
+
     /// Looks up the fetch packet of `pc`.
+    #[inline(always)]
     pub(crate) fn lookup(&self, pc: u64) -> Prediction {
         let bias = self.biases[bias_index(pc, self.history)];
-        let mut prediction = Prediction { history: self.history, bias, taken: true, ..Prediction::default() };
-        self.targets.look_up(pc, bias, self.return_address(), &mut prediction);
-        prediction
+        let bits = bit::TAKEN | if bias { bit::BIAS } else { 0 };
+        self.targets.look_up(pc, bits, bias, self.return_address())
     }
 
     /// The address on top of the return stack.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn return_address(&self) -> Option<u64> {
         (self.returns_count > 0).then(|| self.returns[0])
     }
@@ -111,9 +159,11 @@ impl Predictor {
     }
 
     /// Learns what became of an instruction.
-    pub(crate) fn resolve(&mut self, resolution: Resolution) {
-        let Resolution { packet, history, is_branch, taken, is_wrong } = resolution;
-        if is_branch && self.clearing_cycles == 0 {
+    /// `history` is what its prediction used.
+    #[inline(always)]
+    pub(crate) fn resolve(&mut self, resolution: &Resolution, history: u8) {
+        let Resolution { packet, is_branch, taken, is_wrong, learns } = *resolution;
+        if is_branch && learns {
             self.biases[bias_index(packet, history)] = taken;
         }
         if is_wrong {
@@ -132,11 +182,26 @@ impl Predictor {
         self.returns_count = self.returns_count.saturating_sub(1);
     }
 
-    /// The end of a cycle in which the lookup was for `pc` and answered `seen`; `update` arrives, and all targets are
-    /// forgotten if it `flushes`.
-    pub(crate) fn tick(&mut self, pc: u64, seen: &Prediction, update: Option<Update>, flushes: bool) {
-        self.clearing_cycles = self.clearing_cycles.saturating_sub(1);
-        self.targets.tick(pc, seen, update, flushes);
+    /// Forgets all targets.
+    pub(crate) fn flush(&mut self) {
+        self.targets.flush();
+    }
+
+    /// Forgets every target of the packet of `pc`.
+    #[cold]
+    pub(crate) fn forget(&mut self, pc: u64) {
+        self.targets.forget(pc);
+    }
+
+    /// An entry was used, or [`UNUSED`]: none.
+    #[inline(always)]
+    pub(crate) fn touch(&mut self, entry: u8) {
+        self.targets.touch(entry);
+    }
+
+    /// Takes an update over, with the target at the lookup port. Whose lookup is ambiguous loses its valid bit again.
+    pub(crate) fn learn(&mut self, update: &Update, target: u64, is_ambiguous: bool) {
+        self.targets.learn(update, target, is_ambiguous);
     }
 }
 

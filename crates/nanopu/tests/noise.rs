@@ -102,7 +102,7 @@ fn the_same_program_takes_the_same_cycles() {
 fn a_slower_memory_takes_longer() {
     let time = |memory_latency_cycles| {
         let (hart, mut ram) = program(2);
-        let mut core = Core::new(hart, &CoreConfig { memory_latency_cycles });
+        let mut core = Core::new(hart, &CoreConfig { memory_latency_cycles, ..CoreConfig::default() });
         (0..100).for_each(|_| {
             core.run_to_event(&mut ram, 100_000);
         });

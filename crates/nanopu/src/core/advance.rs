@@ -1,12 +1,16 @@
 //! The stages behind decode move, and hand their work to the cache and the units.
 
-use super::{BUBBLE, Core, Long, WRONG_PATH};
+use super::pipeline::{Long, Pipeline, WRONG_PATH};
+use super::world::{Ask, World};
+use crate::dcache::Access;
 use crate::port::Port;
 
-impl Core {
+impl Pipeline {
     /// Everything moves one stage on. `overruled` says that write-back redirects, `killed` that anybody does. What was issued
     /// stands in the stage behind execute.
-    pub(super) fn move_stages<B: Port>(&mut self, cycle: u64, overruled: bool, killed: bool, bus: &mut B) {
+    #[inline(always)]
+    pub(super) fn move_stages<B: Port>(&mut self, overruled: bool, killed: bool, world: &mut World<'_, B>) {
+        let cycle = world.cycle;
         let [execute, memory] = [self.execute, self.execute + 3].map(|stage| stage % 4);
         let memory_serial = self.stages[memory].serial;
         if overruled
@@ -18,33 +22,32 @@ impl Core {
         }
         let refused_float = self.leave_memory(cycle, memory, overruled);
 
-        let slot = self.stages[execute];
+        let slot = &self.stages[execute];
         let works = slot.works() && slot.serial != WRONG_PATH;
-        let access = if works && slot.needs.is_access() { self.record(slot.serial).access() } else { None };
-        let cache_ready = self.data_cache.is_ready(cycle, access.as_ref());
+        let serial = slot.serial;
+        let access =
+            (works && slot.is_access).then(|| Access::new(slot.needs.access_bytes, slot.needs.class));
+        let refuses_s1 = self.data_cache.refuses_s1(world);
+        let cache_ready = self.data_cache.is_ready(cycle, access.as_ref(), refuses_s1);
         let is_long = slot.works() && slot.needs.is_long();
         if killed {
-            self.stages[execute] = BUBBLE;
+            self.stages[execute].is_live = false;
         } else {
             let unit_ready = self.long.is_none();
             let refused = (access.is_some() && !cache_ready) || (is_long && !unit_ready);
-            self.stages[execute].replays |= refused;
             if is_long && unit_ready && works {
-                let record = self.record(slot.serial);
-                let value = if record.trap.is_some() { 0 } else { record.value };
-                let ready = cycle + record.unit_cycles;
-                let register = slot.needs.writes_x();
-                self.long = Some(Long { ready, register, value, serial: slot.serial, pc: slot.pc });
+                let (ready, register) = (cycle + u64::from(slot.unit_cycles), slot.needs.writes_x());
+                world.tell(Ask::KeepLong, self.behind(serial), 0);
+                self.long = Some(Long { ready, register, serial });
             }
+            self.stages[execute].replays |= refused;
         }
         self.blocked = !cache_ready
             && !self.data_cache.is_granted(cycle)
             && (self.blocked || access.is_some() || self.data_cache.refuses());
-        let request = access.map(|access| (access, cache_ready && !killed));
+        let request = access.map(|access| (access, self.behind(serial), cache_ready && !killed));
         let code_line = self.frontend.incoming_line();
-        let memory_cycles = self.memory_cycles;
-        let line_cycles = |address| bus.line_cycles(address, memory_cycles);
-        self.data_cache.tick(cycle, request, overruled || refused_float, code_line, line_cycles);
+        self.data_cache.tick(request, refuses_s1, overruled || refused_float, code_line, world);
 
         if killed && !overruled && self.stages[memory].is_live {
             self.next_serial = memory_serial + 1;
@@ -62,7 +65,7 @@ impl Core {
         }
         if !slot.replays && slot.needs.is_float() {
             let needs = slot.needs;
-            let float = self.records[slot.serial as usize % super::RECORDS].float;
+            let float = slot.float;
             slot.replays = self.floats.refuses(float);
             if !slot.replays {
                 self.floats.accept(cycle, float, needs.float_register());

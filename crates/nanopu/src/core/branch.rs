@@ -2,10 +2,11 @@
 
 use highwire_riscv::Class;
 
-use super::{Core, WRONG_PATH};
+use super::pipeline::{Pipeline, WRONG_PATH};
 use crate::predict::{Flow, Resolution, Update};
 
-impl Core {
+impl Pipeline {
+    #[inline(always)]
     /// Whether what comes after the instruction in the memory stage is not at `next`.
     pub(super) fn is_followed_wrongly(&self, next: u64) -> bool {
         let execute = &self.stages[self.execute];
@@ -21,42 +22,35 @@ impl Core {
         if !slot.works() || slot.serial == WRONG_PATH {
             return None;
         }
-        let record = self.record(slot.serial);
-        if record.trap.is_some() {
+        if slot.is_trap {
             return None;
         }
         Some(match slot.needs.class {
             // Returns from traps go through write-back.
-            Class::System => {
-                record.pc + u64::from(record.instruction.map_or(4, |instruction| instruction.length))
-            }
-            _ => record.next,
+            Class::System => slot.pc + slot.needs.length(),
+            _ => slot.next,
         })
     }
 
     /// What the predictor learns from the instruction in the memory stage, which write-back does not overrule.
-    pub(super) fn train(&self, is_wrong: bool) -> (Option<Update>, Option<Resolution>) {
+    pub(super) fn train(&self, is_wrong: bool) -> (Option<Update>, Option<(Resolution, u8)>) {
         let slot = self.memory();
         let class = slot.needs.class;
         let matters = is_wrong || class == Class::Branch;
         if !matters || !slot.works() || slot.serial == WRONG_PATH {
             return (None, None);
         }
-        let record = self.record(slot.serial);
-        let Some(instruction) = &record.instruction else {
-            return (None, None);
-        };
-        let sequential = record.pc.wrapping_add(instruction.length.into());
+        let sequential = slot.pc.wrapping_add(slot.needs.length());
         let is_branch = class == Class::Branch;
-        let taken = is_branch && record.next != sequential;
+        let taken = is_branch && slot.next != sequential;
         // The predictor knows an instruction by the packet and the half-word in which it ends.
         let last_half = sequential.wrapping_sub(2);
         let packet = last_half & !3;
         let turns = taken || matches!(class, Class::Jump | Class::JumpRegister);
         let is_flow = is_branch || turns;
         let flow = match class {
-            Class::Jump | Class::JumpRegister if instruction.rd & 1 != 0 => Flow::Call,
-            Class::JumpRegister if instruction.rs1 & 0x1b == 1 => Flow::Return,
+            Class::Jump | Class::JumpRegister if slot.needs.links() => Flow::Call,
+            Class::JumpRegister if slot.needs.returns() => Flow::Return,
             Class::Branch => Flow::Branch,
             _ => Flow::Jump,
         };
@@ -68,6 +62,7 @@ impl Core {
             flow,
             is_valid: is_flow,
         });
-        (update, Some(Resolution { packet, history: slot.history, is_branch, taken, is_wrong }))
+        let resolution = Resolution { packet, is_branch, taken, is_wrong, learns: true };
+        (update, Some((resolution, slot.number)))
     }
 }

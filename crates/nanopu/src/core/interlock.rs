@@ -2,13 +2,15 @@
 
 use highwire_riscv::Class;
 
-use super::{Core, Long};
+use super::pipeline::{Long, Pipeline};
+use super::world::{Ask, World};
 use crate::decode::{NO_NEEDS, Needs};
+use crate::port::Port;
 
-impl Core {
+impl Pipeline {
     /// Whether decode holds its instruction back.
-    #[inline]
-    pub(super) fn stalls(&mut self, cycle: u64, arriving: Option<Long>) -> bool {
+    #[inline(always)]
+    pub(super) fn stalls<B: Port>(&mut self, arriving: Option<Long>, world: &mut World<'_, B>) -> bool {
         let fetched = self.frontend.fetched();
         if !fetched.is_known() {
             return false;
@@ -21,7 +23,9 @@ impl Core {
         let [in_execute, in_memory, in_write_back] = [live(0), live(3), live(2)];
         let late =
             in_execute.late_in_execute() | in_memory.late_in_memory() | in_write_back.late_in_write_back();
-        if late & needs.uses != 0 || self.waits_for_units(cycle, &needs, [in_execute, in_memory], arriving) {
+        if late & needs.uses != 0
+            || self.waits_for_units(world.cycle, &needs, [in_execute, in_memory], arriving)
+        {
             return true;
         }
         let is_fence_i = needs.class == Class::Fence && needs.flushes();
@@ -33,10 +37,23 @@ impl Core {
             }
         }
         // A sleeping hart issues nothing.
-        self.next_serial == self.end_serial && self.hart.is_waiting()
+        self.may_sleep && self.next_serial == self.end_serial && world.is(Ask::Asleep, 0, 0)
     }
 
-    #[inline]
+    /// Whether decode holds back a read of x30 until there is a word. An interrupt takes its place, and it comes again afterwards.
+    ///
+    /// A read that is replayed has its word. One on a wrong path waits like any other, until what comes before it redirects; so the
+    /// thread is idle only when nothing is left before it.
+    #[inline(always)]
+    pub(super) fn waits_for_word<B: Port>(&self, world: &mut World<'_, B>) -> bool {
+        let fetched = self.frontend.fetched();
+        if !fetched.needs.reads_network() || !fetched.is_known() || self.next_serial != self.end_serial {
+            return false;
+        }
+        world.is(Ask::WordWaits, u8::from(self.is_drained()), fetched.pc)
+    }
+
+    #[inline(always)]
     fn waits_for_units(&self, cycle: u64, needs: &Needs, ahead: [&Needs; 2], arriving: Option<Long>) -> bool {
         // A result that is written in this cycle can be read in it.
         let fresh = arriving.map_or(0, |long| long.register);

@@ -3,30 +3,30 @@
 use highwire_riscv::is_compressed;
 
 use super::{Frontend, Packet, Partial, Request, flag};
-use crate::decode::NO_NEEDS;
+use crate::decode::{Decoder, NO_NEEDS};
 
 impl Frontend {
     /// Finds the instruction that starts with the waiting half, or with the first packet.
     #[inline(always)]
-    pub(super) fn look_at_head(&mut self) {
+    pub(super) fn look_at_head(&mut self, decoder: &mut Decoder) {
         let is_empty = self.queue.is_empty();
         let has_packet = !is_empty || self.fires;
         let packet = if is_empty { &self.arriving } else { self.queue.first() };
         let head = &mut self.head;
         if self.partial.is_live() {
-            let Partial { pc, half, entry, history, flags } = self.partial;
-            (head.pc, head.entry, head.history, head.flags) = (pc, entry, history, flags);
+            let Partial { pc, half, entry, number, flags } = self.partial;
+            (head.pc, head.entry, head.number, head.flags) = (pc, entry, number, flags);
             if self.partial.is_single() {
                 head.bits = u32::from(half);
             } else if has_packet {
                 head.bits = u32::from(packet.half(0)) << 16 | u32::from(half);
-                (head.entry, head.history, head.flags) = (packet.entry, packet.history, packet.flags);
+                (head.entry, head.number, head.flags) = (packet.entry, packet.number, packet.flags);
             } else {
                 head.bits = twice(half);
                 head.flags |= flag::HALF;
             }
         } else if has_packet {
-            (head.pc, head.entry, head.history) = (packet.pc, packet.entry, packet.history);
+            (head.pc, head.entry, head.number) = (packet.pc, packet.entry, packet.number);
             head.flags = packet.flags;
             let low = packet.half(packet.first());
             head.bits = u32::from(low);
@@ -43,7 +43,7 @@ impl Frontend {
         head.needs = NO_NEEDS;
         if head.flags & flag::PRESENT != 0 {
             let is_half = head.flags & flag::HALF != 0;
-            if let Some(known) = self.decoder.decode(head.pc, head.bits, is_half) {
+            if let Some(known) = decoder.decode(head.pc, head.bits, is_half) {
                 head.needs = known.needs;
                 head.flags |= flag::KNOWN;
             }
@@ -126,7 +126,7 @@ impl Frontend {
                 pc: packet.pc & !3 | (2 * u64::from(first)),
                 half: packet.half(first),
                 entry: packet.entry,
-                history: packet.history,
+                number: packet.number,
                 flags: packet.flags,
             };
         }

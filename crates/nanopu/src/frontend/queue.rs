@@ -9,7 +9,7 @@ pub(super) const QUEUE_PACKETS: usize = 5;
 const PLACES: usize = 8;
 
 /// Packets in order.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Queue {
     packets: [Packet; PLACES],
     first: usize,
@@ -50,6 +50,18 @@ impl Queue {
         debug_assert!(self.count > 0, "only what is there is taken");
         self.first += 1;
         self.count -= 1;
+    }
+
+    /// Lets the first packet lie first, and forgets those that were there before.
+    pub(super) fn settle(&mut self) {
+        self.packets.rotate_left(self.first % PLACES);
+        self.first = 0;
+        self.packets[self.count..].fill(Packet::NONE);
+    }
+
+    /// All packets of a queue that was settled.
+    pub(super) fn packets(&mut self) -> &mut [Packet] {
+        &mut self.packets[..self.count]
     }
 
     #[inline(always)]

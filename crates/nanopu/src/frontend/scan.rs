@@ -3,6 +3,8 @@
 use highwire_riscv::{Class, Instruction, is_compressed};
 
 use super::{Frontend, Packet, flag};
+use crate::core::{Ask, World};
+use crate::port::Port;
 use crate::predict::{Flow, Prediction};
 
 /// What the second stage finds in its packet.
@@ -55,13 +57,13 @@ impl Frontend {
 
     /// Looks through the second stage's packet for jumps and branches.
     #[inline(never)]
-    pub(super) fn scan(&mut self) -> Scan {
+    pub(super) fn scan<B: Port>(&mut self, world: &mut World<'_, B>) -> Scan {
         let mut scan = Scan {
             half: 1,
             taken: false,
             target: None,
             uses_stack: false,
-            is_known: self.s2_prediction.hit,
+            is_known: self.s2_prediction.is_hit(),
             stack: None,
             has_branch: false,
             flow: Flow::Jump,
@@ -73,7 +75,6 @@ impl Frontend {
         let word = self.arriving.word;
         let halves = [word as u16, (word >> 16) as u16];
         let base = self.s2_pc & !3;
-        let on_stack = self.predictor.return_address();
         let mut before = self.s2_partial.filter(|_| self.s2_pc & 2 == 0);
         for (index, half) in halves.into_iter().enumerate().skip(usize::from(self.s2_pc & 2 != 0)) {
             let (word, pc) = match before.take() {
@@ -89,9 +90,9 @@ impl Frontend {
             if !may_turn(word) {
                 continue;
             }
-            let known = self.decoder.decode(pc, word, false).map(|known| known.instruction);
+            let known = world.side.decoder.decode(pc, word, false).map(|known| known.instruction);
             let Some(instruction) = known.or_else(|| like(word)) else { continue };
-            if scan.visit(&instruction, pc, index as u8, base, &self.s2_prediction, on_stack) {
+            if scan.visit(&instruction, pc, index as u8, base, &self.s2_prediction, world) {
                 return scan;
             }
         }
@@ -102,14 +103,14 @@ impl Frontend {
 
 impl Scan {
     /// Takes note of one instruction; true if fetch goes elsewhere after it.
-    fn visit(
+    fn visit<B: Port>(
         &mut self,
         instruction: &Instruction,
         pc: u64,
         half: u8,
         base: u64,
         seen: &Prediction,
-        on_stack: Option<u64>,
+        world: &mut World<'_, B>,
     ) -> bool {
         let links = instruction.rd & 1 != 0;
         let target = pc.wrapping_add_signed(instruction.immediate.into());
@@ -130,7 +131,7 @@ impl Scan {
         match instruction.class() {
             Class::Branch => {
                 self.has_branch = true;
-                if !seen.bias {
+                if !seen.bias() {
                     return false;
                 }
                 (self.target, self.flow) = (Some(target), Flow::Branch);
@@ -140,7 +141,7 @@ impl Scan {
                 self.flow = if is_call { Flow::Call } else { Flow::Jump };
             }
             Class::JumpRegister => {
-                self.uses_stack = is_return && on_stack.is_some();
+                self.uses_stack = is_return && world.ask(Ask::Return, [0; 3], [0; 2])[0] != 0;
                 self.flow = if is_return {
                     Flow::Return
                 } else if is_call {

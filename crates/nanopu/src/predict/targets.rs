@@ -4,7 +4,7 @@
 //! stay, and then stand for packets and targets that nobody ever saw, as on Rocket.
 
 use super::tree::Tree;
-use super::{Flow, Prediction, Update};
+use super::{Flow, Prediction, UNUSED, Update, bit};
 
 pub(super) const ENTRIES: usize = 28;
 const PAGES: usize = 6;
@@ -41,10 +41,6 @@ pub(super) struct Targets {
     known_pages: u8,
     next_page: u8,
     recency: Tree,
-    /// An update takes effect a cycle later, when the target stands at the lookup port.
-    pending: Option<Update>,
-    /// A lookup counts as a use a cycle later.
-    used: Option<u8>,
 }
 
 impl Targets {
@@ -59,44 +55,60 @@ impl Targets {
             known_pages: 0,
             next_page: 0,
             recency: Tree::new(ENTRIES),
-            pending: None,
-            used: None,
         };
         targets.candidates[candidate_set(0)] = (1 << ENTRIES) - 1;
         targets
     }
 
-    /// Fills in what the entries say of the packet of `pc`. Several can speak at once, as two jumps in a packet can leave
-    /// behind; like the hardware's encoders, what they say is then mixed bit by bit.
-    #[inline]
-    pub(super) fn look_up(&self, pc: u64, bias: bool, return_address: Option<u64>, seen: &mut Prediction) {
-        let mut matching = self.matching(pc);
-        if matching == 0 {
-            return;
+    /// What the entries say of the packet of `pc`, beside `bits`.
+    #[inline(always)]
+    pub(super) fn look_up(&self, pc: u64, bits: u32, bias: bool, return_address: Option<u64>) -> Prediction {
+        match self.matching(pc) {
+            0 => Prediction { target: 0, bits },
+            matching => self.answer(pc, matching, bits, bias, return_address),
         }
-        seen.is_ambiguous = matching.count_ones() > 1;
+    }
+
+    /// What these entries say. Several can speak at once, as two jumps in a packet can leave behind; like the hardware's
+    /// encoders, what they say is then mixed bit by bit.
+    #[inline(always)]
+    fn answer(
+        &self,
+        pc: u64,
+        mut matching: u32,
+        mut bits: u32,
+        bias: bool,
+        return_address: Option<u64>,
+    ) -> Prediction {
+        if matching.count_ones() > 1 {
+            bits |= bit::AMBIGUOUS;
+        }
         let (mut low, mut page, mut target_page) = (0, 0, 0);
-        let (mut is_branch, mut is_return) = (false, false);
+        let mut is_return = false;
         while matching != 0 {
             let index = matching.trailing_zeros();
             matching &= matching - 1;
-            let entry = &self.entries[index as usize];
-            seen.half |= entry.half;
-            seen.entry |= index as u8;
+            let entry = &self.entries[index as usize % ENTRIES];
+            bits |= u32::from(entry.half != 0) * bit::HALF | index << bit::ENTRY;
             low |= entry.target;
             page |= entry.page;
             target_page |= entry.target_page;
-            is_branch |= entry.flow == Flow::Branch;
+            if entry.flow == Flow::Branch && !bias {
+                bits &= !bit::TAKEN;
+            }
             is_return |= entry.flow == Flow::Return;
         }
-        seen.hit = self.page(page) == Some(pc >> PAGE_BITS);
-        seen.taken = !is_branch || bias;
-        seen.target = match return_address {
+        if self.page(page) == Some(pc >> PAGE_BITS) {
+            bits |= bit::HIT;
+        }
+        let target = match return_address {
             Some(address) if is_return => address,
             _ => self.target_page(target_page) << PAGE_BITS | u64::from(low),
         };
+        Prediction { target, bits }
     }
 
+    #[inline(always)]
     /// The page of this number, counted from one, if it is known.
     fn page(&self, number: u8) -> Option<u64> {
         let index = usize::from(number).wrapping_sub(1);
@@ -110,7 +122,7 @@ impl Targets {
     }
 
     /// The entries whose low bits are those of `pc`, by bit.
-    #[inline]
+    #[inline(always)]
     fn matching(&self, pc: u64) -> u32 {
         let key = low_bits(pc);
         let mut candidates = self.candidates[candidate_set(key)] & self.valid;
@@ -123,30 +135,35 @@ impl Targets {
         found
     }
 
-    /// The end of a cycle in which the lookup was for `pc` and answered `seen`; `update` arrives, and everything is
-    /// forgotten if it `flushes`.
-    #[inline]
-    pub(super) fn tick(&mut self, pc: u64, seen: &Prediction, update: Option<Update>, flushes: bool) {
-        // Entries that spoke at once are forgotten, and whatever an update makes of the others in the same cycle is lost,
-        // but for its contents: one register holds all valid bits.
-        let kept = if seen.is_ambiguous { Some(self.valid & !self.matching(pc)) } else { None };
-        let mut touched = self.used.take();
-        if let Some(update) = self.pending.take() {
-            touched = Some(self.write(pc, &update));
-        }
-        if let Some(kept) = kept {
+    /// Forgets everything.
+    pub(super) fn flush(&mut self) {
+        self.valid = 0;
+    }
+
+    /// Forgets the entries that speak of the packet of `pc` at once.
+    pub(super) fn forget(&mut self, pc: u64) {
+        self.valid &= !self.matching(pc);
+    }
+
+    /// Takes an update over, with the target at the lookup port. If the lookup there is ambiguous, its entries are forgotten, and
+    /// whatever the update makes of the others is lost, but for its contents: one register holds all valid bits.
+    pub(super) fn learn(&mut self, update: &Update, target: u64, is_ambiguous: bool) {
+        let kept = self.valid & !if is_ambiguous { self.matching(target) } else { 0 };
+        let index = self.write(target, update);
+        if is_ambiguous {
             self.valid = kept;
         }
-        if flushes {
-            self.valid = 0;
-        }
-        if let Some(index) = touched {
-            let index = usize::from(index);
+        self.touch(index);
+    }
+
+    /// An entry was used, or [`UNUSED`]: none.
+    #[inline(always)]
+    pub(super) fn touch(&mut self, entry: u8) {
+        if entry != UNUSED {
+            let index = usize::from(entry);
             // A mixture of entries can be the number of none; the tree then goes by its low bits.
             self.recency.touch(if index < ENTRIES { index } else { index - 4 });
         }
-        self.used = (seen.hit && seen.taken).then_some(seen.entry);
-        self.pending = update;
     }
 
     /// Writes an entry whose target is `target`, and says which.

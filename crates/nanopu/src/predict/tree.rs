@@ -40,8 +40,9 @@ impl Tree {
         (all, set)
     }
 
+    #[inline(always)]
     pub(super) fn touch(&mut self, way: usize) {
-        let (all, set) = self.paths[way];
+        let (all, set) = self.paths[way % 32];
         self.older_is_upper = self.older_is_upper & !all | set;
     }
 

@@ -1,0 +1,324 @@
+//! The pipeline: decode, execute, memory, write-back, and what moves between them in one cycle.
+//!
+//! Decode is the only stage that stalls. Instructions execute architecturally when they leave it on the right path; the records
+//! of those that have not committed are kept, so that a replay finds them again instead of executing twice.
+
+use highwire_riscv::Class;
+
+use super::world::{Ask, Since, World};
+use crate::dcache::DataCache;
+use crate::decode::{NO_NEEDS, Needs};
+use crate::float_unit::FloatUnit;
+use crate::frontend::{Frontend, Request};
+use crate::latency::FloatLatency;
+use crate::port::{Port, TX_REGISTER};
+
+/// The serial number of an instruction on a wrong path.
+pub(super) const WRONG_PATH: u64 = u64::MAX;
+
+/// In place of the number of an instruction that has committed, for what outlives it.
+const COMMITTED: u64 = WRONG_PATH - 1;
+
+fn earlier(serial: u64, since: &Since) -> u64 {
+    if serial >= COMMITTED { serial } else { serial - since.serial }
+}
+
+fn later(serial: u64, since: &Since) -> u64 {
+    if serial >= COMMITTED { serial } else { serial + since.serial }
+}
+
+/// An instruction in a stage.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Slot {
+    /// There is one.
+    pub(super) is_live: bool,
+    /// It must be fetched again, and only passes through.
+    pub(super) replays: bool,
+    /// What comes behind it is fetched again.
+    pub(super) turns: bool,
+    /// It has trapped.
+    pub(super) is_trap: bool,
+    /// It touches memory.
+    pub(super) is_access: bool,
+    pub(super) entry: u8,
+    /// The number of its fetch packet.
+    pub(super) number: u8,
+    pub(super) unit_cycles: u8,
+    pub(super) pc: u64,
+    /// Where the program goes on.
+    pub(super) next: u64,
+    /// The number of its record, counted from reset, or [`WRONG_PATH`].
+    pub(super) serial: u64,
+    pub(super) float: FloatLatency,
+    pub(super) needs: Needs,
+}
+
+pub(super) const BUBBLE: Slot = Slot {
+    is_live: false,
+    replays: false,
+    turns: false,
+    is_trap: false,
+    is_access: false,
+    entry: 0,
+    number: 0,
+    unit_cycles: 0,
+    pc: 0,
+    next: 0,
+    serial: WRONG_PATH,
+    float: FloatLatency::None,
+    needs: NO_NEEDS,
+};
+
+impl Slot {
+    /// It is there, and more than passes through.
+    #[inline(always)]
+    pub(super) fn works(&self) -> bool {
+        self.is_live && !self.replays
+    }
+}
+
+/// A multiplication or division under way.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Long {
+    /// The first cycle in which the result can be written.
+    pub(super) ready: u64,
+    /// The register that it is for, as a set.
+    pub(super) register: u64,
+    /// Whose it is.
+    pub(super) serial: u64,
+}
+
+/// What happened at write-back.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Turn {
+    Bubble,
+    Commit,
+    Trap,
+}
+
+/// The pipeline.
+#[derive(Clone, PartialEq, Eq, Hash, Debug)]
+pub(super) struct Pipeline {
+    pub(super) frontend: Frontend,
+    /// The stages behind decode, as a ring: moving on is counting on.
+    pub(super) stages: [Slot; 4],
+    /// Which of them is execute; memory and write-back come before it.
+    pub(super) execute: usize,
+    /// The serial number of the instruction that commits next.
+    pub(super) first_serial: u64,
+    /// The serial number of the next instruction that executes.
+    pub(super) end_serial: u64,
+    /// The serial number of the next instruction that leaves decode on the right path.
+    pub(super) next_serial: u64,
+    pub(super) data_cache: DataCache,
+    /// An access was refused, and decode holds back others until the line is there.
+    pub(super) blocked: bool,
+    pub(super) fence: bool,
+    /// The last instruction may have put the hart to sleep.
+    pub(super) may_sleep: bool,
+    /// Registers that the multiplier and divider will write.
+    pub(super) busy: u64,
+    /// What the multiplier and divider does.
+    pub(super) long: Option<Long>,
+    pub(super) floats: FloatUnit,
+}
+
+impl Pipeline {
+    pub(super) fn new(pc: u64) -> Pipeline {
+        Pipeline {
+            frontend: Frontend::new(pc),
+            stages: [BUBBLE; 4],
+            execute: 0,
+            first_serial: 0,
+            end_serial: 0,
+            next_serial: 0,
+            data_cache: DataCache::new(),
+            blocked: false,
+            fence: false,
+            may_sleep: true,
+            busy: 0,
+            long: None,
+            floats: FloatUnit::default(),
+        }
+    }
+
+    /// Begins again at `pc`, with what caches and predictor know.
+    pub(super) fn restart_at(&mut self, pc: u64) {
+        self.stages = [BUBBLE; 4];
+        (self.first_serial, self.next_serial) = (self.end_serial, self.end_serial);
+        (self.long, self.busy) = (None, 0);
+        self.floats = FloatUnit::default();
+        self.frontend.restart_at(pc);
+    }
+
+    /// As it would stand at the beginning of everything: what no longer matters is gone, and numbers count from there.
+    pub(super) fn settle(&mut self, since: &Since) {
+        self.frontend.settle(since);
+        self.stages.rotate_left(self.execute);
+        self.execute = 0;
+        // What has left write-back.
+        self.stages[1].is_live = false;
+        for slot in &mut self.stages {
+            if !slot.is_live {
+                *slot = BUBBLE;
+            } else {
+                slot.number = slot.number.wrapping_sub(since.packets);
+                slot.serial = earlier(slot.serial, since);
+            }
+        }
+        (self.stages[2].unit_cycles, self.stages[3].unit_cycles) = (0, 0);
+        self.next_serial -= since.serial;
+        self.end_serial -= since.serial;
+        self.first_serial = 0;
+        self.data_cache.settle(since.cycle);
+        if let Some(long) = &mut self.long {
+            long.ready = long.ready.wrapping_sub(since.cycle);
+            // Whose it was matters only until that has committed.
+            long.serial = if long.serial < since.serial { COMMITTED } else { earlier(long.serial, since) };
+        }
+        self.floats.settle(since.cycle);
+    }
+
+    /// The opposite: numbers count from `since`.
+    pub(super) fn resume(&mut self, since: &Since) {
+        self.frontend.resume(since);
+        for slot in self.stages.iter_mut().filter(|slot| slot.is_live) {
+            slot.number = slot.number.wrapping_add(since.packets);
+            slot.serial = later(slot.serial, since);
+        }
+        self.next_serial += since.serial;
+        self.end_serial += since.serial;
+        self.first_serial = since.serial;
+        self.data_cache.resume(since.loads, since.stores, since.cycle);
+        if let Some(long) = &mut self.long {
+            long.ready = long.ready.wrapping_add(since.cycle);
+            long.serial = later(long.serial, since);
+        }
+        self.floats.resume(since.cycle);
+    }
+
+    /// One cycle.
+    #[inline(always)]
+    pub(super) fn advance<B: Port>(&mut self, world: &mut World<'_, B>) -> Turn {
+        let cycle = world.cycle;
+        if self.data_cache.is_probed(cycle) {
+            self.frontend.expect_line(self.data_cache.incoming_line(), world);
+        }
+        let delivered = self.frontend.deliver(world);
+
+        // Write-back speaks first: what it replays or redirects overrules everything behind it.
+        let (turn, redirect_back) = self.retire(world);
+        let arriving = self.arriving(cycle);
+        let goes_on = if redirect_back.is_none() { self.redirect_of_memory() } else { None };
+        let redirect_memory = goes_on.filter(|&next| self.is_followed_wrongly(next));
+        let redirect = redirect_back.or(redirect_memory);
+        let (update, resolved) = match redirect_back {
+            None => self.train(redirect_memory.is_some()),
+            Some(_) => (None, None),
+        };
+        let killed = redirect.is_some();
+
+        let stalls = self.stalls(arriving, world) || (B::IS_NETWORK && self.waits_for_word(world));
+        let issues = !stalls && !killed && self.frontend.fetched().is_whole();
+        if !(issues && self.issue(world)) {
+            self.stages[(self.execute + 1) % 4].is_live = false;
+        }
+
+        let flushes_cache = turn == Turn::Commit && {
+            let needs = &self.write_back().needs;
+            needs.class == Class::Fence && needs.flushes()
+        };
+        self.move_stages(redirect_back.is_some(), killed, world);
+        if flushes_cache {
+            self.data_cache.flush(world);
+        }
+        let request = Request { redirect, update, takes: !stalls, flushes_cache };
+        if self.frontend.tick(delivered, &request, world) {
+            self.data_cache.ask(cycle);
+        }
+        if let Some((resolution, number)) = resolved {
+            self.frontend.resolve(&resolution, number, world);
+        }
+        self.floats.tick(cycle);
+        if let Some(result) = arriving
+            && self.long == Some(result)
+        {
+            if B::IS_NETWORK && result.register == 1 << TX_REGISTER {
+                world.tell(Ask::SendLong, 0, 0);
+            }
+            self.long = None;
+            self.busy &= !result.register;
+        }
+        self.first_serial += u64::from(turn != Turn::Bubble);
+        turn
+    }
+
+    /// Write-back: an instruction commits, traps, or is sent back; then fetch goes on elsewhere.
+    #[inline(always)]
+    fn retire<B: Port>(&mut self, world: &mut World<'_, B>) -> (Turn, Option<u64>) {
+        let slot = self.write_back();
+        if !slot.is_live {
+            return (Turn::Bubble, None);
+        }
+        let Slot { serial, needs, pc, next, float, is_trap, is_access, replays, turns, .. } = *slot;
+        debug_assert!(serial != WRONG_PATH, "a wrong path ends in the memory stage");
+        if replays || (is_access && self.data_cache.refuses()) {
+            self.next_serial = serial;
+            return (Turn::Bubble, Some(pc));
+        }
+        debug_assert_eq!(serial, self.first_serial, "instructions commit in order");
+        if B::IS_NETWORK && (needs.class == Class::Csr || needs.writes == 1 << TX_REGISTER) {
+            world.tell(Ask::Act, 0, 0);
+        }
+        if needs.is_long() {
+            self.busy |= needs.writes;
+        }
+        if needs.is_float() {
+            self.floats.commit(float, needs.float_register());
+        }
+        if turns {
+            self.next_serial = serial + 1;
+        }
+        (if is_trap { Turn::Trap } else { Turn::Commit }, turns.then_some(next))
+    }
+
+    /// The result that the multiplier or divider writes in this cycle, unless write-back needs the register file's port.
+    #[inline(always)]
+    fn arriving(&self, cycle: u64) -> Option<Long> {
+        let long = self.long.filter(|long| long.ready <= cycle)?;
+        let slot = self.write_back();
+        let takes_port = slot.works() && slot.needs.writes_x() != 0;
+        (!takes_port).then_some(long)
+    }
+
+    /// Whether no instruction is behind decode.
+    pub(super) fn is_drained(&self) -> bool {
+        ![self.execute, self.execute + 3, self.execute + 2].iter().any(|slot| self.stages[slot % 4].is_live)
+    }
+
+    /// Whether nothing is on its way: while decode waits, one cycle is like the next.
+    pub(super) fn is_at_rest(&self) -> bool {
+        self.is_drained()
+            && self.long.is_none()
+            && self.floats.is_at_rest()
+            && self.data_cache.is_at_rest()
+            && !self.frontend.is_refilling()
+    }
+
+    /// How many instructions that have executed stand before the one with this number, as the world counts: what commits in this
+    /// cycle is one of them.
+    #[inline(always)]
+    pub(super) fn behind(&self, serial: u64) -> u8 {
+        serial.wrapping_sub(self.first_serial) as u8
+    }
+
+    #[inline(always)]
+    pub(super) fn memory(&self) -> &Slot {
+        &self.stages[(self.execute + 3) % 4]
+    }
+
+    #[inline(always)]
+    pub(super) fn write_back(&self) -> &Slot {
+        &self.stages[(self.execute + 2) % 4]
+    }
+}

@@ -1,0 +1,324 @@
+//! What instructions did when they executed, kept until they commit: the program's side of the pipeline.
+
+use highwire_riscv::csr::number::{CYCLE, MCYCLE};
+use highwire_riscv::{Class, Hart, Instruction, MemoryAccess, Next, Op, RegisterWrite, Retired, Trap};
+
+use super::world::Answer;
+use crate::decode::{Decoder, NO_NEEDS, Needs};
+use crate::latency::{FloatLatency, float_latency, integer_unit_cycles};
+use crate::port::{Port, RX_REGISTER, TX_REGISTER, csr};
+
+/// From decode to write-back, where counters are read.
+const WRITE_BACK_CYCLES: u64 = 3;
+
+/// What an instruction did when it executed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Record {
+    pub(super) pc: u64,
+    /// Where the program goes on.
+    next: u64,
+    needs: Needs,
+    /// Nothing if the trap came before it was known.
+    instruction: Option<Instruction>,
+    /// The trap that was taken instead.
+    pub(super) trap: Option<Trap>,
+    /// The value of the register that it writes.
+    value: u64,
+    memory: Option<MemoryAccess>,
+    /// The counter when it executed.
+    counted: u64,
+    unit_cycles: u64,
+    float: FloatLatency,
+    /// What an access to a CSR of the network brings along.
+    csr_operand: u64,
+}
+
+const NO_RECORD: Record = Record {
+    pc: 0,
+    next: 0,
+    needs: NO_NEEDS,
+    instruction: None,
+    trap: None,
+    value: 0,
+    memory: None,
+    counted: 0,
+    unit_cycles: 0,
+    float: FloatLatency::None,
+    csr_operand: 0,
+};
+
+impl Record {
+    pub(super) fn retired(&self) -> Option<Retired> {
+        let instruction = self.instruction?;
+        let write = instruction.destination();
+        let write = write.map(|register| RegisterWrite { register, value: self.value });
+        Some(Retired { pc: self.pc, instruction, write, memory: self.memory, cycle: self.counted })
+    }
+}
+
+/// What the pipeline hears of an instruction that executed.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Outcome {
+    pub(super) next: u64,
+    /// The bits of the instruction; zeroes if a trap came first.
+    pub(super) bits: u32,
+    /// It trapped.
+    pub(super) is_trap: bool,
+    /// It touches memory.
+    pub(super) is_access: bool,
+    /// Nothing was executed, because the hart waits.
+    pub(super) waits: bool,
+    /// Nor because the program goes on elsewhere.
+    pub(super) is_astray: bool,
+    pub(super) unit_cycles: u8,
+    pub(super) float: FloatLatency,
+}
+
+mod outcome {
+    pub(super) const TRAP: u64 = 1 << 32;
+    pub(super) const ACCESS: u64 = 1 << 33;
+    pub(super) const WAITS: u64 = 1 << 34;
+    pub(super) const ASTRAY: u64 = 1 << 35;
+    pub(super) const UNIT: u32 = 40;
+    pub(super) const FLOAT: u32 = 48;
+    pub(super) const PIPE: u64 = 1 << 56;
+    pub(super) const UNIT_OF_ITS_OWN: u64 = 1 << 57;
+}
+
+impl Outcome {
+    #[inline(always)]
+    pub(super) fn of([next, packed]: Answer) -> Outcome {
+        let cycles = packed >> outcome::FLOAT & 0xff;
+        let float = match packed & (outcome::PIPE | outcome::UNIT_OF_ITS_OWN) {
+            0 => FloatLatency::None,
+            outcome::PIPE => FloatLatency::Pipe(cycles),
+            _ => FloatLatency::Unit(cycles),
+        };
+        Outcome {
+            next,
+            bits: packed as u32,
+            is_trap: packed & outcome::TRAP != 0,
+            is_access: packed & outcome::ACCESS != 0,
+            waits: packed & outcome::WAITS != 0,
+            is_astray: packed & outcome::ASTRAY != 0,
+            unit_cycles: (packed >> outcome::UNIT) as u8,
+            float,
+        }
+    }
+}
+
+impl Record {
+    #[inline(always)]
+    fn outcome(&self) -> Answer {
+        let mut packed = u64::from(self.instruction.as_ref().map_or(0, |instruction| instruction.bits));
+        packed |= self.unit_cycles << outcome::UNIT;
+        if self.memory.is_some() {
+            packed |= outcome::ACCESS;
+        }
+        if self.trap.is_some() {
+            packed |= outcome::TRAP;
+        }
+        packed |= match self.float {
+            FloatLatency::None => 0,
+            FloatLatency::Pipe(cycles) => outcome::PIPE | cycles << outcome::FLOAT,
+            FloatLatency::Unit(cycles) => outcome::UNIT_OF_ITS_OWN | cycles << outcome::FLOAT,
+        };
+        [self.next, packed]
+    }
+}
+
+/// Records that are kept: those of the stages, of what was sent back from there, and the last that committed.
+const RECORDS: usize = 8;
+
+/// What has executed and not committed.
+#[derive(Clone)]
+pub(crate) struct Records {
+    /// By serial number.
+    records: [Record; RECORDS],
+    /// The serial number of the first record, which commits next.
+    pub(super) first: u64,
+    /// The serial number behind the last record.
+    pub(super) end: u64,
+    /// How far the program has moved its cycle counter.
+    counter_offset: u64,
+}
+
+impl Records {
+    pub(super) fn new() -> Records {
+        Records { records: [NO_RECORD; RECORDS], first: 0, end: 0, counter_offset: 0 }
+    }
+
+    /// Forgets what has executed and not committed.
+    pub(super) fn clear(&mut self) {
+        self.first = self.end;
+    }
+
+    /// The record behind `a` others.
+    #[inline(always)]
+    fn behind(&mut self, a: u8) -> &mut Record {
+        &mut self.records[self.first.wrapping_add(a.into()) as usize % RECORDS]
+    }
+
+    /// What committed or trapped last.
+    #[inline(always)]
+    pub(super) fn last(&self) -> &Record {
+        &self.records[self.first.wrapping_sub(1) as usize % RECORDS]
+    }
+
+    /// The value of the record behind `a` others, and where it comes from.
+    pub(super) fn long(&mut self, a: u8) -> (u64, u64) {
+        let record = self.behind(a);
+        (if record.trap.is_some() { 0 } else { record.value }, record.pc)
+    }
+
+    #[inline(always)]
+    pub(super) fn address(&mut self, a: u8) -> u64 {
+        self.behind(a).memory.map_or(0, |access| access.address)
+    }
+
+    /// What the cycle counter will show to an instruction that leaves decode now.
+    fn counter_at_write_back(&self, cycle: u64) -> u64 {
+        cycle.wrapping_add(WRITE_BACK_CYCLES).wrapping_add(self.counter_offset)
+    }
+
+    /// An instruction leaves decode again, if it is the one at `pc`. A replayed read of the cycle counter finds a later cycle. Nothing can have used the
+    /// earlier value: it is only there at write-back, which the instruction has not reached.
+    pub(super) fn again(&mut self, hart: &mut Hart, cycle: u64, a: u8, pc: u64) -> Answer {
+        let counter = self.counter_at_write_back(cycle);
+        let record = self.behind(a);
+        if record.pc != pc {
+            return [0, outcome::ASTRAY];
+        }
+        if record.needs.class == Class::Csr
+            && record.trap.is_none()
+            && let Some(instruction) = &record.instruction
+            && matches!(instruction.immediate as u16, MCYCLE | CYCLE)
+            && let Some(register) = instruction.destination()
+        {
+            record.value = counter;
+            hart.x[usize::from(register.number)] = counter;
+        }
+        record.outcome()
+    }
+
+    /// Executes the program's next instruction, if it is the one at `pc`, and takes its record; nothing if the hart waits.
+    #[inline(always)]
+    pub(super) fn execute<B: Port>(
+        &mut self,
+        hart: &mut Hart,
+        decoder: &Decoder,
+        bus: &mut B,
+        cycle: u64,
+        pc: u64,
+    ) -> Answer {
+        if hart.pc != pc {
+            return [0, outcome::ASTRAY];
+        }
+        let counted = self.counter_at_write_back(cycle);
+        hart.csrs.mcycle = counted;
+        let next = hart.next(bus);
+        let record = &mut self.records[self.end as usize % RECORDS];
+        let instruction = match next {
+            Next::Instruction(instruction) => instruction,
+            Next::Waiting => return [0, outcome::WAITS],
+            Next::Trap(trap) => {
+                hart.take(trap);
+                *record = Record { pc, next: hart.pc, counted, trap: Some(trap), ..NO_RECORD };
+                self.end += 1;
+                return record.outcome();
+            }
+        };
+        let needs = decoder.needs(pc, &instruction);
+        if B::IS_NETWORK && needs.reads_network() {
+            bus.by(pc);
+            // Both operands of one instruction are the same word.
+            hart.x[usize::from(RX_REGISTER)] = bus.take_word(cycle);
+        }
+        record.pc = pc;
+        record.instruction = Some(instruction);
+        record.counted = counted;
+        record.memory = None;
+        record.unit_cycles = 0;
+        record.float = FloatLatency::None;
+        if !needs.is_plain() {
+            let operands = [instruction.rs1, instruction.rs2].map(|number| usize::from(number & 31));
+            let [a, b] = operands.map(|number| hart.x[number]);
+            let [fa, fb] = operands.map(|number| hart.f[number]);
+            if needs.is_access() {
+                record.memory = hart.access(&instruction);
+            }
+            if needs.is_long() {
+                record.unit_cycles = integer_unit_cycles(instruction.op, a, b);
+            }
+            if needs.is_float() {
+                record.float = float_latency(&needs, &instruction, fa, fb);
+            }
+            record.csr_operand = match instruction.op {
+                Op::Csrrw | Op::Csrrs | Op::Csrrc => a,
+                _ => u64::from(instruction.rs1),
+            };
+        }
+        record.trap = hart.perform(&instruction, bus).err();
+        record.next = hart.pc;
+        record.needs = needs;
+        self.end += 1;
+        if record.trap.is_some() {
+            // A trap asks nothing of the units.
+            record.needs = NO_NEEDS;
+            (record.memory, record.unit_cycles, record.float) = (None, 0, FloatLatency::None);
+        }
+        record.value = written(hart, &record.needs);
+        if needs.class == Class::Csr && instruction.immediate as u16 == MCYCLE && record.trap.is_none() {
+            // Untouched, it has counted the instruction itself.
+            let moved = hart.csrs.mcycle.wrapping_sub(counted);
+            self.counter_offset = self.counter_offset.wrapping_add(if moved == 1 { 0 } else { moved });
+        }
+        record.outcome()
+    }
+
+    /// The first instruction commits: a CSR of the network acts, and a write to x31 leaves.
+    pub(super) fn act<B: Port>(&mut self, hart: &mut Hart, bus: &mut B, cycle: u64) {
+        meet_network(self.behind(0), hart, bus, cycle);
+    }
+}
+
+fn meet_network<B: Port>(record: &mut Record, hart: &mut Hart, bus: &mut B, cycle: u64) {
+    if record.needs.class == Class::Csr
+        && let Some(Instruction { op, rs1, immediate, .. }) = record.instruction
+        && csr::is_network(immediate as u16)
+    {
+        let number = immediate as u16;
+        let before = bus.read_network(cycle, number);
+        let operand = record.csr_operand;
+        let after = match op {
+            Op::Csrrw | Op::Csrrwi => Some(operand),
+            _ if rs1 == 0 => None,
+            Op::Csrrs | Op::Csrrsi => Some(before | operand),
+            _ => Some(before & !operand),
+        };
+        // Until now nothing can have used the register: what depends on it waits for write-back.
+        if record.needs.writes != 0 {
+            record.value = before;
+            hart.x[record.needs.writes.trailing_zeros() as usize] = before;
+        }
+        if let Some(value) = after {
+            bus.by(record.pc);
+            bus.write_network(cycle, number, value);
+        }
+    }
+    if record.needs.writes == 1 << TX_REGISTER && !record.needs.is_long() {
+        bus.by(record.pc);
+        bus.put_word(cycle, record.value);
+    }
+}
+
+/// The value of the register that has just been written.
+#[inline(always)]
+fn written(hart: &Hart, needs: &Needs) -> u64 {
+    let number = needs.writes.trailing_zeros() as usize;
+    match number {
+        0..32 => hart.x[number],
+        32..64 => hart.f[number - 32],
+        _ => 0,
+    }
+}

@@ -1,0 +1,416 @@
+//! Everything that the pipeline asks and tells: the program, the predictor's tables, the caches' tags, the bus.
+//!
+//! The pipeline itself knows neither a register's value nor the address of an access. It calls things by numbers that count from now,
+//! asks questions with small answers, and so does the same whenever it stands the same and hears the same. That is what lets
+//! [`Memo`](super::memo::Memo) repeat a cycle without it.
+
+use highwire_riscv::Hart;
+
+use super::record::Records;
+use crate::cache::Tags;
+use crate::decode::Decoder;
+use crate::port::Port;
+use crate::predict::{Flow, Prediction, Predictor, Resolution, Update};
+
+/// What the pipeline asks or tells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(crate) enum Ask {
+    /// Is a hart asleep that may be?
+    Asleep,
+    /// Does a read of x30 at `x` wait for a word? `a` if nothing is in the pipeline before it.
+    WordWaits,
+    /// Execute the program's next instruction, if it is the one at `x`.
+    Execute,
+    /// What did the instruction behind `a` others do when it executed, if it is the one at `x`?
+    Again,
+    /// The first instruction commits, and the network shall know.
+    Act,
+    /// The multiplier and divider takes the value of the instruction behind `a` others.
+    KeepLong,
+    /// It writes x31.
+    SendLong,
+
+    /// What is known of the fetch packet `x`? Of `a`, bit 0: its history is kept; bit 1: is its line there; bit 2: what are
+    /// the four bytes at `y`. The entry `b` was used in the cycle before. The answer is a target and [`fetched`].
+    Fetch,
+    /// The four bytes at `x`.
+    Word,
+    /// The top of the return stack.
+    Return,
+    Push,
+    Pop,
+    /// A branch is expected to be taken, or not.
+    Speculate,
+    /// All targets are forgotten.
+    Forget,
+    /// Those of the packet `x` are.
+    ForgetPacket,
+    /// The target `y` is learnt, of the packet `x`.
+    Learn,
+    /// What became of a branch, or of what was wrongly followed.
+    Resolve,
+
+    FillCode,
+    ClearCode,
+    /// Cycles to the first word of a line of instructions.
+    CodeCycles,
+
+    /// An access behind `a` others enters the data cache.
+    Enter,
+    /// Can an access be served?
+    HoldsData,
+    /// An access writes to its line: had it been written to before?
+    MarkDirty,
+    /// Whether the access `a` touches one of the accesses in `x`.
+    Overlaps,
+    /// The line of an access is to be brought in: does another one have to go out?
+    Replace,
+    FillData,
+    ClearData,
+    DataCycles,
+}
+
+/// A question: what, of which, with what.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Question {
+    pub(crate) ask: Ask,
+    pub(crate) a: u8,
+    pub(crate) b: u8,
+    pub(crate) c: u8,
+    pub(crate) x: u64,
+    pub(crate) y: u64,
+}
+
+/// The answer; zeroes where there is none.
+pub(crate) type Answer = [u64; 2];
+
+/// Places for the addresses of loads, and of stores, by number; no more are ever under way.
+pub(crate) const LOADS: u8 = 4;
+pub(crate) const STORES: u8 = 8;
+/// Histories of fetch packets that can still matter.
+const HISTORIES: usize = 64;
+
+/// What the pipeline has to do with and does not hold itself.
+#[derive(Clone)]
+pub(crate) struct Side {
+    pub(crate) records: Records,
+    pub(crate) predictor: Predictor,
+    pub(crate) decoder: Decoder,
+    code: Tags,
+    data: Tags,
+    /// The history that each fetch packet's prediction used, by its number.
+    histories: [u8; HISTORIES],
+    pub(crate) packets: u8,
+    /// The addresses of accesses in the data cache.
+    load_addresses: [u64; LOADS as usize],
+    store_addresses: [u64; STORES as usize],
+    pub(crate) loads: u8,
+    pub(crate) stores: u8,
+    /// Of the line on its way.
+    transfer: u64,
+    /// The value that the multiplier and divider has taken, and the address of its instruction.
+    long: (u64, u64),
+    memory_cycles: u64,
+}
+
+impl Side {
+    pub(crate) fn new(memory_cycles: u64) -> Side {
+        Side {
+            records: Records::new(),
+            predictor: Predictor::new(),
+            decoder: Decoder::new(),
+            code: Tags::new(),
+            data: Tags::new(),
+            histories: [0; HISTORIES],
+            packets: 0,
+            load_addresses: [0; LOADS as usize],
+            store_addresses: [0; STORES as usize],
+            loads: 0,
+            stores: 0,
+            transfer: 0,
+            long: (0, 0),
+            memory_cycles,
+        }
+    }
+}
+
+/// All of it, for one cycle.
+pub(crate) struct World<'a, B> {
+    pub(crate) hart: &'a mut Hart,
+    pub(crate) side: &'a mut Side,
+    pub(crate) bus: &'a mut B,
+    pub(crate) cycle: u64,
+    pub(crate) log: &'a mut Log,
+}
+
+/// What was asked in this cycle, for whoever wants to repeat it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Log {
+    pub(crate) is_on: bool,
+    pub(crate) asked: Vec<(Question, Answer)>,
+    /// So many of `asked` have been asked before, and their answers stand there.
+    pub(crate) known: usize,
+    pub(crate) next: usize,
+}
+
+impl<B: Port> World<'_, B> {
+    #[inline(always)]
+    pub(crate) fn ask(&mut self, ask: Ask, [a, b, c]: [u8; 3], [x, y]: [u64; 2]) -> Answer {
+        let question = Question { ask, a, b, c, x, y };
+        if self.log.is_on {
+            return self.ask_and_note(question);
+        }
+        self.answer(&question)
+    }
+
+    #[inline(never)]
+    fn ask_and_note(&mut self, question: Question) -> Answer {
+        let place = self.log.next;
+        self.log.next += 1;
+        if place < self.log.known {
+            assert_eq!(self.log.asked[place].0, question, "the pipeline repeats itself");
+            return self.log.asked[place].1;
+        }
+        let answer = self.answer(&question);
+        self.log.asked.push((question, answer));
+        answer
+    }
+
+    /// Does what is asked.
+    #[inline(always)]
+    pub(crate) fn answer(&mut self, q: &Question) -> Answer {
+        let (cycle, side) = (self.cycle, &mut *self.side);
+        let yes = |is: bool| [u64::from(is), 0];
+        match q.ask {
+            Ask::Asleep => yes(self.hart.is_waiting()),
+            Ask::WordWaits => {
+                let waits = self.bus.lacks_word() && !self.hart.is_interrupted();
+                if waits && q.a != 0 && q.x == self.hart.pc {
+                    self.bus.wait_for_word(cycle);
+                }
+                yes(waits)
+            }
+            Ask::Execute => side.records.execute(self.hart, &side.decoder, self.bus, cycle, q.x),
+            Ask::Again => side.records.again(self.hart, cycle, q.a, q.x),
+            Ask::Act => {
+                side.records.act(self.hart, self.bus, cycle);
+                [0; 2]
+            }
+            Ask::KeepLong => {
+                side.long = side.records.long(q.a);
+                [0; 2]
+            }
+            Ask::SendLong => {
+                let (value, pc) = side.long;
+                self.bus.by(pc);
+                self.bus.put_word(cycle, value);
+                [0; 2]
+            }
+            Ask::Fetch => {
+                let word = if q.a & 4 != 0 { self.bus.fetch_word(q.y).ok() } else { None };
+                side.fetch(q, word)
+            }
+            Ask::Word => [self.bus.fetch_word(q.x).unwrap_or(0).into(), 0],
+            Ask::Return => match side.predictor.return_address() {
+                Some(address) => [1, address],
+                None => [0; 2],
+            },
+            Ask::Push => {
+                side.predictor.push_return(q.x);
+                [0; 2]
+            }
+            Ask::Pop => {
+                side.predictor.pop_return();
+                [0; 2]
+            }
+            Ask::Speculate => {
+                side.predictor.advance_history(q.a != 0);
+                [0; 2]
+            }
+            Ask::Forget => {
+                side.predictor.flush();
+                [0; 2]
+            }
+            Ask::ForgetPacket => {
+                side.predictor.forget(q.x);
+                [0; 2]
+            }
+            Ask::Learn => {
+                let (half, is_valid, is_ambiguous) = (q.b & 1, q.b & 2 != 0, q.b & 4 != 0);
+                let flow = Flow::of(q.c);
+                let update = Update { entry: q.a, packet: q.x, half, flow, is_valid };
+                side.predictor.learn(&update, q.y, is_ambiguous);
+                [0; 2]
+            }
+            Ask::Resolve => {
+                let history = side.histories[usize::from(side.packets.wrapping_sub(q.a)) % HISTORIES];
+                let [is_branch, taken, is_wrong, learns] = [1, 2, 4, 8].map(|bit| q.b & bit != 0);
+                let resolution = Resolution { packet: q.x, is_branch, taken, is_wrong, learns };
+                side.predictor.resolve(&resolution, history);
+                [0; 2]
+            }
+            Ask::FillCode => {
+                side.code.fill(q.x, false);
+                [0; 2]
+            }
+            Ask::ClearCode => {
+                side.code.clear();
+                [0; 2]
+            }
+            Ask::CodeCycles => [self.bus.line_cycles(q.x, side.memory_cycles), 0],
+            Ask::Enter => {
+                let address = side.records.address(q.a);
+                if q.b != 0 {
+                    side.store_addresses[usize::from(side.stores % STORES)] = address;
+                    side.stores = (side.stores + 1) % STORES;
+                } else {
+                    side.load_addresses[usize::from(side.loads % LOADS)] = address;
+                    side.loads = (side.loads + 1) % LOADS;
+                }
+                [0; 2]
+            }
+            Ask::HoldsData => {
+                let address = side.address(q.a);
+                yes(side.data.holds(address) && !(q.a & STORE != 0 && side.data.is_shared(address)))
+            }
+            Ask::MarkDirty => {
+                let address = side.address(q.a);
+                yes(side.data.mark_dirty(address))
+            }
+            Ask::Overlaps => yes(side.overlaps(q)),
+            Ask::Replace => {
+                side.transfer = side.address(q.a);
+                yes(side.data.drop_dirty(side.transfer))
+            }
+            Ask::FillData => {
+                side.data.fill(side.transfer, q.a != 0);
+                [0; 2]
+            }
+            Ask::ClearData => {
+                side.data.clear();
+                [0; 2]
+            }
+            Ask::DataCycles => [self.bus.line_cycles(side.address(q.a), side.memory_cycles), 0],
+        }
+    }
+
+    /// A question whose answer is yes or no.
+    #[inline(always)]
+    pub(crate) fn is(&mut self, ask: Ask, a: u8, x: u64) -> bool {
+        self.ask(ask, [a, 0, 0], [x, 0])[0] != 0
+    }
+
+    #[inline(always)]
+    pub(crate) fn tell(&mut self, ask: Ask, a: u8, x: u64) {
+        self.ask(ask, [a, 0, 0], [x, 0]);
+    }
+}
+
+/// What the numbers of fetch packets, accesses, instructions and cycles count from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Since {
+    pub(crate) packets: u8,
+    pub(crate) loads: u8,
+    pub(crate) stores: u8,
+    pub(crate) serial: u64,
+    pub(crate) cycle: u64,
+}
+
+impl Side {
+    /// How far everything has come at the beginning of `cycle`.
+    pub(crate) fn since(&self, cycle: u64) -> Since {
+        let (packets, loads, stores) = (self.packets, self.loads, self.stores);
+        Since { packets, loads, stores, serial: self.records.first, cycle }
+    }
+
+    /// How far it has come behind `cycle`, in which an instruction `commits` or not.
+    pub(crate) fn next(&self, commits: bool, cycle: u64) -> Since {
+        let mut since = self.since(cycle + 1);
+        since.serial += u64::from(commits);
+        since
+    }
+
+    /// How far it had come at the beginning of `cycle`, in which this was asked so far.
+    pub(crate) fn before(&self, asked: &[(Question, Answer)], cycle: u64) -> Since {
+        let mut since = self.since(cycle);
+        for (question, _) in asked {
+            match question.ask {
+                Ask::Fetch => since.packets = since.packets.wrapping_sub(question.a & 1),
+                Ask::Enter if question.b != 0 => since.stores = since.stores.wrapping_sub(1) % STORES,
+                Ask::Enter => since.loads = since.loads.wrapping_sub(1) % LOADS,
+                _ => {}
+            }
+        }
+        since
+    }
+}
+
+/// In the number of an access: it writes.
+pub(crate) const STORE: u8 = 0x80;
+
+/// The second word of the answer to [`Ask::Fetch`].
+pub(crate) mod fetched {
+    /// The bits of a prediction.
+    pub(crate) const PREDICTION: u64 = 0xffff;
+    /// The line is in the cache.
+    pub(crate) const HELD: u64 = 1 << 16;
+    /// There is memory, and the bytes stand from [`WORD`] on.
+    pub(crate) const PRESENT: u64 = 1 << 17;
+    /// See there.
+    pub(crate) const WORD: u32 = 32;
+}
+
+impl Side {
+    #[inline(always)]
+    fn fetch(&mut self, q: &Question, word: Option<u32>) -> Answer {
+        self.histories[usize::from(self.packets) % HISTORIES] = self.predictor.history();
+        self.packets = self.packets.wrapping_add(q.a & 1);
+        let Prediction { target, bits } = self.predictor.lookup(q.x);
+        self.predictor.touch(q.b);
+        let mut rest = u64::from(bits);
+        if q.a & 2 != 0 && self.code.holds(q.x) {
+            rest |= fetched::HELD;
+        }
+        if let Some(word) = word {
+            rest |= fetched::PRESENT | u64::from(word) << fetched::WORD;
+        }
+        [target, rest]
+    }
+
+    /// The data cache loses a line. Whether it was dirty; nothing if it was not there.
+    pub(crate) fn take_line(&mut self, address: u64) -> Option<bool> {
+        self.data.take(address)
+    }
+
+    /// The data cache keeps a line, and must ask before it is written to. Whether it was dirty; nothing if it was not there.
+    pub(crate) fn share_line(&mut self, address: u64) -> Option<bool> {
+        self.data.share(address)
+    }
+
+    /// The address of an access, which is counted back from the next one of its kind.
+    #[inline(always)]
+    fn address(&self, access: u8) -> u64 {
+        if access & STORE != 0 {
+            self.store_addresses[usize::from(self.stores.wrapping_sub(access & !STORE) % STORES)]
+        } else {
+            self.load_addresses[usize::from(self.loads.wrapping_sub(access) % LOADS)]
+        }
+    }
+
+    /// Whether the read `a` of `b` bytes touches one of the stores in `x`: up to three times number and bytes.
+    #[inline(always)]
+    fn overlaps(&self, q: &Question) -> bool {
+        let reads = self.address(q.a);
+        let reaches = |low: u64, high: u64, bytes: u8| high.wrapping_sub(low) < u64::from(bytes);
+        let mut stores = q.x;
+        let mut overlaps = false;
+        while stores != 0 {
+            let (number, bytes) = (stores as u8, (stores >> 8) as u8);
+            let writes = self.address(number);
+            overlaps |= reaches(reads, writes, q.b) || reaches(writes, reads, bytes);
+            stores >>= 16;
+        }
+        overlaps
+    }
+}
