@@ -110,6 +110,11 @@ impl Tags {
         Some(was_dirty)
     }
 
+    #[cfg(test)]
+    fn is_dirty(&self, address: u64) -> bool {
+        self.ways(address) & self.dirty[set_index(address)] != 0
+    }
+
     /// A line that is here is written to; says whether it had been before.
     #[inline(always)]
     pub(crate) fn mark_dirty(&mut self, address: u64) -> bool {

@@ -56,6 +56,8 @@ pub struct Core {
     /// The pipeline, while it is not in the memo.
     pipeline: Pipeline,
     memo: Option<Memo>,
+    /// Cycles that it has worked out there.
+    worked_out: u64,
     side: Side,
     log: Log,
 }
@@ -66,7 +68,7 @@ impl Core {
         let pipeline = Pipeline::new(hart.pc);
         let side = Side::new(config.memory_latency_cycles);
         let memo = config.remembers_cycles.then(Memo::new);
-        Core { hart, cycle: 0, pipeline, memo, side, log: Log::default() }
+        Core { hart, cycle: 0, pipeline, memo, worked_out: 0, side, log: Log::default() }
     }
 
     /// How many cycles have passed.
@@ -79,10 +81,9 @@ impl Core {
         self.side.records.end
     }
 
-    /// How many cycles were worked out since memory was empty, and how much is remembered: places and steps.
-    #[doc(hidden)]
-    pub fn remembered(&self) -> [usize; 3] {
-        self.memo.as_ref().map_or([0; 3], Memo::counts)
+    /// How many of the cycles were worked out, and not repeated from memory.
+    pub fn worked_out(&self) -> u64 {
+        self.worked_out + self.memo.as_ref().map_or(0, |memo| memo.worked_out)
     }
 
     /// A device writes to the line of `address`: the data cache loses it. Whether it was dirty; nothing if it was not there.
@@ -157,11 +158,14 @@ impl Core {
         if B::IS_NETWORK {
             self.hart.csrs.set_pending(SWITCH_THREAD, bus.wants_switch());
         }
-        let Core { hart, cycle, pipeline, memo, side, log } = self;
+        let Core { hart, cycle, pipeline, memo, side, log, worked_out } = self;
         let mut world = World { hart, side, bus, cycle: *cycle, log };
         let turn = match memo {
             Some(memo) if memo.is_used() => memo.advance(&mut world),
-            _ => work_out(pipeline, memo, &mut world),
+            _ => {
+                *worked_out += 1;
+                work_out(pipeline, memo, &mut world)
+            }
         };
         self.side.records.first += u64::from(turn != Turn::Bubble);
         self.cycle += 1;

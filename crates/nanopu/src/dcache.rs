@@ -181,7 +181,7 @@ impl DataCache {
     fn number(&self, access: &Access) -> u8 {
         match access.number & STORE {
             0 => self.loads.wrapping_sub(access.number) % LOADS,
-            _ => self.stores.wrapping_sub(access.number) % STORES | STORE,
+            _ => (self.stores.wrapping_sub(access.number) % STORES) | STORE,
         }
     }
 
@@ -317,7 +317,7 @@ impl DataCache {
         for Access { number, .. } in waiting.chain(held).chain(pending) {
             *number = match *number & STORE {
                 0 => (*number + loads) % LOADS,
-                _ => (*number + stores) % STORES | STORE,
+                _ => ((*number + stores) % STORES) | STORE,
             };
         }
         if let Some(transfer) = transfer {

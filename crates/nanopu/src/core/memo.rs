@@ -75,11 +75,6 @@ impl Memo {
         Memo { steps: vec![nothing], places: Vec::new(), by_hash: BTreeMap::new(), at: None, worked_out: 0 }
     }
 
-    /// Cycles that were worked out, places and steps.
-    pub(super) fn counts(&self) -> [usize; 3] {
-        [self.worked_out as usize, self.places.len(), self.steps.len()]
-    }
-
     /// Whether the pipeline stands somewhere here.
     #[inline(always)]
     pub(super) fn is_used(&self) -> bool {

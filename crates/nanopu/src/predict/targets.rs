@@ -89,7 +89,7 @@ impl Targets {
             let index = matching.trailing_zeros();
             matching &= matching - 1;
             let entry = &self.entries[index as usize % ENTRIES];
-            bits |= u32::from(entry.half != 0) * bit::HALF | index << bit::ENTRY;
+            bits |= (u32::from(entry.half != 0) * bit::HALF) | (index << bit::ENTRY);
             low |= entry.target;
             page |= entry.page;
             target_page |= entry.target_page;

@@ -1,0 +1,161 @@
+//! A core that repeats remembered cycles does what one does that works all of them out: the same events in the same cycles, the
+//! same registers, the same packets.
+
+#[path = "../examples/rocket/generate.rs"]
+#[allow(dead_code, reason = "the example uses all of it")]
+mod generate;
+#[path = "../examples/rocket/here.rs"]
+#[allow(dead_code, clippy::disallowed_methods, reason = "the example uses all of it, and reads files")]
+mod here;
+mod support;
+
+use highwire_nanopu::client::{Client, Request};
+use highwire_nanopu::{Core, CoreConfig, Event, Node, NodeConfig, NodeEvent, SharedCacheConfig};
+use highwire_riscv::{AccessFault, Bus, Hart, Ram};
+use highwire_stdx::Rng;
+use support::{CLIENT, NODE, program};
+
+const BASE: u64 = here::BASE;
+const BYTES: usize = 1 << 20;
+
+/// Memory, and a word to end with.
+struct Bench {
+    ram: Ram,
+    is_done: bool,
+}
+
+impl highwire_nanopu::Port for Bench {}
+
+impl Bus for Bench {
+    fn load(&mut self, address: u64, bytes: u8) -> Result<u64, AccessFault> {
+        self.ram.load(address, bytes)
+    }
+
+    fn store(&mut self, address: u64, bytes: u8, value: u64) -> Result<(), AccessFault> {
+        if address & !7 == here::DONE {
+            self.is_done = true;
+            return Ok(());
+        }
+        self.ram.store(address, bytes, value)
+    }
+}
+
+/// Runs `image` on both kinds of core, `rounds` times over, cycle by cycle; how many cycles the one that remembers has worked out, and
+/// of how many.
+fn check(image: &[u8], rounds: usize, what: &str) -> (u64, u64) {
+    let core = |remembers_cycles| {
+        let config = CoreConfig { remembers_cycles, ..CoreConfig::default() };
+        Core::new(Hart::new(0, BASE), &config)
+    };
+    let bench = || Bench { ram: Ram::new(BASE, BYTES), is_done: false };
+    let (mut forgetful, mut remembering) = (core(false), core(true));
+    let mut benches = [bench(), bench()];
+    for round in 0..rounds {
+        for bench in &mut benches {
+            bench.ram.slice_mut(BASE, image.len()).unwrap().copy_from_slice(image);
+            bench.is_done = false;
+        }
+        for core in [&mut forgetful, &mut remembering] {
+            core.hart.flush_fetched();
+            core.restart_at(BASE);
+        }
+        let [first, second] = &mut benches;
+        while !first.is_done {
+            let expected = forgetful.tick(first);
+            assert_eq!(remembering.tick(second), expected, "{what}, round {round}");
+            assert!(forgetful.cycle() < 20_000_000, "{what} ends");
+        }
+        assert!(second.is_done);
+        assert_eq!(remembering.hart.x, forgetful.hart.x, "{what}");
+        assert_eq!(remembering.hart.f, forgetful.hart.f, "{what}");
+    }
+    assert_eq!(forgetful.worked_out(), forgetful.cycle());
+    (remembering.worked_out(), remembering.cycle())
+}
+
+#[test]
+fn random_programs_are_the_same() {
+    for seed in 0..12 {
+        let image = generate::program(seed);
+        check(&image.bytes, 4, &image.name);
+    }
+}
+
+#[test]
+fn benchmarks_are_the_same_and_mostly_remembered() {
+    let text = include_str!("rocket/golden.txt");
+    let programs = text.split("\n\n").skip(1).map(str::trim).filter(|program| !program.is_empty());
+    for program in programs {
+        let (head, memory) = program.split_once('\n').unwrap();
+        let digits: Vec<u8> = memory.bytes().filter(u8::is_ascii_hexdigit).collect();
+        let byte = |pair: &[u8]| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap();
+        let image: Vec<u8> = digits.chunks(2).map(byte).collect();
+        let (worked_out, cycles) = check(&image, 2, head);
+        assert!(worked_out * 2 < cycles, "{head}: {worked_out} of {cycles}");
+    }
+}
+
+/// Everything that can be seen of a node that serves `requests`.
+fn served(name: &str, config: NodeConfig, requests: &[Request]) -> Option<Vec<String>> {
+    let mut node = Node::new(&program(name)?, &config).expect("it fits");
+    let mut client = Client::new(CLIENT, NODE, 140);
+    let mut seen = Vec::new();
+    let mut on_event = |core: usize, event: Event| {
+        if event != Event::Bubble {
+            seen.push((core, event));
+        }
+    };
+    let answers: Result<_, NodeEvent> = client.play(&mut node, requests, 30_000, &mut on_event);
+    let cores = 0..config.cores;
+    let counters =
+        cores.map(|core| (node.misuse(core), node.core(core).hart.csrs.minstret, node.core(core).hart.x));
+    let counters: Vec<_> = counters.collect();
+    let mut lines: Vec<String> = seen.iter().map(|event| format!("{event:?}")).collect();
+    lines.push(format!("{answers:?} {counters:?} {:?} {:?}", node.nic().received(), node.nic().sent()));
+    Some(lines)
+}
+
+fn check_served(name: &str, config: NodeConfig, requests: &[Request]) {
+    let mut configs = [config, config];
+    configs[0].core.remembers_cycles = false;
+    let [Some(expected), Some(here)] = configs.map(|config| served(name, config, requests)) else { return };
+    let differs = expected.iter().zip(&here).position(|(expected, here)| expected != here);
+    if let Some(place) = differs {
+        panic!("{name}: {} instead of {}", here[place], expected[place]);
+    }
+    assert_eq!(expected.len(), here.len(), "{name}");
+}
+
+fn requests(seed: u64, contexts: u64, payload: impl Fn(&mut Rng, u64) -> Vec<u64>) -> Vec<Request> {
+    let mut rng = Rng::new(seed);
+    let mut sent = 10_000;
+    (0..150)
+        .map(|_| {
+            sent += 60 + rng.below(700);
+            let words = payload(&mut rng, sent);
+            let context = rng.below(contexts) as u16;
+            Request { sent, context, payload: words.into_iter().flat_map(u64::to_be_bytes).collect() }
+        })
+        .collect()
+}
+
+#[test]
+fn nodes_are_the_same_with_messages_and_interrupts() {
+    let one = NodeConfig::default();
+    let four = NodeConfig { cores: 4, shared_cache: Some(SharedCacheConfig::default()), ..one };
+    let timer = NodeConfig { cycles_per_tick: 100, ..one };
+    check_served("loopback", one, &requests(1, 1, |rng, _| (0..1 + rng.below(140)).collect()));
+    let service = |rng: &mut Rng, sent| vec![rng.below(900), sent];
+    check_served("service4", four, &requests(2, 1, service));
+    check_served("service", one, &requests(3, 2, service));
+    check_served("service_timer", timer, &requests(4, 2, service));
+    let store = |rng: &mut Rng, _| {
+        let key = rng.below(20);
+        let mut words = vec![1 + rng.below(2), key.wrapping_mul(0x7fb5_d329_728e_a185), key, !key];
+        if words[0] == 2 {
+            words.extend(0..64);
+        }
+        words
+    };
+    check_served("mica", four, &requests(5, 1, store));
+}
