@@ -5,7 +5,8 @@
  *
  *   63..32 the peer's IPv4 address · 31..16 the peer's context · 15..0 bytes that follow
  *
- * Words are eight bytes, most significant byte first on the wire. Reading x30 while nothing is there gives zero. */
+ * Words are eight bytes, most significant byte first on the wire. Reading x30 while nothing is there gives zero, unless the program
+ * has asked that reads wait (nanopu_block_reads). */
 #ifndef NANOPU_H
 #define NANOPU_H
 
@@ -22,6 +23,10 @@
 #define NANOPU_MESSAGE_CYCLES 0x60
 #define NANOPU_IDLE_CYCLES 0x61
 
+/* Bits of NANOPU_NIC_READY beyond the first: reads of x30 can wait on this core; they do. */
+#define NANOPU_CAN_BLOCK 2
+#define NANOPU_BLOCKS 8
+
 #define nanopu_csr_write(number, value) __asm__ volatile("csrw %0, %1" ::"i"(number), "rK"(value) : "memory")
 #define nanopu_csr_read(number)                                              \
     ({                                                                       \
@@ -36,6 +41,25 @@ static inline __attribute__((always_inline)) uint64_t nanopu_read(void) {
     __asm__ volatile("mv %0, x30" : "=r"(word)::"memory");
     return word;
 }
+
+/* From now on a read of x30 on this core waits until there is a word, and the thread counts as idle meanwhile: it needs neither
+ * nanopu_wait nor a look at NANOPU_MESSAGES_READY. An interrupt is taken in the middle of the wait, and the read comes again behind it.
+ * Only where the node has it (NodeConfig::blocking_reads); says whether. */
+static inline int nanopu_block_reads(void) {
+    uint64_t state;
+    /* The dependent instruction keeps the next read behind the command. */
+    __asm__ volatile("csrwi %1, 8\n\tcsrr %0, %2\n\tandi %0, %0, %3"
+                     : "=r"(state)
+                     : "i"(NANOPU_NIC_COMMAND), "i"(NANOPU_NIC_READY), "i"(NANOPU_BLOCKS)
+                     : "memory");
+    return state != 0;
+}
+
+/* Whether reads wait. */
+static inline int nanopu_reads_block(void) { return (nanopu_csr_read(NANOPU_NIC_READY) & NANOPU_BLOCKS) != 0; }
+
+/* The next word, as soon as there is one; behind nanopu_block_reads. */
+static inline __attribute__((always_inline)) uint64_t nanopu_read_blocking(void) { return nanopu_read(); }
 
 /* Sends a word. */
 static inline __attribute__((always_inline)) void nanopu_write(uint64_t word) {
@@ -147,10 +171,8 @@ struct nanopu_thread {
 };
 void nanopu_run_threads(const struct nanopu_thread *threads, int count) __attribute__((noreturn));
 
-/* The same with the switch of the published measurements, which does more; see threads_published.S. Contexts are 0 to 3. */
-void nanopu_run_as_published(const struct nanopu_thread *threads, int count) __attribute__((noreturn));
-
-/* The same without the scheduler's interrupt: threads change places only when a slice of so many ticks of the timer is over. */
-void nanopu_run_sliced(const struct nanopu_thread *threads, int count, uint64_t slice_ticks) __attribute__((noreturn));
+/* The same with the switch of the published measurements, which does more; see threads_published.S. Contexts are 0 to 3. If
+ * `is_sliced`, threads change places only when a slice of the timer, five ticks, is over: the baseline of those measurements. */
+void nanopu_run_as_published(const struct nanopu_thread *threads, int count, int is_sliced) __attribute__((noreturn));
 
 #endif

@@ -8,34 +8,7 @@
     .equ TARGET_CONTEXT, 0x58
     .equ TARGET_PRIORITY, 0x59
 
-    .equ MTIMECMP, 0x2004000
-    .equ MTIME, 0x200bff8
-
     .text
-# The timer's interrupt sets the next one, and then does what the scheduler's does.
-    .align 6
-    .globl nanopu_slice_end
-nanopu_slice_end:
-    csrrw a0, mscratch, a0
-    sd t0, 40(a0)
-    sd t1, 48(a0)
-    sd t2, 56(a0)
-    li t0, MTIME
-    ld t0, 0(t0)
-    la t1, nanopu_slice_ticks
-    ld t1, 0(t1)
-    add t0, t0, t1
-    li t1, MTIMECMP
-    csrr t2, mhartid
-    slli t2, t2, 3
-    add t1, t1, t2
-    sd t0, 0(t1)
-    ld t0, 40(a0)
-    ld t1, 48(a0)
-    ld t2, 56(a0)
-    csrrw a0, mscratch, a0
-    j nanopu_switch
-
     .align 6
     .globl nanopu_switch
 nanopu_switch:

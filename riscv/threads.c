@@ -13,9 +13,7 @@ uint64_t nanopu_areas[CORES_MAX][THREADS_MAX][AREA_WORDS] __attribute__((aligned
 static uint64_t kernel_areas[CORES_MAX][AREA_WORDS] __attribute__((aligned(64)));
 static uint8_t stacks[CORES_MAX][THREADS_MAX][STACK_BYTES] __attribute__((aligned(16)));
 
-uint64_t nanopu_slice_ticks;
-
-extern char nanopu_switch[], nanopu_slice_end[], nanopu_switch_published[];
+extern char nanopu_switch[], nanopu_switch_published[];
 void nanopu_resume(uint64_t *area) __attribute__((noreturn));
 
 /* Contexts that share a core must differ in their two lowest bits: those say whose area is whose. */
@@ -36,13 +34,12 @@ static void prepare(const struct nanopu_thread *threads, int count) {
     }
 }
 
-static void start(const struct nanopu_thread *threads, int count, const char *handler) __attribute__((noreturn));
-static void start(const struct nanopu_thread *threads, int count, const char *handler) {
+void nanopu_run_threads(const struct nanopu_thread *threads, int count) {
     prepare(threads, count);
     nanopu_csr_write(NANOPU_CURRENT_CONTEXT, KERNEL_CONTEXT);
     nanopu_csr_write(NANOPU_CURRENT_PRIORITY, 31);
     __asm__ volatile("csrw mscratch, %0" ::"r"(kernel_areas[nanopu_core()]));
-    __asm__ volatile("csrw mtvec, %0" ::"r"(handler));
+    __asm__ volatile("csrw mtvec, %0" ::"r"(nanopu_switch));
     __asm__ volatile("csrs mie, %0" ::"r"(1UL << SWITCH_INTERRUPT));
     nanopu_csr_write(NANOPU_NIC_COMMAND, 4);
     __asm__ volatile("csrsi mstatus, 8");
@@ -50,14 +47,14 @@ static void start(const struct nanopu_thread *threads, int count, const char *ha
     }
 }
 
-void nanopu_run_threads(const struct nanopu_thread *threads, int count) { start(threads, count, nanopu_switch); }
-
 /* For threads_published.S: areas behind one for scratch and before one for whoever has no thread. */
 #define NO_CONTEXT THREADS_MAX
+#define SLICE_TICKS 5
 static uint64_t published_areas[CORES_MAX][THREADS_MAX + 2][AREA_WORDS] __attribute__((aligned(64)));
 
-void nanopu_run_as_published(const struct nanopu_thread *threads, int count) {
+void nanopu_run_as_published(const struct nanopu_thread *threads, int count, int is_sliced) {
     uint64_t core = nanopu_core();
+    volatile uint64_t *alarm = (volatile uint64_t *)0x2004000 + core, *clock = (volatile uint64_t *)0x200bff8;
     prepare(threads, count);
     for (int i = 0; i < count; i++) {
         uint64_t context = threads[i].context;
@@ -70,24 +67,10 @@ void nanopu_run_as_published(const struct nanopu_thread *threads, int count) {
     nanopu_csr_write(NANOPU_CURRENT_PRIORITY, 31);
     __asm__ volatile("csrw mscratch, %0" ::"r"(published_areas[core]));
     __asm__ volatile("csrw mtvec, %0" ::"r"(nanopu_switch_published));
-    __asm__ volatile("csrs mie, %0" ::"r"(1UL << SWITCH_INTERRUPT));
+    *alarm = *clock + SLICE_TICKS;
+    __asm__ volatile("csrs mie, %0" ::"r"(1UL << (is_sliced ? TIMER_INTERRUPT : SWITCH_INTERRUPT)));
     nanopu_csr_write(NANOPU_NIC_COMMAND, 4);
     __asm__ volatile("csrsi mstatus, 8");
     for (;;) {
     }
-}
-
-void nanopu_run_sliced(const struct nanopu_thread *threads, int count, uint64_t slice_ticks) {
-    uint64_t core = nanopu_core();
-    volatile uint64_t *alarm = (volatile uint64_t *)0x2004000 + core, *clock = (volatile uint64_t *)0x200bff8;
-    prepare(threads, count);
-    nanopu_slice_ticks = slice_ticks;
-    *alarm = *clock + slice_ticks;
-    nanopu_csr_write(NANOPU_CURRENT_CONTEXT, threads[0].context);
-    nanopu_csr_write(NANOPU_CURRENT_PRIORITY, threads[0].priority);
-    __asm__ volatile("csrw mtvec, %0" ::"r"(nanopu_slice_end));
-    __asm__ volatile("csrs mie, %0" ::"r"(1UL << TIMER_INTERRUPT));
-    /* Machine mode, and interrupts from the first thread's first instruction on. */
-    __asm__ volatile("csrs mstatus, %0" ::"r"(3UL << 11 | 1UL << 7));
-    nanopu_resume(nanopu_areas[core][threads[0].context & (THREADS_MAX - 1)]);
 }

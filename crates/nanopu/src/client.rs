@@ -1,15 +1,13 @@
 //! A load generator at the other end of the node's link, as the authors': it sends each request when it is due, answers every data
 //! packet, and takes the time until the first word of the answer is back.
 
-mod rounds;
-
 use std::collections::VecDeque;
 
 use crate::core::Event;
 use crate::nic::Transport;
 use crate::node::{Node, NodeEvent};
 use crate::packet::{Packet, SEGMENT_BYTES, flag, packets_of};
-use rounds::{ACKNOWLEDGEMENT_BYTES, Rounds};
+use crate::rounds::{DATA, Port, URGENT};
 
 /// A request.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -38,6 +36,35 @@ pub struct Strays {
     pub answers: u64,
     /// Packets for somebody else.
     pub elsewhere: u64,
+}
+
+/// What a generator in the authors' switch waits with until the next round.
+#[derive(Clone, Debug, Default)]
+struct Rounds {
+    /// When the first word of what is acknowledged was in the switch, when its last one was, and the acknowledgement.
+    acknowledgements: VecDeque<(u64, u64, Packet)>,
+    /// When it is due, and the packet.
+    requests: VecDeque<(u64, Packet)>,
+    /// The port to the node.
+    port: Port,
+}
+
+/// Acknowledgements of the authors' generator carry an application header, which is empty.
+const ACKNOWLEDGEMENT_BYTES: usize = 16;
+
+impl Rounds {
+    /// What leaves in the round of `cycles` from `base` on.
+    fn transmit(&mut self, base: u64, cycles: u64) -> Vec<(u64, Packet)> {
+        while self.acknowledgements.front().is_some_and(|&(_, last, _)| last < base + cycles) {
+            let (first, _, packet) = self.acknowledgements.pop_front().expect("looked at");
+            self.port.push(URGENT, first, packet);
+        }
+        while self.requests.front().is_some_and(|&(due, _)| due <= base) {
+            let (due, packet) = self.requests.pop_front().expect("looked at");
+            self.port.push(DATA, due, packet);
+        }
+        self.port.transmit(base, cycles)
+    }
 }
 
 /// The generator.
@@ -147,7 +174,8 @@ impl Client {
         }
     }
 
-    /// The same in the authors' switch, which works in rounds of one link latency: see the module `rounds`.
+    /// The same in the authors' switch, which works in rounds of one link latency: acknowledgements go
+    /// before requests, and nothing is cut by a round's end.
     pub fn in_rounds(address: u32, node: u32, link_cycles: u64) -> Client {
         Client { rounds: Some(Rounds::default()), ..Client::new(address, node, link_cycles) }
     }
@@ -271,7 +299,7 @@ impl Client {
                 ..Packet::default()
             };
             match &mut self.rounds {
-                Some(rounds) => rounds.request(request.sent, packet),
+                Some(rounds) => rounds.requests.push_back((request.sent, packet)),
                 // As many as a node sends unasked.
                 None if packets <= 2 => self.launch(request.sent, packet),
                 None => {
@@ -304,7 +332,8 @@ impl Client {
         match &mut self.rounds {
             Some(rounds) => {
                 let reply = Packet { payload: vec![0; ACKNOWLEDGEMENT_BYTES], ..reply };
-                rounds.acknowledge(arrival, arrival + packet.wire_words() - 1, reply);
+                let last = arrival + packet.wire_words() - 1;
+                rounds.acknowledgements.push_back((arrival, last, reply));
             }
             None if self.pending.is_empty() && self.between.is_empty() => {
                 self.launch(arrival + packet.wire_words(), reply);

@@ -28,6 +28,7 @@ pub mod packet;
 mod port;
 mod predict;
 pub mod queueing;
+mod rounds;
 mod shared_cache;
 pub mod star;
 mod timeline;

@@ -20,7 +20,8 @@ pub struct SharedCacheConfig {
 
 impl Default for SharedCacheConfig {
     /// The prototype's: 512 KiB in eight ways. A load that misses the first level and hits here takes 22.6 cycles from use to use
-    /// there, one that goes to a memory of `n` cycles without this cache `n` and 17.6.
+    /// there, one that goes to a memory of `n` cycles without this cache `n` and 17.6. That a line is not here is known after the same five
+    /// cycles, and memory is asked then.
     fn default() -> SharedCacheConfig {
         SharedCacheConfig { bytes: 512 << 10, ways: 8, hit_cycles: 5, miss_cycles: 5 }
     }

@@ -52,8 +52,9 @@ fn a_message_is_read_when_it_comes_and_not_when_it_is_looked_for() {
         let Some(polled) = response("loopback", &NodeConfig::default(), bytes) else { return };
         let waited = response("loopback_blocking", &blocking(), bytes).expect("built before");
         println!("{bytes} B: first word in to first word out, polled {polled}, waited {waited}");
-        // Two cycles of MESSAGES_READY, half a turn of the loop, and from the CSR through the branch to the read.
-        assert!((6..=12).contains(&(polled - waited)), "{polled} {waited}");
+        // Two cycles of MESSAGES_READY, half a turn of the loop, and from the CSR through the branch to the read; less what branches that
+        // the loop's history predicts better give back.
+        assert!((5..=12).contains(&(polled - waited)), "{polled} {waited}");
     }
 }
 

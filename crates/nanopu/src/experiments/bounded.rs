@@ -2,8 +2,7 @@
 
 use super::load::{Contexts, Load, Service};
 use super::serve::{Responses, Server};
-use super::{Chart, Experiment, ExperimentError, Outcome, Series, Settings, around};
-use crate::node::NodeConfig;
+use super::{Chart, Experiment, ExperimentError, Outcome, Series, Settings, prototype};
 
 /// See the module.
 pub(super) const EXPERIMENT: Experiment =
@@ -28,16 +27,14 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
     let unbounded = sweep(settings, "service_unbounded", 0.5)?;
     let points = points(settings);
     for (responses, &(_, behaved, misbehaving)) in bounded.iter().zip(&points) {
-        for (who, context, published, percent) in
-            [("well-behaved", 0, behaved, 12.0), ("misbehaving", 1, misbehaving, 15.0)]
-        {
+        for (who, context, published) in [("well-behaved", 0, behaved), ("misbehaving", 1, misbehaving)] {
             outcome.check(
                 EXPERIMENT.name,
                 format!("bounded, {who} thread, p99 at {:.2} M requests/s", responses.load()),
                 format!("{published:.2} µs (read off a figure)"),
                 responses.p99_of(context),
                 "µs",
-                around(published, percent),
+                settings.around_read_off(published),
             );
         }
     }
@@ -45,9 +42,15 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
         let claim = format!("unbounded, well-behaved thread, p99 at {:.2} M requests/s", responses.load());
         let here = responses.p99_of(0);
         match mean {
-            3200 => outcome.check(EXPERIMENT.name, claim, "5.4 µs", here, "µs", around(5.4, 15.0)),
-            2200 => outcome.check(EXPERIMENT.name, claim, "9.3 µs", here, "µs", around(9.3, 15.0)),
-            2000 => outcome.check(EXPERIMENT.name, claim, "13 µs", here, "µs", around(13.0, 15.0)),
+            3200 => {
+                outcome.check(EXPERIMENT.name, claim, "5.4 µs", here, "µs", settings.around_read_off(5.4))
+            }
+            2200 => {
+                outcome.check(EXPERIMENT.name, claim, "9.3 µs", here, "µs", settings.around_read_off(9.3))
+            }
+            2000 => {
+                outcome.check(EXPERIMENT.name, claim, "13 µs", here, "µs", settings.around_read_off(13.0))
+            }
             1600 => outcome.check(EXPERIMENT.name, claim, "> 30 µs", here, "µs", (30.0, f64::INFINITY)),
             _ => outcome.report(EXPERIMENT.name, claim, format!("{} µs", super::figure(here))),
         }
@@ -65,7 +68,7 @@ fn sweep(
     program: &'static str,
     begun: f64,
 ) -> Result<Vec<Responses>, ExperimentError> {
-    let server = Server::new(settings, program, NodeConfig::default())?;
+    let server = Server::new(settings, program, prototype())?;
     let mut load = Load::new(Service::Fixed(1600), Contexts::Random(2));
     let wanted = points(settings);
     let mut found = Vec::new();

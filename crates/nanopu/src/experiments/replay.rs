@@ -3,7 +3,6 @@
 use super::load::Work;
 use super::serve::{Responses, Server};
 use super::{ExperimentError, Outcome, Settings};
-use crate::node::NodeConfig;
 use crate::queueing::percentile;
 
 /// A recorded request and the cycles until its answer.
@@ -24,8 +23,8 @@ pub(super) fn rows(
             recorded.truncate(3_000);
         }
         let works: Vec<Work> = recorded.iter().map(|(work, _)| *work).collect();
-        // A program as careful as the recorded one.
-        let server = Server::new(settings, "service_replay", NodeConfig::default())?;
+        // With the steps of the recorded one.
+        let server = Server::new(settings, "service_replay", super::prototype())?;
         let responses = server.play(works)?;
         row(experiment, load, &recorded, &responses, outcome);
     }
@@ -59,7 +58,7 @@ fn row(experiment: &'static str, load: u32, recorded: &[Recorded], here: &Respon
             format!("{:.3} µs ({})", theirs(0.99), others(&theirs)),
             ours(0.99),
             &format!("µs ({})", others(&ours)),
-            super::around(theirs(0.99), 3.0),
+            super::around(theirs(0.99), super::PRINTED_PERCENT),
         );
     }
 }

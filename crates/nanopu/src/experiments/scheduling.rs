@@ -1,10 +1,9 @@
 //! Two threads on one core: the scheduler in hardware against one in software that a timer calls (nanoPU §5.3).
 
-use super::load::{Contexts, Load, Service};
+use super::load::{Contexts, Load, ROUND_CYCLES, Service, Work};
 use super::replay;
 use super::serve::{Responses, Server};
-use super::{Chart, Experiment, ExperimentError, Outcome, Series, Settings, around};
-use crate::node::NodeConfig;
+use super::{Chart, Experiment, ExperimentError, Outcome, Series, Settings, prototype};
 
 /// See the module.
 pub(super) const EXPERIMENT: Experiment =
@@ -23,13 +22,17 @@ const PUBLISHED: [(u64, Option<f64>, Option<f64>); 10] = [
     (1600, Some(2.112), Some(17.9)),
     (1400, None, None),
 ];
+/// The program of the published measurements, step by step, and ours, which does the same with less.
+const PUBLISHED_PROGRAM: &str = "service_replay";
+const OUR_PROGRAM: &str = "service";
 /// A scheduler is saturated when its 99th percentile is beyond this, in microseconds.
 const SATURATED: f64 = 50.0;
 
 fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
     let mut outcome = Outcome::default();
-    let hardware = sweep(settings, "service", 0.0)?;
-    let timer = sweep(settings, "service_timer", 0.45)?;
+    switches(settings, &mut outcome)?;
+    let hardware = sweep(settings, PUBLISHED_PROGRAM, 0.0)?;
+    let timer = sweep(settings, "service_timer", 0.4)?;
     for (responses, &(_, urgent, other)) in hardware.iter().zip(&points(settings)) {
         let load = responses.load();
         if let Some(published) = urgent {
@@ -39,17 +42,17 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
                 format!("{published:.2} µs"),
                 responses.p99_of(0),
                 "µs",
-                around(published, 8.0),
+                settings.around_printed(published),
             );
         }
         if let Some(published) = other {
             outcome.check(
                 EXPERIMENT.name,
                 format!("other thread, p99 at {load:.2} M requests/s"),
-                format!("{published:.1} µs"),
+                format!("{published} µs (read off a figure)"),
                 responses.p99_of(1),
                 "µs",
-                around(published, 20.0),
+                settings.around_read_off(published),
             );
         }
     }
@@ -67,9 +70,48 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
             (4.0, f64::INFINITY),
         );
     }
+    let ours = sweep(settings, OUR_PROGRAM, 0.8)?;
+    let every = if settings.is_quick { 1 } else { 4 };
+    for (responses, published) in ours.iter().zip(hardware.iter().step_by(every)) {
+        let claim = format!(
+            "our own thread switch and loop: urgent thread, p99 at {:.2} M requests/s",
+            responses.load()
+        );
+        let here = super::figure(responses.p99_of(0));
+        let theirs = super::figure(published.p99_of(0));
+        outcome.report(EXPERIMENT.name, claim, format!("{here} µs; {theirs} with their steps"));
+    }
     replay::rows(settings, EXPERIMENT.name, &mut outcome)?;
     outcome.charts.push(chart(&hardware, &timer, &points(settings)));
     Ok(outcome)
+}
+
+/// How long a switch of threads takes: what an urgent request takes in the middle of another's work, and alone.
+fn switches(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
+    // Idle threads take turns, so only some of the lonely requests find their own thread on the core.
+    let at = |rounds: u64, context| Work { sent: rounds * ROUND_CYCLES, context, cycles: 1600 };
+    let lonely = 8;
+    let works: Vec<Work> = (0..lonely)
+        .map(|i| at(23 * i, 0))
+        .chain([at(23 * (lonely + 1), 1), at(23 * (lonely + 1) + 5, 0)])
+        .collect();
+    let cycles = |program| {
+        let responses = Server::new(settings, program, prototype())?.play(works.clone())?;
+        let (alone, rest) = responses.cycles.split_at(lonely as usize);
+        let alone = alone.iter().copied().fold(f64::INFINITY, f64::min);
+        Ok::<f64, ExperimentError>(rest.last().copied().unwrap_or(f64::NAN) - alone)
+    };
+    outcome.check(
+        EXPERIMENT.name,
+        "a switch of threads, with their handler's steps",
+        "142 cycles (131 to 148 in the recordings)",
+        cycles(PUBLISHED_PROGRAM)?,
+        "cycles",
+        (131.0, 148.0),
+    );
+    let ours = cycles(OUR_PROGRAM)?;
+    outcome.report(EXPERIMENT.name, "a switch of threads, our handler", format!("{ours:.0} cycles"));
+    Ok(())
 }
 
 /// The loads up to which either scheduler keeps its tail.
@@ -108,12 +150,16 @@ fn sweep(
     program: &'static str,
     begun: f64,
 ) -> Result<Vec<Responses>, ExperimentError> {
-    let server = Server::new(settings, program, NodeConfig::default())?;
+    let server = Server::new(settings, program, prototype())?;
     let mut load = Load::new(Service::Fixed(1600), Contexts::Random(2));
-    let wanted = points(settings);
+    let mut wanted = points(settings);
+    if program == OUR_PROGRAM {
+        // It is there to be compared with the other, not with what is published.
+        wanted = PUBLISHED.into_iter().step_by(4).collect();
+    }
     let mut found = Vec::new();
     for (step, (mean, ..)) in PUBLISHED.into_iter().enumerate() {
-        (settings.progress)(begun + 0.45 * step as f64 / PUBLISHED.len() as f64);
+        (settings.progress)(begun + 0.4 * step as f64 / PUBLISHED.len() as f64);
         // The engines go on through the whole sweep, whether or not a point is played.
         let mut works = load.point(20_000, mean);
         if wanted.iter().any(|point| point.0 == mean) {

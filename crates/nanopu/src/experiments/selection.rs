@@ -2,7 +2,7 @@
 
 use super::load::{Contexts, Load, Service};
 use super::serve::{Responses, Server};
-use super::{Chart, Experiment, ExperimentError, Outcome, Series, Settings, around};
+use super::{Chart, Experiment, ExperimentError, Outcome, Series, Settings, prototype};
 use crate::nic::Selection;
 use crate::node::NodeConfig;
 
@@ -18,8 +18,6 @@ struct Scheme {
     contexts: Contexts,
     /// Microseconds by point of the sweep, read off a figure; nothing where no curve can be read.
     published: [Option<f64>; 12],
-    /// How far ours may be off, in percent: the figure's digits, and how far a tail of so few long requests scatters.
-    percent: f64,
 }
 
 /// Mean cycles between requests.
@@ -46,39 +44,34 @@ const SCHEMES: [Scheme; 5] = [
         selection: Selection::Rss,
         contexts: Contexts::Random(4),
         published: known([5.06, 5.12, 5.34, 5.40, 5.51, 5.51, 6.18, 6.95, 7.73, 7.07, 14.75, 0.0]),
-        percent: 5.0,
     },
     Scheme {
         name: "JBSQ(1)",
-        program: "service4",
+        program: "service_jbsq",
         selection: Selection::Jbsq(1),
         contexts: Contexts::One,
         published: NONE,
-        percent: 0.0,
     },
     Scheme {
         name: "JBSQ(2)",
-        program: "service4",
+        program: "service_jbsq",
         selection: Selection::Jbsq(2),
         contexts: Contexts::One,
         published: known([1.1, 1.1, 1.15, 1.2, 1.4, 1.3, 2.11, 3.22, 2.89, 3.11, 4.73, 0.0]),
-        percent: 10.0,
     },
     Scheme {
         name: "JBSQ(4)",
-        program: "service4",
+        program: "service_jbsq",
         selection: Selection::Jbsq(4),
         contexts: Contexts::One,
         published: NONE,
-        percent: 0.0,
     },
     Scheme {
         name: "JBSQ-PRE",
-        program: "service",
+        program: "service_replay",
         selection: Selection::Jbsq(2),
         contexts: Contexts::ByService,
         published: known([1.16, 1.11, 1.16, 1.16, 1.16, 1.16, 1.22, 1.28, 1.33, 1.50, 2.06, 6.65]),
-        percent: 12.0,
     },
 ];
 
@@ -97,8 +90,7 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
                     format!("{published:.2} µs (read off a figure)"),
                     here,
                     "µs",
-                    // Fewer requests have other tails.
-                    around(published, scheme.percent * if settings.is_quick { 2.0 } else { 1.0 }),
+                    settings.around_read_off(published),
                 ),
                 None => {
                     outcome.report(EXPERIMENT.name, claim, format!("{} µs", super::figure(here)));
@@ -133,7 +125,7 @@ fn sweep(
     scheme: &Scheme,
     number: usize,
 ) -> Result<Vec<(usize, Responses)>, ExperimentError> {
-    let mut config = NodeConfig { cores: 4, ..NodeConfig::default() };
+    let mut config = NodeConfig { cores: 4, ..prototype() };
     config.nic.selection = scheme.selection;
     let server = Server::new(settings, scheme.program, config)?;
     let mut load = Load::new(Service::Bimodal, scheme.contexts);
