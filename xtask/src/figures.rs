@@ -125,7 +125,7 @@ impl Studio {
 }
 
 /// The commit that the tree is at, and whether the tree has been changed since.
-fn commit() -> Result<String> {
+pub(crate) fn commit() -> Result<String> {
     let head = Line::new("git").words("rev-parse --short HEAD").capture()?;
     let status =
         Line::new("git").words("status --porcelain --untracked-files=no -- crates Cargo.lock").capture()?;

@@ -12,6 +12,7 @@ mod interop;
 mod layers;
 mod libs;
 mod measure;
+mod nanopu;
 mod packages;
 mod rocket;
 mod rtl;
@@ -44,6 +45,8 @@ enum Task {
     Bench(bench::Args),
     /// Play every figure of the IRN paper on the simulator: claim, paper, here, inside the band?
     Figures(figures::Args),
+    /// Run every experiment of the nanoPU paper on the simulator: claim, paper, here, inside the band?
+    Nanopu(nanopu::Args),
     /// Build the drop-in libibverbs.so.1 and librdmacm.so.1.
     Libs(libs::Args),
     /// Run programs and test suites of others over the drop-in libraries.
@@ -63,6 +66,7 @@ fn main() -> ExitCode {
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Figures(args) => figures::run(&args),
+        Task::Nanopu(args) => nanopu::run(&args),
         Task::Libs(args) => libs::run(&args),
         Task::Compat(args) => compat::run(&args),
         Task::Rtl(args) => rtl::run(&args),

@@ -3,7 +3,7 @@
 const MARK = { true: ["yes", "good"], false: ["no", "bad"], null: ["", ""] };
 
 function claims(rows) {
-  const head = ["claim", "paper", "here", "inside?"];
+  const head = ["claim", "paper [band]", "here", "inside?"];
   return element("div", { class: "scroll" }, element("table", {},
     element("thead", {}, element("tr", {}, head.map((words) => element("th", {}, words)))),
     element("tbody", {}, rows.map((row) => {

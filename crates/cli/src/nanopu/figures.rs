@@ -1,5 +1,9 @@
 //! `highwire nanopu figures`: the paper's experiments, beside what the paper found.
+//!
+//! Every experiment leaves a file behind when it ends, and the report is made from all files of the same scale and seed: so a run that is
+//! broken off has not been for nothing, and one experiment can be run again.
 
+use std::cell::RefCell;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Instant;
@@ -19,6 +23,9 @@ const SCRIPT: &str = include_str!("figures.js");
 /// Options of `highwire nanopu figures`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Exit status: 1 when a figure lies outside its band.
+
+Each experiment's result is kept in the folder --out when it ends; the report there has those of earlier runs as well, if their scale
+and seed are the same.
 
 Programs are built from riscv/ with Debian's gcc-riscv64-unknown-elf. Some experiments also replay recordings of the prototype where
 there are any: --recordings names their folder.
@@ -42,7 +49,7 @@ pub(crate) struct Args {
     /// A folder with recordings of the prototype; HIGHWIRE_NANOPU_TRACES if not given.
     #[arg(long, value_name = "DIR")]
     recordings: Option<PathBuf>,
-    /// Where the report goes: report.html and result.json.
+    /// Where results go: report.html, result.json, and a file per experiment.
     #[arg(long, value_name = "DIR", default_value = "results/nanopu")]
     out: PathBuf,
     /// Print JSON.
@@ -59,39 +66,82 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let files = Folders::new(&args.programs, recordings.as_deref());
     let mut console = Console::new();
     let started = Instant::now();
+    // What an experiment took the last time says how much of all is done.
+    let weights: Vec<f64> =
+        chosen.iter().map(|one| kept(args, one).map_or(30.0, |old| seconds_of(&old))).collect();
+    let all: f64 = weights.iter().sum();
+    let progress = RefCell::new(Progress::new("the paper's experiments", 10_000).with_lines());
     let mut outcomes = Vec::new();
     let mut failures = Vec::new();
-    for experiment in chosen {
-        let progress = std::cell::RefCell::new(Progress::new(experiment.title, 1000));
+    for (place, &experiment) in chosen.iter().enumerate() {
+        let before: f64 = weights[..place].iter().sum();
         let settings = Settings {
             seed: args.seed,
             is_quick: args.quick,
             files: &files,
-            progress: &|share| progress.borrow_mut().at((share * 1000.0) as u64, Instant::now()),
+            progress: &|share| {
+                let done = (before + share * weights[place]) / all;
+                progress.borrow_mut().at((done * 10_000.0) as u64, Instant::now());
+            },
         };
+        let begun = Instant::now();
         match (experiment.run)(&settings) {
-            Ok(outcome) => outcomes.push((experiment, outcome)),
+            Ok(outcome) => {
+                let seconds = begun.elapsed().as_secs_f64();
+                keep(args, experiment, &outcome, seconds)?;
+                let count = |inside| outcome.rows.iter().filter(|row| row.inside == Some(inside)).count();
+                let (inside, outside) = (count(true), count(false));
+                eprintln!(
+                    "{} of {}, {}: {inside} of {} inside, {seconds:.0} s",
+                    place + 1,
+                    chosen.len(),
+                    experiment.name,
+                    inside + outside
+                );
+                outcomes.push((experiment, outcome, seconds));
+            }
             Err(error) => failures.push(format!("{}: {error}", experiment.name)),
         }
     }
-    let document = document(&outcomes);
-    let report = args.out.join("report.html");
-    let page = report::page_with("nanoPU: the paper's experiments", &document.to_string(), SCRIPT);
-    write(&report, &page)?;
-    write(&args.out.join("result.json"), &format!("{document:#}\n"))?;
+    drop(progress);
     if args.json {
-        console.json(&document)?;
+        console.json(&json!({ "experiments": outcomes.iter().map(|(one, outcome, seconds)| document(args, one, outcome, *seconds)).collect::<Vec<_>>() }))?;
     } else {
         show(&outcomes, &mut console)?;
         let seconds = started.elapsed().as_secs_f64();
-        console.line(format!("simulated in {seconds:.0} s; report: {}", report.display()))?;
+        console.line(format!(
+            "simulated in {seconds:.0} s; report: {}",
+            args.out.join("report.html").display()
+        ))?;
     }
     console.finish()?;
     failures.iter().for_each(|failure| eprintln!("error: {failure}"));
     let is_outside = |row: &Row| row.inside == Some(false);
     let is_good =
-        failures.is_empty() && !outcomes.iter().any(|(_, outcome)| outcome.rows.iter().any(is_outside));
+        failures.is_empty() && !outcomes.iter().any(|(_, outcome, _)| outcome.rows.iter().any(is_outside));
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// What an earlier run of this scale and seed has left of an experiment.
+fn kept(args: &Args, experiment: &Experiment) -> Option<Value> {
+    let text = std::fs::read_to_string(args.out.join(format!("{}.json", experiment.name))).ok()?;
+    let old: Value = serde_json::from_str(&text).ok()?;
+    (old["seed"] == args.seed && old["quick"] == args.quick).then_some(old)
+}
+
+fn seconds_of(old: &Value) -> f64 {
+    old["seconds"].as_f64().unwrap_or(0.0).max(0.1)
+}
+
+/// Keeps what an experiment found, and makes the report of all that there is.
+fn keep(args: &Args, experiment: &Experiment, outcome: &Outcome, seconds: f64) -> Result<()> {
+    let result = document(args, experiment, outcome, seconds);
+    write(&args.out.join(format!("{}.json", experiment.name)), &format!("{result:#}\n"))?;
+    let all: Vec<Value> = ALL.iter().filter_map(|one| kept(args, one)).collect();
+    let all = json!({ "experiments": all });
+    let page = report::page_with("nanoPU: the paper's experiments", &all.to_string(), SCRIPT);
+    write(&args.out.join("report.html"), &page)?;
+    write(&args.out.join("result.json"), &format!("{all:#}\n"))
 }
 
 fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>> {
@@ -107,9 +157,9 @@ fn write(path: &Path, text: &str) -> Result<()> {
     std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn show(outcomes: &[(&Experiment, Outcome)], console: &mut Console) -> Result<()> {
-    let rows: Vec<&Row> = outcomes.iter().flat_map(|(_, outcome)| &outcome.rows).collect();
-    let head = ["experiment", "claim", "paper", "here", "inside?"].map(String::from).to_vec();
+fn show(outcomes: &[(&Experiment, Outcome, f64)], console: &mut Console) -> Result<()> {
+    let rows: Vec<&Row> = outcomes.iter().flat_map(|(_, outcome, _)| &outcome.rows).collect();
+    let head = ["experiment", "claim", "paper [band]", "here", "inside?"].map(String::from).to_vec();
     let cells = rows.iter().map(|row| {
         let inside = match row.inside {
             Some(true) => "yes",
@@ -137,19 +187,16 @@ fn show(outcomes: &[(&Experiment, Outcome)], console: &mut Console) -> Result<()
     Ok(())
 }
 
-fn document(outcomes: &[(&Experiment, Outcome)]) -> Value {
-    let experiments: Vec<Value> = outcomes
-        .iter()
-        .map(|(experiment, outcome)| {
-            json!({
-                "name": experiment.name,
-                "title": experiment.title,
-                "rows": outcome.rows.iter().map(row_json).collect::<Vec<_>>(),
-                "charts": outcome.charts.iter().map(chart_json).collect::<Vec<_>>(),
-            })
-        })
-        .collect();
-    json!({ "experiments": experiments })
+fn document(args: &Args, experiment: &Experiment, outcome: &Outcome, seconds: f64) -> Value {
+    json!({
+        "name": experiment.name,
+        "title": experiment.title,
+        "quick": args.quick,
+        "seed": args.seed,
+        "seconds": seconds,
+        "rows": outcome.rows.iter().map(row_json).collect::<Vec<_>>(),
+        "charts": outcome.charts.iter().map(chart_json).collect::<Vec<_>>(),
+    })
 }
 
 fn row_json(row: &Row) -> Value {

@@ -10,7 +10,7 @@ use anyhow::{Context, Result};
 use highwire_nanopu::client::{Client, Request};
 use highwire_nanopu::nic::{Nic, NicConfig, ReceiveCounters, Selection, SendCounters};
 use highwire_nanopu::packet::MESSAGE_BYTES_MAX;
-use highwire_nanopu::{Commit, Event, Mistake, Node, NodeConfig, NodeEvent};
+use highwire_nanopu::{Commit, Event, Mistake, Node, NodeConfig, NodeEvent, SharedCacheConfig};
 use highwire_riscv::{Platform, Program};
 use serde::Serialize;
 
@@ -58,6 +58,9 @@ pub(crate) struct Args {
     /// What the NIC speaks: ndp or homa.
     #[arg(long, value_enum, default_value_t, conflicts_with = "gdb")]
     transport: TransportKind,
+    /// Put the prototype's second-level cache between the cores and memory: 512 KiB, shared.
+    #[arg(long)]
+    shared_cache: bool,
     /// A file of requests, instead of --count alike.
     #[arg(long, value_name = "FILE", conflicts_with_all = ["count", "bytes", "context", "interval"])]
     requests: Option<PathBuf>,
@@ -211,6 +214,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let config = NodeConfig {
         cores: args.cores.into(),
         blocking_reads: args.blocking_reads,
+        shared_cache: args.shared_cache.then(SharedCacheConfig::default),
         nic: NicConfig { address: NODE, selection: args.select, ..NicConfig::default() },
         ..NodeConfig::default()
     };
@@ -281,6 +285,7 @@ fn refuse_with_dma(args: &Args) -> Result<()> {
         ("--trace", args.trace.is_some()),
         ("--gdb", args.gdb.is_some()),
         ("--transport", args.transport != TransportKind::default()),
+        ("--shared-cache", args.shared_cache),
     ];
     match flags.iter().find(|(_, is_given)| *is_given) {
         Some((flag, _)) => Err(usage(format!("{flag} is for --nic nanopu"))),
