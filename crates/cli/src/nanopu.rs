@@ -6,6 +6,7 @@ mod figures;
 mod files;
 mod gdb;
 mod mistakes;
+mod nic;
 mod requests;
 mod run;
 mod theory;

@@ -292,6 +292,35 @@ fn cores_are_threads_to_a_debugger() {
 }
 
 #[test]
+fn the_nic_goes_beyond_the_prototype_where_it_is_told_to() {
+    let Some(relay) = program("relay") else { return };
+    let median = |more: &[&str]| {
+        let words = [&["nanopu", "run", relay.to_str().unwrap(), "--link", "0", "--json"], more].concat();
+        let (status, out, err) = run(&words);
+        assert_eq!(status, 0, "{more:?}: {out}{err}");
+        let report: Value = serde_json::from_str(&out).unwrap();
+        report["response_cycles"]["median"].as_f64().unwrap()
+    };
+    let (stored, cut) = (median(&["--bytes", "1024"]), median(&["--bytes", "1024", "--cut-through"]));
+    assert!(cut < 0.2 * stored, "{cut} and {stored}, to the first word of the answer");
+    let long = ["--count", "4", "--interval", "40000", "--bytes", "64000", "--message-bytes-max", "65535"];
+    assert!((8_000.0..20_000.0).contains(&median(&long)));
+    let Some(service) = program("service4") else { return };
+    let many = ["--cores", "256", "--select", "tree:32", "--selection-delays", "--count", "600"];
+    let words = [&["nanopu", "run", service.to_str().unwrap(), "--interval", "12"][..], &many].concat();
+    assert_eq!(run(&words).0, 0);
+    // Memory for four kibibytes bounds messages.
+    let words = ["nanopu", "run", "x.elf", "--bytes", "8000", "--message-bytes-max", "9000"];
+    let (status, _, err) = run(&[&words[..], &["--message-memory", "4"]].concat());
+    assert!(status == 2 && err.contains("at most 4096"), "{status} {err}");
+    for select in ["tree:0", "tree", "tree:x", "tree:300"] {
+        assert_eq!(run(&["nanopu", "run", "x.elf", "--select", select]).0, 2, "{select}");
+    }
+    let (status, _, err) = run(&["nanopu", "run", "x.elf", "--message-memory", "4"]);
+    assert!(status == 2 && err.contains("--message-bytes-max"), "{status} {err}");
+}
+
+#[test]
 fn what_is_no_program_is_refused() {
     let (status, _, err) = run(&["nanopu", "run", env!("CARGO_BIN_EXE_highwire")]);
     assert_eq!(status, 1);

@@ -276,6 +276,11 @@ impl<T: Transport> Node<T> {
         self.cores.len()
     }
 
+    /// Cores whose words wait for themselves: see [`Nic::deadlocked`].
+    pub fn deadlocked(&self) -> Vec<usize> {
+        self.nic.deadlocked(&self.interfaces)
+    }
+
     /// A core, from zero.
     pub fn core(&self, number: usize) -> &Core {
         &self.cores[number]

@@ -5,20 +5,19 @@ use std::path::Path;
 
 use anyhow::{Context, Result};
 use highwire_nanopu::client::Request;
-use highwire_nanopu::packet::MESSAGE_BYTES_MAX;
 
 use crate::failure::usage;
 
 /// Reads a file of requests: CSV with a line of column names.
 ///
 /// `sent` (or `sent_time`) is the cycle and `context` the context; what a message carries is in `words`, numbers separated by
-/// spaces, or `service_time`, which makes a message of two words: that, and the cycle of sending.
-pub(super) fn read(path: &Path) -> Result<Vec<Request>> {
+/// spaces, or `service_time`, which makes a message of two words: that, and the cycle of sending. None has more than `bytes_max` bytes.
+pub(super) fn read(path: &Path, bytes_max: usize) -> Result<Vec<Request>> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
-    parse(&text).map_err(|error| usage(format!("{}: {error}", path.display())))
+    parse(&text, bytes_max).map_err(|error| usage(format!("{}: {error}", path.display())))
 }
 
-fn parse(text: &str) -> Result<Vec<Request>, String> {
+fn parse(text: &str, bytes_max: usize) -> Result<Vec<Request>, String> {
     let mut lines = text.lines().enumerate();
     let (_, names) = lines.next().ok_or("the file is empty")?;
     let names: Vec<&str> = names.split(',').map(str::trim).collect();
@@ -55,11 +54,8 @@ fn parse(text: &str) -> Result<Vec<Request>, String> {
             (None, Some(service)) => [value(service)?.to_be_bytes(), at.to_be_bytes()].concat(),
             (None, None) => Vec::new(),
         };
-        if payload.len() > MESSAGE_BYTES_MAX {
-            return Err(format!(
-                "line {number}: {} bytes; a message has at most {MESSAGE_BYTES_MAX}",
-                payload.len()
-            ));
+        if payload.len() > bytes_max {
+            return Err(format!("line {number}: {} bytes; a message has at most {bytes_max}", payload.len()));
         }
         requests.push(Request { sent: at, context, payload });
     }
@@ -87,6 +83,10 @@ pub(super) fn alike(count: u32, bytes: usize, context: u16, interval: u64) -> Ve
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn parse(text: &str) -> Result<Vec<Request>, String> {
+        super::parse(text, 2048)
+    }
 
     #[test]
     fn words_and_service_times_make_messages() {

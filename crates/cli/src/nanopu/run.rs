@@ -8,15 +8,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use highwire_nanopu::client::{Client, Request};
-use highwire_nanopu::nic::{Nic, NicConfig, ReceiveCounters, Selection, SendCounters};
-use highwire_nanopu::packet::MESSAGE_BYTES_MAX;
+use highwire_nanopu::nic::{Nic, ReceiveCounters, SendCounters};
 use highwire_nanopu::{Commit, Event, Mistake, Node, NodeConfig, NodeEvent, SharedCacheConfig};
-use highwire_riscv::{Platform, Program};
+use highwire_riscv::{MachineConfig, Platform, Program};
 use serde::Serialize;
 
 use super::dma;
 use super::gdb;
 use super::mistakes;
+use super::nic;
 use super::trace::{self, Recording};
 use super::transport::{AnyTransport, TransportKind};
 use super::{CLIENT, CYCLES_PER_NANOSECOND, NODE, requests};
@@ -37,6 +37,8 @@ Examples:
   highwire nanopu run riscv/build/service.elf --requests requests.csv --json
   highwire nanopu run riscv/build/loopback.elf --transport homa
   highwire nanopu run riscv/build/loopback_dma.elf --nic dma
+  highwire nanopu run riscv/build/relay.elf --bytes 1024 --cut-through
+  highwire nanopu run riscv/build/relay.elf --bytes 64000 --message-bytes-max 65535 --interval 40000
   highwire nanopu run riscv/build/service4.elf --cores 4 --gdb :3333
     and in another terminal: gdb-multiarch riscv/build/service4.elf -ex 'target remote :3333'")]
 pub(crate) struct Args {
@@ -47,14 +49,13 @@ pub(crate) struct Args {
     #[arg(long, default_value = "nanopu")]
     nic: Attachment,
     /// How many cores run it.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=16))]
-    cores: u8,
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    cores: u16,
     /// Let reads of x30 wait for a word where the program asks for it (nanopu_block_reads).
     #[arg(long)]
     blocking_reads: bool,
-    /// How messages find their cores: jbsq:N or rss.
-    #[arg(long, default_value = "jbsq:2", value_parser = parse_selection)]
-    select: Selection,
+    #[command(flatten)]
+    beyond: nic::NicArgs,
     /// What the NIC speaks: ndp or homa.
     #[arg(long, value_enum, default_value_t, conflicts_with = "gdb")]
     transport: TransportKind,
@@ -103,17 +104,6 @@ enum Attachment {
     Nanopu,
     /// A DMA NIC.
     Dma,
-}
-
-fn parse_selection(text: &str) -> Result<Selection, String> {
-    match text.split_once(':') {
-        None if text == "rss" => Ok(Selection::Rss),
-        Some(("jbsq", bound)) => match bound.parse() {
-            Ok(bound @ 1..) => Ok(Selection::Jbsq(bound)),
-            _ => Err(format!("{bound} is no bound: it is at least 1")),
-        },
-        _ => Err(format!("{text} is neither jbsq:N nor rss")),
-    }
 }
 
 /// What happened, as programs read it.
@@ -186,6 +176,7 @@ struct Spread {
 struct Received {
     packets: u64,
     messages: u64,
+    oversized: u64,
     duplicates: u64,
     without_buffer: u64,
     unknown_context: u64,
@@ -201,8 +192,12 @@ struct Sent {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    if args.bytes > MESSAGE_BYTES_MAX {
-        return Err(usage(format!("--bytes {}: a message has at most {MESSAGE_BYTES_MAX}", args.bytes)));
+    let bytes_max = args.beyond.bytes_max();
+    if args.bytes > bytes_max {
+        return Err(usage(format!(
+            "--bytes {}: a message has at most {bytes_max} (--message-bytes-max)",
+            args.bytes
+        )));
     }
     let file = fs::read(&args.program).with_context(|| format!("cannot read {}", args.program.display()))?;
     let program =
@@ -215,7 +210,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         cores: args.cores.into(),
         blocking_reads: args.blocking_reads,
         shared_cache: args.shared_cache.then(SharedCacheConfig::default),
-        nic: NicConfig { address: NODE, selection: args.select, ..NicConfig::default() },
+        memory: memory(args.cores),
+        nic: args.beyond.config(),
         ..NodeConfig::default()
     };
     let nic = Nic::new(&config.nic, config.cores, args.transport.make(config.nic.rtt_packets));
@@ -265,10 +261,19 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(report.end.exit_code())
 }
 
+/// The usual memory, and more where more cores have stacks in it than fit there.
+fn memory(cores: u16) -> MachineConfig {
+    /// As `riscv/nanopu.ld` has it.
+    const STACK_BYTES: usize = 64 << 10;
+    let usual = MachineConfig::default();
+    let needed = usize::from(cores) * STACK_BYTES + (usual.memory_bytes >> 1);
+    MachineConfig { memory_bytes: usual.memory_bytes.max(needed), ..usual }
+}
+
 /// The messages that the program gets, the first one when it has started.
 fn requests_of(args: &Args) -> Result<Vec<Request>> {
     let mut requests = match &args.requests {
-        Some(path) => requests::read(path)?,
+        Some(path) => requests::read(path, args.beyond.bytes_max())?,
         None => requests::alike(args.count, args.bytes, args.context, args.interval),
     };
     if let Some(start) = requests.first().map(|request| request.sent) {
@@ -281,7 +286,7 @@ fn requests_of(args: &Args) -> Result<Vec<Request>> {
 fn refuse_with_dma(args: &Args) -> Result<()> {
     let flags = [
         ("--cores", args.cores != 1),
-        ("--select", args.select != Selection::Jbsq(2)),
+        (args.beyond.first_set().unwrap_or_default(), args.beyond.first_set().is_some()),
         ("--trace", args.trace.is_some()),
         ("--gdb", args.gdb.is_some()),
         ("--transport", args.transport != TransportKind::default()),
@@ -320,14 +325,14 @@ fn report(
     instructions: u64,
     problems: Vec<String>,
 ) -> Report {
-    let ReceiveCounters { packets, messages, duplicates, without_buffer, unknown_context, .. } =
+    let ReceiveCounters { packets, messages, oversized, duplicates, without_buffer, unknown_context, .. } =
         node.nic().received();
     let SendCounters { packets: sent, control, messages: sent_messages, repeated, timeouts, .. } =
         node.nic().sent();
     let count = |mistake| (0..node.cores()).map(|core| node.misuse(core).count(mistake)).sum();
     Report {
         played: Played::new(requests.len(), times, node.cycle(), instructions),
-        received: Received { packets, messages, duplicates, without_buffer, unknown_context },
+        received: Received { packets, messages, oversized, duplicates, without_buffer, unknown_context },
         sent: Sent { packets: sent, control, messages: sent_messages, repeated, timeouts },
         empty_reads: count(Mistake::EmptyRead) + count(Mistake::ReadWithoutContext),
         words_for_unknown_contexts: count(Mistake::WordForUnknownContext),
@@ -419,6 +424,22 @@ fn problems_of(
         problems.push(format!(
             "{} packets were for a context that no thread has made known (nanopu_add_context){first}",
             received.unknown_context
+        ));
+    }
+    if received.oversized > 0 {
+        problems.push(format!(
+            "{} packets were of messages longer than {} bytes (--message-bytes-max)",
+            received.oversized,
+            node.nic().message_bytes_max()
+        ));
+    }
+    let deadlocked = node.deadlocked();
+    if !deadlocked.is_empty() {
+        let cores: Vec<_> = deadlocked.iter().map(usize::to_string).collect();
+        problems.push(format!(
+            "deadlock: each of cores {} waits for a send buffer, and all of those are held by messages that they have half written, \
+             the rest of which stands behind what waits (--send-by-context)",
+            cores.join(", ")
         ));
     }
     if received.without_buffer > 0 {
