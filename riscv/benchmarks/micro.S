@@ -1,28 +1,6 @@
-# Forty short sequences, each repeated in a loop of three turns so that caches and predictor are warm in the last: what one
-# instruction costs, and what two cost that meet. Between two reads of mcycle stands what is measured.
+# Forty short sequences: what one instruction costs, and what two cost that meet.
 
-    .macro measure name, body:vararg
-    .align 6
-    .globl \name
-\name:
-    li s9, 3
-    la s10, chain
-    la s4, chain
-    li a0, 5
-    li a1, 3
-    li s6, -1
-1:  csrr s7, mcycle
-    \body
-    csrr s8, mcycle
-    addi s9, s9, -1
-    bnez s9, 1b
-    .endm
-
-    .macro many count, body:vararg
-    .rept \count
-    \body
-    .endr
-    .endm
+    .include "measure.inc"
 
     .text
     .option norvc

@@ -55,7 +55,11 @@ impl Tags {
         self.lines[set][way] = address / LINE_BYTES;
         self.dirty[set] = self.dirty[set] & !(1 << way) | u8::from(is_dirty) << way;
         self.shared[set] &= !(1 << way);
-        self.draw();
+    }
+
+    /// Whether [`Tags::drop_dirty`] would drop a line.
+    pub(crate) fn would_drop_dirty(&self, address: u64) -> bool {
+        self.dirty[set_index(address)] >> self.place(address) & 1 != 0
     }
 
     /// If the line that makes room for another has been written to, drops it and says so.
@@ -69,7 +73,7 @@ impl Tags {
         was_dirty
     }
 
-    /// Draws the next random way.
+    /// Draws the next random way: the data cache when a line has come, the instruction cache when it asks for one.
     pub(crate) fn draw(&mut self) {
         let bit = |index: u32| self.random >> index & 1;
         self.random = self.random << 1 | (bit(15) ^ bit(13) ^ bit(12) ^ bit(10));

@@ -23,5 +23,9 @@ pub(crate) const INSTRUCTION_MISS_CYCLES: u64 = 12;
 /// From the miss of a load or store at write-back to the last word of the line, without memory's latency.
 pub(crate) const DATA_MISS_CYCLES: u64 = 10;
 
+/// From an access to a device at write-back to its answer at the cache: what the core's own timer takes on Rocket, through both
+/// buses between them.
+pub(crate) const DEVICE_CYCLES: u64 = 4;
+
 /// From such a miss to the last word of the line that must be written back first.
 pub(crate) const WRITE_BACK_CYCLES: u64 = 15;

@@ -16,6 +16,7 @@ use highwire_riscv::{Hart, Retired, Trap};
 use crate::config::CoreConfig;
 use crate::port::{Port, SWITCH_THREAD};
 use memo::Memo;
+pub(crate) use pipeline::Slot;
 use pipeline::{Pipeline, Turn};
 pub(crate) use world::{Ask, LOADS, STORE, STORES, Since, World, fetched};
 use world::{Log, Side};

@@ -3,15 +3,17 @@
 //! A request enters from the execute stage. If it cannot be served, because its line is missing or because it overlaps a store
 //! that has not reached the array, the pipeline replays it from write-back.
 
+mod device;
+mod probe;
+
 use highwire_riscv::Class;
 
 use crate::cache::share_bus;
 use crate::config::{DATA_MISS_CYCLES, WRITE_BACK_CYCLES};
-use crate::core::{Ask, LOADS, STORE, STORES, World};
+use crate::core::{Ask, LOADS, STORE, STORES, Slot, World};
 use crate::port::Port;
-
-/// From a miss of the instruction cache to the probe of this one.
-const PROBE_CYCLES: u64 = 3;
+use device::DeviceRequest;
+use probe::Probe;
 
 /// An access on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -19,32 +21,40 @@ pub(crate) struct Access {
     /// Loads are counted modulo [`LOADS`], and what writes modulo [`STORES`], with [`STORE`].
     number: u8,
     pub(crate) bytes: u8,
-    pub(crate) class: Class,
+    reads: bool,
+    writes: bool,
+    /// A conditional store without a reservation: it goes the way of a store, and stores nothing.
+    fails: bool,
+    reserves: bool,
+    /// No cache holds the address.
+    is_device: bool,
 }
 
 impl Access {
-    /// One that the cache has not taken.
-    pub(crate) fn new(bytes: u8, class: Class) -> Access {
-        Access { number: 0, bytes, class }
-    }
-
-    fn writes(&self) -> bool {
-        matches!(self.class, Class::Store | Class::Atomic)
-    }
-
-    fn reads(&self) -> bool {
-        matches!(self.class, Class::Load | Class::Atomic)
+    /// One that the cache has not taken: what the instruction in a slot does to it, if it does anything.
+    pub(crate) fn of(slot: &Slot) -> Option<Access> {
+        let (reads, writes) = match slot.needs.class {
+            Class::Load => (true, false),
+            Class::Store => (false, true),
+            // A conditional store answers, and so reads.
+            Class::Atomic => (true, !slot.reserves),
+            _ => return None,
+        };
+        let Slot { fails, reserves, is_device, .. } = *slot;
+        Some(Access { number: 0, bytes: slot.needs.access_bytes, reads, writes, fails, reserves, is_device })
     }
 }
 
-/// The instruction cache's misses are asked for here first: memory might not have the newest bytes.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-enum Probe {
-    None,
-    /// It has not arrived before this cycle, and waits until both stages are empty.
-    Asked(u64),
-    /// It came in this cycle: it takes the tags then, the second stage two cycles later, and the answer three.
-    Came(u64),
+/// What the execute stage sends.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Request {
+    pub(crate) access: Access,
+    /// The number of its instruction, counted from the first that has not committed.
+    pub(crate) instruction: u8,
+    /// The first stage takes it.
+    pub(crate) is_accepted: bool,
+    /// It only passes through, because it is on a wrong path or comes again.
+    pub(crate) is_killed: bool,
 }
 
 /// A line on its way in, or out to make room for it.
@@ -52,6 +62,8 @@ enum Probe {
 struct Transfer {
     /// The cycle of its last word, in which decode lets the next access go.
     last: u64,
+    /// The cycle in which it was asked for.
+    began: u64,
     /// Whether the line comes in.
     fills: bool,
     /// A line that is fetched to be written arrives ready for it.
@@ -65,6 +77,8 @@ pub(crate) struct DataCache {
     loads: u8,
     stores: u8,
     s1: Option<Access>,
+    /// Something is in the first stage, if only to pass through.
+    is_s1_taken: bool,
     /// The second access, and whether the first stage already refused it.
     s2: Option<(Access, bool)>,
     /// Whether the line of the access in the second stage is there.
@@ -76,6 +90,19 @@ pub(crate) struct DataCache {
     pending: Option<Access>,
     transfer: Option<Transfer>,
     probe: Probe,
+    /// Probes wait until this cycle.
+    guard_end: Option<u64>,
+    /// How long the last reservation still lasts.
+    reservation: u8,
+    device: Option<DeviceRequest>,
+    /// A device's answer was taken in the cycle before, and its word is written in this one.
+    has_word: bool,
+    /// The bus took this cache's last request, not one of the instruction cache, and so prefers the other's.
+    asked_last: bool,
+    /// In this cycle it takes the instruction cache's.
+    yields: bool,
+    /// The array's port was taken in the cycle before, so that a device's answer has to wait.
+    port_taken: bool,
 }
 
 impl DataCache {
@@ -84,6 +111,7 @@ impl DataCache {
             loads: 0,
             stores: 0,
             s1: None,
+            is_s1_taken: false,
             s2: None,
             s2_hit: false,
             is_quiet: true,
@@ -91,34 +119,43 @@ impl DataCache {
             pending: None,
             transfer: None,
             probe: Probe::None,
+            guard_end: None,
+            reservation: 0,
+            device: None,
+            has_word: false,
+            asked_last: true,
+            yields: false,
+            port_taken: false,
         }
     }
 
-    /// The instruction cache misses.
-    pub(crate) fn ask(&mut self, cycle: u64) {
-        self.probe = Probe::Asked(cycle + PROBE_CYCLES);
-        self.is_quiet = false;
+    /// The beginning of a cycle in which the instruction cache asks the bus for a line: whether it has to try again, because
+    /// this cache asks too, and the other was heard last.
+    pub(crate) fn share_requests<B: Port>(&mut self, world: &mut World<'_, B>) -> bool {
+        let asks = match self.s2 {
+            Some((access, false)) if access.is_device => self.asks_device(),
+            Some((access, false)) => {
+                self.misses_line() && !world.is(Ask::WouldReplace, self.number(&access), 0)
+            }
+            _ => false,
+        };
+        let wins = asks && !self.asked_last;
+        self.yields = asks && !wins;
+        self.asked_last = wins;
+        wins
     }
 
-    /// The beginning of a cycle: whether the question of [`DataCache::ask`] arrives in it.
-    #[inline]
-    pub(crate) fn is_probed(&mut self, cycle: u64) -> bool {
-        if self.is_quiet {
-            return false;
-        }
-        let arrives = matches!(self.probe, Probe::Asked(earliest) if earliest <= cycle);
-        let is_probed = arrives && self.s1.is_none() && self.s2.is_none();
-        match self.probe {
-            _ if is_probed => self.probe = Probe::Came(cycle),
-            Probe::Came(came) if came + 3 < cycle => self.probe = Probe::None,
-            _ => {}
-        }
-        is_probed
+    /// Whether the second stage needs a line that may be asked for now.
+    fn misses_line(&self) -> bool {
+        // A line waits for a device's answer.
+        matches!(self.s2, Some((access, false)) if !self.s2_hit && !access.is_device)
+            && self.transfer.is_none()
+            && self.device.is_none()
     }
 
     /// Whether the access at write-back must be replayed.
     pub(crate) fn refuses(&self) -> bool {
-        self.s2.is_some_and(|(_, refused)| refused || !self.s2_hit)
+        self.s2.is_some_and(|(_, refused)| refused || !(self.s2_hit || self.asks_device()))
     }
 
     /// Whether the last word of a line is transferred in this cycle.
@@ -128,7 +165,7 @@ impl DataCache {
 
     /// Whether anything is on its way.
     pub(crate) fn is_busy(&self) -> bool {
-        self.s1.is_some() || self.s2.is_some() || self.transfer.is_some()
+        self.is_s1_taken || self.s2.is_some() || self.transfer.is_some() || self.device.is_some()
     }
 
     /// Whether nothing is under way, and nothing changes by itself.
@@ -142,14 +179,12 @@ impl DataCache {
         if self.is_quiet {
             return true;
         }
-        // A probe takes the tags from the moment it is there, although it waits for both stages.
-        let probe_passes = match self.probe {
-            Probe::None => false,
-            Probe::Asked(earliest) => cycle >= earliest,
-            Probe::Came(came) => cycle == came || cycle == came + 3,
-        };
-        let must_wait = request.is_some_and(Access::reads) && self.must_drain();
-        self.transfer.is_none() && !probe_passes && !refuses_s1 && !must_wait
+        let must_wait = request.is_some_and(|access| access.reads) && self.must_drain();
+        self.transfer.is_none()
+            && !self.probe_passes(cycle)
+            && !refuses_s1
+            && !must_wait
+            && !self.is_word_waiting(cycle)
     }
 
     /// Whether the access in the first stage has to come again: after a refused one, beside the first store to a line,
@@ -159,12 +194,13 @@ impl DataCache {
         if self.is_quiet {
             return false;
         }
-        let store = self.s2_store();
-        let touches_tags = store.is_some_and(|store| !world.is(Ask::MarkDirty, self.number(&store), 0));
+        // Whether its line is there, and it stores at all, is known too late.
+        let writer = self.s2.filter(|(access, refused)| !refused && access.writes).map(|(access, _)| access);
+        let touches_tags =
+            self.s2_hit && writer.is_some_and(|store| !world.is(Ask::MarkDirty, self.number(&store), 0));
         let overlaps =
-            self.s1.is_some_and(|access| access.reads() && self.is_overlapped(&access, store, world));
-        let probed = matches!(self.probe, Probe::Came(came) if world.cycle == came + 2);
-        self.refuses() || touches_tags || overlaps || probed
+            self.s1.is_some_and(|access| access.reads && self.is_overlapped(&access, writer, world));
+        self.refuses() || touches_tags || overlaps || self.probe_refuses(world.cycle)
     }
 
     /// Whether a pending store overlaps the read.
@@ -185,25 +221,24 @@ impl DataCache {
         }
     }
 
+    /// The store in the second stage, whose line is there.
     fn s2_store(&self) -> Option<Access> {
-        self.s2.and_then(|(access, refused)| (!refused && access.writes() && self.s2_hit).then_some(access))
+        let stores = |access: &Access| access.writes && !access.fails && self.s2_hit;
+        self.s2.and_then(|(access, refused)| (!refused && stores(&access)).then_some(access))
     }
 
     fn must_drain(&self) -> bool {
-        let first = self.s2_store().or(self.held);
-        let rewrites = first.is_some_and(|access| access.class == Class::Atomic);
-        first.is_some()
-            && self.pending.is_some()
-            && (self.s1.is_some_and(|access| access.writes()) || rewrites)
+        let likely = self.held.or(self.s2.map(|(access, _)| access).filter(|access| access.writes));
+        self.pending.is_some()
+            && likely.is_some_and(|first| first.reads || self.s1.is_some_and(|access| access.writes))
     }
 
-    /// Everything moves. `request` is what the execute stage sends, the number of its instruction counted from the first that
-    /// has not committed, and whether it is accepted; `kills_s1` follows a redirect; `code_line` is when a line of the
-    /// instruction cache is complete.
+    /// Everything moves. `request` is what the execute stage sends; `kills_s1` follows a redirect; `code_line` is when a line of
+    /// the instruction cache is complete.
     #[inline(always)]
     pub(crate) fn tick<B: Port>(
         &mut self,
-        request: Option<(Access, u8, bool)>,
+        request: Option<Request>,
         s1_refused: bool,
         kills_s1: bool,
         code_line: Option<&mut u64>,
@@ -216,17 +251,16 @@ impl DataCache {
 
     fn tick_busily<B: Port>(
         &mut self,
-        request: Option<(Access, u8, bool)>,
+        request: Option<Request>,
         s1_refused: bool,
         kills_s1: bool,
         code_line: Option<&mut u64>,
         world: &mut World<'_, B>,
     ) {
-        let wants_read = request.is_some_and(|(access, ..)| access.reads());
+        let wants_read = request.is_some_and(|request| request.access.reads);
         let first = self.s2_store().or(self.held);
-        let rewrites = self.s2_store().is_some_and(|access| access.class == Class::Atomic);
-        let may_drain = (first.is_some() && !rewrites) || self.pending.is_some();
-        let drains = self.must_drain() || (may_drain && !wants_read);
+        let may_drain = first.is_some_and(|access| !access.reads) || self.pending.is_some();
+        let drains = self.must_drain() || (may_drain && (!wants_read || self.is_releasing(world.cycle)));
         let advances = first.is_some() && self.pending.is_some() == drains;
         let drains_first = drains && self.pending.is_none();
         match (drains_first, advances) {
@@ -239,25 +273,35 @@ impl DataCache {
                 }
             }
         }
+        self.move_device(world.cycle, drains, wants_read, code_line.as_deref().copied());
+        self.move_reservation(world.cycle);
         self.move_transfer(code_line, world);
+        self.yields = false;
         self.s2 = self.s1.filter(|_| !kills_s1).map(|access| (access, s1_refused));
         self.s2_hit = self.s2.is_some_and(|(access, _)| world.is(Ask::HoldsData, self.number(&access), 0));
+        self.is_s1_taken = request.is_some_and(|request| request.is_accepted);
         self.s1 = match request {
-            Some((access, instruction, true)) => Some(self.enter(access, instruction, world)),
+            Some(Request { access, instruction, is_accepted: true, is_killed: false }) => {
+                Some(self.enter(access, instruction, world))
+            }
             _ => None,
         };
-        self.is_quiet = self.s1.is_none()
+        self.is_quiet = !self.is_s1_taken
             && self.s2.is_none()
             && self.held.is_none()
             && self.pending.is_none()
             && self.transfer.is_none()
-            && self.probe == Probe::None;
+            && self.device.is_none()
+            && !self.has_word
+            && !self.port_taken
+            && self.probe == Probe::None
+            && self.reservation == 0;
     }
 
     /// Takes an access, and its address.
     #[inline(always)]
     fn enter<B: Port>(&mut self, access: Access, instruction: u8, world: &mut World<'_, B>) -> Access {
-        let writes = access.writes();
+        let writes = access.writes;
         world.ask(Ask::Enter, [instruction, u8::from(writes), 0], [0; 2]);
         let number = if writes { self.stores | STORE } else { self.loads };
         if writes {
@@ -273,35 +317,38 @@ impl DataCache {
     fn move_transfer<B: Port>(&mut self, code_line: Option<&mut u64>, world: &mut World<'_, B>) {
         let cycle = world.cycle;
         match self.transfer {
-            Some(Transfer { last, fills, writes }) if last == cycle => {
+            Some(Transfer { last, fills, writes, .. }) if last == cycle => {
                 if fills {
+                    self.guard(cycle);
                     world.tell(Ask::FillData, u8::from(writes), 0);
                 }
                 self.transfer = None;
             }
             Some(_) => {}
             None => {
-                let Some((access, false)) = self.s2 else {
+                let Some((access, _)) = self.s2.filter(|_| self.misses_line()) else {
                     return;
                 };
-                if self.s2_hit {
+                let number = self.number(&access);
+                if self.yields {
                     return;
                 }
-                let number = self.number(&access);
                 let fills = !world.is(Ask::Replace, number, 0);
+                self.asked_last |= fills;
                 let last = if fills {
                     let [line_cycles, _] = world.ask(Ask::DataCycles, [number, 0, 0], [0; 2]);
                     share_bus(cycle + DATA_MISS_CYCLES + line_cycles, code_line)
                 } else {
                     cycle + WRITE_BACK_CYCLES
                 };
-                self.transfer = Some(Transfer { last, fills, writes: access.writes() });
+                self.transfer = Some(Transfer { last, began: cycle, fills, writes: access.writes });
             }
         }
     }
 
     /// As it would stand in cycle 0, with no access before.
     pub(crate) fn settle(&mut self, cycle: u64) {
+        self.guard_end = self.guard_end.filter(|&end| end > cycle);
         let (loads, stores) = (self.loads, self.stores);
         self.count_from(loads.wrapping_neg() % LOADS, stores.wrapping_neg() % STORES, cycle.wrapping_neg());
     }
@@ -312,7 +359,7 @@ impl DataCache {
     }
 
     fn count_from(&mut self, loads: u8, stores: u8, cycle: u64) {
-        let DataCache { s1, s2, held, pending, transfer, probe, .. } = self;
+        let DataCache { s1, s2, held, pending, transfer, probe, device, guard_end, .. } = self;
         let waiting = s1.iter_mut().chain(s2.iter_mut().map(|(access, _)| access));
         for Access { number, .. } in waiting.chain(held).chain(pending) {
             *number = match *number & STORE {
@@ -322,9 +369,16 @@ impl DataCache {
         }
         if let Some(transfer) = transfer {
             transfer.last = transfer.last.wrapping_add(cycle);
+            transfer.began = transfer.began.wrapping_add(cycle);
         }
-        if let Probe::Asked(when) | Probe::Came(when) = probe {
+        if let Probe::Asked(when, _) | Probe::Came(when, _) = probe {
             *when = when.wrapping_add(cycle);
+        }
+        if let Some(device) = device {
+            device.answer = device.answer.wrapping_add(cycle);
+        }
+        if let Some(end) = guard_end {
+            *end = end.wrapping_add(cycle);
         }
         self.loads = (self.loads + loads) % LOADS;
         self.stores = (self.stores + stores) % STORES;
@@ -333,11 +387,5 @@ impl DataCache {
     /// The cycle in which the last word of a line arrives, if one is on its way.
     pub(crate) fn incoming_line(&mut self) -> Option<&mut u64> {
         self.transfer.as_mut().filter(|transfer| transfer.fills).map(|transfer| &mut transfer.last)
-    }
-
-    /// Empties the cache.
-    pub(crate) fn flush<B: Port>(&mut self, world: &mut World<'_, B>) {
-        world.tell(Ask::ClearData, 0, 0);
-        self.s2_hit = false;
     }
 }

@@ -43,6 +43,7 @@ mod flag {
     pub(super) const SHORT: u16 = 1 << 11;
     pub(super) const LINKS: u16 = 1 << 12;
     pub(super) const RETURNS: u16 = 1 << 13;
+    pub(super) const PORT: u16 = 1 << 14;
 }
 
 /// Of an instruction that traps, or of bits that are none.
@@ -82,6 +83,7 @@ impl Needs {
             (flag::READS_NETWORK, instruction.sources().any(is_network)),
             (flag::RELEASES, orders(1)),
             (flag::ACQUIRES, orders(2)),
+            (flag::PORT, takes_port(instruction)),
             (flag::PLAIN, is_plain(class) && !instruction.is_float()),
             (flag::SHORT, instruction.length == 2),
             (flag::LINKS, instruction.rd & 1 != 0),
@@ -145,6 +147,11 @@ impl Needs {
     /// Whether it waits for the accesses before it.
     pub(crate) fn releases(&self) -> bool {
         self.has(flag::RELEASES)
+    }
+
+    /// Whether it takes the write port of the integer registers, if only for x0.
+    pub(crate) fn takes_port(&self) -> bool {
+        self.has(flag::PORT)
     }
 
     /// Whether the accesses behind it wait for it.
@@ -279,6 +286,11 @@ fn is_late_in_memory(instruction: &Instruction) -> bool {
         Class::FloatArithmetic | Class::FloatDivide | Class::FloatMove => true,
         _ => false,
     }
+}
+
+fn takes_port(instruction: &Instruction) -> bool {
+    let named = Instruction { rd: 1, ..*instruction };
+    named.destination().is_some_and(|register| register.bank == Bank::X)
 }
 
 fn flushes(instruction: &Instruction) -> bool {

@@ -32,6 +32,8 @@ pub(crate) struct Request {
     pub(crate) takes: bool,
     /// Forget cached instructions.
     pub(crate) flushes_cache: bool,
+    /// The bus takes another's request.
+    pub(crate) waits_for_bus: bool,
 }
 
 /// The instruction at the head of the buffer.
@@ -504,9 +506,10 @@ impl Frontend {
         let cycle = world.cycle;
         let missed = self.s2_cache_valid && !self.s2_hit;
         let can_request = !(missed || self.refill.is_some());
-        let begins = missed && self.s2_may_refill && self.refill.is_none();
+        let begins = self.asks_line() && !request.waits_for_bus;
         if begins {
             self.refill = Some(UNKNOWN);
+            world.tell(Ask::DrawCode, 0, 0);
             self.invalidated = false;
         }
         self.invalidated |= request.flushes_cache;
@@ -535,12 +538,28 @@ impl Frontend {
         begins
     }
 
-    /// The missing line comes from memory, since the data cache was asked in this cycle. `data_line` is when a line of
-    /// that cache is complete, `line_cycles` how long the line at an address takes.
-    pub(crate) fn expect_line<B: Port>(&mut self, data_line: Option<&mut u64>, world: &mut World<'_, B>) {
+    /// Whether a line is asked for in this cycle, if the bus takes the request.
+    #[inline(always)]
+    pub(crate) fn asks_line(&self) -> bool {
+        self.s2_cache_valid && !self.s2_hit && self.s2_may_refill && self.refill.is_none()
+    }
+
+    /// The line that is missing.
+    pub(crate) fn missing_line(&self) -> u64 {
+        self.refill_address
+    }
+
+    /// The missing line comes from memory, since the data cache was asked in this cycle, `waits` cycles later. `data_line` is
+    /// when a line of that cache is complete.
+    pub(crate) fn expect_line<B: Port>(
+        &mut self,
+        waits: u64,
+        data_line: Option<&mut u64>,
+        world: &mut World<'_, B>,
+    ) {
         if self.refill.is_some() {
             let [line_cycles, _] = world.ask(Ask::CodeCycles, [0; 3], [self.refill_address, 0]);
-            let last = world.cycle + INSTRUCTION_MISS_CYCLES + line_cycles;
+            let last = world.cycle + waits + INSTRUCTION_MISS_CYCLES + line_cycles;
             self.refill = Some(share_bus(last, data_line));
         }
     }

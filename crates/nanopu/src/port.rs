@@ -56,6 +56,12 @@ pub trait Port: Bus {
         memory_cycles
     }
 
+    /// Whether `address` is a device's, which is asked at every access because no cache may hold it. Memory begins where it does
+    /// on Rocket.
+    fn is_device(&self, address: u64) -> bool {
+        address < 0x8000_0000
+    }
+
     /// The instruction at `pc` is what the next call is about.
     fn by(&mut self, pc: u64) {
         let _ = pc;

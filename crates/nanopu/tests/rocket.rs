@@ -11,19 +11,39 @@ const BASE: u64 = 0x8000_0000;
 /// The test bench of the RTL ends a run when this word is written.
 const DONE: u64 = 0x1000_1000;
 
+/// The timer's alarm, a device that keeps what is written to it.
+const ALARM: u64 = 0x0200_4000;
+
 struct Bench {
     ram: Ram,
+    alarm: Ram,
+}
+
+impl Bench {
+    fn new(image: &[u8]) -> Bench {
+        let mut ram = Ram::new(BASE, 1 << 20);
+        ram.slice_mut(BASE, image.len()).unwrap().copy_from_slice(image);
+        Bench { ram, alarm: Ram::new(ALARM, 8) }
+    }
+
+    fn at(&mut self, address: u64) -> &mut Ram {
+        if is_device(address) { &mut self.alarm } else { &mut self.ram }
+    }
+}
+
+fn is_device(address: u64) -> bool {
+    address & !7 == ALARM
 }
 
 impl highwire_nanopu::Port for Bench {}
 
 impl Bus for Bench {
     fn load(&mut self, address: u64, bytes: u8) -> Result<u64, AccessFault> {
-        self.ram.load(address, bytes)
+        self.at(address).load(address, bytes)
     }
 
     fn store(&mut self, address: u64, bytes: u8, value: u64) -> Result<(), AccessFault> {
-        if address & !7 == DONE { Ok(()) } else { self.ram.store(address, bytes, value) }
+        if address & !7 == DONE { Ok(()) } else { self.at(address).store(address, bytes, value) }
     }
 }
 
@@ -34,9 +54,7 @@ fn image(hex: impl Iterator<Item = impl AsRef<str>>) -> Vec<u8> {
 
 /// The cycles of the first `count` commits.
 fn commits(image: &[u8], count: usize) -> Vec<u64> {
-    let mut ram = Ram::new(BASE, 1 << 20);
-    ram.slice_mut(BASE, image.len()).unwrap().copy_from_slice(image);
-    let mut bench = Bench { ram };
+    let mut bench = Bench::new(image);
     let mut core = Core::new(Hart::new(0, BASE), &CoreConfig::default());
     let mut cycles = Vec::new();
     while cycles.len() < count {
@@ -96,8 +114,7 @@ fn jumps_calls_and_branches_cost_what_the_predictor_does_not_know() {
 #[test]
 fn misses_and_stores_hold_up_what_comes_behind() {
     check(include_str!("rocket/misses.txt"), 0);
-    // A store, an atomic operation and a probe of the cache in the same few cycles.
-    check(include_str!("rocket/stores.txt"), 10);
+    check(include_str!("rocket/stores.txt"), 0);
 }
 
 #[test]
@@ -142,9 +159,7 @@ fn golden() -> Vec<Golden<'static>> {
 /// The cycles from the first to the last of `count` commits, and a hash of what the log of the RTL shows of each: address,
 /// cycles since the one before, and the integer register, unless it is written later.
 fn run(memory: &[u8], count: usize) -> (u64, u64) {
-    let mut ram = Ram::new(BASE, 1 << 20);
-    ram.slice_mut(BASE, memory.len()).unwrap().copy_from_slice(memory);
-    let mut bench = Bench { ram };
+    let mut bench = Bench::new(memory);
     let mut core = Core::new(Hart::new(0, BASE), &CoreConfig::default());
     let (mut hash, mut cycles, mut before, mut left) = (0u64, 0, None, count);
     while left > 0 {
@@ -155,7 +170,9 @@ fn run(memory: &[u8], count: usize) -> (u64, u64) {
         };
         let retired = commit.retired;
         if let Some(before) = before {
-            let is_late = matches!(retired.instruction.class(), Class::Multiply | Class::Divide);
+            let from_device = retired.memory.is_some_and(|access| is_device(access.address));
+            let is_late =
+                from_device || matches!(retired.instruction.class(), Class::Multiply | Class::Divide);
             let write = retired.write.filter(|write| write.register.bank == Bank::X && !is_late);
             let write = write.map_or(0, |write| write.value ^ u64::from(write.register.number) << 58);
             for word in [retired.pc, commit.cycle - before, write] {
@@ -179,9 +196,7 @@ fn whole_programs_take_the_same_time() {
         if differing == 0 {
             assert_eq!(hash, rocket_hash, "{name}: every commit is to be Rocket's");
         }
-        // One that first turns decide; docs/nanopu.md says where.
-        let percent = if name == "micro" { 7 } else { 1 };
         let off = here.abs_diff(rocket_cycles);
-        assert!(off * 100 <= rocket_cycles * percent, "{name}: {here}, {rocket_cycles} there");
+        assert!(off * 1000 <= rocket_cycles, "{name}: {here}, {rocket_cycles} there");
     }
 }

@@ -164,8 +164,10 @@ fn difference(traced: &Traced, line: &Line) -> Option<String> {
             return say(Register::x(number).name(), there, here);
         }
     }
-    // Multiplications and divisions write after they have committed.
-    if matches!(instruction.class(), Class::Multiply | Class::Divide) {
+    // Multiplications, divisions and devices write after they have committed.
+    let from_device = instruction.class() == Class::Load
+        && retired.memory.is_some_and(|access| here::is_device(access.address));
+    if from_device || matches!(instruction.class(), Class::Multiply | Class::Divide) {
         return None;
     }
     let reads_counter = instruction.class() == Class::Csr

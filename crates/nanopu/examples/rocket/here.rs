@@ -7,6 +7,8 @@ use highwire_riscv::{AccessFault, Bus, Hart, Next, Program, Ram};
 pub(crate) const BASE: u64 = 0x8000_0000;
 /// A store here ends the run, on both sides.
 pub(crate) const DONE: u64 = 0x1000_1000;
+/// The timer's alarm, the device that both sides have. It keeps what is written to it.
+const ALARM: u64 = 0x0200_4000;
 /// The memory of both sides.
 const MEMORY_BYTES: usize = 16 << 20;
 /// Nothing takes longer to commit.
@@ -42,6 +44,7 @@ impl Image {
 
 struct Bench {
     ram: Ram,
+    alarm: Ram,
     is_done: bool,
 }
 
@@ -49,7 +52,7 @@ impl Port for Bench {}
 
 impl Bus for Bench {
     fn load(&mut self, address: u64, bytes: u8) -> Result<u64, AccessFault> {
-        self.ram.load(address, bytes)
+        if is_device(address) { self.alarm.load(address, bytes) } else { self.ram.load(address, bytes) }
     }
 
     fn store(&mut self, address: u64, bytes: u8, value: u64) -> Result<(), AccessFault> {
@@ -57,8 +60,14 @@ impl Bus for Bench {
             self.is_done = true;
             return Ok(());
         }
-        self.ram.store(address, bytes, value)
+        let place = if is_device(address) { &mut self.alarm } else { &mut self.ram };
+        place.store(address, bytes, value)
     }
+}
+
+/// Whether `address` is one of the timer's.
+pub(crate) fn is_device(address: u64) -> bool {
+    address & !7 == ALARM
 }
 
 /// A commit, and the operands that it read.
@@ -80,7 +89,7 @@ pub(crate) fn run(image: &Image, commits_max: usize) -> Result<Run, String> {
         if let Some(start) = ram.slice_mut(BASE, image.bytes.len()) {
             start.copy_from_slice(&image.bytes);
         }
-        Bench { ram, is_done: false }
+        Bench { ram, alarm: Ram::new(ALARM, 8), is_done: false }
     };
     let (mut bench, mut plain_bench) = (memory(), memory());
     let mut core = Core::new(Hart::new(0, BASE), &CoreConfig::default());
@@ -99,7 +108,7 @@ pub(crate) fn run(image: &Image, commits_max: usize) -> Result<Run, String> {
             Event::Bubble => return Err(format!("stuck at {:#x} here", core.hart.pc)),
         }
     }
-    // The last store goes to a device, which this core times as memory.
+    // The last store goes to a device that the other side does not have where this one has it.
     commits.pop();
     Ok(Run { commits })
 }

@@ -2,7 +2,7 @@
 
 use super::pipeline::{Long, Pipeline, WRONG_PATH};
 use super::world::{Ask, World};
-use crate::dcache::Access;
+use crate::dcache::{Access, Request};
 use crate::port::Port;
 
 impl Pipeline {
@@ -20,13 +20,21 @@ impl Pipeline {
         {
             self.long = None;
         }
-        let refused_float = self.leave_memory(cycle, memory, overruled);
+        let refused = self.leave_memory(cycle, memory, overruled);
+        if refused
+            && let Some(long) = self.long
+            && long.serial == memory_serial
+        {
+            self.long = None;
+        }
+        let asks_device = self.data_cache.asks_device();
 
         let slot = &self.stages[execute];
         let works = slot.works() && slot.serial != WRONG_PATH;
         let serial = slot.serial;
-        let access =
-            (works && slot.is_access).then(|| Access::new(slot.needs.access_bytes, slot.needs.class));
+        // What is on a wrong path only passes through the cache.
+        let enters = slot.works() && (slot.is_access || (!works && slot.needs.is_access()));
+        let access = if enters { Access::of(slot) } else { None };
         let refuses_s1 = self.data_cache.refuses_s1(world);
         let cache_ready = self.data_cache.is_ready(cycle, access.as_ref(), refuses_s1);
         let is_long = slot.works() && slot.needs.is_long();
@@ -34,8 +42,10 @@ impl Pipeline {
             self.stages[execute].is_live = false;
         } else {
             let unit_ready = self.long.is_none();
-            let refused = (access.is_some() && !cache_ready) || (is_long && !unit_ready);
-            if is_long && unit_ready && works {
+            // What was issued in the hope of a hit, behind a load from a device, comes again.
+            let hoped = asks_device && slot.works() && slot.needs.uses & self.loading != 0;
+            let refused = hoped || (access.is_some() && !cache_ready) || (is_long && !unit_ready);
+            if is_long && unit_ready && works && !hoped {
                 let (ready, register) = (cycle + u64::from(slot.unit_cycles), slot.needs.writes_x());
                 world.tell(Ask::KeepLong, self.behind(serial), 0);
                 self.long = Some(Long { ready, register, serial });
@@ -45,9 +55,12 @@ impl Pipeline {
         self.blocked = !cache_ready
             && !self.data_cache.is_granted(cycle)
             && (self.blocked || access.is_some() || self.data_cache.refuses());
-        let request = access.map(|access| (access, self.behind(serial), cache_ready && !killed));
+        let is_killed = killed || !works || self.stages[execute].replays;
+        let instruction = self.behind(serial);
+        let request =
+            access.map(|access| Request { access, instruction, is_accepted: cache_ready, is_killed });
         let code_line = self.frontend.incoming_line();
-        self.data_cache.tick(request, refuses_s1, overruled || refused_float, code_line, world);
+        self.data_cache.tick(request, refuses_s1, overruled || refused, code_line, world);
 
         if killed && !overruled && self.stages[memory].is_live {
             self.next_serial = memory_serial + 1;
@@ -56,13 +69,15 @@ impl Pipeline {
     }
 
     /// The instruction in the memory stage moves on if it is one of the program's; says whether it will be replayed, as it
-    /// is when the floating-point unit has no room for it.
+    /// is when the floating-point unit has no room for it, or a device's word comes between.
     fn leave_memory(&mut self, cycle: u64, memory: usize, overruled: bool) -> bool {
         let slot = &mut self.stages[memory];
         slot.is_live &= !overruled && slot.serial != WRONG_PATH;
         if !slot.is_live {
             return false;
         }
+        // A device's word takes the register file's port when this instruction would.
+        slot.replays |= slot.needs.takes_port() && self.data_cache.takes_word(cycle);
         if !slot.replays && slot.needs.is_float() {
             let needs = slot.needs;
             let float = slot.float;

@@ -21,6 +21,9 @@ impl Pipeline {
             turns: false,
             is_trap: false,
             is_access: false,
+            is_device: false,
+            reserves: false,
+            fails: false,
             entry: fetched.entry,
             number: fetched.number,
             unit_cycles: 0,
@@ -63,6 +66,7 @@ impl Pipeline {
         slot.next = outcome.next;
         slot.is_trap = outcome.is_trap;
         slot.is_access = outcome.is_access;
+        (slot.is_device, slot.reserves, slot.fails) = (outcome.is_device, outcome.reserves, outcome.fails);
         slot.unit_cycles = outcome.unit_cycles;
         slot.float = outcome.float;
         slot.turns = slot.needs.flushes() || outcome.is_trap;

@@ -29,7 +29,7 @@ fn later(serial: u64, since: &Since) -> u64 {
 
 /// An instruction in a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(super) struct Slot {
+pub(crate) struct Slot {
     /// There is one.
     pub(super) is_live: bool,
     /// It must be fetched again, and only passes through.
@@ -40,6 +40,12 @@ pub(super) struct Slot {
     pub(super) is_trap: bool,
     /// It touches memory.
     pub(super) is_access: bool,
+    /// Or rather a device.
+    pub(crate) is_device: bool,
+    /// A load that reserves.
+    pub(crate) reserves: bool,
+    /// A conditional store without a reservation.
+    pub(crate) fails: bool,
     pub(super) entry: u8,
     /// The number of its fetch packet.
     pub(super) number: u8,
@@ -50,7 +56,7 @@ pub(super) struct Slot {
     /// The number of its record, counted from reset, or [`WRONG_PATH`].
     pub(super) serial: u64,
     pub(super) float: FloatLatency,
-    pub(super) needs: Needs,
+    pub(crate) needs: Needs,
 }
 
 pub(super) const BUBBLE: Slot = Slot {
@@ -59,6 +65,9 @@ pub(super) const BUBBLE: Slot = Slot {
     turns: false,
     is_trap: false,
     is_access: false,
+    is_device: false,
+    reserves: false,
+    fails: false,
     entry: 0,
     number: 0,
     unit_cycles: 0,
@@ -120,6 +129,8 @@ pub(super) struct Pipeline {
     pub(super) busy: u64,
     /// What the multiplier and divider does.
     pub(super) long: Option<Long>,
+    /// The register that a device's word is for, as a set.
+    pub(super) loading: u64,
     pub(super) floats: FloatUnit,
 }
 
@@ -138,6 +149,7 @@ impl Pipeline {
             may_sleep: true,
             busy: 0,
             long: None,
+            loading: 0,
             floats: FloatUnit::default(),
         }
     }
@@ -146,7 +158,7 @@ impl Pipeline {
     pub(super) fn restart_at(&mut self, pc: u64) {
         self.stages = [BUBBLE; 4];
         (self.first_serial, self.next_serial) = (self.end_serial, self.end_serial);
-        (self.long, self.busy) = (None, 0);
+        (self.long, self.busy, self.loading) = (None, 0, 0);
         self.floats = FloatUnit::default();
         self.frontend.restart_at(pc);
     }
@@ -201,13 +213,15 @@ impl Pipeline {
     #[inline(always)]
     pub(super) fn advance<B: Port>(&mut self, world: &mut World<'_, B>) -> Turn {
         let cycle = world.cycle;
-        if self.data_cache.is_probed(cycle) {
-            self.frontend.expect_line(self.data_cache.incoming_line(), world);
+        if let Some(waits) = self.data_cache.is_probed(world) {
+            self.frontend.expect_line(waits, self.data_cache.incoming_line(), world);
         }
+        let waits_for_bus = self.frontend.asks_line() && self.data_cache.share_requests(world);
         let delivered = self.frontend.deliver(world);
 
         // Write-back speaks first: what it replays or redirects overrules everything behind it.
         let (turn, redirect_back) = self.retire(world);
+        let has_word = self.data_cache.writes_word();
         let arriving = self.arriving(cycle);
         let goes_on = if redirect_back.is_none() { self.redirect_of_memory() } else { None };
         let redirect_memory = goes_on.filter(|&next| self.is_followed_wrongly(next));
@@ -229,17 +243,18 @@ impl Pipeline {
             needs.class == Class::Fence && needs.flushes()
         };
         self.move_stages(redirect_back.is_some(), killed, world);
-        if flushes_cache {
-            self.data_cache.flush(world);
-        }
-        let request = Request { redirect, update, takes: !stalls, flushes_cache };
+        let request = Request { redirect, update, takes: !stalls, flushes_cache, waits_for_bus };
         if self.frontend.tick(delivered, &request, world) {
-            self.data_cache.ask(cycle);
+            self.data_cache.ask(cycle, self.frontend.missing_line());
         }
         if let Some((resolution, number)) = resolved {
             self.frontend.resolve(&resolution, number, world);
         }
         self.floats.tick(cycle);
+        if has_word {
+            self.busy &= !self.loading;
+            self.loading = 0;
+        }
         if let Some(result) = arriving
             && self.long == Some(result)
         {
@@ -273,6 +288,10 @@ impl Pipeline {
         if needs.is_long() {
             self.busy |= needs.writes;
         }
+        if is_access && self.data_cache.asks_device() && needs.class != Class::Store {
+            self.loading = needs.writes;
+            self.busy |= needs.writes;
+        }
         if needs.is_float() {
             self.floats.commit(float, needs.float_register());
         }
@@ -287,7 +306,8 @@ impl Pipeline {
     fn arriving(&self, cycle: u64) -> Option<Long> {
         let long = self.long.filter(|long| long.ready <= cycle)?;
         let slot = self.write_back();
-        let takes_port = slot.works() && slot.needs.writes_x() != 0;
+        let takes_port = slot.works() && slot.needs.takes_port();
+        let takes_port = takes_port || (self.data_cache.writes_word() && self.loading as u32 != 0);
         (!takes_port).then_some(long)
     }
 

@@ -25,6 +25,8 @@ pub(super) struct Record {
     /// The value of the register that it writes.
     value: u64,
     memory: Option<MemoryAccess>,
+    /// The access is to a device.
+    is_device: bool,
     /// The counter when it executed.
     counted: u64,
     unit_cycles: u64,
@@ -41,6 +43,7 @@ const NO_RECORD: Record = Record {
     trap: None,
     value: 0,
     memory: None,
+    is_device: false,
     counted: 0,
     unit_cycles: 0,
     float: FloatLatency::None,
@@ -66,6 +69,12 @@ pub(super) struct Outcome {
     pub(super) is_trap: bool,
     /// It touches memory.
     pub(super) is_access: bool,
+    /// Or rather a device.
+    pub(super) is_device: bool,
+    /// A load that reserves.
+    pub(super) reserves: bool,
+    /// A conditional store without a reservation.
+    pub(super) fails: bool,
     /// Nothing was executed, because the hart waits.
     pub(super) waits: bool,
     /// Nor because the program goes on elsewhere.
@@ -79,6 +88,9 @@ mod outcome {
     pub(super) const ACCESS: u64 = 1 << 33;
     pub(super) const WAITS: u64 = 1 << 34;
     pub(super) const ASTRAY: u64 = 1 << 35;
+    pub(super) const DEVICE: u64 = 1 << 36;
+    pub(super) const RESERVES: u64 = 1 << 37;
+    pub(super) const FAILS: u64 = 1 << 38;
     pub(super) const UNIT: u32 = 40;
     pub(super) const FLOAT: u32 = 48;
     pub(super) const PIPE: u64 = 1 << 56;
@@ -99,6 +111,9 @@ impl Outcome {
             bits: packed as u32,
             is_trap: packed & outcome::TRAP != 0,
             is_access: packed & outcome::ACCESS != 0,
+            is_device: packed & outcome::DEVICE != 0,
+            reserves: packed & outcome::RESERVES != 0,
+            fails: packed & outcome::FAILS != 0,
             waits: packed & outcome::WAITS != 0,
             is_astray: packed & outcome::ASTRAY != 0,
             unit_cycles: (packed >> outcome::UNIT) as u8,
@@ -113,7 +128,12 @@ impl Record {
         let mut packed = u64::from(self.instruction.as_ref().map_or(0, |instruction| instruction.bits));
         packed |= self.unit_cycles << outcome::UNIT;
         if self.memory.is_some() {
-            packed |= outcome::ACCESS;
+            packed |= outcome::ACCESS | if self.is_device { outcome::DEVICE } else { 0 };
+            packed |= match self.instruction.map(|instruction| instruction.op) {
+                Some(Op::LrW | Op::LrD) => outcome::RESERVES,
+                Some(Op::ScW | Op::ScD) if self.value != 0 => outcome::FAILS,
+                _ => 0,
+            };
         }
         if self.trap.is_some() {
             packed |= outcome::TRAP;
@@ -246,6 +266,7 @@ impl Records {
             let [fa, fb] = operands.map(|number| hart.f[number]);
             if needs.is_access() {
                 record.memory = hart.access(&instruction);
+                record.is_device = record.memory.is_some_and(|access| bus.is_device(access.address));
             }
             if needs.is_long() {
                 record.unit_cycles = integer_unit_cycles(instruction.op, a, b);

@@ -52,6 +52,7 @@ pub(crate) enum Ask {
     Resolve,
 
     FillCode,
+    DrawCode,
     ClearCode,
     /// Cycles to the first word of a line of instructions.
     CodeCycles,
@@ -66,9 +67,12 @@ pub(crate) enum Ask {
     Overlaps,
     /// The line of an access is to be brought in: does another one have to go out?
     Replace,
+    /// Would it?
+    WouldReplace,
     FillData,
-    ClearData,
     DataCycles,
+    /// A probe takes the line of `x` for reading. Was it there, was it dirty, and how long does memory take?
+    Probe,
 }
 
 /// A question: what, of which, with what.
@@ -254,6 +258,10 @@ impl<B: Port> World<'_, B> {
                 side.code.fill(q.x, false);
                 [0; 2]
             }
+            Ask::DrawCode => {
+                side.code.draw();
+                [0; 2]
+            }
             Ask::ClearCode => {
                 side.code.clear();
                 [0; 2]
@@ -285,11 +293,13 @@ impl<B: Port> World<'_, B> {
             }
             Ask::FillData => {
                 side.data.fill(side.transfer, q.a != 0);
+                side.data.draw();
                 [0; 2]
             }
-            Ask::ClearData => {
-                side.data.clear();
-                [0; 2]
+            Ask::WouldReplace => yes(side.data.would_drop_dirty(side.address(q.a))),
+            Ask::Probe => {
+                let was_dirty = side.data.share(q.x);
+                [was_dirty.map_or(0, |was_dirty| 1 + u64::from(was_dirty)), side.memory_cycles]
             }
             Ask::DataCycles => [self.bus.line_cycles(side.address(q.a), side.memory_cycles), 0],
         }
@@ -401,13 +411,14 @@ impl Side {
     /// Whether the read `a` of `b` bytes touches one of the stores in `x`: up to three times number and bytes.
     #[inline(always)]
     fn overlaps(&self, q: &Question) -> bool {
-        let reads = self.address(q.a);
+        // Nobody compares more bits in time.
+        let reads = self.address(q.a) & 0xfff;
         let reaches = |low: u64, high: u64, bytes: u8| high.wrapping_sub(low) < u64::from(bytes);
         let mut stores = q.x;
         let mut overlaps = false;
         while stores != 0 {
             let (number, bytes) = (stores as u8, (stores >> 8) as u8);
-            let writes = self.address(number);
+            let writes = self.address(number) & 0xfff;
             overlaps |= reaches(reads, writes, q.b) || reaches(writes, reads, bytes);
             stores >>= 16;
         }

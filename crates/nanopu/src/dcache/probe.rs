@@ -1,0 +1,145 @@
+//! Probes: memory may not have the newest bytes of a line, so the instruction cache's misses are asked for here first.
+
+use super::{DataCache, Transfer};
+use crate::cache::LINE_WORDS;
+use crate::core::{Ask, World};
+use crate::port::Port;
+
+/// From a miss of the instruction cache to the probe of this one.
+const PROBE_CYCLES: u64 = 3;
+
+/// So long after a line has come in, or while a reservation is fresh, probes wait and let accesses pass, so that the program gets
+/// on.
+const GUARD_CYCLES: u64 = 7;
+
+/// From the tags of a probed line to the last of its words on the way to memory, which takes them in two turns.
+const PROBED_LINE_CYCLES: u64 = 12;
+
+/// How long a reservation lasts, and below which count it is no longer valid.
+const RESERVATION_CYCLES: u8 = 79;
+const BACKING_OFF: u8 = 3;
+
+/// A probe.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Probe {
+    None,
+    /// It has not arrived before this cycle, and waits until both stages are empty. For the line of this address.
+    Asked(u64, u64),
+    /// It came in this cycle, and finds this: it takes the tags then, the second stage two cycles later, and later, if the
+    /// line is there, the cache.
+    Came(u64, Found),
+}
+
+/// What a probe finds.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(super) enum Found {
+    Nothing,
+    Clean,
+    /// The line goes to memory first.
+    Dirty,
+}
+
+impl Found {
+    /// The last cycle of a probe behind its first.
+    fn last(self) -> u64 {
+        match self {
+            Found::Nothing => 2,
+            // The tags are written.
+            Found::Clean => 3,
+            // The line leaves before.
+            Found::Dirty => 3 + PROBED_LINE_CYCLES,
+        }
+    }
+}
+
+impl DataCache {
+    /// The instruction cache misses the line of `address`.
+    pub(crate) fn ask(&mut self, cycle: u64, address: u64) {
+        self.probe = Probe::Asked(cycle + PROBE_CYCLES, address);
+        self.is_quiet = false;
+    }
+
+    /// The beginning of a cycle: if the question of [`DataCache::ask`] arrives in it, how many cycles pass before memory can
+    /// answer it.
+    #[inline(always)]
+    pub(crate) fn is_probed<B: Port>(&mut self, world: &mut World<'_, B>) -> Option<u64> {
+        if self.is_quiet {
+            return None;
+        }
+        let cycle = world.cycle;
+        match self.probe {
+            Probe::Asked(earliest, address) if earliest <= cycle && self.takes_probe(cycle) => {
+                // What instructions are fetched from may be read here, but no longer be written to.
+                let [found, write_cycles] = world.ask(Ask::Probe, [0; 3], [address, 0]);
+                let found = match found {
+                    0 => Found::Nothing,
+                    1 => Found::Clean,
+                    _ => Found::Dirty,
+                };
+                self.probe = Probe::Came(cycle, found);
+                return Some(if found == Found::Dirty { PROBED_LINE_CYCLES + write_cycles } else { 0 });
+            }
+            Probe::Came(came, found) if came + found.last() < cycle => self.probe = Probe::None,
+            _ => {}
+        }
+        None
+    }
+
+    fn takes_probe(&self, cycle: u64) -> bool {
+        let arriving = |transfer: &Transfer| match transfer.fills {
+            // From the second word on, and while the line that made room is struck off.
+            true => cycle + LINE_WORDS > transfer.last + 1 || cycle == transfer.began + 1,
+            false => true,
+        };
+        !self.is_guarded(cycle)
+            && !self.is_s1_taken
+            && self.s2.is_none()
+            && !self.transfer.as_ref().is_some_and(arriving)
+    }
+
+    fn is_guarded(&self, cycle: u64) -> bool {
+        self.guard_end.is_some_and(|end| cycle < end) || self.reservation > BACKING_OFF
+    }
+
+    /// Whether a probe takes the tags in this cycle; it does so from the moment it is there, although it may wait.
+    pub(super) fn probe_passes(&self, cycle: u64) -> bool {
+        match self.probe {
+            Probe::None => false,
+            Probe::Asked(earliest, _) => {
+                let backs_off = self.reservation > 0 && self.reservation <= BACKING_OFF;
+                cycle >= earliest && (!self.is_guarded(cycle) || backs_off)
+            }
+            Probe::Came(came, found) => cycle == came || (came + 3..=came + found.last()).contains(&cycle),
+        }
+    }
+
+    /// Whether a probe in the second stage lets the access in the first come again.
+    pub(super) fn probe_refuses(&self, cycle: u64) -> bool {
+        matches!(self.probe, Probe::Came(came, Found::Clean | Found::Dirty) if cycle == came + 2)
+    }
+
+    /// Whether a probe is under way behind its first cycle.
+    pub(super) fn is_releasing(&self, cycle: u64) -> bool {
+        matches!(self.probe, Probe::Came(came, found) if cycle > came && cycle <= came + found.last())
+    }
+
+    /// A line has come in.
+    pub(super) fn guard(&mut self, cycle: u64) {
+        self.guard_end = Some(cycle + 1 + GUARD_CYCLES);
+    }
+
+    /// The reservation ages; the access in the second stage, whose line is there or not, makes one or ends it.
+    pub(super) fn move_reservation(&mut self, cycle: u64) {
+        self.guard_end = self.guard_end.filter(|&end| end > cycle);
+        let accepted = self.s2.filter(|(_, refused)| !refused).map(|(access, _)| access);
+        let is_valid = self.reservation > BACKING_OFF;
+        let reserves =
+            accepted.is_some_and(|access| access.reserves) && self.s2_hit && self.transfer.is_none();
+        self.reservation = match self.reservation {
+            _ if matches!(self.probe, Probe::Came(came, _) if cycle == came + 1) => 0,
+            _ if accepted.is_some() && is_valid => BACKING_OFF,
+            0 if reserves => RESERVATION_CYCLES,
+            count => count.saturating_sub(1),
+        };
+    }
+}
