@@ -22,9 +22,12 @@
 #define NANOPU_TARGET_PRIORITY 0x59
 #define NANOPU_MESSAGE_CYCLES 0x60
 #define NANOPU_IDLE_CYCLES 0x61
+/* Where the current context's thread begins, in a bank of registers of its own; only where NANOPU_NIC_READY shows NANOPU_HAS_BANKS. */
+#define NANOPU_THREAD_ENTRY 0x62
 
-/* Bits of NANOPU_NIC_READY beyond the first: reads of x30 can wait on this core; they do. */
+/* Bits of NANOPU_NIC_READY beyond the first: reads of x30 can wait on this core; threads have banks of registers; reads do wait. */
 #define NANOPU_CAN_BLOCK 2
+#define NANOPU_HAS_BANKS 4
 #define NANOPU_BLOCKS 8
 
 #define nanopu_csr_write(number, value) __asm__ volatile("csrw %0, %1" ::"i"(number), "rK"(value) : "memory")
@@ -163,7 +166,8 @@ void nanopu_exit(int code) __attribute__((noreturn));
 /* What each core runs. */
 int nanopu_main(uint64_t core);
 
-/* Runs `thread(context)` as a thread of this core; see threads.c. Returns nowhere: the scheduler takes over. */
+/* Runs `thread(context)` as a thread of this core; see threads.c. Returns nowhere: the scheduler takes over. Where threads have banks of
+ * registers the core switches between them by itself, otherwise the scheduler's interrupt does. */
 struct nanopu_thread {
     uint64_t context;
     uint64_t priority;

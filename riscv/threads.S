@@ -96,3 +96,21 @@ nanopu_resume:
     ld x29, 232(a0)
     ld x10, 80(a0)
     mret
+
+# The first instructions of a thread with a bank of registers: nothing is in them yet.
+    .globl nanopu_thread_begin
+nanopu_thread_begin:
+    csrr t0, CURRENT_CONTEXT
+    csrr t2, mhartid
+    la a0, nanopu_areas
+    slli t2, t2, 10
+    add a0, a0, t2
+    andi t2, t0, 3
+    slli t2, t2, 8
+    add a0, a0, t2
+    ld sp, 16(a0)
+    ld gp, 24(a0)
+    ld tp, 32(a0)
+    ld t0, 240(a0)
+    ld a0, 80(a0)
+    jr t0

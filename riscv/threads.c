@@ -13,7 +13,7 @@ uint64_t nanopu_areas[CORES_MAX][THREADS_MAX][AREA_WORDS] __attribute__((aligned
 static uint64_t kernel_areas[CORES_MAX][AREA_WORDS] __attribute__((aligned(64)));
 static uint8_t stacks[CORES_MAX][THREADS_MAX][STACK_BYTES] __attribute__((aligned(16)));
 
-extern char nanopu_switch[], nanopu_switch_published[];
+extern char nanopu_switch[], nanopu_switch_published[], nanopu_thread_begin[];
 void nanopu_resume(uint64_t *area) __attribute__((noreturn));
 
 /* Contexts that share a core must differ in their two lowest bits: those say whose area is whose. */
@@ -34,8 +34,17 @@ static void prepare(const struct nanopu_thread *threads, int count) {
     }
 }
 
+/* Each thread begins in a bank of registers of its own: the core switches, and no interrupt comes. */
+static void begin_in_banks(const struct nanopu_thread *threads, int count) {
+    for (int i = 0; i < count; i++) {
+        nanopu_csr_write(NANOPU_CURRENT_CONTEXT, threads[i].context);
+        nanopu_csr_write(NANOPU_THREAD_ENTRY, nanopu_thread_begin);
+    }
+}
+
 void nanopu_run_threads(const struct nanopu_thread *threads, int count) {
     prepare(threads, count);
+    if (nanopu_csr_read(NANOPU_NIC_READY) & NANOPU_HAS_BANKS) begin_in_banks(threads, count);
     nanopu_csr_write(NANOPU_CURRENT_CONTEXT, KERNEL_CONTEXT);
     nanopu_csr_write(NANOPU_CURRENT_PRIORITY, 31);
     __asm__ volatile("csrw mscratch, %0" ::"r"(kernel_areas[nanopu_core()]));

@@ -107,6 +107,26 @@ fn requests_come_from_a_file() {
 }
 
 #[test]
+fn threads_have_banks_where_the_node_has_them() {
+    let Some(program) = program("service") else { return };
+    let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("banks.csv");
+    // The second interrupts the work of the first.
+    std::fs::write(&file, "sent,context,words\n0,1,2000 1\n900,0,500 2\n9000,1,2000 1\n9900,0,500 2\n")
+        .unwrap();
+    let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("banks.json");
+    let slowest = |more: &[&str]| {
+        let files = ["--requests", file.to_str().unwrap(), "--trace", trace.to_str().unwrap(), "--json"];
+        let words = [&["nanopu", "run", program.to_str().unwrap()], &files[..], more].concat();
+        let (status, out, err) = run(&words);
+        assert_eq!(status, 0, "{out}{err}");
+        assert!(std::fs::read_to_string(&trace).unwrap().contains("thread switched"));
+        serde_json::from_str::<Value>(&out).unwrap()["response_cycles"]["maximum"].as_f64().unwrap()
+    };
+    let (handler, banks) = (slowest(&[]), slowest(&["--context-banks"]));
+    assert!(banks + 50.0 < handler, "no handler runs: {banks} {handler}");
+}
+
+#[test]
 fn a_program_that_nobody_answers_for_says_where_it_is() {
     let Some(program) = program("loopback") else { return };
     let words = ["nanopu", "run", program.to_str().unwrap(), "--context", "3", "--patience", "20000"];

@@ -3,6 +3,7 @@
 //! The [`Pipeline`] decides what happens in a cycle; the [`World`] is everything that it decides about.
 
 mod advance;
+mod banks;
 mod branch;
 mod interlock;
 mod issue;
@@ -15,6 +16,7 @@ use highwire_riscv::{Hart, Retired, Trap};
 
 use crate::config::CoreConfig;
 use crate::port::{Port, SWITCH_THREAD};
+use banks::Boards;
 use memo::Memo;
 pub(crate) use pipeline::Slot;
 use pipeline::{Pipeline, Turn};
@@ -70,6 +72,13 @@ impl Core {
         let side = Side::new(config.memory_latency_cycles);
         let memo = config.remembers_cycles.then(Memo::new);
         Core { hart, cycle: 0, pipeline, memo, worked_out: 0, side, log: Log::default() }
+    }
+
+    /// The same core with a bank of registers for each context, before it has begun.
+    pub fn with_banks(mut self) -> Core {
+        self.pipeline.boards = Some(Boards::default());
+        self.side.banks = Some(Box::default());
+        self
     }
 
     /// How many cycles have passed.
@@ -157,7 +166,8 @@ impl Core {
     #[inline]
     fn advance<B: Port>(&mut self, bus: &mut B) -> Turn {
         if B::IS_NETWORK {
-            self.hart.csrs.set_pending(SWITCH_THREAD, bus.wants_switch());
+            let by_bank = self.side.banks.is_some() && bus.wanted_bank().is_some();
+            self.hart.csrs.set_pending(SWITCH_THREAD, bus.wants_switch() && !by_bank);
         }
         let Core { hart, cycle, pipeline, memo, side, log, worked_out } = self;
         let mut world = World { hart, side, bus, cycle: *cycle, log };

@@ -1,5 +1,6 @@
 //! The floating-point unit's bookkeeping: one write port, results that come late, one division at a time.
 
+use crate::interface::CONTEXTS_MAX;
 use crate::latency::FloatLatency;
 
 /// Results on their way into the register file.
@@ -11,6 +12,9 @@ pub(crate) struct FloatUnit {
     waiting: [u32; 4],
     /// The last cycle of the division under way, and its register.
     division: Option<(u64, u8)>,
+    /// The bank that the division is for, if its thread has left the core, and the registers that threads which have left wait for.
+    divides_for: Option<u8>,
+    parked: [u32; CONTEXTS_MAX + 1],
     /// Registers that must not be read or written yet.
     busy: u32,
 }
@@ -34,6 +38,20 @@ impl FloatUnit {
     /// Whether all flags have been written.
     pub(crate) fn is_settled(&self) -> bool {
         self.division.is_none() && self.writes == 0
+    }
+
+    /// Whether the pipelines have written all results.
+    pub(crate) fn has_written(&self) -> bool {
+        self.writes == 0
+    }
+
+    /// The thread of bank `from` leaves the core to that of bank `to`. The pipelines have written.
+    pub(crate) fn change_banks(&mut self, from: u8, to: u8) {
+        self.parked[usize::from(from)] = self.busy;
+        self.busy = std::mem::take(&mut self.parked[usize::from(to)]);
+        if self.division.is_some() {
+            self.divides_for = Some(self.divides_for.unwrap_or(from)).filter(|&bank| bank != to);
+        }
     }
 
     /// Whether no result is on its way.
@@ -94,7 +112,10 @@ impl FloatUnit {
         if let Some((last, register)) = self.division
             && last <= cycle
         {
-            self.busy &= !(1 << register);
+            match self.divides_for.take() {
+                Some(bank) => self.parked[usize::from(bank)] &= !(1 << register),
+                None => self.busy &= !(1 << register),
+            }
             self.division = None;
         }
     }

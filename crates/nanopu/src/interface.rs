@@ -41,6 +41,19 @@ struct Context {
     /// It has a message that it has not declared done.
     is_active: bool,
     writing: Writing,
+    bank: Bank,
+}
+
+/// What a context's bank of registers holds.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+enum Bank {
+    /// Nothing: a handler switches to this thread.
+    #[default]
+    Unused,
+    /// A thread that begins at this address.
+    Begins(u64),
+    /// A thread.
+    Runs,
 }
 
 /// What a core asks of the NIC.
@@ -77,6 +90,7 @@ pub struct Interface {
     blocks: bool,
     /// The current context waits so.
     is_waiting: bool,
+    has_banks: bool,
     has_timers: bool,
     /// Whether a context that took too long stays demoted, and is only if another waits.
     keeps_demotions: bool,
@@ -108,6 +122,7 @@ impl Default for Interface {
             can_block: false,
             blocks: false,
             is_waiting: false,
+            has_banks: false,
             has_timers: false,
             keeps_demotions: false,
             message_cycles: 3000,
@@ -139,6 +154,41 @@ impl Interface {
     /// From now on the program may ask that reads of x30 wait for a word, which the prototype's do not.
     pub fn allow_blocking(&mut self) {
         self.can_block = true;
+    }
+
+    /// From now on each context may have a bank of registers, so that the core switches threads by itself. The prototype has none.
+    pub fn give_banks(&mut self) {
+        self.has_banks = true;
+    }
+
+    /// Whether there are such banks.
+    pub fn has_banks(&self) -> bool {
+        self.has_banks
+    }
+
+    /// The bank of the thread that the scheduler asks for, and where it begins if it has not run. Nothing if one of the two threads
+    /// has no bank; a context that nobody has made known keeps nothing, and needs none.
+    pub fn wanted_bank(&self) -> Option<(usize, Option<u64>)> {
+        let (target, _) = self.target.filter(|&(target, _)| target != self.current)?;
+        let current = self.contexts.iter().find(|entry| entry.id == self.current);
+        let is_kept = current.is_none_or(|entry| entry.bank == Bank::Runs);
+        let bank = self.contexts.iter().position(|entry| entry.id == target).filter(|_| is_kept)?;
+        match self.contexts[bank].bank {
+            Bank::Unused => None,
+            Bank::Begins(pc) => Some((bank, Some(pc))),
+            Bank::Runs => Some((bank, None)),
+        }
+    }
+
+    /// The core runs the thread of `bank` from `cycle` on.
+    pub fn enter_bank(&mut self, cycle: u64, bank: usize) {
+        let Some(entry) = self.contexts.get_mut(bank) else { return };
+        entry.bank = Bank::Runs;
+        let (context, priority) = (entry.id, entry.priority);
+        self.switch_to(cycle, context);
+        self.current_priority = priority;
+        // The wish that led here may be out of date.
+        self.decide(cycle);
     }
 
     /// Whether a read of x30 has to wait. A context that nobody has made known has no queue to wait for.
@@ -268,7 +318,11 @@ impl Interface {
             csr::MESSAGES_READY => self.ready_register,
             csr::CURRENT_CONTEXT => self.current.into(),
             csr::CURRENT_PRIORITY => self.current_priority.into(),
-            csr::NIC_READY => 1 | u64::from(self.can_block) << 1 | u64::from(self.blocks) << 3,
+            csr::NIC_READY => {
+                1 | u64::from(self.can_block) << 1
+                    | u64::from(self.has_banks) << 2
+                    | u64::from(self.blocks) << 3
+            }
             csr::TARGET_CONTEXT => self.target.map_or(self.current, |(context, _)| context).into(),
             csr::TARGET_PRIORITY => {
                 self.target.map_or(self.current_priority, |(_, priority)| priority).into()
@@ -301,6 +355,11 @@ impl Interface {
             }
             csr::MESSAGE_CYCLES => self.message_cycles = value,
             csr::IDLE_CYCLES => self.idle_cycles = value,
+            csr::THREAD_ENTRY => {
+                if let Some(entry) = self.running().filter(|entry| entry.bank != Bank::Runs) {
+                    entry.bank = Bank::Begins(value);
+                }
+            }
             _ => {}
         }
     }
@@ -371,12 +430,14 @@ impl Interface {
             arrivals: VecDeque::new(),
             is_active: false,
             writing: Writing::default(),
+            bank: Bank::Unused,
         });
         self.demands.push_back(Demand::Insert { context: id });
     }
 
     fn switch_to(&mut self, cycle: u64, context: u16) {
         self.current = context;
+        self.timeline.mark(cycle, Stage::Switched, context.into());
         self.target = self.target.filter(|&(target, _)| target != context);
         self.began = self.running().is_some_and(|entry| entry.is_active).then_some(cycle);
         self.idle_since = None;

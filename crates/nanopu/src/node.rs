@@ -33,6 +33,9 @@ pub struct NodeConfig {
     pub keeps_demotions: bool,
     /// Whether programs may ask that reads of x30 wait for a word. The prototype's never do.
     pub blocking_reads: bool,
+    /// Whether each context of a core may have a bank of registers, so that the scheduler switches without a handler. The prototype
+    /// has none.
+    pub context_banks: bool,
     /// Whether [`Node::run_until`] passes over cycles in which all cores only poll. No result depends on it.
     pub skips_idle: bool,
 }
@@ -49,6 +52,7 @@ impl Default for NodeConfig {
             cycles_per_tick: 3200,
             keeps_demotions: true,
             blocking_reads: false,
+            context_banks: false,
             skips_idle: true,
         }
     }
@@ -116,9 +120,15 @@ impl<T: Transport> Node<T> {
         if config.blocking_reads {
             interface.allow_blocking();
         }
+        if config.context_banks {
+            interface.give_banks();
+        }
         Ok(Node {
             cores: (0..cores as u64)
-                .map(|id| Core::new(Hart::new(id, program.entry), &config.core))
+                .map(|id| {
+                    let core = Core::new(Hart::new(id, program.entry), &config.core);
+                    if config.context_banks { core.with_banks() } else { core }
+                })
                 .collect(),
             interfaces: vec![interface; cores],
             platform,
@@ -333,6 +343,13 @@ struct CorePort<'a> {
     waited: bool,
 }
 
+impl CorePort<'_> {
+    /// Whether `number` is a CSR of this core's network.
+    fn has_csr(&self, number: u16) -> bool {
+        csr::is_network(number) && (number != csr::THREAD_ENTRY || self.interface.has_banks())
+    }
+}
+
 impl Bus for CorePort<'_> {
     #[inline(always)]
     fn load(&mut self, address: u64, bytes: u8) -> Result<u64, AccessFault> {
@@ -359,11 +376,11 @@ impl Bus for CorePort<'_> {
 
     fn read_csr(&mut self, number: u16) -> Option<u64> {
         // The value comes at write-back.
-        if csr::is_network(number) { Some(0) } else { self.platform.read_csr(number) }
+        if self.has_csr(number) { Some(0) } else { self.platform.read_csr(number) }
     }
 
     fn write_csr(&mut self, number: u16, _: u64) -> bool {
-        csr::is_network(number)
+        self.has_csr(number)
     }
 }
 
@@ -417,5 +434,14 @@ impl Port for CorePort<'_> {
 
     fn wants_switch(&self) -> bool {
         self.interface.wants_switch()
+    }
+
+    fn wanted_bank(&self) -> Option<(usize, Option<u64>)> {
+        self.interface.wanted_bank()
+    }
+
+    fn enter_bank(&mut self, cycle: u64, bank: usize) {
+        self.acted = true;
+        self.interface.enter_bank(cycle, bank);
     }
 }

@@ -25,7 +25,7 @@ pub mod csr {
     pub const CURRENT_PRIORITY: u16 = 0x55;
     /// Bit 0: the message is done. Bit 1: nothing to do.
     pub const THREAD_COMMAND: u16 = 0x56;
-    /// Bit 0: the NIC takes commands. Bit 1: reads of x30 can wait here. Bit 3: they do.
+    /// Bit 0: the NIC takes commands. Bit 1: reads of x30 can wait here. Bit 2: threads have banks of registers. Bit 3: reads wait.
     pub const NIC_READY: u16 = 0x57;
     /// The context that the scheduler wants to run.
     pub const TARGET_CONTEXT: u16 = 0x58;
@@ -35,10 +35,12 @@ pub mod csr {
     pub const MESSAGE_CYCLES: u16 = 0x60;
     /// Cycles without anything to do before the next context gets its turn.
     pub const IDLE_CYCLES: u16 = 0x61;
+    /// Where the current context's thread begins in a bank of registers of its own; only on cores that have banks.
+    pub const THREAD_ENTRY: u16 = 0x62;
 
     /// Whether `number` is one of them.
     pub(crate) const fn is_network(number: u16) -> bool {
-        matches!(number, MESSAGES_READY..=TARGET_PRIORITY | MESSAGE_CYCLES | IDLE_CYCLES)
+        matches!(number, MESSAGES_READY..=TARGET_PRIORITY | MESSAGE_CYCLES..=THREAD_ENTRY)
     }
 }
 
@@ -102,6 +104,17 @@ pub trait Port: Bus {
     /// Whether the scheduler asks for another thread.
     fn wants_switch(&self) -> bool {
         false
+    }
+
+    /// The bank of registers of the thread that it asks for, and where that begins if it has not run; nothing if a handler has to
+    /// switch.
+    fn wanted_bank(&self) -> Option<(usize, Option<u64>)> {
+        None
+    }
+
+    /// The core runs the thread of `bank` from this cycle on.
+    fn enter_bank(&mut self, cycle: u64, bank: usize) {
+        let _ = (cycle, bank);
     }
 }
 

@@ -29,6 +29,8 @@ pub enum Stage {
     Done,
     /// The scheduler asks for another thread; the value is its context.
     SwitchWanted,
+    /// Another context runs from this cycle on; the value is which.
+    Switched,
 }
 
 impl Stage {
@@ -48,6 +50,7 @@ impl Stage {
             Stage::WireOut => "wire out",
             Stage::Done => "message done",
             Stage::SwitchWanted => "switch wanted",
+            Stage::Switched => "thread switched",
         }
     }
 }

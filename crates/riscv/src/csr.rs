@@ -96,7 +96,35 @@ pub struct Csrs {
     hart_id: u64,
 }
 
+/// The registers of those that belong to a thread: what it computes with, and what a trap saves and changes. Interrupt enables, the
+/// trap vector and the counters are the machine's.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ThreadCsrs {
+    fflags: u8,
+    frm: u8,
+    mstatus: u64,
+    mscratch: u64,
+    mepc: u64,
+    mcause: u64,
+    mtval: u64,
+}
+
 impl Csrs {
+    /// Those of the thread that runs.
+    pub(crate) fn of_thread(&self) -> ThreadCsrs {
+        let Csrs { fflags, frm, mstatus, mscratch, mepc, mcause, mtval, .. } = *self;
+        ThreadCsrs { fflags, frm, mstatus, mscratch, mepc, mcause, mtval }
+    }
+
+    /// Another thread's from now on; `thread` gets those of the one that ran.
+    pub(crate) fn exchange(&mut self, thread: &mut ThreadCsrs) {
+        let before = self.of_thread();
+        let ThreadCsrs { fflags, frm, mstatus, mscratch, mepc, mcause, mtval } = *thread;
+        (self.fflags, self.frm, self.mstatus, self.mscratch) = (fflags, frm, mstatus, mscratch);
+        (self.mepc, self.mcause, self.mtval) = (mepc, mcause, mtval);
+        *thread = before;
+    }
+
     /// The state after reset.
     pub(crate) fn new(hart_id: u64) -> Csrs {
         Csrs {
@@ -205,10 +233,14 @@ impl Csrs {
         self.mstatus & status::FS != 0
     }
 
+    /// Whether interrupts are taken in this mode.
+    pub(crate) fn lets_interrupt(&self, privilege: Privilege) -> bool {
+        privilege < Privilege::Machine || self.mstatus & status::MIE != 0
+    }
+
     /// The interrupt that is to be taken now, if any.
     pub(crate) fn due_interrupt(&self, privilege: Privilege) -> Option<Interrupt> {
-        let enabled = privilege < Privilege::Machine || self.mstatus & status::MIE != 0;
-        let ready = if enabled { self.mip & self.mie } else { 0 };
+        let ready = if self.lets_interrupt(privilege) { self.mip & self.mie } else { 0 };
         // RISC-V Priv §3.1.9: external before software before timer; the platform's own come first here.
         let own = (16..32).rev();
         own.chain([11, 3, 7]).find(|&number| ready >> number & 1 != 0).map(Interrupt)

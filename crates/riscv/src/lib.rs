@@ -23,6 +23,7 @@ mod op;
 mod register;
 mod retired;
 mod shape;
+mod thread;
 mod trap;
 
 pub use bus::{AccessFault, Bus, Ram};
@@ -35,4 +36,5 @@ pub use machine::{Exit, Machine, MachineConfig, Outcome, Platform};
 pub use op::{Class, Op};
 pub use register::{Bank, Register};
 pub use retired::{AccessKind, MemoryAccess, RegisterWrite, Retired, Step};
+pub use thread::Thread;
 pub use trap::{Cause, Exception, Interrupt, Trap};

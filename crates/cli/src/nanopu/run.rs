@@ -54,6 +54,9 @@ pub(crate) struct Args {
     /// Let reads of x30 wait for a word where the program asks for it (nanopu_block_reads).
     #[arg(long)]
     blocking_reads: bool,
+    /// Give each thread a bank of registers, so that the scheduler switches without a handler (nanopu_run_threads).
+    #[arg(long)]
+    context_banks: bool,
     #[command(flatten)]
     beyond: nic::NicArgs,
     /// What the NIC speaks: ndp or homa.
@@ -209,6 +212,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let config = NodeConfig {
         cores: args.cores.into(),
         blocking_reads: args.blocking_reads,
+        context_banks: args.context_banks,
         shared_cache: args.shared_cache.then(SharedCacheConfig::default),
         memory: memory(args.cores),
         nic: args.beyond.config(),

@@ -48,7 +48,7 @@ impl Pipeline {
             if is_long && unit_ready && works && !hoped {
                 let (ready, register) = (cycle + u64::from(slot.unit_cycles), slot.needs.writes_x());
                 world.tell(Ask::KeepLong, self.behind(serial), 0);
-                self.long = Some(Long { ready, register, serial });
+                self.long = Some(Long { ready, register, serial, bank: self.bank() });
             }
             self.stages[execute].replays |= refused;
         }

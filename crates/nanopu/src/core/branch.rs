@@ -13,7 +13,8 @@ impl Pipeline {
         if execute.is_live {
             return execute.pc != next;
         }
-        self.frontend.head_pc().is_none_or(|pc| pc != next)
+        // Of a thread that leaves the core, nothing follows: fetch is elsewhere.
+        !self.is_leaving() && self.frontend.head_pc().is_none_or(|pc| pc != next)
     }
 
     /// Where the program goes on after the instruction in the memory stage, if that is an ordinary one.

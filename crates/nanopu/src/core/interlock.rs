@@ -56,7 +56,7 @@ impl Pipeline {
     #[inline(always)]
     fn waits_for_units(&self, cycle: u64, needs: &Needs, ahead: [&Needs; 2], arriving: Option<Long>) -> bool {
         // A result that is written in this cycle can be read in it.
-        let fresh = arriving.map_or(0, |long| long.register);
+        let fresh = arriving.filter(|long| long.bank == self.bank()).map_or(0, |long| long.register);
         let fresh = fresh | if self.data_cache.writes_word() { self.loading & 0xffff_ffff } else { 0 };
         let unit_is_free = self.long.is_none() || arriving.is_some();
         self.busy & !fresh & needs.uses != 0

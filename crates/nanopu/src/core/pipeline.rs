@@ -5,6 +5,7 @@
 
 use highwire_riscv::Class;
 
+use super::banks::Boards;
 use super::world::{Ask, Since, World};
 use crate::dcache::DataCache;
 use crate::decode::{NO_NEEDS, Needs};
@@ -95,6 +96,8 @@ pub(super) struct Long {
     pub(super) register: u64,
     /// Whose it is.
     pub(super) serial: u64,
+    /// The bank of registers that it is for.
+    pub(super) bank: u8,
 }
 
 /// What happened at write-back.
@@ -132,6 +135,8 @@ pub(super) struct Pipeline {
     /// The register that a device's word is for, as a set.
     pub(super) loading: u64,
     pub(super) floats: FloatUnit,
+    /// On a core with banks of registers.
+    pub(super) boards: Option<Boards>,
 }
 
 impl Pipeline {
@@ -151,6 +156,7 @@ impl Pipeline {
             long: None,
             loading: 0,
             floats: FloatUnit::default(),
+            boards: None,
         }
     }
 
@@ -160,6 +166,7 @@ impl Pipeline {
         (self.first_serial, self.next_serial) = (self.end_serial, self.end_serial);
         (self.long, self.busy, self.loading) = (None, 0, 0);
         self.floats = FloatUnit::default();
+        self.stay();
         self.frontend.restart_at(pc);
     }
 
@@ -213,6 +220,8 @@ impl Pipeline {
     #[inline(always)]
     pub(super) fn advance<B: Port>(&mut self, world: &mut World<'_, B>) -> Turn {
         let cycle = world.cycle;
+        let turned = if self.boards.is_some() { self.heed_scheduler(world) } else { None };
+        let leaves = self.is_leaving();
         if let Some(waits) = self.data_cache.is_probed(world) {
             self.frontend.expect_line(waits, self.data_cache.incoming_line(), world);
         }
@@ -232,7 +241,7 @@ impl Pipeline {
         };
         let killed = redirect.is_some();
 
-        let stalls = self.stalls(arriving, world) || (B::IS_NETWORK && self.waits_for_word(world));
+        let stalls = leaves || self.stalls(arriving, world) || (B::IS_NETWORK && self.waits_for_word(world));
         let issues = !stalls && !killed && self.frontend.fetched().is_whole();
         if !(issues && self.issue(world)) {
             self.stages[(self.execute + 1) % 4].is_live = false;
@@ -243,6 +252,8 @@ impl Pipeline {
             needs.class == Class::Fence && needs.flushes()
         };
         self.move_stages(redirect_back.is_some(), killed, world);
+        // Fetch has turned to another thread for good.
+        let redirect = if leaves { turned } else { redirect };
         let request = Request { redirect, update, takes: !stalls, flushes_cache, waits_for_bus };
         if self.frontend.tick(delivered, &request, world) {
             self.data_cache.ask(cycle, self.frontend.missing_line());
@@ -262,7 +273,7 @@ impl Pipeline {
                 world.tell(Ask::SendLong, 0, 0);
             }
             self.long = None;
-            self.busy &= !result.register;
+            self.release(result);
         }
         self.first_serial += u64::from(turn != Turn::Bubble);
         turn

@@ -168,6 +168,17 @@ impl Records {
         Records { records: [NO_RECORD; RECORDS], first: 0, end: 0, counter_offset: 0 }
     }
 
+    /// What has executed and not committed leaves, and `others` take its place.
+    pub(super) fn exchange(&mut self, others: &[Record]) -> Vec<Record> {
+        let left = (self.first..self.end).map(|serial| self.records[serial as usize % RECORDS]).collect();
+        self.first = self.end;
+        for record in others {
+            self.records[self.end as usize % RECORDS] = *record;
+            self.end += 1;
+        }
+        left
+    }
+
     /// Forgets what has executed and not committed.
     pub(super) fn clear(&mut self) {
         self.first = self.end;

@@ -6,6 +6,7 @@
 
 use highwire_riscv::Hart;
 
+use super::banks::Banks;
 use super::record::Records;
 use crate::cache::Tags;
 use crate::decode::Decoder;
@@ -20,6 +21,11 @@ pub(crate) enum Ask {
     Asleep,
     /// Does a read of x30 at `x` wait for a word? `a` if nothing is in the pipeline before it.
     WordWaits,
+    /// Does the scheduler ask for the thread of another bank? The answer is where that goes on, and the bank, counted from one.
+    Turns,
+    /// The thread of bank `a` leaves the core to that of bank `b`. The answer is how many instructions that have executed come back
+    /// with it, and how many have left.
+    ChangeBanks,
     /// Execute the program's next instruction, if it is the one at `x`.
     Execute,
     /// What did the instruction behind `a` others do when it executed, if it is the one at `x`?
@@ -116,6 +122,8 @@ pub(crate) struct Side {
     /// The value that the multiplier and divider has taken, and the address of its instruction.
     long: (u64, u64),
     memory_cycles: u64,
+    /// Threads that do not run, on a core that has banks for them.
+    pub(super) banks: Option<Box<Banks>>,
 }
 
 impl Side {
@@ -135,6 +143,7 @@ impl Side {
             transfer: 0,
             long: (0, 0),
             memory_cycles,
+            banks: None,
         }
     }
 }
@@ -194,6 +203,16 @@ impl<B: Port> World<'_, B> {
                     self.bus.wait_for_word(cycle);
                 }
                 yes(waits)
+            }
+            Ask::Turns => match &mut side.banks {
+                Some(banks) => banks.turns(self.hart, self.bus),
+                None => [0; 2],
+            },
+            Ask::ChangeBanks => {
+                let Some(banks) = &mut side.banks else { return [0; 2] };
+                let counts = banks.change(q.a, q.b, self.hart, &mut side.records);
+                self.bus.enter_bank(cycle, q.b.into());
+                counts
             }
             Ask::Execute => side.records.execute(self.hart, &side.decoder, self.bus, cycle, q.x),
             Ask::Again => side.records.again(self.hart, cycle, q.a, q.x),
@@ -344,9 +363,10 @@ impl Side {
     /// How far it had come at the beginning of `cycle`, in which this was asked so far.
     pub(crate) fn before(&self, asked: &[(Question, Answer)], cycle: u64) -> Since {
         let mut since = self.since(cycle);
-        for (question, _) in asked {
+        for (question, answer) in asked {
             match question.ask {
                 Ask::Fetch => since.packets = since.packets.wrapping_sub(question.a & 1),
+                Ask::ChangeBanks => since.serial -= answer[1],
                 Ask::Enter if question.b != 0 => since.stores = since.stores.wrapping_sub(1) % STORES,
                 Ask::Enter => since.loads = since.loads.wrapping_sub(1) % LOADS,
                 _ => {}
