@@ -2,6 +2,8 @@
 //!
 //! To add one: a file below `beyond/` with a function from settings to lines of the table, and a line in [`PARTS`].
 
+mod banks;
+mod blocking;
 mod cut_through;
 mod long_messages;
 mod many_cores;
@@ -16,7 +18,8 @@ pub(super) const EXPERIMENT: Experiment = Experiment { name: "beyond", title: "B
 type Part = fn(&Settings<'_>, &mut Outcome) -> Result<(), ExperimentError>;
 
 /// What there is.
-const PARTS: &[Part] = &[cut_through::run, quotas::run, many_cores::run, long_messages::run];
+const PARTS: &[Part] =
+    &[blocking::run, banks::run, cut_through::run, quotas::run, many_cores::run, long_messages::run];
 
 fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
     let mut outcome = Outcome::default();
