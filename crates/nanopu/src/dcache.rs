@@ -273,7 +273,7 @@ impl DataCache {
                 }
             }
         }
-        self.move_device(world.cycle, drains, wants_read, code_line.as_deref().copied());
+        self.move_device(drains, wants_read, code_line.as_deref().copied(), world);
         self.move_reservation(world.cycle);
         self.move_transfer(code_line, world);
         self.yields = false;

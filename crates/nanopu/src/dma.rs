@@ -25,6 +25,7 @@ pub use link::{DmaAnswer, DmaLink};
 pub use node::{DmaEvent, DmaNode, DmaNodeConfig};
 pub use registers::{BASE, BYTES, register};
 
+use crate::config::DEVICE_CYCLES;
 use bus::Bus;
 use receive::Receiver;
 use registers::Registers;
@@ -68,14 +69,11 @@ impl Default for DmaConfig {
 }
 
 impl DmaConfig {
-    /// Cycles from the core to a register and back: what the core's timer takes, and the way from its bus to the NIC's.
+    /// Cycles from the core to a register and back: what the core's timer takes, and the hop in both directions.
     fn access_cycles(&self) -> u64 {
         DEVICE_CYCLES + 2 * self.hop_cycles
     }
 }
-
-/// From an access at write-back to the answer of the nearest device, the core's timer.
-const DEVICE_CYCLES: u64 = 4;
 
 /// What a NIC has done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -123,6 +121,7 @@ pub struct DmaNic {
     receiver: Receiver,
     sender: Sender,
     bus: Bus,
+    access_cycles: u64,
 }
 
 impl DmaNic {
@@ -133,6 +132,7 @@ impl DmaNic {
             receiver: Receiver::new(config),
             sender: Sender::new(config),
             bus: Bus::new(config.hop_cycles),
+            access_cycles: config.access_cycles(),
         }
     }
 

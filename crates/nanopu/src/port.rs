@@ -6,6 +6,8 @@
 
 use highwire_riscv::{Bus, Interrupt, Platform, Ram};
 
+use crate::config::DEVICE_CYCLES;
+
 /// The register whose reads take words off the receive queue.
 pub const RX_REGISTER: u8 = 30;
 /// The register whose writes put words into the transmit queue.
@@ -62,6 +64,12 @@ pub trait Port: Bus {
     /// on Rocket.
     fn is_device(&self, address: u64) -> bool {
         address < 0x8000_0000
+    }
+
+    /// A device is asked for `address`: cycles from write-back to its answer at the cache.
+    fn device_cycles(&self, address: u64) -> u64 {
+        let _ = address;
+        DEVICE_CYCLES
     }
 
     /// The instruction at `pc` is what the next call is about.

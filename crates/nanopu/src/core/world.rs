@@ -77,6 +77,8 @@ pub(crate) enum Ask {
     WouldReplace,
     FillData,
     DataCycles,
+    /// Cycles to a device's answer.
+    DeviceCycles,
     /// A probe takes the line of `x` for reading. Was it there, was it dirty, and how long does memory take?
     Probe,
 }
@@ -320,6 +322,7 @@ impl<B: Port> World<'_, B> {
                 let was_dirty = side.data.share(q.x);
                 [was_dirty.map_or(0, |was_dirty| 1 + u64::from(was_dirty)), side.memory_cycles]
             }
+            Ask::DeviceCycles => [self.bus.device_cycles(side.address(q.a)), 0],
             Ask::DataCycles => [self.bus.line_cycles(side.address(q.a), side.memory_cycles), 0],
         }
     }

@@ -3,7 +3,8 @@
 
 use super::DataCache;
 use crate::cache::LINE_WORDS;
-use crate::config::DEVICE_CYCLES;
+use crate::core::{Ask, World};
+use crate::port::Port;
 
 /// A request to a device on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -46,7 +47,14 @@ impl DataCache {
 
     /// Takes a device's answer, or sends it the second stage's access. A pending store `drains` into the array in this
     /// cycle, the execute stage `wants_read`, and `code_line` is when a line of instructions is complete.
-    pub(super) fn move_device(&mut self, cycle: u64, drains: bool, wants_read: bool, code_line: Option<u64>) {
+    pub(super) fn move_device<B: Port>(
+        &mut self,
+        drains: bool,
+        wants_read: bool,
+        code_line: Option<u64>,
+        world: &mut World<'_, B>,
+    ) {
+        let cycle = world.cycle;
         let waits = self.is_word_waiting(cycle);
         self.has_word = self.is_word_due(cycle) && !waits;
         let asks = self.asks_device();
@@ -68,7 +76,8 @@ impl DataCache {
             }
         } else if asks && let Some((access, _)) = self.s2 {
             self.asked_last = true;
-            self.device = Some(DeviceRequest { answer: cycle + DEVICE_CYCLES, reads: access.reads });
+            let [cycles, _] = world.ask(Ask::DeviceCycles, [self.number(&access), 0, 0], [0; 2]);
+            self.device = Some(DeviceRequest { answer: cycle + cycles, reads: access.reads });
         }
     }
 }

@@ -6,7 +6,7 @@ use highwire_riscv::{
 
 use super::registers::{BASE, BYTES};
 use super::{Departure, DmaConfig, DmaCounters, DmaError, DmaNic, Memory};
-use crate::config::CoreConfig;
+use crate::config::{CoreConfig, DEVICE_CYCLES};
 use crate::core::{Core, Event};
 use crate::port::Port;
 use crate::shared_cache::{SharedCache, SharedCacheConfig};
@@ -205,6 +205,13 @@ impl Bus for DmaPort<'_> {
 }
 
 impl Port for DmaPort<'_> {
+    fn device_cycles(&self, address: u64) -> u64 {
+        match offset(address) {
+            Some(_) => self.nic.access_cycles,
+            None => DEVICE_CYCLES,
+        }
+    }
+
     fn line_cycles(&mut self, address: u64, memory_cycles: u64) -> u64 {
         let cycles = self.shared_cache.ask(address, memory_cycles);
         self.nic.bus.fill(self.cycle, cycles)
