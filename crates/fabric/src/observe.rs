@@ -18,6 +18,14 @@ pub enum DropReason {
 
 /// Told what happens to packets. Every method does nothing unless it is written.
 pub trait Observer<P> {
+    /// Whether [`Observer::on_wait`] is called, which costs a sum over priorities for each packet that waits.
+    const SEES_QUEUES: bool = false;
+
+    /// A packet waits for `port`, for which `bytes` wait now at all priorities.
+    fn on_wait(&mut self, now: Time, port: PortId, bytes: u64) {
+        let _ = (now, port, bytes);
+    }
+
     /// A packet ended here: `port` is the one that it would have left by, or whose wire damaged it.
     fn on_drop(&mut self, now: Time, port: PortId, reason: DropReason, packet: &P) {
         let _ = (now, port, reason, packet);

@@ -3,8 +3,8 @@
 mod support;
 
 use highwire_fabric::{
-    Buffering, BuildError, Ecn, Fabric, FabricConfig, HostId, MarkWhen, Pfc, PortId, Priorities, Rate, Span,
-    Time, Topology, Trimming, ViolationKind,
+    Buffering, BuildError, Ecn, Fabric, FabricConfig, HostId, MarkWhen, Observer, Pfc, PortId, Priorities,
+    Rate, Span, Time, Topology, Trimming, ViolationKind,
 };
 use support::{Frame, Network, Station, link40, network, received_numbers, stations};
 
@@ -54,6 +54,44 @@ fn the_higher_priority_goes_first() {
     let last_urgent = received.iter().rposition(|r| r.1.priority == 1).expect("they have arrived");
     // Only the first ordinary packet, which found the output idle, is ahead of an urgent one.
     assert_eq!((received.len(), last_urgent), (200, 100));
+}
+
+/// The most that ever waited for one port, at all priorities.
+#[derive(Default)]
+struct Peak {
+    port: u32,
+    bytes: u64,
+}
+
+impl Observer<Frame> for Peak {
+    const SEES_QUEUES: bool = true;
+
+    fn on_wait(&mut self, _: Time, port: PortId, bytes: u64) {
+        if port.0 == self.port {
+            self.bytes = self.bytes.max(bytes);
+        }
+    }
+}
+
+#[test]
+fn eight_priorities_are_served_strictly() {
+    let mut hosts = stations(9);
+    for sender in 1..9 {
+        let priority = (3 * sender % 8) as u8;
+        hosts[sender as usize] = Station::streaming(Frame { priority, ..Frame::new(sender, 0, 1000) }, 20);
+    }
+    let buffering = Buffering::OutputQueued { pool_bytes: 1_000_000, alpha_log2: 0 };
+    let config = FabricConfig { priorities: 8, buffering, ..FabricConfig::default() };
+    // The switch's ports follow the hosts'.
+    let peak = Peak { port: 9, bytes: 0 };
+    let mut net = Fabric::observed(star(9), config, hosts, peak).expect("it fits");
+    net.run_to_rest().expect("no invariant breaks");
+    let order: Vec<u8> = net.host(HostId(0)).received.iter().map(|r| r.1.priority).collect();
+    // The first one found the output idle.
+    assert_eq!(order.len(), 160);
+    assert!(order[1..].is_sorted_by(|before, after| before >= after), "{order:?}");
+    // Before the last eight of 160 packets come, 19 have left, all of them of the highest priority but the first.
+    assert_eq!((net.observer().bytes, net.queue_bytes_max(net.switch_port(0, 0))), (141_000, 20_000));
 }
 
 #[test]

@@ -259,6 +259,11 @@ impl Client {
         [there, free, between].into_iter().flatten().min()
     }
 
+    /// A packet that is there by `cycle`. It stays.
+    pub(crate) fn peek_packet(&self, cycle: u64) -> Option<&Packet> {
+        self.towards.front().filter(|(due, _)| *due <= cycle).map(|(_, packet)| packet)
+    }
+
     /// A packet that is there by `cycle`, and when its first word was.
     pub(crate) fn poll_packet(&mut self, cycle: u64) -> Option<(u64, Packet)> {
         while self.wire_free <= cycle {

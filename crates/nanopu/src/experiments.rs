@@ -10,6 +10,7 @@ mod baseline;
 mod beyond;
 mod bounded;
 mod chain;
+mod homa;
 mod incast;
 mod intersection;
 mod load;
@@ -56,6 +57,7 @@ pub const ALL: &[Experiment] = &[
     bounded::EXPERIMENT,
     selection::EXPERIMENT,
     incast::EXPERIMENT,
+    homa::EXPERIMENT,
     onesided::EXPERIMENT,
     mica::EXPERIMENT,
     chain::EXPERIMENT,

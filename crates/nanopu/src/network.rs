@@ -7,6 +7,7 @@
 //! Host *h* has the address 10.0.0.1 + *h*.
 
 mod dock;
+mod endpoint;
 mod frame;
 mod generator;
 
@@ -22,6 +23,7 @@ use crate::nic::{Ndp, Transport};
 use crate::node::{Node, NodeEvent};
 
 pub use dock::{Dock, Station};
+pub use endpoint::{Arrived, Endpoint, Sending};
 pub use frame::{CONTROL_PRIORITY, Carrier, DATA_PRIORITY, Frame};
 pub use generator::Generator;
 pub use highwire_fabric::{HostId, Topology};
@@ -90,6 +92,26 @@ impl TrimmingSwitch {
                 header_bytes_max: self.control_bytes,
                 header_priority: CONTROL_PRIORITY,
             }),
+            ..FabricConfig::default()
+        }
+    }
+}
+
+/// A switch that drops what has no room, with priorities, as Homa wants it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct PrioritySwitch {
+    /// How many, 1 to 8. The highest goes first.
+    pub priorities: u8,
+    /// Memory, which its ports share: a queue may hold as much as is free.
+    pub pool_bytes: u64,
+}
+
+impl PrioritySwitch {
+    /// As the fabric has it.
+    pub fn config(self) -> FabricConfig {
+        FabricConfig {
+            priorities: self.priorities,
+            buffering: Buffering::OutputQueued { pool_bytes: self.pool_bytes, alpha_log2: 0 },
             ..FabricConfig::default()
         }
     }

@@ -14,10 +14,13 @@ use highwire_sim::report;
 use serde_json::{Value, json};
 
 use super::files::Folders;
+use super::transport::TransportKind;
 use crate::console::{Console, Tone};
 use crate::failure::usage;
 use crate::progress::Progress;
 
+/// The experiment with Homa; all others speak NDP.
+const HOMA: &str = "homa";
 const SCRIPT: &str = include_str!("figures.js");
 
 /// Options of `highwire nanopu figures`.
@@ -32,11 +35,15 @@ there are any: --recordings names their folder.
 
 Examples:
   highwire nanopu figures --quick
+  highwire nanopu figures --transport homa
   highwire nanopu figures --only loopback --only core-selection --json")]
 pub(crate) struct Args {
     /// Only these experiments.
     #[arg(long, value_name = "NAME")]
     only: Vec<String>,
+    /// Only the experiments with this transport.
+    #[arg(long, value_enum)]
+    transport: Option<TransportKind>,
     /// Fewer points and requests.
     #[arg(long)]
     quick: bool,
@@ -58,7 +65,7 @@ pub(crate) struct Args {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let chosen = chosen(&args.only)?;
+    let chosen = chosen(&args.only, args.transport)?;
     std::fs::create_dir_all(&args.out)
         .map_err(|error| usage(format!("cannot make the folder {}: {error}", args.out.display())))?;
     let recordings = args.recordings.clone();
@@ -137,20 +144,32 @@ fn seconds_of(old: &Value) -> f64 {
 fn keep(args: &Args, experiment: &Experiment, outcome: &Outcome, seconds: f64) -> Result<()> {
     let result = document(args, experiment, outcome, seconds);
     write(&args.out.join(format!("{}.json", experiment.name)), &format!("{result:#}\n"))?;
-    let all: Vec<Value> = ALL.iter().filter_map(|one| kept(args, one)).collect();
+    let all: Vec<Value> = all().filter_map(|one| kept(args, one)).collect();
     let all = json!({ "experiments": all });
     let page = report::page_with("nanoPU: the paper's experiments", &all.to_string(), SCRIPT);
     write(&args.out.join("report.html"), &page)?;
     write(&args.out.join("result.json"), &format!("{all:#}\n"))
 }
 
-fn chosen(names: &[String]) -> Result<Vec<&'static Experiment>> {
-    if let Some(name) = names.iter().find(|name| !ALL.iter().any(|experiment| experiment.name == **name)) {
-        let known: Vec<&str> = ALL.iter().map(|experiment| experiment.name).collect();
+/// All experiments.
+fn all() -> impl Iterator<Item = &'static Experiment> + Clone {
+    ALL.iter()
+}
+
+fn chosen(names: &[String], transport: Option<TransportKind>) -> Result<Vec<&'static Experiment>> {
+    if let Some(name) = names.iter().find(|name| !all().any(|experiment| experiment.name == **name)) {
+        let known: Vec<&str> = all().map(|experiment| experiment.name).collect();
         return Err(usage(format!("there is no experiment {name}; there are {}", known.join(", "))));
     }
     let is_wanted = |name: &str| names.is_empty() || names.iter().any(|wanted| wanted == name);
-    Ok(ALL.iter().filter(|experiment| is_wanted(experiment.name)).collect())
+    let speaks = |name: &str| if name == HOMA { TransportKind::Homa } else { TransportKind::Ndp };
+    let is_meant = |name: &str| transport.is_none_or(|wanted| speaks(name) == wanted);
+    let chosen = all().filter(|experiment| is_wanted(experiment.name) && is_meant(experiment.name));
+    let chosen: Vec<_> = chosen.collect();
+    if chosen.is_empty() {
+        return Err(usage("none of these experiments has that transport"));
+    }
+    Ok(chosen)
 }
 
 fn write(path: &Path, text: &str) -> Result<()> {

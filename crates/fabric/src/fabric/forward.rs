@@ -83,6 +83,9 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         };
         self.switches[self.ports[output as usize].switch as usize].used_bytes += bytes;
         self.queues.push(&mut self.store, output, row, index);
+        if O::SEES_QUEUES {
+            self.observer.on_wait(now, PortId(output), self.queue_bytes(PortId(output)));
+        }
         self.ports[output as usize].waiting |= 1 << record.priority;
         if self.config.pfc.is_some() {
             self.pause_if_over(now, input, record.priority);

@@ -37,6 +37,11 @@ impl<H> Station<H> {
     }
 }
 
+/// Whether the link is open for a frame. Where it is not, all that is behind it waits as well.
+pub(super) fn may_leave<P: Carrier>(frame: &Frame, open: Priorities) -> bool {
+    open == Priorities::ALL || open.contains(P::from_frame(*frame).priority())
+}
+
 impl<P: Carrier, H: Host<P>> Host<P> for Station<H> {
     fn handle_packet(&mut self, now: Time, packet: P) {
         match self {
@@ -59,7 +64,10 @@ impl<P: Carrier, H: Host<P>> Host<P> for Station<H> {
         match self {
             Station::Other(host) => host.poll_transmit(now, open),
             Station::Node(dock) => {
-                dock.departures.front().filter(|&&(due, _)| due <= now)?;
+                let (_, frame) = dock.departures.front().filter(|(due, _)| *due <= now)?;
+                if !may_leave::<P>(frame, open) {
+                    return None;
+                }
                 dock.departures.pop_front().map(|(_, frame)| P::from_frame(frame))
             }
         }

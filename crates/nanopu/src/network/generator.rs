@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use highwire_fabric::{Host, HostId, Priorities, Time};
 
+use super::dock::may_leave;
 use super::frame::{Carrier, Frame};
 use super::{address, cycle_of, time_of};
 use crate::client::{Answer, Client, Request, Strays};
@@ -66,9 +67,13 @@ impl<P: Carrier> Host<P> for Generator {
         self.send_due(self.announced);
     }
 
-    fn poll_transmit(&mut self, now: Time, _: Priorities) -> Option<P> {
-        let (_, packet) = self.client.poll_packet(cycle_of(now))?;
-        Frame::new(&packet).map(P::from_frame)
+    fn poll_transmit(&mut self, now: Time, open: Priorities) -> Option<P> {
+        let frame = Frame::new(self.client.peek_packet(cycle_of(now))?);
+        if frame.is_some_and(|frame| !may_leave::<P>(&frame, open)) {
+            return None;
+        }
+        self.client.poll_packet(cycle_of(now));
+        frame.map(P::from_frame)
     }
 
     fn poll_timeout(&self) -> Time {

@@ -66,3 +66,18 @@ fn a_write_on_three_replicas_takes_no_longer_than_claimed() {
     assert!(outcome.rows.iter().any(|row| row.inside == Some(true)));
     assert!(outcome.rows.iter().all(|row| row.inside != Some(false)), "{:?}", outcome.rows);
 }
+
+#[test]
+fn homa_is_what_was_published_and_its_short_messages_wait_least() {
+    let Some(outcome) = quick("homa") else { return };
+    assert_eq!(outcome.charts.len(), 3);
+    // What a core adds is for the test of loopback.
+    let mut alone = outcome.rows.iter().filter(|row| !row.claim.contains("first word in"));
+    assert!(alone.all(|row| row.inside != Some(false)), "{:?}", outcome.rows);
+    // The two longest queues with room for all are the published ones to the byte: 82 of 90 packets.
+    let exact = outcome.rows.iter().filter(|row| row.here == "89216 bytes");
+    assert_eq!(exact.count(), 2, "{:?}", outcome.rows);
+    let slowdowns = outcome.charts.last().expect("the third");
+    let short: Vec<f64> = slowdowns.series.iter().map(|series| series.points[0].1).collect();
+    assert!(short[2] < short[0] / 3.0 && short[2] < short[1] / 3.0, "NDP, drop-tail, Homa: {short:?}");
+}

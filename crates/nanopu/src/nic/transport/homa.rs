@@ -54,6 +54,8 @@ pub struct Homa {
     config: HomaConfig,
     /// Messages that are arriving and want more than they have been granted.
     pending: Vec<Pending>,
+    /// Messages that have begun.
+    begun: u64,
     grants: VecDeque<Packet>,
 }
 
@@ -61,6 +63,8 @@ pub struct Homa {
 struct Pending {
     /// Packets that have not arrived.
     remaining: u16,
+    /// Which message to begin it was: of those that have as much left, the older one is first.
+    number: u64,
     granted: u16,
     /// A round trip beyond what has arrived.
     grantable: u16,
@@ -71,12 +75,12 @@ struct Pending {
 impl Homa {
     /// Homa, set so.
     pub fn new(config: HomaConfig) -> Homa {
-        Homa { config, pending: Vec::new(), grants: VecDeque::new() }
+        Homa { config, pending: Vec::new(), begun: 0, grants: VecDeque::new() }
     }
 
     /// Grants the message that has least left among those that may be granted now.
     fn grant(&mut self) {
-        self.pending.sort_by_key(|it| (it.remaining, it.reply.destination, it.reply.message));
+        self.pending.sort_unstable_by_key(|it| (it.remaining, it.number));
         let active = usize::from(self.config.overcommitment);
         let wants = |it: &Pending| it.granted < it.grantable;
         let Some(rank) = self.pending.iter().take(active).position(wants) else { return };
@@ -104,8 +108,14 @@ impl Transport for Homa {
         let arrived = (state.arrived | bit(packet)).count_ones() as u16;
         let is_this =
             |it: &Pending| (it.reply.destination, it.reply.message) == (packet.source, packet.message);
+        self.begun += 1;
+        let mut number = self.begun;
         state.credit = match self.pending.iter().position(is_this) {
-            Some(place) => self.pending.swap_remove(place).granted,
+            Some(place) => {
+                let known = self.pending.swap_remove(place);
+                number = known.number;
+                known.granted
+            }
             None if state.arrived == 0 => rtt,
             None => total,
         };
@@ -117,7 +127,7 @@ impl Transport for Homa {
         if state.credit < total {
             let grantable = rtt.saturating_add(arrived).min(total);
             let remaining = total.saturating_sub(arrived);
-            self.pending.push(Pending { remaining, granted: state.credit, grantable, reply });
+            self.pending.push(Pending { remaining, number, granted: state.credit, grantable, reply });
         }
         self.grant();
         Answer { verdict: flag::ACK, pull: None }
@@ -197,6 +207,16 @@ mod tests {
         // 20 alone has the highest granted priority; then 10 does, and 20 the next one.
         let found = grants(HomaConfig::default(), &[(20, 0), (10, 0), (20, 1), (10, 1)]);
         assert_eq!(found, [(20, 3, 2), (10, 3, 2), (20, 4, 1), (10, 4, 2)]);
+    }
+
+    #[test]
+    fn of_equals_the_older_one_comes_first() {
+        let mut homa = Homa::new(HomaConfig { overcommitment: 2, ..HomaConfig::default() });
+        let grants = [9, 3, 7].map(|source| {
+            homa.on_data(&mut Arriving::default(), &Packet { source, ..data(8, 0) });
+            homa.poll_control().map(|grant| grant.destination)
+        });
+        assert_eq!(grants, [Some(9), Some(3), None]);
     }
 
     #[test]
