@@ -5,11 +5,14 @@
 //! exact time; nothing is ever added to a rounded value, so nothing drifts.
 
 use highwire_fabric::{Host, Nearness, Priorities, Time};
+use std::sync::Arc;
 
 use crate::iwarp::Iwarp;
 use crate::ledger::Ledger;
 use crate::parcel::{Body, Parcel};
 use crate::rdma::Rdma;
+use crate::scenario::Transport;
+use crate::world::{Share, World};
 
 /// A host.
 #[derive(Debug)]
@@ -86,6 +89,15 @@ impl Engine {
 }
 
 impl SimHost {
+    /// Host `host` with its share of what the world does.
+    pub(crate) fn new(host: u32, world: &Arc<World>, share: &Share) -> SimHost {
+        let engine = match world.scheme.transport {
+            Transport::Tcp(_) => Engine::Iwarp(Box::new(Iwarp::new(world, share))),
+            _ => Engine::Rdma(Box::new(Rdma::new(host, world, share))),
+        };
+        SimHost { ledger: Ledger::new(host, Arc::clone(world), share), engine }
+    }
+
     #[inline]
     fn start_due(&mut self, now: Time) {
         while let Some(flow) = self.ledger.take_due(now) {

@@ -12,6 +12,7 @@ mod host;
 mod ideal;
 mod iwarp;
 mod ledger;
+pub mod neighbours;
 mod outcome;
 mod parcel;
 pub mod plan;

@@ -4,7 +4,7 @@
 //! sample that is due. Steps lie on a fixed grid and an interrupted fabric goes on as if it had not been, so nothing of this
 //! shows in the outcome.
 
-mod collect;
+pub(crate) mod collect;
 mod error;
 
 use highwire_fabric::{
@@ -14,12 +14,9 @@ use std::sync::Arc;
 
 pub use error::{BUILT_FROM, RunError};
 
-use crate::host::{Engine, SimHost};
-use crate::iwarp::Iwarp;
-use crate::ledger::Ledger;
+use crate::host::SimHost;
 use crate::parcel::Parcel;
-use crate::rdma::Rdma;
-use crate::scenario::{Shape, Stop, Transport};
+use crate::scenario::{Shape, Stop};
 use crate::world::World;
 use crate::{FlowId, Outcome, Progress, Sample, Scenario, ScenarioError, Tick};
 
@@ -89,16 +86,7 @@ impl<'a> Run<'a> {
             world.packet_bytes_max(),
         )?;
         let world = Arc::new(world);
-        let hosts = shares.into_iter().enumerate().map(|(host, share)| {
-            let host = host as u32;
-            SimHost {
-                ledger: Ledger::new(host, Arc::clone(&world), &share),
-                engine: match scenario.scheme.transport {
-                    Transport::Tcp(_) => Engine::Iwarp(Box::new(Iwarp::new(&world, &share))),
-                    _ => Engine::Rdma(Box::new(Rdma::new(host, &world, &share))),
-                },
-            }
-        });
+        let hosts = (0..).zip(&shares).map(|(host, share)| SimHost::new(host, &world, share));
         let hosts: Vec<SimHost> = hosts.collect();
         let links = topology.links().len();
         let observers = vec![Eyes::default(); threads.max(1)];

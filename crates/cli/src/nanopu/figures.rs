@@ -10,7 +10,7 @@ use std::time::Instant;
 
 use anyhow::{Context, Result};
 use highwire_nanopu::experiments::{ALL, Chart, Experiment, Outcome, Row, Settings};
-use highwire_sim::report;
+use highwire_sim::{neighbours, report};
 use serde_json::{Value, json};
 
 use super::files::Folders;
@@ -151,9 +151,9 @@ fn keep(args: &Args, experiment: &Experiment, outcome: &Outcome, seconds: f64) -
     write(&args.out.join("result.json"), &format!("{all:#}\n"))
 }
 
-/// All experiments.
+/// All experiments: those with nanoPUs alone, and those beside RNICs.
 fn all() -> impl Iterator<Item = &'static Experiment> + Clone {
-    ALL.iter()
+    ALL.iter().chain([&neighbours::EXPERIMENT])
 }
 
 fn chosen(names: &[String], transport: Option<TransportKind>) -> Result<Vec<&'static Experiment>> {

@@ -5,11 +5,35 @@ use highwire_rnic::Counter;
 
 use super::{Run, port_names};
 use crate::host::Engine;
-use crate::scenario::Stop;
+use crate::ledger::{Receive, Send};
+use crate::scenario::{Flow, Stop};
+use crate::world::World;
 use crate::{FlowId, FlowRecord, GroupRecord, Outcome, PortRecord, Totals};
 
 fn happened(at: Time) -> Option<Time> {
     (at != Time::NEVER).then_some(at)
+}
+
+/// What became of flow `number`, by what both its ends know.
+pub(crate) fn flow_record(
+    world: &World,
+    flows: &[Flow],
+    number: u32,
+    send: Send,
+    receive: Receive,
+) -> FlowRecord {
+    let flow = &flows[number as usize];
+    FlowRecord {
+        id: FlowId(number),
+        bytes: flow.bytes,
+        class: flow.class,
+        start: send.has_started().then_some(send.start),
+        received: happened(receive.at),
+        acknowledged: happened(send.acknowledged),
+        ideal: world.flows[number as usize].ideal,
+        packets: world.packets(number),
+        sent: send.sent,
+    }
 }
 
 impl Run<'_> {
@@ -23,20 +47,9 @@ impl Run<'_> {
 
     fn flow(&self, number: u32) -> FlowRecord {
         let route = &self.world.flows[number as usize];
-        let flow = &self.scenario.flows[number as usize];
         let send = self.net.host(HostId(route.source)).ledger.sends[route.outgoing as usize];
         let receive = self.net.host(HostId(route.destination)).ledger.receives[route.incoming as usize];
-        FlowRecord {
-            id: FlowId(number),
-            bytes: flow.bytes,
-            class: flow.class,
-            start: send.has_started().then_some(send.start),
-            received: happened(receive.at),
-            acknowledged: happened(send.acknowledged),
-            ideal: route.ideal,
-            packets: self.world.packets(number),
-            sent: send.sent,
-        }
+        flow_record(&self.world, &self.scenario.flows, number, send, receive)
     }
 
     fn groups(&self, flows: &[FlowRecord]) -> Vec<GroupRecord> {

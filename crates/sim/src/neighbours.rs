@@ -1,0 +1,233 @@
+//! RNICs and nanoPUs as neighbours: hosts of one network, on one clock.
+//!
+//! A [`Scenario`] says network, scheme and flows, as ever; [`Seat`]s say which of its hosts are not RNICs. Frames of nanoPUs and packets of
+//! RNICs meet in the same queues, either in one queue per port or with priorities: bulk, then RPCs, then their control packets.
+//!
+//! Invariant: what RNICs and nanoPUs know of each other is what the queues that they share do to their packets.
+
+mod experiment;
+mod shared;
+
+use std::fmt;
+use std::sync::Arc;
+
+use highwire_fabric::{Host, HostId, Observer, Priorities, Time};
+use highwire_nanopu::Node;
+use highwire_nanopu::client::{Answer, Request};
+use highwire_nanopu::network::{Generator, Network, NetworkError, Place};
+use highwire_nanopu::nic::Ndp;
+
+pub use experiment::EXPERIMENT;
+use shared::Cargo;
+pub use shared::Shared;
+
+use crate::host::SimHost;
+use crate::run::collect::flow_record;
+use crate::world::World;
+use crate::{FlowRecord, Scenario, ScenarioError};
+
+/// What a host is.
+pub enum Seat {
+    /// An RNIC, between whose like the scenario's flows are.
+    Rnic,
+    /// A nanoPU; its address is the host's ([`highwire_nanopu::network::address`]).
+    Node(Box<Node>),
+    /// A generator of requests to nanoPUs.
+    Generator(Vec<(HostId, Request)>),
+}
+
+/// Why there is no such network, or why it cannot go on.
+#[derive(Clone, PartialEq, Debug)]
+pub enum NeighboursError {
+    /// The scenario is impossible.
+    Scenario(ScenarioError),
+    /// A flow begins or ends at a host that is no RNIC.
+    NoRnic(HostId),
+    /// A request is for a host that is no nanoPU.
+    NoNode(HostId),
+    /// The nanoPUs or the network came to an end.
+    Network(NetworkError),
+    /// An invariant of an RNIC did not hold.
+    Host(HostId, String),
+}
+
+/// A host that is no nanoPU.
+pub(crate) enum Other {
+    Rnic(Box<SimHost>),
+    Generator(Box<Generator>),
+}
+
+/// The network with both. `ABOVE`: whether nanoPUs' packets have priorities above RNICs'.
+pub struct Neighbours<const ABOVE: bool, O = ()> {
+    scenario: Scenario,
+    world: Arc<World>,
+    network: Network<Ndp, Other, Shared<ABOVE>, O>,
+}
+
+impl<const ABOVE: bool, O: Observer<Shared<ABOVE>>> Neighbours<ABOVE, O> {
+    /// Puts `seats` into the scenario's network, in the order of hosts.
+    ///
+    /// # Errors
+    /// [`NeighboursError`].
+    pub fn new(
+        scenario: &Scenario,
+        seats: Vec<Seat>,
+        observer: O,
+    ) -> Result<Neighbours<ABOVE, O>, NeighboursError> {
+        check(scenario, &seats)?;
+        let topology = scenario.network.topology().map_err(NeighboursError::Scenario)?;
+        let (world, shares) = World::new(scenario, &topology).map_err(NeighboursError::Scenario)?;
+        let priorities = if ABOVE { Shared::<ABOVE>::PRIORITIES } else { 1 };
+        let config = scenario
+            .network
+            .config(&topology, scenario.seed, priorities, world.packet_bytes_max())
+            .map_err(NeighboursError::Scenario)?;
+        let world = Arc::new(world);
+        let places = seats.into_iter().zip(&shares).zip(0..).map(|((seat, share), host)| match seat {
+            Seat::Rnic => Place::Other(Other::Rnic(Box::new(SimHost::new(host, &world, share)))),
+            Seat::Generator(requests) => {
+                Place::Other(Other::Generator(Box::new(Generator::new(HostId(host), requests))))
+            }
+            Seat::Node(node) => Place::Node(node),
+        });
+        let network = Network::observed(topology, config, places.collect(), observer)
+            .map_err(NeighboursError::Network)?;
+        Ok(Neighbours { scenario: scenario.clone(), world, network })
+    }
+
+    /// Lets so many threads run the nanoPUs. Results do not depend on it.
+    pub fn use_threads(&mut self, threads: usize) {
+        self.network.use_threads(threads);
+    }
+
+    /// Runs up to a cycle of the nanoPUs, 312.5 ps each.
+    ///
+    /// # Errors
+    /// [`NeighboursError::Network`] and [`NeighboursError::Host`].
+    pub fn run_until(&mut self, cycle: u64) -> Result<(), NeighboursError> {
+        self.network.run_until(cycle).map_err(NeighboursError::Network)?;
+        let problems =
+            self.rnics().filter_map(|rnic| Some((rnic.ledger.host, rnic.ledger.problem.clone()?.1)));
+        match problems.min() {
+            Some((host, problem)) => Err(NeighboursError::Host(HostId(host), problem)),
+            None => Ok(()),
+        }
+    }
+
+    /// What became of the flows so far.
+    pub fn flows(&self) -> Vec<FlowRecord> {
+        let record = |number: usize| {
+            let route = self.world.flows[number];
+            let send = self.rnic(route.source)?.ledger.sends[route.outgoing as usize];
+            let receive = self.rnic(route.destination)?.ledger.receives[route.incoming as usize];
+            Some(flow_record(&self.world, &self.scenario.flows, number as u32, send, receive))
+        };
+        (0..self.world.flows.len()).filter_map(record).collect()
+    }
+
+    /// What a generator got so far, by request.
+    pub fn answers(&self, host: HostId) -> &[Option<Answer>] {
+        match self.network.other(host) {
+            Some(Other::Generator(generator)) => generator.answers(),
+            _ => &[],
+        }
+    }
+
+    /// The nanoPU on a host, if one is there.
+    pub fn node(&self, host: HostId) -> Option<&Node> {
+        self.network.node(host)
+    }
+
+    /// Its observer.
+    pub fn observer(&self) -> &O {
+        self.network.fabric().observer()
+    }
+
+    /// A sum over all events: two runs that were the same have the same.
+    pub fn fingerprint(&self) -> u64 {
+        self.network.fabric().fingerprint()
+    }
+
+    /// Packets that the network dropped, of either kind.
+    pub fn dropped(&self) -> u64 {
+        self.network.fabric().totals().dropped.packets
+    }
+
+    fn rnic(&self, host: u32) -> Option<&SimHost> {
+        match self.network.other(HostId(host)) {
+            Some(Other::Rnic(rnic)) => Some(rnic),
+            _ => None,
+        }
+    }
+
+    fn rnics(&self) -> impl Iterator<Item = &SimHost> {
+        (0..self.network.fabric().topology().host_count()).filter_map(|host| self.rnic(host))
+    }
+}
+
+fn check(scenario: &Scenario, seats: &[Seat]) -> Result<(), NeighboursError> {
+    let is = |host: HostId, kind: fn(&Seat) -> bool| seats.get(host.0 as usize).is_some_and(kind);
+    let ends = scenario.flows.iter().flat_map(|flow| [flow.source, flow.destination]);
+    if let Some(host) = ends.into_iter().find(|&host| !is(host, |seat| matches!(seat, Seat::Rnic))) {
+        return Err(NeighboursError::NoRnic(host));
+    }
+    let requests = seats.iter().flat_map(|seat| match seat {
+        Seat::Generator(requests) => requests.as_slice(),
+        _ => &[],
+    });
+    let mut nodes = requests.map(|&(node, _)| node);
+    match nodes.find(|&host| !is(host, |seat| matches!(seat, Seat::Node(_)))) {
+        Some(host) => Err(NeighboursError::NoNode(host)),
+        None => Ok(()),
+    }
+}
+
+impl<const ABOVE: bool> Host<Shared<ABOVE>> for Other {
+    fn handle_packet(&mut self, now: Time, packet: Shared<ABOVE>) {
+        match (self, packet.cargo()) {
+            (Other::Rnic(rnic), Cargo::Parcel(parcel)) => rnic.handle_packet(now, *parcel),
+            (Other::Generator(generator), Cargo::Frame(_)) => generator.handle_packet(now, packet),
+            // A program may send anywhere; an RNIC throws away what is not RoCE.
+            (Other::Rnic(_), Cargo::Frame(_)) | (Other::Generator(_), Cargo::Parcel(_)) => {}
+        }
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        match self {
+            Other::Rnic(rnic) => rnic.handle_timeout(now),
+            Other::Generator(generator) => Host::<Shared<ABOVE>>::handle_timeout(&mut **generator, now),
+        }
+    }
+
+    fn poll_transmit(&mut self, now: Time, open: Priorities) -> Option<Shared<ABOVE>> {
+        match self {
+            Other::Rnic(rnic) => rnic.poll_transmit(now, open).map(Shared::from_parcel),
+            Other::Generator(generator) => generator.poll_transmit(now, open),
+        }
+    }
+
+    fn poll_timeout(&self) -> Time {
+        match self {
+            Other::Rnic(rnic) => rnic.poll_timeout(),
+            Other::Generator(generator) => Host::<Shared<ABOVE>>::poll_timeout(&**generator),
+        }
+    }
+}
+
+impl fmt::Display for NeighboursError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            NeighboursError::Scenario(error) => write!(f, "{error}"),
+            NeighboursError::NoRnic(host) => {
+                write!(f, "a flow begins or ends at host {}, which is no RNIC", host.0)
+            }
+            NeighboursError::NoNode(host) => {
+                write!(f, "a request is for host {}, which is no nanoPU", host.0)
+            }
+            NeighboursError::Network(error) => write!(f, "{error}"),
+            NeighboursError::Host(host, problem) => write!(f, "host {}: {problem}", host.0),
+        }
+    }
+}
+
+impl std::error::Error for NeighboursError {}
