@@ -6,7 +6,20 @@ use super::{ExperimentError, Outcome, Settings};
 use crate::queueing::percentile;
 
 /// A recorded request and the cycles until its answer.
-type Recorded = (Work, f64);
+pub(super) type Recorded = (Work, f64);
+
+/// The recorded run of the scheduler at this share of its highest load, in percent, if there are recordings; fewer requests if it must be
+/// quick.
+pub(super) fn recorded(settings: &Settings<'_>, load: u32) -> Result<Option<Vec<Recorded>>, ExperimentError> {
+    let path = format!("firesim/lnic-driven_{load}pc-load/resp_time.csv");
+    let Some(text) = settings.files.recording(&path) else { return Ok(None) };
+    let mut recorded =
+        parse(&text).ok_or_else(|| ExperimentError::Broken(format!("{path} is not what was recorded")))?;
+    if settings.is_quick {
+        recorded.truncate(3_000);
+    }
+    Ok(Some(recorded))
+}
 
 /// Adds a line per recorded run of the scheduler, where there are recordings.
 pub(super) fn rows(
@@ -15,13 +28,7 @@ pub(super) fn rows(
     outcome: &mut Outcome,
 ) -> Result<(), ExperimentError> {
     for load in [50, 80, 100] {
-        let path = format!("firesim/lnic-driven_{load}pc-load/resp_time.csv");
-        let Some(text) = settings.files.recording(&path) else { continue };
-        let mut recorded = parse(&text)
-            .ok_or_else(|| ExperimentError::Broken(format!("{path} is not what was recorded")))?;
-        if settings.is_quick {
-            recorded.truncate(3_000);
-        }
+        let Some(recorded) = recorded(settings, load)? else { continue };
         let works: Vec<Work> = recorded.iter().map(|(work, _)| *work).collect();
         // With the steps of the recorded one.
         let server = Server::new(settings, "service_replay", super::prototype())?;
