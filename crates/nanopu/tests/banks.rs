@@ -138,6 +138,64 @@ fn no_thread_loses_anything_to_another() {
     assert!(switches > 500, "{switches}");
 }
 
+/// A bare program of these words at the start of memory.
+fn bare(words: &[u32]) -> Program {
+    let bytes: Vec<u8> = words.iter().flat_map(|word| word.to_le_bytes()).collect();
+    let segments = vec![Segment { address: 0x8000_0000, memory_bytes: bytes.len() as u64, bytes }];
+    Program { entry: 0x8000_0000, segments, symbols: Vec::new() }
+}
+
+/// `csrrw`, `csrrwi`, `csrrsi` or `csrrci` into x0, by the number that tells them apart.
+const fn csr(kind: u32, csr: u32, operand: u32) -> u32 {
+    csr << 20 | operand << 15 | kind << 12 | 0x73
+}
+
+#[test]
+fn a_thread_that_holds_off_interrupts_holds_off_the_switch() {
+    const ROUNDS: u32 = 1_000;
+    const SPIN: u32 = 0x6f;
+    let [write, write_immediate, set, clear] = [1, 5, 6, 7];
+    // a0 = the start of memory + offset
+    let address = |offset: u32, place: u32| [0x517, (offset - 4 * place) << 20 | 10 << 15 | 10 << 7 | 0x13];
+    let context = |number: u32, offset: u32, place: u32| {
+        let [high, low] = address(offset, place + 3);
+        let of = |register, value| csr(write_immediate, register, value);
+        [of(0x53, number), of(0x55, number), of(0x54, 1), high, low, csr(write, 0x62, 10)]
+    };
+    let mut words = Vec::new();
+    words.extend(context(0, 0x80, 0));
+    words.extend(context(1, 0x90, 6));
+    // From now on as nobody, with the scheduler's interrupt enabled.
+    words.extend([csr(write_immediate, 0x53, 31), 16 << 12 | 11 << 7 | 0x37, csr(write, 0x304, 11)]);
+    words.extend([csr(set, 0x300, 8), SPIN]);
+    words.resize(0x80 / 4, SPIN);
+    words.extend([SPIN; 4]);
+    // Context 1: off, a loop of an addition and a branch, and on.
+    let load = ROUNDS << 20 | 10 << 7 | 0x13;
+    let (count, again) = (0xfff << 20 | 10 << 15 | 10 << 7 | 0x13, 0xfe05_1ee3);
+    words.extend([csr(clear, 0x300, 8), load, count, again, csr(set, 0x300, 8), SPIN]);
+    let mut node = Node::new(&bare(&words), &banks()).expect("it fits");
+    node.record_timeline();
+    let requests = [request(5_000, 1, [0; 2]), request(5_500, 0, [0; 2])];
+    let answers =
+        Client::new(CLIENT, NODE, 0).play(&mut node, &requests, 10_000, |_, _| {}).expect("no traps");
+    assert_eq!(answers, [None, None]);
+    let stamps = node.take_timeline();
+    let at = |stage, value| {
+        let found =
+            stamps.iter().filter(|stamp| stamp.cycle > 5_000 && stamp.stage == stage && stamp.value == value);
+        found.map(|stamp| stamp.cycle).next().expect("it came to that")
+    };
+    let (begun, wanted, switched) =
+        (at(Stage::Switched, 1), at(Stage::SwitchWanted, 0), at(Stage::Switched, 0));
+    assert!((5_500..5_600).contains(&wanted), "{wanted}");
+    // The loop takes two cycles a turn once its branch is known.
+    assert!(
+        (2 * u64::from(ROUNDS)..2 * u64::from(ROUNDS) + 200).contains(&(switched - begun)),
+        "{begun} {switched}"
+    );
+}
+
 #[test]
 fn cycles_are_the_same_whether_remembered_or_worked_out() {
     let Some(program) = program("mixed") else { return };
@@ -151,10 +209,7 @@ fn cycles_are_the_same_whether_remembered_or_worked_out() {
 
 #[test]
 fn a_core_without_banks_has_no_register_for_them() {
-    // csrwi 0x62, 0
-    let bytes = (0x62u32 << 20 | 5 << 12 | 0x73).to_le_bytes().to_vec();
-    let segments = vec![Segment { address: 0x8000_0000, memory_bytes: 4, bytes }];
-    let program = Program { entry: 0x8000_0000, segments, symbols: Vec::new() };
+    let program = bare(&[csr(5, 0x62, 0)]);
     let trap = |config: &NodeConfig| {
         let mut node = Node::new(&program, config).expect("it fits");
         node.run_until(500);
