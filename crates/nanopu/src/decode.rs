@@ -40,6 +40,7 @@ mod flag {
     pub(super) const RELEASES: u16 = 1 << 8;
     pub(super) const ACQUIRES: u16 = 1 << 9;
     pub(super) const PLAIN: u16 = 1 << 10;
+    pub(super) const SIMPLE: u16 = 1 << 14;
     pub(super) const SHORT: u16 = 1 << 11;
     pub(super) const LINKS: u16 = 1 << 12;
     pub(super) const RETURNS: u16 = 1 << 13;
@@ -85,6 +86,7 @@ impl Needs {
             (flag::ACQUIRES, orders(2)),
             (flag::PORT, takes_port(instruction)),
             (flag::PLAIN, is_plain(class) && !instruction.is_float()),
+            (flag::SIMPLE, is_simple(class) && !instruction.is_float()),
             (flag::SHORT, instruction.length == 2),
             (flag::LINKS, instruction.rd & 1 != 0),
             (flag::RETURNS, instruction.rs1 & 0x1b == 1),
@@ -105,16 +107,19 @@ impl Needs {
     }
 
     /// Whether it goes through the data cache.
+    #[inline(always)]
     pub(crate) fn is_access(&self) -> bool {
         self.access_bytes != 0
     }
 
     /// Whether it goes to the multiplier and divider.
+    #[inline(always)]
     pub(crate) fn is_long(&self) -> bool {
         self.has(flag::LONG)
     }
 
     /// Whether it goes through the floating-point unit, loads and stores included.
+    #[inline(always)]
     pub(crate) fn is_float(&self) -> bool {
         self.has(flag::FLOAT)
     }
@@ -140,6 +145,7 @@ impl Needs {
     }
 
     /// Whether it reads x30, the network's.
+    #[inline(always)]
     pub(crate) fn reads_network(&self) -> bool {
         self.has(flag::READS_NETWORK)
     }
@@ -160,8 +166,15 @@ impl Needs {
     }
 
     /// Whether it only computes from integer registers, and goes on somewhere.
+    #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         self.has(flag::PLAIN)
+    }
+
+    /// Whether it does that, or loads or stores an integer register.
+    #[inline(always)]
+    pub(crate) fn is_simple(&self) -> bool {
+        self.has(flag::SIMPLE)
     }
 
     /// Its bytes.
@@ -247,6 +260,13 @@ impl Decoder {
         known.is_instruction.then_some(known)
     }
 
+    /// What these bits at `pc` need, if they were decoded last there.
+    #[inline(always)]
+    pub(crate) fn known_needs(&self, pc: u64, bits: u32) -> Option<&Needs> {
+        let known = &self.entries[(pc >> 1) as usize % ENTRIES];
+        (known.pc == pc && known.bits == bits).then_some(&known.needs)
+    }
+
     /// What the instruction needs that the hart is about to execute at `pc`.
     #[inline(always)]
     pub(crate) fn needs(&self, pc: u64, instruction: &Instruction) -> Needs {
@@ -271,6 +291,10 @@ impl Decoder {
 
 fn is_plain(class: Class) -> bool {
     matches!(class, Class::Alu | Class::Branch | Class::Jump | Class::JumpRegister)
+}
+
+fn is_simple(class: Class) -> bool {
+    is_plain(class) || matches!(class, Class::Load | Class::Store)
 }
 
 fn is_late_in_execute(class: Class) -> bool {

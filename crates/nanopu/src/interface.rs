@@ -84,6 +84,8 @@ pub struct Interface {
     /// `MESSAGES_READY` as a register: one cycle behind the queue.
     ready_register: u64,
     ready_next: u64,
+    /// Another [`Interface::tick`] changes nothing.
+    is_settled: bool,
     /// Reads of x30 can wait for a word.
     can_block: bool,
     /// The program has asked for that.
@@ -119,6 +121,7 @@ impl Default for Interface {
             decision: None,
             ready_register: 0,
             ready_next: 0,
+            is_settled: false,
             can_block: false,
             blocks: false,
             is_waiting: false,
@@ -199,6 +202,7 @@ impl Interface {
 
     /// The program's next instruction is a read of x30 that has to wait: without a message in hand the thread is idle, as if it said so.
     pub fn wait_for_word(&mut self, cycle: u64) {
+        self.is_settled = false;
         if !self.is_waiting {
             self.is_waiting = true;
             self.timeline.mark(cycle, Stage::ReadWaits, self.current.into());
@@ -215,6 +219,7 @@ impl Interface {
 
     /// A word of a message has come for `context`; `is_first` if it begins one.
     pub fn deliver(&mut self, cycle: u64, context: u16, word: u64, is_first: bool) {
+        self.is_settled = false;
         let Some(entry) = self.contexts.iter_mut().find(|entry| entry.id == context) else {
             let nowhere = Occurrence { cycle, pc: None, context, detail: word };
             self.misuse.note(Mistake::WordForUnknownContext, nowhere);
@@ -235,6 +240,7 @@ impl Interface {
 
     /// A read of x30; zero if there is nothing.
     pub fn take_word(&mut self, cycle: u64) -> u64 {
+        self.is_settled = false;
         self.is_waiting = false;
         let running = self.running();
         let mistake = if running.is_some() { Mistake::EmptyRead } else { Mistake::ReadWithoutContext };
@@ -255,6 +261,7 @@ impl Interface {
     ///
     /// The pipeline of this crate has no need of it, because its instructions on wrong paths do not execute; hardware has.
     pub fn give_back(&mut self, context: u16, word: u64) {
+        self.is_settled = false;
         if let Some(entry) = self.contexts.iter_mut().find(|entry| entry.id == context) {
             entry.words.push_front(word);
         }
@@ -279,6 +286,12 @@ impl Interface {
             entry.writing.write(word, self.message_bytes_max, here, &mut self.misuse);
         }
         self.outbox.push_back((self.current, word));
+    }
+
+    /// Whether the program has sent words that are still here.
+    #[inline]
+    pub fn has_sent(&self) -> bool {
+        !self.outbox.is_empty()
     }
 
     /// The oldest word that the program has sent and that is still here, and its context.
@@ -335,6 +348,7 @@ impl Interface {
 
     /// Writes a CSR.
     pub fn write(&mut self, cycle: u64, number: u16, value: u64) {
+        self.is_settled = false;
         match number {
             csr::CURRENT_CONTEXT => self.switch_to(cycle, value as u16),
             csr::CURRENT_PRIORITY => self.current_priority = value as u8,
@@ -380,7 +394,20 @@ impl Interface {
     }
 
     /// The end of a cycle: registers take over, timers run.
+    #[inline]
     pub fn tick(&mut self, cycle: u64) {
+        if self.is_settled {
+            return;
+        }
+        self.tick_busily(cycle);
+        // Until something is done to it, every further cycle leaves it as it is.
+        self.is_settled = self.ready_register == self.ready_next
+            && self.ready_next == self.queued_words(self.current) as u64
+            && self.decision.is_none()
+            && !self.has_timers;
+    }
+
+    fn tick_busily(&mut self, cycle: u64) {
         self.ready_register = self.ready_next;
         self.ready_next = self.queued_words(self.current) as u64;
         if let Some((due, context, priority)) = self.decision

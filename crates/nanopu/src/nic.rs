@@ -127,6 +127,8 @@ pub struct Nic<T> {
     sender: Sender,
     timeline: Timeline,
     cuts_through: bool,
+    /// Nothing happens by itself before this cycle.
+    quiet_until: u64,
 }
 
 impl Nic<Ndp> {
@@ -145,11 +147,13 @@ impl<T: Transport> Nic<T> {
             transport,
             timeline: Timeline::default(),
             cuts_through: config.cut_through.is_some(),
+            quiet_until: 0,
         }
     }
 
     /// A packet arrives whose last word is on the 64-bit interface in cycle `last`. Packets come in the order of `last`.
     pub fn receive(&mut self, last: u64, packet: Packet) {
+        self.quiet_until = 0;
         let words = packet.wire_words();
         self.timeline.mark((last + 1).saturating_sub(words), Stage::WireIn, words);
         let more_cycles = self.transport.pipeline_cycles().ingress;
@@ -171,18 +175,26 @@ impl<T: Transport> Nic<T> {
 
     /// The beginning of a cycle: takes a word that a core wrote before.
     pub fn accept(&mut self, cycle: u64, interfaces: &mut [Interface]) {
-        self.sender.accept(cycle, interfaces, &mut self.transport, &mut self.timeline);
+        if interfaces.iter().any(Interface::has_sent)
+            && self.sender.accept(cycle, interfaces, &mut self.transport, &mut self.timeline).is_some()
+        {
+            self.quiet_until = 0;
+        }
     }
 
     /// The rest of a cycle, after the cores: the packet that the wire takes next, and the cycle of its first word.
     pub fn tick(&mut self, cycle: u64, interfaces: &mut [Interface]) -> Option<(u64, Packet)> {
         for (core, interface) in interfaces.iter_mut().enumerate() {
             while let Some(demand) = interface.poll_demand() {
+                self.quiet_until = 0;
                 match demand {
                     Demand::Insert { context } => self.receiver.insert(cycle, core, context),
                     Demand::Done { context } => self.receiver.finish(cycle, core, context),
                 }
             }
+        }
+        if cycle < self.quiet_until {
+            return None;
         }
         if let Some(packet) = self.receiver.poll_ingress(cycle) {
             self.timeline.mark(cycle, Stage::Ingress, packet.wire_words());
@@ -192,7 +204,9 @@ impl<T: Transport> Nic<T> {
             interfaces[core].deliver(cycle, context, word, is_first);
         };
         self.receiver.tick(cycle, &mut self.timeline, deliver);
-        self.sender.tick(cycle, &mut self.transport, &mut self.timeline)
+        let sent = self.sender.tick(cycle, &mut self.transport, &mut self.timeline);
+        self.quiet_until = self.next_event();
+        sent
     }
 
     /// When something happens next by itself; `u64::MAX` if nothing does.

@@ -88,6 +88,8 @@ pub struct Node<T = Ndp> {
     nic: Nic<T>,
     cycle: u64,
     cycles_per_tick: u64,
+    /// When the clock ticks next.
+    next_tick: u64,
     events: Vec<NodeEvent>,
     watches: Vec<Watch>,
     skips_idle: bool,
@@ -136,6 +138,7 @@ impl<T: Transport> Node<T> {
             nic,
             cycle: 0,
             cycles_per_tick: config.cycles_per_tick.max(1),
+            next_tick: 0,
             events: Vec::new(),
             watches: vec![Watch::default(); cores],
             skips_idle: config.skips_idle,
@@ -193,12 +196,22 @@ impl<T: Transport> Node<T> {
             self.events.push(NodeEvent::Sent { first, packet });
         }
         self.interfaces.iter_mut().for_each(|interface| interface.tick(cycle));
+        // Neither the clock nor a device changes in between.
+        if cycle >= self.next_tick || self.platform.wants_attention() {
+            self.serve_platform(cycle);
+        }
+        self.cycle += 1;
+    }
+
+    /// What the program has asked of its host, and the clock.
+    fn serve_platform(&mut self, cycle: u64) {
         self.platform.serve_program();
-        if cycle.is_multiple_of(self.cycles_per_tick) {
-            self.platform.advance_clock(cycle / self.cycles_per_tick);
+        if cycle >= self.next_tick {
+            let ticks = cycle / self.cycles_per_tick;
+            self.platform.advance_clock(ticks);
+            self.next_tick = (ticks + 1) * self.cycles_per_tick;
         }
         self.platform.raise_interrupts(&mut self.cores[0].hart.csrs);
-        self.cycle += 1;
     }
 
     /// Runs up to `cycle`, that one excluded.

@@ -45,8 +45,13 @@ impl Default for FetchCache {
 impl FetchCache {
     #[inline(always)]
     pub(crate) fn lookup(&self, pc: u64) -> Option<Instruction> {
+        self.find(pc).copied()
+    }
+
+    #[inline(always)]
+    pub(crate) fn find(&self, pc: u64) -> Option<&Instruction> {
         let entry = &self.entries[index(pc)];
-        (entry.pc == pc).then_some(entry.instruction)
+        (entry.pc == pc).then_some(&entry.instruction)
     }
 
     pub(crate) fn insert(&mut self, pc: u64, instruction: Instruction) {

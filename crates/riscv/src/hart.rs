@@ -143,6 +143,16 @@ impl Hart {
         }
     }
 
+    /// The same for the usual case: an instruction that was decoded before, and nothing in its way. Nothing says that
+    /// [`Hart::next`] must be asked.
+    #[inline(always)]
+    pub fn ready(&self) -> Option<&Instruction> {
+        if self.csrs.mip & self.csrs.mie != 0 || self.waiting {
+            return None;
+        }
+        self.fetched.find(self.pc)
+    }
+
     /// Executes what [`Hart::next`] has just found.
     ///
     /// # Errors

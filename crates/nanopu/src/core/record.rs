@@ -1,7 +1,7 @@
 //! What instructions did when they executed, kept until they commit: the program's side of the pipeline.
 
 use highwire_riscv::csr::number::{CYCLE, MCYCLE};
-use highwire_riscv::{Class, Hart, Instruction, MemoryAccess, Next, Op, RegisterWrite, Retired, Trap};
+use highwire_riscv::{AccessKind, Class, Hart, Instruction, MemoryAccess, Next, Op, RegisterWrite, Retired, Trap};
 
 use super::world::Answer;
 use crate::decode::{Decoder, NO_NEEDS, Needs};
@@ -247,6 +247,47 @@ impl Records {
         }
         let counted = self.counter_at_write_back(cycle);
         hart.csrs.mcycle = counted;
+        let Some(&instruction) = hart.ready() else { return self.execute_carefully(hart, decoder, bus, cycle) };
+        let Some(needs) = decoder.known_needs(pc, instruction.bits).filter(|needs| {
+            // What goes anywhere but through the pipeline is not simple, nor is what reads the network.
+            needs.is_simple() && !(B::IS_NETWORK && needs.reads_network())
+        }) else {
+            return self.execute_carefully(hart, decoder, bus, cycle);
+        };
+        let record = &mut self.records[self.end as usize % RECORDS];
+        record.pc = pc;
+        record.instruction = Some(instruction);
+        record.needs = *needs;
+        record.counted = counted;
+        record.unit_cycles = 0;
+        record.float = FloatLatency::None;
+        record.memory = if needs.is_access() { Some(access(hart, &instruction, needs)) } else { None };
+        record.trap = None;
+        let performed = hart.perform(&instruction, bus);
+        record.next = hart.pc;
+        record.value = hart.x[usize::from(instruction.rd & 31)];
+        self.end += 1;
+        let mut packed = u64::from(instruction.bits);
+        if let Err(trap) = performed {
+            (record.trap, record.needs, record.memory, record.value) = (Some(trap), NO_NEEDS, None, 0);
+            packed |= outcome::TRAP;
+        } else if needs.is_access() {
+            packed |= outcome::ACCESS;
+        }
+        [record.next, packed]
+    }
+
+    /// The same for any instruction, whatever happens.
+    #[inline(never)]
+    fn execute_carefully<B: Port>(
+        &mut self,
+        hart: &mut Hart,
+        decoder: &Decoder,
+        bus: &mut B,
+        cycle: u64,
+    ) -> Answer {
+        let counted = hart.csrs.mcycle;
+        let pc = hart.pc;
         let next = hart.next(bus);
         let record = &mut self.records[self.end as usize % RECORDS];
         let instruction = match next {
@@ -341,6 +382,20 @@ fn meet_network<B: Port>(record: &mut Record, hart: &mut Hart, bus: &mut B, cycl
     if record.needs.writes == 1 << TX_REGISTER && !record.needs.is_long() {
         bus.by(record.pc);
         bus.put_word(cycle, record.value);
+    }
+}
+
+/// The access of a load or store of the integer registers.
+#[inline(always)]
+fn access(hart: &Hart, instruction: &Instruction, needs: &Needs) -> MemoryAccess {
+    let is_load = needs.class == Class::Load;
+    let operand = if is_load { 0 } else { hart.x[usize::from(instruction.rs2 & 31)] };
+    let base = hart.x[usize::from(instruction.rs1 & 31)];
+    MemoryAccess {
+        kind: if is_load { AccessKind::Load } else { AccessKind::Store },
+        address: base.wrapping_add_signed(instruction.immediate.into()),
+        bytes: needs.access_bytes,
+        operand,
     }
 }
 

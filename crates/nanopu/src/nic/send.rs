@@ -102,6 +102,8 @@ pub(super) struct Sender {
     next_pull: u64,
     pull_cycles: u64,
     timeout_cycles: u64,
+    /// No message's deadline is before this cycle.
+    next_deadline: u64,
     wire_free: u64,
     /// From the arbiter to the wire.
     egress_cycles: u64,
@@ -151,6 +153,7 @@ impl Sender {
             next_pull: 0,
             pull_cycles,
             timeout_cycles,
+            next_deadline: u64::MAX,
             wire_free: 0,
             egress_cycles: EGRESS_CYCLES + transport.pipeline_cycles().egress,
             counters: SendCounters::default(),
@@ -489,6 +492,7 @@ impl Sender {
     fn packet_of(&mut self, cycle: u64, number: u16, offset: u32) -> Option<Packet> {
         let message = self.messages[usize::from(number)].as_mut()?;
         message.deadline = cycle + self.timeout_cycles;
+        self.next_deadline = self.next_deadline.min(message.deadline);
         self.counters.packets += 1;
         let start = offset as usize * SEGMENT_BYTES;
         let end = (start + SEGMENT_BYTES).min(message.payload.len());
@@ -511,9 +515,10 @@ impl Sender {
     }
 
     fn scan_timers(&mut self, cycle: u64, transport: &mut dyn Transport) {
-        if !cycle.is_multiple_of(SCAN_CYCLES) || self.messages.is_empty() {
+        if cycle < self.next_deadline || !cycle.is_multiple_of(SCAN_CYCLES) || self.messages.is_empty() {
             return;
         }
+        self.next_deadline = self.messages.iter().flatten().map(|message| message.deadline).min().unwrap_or(u64::MAX);
         let number = (cycle / SCAN_CYCLES % self.messages.len() as u64) as u16;
         let Some(message) = self.messages[usize::from(number)].as_mut() else { return };
         if cycle < message.deadline {
@@ -534,8 +539,7 @@ impl Sender {
         let cut = self.cut.map(|cut| cut.start);
         let leaves = [control, data, cut].into_iter().flatten().min();
         let leaves = leaves.map(|due| due.max(self.wire_free.saturating_sub(self.egress_cycles)));
-        let timer = self.messages.iter().flatten().map(|message| message.deadline).min();
-        [leaves, pull, timer].into_iter().flatten().min().unwrap_or(u64::MAX)
+        [leaves, pull].into_iter().flatten().min().unwrap_or(u64::MAX).min(self.next_deadline)
     }
 }
 
