@@ -136,7 +136,7 @@ impl Core {
     }
 
     /// One cycle.
-    #[inline]
+    #[inline(always)]
     pub fn tick<B: Port>(&mut self, bus: &mut B) -> Event {
         let turn = self.advance(bus);
         self.event(turn)
@@ -149,7 +149,7 @@ impl Core {
     }
 
     /// What happened at write-back in the cycle before, at length. The record is still there.
-    #[inline]
+    #[inline(always)]
     fn event(&self, turn: Turn) -> Event {
         let record = self.side.records.last();
         let cycle = self.cycle - 1;
@@ -163,7 +163,7 @@ impl Core {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn advance<B: Port>(&mut self, bus: &mut B) -> Turn {
         if B::IS_NETWORK {
             let by_bank = self.side.banks.is_some() && bus.wanted_bank().is_some();

@@ -139,6 +139,21 @@ impl Predictor {
         self.history
     }
 
+    /// What the history table says of the fetch packet of `pc`.
+    #[inline(always)]
+    pub(crate) fn bias(&self, pc: u64) -> bool {
+        self.biases[bias_index(pc, self.history)]
+    }
+
+    /// Whether an answer stays the same as long as the target buffer and the bias do: what comes from the return stack does if that
+    /// has the same on top.
+    #[inline(always)]
+    pub(crate) fn confirms(&self, said: &Prediction) -> bool {
+        let is_same = |address| address == said.target;
+        !said.is_ambiguous()
+            && (!self.targets.is_return(said.entry()) || self.return_address().is_some_and(is_same))
+    }
+
     /// Looks up the fetch packet of `pc`.
     #[inline(always)]
     pub(crate) fn lookup(&self, pc: u64) -> Prediction {
@@ -200,8 +215,9 @@ impl Predictor {
     }
 
     /// Takes an update over, with the target at the lookup port. Whose lookup is ambiguous loses its valid bit again.
-    pub(crate) fn learn(&mut self, update: &Update, target: u64, is_ambiguous: bool) {
-        self.targets.learn(update, target, is_ambiguous);
+    /// Says whether that changes anything but which entry was used last.
+    pub(crate) fn learn(&mut self, update: &Update, target: u64, is_ambiguous: bool) -> bool {
+        self.targets.learn(update, target, is_ambiguous)
     }
 }
 

@@ -9,7 +9,7 @@
 //! Invariant: nothing depends on what is remembered.
 
 use std::collections::BTreeMap;
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::{Hash, Hasher};
 
 use super::pipeline::{Pipeline, Turn};
 use super::world::{Answer, Ask, Log, Question, Since, World};
@@ -37,6 +37,8 @@ struct Step {
     other: u32,
     /// What was asked before.
     before: u32,
+    /// When the answer was this one: see [`World::confirm`].
+    version: u64,
 }
 
 /// Where the pipeline can stand at the beginning of a cycle.
@@ -61,6 +63,43 @@ pub(super) struct Memo {
     pub(super) worked_out: u64,
 }
 
+/// A hash that is short to calculate; places with the same one are compared.
+struct Mixer(u64);
+
+impl Hasher for Mixer {
+    fn finish(&self) -> u64 {
+        self.0 ^ self.0 >> 29
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        for chunk in bytes.chunks(8) {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            self.write_u64(u64::from_le_bytes(word));
+        }
+    }
+
+    fn write_u8(&mut self, value: u8) {
+        self.write_u64(value.into());
+    }
+
+    fn write_u16(&mut self, value: u16) {
+        self.write_u64(value.into());
+    }
+
+    fn write_u32(&mut self, value: u32) {
+        self.write_u64(value.into());
+    }
+
+    fn write_u64(&mut self, value: u64) {
+        self.0 = (self.0 ^ value).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23);
+    }
+
+    fn write_usize(&mut self, value: usize) {
+        self.write_u64(value as u64);
+    }
+}
+
 /// What a repeated cycle came to.
 enum Repeated {
     Done(Turn),
@@ -71,7 +110,8 @@ enum Repeated {
 impl Memo {
     pub(super) fn new() -> Memo {
         let nothing = Question { ask: Ask::Fetch, a: 0, b: 0, c: 0, x: 0, y: 0 };
-        let nothing = Step { question: nothing, answer: [0; 2], next: NONE, other: NONE, before: NONE };
+        let nothing =
+            Step { question: nothing, answer: [0; 2], next: NONE, other: NONE, before: NONE, version: 0 };
         Memo { steps: vec![nothing], places: Vec::new(), by_hash: BTreeMap::new(), at: None, worked_out: 0 }
     }
 
@@ -103,14 +143,17 @@ impl Memo {
             return Repeated::New(NONE, None);
         }
         loop {
-            let mut step = &self.steps[place as usize];
-            let answer = world.answer(&step.question);
-            while step.answer != answer {
-                if step.other == NONE {
-                    return Repeated::New(place, Some(answer));
+            let mut step = &mut self.steps[place as usize];
+            if step.question.ask != Ask::Fetch || !world.confirm(&step.question, &step.answer, step.version) {
+                let answer = world.answer(&step.question);
+                while step.answer != answer {
+                    if step.other == NONE {
+                        return Repeated::New(place, Some(answer));
+                    }
+                    place = step.other;
+                    step = &mut self.steps[place as usize];
                 }
-                place = step.other;
-                step = &self.steps[place as usize];
+                step.version = world.side.version;
             }
             place = step.next;
             if place & END != 0 {
@@ -154,7 +197,7 @@ impl Memo {
         let mut last = before;
         for (number, &(question, answer)) in asked.iter().enumerate().skip(first) {
             let new = self.steps.len() as u32;
-            self.steps.push(Step { question, answer, next: NONE, other: NONE, before: last });
+            self.steps.push(Step { question, answer, next: NONE, other: NONE, before: last, version: 0 });
             if number > first {
                 self.steps[last as usize].next = new;
             } else if step == NONE {
@@ -195,7 +238,7 @@ impl Memo {
 
     fn place_of(&mut self, mut pipeline: Pipeline, since: &Since) -> u32 {
         pipeline.settle(since);
-        let mut hasher = DefaultHasher::new();
+        let mut hasher = Mixer(0);
         pipeline.hash(&mut hasher);
         let hash = hasher.finish();
         let first = self.by_hash.get(&hash).copied();

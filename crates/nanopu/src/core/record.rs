@@ -1,7 +1,9 @@
 //! What instructions did when they executed, kept until they commit: the program's side of the pipeline.
 
 use highwire_riscv::csr::number::{CYCLE, MCYCLE};
-use highwire_riscv::{AccessKind, Class, Hart, Instruction, MemoryAccess, Next, Op, RegisterWrite, Retired, Trap};
+use highwire_riscv::{
+    AccessKind, Class, Hart, Instruction, MemoryAccess, Next, Op, RegisterWrite, Retired, Trap,
+};
 
 use super::world::Answer;
 use crate::decode::{Decoder, NO_NEEDS, Needs};
@@ -247,7 +249,9 @@ impl Records {
         }
         let counted = self.counter_at_write_back(cycle);
         hart.csrs.mcycle = counted;
-        let Some(&instruction) = hart.ready() else { return self.execute_carefully(hart, decoder, bus, cycle) };
+        let Some(&instruction) = hart.ready() else {
+            return self.execute_carefully(hart, decoder, bus, cycle);
+        };
         let Some(needs) = decoder.known_needs(pc, instruction.bits).filter(|needs| {
             // What goes anywhere but through the pipeline is not simple, nor is what reads the network.
             needs.is_simple() && !(B::IS_NETWORK && needs.reads_network())

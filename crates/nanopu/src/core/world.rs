@@ -126,6 +126,8 @@ pub(crate) struct Side {
     memory_cycles: u64,
     /// Threads that do not run, on a core that has banks for them.
     pub(super) banks: Option<Box<Banks>>,
+    /// Counts how often the target buffer or the instruction cache changed, from one on.
+    pub(crate) version: u64,
 }
 
 impl Side {
@@ -146,6 +148,7 @@ impl Side {
             long: (0, 0),
             memory_cycles,
             banks: None,
+            version: 1,
         }
     }
 }
@@ -255,17 +258,19 @@ impl<B: Port> World<'_, B> {
             }
             Ask::Forget => {
                 side.predictor.flush();
+                side.version += 1;
                 [0; 2]
             }
             Ask::ForgetPacket => {
                 side.predictor.forget(q.x);
+                side.version += 1;
                 [0; 2]
             }
             Ask::Learn => {
                 let (half, is_valid, is_ambiguous) = (q.b & 1, q.b & 2 != 0, q.b & 4 != 0);
                 let flow = Flow::of(q.c);
                 let update = Update { entry: q.a, packet: q.x, half, flow, is_valid };
-                side.predictor.learn(&update, q.y, is_ambiguous);
+                side.version += u64::from(side.predictor.learn(&update, q.y, is_ambiguous));
                 [0; 2]
             }
             Ask::Resolve => {
@@ -277,6 +282,7 @@ impl<B: Port> World<'_, B> {
             }
             Ask::FillCode => {
                 side.code.fill(q.x, false);
+                side.version += 1;
                 [0; 2]
             }
             Ask::DrawCode => {
@@ -285,6 +291,7 @@ impl<B: Port> World<'_, B> {
             }
             Ask::ClearCode => {
                 side.code.clear();
+                side.version += 1;
                 [0; 2]
             }
             Ask::CodeCycles => [self.bus.line_cycles(q.x, side.memory_cycles), 0],
@@ -325,6 +332,31 @@ impl<B: Port> World<'_, B> {
             Ask::DeviceCycles => [self.bus.device_cycles(side.address(q.a)), 0],
             Ask::DataCycles => [self.bus.line_cycles(side.address(q.a), side.memory_cycles), 0],
         }
+    }
+
+    /// Does what [`Ask::Fetch`] asks, if the answer is still that of the time when `version` was the version: neither target buffer nor
+    /// instruction cache have changed, the history table says the same, and so do return stack and memory.
+    #[inline(always)]
+    pub(crate) fn confirm(&mut self, q: &Question, answer: &Answer, version: u64) -> bool {
+        let side = &mut *self.side;
+        let [target, rest] = *answer;
+        let said = Prediction { target, bits: (rest & fetched::PREDICTION) as u32 };
+        // A jump may be a return, whose target changes.
+        if version != side.version || said.is_hit() && !side.predictor.confirms(&said) {
+            return false;
+        }
+        if side.predictor.bias(q.x) != said.bias() {
+            return false;
+        }
+        if q.a & 4 != 0 {
+            let word =
+                self.bus.fetch_word(q.y).map(|word| u64::from(word) << fetched::WORD | fetched::PRESENT);
+            if word.unwrap_or(0) != rest & !(fetched::PREDICTION | fetched::HELD) {
+                return false;
+            }
+        }
+        side.note(q);
+        true
     }
 
     /// A question whose answer is yes or no.
@@ -395,12 +427,18 @@ pub(crate) mod fetched {
 }
 
 impl Side {
+    /// What is kept of a lookup.
     #[inline(always)]
-    fn fetch(&mut self, q: &Question, word: Option<u32>) -> Answer {
+    fn note(&mut self, q: &Question) {
         self.histories[usize::from(self.packets) % HISTORIES] = self.predictor.history();
         self.packets = self.packets.wrapping_add(q.a & 1);
-        let Prediction { target, bits } = self.predictor.lookup(q.x);
         self.predictor.touch(q.b);
+    }
+
+    #[inline(always)]
+    fn fetch(&mut self, q: &Question, word: Option<u32>) -> Answer {
+        let Prediction { target, bits } = self.predictor.lookup(q.x);
+        self.note(q);
         let mut rest = u64::from(bits);
         if q.a & 2 != 0 && self.code.holds(q.x) {
             rest |= fetched::HELD;

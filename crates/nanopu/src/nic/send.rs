@@ -518,7 +518,8 @@ impl Sender {
         if cycle < self.next_deadline || !cycle.is_multiple_of(SCAN_CYCLES) || self.messages.is_empty() {
             return;
         }
-        self.next_deadline = self.messages.iter().flatten().map(|message| message.deadline).min().unwrap_or(u64::MAX);
+        self.next_deadline =
+            self.messages.iter().flatten().map(|message| message.deadline).min().unwrap_or(u64::MAX);
         let number = (cycle / SCAN_CYCLES % self.messages.len() as u64) as u16;
         let Some(message) = self.messages[usize::from(number)].as_mut() else { return };
         if cycle < message.deadline {

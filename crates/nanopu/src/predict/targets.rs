@@ -16,7 +16,7 @@ const LOW: u64 = (1 << PAGE_BITS) - 1;
 /// Sets of packets that have their candidates in common.
 const CANDIDATES: usize = 128;
 
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Entry {
     half: u8,
     flow: Flow,
@@ -135,6 +135,12 @@ impl Targets {
         found
     }
 
+    /// Whether the target of this entry is what is on top of the return stack.
+    #[inline(always)]
+    pub(super) fn is_return(&self, entry: u8) -> bool {
+        self.entries[usize::from(entry) % ENTRIES].flow == Flow::Return
+    }
+
     /// Forgets everything.
     pub(super) fn flush(&mut self) {
         self.valid = 0;
@@ -147,13 +153,16 @@ impl Targets {
 
     /// Takes an update over, with the target at the lookup port. If the lookup there is ambiguous, its entries are forgotten, and
     /// whatever the update makes of the others is lost, but for its contents: one register holds all valid bits.
-    pub(super) fn learn(&mut self, update: &Update, target: u64, is_ambiguous: bool) {
+    /// Says whether that changes anything but which entry was used last.
+    pub(super) fn learn(&mut self, update: &Update, target: u64, is_ambiguous: bool) -> bool {
+        let (valid, pages, known_pages) = (self.valid, self.pages, self.known_pages);
         let kept = self.valid & !if is_ambiguous { self.matching(target) } else { 0 };
-        let index = self.write(target, update);
+        let (index, is_new) = self.write(target, update);
         if is_ambiguous {
             self.valid = kept;
         }
         self.touch(index);
+        is_new || (valid, pages, known_pages) != (self.valid, self.pages, self.known_pages)
     }
 
     /// An entry was used, or [`UNUSED`]: none.
@@ -166,19 +175,20 @@ impl Targets {
         }
     }
 
-    /// Writes an entry whose target is `target`, and says which.
-    fn write(&mut self, target: u64, update: &Update) -> u8 {
+    /// Writes an entry whose target is `target`, and says which, and whether it is another one than before.
+    fn write(&mut self, target: u64, update: &Update) -> (u8, bool) {
         let known = usize::from(update.entry);
         let index = if known < ENTRIES { known } else { self.recency.oldest() };
         let packet = low_bits(update.packet);
         self.candidates[candidate_set(self.packets[index])] &= !(1 << index);
         self.candidates[candidate_set(packet)] |= 1 << index;
+        let before = (self.packets[index], self.entries[index]);
         self.packets[index] = packet;
         let (page, target_page) = self.find_pages(update.packet >> PAGE_BITS, target >> PAGE_BITS);
         let target = low_bits(target);
         self.entries[index] = Entry { half: update.half, flow: update.flow, target, page, target_page };
         self.valid = self.valid & !(1 << index) | u32::from(update.is_valid) << index;
-        index as u8
+        (index as u8, before != (packet, self.entries[index]))
     }
 
     /// The numbers of two pages, which are taken in if they are not known.
