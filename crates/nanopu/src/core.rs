@@ -18,8 +18,8 @@ use crate::config::CoreConfig;
 use crate::port::{Port, SWITCH_THREAD};
 use banks::Boards;
 use memo::Memo;
-pub(crate) use pipeline::Slot;
-use pipeline::{Pipeline, Turn};
+use pipeline::Pipeline;
+pub(crate) use pipeline::{Slot, Turn};
 pub(crate) use world::{Ask, LOADS, STORE, STORES, Since, World, fetched};
 use world::{Log, Side};
 
@@ -150,7 +150,7 @@ impl Core {
 
     /// What happened at write-back in the cycle before, at length. The record is still there.
     #[inline(always)]
-    fn event(&self, turn: Turn) -> Event {
+    pub(crate) fn event(&self, turn: Turn) -> Event {
         let record = self.side.records.last();
         let cycle = self.cycle - 1;
         match (turn, record.trap) {
@@ -163,8 +163,9 @@ impl Core {
         }
     }
 
+    /// One cycle, and what happened at write-back in it.
     #[inline(always)]
-    fn advance<B: Port>(&mut self, bus: &mut B) -> Turn {
+    pub(crate) fn advance<B: Port>(&mut self, bus: &mut B) -> Turn {
         if B::IS_NETWORK {
             let by_bank = self.side.banks.is_some() && bus.wanted_bank().is_some();
             self.hart.csrs.set_pending(SWITCH_THREAD, bus.wants_switch() && !by_bank);

@@ -25,26 +25,27 @@ pub(crate) struct Needs {
     pub(crate) access_bytes: u8,
     /// Cycles in a floating-point pipeline, or [`DIVIDER`]; zero if it passes through neither.
     float_cycles: u8,
-    flags: u16,
+    flags: u32,
 }
 
 mod flag {
-    pub(super) const FLOAT: u16 = 1 << 0;
-    pub(super) const LATE_IN_EXECUTE: u16 = 1 << 1;
-    pub(super) const LATE_IN_MEMORY: u16 = 1 << 2;
-    pub(super) const LONG: u16 = 1 << 3;
-    pub(super) const FLUSHES: u16 = 1 << 4;
-    pub(super) const SETS_FLAGS: u16 = 1 << 5;
-    pub(super) const FLOAT_CSR: u16 = 1 << 6;
-    pub(super) const READS_NETWORK: u16 = 1 << 7;
-    pub(super) const RELEASES: u16 = 1 << 8;
-    pub(super) const ACQUIRES: u16 = 1 << 9;
-    pub(super) const PLAIN: u16 = 1 << 10;
-    pub(super) const SIMPLE: u16 = 1 << 14;
-    pub(super) const SHORT: u16 = 1 << 11;
-    pub(super) const LINKS: u16 = 1 << 12;
-    pub(super) const RETURNS: u16 = 1 << 13;
-    pub(super) const PORT: u16 = 1 << 14;
+    pub(super) const FLOAT: u32 = 1 << 0;
+    pub(super) const LATE_IN_EXECUTE: u32 = 1 << 1;
+    pub(super) const LATE_IN_MEMORY: u32 = 1 << 2;
+    pub(super) const LONG: u32 = 1 << 3;
+    pub(super) const FLUSHES: u32 = 1 << 4;
+    pub(super) const SETS_FLAGS: u32 = 1 << 5;
+    pub(super) const FLOAT_CSR: u32 = 1 << 6;
+    pub(super) const READS_NETWORK: u32 = 1 << 7;
+    pub(super) const RELEASES: u32 = 1 << 8;
+    pub(super) const ACQUIRES: u32 = 1 << 9;
+    pub(super) const PLAIN: u32 = 1 << 10;
+    pub(super) const SIMPLE: u32 = 1 << 16;
+    pub(super) const NETWORK_CSR: u32 = 1 << 15;
+    pub(super) const SHORT: u32 = 1 << 11;
+    pub(super) const LINKS: u32 = 1 << 12;
+    pub(super) const RETURNS: u32 = 1 << 13;
+    pub(super) const PORT: u32 = 1 << 14;
 }
 
 /// Of an instruction that traps, or of bits that are none.
@@ -87,6 +88,7 @@ impl Needs {
             (flag::PORT, takes_port(instruction)),
             (flag::PLAIN, is_plain(class) && !instruction.is_float()),
             (flag::SIMPLE, is_simple(class) && !instruction.is_float()),
+            (flag::NETWORK_CSR, class == Class::Csr && is_everywhere(instruction.immediate as u16)),
             (flag::SHORT, instruction.length == 2),
             (flag::LINKS, instruction.rd & 1 != 0),
             (flag::RETURNS, instruction.rs1 & 0x1b == 1),
@@ -102,7 +104,7 @@ impl Needs {
     }
 
     #[inline(always)]
-    fn has(&self, flag: u16) -> bool {
+    fn has(&self, flag: u32) -> bool {
         self.flags & flag != 0
     }
 
@@ -175,6 +177,12 @@ impl Needs {
     #[inline(always)]
     pub(crate) fn is_simple(&self) -> bool {
         self.has(flag::SIMPLE)
+    }
+
+    /// Whether it reads or writes one of the network's CSRs.
+    #[inline(always)]
+    pub(crate) fn is_network_csr(&self) -> bool {
+        self.has(flag::NETWORK_CSR)
     }
 
     /// Its bytes.
@@ -291,6 +299,11 @@ impl Decoder {
 
 fn is_plain(class: Class) -> bool {
     matches!(class, Class::Alu | Class::Branch | Class::Jump | Class::JumpRegister)
+}
+
+/// Whether every core has this CSR of the network.
+fn is_everywhere(number: u16) -> bool {
+    csr::is_network(number) && number != csr::THREAD_ENTRY
 }
 
 fn is_simple(class: Class) -> bool {

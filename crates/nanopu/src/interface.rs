@@ -185,6 +185,7 @@ impl Interface {
 
     /// The core runs the thread of `bank` from `cycle` on.
     pub fn enter_bank(&mut self, cycle: u64, bank: usize) {
+        self.is_settled = false;
         let Some(entry) = self.contexts.get_mut(bank) else { return };
         entry.bank = Bank::Runs;
         let (context, priority) = (entry.id, entry.priority);
@@ -318,6 +319,12 @@ impl Interface {
     /// Takes that word.
     pub fn take_sent(&mut self) -> Option<(u16, u64)> {
         self.outbox.pop_front()
+    }
+
+    /// Whether the program asks the NIC for anything.
+    #[inline]
+    pub fn has_demands(&self) -> bool {
+        !self.demands.is_empty()
     }
 
     /// What the program asks of the NIC.

@@ -174,6 +174,7 @@ impl<T: Transport> Nic<T> {
     }
 
     /// The beginning of a cycle: takes a word that a core wrote before.
+    #[inline(always)]
     pub fn accept(&mut self, cycle: u64, interfaces: &mut [Interface]) {
         if interfaces.iter().any(Interface::has_sent)
             && self.sender.accept(cycle, interfaces, &mut self.transport, &mut self.timeline).is_some()
@@ -183,29 +184,36 @@ impl<T: Transport> Nic<T> {
     }
 
     /// The rest of a cycle, after the cores: the packet that the wire takes next, and the cycle of its first word.
+    #[inline(always)]
     pub fn tick(&mut self, cycle: u64, interfaces: &mut [Interface]) -> Option<(u64, Packet)> {
+        if cycle < self.quiet_until && !interfaces.iter().any(Interface::has_demands) {
+            return None;
+        }
+        self.tick_busily(cycle, interfaces)
+    }
+
+    fn tick_busily(&mut self, cycle: u64, interfaces: &mut [Interface]) -> Option<(u64, Packet)> {
         for (core, interface) in interfaces.iter_mut().enumerate() {
             while let Some(demand) = interface.poll_demand() {
-                self.quiet_until = 0;
                 match demand {
                     Demand::Insert { context } => self.receiver.insert(cycle, core, context),
                     Demand::Done { context } => self.receiver.finish(cycle, core, context),
                 }
             }
         }
-        if cycle < self.quiet_until {
-            return None;
-        }
         if let Some(packet) = self.receiver.poll_ingress(cycle) {
             self.timeline.mark(cycle, Stage::Ingress, packet.wire_words());
             self.take(cycle, packet);
         }
+        let mut delivers = false;
         let deliver = |DeliveredWord { core, context, word, is_first }| {
+            delivers = true;
             interfaces[core].deliver(cycle, context, word, is_first);
         };
         self.receiver.tick(cycle, &mut self.timeline, deliver);
         let sent = self.sender.tick(cycle, &mut self.transport, &mut self.timeline);
-        self.quiet_until = self.next_event();
+        // After a word usually comes another.
+        self.quiet_until = if delivers { 0 } else { self.next_event() };
         sent
     }
 

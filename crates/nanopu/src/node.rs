@@ -5,7 +5,7 @@ use highwire_riscv::{
 };
 
 use crate::config::CoreConfig;
-use crate::core::{Core, Event};
+use crate::core::{Core, Event, Turn};
 use crate::idle::{self, Watch};
 use crate::interface::{Interface, Misuse};
 use crate::nic::{Ndp, Nic, NicConfig, Transport};
@@ -172,25 +172,26 @@ impl<T: Transport> Node<T> {
                 acted: false,
                 waited: false,
             };
-            let event = self.cores[number].tick(&mut port);
+            let turn = self.cores[number].advance(&mut port);
             let CorePort { stored, looked, acted, waited, .. } = port;
             if let Some(address) = stored {
                 let others = self.cores.iter_mut().enumerate().filter(|&(other, _)| other != number);
                 others.for_each(|(_, other)| other.hart.on_foreign_store(address));
             }
-            if acted || matches!(event, Event::Trap { .. }) {
+            if acted || turn == Turn::Trap {
                 self.watches[number].on_action();
             } else if looked {
                 self.watches[number].on_look(cycle, &self.cores[number].hart);
             } else if waited {
                 self.watches[number].on_wait(cycle, self.cores[number].is_at_rest());
             }
-            if let Event::Trap { pc, trap, .. } = event
+            if turn == Turn::Trap
+                && let Event::Trap { pc, trap, .. } = self.cores[number].event(turn)
                 && matches!(trap.cause, Cause::Exception(_))
             {
                 self.events.push(NodeEvent::Trapped { core: number, pc, trap });
             }
-            on_event(number, event);
+            on_event(number, self.cores[number].event(turn));
         }
         if let Some((first, packet)) = self.nic.tick(cycle, &mut self.interfaces) {
             self.events.push(NodeEvent::Sent { first, packet });

@@ -219,6 +219,7 @@ impl Csrs {
     }
 
     /// Raises or lowers the line of an interrupt.
+    #[inline(always)]
     pub fn set_pending(&mut self, interrupt: Interrupt, pending: bool) {
         let bit = 1u64 << (interrupt.0 & 63) & INTERRUPTS;
         self.mip = if pending { self.mip | bit } else { self.mip & !bit };

@@ -102,7 +102,7 @@ pub(super) struct Long {
 
 /// What happened at write-back.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Turn {
+pub(crate) enum Turn {
     Bubble,
     Commit,
     Trap,

@@ -252,12 +252,16 @@ impl Records {
         let Some(&instruction) = hart.ready() else {
             return self.execute_carefully(hart, decoder, bus, cycle);
         };
-        let Some(needs) = decoder.known_needs(pc, instruction.bits).filter(|needs| {
-            // What goes anywhere but through the pipeline is not simple, nor is what reads the network.
-            needs.is_simple() && !(B::IS_NETWORK && needs.reads_network())
-        }) else {
+        // What goes anywhere but through the pipeline is not simple.
+        let is_simple = |needs: &&Needs| needs.is_simple() || (B::IS_NETWORK && needs.is_network_csr());
+        let Some(needs) = decoder.known_needs(pc, instruction.bits).filter(is_simple) else {
             return self.execute_carefully(hart, decoder, bus, cycle);
         };
+        if B::IS_NETWORK && needs.reads_network() {
+            bus.by(pc);
+            // Both operands of one instruction are the same word.
+            hart.x[usize::from(RX_REGISTER)] = bus.take_word(cycle);
+        }
         let record = &mut self.records[self.end as usize % RECORDS];
         record.pc = pc;
         record.instruction = Some(instruction);
@@ -266,8 +270,16 @@ impl Records {
         record.unit_cycles = 0;
         record.float = FloatLatency::None;
         record.memory = if needs.is_access() { Some(access(hart, &instruction, needs)) } else { None };
+        record.is_device = record.memory.is_some_and(|access| bus.is_device(access.address));
         record.trap = None;
-        let performed = hart.perform(&instruction, bus);
+        let performed = if B::IS_NETWORK && needs.is_network_csr() {
+            record.csr_operand = csr_operand(hart, &instruction);
+            // The value comes at write-back.
+            hart.perform_foreign(&instruction);
+            Ok(())
+        } else {
+            hart.perform(&instruction, bus)
+        };
         record.next = hart.pc;
         record.value = hart.x[usize::from(instruction.rd & 31)];
         self.end += 1;
@@ -276,7 +288,7 @@ impl Records {
             (record.trap, record.needs, record.memory, record.value) = (Some(trap), NO_NEEDS, None, 0);
             packed |= outcome::TRAP;
         } else if needs.is_access() {
-            packed |= outcome::ACCESS;
+            packed |= outcome::ACCESS | if record.is_device { outcome::DEVICE } else { 0 };
         }
         [record.next, packed]
     }
@@ -330,10 +342,7 @@ impl Records {
             if needs.is_float() {
                 record.float = float_latency(&needs, &instruction, fa, fb);
             }
-            record.csr_operand = match instruction.op {
-                Op::Csrrw | Op::Csrrs | Op::Csrrc => a,
-                _ => u64::from(instruction.rs1),
-            };
+            record.csr_operand = csr_operand(hart, &instruction);
         }
         record.trap = hart.perform(&instruction, bus).err();
         record.next = hart.pc;
@@ -386,6 +395,15 @@ fn meet_network<B: Port>(record: &mut Record, hart: &mut Hart, bus: &mut B, cycl
     if record.needs.writes == 1 << TX_REGISTER && !record.needs.is_long() {
         bus.by(record.pc);
         bus.put_word(cycle, record.value);
+    }
+}
+
+/// What an access to a CSR brings along.
+#[inline(always)]
+fn csr_operand(hart: &Hart, instruction: &Instruction) -> u64 {
+    match instruction.op {
+        Op::Csrrw | Op::Csrrs | Op::Csrrc => hart.x[usize::from(instruction.rs1 & 31)],
+        _ => u64::from(instruction.rs1),
     }
 }
 
