@@ -1,6 +1,7 @@
 //! `cargo xtask bench`: the tables of docs/performance.md, measured here and now.
 
 mod loss;
+mod nanopu;
 mod protocol;
 mod speed;
 
@@ -21,7 +22,8 @@ const PAGE: &str = "docs/performance.md";
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   cargo xtask bench                  print the tables
-  cargo xtask bench --write-docs     and put them into docs/performance.md")]
+  cargo xtask bench --write-docs     and put them into docs/performance.md
+  cargo xtask bench --nanopu --write-docs   the nanoPU's simulator alone")]
 pub(crate) struct Args {
     /// Rewrite the tables of docs/performance.md.
     #[arg(long)]
@@ -29,11 +31,17 @@ pub(crate) struct Args {
     /// Runs of each measurement, of which the median counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
+    /// Only the speed of the nanoPU's simulator.
+    #[arg(long)]
+    nanopu: bool,
 }
 
 /// Measures and prints every table.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let program = Program::build()?;
+    if args.nanopu {
+        return nanopu::run(&program, args);
+    }
     let speed = speed::measure(&program, args.runs)?;
     println!("{}", speed.to_text());
     let goodputs = Goodputs::measure(&program, loss::SECONDS)?;

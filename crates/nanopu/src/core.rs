@@ -135,6 +135,16 @@ impl Core {
         Event::Bubble
     }
 
+    /// Runs while `goes_on` says so, which looks at the bus after each cycle, for at most `cycles` cycles.
+    pub fn run_while<B: Port>(&mut self, bus: &mut B, cycles: u64, goes_on: impl Fn(&B) -> bool) {
+        for _ in 0..cycles {
+            self.advance(bus);
+            if !goes_on(bus) {
+                break;
+            }
+        }
+    }
+
     /// One cycle.
     #[inline(always)]
     pub fn tick<B: Port>(&mut self, bus: &mut B) -> Event {

@@ -1,6 +1,7 @@
 //! `highwire nanopu bench`: how fast the simulator is.
 
 mod network;
+mod programs;
 
 use std::fs;
 use std::path::PathBuf;
@@ -20,20 +21,24 @@ use crate::console::Console;
 /// Options of `highwire nanopu bench`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Up to 16 cores are one node, of which no cycle is skipped: idle cores poll, and each of their cycles is simulated.
+    after_help = "Without a program it runs a table of them: benchmarks on a core with its caches, over and over, and programs of the nanoPU with their
+NIC under load. No idle cycle is skipped. Cycles like those seen before are repeated from memory, which changes no result; the last column is
+what a core does that works every cycle out.
+
+A program named runs by itself. Up to 16 cores are one node, of which no cycle is skipped: idle cores poll, and each of their cycles is simulated.
 
 More are nodes of four on a fat tree, whose other hosts send them messages for a millisecond. There, polling is passed over where
 nothing else happens, which changes no result, unless --every-cycle is given.
 
 Examples:
   highwire nanopu bench
+  highwire nanopu bench --runs 5 --json
   highwire nanopu bench riscv/build/loopback.elf --cores 4 --json
   highwire nanopu bench --cores 324"
 )]
 pub(crate) struct Args {
-    /// The program, which gets a message of --bytes every --interval cycles.
-    #[arg(default_value = "riscv/build/loopback.elf")]
-    program: PathBuf,
+    /// The program, which gets a message of --bytes every --interval cycles; with more than one core riscv/build/loopback.elf if none is named.
+    program: Option<PathBuf>,
     /// How many cores run it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     cores: u32,
@@ -52,6 +57,12 @@ pub(crate) struct Args {
     /// Simulate idle polling of a network's nodes as well.
     #[arg(long)]
     every_cycle: bool,
+    /// Runs of each program of the table, of which the median counts.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    runs: u32,
+    /// Core cycles of each run, in millions.
+    #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
+    mcycles: u64,
     /// Print JSON.
     #[arg(long)]
     json: bool,
@@ -84,10 +95,43 @@ fn one_node(args: &Args, program: &Program) -> Result<u64> {
     Ok(node.cycle())
 }
 
+/// Prints the table.
+fn run_all(args: &Args) -> Result<ExitCode> {
+    let mut console = Console::new();
+    let rows = programs::measure(args.mcycles * 1_000_000, args.runs, |name| {
+        if !args.json {
+            eprintln!("measuring: {name}");
+        }
+    })?;
+    if args.json {
+        console.json(&rows)?;
+    } else {
+        console.line("program                 core cycles   CPU s   M core cycles/s      lowest to highest   worked out   all worked out")?;
+        for row in &rows {
+            let [median, lowest, highest] = row.core_cycles_per_second.map(|rate| rate / 1e6);
+            console.line(format!(
+                "{:<22} {:>12} {:>7.2} {median:>17.1} {:>22} {:>10.2} % {:>14.1}",
+                row.program,
+                row.core_cycles,
+                row.cpu_seconds,
+                format!("{lowest:.1} to {highest:.1}"),
+                100.0 * row.worked_out as f64 / row.core_cycles as f64,
+                row.worked_out_per_second / 1e6,
+            ))?;
+        }
+    }
+    console.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let file = fs::read(&args.program).with_context(|| format!("cannot read {}", args.program.display()))?;
-    let program =
-        Program::parse(&file).with_context(|| format!("{} cannot run here", args.program.display()))?;
+    let path = match &args.program {
+        Some(path) => path.clone(),
+        None if args.cores == 1 => return run_all(args),
+        None => PathBuf::from("riscv/build/loopback.elf"),
+    };
+    let file = fs::read(&path).with_context(|| format!("cannot read {}", path.display()))?;
+    let program = Program::parse(&file).with_context(|| format!("{} cannot run here", path.display()))?;
     let started = Instant::now();
     let before = cpu_seconds();
     let (cycles, answered) = match args.cores {
