@@ -234,11 +234,12 @@ pub fn around(value: f64, percent: f64) -> (f64, f64) {
 }
 
 fn band(low: f64, high: f64) -> String {
+    let show = |value: f64| if value.fract() == 0.0 { value.to_string() } else { figure(value) };
     match (low > f64::NEG_INFINITY, high < f64::INFINITY) {
-        (true, true) if low == high => figure(low),
-        (true, true) => format!("{} to {}", figure(low), figure(high)),
-        (true, false) => format!("at least {}", figure(low)),
-        _ => format!("at most {}", figure(high)),
+        (true, true) if low == high => show(low),
+        (true, true) => format!("{} to {}", show(low), show(high)),
+        (true, false) => format!("at least {}", show(low)),
+        _ => format!("at most {}", show(high)),
     }
 }
 

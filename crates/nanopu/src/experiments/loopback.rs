@@ -48,7 +48,7 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
         outcome.check(
             EXPERIMENT.name,
             format!("{bytes} bytes, first word in to last word out, cycles"),
-            format!("{median} ({least} to {most})"),
+            median.to_string(),
             last,
             "cycles",
             (least, most),
