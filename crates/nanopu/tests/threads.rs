@@ -144,6 +144,6 @@ fn recorded_requests_get_the_recorded_answers() {
             within(90)
         );
         // Where the other thread waits long, an order decided otherwise is off by whole messages.
-        assert!(median.abs() <= 12 && within(50) <= 20, "{load} %: {median}, {}", within(50));
+        assert!(median.abs() <= 10 && within(50) <= 10, "{load} %: {median}, {}", within(50));
     }
 }

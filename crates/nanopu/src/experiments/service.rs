@@ -2,7 +2,7 @@
 
 use highwire_stdx::Rng;
 
-use super::{CYCLES_PER_NANOSECOND, ExperimentError, Settings};
+use super::{CYCLES_PER_NANOSECOND, ExperimentError, Settings, prototype};
 use crate::node::{Node, NodeConfig};
 use crate::star::{Request, Star, StarError, address};
 
@@ -23,7 +23,7 @@ pub(super) fn star(
     link_cycles: u64,
 ) -> Result<Star, ExperimentError> {
     let nodes = programs.iter().enumerate().map(|(number, name)| {
-        let mut config = NodeConfig { cores, ..NodeConfig::default() };
+        let mut config = NodeConfig { cores, ..prototype() };
         config.nic.address = address(number);
         config.nic.timeout_cycles = TIMEOUT_CYCLES;
         Node::new(&settings.files.program(name)?, &config)
