@@ -27,5 +27,5 @@ pub(crate) const DATA_MISS_CYCLES: u64 = 10;
 /// buses between them.
 pub(crate) const DEVICE_CYCLES: u64 = 4;
 
-/// From such a miss to the last word of the line that must be written back first.
-pub(crate) const WRITE_BACK_CYCLES: u64 = 15;
+/// From such a miss to the cycle in which the line that must be written back first has left, and is struck off.
+pub(crate) const WRITE_BACK_CYCLES: u64 = 13;

@@ -60,7 +60,7 @@ pub(crate) struct Request {
 /// A line on its way in, or out to make room for it.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 struct Transfer {
-    /// The cycle of its last word, in which decode lets the next access go.
+    /// The cycle of its last word.
     last: u64,
     /// The cycle in which it was asked for.
     began: u64,
@@ -89,6 +89,8 @@ pub(crate) struct DataCache {
     held: Option<Access>,
     pending: Option<Access>,
     transfer: Option<Transfer>,
+    /// The cycle in which memory has taken the last line that was written back.
+    written_back: Option<u64>,
     probe: Probe,
     /// Probes wait until this cycle.
     guard_end: Option<u64>,
@@ -118,6 +120,7 @@ impl DataCache {
             held: None,
             pending: None,
             transfer: None,
+            written_back: None,
             probe: Probe::None,
             guard_end: None,
             reservation: 0,
@@ -158,9 +161,13 @@ impl DataCache {
         self.s2.is_some_and(|(_, refused)| refused || !(self.s2_hit || self.asks_device()))
     }
 
-    /// Whether the last word of a line is transferred in this cycle.
+    /// Whether something ends on the bus in this cycle: a line, its way to memory, or an access to a device. Decode then lets
+    /// the next access try, whatever it was that was refused.
     pub(crate) fn is_granted(&self, cycle: u64) -> bool {
-        self.transfer.is_some_and(|transfer| transfer.last == cycle)
+        !self.is_quiet
+            && (self.transfer.is_some_and(|transfer| transfer.fills && transfer.last == cycle)
+                || self.written_back == Some(cycle)
+                || self.device.is_some_and(|device| device.answer <= cycle))
     }
 
     /// Whether anything is on its way.
@@ -275,6 +282,7 @@ impl DataCache {
         }
         self.move_device(drains, wants_read, code_line.as_deref().copied(), world);
         self.move_reservation(world.cycle);
+        self.written_back = self.written_back.filter(|&when| when > world.cycle);
         self.move_transfer(code_line, world);
         self.yields = false;
         self.s2 = self.s1.filter(|_| !kills_s1).map(|access| (access, s1_refused));
@@ -291,6 +299,7 @@ impl DataCache {
             && self.held.is_none()
             && self.pending.is_none()
             && self.transfer.is_none()
+            && self.written_back.is_none()
             && self.device.is_none()
             && !self.has_word
             && !self.port_taken
@@ -333,12 +342,15 @@ impl DataCache {
                 if self.yields {
                     return;
                 }
-                let fills = !world.is(Ask::Replace, number, 0);
+                let [is_dirty, write_cycles] = world.ask(Ask::Replace, [number, 0, 0], [0; 2]);
+                let fills = is_dirty == 0;
                 self.asked_last |= fills;
                 let last = if fills {
                     let [line_cycles, _] = world.ask(Ask::DataCycles, [number, 0, 0], [0; 2]);
-                    share_bus(cycle + DATA_MISS_CYCLES + line_cycles, code_line)
+                    let behind = u64::from(self.is_behind_code(cycle));
+                    share_bus(cycle + behind + DATA_MISS_CYCLES + line_cycles, code_line)
                 } else {
+                    self.written_back = Some(cycle + WRITE_BACK_CYCLES + 1 + write_cycles);
                     cycle + WRITE_BACK_CYCLES
                 };
                 self.transfer = Some(Transfer { last, began: cycle, fills, writes: access.writes });
@@ -359,7 +371,7 @@ impl DataCache {
     }
 
     fn count_from(&mut self, loads: u8, stores: u8, cycle: u64) {
-        let DataCache { s1, s2, held, pending, transfer, probe, device, guard_end, .. } = self;
+        let DataCache { s1, s2, held, pending, transfer, written_back, probe, device, guard_end, .. } = self;
         let waiting = s1.iter_mut().chain(s2.iter_mut().map(|(access, _)| access));
         for Access { number, .. } in waiting.chain(held).chain(pending) {
             *number = match *number & STORE {
@@ -377,8 +389,8 @@ impl DataCache {
         if let Some(device) = device {
             device.answer = device.answer.wrapping_add(cycle);
         }
-        if let Some(end) = guard_end {
-            *end = end.wrapping_add(cycle);
+        for when in written_back.iter_mut().chain(guard_end) {
+            *when = when.wrapping_add(cycle);
         }
         self.loads = (self.loads + loads) % LOADS;
         self.stores = (self.stores + stores) % STORES;

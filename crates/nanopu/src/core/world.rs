@@ -71,7 +71,7 @@ pub(crate) enum Ask {
     MarkDirty,
     /// Whether the access `a` touches one of the accesses in `x`.
     Overlaps,
-    /// The line of an access is to be brought in: does another one have to go out?
+    /// The line of an access is to be brought in: does another one have to go out, and how long does memory take?
     Replace,
     /// Would it?
     WouldReplace,
@@ -317,7 +317,7 @@ impl<B: Port> World<'_, B> {
             Ask::Overlaps => yes(side.overlaps(q)),
             Ask::Replace => {
                 side.transfer = side.address(q.a);
-                yes(side.data.drop_dirty(side.transfer))
+                [u64::from(side.data.drop_dirty(side.transfer)), side.memory_cycles]
             }
             Ask::FillData => {
                 side.data.fill(side.transfer, q.a != 0);

@@ -85,6 +85,11 @@ impl DataCache {
         None
     }
 
+    /// Whether the instruction cache asked in the cycle before: the question of who holds its line takes the bus for two.
+    pub(super) fn is_behind_code(&self, cycle: u64) -> bool {
+        matches!(self.probe, Probe::Asked(earliest, _) if earliest == cycle + PROBE_CYCLES - 1)
+    }
+
     fn takes_probe(&self, cycle: u64) -> bool {
         let arriving = |transfer: &Transfer| match transfer.fills {
             // From the second word on, and while the line that made room is struck off.
