@@ -213,6 +213,9 @@ impl<T: Transport> Node<T> {
             self.next_tick = (ticks + 1) * self.cycles_per_tick;
         }
         self.platform.raise_interrupts(&mut self.cores[0].hart.csrs);
+        for (number, core) in self.cores.iter_mut().enumerate().skip(1) {
+            self.platform.raise_timer(number, &mut core.hart.csrs);
+        }
     }
 
     /// Runs up to `cycle`, that one excluded.

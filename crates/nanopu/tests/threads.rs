@@ -65,6 +65,15 @@ fn a_switch_costs_what_it_does_on_the_prototype() {
     assert!((190..=206).contains(&preempting), "{preempting}");
 }
 
+/// The published switch sets an alarm of its core's own.
+#[test]
+fn four_cores_switch_threads() {
+    let Some(program) = program("service_replay") else { return };
+    let mut node = Node::new(&program, &NodeConfig { cores: 4, ..NodeConfig::default() }).expect("it fits");
+    let requests: Vec<_> = (300..500).map(|i| work(4 * LINK_CYCLES * i, (i % 2) as u16, 1600)).collect();
+    assert!(play(&mut node, &requests).iter().all(Option::is_some));
+}
+
 #[test]
 fn our_own_switch_is_shorter() {
     let Some((alone, preempting)) = alone_and_preempting("service") else { return };

@@ -179,10 +179,16 @@ impl Platform {
         self.clint.advance(ticks);
     }
 
-    /// Shows the timer's and the software interrupt to a hart.
+    /// Shows the timer's interrupt to hart `hart`, which has an alarm if it is one of the first sixteen.
+    #[inline]
+    pub fn raise_timer(&self, hart: usize, csrs: &mut Csrs) {
+        csrs.set_pending(Interrupt::TIMER, self.clint.is_timer_due(hart));
+    }
+
+    /// Shows the timer's and the software interrupt to the first hart.
     #[inline]
     pub fn raise_interrupts(&self, csrs: &mut Csrs) {
-        csrs.set_pending(Interrupt::TIMER, self.clint.is_timer_due());
+        csrs.set_pending(Interrupt::TIMER, self.clint.is_timer_due(0));
         csrs.set_pending(Interrupt::SOFTWARE, self.clint.is_software_due());
     }
 

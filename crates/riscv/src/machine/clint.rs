@@ -1,4 +1,4 @@
-//! The core-local interruptor: the clock, the alarm and the software interrupt of one hart.
+//! The core-local interruptor: the clock, an alarm for each hart, and the first one's software interrupt.
 
 use crate::bus::AccessFault;
 
@@ -6,6 +6,9 @@ const BASE: u64 = 0x0200_0000;
 const MSIP: u64 = BASE;
 const MTIMECMP: u64 = BASE + 0x4000;
 const MTIME: u64 = BASE + 0xbff8;
+/// Harts with an alarm.
+const HARTS: usize = 16;
+const MTIMECMP_END: u64 = MTIMECMP + 8 * HARTS as u64;
 
 /// The device.
 #[derive(Clone, Debug)]
@@ -13,13 +16,13 @@ pub(super) struct Clint {
     ticks: u64,
     /// What the program, or a skipped wait, has added to the ticks.
     offset: u64,
-    alarm: u64,
+    alarms: [u64; HARTS],
     software: bool,
 }
 
 impl Default for Clint {
     fn default() -> Clint {
-        Clint { ticks: 0, offset: 0, alarm: u64::MAX, software: false }
+        Clint { ticks: 0, offset: 0, alarms: [u64::MAX; HARTS], software: false }
     }
 }
 
@@ -36,15 +39,16 @@ impl Clint {
 
     /// Nothing happens before the alarm, so let it be time for it; false if it would wake nobody.
     pub(super) fn skip_to_alarm(&mut self, is_enabled: bool) -> bool {
-        let wakes = is_enabled && self.alarm != u64::MAX;
-        if wakes && !self.is_timer_due() {
-            self.offset = self.alarm.wrapping_sub(self.ticks);
+        let alarm = self.alarms[0];
+        let wakes = is_enabled && alarm != u64::MAX;
+        if wakes && !self.is_timer_due(0) {
+            self.offset = alarm.wrapping_sub(self.ticks);
         }
         wakes
     }
 
-    pub(super) fn is_timer_due(&self) -> bool {
-        self.now() >= self.alarm
+    pub(super) fn is_timer_due(&self, hart: usize) -> bool {
+        self.alarms.get(hart).is_some_and(|&alarm| self.now() >= alarm)
     }
 
     pub(super) fn is_software_due(&self) -> bool {
@@ -54,7 +58,7 @@ impl Clint {
     pub(super) fn load(&self, address: u64, bytes: u8) -> Result<u64, AccessFault> {
         let (base, value) = match address {
             MSIP..=0x0200_0003 => (MSIP, u64::from(self.software)),
-            MTIMECMP..=0x0200_4007 => (MTIMECMP, self.alarm),
+            MTIMECMP..MTIMECMP_END => (address & !7, self.alarms[(address - MTIMECMP) as usize / 8]),
             MTIME..=0x0200_bfff => (MTIME, self.now()),
             _ => return Err(AccessFault),
         };
@@ -69,7 +73,10 @@ impl Clint {
         };
         match address {
             MSIP => self.software = value & 1 != 0,
-            MTIMECMP..=0x0200_4007 => self.alarm = merge(self.alarm, MTIMECMP),
+            MTIMECMP..MTIMECMP_END => {
+                let hart = (address - MTIMECMP) as usize / 8;
+                self.alarms[hart] = merge(self.alarms[hart], address & !7);
+            }
             MTIME..=0x0200_bfff => self.offset = merge(self.now(), MTIME).wrapping_sub(self.ticks),
             _ => return Err(AccessFault),
         }
