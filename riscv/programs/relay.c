@@ -21,6 +21,8 @@ static inline void copy_words(uint64_t words) {
 int nanopu_main(uint64_t core) {
     (void)core;
     nanopu_add_context(0, 0);
+    /* A message that streams in may be slower than its copy. */
+    nanopu_block_reads();
     for (;;) {
         nanopu_wait();
         uint64_t header = nanopu_read();

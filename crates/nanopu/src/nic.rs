@@ -75,12 +75,16 @@ pub struct LongMessages {
     pub bytes_max: u16,
     /// Segments of each direction.
     pub segments: usize,
+    /// Whether a message of several packets goes to its core as its packets come in, and not when all are there. The program's reads must be
+    /// able to wait ([`NodeConfig::blocking_reads`](crate::NodeConfig::blocking_reads)), and while it waits for a packet so do all messages
+    /// behind it. Not in trees.
+    pub streams: bool,
 }
 
 impl Default for LongMessages {
     /// As much memory as the prototype's 64 buffers of 1 KiB and 64 of 2 KiB.
     fn default() -> LongMessages {
-        LongMessages { bytes_max: u16::MAX, segments: 192 }
+        LongMessages { bytes_max: u16::MAX, segments: 192, streams: false }
     }
 }
 

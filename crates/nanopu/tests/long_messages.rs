@@ -21,9 +21,10 @@ fn content(rng: &mut Rng, bytes: usize) -> Vec<u8> {
 #[test]
 fn a_program_gets_them_and_sends_them_back() {
     let Some(program) = program("relay") else { return };
-    for cut_through in [None, Some(CutThrough::default())] {
-        let mut config = NodeConfig::default();
-        config.nic.long_messages = Some(LongMessages::default());
+    let cut = Some(CutThrough::default());
+    for (cut_through, streams) in [(None, false), (cut, false), (None, true), (cut, true)] {
+        let mut config = NodeConfig { blocking_reads: streams, ..NodeConfig::default() };
+        config.nic.long_messages = Some(LongMessages { streams, ..LongMessages::default() });
         config.nic.cut_through = cut_through;
         let mut node = Node::new(&program, &config).expect("it fits");
         let mut rng = Rng::new(5);
@@ -61,7 +62,7 @@ fn what_is_too_long_is_counted_and_thrown_away() {
     assert_eq!((receiver.counters().oversized, receiver.counters().messages), (1, 0));
 
     // A pool that is smaller than the longest message bounds it.
-    let long_messages = Some(LongMessages { bytes_max: 8000, segments: 4 });
+    let long_messages = Some(LongMessages { bytes_max: 8000, segments: 4, streams: false });
     let config = NicConfig { long_messages, ..NicConfig::default() };
     let mut sender = SendHalf::new(&config, NDP);
     let mut interfaces = [Interface::default()];
@@ -142,10 +143,10 @@ impl Channel {
     }
 }
 
-fn every_message_arrives_once(seed: u64, losses: f64) -> u64 {
+fn every_message_arrives_once(seed: u64, losses: f64, streams: bool) -> u64 {
     let mut rng = Rng::new(seed);
-    let config =
-        NicConfig { address: CLIENT, long_messages: Some(LongMessages::default()), ..NicConfig::default() };
+    let long_messages = Some(LongMessages { streams, ..LongMessages::default() });
+    let config = NicConfig { address: CLIENT, long_messages, ..NicConfig::default() };
     let mut channel = Channel {
         sender: SendHalf::new(&config, NDP),
         receiver: ReceiveHalf::new(&config, 1, NDP),
@@ -207,8 +208,10 @@ fn every_message_arrives_once(seed: u64, losses: f64) -> u64 {
 fn lost_trimmed_and_repeated_packets_cost_time_and_nothing_else() {
     for seed in 0..12 {
         for losses in [0.0, 0.02, 0.2] {
-            let cycles = every_message_arrives_once(seed, losses);
-            println!("seed {seed}, {losses} lost: {cycles} cycles");
+            for streams in [false, true] {
+                let cycles = every_message_arrives_once(seed, losses, streams);
+                println!("seed {seed}, {losses} lost, streams {streams}: {cycles} cycles");
+            }
         }
     }
 }

@@ -26,6 +26,9 @@ pub(super) struct NicArgs {
     /// Memory for messages, in KiB of each direction; needs --message-bytes-max.
     #[arg(long, value_name = "KIB", default_value_t = 192, requires = "message_bytes_max", value_parser = clap::value_parser!(u16).range(1..))]
     message_memory: u16,
+    /// Let messages of several packets reach their core as the packets come in; needs --blocking-reads.
+    #[arg(long, requires_all = ["message_bytes_max", "blocking_reads"])]
+    stream_messages: bool,
     /// Let a message that waits for a send buffer be passed by those of other contexts.
     #[arg(long)]
     send_by_context: bool,
@@ -34,7 +37,11 @@ pub(super) struct NicArgs {
 impl NicArgs {
     /// The configuration that they say.
     pub(super) fn config(&self) -> NicConfig {
-        let long_messages = |bytes_max| LongMessages { bytes_max, segments: self.message_memory.into() };
+        let long_messages = |bytes_max| LongMessages {
+            bytes_max,
+            segments: self.message_memory.into(),
+            streams: self.stream_messages,
+        };
         NicConfig {
             address: NODE,
             selection: self.select,

@@ -136,7 +136,7 @@ fn protocols(outcome: &mut Outcome) -> Result<(), ExperimentError> {
     let nic = NicConfig {
         rtt_packets: RTT_PACKETS,
         timeout_cycles: TIMEOUT_CYCLES,
-        long_messages: Some(LongMessages { bytes_max: 32_768, segments: 320 }),
+        long_messages: Some(LongMessages { bytes_max: 32_768, segments: 320, streams: false }),
         ..NicConfig::default()
     };
     let plan = |sender: usize| {

@@ -31,7 +31,7 @@ impl Buffers {
                 message_bytes_max: MESSAGE_BYTES_MAX,
                 messages_max: config.buffers.iter().sum(),
             },
-            Some(LongMessages { bytes_max, segments }) => Buffers {
+            Some(LongMessages { bytes_max, segments, .. }) => Buffers {
                 free: Free::Segments(segments),
                 // What would need more than all of them could never come.
                 message_bytes_max: usize::from(bytes_max).min(segments * SEGMENT_BYTES),
@@ -124,7 +124,7 @@ mod tests {
 
     #[test]
     fn long_messages_take_what_they_need() {
-        let long_messages = Some(LongMessages { bytes_max: 65_535, segments: 10 });
+        let long_messages = Some(LongMessages { segments: 10, ..LongMessages::default() });
         let mut buffers = Buffers::new(&NicConfig { long_messages, ..NicConfig::default() });
         assert_eq!(buffers.message_bytes_max(), 10_240);
         assert!(buffers.take(8192) && !buffers.take(2049) && buffers.take(2048) && !buffers.take(0));

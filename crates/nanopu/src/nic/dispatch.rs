@@ -21,7 +21,12 @@ pub(crate) struct Message {
     pub(crate) context: u16,
     pub(crate) header: AppHeader,
     pub(crate) payload: Vec<u8>,
+    /// Whether the payload comes by and by, under the sender's address and number.
+    pub(crate) stream: Option<StreamKey>,
 }
+
+/// A message that goes to its core while it arrives.
+pub(crate) type StreamKey = (u32, u16);
 
 impl Message {
     fn words(&self) -> VecDeque<u64> {
@@ -30,7 +35,7 @@ impl Message {
 
     /// Words on a bus.
     fn bus_words(&self) -> u64 {
-        1 + self.payload.len().div_ceil(8) as u64
+        1 + u64::from(self.header.bytes).div_ceil(8)
     }
 
     /// Its memory, when it is free: when the first word leaves it, as the prototype's buffers are, or the last.
@@ -101,14 +106,28 @@ struct Delivery {
     context: u16,
     words: VecDeque<u64>,
     is_first: bool,
+    /// What is still to come, and under which key.
+    stream: Option<(StreamKey, u64)>,
+    bytes: u16,
 }
 
 impl Delivery {
     fn new((core, message): (usize, Message)) -> Delivery {
-        Delivery { core, context: message.context, words: message.words(), is_first: true }
+        let stream = message.stream.map(|key| (key, message.bus_words() - 1));
+        let bytes = message.header.bytes;
+        Delivery { core, context: message.context, words: message.words(), is_first: true, stream, bytes }
     }
 
-    fn next_word(&mut self) -> Option<DeliveredWord> {
+    fn next_word(&mut self, cycle: u64, streams: &mut Streams) -> Option<DeliveredWord> {
+        if let Some((key, missing)) = &mut self.stream
+            && self.words.is_empty()
+            && let Some(parts) = streams.get_mut(key)
+            && parts.front().is_some_and(|&(due, _)| due <= cycle)
+            && let Some((_, words)) = parts.pop_front()
+        {
+            *missing -= words.len() as u64;
+            self.words = words;
+        }
         let word = self.words.pop_front()?;
         let is_first = std::mem::replace(&mut self.is_first, false);
         Some(DeliveredWord { core: self.core, context: self.context, word, is_first })
@@ -123,18 +142,30 @@ struct LastBus {
 }
 
 impl LastBus {
-    /// One cycle: a word, and what has begun.
-    fn tick(&mut self, cycle: u64, mut on_begin: impl FnMut(&Message)) -> Option<DeliveredWord> {
-        if let Some(begun) = self.bus.begin(cycle) {
+    /// One cycle: a word, and what has begun. Memory of a stream is free with its last word.
+    fn tick(
+        &mut self,
+        cycle: u64,
+        streams: &mut Streams,
+        mut on_begin: impl FnMut(&Message),
+    ) -> (Option<DeliveredWord>, Option<Released>) {
+        if self.delivery.is_none()
+            && let Some(begun) = self.bus.begin(cycle)
+        {
             on_begin(&begun.1);
             self.delivery = Some(Delivery::new(begun));
         }
-        let delivery = self.delivery.as_mut()?;
-        let word = delivery.next_word();
-        if delivery.words.is_empty() {
+        let Some(delivery) = &mut self.delivery else { return (None, None) };
+        let word = delivery.next_word(cycle, streams);
+        let mut released = None;
+        if delivery.words.is_empty() && delivery.stream.is_none_or(|(_, missing)| missing == 0) {
+            if let Some((key, _)) = delivery.stream {
+                streams.remove(&key);
+                released = Some(Released { due: cycle, bytes: delivery.bytes, context: delivery.context });
+            }
             self.delivery = None;
         }
-        word
+        (word, released)
     }
 
     fn next_event(&self) -> Option<u64> {
@@ -176,7 +207,11 @@ pub(crate) struct Dispatch {
     /// The buses to cores: one, or one of each group.
     buses: Vec<LastBus>,
     released: VecDeque<Released>,
+    streams: Streams,
 }
+
+/// Words of streams that have arrived in order, and when each part may be on a bus.
+type Streams = BTreeMap<StreamKey, VecDeque<(u64, VecDeque<u64>)>>;
 
 impl Dispatch {
     /// `is_held_to_the_end`: whether memory is in use until a message's last word has left it.
@@ -202,6 +237,7 @@ impl Dispatch {
             at_groups: VecDeque::new(),
             buses: vec![LastBus::default(); buses],
             released: VecDeque::new(),
+            streams: Streams::new(),
         }
     }
 
@@ -256,6 +292,11 @@ impl Dispatch {
         }
     }
 
+    /// More of a stream is there, in order, and may be on a bus from cycle `due` on.
+    pub(crate) fn feed(&mut self, key: StreamKey, due: u64, bytes: &[u8]) {
+        self.streams.entry(key).or_default().push_back((due, words_of(bytes).collect()));
+    }
+
     /// The first cycle in which a message can be selected a core.
     pub(crate) fn next_choice(&self) -> u64 {
         self.next_choice
@@ -295,13 +336,14 @@ impl Dispatch {
         }
         let (is_held_to_the_end, released) = (self.is_held_to_the_end, &mut self.released);
         for bus in &mut self.buses {
-            let word = bus.tick(cycle, |message| {
+            let (word, ended) = bus.tick(cycle, &mut self.streams, |message| {
                 // In a tree it has left the memory before.
-                if !is_tree {
+                if !is_tree && message.stream.is_none() {
                     released.push_back(message.released(cycle, is_held_to_the_end));
                 }
             });
             word.into_iter().for_each(&mut on_word);
+            released.extend(ended);
         }
     }
 

@@ -2,10 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
-use super::NicConfig;
 use super::buffers::Buffers;
 use super::dispatch::{DeliveredWord, Dispatch, Message, Released};
 use super::transport::{Arriving, Transport};
+use super::{NicConfig, Selection};
 use crate::packet::{AppHeader, HEADER_BYTES, Packet, SEGMENT_BYTES, flag};
 use crate::timeline::{Stage, Timeline};
 
@@ -44,6 +44,8 @@ pub struct ReceiveCounters {
 struct Partial {
     state: Arriving,
     payload: Vec<u8>,
+    /// Bytes of it that are on their way to a core while the rest arrives.
+    streamed: usize,
 }
 
 /// The receiving half of the NIC.
@@ -64,6 +66,7 @@ pub(super) struct Receiver {
     pub(super) counters: ReceiveCounters,
     /// The first packet for a context that no core has: its cycle and context.
     pub(super) first_stranger: Option<(u64, u16)>,
+    streams: bool,
 }
 
 /// A control packet that the receiver asks for.
@@ -90,6 +93,8 @@ impl Receiver {
             buffer_free: 0,
             counters: ReceiveCounters::default(),
             first_stranger: None,
+            streams: config.long_messages.is_some_and(|long| long.streams)
+                && !matches!(config.selection, Selection::Tree(_)),
         }
     }
 
@@ -145,7 +150,7 @@ impl Receiver {
             *self.held.entry(context).or_default() += cost;
             let payload = vec![0; packet.message_bytes.into()];
             let state = Arriving::default();
-            self.partial.insert(key, Partial { state, payload });
+            self.partial.insert(key, Partial { state, payload, streamed: 0 });
         }
         let partial = self.partial.get_mut(&key).expect("just looked up");
         let answer = transport.on_data(&mut partial.state, &packet);
@@ -174,6 +179,10 @@ impl Receiver {
         let Some(room) = partial.payload.get_mut(start..start + packet.payload.len()) else { return };
         room.copy_from_slice(&packet.payload);
         partial.state.arrived |= bit;
+        if self.streams && partial.payload.len() > SEGMENT_BYTES {
+            self.stream(cycle, key, packet);
+            return;
+        }
         if partial.state.arrived.count_ones() as usize == packet.message_packets() {
             let payload = std::mem::take(&mut partial.payload);
             let header = AppHeader {
@@ -181,9 +190,33 @@ impl Receiver {
                 context: packet.source_context,
                 bytes: packet.message_bytes,
             };
-            let message = Message { context: packet.destination_context, header, payload };
+            let message = Message { context: packet.destination_context, header, payload, stream: None };
             self.counters.messages += 1;
             self.whole.push_back((cycle + REASSEMBLY_CYCLES, message));
+            self.remember(key);
+        }
+    }
+
+    /// Hands on what has arrived in order, and with the first of it the message.
+    fn stream(&mut self, cycle: u64, key: (u32, u16), packet: &Packet) {
+        let partial = self.partial.get_mut(&key).expect("the caller made it");
+        let bytes = partial.payload.len();
+        let ready = (partial.state.arrived.trailing_ones() as usize * SEGMENT_BYTES).min(bytes);
+        let before = std::mem::replace(&mut partial.streamed, ready);
+        if ready == before {
+            return;
+        }
+        let due = cycle + REASSEMBLY_CYCLES;
+        if before == 0 {
+            let header =
+                AppHeader { peer: packet.source, context: packet.source_context, bytes: bytes as u16 };
+            let (context, payload) = (packet.destination_context, Vec::new());
+            self.whole.push_back((due, Message { context, header, payload, stream: Some(key) }));
+        }
+        self.dispatch.feed(key, due, &partial.payload[before..ready]);
+        if ready == bytes {
+            partial.payload = Vec::new();
+            self.counters.messages += 1;
             self.remember(key);
         }
     }

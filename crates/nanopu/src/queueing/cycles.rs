@@ -59,7 +59,7 @@ pub fn response_cycles(config: &NicConfig, cores: usize, jobs: &[Job]) -> Vec<u6
 /// The message of job `number`, which stands where its sender's address is.
 fn message(number: usize) -> Message {
     let header = AppHeader { peer: number as u32, context: 0, bytes: BYTES };
-    Message { context: 0, header, payload: vec![0; BYTES.into()] }
+    Message { context: 0, header, payload: vec![0; BYTES.into()], stream: None }
 }
 
 struct Run<'a> {

@@ -19,9 +19,10 @@ pub(super) fn run(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), 
     incast(settings, outcome)
 }
 
-fn node(cut_through: Option<CutThrough>) -> NodeConfig {
-    let nic = NicConfig { long_messages: Some(LongMessages::default()), cut_through, ..NicConfig::default() };
-    NodeConfig { nic, ..NodeConfig::default() }
+fn node(cut_through: Option<CutThrough>, streams: bool) -> NodeConfig {
+    let long_messages = Some(LongMessages { streams, ..LongMessages::default() });
+    let nic = NicConfig { long_messages, cut_through, ..NicConfig::default() };
+    NodeConfig { nic, blocking_reads: streams, ..NodeConfig::default() }
 }
 
 /// Words of a whole message on the wire.
@@ -30,20 +31,22 @@ fn wire_words(bytes: usize) -> u64 {
 }
 
 fn sizes(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
-    let mut lines = [("stored", Vec::new()), ("cut-through", Vec::new()), ("the wire, one way", Vec::new())];
+    let mut lines = ["stored", "cut-through", "streamed", "the wire, one way"].map(|name| (name, Vec::new()));
     for bytes in BYTES {
-        let (_, stored) = loopback::latency(settings, PROGRAM, bytes, &node(None))?;
-        let (_, cut) = loopback::latency(settings, PROGRAM, bytes, &node(Some(CutThrough::default())))?;
+        let (_, stored) = loopback::latency(settings, PROGRAM, bytes, &node(None, false))?;
+        let cut_through = Some(CutThrough::default());
+        let (_, cut) = loopback::latency(settings, PROGRAM, bytes, &node(cut_through, false))?;
+        let (_, streamed) = loopback::latency(settings, PROGRAM, bytes, &node(cut_through, true))?;
         let rate = throughput(settings, bytes)?;
         outcome.report(
             EXPERIMENT.name,
             format!(
-                "{bytes} bytes back and forth: first word in to last word out; cut-through; rate of frames"
+                "{bytes} bytes back and forth: first word in to last word out; cut-through; streamed as well; rate of frames"
             ),
-            format!("{} · {} cycles · {} Gb/s", figure(stored), figure(cut), figure(rate)),
+            format!("{} · {} · {} cycles · {} Gb/s", figure(stored), figure(cut), figure(streamed), figure(rate)),
         );
         let kib = bytes as f64 / 1024.0;
-        for ((_, points), cycles) in lines.iter_mut().zip([stored, cut, wire_words(bytes) as f64]) {
+        for ((_, points), cycles) in lines.iter_mut().zip([stored, cut, streamed, wire_words(bytes) as f64]) {
             points.push((kib, cycles));
         }
     }
@@ -67,7 +70,7 @@ fn throughput(settings: &Settings<'_>, bytes: usize) -> Result<f64, ExperimentEr
     let program = settings.files.program(PROGRAM)?;
     // Of each interval that is tried the first that loses nothing counts: a core that falls behind fills the memory.
     for percent in [100, 104, 108, 112, 120, 130] {
-        let config = node(None);
+        let config = node(None, false);
         let mut node = Node::new(&program, &config)
             .map_err(|error| ExperimentError::NoProgram(PROGRAM.to_string(), error.to_string()))?;
         let interval = wire_words(bytes) * percent / 100;
@@ -142,7 +145,7 @@ fn play(settings: &Settings<'_>, trims: bool) -> Result<(u64, (u64, u64)), Exper
     let (server, client) = (settings.files.program("sink")?, settings.files.program("incast_long")?);
     let mut places = Vec::new();
     for host in (0..=CLIENTS).map(HostId) {
-        let mut config = node(None);
+        let mut config = node(None, false);
         config.nic.address = address(host);
         config.nic.timeout_cycles = TIMEOUT_CYCLES;
         let program = if host.0 == 0 { &server } else { &client };

@@ -83,7 +83,7 @@ fn contest(plans: Vec<Vec<Sending>>, end: u64) -> Contest {
             rtt_packets: RTT_PACKETS,
             timeout_cycles: TIMEOUT_CYCLES,
             // Many messages of many senders arrive at a time.
-            long_messages: Some(LongMessages { bytes_max: 32_768, segments: 4_096 }),
+            long_messages: Some(LongMessages { bytes_max: 32_768, segments: 4_096, streams: false }),
             ..NicConfig::default()
         },
         link_cycles: LINK_CYCLES,
