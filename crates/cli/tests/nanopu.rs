@@ -325,6 +325,8 @@ fn the_nic_goes_beyond_the_prototype_where_it_is_told_to() {
     assert!(cut < 0.2 * stored, "{cut} and {stored}, to the first word of the answer");
     let long = ["--count", "4", "--interval", "40000", "--bytes", "64000", "--message-bytes-max", "65535"];
     assert!((8_000.0..20_000.0).contains(&median(&long)));
+    // Its first words go round while the last ones come in.
+    assert!(median(&[&long[..], &["--stream-messages", "--blocking-reads"]].concat()) < 1_000.0);
     let Some(service) = program("service4") else { return };
     let many = ["--cores", "256", "--select", "tree:32", "--selection-delays", "--count", "600"];
     let words = [&["nanopu", "run", service.to_str().unwrap(), "--interval", "12"][..], &many].concat();
