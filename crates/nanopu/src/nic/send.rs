@@ -110,6 +110,9 @@ pub(super) struct Sender {
     /// How fast cores write, if packets may leave before they are whole.
     pace: Option<Pace>,
     by_context: bool,
+    /// When all that left of a message has arrived and nothing allows more, its pull was lost: one packet goes without. The prototype's
+    /// messages are short enough to need none.
+    makes_up_for_pulls: bool,
     /// The packet that is on the wire, or about to be, while its core still writes it.
     cut: Option<Cut>,
     /// Such a packet when it is whole, and the cycle of its first word.
@@ -140,6 +143,7 @@ impl Sender {
             address,
             pace: cut_through.map(Pace::new),
             by_context: sends_by_context,
+            makes_up_for_pulls: config.long_messages.is_some(),
             cut: None,
             whole: None,
             writing: BTreeMap::new(),
@@ -527,6 +531,9 @@ impl Sender {
         }
         message.deadline = cycle + self.timeout_cycles;
         transport.on_timeout(&mut message.state, message.sent);
+        if self.makes_up_for_pulls && message.state.resend == 0 {
+            message.state.credit = message.state.credit.saturating_add(1);
+        }
         self.counters.timeouts += 1;
         self.counters.repeated += u64::from(message.state.resend.count_ones());
         self.schedule(cycle, number, 2);

@@ -29,12 +29,4 @@ impl Transport for Ndp {
             state.credit = state.credit.max(packet.pull_offset);
         }
     }
-
-    fn on_timeout(&mut self, state: &mut Departing, sent: u64) {
-        state.resend |= sent & !state.delivered;
-        if state.resend == 0 {
-            // All that left has arrived, so the pull for the next packet is what was lost.
-            state.credit = state.credit.saturating_add(1);
-        }
-    }
 }
