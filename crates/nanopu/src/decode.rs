@@ -1,5 +1,6 @@
 //! What the interlocks need to know of an instruction, and a memory of what was decoded before.
 
+use highwire_riscv::csr::number::{CYCLE, MCYCLE};
 use highwire_riscv::{Bank, Class, Instruction, Op, Register};
 
 use crate::port::{RX_REGISTER, csr};
@@ -46,6 +47,7 @@ mod flag {
     pub(super) const LINKS: u32 = 1 << 12;
     pub(super) const RETURNS: u32 = 1 << 13;
     pub(super) const PORT: u32 = 1 << 14;
+    pub(super) const READS_COUNTER: u32 = 1 << 17;
 }
 
 /// Of an instruction that traps, or of bits that are none.
@@ -89,6 +91,7 @@ impl Needs {
             (flag::PLAIN, is_plain(class) && !instruction.is_float()),
             (flag::SIMPLE, is_simple(class) && !instruction.is_float()),
             (flag::NETWORK_CSR, class == Class::Csr && is_everywhere(instruction.immediate as u16)),
+            (flag::READS_COUNTER, class == Class::Csr && reads_counter(instruction)),
             (flag::SHORT, instruction.length == 2),
             (flag::LINKS, instruction.rd & 1 != 0),
             (flag::RETURNS, instruction.rs1 & 0x1b == 1),
@@ -183,6 +186,12 @@ impl Needs {
     #[inline(always)]
     pub(crate) fn is_network_csr(&self) -> bool {
         self.has(flag::NETWORK_CSR)
+    }
+
+    /// Whether it reads the cycle counter and does nothing else.
+    #[inline(always)]
+    pub(crate) fn reads_counter(&self) -> bool {
+        self.has(flag::READS_COUNTER)
     }
 
     /// Its bytes.
@@ -306,6 +315,16 @@ fn is_everywhere(number: u16) -> bool {
     csr::is_network(number) && number != csr::THREAD_ENTRY
 }
 
+/// Whether a CSR's access is a read of the cycle counter alone.
+fn reads_counter(instruction: &Instruction) -> bool {
+    only_reads(instruction) && matches!(instruction.immediate as u16, MCYCLE | CYCLE)
+}
+
+/// Whether a CSR's access writes nothing.
+fn only_reads(instruction: &Instruction) -> bool {
+    matches!(instruction.op, Op::Csrrs | Op::Csrrc | Op::Csrrsi | Op::Csrrci) && instruction.rs1 == 0
+}
+
 fn is_simple(class: Class) -> bool {
     is_plain(class) || matches!(class, Class::Load | Class::Store)
 }
@@ -335,12 +354,10 @@ fn flushes(instruction: &Instruction) -> bool {
         Class::System => true,
         Class::Fence => instruction.op == Op::FenceI,
         Class::Csr => {
-            let only_reads = matches!(instruction.op, Op::Csrrs | Op::Csrrc | Op::Csrrsi | Op::Csrrci)
-                && instruction.rs1 == 0;
             // The trap handler's own registers, mscratch to mtval, and the network's mean nothing to other instructions.
             let is_inert = (0x340..=0x343).contains(&instruction.immediate)
                 || csr::is_network(instruction.immediate as u16);
-            !only_reads && !is_inert
+            !only_reads(instruction) && !is_inert
         }
         _ => false,
     }

@@ -2,7 +2,7 @@
 
 use highwire_riscv::csr::number::{CYCLE, MCYCLE};
 use highwire_riscv::{
-    AccessKind, Class, Hart, Instruction, MemoryAccess, Next, Op, RegisterWrite, Retired, Trap,
+    AccessKind, Class, Hart, Instruction, MemoryAccess, Next, Op, Privilege, RegisterWrite, Retired, Trap,
 };
 
 use super::world::Answer;
@@ -253,7 +253,11 @@ impl Records {
             return self.execute_carefully(hart, decoder, bus, cycle);
         };
         // What goes anywhere but through the pipeline is not simple.
-        let is_simple = |needs: &&Needs| needs.is_simple() || (B::IS_NETWORK && needs.is_network_csr());
+        let is_simple = |needs: &&Needs| {
+            needs.is_simple()
+                || (B::IS_NETWORK && needs.is_network_csr())
+                || (needs.reads_counter() && hart.privilege == Privilege::Machine)
+        };
         let Some(needs) = decoder.known_needs(pc, instruction.bits).filter(is_simple) else {
             return self.execute_carefully(hart, decoder, bus, cycle);
         };
@@ -276,6 +280,12 @@ impl Records {
             record.csr_operand = csr_operand(hart, &instruction);
             // The value comes at write-back.
             hart.perform_foreign(&instruction);
+            Ok(())
+        } else if needs.reads_counter() {
+            hart.perform_foreign(&instruction);
+            if instruction.rd != 0 {
+                hart.x[usize::from(instruction.rd & 31)] = counted;
+            }
             Ok(())
         } else {
             hart.perform(&instruction, bus)
