@@ -60,12 +60,6 @@ pub trait Port: Bus {
         memory_cycles
     }
 
-    /// Whether `address` is a device's, which is asked at every access because no cache may hold it. Memory begins where it does
-    /// on Rocket.
-    fn is_device(&self, address: u64) -> bool {
-        address < 0x8000_0000
-    }
-
     /// A device is asked for `address`: cycles from write-back to its answer at the cache.
     fn device_cycles(&self, address: u64) -> u64 {
         let _ = address;

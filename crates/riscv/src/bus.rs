@@ -6,13 +6,20 @@ pub struct AccessFault;
 
 /// Memory and devices, as one hart reaches them.
 ///
-/// Addresses are physical. `bytes` is 1, 2, 4 or 8, and the hart never asks for a misaligned access.
+/// Addresses are physical. `bytes` is 1, 2, 4 or 8, and the hart never asks for a misaligned access: it traps, with an access
+/// fault if the address is a device's.
 pub trait Bus {
     /// Reads `bytes` little-endian bytes, zero-extended.
     fn load(&mut self, address: u64, bytes: u8) -> Result<u64, AccessFault>;
 
     /// Writes the low `bytes` bytes of `value`, little-endian.
     fn store(&mut self, address: u64, bytes: u8, value: u64) -> Result<(), AccessFault>;
+
+    /// Whether `address` is a device's, which no cache may hold. Memory begins where it does on Rocket.
+    #[inline(always)]
+    fn is_device(&self, address: u64) -> bool {
+        address < 0x8000_0000
+    }
 
     /// Reads 16 bits of an instruction. `address` is even.
     fn fetch(&mut self, address: u64) -> Result<u16, AccessFault> {
@@ -75,6 +82,12 @@ impl Ram {
 }
 
 impl Bus for Ram {
+    /// Devices, if any, lie below.
+    #[inline(always)]
+    fn is_device(&self, address: u64) -> bool {
+        address < self.base
+    }
+
     #[inline(always)]
     fn load(&mut self, address: u64, bytes: u8) -> Result<u64, AccessFault> {
         let slice = self.slice(address, usize::from(bytes)).ok_or(AccessFault)?;

@@ -138,7 +138,8 @@ fn word(value: u64) -> u64 {
 #[inline(always)]
 fn load<B: Bus>(bus: &mut B, address: u64, bytes: u8) -> Result<u64, Trap> {
     if !address.is_multiple_of(bytes.into()) {
-        return Err(Trap::new(Exception::LoadMisaligned, address));
+        let is_device = bus.is_device(address);
+        return Err(misaligned(is_device, [Exception::LoadMisaligned, Exception::LoadAccessFault], address));
     }
     bus.load(address, bytes).map_err(|_| Trap::new(Exception::LoadAccessFault, address))
 }
@@ -146,10 +147,21 @@ fn load<B: Bus>(bus: &mut B, address: u64, bytes: u8) -> Result<u64, Trap> {
 #[inline(always)]
 fn store<B: Bus>(bus: &mut B, address: u64, bytes: u8, value: u64) -> Result<u64, Trap> {
     if !address.is_multiple_of(bytes.into()) {
-        return Err(Trap::new(Exception::StoreMisaligned, address));
+        let is_device = bus.is_device(address);
+        return Err(misaligned(
+            is_device,
+            [Exception::StoreMisaligned, Exception::StoreAccessFault],
+            address,
+        ));
     }
     bus.store(address, bytes, value).map_err(|_| Trap::new(Exception::StoreAccessFault, address))?;
     Ok(0)
+}
+
+/// Whoever has an effect wants its accesses whole: Rocket calls anything else an access fault.
+#[cold]
+fn misaligned(is_device: bool, [at_memory, at_device]: [Exception; 2], address: u64) -> Trap {
+    Trap::new(if is_device { at_device } else { at_memory }, address)
 }
 
 fn illegal(i: &Instruction) -> Trap {

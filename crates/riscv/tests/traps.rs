@@ -68,6 +68,16 @@ fn calls_and_breakpoints_trap() {
 }
 
 #[test]
+fn misaligned_accesses_to_a_device_are_access_faults() {
+    const DEVICE: u64 = 0x200_4000;
+    let prepare = |hart: &mut Hart| (hart.x[5], hart.x[7]) = (DEVICE + 4, 1);
+    check_with(prepare, encode(Op::Lhu, 6, 5, 0, 1), Exception::LoadAccessFault, DEVICE + 5);
+    check_with(prepare, encode(Op::Fld, 6, 5, 0, 0), Exception::LoadAccessFault, DEVICE + 4);
+    check_with(prepare, encode(Op::Sw, 0, 5, 7, 2), Exception::StoreAccessFault, DEVICE + 6);
+    check_with(prepare, encode(Op::AmoaddD, 6, 5, 7, 0), Exception::StoreAccessFault, DEVICE + 4);
+}
+
+#[test]
 fn misaligned_accesses_trap_with_their_address() {
     for (op, bytes) in
         [(Op::Lh, 2), (Op::Lhu, 2), (Op::Lw, 4), (Op::Lwu, 4), (Op::Ld, 8), (Op::Flw, 4), (Op::Fld, 8)]
