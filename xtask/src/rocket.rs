@@ -10,13 +10,18 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+use crate::bench::replace_section;
 use crate::packages;
 use crate::shell::{Line, Log, root, target_dir};
+use crate::table::Table;
 
 /// The release of the package whose RTL the records in the repository are of.
 const PACKAGE: &str = "pythondata-cpu-rocket==0.0.post7146";
 const CONFIGURATION: &str = "freechips.rocketchip.system.LitexFullConfig";
 const BENCH: &str = "crates/nanopu/tests/rocket/bench.cpp";
+
+/// The page that `--write-docs` keeps up to date.
+const PAGE: &str = "docs/nanopu.md";
 
 /// What the build and the programs need, by Debian's names.
 const PACKAGES: &[&str] = &["verilator", "g++", "make", "python3-pip", "gcc-riscv64-unknown-elf"];
@@ -26,8 +31,13 @@ const PACKAGES: &[&str] = &["verilator", "g++", "make", "python3-pip", "gcc-risc
 #[command(after_help = "Examples:
   cargo xtask rocket                          the benchmarks and 20 random programs; the first time, ten minutes for the RTL
   cargo xtask rocket compare PROGRAM.elf      any program for 0x80000000 that ends with a store to 0x10001000
-  cargo xtask rocket fuzz --first 100 --count 1000")]
+  cargo xtask rocket fuzz --first 100 --count 1000
+  cargo xtask rocket --write-docs             the benchmarks, and their tables in docs/nanopu.md
+  cargo xtask rocket --write-docs fuzz        random programs, and what docs/nanopu.md says of them")]
 pub(crate) struct Args {
+    /// Put what the benchmarks, or the random programs, showed into docs/nanopu.md.
+    #[arg(long)]
+    write_docs: bool,
     #[command(subcommand)]
     task: Option<Task>,
 }
@@ -56,6 +66,9 @@ enum Task {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if args.write_docs && !matches!(args.task, None | Some(Task::Fuzz { .. })) {
+        bail!("--write-docs goes with the benchmarks, or with fuzz");
+    }
     let log = Log::create("rocket")?;
     if let Err(packages::Missing(reason)) = packages::ensure(PACKAGES, &log)? {
         bail!("{reason}");
@@ -67,8 +80,10 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             true
         }
         Some(Task::Compare { programs }) => compare(&simulator, programs)?,
+        Some(Task::Fuzz { first, count }) if args.write_docs => write_random(&simulator, *first, *count)?,
         Some(Task::Fuzz { first, count }) => fuzz(&simulator, *first, *count)?,
         Some(Task::Record) => record(&simulator, &benchmarks()?)?,
+        None if args.write_docs => write_benchmarks(&simulator, &benchmarks()?)?,
         None => compare(&simulator, &benchmarks()?)? && fuzz(&simulator, 0, 20)?,
     };
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -148,12 +163,73 @@ fn tool(simulator: &Path, task: &str) -> Line {
     Line::cargo("run -q --release -p highwire-nanopu --example rocket --").arg(simulator).arg(task)
 }
 
+fn comparison(simulator: &Path, programs: &[PathBuf]) -> Line {
+    programs.iter().fold(tool(simulator, "compare"), |line, program| line.arg(program))
+}
+
 fn compare(simulator: &Path, programs: &[PathBuf]) -> Result<bool> {
-    programs.iter().fold(tool(simulator, "compare"), |line, program| line.arg(program)).run()
+    comparison(simulator, programs).run()
+}
+
+fn random(simulator: &Path, first: u64, count: u64) -> Line {
+    tool(simulator, "fuzz").arg(first.to_string()).arg(count.to_string())
 }
 
 fn fuzz(simulator: &Path, first: u64, count: u64) -> Result<bool> {
-    tool(simulator, "fuzz").arg(first.to_string()).arg(count.to_string()).run()
+    random(simulator, first, count).run()
+}
+
+/// What `line` printed, which is shown too; nothing if the two cores disagree.
+fn shown(line: &Line) -> Result<Option<String>> {
+    let output = line.capture()?;
+    print!("{}", output.stdout);
+    eprint!("{}", output.stderr);
+    Ok(output.success.then_some(output.stdout))
+}
+
+fn write_benchmarks(simulator: &Path, programs: &[PathBuf]) -> Result<bool> {
+    let Some(text) = shown(&comparison(simulator, programs))? else { return Ok(false) };
+    let (whole, sequences) = tables(&text)?;
+    write_section("rocket benchmarks", &whole.to_markdown())?;
+    write_section("rocket sequences", &sequences.to_markdown())?;
+    Ok(true)
+}
+
+fn write_random(simulator: &Path, first: u64, count: u64) -> Result<bool> {
+    let Some(text) = shown(&random(simulator, first, count))? else { return Ok(false) };
+    let command = format!("$ cargo xtask rocket fuzz --first {first} --count {count}");
+    write_section("rocket random programs", &format!("```console\n{command}\n{text}```\n"))?;
+    Ok(true)
+}
+
+fn write_section(name: &str, text: &str) -> Result<()> {
+    let path = root().join(PAGE);
+    let page = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    fs::write(&path, replace_section(&page, name, text)?).with_context(|| path.display().to_string())?;
+    println!("{PAGE}: the section \"{name}\" is up to date");
+    Ok(())
+}
+
+/// The tables of programs and of sequences, whose lines are indented, in what `compare` prints: name, commits, cycles on Rocket
+/// and here, per cent, `%`, steps that differ, and of a sequence those in its last turn.
+fn tables(text: &str) -> Result<(Table, Table)> {
+    let numbers = ["commits", "cycles on Rocket", "here", "off", "steps that differ"];
+    let mut whole = Table::new(&[&["program"][..], &numbers].concat());
+    let mut sequences = Table::new(&[&["sequence"][..], &numbers, &["in the last turn"]].concat());
+    for line in text.lines().skip(1) {
+        let table = if line.starts_with(' ') { &mut sequences } else { &mut whole };
+        let mut cells: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        let columns = table.headings().len();
+        if cells.len() <= columns || cells[5] != "%" {
+            bail!("not a line of the comparison: {line}");
+        }
+        cells.remove(5);
+        cells[4] = format!("{} %", cells[4].replace('-', "−"));
+        cells[0] = format!("`{}`", cells[0]);
+        cells.truncate(columns);
+        table.row(cells);
+    }
+    Ok((whole, sequences))
 }
 
 fn record(simulator: &Path, programs: &[PathBuf]) -> Result<bool> {
@@ -170,4 +246,31 @@ fn record(simulator: &Path, programs: &[PathBuf]) -> Result<bool> {
         .with_context(|| format!("cannot write {}", path.display()))?;
     println!("wrote {}", path.display());
     Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_compared_becomes_two_tables() {
+        let text = "program commits on Rocket here off steps that differ\n\
+                    micro   20   100   99 -1.000 %  2   first: commit 7, 0x80000000: 2 cycles on Rocket, 1 here\n  \
+                      jumps    6    30   29 -3.333 %  1   0\n\
+                    vvadd    9    10   10 +0.000 %  0\n";
+        let (whole, sequences) = tables(text).expect("the lines are whole");
+        let rows =
+            [["`micro`", "20", "100", "99", "−1.000 %", "2"], ["`vvadd`", "9", "10", "10", "+0.000 %", "0"]];
+        assert_eq!(whole.rows(), rows);
+        assert_eq!(sequences.rows(), [["`jumps`", "6", "30", "29", "−3.333 %", "1", "0"]]);
+        assert!(tables("headings\nvvadd 9 10\n").is_err());
+    }
+
+    #[test]
+    fn the_page_has_every_section() {
+        let page = fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
+        for name in ["rocket benchmarks", "rocket sequences", "rocket random programs"] {
+            replace_section(&page, name, "").expect("the section is marked");
+        }
+    }
 }

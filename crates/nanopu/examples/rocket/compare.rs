@@ -9,6 +9,7 @@ use highwire_riscv::{Bank, Class, Located, Op, Register, RegisterWrite};
 use super::COMMITS_MAX;
 use super::here::{self, Image, Traced};
 use super::oracle::{Line, Oracle};
+use super::sequences::{Count, Sequences};
 
 /// Steps to one instruction.
 #[derive(Debug, Default)]
@@ -22,11 +23,10 @@ struct Place {
 /// What came out.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
-    commits: u64,
-    rocket_cycles: u64,
-    cycles: u64,
-    /// Steps from one commit to the next that take another number of cycles, and the first of them.
-    differing: u64,
+    pub(crate) total: Count,
+    /// Of the program's sequences.
+    pub(crate) sequences: Sequences,
+    /// The first step that differs.
     first_differing: Option<String>,
     /// Of each instruction that some differing step leads to: how many, and the cycles on Rocket and here.
     places: BTreeMap<u64, Place>,
@@ -41,10 +41,7 @@ pub(crate) struct Comparison {
 
 impl Comparison {
     pub(crate) fn add(&mut self, other: &Comparison) {
-        self.commits += other.commits;
-        self.rocket_cycles += other.rocket_cycles;
-        self.cycles += other.cycles;
-        self.differing += other.differing;
+        self.total.add(&other.total);
         self.left_early += other.left_early;
     }
 
@@ -59,8 +56,9 @@ impl Comparison {
 
     /// The record of a program for tests: a line of numbers, and the bytes.
     pub(crate) fn golden(&self, image: &Image) -> String {
-        let Comparison { commits, rocket_cycles, cycles, differing, hash, .. } = self;
-        let mut text = format!("{} {commits} {rocket_cycles} {cycles} {differing} {hash:016x}\n", image.name);
+        let Count { commits, rocket_cycles, cycles, differing } = self.total;
+        let mut text =
+            format!("{} {commits} {rocket_cycles} {cycles} {differing} {:016x}\n", image.name, self.hash);
         for line in image.bytes.chunks(64) {
             text.extend(line.iter().map(|byte| format!("{byte:02x}")));
             text.push('\n');
@@ -74,9 +72,7 @@ impl fmt::Display for Comparison {
         if let Some(mismatch) = &self.mismatch {
             return out.write_str(mismatch);
         }
-        let off = 100.0 * (self.cycles as f64 / self.rocket_cycles.max(1) as f64 - 1.0);
-        let Comparison { commits, rocket_cycles, cycles, differing, .. } = self;
-        write!(out, "{commits:>9} {rocket_cycles:>11} {cycles:>11} {off:>+7.3} % {differing:>9}")?;
+        write!(out, "{}", self.total)?;
         if self.left_early > 0 {
             write!(out, "   left early: {}", self.left_early)?;
         }
@@ -91,7 +87,7 @@ impl fmt::Display for Comparison {
 pub(crate) fn compare(oracle: &str, image: &Image) -> Result<Comparison, String> {
     let run = here::run(image, COMMITS_MAX)?;
     let mut rocket = Oracle::start(oracle, image)?;
-    let mut comparison = Comparison::default();
+    let mut comparison = Comparison { sequences: Sequences::new(&image.sequences), ..Comparison::default() };
     let mut before: Option<(u64, u64)> = None;
     for (number, traced) in run.commits.iter().enumerate() {
         let Some(line) = rocket.next()? else {
@@ -114,10 +110,9 @@ pub(crate) fn compare(oracle: &str, image: &Image) -> Result<Comparison, String>
         let retired = &traced.commit.retired;
         if let Some((rocket_cycle, cycle)) = before {
             let (there, here) = (line.cycle - rocket_cycle, traced.commit.cycle - cycle);
-            comparison.rocket_cycles += there;
-            comparison.cycles += here;
+            comparison.total.step(there, here);
+            comparison.sequences.step(retired, there, here);
             if here != there {
-                comparison.differing += 1;
                 let place = comparison.places.entry(retired.pc).or_default();
                 place.text = Located { pc: retired.pc, instruction: retired.instruction }.to_string();
                 (place.steps, place.there, place.here) =
@@ -133,7 +128,7 @@ pub(crate) fn compare(oracle: &str, image: &Image) -> Result<Comparison, String>
             }
         }
         before = Some((line.cycle, traced.commit.cycle));
-        comparison.commits += 1;
+        comparison.total.commits += 1;
     }
     Ok(comparison)
 }

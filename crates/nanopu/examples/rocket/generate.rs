@@ -1,12 +1,14 @@
 //! Random programs that end: every instruction of RV64IMAFDC and its compressed forms, branches forward, loops that count, calls,
-//! traps with a handler that skips what trapped, awkward numbers, addresses that meet in the cache.
+//! traps with a handler that skips what trapped, awkward numbers, addresses that meet in the cache, the timer's registers.
 //!
 //! What a program computed is shown at its end: all registers, and every word of its data.
+
+use std::collections::BTreeMap;
 
 use highwire_riscv::{Class, Instruction, Op};
 use highwire_stdx::Rng;
 
-use super::here::Image;
+use super::here::{ALARM, Image, TIME};
 
 /// The data, from this offset on.
 const DATA: u64 = 0x10000;
@@ -14,14 +16,17 @@ const DATA_BYTES: u64 = 40 << 10;
 /// An address where there is nothing.
 const NOWHERE: i32 = 4;
 
-/// Registers with a purpose: return address, pointers into the data, its middle, nowhere, a loop's counter, two of the
-/// trap handler's.
+/// Registers with a purpose: return address, pointers into the data, the timer's alarm, the data's middle, nowhere, a loop's
+/// counter, two of the trap handler's.
 const RA: u8 = 1;
 const POINTERS: [u8; 5] = [2, 8, 9, 28, 29];
+const DEVICE: u8 = 24;
 const MIDDLE: u8 = 25;
 const BAD: u8 = 26;
 const COUNTER: u8 = 27;
 const HANDLER: [u8; 2] = [30, 31];
+/// One without a purpose, other than zero.
+const SHOWN: u8 = 3;
 
 const MSCRATCH: i32 = 0x340;
 const MEPC: i32 = 0x341;
@@ -56,6 +61,7 @@ struct Generator {
     atomic: Vec<Op>,
     loads: Vec<Op>,
     stores: Vec<Op>,
+    device: Vec<Op>,
 }
 
 /// The program of `seed`.
@@ -69,6 +75,7 @@ pub(crate) fn program(seed: u64) -> Image {
         atomic: of(&[Class::Atomic]).into_iter().filter(|op| !is_conditional(*op)).collect(),
         loads: of(&[Class::Load]),
         stores: of(&[Class::Store]),
+        device: of(&[Class::Load, Class::Store]),
     };
     generator.prologue();
     // Most programs fit into the instruction cache; some do not.
@@ -81,7 +88,7 @@ pub(crate) fn program(seed: u64) -> Image {
     for word in bytes[DATA as usize..].chunks_exact_mut(8) {
         word.copy_from_slice(&awkward(&mut generator.rng).to_le_bytes());
     }
-    Image { name: format!("seed-{seed}"), bytes }
+    Image { name: format!("seed-{seed}"), bytes, sequences: BTreeMap::new() }
 }
 
 fn is_conditional(op: Op) -> bool {
@@ -136,7 +143,7 @@ impl Generator {
     /// A register that has no purpose.
     fn free(&mut self) -> u8 {
         loop {
-            let number = self.rng.below(25) as u8;
+            let number = self.rng.below(u64::from(DEVICE)) as u8;
             if number != RA && !POINTERS.contains(&number) {
                 return number;
             }
@@ -190,12 +197,13 @@ impl Generator {
         for number in 0..32 {
             self.op(Op::Fld, number, y, 0, 8 * i32::from(number));
         }
-        for number in 1..25 {
+        for number in 1..DEVICE {
             self.op(Op::Ld, number, y, 0, 256 + 8 * i32::from(number));
         }
         self.op(Op::Lui, x, 0, 0, (DATA + DATA_BYTES / 2) as i32 & !0xfff);
         self.op(Op::Add, MIDDLE, MIDDLE, x, 0);
         self.op(Op::Lui, BAD, 0, 0, NOWHERE << 12);
+        self.op(Op::Lui, DEVICE, 0, 0, ALARM as i32);
         POINTERS.into_iter().for_each(|pointer| self.op(Op::Addi, pointer, MIDDLE, 0, 0));
     }
 
@@ -216,6 +224,7 @@ impl Generator {
             90..92 => self.trap(),
             92..94 => self.op(Op::Fence, 0, 0, 0, 0xff),
             94 if self.rng.chance(0.2) => self.op(Op::FenceI, 0, 0, 0, 0),
+            95 => self.devices(),
             _ => self.move_pointer(),
         }
     }
@@ -248,7 +257,7 @@ impl Generator {
         for _ in 0..200 {
             let half = self.rng.next_u32() as u16;
             let Ok(instruction) = Instruction::decode(u32::from(half)) else { continue };
-            let has_purpose = |number: u8| number == RA || number >= MIDDLE || POINTERS.contains(&number);
+            let has_purpose = |number: u8| number == RA || number >= DEVICE || POINTERS.contains(&number);
             let writes = instruction.destination().is_some_and(|register| {
                 register.bank == highwire_riscv::Bank::X && has_purpose(register.number)
             });
@@ -313,6 +322,32 @@ impl Generator {
         }
     }
 
+    /// Accesses to the timer with little between them. Nobody lets its interrupt through, so that any alarm will do.
+    fn devices(&mut self) {
+        for _ in 0..1 + self.rng.below(4) {
+            if self.rng.chance(0.1) {
+                self.time();
+            } else {
+                let op = *self.rng.pick(&self.device);
+                let bytes = i32::from(op.access_bytes().unwrap_or(1));
+                let slip = i32::from(self.rng.chance(0.01));
+                let offset = self.rng.below(8 / bytes as u64) as i32 * bytes + slip;
+                let (rd, value) = (self.free(), self.any());
+                self.op(op, rd, DEVICE, value, offset);
+            }
+            (0..self.rng.below(4)).for_each(|_| self.plain());
+        }
+    }
+
+    /// A read of the time, which the two count differently: nobody sees the value.
+    fn time(&mut self) {
+        let rd = self.free();
+        self.op(Op::Lui, HANDLER[0], 0, 0, ((TIME + 0xfff) & !0xfff) as i32);
+        self.op(Op::Ld, rd, HANDLER[0], 0, TIME.wrapping_sub((TIME + 0xfff) & !0xfff) as i32);
+        let value = self.rng.below(4096) as i32 - 2048;
+        self.op(Op::Addi, rd, 0, 0, value);
+    }
+
     fn atomic_or_pair(&mut self) {
         let (pointer, rd, value) = (self.pointer(), self.free(), self.any());
         let order = self.rng.below(4) as u8;
@@ -336,6 +371,8 @@ impl Generator {
             return;
         }
         let (reserve, store) = if value & 1 == 0 { (Op::LrW, Op::ScW) } else { (Op::LrD, Op::ScD) };
+        // Whether it stored shows in a register, and the comparison must see it.
+        let rd = if rd == 0 { SHOWN } else { rd };
         atomic(reserve, rd, 0);
         atomic(store, rd, value);
         // Without a reservation.

@@ -1,14 +1,20 @@
 //! A program on the core of this crate.
 
+use std::collections::BTreeMap;
+
 use highwire_nanopu::{Commit, Core, CoreConfig, Event, Port};
-use highwire_riscv::{AccessFault, Bus, Hart, Next, Program, Ram};
+use highwire_riscv::{AccessFault, Bus, Hart, Next, Program, Ram, Symbol};
 
 /// Where programs lie and begin.
 pub(crate) const BASE: u64 = 0x8000_0000;
 /// A store here ends the run, on both sides.
 pub(crate) const DONE: u64 = 0x1000_1000;
-/// The timer's alarm, the device that both sides have. It keeps what is written to it.
-const ALARM: u64 = 0x0200_4000;
+/// The timer's alarm, a device that both sides have. It keeps what is written to it.
+pub(crate) const ALARM: u64 = 0x0200_4000;
+/// The timer's time, which counts on Rocket alone.
+pub(crate) const TIME: u64 = 0x0200_bff8;
+/// The label before each sequence of `riscv/benchmarks/measure.inc`, without its name.
+const LABEL: &str = "measure.";
 /// The memory of both sides.
 const MEMORY_BYTES: usize = 16 << 20;
 /// Nothing takes longer to commit.
@@ -18,6 +24,8 @@ const PATIENCE_CYCLES: u64 = 20_000;
 pub(crate) struct Image {
     pub(crate) name: String,
     pub(crate) bytes: Vec<u8>,
+    /// Where sequences that are measured one by one begin, and their names.
+    pub(crate) sequences: BTreeMap<u64, String>,
 }
 
 impl Image {
@@ -38,7 +46,9 @@ impl Image {
             bytes[start..end].copy_from_slice(&segment.bytes);
         }
         let stem = std::path::Path::new(path).file_stem().unwrap_or_default();
-        Ok(Image { name: stem.to_string_lossy().into_owned(), bytes })
+        let label = |symbol: &Symbol| Some((symbol.address, symbol.name.strip_prefix(LABEL)?.to_owned()));
+        let sequences = program.symbols.iter().filter_map(label).collect();
+        Ok(Image { name: stem.to_string_lossy().into_owned(), bytes, sequences })
     }
 }
 
@@ -52,7 +62,11 @@ impl Port for Bench {}
 
 impl Bus for Bench {
     fn load(&mut self, address: u64, bytes: u8) -> Result<u64, AccessFault> {
-        if is_device(address) { self.alarm.load(address, bytes) } else { self.ram.load(address, bytes) }
+        match address & !7 {
+            ALARM => self.alarm.load(address, bytes),
+            TIME => Ok(0),
+            _ => self.ram.load(address, bytes),
+        }
     }
 
     fn store(&mut self, address: u64, bytes: u8, value: u64) -> Result<(), AccessFault> {
@@ -60,14 +74,14 @@ impl Bus for Bench {
             self.is_done = true;
             return Ok(());
         }
-        let place = if is_device(address) { &mut self.alarm } else { &mut self.ram };
+        let place = if address & !7 == ALARM { &mut self.alarm } else { &mut self.ram };
         place.store(address, bytes, value)
     }
 }
 
 /// Whether `address` is one of the timer's.
 pub(crate) fn is_device(address: u64) -> bool {
-    address & !7 == ALARM
+    matches!(address & !7, ALARM | TIME)
 }
 
 /// A commit, and the operands that it read.

@@ -10,14 +10,21 @@ mod compare;
 mod generate;
 mod here;
 mod oracle;
+mod sequences;
+mod spread;
 
 use std::process::ExitCode;
 
 use compare::{Comparison, compare};
 use here::Image;
+use spread::Spread;
 
 /// Far more than any of the programs needs.
 const COMMITS_MAX: usize = 20_000_000;
+
+/// Above rows that begin with a name of up to 32 characters.
+const HEADINGS: &str =
+    "program                            commits   on Rocket        here       off   steps that differ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -44,12 +51,13 @@ fn main() -> ExitCode {
 }
 
 fn run_files(oracle: &str, files: &[&str]) -> Result<bool, String> {
-    println!("program          commits   on Rocket        here       off   steps that differ");
+    println!("{HEADINGS}   in the last turn");
     let mut agrees = true;
     for file in files {
         let image = Image::read(file)?;
         let comparison = compare(oracle, &image)?;
-        println!("{:<14} {comparison}", image.name);
+        println!("{:<32} {comparison}", image.name);
+        comparison.sequences.rows().for_each(|row| println!("{row}"));
         agrees &= comparison.mismatch.is_none();
     }
     Ok(agrees)
@@ -78,6 +86,7 @@ fn fuzz(oracle: &str, first: &str, count: &str) -> Result<bool, String> {
     let number = |text: &str| text.parse::<u64>().map_err(|_| format!("{text} is no number"));
     let (first, count) = (number(first)?, number(count)?);
     let mut sum = Comparison::default();
+    let mut spread = Spread::default();
     for seed in first..first.saturating_add(count) {
         let comparison = compare(oracle, &generate::program(seed))?;
         if let Some(mismatch) = &comparison.mismatch {
@@ -86,10 +95,12 @@ fn fuzz(oracle: &str, first: &str, count: &str) -> Result<bool, String> {
             return Ok(false);
         }
         sum.add(&comparison);
+        spread.add(seed, &comparison.total);
     }
     println!("{count} programs from seed {first} on: every architectural write agrees");
-    println!("                 commits   on Rocket        here       off   steps that differ");
-    println!("{:<14} {sum}", "all");
+    println!("{HEADINGS}");
+    println!("{:<32} {sum}", "all");
+    println!("{spread}");
     Ok(true)
 }
 
