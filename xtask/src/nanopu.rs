@@ -1,4 +1,4 @@
-//! `cargo xtask nanopu`: the nanoPU paper's experiments on the simulator, and the table of docs/nanopu.md.
+//! `cargo xtask nanopu`: the nanoPU paper's experiments on the simulator, and the table of docs/nanopu-experiments.md.
 //!
 //! Recordings of the prototype, which are not part of the repository, are played where HIGHWIRE_NANOPU_TRACES names their folder.
 
@@ -15,7 +15,7 @@ use crate::shell::{root, target_dir};
 use crate::table::Table;
 
 /// The page that `--write-docs` keeps up to date.
-const PAGE: &str = "docs/nanopu.md";
+const PAGE: &str = "docs/nanopu-experiments.md";
 const SECTION: &str = "experiments";
 
 /// Options of `cargo xtask nanopu`.
@@ -24,7 +24,7 @@ const SECTION: &str = "experiments";
   cargo xtask nanopu                          every experiment at the paper's scale: a quarter of an hour
   cargo xtask nanopu --only incast            one again; the others stay what they were
   cargo xtask nanopu --quick                  a minute or two
-  cargo xtask nanopu --write-docs             and put the table into docs/nanopu.md
+  cargo xtask nanopu --write-docs             and put the table into docs/nanopu-experiments.md
   cargo xtask nanopu --table --write-docs     put there what earlier runs have found
   cargo xtask nanopu --quick --write-docs     a table of a part of the points and requests, which says so")]
 pub(crate) struct Args {
@@ -37,7 +37,7 @@ pub(crate) struct Args {
     /// Run nothing, show what has been found.
     #[arg(long)]
     table: bool,
-    /// Rewrite the table of docs/nanopu.md.
+    /// Rewrite the table of docs/nanopu-experiments.md.
     #[arg(long)]
     write_docs: bool,
 }
