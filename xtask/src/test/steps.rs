@@ -68,6 +68,7 @@ const TEST_PACKAGES: &[&str] = &[
     "gcc-riscv64-unknown-elf",
     "binutils-riscv64-unknown-elf",
     "picolibc-riscv64-unknown-elf",
+    "gdb-multiarch",
     "qemu-user",
     "tshark",
 ];
