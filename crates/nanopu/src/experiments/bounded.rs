@@ -69,20 +69,11 @@ fn sweep(
     begun: f64,
 ) -> Result<Vec<Responses>, ExperimentError> {
     let server = Server::new(settings, program, prototype())?;
-    let mut load = Load::new(Service::Fixed(1600), Contexts::Random(2));
-    let wanted = points(settings);
-    let mut found = Vec::new();
-    for (step, (mean, ..)) in PUBLISHED.into_iter().enumerate() {
-        (settings.progress)(begun + 0.5 * step as f64 / PUBLISHED.len() as f64);
-        let mut works = load.point(20_000, mean);
-        if wanted.iter().any(|point| point.0 == mean) {
-            if settings.is_quick {
-                works.truncate(4_000);
-            }
-            found.push(server.play(works)?);
-        }
-    }
-    Ok(found)
+    let load = Load::new(Service::Fixed(1600), Contexts::Random(2));
+    let wanted: Vec<u64> = points(settings).iter().map(|point| point.0).collect();
+    let most = if settings.is_quick { 4_000 } else { usize::MAX };
+    let progress = |share| (settings.progress)(begun + 0.5 * share);
+    server.sweep(load, &PUBLISHED.map(|point| point.0), &wanted, most, progress)
 }
 
 fn chart(bounded: &[Responses], unbounded: &[Responses], points: &[(u64, f64, f64)]) -> Chart {

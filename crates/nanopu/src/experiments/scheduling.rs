@@ -151,25 +151,16 @@ fn sweep(
     begun: f64,
 ) -> Result<Vec<Responses>, ExperimentError> {
     let server = Server::new(settings, program, prototype())?;
-    let mut load = Load::new(Service::Fixed(1600), Contexts::Random(2));
+    let load = Load::new(Service::Fixed(1600), Contexts::Random(2));
     let mut wanted = points(settings);
     if program == OUR_PROGRAM {
         // It is there to be compared with the other, not with what is published.
         wanted = PUBLISHED.into_iter().step_by(4).collect();
     }
-    let mut found = Vec::new();
-    for (step, (mean, ..)) in PUBLISHED.into_iter().enumerate() {
-        (settings.progress)(begun + 0.4 * step as f64 / PUBLISHED.len() as f64);
-        // The engines go on through the whole sweep, whether or not a point is played.
-        let mut works = load.point(20_000, mean);
-        if wanted.iter().any(|point| point.0 == mean) {
-            if settings.is_quick {
-                works.truncate(3_000);
-            }
-            found.push(server.play(works)?);
-        }
-    }
-    Ok(found)
+    let wanted: Vec<u64> = wanted.iter().map(|point| point.0).collect();
+    let most = if settings.is_quick { 3_000 } else { usize::MAX };
+    let progress = |share| (settings.progress)(begun + 0.4 * share);
+    server.sweep(load, &PUBLISHED.map(|point| point.0), &wanted, most, progress)
 }
 
 fn chart(hardware: &[Responses], timer: &[Responses], points: &[(u64, Option<f64>, Option<f64>)]) -> Chart {

@@ -2,7 +2,7 @@
 
 use highwire_riscv::Program;
 
-use super::load::{ROUND_CYCLES, Work};
+use super::load::{Load, ROUND_CYCLES, Work};
 use super::{CYCLES_PER_NANOSECOND, ExperimentError, Settings};
 use crate::client::Client;
 use crate::node::{Node, NodeConfig};
@@ -62,6 +62,34 @@ impl Server {
         });
         let cycles = responses.collect();
         Ok(Responses { works, cycles })
+    }
+}
+
+/// The requests of a published point.
+const POINT_REQUESTS: usize = 20_000;
+
+impl Server {
+    /// Plays those of a sweep's points that are wanted, `most` requests of each. A point is mean cycles between requests; `progress` hears what share
+    /// of the points has passed.
+    pub(super) fn sweep(
+        &self,
+        mut load: Load,
+        points: &[u64],
+        wanted: &[u64],
+        most: usize,
+        progress: impl Fn(f64),
+    ) -> Result<Vec<Responses>, ExperimentError> {
+        let mut found = Vec::new();
+        for (step, mean) in points.iter().enumerate() {
+            progress(step as f64 / points.len() as f64);
+            // The engines go on through the whole sweep, whether or not a point is played.
+            let mut works = load.point(POINT_REQUESTS, *mean);
+            if wanted.contains(mean) {
+                works.truncate(most);
+                found.push(self.play(works)?);
+            }
+        }
+        Ok(found)
     }
 }
 
