@@ -193,6 +193,23 @@ fn malformed_messages_are_reported() {
 }
 
 #[test]
+fn a_word_that_comes_late_is_no_mistake_unless_it_comes_in_another_name() {
+    let Some(program) = mistaken("late_word") else { return };
+    let right = request(0);
+    let (status, text, err) =
+        run(&["nanopu", "run", program.to_str().unwrap(), "--requests", right.to_str().unwrap()]);
+    assert_eq!(status, 0, "{text}{err}");
+    assert!(!text.contains("core 0 "), "{text}");
+    let wrong = request(1);
+    let Some((text, kinds)) = complaints("late_word", &["--requests", wrong.to_str().unwrap()]) else {
+        return;
+    };
+    assert!(kinds.contains(&"word-in-other-name".to_owned()), "{kinds:?} {text}");
+    let line = text.lines().find(|line| line.contains("in the name of context 1")).expect("it is said");
+    assert!(line.contains(" in divide, cycle ") && line.contains("context 0"), "{line}");
+}
+
+#[test]
 fn an_overrun_of_the_transmit_queue_is_reported() {
     complains("overrun", &["--count", "1"], "transmit-queue-overrun", "while 512 words waited", "send");
 }

@@ -4,11 +4,13 @@
 //! something to do, and among equals the one whose message has waited longest; where that is not the current one it raises
 //! an interrupt, and software switches.
 
+mod late;
 mod mistake;
 mod writing;
 
 use std::collections::VecDeque;
 
+use late::Late;
 pub use mistake::{Mistake, Misuse, Occurrence};
 use writing::Writing;
 
@@ -102,6 +104,8 @@ pub struct Interface {
     began: Option<u64>,
     idle_since: Option<u64>,
     outbox: VecDeque<(u16, u64)>,
+    /// A word for the outbox that is on its way.
+    late: Option<Late>,
     demands: VecDeque<Demand>,
     misuse: Misuse,
     /// The most that the NIC sends and receives in one message.
@@ -133,6 +137,7 @@ impl Default for Interface {
             began: None,
             idle_since: None,
             outbox: VecDeque::new(),
+            late: None,
             demands: VecDeque::new(),
             misuse: Misuse::default(),
             message_bytes_max: MESSAGE_BYTES_MAX,
@@ -274,8 +279,10 @@ impl Interface {
         running.words.front().copied()
     }
 
-    /// A write to x31.
+    /// A write to x31 whose word is there.
     pub fn put_word(&mut self, cycle: u64, word: u64) {
+        let broken = self.late.take();
+        self.break_promise(broken);
         self.timeline.mark(cycle, Stage::WordWritten, word);
         let here = self.occurrence(cycle, word);
         if self.outbox.len() >= TRANSMIT_WORDS {
@@ -435,6 +442,7 @@ impl Interface {
     pub fn is_quiet(&self) -> bool {
         self.decision.is_none()
             && self.outbox.is_empty()
+            && self.late.is_none()
             && self.demands.is_empty()
             && self.ready_register == 0
             && self.ready_next == 0
@@ -479,9 +487,8 @@ impl Interface {
     }
 
     fn finish_message(&mut self, cycle: u64) {
-        let current = self.current;
-        let Some(entry) = self.contexts.iter_mut().find(|entry| entry.id == current) else { return };
-        entry.writing.finish(&mut self.misuse);
+        self.finish_writing();
+        let Some(entry) = self.running() else { return };
         entry.arrivals.pop_front();
         entry.is_active = !entry.arrivals.is_empty();
         entry.priority = entry.base_priority;

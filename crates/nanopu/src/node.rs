@@ -434,6 +434,16 @@ impl Port for CorePort<'_> {
         self.interface.put_word(cycle, word);
     }
 
+    fn promise_word(&mut self) {
+        self.acted = true;
+        self.interface.promise_word();
+    }
+
+    fn put_late_word(&mut self, cycle: u64, word: u64) {
+        self.acted = true;
+        self.interface.put_late_word(cycle, word);
+    }
+
     fn read_network(&mut self, _: u64, number: u16) -> u64 {
         let value = self.interface.read(number);
         // Other registers of the network stand still while nothing happens, and what is read of them shows in the core's own.

@@ -1,7 +1,8 @@
 //! Where the network meets the register file: x30, x31 and a handful of CSRs (nanoPU §3).
 //!
 //! A read of x30 takes a word from the receive queue when the instruction leaves decode; a write to x31 puts one into the transmit
-//! queue at write-back; the CSRs act at write-back. What the hardware takes back when it kills an instruction never
+//! queue when the register file would be written, which is at write-back, or later if the multiplier, the divider or a device has the
+//! word; the CSRs act at write-back. What the hardware takes back when it kills an instruction never
 //! happened here, because instructions on wrong paths do not execute.
 
 use highwire_riscv::{Bus, Interrupt, Platform, Ram};
@@ -89,6 +90,14 @@ pub trait Port: Bus {
 
     /// An instruction that commits has written x31.
     fn put_word(&mut self, cycle: u64, word: u64) {
+        let _ = (cycle, word);
+    }
+
+    /// An instruction commits that will write x31 later: a unit computes the word, or a device is asked for it.
+    fn promise_word(&mut self) {}
+
+    /// That word is written, before any other.
+    fn put_late_word(&mut self, cycle: u64, word: u64) {
         let _ = (cycle, word);
     }
 

@@ -55,6 +55,7 @@ fn name(mistake: Mistake) -> &'static str {
         Mistake::MessageEmpty => "message-empty",
         Mistake::MessageUnfinished => "message-unfinished",
         Mistake::SurplusWord => "surplus-word",
+        Mistake::WordInOtherName => "word-in-other-name",
         Mistake::TransmitOverrun => "transmit-queue-overrun",
         Mistake::ReceiveOverrun => "receive-queue-overrun",
     }
@@ -86,6 +87,9 @@ fn sentence(core: usize, mistake: Mistake, count: u64, first: Occurrence, progra
         ),
         Mistake::SurplusWord => format!(
             "wrote more words than headers declare, {times}: the first, {detail:#x}, was taken for a message's header"
+        ),
+        Mistake::WordInOtherName => format!(
+            "switched threads while a unit still computed a word for x31, {times}: the first left in the name of context {detail}"
         ),
         Mistake::TransmitOverrun => {
             format!("wrote to x31 while {detail} words waited there, all that the queue holds, {times}")

@@ -263,6 +263,9 @@ impl Pipeline {
         }
         self.floats.tick(cycle);
         if has_word {
+            if B::IS_NETWORK && self.loading == 1 << TX_REGISTER {
+                world.tell(Ask::SendLoad, 0, 0);
+            }
             self.busy &= !self.loading;
             self.loading = 0;
         }
@@ -302,6 +305,9 @@ impl Pipeline {
         if is_access && self.data_cache.asks_device() && needs.class != Class::Store {
             self.loading = needs.writes;
             self.busy |= needs.writes;
+            if B::IS_NETWORK && needs.writes == 1 << TX_REGISTER {
+                world.tell(Ask::KeepLoad, 0, 0);
+            }
         }
         if needs.is_float() {
             self.floats.commit(float, needs.float_register());

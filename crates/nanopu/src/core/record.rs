@@ -125,6 +125,11 @@ impl Outcome {
 }
 
 impl Record {
+    /// Whether its register is written after it has committed: the multiplier or divider has the value, or a device.
+    fn is_late(&self) -> bool {
+        self.needs.is_long() || (self.is_device && self.memory.is_some())
+    }
+
     #[inline(always)]
     fn outcome(&self) -> Answer {
         let mut packed = u64::from(self.instruction.as_ref().map_or(0, |instruction| instruction.bits));
@@ -199,7 +204,7 @@ impl Records {
     }
 
     /// The value of the record behind `a` others, and where it comes from.
-    pub(super) fn long(&mut self, a: u8) -> (u64, u64) {
+    pub(super) fn value(&mut self, a: u8) -> (u64, u64) {
         let record = self.behind(a);
         (if record.trap.is_some() { 0 } else { record.value }, record.pc)
     }
@@ -402,9 +407,13 @@ fn meet_network<B: Port>(record: &mut Record, hart: &mut Hart, bus: &mut B, cycl
             bus.write_network(cycle, number, value);
         }
     }
-    if record.needs.writes == 1 << TX_REGISTER && !record.needs.is_long() {
-        bus.by(record.pc);
-        bus.put_word(cycle, record.value);
+    if record.needs.writes == 1 << TX_REGISTER {
+        if record.is_late() {
+            bus.promise_word();
+        } else {
+            bus.by(record.pc);
+            bus.put_word(cycle, record.value);
+        }
     }
 }
 

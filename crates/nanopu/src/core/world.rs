@@ -36,6 +36,10 @@ pub(crate) enum Ask {
     KeepLong,
     /// It writes x31.
     SendLong,
+    /// A device is asked for the word of the first instruction, which commits, and which is for x31.
+    KeepLoad,
+    /// That word is written there.
+    SendLoad,
 
     /// What is known of the fetch packet `x`? Of `a`, bit 0: its history is kept; bit 1: is its line there; bit 2: what are
     /// the four bytes at `y`. The entry `b` was used in the cycle before. The answer is a target and [`fetched`].
@@ -123,6 +127,8 @@ pub(crate) struct Side {
     transfer: u64,
     /// The value that the multiplier and divider has taken, and the address of its instruction.
     long: (u64, u64),
+    /// The same of a word for x31 that a device was asked for.
+    load: (u64, u64),
     memory_cycles: u64,
     /// Threads that do not run, on a core that has banks for them.
     pub(super) banks: Option<Box<Banks>>,
@@ -146,6 +152,7 @@ impl Side {
             stores: 0,
             transfer: 0,
             long: (0, 0),
+            load: (0, 0),
             memory_cycles,
             banks: None,
             version: 1,
@@ -226,13 +233,17 @@ impl<B: Port> World<'_, B> {
                 [0; 2]
             }
             Ask::KeepLong => {
-                side.long = side.records.long(q.a);
+                side.long = side.records.value(q.a);
                 [0; 2]
             }
-            Ask::SendLong => {
-                let (value, pc) = side.long;
+            Ask::KeepLoad => {
+                side.load = side.records.value(0);
+                [0; 2]
+            }
+            Ask::SendLong | Ask::SendLoad => {
+                let (value, pc) = if q.ask == Ask::SendLong { side.long } else { side.load };
                 self.bus.by(pc);
-                self.bus.put_word(cycle, value);
+                self.bus.put_late_word(cycle, value);
                 [0; 2]
             }
             Ask::Fetch => {

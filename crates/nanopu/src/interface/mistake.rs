@@ -23,6 +23,9 @@ pub enum Mistake {
     MessageUnfinished,
     /// A word more than the header before it declared: it was taken for a header, and made none. The detail is the word.
     SurplusWord,
+    /// A word for x31 was computed when another context ran, and left in that one's name. The context is that of the instruction, the
+    /// detail the other.
+    WordInOtherName,
     /// A write to x31 while the queue there was full. The detail is the words that waited.
     TransmitOverrun,
     /// A word came while the context's receive queue was full. The detail is the words that waited.
@@ -31,7 +34,7 @@ pub enum Mistake {
 
 impl Mistake {
     /// All kinds.
-    pub const ALL: [Mistake; 10] = [
+    pub const ALL: [Mistake; 11] = [
         Mistake::EmptyRead,
         Mistake::ReadWithoutContext,
         Mistake::WordForUnknownContext,
@@ -40,6 +43,7 @@ impl Mistake {
         Mistake::MessageEmpty,
         Mistake::MessageUnfinished,
         Mistake::SurplusWord,
+        Mistake::WordInOtherName,
         Mistake::TransmitOverrun,
         Mistake::ReceiveOverrun,
     ];
