@@ -5,17 +5,18 @@
 //! here runs ahead on a guess; the core says when it was wrong.
 
 mod buffer;
+mod learn;
+mod lines;
 mod queue;
 mod scan;
 
 use highwire_riscv::is_compressed;
 
-use crate::cache::{LINE_BYTES, LINE_WORDS, share_bus};
-use crate::config::INSTRUCTION_MISS_CYCLES;
 use crate::core::{Ask, Since, World, fetched};
 use crate::decode::{NO_NEEDS, Needs};
 use crate::port::Port;
-use crate::predict::{Flow, HISTORIES, NEW, Prediction, Resolution, UNUSED, Update};
+use crate::predict::{HISTORIES, NEW, Prediction, UNUSED, Update};
+use lines::Place;
 use queue::{QUEUE_PACKETS, Queue};
 use scan::Scan;
 
@@ -27,6 +28,8 @@ const UNKNOWN: u64 = u64::MAX / 2;
 pub(crate) struct Request {
     /// Go on here instead.
     pub(crate) redirect: Option<u64>,
+    /// What is there will be executed: write-back says so.
+    pub(crate) is_certain: bool,
     pub(crate) update: Option<Update>,
     /// The instruction buffer's head is taken.
     pub(crate) takes: bool,
@@ -142,8 +145,13 @@ pub(crate) struct Delivered {
     seen: Prediction,
     /// Its line is in the cache.
     is_held: bool,
+    place: Place,
     /// The second stage's packet goes back to the first.
     replays: bool,
+    /// The half of an instruction at its end.
+    partial: Option<u16>,
+    /// Its jumps and branches, if it has any.
+    scan: Option<Scan>,
 }
 
 /// The frontend.
@@ -164,7 +172,11 @@ pub(crate) struct Frontend {
     s1_valid: bool,
     s1_pc: u64,
     s1_was_valid: bool,
+    /// What is fetched may yet turn out not to be executed.
+    s1_is_guess: bool,
     s2_valid: bool,
+    s2_is_guess: bool,
+    s2_place: Place,
     s2_pc: u64,
     s2_hit: bool,
     s2_cache_valid: bool,
@@ -201,7 +213,10 @@ impl Frontend {
             s1_valid: false,
             s1_pc: pc,
             s1_was_valid: false,
+            s1_is_guess: false,
             s2_valid: false,
+            s2_is_guess: false,
+            s2_place: Place::Memory,
             s2_pc: pc,
             s2_hit: false,
             s2_cache_valid: false,
@@ -228,6 +243,7 @@ impl Frontend {
         (self.partial, self.fires, self.is_head_known) = (Partial::NONE, false, false);
         (self.s1_valid, self.s2_valid, self.s1_was_valid) = (false, false, false);
         (self.s1_pc, self.s2_pc, self.s2_partial) = (pc, pc, None);
+        (self.s1_is_guess, self.s2_is_guess) = (false, false);
         (self.replay_pending, self.wrong_path) = (true, false);
     }
 
@@ -242,6 +258,7 @@ impl Frontend {
         }
         if !self.s2_valid {
             (self.s2_prediction, self.s2_number) = (Prediction::default(), since.packets);
+            self.s2_place = Place::Memory;
         }
         self.invalidated &= self.refill.is_some();
         self.queue.settle();
@@ -275,21 +292,47 @@ impl Frontend {
     /// The first half of a cycle: what the second stage delivers, and so what the core can decode.
     #[inline(always)]
     pub(crate) fn deliver<B: Port>(&mut self, world: &mut World<'_, B>) -> Delivered {
-        let has_packet = self.s1_was_valid && self.s2_valid && self.s2_hit;
+        let has_packet = self.s1_was_valid && self.s2_valid && (self.s2_hit || self.is_unwanted());
         self.fires = has_packet && self.queue.len() < QUEUE_PACKETS;
         let replays = (self.s2_valid && !self.fires) || self.replay_pending;
         let wants = u8::from(!replays) | u8::from(self.s1_valid) << 1 | u8::from(self.fires) << 2;
         let used = if self.pending.is_none() { self.used } else { UNUSED };
         let [target, rest] = world.ask(Ask::Fetch, [wants, used, 0], [self.s1_pc, self.s2_pc & !3]);
+        let bits = (rest & fetched::PREDICTION) as u32;
+        let seen = Prediction { target, bits };
+        let is_held = rest & fetched::HELD != 0;
+        let place = Place::of(rest);
+        let mut delivered = Delivered { seen, is_held, place, replays, partial: None, scan: None };
         if self.fires {
             self.arriving = self.second_stage(rest);
         }
         self.is_mistaken = self.s2_valid && self.s2_prediction.is_hit() && self.is_middle(rest, world);
+        if self.fires {
+            self.find_turn(&mut delivered, world);
+        }
         if !self.is_head_known {
             self.look_at_head(&mut world.side.decoder);
         }
-        let bits = (rest & fetched::PREDICTION) as u32;
-        Delivered { seen: Prediction { target, bits }, is_held: rest & fetched::HELD != 0, replays }
+        delivered
+    }
+
+    /// Looks for what turns in the packet that enters the queue. Decode can take an instruction out of it in the same cycle, and
+    /// already hears that it has no entry or must be fetched again.
+    #[inline(always)]
+    fn find_turn<B: Port>(&mut self, delivered: &mut Delivered, world: &mut World<'_, B>) {
+        let glance = self.glance();
+        delivered.partial = glance.partial;
+        if glance.may_turn {
+            let scan = self.scan(world);
+            delivered.partial = scan.partial;
+            if scan.taken && !self.s2_prediction.turns() {
+                (self.arriving.last, self.arriving.entry) = (scan.half, NEW);
+            }
+            delivered.scan = Some(scan);
+        }
+        if self.is_mistaken {
+            self.arriving.flags |= flag::REPLAYS;
+        }
     }
 
     /// What the core can decode in this cycle.
@@ -301,13 +344,18 @@ impl Frontend {
     #[inline(always)]
     fn second_stage(&self, fetched: u64) -> Packet {
         let p = &self.s2_prediction;
+        let is_present = self.s2_place != Place::Nowhere && fetched & fetched::PRESENT != 0;
+        // A packet that was not asked for has no bytes.
+        let comes_again = is_present && !self.s2_hit;
         Packet {
             pc: self.s2_pc,
-            word: (fetched >> fetched::WORD) as u32,
+            word: if self.s2_hit { (fetched >> fetched::WORD) as u32 } else { 0 },
             last: if p.turns() { p.half() } else { 1 },
             entry: p.entry(),
             number: self.s2_number,
-            flags: if fetched & fetched::PRESENT != 0 { flag::LIVE | flag::PRESENT } else { flag::LIVE },
+            flags: flag::LIVE
+                | if is_present { flag::PRESENT } else { 0 }
+                | if comes_again { flag::REPLAYS } else { 0 },
         }
     }
 
@@ -336,7 +384,7 @@ impl Frontend {
         world: &mut World<'_, B>,
     ) -> bool {
         let fires = self.fires;
-        let Delivered { seen, is_held, replays } = delivered;
+        let Delivered { seen, is_held, place, replays, partial, scan } = delivered;
         let redirected = request.redirect.is_some();
         let known = self.s2_prediction.turns();
         let queued = self.queue.len();
@@ -346,23 +394,13 @@ impl Frontend {
         let mut guess = predicted;
         let mut scan_redirects = false;
         let mut own_update = None;
-        let mut partial = None;
-        if fires {
-            let glance = self.glance();
-            partial = glance.partial;
-            if glance.may_turn {
-                let scan = self.scan(world);
-                partial = scan.partial;
-                scan_redirects = !known && scan.taken;
-                if !known && self.s2_valid {
-                    guess = self.guess(&scan, predicted, world);
-                }
-                own_update = self.own_update(&scan, known, queued);
-                self.follow(&scan, known, redirected, world);
+        if let Some(scan) = &scan {
+            scan_redirects = !known && scan.taken;
+            if !known {
+                guess = self.guess(scan, predicted, world);
             }
-            if self.is_mistaken {
-                self.arriving.flags |= flag::REPLAYS;
-            }
+            own_update = self.own_update(scan, known, queued);
+            self.follow(scan, known, redirected, world);
         }
         let has_space = queued <= 2
             || (queued <= 3 && !(self.s1_valid && self.s2_valid))
@@ -382,16 +420,23 @@ impl Frontend {
         } else if fires {
             self.s2_partial = partial;
         }
+        let follows_certain = self.s2_valid && !self.s2_is_guess;
+        let next_is_guess = match (redirected, replays) {
+            (true, _) => !request.is_certain,
+            (_, true) => self.s2_is_guess,
+            _ => self.s1_is_guess || follows_certain || seen.turns(),
+        };
         self.replay_pending = replays && !s0_valid;
         self.s1_was_valid = self.s1_valid;
         self.s2_valid = !replays && !redirected && !scan_redirects;
         if !replays {
-            self.s2_pc = self.s1_pc;
+            (self.s2_pc, self.s2_is_guess, self.s2_place) = (self.s1_pc, self.s1_is_guess, place);
             self.s2_prediction = Prediction { target: 0, ..seen };
             self.s2_number = self.packets;
             self.packets = self.packets.wrapping_add(1);
         }
         self.s1_valid = s0_valid;
+        self.s1_is_guess = next_is_guess;
         self.s1_pc = request.redirect.unwrap_or(next) & !1;
         misses
     }
@@ -405,172 +450,5 @@ impl Frontend {
             [0, _] => predicted,
             [_, address] => address,
         }
-    }
-
-    /// The predictor's own registers, at the end of a cycle in which the lookup answered `seen`; `update` arrives.
-    #[inline(always)]
-    fn teach<B: Port>(&mut self, seen: &Prediction, update: Option<Update>, world: &mut World<'_, B>) {
-        self.clearing_cycles = self.clearing_cycles.saturating_sub(1);
-        if let Some(Update { entry, packet, half, flow, is_valid }) = self.pending {
-            let what = half | u8::from(is_valid) << 1 | u8::from(seen.is_ambiguous()) << 2;
-            world.ask(Ask::Learn, [entry, what, flow as u8], [packet, self.s1_pc]);
-        } else if seen.is_ambiguous() {
-            world.tell(Ask::ForgetPacket, 0, self.s1_pc);
-        }
-        if self.is_mistaken {
-            world.tell(Ask::Forget, 0, 0);
-        }
-        self.used = if seen.turns() { seen.entry() } else { UNUSED };
-        self.pending = update;
-    }
-
-    /// What became of an instruction of packet `number`.
-    #[inline(always)]
-    pub(crate) fn resolve<B: Port>(&self, resolution: &Resolution, number: u8, world: &mut World<'_, B>) {
-        let Resolution { packet, is_branch, taken, is_wrong, learns } = *resolution;
-        let learns = learns && self.clearing_cycles == 0;
-        let what =
-            u8::from(is_branch) | u8::from(taken) << 1 | u8::from(is_wrong) << 2 | u8::from(learns) << 3;
-        world.ask(Ask::Resolve, [self.packets.wrapping_sub(number), what, 0], [packet, 0]);
-    }
-
-    /// What the predictor learns from the second stage, without the core.
-    fn own_update(&self, scan: &Scan, known: bool, queued: usize) -> Option<Update> {
-        let likely_bubble = queued <= 1;
-        let learns = !self.wrong_path && likely_bubble && !known && scan.taken && !scan.is_known;
-        learns.then_some(Update {
-            entry: NEW,
-            packet: self.s2_pc & !3,
-            half: scan.half,
-            flow: scan.flow,
-            is_valid: true,
-        })
-    }
-
-    /// A jump or branch enters the queue.
-    fn follow<B: Port>(&mut self, scan: &Scan, known: bool, redirected: bool, world: &mut World<'_, B>) {
-        if !self.wrong_path {
-            self.train_speculatively(scan, world);
-        }
-        if !known && scan.taken {
-            (self.arriving.last, self.arriving.entry) = (scan.half, NEW);
-        }
-        let lost = !known && scan.taken && scan.target.is_none() && !scan.uses_stack;
-        self.wrong_path = !redirected && (self.wrong_path || lost);
-    }
-
-    fn train_speculatively<B: Port>(&mut self, scan: &Scan, world: &mut World<'_, B>) {
-        if scan.has_branch {
-            world.tell(Ask::Speculate, u8::from(self.s2_prediction.bias()), 0);
-        }
-        match scan.stack {
-            Some((Flow::Call, address)) => world.tell(Ask::Push, 0, address),
-            Some((Flow::Return, _)) => world.tell(Ask::Pop, 0, 0),
-            _ => {}
-        }
-    }
-
-    #[inline(always)]
-    fn refill_cache<B: Port>(
-        &mut self,
-        is_held: bool,
-        request: &Request,
-        s1_killed: bool,
-        world: &mut World<'_, B>,
-    ) -> bool {
-        let missed = self.s2_cache_valid && !self.s2_hit;
-        if missed || self.refill.is_some() || request.flushes_cache {
-            return self.refill_slowly(is_held, request, s1_killed, world);
-        }
-        let is_looking = self.s1_valid;
-        if is_looking {
-            self.refill_address = self.s1_pc & !(LINE_BYTES - 1);
-            self.s2_hit = is_held;
-            self.shown = if self.s2_hit { Some(self.s1_pc) } else { None };
-        } else {
-            self.s2_hit = false;
-        }
-        self.s2_cache_valid = is_looking && !s1_killed;
-        self.s2_may_refill = true;
-        false
-    }
-
-    #[inline(never)]
-    fn refill_slowly<B: Port>(
-        &mut self,
-        is_held: bool,
-        request: &Request,
-        s1_killed: bool,
-        world: &mut World<'_, B>,
-    ) -> bool {
-        let cycle = world.cycle;
-        let missed = self.s2_cache_valid && !self.s2_hit;
-        let can_request = !(missed || self.refill.is_some());
-        let begins = self.asks_line() && !request.waits_for_bus;
-        if begins {
-            self.refill = Some(UNKNOWN);
-            world.tell(Ask::DrawCode, 0, 0);
-            self.invalidated = false;
-        }
-        self.invalidated |= request.flushes_cache;
-        // While a line arrives, its words take the array's only port, and nothing can be looked up.
-        let is_writing = self.refill.is_some_and(|last| cycle + LINE_WORDS >= last + 2 && cycle <= last + 1);
-        let is_looking = self.s1_valid && !is_writing;
-        let hit = is_looking && is_held;
-        if is_looking {
-            self.shown = hit.then_some(self.s1_pc);
-        }
-        if is_looking && can_request && self.refill.is_none() {
-            self.refill_address = self.s1_pc & !(LINE_BYTES - 1);
-        }
-        if self.refill.is_some_and(|last| last < cycle) {
-            self.refill = None;
-            if !self.invalidated {
-                world.tell(Ask::FillCode, 0, self.refill_address);
-            }
-        }
-        if request.flushes_cache {
-            world.tell(Ask::ClearCode, 0, 0);
-        }
-        self.s2_cache_valid = is_looking && !s1_killed;
-        self.s2_hit = hit;
-        self.s2_may_refill = can_request;
-        begins
-    }
-
-    /// Whether a line is asked for in this cycle, if the bus takes the request.
-    #[inline(always)]
-    pub(crate) fn asks_line(&self) -> bool {
-        self.s2_cache_valid && !self.s2_hit && self.s2_may_refill && self.refill.is_none()
-    }
-
-    /// The line that is missing.
-    pub(crate) fn missing_line(&self) -> u64 {
-        self.refill_address
-    }
-
-    /// The missing line comes from memory, since the data cache was asked in this cycle, `waits` cycles later. `data_line` is
-    /// when a line of that cache is complete.
-    pub(crate) fn expect_line<B: Port>(
-        &mut self,
-        waits: u64,
-        data_line: Option<&mut u64>,
-        world: &mut World<'_, B>,
-    ) {
-        if self.refill.is_some() {
-            let [line_cycles, _] = world.ask(Ask::CodeCycles, [0; 3], [self.refill_address, 0]);
-            let last = world.cycle + waits + INSTRUCTION_MISS_CYCLES + line_cycles;
-            self.refill = Some(share_bus(last, data_line));
-        }
-    }
-
-    /// Whether a line is on its way.
-    pub(crate) fn is_refilling(&self) -> bool {
-        self.refill.is_some()
-    }
-
-    /// The cycle in which the last word of a line arrives, if one is on its way.
-    pub(crate) fn incoming_line(&mut self) -> Option<&mut u64> {
-        self.refill.as_mut()
     }
 }

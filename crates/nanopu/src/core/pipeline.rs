@@ -254,7 +254,8 @@ impl Pipeline {
         self.move_stages(redirect_back.is_some(), killed, world);
         // Fetch has turned to another thread for good.
         let redirect = if leaves { turned } else { redirect };
-        let request = Request { redirect, update, takes: !stalls, flushes_cache, waits_for_bus };
+        let is_certain = redirect_back.is_some();
+        let request = Request { redirect, is_certain, update, takes: !stalls, flushes_cache, waits_for_bus };
         if self.frontend.tick(delivered, &request, world) {
             self.data_cache.ask(cycle, self.frontend.missing_line());
         }

@@ -248,7 +248,17 @@ impl<B: Port> World<'_, B> {
             }
             Ask::Fetch => {
                 let word = if q.a & 4 != 0 { self.bus.fetch_word(q.y).ok() } else { None };
-                side.fetch(q, word)
+                let [target, mut rest] = side.fetch(q, word);
+                // Only memory is in the cache.
+                if q.a & 2 != 0 && rest & fetched::HELD == 0 {
+                    if self.bus.is_device(q.x) {
+                        rest |= fetched::DEVICE;
+                    }
+                    if self.bus.fetch_word(q.x & !3).is_err() {
+                        rest |= fetched::NOWHERE;
+                    }
+                }
+                [target, rest]
             }
             Ask::Word => [self.bus.fetch_word(q.x).unwrap_or(0).into(), 0],
             Ask::Return => match side.predictor.return_address() {
@@ -362,7 +372,7 @@ impl<B: Port> World<'_, B> {
         if q.a & 4 != 0 {
             let word =
                 self.bus.fetch_word(q.y).map(|word| u64::from(word) << fetched::WORD | fetched::PRESENT);
-            if word.unwrap_or(0) != rest & !(fetched::PREDICTION | fetched::HELD) {
+            if word.unwrap_or(0) != rest & fetched::BYTES {
                 return false;
             }
         }
@@ -431,10 +441,16 @@ pub(crate) mod fetched {
     pub(crate) const PREDICTION: u64 = 0xffff;
     /// The line is in the cache.
     pub(crate) const HELD: u64 = 1 << 16;
+    /// The packet of the lookup is not in the cache, and no memory.
+    pub(crate) const DEVICE: u64 = 1 << 18;
+    /// Nothing is there.
+    pub(crate) const NOWHERE: u64 = 1 << 19;
     /// There is memory, and the bytes stand from [`WORD`] on.
     pub(crate) const PRESENT: u64 = 1 << 17;
     /// See there.
     pub(crate) const WORD: u32 = 32;
+    /// What is said of the bytes.
+    pub(crate) const BYTES: u64 = !0 << WORD | PRESENT;
 }
 
 impl Side {

@@ -2,12 +2,13 @@
 
 use highwire_riscv::{Class, Instruction, is_compressed};
 
-use super::{Frontend, Packet, flag};
+use super::{Frontend, Packet};
 use crate::core::{Ask, World};
 use crate::port::Port;
 use crate::predict::{Flow, Prediction};
 
 /// What the second stage finds in its packet.
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Scan {
     /// The half-word in which a jump, or a branch that is predicted taken, ends.
     pub(super) half: u8,
@@ -32,10 +33,7 @@ impl Frontend {
     #[inline(always)]
     pub(super) fn glance(&self) -> Glance {
         let mut glance = Glance { may_turn: false, partial: None };
-        let Packet { pc, word, flags, .. } = self.arriving;
-        if flags & flag::PRESENT == 0 {
-            return glance;
-        }
+        let Packet { pc, word, .. } = self.arriving;
         let (low, high) = (word as u16, (word >> 16) as u16);
         if pc & 2 == 0 {
             if let Some(before) = self.s2_partial {
@@ -69,9 +67,6 @@ impl Frontend {
             flow: Flow::Jump,
             partial: None,
         };
-        if self.arriving.flags & flag::PRESENT == 0 {
-            return scan;
-        }
         let word = self.arriving.word;
         let halves = [word as u16, (word >> 16) as u16];
         let base = self.s2_pc & !3;
