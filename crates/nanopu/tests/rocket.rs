@@ -4,6 +4,9 @@
 //! configuration `LitexFullConfig`) with a memory of 40 cycles. Where this model is known to differ, the test says how
 //! often, so that a change in either direction shows.
 
+#[path = "rocket/boot.rs"]
+mod boot;
+
 use highwire_nanopu::{Core, CoreConfig, Event};
 use highwire_riscv::{AccessFault, Bank, Bus, Class, Hart, Ram};
 
@@ -35,9 +38,21 @@ fn is_device(address: u64) -> bool {
     address & !7 == ALARM
 }
 
-impl highwire_nanopu::Port for Bench {}
+impl highwire_nanopu::Port for Bench {
+    fn line_cycles(&mut self, address: u64, memory_cycles: u64) -> u64 {
+        boot::line_cycles(address).unwrap_or(memory_cycles)
+    }
+}
 
 impl Bus for Bench {
+    fn fetch(&mut self, address: u64) -> Result<u16, AccessFault> {
+        boot::fetch(address).map_or_else(|| self.ram.fetch(address), Ok)
+    }
+
+    fn write_csr(&mut self, number: u16, _value: u64) -> bool {
+        boot::has_csr(number)
+    }
+
     fn load(&mut self, address: u64, bytes: u8) -> Result<u64, AccessFault> {
         self.at(address).load(address, bytes)
     }
@@ -52,13 +67,19 @@ fn image(hex: impl Iterator<Item = impl AsRef<str>>) -> Vec<u8> {
     (0..text.len() / 2).map(|at| u8::from_str_radix(&text[2 * at..2 * at + 2], 16).unwrap()).collect()
 }
 
-/// The cycles of the first `count` commits.
+/// A core at reset, which executes the ROM before the program.
+fn core() -> Core {
+    Core::new(Hart::new(0, boot::RESET), &CoreConfig::default())
+}
+
+/// The cycles of the program's first `count` commits.
 fn commits(image: &[u8], count: usize) -> Vec<u64> {
     let mut bench = Bench::new(image);
-    let mut core = Core::new(Hart::new(0, BASE), &CoreConfig::default());
+    let mut core = core();
     let mut cycles = Vec::new();
     while cycles.len() < count {
         match core.run_to_event(&mut bench, 10_000) {
+            Event::Commit(commit) if commit.retired.pc < BASE => {}
             Event::Commit(commit) => cycles.push(commit.cycle),
             other => panic!("{other:?} after {} commits", cycles.len()),
         }
@@ -160,10 +181,11 @@ fn golden() -> Vec<Golden<'static>> {
 /// cycles since the one before, and the integer register, unless it is written later.
 fn run(memory: &[u8], count: usize) -> (u64, u64) {
     let mut bench = Bench::new(memory);
-    let mut core = Core::new(Hart::new(0, BASE), &CoreConfig::default());
+    let mut core = core();
     let (mut hash, mut cycles, mut before, mut left) = (0u64, 0, None, count);
     while left > 0 {
         let commit = match core.run_to_event(&mut bench, 10_000) {
+            Event::Commit(commit) if commit.retired.pc < BASE => continue,
             Event::Commit(commit) => commit,
             Event::Trap { .. } => continue,
             Event::Bubble => panic!("stuck with {left} commits to go"),

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 use highwire_nanopu::{Commit, Core, CoreConfig, Event, Port};
 use highwire_riscv::{AccessFault, Bus, Hart, Next, Program, Ram, Symbol};
 
+use super::boot;
+
 /// Where programs lie and begin.
 pub(crate) const BASE: u64 = 0x8000_0000;
 /// A store here ends the run, on both sides.
@@ -58,9 +60,21 @@ struct Bench {
     is_done: bool,
 }
 
-impl Port for Bench {}
+impl Port for Bench {
+    fn line_cycles(&mut self, address: u64, memory_cycles: u64) -> u64 {
+        boot::line_cycles(address).unwrap_or(memory_cycles)
+    }
+}
 
 impl Bus for Bench {
+    fn fetch(&mut self, address: u64) -> Result<u16, AccessFault> {
+        boot::fetch(address).map_or_else(|| self.ram.fetch(address), Ok)
+    }
+
+    fn write_csr(&mut self, number: u16, _value: u64) -> bool {
+        boot::has_csr(number)
+    }
+
     fn load(&mut self, address: u64, bytes: u8) -> Result<u64, AccessFault> {
         match address & !7 {
             ALARM => self.alarm.load(address, bytes),
@@ -96,7 +110,7 @@ pub(crate) struct Run {
     pub(crate) commits: Vec<Traced>,
 }
 
-/// Runs `image` up to the store that ends it. A hart without a pipeline runs beside the core; the two must agree.
+/// Runs `image`, from reset on, up to the store that ends it. A hart without a pipeline runs beside the core; the two must agree.
 pub(crate) fn run(image: &Image, commits_max: usize) -> Result<Run, String> {
     let memory = || {
         let mut ram = Ram::new(BASE, MEMORY_BYTES);
@@ -106,15 +120,17 @@ pub(crate) fn run(image: &Image, commits_max: usize) -> Result<Run, String> {
         Bench { ram, alarm: Ram::new(ALARM, 8), is_done: false }
     };
     let (mut bench, mut plain_bench) = (memory(), memory());
-    let mut core = Core::new(Hart::new(0, BASE), &CoreConfig::default());
-    let mut plain = Hart::new(0, BASE);
+    let mut core = Core::new(Hart::new(0, boot::RESET), &CoreConfig::default());
+    let mut plain = Hart::new(0, boot::RESET);
     let mut commits = Vec::new();
     // The store that ends the run commits a little later than it executes.
     while !(plain_bench.is_done && bench.is_done) && commits.len() < commits_max {
         match core.run_to_event(&mut bench, PATIENCE_CYCLES) {
             Event::Commit(commit) => {
                 let operands = step_plain(&mut plain, &mut plain_bench, &commit)?;
-                commits.push(Traced { commit, operands });
+                if commit.retired.pc >= BASE {
+                    commits.push(Traced { commit, operands });
+                }
             }
             Event::Trap { .. } => {
                 plain.step(&mut plain_bench);

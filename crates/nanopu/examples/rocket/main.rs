@@ -6,6 +6,8 @@
 //! random program does here.
 #![allow(clippy::disallowed_methods, reason = "a tool reads files and starts a simulator")]
 
+#[path = "../../tests/rocket/boot.rs"]
+mod boot;
 mod compare;
 mod generate;
 mod here;
