@@ -48,7 +48,7 @@ impl Frontend {
                 head.flags |= flag::KNOWN;
             }
         }
-        // What has just arrived may yet be found to be something else.
+        // The next packet may be what the buffer lacks.
         self.is_head_known = !is_empty;
     }
 
