@@ -1,43 +1,14 @@
 //! Programs on the nanoPU, as a user runs them.
 
 mod common;
+#[path = "common/riscv.rs"]
+mod riscv;
 
-use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
 
 use common::highwire;
+use riscv::{mistaken, program};
 use serde_json::Value;
-
-/// A program of `riscv/`, built with Debian's gcc; nothing, and the reason printed, without it.
-fn program(name: &str) -> Option<PathBuf> {
-    built("programs", name)
-}
-
-/// A program of `tests/mistakes`.
-fn mistaken(name: &str) -> Option<PathBuf> {
-    built(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mistakes"), name)
-}
-
-/// Programs from `sources`, as `riscv/Makefile` builds them.
-fn built(sources: &str, name: &str) -> Option<PathBuf> {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../riscv");
-    let last = Path::new(sources).file_name().expect("a directory");
-    let build = Path::new(env!("CARGO_TARGET_TMPDIR")).join("riscv").join(last);
-    if Command::new("riscv64-unknown-elf-gcc").arg("--version").output().is_err() {
-        println!("skipped: no riscv64-unknown-elf-gcc, from Debian's gcc-riscv64-unknown-elf");
-        return None;
-    }
-    // Tests run side by side, and each wants the programs whole.
-    static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
-    let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut make = Command::new("make");
-    make.arg("-s").arg("-C").arg(source);
-    make.arg(format!("BUILD={}", build.display())).arg(format!("SOURCES={sources}"));
-    assert!(make.status().expect("make runs").success());
-    Some(build.join(format!("{name}.elf")))
-}
 
 fn run(words: &[&str]) -> (i32, String, String) {
     let output = highwire(words).output().expect("it starts");
@@ -245,87 +216,6 @@ fn a_trap_is_reported() {
     let Some((text, _)) = complaints("trap", &["--count", "1"]) else { return };
     assert!(text.contains("core 0 trapped at 0x") && text.contains(" in fault, cycle "), "{text}");
     assert!(text.contains("store access fault (0x10)"), "{text}");
-}
-
-/// What gdb-multiarch prints when it does `commands` with a program under the stub; nothing, and the reason printed, without it.
-fn debug(program: &Path, more: &[&str], commands: &[&str]) -> Option<String> {
-    if Command::new("gdb-multiarch").arg("--version").output().is_err() {
-        println!("skipped: no gdb-multiarch, from Debian's gdb-multiarch");
-        return None;
-    }
-    let words = ["nanopu", "run", program.to_str().unwrap(), "--gdb", "127.0.0.1:0"];
-    let mut simulator =
-        highwire(words.iter().chain(more)).stdout(Stdio::piped()).spawn().expect("the simulator starts");
-    let mut said = BufReader::new(simulator.stdout.take().expect("a pipe"));
-    let mut first = String::new();
-    said.read_line(&mut first).expect("it says where it waits");
-    let address = first.rsplit("remote ").next().unwrap().trim().trim_end_matches('\'').to_owned();
-    let mut gdb = Command::new("gdb-multiarch");
-    gdb.args(["-nx", "-batch", "-ex", "set pagination off"]);
-    gdb.arg("-ex").arg(format!("target remote {address}"));
-    commands.iter().for_each(|command| {
-        gdb.arg("-ex").arg(command);
-    });
-    let output = gdb.arg(program).output().expect("gdb runs");
-    // It ends when the debugger leaves; if the debugger could not, nothing else would end it.
-    let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
-    if text.contains("could not connect") {
-        simulator.kill().expect("it runs");
-    }
-    simulator.wait().expect("it ends");
-    said.read_to_string(&mut String::new()).expect("its last words");
-    Some(text)
-}
-
-/// The values that gdb printed, in order: `$1 = …`.
-fn values(text: &str) -> Vec<&str> {
-    text.lines().filter(|line| line.starts_with('$')).filter_map(|line| line.split(" = ").nth(1)).collect()
-}
-
-#[test]
-fn a_debugger_stops_steps_and_looks_without_taking_words() {
-    let Some(program) = program("loopback") else { return };
-    let commands = [
-        "break nanopu_main",
-        "continue",
-        "print $pc == &nanopu_main",
-        "stepi",
-        "print $pc > &nanopu_main",
-        "delete",
-        // The header of a message: reading it in the debugger leaves it where it is.
-        "break nanopu_read",
-        "continue",
-        "print/x $x30",
-        "print/x $x30",
-        "print $x30 & 0xffff",
-        "stepi",
-        "print/x $x30",
-        "set $a5 = 77",
-        "print $a5",
-        "monitor reset",
-        "maintenance flush register-cache",
-        "print $pc == &_start",
-        "delete",
-        "kill",
-    ];
-    let Some(text) = debug(&program, &["--bytes", "16"], &commands) else { return };
-    let values = values(&text);
-    assert_eq!(values.len(), 8, "{text}");
-    assert_eq!((values[0], values[1]), ("1", "1"), "{text}");
-    let header = u64::from_str_radix(values[2].trim_start_matches("0x"), 16).unwrap();
-    assert_eq!((values[3], header & 0xffff, header >> 32), (values[2], 16, 0x0a00_0001), "{text}");
-    // The step has taken the header; the first word of the payload is next.
-    assert_eq!((values[4], values[5]), ("16", "0x1"), "{text}");
-    assert_eq!((values[6], values[7]), ("77", "1"), "{text}");
-}
-
-#[test]
-fn cores_are_threads_to_a_debugger() {
-    let Some(program) = program("service4") else { return };
-    let commands = ["break nanopu_main", "continue", "info threads", "monitor cycle", "kill"];
-    let Some(text) = debug(&program, &["--cores", "4"], &commands) else { return };
-    let threads = text.lines().filter(|line| line.contains("core ") && line.contains(", cycle ")).count();
-    assert_eq!(threads, 4, "{text}");
 }
 
 #[test]

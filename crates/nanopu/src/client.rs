@@ -98,6 +98,14 @@ pub struct Play<'a> {
     answered: usize,
 }
 
+/// How far a [`Play`] has come.
+#[derive(Clone, Debug)]
+pub struct Progress {
+    client: Client,
+    next: usize,
+    answered: usize,
+}
+
 impl<'a> Play<'a> {
     /// `client` is about to send `requests`, in order of `sent`.
     pub fn new(client: &'a mut Client, requests: &'a [Request]) -> Play<'a> {
@@ -113,6 +121,17 @@ impl<'a> Play<'a> {
         self.client.between.clear();
         self.client.parts.clear();
         (self.client.wire_free, self.next, self.answered) = (0, 0, 0);
+    }
+
+    /// How far it has come, for whoever wants to take cycles back together with the node's.
+    pub fn progress(&self) -> Progress {
+        Progress { client: self.client.clone(), next: self.next, answered: self.answered }
+    }
+
+    /// Back to there.
+    pub fn go_back(&mut self, progress: &Progress) {
+        self.client.clone_from(&progress.client);
+        (self.next, self.answered) = (progress.next, progress.answered);
     }
 
     /// Whether every request has its answer.

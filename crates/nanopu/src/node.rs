@@ -80,6 +80,7 @@ pub enum NodeEvent {
 }
 
 /// A node.
+#[derive(Clone)]
 pub struct Node<T = Ndp> {
     cores: Vec<Core>,
     interfaces: Vec<Interface>,
@@ -327,6 +328,16 @@ impl<T: Transport> Node<T> {
     /// The word that the next read of x30 on this core takes, if one is there. It stays.
     pub fn peek_word(&self, core: usize) -> Option<u64> {
         self.interfaces[core].peek_word()
+    }
+
+    /// How many words wait for the context that runs on a core.
+    pub fn queued_words(&self, core: usize) -> usize {
+        self.interfaces[core].queued_words(self.current_context(core))
+    }
+
+    /// What the core's program would read from a CSR of the network; zero from any other.
+    pub fn network_csr(&self, core: usize, number: u16) -> u64 {
+        self.interfaces[core].read(number)
     }
 
     /// The context that runs on a core.

@@ -4,6 +4,11 @@
 //! enters the pipeline, so looking changes no cycle. What has just executed may still be three cycles from its commit, and
 //! with it values that come at write-back, such as those of the network's CSRs.
 
+mod registers;
+mod stops;
+
+use std::collections::VecDeque;
+use std::io::Write;
 use std::net::{TcpListener, TcpStream};
 use std::process::ExitCode;
 
@@ -17,17 +22,21 @@ use gdbstub::target::ext::base::multithread::{
     MultiThreadBase, MultiThreadResume, MultiThreadResumeOps, MultiThreadSchedulerLocking,
     MultiThreadSchedulerLockingOps, MultiThreadSingleStep, MultiThreadSingleStepOps,
 };
-use gdbstub::target::ext::breakpoints::{Breakpoints, BreakpointsOps, SwBreakpoint, SwBreakpointOps};
+use gdbstub::target::ext::breakpoints::{
+    Breakpoints, BreakpointsOps, HwBreakpoint, HwBreakpointOps, HwWatchpoint, HwWatchpointOps, SwBreakpoint,
+    SwBreakpointOps, WatchKind,
+};
 use gdbstub::target::ext::monitor_cmd::{ConsoleOutput, MonitorCmd, MonitorCmdOps};
 use gdbstub::target::ext::thread_extra_info::{ThreadExtraInfo, ThreadExtraInfoOps};
 use gdbstub::target::{Target, TargetError, TargetResult};
-use gdbstub_arch::riscv::Riscv64;
-use gdbstub_arch::riscv::reg::RiscvCoreRegs;
-use highwire_nanopu::client::{Client, Play, Request};
+use highwire_nanopu::client::{Client, Play, Progress, Request};
 use highwire_nanopu::{Node, NodeConfig, NodeEvent, RX_REGISTER};
-use highwire_riscv::{Bus, Program};
+use highwire_riscv::{Bus, Cause, Exception, Instruction, Program};
+use registers::{Nanopu, Registers};
+use stops::{Stand, Stops, Watch};
 
-use super::run::place;
+use super::run::trap_text;
+use crate::console::Console;
 
 /// How many cycles run between two looks at the connection.
 const CYCLES_PER_LOOK: u32 = 20_000;
@@ -40,9 +49,25 @@ struct Debuggee<'a> {
     config: &'a NodeConfig,
     node: Node,
     play: Play<'a>,
-    breakpoints: Vec<u64>,
-    /// The core that executes one instruction and stops.
-    steps: Option<usize>,
+    stops: Stops,
+    /// The core that was spoken of last.
+    last: usize,
+    /// Bytes of the console that have been printed.
+    printed: usize,
+    /// Where to go back to when all cores run on.
+    missed: Option<Box<Missed>>,
+    /// Cycles have passed since the debugger last let them.
+    is_under_way: bool,
+}
+
+/// What a debugger could not be told while it stepped one core alone: where others had come to, and how everything was then.
+///
+/// It expects the others to stand still meanwhile, and fails if it hears of them. So it is told behind the step, and the
+/// step is taken back: the cores then are where they were.
+struct Missed {
+    node: Node,
+    progress: Progress,
+    untold: VecDeque<StopReason>,
 }
 
 /// Waits for a debugger on `listener` and serves it until it leaves.
@@ -60,14 +85,39 @@ pub(super) fn serve(
     let play = Play::new(client, requests);
     let (connection, _) = listener.accept().context("no debugger came")?;
     connection.set_nodelay(true).context("the debugger's connection")?;
-    let mut debuggee = Debuggee { program, config, node, play, breakpoints: Vec::new(), steps: None };
-    let end = GdbStub::new(connection)
-        .run_blocking::<Loop<'_>>(&mut debuggee)
-        .map_err(|error| anyhow::anyhow!("the debugger's protocol: {error}"))?;
-    Ok(match end {
-        DisconnectReason::TargetExited(code) => ExitCode::from(code),
-        _ => ExitCode::SUCCESS,
-    })
+    let stops = Stops::default();
+    let mut debuggee = Debuggee {
+        program,
+        config,
+        node,
+        play,
+        stops,
+        last: 0,
+        printed: 0,
+        missed: None,
+        is_under_way: false,
+    };
+    let end =
+        GdbStub::new(connection).run_blocking::<Loop<'_>>(&mut debuggee).map_err(|error| {
+            match error.is_connection_error() {
+                true => anyhow::anyhow!("the debugger is gone, or its connection: {error}"),
+                false => anyhow::anyhow!("the debugger's protocol: {error}"),
+            }
+        })?;
+    debuggee.print_console();
+    let cycle = debuggee.node.cycle();
+    let (said, code) = match end {
+        DisconnectReason::TargetExited(_) | DisconnectReason::TargetTerminated(_) => {
+            let code = debuggee.node.platform().exit_code().unwrap_or(0);
+            (format!("the program exited with {code}"), if code == 0 { 0 } else { 1 })
+        }
+        DisconnectReason::Disconnect => ("the debugger left, and nothing runs on".to_owned(), 0),
+        DisconnectReason::Kill => ("the debugger ended the run".to_owned(), 0),
+    };
+    let mut console = Console::new();
+    console.line(format!("{said}; cycle {cycle}"))?;
+    console.finish()?;
+    Ok(ExitCode::from(code))
 }
 
 fn thread(core: usize) -> Tid {
@@ -81,25 +131,116 @@ impl Debuggee<'_> {
 
     /// Some cycles, or fewer if something happens.
     fn run(&mut self) -> Option<StopReason> {
+        match self.missed.take() {
+            Some(missed) if self.stops.alone().is_none() => {
+                self.node = missed.node;
+                self.play.go_back(&missed.progress);
+                self.stops.put_back(missed.untold);
+            }
+            missed => self.missed = missed.filter(|_| self.is_under_way),
+        }
+        if !self.is_under_way {
+            self.is_under_way = true;
+            let stands: Vec<_> = self.cores().map(|core| (core, self.stand(core))).collect();
+            self.stops.begin(stands.into_iter());
+        }
+        let mut executed: Vec<u64> = self.cores().map(|core| self.node.core(core).executed()).collect();
         for _ in 0..CYCLES_PER_LOOK {
-            let before: Vec<u64> = self.cores().map(|core| self.node.core(core).executed()).collect();
-            if let Err(NodeEvent::Trapped { core, .. }) = self.play.tick(&mut self.node, |_, _| {}) {
-                return Some(StopReason::SignalWithThread { tid: thread(core), signal: Signal::SIGILL });
+            if let Some(core) = self.stops.alone() {
+                let others = self.stops.take_others(core);
+                if !others.is_empty() && self.missed.is_none() {
+                    let (node, progress) = (self.node.clone(), self.play.progress());
+                    self.missed = Some(Box::new(Missed { node, progress, untold: others }));
+                }
+            }
+            if let Some(reason) = self.stops.poll() {
+                return Some(reason);
+            }
+            if let Err(event) = self.play.tick(&mut self.node, |_, _| {}) {
+                self.on_trap(&event);
             }
             if let Some(code) = self.node.platform().exit_code() {
                 return Some(StopReason::Exited(code as u8));
             }
             // A core stands in front of an instruction when it has just executed the one before.
-            let moved = |core: &usize| self.node.core(*core).executed() != before[*core];
-            let at_breakpoint = |core: &usize| self.breakpoints.contains(&self.node.core(*core).hart.pc);
-            if let Some(core) = self.cores().find(|core| moved(core) && at_breakpoint(core)) {
-                return Some(StopReason::SwBreak(thread(core)));
-            }
-            if let Some(core) = self.steps.filter(moved) {
-                return Some(StopReason::SignalWithThread { tid: thread(core), signal: Signal::SIGTRAP });
+            for (number, before) in executed.iter_mut().enumerate() {
+                let now = self.node.core(number).executed();
+                if now != *before {
+                    *before = now;
+                    let stand = self.stand(number);
+                    self.stops.on_arrival(number, &stand);
+                }
             }
         }
         None
+    }
+
+    /// In front of what a core stands.
+    fn stand(&self, core: usize) -> Stand {
+        let (executed, hart) = (self.node.core(core).executed(), &self.node.core(core).hart);
+        if !self.stops.watch_memory() {
+            return Stand { pc: hart.pc, access: None, executed };
+        }
+        let word = |length| self.node.platform().ram.slice(hart.pc, length);
+        let bits =
+            word(4).or(word(2)).map(|bytes| bytes.iter().rfold(0, |all, &byte| all << 8 | u32::from(byte)));
+        let instruction = bits.and_then(|bits| Instruction::decode(bits).ok());
+        let mut access = instruction.as_ref().and_then(|instruction| hart.access(instruction));
+        if let (Some(access), Some(instruction)) = (&mut access, instruction)
+            && instruction.rs1 == RX_REGISTER
+        {
+            // The address is the network's next word.
+            let word = self.node.peek_word(core).unwrap_or(0);
+            access.address = access.address.wrapping_add(word.wrapping_sub(hart.x[usize::from(RX_REGISTER)]));
+        }
+        Stand { pc: hart.pc, access, executed }
+    }
+
+    /// A trap that the program has not asked for is a signal, as a debugger would have it from an operating system.
+    fn on_trap(&mut self, event: &NodeEvent) {
+        let NodeEvent::Trapped { core, trap, .. } = event else { return };
+        let signal = match trap.cause {
+            Cause::Exception(Exception::Breakpoint) => Signal::SIGTRAP,
+            Cause::Exception(Exception::LoadMisaligned | Exception::StoreMisaligned) => Signal::SIGBUS,
+            Cause::Exception(
+                Exception::InstructionAccessFault | Exception::LoadAccessFault | Exception::StoreAccessFault,
+            ) => Signal::SIGSEGV,
+            _ => Signal::SIGILL,
+        };
+        self.say(format!("{}\n", trap_text(event, self.program, self.node.cycle())).as_bytes());
+        self.stops.note(StopReason::SignalWithThread { tid: thread(*core), signal });
+    }
+
+    /// Prints what the program has written since it was last printed.
+    fn print_console(&mut self) {
+        let new = self.node.platform().console().get(self.printed..).unwrap_or_default();
+        self.say(new);
+        self.printed = self.node.platform().console().len();
+    }
+
+    /// Prints beside the debugger. Nobody may be there to read it, which stops nothing.
+    fn say(&self, text: &[u8]) {
+        let mut out = std::io::stdout().lock();
+        let _ = out.write_all(text).and_then(|()| out.flush());
+    }
+
+    /// The registers of a core, as a debugger sees them.
+    fn registers(&self, core: usize) -> Registers {
+        let hart = &self.node.core(core).hart;
+        let csr = |number| hart.csrs.read(number).unwrap_or(0);
+        let mut registers = Registers {
+            x: hart.x,
+            pc: hart.pc,
+            f: hart.f,
+            float: registers::FLOAT.map(|(_, number)| csr(number) as u32),
+            core: registers::CORE.map(|(_, number)| csr(number)),
+            network: registers::NETWORK.map(|(_, number)| self.node.network_csr(core, number)),
+        };
+        // What a read would take, which stays where it is.
+        if let Some(word) = self.node.peek_word(core) {
+            registers.x[usize::from(RX_REGISTER)] = word;
+        }
+        registers
     }
 
     fn cores(&self) -> std::ops::Range<usize> {
@@ -108,10 +249,10 @@ impl Debuggee<'_> {
 }
 
 impl Target for Debuggee<'_> {
-    type Arch = Riscv64;
+    type Arch = Nanopu;
     type Error = &'static str;
 
-    fn base_ops(&mut self) -> BaseOps<'_, Riscv64, &'static str> {
+    fn base_ops(&mut self) -> BaseOps<'_, Nanopu, &'static str> {
         BaseOps::MultiThread(self)
     }
 
@@ -125,24 +266,25 @@ impl Target for Debuggee<'_> {
 }
 
 impl MultiThreadBase for Debuggee<'_> {
-    fn read_registers(&mut self, registers: &mut RiscvCoreRegs<u64>, thread: Tid) -> TargetResult<(), Self> {
-        let core = self.core_of(thread);
-        let hart = &self.node.core(core).hart;
-        (registers.x, registers.pc) = (hart.x, hart.pc);
-        // What a read would take, which stays where it is.
-        if let Some(word) = self.node.peek_word(core) {
-            registers.x[usize::from(RX_REGISTER)] = word;
-        }
+    fn read_registers(&mut self, registers: &mut Registers, thread: Tid) -> TargetResult<(), Self> {
+        self.last = self.core_of(thread);
+        *registers = self.registers(self.last);
         Ok(())
     }
 
-    fn write_registers(&mut self, registers: &RiscvCoreRegs<u64>, thread: Tid) -> TargetResult<(), Self> {
+    fn write_registers(&mut self, registers: &Registers, thread: Tid) -> TargetResult<(), Self> {
         let core = self.core_of(thread);
+        // The debugger writes all of them to change one.
+        if !self.registers(core).may_become(registers) {
+            return Err(TargetError::NonFatal);
+        }
+        self.missed = None;
         let core = self.node.core_mut(core);
-        // The debugger writes all of them to change one; x30 and x31 are the network's.
         core.hart.x[1..30].copy_from_slice(&registers.x[1..30]);
+        core.hart.f = registers.f;
         if registers.pc != core.hart.pc {
             core.restart_at(registers.pc);
+            self.stops.take();
         }
         Ok(())
     }
@@ -160,6 +302,9 @@ impl MultiThreadBase for Debuggee<'_> {
 
     fn write_addrs(&mut self, start: u64, data: &[u8], _: Tid) -> TargetResult<(), Self> {
         let ram = self.node.memory_mut();
+        self.missed = None;
+        // All of it or nothing.
+        ram.slice(start, data.len()).ok_or(TargetError::NonFatal)?;
         for (address, byte) in (start..).zip(data) {
             ram.store(address, 1, u64::from(*byte)).map_err(|_| TargetError::NonFatal)?;
         }
@@ -183,14 +328,16 @@ impl MultiThreadBase for Debuggee<'_> {
 impl ThreadExtraInfo for Debuggee<'_> {
     fn thread_extra_info(&self, thread: Tid, text: &mut [u8]) -> Result<usize, &'static str> {
         let core = self.core_of(thread);
-        let (cycle, pc) = (self.node.cycle(), self.node.core(core).hart.pc);
-        let context = self.node.current_context(core);
-        let waits = self
-            .node
-            .waiting_since(core)
-            .map_or(String::new(), |since| format!(", waits for a word since cycle {since}"));
-        let info =
-            format!("core {core}, cycle {cycle}, context {context}, {}{waits}", place(self.program, pc));
+        let (cycle, context) = (self.node.cycle(), self.node.current_context(core));
+        let mut info = format!("core {core}, cycle {cycle}, context {context}");
+        match self.node.queued_words(core) {
+            0 => {}
+            1 => info.push_str(", a word to read"),
+            words => info.push_str(&format!(", {words} words to read")),
+        }
+        if let Some(since) = self.node.waiting_since(core) {
+            info.push_str(&format!(", waits for a word since cycle {since}"));
+        }
         let length = info.len().min(text.len());
         text[..length].copy_from_slice(&info.as_bytes()[..length]);
         Ok(length)
@@ -199,16 +346,19 @@ impl ThreadExtraInfo for Debuggee<'_> {
 
 impl MultiThreadResume for Debuggee<'_> {
     fn resume(&mut self) -> Result<(), &'static str> {
+        self.is_under_way = false;
         Ok(())
     }
 
     fn clear_resume_actions(&mut self) -> Result<(), &'static str> {
-        self.steps = None;
+        self.stops.prepare();
         Ok(())
     }
 
     // The cores share a clock: while one runs, all do.
-    fn set_resume_action_continue(&mut self, _: Tid, _: Option<Signal>) -> Result<(), &'static str> {
+    fn set_resume_action_continue(&mut self, thread: Tid, _: Option<Signal>) -> Result<(), &'static str> {
+        let core = self.core_of(thread);
+        self.stops.go_on(core);
         Ok(())
     }
 
@@ -224,13 +374,15 @@ impl MultiThreadResume for Debuggee<'_> {
 impl MultiThreadSchedulerLocking for Debuggee<'_> {
     // Debuggers ask for it when they step; the other cores' clock runs all the same.
     fn set_resume_action_scheduler_lock(&mut self) -> Result<(), &'static str> {
+        self.stops.lock();
         Ok(())
     }
 }
 
 impl MultiThreadSingleStep for Debuggee<'_> {
     fn set_resume_action_step(&mut self, thread: Tid, _: Option<Signal>) -> Result<(), &'static str> {
-        self.steps = Some(self.core_of(thread));
+        let core = self.core_of(thread);
+        self.stops.step(core);
         Ok(())
     }
 }
@@ -239,18 +391,51 @@ impl Breakpoints for Debuggee<'_> {
     fn support_sw_breakpoint(&mut self) -> Option<SwBreakpointOps<'_, Self>> {
         Some(self)
     }
+
+    fn support_hw_breakpoint(&mut self) -> Option<HwBreakpointOps<'_, Self>> {
+        Some(self)
+    }
+
+    fn support_hw_watchpoint(&mut self) -> Option<HwWatchpointOps<'_, Self>> {
+        Some(self)
+    }
 }
 
 impl SwBreakpoint for Debuggee<'_> {
     fn add_sw_breakpoint(&mut self, address: u64, _: usize) -> TargetResult<bool, Self> {
-        self.breakpoints.push(address);
+        self.stops.add_breakpoint(address);
         Ok(true)
     }
 
     fn remove_sw_breakpoint(&mut self, address: u64, _: usize) -> TargetResult<bool, Self> {
-        let place = self.breakpoints.iter().position(|&known| known == address);
-        place.map(|place| self.breakpoints.swap_remove(place));
-        Ok(place.is_some())
+        Ok(self.stops.remove_breakpoint(address))
+    }
+}
+
+// No breakpoint is in the program's memory, so both kinds are the same here.
+impl HwBreakpoint for Debuggee<'_> {
+    fn add_hw_breakpoint(&mut self, address: u64, kind: usize) -> TargetResult<bool, Self> {
+        self.add_sw_breakpoint(address, kind)
+    }
+
+    fn remove_hw_breakpoint(&mut self, address: u64, kind: usize) -> TargetResult<bool, Self> {
+        self.remove_sw_breakpoint(address, kind)
+    }
+}
+
+impl HwWatchpoint for Debuggee<'_> {
+    fn add_hw_watchpoint(&mut self, address: u64, bytes: u64, kind: WatchKind) -> TargetResult<bool, Self> {
+        self.stops.add_watch(Watch { address, bytes, kind });
+        Ok(true)
+    }
+
+    fn remove_hw_watchpoint(
+        &mut self,
+        address: u64,
+        bytes: u64,
+        kind: WatchKind,
+    ) -> TargetResult<bool, Self> {
+        Ok(self.stops.remove_watch(Watch { address, bytes, kind }))
     }
 }
 
@@ -264,7 +449,9 @@ impl MonitorCmd for Debuggee<'_> {
             b"reset" => {
                 self.node = Node::new(self.program, self.config).map_err(|_| "the program no longer fits")?;
                 self.play.rewind();
-                output.write_raw(b"all cores are at the entry, cycle 0\n");
+                self.stops.take();
+                (self.missed, self.printed) = (None, 0);
+                output.write_raw(b"all cores are at the entry, cycle 0; what gdb remembers of them goes with: maintenance flush register-cache\n");
             }
             b"cycle" => output.write_raw(format!("{}\n", self.node.cycle()).as_bytes()),
             b"console" => output.write_raw(self.node.platform().console()),
@@ -287,7 +474,9 @@ impl<'a> BlockingEventLoop for Loop<'a> {
         connection: &mut TcpStream,
     ) -> Result<Event<StopReason>, WaitForStopReasonError<&'static str, std::io::Error>> {
         loop {
-            if let Some(reason) = debuggee.run() {
+            let reason = debuggee.run();
+            debuggee.print_console();
+            if let Some(reason) = reason {
                 return Ok(Event::TargetStopped(reason));
             }
             if connection.peek().map_err(WaitForStopReasonError::Connection)?.is_some() {
@@ -297,7 +486,7 @@ impl<'a> BlockingEventLoop for Loop<'a> {
         }
     }
 
-    fn on_interrupt(_: &mut Debuggee<'a>) -> Result<Option<StopReason>, &'static str> {
-        Ok(Some(StopReason::SignalWithThread { tid: thread(0), signal: Signal::SIGINT }))
+    fn on_interrupt(debuggee: &mut Debuggee<'a>) -> Result<Option<StopReason>, &'static str> {
+        Ok(Some(StopReason::SignalWithThread { tid: thread(debuggee.last), signal: Signal::SIGINT }))
     }
 }

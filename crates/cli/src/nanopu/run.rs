@@ -363,7 +363,7 @@ pub(super) fn place(program: &Program, pc: u64) -> String {
     }
 }
 
-fn trap_text(event: &NodeEvent, program: &Program, cycle: u64) -> String {
+pub(super) fn trap_text(event: &NodeEvent, program: &Program, cycle: u64) -> String {
     match event {
         NodeEvent::Trapped { core, pc, trap } => {
             format!("core {core} trapped at {}, cycle {cycle}: {trap}", place(program, *pc))
