@@ -33,6 +33,7 @@ nothing else happens, which changes no result, unless --every-cycle is given.
 Examples:
   highwire nanopu bench
   highwire nanopu bench --runs 5 --json
+  highwire nanopu bench --only loopback
   highwire nanopu bench riscv/build/loopback.elf --cores 4 --json
   highwire nanopu bench --cores 324"
 )]
@@ -60,6 +61,9 @@ pub(crate) struct Args {
     /// Runs of each program of the table, of which the median counts.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
     runs: u32,
+    /// Of the table, only the programs with this in their names.
+    #[arg(long, value_name = "NAME", conflicts_with = "program")]
+    only: Option<String>,
     /// Core cycles of each run, in millions.
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..))]
     mcycles: u64,
@@ -98,7 +102,8 @@ fn one_node(args: &Args, program: &Program) -> Result<u64> {
 /// Prints the table.
 fn run_all(args: &Args) -> Result<ExitCode> {
     let mut console = Console::new();
-    let rows = programs::measure(args.mcycles * 1_000_000, args.runs, |name| {
+    let only = args.only.as_deref().unwrap_or_default();
+    let rows = programs::measure(only, args.mcycles * 1_000_000, args.runs, |name| {
         if !args.json {
             eprintln!("measuring: {name}");
         }

@@ -99,10 +99,20 @@ impl Run {
     }
 }
 
-/// Runs all of them, each for at least `cycles` core cycles in each of `runs` runs.
-pub(super) fn measure(cycles: u64, runs: u32, mut on_start: impl FnMut(&str)) -> Result<Vec<Row>> {
-    CASES
-        .iter()
+/// Runs those with `only` in their names, each for at least `cycles` core cycles in each of `runs` runs.
+pub(super) fn measure(
+    only: &str,
+    cycles: u64,
+    runs: u32,
+    mut on_start: impl FnMut(&str),
+) -> Result<Vec<Row>> {
+    let cases: Vec<&Case> = CASES.iter().filter(|case| case.name.contains(only)).collect();
+    if cases.is_empty() {
+        let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
+        bail!("no program of the table has {only:?} in its name: they are {}", names.join("; "));
+    }
+    cases
+        .into_iter()
         .map(|case| {
             on_start(case.name);
             let file = fs::read(case.file).with_context(|| {
