@@ -15,13 +15,13 @@ mod world;
 use highwire_riscv::{Hart, Retired, Trap};
 
 use crate::config::CoreConfig;
-use crate::port::{Port, SWITCH_THREAD};
+use crate::port::Port;
 use banks::Boards;
 use memo::Memo;
 use pipeline::Pipeline;
 pub(crate) use pipeline::{Slot, Turn};
+use world::Side;
 pub(crate) use world::{Ask, LOADS, STORE, STORES, Since, World, fetched};
-use world::{Log, Side};
 
 /// An instruction that committed in some cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -58,11 +58,10 @@ pub struct Core {
     cycle: u64,
     /// The pipeline, while it is not in the memo.
     pipeline: Pipeline,
-    memo: Option<Memo>,
+    memo: Memo,
     /// Cycles that it has worked out there.
     worked_out: u64,
     side: Side,
-    log: Log,
 }
 
 impl Core {
@@ -70,8 +69,8 @@ impl Core {
     pub fn new(hart: Hart, config: &CoreConfig) -> Core {
         let pipeline = Pipeline::new(hart.pc);
         let side = Side::new(config.memory_latency_cycles);
-        let memo = config.remembers_cycles.then(Memo::new);
-        Core { hart, cycle: 0, pipeline, memo, worked_out: 0, side, log: Log::default() }
+        let memo = Memo::new(config.remembers_cycles);
+        Core { hart, cycle: 0, pipeline, memo, worked_out: 0, side }
     }
 
     /// The same core with a bank of registers for each context, before it has begun.
@@ -93,7 +92,7 @@ impl Core {
 
     /// How many of the cycles were worked out, and not repeated from memory.
     pub fn worked_out(&self) -> u64 {
-        self.worked_out + self.memo.as_ref().map_or(0, |memo| memo.worked_out)
+        self.worked_out + self.memo.worked_out
     }
 
     /// A device writes to the line of `address`: the data cache loses it. Whether it was dirty; nothing if it was not there.
@@ -109,7 +108,7 @@ impl Core {
 
     /// Whether nothing is on its way anywhere in the core: while decode waits, one cycle is like the next.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.memo.as_ref().and_then(Memo::pipeline).unwrap_or(&self.pipeline).is_at_rest()
+        self.memo.pipeline().unwrap_or(&self.pipeline).is_at_rest()
     }
 
     /// Lets the program go on at `pc`, for whoever changes it from outside. What has executed and not committed is lost to
@@ -117,7 +116,7 @@ impl Core {
     pub fn restart_at(&mut self, pc: u64) {
         self.hart.pc = pc;
         let since = self.side.since(self.cycle);
-        if let Some(pipeline) = self.memo.as_mut().and_then(|memo| memo.leave(&since)) {
+        if let Some(pipeline) = self.memo.leave(&since) {
             self.pipeline = pipeline;
         }
         self.side.records.clear();
@@ -128,7 +127,7 @@ impl Core {
     pub fn run_to_event<B: Port>(&mut self, bus: &mut B, cycles: u64) -> Event {
         for _ in 0..cycles {
             let turn = self.advance(bus);
-            if turn != Turn::Bubble {
+            if turn != Turn::BUBBLE {
                 return self.event(turn);
             }
         }
@@ -137,11 +136,12 @@ impl Core {
 
     /// Runs while `goes_on` says so, which looks at the bus after each cycle, for at most `cycles` cycles.
     pub fn run_while<B: Port>(&mut self, bus: &mut B, cycles: u64, goes_on: impl Fn(&B) -> bool) {
-        for _ in 0..cycles {
-            self.advance(bus);
-            if !goes_on(bus) {
-                break;
-            }
+        if cycles > 0 {
+            let mut left = cycles;
+            self.run(bus, |_, bus, _| {
+                left -= 1;
+                left > 0 && goes_on(bus)
+            });
         }
     }
 
@@ -164,8 +164,8 @@ impl Core {
         let record = self.side.records.last();
         let cycle = self.cycle - 1;
         match (turn, record.trap) {
-            (Turn::Bubble, _) => Event::Bubble,
-            (Turn::Trap, Some(trap)) => Event::Trap { cycle, pc: record.pc, trap },
+            (Turn::BUBBLE, _) => Event::Bubble,
+            (Turn::TRAP, Some(trap)) => Event::Trap { cycle, pc: record.pc, trap },
             _ => match record.retired() {
                 Some(retired) => Event::Commit(Commit { cycle, retired }),
                 None => Event::Bubble,
@@ -176,32 +176,42 @@ impl Core {
     /// One cycle, and what happened at write-back in it.
     #[inline(always)]
     pub(crate) fn advance<B: Port>(&mut self, bus: &mut B) -> Turn {
-        if B::IS_NETWORK {
-            let by_bank = self.side.banks.is_some() && bus.wanted_bank().is_some();
-            self.hart.csrs.set_pending(SWITCH_THREAD, bus.wants_switch() && !by_bank);
-        }
-        let Core { hart, cycle, pipeline, memo, side, log, worked_out } = self;
-        let mut world = World { hart, side, bus, cycle: *cycle, log };
-        let turn = match memo {
-            Some(memo) if memo.is_used() => memo.advance(&mut world),
-            _ => {
+        let mut last = Turn::BUBBLE;
+        self.run(bus, |_, _, turn| {
+            last = turn;
+            false
+        });
+        last
+    }
+
+    /// Cycle by cycle, until `goes_on` says no, which sees the program and the bus after each cycle, and what happened in it.
+    #[inline(always)]
+    pub(crate) fn run<B: Port>(&mut self, bus: &mut B, mut goes_on: impl FnMut(&Hart, &mut B, Turn) -> bool) {
+        let Core { hart, cycle, pipeline, memo, side, worked_out } = self;
+        let mut world = World { hart, side, bus, cycle: *cycle };
+        loop {
+            world.hear_scheduler();
+            let turn = if memo.is_used() {
+                memo.advance(&mut world)
+            } else {
                 *worked_out += 1;
                 work_out(pipeline, memo, &mut world)
+            };
+            world.side.records.first += u64::from(turn != Turn::BUBBLE);
+            world.cycle += 1;
+            if !goes_on(world.hart, world.bus, turn) {
+                break;
             }
-        };
-        self.side.records.first += u64::from(turn != Turn::Bubble);
-        self.cycle += 1;
-        turn
+        }
+        *cycle = world.cycle;
     }
 }
 
 /// A cycle without the memo, and perhaps the last before it.
 #[inline(never)]
-fn work_out<B: Port>(pipeline: &mut Pipeline, memo: &mut Option<Memo>, world: &mut World<'_, B>) -> Turn {
+fn work_out<B: Port>(pipeline: &mut Pipeline, memo: &mut Memo, world: &mut World<'_, B>) -> Turn {
     let turn = pipeline.advance(world);
-    if let Some(memo) = memo
-        && !pipeline.frontend.is_clearing()
-    {
+    if memo.is_on && !pipeline.frontend.is_clearing() {
         memo.stand(pipeline.clone(), turn, world);
     }
     turn

@@ -3,7 +3,7 @@
 use highwire_riscv::csr::number::{CYCLE, MCYCLE};
 use highwire_riscv::{Bank, Class, Instruction, Op, Register};
 
-use crate::port::{RX_REGISTER, csr};
+use crate::port::{RX_REGISTER, TX_REGISTER, csr};
 
 /// The floating-point registers in a set of registers.
 const FLOATS: u64 = 0xffff_ffff << 32;
@@ -26,8 +26,12 @@ pub(crate) struct Needs {
     pub(crate) access_bytes: u8,
     /// Cycles in a floating-point pipeline, or [`DIVIDER`]; zero if it passes through neither.
     float_cycles: u8,
-    flags: u32,
+    pub(crate) flags: Flags,
 }
+
+/// What kind of instruction one is, as bits.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct Flags(pub(crate) u32);
 
 mod flag {
     pub(super) const FLOAT: u32 = 1 << 0;
@@ -48,11 +52,81 @@ mod flag {
     pub(super) const RETURNS: u32 = 1 << 13;
     pub(super) const PORT: u32 = 1 << 14;
     pub(super) const READS_COUNTER: u32 = 1 << 17;
+    pub(super) const ACCESS: u32 = 1 << 18;
+    pub(super) const CSR: u32 = 1 << 19;
+    pub(super) const SENDS: u32 = 1 << 20;
+    /// What makes an instruction more than a computation.
+    pub(super) const BEYOND: u32 = ACCESS | CSR | READS_NETWORK;
+}
+
+/// Of what is no instruction.
+pub(crate) const NO_FLAGS: Flags = Flags(0);
+
+impl Flags {
+    #[inline(always)]
+    fn has(self, flag: u32) -> bool {
+        self.0 & flag != 0
+    }
+
+    /// Whether it goes through the data cache.
+    #[inline(always)]
+    pub(crate) fn is_access(self) -> bool {
+        self.has(flag::ACCESS)
+    }
+
+    /// Whether it reads or writes a CSR.
+    #[inline(always)]
+    pub(crate) fn is_csr(self) -> bool {
+        self.has(flag::CSR)
+    }
+
+    /// Whether it goes to the multiplier and divider.
+    #[inline(always)]
+    pub(crate) fn is_long(self) -> bool {
+        self.has(flag::LONG)
+    }
+
+    /// Whether it goes through the floating-point unit, loads and stores included.
+    #[inline(always)]
+    pub(crate) fn is_float(self) -> bool {
+        self.has(flag::FLOAT)
+    }
+
+    /// Whether it computes from integer registers, loads or stores one, or reads or writes one of the network's CSRs, if there is
+    /// a network.
+    #[inline(always)]
+    pub(crate) fn is_usual(self, has_network: bool) -> bool {
+        self.has(flag::SIMPLE | if has_network { flag::NETWORK_CSR } else { 0 })
+    }
+
+    /// Whether, if that is so, it touches neither memory nor network.
+    #[inline(always)]
+    pub(crate) fn only_computes(self) -> bool {
+        !self.has(flag::BEYOND)
+    }
+
+    /// Whether it reads x30, the network's.
+    #[inline(always)]
+    pub(crate) fn reads_network(self) -> bool {
+        self.has(flag::READS_NETWORK)
+    }
+
+    /// Whether it writes x31, the network's.
+    #[inline(always)]
+    pub(crate) fn sends(self) -> bool {
+        self.has(flag::SENDS)
+    }
+
+    /// Whether it reads the cycle counter and does nothing else.
+    #[inline(always)]
+    pub(crate) fn reads_counter(self) -> bool {
+        self.has(flag::READS_COUNTER)
+    }
 }
 
 /// Of an instruction that traps, or of bits that are none.
 pub(crate) const NO_NEEDS: Needs =
-    Needs { uses: 0, writes: 0, class: Class::Alu, access_bytes: 0, float_cycles: 0, flags: 0 };
+    Needs { uses: 0, writes: 0, class: Class::Alu, access_bytes: 0, float_cycles: 0, flags: NO_FLAGS };
 
 fn bit(register: Register) -> u64 {
     match register.bank {
@@ -92,6 +166,9 @@ impl Needs {
             (flag::SIMPLE, is_simple(class) && !instruction.is_float()),
             (flag::NETWORK_CSR, class == Class::Csr && is_everywhere(instruction.immediate as u16)),
             (flag::READS_COUNTER, class == Class::Csr && reads_counter(instruction)),
+            (flag::ACCESS, instruction.op.access_bytes().is_some()),
+            (flag::CSR, class == Class::Csr),
+            (flag::SENDS, destination == Some(Register::x(TX_REGISTER))),
             (flag::SHORT, instruction.length == 2),
             (flag::LINKS, instruction.rd & 1 != 0),
             (flag::RETURNS, instruction.rs1 & 0x1b == 1),
@@ -102,31 +179,31 @@ impl Needs {
             class,
             access_bytes: instruction.op.access_bytes().unwrap_or(0),
             float_cycles,
-            flags: flags.iter().fold(0, |all, &(flag, is_set)| all | if is_set { flag } else { 0 }),
+            flags: Flags(flags.iter().fold(0, |all, &(flag, is_set)| all | if is_set { flag } else { 0 })),
         }
     }
 
     #[inline(always)]
     fn has(&self, flag: u32) -> bool {
-        self.flags & flag != 0
+        self.flags.has(flag)
     }
 
     /// Whether it goes through the data cache.
     #[inline(always)]
     pub(crate) fn is_access(&self) -> bool {
-        self.access_bytes != 0
+        self.flags.is_access()
     }
 
     /// Whether it goes to the multiplier and divider.
     #[inline(always)]
     pub(crate) fn is_long(&self) -> bool {
-        self.has(flag::LONG)
+        self.flags.is_long()
     }
 
     /// Whether it goes through the floating-point unit, loads and stores included.
     #[inline(always)]
     pub(crate) fn is_float(&self) -> bool {
-        self.has(flag::FLOAT)
+        self.flags.is_float()
     }
 
     /// Cycles in a floating-point pipeline; nothing for the divider's.
@@ -174,24 +251,6 @@ impl Needs {
     #[inline(always)]
     pub(crate) fn is_plain(&self) -> bool {
         self.has(flag::PLAIN)
-    }
-
-    /// Whether it does that, or loads or stores an integer register.
-    #[inline(always)]
-    pub(crate) fn is_simple(&self) -> bool {
-        self.has(flag::SIMPLE)
-    }
-
-    /// Whether it reads or writes one of the network's CSRs.
-    #[inline(always)]
-    pub(crate) fn is_network_csr(&self) -> bool {
-        self.has(flag::NETWORK_CSR)
-    }
-
-    /// Whether it reads the cycle counter and does nothing else.
-    #[inline(always)]
-    pub(crate) fn reads_counter(&self) -> bool {
-        self.has(flag::READS_COUNTER)
     }
 
     /// Its bytes.
@@ -275,13 +334,6 @@ impl Decoder {
             Decoder::learn(known, pc, bits);
         }
         known.is_instruction.then_some(known)
-    }
-
-    /// What these bits at `pc` need, if they were decoded last there.
-    #[inline(always)]
-    pub(crate) fn known_needs(&self, pc: u64, bits: u32) -> Option<&Needs> {
-        let known = &self.entries[(pc >> 1) as usize % ENTRIES];
-        (known.pc == pc && known.bits == bits).then_some(&known.needs)
     }
 
     /// What the instruction needs that the hart is about to execute at `pc`.

@@ -29,6 +29,8 @@ const TRANSMIT_WORDS: usize = 512;
 /// Messages of the longest kind that a context's receive queue holds in hardware: 1,024 words (`rtl/receive_queue.sv`). Here it has no
 /// end, but more are noted.
 const RECEIVE_MESSAGES: usize = 4;
+/// The bit of [`csr::THREAD_COMMAND`] that says so.
+pub(crate) const NOTHING_TO_DO: u64 = 2;
 
 /// A thread's queue and state.
 #[derive(Clone, Debug)]
@@ -88,6 +90,8 @@ pub struct Interface {
     ready_next: u64,
     /// Another [`Interface::tick`] changes nothing.
     is_settled: bool,
+    /// Nor does the program if it says again that it has nothing to do.
+    is_idle: bool,
     /// Reads of x30 can wait for a word.
     can_block: bool,
     /// The program has asked for that.
@@ -126,6 +130,7 @@ impl Default for Interface {
             ready_register: 0,
             ready_next: 0,
             is_settled: false,
+            is_idle: false,
             can_block: false,
             blocks: false,
             is_waiting: false,
@@ -190,7 +195,7 @@ impl Interface {
 
     /// The core runs the thread of `bank` from `cycle` on.
     pub fn enter_bank(&mut self, cycle: u64, bank: usize) {
-        self.is_settled = false;
+        self.unsettle();
         let Some(entry) = self.contexts.get_mut(bank) else { return };
         entry.bank = Bank::Runs;
         let (context, priority) = (entry.id, entry.priority);
@@ -208,7 +213,7 @@ impl Interface {
 
     /// The program's next instruction is a read of x30 that has to wait: without a message in hand the thread is idle, as if it said so.
     pub fn wait_for_word(&mut self, cycle: u64) {
-        self.is_settled = false;
+        self.unsettle();
         if !self.is_waiting {
             self.is_waiting = true;
             self.timeline.mark(cycle, Stage::ReadWaits, self.current.into());
@@ -225,7 +230,7 @@ impl Interface {
 
     /// A word of a message has come for `context`; `is_first` if it begins one.
     pub fn deliver(&mut self, cycle: u64, context: u16, word: u64, is_first: bool) {
-        self.is_settled = false;
+        self.unsettle();
         let Some(entry) = self.contexts.iter_mut().find(|entry| entry.id == context) else {
             let nowhere = Occurrence { cycle, pc: None, context, detail: word };
             self.misuse.note(Mistake::WordForUnknownContext, nowhere);
@@ -246,7 +251,7 @@ impl Interface {
 
     /// A read of x30; zero if there is nothing.
     pub fn take_word(&mut self, cycle: u64) -> u64 {
-        self.is_settled = false;
+        self.unsettle();
         self.is_waiting = false;
         let running = self.running();
         let mistake = if running.is_some() { Mistake::EmptyRead } else { Mistake::ReadWithoutContext };
@@ -267,7 +272,7 @@ impl Interface {
     ///
     /// The pipeline of this crate has no need of it, because its instructions on wrong paths do not execute; hardware has.
     pub fn give_back(&mut self, context: u16, word: u64) {
-        self.is_settled = false;
+        self.unsettle();
         if let Some(entry) = self.contexts.iter_mut().find(|entry| entry.id == context) {
             entry.words.push_front(word);
         }
@@ -362,7 +367,10 @@ impl Interface {
 
     /// Writes a CSR.
     pub fn write(&mut self, cycle: u64, number: u16, value: u64) {
-        self.is_settled = false;
+        if self.is_idle && (number, value) == (csr::THREAD_COMMAND, NOTHING_TO_DO) {
+            return;
+        }
+        self.unsettle();
         match number {
             csr::CURRENT_CONTEXT => self.switch_to(cycle, value as u16),
             csr::CURRENT_PRIORITY => self.current_priority = value as u8,
@@ -377,8 +385,9 @@ impl Interface {
                 if value & 1 != 0 {
                     self.finish_message(cycle);
                 }
-                if value & 2 != 0 {
+                if value & NOTHING_TO_DO != 0 {
                     self.on_idle(cycle);
+                    self.is_idle = value == NOTHING_TO_DO && self.rests();
                 }
             }
             csr::MESSAGE_CYCLES => self.message_cycles = value,
@@ -405,6 +414,12 @@ impl Interface {
     /// Words that wait in the receive queue of `context`.
     pub fn queued_words(&self, context: u16) -> usize {
         self.contexts.iter().find(|entry| entry.id == context).map_or(0, |entry| entry.words.len())
+    }
+
+    /// Something was done to it.
+    #[inline(always)]
+    fn unsettle(&mut self) {
+        (self.is_settled, self.is_idle) = (false, false);
     }
 
     /// The end of a cycle: registers take over, timers run.
@@ -508,6 +523,11 @@ impl Interface {
             self.idle_since = self.idle_since.or(Some(cycle));
             self.decide(cycle);
         }
+    }
+
+    /// Whether the running thread idles and no other has anything to do.
+    fn rests(&self) -> bool {
+        self.idle_since.is_some() && self.contexts.iter().all(|entry| !entry.is_active)
     }
 
     /// The context that should run: the most urgent, then the one whose message has waited longest.

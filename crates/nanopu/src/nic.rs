@@ -221,6 +221,12 @@ impl<T: Transport> Nic<T> {
         sent
     }
 
+    /// Before this cycle there is nothing to do unless a core asks for it.
+    #[inline(always)]
+    pub(crate) fn quiet_until(&self) -> u64 {
+        self.quiet_until
+    }
+
     /// When something happens next by itself; `u64::MAX` if nothing does.
     pub fn next_event(&self) -> u64 {
         self.receiver.next_event().min(self.sender.next_event())

@@ -8,6 +8,8 @@ mod tree;
 
 use targets::{ENTRIES, Targets};
 
+pub(crate) use targets::change_set;
+
 /// What an entry of the target buffer stands for.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum Flow {
@@ -117,6 +119,8 @@ pub(crate) struct Predictor {
     targets: Targets,
     biases: [bool; HISTORIES],
     history: u8,
+    /// The history's part of an index.
+    mixed: u16,
     /// The newest address, and those below it.
     returns: [u64; RETURNS],
     returns_count: usize,
@@ -128,6 +132,7 @@ impl Predictor {
             targets: Targets::new(),
             biases: [false; HISTORIES],
             history: 0,
+            mixed: mixed(0),
             returns: [0; RETURNS],
             returns_count: 0,
         }
@@ -142,22 +147,25 @@ impl Predictor {
     /// What the history table says of the fetch packet of `pc`.
     #[inline(always)]
     pub(crate) fn bias(&self, pc: u64) -> bool {
-        self.biases[bias_index(pc, self.history)]
+        self.bias_of(bias_packet(pc))
     }
 
-    /// Whether an answer stays the same as long as the target buffer and the bias do: what comes from the return stack does if that
-    /// has the same on top.
+    /// The same of what [`bias_packet`] says of `pc`.
     #[inline(always)]
-    pub(crate) fn confirms(&self, said: &Prediction) -> bool {
-        let is_same = |address| address == said.target;
-        !said.is_ambiguous()
-            && (!self.targets.is_return(said.entry()) || self.return_address().is_some_and(is_same))
+    pub(crate) fn bias_of(&self, packet: u16) -> bool {
+        self.biases[usize::from(packet ^ self.mixed) % HISTORIES]
+    }
+
+    /// Whether an answer stays the same as long as the target buffer and the bias do: what comes from the return stack does not.
+    #[inline(always)]
+    pub(crate) fn is_lasting(&self, said: &Prediction) -> bool {
+        !said.is_hit() || (!said.is_ambiguous() && !self.targets.is_return(said.entry()))
     }
 
     /// Looks up the fetch packet of `pc`.
     #[inline(always)]
     pub(crate) fn lookup(&self, pc: u64) -> Prediction {
-        let bias = self.biases[bias_index(pc, self.history)];
+        let bias = self.bias(pc);
         let bits = bit::TAKEN | if bias { bit::BIAS } else { 0 };
         self.targets.look_up(pc, bits, bias, self.return_address())
     }
@@ -170,7 +178,12 @@ impl Predictor {
 
     /// Speculates that a branch goes as its bias says.
     pub(crate) fn advance_history(&mut self, taken: bool) {
-        self.history = self.history >> 1 | u8::from(taken) << 7;
+        self.set_history(self.history >> 1 | u8::from(taken) << 7);
+    }
+
+    #[inline(always)]
+    fn set_history(&mut self, history: u8) {
+        (self.history, self.mixed) = (history, mixed(history));
     }
 
     /// Learns what became of an instruction.
@@ -179,10 +192,10 @@ impl Predictor {
     pub(crate) fn resolve(&mut self, resolution: &Resolution, history: u8) {
         let Resolution { packet, is_branch, taken, is_wrong, learns } = *resolution;
         if is_branch && learns {
-            self.biases[bias_index(packet, history)] = taken;
+            self.biases[usize::from(bias_packet(packet) ^ mixed(history)) % HISTORIES] = taken;
         }
         if is_wrong {
-            self.history = if is_branch { history >> 1 | u8::from(taken) << 7 } else { history };
+            self.set_history(if is_branch { history >> 1 | u8::from(taken) << 7 } else { history });
         }
     }
 
@@ -215,15 +228,26 @@ impl Predictor {
     }
 
     /// Takes an update over, with the target at the lookup port. Whose lookup is ambiguous loses its valid bit again.
-    /// Says whether that changes anything but which entry was used last.
-    pub(crate) fn learn(&mut self, update: &Update, target: u64, is_ambiguous: bool) -> bool {
-        self.targets.learn(update, target, is_ambiguous)
+    pub(crate) fn learn(&mut self, update: &Update, target: u64, is_ambiguous: bool) {
+        self.targets.learn(update, target, is_ambiguous);
+    }
+
+    /// Counts how often what the target buffer says of some packets may have changed; of those of [`change_set`].
+    #[inline(always)]
+    pub(crate) fn changes(&self, set: u8) -> u64 {
+        self.targets.changes(set)
     }
 }
 
-fn bias_index(pc: u64, history: u8) -> usize {
+/// What a history contributes to an index.
+#[inline(always)]
+fn mixed(history: u8) -> u16 {
+    (u16::from(history).wrapping_mul(0xdd) >> 5 & 7) << 6
+}
+
+/// What the fetch packet of `pc` contributes.
+#[inline(always)]
+pub(crate) fn bias_packet(pc: u64) -> u16 {
     let packet = pc >> 2;
-    let address = packet ^ (packet >> 9 & 3);
-    let mixed = u16::from(history).wrapping_mul(0xdd) >> 5 & 7;
-    ((address & 0x1ff) ^ u64::from(mixed) << 6) as usize
+    (packet ^ (packet >> 9 & 3)) as u16 % HISTORIES as u16
 }

@@ -32,6 +32,13 @@ pub trait Bus {
         Ok(u32::from(self.fetch(address | 2)?) << 16 | u32::from(low))
     }
 
+    /// How often memory that [`Bus::fetch_word`] had read before was written to: while the number stays, the words do. Nothing if nobody
+    /// counts.
+    #[inline(always)]
+    fn code_changes(&self) -> Option<u64> {
+        None
+    }
+
     /// Reads a CSR that the hart itself does not have, such as `time` or a device's; nothing if there is none.
     fn read_csr(&mut self, number: u16) -> Option<u64> {
         let _ = number;
@@ -55,12 +62,22 @@ pub trait Bus {
 pub struct Ram {
     base: u64,
     bytes: Vec<u8>,
+    /// The lines that instructions were fetched from, by bit.
+    fetched: Vec<u64>,
+    /// How often one of them was written to.
+    code_changes: u64,
 }
+
+/// Bytes, as a power of two, of a line that instructions were fetched from.
+const LINE_BITS: u32 = 6;
+/// Lines, as a power of two, in a word of bits.
+const LINES_BITS: u32 = 6;
 
 impl Ram {
     /// `size_bytes` zeroes at `base`.
     pub fn new(base: u64, size_bytes: usize) -> Ram {
-        Ram { base, bytes: vec![0; size_bytes] }
+        let fetched = vec![0; (size_bytes >> (LINE_BITS + LINES_BITS)) + 1];
+        Ram { base, bytes: vec![0; size_bytes], fetched, code_changes: 0 }
     }
 
     /// The first address.
@@ -77,7 +94,17 @@ impl Ram {
     /// The same bytes, to change them.
     pub fn slice_mut(&mut self, address: u64, length: usize) -> Option<&mut [u8]> {
         let start = usize::try_from(address.checked_sub(self.base)?).ok()?;
-        self.bytes.get_mut(start..start.checked_add(length)?)
+        let range = start..start.checked_add(length)?;
+        if range.end <= self.bytes.len() && length > 0 {
+            let mut lines = start >> LINE_BITS..=(range.end - 1) >> LINE_BITS;
+            self.code_changes += u64::from(lines.any(|line| self.is_fetched(line)));
+        }
+        self.bytes.get_mut(range)
+    }
+
+    #[inline(always)]
+    fn is_fetched(&self, line: usize) -> bool {
+        self.fetched[line >> LINES_BITS] >> (line % (1 << LINES_BITS)) & 1 != 0
     }
 }
 
@@ -102,8 +129,19 @@ impl Bus for Ram {
 
     #[inline(always)]
     fn store(&mut self, address: u64, bytes: u8, value: u64) -> Result<(), AccessFault> {
-        let length = usize::from(bytes.min(8));
-        self.slice_mut(address, length).ok_or(AccessFault)?.copy_from_slice(&value.to_le_bytes()[..length]);
+        let start = usize::try_from(address.wrapping_sub(self.base)).map_err(|_| AccessFault)?;
+        let room = self.bytes.get_mut(start..).ok_or(AccessFault)?;
+        let value = value.to_le_bytes();
+        match bytes {
+            1 => *room.first_chunk_mut().ok_or(AccessFault)? = [value[0]],
+            2 => *room.first_chunk_mut().ok_or(AccessFault)? = [value[0], value[1]],
+            4 => *room.first_chunk_mut().ok_or(AccessFault)? = [value[0], value[1], value[2], value[3]],
+            8 => *room.first_chunk_mut().ok_or(AccessFault)? = value,
+            _ => return Err(AccessFault),
+        }
+        // No access is misaligned here unless its hart allows that; then the line behind is another one.
+        let lines = [start >> LINE_BITS, (start + usize::from(bytes) - 1) >> LINE_BITS];
+        self.code_changes += u64::from(self.is_fetched(lines[0]) || self.is_fetched(lines[1]));
         Ok(())
     }
 
@@ -111,7 +149,14 @@ impl Bus for Ram {
     fn fetch_word(&mut self, address: u64) -> Result<u32, AccessFault> {
         let start = usize::try_from(address.wrapping_sub(self.base)).map_err(|_| AccessFault)?;
         let word = self.bytes.get(start..).and_then(|rest| rest.first_chunk()).ok_or(AccessFault)?;
+        let line = start >> LINE_BITS;
+        self.fetched[line >> LINES_BITS] |= 1 << (line % (1 << LINES_BITS));
         Ok(u32::from_le_bytes(*word))
+    }
+
+    #[inline(always)]
+    fn code_changes(&self) -> Option<u64> {
+        Some(self.code_changes)
     }
 }
 
@@ -128,5 +173,27 @@ mod tests {
         assert_eq!(ram.load(0x0fff, 1), Err(AccessFault));
         assert_eq!(ram.load(u64::MAX, 8), Err(AccessFault));
         assert_eq!(ram.store(0x1010, 1, 0), Err(AccessFault));
+    }
+
+    #[test]
+    fn whoever_writes_where_instructions_were_fetched_is_counted() {
+        let mut ram = Ram::new(0x1000, 0x3000);
+        assert_eq!(ram.store(0x1080, 8, 0x13), Ok(()));
+        assert_eq!(ram.code_changes(), Some(0));
+        assert_eq!(ram.fetch_word(0x1080), Ok(0x13));
+        // The lines beside it, and reads.
+        assert_eq!(ram.store(0x1078, 8, 1), Ok(()));
+        assert_eq!(ram.store(0x10c0, 1, 1), Ok(()));
+        assert_eq!(ram.load(0x1080, 8), Ok(0x13));
+        assert!(ram.slice_mut(0x1040, 64).is_some());
+        assert!(ram.slice_mut(0x1080, 0).is_some());
+        assert_eq!(ram.code_changes(), Some(0));
+        assert_eq!(ram.store(0x10bf, 1, 1), Ok(()));
+        assert_eq!(ram.code_changes(), Some(1));
+        assert!(ram.slice_mut(0x1000, 0x3000).is_some());
+        assert_eq!(ram.code_changes(), Some(2));
+        assert!(ram.slice_mut(0x1000, 0x3001).is_none());
+        assert_eq!(ram.store(0x4000, 1, 1), Err(AccessFault));
+        assert_eq!(ram.code_changes(), Some(2));
     }
 }

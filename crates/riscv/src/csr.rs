@@ -82,7 +82,9 @@ pub struct Csrs {
     /// The dynamic rounding mode, 0 to 7; 5 and above are reserved.
     pub frm: u8,
     /// Whether the counter was written by the current instruction, and so does not count it.
-    pub(crate) counter_written: bool,
+    counter_written: bool,
+    /// Whether it is counted as usual: neither that nor inhibited.
+    counts_plainly: bool,
     pub(crate) mstatus: u64,
     pub(crate) mie: u64,
     pub(crate) mip: u64,
@@ -133,6 +135,7 @@ impl Csrs {
             fflags: 0,
             frm: 0,
             counter_written: false,
+            counts_plainly: true,
             mstatus: status::MPP,
             mie: 0,
             mip: 0,
@@ -202,6 +205,7 @@ impl Csrs {
             _ => return false,
         }
         self.counter_written |= matches!(number, MCYCLE | MINSTRET);
+        self.counts_plainly = self.mcountinhibit == 0 && !self.counter_written;
         self.mstatus |= if matches!(number, FFLAGS | FRM | FCSR) { status::FS } else { 0 };
         true
     }
@@ -223,6 +227,12 @@ impl Csrs {
     pub fn set_pending(&mut self, interrupt: Interrupt, pending: bool) {
         let bit = 1u64 << (interrupt.0 & 63) & INTERRUPTS;
         self.mip = if pending { self.mip | bit } else { self.mip & !bit };
+    }
+
+    /// Whether its line is raised.
+    #[inline(always)]
+    pub fn is_pending(&self, interrupt: Interrupt) -> bool {
+        self.mip >> (interrupt.0 & 63) & 1 != 0
     }
 
     /// Whether an interrupt is enabled by its bit in `mie`; `mstatus` may still hold it back.
@@ -274,8 +284,7 @@ impl Csrs {
     /// Counts one retired instruction.
     #[inline(always)]
     pub(crate) fn count(&mut self) {
-        // Without a branch for the usual case: inhibited and just-written counters are rare.
-        if self.mcountinhibit == 0 && !self.counter_written {
+        if self.counts_plainly {
             self.mcycle = self.mcycle.wrapping_add(1);
             self.minstret = self.minstret.wrapping_add(1);
         } else {
@@ -287,6 +296,7 @@ impl Csrs {
     fn count_carefully(&mut self) {
         // RISC-V Priv §3.1.10: a write takes effect after the writing instruction has counted.
         let written = std::mem::take(&mut self.counter_written);
+        self.counts_plainly = self.mcountinhibit == 0;
         self.mcycle = self.mcycle.wrapping_add(u64::from(!written && self.mcountinhibit & 1 == 0));
         self.minstret = self.minstret.wrapping_add(u64::from(!written && self.mcountinhibit & 4 == 0));
     }

@@ -13,6 +13,8 @@ const NOWHERE: u64 = u64::MAX;
 struct Entry {
     pc: u64,
     instruction: Instruction,
+    /// See [`crate::Hart::mark`].
+    mark: u32,
 }
 
 const EMPTY: Entry = Entry {
@@ -28,6 +30,7 @@ const EMPTY: Entry = Entry {
         immediate: 0,
         bits: 0,
     },
+    mark: 0,
 };
 
 /// The cache.
@@ -45,17 +48,24 @@ impl Default for FetchCache {
 impl FetchCache {
     #[inline(always)]
     pub(crate) fn lookup(&self, pc: u64) -> Option<Instruction> {
-        self.find(pc).copied()
+        self.find(pc).map(|(instruction, _)| *instruction)
     }
 
     #[inline(always)]
-    pub(crate) fn find(&self, pc: u64) -> Option<&Instruction> {
+    pub(crate) fn find(&self, pc: u64) -> Option<(&Instruction, u32)> {
         let entry = &self.entries[index(pc)];
-        (entry.pc == pc).then_some(&entry.instruction)
+        (entry.pc == pc).then_some((&entry.instruction, entry.mark))
+    }
+
+    pub(crate) fn mark(&mut self, pc: u64, mark: u32) {
+        let entry = &mut self.entries[index(pc)];
+        if entry.pc == pc {
+            entry.mark = mark;
+        }
     }
 
     pub(crate) fn insert(&mut self, pc: u64, instruction: Instruction) {
-        self.entries[index(pc)] = Entry { pc, instruction };
+        self.entries[index(pc)] = Entry { pc, instruction, mark: 0 };
     }
 
     pub(crate) fn flush(&mut self) {

@@ -143,14 +143,20 @@ impl Hart {
         }
     }
 
-    /// The same for the usual case: an instruction that was decoded before, and nothing in its way. Nothing says that
-    /// [`Hart::next`] must be asked.
+    /// The same for the usual case: an instruction that was decoded before, and nothing in its way; and its mark. Nothing says
+    /// that [`Hart::next`] must be asked.
     #[inline(always)]
-    pub fn ready(&self) -> Option<&Instruction> {
+    pub fn ready(&self) -> Option<(&Instruction, u32)> {
         if self.csrs.mip & self.csrs.mie != 0 || self.waiting {
             return None;
         }
         self.fetched.find(self.pc)
+    }
+
+    /// Notes something about the instruction at `pc`, for [`Hart::ready`] to say. It is forgotten with the decoded instruction; until then,
+    /// and of what was never marked, the mark is zero.
+    pub fn mark(&mut self, pc: u64, mark: u32) {
+        self.fetched.mark(pc, mark);
     }
 
     /// Executes what [`Hart::next`] has just found.

@@ -232,6 +232,11 @@ impl Bus for Platform {
         self.ram.fetch_word(address)
     }
 
+    #[inline(always)]
+    fn code_changes(&self) -> Option<u64> {
+        self.ram.code_changes()
+    }
+
     fn read_csr(&mut self, csr: u16) -> Option<u64> {
         (csr == number::TIME).then(|| self.clint.now())
     }

@@ -12,8 +12,9 @@ use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
 
 use super::pipeline::{Pipeline, Turn};
-use super::world::{Answer, Ask, Log, Question, Since, World};
+use super::world::{Answer, Ask, Log, Question, Since, World, prediction};
 use crate::port::Port;
+use crate::predict::{bias_packet, change_set};
 
 /// After so many steps everything is forgotten: some tens of megabytes.
 const STEPS_MAX: usize = 1 << 19;
@@ -22,9 +23,10 @@ const STEPS_MAX: usize = 1 << 19;
 const NONE: u32 = 0;
 /// In place of the next step: the cycle ends. The rest is a place and what happened.
 const END: u32 = 1 << 31;
-const TRAP: u32 = 1 << 30;
-const COMMIT: u32 = 1 << 29;
-const PLACE: u32 = COMMIT - 1;
+const TURN: u32 = 29;
+const PLACE: u32 = (1 << TURN) - 1;
+/// In place of a place: none.
+const NOWHERE: u32 = u32::MAX;
 
 /// A question with one of its answers, in a line of the host's cache.
 #[derive(Clone, Debug)]
@@ -38,16 +40,28 @@ struct Step {
     other: u32,
     /// What was asked before.
     before: u32,
-    /// When the answer was this one: see [`World::confirm`].
+    /// Of a fetch packet, what the history table calls it,
+    packet: u16,
+    /// what it said of it,
+    bias: bool,
+    /// what the target buffer has in common with it,
+    set: u8,
+    /// and when the answer was this one: see [`World::version`].
     version: u64,
+}
+
+impl Step {
+    fn new(question: Question, answer: Answer, before: u32) -> Step {
+        let (packet, set) = (bias_packet(question.x), change_set(question.x));
+        let bias = prediction(&answer).bias();
+        Step { question, answer, next: NONE, other: NONE, before, packet, bias, set, version: 0 }
+    }
 }
 
 /// Where the pipeline can stand at the beginning of a cycle.
 #[derive(Clone, Debug)]
 struct Place {
     pipeline: Box<Pipeline>,
-    /// The first question of the cycle.
-    first: u32,
     /// Another place with the same hash.
     same: Option<u32>,
 }
@@ -55,11 +69,17 @@ struct Place {
 /// What is remembered of one core.
 #[derive(Clone, Debug)]
 pub(super) struct Memo {
+    /// Whether anything is to be remembered.
+    pub(super) is_on: bool,
     steps: Vec<Step>,
     places: Vec<Place>,
+    /// The first question of the cycle at each of them.
+    firsts: Vec<u32>,
     by_hash: BTreeMap<u64, u32>,
-    /// Where the pipeline stands; nothing while it stands in the core itself.
-    at: Option<u32>,
+    /// Where the pipeline stands; [`NOWHERE`] while it stands in the core itself.
+    at: u32,
+    /// An answer that was not known.
+    news: Answer,
     /// Cycles that were worked out.
     pub(super) worked_out: u64,
 }
@@ -108,77 +128,96 @@ fn is_same(a: &Answer, b: &Answer) -> bool {
     (a[0] ^ b[0]) | (a[1] ^ b[1]) == 0
 }
 
-/// What a repeated cycle came to.
-enum Repeated {
-    Done(Turn),
-    /// The answer to this step, or to the first of the place, is new.
-    New(u32, Option<Answer>),
-}
-
 impl Memo {
-    pub(super) fn new() -> Memo {
-        let nothing = Question { ask: Ask::Fetch, a: 0, b: 0, c: 0, x: 0, y: 0 };
-        let nothing =
-            Step { question: nothing, answer: [0; 2], next: NONE, other: NONE, before: NONE, version: 0 };
-        Memo { steps: vec![nothing], places: Vec::new(), by_hash: BTreeMap::new(), at: None, worked_out: 0 }
+    pub(super) fn new(is_on: bool) -> Memo {
+        // What comes first where nothing is known: no answer is the right one.
+        let nothing = Question { ask: Ask::Nothing, a: 0, b: 0, c: 0, x: 0, y: 0 };
+        Memo {
+            is_on,
+            steps: vec![Step::new(nothing, [u64::MAX; 2], NONE)],
+            places: Vec::new(),
+            firsts: Vec::new(),
+            by_hash: BTreeMap::new(),
+            at: NOWHERE,
+            news: [0; 2],
+            worked_out: 0,
+        }
     }
 
     /// Whether the pipeline stands somewhere here.
     #[inline(always)]
     pub(super) fn is_used(&self) -> bool {
-        self.at.is_some()
+        self.at != NOWHERE
     }
 
     /// The pipeline where it stands, with all numbers counted from there.
     pub(super) fn pipeline(&self) -> Option<&Pipeline> {
-        Some(&self.places[self.at? as usize].pipeline)
+        Some(&self.places.get(self.at as usize)?.pipeline)
     }
 
     /// One cycle.
     #[inline(always)]
     pub(super) fn advance<B: Port>(&mut self, world: &mut World<'_, B>) -> Turn {
-        match self.repeat(world) {
-            Repeated::Done(turn) => turn,
-            Repeated::New(step, answer) => self.work_out(step, answer, world),
-        }
-    }
-
-    #[inline(always)]
-    fn repeat<B: Port>(&mut self, world: &mut World<'_, B>) -> Repeated {
-        let at = self.at.expect("the pipeline stands somewhere") as usize;
-        let mut place = self.places[at].first;
-        if place == NONE {
-            return Repeated::New(NONE, None);
-        }
+        let mut place = self.firsts[self.at as usize];
         loop {
             let mut step = &mut self.steps[place as usize];
-            if step.question.ask != Ask::Fetch || !world.confirm(&step.question, &step.answer, step.version) {
+            if step.question.ask == Ask::Fetch {
+                let (head, said, version) = (place, world.bias(step.packet), world.version(step.set));
+                while (step.version, step.bias) != (version, said) && step.other != NONE {
+                    place = step.other;
+                    step = &mut self.steps[place as usize];
+                }
+                let is_known = (step.version, step.bias) == (version, said);
+                if !is_known || !world.confirm(&step.question, &step.answer) {
+                    place = head;
+                    let Some(known) = self.hear(&mut place, world) else {
+                        return self.work_out(place, world);
+                    };
+                    step = known;
+                }
+            } else {
                 let answer = world.answer(&step.question);
                 while !is_same(&step.answer, &answer) {
                     if step.other == NONE {
-                        return Repeated::New(place, Some(answer));
+                        self.news = answer;
+                        return self.work_out(place, world);
                     }
                     place = step.other;
                     step = &mut self.steps[place as usize];
                 }
-                step.version = world.side.version;
             }
             place = step.next;
             if place & END != 0 {
-                self.at = Some(place & PLACE);
-                return Repeated::Done(match place & (TRAP | COMMIT) {
-                    0 => Turn::Bubble,
-                    COMMIT => Turn::Commit,
-                    _ => Turn::Trap,
-                });
+                self.at = place & PLACE;
+                return Turn::of(place >> TURN);
             }
         }
     }
 
-    /// The pipeline works the rest of a cycle out. `answer` is what was heard last, and not known to follow `step`'s question.
+    /// Asks what the fetch packet of `place` is, and finds the step with the answer, unless that is new.
     #[inline(never)]
-    fn work_out<B: Port>(&mut self, step: u32, answer: Option<Answer>, world: &mut World<'_, B>) -> Turn {
-        let at = self.at.expect("the pipeline stands somewhere") as usize;
+    fn hear<B: Port>(&mut self, place: &mut u32, world: &mut World<'_, B>) -> Option<&mut Step> {
+        let answer = world.answer(&self.steps[*place as usize].question);
+        while !is_same(&self.steps[*place as usize].answer, &answer) {
+            match self.steps[*place as usize].other {
+                NONE => {
+                    self.news = answer;
+                    return None;
+                }
+                other => *place = other,
+            }
+        }
+        let step = &mut self.steps[*place as usize];
+        step.version = world.version_of(&answer, step.set);
+        Some(step)
+    }
+
+    /// The pipeline works the rest of a cycle out, or all of it where there is no `step`. What was heard last, and is not known to
+    /// follow `step`'s question, is news.
+    #[inline(never)]
+    fn work_out<B: Port>(&mut self, step: u32, world: &mut World<'_, B>) -> Turn {
+        let answer = (step != NONE).then_some(self.news);
+        let at = self.at as usize;
         let mut asked = Vec::new();
         let before = self.steps[step as usize].before;
         if let Some(answer) = answer {
@@ -195,9 +234,9 @@ impl Memo {
         let since = world.side.before(&asked, world.cycle);
         let mut pipeline = (*self.places[at].pipeline).clone();
         pipeline.resume(&since);
-        *world.log = Log { is_on: true, asked, known, next: 0 };
+        world.side.log = Log { is_on: true, asked, known, next: 0 };
         let turn = pipeline.advance(world);
-        let asked = std::mem::take(world.log).asked;
+        let asked = std::mem::take(&mut world.side.log).asked;
         self.worked_out += 1;
 
         // The new answer is one more to the last question, or what follows is new altogether.
@@ -205,41 +244,36 @@ impl Memo {
         let mut last = before;
         for (number, &(question, answer)) in asked.iter().enumerate().skip(first) {
             let new = self.steps.len() as u32;
-            self.steps.push(Step { question, answer, next: NONE, other: NONE, before: last, version: 0 });
+            self.steps.push(Step::new(question, answer, last));
             if number > first {
                 self.steps[last as usize].next = new;
             } else if step == NONE {
-                self.places[at].first = new;
+                self.firsts[at] = new;
             } else {
                 self.steps[step as usize].other = new;
             }
             last = new;
         }
         if self.steps.len() > STEPS_MAX {
-            *self = Memo { worked_out: self.worked_out, ..Memo::new() };
+            *self = Memo { worked_out: self.worked_out, ..Memo::new(true) };
             self.stand(pipeline, turn, world);
             return turn;
         }
-        let place = self.place_of(pipeline, &world.side.next(turn != Turn::Bubble, world.cycle));
-        let happened = match turn {
-            Turn::Bubble => 0,
-            Turn::Commit => COMMIT,
-            Turn::Trap => TRAP,
-        };
-        self.steps[last as usize].next = END | happened | place;
-        self.at = Some(place);
+        let place = self.place_of(pipeline, &world.side.next(turn != Turn::BUBBLE, world.cycle));
+        self.steps[last as usize].next = END | turn.number() << TURN | place;
+        self.at = place;
         turn
     }
 
     /// From the next cycle on, the pipeline stands here.
     pub(super) fn stand<B: Port>(&mut self, pipeline: Pipeline, turn: Turn, world: &mut World<'_, B>) {
-        self.at = Some(self.place_of(pipeline, &world.side.next(turn != Turn::Bubble, world.cycle)));
+        self.at = self.place_of(pipeline, &world.side.next(turn != Turn::BUBBLE, world.cycle));
     }
 
     /// Gives the pipeline back, as it stands at the beginning of the cycle that `since` counts to.
     pub(super) fn leave(&mut self, since: &Since) -> Option<Pipeline> {
-        let at = self.at.take()? as usize;
-        let mut pipeline = (*self.places[at].pipeline).clone();
+        let at = std::mem::replace(&mut self.at, NOWHERE);
+        let mut pipeline = (*self.places.get(at as usize)?.pipeline).clone();
         pipeline.resume(since);
         Some(pipeline)
     }
@@ -259,7 +293,8 @@ impl Memo {
         }
         let place = self.places.len() as u32;
         debug_assert!(place < PLACE, "there are fewer places than steps");
-        self.places.push(Place { pipeline: Box::new(pipeline), first: NONE, same: first });
+        self.places.push(Place { pipeline: Box::new(pipeline), same: first });
+        self.firsts.push(NONE);
         self.by_hash.insert(hash, place);
         place
     }

@@ -101,11 +101,25 @@ pub(super) struct Long {
 }
 
 /// What happened at write-back.
+///
+/// A number, as [`Memo`](super::memo::Memo) keeps it: it is asked about in every cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Turn {
-    Bubble,
-    Commit,
-    Trap,
+pub(crate) struct Turn(u8);
+
+impl Turn {
+    pub(crate) const BUBBLE: Turn = Turn(0);
+    pub(crate) const COMMIT: Turn = Turn(1);
+    pub(crate) const TRAP: Turn = Turn(2);
+
+    /// The lowest two bits of `number`, which [`Turn::number`] has said.
+    #[inline(always)]
+    pub(super) fn of(number: u32) -> Turn {
+        Turn(number as u8 & 3)
+    }
+
+    pub(super) fn number(self) -> u32 {
+        self.0.into()
+    }
 }
 
 /// The pipeline.
@@ -247,7 +261,7 @@ impl Pipeline {
             self.stages[(self.execute + 1) % 4].is_live = false;
         }
 
-        let flushes_cache = turn == Turn::Commit && {
+        let flushes_cache = turn == Turn::COMMIT && {
             let needs = &self.write_back().needs;
             needs.class == Class::Fence && needs.flushes()
         };
@@ -279,7 +293,7 @@ impl Pipeline {
             self.long = None;
             self.release(result);
         }
-        self.first_serial += u64::from(turn != Turn::Bubble);
+        self.first_serial += u64::from(turn != Turn::BUBBLE);
         turn
     }
 
@@ -288,13 +302,13 @@ impl Pipeline {
     fn retire<B: Port>(&mut self, world: &mut World<'_, B>) -> (Turn, Option<u64>) {
         let slot = self.write_back();
         if !slot.is_live {
-            return (Turn::Bubble, None);
+            return (Turn::BUBBLE, None);
         }
         let Slot { serial, needs, pc, next, float, is_trap, is_access, replays, turns, .. } = *slot;
         debug_assert!(serial != WRONG_PATH, "a wrong path ends in the memory stage");
         if replays || (is_access && self.data_cache.refuses()) {
             self.next_serial = serial;
-            return (Turn::Bubble, Some(pc));
+            return (Turn::BUBBLE, Some(pc));
         }
         debug_assert_eq!(serial, self.first_serial, "instructions commit in order");
         if B::IS_NETWORK && (needs.class == Class::Csr || needs.writes == 1 << TX_REGISTER) {
@@ -316,7 +330,7 @@ impl Pipeline {
         if turns {
             self.next_serial = serial + 1;
         }
-        (if is_trap { Turn::Trap } else { Turn::Commit }, turns.then_some(next))
+        (if is_trap { Turn::TRAP } else { Turn::COMMIT }, turns.then_some(next))
     }
 
     /// The result that the multiplier or divider writes in this cycle, unless write-back needs the register file's port.

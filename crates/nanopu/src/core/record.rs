@@ -6,50 +6,55 @@ use highwire_riscv::{
 };
 
 use super::world::Answer;
-use crate::decode::{Decoder, NO_NEEDS, Needs};
+use crate::decode::{Decoder, Flags, NO_FLAGS, Needs};
 use crate::latency::{FloatLatency, float_latency, integer_unit_cycles};
-use crate::port::{Port, RX_REGISTER, TX_REGISTER, csr};
+use crate::port::{Port, RX_REGISTER, csr};
 
 /// From decode to write-back, where counters are read.
 const WRITE_BACK_CYCLES: u64 = 3;
 
-/// What an instruction did when it executed.
+/// What an instruction did when it executed. Written for every instruction, so it holds nothing that follows from the rest.
 #[derive(Clone, Copy, Debug)]
+#[repr(align(128))]
 pub(super) struct Record {
     pub(super) pc: u64,
     /// Where the program goes on.
     next: u64,
-    needs: Needs,
+    /// Of an instruction that trapped: none.
+    flags: Flags,
     /// Nothing if the trap came before it was known.
     instruction: Option<Instruction>,
     /// The trap that was taken instead.
     pub(super) trap: Option<Trap>,
     /// The value of the register that it writes.
     value: u64,
-    memory: Option<MemoryAccess>,
+    /// Of its access to memory, if it is one.
+    address: u64,
+    /// What a store, an atomic operation, or an access to a CSR brings along.
+    operand: u64,
     /// The access is to a device.
     is_device: bool,
     /// The counter when it executed.
     counted: u64,
+    /// Of a multiplication or division.
     unit_cycles: u64,
+    /// Of a floating-point instruction.
     float: FloatLatency,
-    /// What an access to a CSR of the network brings along.
-    csr_operand: u64,
 }
 
 const NO_RECORD: Record = Record {
     pc: 0,
     next: 0,
-    needs: NO_NEEDS,
+    flags: NO_FLAGS,
     instruction: None,
     trap: None,
     value: 0,
-    memory: None,
+    address: 0,
+    operand: 0,
     is_device: false,
     counted: 0,
     unit_cycles: 0,
     float: FloatLatency::None,
-    csr_operand: 0,
 };
 
 impl Record {
@@ -57,7 +62,20 @@ impl Record {
         let instruction = self.instruction?;
         let write = instruction.destination();
         let write = write.map(|register| RegisterWrite { register, value: self.value });
-        Some(Retired { pc: self.pc, instruction, write, memory: self.memory, cycle: self.counted })
+        Some(Retired { pc: self.pc, instruction, write, memory: self.memory(), cycle: self.counted })
+    }
+
+    /// The memory that it touched.
+    fn memory(&self) -> Option<MemoryAccess> {
+        let instruction = self.instruction.filter(|_| self.flags.is_access())?;
+        let kind = match instruction.class() {
+            Class::Load => AccessKind::Load,
+            Class::Store => AccessKind::Store,
+            _ => AccessKind::Atomic,
+        };
+        let bytes = instruction.op.access_bytes()?;
+        let operand = if kind == AccessKind::Load { 0 } else { self.operand };
+        Some(MemoryAccess { kind, address: self.address, bytes, operand })
     }
 }
 
@@ -127,14 +145,16 @@ impl Outcome {
 impl Record {
     /// Whether its register is written after it has committed: the multiplier or divider has the value, or a device.
     fn is_late(&self) -> bool {
-        self.needs.is_long() || (self.is_device && self.memory.is_some())
+        self.flags.is_long() || (self.flags.is_access() && self.is_device)
     }
 
     #[inline(always)]
     fn outcome(&self) -> Answer {
         let mut packed = u64::from(self.instruction.as_ref().map_or(0, |instruction| instruction.bits));
-        packed |= self.unit_cycles << outcome::UNIT;
-        if self.memory.is_some() {
+        if self.flags.is_long() {
+            packed |= self.unit_cycles << outcome::UNIT;
+        }
+        if self.flags.is_access() {
             packed |= outcome::ACCESS | if self.is_device { outcome::DEVICE } else { 0 };
             packed |= match self.instruction.map(|instruction| instruction.op) {
                 Some(Op::LrW | Op::LrD) => outcome::RESERVES,
@@ -145,11 +165,13 @@ impl Record {
         if self.trap.is_some() {
             packed |= outcome::TRAP;
         }
-        packed |= match self.float {
-            FloatLatency::None => 0,
-            FloatLatency::Pipe(cycles) => outcome::PIPE | cycles << outcome::FLOAT,
-            FloatLatency::Unit(cycles) => outcome::UNIT_OF_ITS_OWN | cycles << outcome::FLOAT,
-        };
+        if self.flags.is_float() {
+            packed |= match self.float {
+                FloatLatency::None => 0,
+                FloatLatency::Pipe(cycles) => outcome::PIPE | cycles << outcome::FLOAT,
+                FloatLatency::Unit(cycles) => outcome::UNIT_OF_ITS_OWN | cycles << outcome::FLOAT,
+            };
+        }
         [self.next, packed]
     }
 }
@@ -211,7 +233,8 @@ impl Records {
 
     #[inline(always)]
     pub(super) fn address(&mut self, a: u8) -> u64 {
-        self.behind(a).memory.map_or(0, |access| access.address)
+        let record = self.behind(a);
+        if record.flags.is_access() { record.address } else { 0 }
     }
 
     /// What the cycle counter will show to an instruction that leaves decode now.
@@ -227,8 +250,7 @@ impl Records {
         if record.pc != pc {
             return [0, outcome::ASTRAY];
         }
-        if record.needs.class == Class::Csr
-            && record.trap.is_none()
+        if record.flags.is_csr()
             && let Some(instruction) = &record.instruction
             && matches!(instruction.immediate as u16, MCYCLE | CYCLE)
             && let Some(register) = instruction.destination()
@@ -254,58 +276,69 @@ impl Records {
         }
         let counted = self.counter_at_write_back(cycle);
         hart.csrs.mcycle = counted;
-        let Some(&instruction) = hart.ready() else {
+        let Some((&instruction, mark)) = hart.ready() else {
             return self.execute_carefully(hart, decoder, bus, cycle);
         };
-        // What goes anywhere but through the pipeline is not simple.
-        let is_simple = |needs: &&Needs| {
-            needs.is_simple()
-                || (B::IS_NETWORK && needs.is_network_csr())
-                || (needs.reads_counter() && hart.privilege == Privilege::Machine)
-        };
-        let Some(needs) = decoder.known_needs(pc, instruction.bits).filter(is_simple) else {
+        // Of what has not come by here, none.
+        let flags = Flags(mark);
+        if !flags.is_usual(B::IS_NETWORK) {
+            if flags.reads_counter() && hart.privilege == Privilege::Machine {
+                return self.read_counter(hart, &instruction, flags);
+            }
             return self.execute_carefully(hart, decoder, bus, cycle);
-        };
-        if B::IS_NETWORK && needs.reads_network() {
-            bus.by(pc);
-            // Both operands of one instruction are the same word.
-            hart.x[usize::from(RX_REGISTER)] = bus.take_word(cycle);
         }
         let record = &mut self.records[self.end as usize % RECORDS];
+        self.end += 1;
         record.pc = pc;
         record.instruction = Some(instruction);
-        record.needs = *needs;
+        record.flags = flags;
         record.counted = counted;
-        record.unit_cycles = 0;
-        record.float = FloatLatency::None;
-        record.memory = if needs.is_access() { Some(access(hart, &instruction, needs)) } else { None };
-        record.is_device = record.memory.is_some_and(|access| bus.is_device(access.address));
         record.trap = None;
-        let performed = if B::IS_NETWORK && needs.is_network_csr() {
-            record.csr_operand = csr_operand(hart, &instruction);
-            // The value comes at write-back.
-            hart.perform_foreign(&instruction);
-            Ok(())
-        } else if needs.reads_counter() {
-            hart.perform_foreign(&instruction);
-            if instruction.rd != 0 {
-                hart.x[usize::from(instruction.rd & 31)] = counted;
+        let mut packed = u64::from(instruction.bits);
+        if !flags.only_computes() {
+            if B::IS_NETWORK && flags.reads_network() {
+                bus.by(pc);
+                // Both operands of one instruction are the same word.
+                hart.x[usize::from(RX_REGISTER)] = bus.take_word(cycle);
             }
-            Ok(())
-        } else {
-            hart.perform(&instruction, bus)
-        };
+            if flags.is_access() {
+                let base = hart.x[usize::from(instruction.rs1 & 31)];
+                record.address = base.wrapping_add_signed(instruction.immediate.into());
+                record.operand = hart.x[usize::from(instruction.rs2 & 31)];
+                record.is_device = bus.is_device(record.address);
+                packed |= outcome::ACCESS | if record.is_device { outcome::DEVICE } else { 0 };
+            }
+            if B::IS_NETWORK && flags.is_csr() {
+                record.operand = csr_operand(hart, &instruction);
+                // The value comes at write-back.
+                hart.perform_foreign(&instruction);
+                (record.next, record.value) = (hart.pc, 0);
+                return [record.next, packed];
+            }
+        }
+        let performed = hart.perform(&instruction, bus);
         record.next = hart.pc;
         record.value = hart.x[usize::from(instruction.rd & 31)];
-        self.end += 1;
-        let mut packed = u64::from(instruction.bits);
         if let Err(trap) = performed {
-            (record.trap, record.needs, record.memory, record.value) = (Some(trap), NO_NEEDS, None, 0);
-            packed |= outcome::TRAP;
-        } else if needs.is_access() {
-            packed |= outcome::ACCESS | if record.is_device { outcome::DEVICE } else { 0 };
+            (record.trap, record.flags, record.value) = (Some(trap), NO_FLAGS, 0);
+            return [record.next, u64::from(instruction.bits) | outcome::TRAP];
         }
         [record.next, packed]
+    }
+
+    /// A read of the cycle counter in machine mode, which is what it shows at write-back.
+    fn read_counter(&mut self, hart: &mut Hart, instruction: &Instruction, flags: Flags) -> Answer {
+        let (pc, counted) = (hart.pc, hart.csrs.mcycle);
+        hart.perform_foreign(instruction);
+        if instruction.rd != 0 {
+            hart.x[usize::from(instruction.rd & 31)] = counted;
+        }
+        let record = &mut self.records[self.end as usize % RECORDS];
+        self.end += 1;
+        (record.pc, record.next, record.flags, record.counted) = (pc, hart.pc, flags, counted);
+        (record.instruction, record.trap) = (Some(*instruction), None);
+        record.value = hart.x[usize::from(instruction.rd & 31)];
+        [record.next, instruction.bits.into()]
     }
 
     /// The same for any instruction, whatever happens.
@@ -320,36 +353,37 @@ impl Records {
         let counted = hart.csrs.mcycle;
         let pc = hart.pc;
         let next = hart.next(bus);
-        let record = &mut self.records[self.end as usize % RECORDS];
         let instruction = match next {
             Next::Instruction(instruction) => instruction,
             Next::Waiting => return [0, outcome::WAITS],
             Next::Trap(trap) => {
                 hart.take(trap);
+                let record = &mut self.records[self.end as usize % RECORDS];
                 *record = Record { pc, next: hart.pc, counted, trap: Some(trap), ..NO_RECORD };
                 self.end += 1;
                 return record.outcome();
             }
         };
         let needs = decoder.needs(pc, &instruction);
+        hart.mark(pc, needs.flags.0);
+        if needs.flags.reads_counter() && hart.privilege == Privilege::Machine {
+            return self.read_counter(hart, &instruction, needs.flags);
+        }
         if B::IS_NETWORK && needs.reads_network() {
             bus.by(pc);
             // Both operands of one instruction are the same word.
             hart.x[usize::from(RX_REGISTER)] = bus.take_word(cycle);
         }
-        record.pc = pc;
-        record.instruction = Some(instruction);
-        record.counted = counted;
-        record.memory = None;
-        record.unit_cycles = 0;
-        record.float = FloatLatency::None;
+        let record = &mut self.records[self.end as usize % RECORDS];
+        *record = Record { pc, instruction: Some(instruction), flags: needs.flags, counted, ..NO_RECORD };
         if !needs.is_plain() {
             let operands = [instruction.rs1, instruction.rs2].map(|number| usize::from(number & 31));
             let [a, b] = operands.map(|number| hart.x[number]);
             let [fa, fb] = operands.map(|number| hart.f[number]);
-            if needs.is_access() {
-                record.memory = hart.access(&instruction);
-                record.is_device = record.memory.is_some_and(|access| bus.is_device(access.address));
+            record.operand = csr_operand(hart, &instruction);
+            if let Some(access) = hart.access(&instruction) {
+                (record.address, record.operand) = (access.address, access.operand);
+                record.is_device = bus.is_device(access.address);
             }
             if needs.is_long() {
                 record.unit_cycles = integer_unit_cycles(instruction.op, a, b);
@@ -357,18 +391,18 @@ impl Records {
             if needs.is_float() {
                 record.float = float_latency(&needs, &instruction, fa, fb);
             }
-            record.csr_operand = csr_operand(hart, &instruction);
         }
         record.trap = hart.perform(&instruction, bus).err();
         record.next = hart.pc;
-        record.needs = needs;
         self.end += 1;
-        if record.trap.is_some() {
-            // A trap asks nothing of the units.
-            record.needs = NO_NEEDS;
-            (record.memory, record.unit_cycles, record.float) = (None, 0, FloatLatency::None);
-        }
-        record.value = written(hart, &record.needs);
+        record.value = match record.trap {
+            None => written(hart, &needs),
+            Some(_) => {
+                // A trap asks nothing of the units.
+                record.flags = NO_FLAGS;
+                0
+            }
+        };
         if needs.class == Class::Csr && instruction.immediate as u16 == MCYCLE && record.trap.is_none() {
             // Untouched, it has counted the instruction itself.
             let moved = hart.csrs.mcycle.wrapping_sub(counted);
@@ -384,13 +418,13 @@ impl Records {
 }
 
 fn meet_network<B: Port>(record: &mut Record, hart: &mut Hart, bus: &mut B, cycle: u64) {
-    if record.needs.class == Class::Csr
-        && let Some(Instruction { op, rs1, immediate, .. }) = record.instruction
+    if record.flags.is_csr()
+        && let Some(Instruction { op, rd, rs1, immediate, .. }) = record.instruction
         && csr::is_network(immediate as u16)
     {
         let number = immediate as u16;
         let before = bus.read_network(cycle, number);
-        let operand = record.csr_operand;
+        let operand = record.operand;
         let after = match op {
             Op::Csrrw | Op::Csrrwi => Some(operand),
             _ if rs1 == 0 => None,
@@ -398,16 +432,16 @@ fn meet_network<B: Port>(record: &mut Record, hart: &mut Hart, bus: &mut B, cycl
             _ => Some(before & !operand),
         };
         // Until now nothing can have used the register: what depends on it waits for write-back.
-        if record.needs.writes != 0 {
+        if rd != 0 {
             record.value = before;
-            hart.x[record.needs.writes.trailing_zeros() as usize] = before;
+            hart.x[usize::from(rd & 31)] = before;
         }
         if let Some(value) = after {
             bus.by(record.pc);
             bus.write_network(cycle, number, value);
         }
     }
-    if record.needs.writes == 1 << TX_REGISTER {
+    if record.flags.sends() {
         if record.is_late() {
             bus.promise_word();
         } else {
@@ -423,20 +457,6 @@ fn csr_operand(hart: &Hart, instruction: &Instruction) -> u64 {
     match instruction.op {
         Op::Csrrw | Op::Csrrs | Op::Csrrc => hart.x[usize::from(instruction.rs1 & 31)],
         _ => u64::from(instruction.rs1),
-    }
-}
-
-/// The access of a load or store of the integer registers.
-#[inline(always)]
-fn access(hart: &Hart, instruction: &Instruction, needs: &Needs) -> MemoryAccess {
-    let is_load = needs.class == Class::Load;
-    let operand = if is_load { 0 } else { hart.x[usize::from(instruction.rs2 & 31)] };
-    let base = hart.x[usize::from(instruction.rs1 & 31)];
-    MemoryAccess {
-        kind: if is_load { AccessKind::Load } else { AccessKind::Store },
-        address: base.wrapping_add_signed(instruction.immediate.into()),
-        bytes: needs.access_bytes,
-        operand,
     }
 }
 

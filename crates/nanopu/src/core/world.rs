@@ -10,13 +10,15 @@ use super::banks::Banks;
 use super::record::Records;
 use crate::cache::Tags;
 use crate::decode::Decoder;
-use crate::port::Port;
+use crate::port::{Port, SWITCH_THREAD};
 use crate::predict::{Flow, Prediction, Predictor, Resolution, Update};
 
 /// What the pipeline asks or tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Ask {
+    /// What the pipeline does not ask.
+    Nothing,
     /// Is a hart asleep that may be?
     Asleep,
     /// Does a read of x30 at `x` wait for a word? `a` if nothing is in the pipeline before it.
@@ -132,8 +134,9 @@ pub(crate) struct Side {
     memory_cycles: u64,
     /// Threads that do not run, on a core that has banks for them.
     pub(super) banks: Option<Box<Banks>>,
-    /// Counts how often the target buffer or the instruction cache changed, from one on.
+    /// Counts how often the instruction cache changed, from one on.
     pub(crate) version: u64,
+    pub(crate) log: Log,
 }
 
 impl Side {
@@ -156,6 +159,7 @@ impl Side {
             memory_cycles,
             banks: None,
             version: 1,
+            log: Log::default(),
         }
     }
 }
@@ -166,7 +170,6 @@ pub(crate) struct World<'a, B> {
     pub(crate) side: &'a mut Side,
     pub(crate) bus: &'a mut B,
     pub(crate) cycle: u64,
-    pub(crate) log: &'a mut Log,
 }
 
 /// What was asked in this cycle, for whoever wants to repeat it.
@@ -180,10 +183,19 @@ pub(crate) struct Log {
 }
 
 impl<B: Port> World<'_, B> {
+    /// The scheduler's wish for another thread is an interrupt, unless that has a bank of registers.
+    #[inline(always)]
+    pub(crate) fn hear_scheduler(&mut self) {
+        if B::IS_NETWORK && (self.bus.wants_switch() || self.hart.csrs.is_pending(SWITCH_THREAD)) {
+            let by_bank = self.side.banks.is_some() && self.bus.wanted_bank().is_some();
+            self.hart.csrs.set_pending(SWITCH_THREAD, self.bus.wants_switch() && !by_bank);
+        }
+    }
+
     #[inline(always)]
     pub(crate) fn ask(&mut self, ask: Ask, [a, b, c]: [u8; 3], [x, y]: [u64; 2]) -> Answer {
         let question = Question { ask, a, b, c, x, y };
-        if self.log.is_on {
+        if self.side.log.is_on {
             return self.ask_and_note(question);
         }
         self.answer(&question)
@@ -191,14 +203,14 @@ impl<B: Port> World<'_, B> {
 
     #[inline(never)]
     fn ask_and_note(&mut self, question: Question) -> Answer {
-        let place = self.log.next;
-        self.log.next += 1;
-        if place < self.log.known {
-            assert_eq!(self.log.asked[place].0, question, "the pipeline repeats itself");
-            return self.log.asked[place].1;
+        let place = self.side.log.next;
+        self.side.log.next += 1;
+        if place < self.side.log.known {
+            assert_eq!(self.side.log.asked[place].0, question, "the pipeline repeats itself");
+            return self.side.log.asked[place].1;
         }
         let answer = self.answer(&question);
-        self.log.asked.push((question, answer));
+        self.side.log.asked.push((question, answer));
         answer
     }
 
@@ -208,6 +220,7 @@ impl<B: Port> World<'_, B> {
         let (cycle, side) = (self.cycle, &mut *self.side);
         let yes = |is: bool| [u64::from(is), 0];
         match q.ask {
+            Ask::Nothing => [0; 2],
             Ask::Asleep => yes(self.hart.is_waiting()),
             Ask::WordWaits => {
                 let waits = self.bus.lacks_word() && !self.hart.is_interrupted();
@@ -279,19 +292,17 @@ impl<B: Port> World<'_, B> {
             }
             Ask::Forget => {
                 side.predictor.flush();
-                side.version += 1;
                 [0; 2]
             }
             Ask::ForgetPacket => {
                 side.predictor.forget(q.x);
-                side.version += 1;
                 [0; 2]
             }
             Ask::Learn => {
                 let (half, is_valid, is_ambiguous) = (q.b & 1, q.b & 2 != 0, q.b & 4 != 0);
                 let flow = Flow::of(q.c);
                 let update = Update { entry: q.a, packet: q.x, half, flow, is_valid };
-                side.version += u64::from(side.predictor.learn(&update, q.y, is_ambiguous));
+                side.predictor.learn(&update, q.y, is_ambiguous);
                 [0; 2]
             }
             Ask::Resolve => {
@@ -355,28 +366,36 @@ impl<B: Port> World<'_, B> {
         }
     }
 
-    /// Does what [`Ask::Fetch`] asks, if the answer is still that of the time when `version` was the version: neither target buffer nor
-    /// instruction cache have changed, the history table says the same, and so do return stack and memory.
+    /// Counts what can change an answer to [`Ask::Fetch`] beside the history table and the return stack: changes to the target buffer, of the
+    /// packets of `set`, to the instruction cache, and to memory that instructions come from.
     #[inline(always)]
-    pub(crate) fn confirm(&mut self, q: &Question, answer: &Answer, version: u64) -> bool {
-        let side = &mut *self.side;
-        let [target, rest] = *answer;
-        let said = Prediction { target, bits: (rest & fetched::PREDICTION) as u32 };
-        // A jump may be a return, whose target changes.
-        if version != side.version || said.is_hit() && !side.predictor.confirms(&said) {
-            return false;
-        }
-        if side.predictor.bias(q.x) != said.bias() {
-            return false;
-        }
-        if q.a & 4 != 0 {
-            let word =
-                self.bus.fetch_word(q.y).map(|word| u64::from(word) << fetched::WORD | fetched::PRESENT);
-            if word.unwrap_or(0) != rest & fetched::BYTES {
+    pub(crate) fn version(&self, set: u8) -> u64 {
+        let Side { version, predictor, .. } = &*self.side;
+        version.wrapping_add(predictor.changes(set)).wrapping_add(self.bus.code_changes().unwrap_or(0))
+    }
+
+    /// The version that an answer is good for. Zero if it is not: what comes from the return stack changes.
+    #[inline(always)]
+    pub(crate) fn version_of(&self, answer: &Answer, set: u8) -> u64 {
+        if self.side.predictor.is_lasting(&prediction(answer)) { self.version(set) } else { 0 }
+    }
+
+    /// What the history table says of `packet`: see [`bias_packet`](crate::predict::bias_packet).
+    #[inline(always)]
+    pub(crate) fn bias(&self, packet: u16) -> bool {
+        self.side.predictor.bias_of(packet)
+    }
+
+    /// Does what [`Ask::Fetch`] asks, where the answer is this one if memory says so. Nobody has to look there who counts the changes to it.
+    #[inline(always)]
+    pub(crate) fn confirm(&mut self, q: &Question, answer: &Answer) -> bool {
+        if self.bus.code_changes().is_none() && q.a & 4 != 0 {
+            let word = self.bus.fetch_word(q.y).ok().map_or(0, present);
+            if word != answer[1] & fetched::BYTES {
                 return false;
             }
         }
-        side.note(q);
+        self.side.note(q);
         true
     }
 
@@ -453,6 +472,18 @@ pub(crate) mod fetched {
     pub(crate) const BYTES: u64 = !0 << WORD | PRESENT;
 }
 
+/// The prediction in an answer to [`Ask::Fetch`].
+#[inline(always)]
+pub(crate) fn prediction(&[target, rest]: &Answer) -> Prediction {
+    Prediction { target, bits: (rest & fetched::PREDICTION) as u32 }
+}
+
+/// A word that there is.
+#[inline(always)]
+fn present(word: u32) -> u64 {
+    fetched::PRESENT | u64::from(word) << fetched::WORD
+}
+
 impl Side {
     /// What is kept of a lookup.
     #[inline(always)]
@@ -470,9 +501,7 @@ impl Side {
         if q.a & 2 != 0 && self.code.holds(q.x) {
             rest |= fetched::HELD;
         }
-        if let Some(word) = word {
-            rest |= fetched::PRESENT | u64::from(word) << fetched::WORD;
-        }
+        rest |= word.map_or(0, present);
         [target, rest]
     }
 

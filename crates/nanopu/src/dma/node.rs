@@ -199,6 +199,11 @@ impl Bus for DmaPort<'_> {
         self.platform.fetch_word(address)
     }
 
+    #[inline(always)]
+    fn code_changes(&self) -> Option<u64> {
+        self.platform.code_changes()
+    }
+
     fn read_csr(&mut self, number: u16) -> Option<u64> {
         self.platform.read_csr(number)
     }

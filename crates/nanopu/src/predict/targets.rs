@@ -35,6 +35,8 @@ pub(super) struct Targets {
     valid: u32,
     /// The entries that a packet may have, by bit, by a few bits of its address: most packets have none.
     candidates: [u32; CANDIDATES],
+    /// Counts for the same packets how often what the entries say of them may have changed.
+    changes: [u64; CANDIDATES],
     entries: [Entry; ENTRIES],
     pages: [u64; PAGES],
     /// Which of the pages are known, by bit.
@@ -50,6 +52,7 @@ impl Targets {
             packets: [0; ENTRIES],
             valid: 0,
             candidates: [0; CANDIDATES],
+            changes: [0; CANDIDATES],
             entries: [empty; ENTRIES],
             pages: [0; PAGES],
             known_pages: 0,
@@ -141,54 +144,76 @@ impl Targets {
         self.entries[usize::from(entry) % ENTRIES].flow == Flow::Return
     }
 
+    /// Counts how often what the entries say of some packets may have changed; of those of [`change_set`].
+    #[inline(always)]
+    pub(super) fn changes(&self, set: u8) -> u64 {
+        self.changes[usize::from(set) % CANDIDATES]
+    }
+
     /// Forgets everything.
     pub(super) fn flush(&mut self) {
-        self.valid = 0;
+        self.keep(0);
     }
 
     /// Forgets the entries that speak of the packet of `pc` at once.
     pub(super) fn forget(&mut self, pc: u64) {
-        self.valid &= !self.matching(pc);
+        self.keep(!self.matching(pc));
+    }
+
+    /// Only these entries count from now on, if they did before.
+    fn keep(&mut self, kept: u32) {
+        let mut lost = self.valid & !kept;
+        self.valid &= kept;
+        while lost != 0 {
+            self.change(self.packets[lost.trailing_zeros() as usize]);
+            lost &= lost - 1;
+        }
+    }
+
+    /// What is said of the packets with these bits may change.
+    fn change(&mut self, packet: u16) {
+        self.changes[candidate_set(packet)] += 1;
     }
 
     /// Takes an update over, with the target at the lookup port. If the lookup there is ambiguous, its entries are forgotten, and
     /// whatever the update makes of the others is lost, but for its contents: one register holds all valid bits.
-    /// Says whether that changes anything but which entry was used last.
-    pub(super) fn learn(&mut self, update: &Update, target: u64, is_ambiguous: bool) -> bool {
-        let (valid, pages, known_pages) = (self.valid, self.pages, self.known_pages);
-        let kept = self.valid & !if is_ambiguous { self.matching(target) } else { 0 };
-        let (index, is_new) = self.write(target, update);
+    pub(super) fn learn(&mut self, update: &Update, target: u64, is_ambiguous: bool) {
+        let valid = self.valid;
+        let ambiguous = if is_ambiguous { self.matching(target) } else { 0 };
+        let index = self.write(target, update);
         if is_ambiguous {
-            self.valid = kept;
+            self.valid = valid;
+            self.keep(!ambiguous);
         }
         self.touch(index);
-        is_new || (valid, pages, known_pages) != (self.valid, self.pages, self.known_pages)
     }
 
     /// An entry was used, or [`UNUSED`]: none.
     #[inline(always)]
     pub(super) fn touch(&mut self, entry: u8) {
         if entry != UNUSED {
-            let index = usize::from(entry);
-            // A mixture of entries can be the number of none; the tree then goes by its low bits.
-            self.recency.touch(if index < ENTRIES { index } else { index - 4 });
+            self.recency.touch(entry.into());
         }
     }
 
-    /// Writes an entry whose target is `target`, and says which, and whether it is another one than before.
-    fn write(&mut self, target: u64, update: &Update) -> (u8, bool) {
+    /// Writes an entry whose target is `target`, and says which.
+    fn write(&mut self, target: u64, update: &Update) -> u8 {
         let known = usize::from(update.entry);
         let index = if known < ENTRIES { known } else { self.recency.oldest() };
         let packet = low_bits(update.packet);
         self.candidates[candidate_set(self.packets[index])] &= !(1 << index);
         self.candidates[candidate_set(packet)] |= 1 << index;
-        let before = (self.packets[index], self.entries[index]);
+        let before = (self.packets[index], self.entries[index], self.valid);
         self.packets[index] = packet;
         let (page, target_page) = self.find_pages(update.packet >> PAGE_BITS, target >> PAGE_BITS);
         let target = low_bits(target);
         self.entries[index] = Entry { half: update.half, flow: update.flow, target, page, target_page };
         self.valid = self.valid & !(1 << index) | u32::from(update.is_valid) << index;
-        (index as u8, before != (packet, self.entries[index]))
+        if before != (packet, self.entries[index], self.valid) {
+            self.change(before.0);
+            self.change(packet);
+        }
+        index as u8
     }
 
     /// The numbers of two pages, which are taken in if they are not known.
@@ -201,6 +226,9 @@ impl Targets {
             of_target.unwrap_or_else(|| if page == target_page { index } else { after(index) });
         let replaces_target = of_target.is_none() && page != target_page;
         let replaced = u8::from(of_packet.is_none()) + u8::from(replaces_target);
+        if replaced > 0 {
+            self.changes.iter_mut().for_each(|changes| *changes += 1);
+        }
         if of_packet.is_none() {
             (self.pages[index], self.known_pages) = (page, self.known_pages | 1 << index);
         }
@@ -217,6 +245,11 @@ impl Targets {
 
 fn low_bits(address: u64) -> u16 {
     (address & LOW & !1) as u16
+}
+
+/// The packets that the packet of `pc` has its candidates in common with.
+pub(crate) fn change_set(pc: u64) -> u8 {
+    candidate_set(low_bits(pc)) as u8
 }
 
 fn candidate_set(packet: u16) -> usize {

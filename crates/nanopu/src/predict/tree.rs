@@ -7,14 +7,20 @@ pub(super) struct Tree {
     /// Whether the upper part of each node's range is the older one, by bit.
     older_is_upper: u32,
     /// What a use does to the bits: those of the way's path, and of them those to set.
-    paths: [(u32, u32); 32],
+    paths: [(u32, u32); WAYS_MAX],
 }
+
+/// Ways are numbers of five bits.
+const WAYS_MAX: usize = 32;
 
 impl Tree {
     /// A tree over at most 32 ways.
     pub(super) fn new(ways: usize) -> Tree {
-        let mut paths = [(0, 0); 32];
-        paths.iter_mut().take(ways).enumerate().for_each(|(way, path)| *path = Tree::path(ways, way));
+        let mut paths = [(0, 0); WAYS_MAX];
+        for (way, path) in paths.iter_mut().enumerate() {
+            // A mixture of entries can be the number of none; the tree then goes by its low bits.
+            *path = Tree::path(ways, if way < ways { way } else { way.saturating_sub(WAYS_MAX - ways) });
+        }
         Tree { ways, older_is_upper: 0, paths }
     }
 
@@ -42,7 +48,7 @@ impl Tree {
 
     #[inline(always)]
     pub(super) fn touch(&mut self, way: usize) {
-        let (all, set) = self.paths[way % 32];
+        let (all, set) = self.paths[way % WAYS_MAX];
         self.older_is_upper = self.older_is_upper & !all | set;
     }
 

@@ -182,6 +182,11 @@ impl Bus for Bench {
     fn fetch_word(&mut self, address: u64) -> Result<u32, AccessFault> {
         self.ram.fetch_word(address)
     }
+
+    #[inline(always)]
+    fn code_changes(&self) -> Option<u64> {
+        self.ram.code_changes()
+    }
 }
 
 fn alone(program: &Program, cycles: u64, config: CoreConfig) -> Result<Run> {
