@@ -17,6 +17,8 @@ pub struct FabricConfig {
     pub ecn: Option<Ecn>,
     /// Trimming; `None`: what has no room is dropped whole.
     pub trimming: Option<Trimming>,
+    /// When a switch passes a packet on.
+    pub forwarding: Forwarding,
     /// How a switch picks among equally short ways.
     pub balancing: Balancing,
     /// What a switch does about a dead link.
@@ -96,6 +98,22 @@ pub struct Trimming {
     pub header_priority: u8,
 }
 
+/// When a switch passes a packet on to a port that nobody else uses or waits for.
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Forwarding {
+    /// When all of it is there.
+    StoreAndForward,
+    /// When its first bytes are there, by which the switch knows where it goes; the rest follows. So packets are serialised once on
+    /// their way and not at every hop, and a bit error, or that a buffer is full, shows at the first byte instead of the last.
+    /// All links need one rate, or the rest would come too late for a faster one.
+    CutThrough {
+        /// How many bytes that are; with none a packet is in a switch as soon as its first bit is.
+        header_bytes: u32,
+    },
+}
+
 /// How a switch picks among equally short ways.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
@@ -130,6 +148,7 @@ impl Default for FabricConfig {
             pfc: None,
             ecn: None,
             trimming: None,
+            forwarding: Forwarding::StoreAndForward,
             balancing: Balancing::Ecmp,
             rerouting: Rerouting::None,
         }

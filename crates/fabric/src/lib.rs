@@ -21,7 +21,7 @@ mod time;
 mod topology;
 mod violation;
 
-pub use config::{Balancing, Buffering, Ecn, FabricConfig, MarkWhen, Pfc, Rerouting, Trimming};
+pub use config::{Balancing, Buffering, Ecn, FabricConfig, Forwarding, MarkWhen, Pfc, Rerouting, Trimming};
 pub use fabric::{BuildError, Fabric};
 pub use host::{Host, HostId, Nearness, Priorities};
 pub use observe::{DropReason, Observer};

@@ -69,6 +69,10 @@ where
             parts.push(Fabric::part(topology.clone(), config.clone(), mine, observer, &partition, me)?);
         }
         let (ports, lookahead) = parts[0].cut_ports();
+        if lookahead == Span::ZERO {
+            let right = "threads need a delay between them: at least a byte of header, or longer links";
+            return Err(BuildError::OutOfRange("header_bytes", right));
+        }
         let owner = |port: PortId| partition.part(parts[0].node_of(port));
         let cuts =
             ports.into_iter().map(|p| (p, owner(PortId(p)), owner(parts[0].peer(PortId(p))))).collect();

@@ -13,8 +13,8 @@ use crate::queues::Queues;
 use crate::time::Pace;
 use crate::topology::{Link, LinkSpec, NodeId};
 use crate::{
-    Buffering, EventQueue, FabricConfig, Host, Observer, Packet, Pfc, PortId, Priorities, Rate, Span, Time,
-    Topology,
+    Buffering, EventQueue, FabricConfig, Forwarding, Host, Observer, Packet, Pfc, PortId, Priorities, Rate,
+    Span, Time, Topology,
 };
 
 /// Parts that do not make a network.
@@ -185,6 +185,14 @@ fn check_config(config: &FabricConfig) -> Result<(), BuildError> {
 fn check_topology(topology: &Topology, config: &FabricConfig) -> Result<(), BuildError> {
     if topology.port_count() >= 1 << super::KIND_SHIFT {
         return Err(BuildError::TooLarge);
+    }
+    let rate = topology.links().first().map(|link| link.spec.rate);
+    let has_one_rate = topology.links().iter().all(|link| Some(link.spec.rate) == rate);
+    if config.forwarding != Forwarding::StoreAndForward && !has_one_rate {
+        return Err(BuildError::OutOfRange(
+            "forwarding",
+            "switches cut through where all links have one rate",
+        ));
     }
     for link in topology.links() {
         if let Some(pfc) = config.pfc {

@@ -5,7 +5,7 @@
 
 use super::{ARRIVE, Crossing, Fabric, key};
 use crate::port::Tally;
-use crate::{Host, Observer, Packet, Span, Time, Violation};
+use crate::{Forwarding, Host, Observer, Packet, Span, Time, Violation};
 
 impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     /// A packet sets out for another part.
@@ -53,11 +53,12 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     }
 
     /// Ports whose wires lead to another part, and the least time that anything takes over one of them: the delay and a
-    /// byte's length, so never zero.
+    /// byte's length, unless not even one is waited for.
     pub(crate) fn cut_ports(&self) -> (Vec<u32>, Span) {
         let is_cut = |port: &u32| self.kinds[usize::from(self.ports[*port as usize].kind)].is_cut;
         let ports = (0..self.ports.len() as u32).filter(is_cut).collect();
-        let spans = self.kinds.iter().filter(|k| k.is_cut).map(|k| k.delay + k.pace.span_of(1));
+        let bytes = u32::from(self.config.forwarding != Forwarding::CutThrough { header_bytes: 0 });
+        let spans = self.kinds.iter().filter(|k| k.is_cut).map(|k| k.delay + k.pace.span_of(bytes));
         (ports, spans.min().unwrap_or(Span::from_ps(u64::MAX)))
     }
 }

@@ -4,7 +4,7 @@ use super::{ARRIVE, FREE, Fabric, HostId, key};
 use crate::packet::{CONTROL, ECN_CAPABLE, Record};
 use crate::port::Health;
 use crate::violation::BadPacket;
-use crate::{DropReason, Host, Observer, Packet, PortId, Priorities, Time, ViolationKind};
+use crate::{DropReason, Forwarding, Host, Observer, Packet, PortId, Priorities, Time, ViolationKind};
 
 impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     /// Something for `port` has come up: serves it now, or as soon as it is free.
@@ -109,6 +109,12 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         let kind = &self.kinds[state.kind as usize];
         state.busy_until = now + kind.pace.span_of(record.bytes);
         record.arrival = state.busy_until + kind.delay;
+        if let Forwarding::CutThrough { header_bytes } = self.config.forwarding
+            && state.peer >= self.host_count
+            && record.flags & CONTROL == 0
+        {
+            record.arrival = now + kind.pace.span_of(record.bytes.min(header_bytes)) + kind.delay;
+        }
         state.sent.add(record.bytes);
         if kind.is_cut {
             return self.cross(port, index);

@@ -1,8 +1,8 @@
 //! Links and switches.
 
 use highwire_fabric::{
-    Balancing, Buffering, Ecn, FabricConfig, HostId, LinkSpec, Pfc, Rate, Rerouting, Span, Time, Topology,
-    Trimming,
+    Balancing, Buffering, Ecn, FabricConfig, Forwarding, HostId, LinkSpec, Pfc, Rate, Rerouting, Span, Time,
+    Topology, Trimming,
 };
 use serde::{Deserialize, Serialize};
 
@@ -202,6 +202,7 @@ impl Network {
             pfc,
             ecn: self.ecn,
             trimming: self.trimming,
+            forwarding: Forwarding::StoreAndForward,
             balancing: self.balancing,
             rerouting: self.rerouting,
         })
