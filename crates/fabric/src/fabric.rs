@@ -28,6 +28,7 @@ use crate::{
 };
 
 pub use build::BuildError;
+pub use faults::Verdict;
 use faults::{Fault, FaultKind};
 
 /// A network and the hosts on it.
@@ -62,6 +63,8 @@ pub struct Fabric<P, H, O = ()> {
     timers: Vec<Timer>,
     faults: Vec<Fault>,
     fault_kinds: Vec<Option<Box<FaultKind>>>,
+    /// Which packets are lost on their way into a switch.
+    verdict: Option<Verdict<P>>,
     link_states: Vec<bool>,
     observer: O,
     violation: Option<Box<Violation>>,

@@ -22,7 +22,7 @@ mod topology;
 mod violation;
 
 pub use config::{Balancing, Buffering, Ecn, FabricConfig, Forwarding, MarkWhen, Pfc, Rerouting, Trimming};
-pub use fabric::{BuildError, Fabric};
+pub use fabric::{BuildError, Fabric, Verdict};
 pub use host::{Host, HostId, Nearness, Priorities};
 pub use observe::{DropReason, Observer};
 pub use packet::Packet;

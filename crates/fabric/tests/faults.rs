@@ -110,3 +110,23 @@ fn a_lossless_network_stays_lossless_around_a_failure() {
     assert_eq!(net.host(HostId(0)).received.len() as u64 + lost, 15_000);
     assert!(totals.xoffs > 10);
 }
+
+#[test]
+fn a_rule_picks_what_is_lost_at_each_switch() {
+    let mut hosts = stations(4);
+    hosts[0] = Station::streaming(Frame::new(0, 3, 1000), 100);
+    let topology = Topology::leaf_spine(2, 1, 2, link40(), link40()).expect("a leaf-spine");
+    let mut net = network(topology, FabricConfig::default(), hosts);
+    let mut asked = 0;
+    net.lose_if(Some(Box::new(move |_, frame| {
+        asked += 1;
+        // Three switches each: the third packet at its first, and another at its second.
+        frame.number == 3 || (frame.number == 7 && asked > 8)
+    })));
+    net.run_until(Time::from_us(10)).expect("no invariant breaks");
+    net.lose_if(None);
+    net.run_to_rest().expect("no invariant breaks");
+    let numbers: Vec<u32> = net.host(HostId(3)).received.iter().map(|(_, frame)| frame.number).collect();
+    let expected: Vec<u32> = (1..=100).filter(|number| ![3, 7].contains(number)).collect();
+    assert_eq!((numbers, net.totals().lost.packets), (expected, 2));
+}

@@ -30,7 +30,7 @@ mod predict;
 pub mod queueing;
 mod rounds;
 mod shared_cache;
-pub mod star;
+pub mod testbed;
 mod timeline;
 
 pub use config::CoreConfig;

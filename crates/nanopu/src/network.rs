@@ -15,12 +15,13 @@ use std::fmt;
 
 use highwire_fabric::{
     Buffering, BuildError, Fabric, FabricConfig, Host, LinkSpec, Observer, Rate, Span, Time, Trimming,
-    Violation,
+    Verdict, Violation,
 };
 use highwire_riscv::Trap;
 
 use crate::nic::{Ndp, Transport};
 use crate::node::{Node, NodeEvent};
+use crate::packet::Packet;
 
 pub use dock::{Dock, Station};
 pub use endpoint::{Arrived, Endpoint, Sending};
@@ -146,6 +147,9 @@ pub enum NetworkError {
     /// The fabric found itself in the wrong.
     Violated(Box<Violation>),
 }
+
+/// What a lost packet is chosen by: the cycle in which the switch would have had its first word, and the packet.
+pub type Loss = Box<dyn FnMut(u64, &Packet) -> bool + Send>;
 
 /// A fabric with nanoPUs on it.
 ///
@@ -348,6 +352,24 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
     /// What is on a host that is no node.
     pub fn other(&self, host: HostId) -> Option<&H> {
         self.fabric.host(host).other()
+    }
+
+    /// Lets somebody do something with what is on a host that is no node, in between; nothing if a node is there.
+    pub fn with_other<R>(&mut self, host: HostId, act: impl FnOnce(&mut H) -> R) -> Option<R> {
+        self.fabric.with_host(host, |station, _| match station {
+            Station::Node(_) => None,
+            Station::Other(other) => Some(act(other)),
+        })
+    }
+
+    /// From now on each packet is lost on its way into a switch that `rule` says yes to; `None` ends that.
+    pub fn lose(&mut self, rule: Option<Loss>) {
+        self.fabric.lose_if(rule.map(|mut rule| {
+            let of_packet = move |now: Time, packet: &P| {
+                packet.frame().is_some_and(|frame| rule(cycle_of(now), &frame.packet()))
+            };
+            Box::new(of_packet) as Verdict<P>
+        }));
     }
 
     /// Packets of nodes to addresses that nobody has.

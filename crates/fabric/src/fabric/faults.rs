@@ -17,6 +17,9 @@ pub(super) struct Fault {
     is_up: bool,
 }
 
+/// Whether a packet is lost that would now come into a switch.
+pub type Verdict<P> = Box<dyn FnMut(Time, &P) -> bool + Send>;
+
 /// What a wire does to packets.
 pub(super) struct FaultKind {
     /// The probability that a bit survives.
@@ -51,6 +54,20 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             if self.ports[port as usize].is_up() {
                 self.ports[port as usize].health = Health::Faulty;
             }
+        }
+    }
+
+    /// From now on, packets are lost on their way into a switch by this rule; `None` ends that. It is asked in the order of
+    /// events, so a rule that counts is repeated by a run that is.
+    pub fn lose_if(&mut self, rule: Option<Verdict<P>>) {
+        self.verdict = rule;
+    }
+
+    #[cold]
+    pub(super) fn is_condemned(&mut self, now: Time, index: u32) -> bool {
+        match (&mut self.verdict, self.store.packet(index)) {
+            (Some(rule), Some(packet)) => rule(now, packet),
+            _ => false,
         }
     }
 

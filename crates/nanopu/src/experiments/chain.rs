@@ -2,9 +2,9 @@
 
 use highwire_stdx::Rng;
 
-use super::service::{LINK_CYCLES, Times, arrivals, expect, play, star};
+use super::service::{LINK_CYCLES, Times, arrivals, expect, play, testbed};
 use super::{CYCLES_PER_NANOSECOND, Experiment, ExperimentError, Outcome, Row, Settings, figure};
-use crate::star::{Request, Star, address};
+use crate::testbed::{Request, Testbed, address};
 
 /// See the module.
 pub(super) const EXPERIMENT: Experiment = Experiment {
@@ -32,10 +32,10 @@ const WAYS: [(&str, u64, f64, f64); 3] = [
 
 fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
     let mut outcome = Outcome::default();
-    let mut star = chain(settings)?;
+    let mut testbed = chain(settings)?;
     for (step, (way, links, mean, p99)) in WAYS.into_iter().enumerate() {
         (settings.progress)(step as f64 / WAYS.len() as f64);
-        let times = measure(settings, &mut star, step)?;
+        let times = measure(settings, &mut testbed, step)?;
         let (here_mean, here_p99) = (times.mean_ns() / 1000.0, times.percentile_ns(0.99) / 1000.0);
         let links_us = (links * LINK_CYCLES) as f64 / CYCLES_PER_NANOSECOND / 1000.0;
         outcome.rows.push(Row {
@@ -64,19 +64,19 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
     Ok(outcome)
 }
 
-fn chain(settings: &Settings<'_>) -> Result<Star, ExperimentError> {
-    let mut star = star(settings, &["chain", "chain", "chain", "chain_proxy"], 1, LINK_CYCLES)?;
+fn chain(settings: &Settings<'_>) -> Result<Testbed, ExperimentError> {
+    let mut testbed = testbed(settings, &["chain", "chain", "chain", "chain_proxy"], 1, LINK_CYCLES)?;
     let at = |number: usize| u64::from(address(number));
     for number in 0..REPLICAS {
         let before = if number == 0 { 0 } else { at(number - 1) };
         let behind = if number + 1 == REPLICAS { 0 } else { at(number + 1) };
-        expect(&mut star, number, &[CONFIGURE, 0, before, behind], &[REPLY, 0, 0])?;
+        expect(&mut testbed, number, &[CONFIGURE, 0, before, behind], &[REPLY, 0, 0])?;
     }
-    expect(&mut star, PROXY, &[CONFIGURE, at(0), at(REPLICAS - 1)], &[0])?;
-    let start = star.cycle();
+    expect(&mut testbed, PROXY, &[CONFIGURE, at(0), at(REPLICAS - 1)], &[0])?;
+    let start = testbed.cycle();
     let writes = (0..KEYS).map(|key| request(start + 1_000 * key, 0, key));
-    play(&mut star, writes.collect(), |_, answer| answer.get(2) == Some(&0))?;
-    Ok(star)
+    play(&mut testbed, writes.collect(), |_, answer| answer.get(2) == Some(&0))?;
+    Ok(testbed)
 }
 
 fn request(sent: u64, way: usize, key: u64) -> Request {
@@ -88,13 +88,13 @@ fn request(sent: u64, way: usize, key: u64) -> Request {
     Request::of_words(sent, address(if way == 0 { 0 } else { PROXY }), 0, &words)
 }
 
-fn measure(settings: &Settings<'_>, star: &mut Star, way: usize) -> Result<Times, ExperimentError> {
+fn measure(settings: &Settings<'_>, testbed: &mut Testbed, way: usize) -> Result<Times, ExperimentError> {
     let count = if settings.is_quick { 400 } else { 4_000 };
     let mut rng = Rng::new(settings.seed);
-    let sent = arrivals(&mut rng, star.cycle() + 10_000, count, MRPS, LINK_CYCLES);
+    let sent = arrivals(&mut rng, testbed.cycle() + 10_000, count, MRPS, LINK_CYCLES);
     let keys: Vec<u64> = sent.iter().map(|_| rng.below(KEYS)).collect();
     let requests = sent.iter().zip(&keys).map(|(&at, &key)| request(at, way, key));
-    play(star, requests.collect(), |number, answer| match way {
+    play(testbed, requests.collect(), |number, answer| match way {
         0 => answer.get(2) == Some(&0),
         1 => answer.first() == Some(&0),
         _ => answer.first() == Some(&0) && answer.get(2) == Some(&keys[number]),

@@ -7,9 +7,9 @@ use std::collections::BTreeSet;
 
 use highwire_stdx::Rng;
 
-use super::service::{LINK_CYCLES, arrivals, expect, play, service_ns, star};
+use super::service::{LINK_CYCLES, arrivals, expect, play, service_ns, testbed};
 use super::{Chart, Experiment, ExperimentError, Outcome, Row, Series, Settings, figure};
-use crate::star::{Request, Star, address};
+use crate::testbed::{Request, Testbed, address};
 
 /// See the module.
 pub(super) const EXPERIMENT: Experiment =
@@ -37,16 +37,16 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
     let limit = CORES as f64 / service;
     let published_service = CORES as f64 / PUBLISHED_LIMIT;
     outcome.report(EXPERIMENT.name, "a query on one core, in the mean", format!("{} µs", figure(service)));
-    let mut star = filled(settings, &lists, CORES)?;
+    let mut testbed = filled(settings, &lists, CORES)?;
     let count = if settings.is_quick { 2_000 } else { 10_000 };
     let (mut points, mut paper) = (Vec::new(), Vec::new());
     for (step, (mrps, published)) in PUBLISHED.into_iter().enumerate() {
         (settings.progress)((step + 1) as f64 / 9.0);
         let share = mrps / PUBLISHED_LIMIT;
-        let sent = arrivals(&mut rng, star.cycle() + 10_000, count, share * limit, LINK_CYCLES);
+        let sent = arrivals(&mut rng, testbed.cycle() + 10_000, count, share * limit, LINK_CYCLES);
         let queries: Vec<Vec<u64>> = sent.iter().map(|_| query(&mut rng)).collect();
         let requests = sent.iter().zip(&queries).map(|(&at, query)| request(at, query));
-        let times = play(&mut star, requests.collect(), |number, answer| {
+        let times = play(&mut testbed, requests.collect(), |number, answer| {
             let common = common(&lists, &queries[number]);
             answer.first() == Some(&0) && answer.get(2..) == Some(&common[..])
         })?;
@@ -78,13 +78,17 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
 }
 
 /// Four cores, or one, with all lists.
-fn filled(settings: &Settings<'_>, lists: &[BTreeSet<u64>], cores: usize) -> Result<Star, ExperimentError> {
-    let mut star = star(settings, &["intersection"], cores, LINK_CYCLES)?;
+fn filled(
+    settings: &Settings<'_>,
+    lists: &[BTreeSet<u64>],
+    cores: usize,
+) -> Result<Testbed, ExperimentError> {
+    let mut testbed = testbed(settings, &["intersection"], cores, LINK_CYCLES)?;
     for (number, list) in (0..).zip(lists) {
         let words: Vec<u64> = [APPEND, number].into_iter().chain(list.iter().copied()).collect();
-        expect(&mut star, 0, &words, &[0])?;
+        expect(&mut testbed, 0, &words, &[0])?;
     }
-    Ok(star)
+    Ok(testbed)
 }
 
 fn query(rng: &mut Rng) -> Vec<u64> {

@@ -2,9 +2,9 @@
 
 use highwire_stdx::Rng;
 
-use super::service::{LINK_CYCLES, Times, arrivals, expect, play, service_ns, star};
+use super::service::{LINK_CYCLES, Times, arrivals, expect, play, service_ns, testbed};
 use super::{Chart, Experiment, ExperimentError, Outcome, Row, Series, Settings, figure};
-use crate::star::{Request, Star, address};
+use crate::testbed::{Request, Testbed, address};
 
 /// See the module.
 pub(super) const EXPERIMENT: Experiment =
@@ -55,29 +55,29 @@ fn request(sent: u64, is_static: bool, key: u64, is_set: bool) -> Request {
 }
 
 /// A store with all its items.
-fn filled(settings: &Settings<'_>, program: &str, cores: usize) -> Result<Star, ExperimentError> {
-    let mut star = star(settings, &[program], cores, LINK_CYCLES)?;
-    expect(&mut star, 0, &[0], &[2])?;
+fn filled(settings: &Settings<'_>, program: &str, cores: usize) -> Result<Testbed, ExperimentError> {
+    let mut testbed = testbed(settings, &[program], cores, LINK_CYCLES)?;
+    expect(&mut testbed, 0, &[0], &[2])?;
     let is_static = program != "mica";
-    let start = star.cycle() + 20_000;
+    let start = testbed.cycle() + 20_000;
     let pause = if cores > 1 { 600 } else { 1_600 };
     let sets = (0..ITEMS).map(|key| request(start + pause * key, is_static, key, true));
-    play(&mut star, sets.collect(), |_, answer| answer == [0])?;
-    Ok(star)
+    play(&mut testbed, sets.collect(), |_, answer| answer == [0])?;
+    Ok(testbed)
 }
 
 fn measure(
     settings: &Settings<'_>,
-    star: &mut Star,
+    testbed: &mut Testbed,
     is_static: bool,
     mrps: f64,
 ) -> Result<Times, ExperimentError> {
     let count = if settings.is_quick { 2_000 } else { 10_000 };
     let mut rng = Rng::new(settings.seed);
-    let sent = arrivals(&mut rng, star.cycle() + 20_000, count, mrps, LINK_CYCLES);
+    let sent = arrivals(&mut rng, testbed.cycle() + 20_000, count, mrps, LINK_CYCLES);
     let asked: Vec<(u64, bool)> = sent.iter().map(|_| (rng.below(ITEMS), rng.chance(0.5))).collect();
     let requests = sent.iter().zip(&asked).map(|(&at, &(key, is_set))| request(at, is_static, key, is_set));
-    play(star, requests.collect(), |number, answer| {
+    play(testbed, requests.collect(), |number, answer| {
         let (key, is_set) = asked[number];
         let is_value = || {
             answer.len() as u64 == 1 + VALUE_WORDS && answer[1..].iter().copied().eq((key << 32..).take(64))
@@ -87,10 +87,11 @@ fn measure(
 }
 
 fn one_core(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
-    let mut star = filled(settings, "mica", 1)?;
+    let mut testbed = filled(settings, "mica", 1)?;
     let mut rng = Rng::new(settings.seed);
     let rounds = if settings.is_quick { 20 } else { 100 };
-    let service = service_ns(&mut star, rounds, |at| request(at, false, rng.below(ITEMS), rng.chance(0.5)))?;
+    let service =
+        service_ns(&mut testbed, rounds, |at| request(at, false, rng.below(ITEMS), rng.chance(0.5)))?;
     outcome.rows.push(Row {
         experiment: EXPERIMENT.name,
         claim: "one core, the load that saturates it".to_string(),
@@ -101,7 +102,7 @@ fn one_core(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), Experi
     let mut points = Vec::new();
     for (step, (mrps, published)) in ONE_CORE.into_iter().enumerate() {
         (settings.progress)(0.1 + 0.4 * step as f64 / ONE_CORE.len() as f64);
-        let times = measure(settings, &mut star, false, mrps)?;
+        let times = measure(settings, &mut testbed, false, mrps)?;
         let p99 = times.percentile_ns(0.99) / 1000.0;
         points.push((times.mrps, p99));
         outcome.rows.push(Row {
@@ -119,10 +120,10 @@ fn one_core(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), Experi
 fn four_cores(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
     let mut found = Vec::new();
     for (case, program) in ["mica", "mica_static"].into_iter().enumerate() {
-        let mut star = filled(settings, program, 4)?;
+        let mut testbed = filled(settings, program, 4)?;
         for (step, (mrps, jbsq, fixed)) in FOUR_CORES.into_iter().enumerate() {
             (settings.progress)(0.5 + (4 * case + step) as f64 / 16.0);
-            let times = measure(settings, &mut star, case == 1, mrps)?;
+            let times = measure(settings, &mut testbed, case == 1, mrps)?;
             let p99 = times.percentile_ns(0.99) / 1000.0;
             let (how, published) =
                 if case == 0 { ("JBSQ(2)", jbsq) } else { ("a fixed core per key", fixed) };

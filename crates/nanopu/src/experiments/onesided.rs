@@ -2,11 +2,11 @@
 
 use highwire_stdx::Rng;
 
-use super::service::{Times, arrivals, broken, expect, play, service_ns, star};
+use super::service::{Times, arrivals, broken, expect, play, service_ns, testbed};
 use super::{
     CYCLES_PER_NANOSECOND, Chart, Experiment, ExperimentError, Outcome, Row, Series, Settings, around, figure,
 };
-use crate::star::{Request, address};
+use crate::testbed::{Request, address};
 
 /// See the module.
 pub(super) const EXPERIMENT: Experiment =
@@ -37,15 +37,15 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
 }
 
 fn latency(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
-    let mut star = star(settings, &["onesided", "onesided_client"], 1, LATENCY_LINK_CYCLES)?;
-    expect(&mut star, 0, &[1, 0], &[0, 0])?;
+    let mut testbed = testbed(settings, &["onesided", "onesided_client"], 1, LATENCY_LINK_CYCLES)?;
+    expect(&mut testbed, 0, &[1, 0], &[0, 0])?;
     let links_ns = 4.0 * LATENCY_LINK_CYCLES as f64 / CYCLES_PER_NANOSECOND;
     for (step, (name, operation, median, p90)) in OPERATIONS.into_iter().enumerate() {
         (settings.progress)(step as f64 / 10.0);
         // Addresses of its own for every operation, so that each finds its words where they are at the beginning: in memory.
         let seed = settings.seed.wrapping_mul(7919).wrapping_add(2 * operation) | 1;
         let order = [address(0).into(), operation, SAMPLES, seed];
-        let answer = star.call(address(1), 0, &order, 1_000_000).map_err(broken)?.words();
+        let answer = testbed.call(address(1), 0, &order, 1_000_000).map_err(broken)?.words();
         let cycles = answer.get(1..).unwrap_or_default();
         if answer.first() != Some(&0) || cycles.contains(&0) {
             return Err(ExperimentError::Broken(format!("{name}: {answer:?}")));
@@ -76,8 +76,8 @@ fn latency(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), Experim
 
 /// READs from the switch, one link away, of words all over the table and of words that a first-level cache holds.
 fn throughput(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
-    let mut star = star(settings, &["onesided"], 1, LOAD_LINK_CYCLES)?;
-    expect(&mut star, 0, &[1, 0], &[0, 0])?;
+    let mut testbed = testbed(settings, &["onesided"], 1, LOAD_LINK_CYCLES)?;
+    expect(&mut testbed, 0, &[1, 0], &[0, 0])?;
     let mut rng = Rng::new(settings.seed);
     let count = if settings.is_quick { 2_000 } else { 20_000 };
     let mut series = Vec::new();
@@ -86,12 +86,13 @@ fn throughput(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), Expe
     {
         let mut points = Vec::new();
         // What a cache can hold is there before the first measured request.
-        let start = star.cycle();
+        let start = testbed.cycle();
         let warm_up = (0..words.min(512) / 8)
             .map(|line| Request::of_words(start + 500 * line, address(0), 0, &[1, 64 * line]));
-        play(&mut star, warm_up.collect(), |_, answer| answer.first() == Some(&0))?;
-        let service =
-            service_ns(&mut star, 50, |at| Request::of_words(at, address(0), 0, &[1, 8 * rng.below(words)]))?;
+        play(&mut testbed, warm_up.collect(), |_, answer| answer.first() == Some(&0))?;
+        let service = service_ns(&mut testbed, 50, |at| {
+            Request::of_words(at, address(0), 0, &[1, 8 * rng.below(words)])
+        })?;
         outcome.rows.push(Row {
             experiment: EXPERIMENT.name,
             claim: format!("READ, {name}, the load that saturates a core"),
@@ -101,11 +102,11 @@ fn throughput(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), Expe
         });
         for (step, (mrps, published)) in READ_OVER_LOAD.into_iter().enumerate() {
             (settings.progress)(0.5 + (case * READ_OVER_LOAD.len() + step) as f64 / 28.0);
-            let sent = arrivals(&mut rng, star.cycle() + 10_000, count, mrps, LOAD_LINK_CYCLES);
+            let sent = arrivals(&mut rng, testbed.cycle() + 10_000, count, mrps, LOAD_LINK_CYCLES);
             let asked: Vec<u64> = sent.iter().map(|_| rng.below(words)).collect();
             let requests = sent.iter().zip(&asked);
             let requests = requests.map(|(&at, word)| Request::of_words(at, address(0), 0, &[1, 8 * word]));
-            let times = play(&mut star, requests.collect(), |number, answer| {
+            let times = play(&mut testbed, requests.collect(), |number, answer| {
                 answer == [0, asked[number] * 154_321 % TABLE_WORDS * 8]
             })?;
             points.push((times.mrps, times.percentile_ns(0.99)));

@@ -2,9 +2,9 @@
 
 use highwire_stdx::Rng;
 
-use super::service::{LINK_CYCLES, arrivals, broken, expect, play, star};
+use super::service::{LINK_CYCLES, arrivals, broken, expect, play, testbed};
 use super::{CYCLES_PER_NANOSECOND, Experiment, ExperimentError, Outcome, Settings, figure};
-use crate::star::{Request, Star, address};
+use crate::testbed::{Request, Testbed, address};
 
 /// See the module.
 pub(super) const EXPERIMENT: Experiment =
@@ -22,29 +22,29 @@ const LINKS: u64 = 6;
 
 fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
     let mut outcome = Outcome::default();
-    let mut star = star(settings, &["raft"; SERVERS], 1, LINK_CYCLES)?;
+    let mut testbed = testbed(settings, &["raft"; SERVERS], 1, LINK_CYCLES)?;
     for number in 0..SERVERS {
         let mut words = vec![CONFIGURE, number as u64, SERVERS as u64];
         words.extend((0..SERVERS).map(|server| u64::from(address(server))));
         words.push(ELECTION_CYCLES);
-        expect(&mut star, number, &words, &[0])?;
+        expect(&mut testbed, number, &words, &[0])?;
     }
-    let configured = star.cycle();
-    let leader = leader(&mut star)?;
+    let configured = testbed.cycle();
+    let leader = leader(&mut testbed)?;
     let us = |cycles: f64| cycles / CYCLES_PER_NANOSECOND / 1000.0;
     outcome.report(
         EXPERIMENT.name,
         format!("a leader, after nobody was heard of for {} to {} µs", us(64_000.0), us(128_000.0)),
-        format!("within {} µs", figure(us((star.cycle() - configured) as f64))),
+        format!("within {} µs", figure(us((testbed.cycle() - configured) as f64))),
     );
     let loads = [0.1, 0.64, 1.0, 1.5];
     let mut rng = Rng::new(settings.seed);
     let count = if settings.is_quick { 400 } else { 4_000 };
     for (step, mrps) in loads.into_iter().enumerate() {
         (settings.progress)(step as f64 / loads.len() as f64);
-        let sent = arrivals(&mut rng, star.cycle() + 10_000, count, mrps, LINK_CYCLES);
+        let sent = arrivals(&mut rng, testbed.cycle() + 10_000, count, mrps, LINK_CYCLES);
         let writes = sent.iter().map(|&at| write(at, leader, rng.below(KEYS)));
-        let times = play(&mut star, writes.collect(), |_, answer| answer == [0])?;
+        let times = play(&mut testbed, writes.collect(), |_, answer| answer == [0])?;
         let links = us((LINKS * LINK_CYCLES) as f64);
         let mean = times.mean_ns() / 1000.0;
         outcome.report(
@@ -67,15 +67,15 @@ fn write(sent: u64, leader: usize, key: u64) -> Request {
 }
 
 /// The server that leads, once one does.
-fn leader(star: &mut Star) -> Result<usize, ExperimentError> {
+fn leader(testbed: &mut Testbed) -> Result<usize, ExperimentError> {
     for _ in 0..1_000 {
         for server in 0..SERVERS {
-            let state = star.call(address(server), 0, &[STATE], 100_000).map_err(broken)?.words();
+            let state = testbed.call(address(server), 0, &[STATE], 100_000).map_err(broken)?.words();
             if state.get(2) == Some(&LEADER) {
                 return Ok(server);
             }
         }
-        star.run(1_000).map_err(broken)?;
+        testbed.run(1_000).map_err(broken)?;
     }
     Err(ExperimentError::Broken("no leader".to_string()))
 }

@@ -4,7 +4,7 @@ use highwire_stdx::Rng;
 
 use super::{CYCLES_PER_NANOSECOND, ExperimentError, Settings, prototype};
 use crate::node::{Node, NodeConfig};
-use crate::star::{Request, Star, StarError, address};
+use crate::testbed::{Request, Testbed, TestbedError, address};
 
 /// The load generator's links unless an experiment says otherwise, in cycles: 43.75 ns.
 pub(super) const LINK_CYCLES: u64 = 140;
@@ -16,12 +16,12 @@ const START_CYCLES: u64 = 20_000_000;
 const TIMEOUT_CYCLES: u64 = 4480;
 
 /// Nodes that run these programs, in the order of their addresses, each on so many cores.
-pub(super) fn star(
+pub(super) fn testbed(
     settings: &Settings<'_>,
     programs: &[&str],
     cores: usize,
     link_cycles: u64,
-) -> Result<Star, ExperimentError> {
+) -> Result<Testbed, ExperimentError> {
     let nodes = programs.iter().enumerate().map(|(number, name)| {
         let mut config = NodeConfig { cores, ..prototype() };
         config.nic.address = address(number);
@@ -29,24 +29,24 @@ pub(super) fn star(
         Node::new(&settings.files.program(name)?, &config)
             .map_err(|error| ExperimentError::NoProgram(name.to_string(), error.to_string()))
     });
-    Ok(Star::new(nodes.collect::<Result<_, _>>()?, link_cycles))
+    Testbed::new(nodes.collect::<Result<_, _>>()?, link_cycles).map_err(broken)
 }
 
 /// Asks a node once and expects these words.
 pub(super) fn expect(
-    star: &mut Star,
+    testbed: &mut Testbed,
     node: usize,
     words: &[u64],
     answer: &[u64],
 ) -> Result<(), ExperimentError> {
-    let got = star.call(address(node), 0, words, START_CYCLES).map_err(broken)?.words();
+    let got = testbed.call(address(node), 0, words, START_CYCLES).map_err(broken)?.words();
     match got == answer {
         true => Ok(()),
         false => Err(ExperimentError::Broken(format!("node {node} answers {words:?} with {got:?}"))),
     }
 }
 
-pub(super) fn broken(error: StarError) -> ExperimentError {
+pub(super) fn broken(error: TestbedError) -> ExperimentError {
     ExperimentError::Broken(error.to_string())
 }
 
@@ -92,15 +92,15 @@ impl Times {
 
 /// Plays requests, checks every answer, and takes the times. One that stays without an answer counts as infinitely long.
 pub(super) fn play(
-    star: &mut Star,
+    testbed: &mut Testbed,
     requests: Vec<Request>,
     mut check: impl FnMut(usize, &[u64]) -> bool,
 ) -> Result<Times, ExperimentError> {
     let sent: Vec<u64> = requests.iter().map(|request| request.sent).collect();
-    let base = star.requests();
-    let responses = star.play(requests, PATIENCE_CYCLES).map_err(broken)?;
+    let base = testbed.requests();
+    let responses = testbed.play(requests, PATIENCE_CYCLES).map_err(broken)?;
     for number in 0..responses.len() {
-        let Some(answer) = star.answer(base + number) else { continue };
+        let Some(answer) = testbed.answer(base + number) else { continue };
         let words = answer.words();
         if !check(number, &words) {
             return Err(ExperimentError::Broken(format!("request {number} got the wrong answer: {words:?}")));
@@ -116,7 +116,7 @@ pub(super) fn play(
 /// How long a request occupies the nodes, in nanoseconds: from answer to answer while more wait. `request` makes one that is sent in
 /// the given cycle.
 pub(super) fn service_ns(
-    star: &mut Star,
+    testbed: &mut Testbed,
     rounds: usize,
     mut request: impl FnMut(u64) -> Request,
 ) -> Result<f64, ExperimentError> {
@@ -124,9 +124,9 @@ pub(super) fn service_ns(
     const BURST: usize = 40;
     let mut cycles = 0;
     for _ in 0..rounds {
-        let start = star.cycle() + 1_000;
+        let start = testbed.cycle() + 1_000;
         let requests = (0..BURST).map(|_| request(start));
-        let times = star.play(requests.collect(), PATIENCE_CYCLES).map_err(broken)?;
+        let times = testbed.play(requests.collect(), PATIENCE_CYCLES).map_err(broken)?;
         if times.contains(&None) {
             return Err(ExperimentError::Broken("a request stayed without an answer".to_string()));
         }

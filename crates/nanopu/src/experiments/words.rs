@@ -1,11 +1,11 @@
 //! Programs that touch each word once: stream and dot product, straight from the network or through memory.
 
-use super::service::{LINK_CYCLES, play, star};
+use super::service::{LINK_CYCLES, play, testbed};
 use super::{
     CYCLES_PER_NANOSECOND, Chart, Experiment, ExperimentError, Outcome, Row, Series, Settings, figure,
 };
 use crate::packet::HEADER_BYTES;
-use crate::star::{Request, address};
+use crate::testbed::{Request, address};
 
 /// See the module.
 pub(super) const EXPERIMENT: Experiment = Experiment { name: "words", title: "Stream and dot product", run };
@@ -69,15 +69,15 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
 
 /// From the first word of the first message in to the last word of the last answer out, by message, with warm caches.
 fn cycles_per_message(settings: &Settings<'_>, program: &str, bytes: usize) -> Result<f64, ExperimentError> {
-    let mut star = star(settings, &[program], 1, LINK_CYCLES)?;
+    let mut testbed = testbed(settings, &[program], 1, LINK_CYCLES)?;
     let mut cycles = 0.0;
     // The first round warms up.
     for _ in 0..2 {
-        let start = star.cycle() + 20_000;
+        let start = testbed.cycle() + 20_000;
         // Small numbers: the multiplier stops early, in every program alike.
         let words: Vec<u64> = (0..bytes as u64 / 8).collect();
         let requests = vec![Request::of_words(start, address(0), 0, &words); COUNT];
-        let times = play(&mut star, requests, |_, answer| !answer.is_empty())?;
+        let times = play(&mut testbed, requests, |_, answer| !answer.is_empty())?;
         let answer_words = (HEADER_BYTES + if program == "stream" { bytes } else { 16 }).div_ceil(8) as f64;
         let last = times.percentile_ns(1.0) * CYCLES_PER_NANOSECOND;
         cycles = (last - 2.0 * LINK_CYCLES as f64 + answer_words) / COUNT as f64;

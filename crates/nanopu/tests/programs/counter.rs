@@ -4,16 +4,16 @@ use super::*;
 
 #[test]
 fn four_cores_count_together() {
-    let Some(mut star) = star(&["counter"], 4) else { return };
-    assert_eq!(ask(&mut star, &[0]), [status::OK, 0]);
-    let start = star.cycle() + 1_000;
+    let Some(mut testbed) = testbed(&["counter"], 4) else { return };
+    assert_eq!(ask(&mut testbed, &[0]), [status::OK, 0]);
+    let start = testbed.cycle() + 1_000;
     let requests = (0..8).map(|_| Request::of_words(start, address(0), 0, &[300]));
-    let first = star.requests();
-    let times = star.play(requests.collect(), PATIENCE_CYCLES).expect("no trap");
+    let first = testbed.requests();
+    let times = testbed.play(requests.collect(), PATIENCE_CYCLES).expect("no trap");
     assert!(times.iter().all(Option::is_some));
     let behind: Vec<u64> =
-        (first..first + 8).map(|number| star.answer(number).expect("answered").words()[1]).collect();
+        (first..first + 8).map(|number| testbed.answer(number).expect("answered").words()[1]).collect();
     assert_eq!(behind.iter().max(), Some(&2_400), "{behind:?}");
-    assert_eq!(ask(&mut star, &[0]), [status::OK, 2_400]);
-    assert_eq!(ask(&mut star, &[1, 2]), [status::MALFORMED]);
+    assert_eq!(ask(&mut testbed, &[0]), [status::OK, 2_400]);
+    assert_eq!(ask(&mut testbed, &[1, 2]), [status::MALFORMED]);
 }

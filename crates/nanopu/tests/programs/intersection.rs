@@ -9,10 +9,10 @@ const INTERSECT: u64 = 2;
 const ANSWER_MAX: usize = 250;
 
 /// Appends in messages of at most 200 elements.
-fn append(star: &mut Star, list: u64, elements: &[u64]) {
+fn append(testbed: &mut Testbed, list: u64, elements: &[u64]) {
     for part in elements.chunks(200) {
         let words: Vec<u64> = [APPEND, list].into_iter().chain(part.iter().copied()).collect();
-        assert_eq!(ask(star, &words), [status::OK]);
+        assert_eq!(ask(testbed, &words), [status::OK]);
     }
 }
 
@@ -29,7 +29,7 @@ fn model(lists: &[BTreeSet<u64>], terms: &[u64]) -> Vec<u64> {
 #[test]
 fn intersections_are_those_of_the_sets() {
     for cores in [1, 4] {
-        let Some(mut star) = star(&["intersection"], cores) else { return };
+        let Some(mut testbed) = testbed(&["intersection"], cores) else { return };
         let mut rng = Rng::new(10);
         // Full, empty, dense, sparse.
         let lists: Vec<BTreeSet<u64>> =
@@ -38,7 +38,7 @@ fn intersections_are_those_of_the_sets() {
                 .map(|&(count, below)| (0..count).map(|_| rng.below(below)).collect())
                 .collect();
         for (number, list) in lists.iter().enumerate() {
-            append(&mut star, number as u64, &list.iter().copied().collect::<Vec<_>>());
+            append(&mut testbed, number as u64, &list.iter().copied().collect::<Vec<_>>());
         }
         let queries: Vec<Vec<u64>> = (0..150)
             .map(|_| (0..rng.between(1, 8)).map(|_| rng.below(lists.len() as u64)).collect())
@@ -48,15 +48,15 @@ fn intersections_are_those_of_the_sets() {
             .iter()
             .map(|query| {
                 let words: Vec<u64> = [INTERSECT].into_iter().chain(query.iter().copied()).collect();
-                star.send(Request::of_words(star.cycle(), address(0), 0, &words))
+                testbed.send(Request::of_words(testbed.cycle(), address(0), 0, &words))
             })
             .collect();
-        let end = star.cycle() + PATIENCE_CYCLES;
-        while numbers.iter().any(|&number| star.answer(number).is_none()) && star.cycle() < end {
-            star.run(1_000).expect("no trap");
+        let end = testbed.cycle() + PATIENCE_CYCLES;
+        while numbers.iter().any(|&number| testbed.answer(number).is_none()) && testbed.cycle() < end {
+            testbed.run(1_000).expect("no trap");
         }
         for (query, number) in queries.iter().zip(numbers) {
-            let answer = star.answer(number).expect("answered").words();
+            let answer = testbed.answer(number).expect("answered").words();
             assert_eq!(answer, model(&lists, query), "{query:?} on {cores}");
         }
     }
@@ -64,19 +64,19 @@ fn intersections_are_those_of_the_sets() {
 
 #[test]
 fn lists_take_only_what_ascends_and_fits() {
-    let Some(mut star) = star(&["intersection"], 1) else { return };
-    append(&mut star, 3, &[5, 8]);
+    let Some(mut testbed) = testbed(&["intersection"], 1) else { return };
+    append(&mut testbed, 3, &[5, 8]);
     for wrong in [vec![8], vec![7], vec![9, 9], vec![10, 9]] {
         let words = [vec![APPEND, 3], wrong].concat();
-        assert_eq!(ask(&mut star, &words), [status::MALFORMED]);
+        assert_eq!(ask(&mut testbed, &words), [status::MALFORMED]);
     }
-    assert_eq!(ask(&mut star, &[INTERSECT, 3]), [status::OK, 2, 5, 8]);
-    assert_eq!(ask(&mut star, &[APPEND, 256, 1]), [status::NOT_FOUND]);
-    assert_eq!(ask(&mut star, &[INTERSECT, 3, 256]), [status::NOT_FOUND]);
-    append(&mut star, 4, &(0..1024).collect::<Vec<_>>());
-    assert_eq!(ask(&mut star, &[APPEND, 4, 5000]), [status::FULL]);
+    assert_eq!(ask(&mut testbed, &[INTERSECT, 3]), [status::OK, 2, 5, 8]);
+    assert_eq!(ask(&mut testbed, &[APPEND, 256, 1]), [status::NOT_FOUND]);
+    assert_eq!(ask(&mut testbed, &[INTERSECT, 3, 256]), [status::NOT_FOUND]);
+    append(&mut testbed, 4, &(0..1024).collect::<Vec<_>>());
+    assert_eq!(ask(&mut testbed, &[APPEND, 4, 5000]), [status::FULL]);
     for wrong in [vec![], vec![INTERSECT], vec![APPEND], vec![7, 1], vec![INTERSECT; 10]] {
-        assert_eq!(ask(&mut star, &wrong), [status::MALFORMED], "{wrong:?}");
+        assert_eq!(ask(&mut testbed, &wrong), [status::MALFORMED], "{wrong:?}");
     }
-    throw_garbage(&mut star, 11, 2);
+    throw_garbage(&mut testbed, 11, 2);
 }

@@ -41,7 +41,7 @@ fn model(table: &mut [u64], words: &[u64]) -> Vec<u64> {
 
 #[test]
 fn operations_do_to_the_table_what_they_say() {
-    let Some(mut star) = star(&["onesided"], 1) else { return };
+    let Some(mut testbed) = testbed(&["onesided"], 1) else { return };
     let mut table = table();
     let mut rng = Rng::new(3);
     // Few words, so that operations meet, and some outside or askew.
@@ -60,25 +60,25 @@ fn operations_do_to_the_table_what_they_say() {
             WRITE | FETCH_ADD => 3,
             _ => 4,
         });
-        assert_eq!(ask(&mut star, &words), model(&mut table, &words), "{words:?}");
+        assert_eq!(ask(&mut testbed, &words), model(&mut table, &words), "{words:?}");
     }
-    throw_garbage(&mut star, 4, 5);
+    throw_garbage(&mut testbed, 4, 5);
 }
 
 #[test]
 fn the_client_measures_each_operation() {
-    let Some(mut star) = star(&["onesided", "onesided_client"], 1) else { return };
-    ask_node(&mut star, 0, &[READ, 0]);
+    let Some(mut testbed) = testbed(&["onesided", "onesided_client"], 1) else { return };
+    ask_node(&mut testbed, 0, &[READ, 0]);
     for operation in [READ, WRITE, CAS, FETCH_ADD, INDIRECT] {
-        let answer = ask_node(&mut star, 1, &[address(0).into(), operation, 10, 77]);
+        let answer = ask_node(&mut testbed, 1, &[address(0).into(), operation, 10, 77]);
         assert_eq!((answer[0], answer.len()), (status::OK, 11));
         // Never less than the links, and never much more than a miss or two besides.
         assert!(answer[1..].iter().all(|&cycles| (4 * LINK_CYCLES..2_000).contains(&cycles)), "{answer:?}");
     }
     for wrong in [[1, 0, 10, 1], [1, 6, 10, 1], [1, 1, 0, 1], [1, 1, 201, 1]] {
-        assert_eq!(ask_node(&mut star, 1, &wrong), [status::MALFORMED]);
+        assert_eq!(ask_node(&mut testbed, 1, &wrong), [status::MALFORMED]);
     }
-    assert_eq!(ask_node(&mut star, 1, &[1, 2, 3]), [status::MALFORMED]);
-    assert_eq!(ask_node(&mut star, 1, &[99, READ, 1, 1]), [status::NOT_FOUND], "nobody has that address");
-    assert_eq!(ask_node(&mut star, 1, &[address(0).into(), READ, 1, 1])[0], status::OK);
+    assert_eq!(ask_node(&mut testbed, 1, &[1, 2, 3]), [status::MALFORMED]);
+    assert_eq!(ask_node(&mut testbed, 1, &[99, READ, 1, 1]), [status::NOT_FOUND], "nobody has that address");
+    assert_eq!(ask_node(&mut testbed, 1, &[address(0).into(), READ, 1, 1])[0], status::OK);
 }

@@ -30,7 +30,7 @@ struct State {
 }
 
 struct Cluster {
-    star: Star,
+    testbed: Testbed,
     /// Whom to ask first.
     guess: usize,
     leaders: BTreeMap<u64, usize>,
@@ -38,19 +38,19 @@ struct Cluster {
 
 impl Cluster {
     fn new() -> Option<Cluster> {
-        let mut star = star(&["raft"; SERVERS], 1)?;
+        let mut testbed = testbed(&["raft"; SERVERS], 1)?;
         let addresses = (0..SERVERS).map(|number| u64::from(address(number)));
         for number in 0..SERVERS {
             let mut words = vec![CONFIGURE, number as u64, SERVERS as u64];
             words.extend(addresses.clone());
             words.push(ELECTION_CYCLES);
-            assert_eq!(ask_node(&mut star, number, &words), [status::OK]);
+            assert_eq!(ask_node(&mut testbed, number, &words), [status::OK]);
         }
-        Some(Cluster { star, guess: 0, leaders: BTreeMap::new() })
+        Some(Cluster { testbed, guess: 0, leaders: BTreeMap::new() })
     }
 
     fn state(&mut self, server: usize) -> State {
-        let words = ask_node(&mut self.star, server, &[STATE]);
+        let words = ask_node(&mut self.testbed, server, &[STATE]);
         assert_eq!((words[0], words.len()), (status::OK, 7));
         let state =
             State { term: words[1], is_leader: words[2] == LEADER, last: words[4], applied: words[6] };
@@ -63,31 +63,31 @@ impl Cluster {
 
     /// The server that leads the highest term.
     fn leader(&mut self) -> usize {
-        let end = self.star.cycle() + RECOVERY_CYCLES;
-        while self.star.cycle() < end {
+        let end = self.testbed.cycle() + RECOVERY_CYCLES;
+        while self.testbed.cycle() < end {
             let states: Vec<State> = (0..SERVERS).map(|server| self.state(server)).collect();
             let highest = states.iter().map(|state| state.term).max();
             let found = states.iter().position(|state| state.is_leader && Some(state.term) == highest);
             if let Some(server) = found {
                 return server;
             }
-            self.star.run(ELECTION_CYCLES / 4).expect("no trap");
+            self.testbed.run(ELECTION_CYCLES / 4).expect("no trap");
         }
         panic!("no leader by cycle {end}");
     }
 
     /// Asks for a while, wherever the servers send it. Nothing if it may or may not have happened.
     fn submit(&mut self, words: &[u64], patience_cycles: u64) -> Option<Vec<u64>> {
-        let end = self.star.cycle() + patience_cycles;
-        while self.star.cycle() < end {
-            let left = end - self.star.cycle();
-            let answer = self.star.call(address(self.guess), 0, words, left).ok()?.words();
+        let end = self.testbed.cycle() + patience_cycles;
+        while self.testbed.cycle() < end {
+            let left = end - self.testbed.cycle();
+            let answer = self.testbed.call(address(self.guess), 0, words, left).ok()?.words();
             match answer[0] {
                 status::NOT_HERE => {
                     let known = (0..SERVERS).find(|&server| u64::from(address(server)) == answer[1]);
                     self.guess = known.unwrap_or((self.guess + 1) % SERVERS);
                     if known.is_none() {
-                        self.star.run(ELECTION_CYCLES / 10).expect("no trap");
+                        self.testbed.run(ELECTION_CYCLES / 10).expect("no trap");
                     }
                 }
                 UNKNOWN => return None,
@@ -100,8 +100,8 @@ impl Cluster {
     /// Loses everything between these servers and the others; the host reaches all.
     fn cut_off(&mut self, server: usize) {
         let cut = address(server);
-        let is_server = |address: u32| address != highwire_nanopu::star::HOST;
-        self.star.lose(Some(Box::new(move |_, packet| {
+        let is_server = |address: u32| address != highwire_nanopu::testbed::HOST;
+        self.testbed.lose(Some(Box::new(move |_, packet| {
             let is_between = is_server(packet.source) && is_server(packet.destination);
             is_between && (packet.source == cut || packet.destination == cut)
         })));
@@ -109,19 +109,19 @@ impl Cluster {
 
     /// Runs without faults until all servers have applied everything, and compares what they hold.
     fn converge(&mut self, keys: u64) {
-        self.star.lose(None);
-        let end = self.star.cycle() + RECOVERY_CYCLES;
+        self.testbed.lose(None);
+        let end = self.testbed.cycle() + RECOVERY_CYCLES;
         loop {
             let states: Vec<State> = (0..SERVERS).map(|server| self.state(server)).collect();
             if states.iter().all(|state| state.last == states[0].last && state.applied == state.last) {
                 break;
             }
-            assert!(self.star.cycle() < end, "{states:?}");
-            self.star.run(1_000).expect("no trap");
+            assert!(self.testbed.cycle() < end, "{states:?}");
+            self.testbed.run(1_000).expect("no trap");
         }
         for key in 0..keys {
             let held: Vec<_> =
-                (0..SERVERS).map(|server| ask_node(&mut self.star, server, &[PEEK, key, !key])).collect();
+                (0..SERVERS).map(|server| ask_node(&mut self.testbed, server, &[PEEK, key, !key])).collect();
             assert!(held.iter().all(|words| *words == held[0]), "{held:?}");
         }
     }
@@ -158,15 +158,16 @@ fn a_leader_that_is_cut_off_is_replaced_and_follows_when_it_is_back() {
     assert_eq!(cluster.submit(&write(1, 10), RECOVERY_CYCLES), Some(vec![status::OK]));
     cluster.cut_off(old);
     // It still believes, and takes a write that nobody else ever sees.
-    let lost = cluster.star.send(Request::of_words(cluster.star.cycle(), address(old), 0, &write(1, 20)));
-    cluster.star.run(4 * ELECTION_CYCLES).expect("no trap");
-    assert!(cluster.star.answer(lost).is_none());
+    let lost =
+        cluster.testbed.send(Request::of_words(cluster.testbed.cycle(), address(old), 0, &write(1, 20)));
+    cluster.testbed.run(4 * ELECTION_CYCLES).expect("no trap");
+    assert!(cluster.testbed.answer(lost).is_none());
     let new =
         (0..SERVERS).find(|&server| server != old && cluster.state(server).is_leader).expect("another one");
     cluster.guess = new;
     assert_eq!(cluster.submit(&write(1, 30), RECOVERY_CYCLES), Some(vec![status::OK]));
     cluster.converge(2);
-    assert_eq!(cluster.star.answer(lost).expect("in the end").words(), [UNKNOWN]);
+    assert_eq!(cluster.testbed.answer(lost).expect("in the end").words(), [UNKNOWN]);
     assert!(!cluster.state(old).is_leader);
     let answer = cluster.submit(&[READ, 1, !1], RECOVERY_CYCLES).expect("answered");
     assert_eq!(answer[1], 30);
@@ -182,7 +183,7 @@ fn nothing_answered_is_lost_whatever_is_cut_off() {
         for step in 1..=40u64 {
             if rng.chance(0.3) {
                 match rng.below(4) {
-                    3 => cluster.star.lose(None),
+                    3 => cluster.testbed.lose(None),
                     server => cluster.cut_off(server as usize),
                 }
             }
@@ -222,10 +223,10 @@ fn the_log_goes_round_and_who_lags_behind_catches_up() {
     let Some(mut cluster) = Cluster::new() else { return };
     let leader = cluster.leader();
     let write_many = |cluster: &mut Cluster, count: u64| {
-        let start = cluster.star.cycle();
+        let start = cluster.testbed.cycle();
         let requests =
             (0..count).map(|i| Request::of_words(start + 1_500 * i, address(leader), 0, &write(i % 7, i)));
-        let times = cluster.star.play(requests.collect(), RECOVERY_CYCLES).expect("no trap");
+        let times = cluster.testbed.play(requests.collect(), RECOVERY_CYCLES).expect("no trap");
         let unanswered = times.iter().filter(|time| time.is_none()).count();
         assert_eq!(unanswered, 0);
     };
@@ -238,8 +239,8 @@ fn the_log_goes_round_and_who_lags_behind_catches_up() {
 
 #[test]
 fn servers_refuse_what_makes_no_sense() {
-    let Some(mut star) = star(&["raft"], 1) else { return };
-    assert_eq!(ask(&mut star, &write(1, 1)), [status::NOT_HERE, 0], "it is alone and knows nobody");
+    let Some(mut testbed) = testbed(&["raft"], 1) else { return };
+    assert_eq!(ask(&mut testbed, &write(1, 1)), [status::NOT_HERE, 0], "it is alone and knows nobody");
     for wrong in [
         vec![],
         vec![WRITE],
@@ -248,15 +249,15 @@ fn servers_refuse_what_makes_no_sense() {
         vec![CONFIGURE, 0, 1, 5],
         vec![CONFIGURE, 3, 3, 1, 2, 3, 4],
     ] {
-        assert_eq!(ask(&mut star, &wrong), [status::MALFORMED], "{wrong:?}");
+        assert_eq!(ask(&mut testbed, &wrong), [status::MALFORMED], "{wrong:?}");
     }
     for stranger in 16..=19 {
-        let silent = star.call(address(0), 0, &[stranger, 1, 2, 3], 20_000);
+        let silent = testbed.call(address(0), 0, &[stranger, 1, 2, 3], 20_000);
         assert!(silent.is_err(), "strangers are no servers");
     }
-    assert_eq!(ask(&mut star, &[CONFIGURE, 0, 1, address(0).into(), 5_000]), [status::OK]);
-    star.run(20_000).expect("no trap");
-    assert_eq!(ask(&mut star, &write(1, 7)), [status::OK], "alone it has the majority");
-    assert_eq!(ask(&mut star, &[PEEK, 1, !1])[..2], [status::OK, 7]);
-    throw_garbage(&mut star, 13, 5);
+    assert_eq!(ask(&mut testbed, &[CONFIGURE, 0, 1, address(0).into(), 5_000]), [status::OK]);
+    testbed.run(20_000).expect("no trap");
+    assert_eq!(ask(&mut testbed, &write(1, 7)), [status::OK], "alone it has the majority");
+    assert_eq!(ask(&mut testbed, &[PEEK, 1, !1])[..2], [status::OK, 7]);
+    throw_garbage(&mut testbed, 13, 5);
 }

@@ -2,6 +2,9 @@
 
 use std::collections::{BTreeMap, VecDeque};
 
+use highwire_fabric::{Host as FabricHost, Priorities, Time};
+
+use crate::network::{Frame, cycle_of, time_of};
 use crate::packet::{Packet, SEGMENT_BYTES, flag, packets_of, words_of};
 
 /// The host's address.
@@ -69,7 +72,8 @@ pub(super) struct Host {
     acknowledgements: VecDeque<(u64, Packet)>,
     /// Packets that are due.
     ready: VecDeque<Packet>,
-    wire_free: u64,
+    /// Up to which cycle the port knows that packets are due.
+    announced: u64,
     answers: Vec<Option<Answer>>,
     answered: usize,
     unacknowledged: BTreeMap<(u16, u8), Packet>,
@@ -100,8 +104,8 @@ impl Host {
         self.answered
     }
 
-    /// A packet whose first word leaves in this cycle. The host's wire carries one word a cycle.
-    pub(super) fn poll_transmit(&mut self, cycle: u64) -> Option<Packet> {
+    /// What is due in this cycle gets in line.
+    fn launch_due(&mut self, cycle: u64) {
         while let Some(entry) = self.due.first_entry()
             && entry.key().0 <= cycle
         {
@@ -117,16 +121,6 @@ impl Host {
                 self.deadlines.push_back((cycle + TIMEOUT_CYCLES, key));
             }
         }
-        if self.wire_free > cycle {
-            return None;
-        }
-        let acknowledges = self.acknowledgements.front().is_some_and(|&(due, _)| due <= cycle);
-        let packet = match acknowledges {
-            true => self.acknowledgements.pop_front().map(|(_, packet)| packet)?,
-            false => self.ready.pop_front()?,
-        };
-        self.wire_free = cycle + packet.wire_words();
-        Some(packet)
     }
 
     fn launch(&mut self, cycle: u64, number: usize, request: &Request) {
@@ -156,7 +150,7 @@ impl Host {
     }
 
     /// A packet whose first word is here in cycle `first`.
-    pub(super) fn handle_packet(&mut self, first: u64, packet: Packet) {
+    fn take(&mut self, first: u64, packet: Packet) {
         if !packet.is_data() {
             if packet.flags & flag::ACK != 0 {
                 self.unacknowledged.remove(&(packet.message, packet.packet_offset));
@@ -204,5 +198,40 @@ impl Host {
             finished.pop_front();
         }
         self.parts.remove(&key).map(|part| (part.first, part.payload))
+    }
+}
+
+impl FabricHost<Frame> for Host {
+    fn handle_packet(&mut self, now: Time, frame: Frame) {
+        let packet = frame.packet();
+        self.take(cycle_of(now).saturating_sub(packet.wire_words()), packet);
+    }
+
+    fn handle_timeout(&mut self, now: Time) {
+        self.announced = cycle_of(now);
+    }
+
+    fn poll_transmit(&mut self, now: Time, _: Priorities) -> Option<Frame> {
+        let cycle = cycle_of(now);
+        self.launch_due(cycle);
+        loop {
+            let acknowledges = self.acknowledgements.front().is_some_and(|&(due, _)| due <= cycle);
+            let packet = match acknowledges {
+                true => self.acknowledgements.pop_front().map(|(_, packet)| packet)?,
+                false => self.ready.pop_front()?,
+            };
+            // Nobody has an address beyond the network's.
+            if let Some(frame) = Frame::new(&packet) {
+                return Some(frame);
+            }
+        }
+    }
+
+    fn poll_timeout(&self) -> Time {
+        let request = self.due.keys().next().map(|&(sent, _)| sent);
+        let acknowledgement = self.acknowledgements.front().map(|&(due, _)| due);
+        let deadline = self.deadlines.front().map(|&(deadline, _)| deadline);
+        let next = [request, acknowledgement, deadline].into_iter().flatten();
+        next.filter(|&cycle| cycle > self.announced).min().map_or(Time::NEVER, time_of)
     }
 }

@@ -7,7 +7,7 @@ use crate::support::{CLIENT, NODE};
 
 #[test]
 fn a_host_in_the_switch_sees_what_a_generator_at_the_link_sees() {
-    let Some(mut star) = star(&["loopback"], 1) else { return };
+    let Some(mut testbed) = testbed(&["loopback"], 1) else { return };
     let program = program("loopback").expect("built before");
     let mut alone = Node::new(&program, &NodeConfig::default()).expect("it fits");
     let sizes = [16, 64, 600, 1500, 8, 2048];
@@ -24,7 +24,7 @@ fn a_host_in_the_switch_sees_what_a_generator_at_the_link_sees() {
             payload: request.payload.clone(),
         })
         .collect();
-    let times = star.play(around, 100_000).expect("no trap");
+    let times = testbed.play(around, 100_000).expect("no trap");
     let answers = Client::new(CLIENT, NODE, LINK_CYCLES).play(&mut alone, &direct, 100_000, |_, _| {});
     for ((time, answer), request) in times.iter().zip(answers.expect("no trap")).zip(&direct) {
         let there = answer.map(|answer| answer.received - request.sent);
@@ -34,16 +34,16 @@ fn a_host_in_the_switch_sees_what_a_generator_at_the_link_sees() {
 
 #[test]
 fn what_is_lost_comes_again() {
-    let Some(mut star) = star(&["loopback"], 1) else { return };
+    let Some(mut testbed) = testbed(&["loopback"], 1) else { return };
     let mut count = 0;
     // Requests, answers and acknowledgements alike.
-    star.lose(Some(Box::new(move |_, _| {
+    testbed.lose(Some(Box::new(move |_, _| {
         count += 1;
         count % 3 == 0
     })));
     for i in 0..20 {
         let words: Vec<u64> = (i..i + 200).collect();
-        assert_eq!(ask(&mut star, &words), words);
+        assert_eq!(ask(&mut testbed, &words), words);
     }
-    assert!(star.lost() > 20);
+    assert!(testbed.lost() > 20);
 }
