@@ -10,6 +10,7 @@ mod dock;
 mod endpoint;
 mod frame;
 mod generator;
+mod machine;
 
 use std::fmt;
 
@@ -19,8 +20,9 @@ use highwire_fabric::{
 };
 use highwire_riscv::Trap;
 
+use crate::dma::DmaNode;
 use crate::nic::{Ndp, Transport};
-use crate::node::{Node, NodeEvent};
+use crate::node::Node;
 use crate::packet::Packet;
 
 pub use dock::{Dock, Station};
@@ -28,13 +30,11 @@ pub use endpoint::{Arrived, Endpoint, Sending};
 pub use frame::{CONTROL_PRIORITY, Carrier, DATA_PRIORITY, Frame};
 pub use generator::Generator;
 pub use highwire_fabric::{HostId, Topology};
+use machine::{Machine, MachineEvent};
 
 /// Two cycles in picoseconds: one lasts 312.5.
 const TWO_CYCLES_PS: u64 = 625;
 const FIRST_ADDRESS: u32 = 0x0a00_0001;
-
-/// With cut-through, a packet has an effect so long before its end is there, and leaves so long before its end is known.
-const CUT_CYCLES: u64 = 136;
 
 /// The rate of the interface: eight bytes a cycle, 204.8 Gb/s.
 pub const INTERFACE_RATE: Rate = Rate::from_bps(204_800_000_000);
@@ -122,6 +122,8 @@ impl PrioritySwitch {
 pub enum Place<T, H> {
     /// A nanoPU; its address must be the host's.
     Node(Box<Node<T>>),
+    /// A core with a DMA NIC. Its program names host and address in its frames; those of other protocols end here.
+    Dma(Box<DmaNode>),
     /// Anything else.
     Other(H),
 }
@@ -132,7 +134,12 @@ pub enum NetworkError {
     /// The parts do not fit.
     Build(BuildError),
     /// A node's link has too little delay for anybody to run ahead.
-    NoDelay(HostId),
+    NoDelay {
+        /// The node.
+        host: HostId,
+        /// How many cycles it takes at least.
+        least: u64,
+    },
     /// A core took a trap that is not an interrupt.
     Trapped {
         /// On which host.
@@ -167,12 +174,12 @@ pub struct Network<T = Ndp, H = Generator, P = Frame, O = ()> {
     threads: usize,
 }
 
-/// A node and its link.
+/// A machine and its link.
 struct Berth<T> {
     host: HostId,
-    node: Box<Node<T>>,
+    machine: Machine<T>,
     delay: u64,
-    /// Packets to nowhere.
+    /// Packets to nowhere, and frames that are none.
     lost: u64,
 }
 
@@ -210,29 +217,27 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
         let mut berths = Vec::new();
         let mut stations = Vec::new();
         for (host, place) in (0..).map(HostId).zip(places) {
-            match place {
+            let machine = match place {
                 Place::Other(other) => {
                     berths.push(None);
                     stations.push(Station::Other(other));
+                    continue;
                 }
-                Place::Node(node) => {
-                    let delay = cycle_of(Time::ZERO + topology.take_host_delay(host));
-                    if delay == 0 {
-                        return Err(NetworkError::NoDelay(host));
-                    }
-                    berths.push(Some(nodes.len() as u32));
-                    stations.push(Station::Node(Dock::default()));
-                    nodes.push(Berth { host, node, delay, lost: 0 });
-                }
-            }
+                Place::Node(node) => Machine::Node(node),
+                Place::Dma(node) => Machine::Dma(node),
+            };
+            let delay = cycle_of(Time::ZERO + topology.take_host_delay(host));
+            berths.push(Some(nodes.len() as u32));
+            stations.push(Station::Node(Dock::default()));
+            nodes.push(Berth { host, machine, delay, lost: 0 });
         }
-        let delay = nodes.iter().map(|berth: &Berth<T>| berth.delay).min().unwrap_or(1 << 20);
-        let cutting = nodes.iter().find(|berth| berth.node.nic().cuts_through());
-        let slack = if cutting.is_some() { CUT_CYCLES } else { 0 };
-        if let Some(berth) = cutting.filter(|_| delay <= slack) {
-            return Err(NetworkError::NoDelay(berth.host));
+        // How far everybody may run ahead of each other is for all the same.
+        let slack = nodes.iter().map(|berth: &Berth<T>| berth.machine.slack_cycles()).max().unwrap_or(0);
+        if let Some(berth) = nodes.iter().find(|berth| berth.delay <= slack) {
+            return Err(NetworkError::NoDelay { host: berth.host, least: slack + 1 });
         }
-        let (fabric_ahead, nodes_ahead) = (delay - slack, 2 * (delay - slack));
+        let ahead = nodes.iter().map(|berth| berth.delay - slack).min().unwrap_or(1 << 20);
+        let (fabric_ahead, nodes_ahead) = (ahead, 2 * ahead);
         let fabric = Fabric::observed(topology, config, stations, observer).map_err(NetworkError::Build)?;
         Ok(Network { fabric, nodes, berths, fabric_ahead, nodes_ahead, cycle: 0, threads: 1 })
     }
@@ -257,7 +262,7 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
             (0..self.nodes.len()).for_each(|place| self.take_arrivals(place));
             self.run_nodes(end);
             for place in 0..self.nodes.len() {
-                if self.nodes[place].node.has_events() {
+                if self.nodes[place].machine.has_events() {
                     self.see_off(place)?;
                 }
             }
@@ -273,7 +278,7 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
 
     fn run_nodes(&mut self, end: u64) {
         let share = self.nodes.len().div_ceil(self.threads).max(1);
-        let run = |berths: &mut [Berth<T>]| berths.iter_mut().for_each(|berth| berth.node.run_until(end));
+        let run = |berths: &mut [Berth<T>]| berths.iter_mut().for_each(|berth| berth.machine.run_until(end));
         if self.threads == 1 {
             return run(&mut self.nodes);
         }
@@ -299,7 +304,7 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
             let packet = frame.packet();
             // `at` is the end of the last word's cycle.
             let first = (cycle_of(at) + berth.delay).saturating_sub(packet.wire_words());
-            berth.node.receive(first, packet);
+            berth.machine.receive(first, packet);
         }
     }
 
@@ -308,12 +313,13 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
         let berth = &mut self.nodes[place];
         let (host, delay) = (berth.host, berth.delay);
         let mut leaving = Vec::new();
-        for event in berth.node.take_events() {
+        for event in berth.machine.take_events() {
             match event {
-                NodeEvent::Trapped { core, pc, trap } => {
+                MachineEvent::Trapped { core, pc, trap } => {
                     return Err(NetworkError::Trapped { host, core, pc, trap });
                 }
-                NodeEvent::Sent { first, packet } => {
+                MachineEvent::Stranger => berth.lost += 1,
+                MachineEvent::Sent(first, packet) => {
                     let known = Frame::new(&packet).filter(|_| {
                         host_of(packet.destination).is_some_and(|to| to.0 < self.berths.len() as u32)
                     });
@@ -334,19 +340,40 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
 
     /// The node on a host, if one is there.
     pub fn node(&self, host: HostId) -> Option<&Node<T>> {
+        match &self.berth(host)?.machine {
+            Machine::Node(node) => Some(node),
+            Machine::Dma(_) => None,
+        }
+    }
+
+    /// The core with a DMA NIC on a host, if one is there.
+    pub fn dma_node(&self, host: HostId) -> Option<&DmaNode> {
+        match &self.berth(host)?.machine {
+            Machine::Node(_) => None,
+            Machine::Dma(node) => Some(node),
+        }
+    }
+
+    fn berth(&self, host: HostId) -> Option<&Berth<T>> {
         let place = (*self.berths.get(host.0 as usize)?)?;
-        Some(&self.nodes[place as usize].node)
+        Some(&self.nodes[place as usize])
     }
 
     /// The same, to switch records on.
     pub fn node_mut(&mut self, host: HostId) -> Option<&mut Node<T>> {
         let place = (*self.berths.get(host.0 as usize)?)?;
-        Some(&mut self.nodes[place as usize].node)
+        match &mut self.nodes[place as usize].machine {
+            Machine::Node(node) => Some(node),
+            Machine::Dma(_) => None,
+        }
     }
 
-    /// All nodes with their hosts.
+    /// All nanoPUs with their hosts.
     pub fn nodes(&self) -> impl Iterator<Item = (HostId, &Node<T>)> {
-        self.nodes.iter().map(|berth| (berth.host, &*berth.node))
+        self.nodes.iter().filter_map(|berth| match &berth.machine {
+            Machine::Node(node) => Some((berth.host, &**node)),
+            Machine::Dma(_) => None,
+        })
     }
 
     /// What is on a host that is no node.
@@ -372,7 +399,7 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
         }));
     }
 
-    /// Packets of nodes to addresses that nobody has.
+    /// Packets of nodes to addresses that nobody has, and frames that are none.
     pub fn lost(&self) -> u64 {
         self.nodes.iter().map(|berth| berth.lost).sum()
     }
@@ -387,13 +414,14 @@ impl fmt::Display for NetworkError {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             NetworkError::Build(error) => write!(out, "{error}"),
-            NetworkError::NoDelay(host) => {
+            NetworkError::NoDelay { host, least } => {
                 write!(
                     out,
-                    "the link of host {} is too short: a nanoPU's takes at least a cycle, and {} with cut-through",
-                    host.0,
-                    CUT_CYCLES + 1
-                )
+                    "the link of host {} is too short: here it takes at least {least} cycles",
+                    host.0
+                )?;
+                let is_long = *least > 1;
+                out.write_str(if is_long { ", for a node cuts through or has a DMA NIC" } else { "" })
             }
             NetworkError::Trapped { host, core, pc, trap } => {
                 write!(out, "core {core} of host {} trapped at {pc:#x}: {trap}", host.0)

@@ -133,6 +133,13 @@ impl DmaNode {
         self.cycle += 1;
     }
 
+    /// Runs up to `cycle`, that one excluded.
+    pub fn run_until(&mut self, cycle: u64) {
+        while self.cycle < cycle {
+            self.tick(|_| {});
+        }
+    }
+
     /// Whether anything happened since it was last taken.
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
