@@ -38,5 +38,5 @@ pub use core::{Commit, Core, Event};
 pub use interface::{CONTEXTS_MAX, Demand, Interface, Mistake, Misuse, Occurrence};
 pub use node::{Node, NodeConfig, NodeEvent};
 pub use port::{Port, RX_REGISTER, SWITCH_THREAD, TX_REGISTER, csr};
-pub use shared_cache::SharedCacheConfig;
+pub use shared_cache::{Asker, SharedCacheConfig};
 pub use timeline::{Stage, Stamp};

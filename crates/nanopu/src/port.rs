@@ -8,6 +8,7 @@
 use highwire_riscv::{Bus, Interrupt, Platform, Ram};
 
 use crate::config::DEVICE_CYCLES;
+use crate::shared_cache::Asker;
 
 /// The register whose reads take words off the receive queue.
 pub const RX_REGISTER: u8 = 30;
@@ -56,8 +57,8 @@ pub trait Port: Bus {
 
     /// A first-level cache asks for the line of `address`: cycles to its first word, if that is not `memory_cycles`, the
     /// latency of memory.
-    fn line_cycles(&mut self, address: u64, memory_cycles: u64) -> u64 {
-        let _ = address;
+    fn line_cycles(&mut self, asker: Asker, address: u64, memory_cycles: u64) -> u64 {
+        let _ = (asker, address);
         memory_cycles
     }
 

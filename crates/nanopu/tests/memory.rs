@@ -278,10 +278,14 @@ fn requests(seed: u64, contexts: u64, payload: impl Fn(&mut Rng, u64) -> Vec<u64
 fn nodes_are_the_same_with_messages_and_interrupts() {
     let one = NodeConfig::default();
     let four = NodeConfig { cores: 4, shared_cache: Some(SharedCacheConfig::default()), ..one };
+    // So small that the second level asks lines back all the time.
+    let tiny = SharedCacheConfig { bytes: 4 << 10, ways: 2, ..SharedCacheConfig::default() };
+    let tiny = NodeConfig { shared_cache: Some(tiny), ..four };
     let timer = NodeConfig { cycles_per_tick: 100, ..one };
     check_served("loopback", one, &requests(1, 1, |rng, _| (0..1 + rng.below(140)).collect()));
     let service = |rng: &mut Rng, sent| vec![rng.below(900), sent];
     check_served("service4", four, &requests(2, 1, service));
+    check_served("service4", tiny, &requests(2, 1, service));
     check_served("service", one, &requests(3, 2, service));
     check_served("service_timer", timer, &requests(4, 2, service));
     let store = |rng: &mut Rng, _| {

@@ -7,7 +7,7 @@
 #[path = "rocket/boot.rs"]
 mod boot;
 
-use highwire_nanopu::{Core, CoreConfig, Event};
+use highwire_nanopu::{Asker, Core, CoreConfig, Event};
 use highwire_riscv::{AccessFault, Bank, Bus, Class, Hart, Ram};
 
 const BASE: u64 = 0x8000_0000;
@@ -39,7 +39,7 @@ fn is_device(address: u64) -> bool {
 }
 
 impl highwire_nanopu::Port for Bench {
-    fn line_cycles(&mut self, address: u64, memory_cycles: u64) -> u64 {
+    fn line_cycles(&mut self, _: Asker, address: u64, memory_cycles: u64) -> u64 {
         boot::line_cycles(address).unwrap_or(memory_cycles)
     }
 }

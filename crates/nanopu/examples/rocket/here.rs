@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use highwire_nanopu::{Commit, Core, CoreConfig, Event, Port};
+use highwire_nanopu::{Asker, Commit, Core, CoreConfig, Event, Port};
 use highwire_riscv::{AccessFault, Bus, Hart, Next, Program, Ram, Symbol};
 
 use super::boot;
@@ -61,7 +61,7 @@ struct Bench {
 }
 
 impl Port for Bench {
-    fn line_cycles(&mut self, address: u64, memory_cycles: u64) -> u64 {
+    fn line_cycles(&mut self, _: Asker, address: u64, memory_cycles: u64) -> u64 {
         boot::line_cycles(address).unwrap_or(memory_cycles)
     }
 }

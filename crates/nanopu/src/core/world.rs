@@ -12,6 +12,7 @@ use crate::cache::Tags;
 use crate::decode::Decoder;
 use crate::port::{Port, SWITCH_THREAD};
 use crate::predict::{Flow, Prediction, Predictor, Resolution, Update};
+use crate::shared_cache::Asker;
 
 /// What the pipeline asks or tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -326,7 +327,7 @@ impl<B: Port> World<'_, B> {
                 side.version += 1;
                 [0; 2]
             }
-            Ask::CodeCycles => [self.bus.line_cycles(q.x, side.memory_cycles), 0],
+            Ask::CodeCycles => [self.bus.line_cycles(Asker::Code, q.x, side.memory_cycles), 0],
             Ask::Enter => {
                 let address = side.records.address(q.a);
                 if q.b != 0 {
@@ -362,7 +363,7 @@ impl<B: Port> World<'_, B> {
                 [was_dirty.map_or(0, |was_dirty| 1 + u64::from(was_dirty)), side.memory_cycles]
             }
             Ask::DeviceCycles => [self.bus.device_cycles(side.address(q.a)), 0],
-            Ask::DataCycles => [self.bus.line_cycles(side.address(q.a), side.memory_cycles), 0],
+            Ask::DataCycles => [self.bus.line_cycles(Asker::Data, side.address(q.a), side.memory_cycles), 0],
         }
     }
 

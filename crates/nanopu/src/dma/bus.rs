@@ -11,14 +11,10 @@ use highwire_riscv::Ram;
 use crate::cache::{LINE_BYTES, LINE_WORDS};
 use crate::config::DATA_MISS_CYCLES;
 use crate::core::Core;
-use crate::shared_cache::SharedCache;
+use crate::shared_cache::{Asked, Asker, PROBE_CYCLES, SharedCache};
 
 /// Bytes of a beat.
 pub(super) const BEAT_BYTES: u64 = 8;
-
-/// From the second-level cache's question to the answer of a first-level data cache without newer words: three cycles until it is
-/// there, three until the answer, as for the questions of the instruction cache, measured on the core's RTL.
-const PROBE_CYCLES: u64 = 6;
 
 /// From a request at the cache to its first word, without the cache's own time: what a first-level cache's miss takes, but for
 /// its words.
@@ -31,6 +27,17 @@ pub(crate) struct Memory<'a> {
     pub(crate) core: &'a mut Core,
     /// Cycles of memory behind the second-level cache.
     pub(crate) memory_cycles: u64,
+}
+
+impl Memory<'_> {
+    /// An engine asks for a line: cycles to its first word. What has to leave the second level for it leaves the first as well.
+    fn ask(&mut self, address: u64, memory_cycles: u64) -> u64 {
+        let Asked { cycles, recalled } = self.cache.ask(Asker::Device, address, memory_cycles);
+        if let Some(recalled) = recalled {
+            self.core.take_line(recalled);
+        }
+        cycles
+    }
 }
 
 /// The bus.
@@ -77,7 +84,7 @@ impl Bus {
     /// An engine asks in `cycle` for a block. The cycle in which the engine has the block's first word; one more follows in each.
     pub(super) fn read(&mut self, cycle: u64, address: u64, bytes: u64, memory: &mut Memory<'_>) -> u64 {
         let asked = self.requests.take(cycle, cycle + self.hop_cycles, 1);
-        let found = asked + ACCESS_CYCLES + memory.cache.ask(address, memory.memory_cycles);
+        let found = asked + ACCESS_CYCLES + memory.ask(address, memory.memory_cycles);
         let ready = found + self.probe(memory.core.share_line(address));
         self.answers.take(cycle, ready, bytes.div_ceil(BEAT_BYTES)) + self.hop_cycles
     }
@@ -97,7 +104,7 @@ impl Bus {
         // A line that is written whole need not be fetched first.
         let is_whole = bytes.len() as u64 == LINE_BYTES;
         let memory_cycles = if is_whole { 0 } else { memory.memory_cycles };
-        let found = last + ACCESS_CYCLES + memory.cache.ask(address, memory_cycles);
+        let found = last + ACCESS_CYCLES + memory.ask(address, memory_cycles);
         let ready = found + self.probe(memory.core.take_line(address));
         memory.core.hart.on_foreign_store(address);
         if let Some(place) = memory.ram.slice_mut(address, bytes.len()) {

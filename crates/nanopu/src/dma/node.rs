@@ -9,7 +9,7 @@ use super::{Departure, DmaConfig, DmaCounters, DmaError, DmaNic, Memory};
 use crate::config::{CoreConfig, DEVICE_CYCLES};
 use crate::core::{Core, Event};
 use crate::port::Port;
-use crate::shared_cache::{SharedCache, SharedCacheConfig};
+use crate::shared_cache::{Asked, Asker, SharedCache, SharedCacheConfig};
 
 /// How such a node is built.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,7 +114,11 @@ impl DmaNode {
         self.events.extend(departure.map(DmaEvent::Sent));
         let pc = self.core.hart.pc;
         let DmaNode { core, platform, shared_cache, nic, .. } = self;
-        let event = core.tick(&mut DmaPort { platform, shared_cache, nic, cycle });
+        let mut port = DmaPort { platform, shared_cache, recalled: Vec::new(), nic, cycle };
+        let event = core.tick(&mut port);
+        for address in port.recalled {
+            core.take_line(address);
+        }
         if let Event::Trap { pc, trap, .. } = event
             && matches!(trap.cause, Cause::Exception(_))
         {
@@ -170,6 +174,8 @@ impl DmaNode {
 struct DmaPort<'a> {
     platform: &'a mut Platform,
     shared_cache: &'a mut SharedCache,
+    /// Lines that the second-level cache asks back.
+    recalled: Vec<u64>,
     nic: &'a mut DmaNic,
     cycle: u64,
 }
@@ -224,8 +230,9 @@ impl Port for DmaPort<'_> {
         }
     }
 
-    fn line_cycles(&mut self, address: u64, memory_cycles: u64) -> u64 {
-        let cycles = self.shared_cache.ask(address, memory_cycles);
+    fn line_cycles(&mut self, asker: Asker, address: u64, memory_cycles: u64) -> u64 {
+        let Asked { cycles, recalled } = self.shared_cache.ask(asker, address, memory_cycles);
+        self.recalled.extend(recalled);
         self.nic.bus.fill(self.cycle, cycles)
     }
 }

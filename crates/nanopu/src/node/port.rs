@@ -4,7 +4,7 @@ use highwire_riscv::{AccessFault, Bus, Platform};
 
 use crate::interface::{Interface, NOTHING_TO_DO};
 use crate::port::{Port, csr};
-use crate::shared_cache::SharedCache;
+use crate::shared_cache::{Asked, Asker, SharedCache};
 
 /// What one core reaches.
 pub(super) struct CorePort<'a> {
@@ -15,6 +15,8 @@ pub(super) struct CorePort<'a> {
     pub(super) deeds: u8,
     /// Where it has stored last.
     pub(super) stored_at: u64,
+    /// Lines that the second-level cache asks back from the first level, in this cycle.
+    pub(super) recalled: Vec<u64>,
 }
 
 /// What a core does in a cycle that others can notice, or that depends on others.
@@ -29,6 +31,8 @@ pub(super) mod deed {
     pub(in crate::node) const SPOKE: u8 = 1 << 3;
     /// Any of these, or something less.
     pub(in crate::node) const ACTED: u8 = 1 << 4;
+    /// It has made the second-level cache ask lines back.
+    pub(in crate::node) const RECALLED: u8 = 1 << 5;
 }
 
 impl CorePort<'_> {
@@ -80,11 +84,14 @@ impl Bus for CorePort<'_> {
 impl Port for CorePort<'_> {
     const IS_NETWORK: bool = true;
 
-    fn line_cycles(&mut self, address: u64, memory_cycles: u64) -> u64 {
-        match &mut self.shared_cache {
-            Some(cache) => cache.ask(address, memory_cycles),
-            None => memory_cycles,
+    fn line_cycles(&mut self, asker: Asker, address: u64, memory_cycles: u64) -> u64 {
+        let Some(cache) = &mut self.shared_cache else { return memory_cycles };
+        let Asked { cycles, recalled } = cache.ask(asker, address, memory_cycles);
+        if let Some(line) = recalled {
+            self.deeds |= deed::RECALLED;
+            self.recalled.push(line);
         }
+        cycles
     }
 
     fn by(&mut self, pc: u64) {

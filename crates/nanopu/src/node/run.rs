@@ -29,13 +29,17 @@ impl<T: Transport> Node<T> {
             let core = &mut cores[number];
             debug_assert_eq!(core.cycle(), *cycle, "all cores are as far as their node");
             let (shared_cache, interface) = (shared_cache.as_mut(), &mut interfaces[number]);
-            let mut port = CorePort { platform, shared_cache, interface, deeds: 0, stored_at: 0 };
+            let recalled = Vec::new();
+            let mut port = CorePort { platform, shared_cache, interface, deeds: 0, stored_at: 0, recalled };
             let turn = core.advance(&mut port);
-            let CorePort { deeds, stored_at, .. } = port;
+            let CorePort { deeds, stored_at, recalled, .. } = port;
             on_event(number, core, turn);
             if deeds != 0 || turn == Turn::TRAP {
                 all_deeds |= deeds;
                 note(number, core, turn, deeds, (&mut watches[number], *skips_idle), events);
+                if deeds & deed::RECALLED != 0 {
+                    recall(cores, &recalled);
+                }
                 if deeds & deed::STORED != 0 && cores.len() > 1 {
                     let others = cores.iter_mut().enumerate().filter(|&(other, _)| other != number);
                     others.for_each(|(_, other)| other.hart.on_foreign_store(stored_at));
@@ -132,14 +136,15 @@ impl<T: Transport> Node<T> {
         };
         debug_assert_eq!(core.cycle(), first, "all cores are as far as their node");
         let shared_cache = shared_cache.as_mut();
-        let mut port = CorePort { platform, shared_cache, interface, deeds: 0, stored_at: 0 };
+        let recalled = Vec::new();
+        let mut port = CorePort { platform, shared_cache, interface, deeds: 0, stored_at: 0, recalled };
         let mut cycle = first;
         // The deeds of the last cycle, if it has not ended.
         let mut open = None;
         core.run(&mut port, |hart, port, turn| {
             let deeds = std::mem::take(&mut port.deeds);
             if deeds != 0 || turn == Turn::TRAP {
-                let is_heard = deeds & (deed::SPOKE | deed::WAITED) != 0
+                let is_heard = deeds & (deed::SPOKE | deed::WAITED | deed::RECALLED) != 0
                     || deeds & deed::STORED != 0 && port.platform.wants_attention();
                 if is_heard || turn == Turn::TRAP {
                     open = Some((turn, deeds));
@@ -157,7 +162,9 @@ impl<T: Transport> Node<T> {
             cycle < limit && !is_idle
         });
         self.cycle = cycle;
+        let recalled = port.recalled;
         if let Some((turn, deeds)) = open {
+            recall(&mut self.cores, &recalled);
             note(0, &self.cores[0], turn, deeds, (&mut self.watches[0], self.skips_idle), &mut self.events);
             self.end_cycle(cycle);
         }
@@ -216,5 +223,13 @@ fn note(
         && matches!(trap.cause, Cause::Exception(_))
     {
         events.push(NodeEvent::Trapped { core: number, pc, trap });
+    }
+}
+
+/// The second-level cache asks lines back: no first-level data cache holds them any more.
+#[cold]
+fn recall(cores: &mut [Core], lines: &[u64]) {
+    for &line in lines {
+        cores.iter_mut().for_each(|core| _ = core.take_line(line));
     }
 }
