@@ -62,15 +62,21 @@ impl Tags {
         self.dirty[set_index(address)] >> self.place(address) & 1 != 0
     }
 
-    /// If the line that makes room for another has been written to, drops it and says so.
+    /// The line that makes room for another is dropped, unless it is the same one. Says whether it had been written to.
     pub(crate) fn drop_dirty(&mut self, address: u64) -> bool {
-        let (set, way) = (set_index(address), self.place(address));
-        let was_dirty = self.dirty[set] >> way & 1 != 0;
-        if was_dirty {
-            self.lines[set][way] = NO_LINE;
-            self.dirty[set] &= !(1 << way);
+        let was_dirty = self.would_drop_dirty(address);
+        if was_dirty || self.ways(address) == 0 {
+            self.strike(address);
         }
         was_dirty
+    }
+
+    /// The line that would make room for another is dropped.
+    pub(crate) fn strike(&mut self, address: u64) {
+        let (set, way) = (set_index(address), self.place(address));
+        self.lines[set][way] = NO_LINE;
+        self.dirty[set] &= !(1 << way);
+        self.shared[set] &= !(1 << way);
     }
 
     /// Draws the next random way: the data cache when a line has come, the instruction cache when it asks for one.

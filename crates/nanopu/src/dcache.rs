@@ -103,6 +103,8 @@ pub(crate) struct DataCache {
     asked_last: bool,
     /// In this cycle it takes the instruction cache's.
     yields: bool,
+    /// A line is struck off in this cycle to make room, although the bus did not take the request for the other.
+    strikes: bool,
     /// The array's port was taken in the cycle before, so that a device's answer has to wait.
     port_taken: bool,
 }
@@ -128,6 +130,7 @@ impl DataCache {
             has_word: false,
             asked_last: true,
             yields: false,
+            strikes: false,
             port_taken: false,
         }
     }
@@ -188,6 +191,7 @@ impl DataCache {
         }
         let must_wait = request.is_some_and(|access| access.reads) && self.must_drain();
         self.transfer.is_none()
+            && !self.strikes
             && !self.probe_passes(cycle)
             && !refuses_s1
             && !must_wait
@@ -267,7 +271,8 @@ impl DataCache {
         let wants_read = request.is_some_and(|request| request.access.reads);
         let first = self.s2_store().or(self.held);
         let may_drain = first.is_some_and(|access| !access.reads) || self.pending.is_some();
-        let drains = self.must_drain() || (may_drain && (!wants_read || self.is_releasing(world.cycle)));
+        let drains = self.must_drain()
+            || (may_drain && (!wants_read || self.strikes || self.is_releasing(world.cycle)));
         let advances = first.is_some() && self.pending.is_some() == drains;
         let drains_first = drains && self.pending.is_none();
         match (drains_first, advances) {
@@ -283,6 +288,7 @@ impl DataCache {
         self.move_device(drains, wants_read, code_line.as_deref().copied(), world);
         self.move_reservation(world.cycle);
         self.written_back = self.written_back.filter(|&when| when > world.cycle);
+        self.strikes = false;
         self.move_transfer(code_line, world);
         self.yields = false;
         self.s2 = self.s1.filter(|_| !kills_s1).map(|access| (access, s1_refused));
@@ -300,6 +306,7 @@ impl DataCache {
             && self.pending.is_none()
             && self.transfer.is_none()
             && self.written_back.is_none()
+            && !self.strikes
             && self.device.is_none()
             && !self.has_word
             && !self.port_taken
@@ -340,6 +347,8 @@ impl DataCache {
                 };
                 let number = self.number(&access);
                 if self.yields {
+                    world.tell(Ask::Strike, number, 0);
+                    self.strikes = true;
                     return;
                 }
                 let [is_dirty, write_cycles] = world.ask(Ask::Replace, [number, 0, 0], [0; 2]);

@@ -82,6 +82,8 @@ pub(crate) enum Ask {
     Replace,
     /// Would it?
     WouldReplace,
+    /// The line that would make room for that of an access is dropped, and nothing is asked for.
+    Strike,
     FillData,
     DataCycles,
     /// Cycles to a device's answer.
@@ -355,6 +357,11 @@ impl<B: Port> World<'_, B> {
             Ask::FillData => {
                 side.data.fill(side.transfer, q.a != 0);
                 side.data.draw();
+                [0; 2]
+            }
+            Ask::Strike => {
+                let address = side.address(q.a);
+                side.data.strike(address);
                 [0; 2]
             }
             Ask::WouldReplace => yes(side.data.would_drop_dirty(side.address(q.a))),

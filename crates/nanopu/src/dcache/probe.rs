@@ -97,6 +97,7 @@ impl DataCache {
             false => true,
         };
         !self.is_guarded(cycle)
+            && !self.strikes
             && !self.is_s1_taken
             && self.s2.is_none()
             && !self.transfer.as_ref().is_some_and(arriving)
