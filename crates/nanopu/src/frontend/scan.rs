@@ -85,7 +85,10 @@ impl Frontend {
             if !may_turn(word) {
                 continue;
             }
-            let known = world.side.decoder.decode(pc, word, false).map(|known| known.instruction);
+            let known = match word {
+                SHORT_BREAK => None,
+                _ => world.side.decoder.decode(pc, word, false).map(|known| known.instruction),
+            };
             let Some(instruction) = known.or_else(|| like(word)) else { continue };
             if scan.visit(&instruction, pc, index as u8, base, &self.s2_prediction, world) {
                 return scan;
@@ -165,13 +168,17 @@ fn may_turn(word: u32) -> bool {
     }
 }
 
-/// What hardware that looks at few bits takes for a jump or branch, although it is no instruction: branches and indirect jumps
-/// with other functions, and the short jump through x0.
+/// `c.ebreak`.
+const SHORT_BREAK: u32 = 0x9002;
+
+/// What hardware that looks at few bits takes for a jump or branch, although it is none: branches and indirect jumps with other
+/// functions, the short jump through x0, and the short breakpoint, which would be the short call through x0.
 #[cold]
 fn like(word: u32) -> Option<Instruction> {
     let meant = match word & 3 {
         3 => word & !0x7000,
         2 if word & 0xffff == 0x8002 => 0x8102,
+        2 if word == SHORT_BREAK => 0x9102,
         _ => return None,
     };
     Instruction::decode(meant).ok()
