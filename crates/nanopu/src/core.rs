@@ -8,6 +8,7 @@ mod branch;
 mod interlock;
 mod issue;
 mod memo;
+mod outcome;
 mod pipeline;
 mod record;
 mod world;

@@ -1,5 +1,7 @@
 //! What the interlocks need to know of an instruction, and a memory of what was decoded before.
 
+mod raw;
+
 use highwire_riscv::csr::number::{CYCLE, MCYCLE};
 use highwire_riscv::{Bank, Class, Instruction, Op, Register};
 
@@ -47,7 +49,7 @@ mod flag {
     pub(super) const PLAIN: u32 = 1 << 10;
     pub(super) const SIMPLE: u32 = 1 << 16;
     pub(super) const NETWORK_CSR: u32 = 1 << 15;
-    pub(super) const SHORT: u32 = 1 << 11;
+    pub(super) const TO_NEXT: u32 = 1 << 11;
     pub(super) const LINKS: u32 = 1 << 12;
     pub(super) const RETURNS: u32 = 1 << 13;
     pub(super) const PORT: u32 = 1 << 14;
@@ -117,6 +119,12 @@ impl Flags {
         self.has(flag::SENDS)
     }
 
+    /// Whether it is a branch that goes on behind itself either way.
+    #[inline(always)]
+    pub(crate) fn branches_to_next(self) -> bool {
+        self.has(flag::TO_NEXT)
+    }
+
     /// Whether it reads the cycle counter and does nothing else.
     #[inline(always)]
     pub(crate) fn reads_counter(self) -> bool {
@@ -163,13 +171,13 @@ impl Needs {
             (flag::ACQUIRES, orders(2)),
             (flag::PORT, takes_port(instruction)),
             (flag::PLAIN, is_plain(class) && !instruction.is_float()),
-            (flag::SIMPLE, is_simple(class) && !instruction.is_float()),
+            (flag::SIMPLE, is_simple(class) && !instruction.is_float() && !branches_to_next(instruction)),
             (flag::NETWORK_CSR, class == Class::Csr && is_everywhere(instruction.immediate as u16)),
             (flag::READS_COUNTER, class == Class::Csr && reads_counter(instruction)),
             (flag::ACCESS, instruction.op.access_bytes().is_some()),
             (flag::CSR, class == Class::Csr),
             (flag::SENDS, destination == Some(Register::x(TX_REGISTER))),
-            (flag::SHORT, instruction.length == 2),
+            (flag::TO_NEXT, branches_to_next(instruction)),
             (flag::LINKS, instruction.rd & 1 != 0),
             (flag::RETURNS, instruction.rs1 & 0x1b == 1),
         ];
@@ -181,6 +189,12 @@ impl Needs {
             float_cycles,
             flags: Flags(flags.iter().fold(0, |all, &(flag, is_set)| all | if is_set { flag } else { 0 })),
         }
+    }
+
+    /// Of an instruction that traps: what others have to wait for all the same.
+    pub(crate) fn of_trap(&self) -> Needs {
+        let flags = Flags(self.flags.0 & (flag::LATE_IN_EXECUTE | flag::LATE_IN_MEMORY));
+        Needs { uses: self.uses, writes: self.writes, flags, ..NO_NEEDS }
     }
 
     #[inline(always)]
@@ -253,9 +267,9 @@ impl Needs {
         self.has(flag::PLAIN)
     }
 
-    /// Its bytes.
-    pub(crate) fn length(&self) -> u64 {
-        if self.has(flag::SHORT) { 2 } else { 4 }
+    /// Whether it is a branch that goes on behind itself either way.
+    pub(crate) fn branches_to_next(&self) -> bool {
+        self.flags.branches_to_next()
     }
 
     /// Whether a jump with this destination calls.
@@ -300,7 +314,7 @@ impl Needs {
 pub(crate) struct Known {
     pc: u64,
     bits: u32,
-    is_instruction: bool,
+    pub(crate) is_instruction: bool,
     pub(crate) needs: Needs,
     pub(crate) instruction: Instruction,
 }
@@ -328,12 +342,19 @@ impl Decoder {
     /// What `bits` at `pc` mean, if anything. Half an instruction is remembered apart from the whole.
     #[inline(always)]
     pub(crate) fn decode(&mut self, pc: u64, bits: u32, is_half: bool) -> Option<&Known> {
+        let known = self.look_at(pc, bits, is_half);
+        known.is_instruction.then_some(known)
+    }
+
+    /// The same, whether or not `bits` are an instruction.
+    #[inline(always)]
+    pub(crate) fn look_at(&mut self, pc: u64, bits: u32, is_half: bool) -> &Known {
         let place = (pc >> 1) as usize + if is_half { ENTRIES / 2 } else { 0 };
         let known = &mut self.entries[place % ENTRIES];
         if known.pc != pc || known.bits != bits {
             Decoder::learn(known, pc, bits);
         }
-        known.is_instruction.then_some(known)
+        known
     }
 
     /// What the instruction needs that the hart is about to execute at `pc`.
@@ -353,7 +374,7 @@ impl Decoder {
         let instruction = Instruction::decode(bits);
         let is_instruction = instruction.is_ok();
         let instruction = instruction.unwrap_or(NOTHING);
-        let needs = if is_instruction { Needs::of(&instruction) } else { NO_NEEDS };
+        let needs = if is_instruction { Needs::of(&instruction) } else { raw::needs(bits) };
         *known = Known { pc, bits, is_instruction, needs, instruction };
     }
 }
@@ -399,6 +420,10 @@ fn is_late_in_memory(instruction: &Instruction) -> bool {
 fn takes_port(instruction: &Instruction) -> bool {
     let named = Instruction { rd: 1, ..*instruction };
     named.destination().is_some_and(|register| register.bank == Bank::X)
+}
+
+fn branches_to_next(instruction: &Instruction) -> bool {
+    instruction.class() == Class::Branch && instruction.immediate == i32::from(instruction.length)
 }
 
 fn flushes(instruction: &Instruction) -> bool {

@@ -80,6 +80,12 @@ impl Fetched {
         self.flags & flag::KNOWN != 0
     }
 
+    /// Whether it is one of two bytes; what could not be fetched is.
+    #[inline(always)]
+    pub(crate) fn is_short(&self) -> bool {
+        self.flags & flag::PRESENT == 0 || is_compressed(self.bits as u16)
+    }
+
     /// Whether it must be fetched again.
     #[inline(always)]
     pub(crate) fn replays(&self) -> bool {

@@ -2,8 +2,16 @@
 
 use highwire_riscv::Class;
 
-use super::pipeline::{Pipeline, WRONG_PATH};
+use super::outcome::TrapStage;
+use super::pipeline::{Pipeline, Slot, WRONG_PATH};
 use crate::predict::{Flow, Resolution, Update};
+
+impl Slot {
+    /// The address behind it.
+    fn sequential(&self) -> u64 {
+        self.pc.wrapping_add(if self.is_short { 2 } else { 4 })
+    }
+}
 
 impl Pipeline {
     #[inline(always)]
@@ -17,20 +25,23 @@ impl Pipeline {
         !self.is_leaving() && self.frontend.head_pc().is_none_or(|pc| pc != next)
     }
 
-    /// Where the program goes on after the instruction in the memory stage, if that is an ordinary one.
-    pub(super) fn redirect_of_memory(&self) -> Option<u64> {
+    /// What should follow the instruction in the memory stage, if there is one. It only knows jumps and branches: traps, and returns
+    /// from them, go through write-back.
+    pub(super) fn expected_behind_memory(&self) -> Option<u64> {
         let slot = self.memory();
-        if !slot.works() || slot.serial == WRONG_PATH {
-            return None;
-        }
-        if slot.is_trap {
+        if !slot.works() || slot.serial == WRONG_PATH || slot.trap == Some(TrapStage::Interrupt) {
             return None;
         }
         Some(match slot.needs.class {
-            // Returns from traps go through write-back.
-            Class::System => slot.pc + slot.needs.length(),
+            _ if slot.trap.is_some() => slot.sequential(),
+            Class::System => slot.sequential(),
             _ => slot.next,
         })
+    }
+
+    /// Whether fetch is turned if something else follows. What decode has found to trap teaches the predictor, but turns nothing.
+    pub(super) fn may_correct(&self) -> bool {
+        self.memory().trap != Some(TrapStage::Decode)
     }
 
     /// What the predictor learns from the instruction in the memory stage, which write-back does not overrule.
@@ -41,9 +52,9 @@ impl Pipeline {
         if !matters || !slot.works() || slot.serial == WRONG_PATH {
             return (None, None);
         }
-        let sequential = slot.pc.wrapping_add(slot.needs.length());
+        let sequential = slot.sequential();
         let is_branch = class == Class::Branch;
-        let taken = is_branch && slot.next != sequential;
+        let taken = is_branch && (slot.next != sequential || slot.goes_to_next);
         // The predictor knows an instruction by the packet and the half-word in which it ends.
         let last_half = sequential.wrapping_sub(2);
         let packet = last_half & !3;

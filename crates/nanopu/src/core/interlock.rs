@@ -12,9 +12,6 @@ impl Pipeline {
     #[inline(always)]
     pub(super) fn stalls<B: Port>(&mut self, arriving: Option<Long>, world: &mut World<'_, B>) -> bool {
         let fetched = self.frontend.fetched();
-        if !fetched.is_known() {
-            return false;
-        }
         let needs = fetched.needs;
         let live = |slot: usize| match &self.stages[(self.execute + slot) % 4] {
             slot if slot.works() => &slot.needs,

@@ -2,8 +2,8 @@
 
 use highwire_riscv::Class;
 
+use super::outcome::{Outcome, TrapStage};
 use super::pipeline::{Pipeline, Slot, WRONG_PATH};
-use super::record::Outcome;
 use super::world::{Ask, World};
 use crate::decode::NO_NEEDS;
 use crate::latency::FloatLatency;
@@ -19,7 +19,9 @@ impl Pipeline {
             is_live: true,
             replays: fetched.replays(),
             turns: false,
-            is_trap: false,
+            trap: None,
+            is_short: fetched.is_short(),
+            goes_to_next: false,
             is_access: false,
             is_device: false,
             reserves: false,
@@ -48,8 +50,11 @@ impl Pipeline {
                     self.may_sleep = false;
                 }
                 // Where a program writes its own code, fetch and the hart may differ until a fence.
-                if outcome.is_trap {
-                    slot.needs = NO_NEEDS;
+                if outcome.trap.is_some() {
+                    slot.needs = match outcome.trap {
+                        Some(TrapStage::Interrupt) => NO_NEEDS,
+                        _ => slot.needs.of_trap(),
+                    };
                 } else if !is_known || outcome.bits != bits {
                     slot.needs = world.side.decoder.needs_of(slot.pc, outcome.bits);
                 }
@@ -64,12 +69,12 @@ impl Pipeline {
     #[inline(always)]
     fn bind(&mut self, slot: &mut Slot, outcome: &Outcome) {
         slot.next = outcome.next;
-        slot.is_trap = outcome.is_trap;
+        (slot.trap, slot.goes_to_next) = (outcome.trap, outcome.goes_to_next);
         slot.is_access = outcome.is_access;
         (slot.is_device, slot.reserves, slot.fails) = (outcome.is_device, outcome.reserves, outcome.fails);
         slot.unit_cycles = outcome.unit_cycles;
         slot.float = outcome.float;
-        slot.turns = slot.needs.flushes() || outcome.is_trap;
+        slot.turns = slot.needs.flushes() || outcome.trap.is_some();
         slot.serial = self.next_serial;
         self.may_sleep |= slot.needs.class == Class::System;
         if !slot.replays {

@@ -6,6 +6,7 @@
 use highwire_riscv::Class;
 
 use super::banks::Boards;
+use super::outcome::TrapStage;
 use super::world::{Ask, Since, World};
 use crate::dcache::DataCache;
 use crate::decode::{NO_NEEDS, Needs};
@@ -38,7 +39,11 @@ pub(crate) struct Slot {
     /// What comes behind it is fetched again.
     pub(super) turns: bool,
     /// It has trapped.
-    pub(super) is_trap: bool,
+    pub(super) trap: Option<TrapStage>,
+    /// It is one of two bytes.
+    pub(super) is_short: bool,
+    /// A branch to the next instruction, and taken.
+    pub(super) goes_to_next: bool,
     /// It touches memory.
     pub(super) is_access: bool,
     /// Or rather a device.
@@ -64,7 +69,9 @@ pub(super) const BUBBLE: Slot = Slot {
     is_live: false,
     replays: false,
     turns: false,
-    is_trap: false,
+    trap: None,
+    is_short: false,
+    goes_to_next: false,
     is_access: false,
     is_device: false,
     reserves: false,
@@ -246,11 +253,11 @@ impl Pipeline {
         let (turn, redirect_back) = self.retire(world);
         let has_word = self.data_cache.writes_word();
         let arriving = self.arriving(cycle);
-        let goes_on = if redirect_back.is_none() { self.redirect_of_memory() } else { None };
-        let redirect_memory = goes_on.filter(|&next| self.is_followed_wrongly(next));
-        let redirect = redirect_back.or(redirect_memory);
+        let expected = if redirect_back.is_none() { self.expected_behind_memory() } else { None };
+        let correction = expected.filter(|&next| self.is_followed_wrongly(next));
+        let redirect = redirect_back.or(correction.filter(|_| self.may_correct()));
         let (update, resolved) = match redirect_back {
-            None => self.train(redirect_memory.is_some()),
+            None => self.train(correction.is_some()),
             Some(_) => (None, None),
         };
         let killed = redirect.is_some();
@@ -304,14 +311,15 @@ impl Pipeline {
         if !slot.is_live {
             return (Turn::BUBBLE, None);
         }
-        let Slot { serial, needs, pc, next, float, is_trap, is_access, replays, turns, .. } = *slot;
+        let Slot { serial, needs, pc, next, float, trap, is_access, replays, turns, .. } = *slot;
         debug_assert!(serial != WRONG_PATH, "a wrong path ends in the memory stage");
         if replays || (is_access && self.data_cache.refuses()) {
             self.next_serial = serial;
             return (Turn::BUBBLE, Some(pc));
         }
         debug_assert_eq!(serial, self.first_serial, "instructions commit in order");
-        if B::IS_NETWORK && (needs.class == Class::Csr || needs.writes == 1 << TX_REGISTER) {
+        if B::IS_NETWORK && trap.is_none() && (needs.class == Class::Csr || needs.writes == 1 << TX_REGISTER)
+        {
             world.tell(Ask::Act, 0, 0);
         }
         if needs.is_long() {
@@ -330,7 +338,7 @@ impl Pipeline {
         if turns {
             self.next_serial = serial + 1;
         }
-        (if is_trap { Turn::TRAP } else { Turn::COMMIT }, turns.then_some(next))
+        (if trap.is_some() { Turn::TRAP } else { Turn::COMMIT }, turns.then_some(next))
     }
 
     /// The result that the multiplier or divider writes in this cycle, unless write-back needs the register file's port.

@@ -5,6 +5,7 @@ use highwire_riscv::{
     AccessKind, Class, Hart, Instruction, MemoryAccess, Next, Op, Privilege, RegisterWrite, Retired, Trap,
 };
 
+use super::outcome::{TrapStage, packed as outcome};
 use super::world::Answer;
 use crate::decode::{Decoder, Flags, NO_FLAGS, Needs};
 use crate::latency::{FloatLatency, float_latency, integer_unit_cycles};
@@ -40,6 +41,8 @@ pub(super) struct Record {
     unit_cycles: u64,
     /// Of a floating-point instruction.
     float: FloatLatency,
+    /// A branch to the next instruction is taken.
+    goes_to_next: bool,
 }
 
 const NO_RECORD: Record = Record {
@@ -55,6 +58,7 @@ const NO_RECORD: Record = Record {
     counted: 0,
     unit_cycles: 0,
     float: FloatLatency::None,
+    goes_to_next: false,
 };
 
 impl Record {
@@ -79,69 +83,6 @@ impl Record {
     }
 }
 
-/// What the pipeline hears of an instruction that executed.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Outcome {
-    pub(super) next: u64,
-    /// The bits of the instruction; zeroes if a trap came first.
-    pub(super) bits: u32,
-    /// It trapped.
-    pub(super) is_trap: bool,
-    /// It touches memory.
-    pub(super) is_access: bool,
-    /// Or rather a device.
-    pub(super) is_device: bool,
-    /// A load that reserves.
-    pub(super) reserves: bool,
-    /// A conditional store without a reservation.
-    pub(super) fails: bool,
-    /// Nothing was executed, because the hart waits.
-    pub(super) waits: bool,
-    /// Nor because the program goes on elsewhere.
-    pub(super) is_astray: bool,
-    pub(super) unit_cycles: u8,
-    pub(super) float: FloatLatency,
-}
-
-mod outcome {
-    pub(super) const TRAP: u64 = 1 << 32;
-    pub(super) const ACCESS: u64 = 1 << 33;
-    pub(super) const WAITS: u64 = 1 << 34;
-    pub(super) const ASTRAY: u64 = 1 << 35;
-    pub(super) const DEVICE: u64 = 1 << 36;
-    pub(super) const RESERVES: u64 = 1 << 37;
-    pub(super) const FAILS: u64 = 1 << 38;
-    pub(super) const UNIT: u32 = 40;
-    pub(super) const FLOAT: u32 = 48;
-    pub(super) const PIPE: u64 = 1 << 56;
-    pub(super) const UNIT_OF_ITS_OWN: u64 = 1 << 57;
-}
-
-impl Outcome {
-    #[inline(always)]
-    pub(super) fn of([next, packed]: Answer) -> Outcome {
-        let cycles = packed >> outcome::FLOAT & 0xff;
-        let float = match packed & (outcome::PIPE | outcome::UNIT_OF_ITS_OWN) {
-            0 => FloatLatency::None,
-            outcome::PIPE => FloatLatency::Pipe(cycles),
-            _ => FloatLatency::Unit(cycles),
-        };
-        Outcome {
-            next,
-            bits: packed as u32,
-            is_trap: packed & outcome::TRAP != 0,
-            is_access: packed & outcome::ACCESS != 0,
-            is_device: packed & outcome::DEVICE != 0,
-            reserves: packed & outcome::RESERVES != 0,
-            fails: packed & outcome::FAILS != 0,
-            waits: packed & outcome::WAITS != 0,
-            is_astray: packed & outcome::ASTRAY != 0,
-            unit_cycles: (packed >> outcome::UNIT) as u8,
-            float,
-        }
-    }
-}
-
 impl Record {
     /// Whether its register is written after it has committed: the multiplier or divider has the value, or a device.
     fn is_late(&self) -> bool {
@@ -162,8 +103,11 @@ impl Record {
                 _ => 0,
             };
         }
-        if self.trap.is_some() {
-            packed |= outcome::TRAP;
+        if self.flags.branches_to_next() && self.goes_to_next {
+            packed |= outcome::TO_NEXT;
+        }
+        if let Some(trap) = &self.trap {
+            packed |= TrapStage::of(trap).packed();
         }
         if self.flags.is_float() {
             packed |= match self.float {
@@ -321,7 +265,7 @@ impl Records {
         record.value = hart.x[usize::from(instruction.rd & 31)];
         if let Err(trap) = performed {
             (record.trap, record.flags, record.value) = (Some(trap), NO_FLAGS, 0);
-            return [record.next, u64::from(instruction.bits) | outcome::TRAP];
+            return [record.next, u64::from(instruction.bits) | TrapStage::of(&trap).packed()];
         }
         [record.next, packed]
     }
@@ -392,6 +336,9 @@ impl Records {
                 record.float = float_latency(&needs, &instruction, fa, fb);
             }
         }
+        if needs.branches_to_next() {
+            record.goes_to_next = is_taken(hart, &instruction);
+        }
         record.trap = hart.perform(&instruction, bus).err();
         record.next = hart.pc;
         self.end += 1;
@@ -448,6 +395,19 @@ fn meet_network<B: Port>(record: &mut Record, hart: &mut Hart, bus: &mut B, cycl
             bus.by(record.pc);
             bus.put_word(cycle, record.value);
         }
+    }
+}
+
+/// Whether a branch is taken, wherever it goes.
+fn is_taken(hart: &Hart, branch: &Instruction) -> bool {
+    let [a, b] = [branch.rs1, branch.rs2].map(|number| hart.x[usize::from(number & 31)]);
+    match branch.op {
+        Op::Beq => a == b,
+        Op::Bne => a != b,
+        Op::Blt => (a as i64) < b as i64,
+        Op::Bge => a as i64 >= b as i64,
+        Op::Bltu => a < b,
+        _ => a >= b,
     }
 }
 

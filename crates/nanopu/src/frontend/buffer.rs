@@ -43,8 +43,9 @@ impl Frontend {
         head.needs = NO_NEEDS;
         if head.flags & flag::PRESENT != 0 {
             let is_half = head.flags & flag::HALF != 0;
-            if let Some(known) = decoder.decode(head.pc, head.bits, is_half) {
-                head.needs = known.needs;
+            let known = decoder.look_at(head.pc, head.bits, is_half);
+            head.needs = known.needs;
+            if known.is_instruction {
                 head.flags |= flag::KNOWN;
             }
         }

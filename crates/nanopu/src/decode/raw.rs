@@ -1,0 +1,96 @@
+//! What decode waits for where the bits are no instruction: half of one, or one that traps.
+//!
+//! Hardware looks at as few bits as tell instructions apart, and finds that there is none beside that. So it waits
+//! for what such bits seem to need before it lets them trap, and half an instruction can hold itself up.
+
+use highwire_riscv::Class;
+
+use super::{Flags, NO_NEEDS, Needs, flag};
+
+/// Some of the bits, and what they are.
+type Pattern = (u32, u32);
+
+const FLOAT: &[Pattern] = &[(0x5c, 0x04), (0x60, 0x40)];
+const READS_X1: &[Pattern] =
+    &[(0x44, 0), (0x4024, 0x20), (0x38, 0x20), (0x2050, 0x2000), (0x9000_0034, 0x9000_0010)];
+const READS_X2: &[Pattern] = &[(0x64, 0x20), (0x34, 0x20), (0x2048, 0x2008), (0x4200_3024, 0x0200_0020)];
+const WRITES_X: &[Pattern] = &[
+    (0x64, 0),
+    (0x50, 0x10),
+    (0x2024, 0x24),
+    (0x28, 0x28),
+    (0x1030, 0x1030),
+    (0x2030, 0x2030),
+    (0x9000_0010, 0x8000_0010),
+];
+const READS_F1: &[Pattern] = &[(0x8000_0004, 0), (0x1000_0004, 0), (0x50, 0x40)];
+const READS_F2: &[Pattern] = &[(0x4000_0004, 0), (0x20, 0x20), (0x50, 0x40)];
+const READS_F3: &[Pattern] = &[(0x50, 0x40)];
+const WRITES_F: &[Pattern] = &[(0x8000_0020, 0), (0x30, 0), (0x1000_0020, 0x1000_0000)];
+const LONG: &[Pattern] = &[(0x0200_0074, 0x0200_0030)];
+const RELEASES: &[Pattern] = &[(0x0200_6048, 0x0200_2008)];
+const FENCE_I: &[Pattern] = &[(0x3058, 0x1008)];
+const CSR: &[Pattern] = &[(0x1070, 0x1070), (0x2070, 0x2070)];
+
+/// What these four bytes seem to need.
+pub(super) fn needs(bits: u32) -> Needs {
+    if bits & 3 != 3 {
+        return NO_NEEDS;
+    }
+    let is = |patterns: &[Pattern]| patterns.iter().any(|&(mask, value)| bits & mask == value);
+    let field = |at: u32| bits >> at & 31;
+    let x = |patterns, at| if is(patterns) { 1u64 << field(at) & !1 } else { 0 };
+    let f = |patterns, at| if is(FLOAT) && is(patterns) { 1u64 << 32 << field(at) } else { 0 };
+    let writes = x(WRITES_X, 7) | f(WRITES_F, 7);
+    let is_fence_i = is(FENCE_I);
+    let flags = [
+        (flag::LONG, is(LONG)),
+        (flag::RELEASES, is(RELEASES)),
+        (flag::FLUSHES, is_fence_i),
+        (flag::FLOAT_CSR, is(CSR) && (1..=3).contains(&(bits >> 20))),
+        (flag::LATE_IN_EXECUTE, is(LONG) || is(CSR) || is(FLOAT)),
+    ];
+    Needs {
+        uses: writes
+            | x(READS_X1, 15)
+            | x(READS_X2, 20)
+            | f(READS_F1, 15)
+            | f(READS_F2, 20)
+            | f(READS_F3, 27),
+        writes,
+        class: if is_fence_i { Class::Fence } else { Class::Alu },
+        flags: Flags(flags.iter().fold(0, |all, &(flag, is_set)| all | if is_set { flag } else { 0 })),
+        ..NO_NEEDS
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwire_riscv::Instruction;
+
+    /// Where the bits are an instruction, both say the same.
+    #[test]
+    fn few_bits_tell_what_instructions_need() {
+        let mut state = 1u32;
+        let mut seen = 0;
+        while seen < 100_000 {
+            state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let bits = state.rotate_left(16) | 3;
+            let Ok(instruction) = Instruction::decode(bits) else { continue };
+            let (raw, known) = (needs(bits), Needs::of(&instruction));
+            // Hardware makes jumps and calls of the machine wait for less.
+            if matches!(instruction.class(), Class::System | Class::Fence) {
+                continue;
+            }
+            seen += 1;
+            assert_eq!(raw.writes, known.writes, "{instruction:?}");
+            assert_eq!(raw.uses, known.uses, "{instruction:?}");
+            assert_eq!(
+                (raw.is_long(), raw.releases()),
+                (known.is_long(), known.releases()),
+                "{instruction:?}"
+            );
+        }
+    }
+}
