@@ -285,11 +285,13 @@ impl DataCache {
                 }
             }
         }
+        // A line is not asked for in the cycle in which a device's answer is taken.
+        let misses = self.misses_line();
         self.move_device(drains, wants_read, code_line.as_deref().copied(), world);
         self.move_reservation(world.cycle);
         self.written_back = self.written_back.filter(|&when| when > world.cycle);
         self.strikes = false;
-        self.move_transfer(code_line, world);
+        self.move_transfer(misses, code_line, world);
         self.yields = false;
         self.s2 = self.s1.filter(|_| !kills_s1).map(|access| (access, s1_refused));
         self.s2_hit = self.s2.is_some_and(|(access, _)| world.is(Ask::HoldsData, self.number(&access), 0));
@@ -330,7 +332,12 @@ impl DataCache {
 
     /// Ends a transfer, or begins the one that the second stage's access needs.
     #[inline(always)]
-    fn move_transfer<B: Port>(&mut self, code_line: Option<&mut u64>, world: &mut World<'_, B>) {
+    fn move_transfer<B: Port>(
+        &mut self,
+        misses: bool,
+        code_line: Option<&mut u64>,
+        world: &mut World<'_, B>,
+    ) {
         let cycle = world.cycle;
         match self.transfer {
             Some(Transfer { last, fills, writes, .. }) if last == cycle => {
@@ -342,7 +349,7 @@ impl DataCache {
             }
             Some(_) => {}
             None => {
-                let Some((access, _)) = self.s2.filter(|_| self.misses_line()) else {
+                let Some((access, _)) = self.s2.filter(|_| misses) else {
                     return;
                 };
                 let number = self.number(&access);

@@ -2,6 +2,8 @@
 
 mod raw;
 
+pub(crate) use raw::jump_target;
+
 use highwire_riscv::csr::number::{CYCLE, MCYCLE};
 use highwire_riscv::{Bank, Class, Instruction, Op, Register};
 
@@ -193,8 +195,9 @@ impl Needs {
 
     /// Of an instruction that traps: what others have to wait for all the same.
     pub(crate) fn of_trap(&self) -> Needs {
-        let flags = Flags(self.flags.0 & (flag::LATE_IN_EXECUTE | flag::LATE_IN_MEMORY));
-        Needs { uses: self.uses, writes: self.writes, flags, ..NO_NEEDS }
+        let flags = Flags(self.flags.0 & (flag::LATE_IN_EXECUTE | flag::LATE_IN_MEMORY | flag::LINKS));
+        let class = if self.class == Class::Jump { Class::Jump } else { Class::Alu };
+        Needs { uses: self.uses, writes: self.writes, class, flags, ..NO_NEEDS }
     }
 
     #[inline(always)]
@@ -233,6 +236,11 @@ impl Needs {
     /// Whether it may set floating-point flags.
     pub(crate) fn sets_flags(&self) -> bool {
         self.has(flag::SETS_FLAGS)
+    }
+
+    /// Whether it takes a value out of the floating-point registers.
+    pub(crate) fn leaves_floats(&self) -> bool {
+        self.is_float() && self.writes & FLOATS == 0
     }
 
     /// Whether it reads or writes them, or the rounding mode.

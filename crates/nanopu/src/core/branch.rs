@@ -8,7 +8,7 @@ use crate::predict::{Flow, Resolution, Update};
 
 impl Slot {
     /// The address behind it.
-    fn sequential(&self) -> u64 {
+    pub(super) fn sequential(&self) -> u64 {
         self.pc.wrapping_add(if self.is_short { 2 } else { 4 })
     }
 }
@@ -33,7 +33,7 @@ impl Pipeline {
             return None;
         }
         Some(match slot.needs.class {
-            _ if slot.trap.is_some() => slot.sequential(),
+            _ if slot.trap.is_some() => slot.expected,
             Class::System => slot.sequential(),
             _ => slot.next,
         })

@@ -21,11 +21,21 @@ impl Pipeline {
         let late =
             in_execute.late_in_execute() | in_memory.late_in_memory() | in_write_back.late_in_write_back();
         if late & needs.uses != 0
-            || self.waits_for_units(world.cycle, &needs, [in_execute, in_memory], arriving)
+            || self.waits_for_units(world.cycle, &needs, [in_execute, in_memory, in_write_back], arriving)
         {
             return true;
         }
-        let is_fence_i = needs.class == Class::Fence && needs.flushes();
+        // Rocket takes `fence.i` for a pause, too, which lasts until it leaves, or its timer says otherwise.
+        let is_fence_i = |needs: &Needs| needs.class == Class::Fence && needs.flushes();
+        let paused_cycles = match (is_fence_i(in_execute), is_fence_i(in_memory)) {
+            (true, _) => 1,
+            (_, true) => 2,
+            _ => 0,
+        };
+        if paused_cycles > 0 && world.is(Ask::Pauses, paused_cycles, 0) {
+            return true;
+        }
+        let is_fence_i = is_fence_i(&needs);
         if self.fence || is_fence_i || needs.releases() {
             let busy_memory = self.data_cache.is_busy() || in_execute.is_access();
             self.fence &= busy_memory;
@@ -51,7 +61,7 @@ impl Pipeline {
     }
 
     #[inline(always)]
-    fn waits_for_units(&self, cycle: u64, needs: &Needs, ahead: [&Needs; 2], arriving: Option<Long>) -> bool {
+    fn waits_for_units(&self, cycle: u64, needs: &Needs, ahead: [&Needs; 3], arriving: Option<Long>) -> bool {
         // A result that is written in this cycle can be read in it.
         let fresh = arriving.filter(|long| long.bank == self.bank()).map_or(0, |long| long.register);
         let fresh = fresh | if self.data_cache.writes_word() { self.loading & 0xffff_ffff } else { 0 };
@@ -61,6 +71,8 @@ impl Pipeline {
             || (needs.is_access() && self.blocked && !self.data_cache.is_granted(cycle))
             || (needs.is_long() && (!unit_is_free || ahead[0].is_long()))
             || (needs.is_float_csr()
-                && (ahead.iter().any(|slot| slot.sets_flags()) || !self.floats.is_settled()))
+                && (ahead[..2].iter().any(|slot| slot.sets_flags())
+                    || ahead[2].leaves_floats()
+                    || !self.floats.is_settled()))
     }
 }

@@ -5,7 +5,7 @@ use highwire_riscv::Class;
 use super::outcome::{Outcome, TrapStage};
 use super::pipeline::{Pipeline, Slot, WRONG_PATH};
 use super::world::{Ask, World};
-use crate::decode::NO_NEEDS;
+use crate::decode::{NO_NEEDS, jump_target};
 use crate::latency::FloatLatency;
 use crate::port::Port;
 
@@ -22,6 +22,7 @@ impl Pipeline {
             trap: None,
             is_short: fetched.is_short(),
             goes_to_next: false,
+            expected: 0,
             is_access: false,
             is_device: false,
             reserves: false,
@@ -54,6 +55,10 @@ impl Pipeline {
                     slot.needs = match outcome.trap {
                         Some(TrapStage::Interrupt) => NO_NEEDS,
                         _ => slot.needs.of_trap(),
+                    };
+                    slot.expected = match slot.needs.class {
+                        Class::Jump => jump_target(slot.pc, bits),
+                        _ => slot.sequential(),
                     };
                 } else if !is_known || outcome.bits != bits {
                     slot.needs = world.side.decoder.needs_of(slot.pc, outcome.bits);

@@ -42,6 +42,8 @@ pub(crate) struct Slot {
     pub(super) trap: Option<TrapStage>,
     /// It is one of two bytes.
     pub(super) is_short: bool,
+    /// What the memory stage expects behind it, if it traps.
+    pub(super) expected: u64,
     /// A branch to the next instruction, and taken.
     pub(super) goes_to_next: bool,
     /// It touches memory.
@@ -71,6 +73,7 @@ pub(super) const BUBBLE: Slot = Slot {
     turns: false,
     trap: None,
     is_short: false,
+    expected: 0,
     goes_to_next: false,
     is_access: false,
     is_device: false,

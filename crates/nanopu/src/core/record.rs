@@ -181,6 +181,11 @@ impl Records {
         if record.flags.is_access() { record.address } else { 0 }
     }
 
+    /// The cycle counter in this cycle.
+    pub(super) fn counter(&self, cycle: u64) -> u64 {
+        cycle.wrapping_add(self.counter_offset)
+    }
+
     /// What the cycle counter will show to an instruction that leaves decode now.
     fn counter_at_write_back(&self, cycle: u64) -> u64 {
         cycle.wrapping_add(WRITE_BACK_CYCLES).wrapping_add(self.counter_offset)

@@ -22,6 +22,8 @@ pub(crate) enum Ask {
     Nothing,
     /// Is a hart asleep that may be?
     Asleep,
+    /// Has the core's timer let nothing through in the `a` cycles before this one?
+    Pauses,
     /// Does a read of x30 at `x` wait for a word? `a` if nothing is in the pipeline before it.
     WordWaits,
     /// Does the scheduler ask for the thread of another bank? The answer is where that goes on, and the bank, counted from one.
@@ -109,6 +111,8 @@ pub(crate) type Answer = [u64; 2];
 /// Places for the addresses of loads, and of stores, by number; no more are ever under way.
 pub(crate) const LOADS: u8 = 4;
 pub(crate) const STORES: u8 = 8;
+/// A pause ends when the cycle counter is a multiple of this.
+const PAUSE_CYCLES: u64 = 32;
 /// Histories of fetch packets that can still matter.
 const HISTORIES: usize = 64;
 
@@ -225,6 +229,9 @@ impl<B: Port> World<'_, B> {
         match q.ask {
             Ask::Nothing => [0; 2],
             Ask::Asleep => yes(self.hart.is_waiting()),
+            Ask::Pauses => {
+                yes((1..=u64::from(q.a)).all(|ago| side.records.counter(cycle - ago) % PAUSE_CYCLES != 0))
+            }
             Ask::WordWaits => {
                 let waits = self.bus.lacks_word() && !self.hart.is_interrupted();
                 if waits && q.a != 0 && q.x == self.hart.pc {

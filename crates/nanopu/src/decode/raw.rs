@@ -3,7 +3,7 @@
 //! Hardware looks at as few bits as tell instructions apart, and finds that there is none beside that. So it waits
 //! for what such bits seem to need before it lets them trap, and half an instruction can hold itself up.
 
-use highwire_riscv::Class;
+use highwire_riscv::{Class, Instruction};
 
 use super::{Flags, NO_NEEDS, Needs, flag};
 
@@ -30,6 +30,7 @@ const WRITES_F: &[Pattern] = &[(0x8000_0020, 0), (0x30, 0), (0x1000_0020, 0x1000
 const LONG: &[Pattern] = &[(0x0200_0074, 0x0200_0030)];
 const RELEASES: &[Pattern] = &[(0x0200_6048, 0x0200_2008)];
 const FENCE_I: &[Pattern] = &[(0x3058, 0x1008)];
+const JUMP: &[Pattern] = &[(0x68, 0x68)];
 const CSR: &[Pattern] = &[(0x1070, 0x1070), (0x2070, 0x2070)];
 
 /// What these four bytes seem to need.
@@ -47,6 +48,7 @@ pub(super) fn needs(bits: u32) -> Needs {
         (flag::LONG, is(LONG)),
         (flag::RELEASES, is(RELEASES)),
         (flag::FLUSHES, is_fence_i),
+        (flag::LINKS, field(7) & 1 != 0),
         (flag::FLOAT_CSR, is(CSR) && (1..=3).contains(&(bits >> 20))),
         (flag::LATE_IN_EXECUTE, is(LONG) || is(CSR) || is(FLOAT)),
     ];
@@ -58,16 +60,25 @@ pub(super) fn needs(bits: u32) -> Needs {
             | f(READS_F2, 20)
             | f(READS_F3, 27),
         writes,
-        class: if is_fence_i { Class::Fence } else { Class::Alu },
+        class: match is_fence_i {
+            true => Class::Fence,
+            _ if is(JUMP) => Class::Jump,
+            _ => Class::Alu,
+        },
         flags: Flags(flags.iter().fold(0, |all, &(flag, is_set)| all | if is_set { flag } else { 0 })),
         ..NO_NEEDS
     }
 }
 
+/// Where these bits would jump to, if they were a jump.
+pub(crate) fn jump_target(pc: u64, bits: u32) -> u64 {
+    let jump = Instruction::decode(bits & !0x7f | 0x6f);
+    jump.map_or(pc, |jump| pc.wrapping_add_signed(jump.immediate.into()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use highwire_riscv::Instruction;
 
     /// Where the bits are an instruction, both say the same.
     #[test]
