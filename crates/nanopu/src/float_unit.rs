@@ -68,7 +68,7 @@ impl FloatUnit {
                 self.waiting[(cycle + cycles - 1) as usize % 4] = waits;
             }
             // Counted from decode, two cycles ago, to the cycle before a waiting instruction leaves decode.
-            (FloatLatency::Unit(cycles), Some(register)) => {
+            (FloatLatency::Unit(cycles), Some(register)) if cycles > 0 => {
                 self.division = Some((cycle + cycles - 3, register));
             }
             _ => {}
@@ -77,7 +77,7 @@ impl FloatUnit {
 
     /// The instruction at write-back is final: from the next cycle on, nobody may read its late result.
     pub(crate) fn commit(&mut self, latency: FloatLatency, register: Option<u8>) {
-        let late = matches!(latency, FloatLatency::Unit(_)) || latency == FloatLatency::Pipe(4);
+        let late = matches!(latency, FloatLatency::Unit(1..)) || latency == FloatLatency::Pipe(4);
         if late && let Some(register) = register {
             self.busy |= 1 << register;
         }

@@ -52,7 +52,7 @@ pub(crate) enum FloatLatency {
     None,
     /// The result is written so many cycles after the memory stage's beginning.
     Pipe(u64),
-    /// A unit of its own computes for so many cycles.
+    /// A unit of its own computes for so many cycles; for none if there is nothing to compute.
     Unit(u64),
 }
 
@@ -62,8 +62,8 @@ pub(crate) fn float_latency(needs: &Needs, instruction: &Instruction, a: u64, b:
     match needs.float_cycles() {
         Some(0) => FloatLatency::None,
         Some(cycles) => FloatLatency::Pipe(cycles.into()),
-        // What needs no division is done when it reaches write-back.
-        None => divide_cycles(instruction.op, a, b).map_or(FloatLatency::None, FloatLatency::Unit),
+        // What needs no division is done when it reaches write-back, but passes through the divider, too.
+        None => FloatLatency::Unit(divide_cycles(instruction.op, a, b).unwrap_or(0)),
     }
 }
 
