@@ -4,6 +4,8 @@
 //! asks questions with small answers, and so does the same whenever it stands the same and hears the same. That is what lets
 //! [`Memo`](super::memo::Memo) repeat a cycle without it.
 
+mod fetch;
+
 use highwire_riscv::Hart;
 
 use super::banks::Banks;
@@ -11,8 +13,9 @@ use super::record::Records;
 use crate::cache::Tags;
 use crate::decode::Decoder;
 use crate::port::{Port, SWITCH_THREAD};
-use crate::predict::{Flow, Prediction, Predictor, Resolution, Update};
+use crate::predict::{Flow, Predictor, Resolution, Update};
 use crate::shared_cache::Asker;
+pub(crate) use fetch::{fetched, prediction};
 
 /// What the pipeline asks or tells.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -381,39 +384,6 @@ impl<B: Port> World<'_, B> {
         }
     }
 
-    /// Counts what can change an answer to [`Ask::Fetch`] beside the history table and the return stack: changes to the target buffer, of the
-    /// packets of `set`, to the instruction cache, and to memory that instructions come from.
-    #[inline(always)]
-    pub(crate) fn version(&self, set: u8) -> u64 {
-        let Side { version, predictor, .. } = &*self.side;
-        version.wrapping_add(predictor.changes(set)).wrapping_add(self.bus.code_changes().unwrap_or(0))
-    }
-
-    /// The version that an answer is good for. Zero if it is not: what comes from the return stack changes.
-    #[inline(always)]
-    pub(crate) fn version_of(&self, answer: &Answer, set: u8) -> u64 {
-        if self.side.predictor.is_lasting(&prediction(answer)) { self.version(set) } else { 0 }
-    }
-
-    /// What the history table says of `packet`: see [`bias_packet`](crate::predict::bias_packet).
-    #[inline(always)]
-    pub(crate) fn bias(&self, packet: u16) -> bool {
-        self.side.predictor.bias_of(packet)
-    }
-
-    /// Does what [`Ask::Fetch`] asks, where the answer is this one if memory says so. Nobody has to look there who counts the changes to it.
-    #[inline(always)]
-    pub(crate) fn confirm(&mut self, q: &Question, answer: &Answer) -> bool {
-        if self.bus.code_changes().is_none() && q.a & 4 != 0 {
-            let word = self.bus.fetch_word(q.y).ok().map_or(0, present);
-            if word != answer[1] & fetched::BYTES {
-                return false;
-            }
-        }
-        self.side.note(q);
-        true
-    }
-
     /// A question whose answer is yes or no.
     #[inline(always)]
     pub(crate) fn is(&mut self, ask: Ask, a: u8, x: u64) -> bool {
@@ -469,57 +439,7 @@ impl Side {
 /// In the number of an access: it writes.
 pub(crate) const STORE: u8 = 0x80;
 
-/// The second word of the answer to [`Ask::Fetch`].
-pub(crate) mod fetched {
-    /// The bits of a prediction.
-    pub(crate) const PREDICTION: u64 = 0xffff;
-    /// The line is in the cache.
-    pub(crate) const HELD: u64 = 1 << 16;
-    /// The packet of the lookup is not in the cache, and no memory.
-    pub(crate) const DEVICE: u64 = 1 << 18;
-    /// Nothing is there.
-    pub(crate) const NOWHERE: u64 = 1 << 19;
-    /// There is memory, and the bytes stand from [`WORD`] on.
-    pub(crate) const PRESENT: u64 = 1 << 17;
-    /// See there.
-    pub(crate) const WORD: u32 = 32;
-    /// What is said of the bytes.
-    pub(crate) const BYTES: u64 = !0 << WORD | PRESENT;
-}
-
-/// The prediction in an answer to [`Ask::Fetch`].
-#[inline(always)]
-pub(crate) fn prediction(&[target, rest]: &Answer) -> Prediction {
-    Prediction { target, bits: (rest & fetched::PREDICTION) as u32 }
-}
-
-/// A word that there is.
-#[inline(always)]
-fn present(word: u32) -> u64 {
-    fetched::PRESENT | u64::from(word) << fetched::WORD
-}
-
 impl Side {
-    /// What is kept of a lookup.
-    #[inline(always)]
-    fn note(&mut self, q: &Question) {
-        self.histories[usize::from(self.packets) % HISTORIES] = self.predictor.history();
-        self.packets = self.packets.wrapping_add(q.a & 1);
-        self.predictor.touch(q.b);
-    }
-
-    #[inline(always)]
-    fn fetch(&mut self, q: &Question, word: Option<u32>) -> Answer {
-        let Prediction { target, bits } = self.predictor.lookup(q.x);
-        self.note(q);
-        let mut rest = u64::from(bits);
-        if q.a & 2 != 0 && self.code.holds(q.x) {
-            rest |= fetched::HELD;
-        }
-        rest |= word.map_or(0, present);
-        [target, rest]
-    }
-
     /// The data cache loses a line. Whether it was dirty; nothing if it was not there.
     pub(crate) fn take_line(&mut self, address: u64) -> Option<bool> {
         self.data.take(address)

@@ -1,0 +1,87 @@
+//! The thread scheduler: which context should run, and when one has had its time.
+
+use super::{Context, Interface};
+
+/// From an event to the interrupt that it leads to.
+const DECISION_CYCLES: u64 = 2;
+/// The priority of a context that took too long.
+const DEMOTED: u8 = 1;
+
+impl Interface {
+    pub(super) fn on_idle(&mut self, cycle: u64) {
+        let Some(entry) = self.running() else { return };
+        if entry.words.is_empty() && entry.arrivals.is_empty() {
+            entry.is_active = false;
+            self.began = None;
+            self.idle_since = self.idle_since.or(Some(cycle));
+            self.decide(cycle);
+        }
+    }
+
+    /// Whether the running thread idles and no other has anything to do.
+    pub(super) fn rests(&self) -> bool {
+        self.idle_since.is_some() && self.contexts.iter().all(|entry| !entry.is_active)
+    }
+
+    /// The context that should run: the most urgent, then the one whose message has waited longest.
+    fn top(&self) -> Option<&Context> {
+        let active = self.contexts.iter().filter(|entry| entry.is_active);
+        active.min_by_key(|entry| (entry.priority, entry.arrivals.front().copied().unwrap_or(u64::MAX)))
+    }
+
+    /// An arrival matters if it is more urgent than what runs, or nothing does.
+    pub(super) fn decide_after_arrival(&mut self, cycle: u64) {
+        let current = self.contexts.iter().find(|entry| entry.id == self.current);
+        let running = current.filter(|entry| entry.is_active).map(|entry| entry.priority);
+        if self.top().is_some_and(|top| {
+            top.id != self.current && running.is_none_or(|priority| top.priority < priority)
+        }) {
+            self.decide(cycle);
+        }
+        if self.began.is_none() && self.running().is_some_and(|entry| entry.is_active) {
+            (self.began, self.idle_since) = (Some(cycle), None);
+        }
+    }
+
+    pub(super) fn decide(&mut self, cycle: u64) {
+        if let Some(top) = self.top() {
+            self.decision = Some((cycle + DECISION_CYCLES, top.id, top.priority));
+        }
+    }
+
+    /// Whether another context of the highest priority has something to do.
+    fn is_waited_for(&self) -> bool {
+        self.contexts.iter().any(|entry| entry.id != self.current && entry.is_active && entry.priority == 0)
+    }
+
+    /// Messages that take too long lose their priority, and idle threads their turn.
+    pub(super) fn watch_time(&mut self, cycle: u64) {
+        let message_cycles = self.message_cycles;
+        if let Some(began) = self.began
+            && cycle.saturating_sub(began) >= message_cycles
+            && (!self.keeps_demotions || self.is_waited_for())
+            && let keeps = self.keeps_demotions
+            && let Some(entry) = self.running()
+            && entry.priority == 0
+        {
+            entry.priority = DEMOTED;
+            if keeps {
+                entry.base_priority = DEMOTED;
+            }
+            self.current_priority = DEMOTED;
+            self.decide(cycle);
+        }
+        if let Some(since) = self.idle_since
+            && cycle.saturating_sub(since) >= self.idle_cycles
+        {
+            self.idle_since = Some(cycle);
+            let here = self.contexts.iter().position(|entry| entry.id == self.current);
+            let next = here.map_or(0, |here| here + 1) % self.contexts.len().max(1);
+            if let Some(entry) = self.contexts.get(next)
+                && entry.id != self.current
+            {
+                self.decision = Some((cycle + DECISION_CYCLES, entry.id, entry.priority));
+            }
+        }
+    }
+}
