@@ -103,9 +103,9 @@ fn one_node(args: &Args, program: &Program) -> Result<u64> {
 fn run_all(args: &Args) -> Result<ExitCode> {
     let mut console = Console::new();
     let only = args.only.as_deref().unwrap_or_default();
-    let rows = programs::measure(only, args.mcycles * 1_000_000, args.runs, |name| {
+    let rows = programs::measure(only, args.mcycles * 1_000_000, args.runs, |round, name| {
         if !args.json {
-            eprintln!("measuring: {name}");
+            eprintln!("run {round} of {}: {name}", args.runs);
         }
     })?;
     if args.json {

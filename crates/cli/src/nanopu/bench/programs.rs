@@ -99,42 +99,55 @@ impl Run {
     }
 }
 
-/// Runs those with `only` in their names, each for at least `cycles` core cycles in each of `runs` runs.
+/// Runs those with `only` in their names, each for at least `cycles` core cycles in each of `runs` runs. All run once before one runs
+/// again: machines have slower minutes, and every program should have its share of them.
 pub(super) fn measure(
     only: &str,
     cycles: u64,
     runs: u32,
-    mut on_start: impl FnMut(&str),
+    mut on_start: impl FnMut(u32, &str),
 ) -> Result<Vec<Row>> {
     let cases: Vec<&Case> = CASES.iter().filter(|case| case.name.contains(only)).collect();
     if cases.is_empty() {
         let names: Vec<&str> = CASES.iter().map(|case| case.name).collect();
         bail!("no program of the table has {only:?} in its name: they are {}", names.join("; "));
     }
-    cases
-        .into_iter()
-        .map(|case| {
-            on_start(case.name);
-            let file = fs::read(case.file).with_context(|| {
-                format!("cannot read {}: make -C riscv, make -C riscv/benchmarks", case.file)
-            })?;
-            let program = Program::parse(&file).with_context(|| format!("{} cannot run here", case.file))?;
-            let mut taken: Vec<Run> =
-                (0..runs.max(1)).map(|_| run(case, &program, cycles, true)).collect::<Result<_>>()?;
-            taken.sort_by(|a, b| a.rate().total_cmp(&b.rate()));
-            // The median is not worth as many cycles: there are several times as many instructions in each.
-            let forgetful = run(case, &program, cycles / 5, false)?;
-            let median = &taken[taken.len() / 2];
-            Ok(Row {
-                program: case.name,
-                core_cycles: median.core_cycles,
-                cpu_seconds: median.cpu_seconds,
-                core_cycles_per_second: [median.rate(), taken[0].rate(), taken[taken.len() - 1].rate()],
-                worked_out: median.worked_out,
-                worked_out_per_second: forgetful.rate(),
-            })
-        })
-        .collect()
+    let programs: Vec<Program> = cases.iter().map(|case| case.program()).collect::<Result<_>>()?;
+    let mut taken: Vec<Vec<Run>> = cases.iter().map(|_| Vec::new()).collect();
+    let mut forgetful: Vec<Vec<Run>> = cases.iter().map(|_| Vec::new()).collect();
+    for round in 1..=runs.max(1) {
+        for (number, (case, program)) in cases.iter().zip(&programs).enumerate() {
+            on_start(round, case.name);
+            taken[number].push(run(case, program, cycles, true)?);
+            // There are several times as many instructions in each cycle.
+            forgetful[number].push(run(case, program, cycles / 5, false)?);
+        }
+    }
+    let rows = cases.iter().zip(&mut taken).zip(&mut forgetful);
+    Ok(rows.map(|((case, taken), forgetful)| case.row(taken, forgetful)).collect())
+}
+
+impl Case {
+    fn program(&self) -> Result<Program> {
+        let file = fs::read(self.file)
+            .with_context(|| format!("cannot read {}: make -C riscv, make -C riscv/benchmarks", self.file))?;
+        Program::parse(&file).with_context(|| format!("{} cannot run here", self.file))
+    }
+
+    fn row(&self, taken: &mut [Run], forgetful: &mut [Run]) -> Row {
+        for runs in [&mut *taken, &mut *forgetful] {
+            runs.sort_by(|a, b| a.rate().total_cmp(&b.rate()));
+        }
+        let median = &taken[taken.len() / 2];
+        Row {
+            program: self.name,
+            core_cycles: median.core_cycles,
+            cpu_seconds: median.cpu_seconds,
+            core_cycles_per_second: [median.rate(), taken[0].rate(), taken[taken.len() - 1].rate()],
+            worked_out: median.worked_out,
+            worked_out_per_second: forgetful[forgetful.len() / 2].rate(),
+        }
+    }
 }
 
 fn run(case: &Case, program: &Program, cycles: u64, remembers_cycles: bool) -> Result<Run> {
