@@ -45,16 +45,6 @@ fn until_it_has_its_part(child: &mut Child) {
 }
 
 #[test]
-fn processes_that_come_go_and_are_killed_leave_nothing_and_disturb_nobody() {
-    let arguments = ["--processes", "14", "--steps", "60", "--seed", "7", "--broker-kills", "3"];
-    let document = json(highwire(["churn"]).args(arguments));
-    let number = |name: &str| document[name].as_u64().unwrap_or(0);
-    assert!(number("killed") > 0 && number("ended") > 0 && number("orphaned") > 0, "{document}");
-    assert!(number("echoes") > 0 && number("brokers_killed") > 0, "{document}");
-    assert_eq!(document["left_behind"].as_array().map(Vec::len), Some(0), "{document}");
-}
-
-#[test]
 fn a_shared_device_is_listed_with_those_who_share_it() {
     let address = address(1);
     let list = || json(highwire(["devices"]).env("HIGHWIRE_ADDR", &address))[0].clone();
