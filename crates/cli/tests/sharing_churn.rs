@@ -1,4 +1,5 @@
-//! Many processes that share an address, as they come, go and are killed; by themselves, because they fill the machine.
+//! Many processes that share an address, as they come, go and are killed; by themselves, because they fill the machine, and
+//! behind the other tests of sharing, whose brokers end meanwhile.
 
 mod common;
 
