@@ -4,12 +4,18 @@
 //! service time. So the same rule is held against theory here and against recorded hardware in the NIC.
 
 mod cycles;
+mod load;
+mod references;
+mod theory;
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use crate::nic::{Selection, Selector};
 pub use cycles::{Job, response_cycles};
+pub use load::{Atoms, Service, requests};
+pub use references::{RECORDED_REQUESTS, RECORDED_SEED, Reference, SHARE, Source, references};
+pub use theory::{mg1_percentile, mmk_percentile};
 
 /// A request to ideal servers. Times are in units of the caller's.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -46,10 +52,12 @@ pub fn response_times(selection: Selection, servers: usize, requests: &[Request]
 
 /// The time that `share` of all responses do not exceed; zero without responses.
 pub fn percentile(responses: &[f64], share: f64) -> f64 {
-    let mut sorted = responses.to_vec();
-    sorted.sort_by(f64::total_cmp);
-    let rank = (share.clamp(0.0, 1.0) * sorted.len() as f64).ceil() as usize;
-    sorted.get(rank.saturating_sub(1)).copied().unwrap_or(0.0)
+    if responses.is_empty() {
+        return 0.0;
+    }
+    let mut some = responses.to_vec();
+    let rank = (share.clamp(0.0, 1.0) * some.len() as f64).ceil() as usize;
+    *some.select_nth_unstable_by(rank.saturating_sub(1), f64::total_cmp).1
 }
 
 struct Run<'a> {

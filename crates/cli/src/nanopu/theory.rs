@@ -1,103 +1,260 @@
-//! `highwire nanopu theory`: the selector with ideal servers, beside closed forms and reference tails.
+//! `highwire nanopu theory`: the selector with ideal servers, beside exact tails and recorded ones.
 
+use std::num::NonZeroUsize;
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Instant;
 
 use anyhow::Result;
 use highwire_nanopu::nic::Selection;
-use highwire_nanopu::queueing::{Request, percentile, response_times};
+use highwire_nanopu::queueing::{
+    RECORDED_REQUESTS, RECORDED_SEED, Reference, Request, SHARE, Service, Source, percentile, references,
+    requests, response_times,
+};
 use highwire_stdx::Rng;
+use rand_mt::Mt64;
 use serde::Serialize;
 
 use crate::console::Console;
+use crate::progress::Progress;
 
-const SERVERS: usize = 4;
+/// What a tail may be off.
+const BAND_PERCENT: f64 = 2.0;
 
 /// Options of `highwire nanopu theory`.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "The 99th percentile of the response of four servers, with a mean service of one.
+#[command(
+    after_help = "The 99th percentile of the response of ideal servers with a mean service of one: two minutes on two cores. \
+Tails known exactly are held against the mean of several runs; tails of a recorded simulation against the same requests, and \
+beside them the other runs show how much such a tail varies by itself. The status is 1 if one is off by more than 2 %.
 
 Examples:
   highwire nanopu theory
-  highwire nanopu theory --requests 20000000 --json")]
+  highwire nanopu theory --runs 20 --json
+  highwire nanopu theory --runs 0              # the recorded ones only: seconds"
+)]
 pub(crate) struct Args {
-    /// Requests per point; tails at a load of 0.9 want twenty million.
-    #[arg(long, default_value_t = 2_000_000)]
-    requests: usize,
+    /// Requests of each run.
+    #[arg(long, default_value_t = 2_000_000, value_parser = clap::value_parser!(u32).range(1..=100_000_000))]
+    requests: u32,
+    /// Runs, each with other requests; at loads beyond 0.8 more of them where the tail is known exactly.
+    #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u16).range(..=10_000))]
+    runs: u16,
     /// Decides every random choice.
     #[arg(long, default_value_t = 3)]
     seed: u64,
+    /// Threads; as many as there are cores, if not said.
+    #[arg(long)]
+    threads: Option<NonZeroUsize>,
     /// Print JSON.
     #[arg(long)]
     json: bool,
 }
 
-/// One point.
+/// One tail.
 #[derive(Debug, Serialize)]
 struct Row {
     service: &'static str,
-    selection: &'static str,
+    selection: String,
+    servers: usize,
     load: f64,
+    source: &'static str,
     reference: f64,
-    here: f64,
-    off_percent: f64,
+    /// With the recorded simulation's requests.
+    same_requests: Option<f64>,
+    /// Runs with requests of ours; their mean, the least and the most.
+    runs: usize,
+    mean: Option<f64>,
+    least: Option<f64>,
+    most: Option<f64>,
+    /// Of what is held against the reference: the same requests, or the mean.
+    off_percent: Option<f64>,
 }
 
-type Draw = fn(&mut Rng) -> f64;
-
-/// Service, selection, and the reference's 99th percentiles at loads of 0.5, 0.8 and 0.9.
-const TABLE: [(&str, Draw, &str, Selection, [f64; 3]); 10] = [
-    ("exponential", exponential, "one queue (M/M/4)", Selection::Jbsq(1), [4.764, 6.893, 12.19]),
-    ("exponential", exponential, "JBSQ(2)", Selection::Jbsq(2), [5.19, 7.60, 12.7]),
-    ("exponential", exponential, "JBSQ(4)", Selection::Jbsq(4), [5.26, 8.22, 13.3]),
-    ("exponential", exponential, "RSS (4 × M/M/1)", Selection::Rss, [9.21, 23.03, 46.05]),
-    ("fixed", |_| 1.0, "one queue", Selection::Jbsq(1), [1.71, 3.45, 6.31]),
-    ("fixed", |_| 1.0, "JBSQ(2)", Selection::Jbsq(2), [1.96, 3.55, 6.41]),
-    ("fixed", |_| 1.0, "JBSQ(4)", Selection::Jbsq(4), [1.96, 3.78, 6.42]),
-    ("bimodal", bimodal, "one queue", Selection::Jbsq(1), [1.95, 5.50, 9.69]),
-    ("bimodal", bimodal, "JBSQ(2)", Selection::Jbsq(2), [2.20, 7.10, 10.3]),
-    ("bimodal", bimodal, "JBSQ(4)", Selection::Jbsq(4), [2.38, 8.93, 10.8]),
-];
-
-fn exponential(rng: &mut Rng) -> f64 {
-    -(1.0 - rng.unit()).ln()
-}
-
-/// One in two hundred takes ten times as long.
-fn bimodal(rng: &mut Rng) -> f64 {
-    if rng.chance(0.005) { 10.0 / 1.045 } else { 1.0 / 1.045 }
-}
-
-fn p99(args: &Args, draw: Draw, selection: Selection, load: f64) -> f64 {
-    let mut rng = Rng::new(args.seed);
-    let mut now = 0.0;
-    let requests: Vec<Request> = (0..args.requests)
-        .map(|_| {
-            now += exponential(&mut rng) / (load * SERVERS as f64);
-            Request { arrival: now, service: draw(&mut rng), hash: rng.next_u64() }
-        })
-        .collect();
-    percentile(&response_times(selection, SERVERS, &requests), 0.99)
+/// The runs of one reference.
+#[derive(Clone, Default)]
+struct Runs {
+    same: Option<f64>,
+    others: Vec<f64>,
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let references = references();
+    let runs = play(args, &references);
+    let rows: Vec<Row> = references.iter().zip(runs).map(|(reference, runs)| row(reference, &runs)).collect();
     let mut console = Console::new();
-    if !args.json {
-        console.line("service      selection           load   reference      here      off")?;
-    }
-    for (service, draw, name, selection, references) in TABLE {
-        for (load, reference) in [0.5, 0.8, 0.9].into_iter().zip(references) {
-            let here = p99(args, draw, selection, load);
-            let off_percent = 100.0 * (here / reference - 1.0);
-            let row = Row { service, selection: name, load, reference, here, off_percent };
-            if args.json {
-                console.json_line(&row)?;
-            } else {
-                console.line(format!(
-                    "{service:<12} {name:<18} {load:>5.2} {reference:>11.3} {here:>9.3} {off_percent:>+7.2} %"
-                ))?;
-            }
+    if args.json {
+        for row in &rows {
+            console.json_line(row)?;
         }
+    } else {
+        table(&mut console, args, &rows)?;
     }
     console.finish()?;
-    Ok(ExitCode::SUCCESS)
+    let is_off = |row: &Row| row.off_percent.is_some_and(|off| off.abs() > BAND_PERCENT);
+    Ok(if rows.iter().any(is_off) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// All runs of all references, spread over threads; the outcome does not depend on their number.
+fn play(args: &Args, references: &[Reference]) -> Vec<Runs> {
+    let tasks: Vec<Task> = references
+        .iter()
+        .enumerate()
+        .flat_map(|(reference, of)| {
+            let same = matches!(of.source, Source::Recorded(_)).then_some(None);
+            let others = (0..runs_of(args, of)).map(Some);
+            same.into_iter().chain(others).map(move |run| Task { reference, run })
+        })
+        .collect();
+    let threads = args.threads.or_else(|| thread::available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let next = AtomicUsize::new(0);
+    let (tell, told) = mpsc::channel();
+    let mut tails = vec![0.0; tasks.len()];
+    thread::scope(|scope| {
+        for _ in 0..threads {
+            let (tell, next, tasks) = (tell.clone(), &next, &tasks);
+            scope.spawn(move || {
+                loop {
+                    let number = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(task) = tasks.get(number) else { return };
+                    let reference = &references[task.reference];
+                    let requests = match task.run {
+                        Some(run) => own(args, reference, run),
+                        None => recorded(reference),
+                    };
+                    // Nobody listens any more only if the main thread is gone.
+                    let _ = tell.send((number, tail(reference, &requests)));
+                }
+            });
+        }
+        drop(tell);
+        let mut progress = Progress::new("playing requests", tasks.len() as u64);
+        for (done, (number, tail)) in told.into_iter().enumerate() {
+            tails[number] = tail;
+            progress.at(done as u64 + 1, Instant::now());
+        }
+    });
+    let mut runs = vec![Runs::default(); references.len()];
+    for (task, tail) in tasks.iter().zip(tails) {
+        let runs = &mut runs[task.reference];
+        match task.run {
+            Some(_) => runs.others.push(tail),
+            None => runs.same = Some(tail),
+        }
+    }
+    runs
+}
+
+/// What a thread does: one run of one reference, with the recorded requests if it has no number.
+struct Task {
+    reference: usize,
+    run: Option<usize>,
+}
+
+/// Tails vary as one over what the load leaves free, so those held against an exact one want as many more runs as its square.
+fn runs_of(args: &Args, reference: &Reference) -> usize {
+    let times = match reference.source {
+        Source::Recorded(_) => 1.0,
+        _ => (0.2 / (1.0 - reference.load)).powi(2).round().max(1.0),
+    };
+    usize::from(args.runs) * times as usize
+}
+
+fn tail(reference: &Reference, requests: &[Request]) -> f64 {
+    percentile(&response_times(reference.selection, reference.servers, requests), SHARE)
+}
+
+/// Requests of run number `run`.
+fn own(args: &Args, reference: &Reference, run: usize) -> Vec<Request> {
+    let mut rng = Rng::new(args.seed).fork(run as u64);
+    let mut hashes = rng.fork(1);
+    let count = args.requests as usize;
+    requests(reference.service, reference.servers, reference.load, count, || rng.unit(), || hashes.next_u64())
+}
+
+/// The requests of the recorded simulation.
+fn recorded(reference: &Reference) -> Vec<Request> {
+    let mut twister = Mt64::new(RECORDED_SEED);
+    let unit = || (twister.next_u64() >> 11) as f64 / (1u64 << 53) as f64;
+    requests(reference.service, reference.servers, reference.load, RECORDED_REQUESTS, unit, || 0)
+}
+
+fn row(reference: &Reference, runs: &Runs) -> Row {
+    let tail = reference.tail();
+    let others = &runs.others;
+    let of = |value: f64| (!others.is_empty()).then_some(value);
+    let mean = of(others.iter().sum::<f64>() / others.len() as f64);
+    let held = runs.same.or(mean);
+    Row {
+        service: match reference.service {
+            Service::Exponential => "exponential",
+            Service::Fixed => "fixed",
+            Service::Bimodal => "bimodal",
+        },
+        selection: match reference.selection {
+            Selection::Jbsq(1) => "one queue".to_string(),
+            Selection::Jbsq(u32::MAX) => "JSQ".to_string(),
+            Selection::Jbsq(bound) => format!("JBSQ({bound})"),
+            Selection::Rss => "RSS".to_string(),
+            Selection::Tree(_) => "tree".to_string(),
+        },
+        servers: reference.servers,
+        load: reference.load,
+        source: match (reference.source, reference.service) {
+            (Source::MarkovServers, _) => "M/M/k",
+            (Source::SingleServers, Service::Exponential) => "M/M/1",
+            (Source::SingleServers, Service::Fixed) => "M/D/1",
+            (Source::SingleServers, Service::Bimodal) => "M/G/1",
+            (Source::Recorded(_), _) => "recorded",
+        },
+        reference: tail,
+        same_requests: runs.same,
+        runs: others.len(),
+        mean,
+        least: of(others.iter().copied().fold(f64::INFINITY, f64::min)),
+        most: of(others.iter().copied().fold(0.0, f64::max)),
+        off_percent: held.map(|held| 100.0 * (held / tail - 1.0)),
+    }
+}
+
+fn table(console: &mut Console, args: &Args, rows: &[Row]) -> Result<()> {
+    console.line(format!("{:81}other runs of {} requests", "", args.requests))?;
+    console.line(
+        "servers  service      selection   load  source    reference  same requests        off  runs      mean    least      most",
+    )?;
+    for row in rows {
+        let cell = |value: Option<f64>| value.map_or("–".to_string(), |value| format!("{value:.3}"));
+        console.line(format!(
+            "{:>7}  {:<12} {:<10} {:>5.2}  {:<9} {:>9.3} {:>14} {:>10} {:>5} {:>9} {:>8} {:>9}",
+            row.servers,
+            row.service,
+            row.selection,
+            row.load,
+            row.source,
+            row.reference,
+            cell(row.same_requests),
+            row.off_percent.map_or("–".to_string(), |off| format!("{off:+.2} %")),
+            row.runs,
+            cell(row.mean),
+            cell(row.least),
+            cell(row.most),
+        ))?;
+    }
+    let summary = |name: &str, is_exact: bool| {
+        let of = rows.iter().filter(|row| (row.source != "recorded") == is_exact);
+        let offs: Vec<f64> = of.filter_map(|row| row.off_percent).map(f64::abs).collect();
+        let inside = offs.iter().filter(|off| **off <= BAND_PERCENT).count();
+        let most = offs.iter().copied().fold(0.0, f64::max);
+        (!offs.is_empty()).then(|| {
+            format!("{name}: {inside} of {} within {BAND_PERCENT:.0} %, at most {most:.2} % off", offs.len())
+        })
+    };
+    let exact = summary("exact, against the mean", true);
+    let recorded = summary("recorded, against the same requests", false);
+    for line in [exact, recorded].into_iter().flatten() {
+        console.line(line)?;
+    }
+    Ok(())
 }
