@@ -119,7 +119,7 @@ impl UdpLink {
         Ok(link)
     }
 
-    /// A socket that somebody else has set up and may be using: nothing about it changes.
+    /// A socket that somebody else has set up and may be using: nothing about it changes. Port 0: it is not bound yet.
     fn inherit(socket: OwnedFd) -> io::Result<UdpLink> {
         let local = sys::bound_address(socket.as_fd())?;
         let overflow_seen = sys::memory_info(socket.as_fd()).map_or(0, |info| info[8]);
@@ -128,19 +128,31 @@ impl UdpLink {
     }
 
     fn bind(config: &UdpConfig, is_shared: bool) -> io::Result<UdpLink> {
+        let mut link = UdpLink::prepare(config, is_shared)?;
+        link.take_address(config)?;
+        Ok(link)
+    }
+
+    /// A socket with every option set, to be bound.
+    fn prepare(config: &UdpConfig, is_shared: bool) -> io::Result<UdpLink> {
         let address = with_scope(SocketAddr::new(config.ip, config.port));
         let socket = sys::udp_socket(address.is_ipv6())?;
         if address.is_ipv6() {
             // Only a socket that is not bound yet can be told, so one that is adopted was told before.
             sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
         }
-        let mut link = UdpLink::configure(socket, address, config)?;
+        let link = UdpLink::configure(socket, address, config)?;
         if is_shared {
             share(link.socket.as_fd())?;
         }
-        sys::bind(link.socket.as_fd(), &address)?;
-        link.local = sys::bound_address(link.socket.as_fd())?;
         Ok(link)
+    }
+
+    /// Binds what was prepared.
+    fn take_address(&mut self, config: &UdpConfig) -> io::Result<()> {
+        sys::bind(self.socket.as_fd(), &with_scope(SocketAddr::new(config.ip, config.port)))?;
+        self.local = sys::bound_address(self.socket.as_fd())?;
+        Ok(())
     }
 
     /// Sets every option of a socket.

@@ -184,6 +184,31 @@ fn processes_that_share_an_address_receive_what_ends_in_their_number() {
 }
 
 #[test]
+fn whoever_inherits_a_shared_port_binds_what_its_owner_has_not() {
+    for bound in [false, true] {
+        let mut shared = SharedPort::open(&config([9, 4]), SteerBy::DestinationQpn).unwrap();
+        shared.prepare().unwrap();
+        let mut sockets: Vec<_> = (0..2).map(|n| shared.fd(n).try_clone_to_owned().unwrap()).collect();
+        sockets.push(shared.prepare().unwrap().try_clone_to_owned().unwrap());
+        if bound {
+            assert_eq!(shared.add().unwrap(), 2);
+        }
+        drop(shared);
+        let mut next = SharedPort::inherit(sockets, &config([9, 4]), SteerBy::DestinationQpn).unwrap();
+        assert_eq!((next.len(), next.add().unwrap()), (3, 3));
+        let to = next.socket(0).local();
+        let (mut a, mut batch) = (open(&config([9, 5])), TxBatch::new());
+        for shard in 0..4 {
+            let packet = packet(shard, 1, 48);
+            batch.push(Path { peer: to, class: shard as u8 }, &packet, Order::Strict).unwrap();
+            send(&mut a, &mut batch);
+            let seen = receive(next.socket(shard as usize), 1);
+            assert_eq!((seen[0].2.clone(), next.socket(shard as usize).local()), (packet, to));
+        }
+    }
+}
+
+#[test]
 fn a_shared_address_is_taken_for_everybody_else() {
     let shared = SharedPort::open(&config([9, 3]), SteerBy::ReceiverQpn).unwrap();
     assert!(!shared.is_empty());

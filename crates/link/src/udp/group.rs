@@ -1,7 +1,9 @@
 //! One address and port for many processes: a socket for each, among which the kernel chooses.
 //!
 //! Sockets of a group count in the order in which they were bound, and closing one would renumber others: so one owner
-//! binds them all, gives copies of their descriptors away, and closes none while the group lives.
+//! binds them all, gives copies of their descriptors away, and closes none while the group lives. An owner may be killed at
+//! any moment, so a socket can be had before it is bound ([`SharedPort::prepare`]) and be put where it survives: then no
+//! socket that counts is ever closed. Who comes after it binds what it has left unbound.
 
 use super::steer::{self, SteerBy};
 use super::{OpenError, UdpConfig, UdpLink, share};
@@ -15,6 +17,8 @@ pub struct SharedPort {
     config: UdpConfig,
     by: SteerBy,
     sockets: Vec<UdpLink>,
+    /// The next one, before it is bound.
+    next: Option<UdpLink>,
 }
 
 impl SharedPort {
@@ -28,26 +32,31 @@ impl SharedPort {
         let first = UdpLink::bind(config, false).map_err(failed)?;
         share(first.as_fd()).map_err(failed)?;
         let config = UdpConfig { port: first.local.port(), ..*config };
-        let mut shared = SharedPort { config, by, sockets: vec![first] };
+        let mut shared = SharedPort { config, by, sockets: vec![first], next: None };
         // Only a second socket makes a group of them, which can be told how to choose.
         shared.add()?;
         Ok(shared)
     }
 
-    /// Goes on with the sockets of a group whose owner is gone, in the order in which they were bound. Those who use them do
-    /// not notice.
+    /// Goes on with the sockets of a group whose owner is gone, in the order in which they were bound or were to be bound.
+    /// Those who use them do not notice.
     ///
     /// # Errors
     /// [`OpenError`]; fewer than two are no group.
     pub fn inherit(sockets: Vec<OwnedFd>, config: &UdpConfig, by: SteerBy) -> Result<SharedPort, OpenError> {
         let failed = |error: io::Error| OpenError::new(config, error);
         let sockets: io::Result<Vec<_>> = sockets.into_iter().map(UdpLink::inherit).collect();
-        let sockets = sockets.map_err(failed)?;
+        let mut sockets = sockets.map_err(failed)?;
         if sockets.len() < 2 {
             return Err(failed(io::ErrorKind::InvalidInput.into()));
         }
         let config = UdpConfig { port: sockets[0].local.port(), ..*config };
-        Ok(SharedPort { config, by, sockets })
+        for socket in sockets.iter_mut().filter(|socket| socket.local.port() == 0) {
+            socket.take_address(&config).map_err(failed)?;
+        }
+        // The former owner may not have come to that.
+        steer::attach_shards(sockets[0].as_fd(), by, sockets.len()).map_err(failed)?;
+        Ok(SharedPort { config, by, sockets, next: None })
     }
 
     /// How many sockets there are.
@@ -60,16 +69,33 @@ impl SharedPort {
         self.sockets.is_empty()
     }
 
+    /// The socket that [`add`](Self::add) binds next.
+    ///
+    /// # Errors
+    /// [`OpenError`].
+    pub fn prepare(&mut self) -> Result<BorrowedFd<'_>, OpenError> {
+        let next = match self.next.take() {
+            Some(next) => next,
+            None => {
+                let prepared = UdpLink::prepare(&self.config, true);
+                prepared.map_err(|error| OpenError::new(&self.config, error))?
+            }
+        };
+        Ok(self.next.insert(next).socket.as_fd())
+    }
+
     /// Binds the next socket, which datagrams for its number go to from now on; returns the number.
     ///
     /// # Errors
-    /// [`OpenError`]; nothing has changed then.
+    /// [`OpenError`]; the socket may be bound by then, and the next call goes on from there.
     pub fn add(&mut self) -> Result<usize, OpenError> {
+        self.prepare()?;
         let failed = |error: io::Error| OpenError::new(&self.config, error);
-        let socket = UdpLink::bind(&self.config, true).map_err(failed)?;
+        let next = self.next.as_mut().expect("it was prepared");
+        next.take_address(&self.config).map_err(failed)?;
         let number = self.sockets.len();
         // Nothing is steered to it before this, and afterwards it stays whatever happens: numbers must not move.
-        self.sockets.push(socket);
+        self.sockets.extend(self.next.take());
         steer::attach_shards(self.sockets[0].as_fd(), self.by, number + 1).map_err(failed)?;
         Ok(number)
     }
