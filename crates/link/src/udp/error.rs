@@ -160,7 +160,8 @@ fn parse_ip(hex: &str) -> Option<IpAddr> {
     }
 }
 
-/// Finds the owners of sockets by the links in `/proc/<pid>/fd`, of which a process sees those of its own user.
+/// Finds the owners of sockets by the links in `/proc/<pid>/fd`, of which a process sees those of its own user. Of parent and
+/// child it is the parent: a child that is about to become another program has everything for a moment.
 fn name_processes(sockets: &mut [(Holder, u64)]) {
     let Ok(processes) = std::fs::read_dir("/proc") else { return };
     for process in processes.flatten() {
@@ -169,9 +170,10 @@ fn name_processes(sockets: &mut [(Holder, u64)]) {
         for target in descriptors.flatten().filter_map(|d| std::fs::read_link(d.path()).ok()) {
             let target = target.to_string_lossy();
             for (holder, inode) in sockets.iter_mut() {
-                if target.strip_prefix("socket:[").and_then(|t| t.strip_suffix(']'))
-                    == Some(&inode.to_string())
-                {
+                let is_it = target.strip_prefix("socket:[").and_then(|t| t.strip_suffix(']'))
+                    == Some(&inode.to_string());
+                let known = holder.process.as_ref().map(|(known, _)| *known);
+                if is_it && known.is_none_or(|known| parent_of(known) == Some(pid)) {
                     let name = std::fs::read_to_string(process.path().join("comm")).unwrap_or_default();
                     holder.process = Some((pid, name.trim().to_owned()));
                 }
@@ -180,9 +182,21 @@ fn name_processes(sockets: &mut [(Holder, u64)]) {
     }
 }
 
+fn parent_of(pid: u32) -> Option<u32> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The second field, the name in parentheses, may contain blanks; the parent is the fourth.
+    stat.rsplit(')').next()?.split_whitespace().nth(1)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_process_has_a_parent() {
+        assert_eq!(parent_of(std::process::id()), Some(std::os::unix::process::parent_id()));
+        assert_eq!(parent_of(0), None);
+    }
 
     fn check(line: &str, expected: Option<(&str, u32, u64)>) {
         let found = parse_entry(line).map(|(holder, inode)| (holder.address.to_string(), holder.uid, inode));
