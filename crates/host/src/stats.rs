@@ -53,12 +53,7 @@ impl StatsFile {
     pub(crate) fn create(name: EngineName) -> io::Result<StatsFile> {
         let registry = Registry::open().map_err(io::Error::other)?;
         let path = path(&registry, name);
-        // The name is ours, so a file of that name is what a process that is gone left behind.
-        let _ = std::fs::remove_file(&path);
-        let window = Window::whole(&Arc::new(Segment::create_file(&path, FILE_BYTES, 0o600)?));
-        window.u64_at(8).store(u64::from(std::process::id()), Ordering::Relaxed);
-        window.u64_at(16).store(start_time(std::process::id()), Ordering::Relaxed);
-        window.u64_at(0).store(MAGIC, Ordering::Release);
+        let window = make(&path, std::process::id())?;
         Ok(StatsFile { path, window, sequence: AtomicU64::new(0) })
     }
 
@@ -85,6 +80,25 @@ impl StatsFile {
         self.window.u64_at(8).store(u64::from(std::process::id()) | count << 32, Ordering::Relaxed);
         self.window.u64_at(SEQUENCE).store(sequence + 2, Ordering::Release);
         self.sequence.store(sequence + 2, Ordering::Release);
+    }
+}
+
+/// A file without counters.
+fn make(path: &Path, pid: u32) -> io::Result<Window> {
+    // The name is its owner's, so a file of that name is what a process that is gone left behind, or the broker's promise.
+    let _ = std::fs::remove_file(path);
+    let window = Window::whole(&Arc::new(Segment::create_file(path, FILE_BYTES, 0o600)?));
+    window.u64_at(8).store(u64::from(pid), Ordering::Relaxed);
+    window.u64_at(16).store(start_time(pid), Ordering::Relaxed);
+    window.u64_at(0).store(MAGIC, Ordering::Release);
+    Ok(window)
+}
+
+/// Says that a process has a device of this name, before it says so itself. 0 is a process that cannot be seen from here.
+pub(crate) fn announce(registry: &Registry, name: EngineName, pid: u32) {
+    if pid > 0 {
+        // Without it, what is said by the device itself must do.
+        let _ = make(&path(registry, name), pid);
     }
 }
 
@@ -117,13 +131,26 @@ pub fn running_devices() -> io::Result<Vec<RunningDevice>> {
 }
 
 pub(crate) fn running_in(registry: &Registry) -> io::Result<Vec<RunningDevice>> {
+    running_where(registry, |_| true)
+}
+
+/// The same of those that share an address.
+pub(crate) fn sharing(registry: &Registry, address: IpAddr) -> io::Result<Vec<RunningDevice>> {
+    let address = address.to_canonical();
+    running_where(registry, |name| name.gid == address && name.shard > 0)
+}
+
+fn running_where(
+    registry: &Registry,
+    is_meant: impl Fn(&EngineName) -> bool,
+) -> io::Result<Vec<RunningDevice>> {
     let mut running = Vec::new();
     for entry in std::fs::read_dir(registry.root())? {
         let entry = entry?;
         let name = entry.file_name();
         let name =
             name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|name| name.parse().ok());
-        if let Some(name) = name {
+        if let Some(name) = name.filter(&is_meant) {
             running.extend(read(&entry.path(), name));
         }
     }

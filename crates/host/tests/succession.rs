@@ -7,8 +7,8 @@ mod common;
 
 use common::{End, Setup, next_ok, until};
 use highwire_host::broker::{self, BROKER_VARIABLE, Mad, PortSpace, ServiceIds, serve, sharers};
-use highwire_host::verbs::{Operation, Recovery, Service};
-use highwire_host::{Device, DeviceConfig, Engine, Gsi, GsiError, LinkChoice, Sharing};
+use highwire_host::verbs::{Access, Operation, Recovery, Service};
+use highwire_host::{Device, DeviceConfig, Engine, Gsi, GsiError, LinkChoice, QueuePairConfig, Sharing};
 use highwire_link::shm::Registry;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -24,6 +24,7 @@ fn main() -> ExitCode {
     }
     if std::env::var_os(SCENARIO).is_some() {
         those_who_share_an_address_outlive_its_broker();
+        nobody_waits_for_the_next_broker_but_who_asks_it();
         return ExitCode::SUCCESS;
     }
     if arguments.iter().any(|argument| argument == "--list") {
@@ -40,7 +41,7 @@ fn main() -> ExitCode {
     let _ = std::fs::remove_dir_all(&registry);
     assert!(status.success(), "{status}");
     println!(
-        "\ntest result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; in a process of its own\n"
+        "\ntest result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; in a process of its own\n"
     );
     ExitCode::SUCCESS
 }
@@ -91,6 +92,13 @@ fn those_who_share_an_address_outlive_its_broker() {
         assert!(matches!(c.bind_port(PortSpace::TCP, 7471), Err(GsiError::InUse)));
         c.send(address, &request(c.shard())).expect("sends");
         assert_eq!(hear(&b)[16..18], [0, 0x10], "the request found its listener");
+        // However soon the next one is killed as well, who asks something hears of it from none of them.
+        let all = shards(&registry, address);
+        for _ in 0..3 {
+            kill_broker(&registry, address);
+            c.bind_port(PortSpace::UDP, 0).expect("a port");
+        }
+        until("everybody's return", || (shards(&registry, address) == all).then_some(()));
     }
 
     let [[first, second], others] = ends;
@@ -101,6 +109,37 @@ fn those_who_share_an_address_outlive_its_broker() {
     until("the end of the last broker", || (!registry.is_shared(address)).then_some(()));
     let left: Vec<_> = std::fs::read_dir(registry.root()).expect("a directory").flatten().collect();
     assert!(left.iter().all(|entry| entry.file_name() == "lock"), "{left:?}");
+}
+
+fn nobody_waits_for_the_next_broker_but_who_asks_it() {
+    let [.., c, d] = std::process::id().to_be_bytes();
+    let address = IpAddr::from([127, 191, c, d.clamp(1, 254)]);
+    let registry = Registry::open().expect("a registry");
+    let setup = setup(address, LinkChoice::Udp);
+    let [a, b] = setup.pair();
+    // Somebody else is at it, and takes his time.
+    let lock = registry.lock_broker(address).expect("a lock");
+    kill_broker(&registry, address);
+    until("two that look for the next one", || (helpers() == 2).then_some(()));
+    // Whether a new peer speaks IRN is asked and answered by the devices' own threads, and nobody sends before.
+    let ends = [a, b].map(|end| {
+        let (pd, cq) = (end.device.protection_domain(), end.device.completion_queue(64).expect("a queue"));
+        let qp = pd.queue_pair(&QueuePairConfig::new(Service::Rc, &cq)).expect("a queue pair");
+        let buffer = pd.allocate(common::BUFFER_BYTES, Access::ALL).expect("a buffer");
+        End { qp, buffer, cq, pd, device: end.device.clone() }
+    });
+    setup.connect(&ends);
+    converse(&ends);
+    assert_eq!(helpers(), 2);
+    drop(lock);
+    until("the next broker", || broker::process(&registry, address));
+}
+
+/// Threads that bring a broker back.
+fn helpers() -> usize {
+    let threads = std::fs::read_dir("/proc/self/task").expect("threads").flatten();
+    let names = threads.map(|thread| std::fs::read_to_string(thread.path().join("comm")).unwrap_or_default());
+    names.filter(|name| name.trim() == "highwire-help").count()
 }
 
 fn config(address: IpAddr) -> DeviceConfig {

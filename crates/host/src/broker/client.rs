@@ -1,31 +1,61 @@
 //! A process's end: its shard, and what it asks of the broker later on.
 
+use super::estate::Estate;
 use super::protocol::{Mad, PortSpace, RECORD_BYTES_MAX, Reply, Request, ServiceIds, VERSION, ip_from};
 use super::standing::Standing;
 use super::{spawn, sys};
-use highwire_link::shm::Registry;
+use crate::in_place::OwnThread;
+use crate::stats;
+use crate::sys::SignalMask;
+use highwire_link::shm::{EngineName, Registry};
 use highwire_wire::{Qpn, parse_packet_with_icrc};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
-use std::sync::{Mutex, PoisonError};
+use std::sync::mpsc::channel;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+use std::time::Instant;
 
 /// How long a broker may take to answer: it never waits for anything itself.
 pub(super) const PATIENCE_SECONDS: i64 = 10;
 
-/// How often a broker is looked for that does not end in between.
-const JOIN_ATTEMPTS: u32 = 3;
-
 /// A shard of an address, for as long as this lives and no forked child keeps its descriptors.
 #[derive(Debug)]
 pub(crate) struct Client {
-    standing: Mutex<Standing>,
-    registry: Registry,
-    address: IpAddr,
+    tie: Arc<Tie>,
+    /// Who brings the broker back, or has done so: nothing that the device's own threads do may wait for that.
+    helper: Mutex<Option<JoinHandle<()>>>,
     /// Where management datagrams for this process arrive, one per record.
     mads: OwnedFd,
     shard: u8,
+}
+
+/// What ties a process to the broker, and where to find the next one.
+#[derive(Debug)]
+struct Tie {
+    standing: Mutex<Standing>,
+    registry: Registry,
+    address: IpAddr,
+}
+
+impl Tie {
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask(&self, request: &Request) -> io::Result<Reply> {
+        self.standing().ask(&self.registry, self.address, request)
+    }
+
+    fn recover(&self) {
+        let mut standing = self.standing();
+        // Somebody may have asked something meanwhile, and found out.
+        if standing.is_over() {
+            let _ = standing.recover(&self.registry, self.address);
+        }
+    }
 }
 
 /// What a client is given to receive with.
@@ -62,7 +92,7 @@ pub fn process(registry: &Registry, address: IpAddr) -> Option<u32> {
 }
 
 /// Whether the other end is gone.
-fn is_end(error: &io::Error) -> bool {
+pub(super) fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
 }
@@ -97,14 +127,16 @@ pub(crate) struct GsiPacket {
 impl Client {
     /// Joins those who share `address`, and starts its broker if there is none.
     pub(crate) fn join(registry: &Registry, address: IpAddr) -> Result<(Client, Sockets), JoinError> {
-        let mut attempts = 0..JOIN_ATTEMPTS;
+        let begun = Instant::now();
         let (connection, (reply, fds)) = loop {
             let connection = spawn::connect(registry, address)?;
             sys::set_patience(connection.as_fd(), PATIENCE_SECONDS)?;
             match exchange(connection.as_fd(), &Request::Join { version: VERSION }) {
                 Ok(reply) => break (connection, reply),
                 // It was killed just now: there will be another.
-                Err(error) if is_end(&error) && attempts.next().is_some() => {}
+                Err(error) if is_end(&error) && begun.elapsed() < spawn::SUCCESSION_MAX => {
+                    std::thread::sleep(spawn::LOOK_INTERVAL);
+                }
                 Err(error) => return Err(error.into()),
             }
         };
@@ -114,25 +146,29 @@ impl Client {
             Reply::Failed(errno) => return Err(JoinError::Io(io::Error::from_raw_os_error(errno))),
             _ => return Err(JoinError::OtherVersion),
         };
-        let Ok([packets, side_band, mads, far_mads, estate]) = <[OwnedFd; 5]>::try_from(fds) else {
+        let Ok([packets, side_band, mads, far_mads, writer, reader]) = <[OwnedFd; 6]>::try_from(fds) else {
             return Err(JoinError::OtherVersion);
         };
+        let estate = Estate::of([writer, reader]);
         let standing = Mutex::new(Standing::new(connection, shard, far_mads, estate));
-        let client = Client { standing, registry: registry.clone(), address, mads, shard };
-        Ok((client, Sockets { packets, side_band }))
+        let tie = Arc::new(Tie { standing, registry: registry.clone(), address });
+        Ok((Client { tie, helper: Mutex::default(), mads, shard }, Sockets { packets, side_band }))
     }
 
     /// Whom to ask about the others.
     pub(crate) fn doorman(&self) -> Doorman {
-        Doorman { path: self.registry.broker_socket(self.address) }
+        Doorman { path: self.tie.registry.broker_socket(self.tie.address) }
     }
 
-    /// Looks whether the broker still lives, and has it succeeded if not. What does not succeed is tried again later.
+    /// Looks whether the broker still lives, and has it succeeded if not. What does not succeed is tried again later. Nothing
+    /// is waited for: it takes a program's start, and others may be at it.
     pub(crate) fn look_after_broker(&self) {
         // Who asks something meanwhile finds out as well.
-        let Ok(mut standing) = self.standing.try_lock() else { return };
-        if standing.is_over() {
-            let _ = standing.recover(&self.registry, self.address);
+        let is_due = self.tie.standing.try_lock().is_ok_and(|standing| standing.is_due());
+        let Ok(mut helper) = self.helper.try_lock() else { return };
+        if is_due && helper.as_ref().is_none_or(JoinHandle::is_finished) {
+            // Without a thread there is one the next time, perhaps.
+            *helper = help(Arc::clone(&self.tie)).ok();
         }
     }
 
@@ -162,32 +198,55 @@ impl Client {
     }
 
     pub(crate) fn listen(&self, services: ServiceIds) -> io::Result<Reply> {
-        self.ask(&Request::Listen(services))
+        self.tie.ask(&Request::Listen(services))
     }
 
     pub(crate) fn unlisten(&self, services: ServiceIds) -> io::Result<Reply> {
-        self.ask(&Request::Unlisten(services))
+        self.tie.ask(&Request::Unlisten(services))
     }
 
     pub(crate) fn bind(&self, space: PortSpace, port: u16) -> io::Result<Reply> {
-        self.ask(&Request::Bind { space, port })
+        self.tie.ask(&Request::Bind { space, port })
     }
 
     pub(crate) fn release(&self, space: PortSpace, port: u16) -> io::Result<Reply> {
-        self.ask(&Request::Release { space, port })
+        self.tie.ask(&Request::Release { space, port })
     }
 
     pub(crate) fn leave_will(&self, id: u32, to: IpAddr, mad: &Mad) -> io::Result<Reply> {
-        self.ask(&Request::LeaveWill { id, to, mad: Box::new(*mad) })
+        self.tie.ask(&Request::LeaveWill { id, to, mad: Box::new(*mad) })
     }
 
     pub(crate) fn revoke_will(&self, id: u32) -> io::Result<Reply> {
-        self.ask(&Request::RevokeWill { id })
+        self.tie.ask(&Request::RevokeWill { id })
     }
+}
 
-    fn ask(&self, request: &Request) -> io::Result<Reply> {
-        let mut standing = self.standing.lock().unwrap_or_else(PoisonError::into_inner);
-        standing.ask(&self.registry, self.address, request)
+/// A thread that brings the broker back.
+fn help(tie: Arc<Tie>) -> io::Result<JoinHandle<()>> {
+    let (ready, is_ready) = channel();
+    let masked = SignalMask::all();
+    let thread = Builder::new().name("highwire-help".into()).spawn(move || {
+        let _own = OwnThread::mark();
+        // Refused only if nobody waits for it.
+        let _ = ready.send(());
+        tie.recover();
+    })?;
+    drop(masked);
+    // Until it is marked it counts as the application's, under which no memory moves.
+    let _ = is_ready.recv();
+    Ok(thread)
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // A place that is taken after this would be taken for nobody.
+        let helper = self.helper.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(helper) = helper.take() {
+            let _ = helper.join();
+        }
+        // A device that did not come to be has left the broker's word for it.
+        stats::remove(&self.tie.registry, EngineName::shared(self.tie.address, self.shard));
     }
 }
 
@@ -241,5 +300,41 @@ impl GsiPacket {
             mad: Box::new(*mad),
             packet: packet.to_vec(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Broker;
+    use super::*;
+    use std::time::Duration;
+
+    #[test]
+    fn who_comes_while_brokers_are_killed_waits_for_one_that_lives() {
+        let root = std::env::temp_dir().join(format!("highwire-join-{}", std::process::id()));
+        let registry = Registry::open_at(&root).expect("a registry");
+        let [.., c, d] = std::process::id().to_be_bytes();
+        let address = IpAddr::from([127, 135, c, d.clamp(1, 254)]);
+        let broker = Broker::open(&registry, address).expect("the address").with_linger(Duration::ZERO);
+        // In its place brokers that are killed as soon as somebody has found them.
+        let (path, aside) = (registry.broker_socket(address), root.join("aside"));
+        std::fs::rename(&path, &aside).expect("renames");
+        let dying = sys::listen(&path).expect("listens");
+        let thread = std::thread::spawn(move || {
+            let mut killed = 0;
+            while killed < 8 {
+                match sys::accept(dying.as_fd()) {
+                    Ok(_) => killed += 1,
+                    Err(_) => std::thread::yield_now(),
+                }
+            }
+            std::fs::rename(&aside, &path).expect("renames");
+            broker.run().expect("serves");
+        });
+        let (client, _) = Client::join(&registry, address).expect("a shard");
+        assert_eq!(client.shard(), 2);
+        drop(client);
+        thread.join().expect("the broker ends by itself");
+        std::fs::remove_dir_all(root).expect("it is there");
     }
 }

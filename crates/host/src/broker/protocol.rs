@@ -6,7 +6,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 
 /// Said with the first record; both ends must agree.
-pub(super) const VERSION: u32 = 2;
+pub(super) const VERSION: u32 = 3;
 /// The longest record.
 pub(super) const RECORD_BYTES_MAX: usize = 4096;
 

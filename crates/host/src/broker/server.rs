@@ -8,11 +8,12 @@ mod members;
 mod parked;
 mod succession;
 
+use super::SHARDS;
 use super::estate::Estate;
 use super::protocol::{Mad, PortSpace, ServiceIds};
 use super::sys;
 use crate::stats;
-use highwire_link::shm::Registry;
+use highwire_link::shm::{EngineName, Registry};
 use highwire_link::{OpenError, RxBatch, SharedPort, SteerBy, TxBatch, UdpConfig};
 use highwire_stdx::Rng;
 use highwire_wire::Psn;
@@ -51,8 +52,9 @@ pub struct Broker {
     free: VecDeque<u8>,
     /// Shards of a former broker's whose owners have not come back yet. Their sockets are left alone.
     unclaimed: BTreeSet<u8>,
-    /// All sockets, for the next broker.
+    /// All sockets, for the next broker, and how many pairs of them.
     estate: Estate,
+    in_estate: usize,
     services: Vec<(ServiceIds, u8)>,
     /// Services that were given up, and when.
     given_up: Vec<(ServiceIds, Instant)>,
@@ -117,7 +119,7 @@ impl From<io::Error> for BrokerError {
 }
 
 impl Broker {
-    /// Takes an address. The caller holds the registry's lock of brokers, or knows that nobody else looks for this one.
+    /// Takes an address. The caller holds the registry's lock of the address's broker, or knows that nobody else looks for this one.
     ///
     /// # Errors
     /// [`BrokerError`], whose text says what to do.
@@ -130,32 +132,33 @@ impl Broker {
         // The address is ours, so whoever made this is gone.
         let _ = std::fs::remove_file(&path);
         let listener = sys::listen(&path)?;
-        Broker::with(registry, address, listener, packets, side_band)
+        let estate = Estate::new()?;
+        for number in 0..side_band.len() {
+            estate.add(number, packets.fd(number), side_band.fd(number))?;
+        }
+        Broker::with(registry, address, listener, (packets, side_band), estate)
     }
 
     fn with(
         registry: &Registry,
         address: IpAddr,
         listener: OwnedFd,
-        packets: SharedPort,
-        side_band: SharedPort,
+        (packets, side_band): (SharedPort, SharedPort),
+        estate: Estate,
     ) -> Result<Broker, BrokerError> {
         sys::raise_descriptor_limit();
-        let estate = Estate::new()?;
-        for number in 0..side_band.len() {
-            estate.add(number, packets.fd(number), side_band.fd(number))?;
-        }
         let mut rng = Rng::new(crate::sys::random_u64()?);
         Ok(Broker {
             address,
             registry: registry.clone(),
             listener,
-            packets,
-            side_band,
             members: Vec::new(),
             free: VecDeque::new(),
             unclaimed: BTreeSet::new(),
+            in_estate: side_band.len(),
             estate,
+            packets,
+            side_band,
             services: Vec::new(),
             given_up: Vec::new(),
             ports: BTreeMap::new(),
@@ -205,7 +208,7 @@ impl Broker {
     /// Ends, unless somebody has come or is about to.
     fn end(mut self) -> Option<Broker> {
         // Whoever looks for a broker holds this lock until connected: held by us, nobody is on the way.
-        let lock = match self.registry.try_lock_brokers() {
+        let lock = match self.registry.try_lock_broker(self.address) {
             Ok(Some(lock)) => Some(lock),
             // The registry was removed, so nobody can find this broker any more.
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
@@ -214,8 +217,14 @@ impl Broker {
         if self.accept() > 0 {
             return Some(self);
         }
-        let _ = std::fs::remove_file(self.registry.broker_socket(self.address));
+        let path = self.registry.broker_socket(self.address);
+        let _ = std::fs::remove_file(succession::draft_of(&path));
+        let _ = std::fs::remove_file(path);
         let _ = self.registry.reap_stale();
+        // A process that was killed while it made such a file has left one that tells nobody whose it was.
+        for shard in SHARDS.take_while(|&shard| usize::from(shard) < self.side_band.len()) {
+            stats::remove(&self.registry, EngineName::shared(self.address, shard));
+        }
         let _ = stats::running_in(&self.registry);
         // The next one may bind once it has the lock.
         drop(self);
@@ -288,8 +297,8 @@ fn configs(address: IpAddr) -> [UdpConfig; 2] {
 
 /// Makes this process the broker of an address, says on standard output that it is ready or why it cannot be, and serves.
 /// For a process that has nothing else to do and one thread; it goes on in the background. `registry` is the directory in
-/// which the user's processes find each other, if it is not the usual one. With `succeeds`, standard input is what a broker
-/// that was killed has left: those who share the address go on under this one.
+/// which the user's processes find each other, if it is not the usual one. With `succeeds`, standard input is a local socket
+/// that holds what a broker that was killed has left: those who share the address go on under this one.
 ///
 /// # Errors
 /// [`BrokerError`]; it was said on standard output, too.

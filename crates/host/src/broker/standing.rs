@@ -3,7 +3,8 @@
 //! Nobody else can take over: the sockets are with those who share the address. The first of them to notice starts the next
 //! broker and hands it the estate; all come back with their shard and say again what they have said before.
 
-use super::client::{PATIENCE_SECONDS, exchange};
+use super::client::{PATIENCE_SECONDS, exchange, is_end};
+use super::estate::Estate;
 use super::protocol::{Mad, PortSpace, Reply, Request, ServiceIds, VERSION};
 use super::{spawn, sys};
 use highwire_link::shm::Registry;
@@ -13,14 +14,16 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// When it is tried again to bring a broker back.
+/// When it is tried again to bring a broker back, where that has failed and nobody waits for it.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How long who asks something waits for the next broker.
+const PATIENCE: Duration = Duration::from_secs(PATIENCE_SECONDS as u64);
 
 /// A connection to the broker, and all that holds only as long as the broker knows of it.
 #[derive(Debug)]
 pub(super) struct Standing {
     connection: OwnedFd,
-    estate: OwnedFd,
+    estate: Estate,
     /// The far end of where datagrams arrive.
     far_mads: OwnedFd,
     shard: u8,
@@ -32,7 +35,7 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    pub(super) fn new(connection: OwnedFd, shard: u8, far_mads: OwnedFd, estate: OwnedFd) -> Standing {
+    pub(super) fn new(connection: OwnedFd, shard: u8, far_mads: OwnedFd, estate: Estate) -> Standing {
         Standing {
             connection,
             estate,
@@ -52,16 +55,26 @@ impl Standing {
         address: IpAddr,
         request: &Request,
     ) -> io::Result<Reply> {
-        let reply = match exchange(self.connection.as_fd(), request) {
-            Err(_) if self.is_over() => {
-                self.recover(registry, address)?;
-                exchange(self.connection.as_fd(), request)
+        let begun = Instant::now();
+        loop {
+            let error = match exchange(self.connection.as_fd(), request) {
+                Ok((reply, _)) => {
+                    self.note(request, &reply);
+                    return Ok(reply);
+                }
+                Err(error) => error,
+            };
+            if !self.is_over() || begun.elapsed() > PATIENCE {
+                return Err(error);
             }
-            other => other,
-        };
-        let (reply, _) = reply?;
-        self.note(request, &reply);
-        Ok(reply)
+            // The next one may be killed as well, before it has said a word.
+            while let Err(error) = self.recover(registry, address) {
+                if begun.elapsed() > PATIENCE {
+                    return Err(error);
+                }
+                std::thread::sleep(spawn::LOOK_INTERVAL);
+            }
+        }
     }
 
     /// Whether the broker is gone: it says nothing unasked.
@@ -69,22 +82,29 @@ impl Standing {
         sys::is_readable(self.connection.as_fd())
     }
 
+    /// Whether it is time to look for the next one.
+    pub(super) fn is_due(&self) -> bool {
+        self.is_over() && Instant::now() >= self.again_at
+    }
+
     /// Finds the next broker, or starts it, and takes its place there.
     pub(super) fn recover(&mut self, registry: &Registry, address: IpAddr) -> io::Result<()> {
-        let now = Instant::now();
-        if now < self.again_at {
-            return Err(io::ErrorKind::NotConnected.into());
-        }
-        self.again_at = now + AGAIN_AFTER;
-        let connection = spawn::reconnect(registry, address, self.estate.as_fd())?;
+        let recovered = self.find_next(registry, address);
+        let has_failed = recovered.as_ref().is_err_and(|error| !is_end(error));
+        self.again_at = Instant::now() + if has_failed { AGAIN_AFTER } else { Duration::ZERO };
+        recovered
+    }
+
+    fn find_next(&mut self, registry: &Registry, address: IpAddr) -> io::Result<()> {
+        let connection = spawn::reconnect(registry, address, &self.estate)?;
         sys::set_patience(connection.as_fd(), PATIENCE_SECONDS)?;
         let request = Request::Rejoin { version: VERSION, shard: self.shard };
         sys::send(connection.as_fd(), &request.encode(), &[self.far_mads.as_fd()])?;
-        let (reply, fds) = super::client::hear(connection.as_fd())?;
-        let Ok([estate]) = <[OwnedFd; 1]>::try_from(fds) else {
+        let (reply, _) = super::client::hear(connection.as_fd())?;
+        if reply != Reply::Shard(self.shard) {
             return Err(io::Error::other(format!("the new broker does not take us back: {reply:?}")));
-        };
-        (self.connection, self.estate) = (connection, estate);
+        }
+        self.connection = connection;
         self.say_again(self.connection.as_fd())
     }
 

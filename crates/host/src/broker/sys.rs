@@ -9,7 +9,7 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Descriptors that one record carries at most.
-pub(super) const FDS_MAX: usize = 5;
+pub(super) const FDS_MAX: usize = 6;
 const KIND: i32 = libc::SOCK_SEQPACKET | libc::SOCK_CLOEXEC;
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 256;
@@ -163,7 +163,7 @@ pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> 
     if !fds.is_empty() {
         let payload = size_of_val(fds) / size_of::<BorrowedFd<'_>>() * size_of::<RawFd>();
         message.msg_control = (&raw mut control).cast();
-        // SAFETY: plain arithmetic; `Control` has room for FDS_MAX descriptors: 16 + 5 × 4 bytes.
+        // SAFETY: plain arithmetic; `Control` has room for FDS_MAX descriptors: 16 + 6 × 4 bytes.
         message.msg_controllen = unsafe { libc::CMSG_SPACE(payload as u32) } as usize;
         // SAFETY: the control buffer is live, aligned, zeroed and as long as was said, so that the first header and the
         // descriptors behind it lie inside it.

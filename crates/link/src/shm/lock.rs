@@ -5,17 +5,34 @@
 //! itself into a daemon wants.
 
 use std::io;
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// Which byte of an engine's file means what.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Byte {
     /// Held as long as the engine lives; on the registry's lock file, by whoever changes directories.
-    Life = 0,
+    Life,
     /// Held by a peer while it announces a channel.
-    Attach = 1,
-    /// On the registry's lock file: held by whoever looks for a broker, and by a broker about to end.
-    Brokers = 2,
+    Attach,
+    /// On the registry's lock file: held by whoever looks for the broker of this address, and by that broker when it is about
+    /// to end. What happens at one address holds nobody up at another.
+    Broker(IpAddr),
+}
+
+impl Byte {
+    fn offset(self) -> libc::off_t {
+        match self {
+            Byte::Life => 0,
+            Byte::Attach => 1,
+            Byte::Broker(IpAddr::V4(v4)) => 1 << 32 | i64::from(v4.to_bits()),
+            // Two addresses may have one byte in common: then they wait for each other.
+            Byte::Broker(IpAddr::V6(v6)) => {
+                let (high, low) = ((v6.to_bits() >> 64) as u64, v6.to_bits() as u64);
+                1 << 62 | ((high.rotate_left(23) ^ low) >> 2) as i64
+            }
+        }
+    }
 }
 
 /// Takes the lock if it is free.
@@ -55,7 +72,7 @@ fn request(byte: Byte, kind: i32) -> libc::flock {
     libc::flock {
         l_type: kind as libc::c_short,
         l_whence: libc::SEEK_SET as libc::c_short,
-        l_start: byte as libc::off_t,
+        l_start: byte.offset(),
         l_len: 1,
         // Must be zero for locks of open file descriptions.
         l_pid: 0,
@@ -67,5 +84,33 @@ fn call(fd: BorrowedFd<'_>, command: i32, request: &mut libc::flock) -> io::Resu
     match unsafe { libc::fcntl(fd.as_raw_fd(), command, request as *mut libc::flock) } {
         -1 => Err(io::Error::last_os_error()),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::fd::AsFd;
+
+    #[test]
+    fn brokers_of_different_addresses_do_not_wait_for_each_other() {
+        let path = std::env::temp_dir().join(format!("highwire-lock-{}", std::process::id()));
+        let open = || {
+            let mut options = std::fs::OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).open(&path).expect("a file")
+        };
+        let addresses =
+            ["127.83.20.7", "127.83.20.8", "0.0.0.0", "255.255.255.255", "::1", "fe80::1", "ff::2"];
+        let bytes: Vec<Byte> = addresses
+            .map(|address| Byte::Broker(address.parse().expect("an address")))
+            .into_iter()
+            .chain([Byte::Life, Byte::Attach])
+            .collect();
+        let held: Vec<_> = bytes.iter().map(|_| open()).collect();
+        for (file, byte) in held.iter().zip(&bytes) {
+            assert!(try_lock(file.as_fd(), *byte).expect("an answer"), "{byte:?}");
+            assert!(!try_lock(open().as_fd(), *byte).expect("an answer"), "{byte:?} twice");
+        }
+        let _ = std::fs::remove_file(&path);
     }
 }

@@ -278,13 +278,13 @@ impl Registry {
         Ok(names)
     }
 
-    /// Waits until nobody else starts or ends a broker, and keeps others from it until the file is dropped.
+    /// Waits until nobody else starts or ends the broker of a GID, and keeps others from it until the file is dropped.
     ///
     /// # Errors
     /// Those of opening and locking the registry's lock file.
-    pub fn lock_brokers(&self) -> io::Result<File> {
+    pub fn lock_broker(&self, gid: IpAddr) -> io::Result<File> {
         let file = self.open_lock()?;
-        lock::lock(file.as_fd(), Byte::Brokers)?;
+        lock::lock(file.as_fd(), Byte::Broker(gid.to_canonical()))?;
         Ok(file)
     }
 
@@ -292,9 +292,9 @@ impl Registry {
     ///
     /// # Errors
     /// Those of opening and locking; `NotFound` if the registry has been removed.
-    pub fn try_lock_brokers(&self) -> io::Result<Option<File>> {
+    pub fn try_lock_broker(&self, gid: IpAddr) -> io::Result<Option<File>> {
         let file = self.open_lock()?;
-        Ok(lock::try_lock(file.as_fd(), Byte::Brokers)?.then_some(file))
+        Ok(lock::try_lock(file.as_fd(), Byte::Broker(gid.to_canonical()))?.then_some(file))
     }
 
     /// Keeps other processes and threads from making or removing directories until the file is dropped.

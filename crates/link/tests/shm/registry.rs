@@ -73,15 +73,15 @@ fn engines_that_share_a_gid_are_told_apart_by_their_shard() {
 #[test]
 fn one_at_a_time_looks_for_brokers() {
     let house = House::new("brokers");
-    let lock = house.registry.lock_brokers().unwrap();
-    assert!(house.registry.try_lock_brokers().unwrap().is_none());
+    let lock = house.registry.lock_broker(address("127.9.8.7")).unwrap();
+    assert!(house.registry.try_lock_broker(address("127.9.8.7")).unwrap().is_none());
     // It is not the lock of directories.
     house.engine("127.9.8.6");
     drop(lock);
-    assert!(house.registry.try_lock_brokers().unwrap().is_some());
+    assert!(house.registry.try_lock_broker(address("127.9.8.7")).unwrap().is_some());
     assert!(!house.registry.is_shared(address("127.9.8.6")));
     std::fs::remove_dir_all(house.registry.root()).unwrap();
-    let gone = house.registry.try_lock_brokers().unwrap_err();
+    let gone = house.registry.try_lock_broker(address("127.9.8.7")).unwrap_err();
     assert_eq!(gone.kind(), std::io::ErrorKind::NotFound);
 }
 

@@ -113,12 +113,19 @@ impl Broker {
         let number = usize::from(part.shard);
         self.packets.drain(number, &mut self.rx);
         self.side_band.drain(number, &mut self.rx);
+        // Until the member makes its own: from now on nobody may take it for gone, nor the address for unused.
+        stats::announce(
+            &self.registry,
+            EngineName::shared(self.address, part.shard),
+            self.members[index].pid,
+        );
         let reply = Reply::Shard(part.shard).encode();
         // From here on the member's end is the shard's.
         let old = self.members[index].part.replace(part);
         self.free.extend(old.map(|part| part.shard));
         let sockets = [self.packets.fd(number), self.side_band.fd(number)];
-        let fds = [sockets[0], sockets[1], mads.as_fd(), far_mads.as_fd(), self.estate.fd()];
+        let estate = self.estate.fds();
+        let fds = [sockets[0], sockets[1], mads.as_fd(), far_mads.as_fd(), estate[0], estate[1]];
         sys::send(self.members[index].connection.as_fd(), &reply, &fds)
     }
 
@@ -150,11 +157,17 @@ impl Broker {
             OpenError::Io { source, .. } => source,
             other => io::Error::other(other.to_string()),
         };
+        // First into the estate, and bound then: were the broker killed in between the other way round, a socket that counts
+        // would go with it, and the kernel renumber those that come after it.
+        if self.in_estate == next {
+            let packets = self.packets.prepare().map_err(failed)?;
+            self.estate.add(next, packets, self.side_band.prepare().map_err(failed)?)?;
+            self.in_estate += 1;
+        }
         if self.packets.len() == next {
             self.packets.add().map_err(failed)?;
         }
         self.side_band.add().map_err(failed)?;
-        self.estate.add(next, self.packets.fd(next), self.side_band.fd(next))?;
         Ok(Some(shard))
     }
 
