@@ -28,19 +28,19 @@ impl Console {
     }
 
     pub(crate) fn line(&mut self, text: impl std::fmt::Display) -> Result<()> {
-        Ok(writeln!(self.out, "{text}")?)
+        written(writeln!(self.out, "{text}"))
     }
 
     /// One JSON document, indented, on the standard output.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<()> {
-        serde_json::to_writer_pretty(&mut self.out, value)?;
-        Ok(writeln!(self.out)?)
+        written(serde_json::to_writer_pretty(&mut self.out, value).map_err(io::Error::from))?;
+        written(writeln!(self.out))
     }
 
     /// One JSON document on one line: for commands whose output is a sequence.
     pub(crate) fn json_line(&mut self, value: &impl Serialize) -> Result<()> {
-        serde_json::to_writer(&mut self.out, value)?;
-        Ok(writeln!(self.out)?)
+        written(serde_json::to_writer(&mut self.out, value).map_err(io::Error::from))?;
+        written(writeln!(self.out))
     }
 
     pub(crate) fn paint(&self, tone: Tone, text: &str) -> String {
@@ -55,6 +55,40 @@ impl Console {
 
     /// Writes what is still held back; a command calls it last, so that a write error is not lost.
     pub(crate) fn finish(mut self) -> Result<()> {
-        Ok(self.out.flush()?)
+        written(self.out.flush())
+    }
+}
+
+/// What became of something for the user to read.
+pub(crate) fn written(result: io::Result<()>) -> Result<()> {
+    match result {
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ReaderLeft(error).into()),
+        other => Ok(other?),
+    }
+}
+
+/// Nobody reads the standard output any more, which ends a command but is no failure. Other pipes and sockets break as well,
+/// and then it is one.
+#[derive(Debug)]
+pub(crate) struct ReaderLeft(io::Error);
+
+impl std::fmt::Display for ReaderLeft {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the standard output: {}", self.0)
+    }
+}
+
+impl std::error::Error for ReaderLeft {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_reader_can_leave() {
+        let failed = |kind: io::ErrorKind| written(Err(kind.into())).unwrap_err();
+        assert!(failed(io::ErrorKind::BrokenPipe).is::<ReaderLeft>());
+        assert!(!failed(io::ErrorKind::StorageFull).is::<ReaderLeft>());
+        assert!(written(Ok(())).is_ok());
     }
 }

@@ -1,8 +1,9 @@
 //! How the program ends when it did not work.
 
 use std::fmt;
-use std::io;
 use std::process::ExitCode;
+
+use crate::console::ReaderLeft;
 
 /// The user asked for something that makes no sense; the message says what would.
 #[derive(Debug)]
@@ -23,30 +24,28 @@ pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
 
 /// Prints `error`, unless it is only that the reader went away, and returns the exit status.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
-    if is_broken_pipe(error) {
+    if has_no_reader(error) {
         return ExitCode::SUCCESS;
     }
     eprintln!("error: {error:#}");
     if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
-fn is_broken_pipe(error: &anyhow::Error) -> bool {
-    error.chain().any(|cause| {
-        let direct = cause.downcast_ref::<io::Error>().map(io::Error::kind);
-        let through_json =
-            cause.downcast_ref::<serde_json::Error>().and_then(serde_json::Error::io_error_kind);
-        direct.or(through_json) == Some(io::ErrorKind::BrokenPipe)
-    })
+fn has_no_reader(error: &anyhow::Error) -> bool {
+    error.chain().any(|cause| cause.is::<ReaderLeft>())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io;
 
     #[test]
     fn a_reader_that_left_is_no_error() {
-        let gone = io::Error::from(io::ErrorKind::BrokenPipe);
-        assert!(is_broken_pipe(&anyhow::Error::new(gone).context("writing the table")));
-        assert!(!is_broken_pipe(&usage("no such thing")));
+        let broken = || io::Error::from(io::ErrorKind::BrokenPipe);
+        let gone = crate::console::written(Err(broken())).unwrap_err();
+        assert!(has_no_reader(&gone.context("writing the table")));
+        assert!(!has_no_reader(&usage("no such thing")));
+        assert!(!has_no_reader(&anyhow::Error::new(broken()).context("a peer does not listen")));
     }
 }

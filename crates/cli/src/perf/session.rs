@@ -61,7 +61,7 @@ pub(crate) fn listen(
     let bound = listener.local_addr()?;
     if announce {
         println!("{}", bound.port());
-        std::io::stdout().flush()?;
+        crate::console::written(std::io::stdout().flush())?;
     } else {
         eprintln!("waiting on {bound} for: highwire perf {} … SERVER", plan.operation.name());
     }
