@@ -80,6 +80,8 @@ struct Report {
 /// Runs the processes, or is one.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let address = args.address.unwrap_or_else(own_address);
+    // Without it no process would get its part of the address, and each would say so by itself.
+    Registry::open()?;
     if let Some(role) = args.role {
         member::run(role, address, args.link)?;
         return Ok(ExitCode::SUCCESS);
@@ -98,8 +100,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 
 /// An address that no other run has at the same time.
 fn own_address() -> IpAddr {
-    let [_, b, c, d] = std::process::id().to_be_bytes();
-    IpAddr::from([127, 224 | b & 15, c, d.clamp(1, 254)])
+    address_of(std::process::id())
+}
+
+/// One of 127.224.0.0/12. Its last byte is neither 0 nor 255, which look like networks and broadcasts.
+fn address_of(pid: u32) -> IpAddr {
+    let (d, rest) = (pid % 254 + 1, pid / 254);
+    let [_, b, c] = [rest >> 16, rest >> 8, rest].map(|part| part as u8);
+    IpAddr::from([127, 224 | b & 15, c, d as u8])
 }
 
 fn text(report: &Report) -> String {
@@ -268,5 +276,22 @@ impl Churn {
     fn any_visitor(&mut self) -> Option<usize> {
         let count = self.visitors.len() as u64;
         (count > 0).then(|| self.rng.below(count) as usize)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_runs_have_two_addresses() {
+        let mut addresses: Vec<IpAddr> = (1..300_000).map(address_of).collect();
+        assert!(addresses.iter().all(|address| match address {
+            IpAddr::V4(v4) => matches!(v4.octets(), [127, 224..=239, _, 1..=254]),
+            IpAddr::V6(_) => false,
+        }));
+        addresses.sort_unstable();
+        addresses.dedup();
+        assert_eq!(addresses.len(), 299_999);
     }
 }

@@ -5,7 +5,7 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, anyhow};
-use highwire_host::broker::sharers;
+use highwire_host::broker::{Sharer, sharers};
 use highwire_host::{ADDRESS_VARIABLE, RunningDevice, default_shared_address, running_devices};
 use highwire_link::shm::{EngineName, Registry};
 use highwire_link::{UdpConfig, UdpLink, netdev_mtu_of, roce_mtu_bytes};
@@ -90,17 +90,20 @@ fn shared_address() -> Result<IpAddr> {
 
 /// The device that all processes share, whether or not any has it now.
 fn shared(registry: &Registry, address: IpAddr) -> Row {
-    let sharers = sharers(registry, address);
-    let reason = match &sharers {
-        Some(_) => None,
-        // As whoever came first would.
-        None => UdpLink::open(&UdpConfig::new(address)).err().map(|error| error.to_string()),
-    };
-    let processes: Vec<Process> = sharers
-        .unwrap_or_default()
-        .into_iter()
-        .map(|sharer| Process { shard: Some(sharer.shard), ..process(sharer.pid) })
-        .collect();
+    let mut sharers = sharers_of(registry, address);
+    let mut reason = None;
+    if sharers.is_none() {
+        // Whoever starts a broker now is not to find the port taken by this look at it.
+        let _lock = registry.lock_broker(address);
+        sharers = sharers_of(registry, address);
+        if sharers.is_none() {
+            // As whoever came first would.
+            reason = UdpLink::open(&UdpConfig::new(address)).err().map(|error| error.to_string());
+        }
+    }
+    let sharers = sharers.unwrap_or_default();
+    let processes: Vec<Process> =
+        sharers.iter().map(|sharer| Process { shard: Some(sharer.shard), ..process(sharer.pid) }).collect();
     let has_shm = |process: &Process| {
         process.shard.is_some_and(|shard| registry.directory(EngineName::shared(address, shard)).exists())
     };
@@ -116,6 +119,22 @@ fn shared(registry: &Registry, address: IpAddr) -> Row {
         shared: true,
         processes,
     }
+}
+
+/// Who shares an address; `None` if it has no broker and nobody who would bring one back.
+fn sharers_of(registry: &Registry, address: IpAddr) -> Option<Vec<Sharer>> {
+    let known = sharers(registry, address);
+    let is_served = known.is_some();
+    let mut sharers = known.unwrap_or_default();
+    // Where a broker was killed they go on meanwhile, and the next one hears of them one by one.
+    for device in running_devices().unwrap_or_default() {
+        let shard = device.shard.filter(|_| device.address == address);
+        if let Some(shard) = shard.filter(|&shard| sharers.iter().all(|known| known.shard != shard)) {
+            sharers.push(Sharer { shard, pid: device.pid });
+        }
+    }
+    sharers.sort_by_key(|sharer| sharer.shard);
+    (is_served || !sharers.is_empty()).then_some(sharers)
 }
 
 /// A device that one process has for itself.

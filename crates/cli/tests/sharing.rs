@@ -7,12 +7,14 @@ use std::net::UdpSocket;
 use std::process::{Child, Command, Stdio};
 
 use common::highwire;
+use highwire_host::broker;
+use highwire_link::shm::Registry;
 use serde_json::Value;
 
 /// An address of this test alone.
 fn address(last: u8) -> String {
-    let [.., c, d] = std::process::id().to_be_bytes();
-    format!("127.{}.{c}.{}", 160 + last, d.clamp(1, 254))
+    let (d, rest) = (std::process::id() % 254 + 1, std::process::id() / 254);
+    format!("127.{}.{}.{d}", 160 + last, rest as u8)
 }
 
 fn json(command: &mut Command) -> Value {
@@ -110,42 +112,75 @@ fn a_broker_that_cannot_be_started_is_said_with_the_reason() {
     }
 }
 
-/// The broker of an address, found as anybody would find it.
-fn broker_pid(address: &str) -> Option<String> {
-    let processes = std::fs::read_dir("/proc").expect("processes").flatten();
-    let mut found = processes.filter(|process| {
-        let line = std::fs::read(process.path().join("cmdline")).unwrap_or_default();
-        let words: Vec<&[u8]> = line.split(|byte| *byte == 0).collect();
-        words.contains(&b"broker".as_slice()) && words.contains(&address.as_bytes())
-    });
-    found.next().and_then(|process| process.file_name().into_string().ok())
-}
-
 #[test]
 fn a_killed_broker_leaves_those_who_are_there_alone_and_the_address_usable() {
     let address = address(4);
+    let registry = Registry::open().expect("a registry");
+    let ip = address.parse().expect("an address");
+    let kill_broker = || {
+        let pid = broker::process(&registry, ip).expect("a broker");
+        assert!(Command::new("kill").args(["-9", &pid.to_string()]).status().expect("it starts").success());
+        pid
+    };
     let mut child = sharer(&address);
-    let broker = broker_pid(&address).expect("a broker");
-    assert!(Command::new("kill").args(["-9", &broker]).status().expect("it starts").success());
+    let killed = kill_broker();
     let device = || json(highwire(["devices"]).env("HIGHWIRE_ADDR", &address))[0].clone();
-    // Its end takes a moment. Whoever holds the port is then whoever has a part of the address.
-    let who = format!("process {}", child.id());
-    while broker_pid(&address).is_some() {}
-    let during = device();
-    assert!(during["reason"].as_str().is_some_and(|text| text.contains(&who)), "{during}");
+    // Until the next one is there, and then.
+    while broker::process(&registry, ip).is_none_or(|pid| pid == killed) {
+        let during = device();
+        assert_eq!(
+            (&during["state"], &during["processes"][0]["pid"]),
+            (&"active".into(), &child.id().into())
+        );
+    }
     assert!(child.try_wait().expect("a status").is_none(), "it goes on");
+    // Now with nobody to bring one back. Its end takes a moment.
     child.kill().expect("kills");
     child.wait().expect("ends");
+    kill_broker();
+    while broker::process(&registry, ip).is_some() || UdpSocket::bind((ip, 4791)).is_err() {}
     assert_eq!(device()["state"], "active");
-    // Whoever starts a broker, for whichever address, clears away what a killed one left.
-    let registry = highwire_link::shm::Registry::open().expect("a registry");
-    let ip = address.parse().expect("an address");
-    let mut other = sharer(&self::address(6));
-    assert!(!registry.is_shared(ip));
-    other.kill().expect("kills");
-    other.wait().expect("ends");
+    // Whoever starts a broker, for whichever address, clears away what a killed one left, unless somebody else is at it.
+    for last in 6.. {
+        let mut other = sharer(&self::address(last));
+        other.kill().expect("kills");
+        other.wait().expect("ends");
+        if !registry.is_shared(ip) {
+            break;
+        }
+        assert!(last < 20, "it stays");
+    }
     let mut next = sharer(&address);
     assert_eq!(device()["processes"][0]["pid"], next.id());
     next.kill().expect("kills");
     next.wait().expect("ends");
+}
+
+#[test]
+fn a_registry_that_others_can_enter_is_refused_with_the_reason() {
+    use std::os::unix::fs::PermissionsExt;
+    let root = std::env::temp_dir().join(format!("highwire-open-{}", std::process::id()));
+    std::fs::create_dir(&root).expect("a directory");
+    std::fs::set_permissions(&root, std::fs::Permissions::from_mode(0o755)).expect("its owner may");
+    for arguments in [&["churn"][..], &["churn", "--role", "visitor"], &["devices"]] {
+        let output = highwire(arguments).env("HIGHWIRE_SHM_DIR", &root).output().expect("it starts");
+        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let directory = root.display().to_string();
+        assert!(
+            output.status.code() == Some(1) && error.contains(&directory) && error.contains("must be 0700"),
+            "{arguments:?}: {error}"
+        );
+        assert_eq!(error.lines().count(), 1, "it is said once: {error}");
+    }
+    std::fs::remove_dir(&root).expect("nothing was put there");
+}
+
+#[test]
+fn processes_that_come_go_and_are_killed_leave_nothing_and_disturb_nobody() {
+    let arguments = ["--processes", "14", "--steps", "60", "--seed", "7", "--broker-kills", "3"];
+    let report = json(highwire(["churn"]).args(arguments));
+    let number = |name: &str| report[name].as_u64().unwrap_or(0);
+    assert!(number("killed") > 0 && number("ended") > 0 && number("orphaned") > 0, "{report}");
+    assert!(number("echoes") > 0 && number("brokers_killed") > 0, "{report}");
+    assert_eq!(report["left_behind"].as_array().map(Vec::len), Some(0), "{report}");
 }

@@ -68,8 +68,8 @@ impl End {
     }
 
     fn connect(&self, peer: &Endpoint) -> Result<()> {
-        // A second until a dead peer is given up: a living one may have to wait for a processor.
-        let options = ConnectOptions { timeout: 15, retry_count: 7, ..ConnectOptions::default() };
+        // Four seconds until a dead peer is given up: a living one may have to wait for a processor.
+        let options = ConnectOptions { timeout: 17, retry_count: 7, ..ConnectOptions::default() };
         self.qp.prepare(options.access)?;
         self.receive()?;
         self.qp.connect(peer, &options)?;
@@ -211,18 +211,17 @@ fn exchange(a: &End, b: &End, number: u64) -> Result<()> {
     let bytes = [number as u8; 1000];
     a.buffer.write(OUT, &bytes);
     a.send(OUT, bytes.len())?;
-    let mut looks = 0;
-    let mut wait_for = |end: &End| loop {
+    // The sender is listened to as well: if it gives up, nothing will arrive.
+    let (mut looks, mut waits) = (0, vec![b, a]);
+    while let Some(end) = waits.first() {
         if end.next_good()?.is_some() {
-            return Ok(());
+            waits.remove(0);
+        } else {
+            waits.rotate_left(1);
+            looks += 1;
         }
-        looks += 1;
-        if looks >= LOOKS_MAX {
-            bail!("message {number} to itself did not arrive");
-        }
-    };
-    wait_for(b)?;
-    wait_for(a)?;
+        ensure!(looks < LOOKS_MAX, "message {number} to itself did not arrive");
+    }
     ensure!(b.buffer.to_vec(IN, bytes.len()) == bytes, "message {number} to itself has changed");
     b.receive()
 }

@@ -28,7 +28,7 @@ pub(super) fn of(address: IpAddr) -> Result<Vec<String>> {
 fn look(root: &Path, address: IpAddr) -> Result<Vec<String>> {
     let mut left = Vec::new();
     let is_ours = |name: &str| {
-        let name = name.trim_start_matches("broker-").trim_start_matches("stats-");
+        let name = name.trim_start_matches("broker-").trim_start_matches("stats-").trim_end_matches('+');
         name.split('@').next() == Some(&address.to_string())
     };
     for entry in std::fs::read_dir(root)? {
