@@ -8,7 +8,7 @@ int nanopu_main(uint64_t core) {
         nanopu_wait();
         uint64_t header = nanopu_read();
         nanopu_write(header);
-        copy_words((uint64_t)nanopu_words(header));
+        send_words((uint64_t)nanopu_words(header), 0);
         nanopu_done();
     }
 }

@@ -7,7 +7,7 @@ static inline __attribute__((always_inline)) void serve(int blocks) {
         if (!blocks) nanopu_wait();
         uint64_t header = nanopu_read_blocking();
         nanopu_write(header);
-        copy_words((uint64_t)nanopu_words(header));
+        send_words((uint64_t)nanopu_words(header), 0);
         nanopu_done();
     }
 }
