@@ -29,7 +29,7 @@ use crate::{
 
 pub use build::BuildError;
 pub use faults::Verdict;
-use faults::{Fault, FaultKind};
+use faults::{Fault, FaultKind, Verdicts};
 
 /// A network and the hosts on it.
 ///
@@ -64,7 +64,7 @@ pub struct Fabric<P, H, O = ()> {
     faults: Vec<Fault>,
     fault_kinds: Vec<Option<Box<FaultKind>>>,
     /// Which packets are lost on their way into a switch.
-    verdict: Option<Verdict<P>>,
+    verdicts: Option<Verdicts<P>>,
     link_states: Vec<bool>,
     observer: O,
     violation: Option<Box<Violation>>,

@@ -18,7 +18,7 @@ use std::thread;
 use crate::fabric::Crossing;
 use crate::{
     BuildError, Fabric, FabricConfig, Host, HostId, NodeId, Observer, Packet, PortCounters, PortId, Span,
-    Tally, Time, Topology, Violation, ViolationKind,
+    Tally, Time, Topology, Verdict, Violation, ViolationKind,
 };
 
 use gate::{Breaker, Gate};
@@ -151,6 +151,12 @@ where
     /// If there is no such link, or a probability is none.
     pub fn set_link_errors(&mut self, link: usize, bit_error_rate: f64, packet_loss: f64) {
         self.parts.iter_mut().for_each(|part| part.set_link_errors(link, bit_error_rate, packet_loss));
+    }
+
+    /// As [`Fabric::lose_if_by_wire`], with the same losses whatever the number of threads. There is no rule for all wires at once: no order
+    /// of events is common to several threads.
+    pub fn lose_if_by_wire(&mut self, rule_of: Option<&dyn Fn(PortId) -> Verdict<P>>) {
+        self.parts.iter_mut().for_each(|part| part.lose_if_by_wire(rule_of));
     }
 
     /// As [`Fabric::verify`], over all parts.

@@ -2,7 +2,10 @@
 
 mod support;
 
-use highwire_fabric::{FabricConfig, HostId, NodeId, Pfc, Rate, Rerouting, Span, Time, Topology};
+use highwire_fabric::{
+    FabricConfig, HostId, NodeId, ParallelFabric, Pfc, PortCounters, PortId, Rate, Rerouting, Span, Time,
+    Topology, Verdict,
+};
 use support::{Frame, Network, Station, link40, network, stations};
 
 /// Host 0 of a leaf-spine with two spines sends a packet of a new flow to host 3 every 2 us for 1 ms; one uplink of its
@@ -129,4 +132,77 @@ fn a_rule_picks_what_is_lost_at_each_switch() {
     let numbers: Vec<u32> = net.host(HostId(3)).received.iter().map(|(_, frame)| frame.number).collect();
     let expected: Vec<u32> = (1..=100).filter(|number| ![3, 7].contains(number)).collect();
     assert_eq!((numbers, net.totals().lost.packets), (expected, 2));
+}
+
+/// Fifteen hosts of a fat tree send to each other.
+fn busy_hosts() -> Vec<Station> {
+    let mut hosts = stations(16);
+    for sender in 1..16 {
+        hosts[sender as usize] = Station::streaming(Frame::new(sender, (sender + 5) % 16, 1000), 200);
+    }
+    hosts
+}
+
+/// Counts the packets of one wire and loses every seventh, of every other wire every fifth.
+fn by_wire(port: PortId) -> Verdict<Frame> {
+    let every = if port.0.is_multiple_of(2) { 7 } else { 5 };
+    let mut asked = 0;
+    Box::new(move |_, _| {
+        asked += 1;
+        asked % every == 0
+    })
+}
+
+/// What must be the same: fingerprint, counters, and every host's log.
+type Found = (u64, PortCounters, Vec<Vec<(Time, Frame)>>);
+
+#[test]
+fn rules_of_wires_lose_the_same_packets_on_any_number_of_threads() {
+    let topology = Topology::fat_tree(4, link40()).expect("k=4");
+    let logs = |hosts: Vec<Station>| hosts.into_iter().map(|host| host.received).collect();
+    let until = Time::from_us(30);
+
+    let mut net = network(topology.clone(), FabricConfig::default(), busy_hosts());
+    net.lose_if_by_wire(Some(&by_wire));
+    net.run_until(until).expect("no invariant breaks");
+    let meanwhile = net.totals().lost.packets;
+    net.lose_if_by_wire(None);
+    net.run_to_rest().expect("no invariant breaks");
+    let whole: Found = (net.fingerprint(), net.totals(), logs(net.into_parts().0));
+    assert!(meanwhile > 100, "{meanwhile} packets lost");
+    assert_eq!(whole.1.lost.packets, meanwhile, "the rules have ended");
+    assert_eq!(
+        whole.2.iter().map(Vec::len).sum::<usize>() as u64 + meanwhile + whole.1.dropped.packets,
+        3000
+    );
+
+    for threads in [1, 2, 3, 5] {
+        let parts =
+            ParallelFabric::new(topology.clone(), FabricConfig::default(), busy_hosts(), vec![(); threads]);
+        let mut net: ParallelFabric<Frame, Station> = parts.expect("the parts fit");
+        net.lose_if_by_wire(Some(&by_wire));
+        net.run_until(until).expect("no invariant breaks");
+        net.lose_if_by_wire(None);
+        net.run_to_rest().expect("no invariant breaks");
+        let found: Found = (net.fingerprint(), net.totals(), logs(net.into_parts().0));
+        assert!(found == whole, "{threads} threads: {:?} and not {:?}", found.1, whole.1);
+    }
+}
+
+#[test]
+fn the_rule_of_a_wire_is_asked_for_its_packets_only() {
+    let mut hosts = stations(3);
+    hosts[0] = Station::streaming(Frame::new(0, 2, 1000), 10);
+    hosts[1] = Station::streaming(Frame::new(1, 2, 1000), 10);
+    let mut net = network(Topology::star(3, link40()).expect("a star"), FabricConfig::default(), hosts);
+    net.lose_if_by_wire(Some(&|port| {
+        Box::new(move |_, frame| {
+            assert_eq!(frame.source, port.0, "a host's port has its number");
+            port.0 == 1 && frame.number > 4
+        })
+    }));
+    net.run_to_rest().expect("no invariant breaks");
+    let received = &net.host(HostId(2)).received;
+    let of = |source| received.iter().filter(|(_, frame)| frame.source == source).count();
+    assert_eq!((of(0), of(1), net.totals().lost.packets), (10, 4, 6));
 }

@@ -142,7 +142,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             outbox: Vec::new(),
             faults: Vec::new(),
             fault_kinds: (0..count).map(|_| None).collect(),
-            verdict: None,
+            verdicts: None,
             link_states: vec![true; topology.links().len()],
             ports,
             kinds,

@@ -20,6 +20,14 @@ pub(super) struct Fault {
 /// Whether a packet is lost that would now come into a switch.
 pub type Verdict<P> = Box<dyn FnMut(Time, &P) -> bool + Send>;
 
+/// Who says so.
+pub(super) enum Verdicts<P> {
+    /// One rule for all.
+    Network(Verdict<P>),
+    /// One for each port whose wire leads into a switch.
+    Wires(Vec<Option<Verdict<P>>>),
+}
+
 /// What a wire does to packets.
 pub(super) struct FaultKind {
     /// The probability that a bit survives.
@@ -58,17 +66,31 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     }
 
     /// From now on, packets are lost on their way into a switch by this rule; `None` ends that. It is asked in the order of
-    /// events, so a rule that counts is repeated by a run that is.
+    /// events, so a rule that counts is repeated by a run that is. It replaces the rules of [`Fabric::lose_if_by_wire`].
     pub fn lose_if(&mut self, rule: Option<Verdict<P>>) {
-        self.verdict = rule;
+        self.verdicts = rule.map(Verdicts::Network);
     }
 
+    /// From now on, packets are lost on their way into a switch by the rule of the wire on which they are: `rule_of` makes one for
+    /// each port that sends into a switch; `None` ends that. A rule is asked in the order in which packets come in over its wire,
+    /// which no number of threads changes. It replaces the rule of [`Fabric::lose_if`].
+    pub fn lose_if_by_wire(&mut self, rule_of: Option<&dyn Fn(PortId) -> Verdict<P>>) {
+        let leads_to_switch = |port: u32| self.ports[port as usize].peer >= self.host_count;
+        self.verdicts = rule_of.map(|rule_of| {
+            let ports = 0..self.ports.len() as u32;
+            Verdicts::Wires(ports.map(|port| leads_to_switch(port).then(|| rule_of(PortId(port)))).collect())
+        });
+    }
+
+    /// Whether a rule loses the packet that comes in over the wire behind `port`. Pause frames are none.
     #[cold]
-    pub(super) fn is_condemned(&mut self, now: Time, index: u32) -> bool {
-        match (&mut self.verdict, self.store.packet(index)) {
-            (Some(rule), Some(packet)) => rule(now, packet),
-            _ => false,
-        }
+    pub(super) fn is_condemned(&mut self, now: Time, port: u32, index: u32) -> bool {
+        let rule = match &mut self.verdicts {
+            Some(Verdicts::Network(rule)) => Some(rule),
+            Some(Verdicts::Wires(rules)) => rules[port as usize].as_mut(),
+            None => None,
+        };
+        rule.zip(self.store.packet(index)).is_some_and(|(rule, packet)| rule(now, packet))
     }
 
     /// The two ports of a link.

@@ -145,7 +145,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         {
             return self.lose(now, port, index, DropReason::BitError);
         }
-        if self.verdict.is_some() && peer >= self.host_count && self.is_condemned(now, index) {
+        if self.verdicts.is_some() && peer >= self.host_count && self.is_condemned(now, port, index) {
             return self.lose(now, port, index, DropReason::BitError);
         }
         self.ports[port as usize].arrived.add(record.bytes);
