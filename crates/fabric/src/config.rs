@@ -107,7 +107,7 @@ pub enum Forwarding {
     StoreAndForward,
     /// When its first bytes are there, by which the switch knows where it goes; the rest follows. So packets are serialised once on
     /// their way and not at every hop, and a bit error, or that a buffer is full, shows at the first byte instead of the last.
-    /// All links need one rate, or the rest would come too late for a faster one.
+    /// A packet that may leave by a faster link than it comes is stored whole, or its rest would come too late there.
     CutThrough {
         /// How many bytes that are; with none a packet is in a switch as soon as its first bit is.
         header_bytes: u32,

@@ -66,6 +66,8 @@ pub struct Fabric<P, H, O = ()> {
     /// Which packets are lost on their way into a switch.
     verdicts: Option<Verdicts<P>>,
     link_states: Vec<bool>,
+    /// Whether switches that cut through may have to store a packet, because links have different rates.
+    stores_some: bool,
     observer: O,
     violation: Option<Box<Violation>>,
     processed: u64,

@@ -46,11 +46,13 @@ pub(crate) const ECN_CAPABLE: u8 = 1;
 pub(crate) const CONTROL: u8 = 2;
 /// Cut down to its headers already.
 pub(crate) const TRIMMED: u8 = 4;
+/// A flag: a switch that cuts through takes it whole, for the port by which it may leave is faster.
+pub(crate) const WHOLE: u8 = 8;
 
 /// What a packet's path needs of it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Record {
-    /// When its last bit reaches the end of the link on which it is.
+    /// When its last bit reaches the end of the link on which it is, or as much of it as whoever is there waits for.
     pub(crate) arrival: Time,
     /// The next in the same list.
     pub(crate) next: u32,

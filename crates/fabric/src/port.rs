@@ -2,7 +2,7 @@
 
 use crate::packet::Fifo;
 use crate::time::Pace;
-use crate::{Span, Time};
+use crate::{Rate, Span, Time};
 
 /// A port and the wire that leads away from it: one cache line, for every packet touches two of them per hop. What few
 /// packets touch is in [`PortCounters`].
@@ -47,6 +47,7 @@ pub(crate) enum Health {
 pub(crate) struct LinkKind {
     /// They lead to another part of the network.
     pub(crate) is_cut: bool,
+    pub(crate) rate: Rate,
     pub(crate) pace: Pace,
     pub(crate) delay: Span,
 }

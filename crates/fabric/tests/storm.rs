@@ -95,9 +95,7 @@ fn random_config(rng: &mut Rng, topology: &Topology, is_acyclic: bool) -> Fabric
         }),
         balancing: if rng.chance(0.5) { Balancing::Ecmp } else { Balancing::Spray },
         rerouting: *rng.pick(&[Rerouting::None, Rerouting::Local, Rerouting::Global]),
-        forwarding: match topology.links().iter().all(|link| link.spec.rate == topology.links()[0].spec.rate)
-            && rng.chance(0.5)
-        {
+        forwarding: match rng.chance(0.5) {
             true => Forwarding::CutThrough { header_bytes: rng.below(100) as u32 },
             false => Forwarding::StoreAndForward,
         },

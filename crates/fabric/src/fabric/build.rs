@@ -143,6 +143,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             faults: Vec::new(),
             fault_kinds: (0..count).map(|_| None).collect(),
             verdicts: None,
+            stores_some: config.forwarding != Forwarding::StoreAndForward && has_rates(&topology),
             link_states: vec![true; topology.links().len()],
             ports,
             kinds,
@@ -157,6 +158,11 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             topology,
         })
     }
+}
+
+/// Whether links have different rates.
+fn has_rates(topology: &Topology) -> bool {
+    topology.links().windows(2).any(|pair| pair[0].spec.rate != pair[1].spec.rate)
 }
 
 fn check_config(config: &FabricConfig) -> Result<(), BuildError> {
@@ -186,14 +192,6 @@ fn check_config(config: &FabricConfig) -> Result<(), BuildError> {
 fn check_topology(topology: &Topology, config: &FabricConfig) -> Result<(), BuildError> {
     if topology.port_count() >= 1 << super::KIND_SHIFT {
         return Err(BuildError::TooLarge);
-    }
-    let rate = topology.links().first().map(|link| link.spec.rate);
-    let has_one_rate = topology.links().iter().all(|link| Some(link.spec.rate) == rate);
-    if config.forwarding != Forwarding::StoreAndForward && !has_one_rate {
-        return Err(BuildError::OutOfRange(
-            "forwarding",
-            "switches cut through where all links have one rate",
-        ));
     }
     for link in topology.links() {
         if let Some(pfc) = config.pfc {
@@ -257,7 +255,7 @@ fn ports_of(topology: &Topology, partition: &Partition) -> (Vec<Port>, Vec<LinkK
         let is_cut = partition.part(link.ends[0].0) != partition.part(link.ends[1].0);
         let LinkSpec { rate, delay } = link.spec;
         let kind = *known.entry((rate, delay, is_cut)).or_insert_with(|| {
-            kinds.push(LinkKind { is_cut, pace: Pace::new(rate), delay });
+            kinds.push(LinkKind { is_cut, rate, pace: Pace::new(rate), delay });
             (kinds.len() - 1) as u16
         });
         for (end, other) in [(link.ends[0], link.ends[1]), (link.ends[1], link.ends[0])] {

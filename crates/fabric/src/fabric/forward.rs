@@ -4,7 +4,7 @@ use super::Fabric;
 use crate::packet::{ECN_CAPABLE, Record, TRIMMED};
 use crate::topology::Ways;
 use crate::{
-    Balancing, Buffering, DropReason, Ecn, Host, MarkWhen, Observer, Packet, PortId, Rerouting, Time,
+    Balancing, Buffering, DropReason, Ecn, Host, MarkWhen, Observer, Packet, PortId, Rate, Rerouting, Time,
     ViolationKind,
 };
 
@@ -53,6 +53,17 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         let base = state.base;
         first_alive(&ways, picked, self.config.rerouting, |port| self.ports[(base + port) as usize].is_up())
             .map(|port| base + port)
+    }
+
+    /// Whether one of the ports by which a packet may leave the switch of port `input` is faster than `rate`.
+    pub(super) fn may_leave_faster(&self, input: u32, rate: Rate, record: &Record) -> bool {
+        let switch = self.ports[input as usize].switch;
+        let router = &self.topology.routers[switch as usize];
+        let ways = router.ways(&self.topology.tables, switch, record.address, record.destination);
+        let base = self.switches[switch as usize].base;
+        let rate_of =
+            |port: u16| self.kinds[usize::from(self.ports[(base + u32::from(port)) as usize].kind)].rate;
+        (0..ways.count()).any(|n| rate_of(ways.nth(n)) > rate)
     }
 
     /// Puts a packet into the queue for `output`, if there is room.

@@ -1,10 +1,10 @@
 //! The sending side of ports: what leaves, when, and how it arrives.
 
 use super::{ARRIVE, FREE, Fabric, HostId, key};
-use crate::packet::{CONTROL, ECN_CAPABLE, Record};
+use crate::packet::{CONTROL, ECN_CAPABLE, Record, WHOLE};
 use crate::port::Health;
 use crate::violation::BadPacket;
-use crate::{DropReason, Forwarding, Host, Observer, Packet, PortId, Priorities, Time, ViolationKind};
+use crate::{DropReason, Forwarding, Host, Observer, Packet, PortId, Priorities, Span, Time, ViolationKind};
 
 impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     /// Something for `port` has come up: serves it now, or as soon as it is free.
@@ -114,6 +114,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
             && record.flags & CONTROL == 0
         {
             record.arrival = now + kind.pace.span_of(record.bytes.min(header_bytes)) + kind.delay;
+            record.flags &= !WHOLE;
         }
         state.sent.add(record.bytes);
         if kind.is_cut {
@@ -134,6 +135,10 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         let Some(&record) = self.store.records.get(index as usize).filter(|r| r.arrival == now) else {
             return;
         };
+        if self.stores_some && self.wait_for_whole(now, port, &record) {
+            return;
+        }
+        let state = &mut self.ports[port as usize];
         self.store.pop_front(&mut state.wire);
         if let Some(next) = self.store.records.get(state.wire.head as usize) {
             self.events.push(next.arrival, key(ARRIVE, port));
@@ -159,6 +164,29 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         } else {
             self.forward(now, peer, index, &record);
         }
+    }
+}
+
+impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
+    /// The header of the first packet on the wire behind `port` is in a switch that cuts through. If it may leave by a faster link, its
+    /// rest would come too late there: it stays on the wire, which it occupies anyway, until all of it has come.
+    fn wait_for_whole(&mut self, now: Time, port: u32, record: &Record) -> bool {
+        let Forwarding::CutThrough { header_bytes } = self.config.forwarding else { return false };
+        let state = &self.ports[port as usize];
+        let kind = &self.kinds[usize::from(state.kind)];
+        let rest = kind.pace.span_of(record.bytes) - kind.pace.span_of(record.bytes.min(header_bytes));
+        if record.flags & (CONTROL | WHOLE) != 0
+            || rest == Span::ZERO
+            || state.peer < self.host_count
+            || !self.may_leave_faster(state.peer, kind.rate, record)
+        {
+            return false;
+        }
+        let waiting = &mut self.store.records[self.ports[port as usize].wire.head as usize];
+        waiting.arrival = now + rest;
+        waiting.flags |= WHOLE;
+        self.events.push(now + rest, key(ARRIVE, port));
+        true
     }
 }
 
