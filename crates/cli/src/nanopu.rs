@@ -7,6 +7,10 @@ mod files;
 mod gdb;
 mod mistakes;
 mod nic;
+mod options;
+mod outcome;
+mod place;
+mod problems;
 mod requests;
 mod run;
 mod theory;
@@ -27,7 +31,7 @@ pub(crate) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// Run a RISC-V program and send it messages.
-    Run(Box<run::Args>),
+    Run(Box<options::Args>),
     /// Hold core selection with ideal servers against queueing theory.
     Theory(theory::Args),
     /// Run the paper's experiments and compare.

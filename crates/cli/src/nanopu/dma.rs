@@ -10,7 +10,9 @@ use highwire_nanopu::packet::SEGMENT_BYTES;
 use highwire_riscv::Program;
 use serde::Serialize;
 
-use super::run::{Args, End, Played, place, print};
+use super::options::Args;
+use super::outcome::{End, Played, print};
+use super::place::place;
 use super::{CLIENT, NODE};
 use crate::failure::usage;
 

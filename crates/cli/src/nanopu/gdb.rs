@@ -35,7 +35,7 @@ use highwire_riscv::{Bus, Cause, Exception, Instruction, Program};
 use registers::{Nanopu, Registers};
 use stops::{Stand, Stops, Watch};
 
-use super::run::trap_text;
+use super::place::trap_text;
 use crate::console::Console;
 
 /// How many cycles run between two looks at the connection.

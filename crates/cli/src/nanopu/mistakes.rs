@@ -4,7 +4,7 @@ use highwire_nanopu::{CONTEXTS_MAX, Mistake, Misuse, Occurrence};
 use highwire_riscv::Program;
 use serde::Serialize;
 
-use super::run::place;
+use super::place::place;
 
 /// A kind of mistake, as programs read it.
 #[derive(Debug, Serialize)]

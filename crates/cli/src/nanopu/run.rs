@@ -1,113 +1,25 @@
 //! `highwire nanopu run`: one node, one program, messages, and what became of them.
 
-use std::collections::BTreeSet;
 use std::fs;
 use std::net::TcpListener;
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use highwire_nanopu::client::{Client, Request};
 use highwire_nanopu::nic::{Nic, ReceiveCounters, SendCounters};
-use highwire_nanopu::{Commit, Event, Mistake, Node, NodeConfig, NodeEvent, SharedCacheConfig};
-use highwire_riscv::{MachineConfig, Platform, Program};
+use highwire_nanopu::{Commit, Event, Mistake, Node, NodeConfig, SharedCacheConfig};
+use highwire_riscv::{MachineConfig, Program};
 use serde::Serialize;
 
-use super::dma;
-use super::gdb;
-use super::mistakes;
-use super::nic;
+use super::options::{Args, Attachment};
+use super::outcome::{End, Played, print};
+use super::place::trap_text;
+use super::problems::problems_of;
 use super::trace::{self, Recording};
 use super::transport::{AnyTransport, TransportKind};
-use super::{CLIENT, CYCLES_PER_NANOSECOND, NODE, requests};
-use crate::console::{Console, Tone};
+use super::{CLIENT, NODE, dma, gdb, mistakes, requests};
+use crate::console::Console;
 use crate::failure::usage;
-
-/// Options of `highwire nanopu run`.
-#[derive(Debug, clap::Args)]
-#[command(after_help = "A program is a RISC-V ELF file; those of riscv/ are built with `make -C riscv`.
-
-A file of requests is CSV with a line of column names: sent (a cycle), context, and words (numbers separated by spaces).
-
-Exit status: 1 when a message stays unanswered, or the program traps or exits with a code.
-
-Examples:
-  highwire nanopu run riscv/build/loopback.elf
-  highwire nanopu run riscv/build/loopback.elf --bytes 1024 --trace trace.html
-  highwire nanopu run riscv/build/service.elf --requests requests.csv --json
-  highwire nanopu run riscv/build/loopback.elf --transport homa
-  highwire nanopu run riscv/build/loopback_dma.elf --nic dma
-  highwire nanopu run riscv/build/relay.elf --bytes 1024 --cut-through
-  highwire nanopu run riscv/build/relay.elf --bytes 64000 --message-bytes-max 65535 --interval 40000
-  highwire nanopu run riscv/build/service4.elf --cores 4 --gdb :3333
-    and in another terminal: gdb-multiarch riscv/build/service4.elf -ex 'target remote :3333'")]
-pub(crate) struct Args {
-    /// The program.
-    pub(super) program: PathBuf,
-    /// What the core has: the network in its registers, or a NIC that moves frames between the wire and memory, for programs whose
-    /// names end in _dma.
-    #[arg(long, default_value = "nanopu")]
-    nic: Attachment,
-    /// How many cores run it.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
-    cores: u16,
-    /// Let reads of x30 wait for a word where the program asks for it (nanopu_block_reads).
-    #[arg(long)]
-    blocking_reads: bool,
-    /// Give each thread a bank of registers, so that the scheduler switches without a handler (nanopu_run_threads).
-    #[arg(long)]
-    context_banks: bool,
-    #[command(flatten)]
-    beyond: nic::NicArgs,
-    /// What the NIC speaks: ndp or homa.
-    #[arg(long, value_enum, default_value_t, conflicts_with = "gdb")]
-    transport: TransportKind,
-    /// Put the prototype's second-level cache between the cores and memory: 512 KiB, shared.
-    #[arg(long)]
-    shared_cache: bool,
-    /// A file of requests, instead of --count alike.
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["count", "bytes", "context", "interval"])]
-    requests: Option<PathBuf>,
-    /// How many messages to send.
-    #[arg(long, default_value_t = 16)]
-    count: u32,
-    /// How long each is, in bytes.
-    #[arg(long, default_value_t = 16)]
-    bytes: usize,
-    /// The context that they are for.
-    #[arg(long, default_value_t = 0)]
-    context: u16,
-    /// Cycles between two.
-    #[arg(long, default_value_t = 2000)]
-    interval: u64,
-    /// Cycles that a word takes over the link, each way.
-    #[arg(long, default_value_t = 140)]
-    pub(super) link: u64,
-    /// Cycles before the first message, for the program to start.
-    #[arg(long, default_value_t = 10_000)]
-    pub(super) warm_up: u64,
-    /// Give up when nothing has been answered for so many cycles after the last message.
-    #[arg(long, default_value_t = 1_000_000)]
-    pub(super) patience: u64,
-    /// Write what moved on which cycle: a page to look at (.html), or a trace for Chrome and Perfetto (.json).
-    #[arg(long, value_name = "OUT")]
-    trace: Option<PathBuf>,
-    /// Wait for a debugger at this address, :PORT for one on this machine, and let it run the program.
-    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["trace", "json", "patience"])]
-    gdb: Option<String>,
-    /// Print JSON.
-    #[arg(long)]
-    json: bool,
-}
-
-/// How a core is attached to the network.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
-enum Attachment {
-    /// The network in the registers.
-    Nanopu,
-    /// A DMA NIC.
-    Dma,
-}
 
 /// What happened, as programs read it.
 #[derive(Debug, Serialize)]
@@ -122,57 +34,6 @@ struct Report {
     mistakes: Vec<mistakes::Report>,
     #[serde(flatten)]
     end: End,
-}
-
-/// How it went, whatever the network.
-#[derive(Debug, Serialize)]
-pub(super) struct Played {
-    pub(super) requests: usize,
-    pub(super) answered: usize,
-    pub(super) cycles: u64,
-    pub(super) instructions: u64,
-    response_cycles: Option<Spread>,
-    response_ns: Option<Spread>,
-}
-
-/// What the program left behind.
-#[derive(Debug, Serialize)]
-pub(super) struct End {
-    #[serde(skip_serializing_if = "Option::is_none")]
-    exit_code: Option<u64>,
-    #[serde(skip_serializing_if = "String::is_empty")]
-    console: String,
-    #[serde(skip_serializing_if = "Vec::is_empty")]
-    problems: Vec<String>,
-}
-
-impl Played {
-    /// `times` are the responses of the answered ones, in cycles.
-    pub(super) fn new(requests: usize, times: &[u64], cycles: u64, instructions: u64) -> Played {
-        let (response_cycles, response_ns) = (spread(times, 1.0), spread(times, CYCLES_PER_NANOSECOND));
-        Played { requests, answered: times.len(), cycles, instructions, response_cycles, response_ns }
-    }
-}
-
-impl End {
-    pub(super) fn new(platform: &Platform, problems: Vec<String>) -> End {
-        let console = String::from_utf8_lossy(platform.console()).into_owned();
-        End { exit_code: platform.exit_code(), console, problems }
-    }
-
-    /// The command's own exit code.
-    pub(super) fn exit_code(&self) -> ExitCode {
-        let is_good = self.problems.is_empty() && self.exit_code.unwrap_or(0) == 0;
-        if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
-    }
-}
-
-#[derive(Debug, Serialize)]
-struct Spread {
-    minimum: f64,
-    median: f64,
-    p99: f64,
-    maximum: f64,
 }
 
 #[derive(Debug, Serialize)]
@@ -343,152 +204,4 @@ fn report(
         mistakes: Vec::new(),
         end: End::new(node.platform(), problems),
     }
-}
-
-fn spread(times: &[u64], cycles_per_unit: f64) -> Option<Spread> {
-    let mut sorted = times.to_vec();
-    sorted.sort_unstable();
-    let at = |share: f64| {
-        let rank = (share * sorted.len() as f64).ceil() as usize;
-        sorted.get(rank.saturating_sub(1)).map(|&cycles| cycles as f64 / cycles_per_unit)
-    };
-    Some(Spread { minimum: at(0.0)?, median: at(0.5)?, p99: at(0.99)?, maximum: at(1.0)? })
-}
-
-/// Where an address lies, as people name it.
-pub(super) fn place(program: &Program, pc: u64) -> String {
-    match program.symbol_at(pc) {
-        Some(symbol) => format!("{pc:#x} in {}", symbol.name),
-        None => format!("{pc:#x}"),
-    }
-}
-
-pub(super) fn trap_text(event: &NodeEvent, program: &Program, cycle: u64) -> String {
-    match event {
-        NodeEvent::Trapped { core, pc, trap } => {
-            format!("core {core} trapped at {}, cycle {cycle}: {trap}", place(program, *pc))
-        }
-        NodeEvent::Sent { .. } => "a packet left".to_string(),
-    }
-}
-
-/// How long a core is watched to see whether it goes anywhere.
-const WATCH_CYCLES: u64 = 4000;
-
-/// Where each core is, and whether it does anything but repeat a few instructions.
-fn whereabouts(node: &mut Node<AnyTransport>, program: &Program, cores: usize) -> Vec<String> {
-    let start = node.cycle();
-    let mut seen = vec![BTreeSet::new(); cores];
-    while node.cycle() < start + WATCH_CYCLES {
-        node.tick(|core, event| {
-            if let Event::Commit(commit) = event {
-                seen[core].insert(commit.retired.pc);
-            }
-        });
-    }
-    let say = |(core, seen): (usize, BTreeSet<u64>)| match (seen.first(), seen.last()) {
-        (Some(&first), Some(&last)) if seen.len() <= 64 => format!(
-            "core {core} spins: since cycle {start} at the latest between {} and {last:#x}",
-            place(program, first)
-        ),
-        (None, _) => match node.waiting_since(core) {
-            Some(since) => format!(
-                "core {core} waits for a word: it reads x30 at {} since cycle {since}, context {}",
-                place(program, node.core(core).hart.pc),
-                node.current_context(core)
-            ),
-            None => format!(
-                "core {core} does nothing: at {} since cycle {start} at the latest",
-                place(program, node.core(core).hart.pc)
-            ),
-        },
-        _ => format!("core {core} is at {}, cycle {}", place(program, node.core(core).hart.pc), node.cycle()),
-    };
-    seen.into_iter().enumerate().map(say).collect()
-}
-
-fn problems_of(
-    node: &mut Node<AnyTransport>,
-    program: &Program,
-    requests: &[Request],
-    unanswered: usize,
-    cores: usize,
-) -> Vec<String> {
-    let mut problems = Vec::new();
-    let received = node.nic().received();
-    if unanswered > 0 {
-        problems.push(format!("{unanswered} messages have no answer"));
-        problems.extend(whereabouts(node, program, cores));
-    }
-    if received.unknown_context > 0 {
-        let first = node
-            .nic()
-            .first_stranger()
-            .map_or(String::new(), |(cycle, context)| format!("; first in cycle {cycle}, context {context}"));
-        problems.push(format!(
-            "{} packets were for a context that no thread has made known (nanopu_add_context){first}",
-            received.unknown_context
-        ));
-    }
-    if received.oversized > 0 {
-        problems.push(format!(
-            "{} packets were of messages longer than {} bytes (--message-bytes-max)",
-            received.oversized,
-            node.nic().message_bytes_max()
-        ));
-    }
-    let deadlocked = node.deadlocked();
-    if !deadlocked.is_empty() {
-        let cores: Vec<_> = deadlocked.iter().map(usize::to_string).collect();
-        problems.push(format!(
-            "deadlock: each of cores {} waits for a send buffer, and all of those are held by messages that they have half written, \
-             the rest of which stands behind what waits (--send-by-context)",
-            cores.join(", ")
-        ));
-    }
-    if received.without_buffer > 0 {
-        problems.push(format!("{} packets found no free message buffer", received.without_buffer));
-    }
-    let may_be_empty = requests.iter().any(|request| request.payload.is_empty());
-    for core in 0..cores {
-        problems.extend(mistakes::sentences(core, &node.misuse(core), program, may_be_empty));
-    }
-    problems
-}
-
-/// Prints `report`, of which the rest are parts, as programs or people read it.
-pub(super) fn print(args: &Args, report: &impl Serialize, played: &Played, end: &End) -> Result<()> {
-    let mut console = Console::new();
-    if args.json {
-        console.json(report)?;
-        return console.finish();
-    }
-    console.line(format!(
-        "{} messages, {} answered; {} cycles, {} instructions",
-        played.requests, played.answered, played.cycles, played.instructions
-    ))?;
-    for (what, spread) in [("cycles", &played.response_cycles), ("ns at 3.2 GHz", &played.response_ns)] {
-        let Some(Spread { minimum, median, p99, maximum }) = spread else { continue };
-        console.line(format!(
-            "response, {what:<14}  min {minimum:>8.1}   median {median:>8.1}   p99 {p99:>8.1}   max {maximum:>8.1}"
-        ))?;
-    }
-    let faint = format!(
-        "from the generator's first word out to the answer's first word back, {} cycles of link each way (simulated)",
-        args.link
-    );
-    console.line(console.paint(Tone::Faint, &faint))?;
-    if !end.console.is_empty() {
-        console.line(&end.console)?;
-    }
-    if let Some(code) = end.exit_code {
-        console.line(format!("the program exited with {code}"))?;
-    }
-    if let Some(path) = &args.trace {
-        console.line(format!("trace: {}", path.display()))?;
-    }
-    for problem in &end.problems {
-        console.line(console.paint(Tone::Bad, problem))?;
-    }
-    console.finish()
 }

@@ -1,0 +1,92 @@
+//! The options of `highwire nanopu run`.
+
+use std::path::PathBuf;
+
+use super::nic::NicArgs;
+use super::transport::TransportKind;
+
+/// Options of `highwire nanopu run`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "A program is a RISC-V ELF file; those of riscv/ are built with `make -C riscv`.
+
+A file of requests is CSV with a line of column names: sent (a cycle), context, and words (numbers separated by spaces).
+
+Exit status: 1 when a message stays unanswered, or the program traps or exits with a code.
+
+Examples:
+  highwire nanopu run riscv/build/loopback.elf
+  highwire nanopu run riscv/build/loopback.elf --bytes 1024 --trace trace.html
+  highwire nanopu run riscv/build/service.elf --requests requests.csv --json
+  highwire nanopu run riscv/build/loopback.elf --transport homa
+  highwire nanopu run riscv/build/loopback_dma.elf --nic dma
+  highwire nanopu run riscv/build/relay.elf --bytes 1024 --cut-through
+  highwire nanopu run riscv/build/relay.elf --bytes 64000 --message-bytes-max 65535 --interval 40000
+  highwire nanopu run riscv/build/service4.elf --cores 4 --gdb :3333
+    and in another terminal: gdb-multiarch riscv/build/service4.elf -ex 'target remote :3333'")]
+pub(crate) struct Args {
+    /// The program.
+    pub(super) program: PathBuf,
+    /// What the core has: the network in its registers, or a NIC that moves frames between the wire and memory, for programs whose
+    /// names end in _dma.
+    #[arg(long, default_value = "nanopu")]
+    pub(super) nic: Attachment,
+    /// How many cores run it.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
+    pub(super) cores: u16,
+    /// Let reads of x30 wait for a word where the program asks for it (nanopu_block_reads).
+    #[arg(long)]
+    pub(super) blocking_reads: bool,
+    /// Give each thread a bank of registers, so that the scheduler switches without a handler (nanopu_run_threads).
+    #[arg(long)]
+    pub(super) context_banks: bool,
+    #[command(flatten)]
+    pub(super) beyond: NicArgs,
+    /// What the NIC speaks: ndp or homa.
+    #[arg(long, value_enum, default_value_t, conflicts_with = "gdb")]
+    pub(super) transport: TransportKind,
+    /// Put the prototype's second-level cache between the cores and memory: 512 KiB, shared.
+    #[arg(long)]
+    pub(super) shared_cache: bool,
+    /// A file of requests, instead of --count alike.
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["count", "bytes", "context", "interval"])]
+    pub(super) requests: Option<PathBuf>,
+    /// How many messages to send.
+    #[arg(long, default_value_t = 16)]
+    pub(super) count: u32,
+    /// How long each is, in bytes.
+    #[arg(long, default_value_t = 16)]
+    pub(super) bytes: usize,
+    /// The context that they are for.
+    #[arg(long, default_value_t = 0)]
+    pub(super) context: u16,
+    /// Cycles between two.
+    #[arg(long, default_value_t = 2000)]
+    pub(super) interval: u64,
+    /// Cycles that a word takes over the link, each way.
+    #[arg(long, default_value_t = 140)]
+    pub(super) link: u64,
+    /// Cycles before the first message, for the program to start.
+    #[arg(long, default_value_t = 10_000)]
+    pub(super) warm_up: u64,
+    /// Give up when nothing has been answered for so many cycles after the last message.
+    #[arg(long, default_value_t = 1_000_000)]
+    pub(super) patience: u64,
+    /// Write what moved on which cycle: a page to look at (.html), or a trace for Chrome and Perfetto (.json).
+    #[arg(long, value_name = "OUT")]
+    pub(super) trace: Option<PathBuf>,
+    /// Wait for a debugger at this address, :PORT for one on this machine, and let it run the program.
+    #[arg(long, value_name = "ADDRESS", conflicts_with_all = ["trace", "json", "patience"])]
+    pub(super) gdb: Option<String>,
+    /// Print JSON.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+/// How a core is attached to the network.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+pub(super) enum Attachment {
+    /// The network in the registers.
+    Nanopu,
+    /// A DMA NIC.
+    Dma,
+}
