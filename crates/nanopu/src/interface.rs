@@ -4,29 +4,27 @@
 //! something to do, and among equals the one whose message has waited longest; where that is not the current one it raises
 //! an interrupt, and software switches.
 
+mod bank;
 mod late;
 mod mistake;
+mod registers;
 mod schedule;
+mod words;
 mod writing;
 
 use std::collections::VecDeque;
 
+use bank::Bank;
 use late::Late;
 pub use mistake::{Mistake, Misuse, Occurrence};
 use writing::Writing;
 
 use crate::packet::MESSAGE_BYTES_MAX;
-use crate::port::csr;
 use crate::timeline::{Stage, Timeline};
 
 /// How many threads a core has room for.
 pub const CONTEXTS_MAX: usize = 4;
-/// Words that the queue behind x31 holds in hardware (`rtl/transmit_queue.sv`). Here it has no end, but more are noted.
-const TRANSMIT_WORDS: usize = 512;
-/// Messages of the longest kind that a context's receive queue holds in hardware: 1,024 words (`rtl/receive_queue.sv`). Here it has no
-/// end, but more are noted.
-const RECEIVE_MESSAGES: usize = 4;
-/// The bit of [`csr::THREAD_COMMAND`] that says so.
+/// The bit of [`crate::port::csr::THREAD_COMMAND`] that says so.
 pub(crate) const NOTHING_TO_DO: u64 = 2;
 
 /// A thread's queue and state.
@@ -43,18 +41,6 @@ struct Context {
     is_active: bool,
     writing: Writing,
     bank: Bank,
-}
-
-/// What a context's bank of registers holds.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-enum Bank {
-    /// Nothing: a handler switches to this thread.
-    #[default]
-    Unused,
-    /// A thread that begins at this address.
-    Begins(u64),
-    /// A thread.
-    Runs,
 }
 
 /// What a core asks of the NIC.
@@ -166,168 +152,14 @@ impl Interface {
         self.can_block = true;
     }
 
-    /// From now on each context may have a bank of registers, so that the core switches threads by itself. The prototype has none.
-    pub fn give_banks(&mut self) {
-        self.has_banks = true;
-    }
-
-    /// Whether there are such banks.
-    pub fn has_banks(&self) -> bool {
-        self.has_banks
-    }
-
-    /// The bank of the thread that the scheduler asks for, and where it begins if it has not run. Nothing if one of the two threads
-    /// has no bank; a context that nobody has made known keeps nothing, and needs none.
-    pub fn wanted_bank(&self) -> Option<(usize, Option<u64>)> {
-        let (target, _) = self.target.filter(|&(target, _)| target != self.current)?;
-        let current = self.contexts.iter().find(|entry| entry.id == self.current);
-        let is_kept = current.is_none_or(|entry| entry.bank == Bank::Runs);
-        let bank = self.contexts.iter().position(|entry| entry.id == target).filter(|_| is_kept)?;
-        match self.contexts[bank].bank {
-            Bank::Unused => None,
-            Bank::Begins(pc) => Some((bank, Some(pc))),
-            Bank::Runs => Some((bank, None)),
-        }
-    }
-
-    /// The core runs the thread of `bank` from `cycle` on.
-    pub fn enter_bank(&mut self, cycle: u64, bank: usize) {
-        self.unsettle();
-        let Some(entry) = self.contexts.get_mut(bank) else { return };
-        entry.bank = Bank::Runs;
-        let (context, priority) = (entry.id, entry.priority);
-        self.switch_to(cycle, context);
-        self.current_priority = priority;
-        // The wish that led here may be out of date.
-        self.decide(cycle);
-    }
-
-    /// Whether a read of x30 has to wait. A context that nobody has made known has no queue to wait for.
-    #[inline]
-    pub fn lacks_word(&self) -> bool {
-        self.blocks && self.contexts.iter().any(|entry| entry.id == self.current && entry.words.is_empty())
-    }
-
-    /// The program's next instruction is a read of x30 that has to wait: without a message in hand the thread is idle, as if it said so.
-    pub fn wait_for_word(&mut self, cycle: u64) {
-        self.unsettle();
-        if !self.is_waiting {
-            self.is_waiting = true;
-            self.timeline.mark(cycle, Stage::ReadWaits, self.current.into());
-        }
-        if self.idle_since.is_none() {
-            self.on_idle(cycle);
-        }
-    }
-
     /// Names the instruction that acts next, for reports of what it does wrong.
     pub fn by(&mut self, pc: u64) {
         self.pc = Some(pc);
     }
 
-    /// A word of a message has come for `context`; `is_first` if it begins one.
-    pub fn deliver(&mut self, cycle: u64, context: u16, word: u64, is_first: bool) {
-        self.unsettle();
-        let Some(entry) = self.contexts.iter_mut().find(|entry| entry.id == context) else {
-            let nowhere = Occurrence { cycle, pc: None, context, detail: word };
-            self.misuse.note(Mistake::WordForUnknownContext, nowhere);
-            return;
-        };
-        if entry.words.len() >= RECEIVE_MESSAGES * self.message_bytes_max / 8 {
-            let detail = entry.words.len() as u64;
-            self.misuse.note(Mistake::ReceiveOverrun, Occurrence { cycle, pc: None, context, detail });
-        }
-        entry.words.push_back(word);
-        self.timeline.mark(cycle, Stage::WordDelivered, word);
-        if is_first {
-            entry.arrivals.push_back(cycle);
-            entry.is_active = true;
-            self.decide_after_arrival(cycle);
-        }
-    }
-
-    /// A read of x30; zero if there is nothing.
-    pub fn take_word(&mut self, cycle: u64) -> u64 {
-        self.unsettle();
-        self.is_waiting = false;
-        let running = self.running();
-        let mistake = if running.is_some() { Mistake::EmptyRead } else { Mistake::ReadWithoutContext };
-        let word = running.and_then(|context| context.words.pop_front());
-        if word.is_none() {
-            self.misuse.note(mistake, self.occurrence(cycle, 0));
-        }
-        self.timeline.mark(cycle, Stage::WordRead, word.unwrap_or(0));
-        word.unwrap_or(0)
-    }
-
     /// What the instruction that acts does in `cycle`.
     fn occurrence(&self, cycle: u64, detail: u64) -> Occurrence {
         Occurrence { cycle, pc: self.pc, context: self.current, detail }
-    }
-
-    /// Takes back that `context` read `word` from x30: the instruction was killed. The last read comes back first.
-    ///
-    /// The pipeline of this crate has no need of it, because its instructions on wrong paths do not execute; hardware has.
-    pub fn give_back(&mut self, context: u16, word: u64) {
-        self.unsettle();
-        if let Some(entry) = self.contexts.iter_mut().find(|entry| entry.id == context) {
-            entry.words.push_front(word);
-        }
-    }
-
-    /// The word that a read of x30 would take. It stays.
-    pub fn peek_word(&self) -> Option<u64> {
-        let running = self.contexts.iter().find(|entry| entry.id == self.current)?;
-        running.words.front().copied()
-    }
-
-    /// A write to x31 whose word is there.
-    pub fn put_word(&mut self, cycle: u64, word: u64) {
-        let broken = self.late.take();
-        self.break_promise(broken);
-        self.timeline.mark(cycle, Stage::WordWritten, word);
-        let here = self.occurrence(cycle, word);
-        if self.outbox.len() >= TRANSMIT_WORDS {
-            let detail = self.outbox.len() as u64;
-            self.misuse.note(Mistake::TransmitOverrun, Occurrence { detail, ..here });
-        }
-        let current = self.current;
-        if let Some(entry) = self.contexts.iter_mut().find(|entry| entry.id == current) {
-            entry.writing.write(word, self.message_bytes_max, here, &mut self.misuse);
-        }
-        self.outbox.push_back((self.current, word));
-    }
-
-    /// Whether the program has sent words that are still here.
-    #[inline]
-    pub fn has_sent(&self) -> bool {
-        !self.outbox.is_empty()
-    }
-
-    /// The oldest word that the program has sent and that is still here, and its context.
-    pub fn peek_sent(&self) -> Option<(u16, u64)> {
-        self.outbox.front().copied()
-    }
-
-    /// The oldest word of each context, its place in the queue, its context, and itself; the oldest of all first.
-    pub fn sent_heads(&self) -> impl Iterator<Item = (usize, u16, u64)> + '_ {
-        let mut seen = [None; CONTEXTS_MAX + 1];
-        self.outbox.iter().enumerate().filter_map(move |(place, &(context, word))| {
-            // A core without contexts may write as well, once more than it has contexts.
-            let slot = seen.iter_mut().find(|slot| slot.is_none_or(|seen| seen == context))?;
-            let is_head = slot.replace(context).is_none();
-            is_head.then_some((place, context, word))
-        })
-    }
-
-    /// Takes the word at this place of the queue.
-    pub fn take_sent_at(&mut self, place: usize) -> Option<(u16, u64)> {
-        self.outbox.remove(place)
-    }
-
-    /// Takes that word.
-    pub fn take_sent(&mut self) -> Option<(u16, u64)> {
-        self.outbox.pop_front()
     }
 
     /// Whether the program asks the NIC for anything.
@@ -341,63 +173,6 @@ impl Interface {
         self.demands.pop_front()
     }
 
-    /// Reads a CSR.
-    pub fn read(&self, number: u16) -> u64 {
-        match number {
-            csr::MESSAGES_READY => self.ready_register,
-            csr::CURRENT_CONTEXT => self.current.into(),
-            csr::CURRENT_PRIORITY => self.current_priority.into(),
-            csr::NIC_READY => {
-                1 | u64::from(self.can_block) << 1
-                    | u64::from(self.has_banks) << 2
-                    | u64::from(self.blocks) << 3
-            }
-            csr::TARGET_CONTEXT => self.target.map_or(self.current, |(context, _)| context).into(),
-            csr::TARGET_PRIORITY => {
-                self.target.map_or(self.current_priority, |(_, priority)| priority).into()
-            }
-            csr::MESSAGE_CYCLES => self.message_cycles,
-            csr::IDLE_CYCLES => self.idle_cycles,
-            _ => 0,
-        }
-    }
-
-    /// Writes a CSR.
-    pub fn write(&mut self, cycle: u64, number: u16, value: u64) {
-        if self.is_idle && (number, value) == (csr::THREAD_COMMAND, NOTHING_TO_DO) {
-            return;
-        }
-        self.unsettle();
-        match number {
-            csr::CURRENT_CONTEXT => self.switch_to(cycle, value as u16),
-            csr::CURRENT_PRIORITY => self.current_priority = value as u8,
-            csr::NIC_COMMAND => {
-                if value & 1 != 0 {
-                    self.insert(cycle);
-                }
-                self.has_timers |= value & 4 != 0;
-                self.blocks |= value & 8 != 0 && self.can_block;
-            }
-            csr::THREAD_COMMAND => {
-                if value & 1 != 0 {
-                    self.finish_message(cycle);
-                }
-                if value & NOTHING_TO_DO != 0 {
-                    self.on_idle(cycle);
-                    self.is_idle = value == NOTHING_TO_DO && self.rests();
-                }
-            }
-            csr::MESSAGE_CYCLES => self.message_cycles = value,
-            csr::IDLE_CYCLES => self.idle_cycles = value,
-            csr::THREAD_ENTRY => {
-                if let Some(entry) = self.running().filter(|entry| entry.bank != Bank::Runs) {
-                    entry.bank = Bank::Begins(value);
-                }
-            }
-            _ => {}
-        }
-    }
-
     /// Whether the scheduler's interrupt is raised.
     pub fn wants_switch(&self) -> bool {
         self.target.is_some_and(|(context, _)| context != self.current)
@@ -406,11 +181,6 @@ impl Interface {
     /// What the program did wrong so far.
     pub fn misuse(&self) -> Misuse {
         self.misuse
-    }
-
-    /// Words that wait in the receive queue of `context`.
-    pub fn queued_words(&self, context: u16) -> usize {
-        self.contexts.iter().find(|entry| entry.id == context).map_or(0, |entry| entry.words.len())
     }
 
     /// Something was done to it.
@@ -465,51 +235,6 @@ impl Interface {
     fn running(&mut self) -> Option<&mut Context> {
         let current = self.current;
         self.contexts.iter_mut().find(|entry| entry.id == current)
-    }
-
-    fn insert(&mut self, cycle: u64) {
-        let (id, priority) = (self.current, self.current_priority);
-        if self.contexts.iter().any(|entry| entry.id == id) {
-            return;
-        }
-        if self.contexts.len() == CONTEXTS_MAX {
-            self.misuse.note(Mistake::RefusedContext, self.occurrence(cycle, 0));
-            return;
-        }
-        self.contexts.push(Context {
-            id,
-            priority,
-            base_priority: priority,
-            words: VecDeque::new(),
-            arrivals: VecDeque::new(),
-            is_active: false,
-            writing: Writing::default(),
-            bank: Bank::Unused,
-        });
-        self.demands.push_back(Demand::Insert { context: id });
-    }
-
-    fn switch_to(&mut self, cycle: u64, context: u16) {
-        self.current = context;
-        self.timeline.mark(cycle, Stage::Switched, context.into());
-        self.target = self.target.filter(|&(target, _)| target != context);
-        self.began = self.running().is_some_and(|entry| entry.is_active).then_some(cycle);
-        self.idle_since = None;
-        self.is_waiting = false;
-    }
-
-    fn finish_message(&mut self, cycle: u64) {
-        self.finish_writing();
-        let Some(entry) = self.running() else { return };
-        entry.arrivals.pop_front();
-        entry.is_active = !entry.arrivals.is_empty();
-        entry.priority = entry.base_priority;
-        let (context, is_active, priority) = (entry.id, entry.is_active, entry.priority);
-        self.current_priority = priority;
-        self.began = is_active.then_some(cycle);
-        self.timeline.mark(cycle, Stage::Done, context.into());
-        self.demands.push_back(Demand::Done { context });
-        self.decide(cycle);
     }
 }
 

@@ -1,4 +1,6 @@
+use super::words::TRANSMIT_WORDS;
 use super::*;
+use crate::port::csr;
 
 /// Contexts 0 with priority 0 and 1 with priority 1, 0 running.
 fn two_threads(priorities: [u8; 2]) -> Interface {
