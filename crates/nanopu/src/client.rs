@@ -302,26 +302,17 @@ impl Client {
 
     /// Sends request `number` to the node with address `node`.
     pub(crate) fn send(&mut self, node: u32, number: usize, request: &Request) {
-        let bytes = request.payload.len() as u16;
-        let message = self.next_message;
+        let message = Packet {
+            source: self.address,
+            destination: node,
+            source_context: (number % CONTEXTS) as u16,
+            destination_context: request.context,
+            message: self.next_message,
+            ..Packet::default()
+        };
         self.next_message = self.next_message.wrapping_add(1);
-        let packets = packets_of(bytes);
-        for offset in 0..packets {
-            let start = offset * SEGMENT_BYTES;
-            let end = (start + SEGMENT_BYTES).min(request.payload.len());
-            let packet = Packet {
-                source: self.address,
-                destination: node,
-                flags: flag::DATA,
-                source_context: (number % CONTEXTS) as u16,
-                destination_context: request.context,
-                message_bytes: bytes,
-                packet_offset: offset as u8,
-                message,
-                buffer: message,
-                payload: request.payload[start..end].to_vec(),
-                ..Packet::default()
-            };
+        let packets = packets_of(request.payload.len() as u16);
+        for packet in Packet::of_message(message, &request.payload) {
             match &mut self.rounds {
                 Some(rounds) => rounds.requests.push_back((request.sent, packet)),
                 // As many as a node sends unasked.

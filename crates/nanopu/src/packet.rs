@@ -144,6 +144,23 @@ impl Packet {
         self.payload.clear();
     }
 
+    /// The packets of a data message: each has its part of `payload`, and addresses, contexts and the message's number from `message`.
+    pub(crate) fn of_message(message: Packet, payload: &[u8]) -> impl Iterator<Item = Packet> {
+        let message_bytes = payload.len() as u16;
+        (0..packets_of(message_bytes)).map(move |offset| {
+            let start = offset * SEGMENT_BYTES;
+            let end = (start + SEGMENT_BYTES).min(payload.len());
+            Packet {
+                flags: flag::DATA,
+                message_bytes,
+                packet_offset: offset as u8,
+                buffer: message.message,
+                payload: payload[start..end].to_vec(),
+                ..message.clone()
+            }
+        })
+    }
+
     /// A control packet for its sender, about it.
     pub fn reply(&self, flags: u8) -> Packet {
         Packet {

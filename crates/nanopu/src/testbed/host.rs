@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use highwire_fabric::{Host as FabricHost, Priorities, Time};
 
 use crate::network::{Frame, cycle_of, time_of};
-use crate::packet::{Packet, SEGMENT_BYTES, flag, packets_of, words_of};
+use crate::packet::{Packet, SEGMENT_BYTES, flag, words_of};
 
 /// The host's address.
 pub const HOST: u32 = 0x0a00_0001;
@@ -124,25 +124,17 @@ impl Host {
     }
 
     fn launch(&mut self, cycle: u64, number: usize, request: &Request) {
-        let message = self.next_message;
-        self.next_message = message.wrapping_add(1);
-        let bytes = request.payload.len() as u16;
-        for offset in 0..packets_of(bytes) {
-            let start = offset * SEGMENT_BYTES;
-            let end = (start + SEGMENT_BYTES).min(request.payload.len());
-            let packet = Packet {
-                source: HOST,
-                destination: request.node,
-                flags: flag::DATA,
-                source_context: (number % CONTEXTS) as u16,
-                destination_context: request.context,
-                message_bytes: bytes,
-                packet_offset: offset as u8,
-                message,
-                payload: request.payload[start..end].to_vec(),
-                ..Packet::default()
-            };
-            let key = (message, packet.packet_offset);
+        let message = Packet {
+            source: HOST,
+            destination: request.node,
+            source_context: (number % CONTEXTS) as u16,
+            destination_context: request.context,
+            message: self.next_message,
+            ..Packet::default()
+        };
+        self.next_message = self.next_message.wrapping_add(1);
+        for packet in Packet::of_message(message, &request.payload) {
+            let key = (packet.message, packet.packet_offset);
             self.unacknowledged.insert(key, packet.clone());
             self.deadlines.push_back((cycle + TIMEOUT_CYCLES, key));
             self.ready.push_back(packet);
