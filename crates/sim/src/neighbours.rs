@@ -1,4 +1,4 @@
-//! RNICs and nanoPUs as neighbours: hosts of one network, on one clock.
+//! RNICs and nanoPUs as neighbours, and cores with a DMA NIC: hosts of one network, on one clock.
 //!
 //! A [`Scenario`] says network, scheme and flows, as ever; [`Seat`]s say which of its hosts are not RNICs. Frames of nanoPUs and packets of
 //! RNICs meet in the same queues, either in one queue per port or with priorities: bulk, then RPCs, then their control packets.
@@ -14,6 +14,7 @@ use std::sync::Arc;
 use highwire_fabric::{Host, HostId, Observer, Priorities, Time};
 use highwire_nanopu::Node;
 use highwire_nanopu::client::{Answer, Request};
+use highwire_nanopu::dma::DmaNode;
 use highwire_nanopu::network::{Generator, Network, NetworkError, Place};
 use highwire_nanopu::nic::Ndp;
 
@@ -32,7 +33,9 @@ pub enum Seat {
     Rnic,
     /// A nanoPU; its address is the host's ([`highwire_nanopu::network::address`]).
     Node(Box<Node>),
-    /// A generator of requests to nanoPUs.
+    /// A core with a DMA NIC.
+    Dma(Box<DmaNode>),
+    /// A generator of requests to either kind of node.
     Generator(Vec<(HostId, Request)>),
 }
 
@@ -43,7 +46,7 @@ pub enum NeighboursError {
     Scenario(ScenarioError),
     /// A flow begins or ends at a host that is no RNIC.
     NoRnic(HostId),
-    /// A request is for a host that is no nanoPU.
+    /// A request is for a host that is neither a nanoPU nor a core with a DMA NIC.
     NoNode(HostId),
     /// The nanoPUs or the network came to an end.
     Network(NetworkError),
@@ -89,6 +92,7 @@ impl<const ABOVE: bool, O: Observer<Shared<ABOVE>>> Neighbours<ABOVE, O> {
                 Place::Other(Other::Generator(Box::new(Generator::new(HostId(host), requests))))
             }
             Seat::Node(node) => Place::Node(node),
+            Seat::Dma(node) => Place::Dma(node),
         });
         let network = Network::observed(topology, config, places.collect(), observer)
             .map_err(NeighboursError::Network)?;
@@ -138,6 +142,11 @@ impl<const ABOVE: bool, O: Observer<Shared<ABOVE>>> Neighbours<ABOVE, O> {
         self.network.node(host)
     }
 
+    /// The core with a DMA NIC on a host, if one is there.
+    pub fn dma_node(&self, host: HostId) -> Option<&DmaNode> {
+        self.network.dma_node(host)
+    }
+
     /// Its observer.
     pub fn observer(&self) -> &O {
         self.network.fabric().observer()
@@ -176,7 +185,7 @@ fn check(scenario: &Scenario, seats: &[Seat]) -> Result<(), NeighboursError> {
         _ => &[],
     });
     let mut nodes = requests.map(|&(node, _)| node);
-    match nodes.find(|&host| !is(host, |seat| matches!(seat, Seat::Node(_)))) {
+    match nodes.find(|&host| !is(host, |seat| matches!(seat, Seat::Node(_) | Seat::Dma(_)))) {
         Some(host) => Err(NeighboursError::NoNode(host)),
         None => Ok(()),
     }
@@ -222,7 +231,11 @@ impl fmt::Display for NeighboursError {
                 write!(f, "a flow begins or ends at host {}, which is no RNIC", host.0)
             }
             NeighboursError::NoNode(host) => {
-                write!(f, "a request is for host {}, which is no nanoPU", host.0)
+                write!(
+                    f,
+                    "a request is for host {}, which is neither a nanoPU nor a core with a DMA NIC",
+                    host.0
+                )
             }
             NeighboursError::Network(error) => write!(f, "{error}"),
             NeighboursError::Host(host, problem) => write!(f, "host {}: {problem}", host.0),

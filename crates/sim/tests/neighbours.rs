@@ -6,6 +6,7 @@ mod support;
 use std::collections::BTreeMap;
 
 use highwire_nanopu::client::Request;
+use highwire_nanopu::dma::{DmaNode, DmaNodeConfig};
 use highwire_nanopu::network::{HostId, address, link};
 use highwire_nanopu::{Node, NodeConfig};
 use highwire_riscv::Program;
@@ -153,6 +154,55 @@ fn threads_change_nothing() {
     assert_eq!(one, play::<true>(&program, transfers(), false, 2));
 }
 
+/// A core with a DMA NIC on one side, a nanoPU on the other, each asked across the link that RNICs share with them.
+#[test]
+fn a_dma_nic_is_a_neighbour_of_rnics_too() {
+    let (Some(program), Some(polling)) = (program("loopback"), program("loopback_dma")) else { return };
+    let run = |flows: Vec<Flow>, threads: usize| {
+        let scenario = scenario(flows, false);
+        let mut seats = seats(&program);
+        let dma = DmaNode::new(&polling, &DmaNodeConfig::default()).expect("it fits");
+        seats[NODES[1].0 as usize] = Seat::Dma(Box::new(dma));
+        let mut world: Neighbours<false, Meetings> =
+            Neighbours::new(&scenario, seats, Meetings::default()).expect("it fits");
+        world.use_threads(threads);
+        world.run_until(END).expect("no invariant breaks");
+        assert_eq!(
+            (world.flows().iter().filter(|flow| flow.received.is_none()).count(), world.dropped()),
+            (0, 0)
+        );
+        let dma = world.dma_node(NODES[1]).expect("it is there");
+        assert_eq!((dma.counters().refused, dma.counters().lost()), (0, 0));
+        assert!(world.node(NODES[1]).is_none() && world.dma_node(NODES[0]).is_none());
+        // The generator beside the nanoPU asks the DMA NIC, and the other way round.
+        let took = |generator: HostId| {
+            let sent = (0..200).map(|i| 10_000 + 1_600 * i + i * i * 37 % 1_500);
+            let answers = world.answers(generator).iter().zip(sent);
+            let took = answers.map(|(answer, sent)| {
+                let answer = answer.as_ref().expect("no frame is lost where no queue overflows");
+                assert_eq!(answer.payload, [7; 64]);
+                answer.received - sent
+            });
+            let mut took: Vec<u64> = took.collect();
+            took.sort_unstable();
+            took
+        };
+        (took(GENERATORS[0]), took(GENERATORS[1]), world.observer().clone(), world.fingerprint())
+    };
+    let (dma, nanopu, ..) = run(Vec::new(), 1);
+    assert!(dma[100] > nanopu[100] + 50, "a DMA NIC is slower: {} and {}", dma[100], nanopu[100]);
+    let beside = run(transfers(), 1);
+    assert!(
+        beside.0[198] > dma[198] + 1_000,
+        "transfers stand in its way: {} and {}",
+        beside.0[198],
+        dma[198]
+    );
+    let shared = beside.2.0.values().filter(|counts| counts.iter().all(|&count| count > 0)).count();
+    assert_eq!(shared, 2, "the link in the middle, both ways");
+    assert!(beside == run(transfers(), 3), "threads change nothing");
+}
+
 #[test]
 fn what_leads_nowhere_is_refused() {
     let Some(program) = program("loopback") else { return };
@@ -166,7 +216,7 @@ fn what_leads_nowhere_is_refused() {
     let mut wrong = seats(&program);
     let request = Request { sent: 0, context: 0, payload: vec![0; 8] };
     wrong[0] = Seat::Generator(vec![(HostId(1), request)]);
-    let words = "a request is for host 1, which is no nanoPU";
+    let words = "a request is for host 1, which is neither a nanoPU nor a core with a DMA NIC";
     assert_eq!(refuse(Vec::new(), wrong).as_deref(), Some(words));
     let few = Neighbours::<false>::new(&scenario(Vec::new(), false), vec![Seat::Rnic], ());
     assert!(matches!(few.err(), Some(NeighboursError::Network(_))));
