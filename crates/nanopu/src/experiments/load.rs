@@ -62,15 +62,21 @@ pub(super) struct Load {
 }
 
 impl Load {
+    /// Theirs.
     pub(super) fn new(service: Service, contexts: Contexts) -> Load {
+        Load::seeded(1, service, contexts)
+    }
+
+    /// The same generator with another seed: other requests that are drawn alike. Theirs has 1, which engines without a seed have.
+    pub(super) fn seeded(seed: u32, service: Service, contexts: Contexts) -> Load {
         Load {
             service,
             contexts,
-            gaps: Engine(1),
-            services: Engine(1),
+            gaps: Engine::new(seed),
+            services: Engine::new(seed),
             short: Normal { mean: 1600.0, saved: None },
             long: Normal { mean: 16_000.0, saved: None },
-            rand: Rand::new(),
+            rand: Rand::new(seed),
         }
     }
 
@@ -112,6 +118,11 @@ impl Load {
 struct Engine(u64);
 
 impl Engine {
+    fn new(seed: u32) -> Engine {
+        // As the library seeds it: the engine would stay at zero for ever.
+        Engine((u64::from(seed) % 2_147_483_647).max(1))
+    }
+
     fn next(&mut self) -> u64 {
         self.0 = self.0 * 16_807 % 2_147_483_647;
         self.0
@@ -163,8 +174,9 @@ struct Rand {
 }
 
 impl Rand {
-    fn new() -> Rand {
-        let mut words = [1u32; 31];
+    fn new(seed: u32) -> Rand {
+        // The library takes 1 for 0, and works on signed words; a seed of 31 bits is the same in both.
+        let mut words = [(seed & 0x7fff_ffff).max(1); 31];
         for place in 1..31 {
             words[place] = (u64::from(words[place - 1]) * 16_807 % 2_147_483_647) as u32;
         }
@@ -192,9 +204,9 @@ mod tests {
     #[test]
     fn numbers_are_the_libraries() {
         // What `rand()` and `minstd_rand0` are documented to begin with.
-        let mut rand = Rand::new();
+        let mut rand = Rand::new(1);
         assert_eq!([rand.draw(), rand.draw(), rand.draw()], [1_804_289_383, 846_930_886, 1_681_692_777]);
-        let mut engine = Engine(1);
+        let mut engine = Engine::new(1);
         let last = (0..10_000).map(|_| engine.next()).last();
         assert_eq!(last, Some(1_043_618_065));
     }

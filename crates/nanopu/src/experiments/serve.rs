@@ -4,16 +4,18 @@ use highwire_riscv::Program;
 
 use super::load::{Load, ROUND_CYCLES, Work};
 use super::{CYCLES_PER_NANOSECOND, ExperimentError, Settings};
-use crate::client::Client;
+use crate::client::{Client, Request};
 use crate::node::{Node, NodeConfig};
 use crate::queueing::percentile;
 
 /// Cycles before the first request, for the program to start.
 const START_CYCLES: u64 = 143 * ROUND_CYCLES;
-/// So many requests come before those that count, so often: a sweep finds a program that has run for a while, its caches warm and its
+/// So many requests come before those that count, so often, where these are not the points of a sweep: caches are warm then, and
 /// misbehaving threads demoted.
 const WARM_REQUESTS: usize = 400;
 const WARM_CYCLES: u64 = 15 * ROUND_CYCLES;
+/// How long to wait for answers behind the last request: until no node has anything left to answer.
+const PATIENCE_CYCLES: u64 = 2_000_000;
 
 /// A program on a node of some shape.
 pub(super) struct Server {
@@ -41,8 +43,6 @@ impl Server {
 
     /// Plays the requests to a node that has served some before.
     pub(super) fn play(&self, works: Vec<Work>) -> Result<Responses, ExperimentError> {
-        let mut node = Node::new(&self.program, &self.config)
-            .map_err(|error| ExperimentError::NoProgram(self.name.to_string(), error.to_string()))?;
         let warm = works.iter().take(WARM_REQUESTS).enumerate();
         let warm: Vec<_> = warm
             .map(|(number, work)| Work { sent: number as u64 * WARM_CYCLES, ..*work }.request(START_CYCLES))
@@ -51,17 +51,37 @@ impl Server {
         let start = start.next_multiple_of(ROUND_CYCLES);
         let counted = warm.len();
         let requests: Vec<_> = warm.into_iter().chain(works.iter().map(|work| work.request(start))).collect();
-        let patience = 2_000_000;
-        let mut client = Client::in_rounds(0x0a00_0001, self.config.nic.address, ROUND_CYCLES);
-        let answers = client
-            .play_in_rounds(&mut node, &requests, patience)
+        let cycles = self.start()?.ask(&requests)?.split_off(counted);
+        Ok(Responses { works, cycles })
+    }
+
+    fn start(&self) -> Result<Session<'_>, ExperimentError> {
+        let node = Node::new(&self.program, &self.config)
+            .map_err(|error| ExperimentError::NoProgram(self.name.to_string(), error.to_string()))?;
+        let client = Client::in_rounds(0x0a00_0001, self.config.nic.address, ROUND_CYCLES);
+        Ok(Session { name: self.name, node, client })
+    }
+}
+
+/// A program that runs, and who asks it.
+struct Session<'a> {
+    name: &'a str,
+    node: Node,
+    client: Client,
+}
+
+impl Session<'_> {
+    /// What each request took, in cycles.
+    fn ask(&mut self, requests: &[Request]) -> Result<Vec<f64>, ExperimentError> {
+        let answers = self
+            .client
+            .play_in_rounds(&mut self.node, requests, PATIENCE_CYCLES)
             .map_err(|event| ExperimentError::trapped(self.name, &event))?;
-        let responses = answers.iter().zip(&requests).skip(counted).map(|(answer, request)| match answer {
+        let responses = answers.iter().zip(requests).map(|(answer, request)| match answer {
             Some(answer) => (answer.received - request.sent) as f64,
             None => f64::INFINITY,
         });
-        let cycles = responses.collect();
-        Ok(Responses { works, cycles })
+        Ok(responses.collect())
     }
 }
 
@@ -71,6 +91,9 @@ const POINT_REQUESTS: usize = 20_000;
 impl Server {
     /// Plays those of a sweep's points that are wanted, `most` requests of each. A point is mean cycles between requests; `progress` hears what share
     /// of the points has passed.
+    ///
+    /// As in the authors' sweeps, generator and program are started once: a point begins when the one before has all its answers or will
+    /// get no more, and finds the program as that has left it. One that does something every so many messages goes on counting.
     pub(super) fn sweep(
         &self,
         mut load: Load,
@@ -79,6 +102,7 @@ impl Server {
         most: usize,
         progress: impl Fn(f64),
     ) -> Result<Vec<Responses>, ExperimentError> {
+        let mut session = self.start()?;
         let mut found = Vec::new();
         for (step, mean) in points.iter().enumerate() {
             progress(step as f64 / points.len() as f64);
@@ -86,7 +110,10 @@ impl Server {
             let mut works = load.point(POINT_REQUESTS, *mean);
             if wanted.contains(mean) {
                 works.truncate(most);
-                found.push(self.play(works)?);
+                let start = session.node.cycle().max(START_CYCLES).next_multiple_of(ROUND_CYCLES);
+                let requests: Vec<_> = works.iter().map(|work| work.request(start)).collect();
+                let cycles = session.ask(&requests)?;
+                found.push(Responses { works, cycles });
             }
         }
         Ok(found)
