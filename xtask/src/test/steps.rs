@@ -1,5 +1,9 @@
 //! The steps themselves, in the order of what fails fastest.
 
+use std::ffi::OsString;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 use anyhow::Result;
 
 use crate::shell::{Line, Log, has_program, root, target_dir};
@@ -91,16 +95,29 @@ fn cli(log: &Log) -> Result<Tally> {
     let folder = std::path::PathBuf::from(format!("/dev/shm/highwire-xtask-{}", std::process::id()));
     let line = Line::cargo("test --package highwire-cli --bins --tests --no-fail-fast");
     let mut tally = cargo_test(log, line.env("HIGHWIRE_SHM_DIR", &folder))?;
-    let mut left = Vec::new();
-    for entry in std::fs::read_dir(&folder).into_iter().flatten() {
-        left.push(entry?.file_name());
+    let deadline = Instant::now() + BROKER_PATIENCE;
+    let mut left = left_in(&folder)?;
+    while !left.is_empty() && Instant::now() < deadline {
+        std::thread::sleep(Duration::from_millis(20));
+        left = left_in(&folder)?;
     }
-    left.retain(|name| name != "lock");
     log.note(&format!("left in {}: {left:?}", folder.display()))?;
     tally.add(Tally::one(left.is_empty()));
     // It is there only if a device was.
     let _ = std::fs::remove_dir_all(&folder);
     Ok(tally)
+}
+
+/// How long the last brokers may take to end: each waits two seconds for another process.
+const BROKER_PATIENCE: Duration = Duration::from_secs(20);
+
+fn left_in(folder: &Path) -> Result<Vec<OsString>> {
+    let mut left = Vec::new();
+    for entry in std::fs::read_dir(folder).into_iter().flatten() {
+        left.push(entry?.file_name());
+    }
+    left.retain(|name| name != "lock");
+    Ok(left)
 }
 
 /// The unit tests have it as well, where a browser is there already.
