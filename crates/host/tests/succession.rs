@@ -117,17 +117,17 @@ fn nobody_waits_for_the_next_broker_but_who_asks_it() {
     let registry = Registry::open().expect("a registry");
     let setup = setup(address, LinkChoice::Udp);
     let [a, b] = setup.pair();
-    // Somebody else is at it, and takes his time.
-    let lock = registry.lock_broker(address).expect("a lock");
-    kill_broker(&registry, address);
-    until("two that look for the next one", || (helpers() == 2).then_some(()));
-    // Whether a new peer speaks IRN is asked and answered by the devices' own threads, and nobody sends before.
     let ends = [a, b].map(|end| {
         let (pd, cq) = (end.device.protection_domain(), end.device.completion_queue(64).expect("a queue"));
         let qp = pd.queue_pair(&QueuePairConfig::new(Service::Rc, &cq)).expect("a queue pair");
         let buffer = pd.allocate(common::BUFFER_BYTES, Access::ALL).expect("a buffer");
         End { qp, buffer, cq, pd, device: end.device.clone() }
     });
+    // Somebody else is at it, and takes his time.
+    let lock = registry.lock_broker(address).expect("a lock");
+    kill_broker(&registry, address);
+    until("two that look for the next one", || (helpers() == 2).then_some(()));
+    // Whether a new peer speaks IRN is asked and answered by the devices' own threads, and nobody sends before.
     setup.connect(&ends);
     converse(&ends);
     assert_eq!(helpers(), 2);

@@ -214,7 +214,9 @@ impl Broker {
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Ok(None) | Err(_) => return Some(self),
         };
-        if self.accept() > 0 {
+        // Some may share the address that have not come back to this one yet, such as processes that are stopped.
+        self.reclaim();
+        if self.accept() > 0 || !self.unclaimed.is_empty() {
             return Some(self);
         }
         let path = self.registry.broker_socket(self.address);

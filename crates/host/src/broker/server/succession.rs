@@ -268,4 +268,19 @@ mod tests {
         assert_eq!(second.free, [2]);
         assert!(!stats::is_running(&house.registry, name));
     }
+
+    #[test]
+    fn a_broker_outlives_those_who_have_not_come_back_to_it() {
+        let house = House::new("stopped", 8);
+        let mut first = house.first();
+        let a = house.join(&mut first);
+        drop(first);
+        let mut second = house.next(&a);
+        second.settled_at = Instant::now() - Duration::from_secs(1);
+        let second = second.end().expect("somebody may yet come back");
+        assert!(house.registry.is_shared(house.address));
+        stats::remove(&house.registry, EngineName::shared(house.address, a.shard));
+        assert!(second.end().is_none());
+        assert!(!house.registry.is_shared(house.address));
+    }
 }
