@@ -123,6 +123,10 @@ fn holders_of(wanted: SocketAddr) -> Vec<Holder> {
     let mut found: Vec<(Holder, u64)> = table.filter(|(h, _)| conflicts(h.address, wanted)).collect();
     // Several lanes of one process are one answer.
     name_processes(&mut found);
+    // A shared port has sockets that lie on their way between processes, for nobody to see. Who has the others matters.
+    if found.iter().any(|(holder, _)| holder.process.is_some()) {
+        found.retain(|(holder, _)| holder.process.is_some());
+    }
     let mut holders: Vec<Holder> = found.into_iter().map(|(holder, _)| holder).collect();
     holders.dedup();
     holders
