@@ -54,8 +54,8 @@ pub(super) fn connect(registry: &Registry, address: IpAddr) -> Result<OwnedFd, J
                     }
                     None => was_killed = true,
                 },
-                Err(JoinError::NoBroker(why)) if !sharers.is_empty() => {
-                    return Err(JoinError::NoBroker(abandoned(address, &sharers, &why)));
+                Err(JoinError::NoBroker(_)) if !sharers.is_empty() => {
+                    return Err(JoinError::NoBroker(abandoned(address, &sharers)));
                 }
                 // Its sockets may be there for a moment longer than itself.
                 Err(_) if was_killed && begun.elapsed() < EXIT_MAX => {}
@@ -67,10 +67,11 @@ pub(super) fn connect(registry: &Registry, address: IpAddr) -> Result<OwnedFd, J
     }
 }
 
-fn abandoned(address: IpAddr, sharers: &[u32], why: &str) -> String {
+fn abandoned(address: IpAddr, sharers: &[u32]) -> String {
     let pids: Vec<String> = sharers.iter().map(u32::to_string).collect();
     format!(
-        "that of {address} was killed, and those who share the address do not bring it back (stopped, perhaps: {}): {why}",
+        "the broker of {address} was killed, and those who share the address do not bring it back: process {}. \
+         Let them go on if they are stopped, or end them",
         pids.join(", ")
     )
 }
