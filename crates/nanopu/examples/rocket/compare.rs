@@ -11,6 +11,9 @@ use super::here::{self, Image, Traced};
 use super::oracle::{Line, Oracle};
 use super::sequences::{Count, Sequences};
 
+/// So many differing steps are shown one by one.
+const STEPS_SHOWN: usize = 100;
+
 /// Steps to one instruction.
 #[derive(Debug, Default)]
 struct Place {
@@ -30,6 +33,8 @@ pub(crate) struct Comparison {
     first_differing: Option<String>,
     /// Of each instruction that some differing step leads to: how many, and the cycles on Rocket and here.
     places: BTreeMap<u64, Place>,
+    /// Differing steps one by one: the cycle on Rocket, what committed before, what committed then, cycles there and here.
+    steps: Vec<String>,
     /// Programs that were left before their end, because a conditional store failed on Rocket although nobody had taken the
     /// reservation, as it may: its reservations last for some eighty cycles.
     left_early: u64,
@@ -52,6 +57,7 @@ impl Comparison {
         for (pc, Place { text, steps, there, here }) in places.into_iter().take(30) {
             println!("  {pc:#x}  {text:<32} {steps:>6} steps, {there:>7} cycles on Rocket, {here:>7} here");
         }
+        self.steps.iter().take(STEPS_SHOWN).for_each(|step| println!("  {step}"));
     }
 
     /// The record of a program for tests: a line of numbers, and the bytes.
@@ -113,6 +119,13 @@ pub(crate) fn compare(oracle: &str, image: &Image) -> Result<Comparison, String>
             comparison.total.step(there, here);
             comparison.sequences.step(retired, there, here);
             if here != there {
+                let text = Located { pc: retired.pc, instruction: retired.instruction };
+                if comparison.steps.len() < STEPS_SHOWN {
+                    let cycle = line.cycle;
+                    comparison.steps.push(format!(
+                        "commit {number}, cycle {cycle}: {there} cycles on Rocket, {here} here, to {text}"
+                    ));
+                }
                 let place = comparison.places.entry(retired.pc).or_default();
                 place.text = Located { pc: retired.pc, instruction: retired.instruction }.to_string();
                 (place.steps, place.there, place.here) =

@@ -1,9 +1,9 @@
 //! This core and Rocket's RTL side by side, commit by commit. `cargo xtask rocket` builds the RTL and calls this.
 //!
 //! `rocket ORACLE compare FILE…` runs ELF programs on both, `explain` says where the
-//! cycles of one differ; `rocket ORACLE fuzz FIRST COUNT` runs random programs of those seeds;
+//! cycles of one, or of a random program, differ; `rocket ORACLE fuzz FIRST COUNT` runs random programs of those seeds;
 //! `rocket ORACLE record FILE…` prints what `tests/golden.rs` checks without the RTL; `rocket - here SEED` shows what a
-//! random program does here.
+//! random program does here, and `image SEED PATH` writes it to a file for the simulator.
 #![allow(clippy::disallowed_methods, reason = "a tool reads files and starts a simulator")]
 
 #[path = "../../tests/rocket/boot.rs"]
@@ -33,12 +33,13 @@ fn main() -> ExitCode {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     let result = match words.as_slice() {
         [oracle, "compare", files @ ..] if !files.is_empty() => run_files(oracle, files),
-        [oracle, "explain", file] => explain(oracle, file),
+        [oracle, "explain", what] => explain(oracle, what),
         [oracle, "record", files @ ..] if !files.is_empty() => record(oracle, files),
         [oracle, "fuzz", first, count] => fuzz(oracle, first, count),
         [_, "here", seed] => show(seed),
+        [_, "image", seed, path] => image(seed, path),
         _ => {
-            Err("rocket ORACLE (compare FILE… | explain FILE | record FILE… | fuzz FIRST COUNT | here SEED)"
+            Err("rocket ORACLE (compare FILE… | explain FILE-OR-SEED | record FILE… | fuzz FIRST COUNT | here SEED | image SEED PATH)"
                 .to_string())
         }
     };
@@ -65,8 +66,12 @@ fn run_files(oracle: &str, files: &[&str]) -> Result<bool, String> {
     Ok(agrees)
 }
 
-fn explain(oracle: &str, file: &str) -> Result<bool, String> {
-    let comparison = compare(oracle, &Image::read(file)?)?;
+fn explain(oracle: &str, what: &str) -> Result<bool, String> {
+    let image = match what.parse() {
+        Ok(seed) => generate::program(seed),
+        Err(_) => Image::read(what)?,
+    };
+    let comparison = compare(oracle, &image)?;
     println!("{comparison}");
     comparison.explain();
     Ok(comparison.mismatch.is_none())
@@ -103,6 +108,13 @@ fn fuzz(oracle: &str, first: &str, count: &str) -> Result<bool, String> {
     println!("{HEADINGS}");
     println!("{:<32} {sum}", "all");
     println!("{spread}");
+    Ok(true)
+}
+
+/// Writes a random program where the simulator can be started with it by hand.
+fn image(seed: &str, path: &str) -> Result<bool, String> {
+    let seed = seed.parse().map_err(|_| format!("{seed} is no number"))?;
+    std::fs::write(path, generate::program(seed).bytes).map_err(|error| format!("{path}: {error}"))?;
     Ok(true)
 }
 
