@@ -62,13 +62,13 @@ impl Frontend {
         let cycle = world.cycle;
         let missed = self.misses();
         let can_request = !(missed || self.refill.is_some());
+        // In the cycle of its request, a line is too young to be forgotten.
+        self.invalidated = self.refill.is_some() && (self.invalidated || request.flushes_cache);
         let begins = self.asks_line() && !request.waits_for_bus;
         if begins {
             self.refill = Some(UNKNOWN);
             world.tell(Ask::DrawCode, 0, 0);
-            self.invalidated = false;
         }
-        self.invalidated |= request.flushes_cache;
         // While a line arrives, its words take the array's only port, and nothing can be looked up.
         let is_writing = self.refill.is_some_and(|last| cycle + LINE_WORDS >= last + 2 && cycle <= last + 1);
         let is_looking = self.s1_valid && !is_writing;
