@@ -25,10 +25,15 @@ impl FloatUnit {
         self.busy & registers == 0
     }
 
+    /// Whether the divider works in this cycle. In its last it only hands its result over.
+    fn divides(&self, cycle: u64) -> bool {
+        self.division.is_some_and(|(last, _)| last > cycle)
+    }
+
     /// Whether the instruction in the memory stage must be replayed.
-    pub(crate) fn refuses(&self, latency: FloatLatency) -> bool {
+    pub(crate) fn refuses(&self, cycle: u64, latency: FloatLatency) -> bool {
         match latency {
-            _ if self.division.is_some() => true,
+            _ if self.divides(cycle) => true,
             FloatLatency::Pipe(cycles) => self.writes >> (cycles - 1) & 1 != 0,
             FloatLatency::Unit(_) => self.writes != 0,
             FloatLatency::None => false,
@@ -36,8 +41,8 @@ impl FloatUnit {
     }
 
     /// Whether all flags have been written.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.division.is_none() && self.writes == 0
+    pub(crate) fn is_settled(&self, cycle: u64) -> bool {
+        !self.divides(cycle) && self.writes == 0
     }
 
     /// Whether the pipelines have written all results.
@@ -56,7 +61,7 @@ impl FloatUnit {
 
     /// Whether no result is on its way.
     pub(crate) fn is_at_rest(&self) -> bool {
-        self.is_settled() && self.busy == 0
+        self.division.is_none() && self.writes == 0 && self.busy == 0
     }
 
     /// The instruction in the memory stage goes on.
@@ -69,6 +74,8 @@ impl FloatUnit {
             }
             // Counted from decode, two cycles ago, to the cycle before a waiting instruction leaves decode.
             (FloatLatency::Unit(cycles), Some(register)) if cycles > 0 => {
+                // The one before is in its last cycle.
+                self.end_division();
                 self.division = Some((cycle + cycles - 3, register));
             }
             _ => {}
@@ -109,14 +116,17 @@ impl FloatUnit {
             self.busy &= !self.waiting[cycle as usize % 4];
         }
         self.writes >>= 1;
-        if let Some((last, register)) = self.division
-            && last <= cycle
-        {
-            match self.divides_for.take() {
-                Some(bank) => self.parked[usize::from(bank)] &= !(1 << register),
-                None => self.busy &= !(1 << register),
-            }
-            self.division = None;
+        if self.division.is_some_and(|(last, _)| last <= cycle) {
+            self.end_division();
+        }
+    }
+
+    /// The division's register may be read again.
+    fn end_division(&mut self) {
+        let Some((_, register)) = self.division.take() else { return };
+        match self.divides_for.take() {
+            Some(bank) => self.parked[usize::from(bank)] &= !(1 << register),
+            None => self.busy &= !(1 << register),
         }
     }
 }

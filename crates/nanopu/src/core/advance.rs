@@ -81,7 +81,7 @@ impl Pipeline {
         if !slot.replays && slot.needs.is_float() {
             let needs = slot.needs;
             let float = slot.float;
-            slot.replays = self.floats.refuses(float);
+            slot.replays = self.floats.refuses(cycle, float);
             if !slot.replays {
                 self.floats.accept(cycle, float, needs.float_register());
             }

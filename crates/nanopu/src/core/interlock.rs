@@ -73,6 +73,6 @@ impl Pipeline {
             || (needs.is_float_csr()
                 && (ahead[..2].iter().any(|slot| slot.sets_flags())
                     || ahead[2].leaves_floats()
-                    || !self.floats.is_settled()))
+                    || !self.floats.is_settled(cycle)))
     }
 }
