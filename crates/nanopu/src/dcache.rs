@@ -28,6 +28,10 @@ pub(crate) struct Access {
     reserves: bool,
     /// No cache holds the address.
     is_device: bool,
+    /// It traps, once the first stage has let it through, and asks for nothing.
+    traps: bool,
+    /// It only passes through the first stage, and has no number.
+    passes: bool,
 }
 
 impl Access {
@@ -41,7 +45,13 @@ impl Access {
             _ => return None,
         };
         let Slot { fails, reserves, is_device, .. } = *slot;
-        Some(Access { number: 0, bytes: slot.needs.access_bytes, reads, writes, fails, reserves, is_device })
+        let (bytes, traps) = (slot.needs.access_bytes, slot.traps());
+        Some(Access { number: 0, bytes, reads, writes, fails, reserves, is_device, traps, passes: false })
+    }
+
+    /// Whether it needs what the array holds.
+    pub(crate) fn reads(&self) -> bool {
+        self.reads
     }
 }
 
@@ -77,8 +87,6 @@ pub(crate) struct DataCache {
     loads: u8,
     stores: u8,
     s1: Option<Access>,
-    /// Something is in the first stage, if only to pass through.
-    is_s1_taken: bool,
     /// The second access, and whether the first stage already refused it.
     s2: Option<(Access, bool)>,
     /// Whether the line of the access in the second stage is there.
@@ -88,6 +96,10 @@ pub(crate) struct DataCache {
     /// A store that waits for the array because the one before it does.
     held: Option<Access>,
     pending: Option<Access>,
+    /// What last left the first stage, not to come again, writes. The second stage takes the next for the same if it comes again.
+    last_writes: bool,
+    /// The last that wrote read as well, and stores no earlier than it must.
+    reads_first: bool,
     transfer: Option<Transfer>,
     /// The cycle in which memory has taken the last line that was written back.
     written_back: Option<u64>,
@@ -115,12 +127,13 @@ impl DataCache {
             loads: 0,
             stores: 0,
             s1: None,
-            is_s1_taken: false,
             s2: None,
             s2_hit: false,
             is_quiet: true,
             held: None,
             pending: None,
+            last_writes: false,
+            reads_first: false,
             transfer: None,
             written_back: None,
             probe: Probe::None,
@@ -154,14 +167,15 @@ impl DataCache {
     /// Whether the second stage needs a line that may be asked for now.
     fn misses_line(&self) -> bool {
         // A line waits for a device's answer.
-        matches!(self.s2, Some((access, false)) if !self.s2_hit && !access.is_device)
+        matches!(self.s2, Some((access, false)) if !self.s2_hit && !access.is_device && !access.traps)
             && self.transfer.is_none()
             && self.device.is_none()
     }
 
     /// Whether the access at write-back must be replayed.
     pub(crate) fn refuses(&self) -> bool {
-        self.s2.is_some_and(|(_, refused)| refused || !(self.s2_hit || self.asks_device()))
+        self.s2
+            .is_some_and(|(access, refused)| refused || !(self.s2_hit || access.traps || self.asks_device()))
     }
 
     /// Whether something ends on the bus in this cycle: a line, its way to memory, or an access to a device. Decode then lets
@@ -173,9 +187,15 @@ impl DataCache {
                 || self.device.is_some_and(|device| device.answer <= cycle))
     }
 
-    /// Whether anything is on its way.
+    /// Whether an access is on its way. A line that makes room for another is none.
     pub(crate) fn is_busy(&self) -> bool {
-        self.is_s1_taken || self.s2.is_some() || self.transfer.is_some() || self.device.is_some()
+        let fills = self.transfer.is_some_and(|transfer| transfer.fills);
+        self.is_entered() || fills || self.device.is_some()
+    }
+
+    /// Whether something is in one of the stages.
+    pub(crate) fn is_entered(&self) -> bool {
+        self.s1.is_some() || self.s2.is_some()
     }
 
     /// Whether nothing is under way, and nothing changes by itself.
@@ -183,19 +203,35 @@ impl DataCache {
         self.is_quiet
     }
 
-    /// Whether an access of the execute stage is accepted in this cycle; `refuses_s1` as the cache has said.
+    /// Whether an access of the execute stage is accepted in this cycle; `refuses_s1` as the cache has said. The cache
+    /// answers without a `request` too, for one that `reads` or not.
     #[inline(always)]
-    pub(crate) fn is_ready(&self, cycle: u64, request: Option<&Access>, refuses_s1: bool) -> bool {
+    pub(crate) fn is_ready(
+        &self,
+        cycle: u64,
+        request: Option<&Access>,
+        reads: bool,
+        refuses_s1: bool,
+    ) -> bool {
         if self.is_quiet {
             return true;
         }
-        let must_wait = request.is_some_and(|access| access.reads) && self.must_drain();
+        let waits_for_store = reads && self.drains(cycle, request);
         self.transfer.is_none()
             && !self.strikes
             && !self.probe_passes(cycle)
             && !refuses_s1
-            && !must_wait
+            && !waits_for_store
             && !self.is_word_waiting(cycle)
+    }
+
+    /// Whether a store goes into the array in this cycle, and takes its port: because there must be room for the next, while no
+    /// request reads, or because a probe must find it there.
+    fn drains(&self, cycle: u64, request: Option<&Access>) -> bool {
+        let wants_read = request.is_some_and(|access| access.reads);
+        let first = self.s2_store().or(self.held);
+        let may_drain = (first.is_some() && !self.reads_first) || self.pending.is_some();
+        self.must_drain() || (may_drain && (!wants_read || self.strikes || self.is_releasing(cycle)))
     }
 
     /// Whether the access in the first stage has to come again: after a refused one, beside the first store to a line,
@@ -209,8 +245,9 @@ impl DataCache {
         let writer = self.s2.filter(|(access, refused)| !refused && access.writes).map(|(access, _)| access);
         let touches_tags =
             self.s2_hit && writer.is_some_and(|store| !world.is(Ask::MarkDirty, self.number(&store), 0));
-        let overlaps =
-            self.s1.is_some_and(|access| access.reads && self.is_overlapped(&access, writer, world));
+        let overlaps = self.s1.is_some_and(|access| {
+            access.reads && !access.passes && self.is_overlapped(&access, writer, world)
+        });
         self.refuses() || touches_tags || overlaps || self.probe_refuses(world.cycle)
     }
 
@@ -239,9 +276,9 @@ impl DataCache {
     }
 
     fn must_drain(&self) -> bool {
-        let likely = self.held.or(self.s2.map(|(access, _)| access).filter(|access| access.writes));
-        self.pending.is_some()
-            && likely.is_some_and(|first| first.reads || self.s1.is_some_and(|access| access.writes))
+        let is_likely = self.held.is_some() || (self.s2.is_some() && self.last_writes);
+        let needs_room = self.reads_first || self.s1.is_some_and(|access| access.writes);
+        self.pending.is_some() && is_likely && needs_room
     }
 
     /// Everything moves. `request` is what the execute stage sends; `kills_s1` follows a redirect; `code_line` is when a line of
@@ -270,9 +307,7 @@ impl DataCache {
     ) {
         let wants_read = request.is_some_and(|request| request.access.reads);
         let first = self.s2_store().or(self.held);
-        let may_drain = first.is_some_and(|access| !access.reads) || self.pending.is_some();
-        let drains = self.must_drain()
-            || (may_drain && (!wants_read || self.strikes || self.is_releasing(world.cycle)));
+        let drains = self.drains(world.cycle, request.as_ref().map(|request| &request.access));
         let advances = first.is_some() && self.pending.is_some() == drains;
         let drains_first = drains && self.pending.is_none();
         match (drains_first, advances) {
@@ -293,16 +328,16 @@ impl DataCache {
         self.strikes = false;
         self.move_transfer(misses, code_line, world);
         self.yields = false;
-        self.s2 = self.s1.filter(|_| !kills_s1).map(|access| (access, s1_refused));
-        self.s2_hit = self.s2.is_some_and(|(access, _)| world.is(Ask::HoldsData, self.number(&access), 0));
-        self.is_s1_taken = request.is_some_and(|request| request.is_accepted);
-        self.s1 = match request {
-            Some(Request { access, instruction, is_accepted: true, is_killed: false }) => {
-                Some(self.enter(access, instruction, world))
-            }
-            _ => None,
+        self.follow_s1(s1_refused);
+        self.s2 = self.s1.filter(|access| !kills_s1 && !access.passes).map(|access| (access, s1_refused));
+        let searches = self.s2.filter(|(access, _)| !access.traps);
+        self.s2_hit = searches.is_some_and(|(access, _)| world.is(Ask::HoldsData, self.number(&access), 0));
+        self.s1 = match request.filter(|request| request.is_accepted) {
+            Some(Request { access, is_killed: true, .. }) => Some(Access { passes: true, ..access }),
+            Some(Request { access, instruction, .. }) => Some(self.enter(access, instruction, world)),
+            None => None,
         };
-        self.is_quiet = !self.is_s1_taken
+        self.is_quiet = self.s1.is_none()
             && self.s2.is_none()
             && self.held.is_none()
             && self.pending.is_none()
@@ -314,6 +349,20 @@ impl DataCache {
             && !self.port_taken
             && self.probe == Probe::None
             && self.reservation == 0;
+        self.last_writes &= !self.is_quiet;
+        self.reads_first &= !self.is_quiet;
+    }
+
+    /// What the stores' bookkeeping sees of the first stage: also what only passes through, and the word of a device.
+    fn follow_s1(&mut self, is_refused: bool) {
+        if self.has_word {
+            self.last_writes = false;
+        } else if let Some(access) = self.s1.filter(|_| !is_refused) {
+            self.last_writes = access.writes;
+            if access.writes {
+                self.reads_first = access.reads;
+            }
+        }
     }
 
     /// Takes an access, and its address.
@@ -366,8 +415,11 @@ impl DataCache {
                     let behind = u64::from(self.is_behind_code(cycle));
                     share_bus(cycle + behind + DATA_MISS_CYCLES + line_cycles, code_line)
                 } else {
-                    self.written_back = Some(cycle + WRITE_BACK_CYCLES + 1 + write_cycles);
-                    cycle + WRITE_BACK_CYCLES
+                    // Stores take the array's port first.
+                    let stores = u64::from(self.pending.is_some()) + u64::from(self.held.is_some());
+                    let last = cycle + WRITE_BACK_CYCLES + stores;
+                    self.written_back = Some(last + 1 + write_cycles);
+                    last
                 };
                 self.transfer = Some(Transfer { last, began: cycle, fills, writes: access.writes });
             }
@@ -388,7 +440,8 @@ impl DataCache {
 
     fn count_from(&mut self, loads: u8, stores: u8, cycle: u64) {
         let DataCache { s1, s2, held, pending, transfer, written_back, probe, device, guard_end, .. } = self;
-        let waiting = s1.iter_mut().chain(s2.iter_mut().map(|(access, _)| access));
+        let waiting =
+            s1.iter_mut().filter(|access| !access.passes).chain(s2.iter_mut().map(|(access, _)| access));
         for Access { number, .. } in waiting.chain(held).chain(pending) {
             *number = match *number & STORE {
                 0 => (*number + loads) % LOADS,

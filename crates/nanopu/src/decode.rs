@@ -1,13 +1,16 @@
 //! What the interlocks need to know of an instruction, and a memory of what was decoded before.
 
+mod flags;
 mod raw;
 
+pub(crate) use flags::{Flags, NO_FLAGS};
 pub(crate) use raw::jump_target;
 
 use highwire_riscv::csr::number::{CYCLE, MCYCLE};
 use highwire_riscv::{Bank, Class, Instruction, Op, Register};
 
 use crate::port::{RX_REGISTER, TX_REGISTER, csr};
+use flags::flag;
 
 /// The floating-point registers in a set of registers.
 const FLOATS: u64 = 0xffff_ffff << 32;
@@ -31,107 +34,6 @@ pub(crate) struct Needs {
     /// Cycles in a floating-point pipeline, or [`DIVIDER`]; zero if it passes through neither.
     float_cycles: u8,
     pub(crate) flags: Flags,
-}
-
-/// What kind of instruction one is, as bits.
-#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
-pub(crate) struct Flags(pub(crate) u32);
-
-mod flag {
-    pub(super) const FLOAT: u32 = 1 << 0;
-    pub(super) const LATE_IN_EXECUTE: u32 = 1 << 1;
-    pub(super) const LATE_IN_MEMORY: u32 = 1 << 2;
-    pub(super) const LONG: u32 = 1 << 3;
-    pub(super) const FLUSHES: u32 = 1 << 4;
-    pub(super) const SETS_FLAGS: u32 = 1 << 5;
-    pub(super) const FLOAT_CSR: u32 = 1 << 6;
-    pub(super) const READS_NETWORK: u32 = 1 << 7;
-    pub(super) const RELEASES: u32 = 1 << 8;
-    pub(super) const ACQUIRES: u32 = 1 << 9;
-    pub(super) const PLAIN: u32 = 1 << 10;
-    pub(super) const SIMPLE: u32 = 1 << 16;
-    pub(super) const NETWORK_CSR: u32 = 1 << 15;
-    pub(super) const TO_NEXT: u32 = 1 << 11;
-    pub(super) const LINKS: u32 = 1 << 12;
-    pub(super) const RETURNS: u32 = 1 << 13;
-    pub(super) const PORT: u32 = 1 << 14;
-    pub(super) const READS_COUNTER: u32 = 1 << 17;
-    pub(super) const ACCESS: u32 = 1 << 18;
-    pub(super) const CSR: u32 = 1 << 19;
-    pub(super) const SENDS: u32 = 1 << 20;
-    /// What makes an instruction more than a computation.
-    pub(super) const BEYOND: u32 = ACCESS | CSR | READS_NETWORK;
-}
-
-/// Of what is no instruction.
-pub(crate) const NO_FLAGS: Flags = Flags(0);
-
-impl Flags {
-    #[inline(always)]
-    fn has(self, flag: u32) -> bool {
-        self.0 & flag != 0
-    }
-
-    /// Whether it goes through the data cache.
-    #[inline(always)]
-    pub(crate) fn is_access(self) -> bool {
-        self.has(flag::ACCESS)
-    }
-
-    /// Whether it reads or writes a CSR.
-    #[inline(always)]
-    pub(crate) fn is_csr(self) -> bool {
-        self.has(flag::CSR)
-    }
-
-    /// Whether it goes to the multiplier and divider.
-    #[inline(always)]
-    pub(crate) fn is_long(self) -> bool {
-        self.has(flag::LONG)
-    }
-
-    /// Whether it goes through the floating-point unit, loads and stores included.
-    #[inline(always)]
-    pub(crate) fn is_float(self) -> bool {
-        self.has(flag::FLOAT)
-    }
-
-    /// Whether it computes from integer registers, loads or stores one, or reads or writes one of the network's CSRs, if there is
-    /// a network.
-    #[inline(always)]
-    pub(crate) fn is_usual(self, has_network: bool) -> bool {
-        self.has(flag::SIMPLE | if has_network { flag::NETWORK_CSR } else { 0 })
-    }
-
-    /// Whether, if that is so, it touches neither memory nor network.
-    #[inline(always)]
-    pub(crate) fn only_computes(self) -> bool {
-        !self.has(flag::BEYOND)
-    }
-
-    /// Whether it reads x30, the network's.
-    #[inline(always)]
-    pub(crate) fn reads_network(self) -> bool {
-        self.has(flag::READS_NETWORK)
-    }
-
-    /// Whether it writes x31, the network's.
-    #[inline(always)]
-    pub(crate) fn sends(self) -> bool {
-        self.has(flag::SENDS)
-    }
-
-    /// Whether it is a branch that goes on behind itself either way.
-    #[inline(always)]
-    pub(crate) fn branches_to_next(self) -> bool {
-        self.has(flag::TO_NEXT)
-    }
-
-    /// Whether it reads the cycle counter and does nothing else.
-    #[inline(always)]
-    pub(crate) fn reads_counter(self) -> bool {
-        self.has(flag::READS_COUNTER)
-    }
 }
 
 /// Of an instruction that traps, or of bits that are none.
@@ -160,6 +62,7 @@ impl Needs {
         };
         let orders = |mask| class == Class::Atomic && instruction.mode & mask != 0;
         let is_network = |register| register == Register::x(RX_REGISTER);
+        let whole = if instruction.bits & 3 == 3 { Some(instruction.bits) } else { instruction.encode() };
         let flags = [
             (flag::FLOAT, instruction.is_float()),
             (flag::LATE_IN_EXECUTE, is_late_in_execute(class)),
@@ -167,7 +70,7 @@ impl Needs {
             (flag::LONG, matches!(class, Class::Multiply | Class::Divide)),
             (flag::FLUSHES, flushes(instruction)),
             (flag::SETS_FLAGS, sets_flags(class, instruction.op)),
-            (flag::FLOAT_CSR, class == Class::Csr && (1..=3).contains(&instruction.immediate)),
+            (flag::FLOAT_CSR, class == Class::Csr && is_float_csr(instruction.immediate as u16)),
             (flag::READS_NETWORK, instruction.sources().any(is_network)),
             (flag::RELEASES, orders(1)),
             (flag::ACQUIRES, orders(2)),
@@ -182,6 +85,8 @@ impl Needs {
             (flag::TO_NEXT, branches_to_next(instruction)),
             (flag::LINKS, instruction.rd & 1 != 0),
             (flag::RETURNS, instruction.rs1 & 0x1b == 1),
+            (flag::READS_STALE, whole.is_some_and(raw::reads_cache)),
+            (flag::PAUSES, class == Class::Fence && whole.is_some_and(raw::follows_nothing)),
         ];
         Needs {
             uses: instruction.sources().map(bit).fold(writes, |uses, register| uses | register),
@@ -193,11 +98,29 @@ impl Needs {
         }
     }
 
-    /// Of an instruction that traps: what others have to wait for all the same.
+    /// Of an instruction that traps: what others have to wait for all the same. An access goes through the cache first.
     pub(crate) fn of_trap(&self) -> Needs {
-        let flags = Flags(self.flags.0 & (flag::LATE_IN_EXECUTE | flag::LATE_IN_MEMORY | flag::LINKS));
-        let class = if self.class == Class::Jump { Class::Jump } else { Class::Alu };
-        Needs { uses: self.uses, writes: self.writes, class, flags, ..NO_NEEDS }
+        let always = flag::LATE_IN_EXECUTE
+            | flag::LATE_IN_MEMORY
+            | flag::SETS_FLAGS
+            | flag::LINKS
+            | flag::PORT
+            | flag::READS_STALE;
+        let of_access = flag::ACCESS | flag::FLOAT;
+        let (kept, class) = match self.class {
+            Class::Load | Class::Store | Class::Atomic => (always | of_access, self.class),
+            Class::Jump => (always, Class::Jump),
+            _ => (always, Class::Alu),
+        };
+        let flags = Flags(self.flags.0 & kept);
+        Needs {
+            uses: self.uses,
+            writes: self.writes,
+            class,
+            access_bytes: self.access_bytes,
+            flags,
+            ..NO_NEEDS
+        }
     }
 
     #[inline(always)]
@@ -264,9 +187,19 @@ impl Needs {
         self.has(flag::PORT)
     }
 
+    /// Whether decode pauses behind it: a fence that nothing follows, which `fence.i` is to Rocket, too.
+    pub(crate) fn pauses(&self) -> bool {
+        self.has(flag::PAUSES)
+    }
+
+    /// Whether the data cache takes it for a read while nothing follows it into the execute stage.
+    pub(crate) fn reads_stale(&self) -> bool {
+        self.has(flag::READS_STALE)
+    }
+
     /// Whether the accesses behind it wait for it.
-    pub(crate) fn acquires(&self) -> bool {
-        self.has(flag::ACQUIRES)
+    pub(crate) fn fences(&self) -> bool {
+        self.class == Class::Fence || self.has(flag::ACQUIRES)
     }
 
     /// Whether it only computes from integer registers, and goes on somewhere.
@@ -389,6 +322,11 @@ impl Decoder {
 
 fn is_plain(class: Class) -> bool {
     matches!(class, Class::Alu | Class::Branch | Class::Jump | Class::JumpRegister)
+}
+
+/// Whether decode takes this CSR for one of the floating-point unit's: it looks at two bits of the number.
+fn is_float_csr(number: u16) -> bool {
+    number & 0x900 == 0 && !csr::is_network(number)
 }
 
 /// Whether every core has this CSR of the network.

@@ -86,6 +86,12 @@ impl Fetched {
         self.flags & flag::PRESENT == 0 || is_compressed(self.bits as u16)
     }
 
+    /// Whether decode pauses behind it.
+    #[inline(always)]
+    pub(crate) fn pauses(&self) -> bool {
+        self.needs.pauses() && !self.replays()
+    }
+
     /// Whether it must be fetched again.
     #[inline(always)]
     pub(crate) fn replays(&self) -> bool {

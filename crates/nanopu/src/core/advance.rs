@@ -1,5 +1,6 @@
 //! The stages behind decode move, and hand their work to the cache and the units.
 
+use super::outcome::TrapStage;
 use super::pipeline::{Long, Pipeline, WRONG_PATH};
 use super::world::{Ask, World};
 use crate::dcache::{Access, Request};
@@ -32,11 +33,17 @@ impl Pipeline {
         let slot = &self.stages[execute];
         let works = slot.works() && slot.serial != WRONG_PATH;
         let serial = slot.serial;
-        // What is on a wrong path only passes through the cache.
-        let enters = slot.works() && (slot.is_access || (!works && slot.needs.is_access()));
+        // What is on a wrong path, or has trapped before, only passes through the cache.
+        let traps_before = slot.trap == Some(TrapStage::Decode);
+        let passes = (!works || traps_before) && slot.needs.is_access();
+        let enters = slot.works() && (slot.is_access || passes);
         let access = if enters { Access::of(slot) } else { None };
         let refuses_s1 = self.data_cache.refuses_s1(world);
-        let cache_ready = self.data_cache.is_ready(cycle, access.as_ref(), refuses_s1);
+        if slot.works() {
+            self.reads_stale = slot.needs.reads_stale();
+        }
+        let reads = access.as_ref().map_or(self.reads_stale, Access::reads);
+        let cache_ready = self.data_cache.is_ready(cycle, access.as_ref(), reads, refuses_s1);
         let is_long = slot.works() && slot.needs.is_long();
         if killed {
             self.stages[execute].is_live = false;
@@ -55,7 +62,7 @@ impl Pipeline {
         self.blocked = !cache_ready
             && !self.data_cache.is_granted(cycle)
             && (self.blocked || access.is_some() || self.data_cache.refuses());
-        let is_killed = killed || !works || self.stages[execute].replays;
+        let is_killed = killed || !works || traps_before || self.stages[execute].replays;
         let instruction = self.behind(serial);
         let request =
             access.map(|access| Request { access, instruction, is_accepted: cache_ready, is_killed });

@@ -25,17 +25,10 @@ impl Pipeline {
         {
             return true;
         }
-        // Rocket takes `fence.i` for a pause, too, which lasts until it leaves, or its timer says otherwise.
-        let is_fence_i = |needs: &Needs| needs.class == Class::Fence && needs.flushes();
-        let paused_cycles = match (is_fence_i(in_execute), is_fence_i(in_memory)) {
-            (true, _) => 1,
-            (_, true) => 2,
-            _ => 0,
-        };
-        if paused_cycles > 0 && world.is(Ask::Pauses, paused_cycles, 0) {
+        if self.paused {
             return true;
         }
-        let is_fence_i = is_fence_i(&needs);
+        let is_fence_i = needs.class == Class::Fence && needs.flushes();
         if self.fence || is_fence_i || needs.releases() {
             let busy_memory = self.data_cache.is_busy() || in_execute.is_access();
             self.fence &= busy_memory;
@@ -45,6 +38,15 @@ impl Pipeline {
         }
         // A sleeping hart issues nothing.
         self.may_sleep && self.next_serial == self.end_serial && world.is(Ask::Asleep, 0, 0)
+    }
+
+    /// The end of a cycle, in which a hint to pause left decode or not, and fetch was `turned` or not. Decode pauses until fetch is
+    /// turned, the data cache has given a line away, or the cycle counter has seen a multiple of 32.
+    #[inline(always)]
+    pub(super) fn pause<B: Port>(&mut self, begins: bool, turned: bool, world: &mut World<'_, B>) {
+        if self.paused || begins {
+            self.paused = !turned && !self.data_cache.releases(world.cycle) && !world.is(Ask::Wakes, 0, 0);
+        }
     }
 
     /// Whether decode holds back a read of x30 until there is a word. An interrupt takes its place, and it comes again afterwards.
@@ -65,7 +67,7 @@ impl Pipeline {
         // A result that is written in this cycle can be read in it.
         let fresh = arriving.filter(|long| long.bank == self.bank()).map_or(0, |long| long.register);
         let fresh = fresh | if self.data_cache.writes_word() { self.loading & 0xffff_ffff } else { 0 };
-        let unit_is_free = self.long.is_none() || arriving.is_some();
+        let unit_is_free = self.long.is_none() || self.finished(cycle).is_some();
         self.busy & !fresh & needs.uses != 0
             || !self.floats.is_free((needs.uses >> 32) as u32)
             || (needs.is_access() && self.blocked && !self.data_cache.is_granted(cycle))

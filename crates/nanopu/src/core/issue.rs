@@ -36,7 +36,7 @@ impl Pipeline {
             float: FloatLatency::None,
             needs: fetched.needs,
         };
-        let is_known = fetched.is_known();
+        let (is_known, fences) = (fetched.is_known(), fetched.needs.fences());
         if !self.is_behind_turn() {
             let behind = self.behind(self.next_serial);
             let is_new = self.next_serial == self.end_serial;
@@ -66,6 +66,8 @@ impl Pipeline {
                 self.bind(&mut slot, &outcome);
             }
         }
+        // Even what is on a wrong path holds back the accesses behind it.
+        self.fence |= fences && !slot.replays && slot.trap != Some(TrapStage::Interrupt);
         self.stages[(self.execute + 1) % 4] = slot;
         true
     }
@@ -84,7 +86,6 @@ impl Pipeline {
         self.may_sleep |= slot.needs.class == Class::System;
         if !slot.replays {
             self.next_serial += 1;
-            self.fence |= slot.needs.class == Class::Fence || slot.needs.acquires();
         }
     }
 

@@ -95,6 +95,11 @@ impl Slot {
     pub(super) fn works(&self) -> bool {
         self.is_live && !self.replays
     }
+
+    /// It has trapped, or will.
+    pub(crate) fn traps(&self) -> bool {
+        self.trap.is_some()
+    }
 }
 
 /// A multiplication or division under way.
@@ -149,14 +154,18 @@ pub(super) struct Pipeline {
     pub(super) data_cache: DataCache,
     /// An access was refused, and decode holds back others until the line is there.
     pub(super) blocked: bool,
+    /// What was in the execute stage last is a read to the cache's eyes.
+    pub(super) reads_stale: bool,
     pub(super) fence: bool,
+    /// Decode holds back everything behind a hint to pause.
+    pub(super) paused: bool,
     /// The last instruction may have put the hart to sleep.
     pub(super) may_sleep: bool,
     /// Registers that the multiplier and divider will write.
     pub(super) busy: u64,
     /// What the multiplier and divider does.
     pub(super) long: Option<Long>,
-    /// The register that a device's word is for, as a set.
+    /// The register that a device's word is for, as a set; here x0 is one, too.
     pub(super) loading: u64,
     pub(super) floats: FloatUnit,
     /// On a core with banks of registers.
@@ -174,7 +183,9 @@ impl Pipeline {
             next_serial: 0,
             data_cache: DataCache::new(),
             blocked: false,
+            reads_stale: false,
             fence: false,
+            paused: false,
             may_sleep: true,
             busy: 0,
             long: None,
@@ -190,6 +201,7 @@ impl Pipeline {
         (self.first_serial, self.next_serial) = (self.end_serial, self.end_serial);
         (self.long, self.busy, self.loading) = (None, 0, 0);
         self.floats = FloatUnit::default();
+        self.paused = false;
         self.stay();
         self.frontend.restart_at(pc);
     }
@@ -213,6 +225,7 @@ impl Pipeline {
         self.next_serial -= since.serial;
         self.end_serial -= since.serial;
         self.first_serial = 0;
+        self.reads_stale &= self.blocked || self.data_cache.is_entered();
         self.data_cache.settle(since.cycle);
         if let Some(long) = &mut self.long {
             long.ready = long.ready.wrapping_sub(since.cycle);
@@ -267,14 +280,17 @@ impl Pipeline {
 
         let stalls = leaves || self.stalls(arriving, world) || (B::IS_NETWORK && self.waits_for_word(world));
         let issues = !stalls && !killed && self.frontend.fetched().is_whole();
-        if !(issues && self.issue(world)) {
+        let issues = issues && self.issue(world);
+        if !issues {
             self.stages[(self.execute + 1) % 4].is_live = false;
         }
+        let pauses = issues && self.frontend.fetched().pauses();
 
         let flushes_cache = turn == Turn::COMMIT && {
             let needs = &self.write_back().needs;
             needs.class == Class::Fence && needs.flushes()
         };
+        self.pause(pauses, killed || turned.is_some(), world);
         self.move_stages(redirect_back.is_some(), killed, world);
         // Fetch has turned to another thread for good.
         let redirect = if leaves { turned } else { redirect };
@@ -329,7 +345,9 @@ impl Pipeline {
             self.busy |= needs.writes;
         }
         if is_access && self.data_cache.asks_device() && needs.class != Class::Store {
-            self.loading = needs.writes;
+            // A word for x0 takes the register file's port as well.
+            let is_dropped = needs.writes == 0 && needs.takes_port();
+            self.loading = needs.writes | u64::from(is_dropped);
             self.busy |= needs.writes;
             if B::IS_NETWORK && needs.writes == 1 << TX_REGISTER {
                 world.tell(Ask::KeepLoad, 0, 0);
@@ -347,10 +365,16 @@ impl Pipeline {
     /// The result that the multiplier or divider writes in this cycle, unless write-back needs the register file's port.
     #[inline(always)]
     fn arriving(&self, cycle: u64) -> Option<Long> {
+        let takes_port = self.data_cache.writes_word() && self.loading as u32 != 0;
+        self.finished(cycle).filter(|_| !takes_port)
+    }
+
+    /// The multiplication or division that is done, unless an instruction at write-back comes first. Decode takes its unit for
+    /// free, although a device's word may yet take the port.
+    pub(super) fn finished(&self, cycle: u64) -> Option<Long> {
         let long = self.long.filter(|long| long.ready <= cycle)?;
         let slot = self.write_back();
-        let takes_port = slot.works() && slot.needs.takes_port();
-        let takes_port = takes_port || (self.data_cache.writes_word() && self.loading as u32 != 0);
+        let takes_port = slot.works() && slot.needs.takes_port() && slot.trap != Some(TrapStage::Decode);
         (!takes_port).then_some(long)
     }
 
@@ -362,6 +386,7 @@ impl Pipeline {
     /// Whether nothing is on its way: while decode waits, one cycle is like the next.
     pub(super) fn is_at_rest(&self) -> bool {
         self.is_drained()
+            && !self.paused
             && self.long.is_none()
             && self.floats.is_at_rest()
             && self.data_cache.is_at_rest()

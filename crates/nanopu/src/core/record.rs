@@ -21,7 +21,7 @@ pub(super) struct Record {
     pub(super) pc: u64,
     /// Where the program goes on.
     next: u64,
-    /// Of an instruction that trapped: none.
+    /// Of an instruction that trapped: whether it is an access.
     flags: Flags,
     /// Nothing if the trap came before it was known.
     instruction: Option<Instruction>,
@@ -96,7 +96,8 @@ impl Record {
             packed |= self.unit_cycles << outcome::UNIT;
         }
         if self.flags.is_access() {
-            packed |= outcome::ACCESS | if self.is_device { outcome::DEVICE } else { 0 };
+            let is_device = self.is_device && self.trap.is_none();
+            packed |= outcome::ACCESS | if is_device { outcome::DEVICE } else { 0 };
             packed |= match self.instruction.map(|instruction| instruction.op) {
                 Some(Op::LrW | Op::LrD) => outcome::RESERVES,
                 Some(Op::ScW | Op::ScD) if self.value != 0 => outcome::FAILS,
@@ -269,8 +270,8 @@ impl Records {
         record.next = hart.pc;
         record.value = hart.x[usize::from(instruction.rd & 31)];
         if let Err(trap) = performed {
-            (record.trap, record.flags, record.value) = (Some(trap), NO_FLAGS, 0);
-            return [record.next, u64::from(instruction.bits) | TrapStage::of(&trap).packed()];
+            (record.trap, record.flags, record.value) = (Some(trap), flags.access_alone(), 0);
+            return record.outcome();
         }
         [record.next, packed]
     }
@@ -350,8 +351,8 @@ impl Records {
         record.value = match record.trap {
             None => written(hart, &needs),
             Some(_) => {
-                // A trap asks nothing of the units.
-                record.flags = NO_FLAGS;
+                // A trap asks nothing of the units, but it may reach the cache before it is one.
+                record.flags = needs.flags.access_alone();
                 0
             }
         };

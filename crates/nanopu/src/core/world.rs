@@ -5,6 +5,7 @@
 //! [`Memo`](super::memo::Memo) repeat a cycle without it.
 
 mod fetch;
+mod overlap;
 
 use highwire_riscv::Hart;
 
@@ -25,8 +26,8 @@ pub(crate) enum Ask {
     Nothing,
     /// Is a hart asleep that may be?
     Asleep,
-    /// Has the core's timer let nothing through in the `a` cycles before this one?
-    Pauses,
+    /// Does the cycle counter let decode go on that pauses?
+    Wakes,
     /// Does a read of x30 at `x` wait for a word? `a` if nothing is in the pipeline before it.
     WordWaits,
     /// Does the scheduler ask for the thread of another bank? The answer is where that goes on, and the bank, counted from one.
@@ -232,9 +233,7 @@ impl<B: Port> World<'_, B> {
         match q.ask {
             Ask::Nothing => [0; 2],
             Ask::Asleep => yes(self.hart.is_waiting()),
-            Ask::Pauses => {
-                yes((1..=u64::from(q.a)).all(|ago| side.records.counter(cycle - ago) % PAUSE_CYCLES != 0))
-            }
+            Ask::Wakes => yes(side.records.counter(cycle) % PAUSE_CYCLES == 0),
             Ask::WordWaits => {
                 let waits = self.bus.lacks_word() && !self.hart.is_interrupted();
                 if waits && q.a != 0 && q.x == self.hart.pc {
@@ -458,22 +457,5 @@ impl Side {
         } else {
             self.load_addresses[usize::from(self.loads.wrapping_sub(access) % LOADS)]
         }
-    }
-
-    /// Whether the read `a` of `b` bytes touches one of the stores in `x`: up to three times number and bytes.
-    #[inline(always)]
-    fn overlaps(&self, q: &Question) -> bool {
-        // Nobody compares more bits in time.
-        let reads = self.address(q.a) & 0xfff;
-        let reaches = |low: u64, high: u64, bytes: u8| high.wrapping_sub(low) < u64::from(bytes);
-        let mut stores = q.x;
-        let mut overlaps = false;
-        while stores != 0 {
-            let (number, bytes) = (stores as u8, (stores >> 8) as u8);
-            let writes = self.address(number) & 0xfff;
-            overlaps |= reaches(reads, writes, q.b) || reaches(writes, reads, bytes);
-            stores >>= 16;
-        }
-        overlaps
     }
 }

@@ -42,7 +42,7 @@ impl DataCache {
     }
 
     fn word_waits(&self) -> bool {
-        self.is_s1_taken || self.port_taken
+        self.s1.is_some() || self.port_taken
     }
 
     /// Takes a device's answer, or sends it the second stage's access. A pending store `drains` into the array in this

@@ -98,7 +98,7 @@ impl DataCache {
         };
         !self.is_guarded(cycle)
             && !self.strikes
-            && !self.is_s1_taken
+            && self.s1.is_none()
             && self.s2.is_none()
             && !self.transfer.as_ref().is_some_and(arriving)
     }
@@ -129,6 +129,17 @@ impl DataCache {
         matches!(self.probe, Probe::Came(came, found) if cycle > came && cycle <= came + found.last())
     }
 
+    /// Whether the last of a line, or of the answer to a probe, leaves the cache in this cycle.
+    pub(crate) fn releases(&self, cycle: u64) -> bool {
+        let writes_back = |transfer: &Transfer| !transfer.fills && transfer.last == cycle + 1;
+        let answers = match self.probe {
+            Probe::Came(came, Found::Dirty) => cycle + 1 == came + Found::Dirty.last(),
+            Probe::Came(came, _) => cycle == came + 2,
+            _ => false,
+        };
+        answers || self.transfer.as_ref().is_some_and(writes_back)
+    }
+
     /// A line has come in.
     pub(super) fn guard(&mut self, cycle: u64) {
         self.guard_end = Some(cycle + 1 + GUARD_CYCLES);
@@ -137,7 +148,8 @@ impl DataCache {
     /// The reservation ages; the access in the second stage, whose line is there or not, makes one or ends it.
     pub(super) fn move_reservation(&mut self, cycle: u64) {
         self.guard_end = self.guard_end.filter(|&end| end > cycle);
-        let accepted = self.s2.filter(|(_, refused)| !refused).map(|(access, _)| access);
+        let accepted = self.s2.filter(|(access, refused)| !refused && !access.traps);
+        let accepted = accepted.map(|(access, _)| access);
         let is_valid = self.reservation > BACKING_OFF;
         let reserves =
             accepted.is_some_and(|access| access.reserves) && self.s2_hit && self.transfer.is_none();

@@ -5,7 +5,8 @@
 
 use highwire_riscv::{Class, Instruction};
 
-use super::{Flags, NO_NEEDS, Needs, flag};
+use super::flags::flag;
+use super::{Flags, NO_NEEDS, Needs};
 
 /// Some of the bits, and what they are.
 type Pattern = (u32, u32);
@@ -23,15 +24,42 @@ const WRITES_X: &[Pattern] = &[
     (0x2030, 0x2030),
     (0x9000_0010, 0x8000_0010),
 ];
+const SETS_FLAGS: &[Pattern] =
+    &[(0x2000_0004, 0), (0x50, 0x40), (0x0800_2000, 0x0800_0000), (0xc000_0004, 0x8000_0000)];
 const READS_F1: &[Pattern] = &[(0x8000_0004, 0), (0x1000_0004, 0), (0x50, 0x40)];
 const READS_F2: &[Pattern] = &[(0x4000_0004, 0), (0x20, 0x20), (0x50, 0x40)];
 const READS_F3: &[Pattern] = &[(0x50, 0x40)];
 const WRITES_F: &[Pattern] = &[(0x8000_0020, 0), (0x30, 0), (0x1000_0020, 0x1000_0000)];
 const LONG: &[Pattern] = &[(0x0200_0074, 0x0200_0030)];
 const RELEASES: &[Pattern] = &[(0x0200_6048, 0x0200_2008)];
+const ACQUIRES: &[Pattern] = &[(0x0400_6048, 0x0400_2008)];
+const FENCE: &[Pattern] = &[(0x2058, 0x08)];
 const FENCE_I: &[Pattern] = &[(0x3058, 0x1008)];
 const JUMP: &[Pattern] = &[(0x68, 0x68)];
 const CSR: &[Pattern] = &[(0x1070, 0x1070), (0x2070, 0x2070)];
+
+/// Whether the data cache takes these four bytes for a load or an atomic operation. It looks at the five bits that tell one
+/// access from another; of other instructions they mean nothing, and are there all the same.
+pub(super) fn reads_cache(bits: u32) -> bool {
+    let is = |mask: u32, value: u32| bits & mask == value;
+    let command = [
+        is(0x68, 0x20) || is(0x1800_0020, 0x1800_0020) || is(0x2000_0020, 0x2000_0020),
+        is(0x1000_0008, 0x1000_0008) || is(0x4000_0008, 0x4000_0008),
+        is(0x40, 0x40)
+            || is(0x0800_0008, 0x0800_0008)
+            || is(0x1000_0008, 0x1000_0008)
+            || is(0x8000_0008, 0x8000_0008),
+        is(0x1800_0008, 0x8),
+        is(0x40, 0x40),
+    ];
+    let command = command.iter().enumerate().fold(0, |all, (at, &is_set)| all | u32::from(is_set) << at);
+    matches!(command, 0 | 4 | 6..=15 | 16)
+}
+
+/// Whether nothing has to follow these four bytes, a fence.
+pub(super) fn follows_nothing(bits: u32) -> bool {
+    bits & 0x00f0_0000 == 0
+}
 
 /// What these four bytes seem to need.
 pub(super) fn needs(bits: u32) -> Needs {
@@ -43,13 +71,17 @@ pub(super) fn needs(bits: u32) -> Needs {
     let x = |patterns, at| if is(patterns) { 1u64 << field(at) & !1 } else { 0 };
     let f = |patterns, at| if is(FLOAT) && is(patterns) { 1u64 << 32 << field(at) } else { 0 };
     let writes = x(WRITES_X, 7) | f(WRITES_F, 7);
-    let is_fence_i = is(FENCE_I);
     let flags = [
         (flag::LONG, is(LONG)),
         (flag::RELEASES, is(RELEASES)),
-        (flag::FLUSHES, is_fence_i),
+        (flag::ACQUIRES, is(ACQUIRES)),
+        (flag::FLUSHES, is(FENCE_I)),
         (flag::LINKS, field(7) & 1 != 0),
-        (flag::FLOAT_CSR, is(CSR) && (1..=3).contains(&(bits >> 20))),
+        (flag::PORT, is(WRITES_X)),
+        (flag::SETS_FLAGS, is(FLOAT) && is(SETS_FLAGS)),
+        (flag::READS_STALE, reads_cache(bits)),
+        (flag::PAUSES, is(FENCE) && follows_nothing(bits)),
+        (flag::FLOAT_CSR, is(CSR) && super::is_float_csr((bits >> 20) as u16)),
         (flag::LATE_IN_EXECUTE, is(LONG) || is(CSR) || is(FLOAT)),
     ];
     Needs {
@@ -60,9 +92,9 @@ pub(super) fn needs(bits: u32) -> Needs {
             | f(READS_F2, 20)
             | f(READS_F3, 27),
         writes,
-        class: match is_fence_i {
-            true => Class::Fence,
-            _ if is(JUMP) => Class::Jump,
+        class: match (is(FENCE), is(JUMP)) {
+            (true, _) => Class::Fence,
+            (_, true) => Class::Jump,
             _ => Class::Alu,
         },
         flags: Flags(flags.iter().fold(0, |all, &(flag, is_set)| all | if is_set { flag } else { 0 })),
