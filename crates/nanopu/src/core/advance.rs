@@ -83,8 +83,9 @@ impl Pipeline {
         if !slot.is_live {
             return false;
         }
-        // A device's word takes the register file's port when this instruction would.
-        slot.replays |= slot.needs.takes_port() && self.data_cache.takes_word(cycle);
+        // A device's word takes the register file's port when this instruction would; one that has trapped would not.
+        let takes_port = slot.needs.takes_port() && slot.trap != Some(TrapStage::Decode);
+        slot.replays |= takes_port && self.data_cache.takes_word(cycle);
         if !slot.replays && slot.needs.is_float() {
             let needs = slot.needs;
             let float = slot.float;
