@@ -323,6 +323,9 @@ impl CqInner {
 
 impl Drop for CqInner {
     fn drop(&mut self) {
+        if self.lane().is_inherited() {
+            return;
+        }
         self.lane().dispose(|engine| {
             engine.remove_cq(self.id);
             // Refused only while a queue pair uses it, and those keep it alive.

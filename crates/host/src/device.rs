@@ -334,6 +334,11 @@ impl Shared {
         self.local.as_deref().filter(|_| !self.is_disturbed)
     }
 
+    /// Whether this is a forked child's copy of the parent's device.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.pid != std::process::id()
+    }
+
     /// Runs something while no lane touches memory.
     pub(crate) fn quietly(&self, act: &mut dyn FnMut()) {
         fn hold(lanes: &[Lane], act: &mut dyn FnMut()) {
@@ -374,7 +379,7 @@ impl std::ops::Deref for Owner {
 
 impl Drop for Owner {
     fn drop(&mut self) {
-        if self.shared.pid != std::process::id() {
+        if self.shared.is_inherited() {
             // A forked child has copies of everything and no threads: what it would take down is its parent's.
             return;
         }

@@ -71,9 +71,14 @@ impl Lane {
     /// Runs the engine to take something down, unless this is a forked child: there it is the parent's, and whoever held
     /// the token then holds it for ever.
     pub(crate) fn dispose<R>(&self, run: impl FnOnce(&mut Engine) -> R) {
-        if self.pid == std::process::id() {
+        if !self.is_inherited() {
             self.control(run);
         }
+    }
+
+    /// Whether this is a forked child's copy. The child has none of the parent's threads: what one of them held stays held there.
+    pub(crate) fn is_inherited(&self) -> bool {
+        self.pid != std::process::id()
     }
 
     /// Work was put into a ring and its bell was rung: serve it, unless whoever runs the engine will.

@@ -283,6 +283,10 @@ fn from_ring_error(error: uapi::PostError) -> PostError {
 
 impl Drop for QueuePair {
     fn drop(&mut self) {
+        if self.lane().is_inherited() {
+            // The parent's peers still work through it.
+            return;
+        }
         self.disconnected();
         self.lane().dispose(|engine| {
             // What was said last, an acknowledgement perhaps, still leaves.

@@ -423,6 +423,10 @@ impl MemoryRegion {
 
 impl Drop for MemoryRegion {
     fn drop(&mut self) {
+        if self.pd.device.is_inherited() {
+            // The parent's peers still reach it; the child's memory became its own when it was forked.
+            return;
+        }
         self.withdraw();
         self.pd.revoke(LocalKey(self.key));
         in_place::forget(self.pd.device.number(), self.key);

@@ -229,7 +229,11 @@ impl SharedReceiveQueue {
 
 impl Drop for SrqInner {
     fn drop(&mut self) {
-        self.pd.device.lanes[self.lane as usize].dispose(|engine| {
+        let lane = &self.pd.device.lanes[self.lane as usize];
+        if lane.is_inherited() {
+            return;
+        }
+        lane.dispose(|engine| {
             engine.remove_bell(self.bell);
             engine.remove_srq(self.index);
             // Refused only while a queue pair uses it, and those keep it alive.

@@ -48,19 +48,24 @@ fn check(setup: &Setup) {
     converse(pair, 1);
     let address = pair[0].device.gid().to_ip();
     let before = traces(&registry, address);
-    // SAFETY: the child only drops what it has and ends without returning; what that needs, it needs no other thread for.
-    let child = unsafe { libc::fork() };
-    if child == 0 {
-        drop(ends.take());
-        // SAFETY: ends the child at once: nothing of the test harness may run in it.
-        unsafe { libc::_exit(0) };
+    // The device's own thread may hold any lock in the moment of a fork, so there are many.
+    for seed in 2..22 {
+        // SAFETY: the child only drops what it has and ends without returning; what that needs, it needs no other thread for.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: a child that waits for somebody is ended, and not in order.
+            unsafe { libc::alarm(30) };
+            drop(ends.take());
+            // SAFETY: ends the child at once: nothing of the test harness may run in it.
+            unsafe { libc::_exit(0) };
+        }
+        let mut status = 1;
+        // SAFETY: the pointer is to a live local.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "{}: the child ends in order", setup.label());
+        assert_eq!(traces(&registry, address), before, "{}", setup.label());
+        converse(ends.as_ref().expect("the parent has them"), seed);
     }
-    let mut status = 1;
-    // SAFETY: the pointer is to a live local.
-    assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
-    assert_eq!(status, 0, "{}: the child ends in order", setup.label());
-    assert_eq!(traces(&registry, address), before, "{}", setup.label());
-    converse(pair, 2);
     drop(ends);
 }
 
