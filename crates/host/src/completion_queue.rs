@@ -323,10 +323,11 @@ impl CqInner {
 
 impl Drop for CqInner {
     fn drop(&mut self) {
-        if self.lane().is_inherited() {
+        let lane = self.lane();
+        if lane.is_inherited() {
             return;
         }
-        self.lane().dispose(|engine| {
+        lane.control(|engine| {
             engine.remove_cq(self.id);
             // Refused only while a queue pair uses it, and those keep it alive.
             let _ = engine.rnic.destroy_cq(self.id);

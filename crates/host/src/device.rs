@@ -76,8 +76,6 @@ pub(crate) struct Shared {
     visits: AtomicU32,
     /// When housekeeping is due, in nanoseconds.
     housekeeping: AtomicU64,
-    /// The process that opened the device.
-    pid: u32,
     /// Who gave it its part of a shared address. Goes last: afterwards the part may be somebody else's.
     pub(crate) broker: Option<Client>,
 }
@@ -336,7 +334,7 @@ impl Shared {
 
     /// Whether this is a forked child's copy of the parent's device.
     pub(crate) fn is_inherited(&self) -> bool {
-        self.pid != std::process::id()
+        self.lanes.iter().any(Lane::is_inherited)
     }
 
     /// Runs something while no lane touches memory.

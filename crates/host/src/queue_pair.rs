@@ -288,7 +288,7 @@ impl Drop for QueuePair {
             return;
         }
         self.disconnected();
-        self.lane().dispose(|engine| {
+        self.lane().control(|engine| {
             // What was said last, an acknowledgement perhaps, still leaves.
             engine.begin_post();
             engine.finish_control();

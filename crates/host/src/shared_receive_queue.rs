@@ -233,7 +233,7 @@ impl Drop for SrqInner {
         if lane.is_inherited() {
             return;
         }
-        lane.dispose(|engine| {
+        lane.control(|engine| {
             engine.remove_bell(self.bell);
             engine.remove_srq(self.index);
             // Refused only while a queue pair uses it, and those keep it alive.

@@ -129,7 +129,6 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         is_closing: AtomicBool::new(false),
         visits: AtomicU32::new(0),
         housekeeping: AtomicU64::new(0),
-        pid: std::process::id(),
         broker,
     })
 }
