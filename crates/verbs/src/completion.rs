@@ -37,6 +37,31 @@ pub enum CompletionStatus {
     Tag = 22,
 }
 
+impl CompletionStatus {
+    /// The status with this number.
+    #[inline]
+    pub const fn from_u8(number: u8) -> Option<CompletionStatus> {
+        use CompletionStatus::*;
+        Some(match number {
+            0 => Success,
+            1 => LocalLength,
+            2 => LocalQpOperation,
+            4 => LocalProtection,
+            5 => Flushed,
+            6 => WindowBind,
+            7 => BadResponse,
+            8 => LocalAccess,
+            9 => RemoteInvalidRequest,
+            10 => RemoteAccess,
+            11 => RemoteOperation,
+            12 => RetryExceeded,
+            13 => RnrRetryExceeded,
+            22 => Tag,
+            _ => return None,
+        })
+    }
+}
+
 /// What completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
@@ -69,6 +94,31 @@ pub enum CompletionOp {
     ReceiveTagged = 133,
     /// A message that is not to be matched arrived at a queue with tags.
     ReceiveNoTag = 134,
+}
+
+impl CompletionOp {
+    /// The operation with this number.
+    #[inline]
+    pub const fn from_u8(number: u8) -> Option<CompletionOp> {
+        use CompletionOp::*;
+        Some(match number {
+            0 => Send,
+            1 => Write,
+            2 => Read,
+            3 => CompareSwap,
+            4 => FetchAdd,
+            5 => BindWindow,
+            6 => LocalInvalidate,
+            128 => Receive,
+            129 => ReceiveWriteImm,
+            130 => AddTag,
+            131 => RemoveTag,
+            132 => SyncTags,
+            133 => ReceiveTagged,
+            134 => ReceiveNoTag,
+            _ => return None,
+        })
+    }
 }
 
 /// What a completion carries besides.
@@ -124,6 +174,29 @@ pub struct Completion {
     pub flags: CompletionFlags,
 }
 
+impl Completion {
+    /// The end of a request of `qpn` that moved nothing.
+    pub const fn new(wr_id: u64, status: CompletionStatus, operation: CompletionOp, qpn: Qpn) -> Completion {
+        let flags = CompletionFlags {
+            grh: false,
+            with_immediate: false,
+            with_invalidate: false,
+            solicited: false,
+            tags: TagFlags::NONE,
+        };
+        Completion {
+            wr_id,
+            status,
+            operation,
+            byte_len: 0,
+            immediate: 0,
+            qpn,
+            source_qpn: Qpn::new(0),
+            flags,
+        }
+    }
+}
+
 /// Something that happened to an object rather than to a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AsyncEvent {
@@ -157,5 +230,20 @@ impl AsyncEvent {
             | AsyncEvent::LastWqeReached(qpn) => Some(qpn),
             AsyncEvent::CqError(_) | AsyncEvent::SrqLimitReached(_) => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_lead_back_to_their_names() {
+        let statuses = (0..=u8::MAX).filter_map(|n| Some((n, CompletionStatus::from_u8(n)? as u8)));
+        let operations = (0..=u8::MAX).filter_map(|n| Some((n, CompletionOp::from_u8(n)? as u8)));
+        let (mut known_statuses, mut known_operations) = (0, 0);
+        statuses.for_each(|(number, back)| (known_statuses += 1, assert_eq!(number, back)).1);
+        operations.for_each(|(number, back)| (known_operations += 1, assert_eq!(number, back)).1);
+        assert_eq!((known_statuses, known_operations), (14, 14));
     }
 }

@@ -25,7 +25,7 @@ pub use flow::{
     FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES, FlowError, FlowKind, FlowRule, FlowSpec, SEGMENT_GROUP,
     SEGMENT_QKEY,
 };
-pub use memory::{Gather, Length, Memory, Payload, Span, scatter};
+pub use memory::{Gather, Length, Memory, MemoryLost, Payload, Span, scatter};
 pub use qp_state::{AttrMask, QpState, Transition, check_attributes, transition, transition_table};
 pub use region::{
     AccessError, LocalKey, MemoryWindow, NULL_ADDR, Pd, Region, RegionAttr, RegionChange, Regions,

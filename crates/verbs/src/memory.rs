@@ -44,16 +44,33 @@ impl Payload for Length {
     }
 }
 
+/// The memory behind a checked address has gone: its owner has taken it away without deregistering it. As much of an access
+/// may have happened as came before what is missing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct MemoryLost;
+
 /// Memory behind checked addresses. From [`NULL_ADDR`](crate::NULL_ADDR) on there is none: what is written there is gone.
 pub trait Memory<P: Payload> {
     /// Writes a payload at `addr`.
-    fn place(&mut self, addr: u64, payload: P);
+    ///
+    /// # Errors
+    /// [`MemoryLost`].
+    fn place(&mut self, addr: u64, payload: P) -> Result<(), MemoryLost>;
     /// Writes a few bytes that the RNIC itself made (a GRH, the result of an atomic) at `addr`.
-    fn write(&mut self, addr: u64, bytes: &[u8]);
+    ///
+    /// # Errors
+    /// [`MemoryLost`].
+    fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), MemoryLost>;
     /// Replaces the aligned 64-bit word at `addr` by `swap` if it equals `compare`; returns what was there.
-    fn compare_swap(&mut self, addr: u64, compare: u64, swap: u64) -> u64;
+    ///
+    /// # Errors
+    /// [`MemoryLost`].
+    fn compare_swap(&mut self, addr: u64, compare: u64, swap: u64) -> Result<u64, MemoryLost>;
     /// Adds to the aligned 64-bit word at `addr`, wrapping; returns what was there.
-    fn fetch_add(&mut self, addr: u64, add: u64) -> u64;
+    ///
+    /// # Errors
+    /// [`MemoryLost`].
+    fn fetch_add(&mut self, addr: u64, add: u64) -> Result<u64, MemoryLost>;
 }
 
 /// A run of local memory.
@@ -126,19 +143,27 @@ fn spans(sges: &[Sge], offset: u32, length: u32) -> impl Iterator<Item = Span> +
 }
 
 /// Writes `payload` into the list `sges`, starting `offset` bytes into it. The caller has checked that it fits.
+///
+/// # Errors
+/// [`MemoryLost`].
 #[inline]
-pub fn scatter<P: Payload>(memory: &mut impl Memory<P>, sges: &SgeList, offset: u32, payload: P) {
+pub fn scatter<P: Payload>(
+    memory: &mut impl Memory<P>,
+    sges: &SgeList,
+    offset: u32,
+    payload: P,
+) -> Result<(), MemoryLost> {
     let list = sges.as_slice();
     if let [only] = list {
-        memory.place(only.addr + u64::from(offset), payload);
-        return;
+        return memory.place(only.addr + u64::from(offset), payload);
     }
     let mut from = 0;
     for span in spans(list, offset, payload.len()) {
-        memory.place(span.addr, payload.slice(from, span.length));
+        memory.place(span.addr, payload.slice(from, span.length))?;
         from += span.length;
     }
     debug_assert_eq!(from, payload.len(), "the caller checks that a payload fits");
+    Ok(())
 }
 
 #[cfg(test)]

@@ -142,6 +142,11 @@ impl Regions {
         Regions { map: IdMap::new(0), rng, generation: 1 }
     }
 
+    /// Whether nobody can guess its next key from those that are known.
+    pub fn draws_secretly(&self) -> bool {
+        self.rng.is_secret()
+    }
+
     /// Changes whenever a key may have become invalid, so that a checked access can be remembered.
     #[inline]
     pub fn generation(&self) -> u64 {

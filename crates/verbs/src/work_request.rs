@@ -243,6 +243,10 @@ pub enum PostError {
     BadAtomic,
     /// A datagram or an XRC request without a destination, or a destination on another connected service.
     BadDestination,
+    /// The queue belongs to the process that this one was forked from.
+    Inherited,
+    /// The calling thread is in the middle of a post to this very queue: it is a signal handler that posts.
+    Reentered,
 }
 
 impl std::fmt::Display for PostError {
@@ -257,6 +261,8 @@ impl std::fmt::Display for PostError {
             PostError::Unsupported => "the service does not have this operation",
             PostError::BadAtomic => "an atomic needs 8 bytes at an aligned address",
             PostError::BadDestination => "a datagram needs a destination, a connection none",
+            PostError::Inherited => "the queue belongs to the parent process",
+            PostError::Reentered => "a signal handler may not post while its thread does",
         })
     }
 }

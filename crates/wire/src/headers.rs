@@ -76,9 +76,19 @@ pub const fn pad_count(len: usize) -> u8 {
 /// padding than there are bytes. The padding's content is not looked at.
 #[inline(always)]
 pub fn parse_packet(packet: &[u8]) -> Result<(Headers, Range<usize>), ParseError> {
-    let (headers, start) = Headers::parse(packet)?;
+    parse_packet_head(packet, packet.len())
+}
+
+/// The same of a packet of `len` bytes of which only the first are at hand: all, or [`MAX_HEADERS_LEN`] of them.
+///
+/// # Errors
+/// As [`parse_packet`].
+#[inline(always)]
+pub fn parse_packet_head(head: &[u8], len: usize) -> Result<(Headers, Range<usize>), ParseError> {
+    debug_assert!(head.len() >= len.min(MAX_HEADERS_LEN));
+    let (headers, start) = Headers::parse(head)?;
     let pad = usize::from(headers.bth.pad_count);
-    let rest = packet.len() - start;
+    let rest = len - start;
     if rest == 0 && pad == 0 {
         return Ok((headers, start..start));
     }
@@ -92,7 +102,7 @@ pub fn parse_packet(packet: &[u8]) -> Result<(Headers, Range<usize>), ParseError
     if pad >= rest {
         return fail(HeaderName::Bth, 1, ParseErrorKind::BadPad);
     }
-    Ok((headers, start..packet.len() - pad))
+    Ok((headers, start..len - pad))
 }
 
 /// Reads a packet from the BTH to its ICRC. Returns its headers, where its payload lies, and the ICRC it carries,

@@ -1,12 +1,12 @@
-//! The headers that IRN adds to RoCEv2, version 1 (IRN §5.2, §5.3). Formats: `docs/wire.md`.
+//! The headers that IRN adds to RoCEv2, version 2 (IRN §5.2, §5.3). Formats: `docs/wire.md`.
 //!
 //! They appear only under opcodes of the manufacturer range and only between peers that agreed on them, so a field
 //! that this version does not define is an error, not something to skip.
 
 use crate::{HeaderName, ParseError, ParseErrorKind, Psn, bytes};
 
-/// The version of the IRN extension that this crate speaks.
-pub const IRN_VERSION: u8 = 1;
+/// The version of the IRN extension that this crate speaks. Version 1 had its opcodes at 0xC0, where OCP MRC 1.0 has some.
+pub const IRN_VERSION: u8 = 2;
 
 const MASK_24: u32 = 0x00FF_FFFF;
 

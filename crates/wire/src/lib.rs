@@ -47,7 +47,9 @@ pub use error::{HeaderName, ParseError, ParseErrorKind};
 pub use ethernet::Ethernet;
 pub use ext::Ext;
 pub use frame::{Frame, LinkType};
-pub use headers::{Headers, MAX_HEADERS_LEN, pad_count, parse_packet, parse_packet_with_icrc};
+pub use headers::{
+    Headers, MAX_HEADERS_LEN, pad_count, parse_packet, parse_packet_head, parse_packet_with_icrc,
+};
 pub use icrc::{Icrc, PathIcrc};
 pub use ip::Ip;
 pub use ipv4::Ipv4;
@@ -63,5 +65,7 @@ pub use udp::Udp;
 
 /// The UDP destination port of RoCEv2 (RoCEv2 A17.3.1).
 pub const UDP_PORT: u16 = 4791;
+/// The UDP port of the handshake between two Highwires, bound on a device's own address only.
+pub const NEGOTIATION_PORT: u16 = 4794;
 /// Length of the invariant CRC that ends every packet.
 pub const ICRC_LEN: usize = 4;

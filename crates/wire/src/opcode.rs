@@ -1,7 +1,7 @@
 //! Opcodes as a table: what each packet is and which headers follow it (IBTA §9.2.1, §9.4).
 //!
-//! 0x00–0xBF are IBTA's, of which this crate knows RC, UC, UD, XRC and CNP. 0xC0–0xFF belong to manufacturers; ours begin
-//! at 0xC0 and are spoken only between peers that agreed on them. `tests/golden/opcodes.txt` is the table as text.
+//! 0x00–0xBF are IBTA's, of which this crate knows RC, UC, UD, XRC and CNP. 0xC0–0xFF belong to manufacturers; ours are
+//! 0xD0–0xDF, and are spoken only between peers that agreed on them. `tests/golden/opcodes.txt` is the table as text.
 
 use std::fmt;
 
@@ -276,22 +276,22 @@ opcodes! {
     XrcSendLastInvalidate 0xB6 "XRC_SEND_LAST_INV" XRC, Send Last XrcInvalidate true;
     XrcSendOnlyInvalidate 0xB7 "XRC_SEND_ONLY_INV" XRC, Send Only XrcInvalidate true;
 
-    IrnSend 0xC0 "IRN_SEND" RC, Send Any IrnSend true;
-    IrnSendImm 0xC1 "IRN_SEND_IMM" RC, Send Any IrnSendImm true;
-    IrnSendInvalidate 0xC2 "IRN_SEND_INV" RC, Send Any IrnSendInvalidate true;
-    IrnWrite 0xC3 "IRN_WRITE" RC, Write Any IrnWrite true;
-    IrnWriteImm 0xC4 "IRN_WRITE_IMM" RC, Write Any IrnWriteImm true;
-    IrnRead 0xC5 "IRN_READ" RC, Read Only IrnRead false;
-    IrnCompareSwap 0xC6 "IRN_COMPARE_SWAP" RC, CompareSwap Only IrnAtomic false;
-    IrnFetchAdd 0xC7 "IRN_FETCH_ADD" RC, FetchAdd Only IrnAtomic false;
-    IrnReadResponse 0xC8 "IRN_READ_RESPONSE" RC, ReadResponse Any IrnReadResponse true;
-    IrnAtomicResponse 0xC9 "IRN_ATOMIC_RESPONSE" RC, AtomicResponse Only IrnAtomicResponse false;
-    IrnAck 0xCA "IRN_ACK" RC, Acknowledge Only IrnAck false;
-    IrnNack 0xCB "IRN_NACK" RC, SelectiveAcknowledge Only IrnNack false;
-    IrnReadAck 0xCC "IRN_READ_ACK" RC, ReadAcknowledge Only IrnReadAck false;
-    IrnReadNack 0xCD "IRN_READ_NACK" RC, ReadSelectiveAcknowledge Only IrnReadNack false;
-    IrnSendAck 0xCE "IRN_SEND_ACK" RC, Send Any IrnSendAck true;
-    IrnWriteAck 0xCF "IRN_WRITE_ACK" RC, Write Any IrnWriteAck true;
+    IrnSend 0xD0 "IRN_SEND" RC, Send Any IrnSend true;
+    IrnSendImm 0xD1 "IRN_SEND_IMM" RC, Send Any IrnSendImm true;
+    IrnSendInvalidate 0xD2 "IRN_SEND_INV" RC, Send Any IrnSendInvalidate true;
+    IrnWrite 0xD3 "IRN_WRITE" RC, Write Any IrnWrite true;
+    IrnWriteImm 0xD4 "IRN_WRITE_IMM" RC, Write Any IrnWriteImm true;
+    IrnRead 0xD5 "IRN_READ" RC, Read Only IrnRead false;
+    IrnCompareSwap 0xD6 "IRN_COMPARE_SWAP" RC, CompareSwap Only IrnAtomic false;
+    IrnFetchAdd 0xD7 "IRN_FETCH_ADD" RC, FetchAdd Only IrnAtomic false;
+    IrnReadResponse 0xD8 "IRN_READ_RESPONSE" RC, ReadResponse Any IrnReadResponse true;
+    IrnAtomicResponse 0xD9 "IRN_ATOMIC_RESPONSE" RC, AtomicResponse Only IrnAtomicResponse false;
+    IrnAck 0xDA "IRN_ACK" RC, Acknowledge Only IrnAck false;
+    IrnNack 0xDB "IRN_NACK" RC, SelectiveAcknowledge Only IrnNack false;
+    IrnReadAck 0xDC "IRN_READ_ACK" RC, ReadAcknowledge Only IrnReadAck false;
+    IrnReadNack 0xDD "IRN_READ_NACK" RC, ReadSelectiveAcknowledge Only IrnReadNack false;
+    IrnSendAck 0xDE "IRN_SEND_ACK" RC, Send Any IrnSendAck true;
+    IrnWriteAck 0xDF "IRN_WRITE_ACK" RC, Write Any IrnWriteAck true;
 }
 
 impl Opcode {
@@ -325,7 +325,7 @@ impl Opcode {
     /// Whether this opcode is one of Highwire's, for peers that agreed on IRN.
     #[inline]
     pub const fn is_irn(self) -> bool {
-        self as u8 >= 0xC0
+        self as u8 >> 4 == 0xD
     }
 }
 
@@ -344,6 +344,15 @@ mod tests {
         let known: Vec<Opcode> = (0..=255).filter_map(Opcode::from_u8).collect();
         assert_eq!(known, Opcode::ALL);
         assert!(known.iter().all(|o| o.info().opcode == *o && Opcode::from_u8(o.to_u8()) == Some(*o)));
+    }
+
+    #[test]
+    fn no_opcode_of_ours_is_another_transports() {
+        let ours: Vec<u8> = Opcode::ALL.iter().filter(|o| o.is_irn()).map(|o| o.to_u8()).collect();
+        assert_eq!(ours, (0xD0..=0xDF).collect::<Vec<u8>>());
+        // OCP MRC 1.0's, and what Linux keeps for manufacturers and hfi1's TID RDMA uses.
+        let taken = (0xC6..=0xCB).chain(0xE0..=0xFF);
+        assert!(taken.into_iter().all(|byte| Opcode::from_u8(byte).is_none()));
     }
 
     #[test]

@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use highwire_stdx::Rng;
 use highwire_wire::{
-    Aeth, AtomicEth, Bth, Deth, Ext, Frame, Headers, IrnEth, IrnFlags, Layout, LinkType, MAX_HEADERS_LEN,
-    NakCode, Opcode, Psn, Qpn, Reth, SackEth, Syndrome, icrc, parse_packet, parse_packet_with_icrc, pcap,
+    Aeth, AtomicEth, Bth, Deth, Ext, Frame, Headers, IRN_VERSION, IrnEth, IrnFlags, Layout, LinkType,
+    MAX_HEADERS_LEN, NakCode, Opcode, Psn, Qpn, Reth, SackEth, Syndrome, icrc, parse_packet,
+    parse_packet_with_icrc, pcap,
 };
 
 #[test]
@@ -108,7 +109,7 @@ fn any_bytes(rng: &mut Rng) -> Vec<u8> {
         && let Some(head) = bytes.get_mut(12..20)
     {
         // A version and flags that IRN's header may have, and a syndrome that AETH may have.
-        head.copy_from_slice(&[0x11, 0, 0, 9, 0, 0, 0, 5]);
+        head.copy_from_slice(&[IRN_VERSION << 4 | 1, 0, 0, 9, 0, 0, 0, 5]);
     }
     bytes
 }

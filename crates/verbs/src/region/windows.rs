@@ -86,7 +86,7 @@ impl Regions {
     /// to; bound to zero bytes, it is free again.
     ///
     /// # Errors
-    /// When a window of type 2 is bound already, a key does not fit, the domains differ, or the region does not permit it.
+    /// When a window of type 2 is bound already or is to be bound to nothing, a key does not fit, the domains differ, or the region does not permit it.
     pub fn bind(&mut self, pd: Pd, qpn: Qpn, bind: &WindowBind) -> Result<(), AccessError> {
         let index = bind.window.0 >> 8;
         let window = *self.map.get(index).filter(|w| w.key == bind.window.0).ok_or(AccessError::BadKey)?;
@@ -97,6 +97,10 @@ impl Regions {
         };
         if bind.new_key.0 >> 8 != index {
             return Err(AccessError::BadKey);
+        }
+        if kind == WindowKind::Two && bind.length == 0 {
+            // IBTA o10-37.2.40: one of type 2 is invalidated, not bound to nothing.
+            return Err(AccessError::Bounds);
         }
         if kind == WindowKind::One && bind.length == 0 {
             self.unbind(index);
@@ -221,6 +225,7 @@ mod tests {
         let write =
             |regions: &Regions, qpn| regions.check_remote(PD, qpn, new_key, 0x5020, 8, Access::REMOTE_WRITE);
         assert_eq!(write(&regions, QPN), Err(AccessError::BadKey));
+        assert_eq!(regions.bind(PD, QPN, &WindowBind { length: 0, ..bind }), Err(AccessError::Bounds));
         assert_eq!(regions.bind(PD, QPN, &bind), Ok(()));
         assert_eq!(write(&regions, QPN), Ok(0x1020));
         assert_eq!(write(&regions, Qpn::new(8)), Err(AccessError::WrongDomain));
