@@ -7,8 +7,8 @@
 use highwire_rnic::{Arrival, Rnic, RnicConfig};
 use highwire_stdx::{Duration, Instant};
 use highwire_verbs::{
-    Access, Address, Gid, Length, Memory, Mtu, Operation, QpAttr, QpCaps, QpConfig, QpState, Recovery,
-    RecvWr, RegionAttr, Remote, SendFlags, SendWr, Service, Sge,
+    Access, Address, Gid, Length, Memory, MemoryLost, Mtu, Operation, QpAttr, QpCaps, QpConfig, QpState,
+    Recovery, RecvWr, RegionAttr, Remote, SendFlags, SendWr, Service, Sge,
 };
 use highwire_wire::{Headers, Psn, Qpn};
 use std::net::IpAddr;
@@ -17,13 +17,17 @@ use std::net::IpAddr;
 struct Nowhere;
 
 impl Memory<Length> for Nowhere {
-    fn place(&mut self, _addr: u64, _payload: Length) {}
-    fn write(&mut self, _addr: u64, _bytes: &[u8]) {}
-    fn compare_swap(&mut self, _addr: u64, compare: u64, _swap: u64) -> u64 {
-        compare
+    fn place(&mut self, _addr: u64, _payload: Length) -> Result<(), MemoryLost> {
+        Ok(())
     }
-    fn fetch_add(&mut self, _addr: u64, _add: u64) -> u64 {
-        0
+    fn write(&mut self, _addr: u64, _bytes: &[u8]) -> Result<(), MemoryLost> {
+        Ok(())
+    }
+    fn compare_swap(&mut self, _addr: u64, compare: u64, _swap: u64) -> Result<u64, MemoryLost> {
+        Ok(compare)
+    }
+    fn fetch_add(&mut self, _addr: u64, _add: u64) -> Result<u64, MemoryLost> {
+        Ok(0)
     }
 }
 
@@ -38,7 +42,7 @@ fn end(last: u8, seed: u64) -> End {
     let gid = Gid::from_ip(IpAddr::from([10, 0, 0, last]));
     let mut config = RnicConfig::new(gid);
     config.egress_quantum = 64;
-    let mut rnic = Rnic::new(config, seed);
+    let mut rnic = Rnic::new(config, highwire_stdx::Rng::new(seed));
     let pd = rnic.alloc_pd();
     let cq = rnic.create_cq();
     let attr = RegionAttr { addr: 0x10_0000, length: 1 << 30, iova: 0x10_0000, access: Access::ALL };

@@ -71,9 +71,8 @@ macro_rules! with_qp {
 pub(crate) use with_qp;
 
 impl Rnic {
-    /// An RNIC whose keys, queue pair numbers and everything else random follow from `seed`.
-    pub fn new(config: RnicConfig, seed: u64) -> Rnic {
-        let mut rng = Rng::new(seed);
+    /// An RNIC whose keys, queue pair numbers and everything else random come from `rng`.
+    pub fn new(config: RnicConfig, mut rng: Rng) -> Rnic {
         let regions = Regions::new(rng.fork(1));
         Rnic {
             rng,
@@ -94,6 +93,11 @@ impl Rnic {
             events: VecDeque::new(),
             counters: Counters::default(),
         }
+    }
+
+    /// Whether nobody can guess its next key or queue pair number from those that are known.
+    pub fn draws_secretly(&self) -> bool {
+        self.rng.is_secret() && self.regions.draws_secretly()
     }
 
     /// What it was made with.
@@ -235,12 +239,20 @@ impl Rnic {
 
     /// Handles the passing of time; early and late calls are harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.handle_timeout_unless(now, |_, _| false);
+    }
+
+    /// The same by a driver that knows more than the time: `is_unheard` says of a queue pair's peer, by address and number, that
+    /// it lives and has yet to look at what it was sent. While that is so, no answer from it is no reason to give up.
+    pub fn handle_timeout_unless(&mut self, now: Instant, mut is_unheard: impl FnMut(Gid, Qpn) -> bool) {
         while let Some((at, slot)) = self.timers.take_due(now) {
             let Some(entry) = self.qps.get_mut(slot) else { continue };
             if entry.armed != at {
                 continue;
             }
             entry.armed = Instant::FAR_FUTURE;
+            let (gid, qpn) = entry.qp.peer();
+            entry.qp.set_unheard(is_unheard(gid, qpn));
             with_qp!(self, now, slot, |entry, ctx| entry.qp.handle_timeout(ctx));
             self.settle(now, slot);
         }
@@ -285,6 +297,16 @@ impl Rnic {
         }
         self.arm(slot);
         self.qps.get(slot).map(|entry| entry.qp.outgoing())
+    }
+
+    /// Says that the payload of the packet that [`Rnic::poll_transmit`] has just given could not be read: its memory has gone. The
+    /// request, or the peer's READ, ends in error.
+    #[cold]
+    pub fn fail_transmit(&mut self, now: Instant, qpn: Qpn) {
+        if let Some(slot) = self.slot(qpn) {
+            with_qp!(self, now, slot, |entry, ctx| entry.qp.fail_transmit(ctx));
+            self.settle(now, slot);
+        }
     }
 
     /// The next completion, with the queue it belongs to.

@@ -1,11 +1,25 @@
-//! A small seeded generator: xoshiro256** seeded by SplitMix64 (Blackman and Vigna).
+//! Random numbers, of two kinds behind one type.
 //!
-//! Not for secrets. One seed gives one sequence on every machine, which is what repeats a failure.
+//! Where a run must repeat itself: xoshiro256** seeded by SplitMix64 (Blackman and Vigna). One seed gives one sequence on
+//! every machine. A few of its numbers tell all the others, so keys that a peer sees must not come from it.
+//!
+//! Where nobody may guess the next one (keys, queue pair numbers, PSNs of a device that serves strangers): ChaCha20, whose
+//! 256 bits of seed the caller takes from its system. What such a generator forks is as secret.
 
-/// A deterministic generator of pseudo-random numbers.
+use rand_chacha::ChaCha20Rng;
+use rand_chacha::rand_core::{RngCore, SeedableRng};
+
+/// A generator of pseudo-random numbers that follow from its seed.
 #[derive(Clone, Debug)]
 pub struct Rng {
-    state: [u64; 4],
+    source: Source,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Repeatable([u64; 4]),
+    /// Boxed: rare, and twenty times as large.
+    Secret(Box<ChaCha20Rng>),
 }
 
 impl Rng {
@@ -19,17 +33,36 @@ impl Rng {
             z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
             z ^ (z >> 31)
         };
-        Rng { state: [next(), next(), next(), next()] }
+        Rng { source: Source::Repeatable([next(), next(), next(), next()]) }
+    }
+
+    /// A generator whose numbers nobody can guess who does not know `seed`, however many of them are known.
+    pub fn secret(seed: [u8; 32]) -> Rng {
+        Rng { source: Source::Secret(Box::new(ChaCha20Rng::from_seed(seed))) }
+    }
+
+    /// Whether it was made by [`secret`](Self::secret), or forked from one that was.
+    pub fn is_secret(&self) -> bool {
+        matches!(self.source, Source::Secret(_))
     }
 
     /// An independent generator for a part of the program, named by `stream`.
     pub fn fork(&mut self, stream: u64) -> Rng {
+        if let Source::Secret(generator) = &mut self.source {
+            let mut seed = [0; 32];
+            generator.fill_bytes(&mut seed);
+            return Rng::secret(seed);
+        }
         Rng::new(self.next_u64() ^ stream.wrapping_mul(0xD6E8_FEB8_6659_FD93))
     }
 
     /// The next 64 bits.
+    #[inline]
     pub fn next_u64(&mut self) -> u64 {
-        let s = &mut self.state;
+        let s = match &mut self.source {
+            Source::Repeatable(state) => state,
+            Source::Secret(generator) => return generator.next_u64(),
+        };
         let result = s[1].wrapping_mul(5).rotate_left(7).wrapping_mul(9);
         let t = s[1] << 17;
         s[2] ^= s[0];
@@ -103,6 +136,16 @@ mod tests {
         let mut b = Rng::new(42);
         assert!((0..1000).all(|_| a.next_u64() == b.next_u64()));
         assert_ne!(Rng::new(1).next_u64(), Rng::new(2).next_u64());
+    }
+
+    /// RFC 8439 §2.4 with key, nonce and counter zero: the first bytes of the key stream.
+    #[test]
+    fn a_secret_generator_is_chacha20_and_so_is_what_it_forks() {
+        let mut rng = Rng::secret([0; 32]);
+        assert_eq!(rng.next_u64(), u64::from_le_bytes([0x76, 0xB8, 0xE0, 0xAD, 0xA0, 0xF1, 0x3D, 0x90]));
+        let (mut a, mut b) = (rng.fork(1), rng.fork(1));
+        assert!(a.is_secret() && b.is_secret() && !Rng::new(1).fork(1).is_secret());
+        assert_ne!(a.next_u64(), b.next_u64());
     }
 
     #[test]

@@ -447,6 +447,17 @@ impl QueuePair {
         }
     }
 
+    /// The connected peer: its address and its queue pair.
+    pub fn peer(&self) -> (highwire_verbs::Gid, Qpn) {
+        (self.conn.address.gid, self.conn.remote_qpn)
+    }
+
+    /// Says whether the peer has yet to look at what it was sent, as a driver may know whose link keeps packets until then. Time
+    /// that passes meanwhile does not count against it.
+    pub fn set_unheard(&mut self, is_unheard: bool) {
+        self.requester.is_unheard = is_unheard;
+    }
+
     /// Handles the passing of time; early and late calls are harmless.
     pub fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
         if self.conn.state.receives() {
@@ -534,6 +545,17 @@ impl QueuePair {
             planned || responder.is_refusing() && responder.poll_acknowledge(conn, receives, ctx, plan);
         self.settle(ctx);
         planned
+    }
+
+    /// The driver could not read the payload of the packet that was planned: the memory has gone. The packet counts as lost, and
+    /// the request, or the peer's READ, ends in error.
+    pub fn fail_transmit(&mut self, ctx: &mut Context<'_>) {
+        match self.plan.payload {
+            Source::Nothing => {}
+            Source::Request(index) => self.requester.fail_transmit(&self.conn, ctx, index),
+            Source::Read => self.responder.fail_transmit(&self.conn, ctx, self.plan.headers.bth.psn),
+        }
+        self.settle(ctx);
     }
 
     /// The packet that was planned. The driver copies its payload before it does anything else with the queue pair.

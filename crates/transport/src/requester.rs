@@ -23,7 +23,7 @@ use highwire_verbs::{CompletionStatus, Operation, PostError, QpState, Recovery, 
 use highwire_wire::Psn;
 pub(crate) use irn::IrnRequester;
 pub(crate) use packets::position;
-pub(crate) use requests::{check_post, complete, ended};
+pub(crate) use requests::{check_post, check_start, complete, ended};
 use round_trips::RoundTrips;
 
 /// The widest span of PSNs that may be in flight: half of all (IBTA §9.7.2).
@@ -55,6 +55,8 @@ pub(crate) struct Requester {
     last_progress: Instant,
     /// IRN: timeouts since then. A host that did not run for a while has only waited once.
     stalls: u32,
+    /// What was sent still lies before the peer, which has not come to look at it.
+    pub(crate) is_unheard: bool,
     unrequested_acks: u32,
     /// When an acknowledgement was last asked for.
     asked_at: Instant,
@@ -109,6 +111,7 @@ impl Requester {
             deadline: None,
             last_progress: now,
             stalls: 0,
+            is_unheard: false,
             unrequested_acks: 0,
             asked_at: now,
             response_gap: false,
@@ -180,7 +183,8 @@ impl Requester {
         wqe.operation = wr.operation;
         wqe.flags = wr.flags;
         wqe.sges.set(wr.sges);
-        wqe.length = wqe.sges.total() as u32;
+        // What does not fit is too long for any service.
+        wqe.length = u32::try_from(wqe.sges.total()).unwrap_or(u32::MAX);
         if wr.datagram.is_some() {
             wqe.datagram = wr.datagram;
         }
@@ -288,6 +292,9 @@ impl Requester {
             return;
         }
         if self.deadline.is_some_and(|deadline| ctx.now >= deadline) && self.rnr_until.is_none() {
+            if self.is_unheard {
+                return self.wait_on(conn, ctx.now);
+            }
             match self.irn {
                 Some(_) => self.timeout_irn(conn, ctx),
                 None => self.timeout_standard(conn, ctx),
@@ -377,9 +384,35 @@ impl Requester {
         }
     }
 
+    /// The memory of a request is not what its keys permit any more. It ends so when those before it have ended.
+    fn lose_memory(&mut self, index: usize) {
+        if let Some(wqe) = self.queue.wqes.get_mut(index) {
+            wqe.progress = Progress::Done(CompletionStatus::LocalProtection);
+            self.poisoned = true;
+        }
+    }
+
+    /// The packet that was planned last could not be read from the request's memory.
+    pub(crate) fn fail_transmit(&mut self, conn: &Connection, ctx: &mut Context<'_>, index: u32) {
+        self.lose_memory(index as usize);
+        self.retire(conn, ctx);
+    }
+
+    /// Nothing is lost and nobody has refused to answer: the peer has not been running. Its time begins anew.
+    fn wait_on(&mut self, conn: &Connection, now: Instant) {
+        let step = if self.irn.is_some() { Some(conn.transport.irn.rto_high) } else { conn.ack_timeout() };
+        self.deadline = step.map(|step| now + step);
+        self.last_progress = now;
+        self.stalls = 0;
+        self.retries_left = conn.retry_count;
+    }
+
     /// Whether a request that was started may still read or write its memory; if not, it has failed.
     #[inline]
     fn is_still_permitted(&mut self, conn: &Connection, ctx: &Context<'_>, index: usize) -> bool {
+        if self.queue.wqes[index].operation.is_read_or_atomic() {
+            return true;
+        }
         let Err(status) = self.translate(conn, ctx, index) else { return true };
         self.queue.wqes[index].progress = Progress::Done(status);
         self.poisoned = true;
@@ -409,6 +442,12 @@ impl Requester {
         {
             return Gate::Wait;
         }
+        if let Err(status) = check_start(conn, &wqe.operation, wqe.sges.as_slice(), wqe.length) {
+            let index = self.queue.cursor;
+            self.queue.wqes[index].progress = Progress::Done(status);
+            self.poisoned = true;
+            return Gate::Wait;
+        }
         let length = if wqe.operation.is_atomic() { 8 } else { wqe.length };
         // A frame goes whole.
         let packets = if conn.config.service == Service::Raw { 1 } else { conn.mtu.packets(length) };
@@ -416,7 +455,13 @@ impl Requester {
             return Gate::Wait;
         }
         let index = self.queue.cursor;
-        if let Err(status) = self.translate(conn, ctx, index) {
+        let permitted = match self.translate(conn, ctx, index) {
+            // Where an answer is to go is looked at when it is here, as cards do: what the responder has to say against the
+            // request comes first, and an atomic has been executed then.
+            Err(_) if needs_answer => Ok(()),
+            permitted => permitted,
+        };
+        if let Err(status) = permitted {
             self.queue.wqes[index].progress = Progress::Done(status);
             self.poisoned = true;
             return Gate::Wait;

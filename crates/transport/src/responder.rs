@@ -109,6 +109,8 @@ enum Refusal {
     BadReceive,
     /// It is refused, and the connection broken.
     Nak(NakCode),
+    /// The connection is broken without a word to the peer.
+    Silence(NakCode),
 }
 
 impl Responder {
@@ -256,6 +258,17 @@ impl Responder {
             None if self.replies.is_empty() => false,
             None => self.poll_standard_reply(conn, own, ctx, plan),
         }
+    }
+
+    /// The answer that was planned last could not be read from the memory that the peer asked for.
+    pub(crate) fn fail_transmit(&mut self, conn: &Connection, ctx: &mut Context<'_>, psn: Psn) {
+        let why = NakCode::RemoteOperational;
+        if self.irn.is_some() {
+            return self.give_up_answers(conn, ctx, why);
+        }
+        self.replies.clear();
+        self.refuse(psn, Syndrome::Nak(why));
+        self.failed = Some(why);
     }
 
     #[inline]

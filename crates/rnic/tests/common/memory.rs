@@ -2,7 +2,7 @@
 
 use highwire_rnic::{Arrival, Outgoing, Rnic};
 use highwire_stdx::{Instant, Rng};
-use highwire_verbs::{Gid, Length, Memory};
+use highwire_verbs::{Gid, Length, Memory, MemoryLost};
 use highwire_wire::{Headers, ICRC_LEN, PathIcrc, UDP_PORT, parse_packet, parse_packet_with_icrc};
 use std::ops::Range;
 
@@ -82,20 +82,22 @@ impl Bytes {
 }
 
 impl<'a> Memory<&'a [u8]> for Bytes {
-    fn place(&mut self, addr: u64, payload: &'a [u8]) {
+    fn place(&mut self, addr: u64, payload: &'a [u8]) -> Result<(), MemoryLost> {
         self.write_bytes(addr, payload);
+        Ok(())
     }
 
-    fn write(&mut self, addr: u64, bytes: &[u8]) {
+    fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), MemoryLost> {
         self.write_bytes(addr, bytes);
+        Ok(())
     }
 
-    fn compare_swap(&mut self, addr: u64, compare: u64, swap: u64) -> u64 {
-        self.swap_word(addr, |old| if old == compare { swap } else { old })
+    fn compare_swap(&mut self, addr: u64, compare: u64, swap: u64) -> Result<u64, MemoryLost> {
+        Ok(self.swap_word(addr, |old| if old == compare { swap } else { old }))
     }
 
-    fn fetch_add(&mut self, addr: u64, add: u64) -> u64 {
-        self.swap_word(addr, |old| old.wrapping_add(add))
+    fn fetch_add(&mut self, addr: u64, add: u64) -> Result<u64, MemoryLost> {
+        Ok(self.swap_word(addr, |old| old.wrapping_add(add)))
     }
 }
 
@@ -183,22 +185,24 @@ impl Lengths {
 }
 
 impl Memory<Length> for Lengths {
-    fn place(&mut self, addr: u64, payload: Length) {
+    fn place(&mut self, addr: u64, payload: Length) -> Result<(), MemoryLost> {
         self.check(addr, u64::from(payload.0));
+        Ok(())
     }
 
-    fn write(&mut self, addr: u64, bytes: &[u8]) {
+    fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), MemoryLost> {
         self.check(addr, bytes.len() as u64);
+        Ok(())
     }
 
-    fn compare_swap(&mut self, addr: u64, _compare: u64, _swap: u64) -> u64 {
+    fn compare_swap(&mut self, addr: u64, _compare: u64, _swap: u64) -> Result<u64, MemoryLost> {
         self.check(addr, 8);
-        0
+        Ok(0)
     }
 
-    fn fetch_add(&mut self, addr: u64, _add: u64) -> u64 {
+    fn fetch_add(&mut self, addr: u64, _add: u64) -> Result<u64, MemoryLost> {
         self.check(addr, 8);
-        0
+        Ok(0)
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::memory::{BASE, Bytes};
 use highwire_rnic::{Rnic, RnicConfig, TransportConfig};
-use highwire_stdx::Instant;
+use highwire_stdx::{Instant, Rng};
 use highwire_verbs::{
     Access, Address, AsyncEvent, Completion, CqId, Gid, LocalKey, Pd, QpAttr, QpState, RegionAttr, Sge,
 };
@@ -47,7 +47,7 @@ const GUARD: u64 = 64;
 impl<S> Node<S> {
     pub fn new(index: usize, memory: S, transport: TransportConfig, seed: u64) -> Node<S> {
         let config = RnicConfig { transport, ..RnicConfig::new(gid(index)) };
-        let mut rnic = Rnic::new(config, seed ^ (index as u64) << 32);
+        let mut rnic = Rnic::new(config, Rng::new(seed ^ (index as u64) << 32));
         let (pd, cq) = (rnic.alloc_pd(), rnic.create_cq());
         Node {
             rnic,

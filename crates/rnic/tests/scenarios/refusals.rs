@@ -4,7 +4,8 @@ use crate::RECOVERIES;
 use crate::common::{A, B, Pair, Setup, Verdict};
 use highwire_rnic::Counter;
 use highwire_verbs::{
-    Access, AsyncEvent, LocalKey, Operation, QpState, RecvWr, Remote, RemoteKey, SendWr, Service, Sge,
+    Access, AsyncEvent, LocalKey, Operation, QpState, Recovery, RecvWr, Remote, RemoteKey, SendWr, Service,
+    Sge,
 };
 use highwire_wire::Operation as Wire;
 
@@ -75,6 +76,66 @@ fn a_message_longer_than_its_receive_hurts_both_sides() {
 }
 
 #[test]
+fn a_write_with_immediate_whose_key_is_wrong_takes_its_receive_along() {
+    for recovery in RECOVERIES {
+        let mut pair = Pair::new(Setup::with(recovery));
+        let good = pair.buffers[B].remote(0);
+        let bad = Remote { rkey: RemoteKey(good.rkey.0 ^ 0x100), ..good };
+        pair.receive(B, 7, 0, 100);
+        pair.receive(B, 8, 0, 100);
+        pair.post(A, 1, Operation::WriteImm(bad, 9), 0, 10);
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["1 RemoteAccess"]);
+        assert_eq!(pair.outcomes(B), ["7 LocalAccess", "8 Flushed"]);
+        // Without a receive the responder is not ready, whatever the key.
+        let mut pair = Pair::new(Setup { rnr_retry: 1, ..Setup::with(recovery) });
+        pair.post(A, 1, Operation::WriteImm(bad, 9), 0, 10);
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["1 RnrRetryExceeded"]);
+    }
+}
+
+#[test]
+fn what_the_responder_says_against_a_request_comes_before_where_its_answer_was_to_go() {
+    for recovery in RECOVERIES {
+        let good = Pair::new(Setup::with(recovery)).buffers[B].remote(0);
+        let bad = Remote { rkey: RemoteKey(good.rkey.0 ^ 0x100), ..good };
+        let odd = Remote { va: good.va + 1, ..good };
+        let add = |remote| Operation::FetchAdd { remote, add: 1 };
+        let cases = [
+            (Operation::Read(good), "2 LocalProtection"),
+            (Operation::Read(bad), "2 RemoteAccess"),
+            (add(good), "2 LocalProtection"),
+            (add(bad), "2 RemoteAccess"),
+            (add(odd), "2 RemoteInvalidRequest"),
+            (Operation::Write(bad), "2 LocalProtection"),
+        ];
+        for (operation, expected) in cases {
+            let mut pair = Pair::new(Setup::with(recovery));
+            pair.post(A, 1, Operation::Write(pair.buffers[B].remote(0)), 0, 5000);
+            let sges = [Sge { lkey: LocalKey(77), ..pair.buffers[A].sge(0, 8) }];
+            assert_eq!(pair.post_wr(A, &SendWr::new(2, operation, &sges)), Ok(()));
+            pair.post(A, 3, Operation::Send, 0, 8);
+            pair.run();
+            assert_eq!(pair.outcomes(A), ["1 Success", expected, "3 Flushed"], "{recovery:?} {operation:?}");
+        }
+    }
+}
+
+#[test]
+fn a_datagram_longer_than_its_receive_leaves_the_receive_for_another() {
+    let mut pair = Pair::new(Setup::of(Service::Ud));
+    pair.receive(B, 7, 0, 140);
+    pair.post(A, 1, Operation::Send, 0, 101);
+    pair.post(A, 2, Operation::Send, 200, 100);
+    pair.run();
+    assert_eq!(pair.outcomes(A), ["1 Success", "2 Success"]);
+    assert_eq!(pair.outcomes(B), ["7 Success"]);
+    assert_eq!((pair.count(B, Counter::DroppedTooLong), pair.state(B)), (1, QpState::Rts));
+    assert_eq!(pair.bytes(B, 40, 100), pair.bytes(A, 200, 100));
+}
+
+#[test]
 fn a_receive_whose_memory_is_not_there_is_a_remote_operation_error() {
     for recovery in RECOVERIES {
         let mut pair = Pair::new(Setup::with(recovery));
@@ -102,6 +163,56 @@ fn a_broken_receive_behind_a_hole_waits_for_its_turn() {
     pair.run();
     assert_eq!(pair.outcomes(A), ["1 Success", "2 RemoteOperation"]);
     assert_eq!(pair.outcomes(B), ["7 Success", "8 LocalProtection"]);
+}
+
+/// READs of 10 packets: the answers to sixteen are more than one window of them.
+fn asks_more_than_granted(recovery: Recovery) -> (Vec<String>, Pair) {
+    let mut pair = Pair::new(Setup { rd_atomic: 16, granted_rd_atomic: Some(2), ..Setup::with(recovery) });
+    let good = pair.buffers[B].remote(0);
+    for n in 0..16 {
+        pair.post(A, n, Operation::Read(good), n * 10_000, 10_000);
+    }
+    pair.run();
+    (pair.outcomes(A), pair)
+}
+
+#[test]
+fn a_requester_that_asks_for_more_at_once_than_it_was_granted_is_refused() {
+    for recovery in RECOVERIES {
+        let (outcomes, mut pair) = asks_more_than_granted(recovery);
+        let refused = outcomes.iter().position(|outcome| outcome.ends_with("RemoteInvalidRequest"));
+        let refused = refused.unwrap_or_else(|| panic!("{recovery:?}: {outcomes:?}"));
+        assert!(refused >= 2, "what was granted is answered: {outcomes:?}");
+        for (n, outcome) in outcomes.iter().enumerate().filter(|&(n, _)| n != refused) {
+            let expected = if n < refused { "Success" } else { "Flushed" };
+            assert_eq!(*outcome, format!("{n} {expected}"), "{recovery:?}");
+        }
+        assert_eq!(pair.count(B, Counter::NaksSent), 1);
+        assert_eq!(pair.events(B), [AsyncEvent::QpRequestError(pair.ends[B].qpn)]);
+    }
+}
+
+/// Answers that leave before the next READ comes leave room for it, whether they arrive or not: such a requester is never caught, and what is lost is repaired for it.
+#[test]
+fn irn_repairs_answers_to_a_requester_that_asks_for_too_many_as_well() {
+    for lost in 0..16 {
+        let recovery = Setup::with(Recovery::Irn);
+        let mut pair = Pair::new(Setup { rd_atomic: 16, granted_rd_atomic: Some(2), ..recovery });
+        let mut answers = 0;
+        pair.rule(move |seen, _| {
+            let is_answer = seen.headers.bth.opcode.info().operation == Wire::ReadResponse;
+            answers += u32::from(is_answer);
+            Verdict::drop_if(is_answer && answers == lost + 1)
+        });
+        let good = pair.buffers[B].remote(0);
+        for n in 0..16 {
+            pair.post(A, n, Operation::Read(good), n * 100, 100);
+            pair.run_for_us(1);
+        }
+        pair.run();
+        let expected: Vec<String> = (0..16).map(|n| format!("{n} Success")).collect();
+        assert_eq!(pair.outcomes(A), expected, "answer {lost} lost");
+    }
 }
 
 #[test]

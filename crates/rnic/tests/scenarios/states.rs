@@ -94,20 +94,36 @@ fn a_failed_send_of_an_unreliable_service_stops_sends_alone() {
 }
 
 #[test]
-fn what_the_service_or_the_state_does_not_have_is_refused_at_once() {
-    let mut pair = Pair::new(Setup::of(Service::Uc));
-    let remote = pair.buffers[B].remote(0);
+fn what_a_service_has_no_packets_for_ends_in_an_error_of_its_own_queue() {
+    type Made = fn(highwire_verbs::Remote) -> Operation;
     let flags = SendFlags::SIGNALED;
-    assert_eq!(pair.try_post(A, 1, Operation::Read(remote), 0, 8, flags), Err(PostError::Unsupported));
-    let invalidate = Operation::SendInvalidate(remote.rkey);
-    assert_eq!(pair.try_post(A, 1, invalidate, 0, 8, flags), Err(PostError::Unsupported));
+    let cases: [(Service, Made, u32, &str); 6] = [
+        (Service::Uc, Operation::Read, 8, "1 LocalQpOperation"),
+        (Service::Uc, |remote| Operation::SendInvalidate(remote.rkey), 8, "1 LocalQpOperation"),
+        (Service::Ud, Operation::Write, 8, "1 LocalQpOperation"),
+        (Service::Ud, |_| Operation::Send, 1025, "1 LocalLength"),
+        (Service::Rc, |remote| Operation::FetchAdd { remote, add: 1 }, 9, "1 LocalLength"),
+        (Service::Rc, |remote| Operation::CompareSwap { remote, compare: 0, swap: 1 }, 4, "1 LocalLength"),
+    ];
+    for (service, operation, length, expected) in cases {
+        let mut pair = Pair::new(Setup::of(service));
+        let operation = operation(pair.buffers[B].remote(0));
+        assert_eq!(pair.try_post(A, 1, operation, 0, length, flags), Ok(()), "{operation:?}");
+        assert_eq!(pair.try_post(A, 2, Operation::Send, 0, 8, flags), Ok(()), "{operation:?}");
+        pair.run();
+        assert_eq!(pair.outcomes(A), [expected, "2 Flushed"], "{service:?} {operation:?}");
+        let state = if service == Service::Rc { QpState::Error } else { QpState::Sqe };
+        assert_eq!((pair.state(A), pair.count(A, Counter::PacketsSent)), (state, 0));
+    }
+}
+
+#[test]
+fn what_the_service_or_the_state_does_not_have_is_refused_at_once() {
+    let flags = SendFlags::SIGNALED;
     let mut pair = Pair::new(Setup::of(Service::Ud));
-    assert_eq!(pair.try_post(A, 1, Operation::Send, 0, 1025, flags), Err(PostError::TooLong));
-    assert_eq!(pair.try_post(A, 1, Operation::Write(remote), 0, 8, flags), Err(PostError::Unsupported));
+    let local = Operation::LocalInvalidate(pair.buffers[B].remote(0).rkey);
+    assert_eq!(pair.try_post(A, 1, local, 0, 0, flags), Err(PostError::Unsupported));
     let mut pair = Pair::new(Setup::default());
-    let odd = highwire_verbs::Remote { va: remote.va + 1, ..remote };
-    let add = Operation::FetchAdd { remote: odd, add: 1 };
-    assert_eq!(pair.try_post(A, 1, add, 0, 8, flags), Err(PostError::BadAtomic));
     pair.modify(A, &QpAttr::to_state(QpState::Reset));
     assert_eq!(pair.try_post(A, 1, Operation::Send, 0, 8, flags), Err(PostError::WrongState));
 }

@@ -2,6 +2,7 @@
 
 use crate::RECOVERIES;
 use crate::common::{A, B, Pair, Setup};
+use highwire_rnic::Counter;
 use highwire_verbs::{Access, CompletionOp, Operation, QpState, Recovery, Remote, RemoteKey, WindowBind};
 
 /// Binds a window of B over bytes 100..200 of its buffer, and gives its key.
@@ -64,10 +65,10 @@ fn a_send_with_invalidate_closes_the_window_once_everything_before_it_is_there()
 }
 
 #[test]
-fn a_key_that_is_no_window_cannot_be_invalidated_by_the_peer() {
+fn a_failed_invalidate_breaks_the_responder_without_a_word() {
     for recovery in RECOVERIES {
         for is_early in [false, true] {
-            let mut pair = Pair::new(Setup::with(recovery));
+            let mut pair = Pair::new(Setup { retry_count: 2, ..Setup::with(recovery) });
             let region = RemoteKey(pair.buffers[B].key.0);
             pair.receive(B, 8, 1000, 100);
             pair.receive(B, 9, 1000, 100);
@@ -78,7 +79,12 @@ fn a_key_that_is_no_window_cannot_be_invalidated_by_the_peer() {
             pair.post(A, 2, Operation::SendInvalidate(region), 0, 10);
             pair.post(A, 3, Operation::Write(pair.buffers[B].remote(0)), 0, 10);
             pair.run();
-            assert_eq!(pair.outcomes(A), ["1 Success", "2 RemoteAccess", "3 Flushed"]);
+            assert_eq!(pair.outcomes(A), ["1 Success", "2 RetryExceeded", "3 Flushed"]);
+            assert_eq!(
+                pair.count(B, Counter::NaksSent),
+                u64::from(is_early),
+                "for the hole, if there was one"
+            );
             assert_eq!(pair.outcomes(B), ["8 Success", "9 LocalAccess"]);
             assert_eq!(pair.state(B), QpState::Error);
             // The region itself is as good as before.

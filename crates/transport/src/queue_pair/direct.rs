@@ -38,7 +38,15 @@ impl QueuePair {
             return None;
         }
         let mut sges = SgeList::from(wr.sges);
-        let length = sges.total() as u32;
+        let length = u32::try_from(sges.total()).unwrap_or(u32::MAX);
+        if requester::check_start(conn, &wr.operation, wr.sges, length).is_err() {
+            return None;
+        }
+        if let CompareSwap { remote, .. } | FetchAdd { remote, .. } = wr.operation
+            && !remote.va.is_multiple_of(8)
+        {
+            return None;
+        }
         if !wr.flags.inline {
             let write = wr.operation.is_read_or_atomic();
             for sge in sges.as_mut_slice().iter_mut().filter(|sge| sge.length > 0) {

@@ -343,9 +343,8 @@ impl Requester {
             w.responses > 0 && w.progress == Progress::Started && psn.ahead_of(w.response_first) < w.responses
         });
         let Some(index) = wanted else { return ctx.counters.count(Counter::DroppedStale) };
-        if let Err(status) = self.translate(conn, ctx, index) {
-            self.queue.wqes[index].progress = Progress::Done(status);
-            self.poisoned = true;
+        if self.translate(conn, ctx, index).is_err() {
+            self.lose_memory(index);
             return self.retire(conn, ctx);
         }
         let (wqe, Some(irn)) = (&self.queue.wqes[index], &mut self.irn) else { return };
@@ -355,8 +354,13 @@ impl Requester {
         }
         let is_last = packet + 1 == wqe.responses;
         let request = wqe.end();
-        if place_response(conn, wqe, packet, headers, payload, memory).is_err() {
-            return ctx.counters.count(Counter::DroppedMalformed);
+        match place_response(conn, wqe, packet, headers, payload, memory) {
+            Ok(()) => {}
+            Err(CompletionStatus::LocalProtection) => {
+                self.lose_memory(index);
+                return self.retire(conn, ctx);
+            }
+            Err(_) => return ctx.counters.count(Counter::DroppedMalformed),
         }
         let class = if is_last { PacketClass::Last } else { PacketClass::Middle };
         match irn.responses.on_arrival(psn, class) {

@@ -5,7 +5,7 @@ use crate::context::Context;
 use crate::send_queue::SendWqe;
 use highwire_verbs::{
     Completion, CompletionFlags, CompletionOp, CompletionStatus, FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES,
-    MESSAGE_LENGTH_MAX, Operation, PostError, QpState, SendWr, Service,
+    MESSAGE_LENGTH_MAX, Operation, PostError, QpState, SendWr, Service, Sge,
 };
 use highwire_wire::Qpn;
 
@@ -22,45 +22,69 @@ pub(crate) fn check_post(conn: &Connection, wr: &SendWr<'_>, queued: usize) -> R
         return Err(PostError::TooManySges);
     }
     let length: u64 = wr.sges.iter().map(|s| u64::from(s.length)).sum();
-    let supported = match conn.config.service {
-        Service::Rc | Service::XrcInitiator => true,
+    let can_be_queued = match conn.config.service {
+        Service::Rc | Service::XrcInitiator | Service::Uc => true,
         Service::XrcTarget => false,
-        Service::Uc => {
-            !wr.operation.is_read_or_atomic() && !matches!(wr.operation, Operation::SendInvalidate(_))
-        }
-        Service::Ud => matches!(wr.operation, Operation::Send | Operation::SendImm(_)),
+        Service::Ud => !wr.operation.is_local(),
         Service::Raw => wr.operation == Operation::Send,
     };
-    if !supported {
+    if !can_be_queued {
         return Err(PostError::Unsupported);
     }
-    let longest = match conn.config.service {
-        Service::Ud => conn.mtu.bytes(),
-        Service::Raw => conn.mtu.bytes() + FRAME_OVERHEAD_BYTES,
-        _ => MESSAGE_LENGTH_MAX,
-    };
-    if conn.config.service == Service::Raw && length < u64::from(FRAME_BYTES_MIN) {
-        return Err(PostError::TooShort);
+    if conn.config.service == Service::Raw {
+        if length < u64::from(FRAME_BYTES_MIN) {
+            return Err(PostError::TooShort);
+        }
+        if length > u64::from(conn.mtu.bytes() + FRAME_OVERHEAD_BYTES) {
+            return Err(PostError::TooLong);
+        }
     }
-    if length > u64::from(longest) || wr.flags.inline && length > u64::from(caps.max_inline) {
+    if wr.flags.inline && length > u64::from(caps.max_inline) {
         return Err(PostError::TooLong);
     }
     // Inline data is the driver's own copy: something to send, never a place to write to.
     if wr.flags.inline && wr.operation.is_read_or_atomic() {
         return Err(PostError::Unsupported);
     }
-    if let Operation::CompareSwap { remote, .. } | Operation::FetchAdd { remote, .. } = wr.operation
-        && (length != 8 || wr.sges.len() != 1 || !remote.va.is_multiple_of(8))
-    {
-        return Err(PostError::BadAtomic);
-    }
-    let needs_destination = match conn.config.service {
-        Service::Ud => true,
-        Service::XrcInitiator => !wr.operation.is_local(),
-        _ => false,
+    let has_right_destination = match conn.config.service {
+        Service::Ud => wr.datagram.is_some() || !is_datagram(&wr.operation),
+        Service::XrcInitiator => wr.datagram.is_some() != wr.operation.is_local(),
+        _ => wr.datagram.is_none(),
     };
-    if wr.datagram.is_some() != needs_destination {
+    if !has_right_destination {
         return Err(PostError::BadDestination);
+    }
+    Ok(())
+}
+
+/// Whether UD has packets for an operation.
+const fn is_datagram(operation: &Operation) -> bool {
+    matches!(operation, Operation::Send | Operation::SendImm(_))
+}
+
+/// What is wrong with a request that the queue took: it ends in an error in its turn, as the work queues of cards end theirs.
+pub(crate) fn check_start(
+    conn: &Connection,
+    operation: &Operation,
+    sges: &[Sge],
+    length: u32,
+) -> Result<(), CompletionStatus> {
+    let (has_packets, longest) = match conn.config.service {
+        Service::Uc => {
+            let is_none_of_its_own =
+                operation.is_read_or_atomic() || matches!(operation, Operation::SendInvalidate(_));
+            (!is_none_of_its_own, MESSAGE_LENGTH_MAX)
+        }
+        Service::Ud => (is_datagram(operation), conn.mtu.bytes()),
+        _ => (true, MESSAGE_LENGTH_MAX),
+    };
+    if !has_packets {
+        return Err(CompletionStatus::LocalQpOperation);
+    }
+    // The result of an atomic is one word in one piece (IBTA §9.4.5); a remote address that is not aligned is for the
+    // responder to refuse.
+    if length > longest || operation.is_atomic() && (length != 8 || sges.len() != 1) {
+        return Err(CompletionStatus::LocalLength);
     }
     Ok(())
 }

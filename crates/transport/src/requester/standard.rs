@@ -303,7 +303,7 @@ impl Requester {
 /// Writes response number `packet` of a READ, or the result of an atomic, to where the request wants it.
 ///
 /// # Errors
-/// The response is not the one that the request calls for.
+/// The response is not the one that the request calls for, or the memory for it has gone.
 #[inline]
 pub(super) fn place_response<P: Payload>(
     conn: &Connection,
@@ -318,8 +318,8 @@ pub(super) fn place_response<P: Payload>(
             return Err(CompletionStatus::BadResponse);
         }
         let [sge] = wqe.sges.as_slice() else { return Err(CompletionStatus::BadResponse) };
-        memory.write(sge.addr, &original.to_ne_bytes());
-        return Ok(());
+        let written = memory.write(sge.addr, &original.to_ne_bytes());
+        return written.map_err(|_| CompletionStatus::LocalProtection);
     }
     let offset = packet * conn.mtu.bytes();
     let length = (wqe.length - offset.min(wqe.length)).min(conn.mtu.bytes());
@@ -327,7 +327,7 @@ pub(super) fn place_response<P: Payload>(
         return Err(CompletionStatus::BadResponse);
     }
     if length > 0 {
-        scatter(memory, &wqe.sges, offset, payload);
+        scatter(memory, &wqe.sges, offset, payload).map_err(|_| CompletionStatus::LocalProtection)?;
     }
     Ok(())
 }

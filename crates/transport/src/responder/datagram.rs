@@ -39,7 +39,7 @@ impl Responder {
                     self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
                     Counter::DroppedNoReceive
                 }
-                Refusal::Nak(_) => Counter::RefusedAccess,
+                Refusal::Nak(_) | Refusal::Silence(_) => Counter::RefusedAccess,
             };
             return ctx.counters.count(counter);
         }
@@ -47,11 +47,15 @@ impl Responder {
         let mut grh = [0; GRH_LEN as usize];
         write_grh(&mut grh, arrival, payload.len());
         let mut at = 0;
+        let mut placed = Ok(());
         for span in highwire_verbs::Gather::new(sges.as_slice(), 0, GRH_LEN).spans() {
-            memory.write(span.addr, &grh[at..at + span.length as usize]);
+            placed = placed.and_then(|()| memory.write(span.addr, &grh[at..at + span.length as usize]));
             at += span.length as usize;
         }
-        scatter(memory, &sges, GRH_LEN, payload);
+        if placed.and_then(|()| scatter(memory, &sges, GRH_LEN, payload)).is_err() {
+            self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
+            return ctx.counters.count(Counter::DroppedNoReceive);
+        }
         let ending = Ending {
             operation: CompletionOp::Receive,
             byte_len: payload.len() + GRH_LEN,
@@ -85,7 +89,10 @@ impl Responder {
             return ctx.counters.count(Counter::DroppedTooLong);
         }
         let sges = self.claimed[0].sges.clone();
-        scatter(memory, &sges, 0, payload);
+        if scatter(memory, &sges, 0, payload).is_err() {
+            self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
+            return ctx.counters.count(Counter::DroppedNoReceive);
+        }
         let ending = Ending {
             operation: CompletionOp::Receive,
             byte_len: payload.len(),
@@ -112,8 +119,8 @@ impl Responder {
             return Err(Refusal::Drop(Counter::DroppedTooLong));
         }
         self.claim(conn, own, ctx, 0)?;
+        // The receive stays for one that fits: a stranger must not be able to use it up (IBTA §9.9.6.3, responder class D).
         if self.claimed[0].capacity < u64::from(payload.len() + GRH_LEN) {
-            self.fail_receive(conn, ctx, CompletionStatus::LocalLength);
             return Err(Refusal::Drop(Counter::DroppedTooLong));
         }
         Ok(())

@@ -65,6 +65,28 @@ impl Responder {
         }
     }
 
+    /// A WRITE with immediate data whose key is refused takes its receive along: there has to be one before the key is looked at
+    /// (IBTA §9.7.4), and it ends in error with the request (§9.9.6.3, responder class C).
+    ///
+    /// # Errors
+    /// There is no receive.
+    pub(super) fn fail_receive_of_refused(
+        &mut self,
+        conn: &Connection,
+        own: &mut ReceiveQueue,
+        ctx: &mut Context<'_>,
+        permitted: Result<u64, Refusal>,
+        index: usize,
+    ) -> Result<(), Refusal> {
+        if permitted == Err(Refusal::Nak(NakCode::RemoteAccess)) {
+            self.claim(conn, own, ctx, index)?;
+            if index == 0 {
+                self.fail_receive(conn, ctx, CompletionStatus::LocalAccess);
+            }
+        }
+        Ok(())
+    }
+
     /// The oldest receive is filled.
     #[inline]
     pub(super) fn complete_receive(&mut self, conn: &Connection, ctx: &mut Context<'_>, ending: &Ending) {

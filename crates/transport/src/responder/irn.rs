@@ -9,6 +9,7 @@
 mod answers;
 
 use super::deliver::Ending;
+use super::standard::lost;
 use super::{Refusal, Responder, count_answer};
 use crate::connection::{AckQueue, Connection, TransportConfig};
 use crate::context::Context;
@@ -17,7 +18,9 @@ use crate::irn::{Arrival, IrnConfig, Location, LossRecovery, PacketClass, Receiv
 use crate::plan::{Order, Plan, RIDING_ACK_BYTES};
 use crate::receive_queue::ReceiveQueue;
 use highwire_stdx::{Duration, Instant};
-use highwire_verbs::{Access, CompletionOp, CompletionStatus, Memory, Payload, RemoteKey, scatter};
+use highwire_verbs::{
+    Access, CompletionOp, CompletionStatus, Memory, MemoryLost, Payload, RemoteKey, scatter,
+};
 use highwire_wire::{
     Aeth, AtomicEth, Ext, Headers, IrnEth, NakCode, Opcode, Operation, Psn, Reth, SackEth, Syndrome,
 };
@@ -194,11 +197,18 @@ impl Responder {
                 Syndrome::Nak(NakCode::RemoteOperational)
             }
             Refusal::Nak(code) => Syndrome::Nak(code),
+            // What came before it was carried out, and that is all that the peer hears.
+            Refusal::Silence(code) => {
+                self.failed = Some(code);
+                Syndrome::Ack { credits: Syndrome::NO_CREDITS }
+            }
         };
         let Some(irn) = &mut self.irn else { return };
         irn.refusal = Some((psn, syndrome));
         if let Syndrome::Nak(code) = syndrome {
             self.failed = Some(code);
+        }
+        if self.failed.is_some() {
             // What arrived beyond the refused packet was not carried out, and must not be acknowledged.
             irn.acks = AckQueue::default();
         }
@@ -287,7 +297,7 @@ impl Responder {
             return Err(Refusal::Nak(NakCode::InvalidRequest));
         }
         if !payload.is_empty() {
-            scatter(memory, &wqe.sges, offset as u32, payload);
+            scatter(memory, &wqe.sges, offset as u32, payload).map_err(|MemoryLost| Refusal::BadReceive)?;
         }
         if !is_last {
             return Ok(Taken { class: PacketClass::Middle, then: None });
@@ -337,14 +347,18 @@ impl Responder {
             ctx.counters.count(Counter::RefusedRequest);
             return Err(Refusal::Nak(NakCode::InvalidRequest));
         }
-        let addr =
-            Self::check_access(conn, ctx, RemoteKey(reth.rkey), reth.va, reth.length, Access::REMOTE_WRITE)?;
+        let permitted =
+            Self::check_access(conn, ctx, RemoteKey(reth.rkey), reth.va, reth.length, Access::REMOTE_WRITE);
         if immediate.is_some() {
             let index = self.receive_index(conn, irn.wqe_sn())?;
-            self.claim(conn, own, ctx, index)?;
+            self.fail_receive_of_refused(conn, own, ctx, permitted, index)?;
+            if permitted.is_ok() {
+                self.claim(conn, own, ctx, index)?;
+            }
         }
+        let addr = permitted?;
         if !payload.is_empty() {
-            memory.place(addr + offset, payload);
+            memory.place(addr + offset, payload).map_err(lost)?;
         }
         if !is_last {
             return Ok(Taken { class: PacketClass::Middle, then: None });
@@ -363,23 +377,16 @@ impl Responder {
         Ok(Taken { class: PacketClass::LastWithCompletion, then: Some(Deferred::Receive(ending)) })
     }
 
-    /// The Read WQE buffer has as many places as the peer may ask at once (IRN §5.3.2).
-    fn has_read_place(&self, conn: &Connection, sn: u32) -> bool {
+    /// The Read WQE buffer has as many places as the peer may ask at once (IRN §5.3.2). An answer that has left makes room:
+    /// only the requester knows whether it arrived, and one that asks for no more than it may has it.
+    fn has_read_place(&self, conn: &Connection) -> bool {
         let irn = self.irn.as_ref().expect("only called with IRN");
-        let early = irn.early.iter().filter_map(|(_, what)| match what {
-            Deferred::Read { sn, .. } | Deferred::Atomic { sn, .. } => Some(Psn::new(*sn)),
-            Deferred::Nothing | Deferred::Receive(_) => None,
-        });
-        let (mut taken, mut newest) = (0, Psn::new(sn));
-        for sn in early {
-            taken += 1;
-            newest = if newest.is_before(sn) { sn } else { newest };
-        }
-        let current = irn.jobs.iter().filter(|job| {
-            // A requester asks for one more only once it has an older answer.
-            newest.ahead_of(Psn::new(job.sn)) < conn.max_dest_rd_atomic
-        });
-        taken + current.count() < conn.max_dest_rd_atomic as usize
+        let needs_answer =
+            |(_, what): &&(Psn, Deferred)| matches!(what, Deferred::Read { .. } | Deferred::Atomic { .. });
+        let sent = irn.answers.next_to_send();
+        let is_unsent = |job: &&Answer| sent.is_before(job.first.add(job.packets));
+        let waiting = irn.early.iter().filter(needs_answer).count();
+        waiting + irn.jobs.iter().filter(is_unsent).count() < conn.max_dest_rd_atomic as usize
     }
 
     fn take_read(
@@ -389,7 +396,7 @@ impl Responder {
         irn: IrnEth,
         reth: Reth,
     ) -> Result<Taken, Refusal> {
-        if reth.length > highwire_verbs::MESSAGE_LENGTH_MAX || !self.has_read_place(conn, irn.wqe_sn()) {
+        if reth.length > highwire_verbs::MESSAGE_LENGTH_MAX || !self.has_read_place(conn) {
             ctx.counters.count(Counter::RefusedRequest);
             return Err(Refusal::Nak(NakCode::InvalidRequest));
         }
@@ -405,7 +412,7 @@ impl Responder {
         irn: IrnEth,
         atomic: AtomicEth,
     ) -> Result<Taken, Refusal> {
-        if !atomic.va.is_multiple_of(8) || !self.has_read_place(conn, irn.wqe_sn()) {
+        if !atomic.va.is_multiple_of(8) || !self.has_read_place(conn) {
             ctx.counters.count(Counter::RefusedRequest);
             return Err(Refusal::Nak(NakCode::InvalidRequest));
         }
@@ -485,11 +492,11 @@ impl Responder {
                 invalidated
             }
             Deferred::Read { sn, reth } => {
-                self.answer(conn, sn, conn.mtu.packets(reth.length), Body::Read(reth));
+                self.answer(sn, conn.mtu.packets(reth.length), Body::Read(reth));
                 Ok(())
             }
             Deferred::Atomic { sn, is_swap, atomic } => Self::run_atomic(conn, ctx, is_swap, atomic, memory)
-                .map(|original| self.answer(conn, sn, 1, Body::Atomic(original))),
+                .map(|original| self.answer(sn, 1, Body::Atomic(original))),
         };
         match result {
             Ok(()) => self.msn = (self.msn + 1) & 0x00FF_FFFF,

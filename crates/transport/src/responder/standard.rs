@@ -8,7 +8,9 @@ use crate::counters::Counter;
 use crate::plan::{Order, Plan, Source};
 use crate::receive_queue::ReceiveQueue;
 use crate::requester::position;
-use highwire_verbs::{Access, CompletionOp, CompletionStatus, Memory, Payload, RemoteKey, Sge, scatter};
+use highwire_verbs::{
+    Access, CompletionOp, CompletionStatus, Memory, MemoryLost, Payload, RemoteKey, Sge, scatter,
+};
 use highwire_wire::{
     Aeth, AtomicEth, Ext, Headers, NakCode, Opcode, Operation, Position, Psn, Reth, Syndrome,
 };
@@ -60,6 +62,11 @@ impl Responder {
                 self.refuse(psn, Syndrome::Nak(code));
                 self.failed = Some(code);
             }
+            // The peer hears of what came before it, and of no more.
+            Err(Refusal::Silence(code)) => {
+                self.acknowledge(psn.sub(1));
+                self.failed = Some(code);
+            }
         }
     }
 
@@ -98,7 +105,7 @@ impl Responder {
                     self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
                     Counter::DroppedNoReceive
                 }
-                Refusal::Nak(_) => Counter::DroppedMalformed,
+                Refusal::Nak(_) | Refusal::Silence(_) => Counter::DroppedMalformed,
             };
             ctx.counters.count(counter);
         }
@@ -160,7 +167,7 @@ impl Responder {
             return Err(Refusal::Nak(NakCode::InvalidRequest));
         }
         if !payload.is_empty() {
-            scatter(memory, &wqe.sges, received, payload);
+            scatter(memory, &wqe.sges, received, payload).map_err(|MemoryLost| Refusal::BadReceive)?;
         }
         if !ends(headers) {
             self.message = Message::Send { received: total as u32 };
@@ -176,7 +183,9 @@ impl Responder {
         Ok(())
     }
 
-    /// Carries out the second half of a SEND with invalidate.
+    /// Carries out the second half of a SEND with invalidate. If it fails, the receive ends in an error and the queue pair with
+    /// it, and the peer hears nothing: the message was right, and what it does to this side's keys is no answer that the
+    /// protocol has (IBTA §9.9.6.3, responder class J; `RESPST_ERR_INVALIDATE_RKEY` of rdma_rxe).
     pub(super) fn invalidate(
         &mut self,
         conn: &Connection,
@@ -187,7 +196,7 @@ impl Responder {
         ctx.regions.invalidate(conn.config.pd, conn.qpn, key).map_err(|_| {
             ctx.counters.count(Counter::RefusedAccess);
             self.fail_receive(conn, ctx, CompletionStatus::LocalAccess);
-            Refusal::Nak(NakCode::RemoteAccess)
+            Refusal::Silence(NakCode::RemoteAccess)
         })
     }
 
@@ -207,7 +216,11 @@ impl Responder {
                 return Err(Refusal::Nak(NakCode::InvalidRequest));
             }
             let rkey = RemoteKey(rkey);
-            let addr = Self::check_access(conn, ctx, rkey, va, length, Access::REMOTE_WRITE)?;
+            let permitted = Self::check_access(conn, ctx, rkey, va, length, Access::REMOTE_WRITE);
+            if matches!(headers.ext, Ext::RethImm(..)) {
+                self.fail_receive_of_refused(conn, own, ctx, permitted, 0)?;
+            }
+            let addr = permitted?;
             let checked = ctx.regions.generation();
             self.message = Message::Write { va, rkey, length, received: 0, addr, checked };
         }
@@ -232,7 +245,7 @@ impl Responder {
             return Err(refusal);
         }
         if !payload.is_empty() {
-            memory.place(addr + u64::from(received), payload);
+            memory.place(addr + u64::from(received), payload).map_err(lost)?;
         }
         if !is_end {
             let received = total as u32;
@@ -340,11 +353,12 @@ impl Responder {
             ctx.counters.count(Counter::RefusedRequest);
             return Err(Refusal::Nak(NakCode::InvalidRequest));
         }
-        Ok(if is_swap {
+        let was = if is_swap {
             memory.compare_swap(addr, atomic.compare, atomic.swap_or_add)
         } else {
             memory.fetch_add(addr, atomic.swap_or_add)
-        })
+        };
+        was.map_err(lost)
     }
 
     fn on_gap(&mut self, ctx: &mut Context<'_>) {
@@ -428,7 +442,7 @@ impl Responder {
         }
     }
 
-    fn refuse(&mut self, psn: Psn, syndrome: Syndrome) {
+    pub(super) fn refuse(&mut self, psn: Psn, syndrome: Syndrome) {
         self.replies.push_back(Reply::Ack { psn, syndrome });
     }
 
@@ -486,6 +500,11 @@ impl Responder {
         }
         true
     }
+}
+
+/// The region is registered, and its memory is not there (IBTA §9.9.6.2: a malfunction at the responder).
+pub(super) fn lost(_: MemoryLost) -> Refusal {
+    Refusal::Nak(NakCode::RemoteOperational)
 }
 
 /// Every packet but the last is full (IBTA §9.7.4.1.6).

@@ -16,14 +16,16 @@ use highwire_wire::{Aeth, Ext, IrnEth, IrnFlags, NakCode, Opcode, Psn, SackEth, 
 /// acknowledgements, which may be lost while answers arrive.
 const GIVE_UP_FACTOR: u64 = 4;
 
+/// No requester can ask for more at once: `max_rd_atomic` is a byte.
+const RD_ATOMIC_MAX: u32 = u8::MAX as u32;
+
 impl Responder {
-    pub(super) fn answer(&mut self, conn: &Connection, sn: u32, packets: u32, body: Body) {
+    pub(super) fn answer(&mut self, sn: u32, packets: u32, body: Body) {
         let Some(irn) = &mut self.irn else { return };
-        // Asking for number n, the requester says that it has everything up to n - depth: its acknowledgement of that may
-        // still be under way, or lost.
-        let depth = conn.max_dest_rd_atomic.max(1);
+        // Asking for number n, the requester says that it has everything up to n minus the number that it asks for at once:
+        // its acknowledgement of that may still be under way, or lost. That number is its own, not what it was granted.
         while let Some(job) = irn.jobs.front() {
-            if Psn::new(sn).ahead_of(Psn::new(job.sn)) < depth {
+            if Psn::new(sn).ahead_of(Psn::new(job.sn)) < RD_ATOMIC_MAX {
                 break;
             }
             let end = job.first.add(job.packets);
@@ -34,6 +36,19 @@ impl Responder {
         }
         irn.jobs.push_back(Answer { sn, first: irn.next_answer, packets, body });
         irn.next_answer = irn.next_answer.add(packets);
+    }
+
+    /// None of the answers that are under way will be given: the peer is told why.
+    pub(in crate::responder) fn give_up_answers(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        why: NakCode,
+    ) {
+        let Some(irn) = &mut self.irn else { return };
+        let next = irn.window.next_expected();
+        irn.jobs.clear();
+        self.refuse_irn(conn, ctx, next, Refusal::Nak(why));
     }
 
     /// The next packet of an answer: one to resend, or a new one.
@@ -86,9 +101,7 @@ impl Responder {
                 let access = Access::REMOTE_READ;
                 let Ok(addr) = Self::check_access(conn, ctx, RemoteKey(reth.rkey), va, size, access) else {
                     // The key went away while the answer was under way.
-                    let next = irn.window.next_expected();
-                    irn.jobs.clear();
-                    self.refuse_irn(conn, ctx, next, Refusal::Nak(NakCode::RemoteAccess));
+                    self.give_up_answers(conn, ctx, NakCode::RemoteAccess);
                     return false;
                 };
                 self.read_span = [Sge { addr, length: size, ..Sge::default() }];
