@@ -27,9 +27,10 @@ impl ConnectionManager {
             return Err(CallError::WrongState);
         }
         connection.state = State::RepSent;
-        let remote_id = connection.remote_id_or_zero();
+        connection.local_qpn = Some(reply.qpn);
+        let (transaction_id, remote_id) = (connection.transaction, connection.remote_id_or_zero());
         let reply = Rep { local_id: id.0, remote_id, ca_guid, ..*reply };
-        self.send_and_await(now, id.0, ece_options, CmMessage::Rep(reply));
+        self.send_and_await(now, id.0, CmMad { transaction_id, ece_options, message: CmMessage::Rep(reply) });
         Ok(())
     }
 

@@ -27,8 +27,13 @@ impl ConnectionManager {
         };
         let mut connection = Connection::new(State::ReqSent, to, transaction);
         connection.asked = Some(request.service_id);
+        connection.local_qpn = Some(request.qpn);
         self.connections.insert(id, connection);
-        self.send_and_await(now, id, ece_options, CmMessage::Req(request));
+        self.send_and_await(
+            now,
+            id,
+            CmMad { transaction_id: transaction, ece_options, message: CmMessage::Req(request) },
+        );
         CommId(id)
     }
 
@@ -74,11 +79,15 @@ impl ConnectionManager {
             remote_qpn: connection.remote_qpn.unwrap_or_default(),
             private_data,
         };
-        let transaction = self.fresh_transaction(id.0);
+        let transaction_id = self.fresh_transaction(id.0);
         if let Some(connection) = self.connections.get_mut(&id.0) {
-            connection.transaction = transaction;
+            connection.dreq_transaction = Some(transaction_id);
         }
-        self.send_and_await(now, id.0, 0, CmMessage::Dreq(dreq));
+        self.send_and_await(
+            now,
+            id.0,
+            CmMad { transaction_id, ece_options: 0, message: CmMessage::Dreq(dreq) },
+        );
         Ok(())
     }
 
@@ -153,11 +162,10 @@ impl ConnectionManager {
         self.refuse(connection.peer, connection.transaction, rej);
     }
 
-    /// Sends `message` and awaits an answer: from now on it is repeated.
-    pub(crate) fn send_and_await(&mut self, now: Instant, id: u32, ece_options: u32, message: CmMessage) {
+    /// Sends `mad` and awaits an answer: from now on it is repeated.
+    pub(crate) fn send_and_await(&mut self, now: Instant, id: u32, mad: CmMad) {
         let pause = self.config.repeat_after;
         let Some(connection) = self.connections.get_mut(&id) else { return };
-        let mad = CmMad { transaction_id: connection.transaction, ece_options, message };
         connection.last = Some(Box::new(mad));
         (connection.repeats, connection.pause, connection.patience) = (0, pause, None);
         let peer = connection.peer;

@@ -17,8 +17,12 @@ pub(crate) struct Connection {
     pub(crate) remote_id: Option<u32>,
     /// Its queue pair; unknown until its first message.
     pub(crate) remote_qpn: Option<Qpn>,
+    /// This end's queue pair; unknown until the application accepts.
+    pub(crate) local_qpn: Option<Qpn>,
     /// The transaction that REQ, REP, RTU, REJ and MRA belong to.
     pub(crate) transaction: u64,
+    /// The transaction of this end's DREQ, be it to end the connection or to ask whether the peer still knows it.
+    pub(crate) dreq_transaction: Option<u64>,
     /// The service, where this end asked for it.
     pub(crate) asked: Option<u64>,
     /// The message that the peer may have missed: repeated at the deadline, or when the peer repeats its own.
@@ -44,7 +48,9 @@ impl Connection {
             peer,
             remote_id: None,
             remote_qpn: None,
+            local_qpn: None,
             transaction,
+            dreq_transaction: None,
             asked: None,
             last: None,
             repeats: 0,

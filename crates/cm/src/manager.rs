@@ -80,11 +80,11 @@ pub struct ConnectionManager {
 }
 
 impl ConnectionManager {
-    /// A manager without conversations. `seed` chooses its identifiers; let it be a secret where peers are strangers.
-    pub fn new(config: Config, seed: u64) -> ConnectionManager {
+    /// A manager without conversations. `rng` chooses its identifiers; let it be secret where peers are strangers.
+    pub fn new(config: Config, rng: Rng) -> ConnectionManager {
         ConnectionManager {
             config,
-            rng: Rng::new(seed),
+            rng,
             services: BTreeSet::new(),
             given_up: BTreeMap::new(),
             left: BTreeMap::new(),

@@ -2,6 +2,7 @@
 
 use highwire_stdx::Instant;
 use highwire_verbs::Gid;
+use highwire_wire::Qpn;
 use highwire_wire::cm::{
     Answered, CmAttribute, CmMad, CmMessage, Drep, Dreq, Mra, Rej, RejectReason, Rejected, Req, TransportType,
 };
@@ -23,38 +24,52 @@ impl ConnectionManager {
         match &mad.message {
             CmMessage::Req(req) => self.handle_req(now, from, &mad, req),
             CmMessage::SidrReq(req) => self.handle_sidr_req(now, from, &mad, req),
-            CmMessage::SidrRep(rep) => self.handle_sidr_rep(now, from, rep),
-            message => match self.find(from, message) {
+            CmMessage::SidrRep(rep) => self.handle_sidr_rep(now, from, &mad, rep),
+            _ => match self.find(from, &mad) {
                 Some(id) => self.react(now, id, &mad),
                 None => self.handle_stranger(from, &mad),
             },
         }
     }
 
-    /// The connection that a message belongs to, if the message comes from its peer and names both its ends.
-    fn find(&self, from: Gid, message: &CmMessage) -> Option<u32> {
+    /// The connection that a message belongs to: it comes from the peer's address, names both ends, and belongs to a
+    /// transaction of theirs. Any user of a machine can send in the name of an address of 127.0.0.0/8, so only what an
+    /// outsider cannot have read proves that the peer sent it.
+    fn find(&self, from: Gid, mad: &CmMad) -> Option<u32> {
+        let message = &mad.message;
         if let CmMessage::Rej(rej) = message
-            && rej.reason == RejectReason::TIMEOUT
-            && let Some(&id) = self.by_remote_id.get(&(from, rej.local_id))
+            && (rej.reason, rej.remote_id) == (RejectReason::TIMEOUT, 0)
         {
-            return Some(id);
+            // A requester that never heard of us does not know our identifier.
+            let &id = self.by_remote_id.get(&(from, rej.local_id))?;
+            let is_right =
+                self.connections.get(&id).is_some_and(|known| known.transaction == mad.transaction_id);
+            return is_right.then_some(id);
         }
-        let (local_id, is_first) = match message {
-            CmMessage::Rep(rep) => (rep.local_id, true),
-            // A peer that made no connection has no identifier to refuse with.
-            CmMessage::Rej(rej) => (rej.local_id, true),
-            CmMessage::Mra(mra) => (mra.local_id, true),
-            CmMessage::Rtu(rtu) => (rtu.local_id, false),
-            CmMessage::Dreq(dreq) => (dreq.local_id, false),
-            CmMessage::Drep(drep) => (drep.local_id, false),
-            CmMessage::Req(_) | CmMessage::SidrReq(_) | CmMessage::SidrRep(_) => return None,
-        };
         let id = message.receiver_id()?;
         let connection = self.connections.get(&id).filter(|connection| connection.peer == from)?;
-        // Until it replies, a peer may forget a request that it refused, and know its repetition by another identifier.
-        let is_right = match connection.remote_id {
-            Some(remote_id) if connection.state != State::ReqSent => remote_id == local_id || local_id == 0,
-            _ => is_first,
+        let is_ours = connection.transaction == mad.transaction_id;
+        let names_peer = |local_id| connection.remote_id == Some(local_id);
+        let is_right = match message {
+            // The peer's identifier is news. It may even change: a peer forgets a request that it refused, and knows its
+            // repetition by another one.
+            CmMessage::Rep(_) | CmMessage::Rej(_) | CmMessage::Mra(_)
+                if connection.state == State::ReqSent =>
+            {
+                is_ours
+            }
+            CmMessage::Rep(rep) => is_ours && names_peer(rep.local_id),
+            CmMessage::Rej(rej) => is_ours && names_peer(rej.local_id),
+            CmMessage::Mra(mra) => is_ours && names_peer(mra.local_id),
+            CmMessage::Rtu(rtu) => is_ours && names_peer(rtu.local_id),
+            // It begins a transaction of its own; what it must know instead is our queue pair.
+            CmMessage::Dreq(dreq) => {
+                names_peer(dreq.local_id) && connection.local_qpn == Some(dreq.remote_qpn)
+            }
+            CmMessage::Drep(drep) => {
+                names_peer(drep.local_id) && connection.dreq_transaction == Some(mad.transaction_id)
+            }
+            CmMessage::Req(_) | CmMessage::SidrReq(_) | CmMessage::SidrRep(_) => false,
         };
         is_right.then_some(id)
     }
@@ -62,8 +77,10 @@ impl ConnectionManager {
     /// A request that begins a connection, or repeats itself.
     fn handle_req(&mut self, now: Instant, from: Gid, mad: &CmMad, req: &Req) {
         if let Some(&id) = self.by_remote_id.get(&(from, req.local_id)) {
-            let known = self.connections.get(&id).and_then(|connection| connection.remote_qpn);
-            if known == Some(req.qpn) {
+            let is_repeated = self.connections.get(&id).is_some_and(|known| {
+                known.remote_qpn == Some(req.qpn) && known.transaction == mad.transaction_id
+            });
+            if is_repeated {
                 return self.react(now, id, mad);
             }
             let rej = plain_rej(0, req.local_id, Rejected::Req, RejectReason::DUPLICATE_LOCAL_ID);
@@ -75,7 +92,7 @@ impl ConnectionManager {
         }
         if let Err(reason) = self.check_request(from, req) {
             if reason == RejectReason::STALE_CONNECTION {
-                self.drop_stale(now, from, req);
+                self.doubt_holder(from, req);
             }
             return self.refuse(from, mad.transaction_id, plain_rej(0, req.local_id, Rejected::Req, reason));
         }
@@ -120,12 +137,34 @@ impl ConnectionManager {
         is_held.then_some(id)
     }
 
-    /// A queue pair that we hold a connection to asks anew: its owner has forgotten that connection (IBTA §12.9.8.3).
-    fn drop_stale(&mut self, now: Instant, from: Gid, req: &Req) {
-        let Some(id) = self.holder(from, req) else { return };
-        if self.connections.get(&id).is_some_and(|c| matches!(c.state, State::Established | State::RepSent)) {
-            self.depart(now, id, DisconnectCause::Stale);
+    /// A queue pair that we hold a connection to asks anew: its owner has forgotten that connection (IBTA §12.9.8.3), or
+    /// someone else speaks in its name.
+    fn doubt_holder(&mut self, from: Gid, req: &Req) {
+        if let Some(id) = self.holder(from, req) {
+            self.doubt(id);
         }
+    }
+
+    /// Asks the peer whether it still knows connection `id`, which ends only if the peer does not.
+    ///
+    /// The question is a DREQ for queue pair 0, which no connection has: a peer that knows both identifiers ignores a
+    /// DREQ for another queue pair than its own, and one that does not know them answers by DREP. Linux does both.
+    fn doubt(&mut self, id: u32) {
+        let fresh = self.fresh_transaction(id);
+        let Some(connection) = self.connections.get_mut(&id) else { return };
+        if !matches!(connection.state, State::Established | State::RepSent) {
+            return;
+        }
+        // Asked again, it remains the same question: else requests that come fast enough would outrun every answer.
+        let transaction_id = *connection.dreq_transaction.get_or_insert(fresh);
+        let dreq = Dreq {
+            local_id: id,
+            remote_id: connection.remote_id_or_zero(),
+            remote_qpn: Qpn::default(),
+            private_data: [0; Dreq::PRIVATE_LEN],
+        };
+        let peer = connection.peer;
+        self.send(peer, &CmMad { transaction_id, ece_options: 0, message: CmMessage::Dreq(dreq) });
     }
 
     /// Connections that wait for the application.
@@ -141,7 +180,7 @@ impl ConnectionManager {
         let Some(state) = self.connections.get(&id).map(|connection| connection.state) else { return };
         let answer = answer(state, mad.message.attribute());
         match (answer, &mad.message) {
-            (Answer::Proceed, CmMessage::Rep(rep)) => self.on_replied(now, id, mad, rep),
+            (Answer::Proceed, CmMessage::Rep(rep)) => self.on_replied(id, mad, rep),
             (Answer::Establish, _) => self.on_established(id),
             (Answer::Wait, CmMessage::Mra(mra)) => self.on_delayed(now, id, mra),
             (Answer::Repeat, _) => self.say_again(id),
@@ -160,7 +199,7 @@ impl ConnectionManager {
         }
     }
 
-    fn on_replied(&mut self, now: Instant, id: u32, mad: &CmMad, rep: &highwire_wire::cm::Rep) {
+    fn on_replied(&mut self, id: u32, mad: &CmMad, rep: &highwire_wire::cm::Rep) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let key = (connection.peer, rep.qpn);
         (connection.remote_id, connection.remote_qpn) = (Some(rep.local_id), Some(rep.qpn));
@@ -169,7 +208,7 @@ impl ConnectionManager {
         if let Some(&old) = self.by_remote_qpn.get(&key)
             && self.connections.get(&old).is_some_and(|c| c.state != State::Timewait)
         {
-            self.depart(now, old, DisconnectCause::Stale);
+            self.doubt(old);
         }
         self.by_remote_qpn.insert(key, id);
         let (reply, ece_options) = (Box::new(*rep), mad.ece_options);
@@ -278,6 +317,14 @@ impl ConnectionManager {
         }
     }
 
+    /// Whether both identifiers of a DREQ are those of a connection that has not ended.
+    fn knows(&self, from: Gid, dreq: &Dreq) -> bool {
+        self.connections.get(&dreq.remote_id).is_some_and(|known| {
+            let has_ended = matches!(known.state, State::Timewait | State::Closed);
+            known.peer == from && known.remote_id == Some(dreq.local_id) && !has_ended
+        })
+    }
+
     /// A message about a connection that is not known: who still waits for an answer gets one (IBTA §12.9.8.2).
     fn handle_stranger(&mut self, from: Gid, mad: &CmMad) {
         self.counters.ignored += 1;
@@ -287,6 +334,8 @@ impl ConnectionManager {
                 let rej = plain_rej(rep.remote_id, rep.local_id, Rejected::Rep, reason);
                 self.refuse(from, mad.transaction_id, rej);
             }
+            // A DREQ for another queue pair is a forgery, or the peer's question whether this connection is still known.
+            CmMessage::Dreq(dreq) if self.knows(from, dreq) => {}
             CmMessage::Dreq(dreq) => {
                 let (local_id, remote_id) = (dreq.remote_id, dreq.local_id);
                 let drep = Drep { local_id, remote_id, private_data: [0; Drep::PRIVATE_LEN] };

@@ -129,9 +129,12 @@ impl ConnectionManager {
         self.send(from, &CmMad { transaction_id, ece_options: 0, message: CmMessage::SidrRep(rep) });
     }
 
-    pub(crate) fn handle_sidr_rep(&mut self, now: Instant, from: Gid, rep: &SidrRep) {
+    pub(crate) fn handle_sidr_rep(&mut self, now: Instant, from: Gid, mad: &CmMad, rep: &SidrRep) {
         let id = rep.request_id;
-        let is_stranger = self.asking.get(&id).is_none_or(|asking| asking.peer != from);
+        let is_stranger = self
+            .asking
+            .get(&id)
+            .is_none_or(|asking| asking.peer != from || asking.question.transaction_id != mad.transaction_id);
         if is_stranger {
             self.counters.ignored += 1;
             return;

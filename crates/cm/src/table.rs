@@ -79,6 +79,8 @@ pub fn answer(state: State, message: CmAttribute) -> Answer {
         (S::RepReceived | S::RepSent | S::Established | S::DreqSent, M::Dreq) => Answer::Part,
         (S::DreqSent, M::Drep) => Answer::Parted,
         (S::Established | S::DreqSent, M::Rej) => Answer::Lost,
+        // The answer to the question whether the peer still knows the connection.
+        (S::RepSent | S::Established, M::Drep) => Answer::Lost,
         _ => Answer::Ignore,
     }
 }

@@ -279,9 +279,13 @@ fn an_application_that_leaves_half_way_tells_the_other() {
 fn a_peer_that_forgot_its_connection_gets_a_new_one_at_the_second_try() {
     let mut net = net();
     let (_, answerer) = connected(&mut net);
+    net.spoken();
     // The same queue pair asks again under another identifier: its owner has lost its memory.
+    let mut amnesiac = Net::new(2, 77, Faults::default());
+    std::mem::swap(&mut net.ends[0].manager, &mut amnesiac.ends[0].manager);
     let again = net.connect(0, 1, 0x10);
     net.run_for(MOMENT);
+    assert_eq!(net.spoken(), "0:REQ 1:DREQ 1:REJ 0:DREP", "the peer itself says that it has forgotten");
     assert_eq!(net.events(1), [Event::Disconnected { id: answerer, cause: DisconnectCause::Stale }]);
     assert!(matches!(&net.events(0)[..], [Event::Rejected { id, reject }]
         if *id == again && reject.reason == RejectReason::STALE_CONNECTION));

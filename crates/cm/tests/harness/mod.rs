@@ -44,7 +44,10 @@ impl Net {
     pub fn new(count: u8, seed: u64, faults: Faults) -> Net {
         let end = |n: u8| End {
             gid: gid(n),
-            manager: ConnectionManager::new(Config::new(u64::from(n) + 1, n + 2), seed ^ u64::from(n) << 32),
+            manager: ConnectionManager::new(
+                Config::new(u64::from(n) + 1, n + 2),
+                Rng::new(seed ^ u64::from(n) << 32),
+            ),
             events: Vec::new(),
         };
         Net {
