@@ -20,30 +20,11 @@ pub struct CursorError {
     pub found: u64,
 }
 
-/// Why a WQE was not accepted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PostError {
-    /// Every slot is taken; consume completions and try again.
-    Full,
-    /// More SGEs than the ring's slots hold; `max` fit.
-    TooManySges {
-        /// SGEs per slot.
-        max: usize,
-    },
-    /// More inline bytes than the ring's slots hold; `max` fit.
-    InlineTooLong {
-        /// Inline bytes per slot.
-        max: usize,
-    },
-    /// The consumer's cursor is impossible.
-    Corrupt(CursorError),
-}
-
 /// What both ends know of their ring.
 #[derive(Debug)]
-pub(crate) struct Shape {
-    pub(crate) window: Window,
-    pub(crate) layout: RingLayout,
+struct Shape {
+    window: Window,
+    layout: RingLayout,
     mask: u64,
     slot_bytes: usize,
 }
@@ -51,10 +32,7 @@ pub(crate) struct Shape {
 impl Shape {
     fn attach(window: &Window, kind: RingKind) -> Result<Shape, LayoutError> {
         let header = RingHeader::read(window)?;
-        let layout = RingLayout::validate(&header, window.len())?;
-        if layout.kind() != kind {
-            return Err(LayoutError::Kind { found: header.kind });
-        }
+        let layout = RingLayout::validate(&header, kind, window.len())?;
         let window = window.part(0, layout.bytes())?;
         Ok(Shape { window, mask: layout.slot_count() as u64 - 1, slot_bytes: layout.slot_bytes(), layout })
     }
@@ -62,11 +40,6 @@ impl Shape {
     #[inline]
     fn slot_offset(&self, cursor: u64) -> usize {
         RING_HEADER_BYTES + (cursor & self.mask) as usize * self.slot_bytes
-    }
-
-    #[inline]
-    pub(crate) fn slot_bytes(&self) -> usize {
-        self.slot_bytes
     }
 
     #[inline]
@@ -86,8 +59,8 @@ impl Shape {
 
 /// The end that fills slots.
 #[derive(Debug)]
-pub(crate) struct Producer {
-    pub(crate) shape: Shape,
+pub struct Producer {
+    shape: Shape,
     /// Slots written; those from `published` on are not visible yet.
     tail: u64,
     published: u64,
@@ -95,15 +68,34 @@ pub(crate) struct Producer {
 }
 
 impl Producer {
-    pub(crate) fn attach(window: &Window, kind: RingKind) -> Result<Producer, LayoutError> {
+    /// Takes the producing end of a ring of this kind that [`RingLayout::create`] has made.
+    ///
+    /// # Errors
+    /// What is wrong with the header or its cursors.
+    pub fn attach(window: &Window, kind: RingKind) -> Result<Producer, LayoutError> {
         let shape = Shape::attach(window, kind)?;
         let (tail, head_cached) = shape.cursors()?;
         Ok(Producer { shape, tail, published: tail, head_cached })
     }
 
-    /// Free slots; at least one if any is free, though the consumer may have freed more meanwhile.
+    /// The ring's memory; offsets in it count from its header.
     #[inline]
-    pub(crate) fn free(&mut self) -> Result<u64, CursorError> {
+    pub fn window(&self) -> &Window {
+        &self.shape.window
+    }
+
+    /// The ring's shape.
+    #[inline]
+    pub fn layout(&self) -> &RingLayout {
+        &self.shape.layout
+    }
+
+    /// Free slots; at least one if any is free, though the consumer may have freed more meanwhile.
+    ///
+    /// # Errors
+    /// [`CursorError`] if the consumer's cursor is impossible.
+    #[inline]
+    pub fn free(&mut self) -> Result<u64, CursorError> {
         let used = self.tail.wrapping_sub(self.head_cached);
         if used < self.shape.slot_count() {
             return Ok(self.shape.slot_count() - used);
@@ -111,9 +103,12 @@ impl Producer {
         self.observe_head_acquire()
     }
 
-    /// Reads how far the consumer is.
+    /// Reads how far the consumer is; the slots that are free.
+    ///
+    /// # Errors
+    /// As for [`free`](Self::free).
     #[cold]
-    pub(crate) fn observe_head_acquire(&mut self) -> Result<u64, CursorError> {
+    pub fn observe_head_acquire(&mut self) -> Result<u64, CursorError> {
         // Acquire: the consumer's reads of a slot happen before we overwrite it.
         let head = self.shape.window.u64_at(offset::HEAD).load(Ordering::Acquire);
         let used = self.tail.wrapping_sub(head);
@@ -124,20 +119,33 @@ impl Producer {
         Ok(self.shape.slot_count() - used)
     }
 
+    /// How many slots were filled since the ring was made.
+    #[inline]
+    pub fn filled(&self) -> u64 {
+        self.tail
+    }
+
+    /// How many of them the consumer has given back, as far as it was looked at.
+    #[inline]
+    pub fn given_back(&self) -> u64 {
+        self.head_cached
+    }
+
     /// Where the next slot to fill lies. The caller has seen `free() > 0`.
     #[inline]
-    pub(crate) fn slot(&self) -> usize {
+    pub fn slot(&self) -> usize {
         self.shape.slot_offset(self.tail)
     }
 
+    /// Counts that slot as filled; nobody sees it before [`publish_release`](Self::publish_release).
     #[inline]
-    pub(crate) fn advance(&mut self) {
+    pub fn advance(&mut self) {
         self.tail = self.tail.wrapping_add(1);
     }
 
     /// Makes every filled slot visible; true if there was any.
     #[inline]
-    pub(crate) fn publish_release(&mut self) -> bool {
+    pub fn publish_release(&mut self) -> bool {
         let any = self.published != self.tail;
         self.published = self.tail;
         // Release: the slots' contents are visible before the cursor that covers them.
@@ -148,31 +156,53 @@ impl Producer {
 
 /// The end that empties slots.
 #[derive(Debug)]
-pub(crate) struct Consumer {
-    pub(crate) shape: Shape,
+pub struct Consumer {
+    shape: Shape,
     head: u64,
     tail_cached: u64,
 }
 
 impl Consumer {
-    pub(crate) fn attach(window: &Window, kind: RingKind) -> Result<Consumer, LayoutError> {
+    /// Takes the consuming end of a ring of this kind that [`RingLayout::create`] has made.
+    ///
+    /// # Errors
+    /// What is wrong with the header or its cursors.
+    pub fn attach(window: &Window, kind: RingKind) -> Result<Consumer, LayoutError> {
         let shape = Shape::attach(window, kind)?;
         let (tail_cached, head) = shape.cursors()?;
         Ok(Consumer { shape, head, tail_cached })
     }
 
-    /// Filled slots: what the cache knows, or, when that is nothing, what the producer has published.
+    /// The ring's memory; offsets in it count from its header.
     #[inline]
-    pub(crate) fn available(&mut self) -> Result<u64, CursorError> {
+    pub fn window(&self) -> &Window {
+        &self.shape.window
+    }
+
+    /// The ring's shape.
+    #[inline]
+    pub fn layout(&self) -> &RingLayout {
+        &self.shape.layout
+    }
+
+    /// Filled slots: what the cache knows, or, when that is nothing, what the producer has published.
+    ///
+    /// # Errors
+    /// [`CursorError`] if the producer's cursor is impossible.
+    #[inline]
+    pub fn available(&mut self) -> Result<u64, CursorError> {
         if self.tail_cached != self.head {
             return Ok(self.tail_cached.wrapping_sub(self.head));
         }
         self.observe_tail_acquire()
     }
 
-    /// Reads how far the producer is.
+    /// Reads how far the producer is; the slots that are filled.
+    ///
+    /// # Errors
+    /// As for [`available`](Self::available).
     #[inline]
-    pub(crate) fn observe_tail_acquire(&mut self) -> Result<u64, CursorError> {
+    pub fn observe_tail_acquire(&mut self) -> Result<u64, CursorError> {
         // Acquire: pairs with the producer's Release, so the slots up to here are complete.
         let tail = self.shape.window.u64_at(offset::TAIL).load(Ordering::Acquire);
         let available = tail.wrapping_sub(self.head);
@@ -185,20 +215,20 @@ impl Consumer {
 
     /// Where the next filled slot lies. The caller has seen `available() > 0`.
     #[inline]
-    pub(crate) fn slot(&self) -> usize {
+    pub fn slot(&self) -> usize {
         self.shape.slot_offset(self.head)
     }
 
     /// Moves on privately; the producer cannot reuse the slot before [`Consumer::release`].
     #[inline]
-    pub(crate) fn advance(&mut self) {
+    pub fn advance(&mut self) {
         debug_assert_ne!(self.head, self.tail_cached, "advanced over a slot that was not there");
         self.head = self.head.wrapping_add(1);
     }
 
     /// Gives all slots passed so far back to the producer.
     #[inline]
-    pub(crate) fn release(&mut self) {
+    pub fn release(&mut self) {
         // Release: our reads of the slots are done before the producer may overwrite them.
         self.shape.window.u64_at(offset::HEAD).store(self.head, Ordering::Release);
     }
@@ -211,24 +241,3 @@ impl fmt::Display for CursorError {
 }
 
 impl std::error::Error for CursorError {}
-
-impl fmt::Display for PostError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            PostError::Full => write!(f, "the queue is full"),
-            PostError::TooManySges { max } => {
-                write!(f, "at most {max} scatter/gather elements fit this queue")
-            }
-            PostError::InlineTooLong { max } => write!(f, "at most {max} inline bytes fit this queue"),
-            PostError::Corrupt(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for PostError {}
-
-impl From<CursorError> for PostError {
-    fn from(error: CursorError) -> PostError {
-        PostError::Corrupt(error)
-    }
-}

@@ -41,6 +41,8 @@ struct Arena {
     segment: Arc<Segment>,
     /// Offset to length.
     free: BTreeMap<usize, usize>,
+    /// Nothing new is cut from it.
+    is_retired: bool,
 }
 
 /// A piece of shared memory; freed when dropped.
@@ -59,6 +61,14 @@ pub struct SharedBuffer {
 pub struct DedicatedSegment {
     pool: SharedPool,
     id: u32,
+}
+
+/// A segment of the pool's that holds one thing and nothing else, mapped; its file is removed when this is dropped. Its
+/// memory is never given to anybody else, so a program that still has it mapped then harms nobody.
+#[derive(Debug)]
+pub struct WholeSegment {
+    dedicated: DedicatedSegment,
+    window: Window,
 }
 
 /// Why there is no buffer.
@@ -139,6 +149,30 @@ impl SharedPool {
         Ok((DedicatedSegment { pool: self.clone(), id }, segment))
     }
 
+    /// A segment of its own, of zero bytes, that [`locate`](Self::locate) knows: for what another program maps by its name.
+    ///
+    /// # Errors
+    /// [`PoolError`].
+    pub fn whole(&self, len: usize) -> Result<WholeSegment, PoolError> {
+        let (dedicated, segment) = self.dedicate(len)?;
+        let segment = Arc::new(segment.without_file());
+        let window = Window::whole(&segment);
+        self.lock()
+            .segments
+            .insert(dedicated.id, Arena { segment, free: BTreeMap::new(), is_retired: false });
+        Ok(WholeSegment { dedicated, window })
+    }
+
+    /// Cuts nothing more from the segment that an address lies in, which goes when the buffers in it have gone: somebody may
+    /// still write to what is given back there.
+    pub fn retire(&self, address: *const u8) {
+        let mut inner = self.lock();
+        let found = inner.segments.values_mut().find(|arena| arena.segment.offset_of(address, 1).is_some());
+        if let Some(arena) = found {
+            arena.is_retired = true;
+        }
+    }
+
     /// Bytes of all segments.
     pub fn mapped_bytes(&self) -> usize {
         self.lock().segments.values().map(|arena| arena.segment.len()).sum()
@@ -156,7 +190,7 @@ impl SharedPool {
 impl Inner {
     /// First fit.
     fn take(&mut self, bytes: usize, align: usize) -> Option<(u32, usize)> {
-        for (&id, arena) in &mut self.segments {
+        for (&id, arena) in self.segments.iter_mut().filter(|(_, arena)| !arena.is_retired) {
             let base = arena.segment.as_ptr().addr();
             let fit = arena.free.iter().find_map(|(&start, &len)| {
                 let at = (base + start).checked_next_multiple_of(align)? - base;
@@ -190,7 +224,7 @@ impl Inner {
         self.next_id += 1;
         self.next_bytes = (self.next_bytes * 2).min(SEGMENT_BYTES_MAX);
         let free = BTreeMap::from([(0, segment.len())]);
-        self.segments.insert(id, Arena { segment, free });
+        self.segments.insert(id, Arena { segment, free, is_retired: false });
         Ok(())
     }
 
@@ -208,7 +242,7 @@ impl Inner {
             end += len;
         }
         arena.free.insert(start, end - start);
-        if several && (start, end) == (0, arena.segment.len()) {
+        if (several || arena.is_retired) && (start, end) == (0, arena.segment.len()) {
             self.segments.remove(&segment_id);
             self.unlink(segment_id);
         }
@@ -256,6 +290,25 @@ impl DedicatedSegment {
 impl Drop for DedicatedSegment {
     fn drop(&mut self) {
         self.pool.lock().unlink(self.id);
+    }
+}
+
+impl WholeSegment {
+    /// The segment's id, from 1.
+    pub fn id(&self) -> u32 {
+        self.dedicated.id
+    }
+
+    /// All of it.
+    pub fn window(&self) -> &Window {
+        &self.window
+    }
+}
+
+impl Drop for WholeSegment {
+    fn drop(&mut self) {
+        let mut inner = self.dedicated.pool.lock();
+        inner.segments.remove(&self.dedicated.id);
     }
 }
 

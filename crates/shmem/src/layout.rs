@@ -10,6 +10,7 @@
 //!     │ doorbell u32 │ reserved, zero                                   │
 //! 128 ├──────────────┴─────────────────┬────────────────────────────────┤
 //!     │ tail u64: slots ever published │ overrun u64 (CQ)               │  written by the producer
+//! 144 │ in_use u64 (SQ)                │ reserved                       │
 //! 256 ├────────────────────────────────┼────────────────────────────────┤
 //!     │ head u64: slots ever consumed  │ reserved                       │  written by the consumer
 //! 384 ├────────────────────────────────┼────────────────────────────────┤
@@ -42,7 +43,7 @@ pub mod offset {
     pub const MAGIC: usize = 0;
     /// `u16`, [`VERSION`](super::VERSION).
     pub const VERSION: usize = 4;
-    /// `u16`, [`RingKind`](super::RingKind).
+    /// `u16`, the number of a [`RingKind`](super::RingKind).
     pub const KIND: usize = 6;
     /// `u32`, bytes per slot.
     pub const SLOT_BYTES: usize = 8;
@@ -60,22 +61,20 @@ pub mod offset {
     pub const TAIL: usize = 128;
     /// `u64`, CQEs lost because the ring was full.
     pub const OVERRUN: usize = 136;
+    /// `u64`, what the application of a send ring works on without the engine: as `in_use` of a channel, or 0.
+    pub const IN_USE: usize = 144;
     /// `u64`, slots ever consumed.
     pub const HEAD: usize = 256;
     /// `u64`, 0 not armed, 1 the next solicited completion, 2 the next completion.
     pub const ARM: usize = 384;
 }
 
-/// What a ring carries.
+/// What a ring carries, for the crate above to say that fills its slots: a number, and which slots are of use for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u16)]
-pub enum RingKind {
-    /// Send WQEs; the application produces.
-    Send = 1,
-    /// Receive WQEs of a QP or an SRQ; the application produces.
-    Receive = 2,
-    /// CQEs; the engine produces.
-    Completion = 3,
+pub struct RingKind {
+    number: u16,
+    slot_bytes_min: u32,
+    slot_bytes_max: u32,
 }
 
 /// A ring's header as found in memory, not yet believed.
@@ -170,18 +169,25 @@ impl RingLayout {
         RingLayout { doorbell: Some(bit), ..self }
     }
 
-    /// Believes a header, or says why not. `mapped_len` is what is really there, from the start of the header.
+    /// Believes a header of a ring of this kind, or says why not. `mapped_len` is what is really there, from the start of the
+    /// header.
     ///
     /// # Errors
     /// The first field that is wrong.
-    pub fn validate(header: &RingHeader, mapped_len: usize) -> Result<RingLayout, LayoutError> {
+    pub fn validate(
+        header: &RingHeader,
+        kind: RingKind,
+        mapped_len: usize,
+    ) -> Result<RingLayout, LayoutError> {
         if header.magic != RING_MAGIC {
             return Err(LayoutError::Magic { found: header.magic });
         }
         if header.version != VERSION {
             return Err(LayoutError::Version { found: header.version });
         }
-        let kind = RingKind::from_u16(header.kind).ok_or(LayoutError::Kind { found: header.kind })?;
+        if header.kind != kind.number {
+            return Err(LayoutError::Kind { found: header.kind });
+        }
         let layout = RingLayout::new(kind, header.slot_count, header.slot_bytes)?;
         if layout.slot_count != header.slot_count {
             return Err(LayoutError::SlotCount { found: header.slot_count });
@@ -205,7 +211,7 @@ impl RingLayout {
             return Err(LayoutError::OutOfBounds { offset: 0, len: self.bytes(), mapped: window.len() });
         }
         window.store_words_relaxed::<64>(0, &[0; 64]);
-        let low = u64::from(VERSION) << 32 | (self.kind as u64) << 48;
+        let low = u64::from(VERSION) << 32 | u64::from(self.kind.number) << 48;
         let doorbell = self.doorbell.unwrap_or(u32::MAX);
         window.store_words_relaxed::<5>(
             0,
@@ -253,20 +259,14 @@ impl RingLayout {
 }
 
 impl RingKind {
-    fn from_u16(value: u16) -> Option<RingKind> {
-        [RingKind::Send, RingKind::Receive, RingKind::Completion]
-            .into_iter()
-            .find(|&kind| kind as u16 == value)
+    /// A kind with this number, whose slots have from `slot_bytes_min` to `slot_bytes_max` bytes.
+    pub const fn new(number: u16, slot_bytes_min: u32, slot_bytes_max: u32) -> RingKind {
+        RingKind { number, slot_bytes_min, slot_bytes_max }
     }
 
-    /// Whole cache lines, and room for the widest WQE that is of use.
+    /// Slots are whole cache lines, with room for the widest entry that is of use.
     fn allows_slot_bytes(self, slot_bytes: u32) -> bool {
-        let range = match self {
-            RingKind::Send => 128..=320,
-            RingKind::Receive => 64..=320,
-            RingKind::Completion => 64..=64,
-        };
-        slot_bytes.is_multiple_of(64) && range.contains(&slot_bytes)
+        slot_bytes.is_multiple_of(64) && (self.slot_bytes_min..=self.slot_bytes_max).contains(&slot_bytes)
     }
 }
 

@@ -1,10 +1,13 @@
-//! What posting and polling cost on this machine: `cargo run --release -p highwire-uapi --example ring_cost`.
+//! What posting and polling cost on this machine: `cargo run --release -p highwire-rings --example ring_cost`.
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::Instant;
 
-use highwire_uapi::*;
+use highwire_rings::*;
+use highwire_shmem::*;
+use highwire_verbs::{Completion, CompletionOp, CompletionStatus, Operation, SendWr};
+use highwire_wire::Qpn;
 
 const ROUNDS: u32 = 40_000;
 const BATCH: u32 = 32;
@@ -26,24 +29,17 @@ fn report(what: &str, mut batch: impl FnMut() -> std::time::Duration) {
 }
 
 fn main() {
-    let window = ring(RingKind::Send, 128);
+    let window = ring(SEND_RING, 128);
     let mut producer = SendQueueProducer::attach(&window).expect("a valid ring");
     let mut consumer = SendQueueConsumer::attach(&window).expect("a valid ring");
     let board_window = Window::whole(&Arc::new(Segment::heap(4096)));
     let board = DoorbellBoard::create(&board_window, 64).expect("room for the board");
-    let wqe = SendWqe {
-        wr_id: 7,
-        opcode: SendOpcode::Send,
-        flags: SendFlags::SIGNALED,
-        imm: 0,
-        target: Target::Connected,
-        srqn: 0,
-    };
+    let wr = SendWr::new(7, Operation::Send, &[]);
     let payload = [7u8; 32];
     let drain = |consumer: &mut SendQueueConsumer| {
         let mut bytes = [0; MAX_INLINE_BYTES];
         while let Some(slot) = consumer.peek().expect("sane cursors") {
-            black_box((slot.wqe().expect("a good WQE"), slot.inline(&mut bytes)));
+            black_box((slot.request(&[]).expect("a good WQE"), slot.inline(&mut bytes)));
             consumer.advance();
         }
         consumer.release();
@@ -51,7 +47,7 @@ fn main() {
     report("post 32 B inline SEND and publish", || {
         let start = Instant::now();
         for _ in 0..BATCH {
-            producer.post(black_box(&wqe), WqeData::Inline(black_box(&payload))).expect("room");
+            producer.post_inline(black_box(&wr), black_box(&payload)).expect("room");
             producer.publish_release();
         }
         let time = start.elapsed();
@@ -61,7 +57,7 @@ fn main() {
     report("the same with the doorbell", || {
         let start = Instant::now();
         for _ in 0..BATCH {
-            producer.post(black_box(&wqe), WqeData::Inline(black_box(&payload))).expect("room");
+            producer.post_inline(black_box(&wr), black_box(&payload)).expect("room");
             producer.publish_release();
             board.ring_seqcst(5);
         }
@@ -72,7 +68,7 @@ fn main() {
     });
     report("engine: take and decode a WQE", || {
         for _ in 0..BATCH {
-            producer.post(&wqe, WqeData::Inline(&payload)).expect("room");
+            producer.post_inline(&wr, &payload).expect("room");
         }
         producer.publish_release();
         let start = Instant::now();
@@ -80,13 +76,14 @@ fn main() {
         start.elapsed()
     });
 
-    let window = ring(RingKind::Completion, CQE_BYTES);
+    let window = ring(COMPLETION_RING, CQE_BYTES);
     let mut engine = CompletionQueueProducer::attach(&window).expect("a valid ring");
     let mut application = CompletionQueueConsumer::attach(&window).expect("a valid ring");
+    let cqe = Cqe::from(Completion::new(7, CompletionStatus::Success, CompletionOp::Send, Qpn::new(9)));
     report("engine: push a CQE and publish", || {
         let start = Instant::now();
         for _ in 0..BATCH {
-            engine.push(black_box(&Cqe::default()), false).expect("room");
+            engine.push(black_box(&cqe)).expect("room");
             engine.publish_release();
         }
         let time = start.elapsed();
@@ -95,7 +92,7 @@ fn main() {
     });
     report("poll a CQE", || {
         for _ in 0..BATCH {
-            engine.push(&Cqe::default(), false).expect("room");
+            engine.push(&cqe).expect("room");
         }
         engine.publish_release();
         let start = Instant::now();

@@ -1,6 +1,7 @@
 //! Shared memory as one mapping: an anonymous memory file, a named file, or plain heap for tests under Miri.
 //!
-//! A segment never moves and never changes its length. Named files are created with mode 0600 and their pages are
+//! A segment never moves and never changes its length. If another process truncates its file, what is gone becomes pages of zeros
+//! of this process's own ([`guard`](crate::guard)). Named files are created with mode 0600 and their pages are
 //! reserved, so that a full file system is an error at creation and not a signal at first touch.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
@@ -11,8 +12,11 @@ use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::ptr;
 
+use crate::guard;
+use crate::pool::SharedBuffer;
+
 /// Segments are multiples of this, and so are offsets that other processes map.
-const PAGE_BYTES: usize = 4096;
+pub(crate) const PAGE_BYTES: usize = 4096;
 
 /// A mapped piece of memory that other processes may have mapped, too.
 #[derive(Debug)]
@@ -27,6 +31,10 @@ enum Backing {
     /// The file is kept as long as somebody may want to lock it or to pass it on.
     Mapped(Option<File>),
     Heap(Layout),
+    /// A buffer of a pool, whose own segment is mapped.
+    Cut {
+        _buffer: SharedBuffer,
+    },
 }
 
 // SAFETY: the mapping is shared by nature; every access goes through atomics or racy copies.
@@ -122,7 +130,13 @@ impl Segment {
         Segment { base, len: layout.size(), backing: Backing::Heap(layout) }
     }
 
-    /// The address of the first byte in this process; aligned to a page.
+    /// A buffer as a segment of its own: many fit into one file. It is given back to its pool when this is dropped.
+    pub fn cut(buffer: SharedBuffer) -> Segment {
+        let (base, len) = (buffer.as_ptr(), buffer.window().len());
+        Segment { base, len, backing: Backing::Cut { _buffer: buffer } }
+    }
+
+    /// The address of the first byte in this process; aligned to a page, or as its buffer is.
     #[inline]
     pub fn as_ptr(&self) -> *mut u8 {
         self.base
@@ -143,7 +157,7 @@ impl Segment {
     pub fn file(&self) -> Option<BorrowedFd<'_>> {
         match &self.backing {
             Backing::Mapped(file) => file.as_ref().map(File::as_fd),
-            Backing::Heap(_) => None,
+            Backing::Heap(_) | Backing::Cut { .. } => None,
         }
     }
 
@@ -167,10 +181,12 @@ impl Drop for Segment {
         match self.backing {
             // SAFETY: our own mapping, which nothing uses any more: windows keep the segment alive.
             Backing::Mapped(_) => unsafe {
+                guard::forget(self.base.addr());
                 libc::munmap(self.base.cast(), self.len);
             },
             // SAFETY: allocated with this layout.
             Backing::Heap(layout) => unsafe { dealloc(self.base, layout) },
+            Backing::Cut { .. } => {}
         }
     }
 }
@@ -204,5 +220,7 @@ fn map(file: File, len: usize) -> io::Result<Segment> {
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
+    guard::install();
+    guard::watch(base.addr(), len);
     Ok(Segment { base: base.cast(), len, backing: Backing::Mapped(Some(file)) })
 }

@@ -10,22 +10,15 @@
 //!
 //! A slot of 64 bytes holds 3 SGEs, one of 128 bytes 7, one of 320 bytes 16.
 
-use crate::layout::{LayoutError, RingKind, RingLayout};
-use crate::ring::{Consumer, CursorError, PostError, Producer};
-use crate::send::{BadWqe, BadWqeKind, MAX_SGES, Sge};
-use crate::window::Window;
+use crate::send::{BadWqe, BadWqeKind, MAX_SGES, decode_sge, encode_sge, has_room};
+use highwire_shmem::{Consumer, CursorError, LayoutError, Producer, RingKind, RingLayout, Window};
+use highwire_verbs::{PostError, RecvWr, Sge};
+
+/// Rings of receive WQEs, of a QP or an SRQ; the application produces.
+pub const RECEIVE_RING: RingKind = RingKind::new(2, 64, 320);
 
 /// Bytes of a receive WQE before its SGEs.
 const CONTROL_BYTES: usize = 16;
-
-/// A receive WQE without its SGEs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReceiveWqe {
-    /// Comes back in the completion.
-    pub wr_id: u64,
-    /// SGEs in the slot.
-    pub num_sge: u8,
-}
 
 /// The application's end of a receive queue.
 #[derive(Debug)]
@@ -50,32 +43,30 @@ impl ReceiveQueueProducer {
     /// # Errors
     /// What is wrong with the header or its cursors.
     pub fn attach(window: &Window) -> Result<ReceiveQueueProducer, LayoutError> {
-        Producer::attach(window, RingKind::Receive).map(ReceiveQueueProducer)
+        Producer::attach(window, RECEIVE_RING).map(ReceiveQueueProducer)
     }
 
     /// The ring's shape.
     pub fn layout(&self) -> &RingLayout {
-        &self.0.shape.layout
+        self.0.layout()
     }
 
-    /// Writes a WQE into the next slot. The engine sees it after [`publish_release`](Self::publish_release).
+    /// Writes a request into the next slot. The engine sees it after [`publish_release`](Self::publish_release).
     ///
     /// # Errors
-    /// [`PostError`]; the queue is as before.
+    /// [`QueueFull`](PostError::QueueFull), [`TooManySges`](PostError::TooManySges), or
+    /// [`NoSuchQueue`](PostError::NoSuchQueue) if the engine's cursor is impossible; the queue is as before.
     #[inline]
-    pub fn post(&mut self, wr_id: u64, sges: &[Sge]) -> Result<(), PostError> {
-        let max = sges_max(self.0.shape.slot_bytes());
-        if sges.len() > max {
-            return Err(PostError::TooManySges { max });
+    pub fn post(&mut self, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        if wr.sges.len() > sges_max(self.0.layout().slot_bytes()) {
+            return Err(PostError::TooManySges);
         }
-        if self.0.free()? == 0 {
-            return Err(PostError::Full);
-        }
+        has_room(&mut self.0)?;
         let slot = self.0.slot();
-        let window = &self.0.shape.window;
-        window.store_words_relaxed(slot, &[wr_id, sges.len() as u64]);
-        for (i, sge) in sges.iter().enumerate() {
-            window.store_words_relaxed(slot + CONTROL_BYTES + 16 * i, &sge.encode());
+        let window = self.0.window();
+        window.store_words_relaxed(slot, &[wr.wr_id, wr.sges.len() as u64]);
+        for (i, sge) in wr.sges.iter().enumerate() {
+            window.store_words_relaxed(slot + CONTROL_BYTES + 16 * i, &encode_sge(sge));
         }
         self.0.advance();
         Ok(())
@@ -102,12 +93,12 @@ impl ReceiveQueueConsumer {
     /// # Errors
     /// What is wrong with the header or its cursors.
     pub fn attach(window: &Window) -> Result<ReceiveQueueConsumer, LayoutError> {
-        Consumer::attach(window, RingKind::Receive).map(ReceiveQueueConsumer)
+        Consumer::attach(window, RECEIVE_RING).map(ReceiveQueueConsumer)
     }
 
     /// The ring's shape.
     pub fn layout(&self) -> &RingLayout {
-        &self.0.shape.layout
+        self.0.layout()
     }
 
     /// Receives that wait.
@@ -137,12 +128,11 @@ impl ReceiveQueueConsumer {
             return Ok(None);
         }
         let slot = self.0.slot();
-        let shape = &self.0.shape;
         Ok(Some(ReceiveSlot {
-            control: shape.window.load_words_relaxed(slot),
-            window: &shape.window,
+            control: self.0.window().load_words_relaxed(slot),
+            window: self.0.window(),
             sges: slot + CONTROL_BYTES,
-            sges_max: sges_max(shape.slot_bytes()),
+            sges_max: sges_max(self.0.layout().slot_bytes()),
         }))
     }
 
@@ -160,28 +150,22 @@ impl ReceiveQueueConsumer {
 }
 
 impl ReceiveSlot<'_> {
-    /// The control part with its meaning.
+    /// What the application offers; `buffer` is for its SGEs.
     ///
     /// # Errors
     /// [`BadWqe`] if it claims more SGEs than the slot holds.
     #[inline]
-    pub fn wqe(&self) -> Result<ReceiveWqe, BadWqe> {
+    pub fn request<'b>(&self, buffer: &'b mut [Sge; MAX_SGES]) -> Result<RecvWr<'b>, BadWqe> {
         let [wr_id, counts] = self.control;
         let num_sge = counts as u8;
         if usize::from(num_sge) > self.sges_max {
             return Err(BadWqe { wr_id, kind: BadWqeKind::SgeCount(num_sge) });
         }
-        Ok(ReceiveWqe { wr_id, num_sge })
-    }
-
-    /// Copies the SGEs into `buffer` and returns them; nothing beyond the slot, whatever `num_sge` says.
-    #[inline]
-    pub fn sges<'b>(&self, buffer: &'b mut [Sge; MAX_SGES]) -> &'b [Sge] {
-        let count = usize::from(self.control[1] as u8).min(self.sges_max);
-        for (i, sge) in buffer[..count].iter_mut().enumerate() {
-            *sge = Sge::decode(self.window.load_words_relaxed(self.sges + 16 * i));
+        let buffer = &mut buffer[..usize::from(num_sge)];
+        for (i, sge) in buffer.iter_mut().enumerate() {
+            *sge = decode_sge(self.window.load_words_relaxed(self.sges + 16 * i));
         }
-        &buffer[..count]
+        Ok(RecvWr { wr_id, sges: buffer })
     }
 }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
+use highwire_shmem::{DoorbellBoard, LayoutError, Segment, Window};
 use highwire_stdx::Rng;
-use highwire_uapi::{DoorbellBoard, LayoutError, Segment, Window};
 
 fn board(bits: u32) -> (DoorbellBoard, Window) {
     let window = Window::whole(&Arc::new(Segment::heap(DoorbellBoard::bytes(bits).unwrap())));

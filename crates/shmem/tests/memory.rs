@@ -1,18 +1,17 @@
 //! Segments that two parties map, and the allocator over them.
 #![cfg(not(miri))] // Mappings are the kernel's.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use highwire_shmem::*;
 use highwire_stdx::Rng;
-use highwire_uapi::*;
 
 struct Scratch(PathBuf);
 
 impl Scratch {
     fn new(name: &str) -> Scratch {
-        let path = PathBuf::from(format!("/dev/shm/highwire-uapi-{}-{name}", std::process::id()));
+        let path = PathBuf::from(format!("/dev/shm/highwire-shmem-{}-{name}", std::process::id()));
         std::fs::create_dir(&path).unwrap();
         Scratch(path)
     }
@@ -22,33 +21,6 @@ impl Drop for Scratch {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.0);
     }
-}
-
-#[test]
-fn two_mappings_of_one_file_are_one_ring() {
-    let scratch = Scratch::new("two");
-    let path = scratch.0.join("ring");
-    let layout = RingLayout::new(RingKind::Send, 8, 128).unwrap();
-    let ours = Window::whole(&Arc::new(Segment::create_file(&path, layout.bytes(), 0o600).unwrap()));
-    layout.create(&ours).unwrap();
-    let theirs = Window::whole(&Arc::new(Segment::open(&path).unwrap()));
-    let mut producer = SendQueueProducer::attach(&ours).unwrap();
-    let mut consumer = SendQueueConsumer::attach(&theirs).unwrap();
-    let wqe = SendWqe {
-        wr_id: 5,
-        opcode: SendOpcode::Send,
-        flags: SendFlags::INLINE,
-        imm: 0,
-        target: Target::Connected,
-        srqn: 0,
-    };
-    producer.post(&wqe, WqeData::Inline(b"hello")).unwrap();
-    assert!(consumer.peek().unwrap().is_none(), "not published yet");
-    assert!(producer.publish_release() && !producer.publish_release());
-    let slot = consumer.peek().unwrap().unwrap();
-    assert_eq!((slot.wqe(), slot.inline(&mut [0; 256])), (Ok(wqe), &b"hello"[..]));
-    assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
-    assert!(Segment::create_file(&path, 1, 0o600).is_err(), "it exists");
 }
 
 #[test]

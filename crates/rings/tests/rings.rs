@@ -4,8 +4,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
+use highwire_rings::*;
+use highwire_shmem::*;
 use highwire_stdx::Rng;
-use highwire_uapi::*;
+use highwire_verbs::*;
+use highwire_wire::Qpn;
 
 const STEPS: usize = if cfg!(miri) { 300 } else { 20_000 };
 
@@ -16,47 +19,57 @@ fn ring(kind: RingKind, slots: u32, slot_bytes: u32) -> Window {
     window
 }
 
-fn random_wqe(rng: &mut Rng, datagram: bool) -> SendWqe {
-    let opcode = SendOpcode::from_u8(rng.below(10) as u8).unwrap();
-    let addr = rng.next_u64();
-    let rkey = rng.next_u32();
-    let mut flags = SendFlags(rng.below(8) as u8);
-    let mut imm = rng.next_u32();
-    let target = match opcode {
-        SendOpcode::Write | SendOpcode::WriteWithImm | SendOpcode::Read => Target::Remote { addr, rkey },
-        SendOpcode::CompareSwap | SendOpcode::FetchAdd => {
-            Target::Atomic { addr, rkey, compare_add: rng.next_u64(), swap: rng.next_u64() }
-        }
-        SendOpcode::BindWindow => {
-            Target::Bind(BindWindow { addr, length: rng.next_u64(), rkey, lkey: imm, access: rng.next_u32() })
-        }
-        _ if datagram => {
-            flags = flags | SendFlags::DATAGRAM;
+/// A request without SGEs.
+fn random_request(rng: &mut Rng) -> SendWr<'static> {
+    let remote = Remote { va: rng.next_u64(), rkey: RemoteKey(rng.next_u32()) };
+    let (word, key) = (rng.next_u64(), rng.next_u32());
+    let operation = match rng.below(10) {
+        0 => Operation::Write(remote),
+        1 => Operation::WriteImm(remote, key),
+        2 => Operation::Send,
+        3 => Operation::SendImm(key),
+        4 => Operation::Read(remote),
+        5 => Operation::CompareSwap { remote, compare: word, swap: rng.next_u64() },
+        6 => Operation::FetchAdd { remote, add: word },
+        7 => Operation::LocalInvalidate(RemoteKey(key)),
+        8 => Operation::SendInvalidate(RemoteKey(key)),
+        _ => Operation::BindWindow(WindowBind {
+            window: RemoteKey(key),
+            new_key: RemoteKey(key ^ 1),
+            region: LocalKey(rng.next_u32()),
+            va: rng.next_u64(),
+            length: word,
+            access: Access::from_bits_truncate(rng.next_u32()),
+        }),
+    };
+    let is_send = operation.consumes_receive() && !matches!(operation, Operation::WriteImm(..));
+    let number = Qpn::new(rng.between(1, 0xFF_FFFF) as u32);
+    let datagram = match (rng.chance(0.3), is_send) {
+        (true, true) => {
             let mut gid = [0; 16];
             rng.fill(&mut gid);
-            let [traffic_class, hop_limit, service_level, gid_index] = rng.next_u32().to_le_bytes();
-            let (qpn, qkey, flow_label) = (rng.next_u32(), rng.next_u32(), rng.next_u32());
-            Target::Datagram(AddressHandle {
-                gid,
-                qpn,
-                qkey,
-                flow_label,
-                traffic_class,
-                hop_limit,
-                service_level,
-                gid_index,
-            })
+            let [traffic_class, hop_limit, ..] = rng.next_u32().to_le_bytes();
+            let address = Address { gid: Gid(gid), hop_limit, traffic_class, flow_label: rng.next_u32() };
+            Some(Datagram { address, qpn: number, qkey: rng.next_u32() })
         }
-        _ => Target::Connected,
+        (true, false) if !operation.is_local() => Some(Datagram::to_shared_queue(number)),
+        _ => None,
     };
-    if opcode == SendOpcode::Send {
-        imm = 0;
-    }
-    let srqn = match target {
-        Target::Remote { .. } | Target::Atomic { .. } => rng.next_u32(),
-        _ => 0,
+    let flags = SendFlags {
+        signaled: rng.chance(0.5),
+        solicited: rng.chance(0.5),
+        fence: rng.chance(0.5),
+        inline: false,
     };
-    SendWqe { wr_id: rng.next_u64(), opcode, flags, imm, target, srqn }
+    SendWr { flags, datagram, ..SendWr::new(rng.next_u64(), operation, &[]) }
+}
+
+fn is_same(a: &SendWr<'_>, b: &SendWr<'_>) {
+    assert_eq!((a.wr_id, a.operation, a.flags, a.datagram), (b.wr_id, b.operation, b.flags, b.datagram));
+}
+
+fn random_sge(rng: &mut Rng) -> Sge {
+    Sge { addr: rng.next_u64(), length: rng.next_u32(), lkey: LocalKey(rng.next_u32()) }
 }
 
 enum Data {
@@ -71,36 +84,34 @@ fn random_data(rng: &mut Rng, slot_bytes: u32) -> Data {
         rng.fill(&mut bytes);
         Data::Inline(bytes)
     } else {
-        let sge = |rng: &mut Rng| Sge { addr: rng.next_u64(), length: rng.next_u32(), lkey: rng.next_u32() };
-        Data::Sges((0..rng.between(0, room as u64 / 16)).map(|_| sge(rng)).collect())
+        Data::Sges((0..rng.between(0, room as u64 / 16)).map(|_| random_sge(rng)).collect())
     }
 }
 
 fn check_send_ring(slots: u32, slot_bytes: u32, seed: u64) {
-    let window = ring(RingKind::Send, slots, slot_bytes);
+    let window = ring(SEND_RING, slots, slot_bytes);
     let mut producer = SendQueueProducer::attach(&window).unwrap();
     let mut consumer = SendQueueConsumer::attach(&window).unwrap();
     let capacity = producer.layout().slot_count();
-    let mut model: VecDeque<(SendWqe, Data)> = VecDeque::new();
+    let mut model: VecDeque<(SendWr<'static>, Data)> = VecDeque::new();
     let (mut visible, mut held) = (0, 0);
     let mut rng = Rng::new(seed);
     for _ in 0..STEPS {
         match rng.below(8) {
             0..3 => {
-                let datagram = rng.chance(0.3);
-                let (mut wqe, data) = (random_wqe(&mut rng, datagram), random_data(&mut rng, slot_bytes));
+                let (mut wr, data) = (random_request(&mut rng), random_data(&mut rng, slot_bytes));
+                // A window to bind has no data.
+                let data = if wr.operation.is_local() { Data::Sges(Vec::new()) } else { data };
                 let posted = match &data {
-                    Data::Inline(bytes) => producer.post(&wqe, WqeData::Inline(bytes)),
-                    Data::Sges(sges) => producer.post(&wqe, WqeData::Sges(sges)),
+                    Data::Inline(bytes) => producer.post_inline(&wr, bytes),
+                    Data::Sges(sges) => producer.post(&SendWr { sges, ..wr }),
                 };
                 if model.len() + held == capacity {
-                    assert_eq!(posted, Err(PostError::Full));
+                    assert_eq!(posted, Err(PostError::QueueFull));
                 } else {
                     posted.unwrap();
-                    if matches!(data, Data::Inline(_)) {
-                        wqe.flags = wqe.flags | SendFlags::INLINE;
-                    }
-                    model.push_back((wqe, data));
+                    wr.flags.inline = matches!(data, Data::Inline(_));
+                    model.push_back((wr, data));
                 }
             }
             3 => {
@@ -112,12 +123,13 @@ fn check_send_ring(slots: u32, slot_bytes: u32, seed: u64) {
                     assert_eq!(visible, 0);
                     continue;
                 };
-                let (wqe, data) = model.pop_front().unwrap();
-                assert_eq!(slot.wqe(), Ok(wqe));
+                let (expected, data) = model.pop_front().unwrap();
                 let (mut bytes, mut sges) = ([0; MAX_INLINE_BYTES], [Sge::default(); MAX_SGES]);
+                let found = slot.request(slot.sges(&mut sges)).unwrap();
+                is_same(&found, &expected);
                 match data {
                     Data::Inline(expected) => assert_eq!(slot.inline(&mut bytes), expected),
-                    Data::Sges(expected) => assert_eq!(slot.sges(&mut sges), expected),
+                    Data::Sges(expected) => assert_eq!(found.sges, expected),
                 }
                 consumer.advance();
                 visible -= 1;
@@ -141,28 +153,29 @@ fn send_rings_of_every_shape_behave_like_a_queue() {
 #[test]
 fn receive_rings_behave_like_a_queue() {
     for (slots, slot_bytes, max_sges) in [(1, 64, 3), (16, 64, 3), (4, 128, 7), (4, 320, 16)] {
-        let window = ring(RingKind::Receive, slots, slot_bytes);
+        let window = ring(RECEIVE_RING, slots, slot_bytes);
         let mut producer = ReceiveQueueProducer::attach(&window).unwrap();
         let mut consumer = ReceiveQueueConsumer::attach(&window).unwrap();
         let mut model: VecDeque<(u64, Vec<Sge>)> = VecDeque::new();
         let mut rng = Rng::new(3);
         let too_many = vec![Sge::default(); max_sges + 1];
-        assert_eq!(producer.post(0, &too_many), Err(PostError::TooManySges { max: max_sges }));
+        let too_many = RecvWr { wr_id: 0, sges: &too_many };
+        assert_eq!(producer.post(&too_many), Err(PostError::TooManySges));
         for _ in 0..STEPS {
             if rng.chance(0.5) {
-                let sges: Vec<Sge> = (0..rng.between(0, max_sges as u64))
-                    .map(|_| Sge { addr: rng.next_u64(), length: rng.next_u32(), lkey: rng.next_u32() })
-                    .collect();
+                let sges: Vec<Sge> =
+                    (0..rng.between(0, max_sges as u64)).map(|_| random_sge(&mut rng)).collect();
                 let wr_id = rng.next_u64();
-                match producer.post(wr_id, &sges) {
+                match producer.post(&RecvWr { wr_id, sges: &sges }) {
                     Ok(()) => model.push_back((wr_id, sges)),
-                    Err(error) => assert_eq!((error, model.len() as u32), (PostError::Full, slots)),
+                    Err(error) => assert_eq!((error, model.len() as u32), (PostError::QueueFull, slots)),
                 }
                 producer.publish_release();
             } else if let Some(slot) = consumer.peek().unwrap() {
                 let (wr_id, sges) = model.pop_front().unwrap();
-                assert_eq!(slot.wqe(), Ok(ReceiveWqe { wr_id, num_sge: sges.len() as u8 }));
-                assert_eq!(slot.sges(&mut [Sge::default(); MAX_SGES]), sges);
+                let mut buffer = [Sge::default(); MAX_SGES];
+                let found = slot.request(&mut buffer).unwrap();
+                assert_eq!((found.wr_id, found.sges), (wr_id, &sges[..]));
                 consumer.advance();
                 consumer.release();
             } else {
@@ -172,36 +185,40 @@ fn receive_rings_behave_like_a_queue() {
     }
 }
 
+fn ended(wr_id: u64, status: CompletionStatus) -> Completion {
+    Completion::new(wr_id, status, CompletionOp::Send, Qpn::new(7))
+}
+
 fn random_cqe(rng: &mut Rng) -> Cqe {
-    let opcodes = [
-        CompletionOpcode::Send,
-        CompletionOpcode::FetchAdd,
-        CompletionOpcode::Receive,
-        CompletionOpcode::ReceiveWriteWithImm,
-    ];
-    Cqe {
-        wr_id: rng.next_u64(),
-        status: CqeStatus::from_u8(rng.below(23) as u8).unwrap(),
-        opcode: *rng.pick(&opcodes),
-        wc_flags: WcFlags(rng.next_u32() as u16),
-        vendor_error: rng.next_u32(),
+    let operation = loop {
+        if let Some(operation) = CompletionOp::from_u8(rng.next_u32() as u8) {
+            break operation;
+        }
+    };
+    let status = loop {
+        if let Some(status) = CompletionStatus::from_u8(rng.below(23) as u8) {
+            break status;
+        }
+    };
+    let completion = Completion {
         byte_len: rng.next_u32(),
-        imm: rng.next_u32(),
-        qpn: rng.next_u32(),
-        src_qpn: rng.next_u32(),
-        timestamp_ns: rng.next_u64(),
-        slid: rng.next_u32() as u16,
-        service_level: rng.next_u32() as u8,
-        dlid_path_bits: rng.next_u32() as u8,
-        pkey_index: rng.next_u32() as u16,
-        tag: rng.next_u64(),
-        tag_context: rng.next_u32(),
-    }
+        immediate: rng.next_u32(),
+        source_qpn: Qpn::new(rng.next_u32()),
+        flags: CompletionFlags {
+            grh: rng.chance(0.5),
+            with_immediate: rng.chance(0.5),
+            with_invalidate: rng.chance(0.5),
+            solicited: false,
+            tags: TagFlags(rng.next_u32() as u8 & TagFlags::ALL.0),
+        },
+        ..Completion::new(rng.next_u64(), status, operation, Qpn::new(rng.next_u32()))
+    };
+    Cqe { completion, tag: rng.next_u64(), tag_context: rng.next_u32() }
 }
 
 #[test]
 fn completion_rings_behave_like_a_queue_and_count_overruns() {
-    let window = ring(RingKind::Completion, 8, CQE_BYTES);
+    let window = ring(COMPLETION_RING, 8, CQE_BYTES);
     let mut producer = CompletionQueueProducer::attach(&window).unwrap();
     let mut consumer = CompletionQueueConsumer::attach(&window).unwrap();
     let mut model = VecDeque::new();
@@ -210,9 +227,9 @@ fn completion_rings_behave_like_a_queue_and_count_overruns() {
     for _ in 0..STEPS {
         if rng.chance(0.5) {
             let cqe = random_cqe(&mut rng);
-            match producer.push(&cqe, false) {
+            match producer.push(&cqe) {
                 Ok(()) => model.push_back(cqe),
-                Err(PostError::Full) => lost += 1,
+                Err(PushError::Overrun) => lost += 1,
                 Err(other) => panic!("{other}"),
             }
             producer.publish_release();
@@ -227,58 +244,60 @@ fn completion_rings_behave_like_a_queue_and_count_overruns() {
 
 #[test]
 fn arming_wakes_once_for_what_was_asked() {
-    let window = ring(RingKind::Completion, 8, CQE_BYTES);
+    let window = ring(COMPLETION_RING, 8, CQE_BYTES);
     let mut engine = CompletionQueueProducer::attach(&window).unwrap();
     let mut application = CompletionQueueConsumer::attach(&window).unwrap();
     let mut complete = |status, solicited| {
-        engine.push(&Cqe { status, ..Cqe::default() }, solicited).unwrap();
+        let mut completion = ended(1, status);
+        completion.flags.solicited = solicited;
+        engine.push(&completion.into()).unwrap();
         engine.publish_release();
         engine.take_notification()
     };
-    assert!(!complete(CqeStatus::Success, true), "nobody asked");
+    assert!(!complete(CompletionStatus::Success, true), "nobody asked");
     assert_eq!(application.arm(Arm::Next), Ok(true), "one is waiting already");
-    assert!(complete(CqeStatus::Success, false));
-    assert!(!complete(CqeStatus::Success, false), "one request, one wake-up");
+    assert!(complete(CompletionStatus::Success, false));
+    assert!(!complete(CompletionStatus::Success, false), "one request, one wake-up");
     while application.poll().unwrap().is_some() {}
     assert_eq!(application.arm(Arm::Solicited), Ok(false));
-    assert!(!complete(CqeStatus::Success, false), "not solicited");
-    assert!(complete(CqeStatus::Success, true));
+    assert!(!complete(CompletionStatus::Success, false), "not solicited");
+    assert!(complete(CompletionStatus::Success, true));
     application.arm(Arm::Solicited).unwrap();
-    assert!(complete(CqeStatus::RemoteAccess, false), "a failure always wakes");
+    assert!(complete(CompletionStatus::RemoteAccess, false), "a failure always wakes");
     application.arm(Arm::Next).unwrap();
     application.arm(Arm::Solicited).unwrap();
-    assert!(complete(CqeStatus::Success, false), "the weaker request does not replace the stronger");
+    assert!(complete(CompletionStatus::Success, false), "the weaker request does not replace the stronger");
 }
 
 #[test]
 fn impossible_cursors_are_errors_on_both_sides() {
     let impossible = [9, 100, u64::MAX, 1 << 63, u64::MAX - 8];
     for cursor in impossible {
-        let window = ring(RingKind::Send, 8, 128);
+        let window = ring(SEND_RING, 8, 128);
         let mut consumer = SendQueueConsumer::attach(&window).unwrap();
         window.u64_at(offset::TAIL).store(cursor, Ordering::Release);
         assert_eq!(consumer.peek().unwrap_err(), CursorError { own: 0, found: cursor });
         assert!(SendQueueConsumer::attach(&window).is_err());
 
-        let window = ring(RingKind::Completion, 8, CQE_BYTES);
+        let window = ring(COMPLETION_RING, 8, CQE_BYTES);
         let mut producer = CompletionQueueProducer::attach(&window).unwrap();
         for _ in 0..8 {
-            producer.push(&Cqe::default(), false).unwrap();
+            producer.push(&ended(1, CompletionStatus::Success).into()).unwrap();
         }
         producer.publish_release();
         window.u64_at(offset::HEAD).store(cursor, Ordering::Release);
-        let expected = PostError::Corrupt(CursorError { own: 8, found: cursor });
-        assert_eq!(producer.push(&Cqe::default(), false), Err(expected));
+        let expected = PushError::Corrupt(CursorError { own: 8, found: cursor });
+        assert_eq!(producer.push(&ended(1, CompletionStatus::Success).into()), Err(expected));
     }
 }
 
 #[test]
 fn a_producer_that_takes_its_cursor_back_is_an_error() {
-    let window = ring(RingKind::Receive, 8, 64);
+    let window = ring(RECEIVE_RING, 8, 64);
     let mut producer = ReceiveQueueProducer::attach(&window).unwrap();
     let mut consumer = ReceiveQueueConsumer::attach(&window).unwrap();
     for wr_id in 0..5 {
-        producer.post(wr_id, &[]).unwrap();
+        producer.post(&RecvWr { wr_id, sges: &[] }).unwrap();
     }
     producer.publish_release();
     assert_eq!(consumer.available(), Ok(5));
@@ -289,19 +308,18 @@ fn a_producer_that_takes_its_cursor_back_is_an_error() {
 #[test]
 fn scribbled_slots_are_refused_and_never_read_beyond() {
     let mut rng = Rng::new(1);
-    let window = ring(RingKind::Send, 4, 128);
+    let window = ring(SEND_RING, 4, 128);
     let mut producer = SendQueueProducer::attach(&window).unwrap();
     let mut consumer = SendQueueConsumer::attach(&window).unwrap();
     for _ in 0..STEPS {
-        let wqe = random_wqe(&mut rng, false);
-        producer.post(&wqe, WqeData::Inline(&[7; 64])).unwrap();
+        producer.post_inline(&random_request(&mut rng), &[7; 64]).unwrap();
         producer.publish_release();
         for word in 0..64 {
             window.u64_at(RING_HEADER_BYTES + 8 * word).store(rng.next_u64(), Ordering::Relaxed);
         }
         let slot = consumer.peek().unwrap().unwrap();
-        if let Ok(wqe) = slot.wqe() {
-            assert!(wqe.flags.contains(SendFlags::INLINE) || slot.sges(&mut [Sge::default(); 16]).len() <= 4);
+        if let Ok(wr) = slot.request(slot.sges(&mut [Sge::default(); MAX_SGES])) {
+            assert!(wr.sges.len() <= 4, "no more than the slot holds");
         }
         assert!(slot.inline(&mut [0; MAX_INLINE_BYTES]).len() <= 64);
         assert!(slot.sges(&mut [Sge::default(); MAX_SGES]).len() <= 4);
@@ -313,7 +331,7 @@ fn scribbled_slots_are_refused_and_never_read_beyond() {
 #[test]
 fn two_threads_pass_every_completion_in_order() {
     const COUNT: u64 = if cfg!(miri) { 200 } else { 50_000 };
-    let layout = RingLayout::new(RingKind::Completion, 16, CQE_BYTES).unwrap();
+    let layout = RingLayout::new(COMPLETION_RING, 16, CQE_BYTES).unwrap();
     let segment = if cfg!(miri) {
         Segment::heap(layout.bytes())
     } else {
@@ -327,8 +345,8 @@ fn two_threads_pass_every_completion_in_order() {
         scope.spawn(move || {
             let mut wr_id = 0;
             while wr_id < COUNT {
-                let cqe = Cqe { wr_id, timestamp_ns: !wr_id, ..Cqe::default() };
-                if producer.push(&cqe, false).is_ok() {
+                let completion = ended(wr_id, CompletionStatus::Success);
+                if producer.push(&Cqe { completion, tag: !wr_id, tag_context: 0 }).is_ok() {
                     wr_id += 1;
                 } else {
                     std::thread::yield_now();
@@ -340,7 +358,7 @@ fn two_threads_pass_every_completion_in_order() {
         while expected < COUNT {
             match consumer.poll().unwrap() {
                 Some(cqe) => {
-                    assert_eq!((cqe.wr_id, cqe.timestamp_ns), (expected, !expected));
+                    assert_eq!((cqe.completion.wr_id, cqe.tag), (expected, !expected));
                     expected += 1;
                 }
                 None => std::thread::yield_now(),
