@@ -1,0 +1,25 @@
+//! How a thread waits for a completion (FastWake).
+//!
+//! Polling is quick and takes a core for each thread; sleeping shares cores, and costs a wake-up from one core to another.
+//! Between the two lies a family of strategies behind one trait, [`WakeStrategy`]: what they share is a word that a thread
+//! sleeps on ([`WakeWord`]), the seat of the thread that polls for all others ([`Seat`]), and the order in which a thread
+//! goes to sleep: look, arm, look again, sleep.
+//!
+//! This crate knows no completion queue. Whoever uses it says how to look ([`Work`]), and posts to the word of whom an
+//! event concerns.
+
+mod account;
+mod seat;
+mod strategy;
+mod sync;
+mod sys;
+mod word;
+
+pub use account::{Account, Kind};
+pub use seat::{Leading, Seat};
+pub use strategy::{
+    Adaptive, Affine, BusyPoll, Dispatcher, Event, LeaderFollower, Mode, Outcome, Station, Strategy, Turn,
+    Wait, WakeStrategy, Work,
+};
+pub use sys::{Core, Priority, current_core, pin, run_only_when_idle, run_urgently, thread_time, yield_core};
+pub use word::{Posted, Scope, Slept, WakeWord};

@@ -1,0 +1,234 @@
+//! The strategies: one trait, and what the threads that wait for one source of events share.
+
+mod adaptive;
+mod choice;
+mod leader_follower;
+mod simple;
+
+pub use adaptive::Adaptive;
+pub use choice::{Mode, Strategy};
+pub use leader_follower::LeaderFollower;
+pub use simple::{Affine, BusyPoll, Dispatcher, Event};
+
+use crate::account::{Account, Kind};
+use crate::seat::Seat;
+use crate::sys::{self, Core};
+use crate::word::{Slept, WakeWord};
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Turns of a polling thread between two looks at the clock.
+const TURNS_PER_CLOCK: u64 = 16;
+
+/// How a thread waits.
+pub trait WakeStrategy: fmt::Debug + Send + Sync {
+    /// Returns when the event is there, the time is up, or a signal has ended a sleep.
+    fn wait(&self, station: &Station, wait: &Wait<'_>) -> Outcome;
+}
+
+/// How a wait ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Outcome {
+    /// The event is there.
+    Over,
+    /// The time was up.
+    TimedOut,
+    /// A signal was handled during a sleep, and the event is not there.
+    Interrupted,
+}
+
+/// What one thread waits for.
+pub struct Wait<'a> {
+    /// Where it sleeps. Whoever finds its event posts here, after making it visible.
+    pub word: &'a WakeWord,
+    /// The word's place at the seat, if it has one.
+    pub place: Option<usize>,
+    /// The channel's account.
+    pub account: &'a Account,
+    /// Looks whether the event is there; asked anew after every post to the word. Where events come only if asked for, this asks and then looks.
+    pub is_over: &'a dyn Fn() -> bool,
+    /// What brings events.
+    pub work: &'a dyn Work,
+    /// When to give up.
+    pub deadline: Option<Instant>,
+}
+
+/// What brings events: an engine that any thread may run for a turn.
+pub trait Work {
+    /// Runs it once. Events that it finds are made visible, and their words posted to, before this returns.
+    fn turn(&self) -> Turn;
+
+    /// Nobody who waits polls any more: whoever else runs the work is to see to it.
+    fn hand_over(&self);
+}
+
+/// What a turn achieved.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Turn {
+    /// Nothing was there.
+    Idle,
+    /// Something was.
+    Worked,
+    /// Another thread runs the work just now.
+    Taken,
+}
+
+/// What the threads share that wait for one source of events.
+#[derive(Debug)]
+pub struct Station {
+    /// The seat of the one that polls for all.
+    pub seat: Seat,
+    /// All of them wait on one core, so a woken thread runs only when the one that woke it makes way.
+    pub is_one_core: bool,
+    adaptive: adaptive::Experience,
+    returns: leader_follower::Returns,
+    /// Where a thread went to sleep last, plus one.
+    slept_on: AtomicU64,
+    /// What its times count from.
+    epoch: Instant,
+}
+
+impl Default for Station {
+    fn default() -> Station {
+        Station {
+            seat: Seat::default(),
+            is_one_core: false,
+            adaptive: adaptive::Experience::default(),
+            returns: leader_follower::Returns::default(),
+            slept_on: AtomicU64::new(0),
+            epoch: Instant::now(),
+        }
+    }
+}
+
+impl Station {
+    /// A station for threads that may run anywhere.
+    pub fn new() -> Station {
+        Station::default()
+    }
+
+    /// One for threads of one core.
+    pub fn of_one_core() -> Station {
+        Station { is_one_core: true, ..Station::default() }
+    }
+
+    /// The core on which a thread went to sleep last.
+    pub fn slept_on(&self) -> Option<Core> {
+        let stored = self.slept_on.load(Ordering::Relaxed);
+        Core::try_from(stored.checked_sub(1)?).ok()
+    }
+
+    fn nanos(&self, time: Instant) -> u64 {
+        time.saturating_duration_since(self.epoch).as_nanos() as u64
+    }
+
+    fn note_sleep_here(&self) {
+        let here = u64::from(sys::current_core()) + 1;
+        if self.slept_on.load(Ordering::Relaxed) != here {
+            self.slept_on.store(here, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Wait<'_> {
+    /// Whether it is over before it has begun.
+    fn is_ready(&self) -> bool {
+        let is_over = (self.is_over)();
+        if is_over {
+            self.account.note(Kind::Ready, 0, Duration::ZERO);
+        }
+        is_over
+    }
+
+    fn is_late(&self, now: Instant) -> bool {
+        self.deadline.is_some_and(|deadline| now >= deadline)
+    }
+
+    /// Look, then sleep until somebody posts: over and over, until the event is there.
+    fn sleep_until_over(&self, turns: u64, polled: Duration) -> Outcome {
+        let outcome = loop {
+            let posts = self.word.posts();
+            if (self.is_over)() {
+                break Outcome::Over;
+            }
+            self.work.hand_over();
+            self.account.note_sleep();
+            if let Some(end) = self.end_of(self.word.sleep(posts, self.deadline)) {
+                break end;
+            }
+        };
+        self.account.note(if outcome == Outcome::Over { Kind::Woken } else { Kind::InVain }, turns, polled);
+        outcome
+    }
+
+    /// What a sleep means for the wait, if that is over.
+    fn end_of(&self, slept: Slept) -> Option<Outcome> {
+        let otherwise = match slept {
+            Slept::Posted => return None,
+            Slept::TimedOut => Outcome::TimedOut,
+            Slept::Interrupted => Outcome::Interrupted,
+        };
+        Some(if (self.is_over)() { Outcome::Over } else { otherwise })
+    }
+}
+
+impl fmt::Debug for Wait<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Wait")
+            .field("word", self.word)
+            .field("deadline", &self.deadline)
+            .finish_non_exhaustive()
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicU64;
+
+    /// Work that others do.
+    struct Nothing;
+
+    impl Work for Nothing {
+        fn turn(&self) -> Turn {
+            Turn::Idle
+        }
+        fn hand_over(&self) {}
+    }
+
+    #[test]
+    fn every_strategy_sees_every_event_that_another_thread_posts() {
+        const EVENTS: u64 = 3000;
+        for strategy in Strategy::ALL {
+            let (station, word, account) = (Station::new(), WakeWord::default(), Account::default());
+            let (posted, taken) = (AtomicU64::new(0), AtomicU64::new(0));
+            let strategy = strategy.make();
+            std::thread::scope(|threads| {
+                threads.spawn(|| {
+                    for event in 1..=EVENTS {
+                        posted.store(event, Ordering::Release);
+                        word.post();
+                        while taken.load(Ordering::Acquire) < event {
+                            std::thread::yield_now();
+                        }
+                    }
+                });
+                for event in 1..=EVENTS {
+                    let wait = Wait {
+                        word: &word,
+                        place: None,
+                        account: &account,
+                        is_over: &|| posted.load(Ordering::Acquire) >= event,
+                        work: &Nothing,
+                        // Far longer than anything takes: a lost event ends the test and not the patience of its reader.
+                        deadline: Some(Instant::now() + Duration::from_secs(60)),
+                    };
+                    let outcome = strategy.wait(&station, &wait);
+                    taken.store(event, Ordering::Release);
+                    assert_eq!(outcome, Outcome::Over, "{strategy:?}, event {event}");
+                }
+            });
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The default: leads while that pays, sleeps at once while it does not.
+//!
+//! What it may lose beside [`Event`](super::Event) is bounded: after a poll in vain it sleeps at once the next time, then three times,
+//! seven times, up to 255; one of those sleeps that was over within the budget, its wake-up included, makes it poll
+//! again. Where another thread had the core while it polled, it stays off polling for a time that doubles, however soon events
+//! come: a thread that sleeps is preferred when it wakes, one that polls has used up its share.
+
+use super::leader_follower::{End, lead_or_follow};
+use super::{Outcome, Station, Wait, WakeStrategy};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Sleeps in a row before it polls again, at most.
+const SKIPS_MAX: u32 = 255;
+/// How long it stays off polling after another thread had the core: the first time, and at most.
+const CROWDED_FOR_NS: u64 = 20_000_000;
+const CROWDED_FOR_MAX_NS: u64 = 1_280_000_000;
+
+/// Chooses between leading and sleeping by what it observes.
+#[derive(Clone, Copy, Debug)]
+pub struct Adaptive {
+    /// How long a leader polls without finding anything.
+    pub budget: Duration,
+}
+
+/// What the threads of a station have observed. Every figure is a hint: lost updates cost a microsecond.
+#[derive(Debug, Default)]
+pub(super) struct Experience {
+    /// Waits that are to sleep at once, and how many there were the last time.
+    skips: AtomicU32,
+    skips_before: AtomicU32,
+    crowded_until_ns: AtomicU64,
+    crowded_for_ns: AtomicU64,
+}
+
+impl WakeStrategy for Adaptive {
+    fn wait(&self, station: &Station, wait: &Wait<'_>) -> Outcome {
+        let experience = &station.adaptive;
+        if experience.may_poll() && !experience.is_crowded(|| station.nanos(Instant::now())) {
+            let (outcome, end) = lead_or_follow(station, wait, self.budget);
+            experience.learn(end, || station.nanos(Instant::now()));
+            return outcome;
+        }
+        if wait.is_ready() {
+            return Outcome::Over;
+        }
+        station.note_sleep_here();
+        let begin = Instant::now();
+        let outcome = wait.sleep_until_over(0, Duration::ZERO);
+        if outcome == Outcome::Over && begin.elapsed() < self.budget {
+            experience.forget_failures();
+        }
+        outcome
+    }
+}
+
+impl Experience {
+    /// Whether this wait may begin with a poll.
+    fn may_poll(&self) -> bool {
+        let skips = self.skips.load(Ordering::Relaxed);
+        if skips > 0 {
+            self.skips.store(skips - 1, Ordering::Relaxed);
+        }
+        skips == 0
+    }
+
+    fn is_crowded(&self, now: impl FnOnce() -> u64) -> bool {
+        let until = self.crowded_until_ns.load(Ordering::Relaxed);
+        until > 0 && now() < until
+    }
+
+    fn forget_failures(&self) {
+        self.skips.store(0, Ordering::Relaxed);
+        self.skips_before.store(0, Ordering::Relaxed);
+    }
+
+    fn learn(&self, end: End, now: impl FnOnce() -> u64) {
+        match end {
+            End::Own => {
+                let before = self.skips_before.load(Ordering::Relaxed);
+                self.skips_before.store(before / 2, Ordering::Relaxed);
+            }
+            End::Spent => {
+                let skips = (2 * self.skips_before.load(Ordering::Relaxed) + 1).min(SKIPS_MAX);
+                self.skips.store(skips, Ordering::Relaxed);
+                self.skips_before.store(skips, Ordering::Relaxed);
+            }
+            End::Crowded => {
+                let before = self.crowded_for_ns.load(Ordering::Relaxed);
+                let now = now();
+                // Long ago: it begins anew.
+                let is_new = now > self.crowded_until_ns.load(Ordering::Relaxed) + 2 * CROWDED_FOR_MAX_NS;
+                let for_ns = if is_new {
+                    CROWDED_FOR_NS
+                } else {
+                    (2 * before).clamp(CROWDED_FOR_NS, CROWDED_FOR_MAX_NS)
+                };
+                self.crowded_for_ns.store(for_ns, Ordering::Relaxed);
+                self.crowded_until_ns.store(now + for_ns, Ordering::Relaxed);
+            }
+            End::Ready | End::Followed | End::Late => {}
+        }
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::*;
+
+    fn polls_of(experience: &Experience, waits: usize) -> usize {
+        (0..waits).filter(|_| experience.may_poll()).count()
+    }
+
+    #[test]
+    fn polls_in_vain_become_rare_and_one_quick_event_brings_them_back() {
+        let experience = Experience::default();
+        for expected in [1, 3, 7, 15, 31, 63, 127, 255, 255] {
+            assert!(experience.may_poll());
+            experience.learn(End::Spent, || 0);
+            assert_eq!(polls_of(&experience, expected), 0);
+        }
+        assert!(experience.may_poll());
+        experience.learn(End::Spent, || 0);
+        assert!(!experience.may_poll());
+        experience.forget_failures();
+        assert_eq!(polls_of(&experience, 5), 5);
+        // One success among failures is no reason to begin with few again.
+        for expected in [1, 3, 7] {
+            experience.learn(End::Spent, || 0);
+            assert_eq!(polls_of(&experience, expected), 0);
+        }
+        experience.learn(End::Own, || 0);
+        experience.learn(End::Spent, || 0);
+        assert_eq!((polls_of(&experience, 7), polls_of(&experience, 1)), (0, 1));
+    }
+
+    #[test]
+    fn where_the_core_is_shared_it_stays_off_polling_for_longer_and_longer() {
+        let experience = Experience::default();
+        assert!(!experience.is_crowded(|| 0));
+        let mut now = 1;
+        for doubling in 0..8 {
+            experience.learn(End::Crowded, || now);
+            let until = now + (CROWDED_FOR_NS << doubling).min(CROWDED_FOR_MAX_NS);
+            assert!(experience.is_crowded(|| until - 1) && !experience.is_crowded(|| until), "{doubling}");
+            now = until;
+        }
+        // Quick events do not change that.
+        experience.learn(End::Crowded, || now);
+        experience.forget_failures();
+        assert!(experience.is_crowded(|| now + CROWDED_FOR_MAX_NS - 1));
+        // After a long time it begins with a short one.
+        now += 4 * CROWDED_FOR_MAX_NS;
+        experience.learn(End::Crowded, || now);
+        assert!(!experience.is_crowded(|| now + CROWDED_FOR_NS));
+    }
+}

@@ -1,0 +1,141 @@
+//! Strategies and modes by name.
+
+use super::{Adaptive, Affine, BusyPoll, Dispatcher, Event, LeaderFollower, WakeStrategy};
+use std::fmt;
+use std::str::FromStr;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long a leader polls in vain where nobody asked for latency at any price: a few wake-ups' time.
+const BUDGET: Duration = Duration::from_micros(50);
+/// And where somebody did.
+const LATENCY_BUDGET: Duration = Duration::from_millis(10);
+
+/// What a program wants.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum Mode {
+    /// The shortest wait, whatever it costs.
+    Latency,
+    /// A short wait where a little polling buys it.
+    #[default]
+    Balanced,
+    /// No polling.
+    Power,
+}
+
+/// The strategies by name.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[allow(missing_docs)] // Each is the type of that name.
+pub enum Strategy {
+    BusyPoll,
+    Event,
+    Dispatcher,
+    LeaderFollower,
+    Affine,
+    Adaptive,
+}
+
+impl Mode {
+    /// Every mode.
+    pub const ALL: [Mode; 3] = [Mode::Latency, Mode::Balanced, Mode::Power];
+
+    /// Its name, as one writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Mode::Latency => "latency",
+            Mode::Balanced => "balanced",
+            Mode::Power => "power",
+        }
+    }
+
+    /// The strategy that serves it.
+    pub fn strategy(self) -> Arc<dyn WakeStrategy> {
+        match self {
+            Mode::Latency => Arc::new(LeaderFollower { budget: LATENCY_BUDGET }),
+            Mode::Balanced => Arc::new(Adaptive { budget: BUDGET }),
+            Mode::Power => Arc::new(Affine),
+        }
+    }
+}
+
+impl Strategy {
+    /// Every strategy.
+    pub const ALL: [Strategy; 6] = [
+        Strategy::BusyPoll,
+        Strategy::Event,
+        Strategy::Dispatcher,
+        Strategy::LeaderFollower,
+        Strategy::Affine,
+        Strategy::Adaptive,
+    ];
+
+    /// Its name, as one writes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Strategy::BusyPoll => "busy-poll",
+            Strategy::Event => "event",
+            Strategy::Dispatcher => "dispatcher",
+            Strategy::LeaderFollower => "leader-follower",
+            Strategy::Affine => "affine",
+            Strategy::Adaptive => "adaptive",
+        }
+    }
+
+    /// The strategy itself. A dispatcher is to be served by a thread of its own.
+    pub fn make(self) -> Arc<dyn WakeStrategy> {
+        match self {
+            Strategy::BusyPoll => Arc::new(BusyPoll),
+            Strategy::Event => Arc::new(Event),
+            Strategy::Dispatcher => Arc::new(Dispatcher::default()),
+            Strategy::LeaderFollower => Arc::new(LeaderFollower { budget: LATENCY_BUDGET }),
+            Strategy::Affine => Arc::new(Affine),
+            Strategy::Adaptive => Arc::new(Adaptive { budget: BUDGET }),
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl fmt::Display for Strategy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}
+
+impl FromStr for Mode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Mode, String> {
+        let found = Mode::ALL.into_iter().find(|mode| mode.name() == text);
+        found.ok_or_else(|| format!("no such mode: {text}; there are latency, balanced and power"))
+    }
+}
+
+impl FromStr for Strategy {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Strategy, String> {
+        let found = Strategy::ALL.into_iter().find(|strategy| strategy.name() == text);
+        found.ok_or_else(|| {
+            let names: Vec<_> = Strategy::ALL.iter().map(|strategy| strategy.name()).collect();
+            format!("no such strategy: {text}; there are {}", names.join(", "))
+        })
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_name_is_read_back() {
+        assert!(Mode::ALL.iter().all(|mode| mode.name().parse() == Ok(*mode)));
+        assert!(Strategy::ALL.iter().all(|strategy| strategy.name().parse() == Ok(*strategy)));
+        assert!("fast".parse::<Mode>().is_err_and(|error| error.contains("balanced")));
+        assert!("irq".parse::<Strategy>().is_err_and(|error| error.contains("leader-follower")));
+    }
+}

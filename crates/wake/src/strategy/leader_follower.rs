@@ -1,0 +1,200 @@
+//! Leader and followers: the thread that blocks polls itself, for all that wait with it.
+//!
+//! Its own event then costs what polling costs; another's one switch. When the leader has its event, it goes: to the next
+//! one it leaves the seat only if it is not about to come back, for calling another thread costs more than a round trip.
+
+use super::{Outcome, Station, TURNS_PER_CLOCK, Turn, Wait, WakeStrategy};
+use crate::account::Kind;
+use crate::seat::Leading;
+use crate::sys;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// Turns between two looks at the clock during which a thread that has its core cannot spend this long.
+const GAP_MAX: Duration = Duration::from_micros(500);
+/// A leader that waits again so soon has not been away.
+const AWAY_MAX_NS: u64 = 50_000;
+/// So often in a row, and it may leave the seat empty.
+const QUICK_RETURNS: u64 = 4;
+
+/// Polls for as long as `budget` allows without an event, and sleeps then; followers sleep at once.
+#[derive(Clone, Copy, Debug)]
+pub struct LeaderFollower {
+    /// How long a leader polls without finding anything.
+    pub budget: Duration,
+}
+
+/// How leaders come and go.
+#[derive(Debug, Default)]
+pub(super) struct Returns {
+    /// The word of the last leader, and when it left.
+    last: AtomicU64,
+    left_ns: AtomicU64,
+    /// Quick returns in a row.
+    quick: AtomicU64,
+}
+
+/// How a wait went on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum End {
+    /// The event was there at once.
+    Ready,
+    /// The leader found it.
+    Own,
+    /// A leader found it for a follower.
+    Followed,
+    /// The leader polled in vain, and slept.
+    Spent,
+    /// Another thread had the leader's core for a while: there are more than cores.
+    Crowded,
+    /// The time was up.
+    Late,
+}
+
+impl WakeStrategy for LeaderFollower {
+    fn wait(&self, station: &Station, wait: &Wait<'_>) -> Outcome {
+        lead_or_follow(station, wait, self.budget).0
+    }
+}
+
+/// What a leader has done so far.
+struct Polled {
+    begin: Instant,
+    turns: u64,
+}
+
+/// Waits in this manner; whether the event came, and how.
+pub(super) fn lead_or_follow(station: &Station, wait: &Wait<'_>, budget: Duration) -> (Outcome, End) {
+    if wait.is_ready() {
+        return (Outcome::Over, End::Ready);
+    }
+    let name = std::ptr::from_ref(wait.word).addr() as u64;
+    let mut polled = Polled { begin: Instant::now(), turns: 0 };
+    station.returns.on_wait(name, station.nanos(polled.begin));
+    loop {
+        let posts = wait.word.posts();
+        if let Some(leading) = station.seat.try_take() {
+            let (end, now) = lead(&leading, station, wait, budget, &mut polled);
+            let spent = now - polled.begin;
+            match end {
+                End::Own => {
+                    wait.account.note(Kind::Own, polled.turns, spent);
+                    if station.returns.on_leave(name, station.nanos(now)) {
+                        leading.pass_on();
+                    }
+                    return (Outcome::Over, End::Own);
+                }
+                End::Late => {
+                    leading.pass_on();
+                    wait.account.note(Kind::InVain, polled.turns, spent);
+                    return (Outcome::TimedOut, End::Late);
+                }
+                end => {
+                    drop(leading);
+                    station.note_sleep_here();
+                    return (wait.sleep_until_over(polled.turns, spent), end);
+                }
+            }
+        }
+        if (wait.is_over)() {
+            wait.account.note(Kind::Woken, polled.turns, Duration::ZERO);
+            return (Outcome::Over, End::Followed);
+        }
+        if wait.place.is_some_and(|place| !station.seat.follow(place)) {
+            continue;
+        }
+        wait.account.note_sleep();
+        if let Some(outcome) = wait.end_of(wait.word.sleep(posts, wait.deadline)) {
+            let is_over = outcome == Outcome::Over;
+            wait.account.note(if is_over { Kind::Woken } else { Kind::InVain }, polled.turns, Duration::ZERO);
+            return (outcome, if is_over { End::Followed } else { End::Late });
+        }
+    }
+}
+
+/// Polls until the event is there or there is a reason not to go on; and when that was.
+fn lead(
+    leading: &Leading<'_>,
+    station: &Station,
+    wait: &Wait<'_>,
+    budget: Duration,
+    polled: &mut Polled,
+) -> (End, Instant) {
+    let (mut looked, mut worked) = (polled.begin, polled.begin);
+    // A post that came before the seat was ours.
+    let mut posts = wait.word.posts();
+    if (wait.is_over)() {
+        return (End::Own, looked);
+    }
+    loop {
+        let turn = wait.work.turn();
+        polled.turns += 1;
+        let now_posts = wait.word.posts();
+        if now_posts != posts {
+            posts = now_posts;
+            if (wait.is_over)() {
+                return (End::Own, Instant::now());
+            }
+        }
+        if turn == Turn::Worked && station.is_one_core {
+            // Whoever it has woken is to have the core now.
+            sys::yield_core();
+        }
+        if turn == Turn::Worked || polled.turns.is_multiple_of(TURNS_PER_CLOCK) {
+            leading.beat();
+            let now = Instant::now();
+            if turn == Turn::Worked {
+                worked = now;
+            } else if now - looked > GAP_MAX {
+                return (End::Crowded, now);
+            }
+            looked = now;
+            if wait.is_late(now) {
+                return (End::Late, now);
+            }
+            if now - worked > budget {
+                return (End::Spent, now);
+            }
+        }
+    }
+}
+
+impl Returns {
+    /// A thread waits.
+    fn on_wait(&self, name: u64, now: u64) {
+        if self.last.load(Ordering::Relaxed) == name {
+            let away = now.saturating_sub(self.left_ns.load(Ordering::Relaxed));
+            let quick = if away <= AWAY_MAX_NS { self.quick.load(Ordering::Relaxed) + 1 } else { 0 };
+            self.quick.store(quick, Ordering::Relaxed);
+        }
+    }
+
+    /// A leader leaves with its event; whether it is to call another.
+    fn on_leave(&self, name: u64, now: u64) -> bool {
+        self.left_ns.store(now, Ordering::Relaxed);
+        if self.last.swap(name, Ordering::Relaxed) != name {
+            self.quick.store(0, Ordering::Relaxed);
+        }
+        self.quick.load(Ordering::Relaxed) < QUICK_RETURNS
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_leader_that_is_soon_back_calls_nobody() {
+        let returns = Returns::default();
+        let mut now = 0;
+        for round in 0..QUICK_RETURNS {
+            assert!(returns.on_leave(1, now), "round {round}");
+            now += AWAY_MAX_NS;
+            returns.on_wait(1, now);
+        }
+        assert!(!returns.on_leave(1, now));
+        returns.on_wait(1, now + AWAY_MAX_NS + 1);
+        assert!(returns.on_leave(1, now), "it stayed away");
+        assert!(returns.on_leave(2, now), "another one leads");
+    }
+}

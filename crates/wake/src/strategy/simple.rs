@@ -1,0 +1,130 @@
+//! The strategies without memory: spin, or sleep at once and let others do the rest.
+
+use super::{Outcome, Station, TURNS_PER_CLOCK, Turn, Wait, WakeStrategy, Work};
+use crate::account::Kind;
+use crate::sys;
+use crate::word::WakeWord;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant;
+
+/// Spins until the event is there: the limit of what can be had, at a core for each thread.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct BusyPoll;
+
+impl WakeStrategy for BusyPoll {
+    fn wait(&self, _station: &Station, wait: &Wait<'_>) -> Outcome {
+        // Before the look, and not anew in each turn: another thread may post between two turns.
+        let mut posts = wait.word.posts();
+        if wait.is_ready() {
+            return Outcome::Over;
+        }
+        let begin = Instant::now();
+        let mut turns = 0;
+        loop {
+            wait.work.turn();
+            turns += 1;
+            let is_over = std::mem::replace(&mut posts, wait.word.posts()) != posts && (wait.is_over)();
+            if is_over || (turns % TURNS_PER_CLOCK == 0 && wait.is_late(Instant::now())) {
+                let (kind, outcome) =
+                    if is_over { (Kind::Own, Outcome::Over) } else { (Kind::InVain, Outcome::TimedOut) };
+                wait.account.note(kind, turns, begin.elapsed());
+                return outcome;
+            }
+        }
+    }
+}
+
+/// Sleeps at once; whoever runs the work wakes it from wherever that is. What a completion channel is on a card.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Event;
+
+impl WakeStrategy for Event {
+    fn wait(&self, _station: &Station, wait: &Wait<'_>) -> Outcome {
+        if wait.is_ready() { Outcome::Over } else { wait.sleep_until_over(0, std::time::Duration::ZERO) }
+    }
+}
+
+/// Sleeps at once, and says where: whoever runs the work moves to that core, since a thread is woken several times faster
+/// from its own core than from another. The paper's design for those who save power.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Affine;
+
+impl WakeStrategy for Affine {
+    fn wait(&self, station: &Station, wait: &Wait<'_>) -> Outcome {
+        if wait.is_ready() {
+            return Outcome::Over;
+        }
+        station.note_sleep_here();
+        wait.sleep_until_over(0, std::time::Duration::ZERO)
+    }
+}
+
+/// Sleeps at once; a thread of the same core, the dispatcher, polls for all that sleep there ([`Dispatcher::serve`]), and makes way for
+/// whoever it wakes because it runs only when nothing else does. The paper's design for those who want latency.
+#[derive(Debug, Default)]
+pub struct Dispatcher {
+    /// Where the dispatcher itself sleeps while nobody waits.
+    bell: WakeWord,
+    waiting: AtomicU64,
+    beats: AtomicU64,
+    is_closing: AtomicBool,
+}
+
+/// Turns without a waiting thread after which a dispatcher sleeps.
+const LONELY_TURNS_MAX: u32 = 4096;
+
+impl WakeStrategy for Dispatcher {
+    fn wait(&self, station: &Station, wait: &Wait<'_>) -> Outcome {
+        if wait.is_ready() {
+            return Outcome::Over;
+        }
+        self.waiting.fetch_add(1, Ordering::AcqRel);
+        // Without a look at who sleeps there: the dispatcher may be about to.
+        self.bell.post();
+        station.note_sleep_here();
+        let outcome = wait.sleep_until_over(0, std::time::Duration::ZERO);
+        self.waiting.fetch_sub(1, Ordering::AcqRel);
+        outcome
+    }
+}
+
+impl Dispatcher {
+    /// What the dispatcher's thread does until [`close`](Self::close). Where the system refuses the lowest priority it runs as
+    /// any other thread: the waiting threads then take turns with it.
+    pub fn serve(&self, work: &dyn Work) {
+        let makes_way = sys::run_only_when_idle().is_ok();
+        let mut lonely = 0;
+        while !self.is_closing.load(Ordering::Acquire) {
+            let turn = work.turn();
+            self.beats.store(self.beats.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+            if turn == Turn::Worked && !makes_way {
+                sys::yield_core();
+            }
+            lonely = if self.waiting.load(Ordering::Acquire) > 0 { 0 } else { lonely + 1 };
+            if lonely > LONELY_TURNS_MAX {
+                self.rest(work);
+                lonely = 0;
+            }
+        }
+    }
+
+    /// Sleeps until a thread waits.
+    fn rest(&self, work: &dyn Work) {
+        let posts = self.bell.posts();
+        if self.waiting.load(Ordering::Acquire) == 0 && !self.is_closing.load(Ordering::Acquire) {
+            work.hand_over();
+            self.bell.sleep(posts, None);
+        }
+    }
+
+    /// How often the dispatcher has said that it runs.
+    pub fn beats(&self) -> u64 {
+        self.beats.load(Ordering::Relaxed)
+    }
+
+    /// Ends [`serve`](Self::serve).
+    pub fn close(&self) {
+        self.is_closing.store(true, Ordering::Release);
+        self.bell.post_all();
+    }
+}

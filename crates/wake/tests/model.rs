@@ -1,0 +1,166 @@
+//! Interleavings of the wake-up protocols, with up to two preemptions, under loom's memory model: `cargo test -p highwire-wake --features model`.
+//!
+//! A wake-up that is lost leaves a model thread asleep for ever, which loom reports as a deadlock. The last tests plant the
+//! mistakes that the protocol exists to prevent, and expect to be told.
+
+use highwire_wake::{Scope, Seat, WakeWord};
+use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::thread;
+use std::sync::Arc;
+
+/// Look, arm, look, sleep, until `events` shows something to take.
+fn take_one(word: &WakeWord, events: &AtomicUsize) {
+    loop {
+        let posts = word.posts();
+        let there = events.load(Ordering::Relaxed);
+        if there > 0 {
+            if events.compare_exchange(there, there - 1, Ordering::Relaxed, Ordering::Relaxed).is_ok() {
+                return;
+            }
+            continue;
+        }
+        word.sleep(posts, None);
+    }
+}
+
+/// Expects loom to find a wake-up that this model loses. In a process of its own: what loom finds may end it.
+fn loses_a_wake_up(test: &str, model: impl Fn() + Sync + Send + 'static) {
+    const ITSELF: &str = "HIGHWIRE_WAKE_PLANTED";
+    if std::env::var_os(ITSELF).is_some() {
+        return explore(model);
+    }
+    let program = std::env::current_exe().expect("this program has a name");
+    let mut child = std::process::Command::new(program);
+    let child = child.args([test, "--exact", "--nocapture"]).env(ITSELF, "1").env("RUST_BACKTRACE", "0");
+    let output = child.output().expect("it runs again");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(!output.status.success() && said.contains("deadlock"), "nothing was lost:\n{said}");
+}
+
+/// Explores every interleaving of a model with up to two preemptions.
+fn explore(model: impl Fn() + Sync + Send + 'static) {
+    let mut explorer = loom::model::Builder::new();
+    explorer.preemption_bound = Some(2);
+    explorer.check(model);
+}
+
+#[test]
+fn an_event_reaches_the_thread_that_waits() {
+    explore(|| {
+        let word = Arc::new(WakeWord::new(Scope::Process));
+        let events = Arc::new(AtomicUsize::new(0));
+        let waiting = {
+            let (word, events) = (Arc::clone(&word), Arc::clone(&events));
+            thread::spawn(move || take_one(&word, &events))
+        };
+        // Relaxed: the post alone makes it visible.
+        events.fetch_add(1, Ordering::Relaxed);
+        word.post();
+        waiting.join().expect("no panic");
+    });
+}
+
+#[test]
+fn two_events_reach_two_threads_on_one_word() {
+    explore(|| {
+        let word = Arc::new(WakeWord::new(Scope::Process));
+        let events = Arc::new(AtomicUsize::new(0));
+        let waiting: Vec<_> = (0..2)
+            .map(|_| {
+                let (word, events) = (Arc::clone(&word), Arc::clone(&events));
+                thread::spawn(move || take_one(&word, &events))
+            })
+            .collect();
+        for _ in 0..2 {
+            events.fetch_add(1, Ordering::Relaxed);
+            word.post();
+        }
+        waiting.into_iter().for_each(|thread| thread.join().expect("no panic"));
+    });
+}
+
+/// The leader leaves while another thread is about to follow: the seat does not stay empty with a thread asleep beside it.
+#[test]
+fn a_follower_takes_the_seat_that_is_left() {
+    explore(|| {
+        let seat = Arc::new(Seat::default());
+        let word = Arc::new(WakeWord::new(Scope::Process));
+        let place = seat.enroll(&word).expect("a place");
+        let leading = seat.try_take().expect("it is free");
+        let follower = {
+            let (seat, word) = (Arc::clone(&seat), Arc::clone(&word));
+            thread::spawn(move || {
+                loop {
+                    let posts = word.posts();
+                    if seat.try_take().is_some() {
+                        return;
+                    }
+                    if seat.follow(place) {
+                        word.sleep(posts, None);
+                    }
+                    thread::yield_now();
+                }
+            })
+        };
+        leading.pass_on();
+        follower.join().expect("no panic");
+    });
+}
+
+/// Planted: the thread reads the count of posts after it has looked.
+#[test]
+fn looking_before_arming_loses_a_wake_up() {
+    loses_a_wake_up("looking_before_arming_loses_a_wake_up", || {
+        let word = Arc::new(WakeWord::new(Scope::Process));
+        let events = Arc::new(AtomicUsize::new(0));
+        let waiting = {
+            let (word, events) = (Arc::clone(&word), Arc::clone(&events));
+            thread::spawn(move || {
+                while events.load(Ordering::Relaxed) == 0 {
+                    word.sleep(word.posts(), None);
+                }
+            })
+        };
+        events.fetch_add(1, Ordering::Relaxed);
+        word.post();
+        waiting.join().expect("no panic");
+    });
+}
+
+/// Planted: the poster posts before the event is visible.
+#[test]
+fn posting_before_the_event_is_visible_loses_a_wake_up() {
+    loses_a_wake_up("posting_before_the_event_is_visible_loses_a_wake_up", || {
+        let word = Arc::new(WakeWord::new(Scope::Process));
+        let events = Arc::new(AtomicUsize::new(0));
+        let waiting = {
+            let (word, events) = (Arc::clone(&word), Arc::clone(&events));
+            thread::spawn(move || take_one(&word, &events))
+        };
+        word.post();
+        events.fetch_add(1, Ordering::Relaxed);
+        waiting.join().expect("no panic");
+    });
+}
+
+/// Planted: the leader leaves without a look at who follows.
+#[test]
+fn leaving_without_a_look_leaves_a_follower_asleep() {
+    loses_a_wake_up("leaving_without_a_look_leaves_a_follower_asleep", || {
+        let seat = Arc::new(Seat::default());
+        let word = Arc::new(WakeWord::new(Scope::Process));
+        let place = seat.enroll(&word).expect("a place");
+        let leading = seat.try_take().expect("it is free");
+        let follower = {
+            let (seat, word) = (Arc::clone(&seat), Arc::clone(&word));
+            thread::spawn(move || {
+                let posts = word.posts();
+                if seat.try_take().is_none() && seat.follow(place) {
+                    word.sleep(posts, None);
+                }
+            })
+        };
+        drop(leading);
+        follower.join().expect("no panic");
+    });
+}
