@@ -1,0 +1,377 @@
+//! A process's end: its shard, and what it asks of the broker later on.
+
+use super::estate::Estate;
+use super::protocol::{Mad, PortSpace, RECORD_BYTES_MAX, Reply, Request, ServiceIds, VERSION, ip_from};
+use super::standing::Standing;
+use super::{spawn, sys};
+use highwire_link::shm::stats;
+use highwire_link::shm::{EngineName, Registry};
+use highwire_wire::{Qpn, parse_packet_with_icrc};
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Instant;
+
+/// How long a broker may take to answer: it never waits for anything itself.
+pub(super) const PATIENCE_SECONDS: i64 = 10;
+
+/// How a thread of this name is started in a process that has rules for the threads of its libraries.
+pub type StartThread = fn(&str, Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
+
+/// A shard of an address, for as long as this lives and no forked child keeps its descriptors.
+#[derive(Debug)]
+pub struct Client {
+    tie: Arc<Tie>,
+    /// Who brings the broker back, or has done so: nothing that the device's own threads do may wait for that.
+    helper: Mutex<Option<JoinHandle<()>>>,
+    start_thread: StartThread,
+    /// Where management datagrams for this process arrive, one per record.
+    mads: OwnedFd,
+    shard: u8,
+}
+
+/// What ties a process to the broker, and where to find the next one.
+#[derive(Debug)]
+struct Tie {
+    standing: Mutex<Standing>,
+    registry: Registry,
+    address: IpAddr,
+}
+
+impl Tie {
+    fn standing(&self) -> MutexGuard<'_, Standing> {
+        self.standing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn ask(&self, request: &Request) -> io::Result<Reply> {
+        self.standing().ask(&self.registry, self.address, request)
+    }
+
+    fn recover(&self) {
+        let mut standing = self.standing();
+        // Somebody may have asked something meanwhile, and found out.
+        if standing.is_over() {
+            let _ = standing.recover(&self.registry, self.address);
+        }
+    }
+}
+
+/// What a client is given to receive with.
+#[derive(Debug)]
+pub struct Sockets {
+    /// UDP 4791.
+    pub packets: OwnedFd,
+    /// UDP 4794.
+    pub side_band: OwnedFd,
+}
+
+/// Where to ask about others who share an address.
+#[derive(Clone, Debug)]
+pub struct Doorman {
+    /// The broker's socket.
+    path: PathBuf,
+    registry: Registry,
+    address: IpAddr,
+}
+
+impl Doorman {
+    /// The socket of UDP 4791 that a shard receives from, to look at.
+    ///
+    /// # Errors
+    /// [`NotFound`](io::ErrorKind::NotFound) if nobody has the shard, and whatever asking the broker comes to.
+    pub fn socket_of(&self, shard: u8) -> io::Result<OwnedFd> {
+        let connection = sys::connect(&self.path)?;
+        // A lane waits for this.
+        sys::set_patience(connection.as_fd(), 1)?;
+        let (_, fds) = exchange(connection.as_fd(), &Request::Socket { shard })?;
+        fds.into_iter().next().ok_or_else(|| io::ErrorKind::NotFound.into())
+    }
+
+    /// The process that has a shard, as its device says in the registry.
+    pub fn process_of(&self, shard: u8) -> Option<u32> {
+        let sharers = stats::sharing(&self.registry, self.address).ok()?;
+        sharers.into_iter().find(|device| device.shard == Some(shard)).map(|device| device.pid)
+    }
+}
+
+/// The process that is an address's broker; `None` if there is none.
+pub fn process(registry: &Registry, address: IpAddr) -> Option<u32> {
+    let connection = sys::connect(&registry.broker_socket(address)).ok()?;
+    sys::peer_pid(connection.as_fd()).ok()
+}
+
+/// Whether the other end is gone.
+pub(super) fn is_end(error: &io::Error) -> bool {
+    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
+    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
+}
+
+/// Why no shard was had.
+#[derive(Debug)]
+pub enum JoinError {
+    /// There is no broker and none could be started; the text says why.
+    NoBroker(String),
+    /// As many processes as there are shards have the address.
+    Full,
+    /// It is of another release.
+    OtherVersion,
+    /// The broker does not answer, or the system refused something.
+    Io(io::Error),
+}
+
+impl From<io::Error> for JoinError {
+    fn from(error: io::Error) -> JoinError {
+        JoinError::Io(error)
+    }
+}
+
+/// A packet for queue pair 1.
+pub struct GsiPacket {
+    /// Where it came from.
+    pub source: SocketAddr,
+    /// The queue pair that sent it.
+    pub source_qpn: Qpn,
+    /// The datagram.
+    pub mad: Box<Mad>,
+    /// As it came from the network, BTH to ICRC.
+    pub packet: Vec<u8>,
+}
+
+impl Client {
+    /// Joins those who share `address`, and starts its broker if there is none. Should that be killed, a thread that is started
+    /// by `start_thread` brings the next one.
+    ///
+    /// # Errors
+    /// [`JoinError`].
+    pub fn join(
+        registry: &Registry,
+        address: IpAddr,
+        start_thread: StartThread,
+    ) -> Result<(Client, Sockets), JoinError> {
+        let begun = Instant::now();
+        let (connection, (reply, fds)) = loop {
+            let connection = spawn::connect(registry, address)?;
+            sys::set_patience(connection.as_fd(), PATIENCE_SECONDS)?;
+            match exchange(connection.as_fd(), &Request::Join { version: VERSION }) {
+                Ok(reply) => break (connection, reply),
+                // It was killed just now: there will be another.
+                Err(error) if is_end(&error) && begun.elapsed() < spawn::SUCCESSION_MAX => {
+                    std::thread::sleep(spawn::LOOK_INTERVAL);
+                }
+                Err(error) => return Err(error.into()),
+            }
+        };
+        let shard = match reply {
+            Reply::Shard(shard) => shard,
+            Reply::Full => return Err(JoinError::Full),
+            Reply::Failed(errno) => return Err(JoinError::Io(io::Error::from_raw_os_error(errno))),
+            _ => return Err(JoinError::OtherVersion),
+        };
+        let Ok([packets, side_band, mads, far_mads, writer, reader]) = <[OwnedFd; 6]>::try_from(fds) else {
+            return Err(JoinError::OtherVersion);
+        };
+        let estate = Estate::of([writer, reader]);
+        let standing = Mutex::new(Standing::new(connection, shard, far_mads, estate));
+        let tie = Arc::new(Tie { standing, registry: registry.clone(), address });
+        let client = Client { tie, helper: Mutex::default(), start_thread, mads, shard };
+        Ok((client, Sockets { packets, side_band }))
+    }
+
+    /// Whom to ask about the others.
+    pub fn doorman(&self) -> Doorman {
+        let (registry, address) = (self.tie.registry.clone(), self.tie.address);
+        Doorman { path: registry.broker_socket(address), registry, address }
+    }
+
+    /// Looks whether the broker still lives, and has it succeeded if not. What does not succeed is tried again later. Nothing
+    /// is waited for: it takes a program's start, and others may be at it.
+    pub fn look_after_broker(&self) {
+        // Who asks something meanwhile finds out as well.
+        let is_due = self.tie.standing.try_lock().is_ok_and(|standing| standing.is_due());
+        let Ok(mut helper) = self.helper.try_lock() else { return };
+        if is_due && helper.as_ref().is_none_or(JoinHandle::is_finished) {
+            // Without a thread there is one the next time, perhaps.
+            let tie = Arc::clone(&self.tie);
+            *helper = (self.start_thread)("highwire-help", Box::new(move || tie.recover())).ok();
+        }
+    }
+
+    /// The number in which every queue pair number and communication id of this process ends.
+    pub fn shard(&self) -> u8 {
+        self.shard
+    }
+
+    /// Becomes readable when a management datagram waits.
+    pub fn mads_fd(&self) -> BorrowedFd<'_> {
+        self.mads.as_fd()
+    }
+
+    /// The next management datagram.
+    pub fn try_receive(&self) -> Option<GsiPacket> {
+        let mut record = [0; RECORD_BYTES_MAX];
+        loop {
+            let (len, _) = sys::receive(self.mads.as_fd(), &mut record).ok()?;
+            if len == 0 {
+                return None;
+            }
+            // What makes no sense does not hide what is behind it.
+            if let Some(packet) = GsiPacket::parse(&record[..len]) {
+                return Some(packet);
+            }
+        }
+    }
+
+    /// Asks for the datagrams that are for these services.
+    ///
+    /// # Errors
+    /// The broker is gone and none comes in its place.
+    pub fn listen(&self, services: ServiceIds) -> io::Result<Reply> {
+        self.tie.ask(&Request::Listen(services))
+    }
+
+    /// Takes [`listen`](Client::listen) back.
+    ///
+    /// # Errors
+    /// The broker is gone and none comes in its place.
+    pub fn unlisten(&self, services: ServiceIds) -> io::Result<Reply> {
+        self.tie.ask(&Request::Unlisten(services))
+    }
+
+    /// Asks for a port; 0 leaves the choice to the broker.
+    ///
+    /// # Errors
+    /// The broker is gone and none comes in its place.
+    pub fn bind(&self, space: PortSpace, port: u16) -> io::Result<Reply> {
+        self.tie.ask(&Request::Bind { space, port })
+    }
+
+    /// Gives a port back.
+    ///
+    /// # Errors
+    /// The broker is gone and none comes in its place.
+    pub fn release(&self, space: PortSpace, port: u16) -> io::Result<Reply> {
+        self.tie.ask(&Request::Release { space, port })
+    }
+
+    /// Leaves a datagram that the broker sends to queue pair 1 of `to` should this process end without taking it back.
+    ///
+    /// # Errors
+    /// The broker is gone and none comes in its place.
+    pub fn leave_will(&self, id: u32, to: IpAddr, mad: &Mad) -> io::Result<Reply> {
+        self.tie.ask(&Request::LeaveWill { id, to, mad: Box::new(*mad) })
+    }
+
+    /// Takes back the will of this id.
+    ///
+    /// # Errors
+    /// The broker is gone and none comes in its place.
+    pub fn revoke_will(&self, id: u32) -> io::Result<Reply> {
+        self.tie.ask(&Request::RevokeWill { id })
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        // A place that is taken after this would be taken for nobody.
+        let helper = self.helper.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if let Some(helper) = helper.take() {
+            let _ = helper.join();
+        }
+        // A device that did not come to be has left the broker's word for it.
+        stats::remove(&self.tie.registry, EngineName::shared(self.tie.address, self.shard));
+    }
+}
+
+/// A process that shares an address.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Sharer {
+    /// Its part of the address.
+    pub shard: u8,
+    /// Its process number.
+    pub pid: u32,
+}
+
+/// Who shares an address now; `None` if it has no broker, which is not started for that.
+pub fn sharers(registry: &Registry, address: IpAddr) -> Option<Vec<Sharer>> {
+    let connection = sys::connect(&registry.broker_socket(address)).ok()?;
+    sys::set_patience(connection.as_fd(), PATIENCE_SECONDS).ok()?;
+    match exchange(connection.as_fd(), &Request::Status) {
+        Ok((Reply::Sharers(sharers), _)) => {
+            Some(sharers.into_iter().map(|(shard, pid)| Sharer { shard, pid }).collect())
+        }
+        _ => None,
+    }
+}
+
+pub(super) fn exchange(connection: BorrowedFd<'_>, request: &Request) -> io::Result<(Reply, Vec<OwnedFd>)> {
+    sys::send(connection, &request.encode(), &[])?;
+    hear(connection)
+}
+
+/// The broker's next answer.
+pub(super) fn hear(connection: BorrowedFd<'_>) -> io::Result<(Reply, Vec<OwnedFd>)> {
+    let mut record = [0; RECORD_BYTES_MAX];
+    let (len, fds) = sys::receive(connection, &mut record)?;
+    if len == 0 {
+        return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
+    }
+    let reply = Reply::decode(&record[..len]).ok_or(io::ErrorKind::InvalidData)?;
+    Ok((reply, fds))
+}
+
+impl GsiPacket {
+    /// What the broker passes on: 16 bytes of address, 2 of port, and the packet.
+    fn parse(record: &[u8]) -> Option<GsiPacket> {
+        let (ip, rest) = record.split_first_chunk::<16>()?;
+        let (port, packet) = rest.split_first_chunk::<2>()?;
+        let (headers, payload, _) = parse_packet_with_icrc(packet).ok()?;
+        let (source_qpn, mad) = super::mad::mad_of(&headers, &packet[payload])?;
+        Some(GsiPacket {
+            source: SocketAddr::new(ip_from(*ip), u16::from_le_bytes(*port)),
+            source_qpn,
+            mad: Box::new(*mad),
+            packet: packet.to_vec(),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Broker;
+    use super::*;
+    use std::thread::Builder;
+    use std::time::Duration;
+
+    #[test]
+    fn who_comes_while_brokers_are_killed_waits_for_one_that_lives() {
+        let root = std::env::temp_dir().join(format!("highwire-join-{}", std::process::id()));
+        let registry = Registry::open_at(&root).expect("a registry");
+        let [.., c, d] = std::process::id().to_be_bytes();
+        let address = IpAddr::from([127, 135, c, d.clamp(1, 254)]);
+        let broker = Broker::open(&registry, address).expect("the address").with_linger(Duration::ZERO);
+        // In its place brokers that are killed as soon as somebody has found them.
+        let (path, aside) = (registry.broker_socket(address), root.join("aside"));
+        std::fs::rename(&path, &aside).expect("renames");
+        let dying = sys::listen(&path).expect("listens");
+        let thread = std::thread::spawn(move || {
+            let mut killed = 0;
+            while killed < 8 {
+                match sys::accept(dying.as_fd()) {
+                    Ok(_) => killed += 1,
+                    Err(_) => std::thread::yield_now(),
+                }
+            }
+            std::fs::rename(&aside, &path).expect("renames");
+            broker.run().expect("serves");
+        });
+        let start_thread = |name: &str, body| Builder::new().name(name.into()).spawn(body);
+        let (client, _) = Client::join(&registry, address, start_thread).expect("a shard");
+        assert_eq!(client.shard(), 2);
+        drop(client);
+        thread.join().expect("the broker ends by itself");
+        std::fs::remove_dir_all(root).expect("it is there");
+    }
+}

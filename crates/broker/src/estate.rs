@@ -1,0 +1,121 @@
+//! What an address is, apart from who minds it: its sockets, so that they outlive every broker.
+//!
+//! The sockets of a group count in the order in which they were bound, and the kernel renumbers them when one is closed:
+//! the address of those who go on would fall apart with a broker that is killed. So all of them lie, as descriptors in
+//! records that nobody receives, in a pair of local sockets of which every sharer has copies: two descriptors each, whatever
+//! their number. Whoever starts the next broker hands it the pair; it looks at the records and leaves them where they are.
+//!
+//! An address has one estate from its first broker to its last, and a socket lies in it before it is bound. So whichever
+//! sharer is the first to notice that a broker is gone has the whole of it: also what was added for others meanwhile, by
+//! brokers that this one has never heard of.
+
+use super::sys;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+/// Room for 255 records.
+const BYTES: i32 = 1 << 20;
+
+/// Both ends.
+#[derive(Debug)]
+pub(super) struct Estate {
+    writer: OwnedFd,
+    reader: OwnedFd,
+}
+
+impl Estate {
+    pub(super) fn new() -> io::Result<Estate> {
+        let (writer, reader) = sys::pair()?;
+        sys::set_send_buffer(writer.as_fd(), BYTES);
+        Ok(Estate { writer, reader })
+    }
+
+    /// Adds the next pair of sockets.
+    pub(super) fn add(
+        &self,
+        number: usize,
+        packets: BorrowedFd<'_>,
+        side_band: BorrowedFd<'_>,
+    ) -> io::Result<()> {
+        sys::send(self.writer.as_fd(), &[number as u8], &[packets, side_band])
+    }
+
+    /// What sharers are given copies of.
+    pub(super) fn fds(&self) -> [BorrowedFd<'_>; 2] {
+        [self.writer.as_fd(), self.reader.as_fd()]
+    }
+
+    /// The same from such copies.
+    pub(super) fn of([writer, reader]: [OwnedFd; 2]) -> Estate {
+        Estate { writer, reader }
+    }
+
+    /// A local socket that is handed to the next broker's process, and out of which that takes the estate.
+    pub(super) fn parcel(&self) -> io::Result<OwnedFd> {
+        let (ours, theirs) = sys::pair()?;
+        sys::send(ours.as_fd(), &[0], &self.fds())?;
+        Ok(theirs)
+    }
+
+    /// What such a socket holds.
+    pub(super) fn unpack(parcel: BorrowedFd<'_>) -> io::Result<Estate> {
+        let (_, fds) = sys::receive(parcel, &mut [0])?;
+        let ends = <[OwnedFd; 2]>::try_from(fds).map_err(|_| io::ErrorKind::InvalidData)?;
+        Ok(Estate::of(ends))
+    }
+
+    /// All that lies in it: the sockets of packets and those of the side band, in order. Under the lock of the address's
+    /// broker.
+    pub(super) fn sockets(&self) -> io::Result<(Vec<OwnedFd>, Vec<OwnedFd>)> {
+        let (mut packets, mut side_bands) = (Vec::new(), Vec::new());
+        for (number, fds) in sys::peek_all(self.reader.as_fd())? {
+            let Ok([packet, side_band]) = <[OwnedFd; 2]>::try_from(fds) else { break };
+            if usize::from(number) != packets.len() {
+                break;
+            }
+            packets.push(packet);
+            side_bands.push(side_band);
+        }
+        Ok((packets, side_bands))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::UdpSocket;
+
+    #[test]
+    fn what_lies_in_an_estate_can_be_had_again_and_again_after_its_owner_is_gone() {
+        let estate = Estate::new().expect("a pair");
+        let sockets: Vec<_> = (0..300).map(|_| UdpSocket::bind("127.0.0.1:0").expect("a socket")).collect();
+        for number in 0..150 {
+            let [a, b] = [2 * number, 2 * number + 1].map(|at| sockets[at].as_fd());
+            estate.add(number, a, b).expect("room");
+        }
+        let addresses: Vec<_> = sockets.iter().map(|socket| socket.local_addr().expect("bound")).collect();
+        let parcel = estate.parcel().expect("a pair");
+        drop((estate, sockets));
+        let kept = Estate::unpack(parcel.as_fd()).expect("it is in there");
+        for _ in 0..2 {
+            let (packets, side_bands) = kept.sockets().expect("it is all there");
+            let found = packets.into_iter().zip(side_bands).flat_map(|(a, b)| [a, b]);
+            let found: Vec<_> =
+                found.map(|fd| UdpSocket::from(fd).local_addr().expect("still bound")).collect();
+            assert_eq!(found, addresses);
+        }
+    }
+
+    #[test]
+    fn what_is_added_later_is_in_every_copy() {
+        let first = Estate::new().expect("a pair");
+        let copy = Estate::unpack(first.parcel().expect("a pair").as_fd()).expect("it is in there");
+        let socket = UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        for (number, estate) in [&first, &copy, &first].into_iter().enumerate() {
+            estate.add(number, socket.as_fd(), socket.as_fd()).expect("room");
+        }
+        for estate in [first, copy] {
+            assert_eq!(estate.sockets().expect("it is all there").0.len(), 3);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! The broker itself: one thread, one `poll`.
+//!
+//! Invariant: a socket belongs to one member at a time, and to the broker while it belongs to none; then whatever arrives
+//! at it is thrown away, so that nobody is given what was for somebody else.
+
+mod gsi;
+mod members;
+mod parked;
+mod succession;
+
+use super::SHARDS;
+use super::estate::Estate;
+use super::protocol::{Mad, PortSpace, ServiceIds};
+use super::sys;
+use highwire_link::shm::stats;
+use highwire_link::shm::{EngineName, Registry};
+use highwire_link::{OpenError, RxBatch, SharedPort, SteerBy, TxBatch, UdpConfig, secret_rng};
+use highwire_stdx::Rng;
+use highwire_wire::{NEGOTIATION_PORT, Psn};
+use parked::Parked;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::fmt;
+use std::io::{self, Write};
+use std::net::IpAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+/// How long a broker outlives the last of those it serves: a script starts its programs one after the other.
+const LINGER: Duration = Duration::from_secs(2);
+/// How often a broker that serves nobody looks whether it can still be found.
+const LOOK_INTERVAL: Duration = Duration::from_millis(100);
+/// How long it waits for the first of them.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// The links below keep no time of their own.
+const NO_TIME: highwire_stdx::Instant = highwire_stdx::Instant::ZERO;
+/// How long a service that was given up may pause. Servers that make a listener for each connection are asked in between;
+/// a request that is not answered then is repeated, and finds the next listener.
+const GRACE: Duration = Duration::from_secs(1);
+/// The socket of queue pair 1.
+const GSI: usize = 1;
+
+/// The owner of a shared address.
+pub struct Broker {
+    address: IpAddr,
+    registry: Registry,
+    listener: OwnedFd,
+    packets: SharedPort,
+    side_band: SharedPort,
+    members: Vec<Member>,
+    /// Shards whose sockets are the broker's, the one that has been free for longest first.
+    free: VecDeque<u8>,
+    /// Shards of a former broker's whose owners have not come back yet. Their sockets are left alone.
+    unclaimed: BTreeSet<u8>,
+    /// All sockets, for the next broker, and how many pairs of them.
+    estate: Estate,
+    in_estate: usize,
+    services: Vec<(ServiceIds, u8)>,
+    /// Services that were given up, and when.
+    given_up: Vec<(ServiceIds, Instant)>,
+    /// Who has a port, and since when.
+    ports: BTreeMap<(PortSpace, u16), (u8, Instant)>,
+    /// Requests for services that may be listened to in a moment.
+    parked: Vec<Parked>,
+    /// Until then those who shared the address with a former broker may yet say what they listen to.
+    settled_at: Instant,
+    linger: Duration,
+    rng: Rng,
+    psn: Psn,
+    rx: RxBatch,
+    tx: TxBatch,
+}
+
+/// A connection.
+struct Member {
+    connection: OwnedFd,
+    pid: u32,
+    part: Option<Part>,
+    wills: BTreeMap<u32, (IpAddr, Box<Mad>)>,
+}
+
+/// What a member that has joined was given.
+struct Part {
+    shard: u8,
+    mads: OwnedFd,
+}
+
+/// Why there is no broker.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum BrokerError {
+    /// The address cannot be had; the text says why and what to do.
+    Address(OpenError),
+    /// The socket for clients could not be made, or waiting failed.
+    Io(io::Error),
+}
+
+impl fmt::Display for BrokerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            BrokerError::Address(error) => error.fmt(f),
+            BrokerError::Io(error) => write!(f, "the broker cannot work: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for BrokerError {}
+
+impl From<OpenError> for BrokerError {
+    fn from(error: OpenError) -> BrokerError {
+        BrokerError::Address(error)
+    }
+}
+
+impl From<io::Error> for BrokerError {
+    fn from(error: io::Error) -> BrokerError {
+        BrokerError::Io(error)
+    }
+}
+
+impl Broker {
+    /// Takes an address. The caller holds the registry's lock of the address's broker, or knows that nobody else looks for this one.
+    ///
+    /// # Errors
+    /// [`BrokerError`], whose text says what to do.
+    pub fn open(registry: &Registry, address: IpAddr) -> Result<Broker, BrokerError> {
+        let address = address.to_canonical();
+        let [packets, side_band] = configs(address);
+        let packets = SharedPort::open(&packets, SteerBy::DestinationQpn)?;
+        let side_band = SharedPort::open(&side_band, SteerBy::ReceiverQpn)?;
+        let path = registry.broker_socket(address);
+        // The address is ours, so whoever made this is gone.
+        let _ = std::fs::remove_file(&path);
+        let listener = sys::listen(&path)?;
+        let estate = Estate::new()?;
+        for number in 0..side_band.len() {
+            estate.add(number, packets.fd(number), side_band.fd(number))?;
+        }
+        Broker::with(registry, address, listener, (packets, side_band), estate)
+    }
+
+    fn with(
+        registry: &Registry,
+        address: IpAddr,
+        listener: OwnedFd,
+        (packets, side_band): (SharedPort, SharedPort),
+        estate: Estate,
+    ) -> Result<Broker, BrokerError> {
+        sys::raise_descriptor_limit();
+        let mut rng = secret_rng()?;
+        Ok(Broker {
+            address,
+            registry: registry.clone(),
+            listener,
+            members: Vec::new(),
+            free: VecDeque::new(),
+            unclaimed: BTreeSet::new(),
+            in_estate: side_band.len(),
+            estate,
+            packets,
+            side_band,
+            services: Vec::new(),
+            given_up: Vec::new(),
+            ports: BTreeMap::new(),
+            parked: Vec::new(),
+            settled_at: Instant::now(),
+            linger: LINGER,
+            psn: Psn::new(rng.next_u32()),
+            rng,
+            rx: RxBatch::new(),
+            tx: TxBatch::new(),
+        })
+    }
+
+    /// Lets it end sooner or later than two seconds after the last process has left.
+    #[must_use]
+    pub fn with_linger(self, linger: Duration) -> Broker {
+        Broker { linger, ..self }
+    }
+
+    /// Serves until nobody has been there for two seconds, and at first for ten.
+    ///
+    /// # Errors
+    /// Those of `poll(2)`.
+    pub fn run(mut self) -> Result<(), BrokerError> {
+        let mut end_at = Instant::now() + PATIENCE;
+        loop {
+            let is_lonely = self.members.is_empty();
+            let left = end_at.saturating_duration_since(Instant::now());
+            // A broker that cannot be found any more only keeps the port from the next one.
+            if is_lonely && (left.is_zero() || !self.registry.is_shared(self.address)) {
+                match self.end() {
+                    None => return Ok(()),
+                    Some(broker) => self = broker,
+                }
+                end_at = Instant::now() + self.linger;
+            }
+            let timeout_ms = left.min(LOOK_INTERVAL).as_millis() as i32 + 1;
+            let is_watchful = is_lonely || !self.parked.is_empty();
+            self.turn(if is_watchful { timeout_ms } else { -1 })?;
+            self.decline_parked();
+            if !is_lonely {
+                end_at = Instant::now() + self.linger;
+            }
+        }
+    }
+
+    /// Ends, unless somebody has come or is about to.
+    fn end(mut self) -> Option<Broker> {
+        // Whoever looks for a broker holds this lock until connected: held by us, nobody is on the way.
+        let lock = match self.registry.try_lock_broker(self.address) {
+            Ok(Some(lock)) => Some(lock),
+            // The registry was removed, so nobody can find this broker any more.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => None,
+            Ok(None) | Err(_) => return Some(self),
+        };
+        // Some may share the address that have not come back to this one yet, such as processes that are stopped.
+        self.reclaim();
+        if self.accept() > 0 || !self.unclaimed.is_empty() {
+            return Some(self);
+        }
+        let path = self.registry.broker_socket(self.address);
+        let _ = std::fs::remove_file(succession::draft_of(&path));
+        let _ = std::fs::remove_file(path);
+        let _ = self.registry.reap_stale();
+        // A process that was killed while it made such a file has left one that tells nobody whose it was.
+        for shard in SHARDS.take_while(|&shard| usize::from(shard) < self.side_band.len()) {
+            stats::remove(&self.registry, EngineName::shared(self.address, shard));
+        }
+        let _ = stats::running_in(&self.registry);
+        // The next one may bind once it has the lock.
+        drop(self);
+        drop(lock);
+        None
+    }
+
+    /// Waits for something to happen, and does what it asks for.
+    fn turn(&mut self, timeout_ms: i32) -> io::Result<()> {
+        let readable =
+            |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+        let mut polled = vec![readable(self.listener.as_fd())];
+        polled.extend(self.members.iter().map(|member| readable(member.connection.as_fd())));
+        let members = self.members.len();
+        // Ours are those of nobody, of queue pair 1, and of every free shard.
+        let ours: Vec<usize> =
+            [0, GSI].into_iter().chain(self.free.iter().map(|&s| usize::from(s))).collect();
+        for &number in &ours {
+            polled.push(readable(self.packets.fd(number)));
+            polled.push(readable(self.side_band.fd(number)));
+        }
+        sys::poll(&mut polled, timeout_ms)?;
+        let is_ready = |index: usize| polled[index].revents != 0;
+        for (index, &number) in ours.iter().enumerate() {
+            let at = 1 + members + 2 * index;
+            if is_ready(at) {
+                if number == GSI { self.receive_mads() } else { self.packets.drain(number, &mut self.rx) }
+            }
+            if is_ready(at + 1) {
+                self.side_band.drain(number, &mut self.rx);
+            }
+        }
+        // From the last to the first, since those who leave are taken out.
+        for index in (0..members).rev() {
+            if is_ready(1 + index) && self.serve(index).is_err() {
+                self.leave(index);
+            }
+        }
+        if is_ready(0) {
+            self.accept();
+        }
+        Ok(())
+    }
+
+    /// Takes the connections that wait; returns how many.
+    fn accept(&mut self) -> usize {
+        let mut count = 0;
+        while let Ok(connection) = sys::accept(self.listener.as_fd()) {
+            let pid = sys::peer_pid(connection.as_fd()).unwrap_or(0);
+            self.members.push(Member { connection, pid, part: None, wills: BTreeMap::new() });
+            count += 1;
+        }
+        count
+    }
+}
+
+/// How the sockets of packets and those of the side band are set up.
+fn configs(address: IpAddr) -> [UdpConfig; 2] {
+    let packets = UdpConfig { gro: false, ..UdpConfig::new(address) };
+    let small = 1 << 18;
+    let side_band = UdpConfig {
+        port: NEGOTIATION_PORT,
+        receive_buffer_bytes: small,
+        send_buffer_bytes: small,
+        gso: false,
+        ..packets
+    };
+    [packets, side_band]
+}
+
+/// Makes this process the broker of an address, says on standard output that it is ready or why it cannot be, and serves.
+/// For a process that has nothing else to do and one thread; it goes on in the background. `registry` is the directory in
+/// which the user's processes find each other, if it is not the usual one. With `succeeds`, standard input is a local socket
+/// that holds what a broker that was killed has left: those who share the address go on under this one.
+///
+/// # Errors
+/// [`BrokerError`]; it was said on standard output, too.
+pub fn serve(registry: Option<&Path>, address: IpAddr, succeeds: bool) -> Result<(), BrokerError> {
+    let say = |text: &str| {
+        let mut out = io::stdout();
+        // Whoever asked may be gone by now.
+        let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
+    };
+    let open = || {
+        let registry = match registry {
+            Some(root) => Registry::open_at(root),
+            None => Registry::open(),
+        };
+        sys::detach()?;
+        let registry = registry.map_err(io::Error::other)?;
+        if succeeds {
+            Broker::succeed(&registry, address, io::stdin().as_fd())
+        } else {
+            Broker::open(&registry, address)
+        }
+    };
+    match open() {
+        Ok(broker) => {
+            say(super::spawn::READY);
+            let _ = std::env::set_current_dir("/");
+            sys::leave_standard_files()?;
+            broker.run()
+        }
+        Err(error) => {
+            say(&format!("{error}\n"));
+            Err(error)
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Queue pair 1: whom its datagrams are for, and what is said for those who cannot.
+
+use super::super::mad::{Recipient, decline, gsi_packet, mad_of, recipient};
+use super::super::protocol::{Mad, ip_bytes};
+use super::super::sys;
+use super::{Broker, GSI, NO_TIME};
+use highwire_link::{Link, Order, Packet};
+use highwire_wire::cm::CmMad;
+use highwire_wire::{ICRC_LEN, PathIcrc, UDP_PORT, parse_packet_with_icrc};
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+
+impl Broker {
+    /// Takes what has arrived for queue pair 1.
+    pub(super) fn receive_mads(&mut self) {
+        let mut rx = std::mem::take(&mut self.rx);
+        while self.packets.socket(GSI).receive(NO_TIME, &mut rx) > 0 {
+            for packet in rx.packets() {
+                self.handle_packet(&packet);
+            }
+        }
+        self.rx = rx;
+    }
+
+    fn handle_packet(&mut self, packet: &Packet<'_>) {
+        let local = SocketAddr::new(self.address, UDP_PORT);
+        let path = PathIcrc::between((packet.source.ip(), packet.source.port()), (local.ip(), local.port()));
+        if path.and_then(|path| path.verify_unknown_id(packet.train_index, packet.bytes)).is_none() {
+            return;
+        }
+        let Ok((headers, payload, _)) = parse_packet_with_icrc(packet.bytes) else { return };
+        let Some((_, mad)) = mad_of(&headers, &packet.bytes[payload]) else { return };
+        let Ok(mad) = CmMad::parse(mad) else { return };
+        let mut record = ip_bytes(packet.source.ip()).to_vec();
+        record.extend_from_slice(&packet.source.port().to_le_bytes());
+        record.extend_from_slice(packet.bytes);
+        let shard = match recipient(&mad) {
+            None => return,
+            Some(Recipient::Listener(id)) => {
+                let listener = self.services.iter().find(|(services, _)| services.contains(id));
+                let shard = listener.map(|(_, shard)| *shard);
+                if shard.is_none() && self.may_be_listened_to(id) {
+                    return self.park(id, &mad, packet, record);
+                }
+                shard
+            }
+            // Its owner has yet to come back, and whoever sent this will repeat it.
+            Some(Recipient::Owner(id)) if self.unclaimed.contains(&(id as u8)) => return,
+            Some(Recipient::Owner(id)) => Some(id as u8),
+        };
+        let part = self.members.iter().filter_map(|m| m.part.as_ref()).find(|p| Some(p.shard) == shard);
+        let Some(part) = part else {
+            if let Some(reply) = decline(&mad) {
+                self.send(SocketAddr::new(packet.source.ip(), UDP_PORT), &reply);
+            }
+            return;
+        };
+        // A member that does not listen loses datagrams, as by a full receive queue.
+        let _ = sys::send(part.mads.as_fd(), &record, &[]);
+    }
+
+    /// Sends from queue pair 1. What does not leave is lost like anything on a network.
+    pub(super) fn send(&mut self, to: SocketAddr, mad: &Mad) {
+        self.psn = self.psn.next();
+        if self.tx.push(to, &gsi_packet(self.psn, mad), Order::Strict).is_err() {
+            return;
+        }
+        let mut seal = |packet: &mut [u8], place: &highwire_link::Place| {
+            let (s, d) = (place.source, place.destination);
+            let Some(path) = PathIcrc::between((s.ip(), s.port()), (d.ip(), d.port())) else { return };
+            if let Some((body, icrc)) = packet.split_last_chunk_mut::<ICRC_LEN>() {
+                *icrc = path.icrc(place.train_index, body).to_le_bytes();
+            }
+        };
+        let _ = self.packets.socket(GSI).transmit(NO_TIME, &mut self.tx, &mut seal);
+        self.tx.clear();
+    }
+}

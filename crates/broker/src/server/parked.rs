@@ -1,0 +1,78 @@
+//! Requests for services that nobody listens to yet, but may in a moment.
+//!
+//! Servers that make a listener for each connection are asked in between; some tell their clients a port before they listen
+//! to it; and after a succession nobody has said yet what he listens to. Such a request waits for its listener. Declined or
+//! lost, it would be repeated after longer and longer pauses, or not at all.
+
+use super::super::mad::decline;
+use super::super::protocol::{PortSpace, ServiceIds};
+use super::super::sys;
+use super::{Broker, GRACE};
+use highwire_link::Packet;
+use highwire_wire::UDP_PORT;
+use highwire_wire::cm::CmMad;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+/// Requests that wait at most; more are lost, and repeated by those who ask.
+const PARKED_MAX: usize = 256;
+
+/// A request that waits.
+pub(super) struct Parked {
+    service: u64,
+    mad: Box<CmMad>,
+    from: SocketAddr,
+    /// What its listener will be sent.
+    record: Vec<u8>,
+    until: Instant,
+}
+
+impl Broker {
+    /// Whether somebody may be about to listen to a service that nobody listens to.
+    pub(super) fn may_be_listened_to(&mut self, service: u64) -> bool {
+        let now = Instant::now();
+        self.given_up.retain(|(_, when)| now.duration_since(*when) < GRACE);
+        // A port that is bound and not yet listened to, as service ids spell it (IBTA A11.2).
+        let port = (PortSpace((service >> 16) as u16), service as u16);
+        let is_new = |(_, since): &(u8, Instant)| now.duration_since(*since) < GRACE;
+        now < self.settled_at
+            || self.given_up.iter().any(|(services, _)| services.contains(service))
+            || service >> 32 == 0 && self.ports.get(&port).is_some_and(is_new)
+    }
+
+    /// Keeps a request until somebody listens.
+    pub(super) fn park(&mut self, service: u64, mad: &CmMad, packet: &Packet<'_>, record: Vec<u8>) {
+        // Who asks again has not asked twice.
+        let is_same = |parked: &Parked| parked.from == packet.source && parked.mad.message == mad.message;
+        if self.parked.len() < PARKED_MAX && !self.parked.iter().any(is_same) {
+            let until = Instant::now() + GRACE;
+            self.parked.push(Parked { service, mad: Box::new(*mad), from: packet.source, record, until });
+        }
+    }
+
+    /// Somebody listens now: what waited for that is delivered.
+    pub(super) fn deliver_parked(&mut self, services: ServiceIds, shard: u8) {
+        let part = self.members.iter().filter_map(|m| m.part.as_ref()).find(|part| part.shard == shard);
+        let Some(part) = part else { return };
+        self.parked.retain(|parked| {
+            let is_for_it = services.contains(parked.service);
+            if is_for_it {
+                // A member that does not listen loses datagrams, as by a full receive queue.
+                let _ = sys::send(part.mads.as_fd(), &parked.record, &[]);
+            }
+            !is_for_it
+        });
+    }
+
+    /// Tells those whose time is up that nobody listens.
+    pub(super) fn decline_parked(&mut self) {
+        let now = Instant::now();
+        while let Some(at) = self.parked.iter().position(|parked| parked.until <= now) {
+            let parked = self.parked.swap_remove(at);
+            if let Some(reply) = decline(&parked.mad) {
+                self.send(SocketAddr::new(parked.from.ip(), UDP_PORT), &reply);
+            }
+        }
+    }
+}

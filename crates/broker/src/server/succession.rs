@@ -1,0 +1,286 @@
+//! Taking over from a broker that was killed.
+
+use super::super::estate::Estate;
+use super::super::protocol::Reply;
+use super::super::{SHARDS, sys};
+use super::{Broker, BrokerError, GRACE, Part, configs};
+use highwire_link::shm::stats;
+use highwire_link::shm::{EngineName, Registry};
+use highwire_link::{SharedPort, SteerBy};
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::time::Instant;
+
+/// Where a successor listens before it can be found.
+pub(super) fn draft_of(path: &Path) -> PathBuf {
+    let mut draft = path.to_path_buf().into_os_string();
+    draft.push("+");
+    draft.into()
+}
+
+impl Broker {
+    /// Goes on with the sockets that a former broker has left to those who share the address. They keep their shards and
+    /// come back one by one; shards whose owners are gone become free. The sockets are in `parcel`, a local socket. The caller
+    /// holds the registry's lock of the address's broker.
+    ///
+    /// # Errors
+    /// [`BrokerError`]: the estate is incomplete.
+    pub fn succeed(
+        registry: &Registry,
+        address: IpAddr,
+        parcel: BorrowedFd<'_>,
+    ) -> Result<Broker, BrokerError> {
+        Broker::inherit(registry, address.to_canonical(), Estate::unpack(parcel)?)
+    }
+
+    pub(super) fn inherit(
+        registry: &Registry,
+        address: IpAddr,
+        estate: Estate,
+    ) -> Result<Broker, BrokerError> {
+        let (packets, side_bands) = estate.sockets()?;
+        let shards = packets.len();
+        let [packets_config, side_band_config] = configs(address);
+        let packets = SharedPort::inherit(packets, &packets_config, SteerBy::DestinationQpn)?;
+        let side_band = SharedPort::inherit(side_bands, &side_band_config, SteerBy::ReceiverQpn)?;
+        // In one step, since where there is no such file, neighbours take the address for one that is not shared.
+        let path = registry.broker_socket(address);
+        let draft = draft_of(&path);
+        // There is one successor at a time, so this is of one that was killed.
+        let _ = std::fs::remove_file(&draft);
+        let listener = sys::listen(&draft)?;
+        std::fs::rename(&draft, &path)?;
+        let mut broker = Broker::with(registry, address, listener, (packets, side_band), estate)?;
+        broker.unclaimed = SHARDS.filter(|&shard| usize::from(shard) < shards).collect();
+        broker.settled_at = Instant::now() + GRACE;
+        Ok(broker)
+    }
+
+    /// A member of a former broker's comes back with its shard and the far end of where its datagrams arrive.
+    pub(super) fn rejoin(&mut self, index: usize, shard: u8, fds: Vec<OwnedFd>) -> io::Result<()> {
+        let mads = <[OwnedFd; 1]>::try_from(fds).ok().filter(|_| self.take_back(shard));
+        let Some([mads]) = mads else { return self.refuse(index, &Reply::NotUnderstood) };
+        self.members[index].part = Some(Part { shard, mads });
+        let connection = self.members[index].connection.as_fd();
+        sys::send(connection, &Reply::Shard(shard).encode(), &[])
+    }
+
+    /// Whether a shard is that of somebody who has not come back yet; then it counts as claimed.
+    fn take_back(&mut self, shard: u8) -> bool {
+        // Who left no trace was taken for gone, and comes after all.
+        let freed = self.free.iter().position(|&free| free == shard);
+        self.unclaimed.remove(&shard) || freed.and_then(|at| self.free.remove(at)).is_some()
+    }
+
+    /// Shards whose owners have ended without having come back are free.
+    pub(super) fn reclaim(&mut self) {
+        // Who makes its own trace in place of the broker's has none for a moment.
+        if self.unclaimed.is_empty() || Instant::now() < self.settled_at {
+            return;
+        }
+        let _ = self.registry.reap_stale();
+        let (registry, address, free) = (&self.registry, self.address, &mut self.free);
+        self.unclaimed.retain(|&shard| {
+            let name = EngineName::shared(address, shard);
+            let is_there = registry.directory(name).exists() || stats::is_running(registry, name);
+            if !is_there {
+                stats::remove(registry, name);
+                free.push_back(shard);
+            }
+            is_there
+        });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::client::hear;
+    use super::super::super::protocol::{Request, VERSION};
+    use super::*;
+    use highwire_link::shm::stats;
+    use std::net::UdpSocket;
+    use std::time::Duration;
+
+    /// An address and a registry for one test.
+    struct House {
+        registry: Registry,
+        address: IpAddr,
+    }
+
+    /// What a process that has joined holds.
+    struct Sharer {
+        connection: OwnedFd,
+        shard: u8,
+        packets: UdpSocket,
+        side_band: UdpSocket,
+        estate: Estate,
+        far_mads: OwnedFd,
+    }
+
+    impl House {
+        fn new(name: &str, last: u8) -> House {
+            let root = std::env::temp_dir().join(format!("highwire-{name}-{}", std::process::id()));
+            let registry = Registry::open_at(&root).expect("a registry");
+            let [.., c, d] = std::process::id().to_be_bytes();
+            House { registry, address: IpAddr::from([127, 128 | last, c, d.clamp(1, 254)]) }
+        }
+
+        fn first(&self) -> Broker {
+            Broker::open(&self.registry, self.address).expect("the address")
+        }
+
+        /// The broker that somebody starts after one that was killed, with what he has.
+        fn next(&self, sharer: &Sharer) -> Broker {
+            let parcel = sharer.estate.parcel().expect("a pair");
+            Broker::succeed(&self.registry, self.address, parcel.as_fd()).expect("the estate")
+        }
+
+        /// Asks a broker that runs in this thread.
+        fn ask(&self, broker: &mut Broker, connection: &OwnedFd, request: &Request, fds: &[BorrowedFd<'_>]) {
+            sys::send(connection.as_fd(), &request.encode(), fds).expect("it is there");
+            for _ in 0..2 {
+                broker.turn(0).expect("polls");
+            }
+        }
+
+        fn join(&self, broker: &mut Broker) -> Sharer {
+            let connection = sys::connect(&self.registry.broker_socket(self.address)).expect("a broker");
+            self.ask(broker, &connection, &Request::Join { version: VERSION }, &[]);
+            let (Reply::Shard(shard), fds) = hear(connection.as_fd()).expect("an answer") else {
+                panic!("a shard")
+            };
+            let Ok([packets, side_band, _, far_mads, writer, reader]) = <[OwnedFd; 6]>::try_from(fds) else {
+                panic!("six descriptors")
+            };
+            let estate = Estate::of([writer, reader]);
+            Sharer {
+                connection,
+                shard,
+                packets: packets.into(),
+                side_band: side_band.into(),
+                estate,
+                far_mads,
+            }
+        }
+
+        fn rejoin(&self, broker: &mut Broker, sharer: &mut Sharer) -> Reply {
+            sharer.connection = sys::connect(&self.registry.broker_socket(self.address)).expect("a broker");
+            let request = Request::Rejoin { version: VERSION, shard: sharer.shard };
+            self.ask(broker, &sharer.connection, &request, &[sharer.far_mads.as_fd()]);
+            hear(sharer.connection.as_fd()).expect("an answer").0
+        }
+
+        /// Everybody gets what is for its shard, and nothing else.
+        #[track_caller]
+        fn check_steering(&self, sharers: &[&Sharer]) {
+            let sender = UdpSocket::bind((self.address, 0)).expect("a port");
+            for sharer in sharers {
+                // The last byte of the destination QPN, and of the receiver's QPN.
+                let mut datagram = [0; 64];
+                (datagram[7], datagram[39]) = (sharer.shard, sharer.shard);
+                for (socket, port) in [(&sharer.packets, 4791), (&sharer.side_band, 4794)] {
+                    sender.send_to(&datagram, (self.address, port)).expect("sends");
+                    let others = sharers.iter().flat_map(|other| [&other.packets, &other.side_band]);
+                    let got: Vec<bool> = others.map(|other| other.recv(&mut [0; 99]).is_ok()).collect();
+                    let expected = sharers.iter().flat_map(|other| [&other.packets, &other.side_band]);
+                    let expected: Vec<bool> = expected.map(|other| std::ptr::eq(other, socket)).collect();
+                    assert_eq!(got, expected, "shard {} at {port}", sharer.shard);
+                }
+            }
+        }
+    }
+
+    impl Drop for House {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(self.registry.root());
+        }
+    }
+
+    #[test]
+    fn whoever_starts_the_next_broker_has_what_every_former_one_has_added() {
+        let house = House::new("generations", 1);
+        let mut first = house.first();
+        let a = house.join(&mut first);
+        drop(first);
+        let mut second = house.next(&a);
+        let b = house.join(&mut second);
+        // It is killed before the first one has come back to it, which then is the first to notice.
+        drop(second);
+        let mut third = house.next(&a);
+        let c = house.join(&mut third);
+        assert_eq!([a.shard, b.shard, c.shard], [2, 3, 4]);
+        house.check_steering(&[&a, &b, &c]);
+        // A socket that nobody but its owner had would be closed now, and the kernel renumber the others.
+        drop(b);
+        let d = house.join(&mut third);
+        house.check_steering(&[&a, &c, &d]);
+    }
+
+    #[test]
+    fn a_broker_that_is_killed_over_a_new_shard_leaves_no_hole() {
+        for bound in 0..=2 {
+            let house = House::new(&format!("hole-{bound}"), 2 + bound);
+            let mut first = house.first();
+            let mut a = house.join(&mut first);
+            // As far as it has come in `take_shard`.
+            let packets = first.packets.prepare().expect("a socket");
+            first.estate.add(3, packets, first.side_band.prepare().expect("a socket")).expect("room");
+            if bound > 0 {
+                first.packets.add().expect("binds");
+            }
+            if bound > 1 {
+                first.side_band.add().expect("binds");
+            }
+            drop(first);
+            let mut second = house.next(&a);
+            assert_eq!((second.packets.len(), second.side_band.len()), (4, 4), "{bound} bound");
+            assert_eq!(house.rejoin(&mut second, &mut a), Reply::Shard(2));
+            let b = house.join(&mut second);
+            assert_eq!(b.shard, 4, "somebody may have been given the other one");
+            house.check_steering(&[&a, &b]);
+        }
+    }
+
+    #[test]
+    fn a_process_counts_from_the_moment_it_is_given_a_shard() {
+        let house = House::new("trace", 6);
+        let mut first = house.first();
+        let mut a = house.join(&mut first);
+        let name = EngineName::shared(house.address, a.shard);
+        assert!(stats::is_running(&house.registry, name), "before it has said so itself");
+        let sharing = stats::sharing(&house.registry, house.address).expect("a directory");
+        assert_eq!(sharing.iter().map(|device| device.pid).collect::<Vec<_>>(), [std::process::id()]);
+        drop(first);
+        let mut second = house.next(&a);
+        second.settled_at = Instant::now() - Duration::from_secs(1);
+        second.reclaim();
+        assert!(second.free.is_empty(), "it may yet come back");
+        // Even one that was taken for gone may, as long as nobody else has its place.
+        stats::remove(&house.registry, name);
+        second.reclaim();
+        assert_eq!(second.free, [a.shard]);
+        assert_eq!(house.rejoin(&mut second, &mut a), Reply::Shard(a.shard));
+        assert!(second.free.is_empty());
+        drop(a);
+        (0..2).for_each(|_| second.turn(0).expect("polls"));
+        assert_eq!(second.free, [2]);
+        assert!(!stats::is_running(&house.registry, name));
+    }
+
+    #[test]
+    fn a_broker_outlives_those_who_have_not_come_back_to_it() {
+        let house = House::new("stopped", 8);
+        let mut first = house.first();
+        let a = house.join(&mut first);
+        drop(first);
+        let mut second = house.next(&a);
+        second.settled_at = Instant::now() - Duration::from_secs(1);
+        let second = second.end().expect("somebody may yet come back");
+        assert!(house.registry.is_shared(house.address));
+        stats::remove(&house.registry, EngineName::shared(house.address, a.shard));
+        assert!(second.end().is_none());
+        assert!(!house.registry.is_shared(house.address));
+    }
+}

@@ -1,0 +1,137 @@
+//! What a sharer has with its broker, and how it gets that back when the broker is killed.
+//!
+//! Nobody else can take over: the sockets are with those who share the address. The first of them to notice starts the next
+//! broker and hands it the estate; all come back with their shard and say again what they have said before.
+
+use super::client::{PATIENCE_SECONDS, exchange, is_end};
+use super::estate::Estate;
+use super::protocol::{Mad, PortSpace, Reply, Request, ServiceIds, VERSION};
+use super::{spawn, sys};
+use highwire_link::shm::Registry;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+
+/// When it is tried again to bring a broker back, where that has failed and nobody waits for it.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+/// How long who asks something waits for the next broker.
+const PATIENCE: Duration = Duration::from_secs(PATIENCE_SECONDS as u64);
+
+/// A connection to the broker, and all that holds only as long as the broker knows of it.
+#[derive(Debug)]
+pub(super) struct Standing {
+    connection: OwnedFd,
+    estate: Estate,
+    /// The far end of where datagrams arrive.
+    far_mads: OwnedFd,
+    shard: u8,
+    services: Vec<ServiceIds>,
+    ports: Vec<(PortSpace, u16)>,
+    wills: BTreeMap<u32, (IpAddr, Box<Mad>)>,
+    /// When a broker may be looked for again.
+    again_at: Instant,
+}
+
+impl Standing {
+    pub(super) fn new(connection: OwnedFd, shard: u8, far_mads: OwnedFd, estate: Estate) -> Standing {
+        Standing {
+            connection,
+            estate,
+            far_mads,
+            shard,
+            services: Vec::new(),
+            ports: Vec::new(),
+            wills: BTreeMap::new(),
+            again_at: Instant::now(),
+        }
+    }
+
+    /// Asks, if need be a new broker.
+    pub(super) fn ask(
+        &mut self,
+        registry: &Registry,
+        address: IpAddr,
+        request: &Request,
+    ) -> io::Result<Reply> {
+        let begun = Instant::now();
+        loop {
+            let error = match exchange(self.connection.as_fd(), request) {
+                Ok((reply, _)) => {
+                    self.note(request, &reply);
+                    return Ok(reply);
+                }
+                Err(error) => error,
+            };
+            if !self.is_over() || begun.elapsed() > PATIENCE {
+                return Err(error);
+            }
+            // The next one may be killed as well, before it has said a word.
+            while let Err(error) = self.recover(registry, address) {
+                if begun.elapsed() > PATIENCE {
+                    return Err(error);
+                }
+                std::thread::sleep(spawn::LOOK_INTERVAL);
+            }
+        }
+    }
+
+    /// Whether the broker is gone: it says nothing unasked.
+    pub(super) fn is_over(&self) -> bool {
+        sys::is_readable(self.connection.as_fd())
+    }
+
+    /// Whether it is time to look for the next one.
+    pub(super) fn is_due(&self) -> bool {
+        self.is_over() && Instant::now() >= self.again_at
+    }
+
+    /// Finds the next broker, or starts it, and takes its place there.
+    pub(super) fn recover(&mut self, registry: &Registry, address: IpAddr) -> io::Result<()> {
+        let recovered = self.find_next(registry, address);
+        let has_failed = recovered.as_ref().is_err_and(|error| !is_end(error));
+        self.again_at = Instant::now() + if has_failed { AGAIN_AFTER } else { Duration::ZERO };
+        recovered
+    }
+
+    fn find_next(&mut self, registry: &Registry, address: IpAddr) -> io::Result<()> {
+        let connection = spawn::reconnect(registry, address, &self.estate)?;
+        sys::set_patience(connection.as_fd(), PATIENCE_SECONDS)?;
+        let request = Request::Rejoin { version: VERSION, shard: self.shard };
+        sys::send(connection.as_fd(), &request.encode(), &[self.far_mads.as_fd()])?;
+        let (reply, _) = super::client::hear(connection.as_fd())?;
+        if reply != Reply::Shard(self.shard) {
+            return Err(io::Error::other(format!("the new broker does not take us back: {reply:?}")));
+        }
+        self.connection = connection;
+        self.say_again(self.connection.as_fd())
+    }
+
+    /// Tells the new broker what the former one knew. Somebody may have taken a port meanwhile; whoever listened first hears
+    /// of it by silence.
+    fn say_again(&self, connection: BorrowedFd<'_>) -> io::Result<()> {
+        let ports = self.ports.iter().map(|&(space, port)| Request::Bind { space, port });
+        let services = self.services.iter().map(|&services| Request::Listen(services));
+        let wills = self.wills.iter();
+        let wills = wills.map(|(&id, (to, mad))| Request::LeaveWill { id, to: *to, mad: mad.clone() });
+        for request in ports.chain(services).chain(wills) {
+            exchange(connection, &request)?;
+        }
+        Ok(())
+    }
+
+    fn note(&mut self, request: &Request, reply: &Reply) {
+        match (request, reply) {
+            (Request::Bind { space, .. }, Reply::Port(port)) => self.ports.push((*space, *port)),
+            (Request::Release { space, port }, _) => self.ports.retain(|had| *had != (*space, *port)),
+            (Request::Listen(services), Reply::Done) => self.services.push(*services),
+            (Request::Unlisten(services), _) => self.services.retain(|had| had != services),
+            (Request::LeaveWill { id, to, mad }, Reply::Done) => {
+                self.wills.insert(*id, (*to, mad.clone()));
+            }
+            (Request::RevokeWill { id }, _) => drop(self.wills.remove(id)),
+            _ => {}
+        }
+    }
+}
