@@ -4,6 +4,9 @@
 //! IP with the identification that the ICRC says, UDP with its checksum. What is recorded on the way out is sealed as it
 //! will be on the wire; where the decorator stands decides whose view it is (crate docs).
 //!
+//! A packet is in the file before it leaves, and before the program hears of it: a program that ends at once, or is killed,
+//! leaves a capture up to its last turn behind. One system call for each batch pays for that.
+//!
 //! A capture never disturbs traffic: when its file cannot be written, it stops and counts.
 
 mod frame;
@@ -76,7 +79,7 @@ impl CaptureFile {
         let mut sink = self.lock();
         let mut frame = std::mem::take(&mut sink.frame);
         let is_framed = build_frame(&mut frame, path, 0, Ecn::NotCapable, packet);
-        let is_recorded = is_framed && sink.record(now, &frame);
+        let is_recorded = is_framed && sink.record(now, &frame) && sink.hand_over();
         sink.frame = frame;
         is_recorded
     }
@@ -98,6 +101,14 @@ impl Sink {
         self.error = written.err();
         self.error.is_none()
     }
+
+    /// Gives the file what was recorded; false if the capture has stopped.
+    fn hand_over(&mut self) -> bool {
+        if self.error.is_none() {
+            self.error = self.writer.flush().err();
+        }
+        self.error.is_none()
+    }
 }
 
 /// A link that records what passes through it, in both directions.
@@ -105,7 +116,6 @@ pub struct Capture<L> {
     inner: L,
     file: CaptureFile,
     frame: Vec<u8>,
-    is_dirty: bool,
     recorded: u64,
     lost: u64,
 }
@@ -113,7 +123,7 @@ pub struct Capture<L> {
 impl<L: Link> Capture<L> {
     /// A link that records into `file`.
     pub fn new(inner: L, file: CaptureFile) -> Capture<L> {
-        Capture { inner, file, frame: Vec::new(), is_dirty: false, recorded: 0, lost: 0 }
+        Capture { inner, file, frame: Vec::new(), recorded: 0, lost: 0 }
     }
 
     /// The link inside.
@@ -121,16 +131,7 @@ impl<L: Link> Capture<L> {
         &self.inner
     }
 
-    /// While traffic is dense the buffer decides when to write; in every pause the file is brought up to date, so that a
-    /// killed process leaves a whole capture behind.
-    fn tidy(&mut self) {
-        if std::mem::take(&mut self.is_dirty) && self.file.lock().writer.flush().is_err() {
-            self.lost += 1;
-        }
-    }
-
     fn count(&mut self, is_recorded: bool) {
-        self.is_dirty = true;
         if is_recorded {
             self.recorded += 1;
         } else {
@@ -161,6 +162,9 @@ impl<L: Link> Link for Capture<L> {
                 let is_recorded = is_framed && sink.record(now, &self.frame);
                 self.count(is_recorded);
             });
+            if !sink.hand_over() {
+                self.lost += 1;
+            }
         }
         self.inner.transmit(now, batch, seal)
     }
@@ -168,7 +172,6 @@ impl<L: Link> Link for Capture<L> {
     fn receive(&mut self, now: Instant, batch: &mut RxBatch) -> usize {
         let packets = self.inner.receive(now, batch);
         if packets == 0 {
-            self.tidy();
             return 0;
         }
         let local = self.inner.local();
@@ -180,6 +183,9 @@ impl<L: Link> Link for Capture<L> {
             let is_framed = build_frame(&mut self.frame, path, ip_id, packet.ecn, packet.bytes);
             let is_recorded = is_framed && sink.record(now, &self.frame);
             self.count(is_recorded);
+        }
+        if !sink.hand_over() {
+            self.lost += 1;
         }
         packets
     }
@@ -276,9 +282,7 @@ mod tests {
             let (mut tx, mut rx) = (TxBatch::new(), RxBatch::new());
             fill(&mut tx, b, 3);
             assert_eq!(near.transmit(Instant::from_nanos(5), &mut tx, &mut seal), Transmitted::All);
-            assert_eq!(near.receive(Instant::ZERO, &mut rx), 0);
             assert_eq!(far.receive(Instant::from_nanos(7), &mut rx), 3);
-            assert_eq!(far.receive(Instant::ZERO, &mut rx), 0);
             for (file, nanos) in [(&sent, 5), (&arrived, 7)] {
                 let frames = file.frames();
                 assert_eq!(frames.len(), 3);
@@ -291,6 +295,61 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// A link that looks at the capture's file at the moment in which packets leave.
+    struct Witness<L>(L, Shared, Vec<usize>);
+
+    impl<L: Link> Link for Witness<L> {
+        fn local(&self) -> SocketAddr {
+            self.0.local()
+        }
+
+        fn train_limits(&self) -> TrainLimits {
+            self.0.train_limits()
+        }
+
+        fn transmit(&mut self, now: Instant, batch: &mut TxBatch, seal: &mut Seal<'_>) -> Transmitted {
+            self.2.push(self.1.frames().len());
+            self.0.transmit(now, batch, seal)
+        }
+
+        fn receive(&mut self, now: Instant, batch: &mut RxBatch) -> usize {
+            self.0.receive(now, batch)
+        }
+
+        fn poll_timeout(&self) -> Option<Instant> {
+            self.0.poll_timeout()
+        }
+
+        fn poll_fd(&self) -> Option<BorrowedFd<'_>> {
+            self.0.poll_fd()
+        }
+
+        fn counters(&self, each: &mut dyn FnMut(&'static str, u64)) {
+            self.0.counters(each);
+        }
+    }
+
+    #[test]
+    fn a_packet_is_in_the_file_before_it_leaves_and_before_the_program_hears_of_it() {
+        let (a, b) = ends(false);
+        let (near, far) = memory_pair(a, b);
+        let (sent, arrived) = (Shared::default(), Shared::default());
+        let file = |shared: &Shared| CaptureFile::to(shared.clone(), Duration::ZERO).unwrap();
+        let mut near = Capture::new(Witness(near, sent.clone(), Vec::new()), file(&sent));
+        let mut far = Capture::new(far, file(&arrived));
+        let (mut tx, mut rx) = (TxBatch::new(), RxBatch::new());
+        for turn in 1..4 {
+            fill(&mut tx, b, 3);
+            assert_eq!(near.transmit(Instant::ZERO, &mut tx, &mut seal), Transmitted::All);
+            assert_eq!(far.receive(Instant::ZERO, &mut rx), 3);
+            assert_eq!(arrived.frames().len(), 3 * turn);
+        }
+        assert_eq!(near.inner().2, [3, 6, 9]);
+        let lone = Shared::default();
+        assert!(file(&lone).record(Instant::ZERO, (a, b), &[0; 48]));
+        assert_eq!(lone.frames().len(), 1);
     }
 
     /// Of five packets one is lost and one damaged.

@@ -11,6 +11,7 @@ mod address;
 mod batch;
 mod capture;
 mod counters;
+pub mod environment;
 mod faulty;
 pub mod floor;
 mod memory;
@@ -28,6 +29,7 @@ pub use faulty::{
     ConfigError, FaultConfig, Faulty, Rates, Rule, Subject, Verdict, parse_duration, parse_rate,
 };
 pub use memory::{MemoryLink, memory_pair};
+pub use sys::{random_u64, secret_rng};
 pub use udp::{
     Holder, OpenError, ROCE_PORT, ReceiveBuffer, SharedPort, SteerBy, UdpConfig, UdpLink, lane_of,
     receive_buffer,

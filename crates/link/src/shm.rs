@@ -18,11 +18,12 @@ mod name;
 mod peer;
 mod registry;
 mod sender;
+pub mod stats;
 mod table;
 
 pub use channel::{ChannelConfig, PACKET_MAX_BYTES, RawSlice};
 pub use direct::{Direct, DirectError};
-pub use engine::{EngineConfig, LocalEngine, PublishError, StillInUse};
+pub use engine::{EngineConfig, Guests, LocalEngine, PublishError, StillInUse};
 pub use inbox::{Inbox, Received, SharedBytes};
 pub use name::{BadName, EngineName};
 pub use peer::{AttachError, PeerEngine};

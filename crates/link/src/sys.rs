@@ -4,6 +4,7 @@ mod machine;
 mod message;
 
 pub(crate) use machine::{Interface, allowed_cores, interfaces, pin_to};
+pub use machine::{random_u64, secret_rng};
 pub(crate) use message::{Received, TRAINS_PER_CALL, drain_errors, receive, send_trains};
 
 use std::io;

@@ -12,10 +12,19 @@ pub(crate) struct Identity {
     pub(crate) interface: String,
 }
 
+/// A variable of the environment, unless this program has privileges that the user who set the variable has not.
+pub(crate) fn variable(name: &str) -> Option<String> {
+    // SAFETY: the call has no preconditions.
+    let is_privileged = unsafe { libc::getauxval(libc::AT_SECURE) != 0 };
+    if is_privileged {
+        return None;
+    }
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
 impl Identity {
     /// From the environment of this process.
     pub(crate) fn of_environment() -> Identity {
-        let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
         let name =
             variable("HIGHWIRE_DEVICE_NAME").filter(|name| !name.contains('/') && !name.starts_with('.'));
         let address = variable("HIGHWIRE_ADDR").and_then(|text| text.parse().ok());

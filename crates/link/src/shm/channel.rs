@@ -28,7 +28,7 @@
 
 use std::sync::atomic::Ordering;
 
-use highwire_uapi::{LayoutError, Window};
+use highwire_shmem::{LayoutError, Window};
 
 use super::layout::VERSION;
 

@@ -10,9 +10,11 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering, fence};
+use std::sync::atomic::{Ordering, fence};
 
-use highwire_uapi::{Segment, copy_racy, copy_racy_last_release};
+use highwire_shmem::{
+    Lost, Segment, compare_swap_guarded, copy_guarded, copy_guarded_last_release, fetch_add_guarded,
+};
 
 use super::channel::RawSlice;
 use super::layout::{FREE, gid_words, in_use};
@@ -22,7 +24,7 @@ use super::table::{Access, Place, PublishedQueuePair, PublishedRegion, find};
 /// Segments of the peer's memory to keep mapped.
 const MEMORY_MAX: usize = 64;
 
-/// Why an operation was not executed here. Nothing has happened.
+/// Why an operation was not executed here. Nothing has happened, except with [`Lost`](DirectError::Lost).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DirectError {
     /// The region lies in no mapping of ours; packets reach it.
@@ -37,6 +39,8 @@ pub enum DirectError {
     Bounds,
     /// An atomic's address is no multiple of 8.
     Misaligned,
+    /// Some of the memory of either side is not there any more. Bytes before the first that is missing may have been copied.
+    Lost,
     /// The peer's process has ended or has closed the channel.
     PeerGone,
 }
@@ -75,7 +79,7 @@ impl Direct<'_> {
     /// [`DirectError`].
     ///
     /// # Safety
-    /// Every piece must be readable for as long as the call lasts.
+    /// The pieces are memory that may be read. One that is not mapped is an error.
     #[inline]
     pub unsafe fn write_parts(&mut self, rkey: u32, va: u64, parts: &[RawSlice]) -> Result<(), DirectError> {
         let len = total(parts)?;
@@ -87,13 +91,14 @@ impl Direct<'_> {
                 // overlaps the target is the application's race with itself.
                 unsafe {
                     if Some(i) == last {
-                        copy_racy_last_release(part.address, target.add(at), part.len);
+                        copy_guarded_last_release(part.address, target.add(at), part.len)?;
                     } else {
-                        copy_racy(part.address, target.add(at), part.len);
+                        copy_guarded(part.address, target.add(at), part.len)?;
                     }
                 }
                 at += part.len;
             }
+            Ok(())
         })
     }
 
@@ -114,7 +119,7 @@ impl Direct<'_> {
     /// [`DirectError`].
     ///
     /// # Safety
-    /// Every piece must be writable for as long as the call lasts.
+    /// The pieces are memory that may be written to. One that is not mapped is an error.
     #[inline]
     pub unsafe fn read_parts(&mut self, rkey: u32, va: u64, parts: &[RawSlice]) -> Result<(), DirectError> {
         let len = total(parts)?;
@@ -122,11 +127,12 @@ impl Direct<'_> {
             let mut at = 0;
             for part in parts {
                 // SAFETY: the checks found `len` bytes at `source`; the caller vouches for the pieces.
-                unsafe { copy_racy(source.add(at), part.address.cast_mut(), part.len) };
+                unsafe { copy_guarded(source.add(at), part.address.cast_mut(), part.len)? };
                 at += part.len;
             }
             // What the peer had published before what we read is visible from here on.
             fence(Ordering::Acquire);
+            Ok(())
         })
     }
 
@@ -135,11 +141,8 @@ impl Direct<'_> {
     /// # Errors
     /// [`DirectError`].
     pub fn compare_swap(&mut self, rkey: u32, va: u64, compare: u64, swap: u64) -> Result<u64, DirectError> {
-        self.atomic(rkey, va, |word| {
-            match word.compare_exchange(compare, swap, Ordering::SeqCst, Ordering::SeqCst) {
-                Ok(was) | Err(was) => was,
-            }
-        })
+        // SAFETY: `atomic` gives an aligned word that it has checked.
+        self.atomic(rkey, va, |word| unsafe { compare_swap_guarded(word, compare, swap) })
     }
 
     /// Fetch-and-add on the peer's word at `va`; returns what it was.
@@ -147,29 +150,29 @@ impl Direct<'_> {
     /// # Errors
     /// [`DirectError`].
     pub fn fetch_add(&mut self, rkey: u32, va: u64, add: u64) -> Result<u64, DirectError> {
-        self.atomic(rkey, va, |word| word.fetch_add(add, Ordering::SeqCst))
+        // SAFETY: as above.
+        self.atomic(rkey, va, |word| unsafe { fetch_add_guarded(word, add) })
     }
 
     fn atomic(
         &mut self,
         rkey: u32,
         va: u64,
-        act: impl FnOnce(&AtomicU64) -> u64,
+        act: impl FnOnce(*mut u64) -> Result<u64, Lost>,
     ) -> Result<u64, DirectError> {
         if va & 7 != 0 {
             return Err(DirectError::Misaligned);
         }
-        let mut was = Ok(0);
+        let mut was = 0;
         self.operate(rkey, va, 8, Access::REMOTE_ATOMIC, |address| {
-            was = if address.addr() & 7 == 0 {
-                // SAFETY: eight checked bytes, aligned; everybody accesses them atomically or by racy copies.
-                Ok(act(unsafe { AtomicU64::from_ptr(address.cast()) }))
-            } else {
+            if address.addr() & 7 != 0 {
                 // The region itself starts at an odd place; only the owner's engine can do it.
-                Err(DirectError::NotShared)
-            };
+                return Err(DirectError::NotShared);
+            }
+            was = act(address.cast())?;
+            Ok(())
         })?;
-        was
+        Ok(was)
     }
 
     /// Announces what it is about to touch, checks, acts, and takes the announcement back.
@@ -180,7 +183,7 @@ impl Direct<'_> {
         va: u64,
         len: usize,
         need: Access,
-        act: impl FnOnce(*mut u8),
+        act: impl FnOnce(*mut u8) -> Result<(), DirectError>,
     ) -> Result<(), DirectError> {
         self.check_attached()?;
         let word = 1 << 63 | u64::from(self.peer_qpn & 0xFF_FFFF) << 32 | u64::from(rkey);
@@ -188,11 +191,7 @@ impl Direct<'_> {
         in_use(self.sender.peer.window(), slot).store(word, Ordering::Relaxed);
         // Store of `in_use`, then loads of the tables: pairs with the fence in `LocalEngine::withdraw_region`.
         fence(Ordering::SeqCst);
-        let result = self.locate(rkey, va, len, need).map(|address| {
-            if let Some(address) = address {
-                act(address);
-            }
-        });
+        let result = self.locate(rkey, va, len, need).and_then(|address| address.map_or(Ok(()), act));
         // Release: the copy is over before the owner sees that we are done.
         in_use(self.sender.peer.window(), slot).store(0, Ordering::Release);
         result
@@ -283,6 +282,12 @@ fn total(parts: &[RawSlice]) -> Result<usize, DirectError> {
     parts.iter().try_fold(0usize, |sum, part| sum.checked_add(part.len)).ok_or(DirectError::Bounds)
 }
 
+impl From<Lost> for DirectError {
+    fn from(_: Lost) -> DirectError {
+        DirectError::Lost
+    }
+}
+
 impl fmt::Display for DirectError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
@@ -292,6 +297,7 @@ impl fmt::Display for DirectError {
             DirectError::Access => "the access is not allowed",
             DirectError::Bounds => "the access exceeds the region",
             DirectError::Misaligned => "the address of an atomic must be a multiple of 8",
+            DirectError::Lost => "the memory is not there any more",
             DirectError::PeerGone => "the peer is gone",
         })
     }

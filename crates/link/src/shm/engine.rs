@@ -3,25 +3,31 @@
 //! Taking something back is where care is needed: a peer may be in the middle of a copy. A peer says what it works on
 //! (`in_use`) before it reads the tables; the owner changes the tables before it looks at `in_use`. With a full fence
 //! between the two steps on both sides, either the peer sees that the entry is gone, or the owner sees that the peer is
-//! at it and waits. A peer that died at it is recognised by its lock and waited for no longer.
+//! at it and waits. A peer that died at it is recognised by its lock and waited for no longer. One that lives and does not
+//! finish, because it was stopped or means no good, is waited for once, as long as the caller has patience; after that not at
+//! all, until it is seen to work on nothing.
+
+mod guests;
 
 use std::fmt;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use highwire_uapi::{Segment, SharedPool, Window};
+use highwire_shmem::{Segment, SharedPool, Window};
+
+pub use guests::Guests;
 
 use super::layout::{
-    Announcement, CLOSED, EngineHeader, FREE, LANE_ANNOUNCED, LANE_SLEEPING, RUNNING, STATE, gid_to_bytes,
-    in_use,
+    Announcement, CLOSED, EngineHeader, FREE, LANE_ANNOUNCED, LANE_SLEEPING, STATE, gid_to_bytes, in_use,
 };
 use super::lock::{self, Byte};
 use super::name::EngineName;
 use super::registry::{ClaimError, Registry, effective_uid};
 use super::table::{Entry, Place, PublishedQueuePair, PublishedRegion, TableWriter};
+use crate::sys::random_u64;
 
 /// How many looks at `in_use` to spend before asking whether the peer still lives.
 const LOOKS_PER_INQUIRY: u32 = 256;
@@ -56,6 +62,9 @@ pub struct LocalEngine {
     regions: Mutex<TableWriter>,
     pool: SharedPool,
     next_channel: AtomicU32,
+    guests: Guests,
+    /// By channel slot: its peer has used up the patience of a caller.
+    is_overdue: Box<[AtomicBool]>,
 }
 
 /// The table has no room near this key. Peers reach it with packets.
@@ -110,6 +119,8 @@ impl LocalEngine {
             regions: Mutex::new(regions),
             pool: SharedPool::in_directory(directory),
             next_channel: AtomicU32::new(1),
+            is_overdue: (0..config.channel_slots).map(|_| AtomicBool::new(false)).collect(),
+            guests: Guests::default(),
         })
     }
 
@@ -170,7 +181,7 @@ impl LocalEngine {
     }
 
     /// Closes a queue pair and waits, at most for `patience`, until nobody works through it. Closing what was never
-    /// published is fine. May be called again after an error.
+    /// published is fine. May be called again after an error; a peer that was waited for in vain is then not waited for.
     ///
     /// # Errors
     /// [`StillInUse`]; no new work can begin, but some is under way.
@@ -185,7 +196,7 @@ impl LocalEngine {
     /// Closes a region and waits, at most for `patience`, until nobody works on it. After that its memory may be freed.
     ///
     /// # Errors
-    /// [`StillInUse`]; the memory must not be freed yet.
+    /// [`StillInUse`]; what the peer has mapped must not be used for anything else.
     pub fn withdraw_region(&self, rkey: u32, patience: Duration) -> Result<(), StillInUse> {
         if !self.is_ours() {
             return Ok(());
@@ -197,6 +208,11 @@ impl LocalEngine {
     /// Whether a region is published.
     pub fn has_region(&self, rkey: u32) -> bool {
         lock_table(&self.regions).contains(rkey)
+    }
+
+    /// Programs that this engine works for and that reach into its own regions without it.
+    pub fn guests(&self) -> &Guests {
+        &self.guests
     }
 
     pub(super) fn header(&self) -> &EngineHeader {
@@ -237,13 +253,32 @@ impl LocalEngine {
         // Change of the table, then look at `in_use`: pairs with the fence in `Direct`.
         fence(Ordering::SeqCst);
         let mut since = None;
-        for slot in 0..self.header.channel_slots {
+        let mut is_over = |is_overdue: &AtomicBool| {
+            let waited = since.get_or_insert_with(Instant::now).elapsed();
+            let is_over = waited >= patience || is_overdue.load(Ordering::Relaxed);
+            is_overdue.fetch_or(is_over, Ordering::Relaxed);
+            is_over
+        };
+        let mut result = Ok(());
+        for guest in self.guests.all() {
+            while guest.is_at_work(&concerns) {
+                if is_over(&guest.is_overdue) {
+                    result = Err(StillInUse { by: self.name() });
+                    break;
+                }
+                std::thread::yield_now();
+            }
+        }
+        for (slot, is_overdue) in (0..).zip(&self.is_overdue) {
             let at = self.header.channel(slot);
             let mut looks = 0;
             loop {
                 // Acquire: the peer's copy is over before the memory is reused.
                 let word = in_use(&self.window, at).load(Ordering::Acquire);
                 if word >> 63 == 0 || !concerns(word) {
+                    if word >> 63 == 0 {
+                        is_overdue.store(false, Ordering::Relaxed);
+                    }
                     break;
                 }
                 looks += 1;
@@ -252,15 +287,16 @@ impl LocalEngine {
                     if !self.lives(&sender) {
                         break;
                     }
-                    if since.get_or_insert_with(Instant::now).elapsed() >= patience {
-                        return Err(StillInUse { by: sender.name() });
+                    if is_over(is_overdue) {
+                        result = Err(StillInUse { by: sender.name() });
+                        break;
                     }
                     std::thread::yield_now();
                 }
                 std::hint::spin_loop();
             }
         }
-        Ok(())
+        result
     }
 
     fn lives(&self, sender: &Announcement) -> bool {
@@ -274,7 +310,6 @@ impl Drop for LocalEngine {
         if !self.is_ours() {
             return;
         }
-        debug_assert_eq!(self.window.u64_at(STATE).load(Ordering::Relaxed), RUNNING);
         self.window.u64_at(STATE).store(CLOSED, Ordering::Release);
         self.registry.release(&self.directory);
     }
@@ -286,16 +321,6 @@ fn lock_table(table: &Mutex<TableWriter>) -> MutexGuard<'_, TableWriter> {
 
 fn publish(table: &Mutex<TableWriter>, key: u32, entry: &impl Entry) -> Result<(), PublishError> {
     if lock_table(table).insert(key, entry) { Ok(()) } else { Err(PublishError) }
-}
-
-fn random_u64() -> std::io::Result<u64> {
-    let mut bytes = [0u8; 8];
-    // SAFETY: the buffer has eight bytes.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if got != 8 {
-        return Err(std::io::Error::last_os_error());
-    }
-    Ok(u64::from_le_bytes(bytes))
 }
 
 /// Field 22 of `/proc/self/stat`: ticks after boot at which this process started; zero where there is no `/proc`.

@@ -8,7 +8,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use highwire_uapi::{Segment, Window};
+use highwire_shmem::{Segment, Window};
 
 use super::channel::{
     APART, Channel, HERE, LAST, PACKET_MAX_BYTES, SEVERAL, SLOT_PAYLOAD_BYTES, SLOTS_PACKET_MAX_BYTES,
@@ -139,6 +139,16 @@ impl Inbox {
             incoming.draining |= !incoming.sender.check_alive();
         }
         self.channels.iter().filter(|incoming| incoming.draining).count()
+    }
+
+    /// Whether an engine with this address has an open channel to us: any at all, or the one of this name.
+    #[inline]
+    pub fn hears(&self, gid: IpAddr, shard: Option<u8>) -> bool {
+        self.channels.iter().any(|incoming| {
+            incoming.source == gid
+                && !incoming.draining
+                && shard.is_none_or(|shard| incoming.sender.name().shard == shard)
+        })
     }
 
     /// Channels that are open.
@@ -382,15 +392,12 @@ impl SharedBytes<'_> {
         self.window.copy_out(self.at + from, to);
     }
 
-    /// The bytes where they lie, for one copy less.
-    ///
-    /// # Safety
-    /// The sender must not write to them meanwhile. Ours does not before the slot is released; only a peer that is
-    /// broken would, and it belongs to the same user.
+    /// Where they lie: mapped for as long as this value is borrowed, and never to be made a slice of, since the sender may write
+    /// to them at any time.
     #[inline]
-    pub unsafe fn as_slice(&self) -> &[u8] {
-        // SAFETY: in bounds of the mapping, which the window keeps; unchanged, as the caller promises.
-        unsafe { std::slice::from_raw_parts(self.window.as_ptr().add(self.at), self.len) }
+    pub fn as_ptr(&self) -> *const u8 {
+        // In bounds: `deliver` has checked the place.
+        self.window.as_ptr().wrapping_add(self.at)
     }
 }
 

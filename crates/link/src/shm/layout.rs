@@ -34,7 +34,7 @@
 use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use highwire_uapi::{LayoutError, Window};
+use highwire_shmem::{LayoutError, Window};
 
 use super::name::EngineName;
 

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use highwire_uapi::{LayoutError, Segment, SharedPool, Window};
+use highwire_shmem::{LayoutError, Segment, SharedPool, Window};
 
 use super::channel::ChannelConfig;
 use super::engine::LocalEngine;

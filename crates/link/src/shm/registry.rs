@@ -22,8 +22,8 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsE
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use highwire_shmem::{LayoutError, Segment, Window};
 use highwire_stdx::Rng;
-use highwire_uapi::{LayoutError, Segment, Window};
 
 use super::engine::{EngineConfig, LocalEngine};
 use super::layout::{EngineHeader, STATE};
@@ -98,7 +98,7 @@ impl Registry {
     /// # Errors
     /// [`RegistryError`].
     pub fn open() -> Result<Registry, RegistryError> {
-        match std::env::var_os("HIGHWIRE_SHM_DIR").filter(|dir| !dir.is_empty()) {
+        match crate::environment::variable("HIGHWIRE_SHM_DIR") {
             Some(dir) => Registry::open_at(Path::new(&dir)),
             None => Registry::open_at(Path::new(&format!("/dev/shm/highwire-{}", effective_uid()))),
         }

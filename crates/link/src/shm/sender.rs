@@ -7,11 +7,12 @@
 //! faster: walking 1024 slots made the round trip of a small packet half as long again (Zen 4, cores without a common
 //! third-level cache). A ring of few slots, on the other hand, is full as soon as the receiver loses its core.
 
+use std::convert::Infallible;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{Ordering, fence};
 
-use highwire_uapi::{LayoutError, Segment, Window, copy_racy};
+use highwire_shmem::{LayoutError, Segment, Window, copy_racy};
 
 use super::channel::{
     APART, Channel, ChannelConfig, HERE, LAST, PACKET_MAX_BYTES, RawSlice, SEVERAL, SLOT_PAYLOAD_BYTES,
@@ -162,35 +163,59 @@ impl ShmSender {
     /// [`SendError`]; `fill` was not called.
     #[inline]
     pub fn try_send(&mut self, len: usize, fill: impl FnOnce(&mut [u8])) -> Result<(), SendError> {
+        let sent = self.try_fill::<Infallible>(len, |out| {
+            fill(out);
+            Ok(())
+        });
+        sent.map(|Ok(())| ())
+    }
+
+    /// The same with a `fill` that may find that there is nothing to send after all: then nothing is sent.
+    ///
+    /// # Errors
+    /// [`SendError`]; `fill` was not called. The inner error is its own.
+    #[inline]
+    pub fn try_fill<E>(
+        &mut self,
+        len: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), E>,
+    ) -> Result<Result<(), E>, SendError> {
         if len <= SLOT_PAYLOAD_BYTES {
             self.reserve_slots(1)?;
             if self.held.is_none() {
                 let mut bytes = [0; SLOT_PAYLOAD_BYTES];
-                fill(&mut bytes[..len]);
+                if let Err(error) = fill(&mut bytes[..len]) {
+                    return Ok(Err(error));
+                }
                 if !self.is_batch {
                     self.publish_here(len, &bytes);
-                    return Ok(());
+                    return Ok(Ok(()));
                 }
                 let (slot, header) = self.take_slots(1, len, HERE);
                 self.held = Some(Held { slot, header, words: words(&bytes) });
-                return Ok(());
+                return Ok(Ok(()));
             }
             let at = self.channel.slot(self.tail) + 8;
             debug_assert!(at + SLOT_PAYLOAD_BYTES <= self.channel.window.len());
             // SAFETY: in bounds of the mapping, which the window keeps. `reserve_slots` found that the receiver is done
             // with the slot, so nobody looks at it before its header shows, and only we ever write to it.
-            fill(unsafe { std::slice::from_raw_parts_mut(self.channel.window.as_ptr().add(at), len) });
+            let slot = unsafe { std::slice::from_raw_parts_mut(self.channel.window.as_ptr().add(at), len) };
+            if let Err(error) = fill(slot) {
+                return Ok(Err(error));
+            }
             self.ring(1, len, HERE);
-            return Ok(());
+            return Ok(Ok(()));
         }
         self.reserve(len)?;
         let mut staging = std::mem::take(&mut self.staging);
-        fill(&mut staging[..len]);
-        let part = RawSlice { address: staging.as_ptr(), len };
-        // SAFETY: the staging buffer is ours and lives until the end of this function.
-        unsafe { self.publish_parts(len, &[part]) };
+        let filled = fill(&mut staging[..len]);
+        if filled.is_ok() {
+            let part = RawSlice { address: staging.as_ptr(), len };
+            // SAFETY: the staging buffer is ours and lives until the end of this function.
+            unsafe { self.publish_parts(len, &[part]) };
+        }
         self.staging = staging;
-        Ok(())
+        Ok(filled)
     }
 
     /// Sends a packet that is gathered from pieces, which are copied once.
@@ -227,6 +252,11 @@ impl ShmSender {
         let lane = self.peer.header().lane(self.to_lane);
         let sleeping = self.peer.window().u64_at(lane + LANE_SLEEPING);
         sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// Whether the receiver has yet to look at some of what was sent.
+    pub fn is_unheard(&self) -> bool {
+        self.channel.head().load(Ordering::Acquire) != self.tail
     }
 
     /// Whether the receiver is gone or has given up, as far as memory tells.

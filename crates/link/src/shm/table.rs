@@ -14,7 +14,7 @@
 
 use std::sync::atomic::{Ordering, fence};
 
-use highwire_uapi::Window;
+use highwire_shmem::Window;
 
 use super::layout::{ENTRY_BYTES, gid_bytes, gid_words};
 
@@ -288,8 +288,8 @@ impl Entry for PublishedRegion {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use highwire_shmem::Segment;
     use highwire_stdx::Rng;
-    use highwire_uapi::Segment;
     use std::collections::BTreeMap;
     use std::sync::Arc;
 

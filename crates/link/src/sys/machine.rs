@@ -1,6 +1,7 @@
 //! Questions to the machine: its network interfaces and its cores.
 
 use super::{RawAddress, check};
+use highwire_stdx::Rng;
 use std::io;
 use std::mem::size_of;
 use std::net::IpAddr;
@@ -95,4 +96,28 @@ pub(crate) fn pin_to(cores: &[usize]) -> io::Result<()> {
     // SAFETY: 0 is the calling thread, and the set is a live local of the size given.
     check(unsafe { libc::sched_setaffinity(0, size_of::<libc::cpu_set_t>(), &raw const set) })?;
     Ok(())
+}
+
+/// 64 bits that nobody can guess.
+///
+/// # Errors
+/// Those of getrandom(2).
+pub fn random_u64() -> io::Result<u64> {
+    random_bytes().map(u64::from_ne_bytes)
+}
+
+/// A generator that nobody can guess, whatever is known of what came from it.
+///
+/// # Errors
+/// Those of getrandom(2).
+pub fn secret_rng() -> io::Result<Rng> {
+    random_bytes().map(Rng::secret)
+}
+
+fn random_bytes<const N: usize>() -> io::Result<[u8; N]> {
+    let mut bytes = [0; N];
+    // SAFETY: the buffer has the length that is passed.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    // Requests of up to 256 bytes are never cut short once the pool is initialised (getrandom(2)).
+    if got == bytes.len() as isize { Ok(bytes) } else { Err(io::Error::last_os_error()) }
 }

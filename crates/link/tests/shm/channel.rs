@@ -9,8 +9,8 @@ use highwire_link::shm::{
     AttachError, ChannelConfig, EngineConfig, Inbox, PACKET_MAX_BYTES, RawSlice, Received, SendError,
     ShmSender,
 };
+use highwire_shmem::{Segment, Window};
 use highwire_stdx::Rng;
-use highwire_uapi::{Segment, Window};
 
 use crate::support::{House, address, connect};
 

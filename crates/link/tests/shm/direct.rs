@@ -7,8 +7,8 @@ use std::time::Duration;
 use highwire_link::shm::{
     Access, ChannelConfig, DirectError, LocalEngine, PublishedQueuePair, PublishedRegion, RawSlice, ShmSender,
 };
+use highwire_shmem::SharedBuffer;
 use highwire_stdx::Rng;
-use highwire_uapi::SharedBuffer;
 
 use crate::support::{House, connect, gid_bytes};
 

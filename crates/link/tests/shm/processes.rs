@@ -10,7 +10,7 @@ use highwire_link::shm::{
     Access, ChannelConfig, EngineConfig, Inbox, LocalEngine, LookupError, PACKET_MAX_BYTES,
     PublishedQueuePair, PublishedRegion, Registry, SendError,
 };
-use highwire_uapi::SharedBuffer;
+use highwire_shmem::SharedBuffer;
 
 use crate::support::{House, Second, address, connect, gid_bytes};
 
@@ -226,7 +226,7 @@ fn an_owner_waits_for_a_living_peer_but_not_for_a_dead_one() {
     second.wait_for("ready");
     // As if the child had been stopped in the middle of a copy: its slot is the first one; the word is documented.
     let path = house.registry.directory(engine.gid()).join("engine");
-    let window = highwire_uapi::Window::whole(&Arc::new(highwire_uapi::Segment::open(&path).unwrap()));
+    let window = highwire_shmem::Window::whole(&Arc::new(highwire_shmem::Segment::open(&path).unwrap()));
     let in_use = window.u64_at(512 + 128);
     in_use.store(1 << 63 | 1 << 32 | u64::from(RKEY), Ordering::Release);
     let refused = engine.withdraw_region(RKEY, Duration::ZERO).unwrap_err();

@@ -8,8 +8,8 @@ use std::sync::atomic::Ordering;
 use highwire_link::shm::{
     ChannelConfig, ClaimError, EngineConfig, EngineName, Inbox, LookupError, Registry, RegistryError,
 };
+use highwire_shmem::{Segment, Window};
 use highwire_stdx::Rng;
-use highwire_uapi::{Segment, Window};
 
 use crate::support::{House, address};
 

@@ -44,7 +44,7 @@ pub(super) fn folder(identity: &Identity) -> Option<PathBuf> {
 fn shared_place() -> Option<PathBuf> {
     // SAFETY: it always succeeds.
     let uid = unsafe { libc::geteuid() };
-    let place = match std::env::var_os("HIGHWIRE_SHM_DIR").filter(|folder| !folder.is_empty()) {
+    let place = match crate::identity::variable("HIGHWIRE_SHM_DIR") {
         Some(folder) => PathBuf::from(folder),
         None => PathBuf::from(format!("/dev/shm/highwire-{uid}")),
     };

@@ -1,0 +1,68 @@
+//! Programs that an engine works for and that reach into its regions by themselves.
+//!
+//! A peer engine says in its channel what it works on. A program that has no engine says it in its send ring, one word
+//! for each queue pair, and the engine that takes a region back looks at those words as well. Whoever knows that the program
+//! has ended takes the guest away, so that nobody waits for the dead.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use highwire_shmem::{Window, offset};
+
+/// The send rings whose owners work without the engine.
+#[derive(Debug, Default)]
+pub struct Guests {
+    list: Mutex<Vec<Arc<Word>>>,
+}
+
+#[derive(Debug)]
+pub(super) struct Word {
+    ring: Window,
+    is_gone: AtomicBool,
+    /// It has used up the patience of a caller.
+    pub(super) is_overdue: AtomicBool,
+}
+
+impl Guests {
+    /// From now on what the ring's owner says to be working on is waited for. The owner is counted as gone once
+    /// [`remove`](Self::remove) was called for the same ring.
+    pub fn add(&self, ring: &Window) {
+        self.lock().push(Arc::new(Word {
+            ring: ring.clone(),
+            is_gone: AtomicBool::new(false),
+            is_overdue: AtomicBool::new(false),
+        }));
+    }
+
+    /// The ring's owner works no more: it has ended, or its queue pair has.
+    pub fn remove(&self, ring: &Window) {
+        self.lock().retain(|word| {
+            let is_it = word.ring.as_ptr() == ring.as_ptr();
+            if is_it {
+                word.is_gone.store(true, Ordering::Release);
+            }
+            !is_it
+        });
+    }
+
+    /// All of them now. The list is not held meanwhile: a guest that is waited for must be able to go.
+    pub(super) fn all(&self) -> Vec<Arc<Word>> {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Arc<Word>>> {
+        self.list.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Word {
+    /// Whether the ring's owner works on something that `concerns` the caller.
+    pub(super) fn is_at_work(&self, concerns: &impl Fn(u64) -> bool) -> bool {
+        // Acquire: the owner's copy is over before the memory is reused.
+        let word = self.ring.u64_at(offset::IN_USE).load(Ordering::Acquire);
+        if word >> 63 == 0 {
+            self.is_overdue.store(false, Ordering::Relaxed);
+        }
+        word >> 63 == 1 && concerns(word) && !self.is_gone.load(Ordering::Acquire)
+    }
+}

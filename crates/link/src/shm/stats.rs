@@ -1,0 +1,215 @@
+//! The counters of a running device, in a file that other processes of the user can read at any time.
+//!
+//! ```text
+//!   0 ┌──────────────────────┬─────────────┬──────────────┐
+//!     │ "HWSTATS1"           │ pid u32     │ entries u32  │
+//!  16 ├──────────────────────┼─────────────┴──────────────┤
+//!     │ start_time u64       │ sequence u64: odd while it is being written │
+//!  64 ├──────────────────────┴────────────────────────────┤
+//!     │ entries × { name: 40 bytes, zero-padded · u64 }   │
+//!     └───────────────────────────────────────────────────┘
+//! ```
+
+use super::{EngineName, Registry};
+use highwire_shmem::{Segment, Window};
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering, fence};
+
+const MAGIC: u64 = u64::from_le_bytes(*b"HWSTATS1");
+const SEQUENCE: usize = 24;
+const ENTRIES: usize = 64;
+const NAME_BYTES: usize = 40;
+const ENTRY_BYTES: usize = NAME_BYTES + 8;
+const ENTRIES_MAX: usize = 160;
+const FILE_BYTES: usize = ENTRIES + ENTRIES_MAX * ENTRY_BYTES;
+const PREFIX: &str = "stats-";
+
+/// The file of this device. Dropping it removes it.
+#[derive(Debug)]
+pub struct StatsFile {
+    path: PathBuf,
+    window: Window,
+    sequence: AtomicU64,
+}
+
+/// The counters of a device that runs now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunningDevice {
+    /// Its address.
+    pub address: IpAddr,
+    /// Its part of the address, if processes share it.
+    pub shard: Option<u8>,
+    /// Its process.
+    pub pid: u32,
+    /// Its counters by name, as they were a moment ago.
+    pub counters: Vec<(String, u64)>,
+}
+
+impl StatsFile {
+    /// Makes the file of the device that has this name, in the user's own registry.
+    ///
+    /// # Errors
+    /// Those of making a file.
+    pub fn create(name: EngineName) -> io::Result<StatsFile> {
+        let registry = Registry::open().map_err(io::Error::other)?;
+        let path = path(&registry, name);
+        let window = make(&path, std::process::id())?;
+        Ok(StatsFile { path, window, sequence: AtomicU64::new(0) })
+    }
+
+    /// Writes the present values. One thread at a time calls this; others that come meanwhile write nothing.
+    pub fn write(&self, counters: impl IntoIterator<Item = (&'static str, u64)>) {
+        let sequence = self.sequence.load(Ordering::Relaxed);
+        let begun =
+            self.sequence.compare_exchange(sequence, sequence + 1, Ordering::AcqRel, Ordering::Relaxed);
+        if sequence % 2 == 1 || begun.is_err() {
+            return;
+        }
+        self.window.u64_at(SEQUENCE).store(sequence + 1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        let mut count = 0u64;
+        for (name, value) in counters.into_iter().take(ENTRIES_MAX) {
+            let at = ENTRIES + count as usize * ENTRY_BYTES;
+            let mut padded = [0; NAME_BYTES];
+            let bytes = &name.as_bytes()[..name.len().min(NAME_BYTES)];
+            padded[..bytes.len()].copy_from_slice(bytes);
+            self.window.copy_in(at, &padded);
+            self.window.u64_at(at + NAME_BYTES).store(value, Ordering::Relaxed);
+            count += 1;
+        }
+        self.window.u64_at(8).store(u64::from(std::process::id()) | count << 32, Ordering::Relaxed);
+        self.window.u64_at(SEQUENCE).store(sequence + 2, Ordering::Release);
+        self.sequence.store(sequence + 2, Ordering::Release);
+    }
+}
+
+/// A file without counters.
+fn make(path: &Path, pid: u32) -> io::Result<Window> {
+    // The name is its owner's, so a file of that name is what a process that is gone left behind, or the broker's promise.
+    let _ = std::fs::remove_file(path);
+    let window = Window::whole(&Arc::new(Segment::create_file(path, FILE_BYTES, 0o600)?));
+    window.u64_at(8).store(u64::from(pid), Ordering::Relaxed);
+    window.u64_at(16).store(start_time(pid), Ordering::Relaxed);
+    window.u64_at(0).store(MAGIC, Ordering::Release);
+    Ok(window)
+}
+
+/// Says that a process has a device of this name, before it says so itself. 0 is a process that cannot be seen from here.
+pub fn announce(registry: &Registry, name: EngineName, pid: u32) {
+    if pid > 0 {
+        // Without it, what is said by the device itself must do.
+        let _ = make(&path(registry, name), pid);
+    }
+}
+
+/// Removes what a process that is gone left behind.
+pub fn remove(registry: &Registry, name: EngineName) {
+    let _ = std::fs::remove_file(path(registry, name));
+}
+
+fn path(registry: &Registry, name: EngineName) -> PathBuf {
+    registry.root().join(format!("{PREFIX}{name}"))
+}
+
+impl Drop for StatsFile {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+/// Whether a device of this name runs.
+pub fn is_running(registry: &Registry, name: EngineName) -> bool {
+    read(&path(registry, name), name).is_some()
+}
+
+/// Every device of this user that runs on this machine now, by address. Files that dead ones left behind are removed.
+///
+/// # Errors
+/// Those of reading the directory.
+pub fn running_devices() -> io::Result<Vec<RunningDevice>> {
+    running_in(&Registry::open().map_err(io::Error::other)?)
+}
+
+/// The same of one registry.
+///
+/// # Errors
+/// Those of reading the directory.
+pub fn running_in(registry: &Registry) -> io::Result<Vec<RunningDevice>> {
+    running_where(registry, |_| true)
+}
+
+/// The same of those that share an address.
+///
+/// # Errors
+/// Those of reading the directory.
+pub fn sharing(registry: &Registry, address: IpAddr) -> io::Result<Vec<RunningDevice>> {
+    let address = address.to_canonical();
+    running_where(registry, |name| name.gid == address && name.shard > 0)
+}
+
+fn running_where(
+    registry: &Registry,
+    is_meant: impl Fn(&EngineName) -> bool,
+) -> io::Result<Vec<RunningDevice>> {
+    let mut running = Vec::new();
+    for entry in std::fs::read_dir(registry.root())? {
+        let entry = entry?;
+        let name = entry.file_name();
+        let name =
+            name.to_str().and_then(|name| name.strip_prefix(PREFIX)).and_then(|name| name.parse().ok());
+        if let Some(name) = name.filter(&is_meant) {
+            running.extend(read(&entry.path(), name));
+        }
+    }
+    running.sort_by_key(|device: &RunningDevice| (device.address, device.shard));
+    Ok(running)
+}
+
+fn read(path: &Path, name: EngineName) -> Option<RunningDevice> {
+    let window = Window::whole(&Arc::new(Segment::open(path).ok()?));
+    if window.len() < FILE_BYTES || window.u64_at(0).load(Ordering::Acquire) != MAGIC {
+        return None;
+    }
+    let pid = window.u64_at(8).load(Ordering::Relaxed) as u32;
+    if start_time(pid) != window.u64_at(16).load(Ordering::Relaxed) {
+        let _ = std::fs::remove_file(path);
+        return None;
+    }
+    // A writer takes microseconds; one that died half-way leaves values that are as good as any.
+    let mut counters = Vec::new();
+    for _ in 0..1000 {
+        let before = window.u64_at(SEQUENCE).load(Ordering::Acquire);
+        counters = read_entries(&window);
+        fence(Ordering::Acquire);
+        if before.is_multiple_of(2) && window.u64_at(SEQUENCE).load(Ordering::Relaxed) == before {
+            break;
+        }
+        std::hint::spin_loop();
+    }
+    let shard = (name.shard > 0).then_some(name.shard);
+    Some(RunningDevice { address: name.gid, shard, pid, counters })
+}
+
+fn read_entries(window: &Window) -> Vec<(String, u64)> {
+    let count = (window.u64_at(8).load(Ordering::Relaxed) >> 32) as usize;
+    let entry = |index: usize| {
+        let at = ENTRIES + index * ENTRY_BYTES;
+        let mut name = [0; NAME_BYTES];
+        window.copy_out(at, &mut name);
+        let end = name.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
+        let value = window.u64_at(at + NAME_BYTES).load(Ordering::Relaxed);
+        (String::from_utf8_lossy(&name[..end]).into_owned(), value)
+    };
+    (0..count.min(ENTRIES_MAX)).map(entry).collect()
+}
+
+/// Ticks after boot at which a process started, which tells it from a later one of the same number; 0 if there is none.
+fn start_time(pid: u32) -> u64 {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    // The second field, the name in parentheses, may contain blanks; the start is the 22nd.
+    let behind_name = stat.rsplit(')').next().unwrap_or_default();
+    behind_name.split_whitespace().nth(19).and_then(|field| field.parse().ok()).unwrap_or(0)
+}
