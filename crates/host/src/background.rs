@@ -2,7 +2,8 @@
 //!
 //! It serves passive targets and timers. While application threads take a lane's packets, it leaves that lane alone and
 //! only looks every now and then whether they still do; once they stop, or sleep until a completion comes, it takes over,
-//! and sleeps itself until a socket has something.
+//! and sleeps itself until a socket has something. A thread that waits and polls meanwhile, a leader (see the wake crate), takes
+//! them for all that wait, so there too it only looks whether that thread still runs.
 
 mod attendance;
 
@@ -15,10 +16,11 @@ use crate::error::OpenError;
 use crate::in_place::OwnThread;
 use crate::sys;
 use highwire_stdx::Duration;
+use highwire_wake::Core;
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use std::thread::{Builder, JoinHandle};
+use std::thread::JoinHandle;
 
 /// How often a lane that others run is looked at. Each look costs them a few microseconds on a machine of two cores.
 const BACK_OFF: Duration = Duration::from_micros(400);
@@ -33,27 +35,21 @@ const POLLING_VISITS: u64 = 32;
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
 pub(crate) fn spawn(device: Arc<Shared>) -> Result<JoinHandle<()>, OpenError> {
-    let (ready, is_ready) = std::sync::mpsc::channel();
-    let masked = sys::SignalMask::all();
-    let thread = Builder::new()
-        .name("highwire".into())
-        .spawn(move || {
-            let _own = OwnThread::mark();
-            sys::be_quick_to_run();
-            // Refused only if nobody waits for it.
-            let _ = ready.send(());
-            Thread::new(&device).run();
-        })
-        .map_err(|error| OpenError::System("start the device's thread", error))?;
-    drop(masked);
-    // Until it is marked it counts as the application's, under which no memory moves.
-    let _ = is_ready.recv();
-    Ok(thread)
+    OwnThread::spawn("highwire", move || {
+        sys::be_quick_to_run();
+        Thread::new(&device).run();
+    })
+    .map_err(|error| OpenError::System("start the device's thread", error))
 }
 
 struct Thread<'a> {
     device: &'a Shared,
     lanes: Vec<Watched>,
+    /// How often leaders had said that they run when it last looked, and whether they did since the look before.
+    beats: u64,
+    is_led: bool,
+    /// Where it has moved to.
+    core: Option<Core>,
 }
 
 /// What the thread knows about a lane.
@@ -82,7 +78,8 @@ impl Watched {
 
 impl Thread<'_> {
     fn new(device: &Shared) -> Thread<'_> {
-        Thread { device, lanes: device.lanes.iter().map(|_| Watched::new()).collect() }
+        let lanes = device.lanes.iter().map(|_| Watched::new()).collect();
+        Thread { device, lanes, beats: 0, is_led: false, core: None }
     }
 
     fn run(mut self) {
@@ -96,8 +93,8 @@ impl Thread<'_> {
             let worked = self.turn(has_slept);
             idle = if worked { 0 } else { idle + 1 };
             // Where others spin, this thread's spinning is at their cost.
-            has_slept =
-                idle > IDLE_TURNS_MAX || (!worked && self.lanes.iter().any(|lane| lane.visitors_are_near));
+            let others_spin = self.is_led || self.lanes.iter().any(|lane| lane.visitors_are_near);
+            has_slept = idle > IDLE_TURNS_MAX || (!worked && others_spin);
             if has_slept {
                 self.sleep();
             }
@@ -107,6 +104,13 @@ impl Thread<'_> {
     /// Runs every lane that nobody else looks after, and after a sleep those as well; true if there was anything to do.
     fn turn(&mut self, has_slept: bool) -> bool {
         let mut worked = false;
+        self.look_for_leader(has_slept);
+        if self.is_led {
+            for (shared, lane) in self.device.lanes.iter().zip(&mut self.lanes) {
+                (lane.visits, lane.visitors_are_near) = (shared.visits(), false);
+            }
+            return false;
+        }
         // A sleeper came by just before it slept.
         let anybody_waits = self.device.waiting.any();
         let may_be_visited = self.device.engine == Engine::Both && !anybody_waits;
@@ -138,9 +142,40 @@ impl Thread<'_> {
         worked
     }
 
+    /// Takes note of whether a leader takes what arrives. One that has not said so since the last sleep began may be waiting for
+    /// its core, and nobody is to wait for it.
+    fn look_for_leader(&mut self, has_slept: bool) {
+        let is_left = self.device.waiting.take_left();
+        if has_slept {
+            let beats = self.device.waiting.station().seat.beats();
+            self.is_led = std::mem::replace(&mut self.beats, beats) != beats && !is_left;
+        } else if is_left {
+            self.is_led = false;
+        }
+    }
+
+    /// After `prepare_sleep`: whether one does after all, or does no more.
+    fn look_for_leader_again(&mut self) {
+        let waiting = &self.device.waiting;
+        let seat = &waiting.station().seat;
+        self.is_led = !waiting.is_left() && (self.is_led || (seat.is_taken() && seat.beats() != self.beats));
+    }
+
+    /// Moves to the core where a thread went to sleep last: from there it is woken soonest.
+    fn follow_sleeper(&mut self) {
+        if let Some(core) = self.device.waiting.sleeper_to_follow()
+            && self.core.replace(core) != Some(core)
+        {
+            // Refused where the core is not this process's to use: then it stays where it is.
+            let _ = highwire_wake::pin(&[core]);
+        }
+    }
+
     fn sleep(&mut self) {
         let device = self.device;
+        self.follow_sleeper();
         device.waker.prepare_sleep();
+        self.look_for_leader_again();
         let mut timeout = SLEEP_MAX;
         let mut is_ready = device.is_closing.load(Ordering::SeqCst);
         let mut fds = vec![device.waker.fd()];
@@ -149,7 +184,7 @@ impl Thread<'_> {
             let polled = device.engine == Engine::Both
                 && shared.visits().wrapping_sub(lane.visits_at_work) > POLLING_VISITS
                 && device.waiting.any();
-            if lane.is_attended() || polled {
+            if lane.is_attended() || polled || self.is_led {
                 timeout = timeout.min(BACK_OFF);
                 continue;
             }

@@ -1,11 +1,17 @@
 //! Completion channels: one descriptor that tells of many completion queues.
 //!
-//! A queue that was armed with `request_notify` reports its next completion once. The engine writes to the descriptor
-//! only then, so an application that polls pays nothing. While a queue is armed, the device's thread counts its
-//! owner as asleep and runs the lane whether or not somebody came by just before.
+//! A queue that was armed with `request_notify` reports its next completion once. A thread that waits here is woken through
+//! its own word; the descriptor is written only for events that no such thread is about to take, which are those of programs that
+//! poll it. While a queue is armed, the device's thread counts its owner as asleep and runs the lane whether or not
+//! somebody came by just before.
 
-use crate::device::Waiting;
+use crate::config::Engine;
+use crate::device::Owner;
 use crate::pollable::PollableQueue;
+use crate::waiting::{Count, Sleepers};
+use highwire_wake::Outcome;
+use std::cell::Cell;
+use std::fmt;
 use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::Arc;
@@ -13,9 +19,17 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A completion channel. Clones are the same channel; it lives as long as a queue that reports to it.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct CompletionChannel {
-    events: Arc<PollableQueue<u64>>,
+    device: Arc<Owner>,
+    reports: Arc<Reports>,
+}
+
+/// What queues have reported, and who waits for it.
+#[derive(Debug)]
+struct Reports {
+    events: PollableQueue<u64>,
+    sleepers: Sleepers,
 }
 
 /// Where a completion queue reports, and what it is called there.
@@ -27,41 +41,85 @@ pub struct ChannelTarget<'a> {
     pub tag: u64,
 }
 
+/// A signal was handled while a thread waited, and what it waited for is not there.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Interrupted;
+
 impl CompletionChannel {
-    pub(crate) fn new() -> io::Result<CompletionChannel> {
+    pub(crate) fn new(device: &Arc<Owner>) -> io::Result<CompletionChannel> {
         // A queue reports once each time it is armed, so the application itself limits what piles up.
-        Ok(CompletionChannel { events: Arc::new(PollableQueue::new(usize::MAX)?) })
+        let events = PollableQueue::new(usize::MAX)?;
+        let reports = Arc::new(Reports { events, sleepers: device.waiting.sleepers() });
+        Ok(CompletionChannel { device: Arc::clone(device), reports })
     }
 
-    /// A descriptor that is readable while events wait. It may be made non-blocking; it is not to be read.
+    /// A descriptor that is readable while events wait that no thread in [`event`](Self::event) is about to take. It may
+    /// be made non-blocking; it is not to be read.
     pub fn fd(&self) -> BorrowedFd<'_> {
-        self.events.fd()
+        self.reports.events.fd()
     }
 
     /// The tag of the queue that reported first, if any has.
     pub fn try_event(&self) -> Option<u64> {
-        self.events.pop()
+        self.reports.events.pop()
     }
 
     /// The same, waiting for one; for ever without a `timeout`.
     pub fn event(&self, timeout: Option<Duration>) -> Option<u64> {
-        self.events.wait(timeout)
+        let deadline = timeout.and_then(|timeout| std::time::Instant::now().checked_add(timeout));
+        loop {
+            let left = deadline.map(|deadline| deadline.saturating_duration_since(std::time::Instant::now()));
+            if let Ok(event) = self.event_or_signal(left) {
+                return event;
+            }
+        }
+    }
+
+    /// The same, until a signal is handled during a sleep.
+    ///
+    /// # Errors
+    /// That has happened.
+    pub fn event_or_signal(&self, timeout: Option<Duration>) -> Result<Option<u64>, Interrupted> {
+        let events = &self.reports.events;
+        if self.device.engine == Engine::Inline {
+            return Ok(events.wait(timeout));
+        }
+        let blocked = events.block();
+        let found = Cell::new(None);
+        let is_over = || {
+            if found.get().is_none() {
+                found.set(events.pop());
+            }
+            found.get().is_some()
+        };
+        let outcome = self.device.waiting.wait(&self.device, &self.reports.sleepers, &is_over, timeout);
+        drop(blocked);
+        match (found.get(), outcome) {
+            (None, Outcome::Interrupted) => Err(Interrupted),
+            (found, _) => Ok(found),
+        }
+    }
+}
+
+impl fmt::Debug for CompletionChannel {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CompletionChannel").field("reports", &self.reports).finish_non_exhaustive()
     }
 }
 
 /// A completion queue's end of its channel.
 #[derive(Debug)]
 pub(crate) struct ChannelEnd {
-    channel: CompletionChannel,
+    reports: Arc<Reports>,
     tag: u64,
     is_armed: AtomicBool,
-    waiting: Arc<Waiting>,
+    waiting: Arc<Count>,
 }
 
 impl ChannelEnd {
-    pub(crate) fn new(target: ChannelTarget<'_>, waiting: &Arc<Waiting>) -> ChannelEnd {
+    pub(crate) fn new(target: ChannelTarget<'_>, waiting: &Arc<Count>) -> ChannelEnd {
         ChannelEnd {
-            channel: target.channel.clone(),
+            reports: Arc::clone(&target.channel.reports),
             tag: target.tag,
             is_armed: AtomicBool::new(false),
             waiting: Arc::clone(waiting),
@@ -79,7 +137,8 @@ impl ChannelEnd {
     pub(crate) fn fire(&self) {
         if self.is_armed.swap(false, Ordering::SeqCst) {
             self.waiting.end();
-            self.channel.events.push(self.tag);
+            self.reports.events.push(self.tag);
+            self.reports.sleepers.wake();
         }
     }
 
@@ -88,6 +147,6 @@ impl ChannelEnd {
         if self.is_armed.swap(false, Ordering::SeqCst) {
             self.waiting.end();
         }
-        self.channel.events.retain(|tag| *tag != self.tag);
+        self.reports.events.retain(|tag| *tag != self.tag);
     }
 }

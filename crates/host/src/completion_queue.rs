@@ -2,22 +2,25 @@
 
 use crate::completion_channel::{ChannelEnd, ChannelTarget};
 use crate::config::Engine;
-use crate::convert;
 use crate::device::Owner;
+use crate::door::Bell;
 use crate::engine::CqSink;
 use crate::error::{CreateError, NoChannel};
 use crate::events::{EventTarget, Reporter};
 use crate::lane::Lane;
-use crate::rings;
-use highwire_uapi::{Arm, CompletionQueueConsumer, CompletionQueueProducer, Cqe, RingKind, RingLayout};
+use crate::rings::{self, Home, Ring, RingFile};
+use crate::waiting::Sleepers;
+use highwire_rings::{Arm, COMPLETION_RING, CompletionQueueConsumer, CompletionQueueProducer, Cqe};
+use highwire_shmem::{RingLayout, WholeSegment};
 use highwire_verbs::{AsyncEvent, Completion, CqId};
+use highwire_wake::Outcome;
 use highwire_wire::Qpn;
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
 use std::time::{Duration, Instant};
 
 /// Bytes of a slot.
-const CQE_SLOT_BYTES: u32 = highwire_uapi::CQE_BYTES;
+const CQE_SLOT_BYTES: u32 = highwire_rings::CQE_BYTES;
 
 /// A completion queue of one lane. Clones are the same queue; it lives until the last clone and the last queue pair that
 /// completes into it are gone.
@@ -33,40 +36,33 @@ pub(crate) struct CqInner {
     consumer: Mutex<CompletionQueueConsumer>,
     notifier: Arc<Notifier>,
     reporter: Reporter,
+    /// The engine looks for sleepers of this queue.
+    uses_events: AtomicBool,
     capacity: AtomicU32,
     /// Completions lost in rings that were replaced.
     overruns: AtomicU64,
+    /// Its ring, if another program maps that.
+    file: Option<WholeSegment>,
 }
 
-/// Where threads sleep until the engine finds something for them.
-#[derive(Debug, Default)]
+/// Whom the engine tells when it finds something for the queue.
+#[derive(Debug)]
 pub(crate) struct Notifier {
-    notified: Mutex<u64>,
-    changed: Condvar,
+    sleepers: Sleepers,
     channel: Option<ChannelEnd>,
+    /// Where the program that has the ring waits, if another one has.
+    bell: Option<Bell>,
 }
 
 impl Notifier {
     pub(crate) fn notify(&self) {
-        *self.lock() += 1;
-        self.changed.notify_all();
+        self.sleepers.wake_all();
         if let Some(channel) = &self.channel {
             channel.fire();
         }
-    }
-
-    fn count(&self) -> u64 {
-        *self.lock()
-    }
-
-    /// Waits until it was notified since `seen`; false when the time is up.
-    fn wait(&self, seen: u64, timeout: Duration) -> bool {
-        let waited = self.changed.wait_timeout_while(self.lock(), timeout, |count| *count == seen);
-        !waited.unwrap_or_else(PoisonError::into_inner).1.timed_out()
-    }
-
-    fn lock(&self) -> MutexGuard<'_, u64> {
-        self.notified.lock().unwrap_or_else(PoisonError::into_inner)
+        if let Some(bell) = &self.bell {
+            bell.ring();
+        }
     }
 }
 
@@ -114,20 +110,30 @@ impl CompletionQueue {
         device: &Arc<Owner>,
         config: &CompletionQueueConfig<'_>,
     ) -> Result<CompletionQueue, CreateError> {
+        CompletionQueue::create_in(device, config, Home::Arena(&device.rings), None)
+    }
+
+    /// The same, with the ring in a place of the caller's choice. Where another program has it, that is told by `bell`.
+    pub(crate) fn create_in(
+        device: &Arc<Owner>,
+        config: &CompletionQueueConfig<'_>,
+        home: Home<'_>,
+        bell: Option<Bell>,
+    ) -> Result<CompletionQueue, CreateError> {
         let &CompletionQueueConfig { lane, capacity, channel, events } = config;
-        let layout = RingLayout::new(RingKind::Completion, capacity.max(1), CQE_SLOT_BYTES)?;
-        let window = rings::create(&layout)?;
+        let layout = RingLayout::new(COMPLETION_RING, capacity.max(1), CQE_SLOT_BYTES)?;
+        let Ring { window, file } = home.create(&layout)?;
         let consumer = Mutex::new(CompletionQueueConsumer::attach(&window)?);
         let ring = CompletionQueueProducer::attach(&window)?;
-        let channel = channel.map(|target| ChannelEnd::new(target, &device.waiting));
-        let has_channel = channel.is_some();
-        let notifier = Arc::new(Notifier { channel, ..Notifier::default() });
+        let channel = channel.map(|target| ChannelEnd::new(target, device.waiting.count()));
+        let has_events = channel.is_some() || bell.is_some();
+        let notifier = Arc::new(Notifier { sleepers: device.waiting.sleepers(), channel, bell });
         let reporter = Reporter::new(events, &device.events);
         let sink = CqSink {
             ring,
             notifier: Arc::clone(&notifier),
             reporter: reporter.clone(),
-            has_events: has_channel,
+            has_events,
             is_touched: false,
             is_overrun: false,
         };
@@ -139,20 +145,25 @@ impl CompletionQueue {
         let device = Arc::clone(device);
         let capacity = AtomicU32::new(layout.slot_count() as u32);
         let overruns = AtomicU64::new(0);
-        let inner = CqInner { device, lane, id, consumer, notifier, reporter, capacity, overruns };
+        let uses_events = AtomicBool::new(has_events);
+        let inner =
+            CqInner { device, lane, id, consumer, notifier, reporter, uses_events, capacity, overruns, file };
         Ok(CompletionQueue { inner: Arc::new(inner) })
     }
 
     /// Takes up to `completions.len()` completions, oldest first; returns how many. If none waits, runs the engine once,
-    /// as far as the device's [`Engine`] choice lets this thread.
+    /// as far as the device's [`Engine`] choice lets this thread. A child of `fork` gets none: they are its parent's.
     #[inline]
     pub fn poll(&self, completions: &mut [Completion]) -> usize {
-        self.poll_into(completions, convert::from_cqe)
+        self.poll_into(completions, |cqe| cqe.completion)
     }
 
     #[inline]
     fn poll_into<T>(&self, completions: &mut [T], read: impl Fn(&Cqe) -> T) -> usize {
         let inner = &*self.inner;
+        if inner.lane().is_inherited() {
+            return 0;
+        }
         let mut consumer = match inner.consumer.try_lock() {
             Ok(consumer) => consumer,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
@@ -176,7 +187,7 @@ impl CompletionQueue {
     #[inline]
     pub fn poll_tagged(&self) -> Option<(Completion, u64, u32)> {
         let mut one = [(EMPTY, 0, 0)];
-        let found = self.poll_into(&mut one, |cqe| (convert::from_cqe(cqe), cqe.tag, cqe.tag_context));
+        let found = self.poll_into(&mut one, |cqe| (cqe.completion, cqe.tag, cqe.tag_context));
         (found == 1).then_some(one[0])
     }
 
@@ -194,23 +205,25 @@ impl CompletionQueue {
         let deadline = Instant::now() + timeout;
         let arm = what.into();
         inner.use_events();
+        // A corrupt ring cannot be waited for; polling it finds nothing either.
+        let is_over = || inner.consumer().arm(arm).unwrap_or(false);
         loop {
-            let seen = inner.notifier.count();
-            // A corrupt ring cannot be waited for; polling it finds nothing either.
-            if inner.consumer().arm(arm).unwrap_or(false) {
-                return true;
-            }
             let left = deadline.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                return false;
-            }
             if inner.device.engine == Engine::Inline {
-                inner.device.run_and_sleep(left, || inner.notifier.count() != seen);
-            } else {
-                inner.device.waker.wake();
-                inner.device.waiting.begin();
-                inner.notifier.wait(seen, left);
-                inner.device.waiting.end();
+                if is_over() {
+                    return true;
+                }
+                if left.is_zero() {
+                    return false;
+                }
+                // Who runs the lanes finds out by looking: arming once more costs nothing.
+                inner.device.run_and_sleep(left, is_over);
+                continue;
+            }
+            match inner.device.waiting.wait(&inner.device, &inner.notifier.sleepers, &is_over, Some(left)) {
+                Outcome::Over => return true,
+                Outcome::TimedOut => return false,
+                Outcome::Interrupted => {}
             }
         }
     }
@@ -230,6 +243,17 @@ impl CompletionQueue {
             inner.device.waker.wake();
         }
         Ok(())
+    }
+
+    /// Where another program finds its ring.
+    pub(crate) fn ring_file(&self) -> RingFile {
+        Ring::place(self.inner.file.as_ref())
+    }
+
+    /// Whether it belongs to the process that this one was forked from.
+    #[inline]
+    pub fn is_inherited(&self) -> bool {
+        self.inner.lane().is_inherited()
     }
 
     /// The lane it belongs to.
@@ -253,13 +277,13 @@ impl CompletionQueue {
         if self.inner.consumer().observe_available_acquire().unwrap_or(0) == 0 {
             return Ok(());
         }
-        self.rebuild(self.capacity(), |cqe| cqe.qpn != qpn.value())
+        self.rebuild(self.capacity(), |cqe| cqe.completion.qpn != qpn)
     }
 
     /// Moves what is to be kept to a new ring.
     fn rebuild(&self, capacity: u32, keep: impl Fn(&Cqe) -> bool) -> Result<(), CreateError> {
-        let layout = RingLayout::new(RingKind::Completion, capacity.max(1), CQE_SLOT_BYTES)?;
-        let window = rings::create(&layout)?;
+        let layout = RingLayout::new(COMPLETION_RING, capacity.max(1), CQE_SLOT_BYTES)?;
+        let window = rings::create(&self.inner.device.rings, &layout)?;
         let mut producer = CompletionQueueProducer::attach(&window)?;
         let mut fresh = CompletionQueueConsumer::attach(&window)?;
         let inner = &*self.inner;
@@ -274,7 +298,7 @@ impl CompletionQueue {
             }
             while let Ok(Some(cqe)) = consumer.poll() {
                 if keep(&cqe) {
-                    let _ = producer.push(&cqe, false);
+                    let _ = producer.push(&cqe);
                 }
             }
             producer.publish_release();
@@ -286,6 +310,7 @@ impl CompletionQueue {
             inner.overruns.fetch_add(consumer.overruns(), Ordering::Relaxed);
             inner.capacity.store(layout.slot_count() as u32, Ordering::Relaxed);
             (sink.ring, *consumer) = (producer, fresh);
+            engine.forget_numbers(inner.id);
             Ok(())
         })
     }
@@ -313,6 +338,9 @@ impl CqInner {
 
     /// From now on the engine looks for sleepers of this queue, which costs it a fence per delivery.
     fn use_events(&self) {
+        if self.uses_events.swap(true, Ordering::Relaxed) {
+            return;
+        }
         self.lane().control(|engine| {
             if let Some(sink) = engine.cq(self.id) {
                 sink.has_events = true;
@@ -355,19 +383,9 @@ fn take<T>(
 }
 
 /// What an array for `poll` is filled with.
-pub const EMPTY: Completion = Completion {
-    wr_id: 0,
-    status: highwire_verbs::CompletionStatus::Success,
-    operation: highwire_verbs::CompletionOp::Send,
-    byte_len: 0,
-    immediate: 0,
-    qpn: highwire_wire::Qpn::new(0),
-    source_qpn: highwire_wire::Qpn::new(0),
-    flags: highwire_verbs::CompletionFlags {
-        grh: false,
-        with_immediate: false,
-        with_invalidate: false,
-        solicited: false,
-        tags: highwire_verbs::TagFlags::NONE,
-    },
-};
+pub const EMPTY: Completion = Completion::new(
+    0,
+    highwire_verbs::CompletionStatus::Success,
+    highwire_verbs::CompletionOp::Send,
+    highwire_wire::Qpn::new(0),
+);

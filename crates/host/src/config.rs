@@ -1,12 +1,15 @@
 //! What a device is opened with. Everything has a default that suits a program on one machine.
 
 use highwire_link::FaultConfig;
+use highwire_wake::Mode;
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
 
 /// The environment variable that names the device's address.
 pub const ADDRESS_VARIABLE: &str = "HIGHWIRE_ADDR";
+/// The one that says how threads wait, for programs that do not say so themselves.
+pub const WAKE_VARIABLE: &str = "HIGHWIRE_WAKE";
 
 /// Which threads run a device's engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
@@ -73,6 +76,9 @@ pub struct DeviceConfig {
     pub lanes: u32,
     /// Which threads run the engine.
     pub engine: Engine,
+    /// What threads that wait for completions want; with [`Engine::Both`]. `None` takes `HIGHWIRE_WAKE`, and without that
+    /// [`Mode::Balanced`].
+    pub wake: Option<Mode>,
     /// Which links carry packets.
     pub link: LinkChoice,
     /// Faults to inject into whatever leaves.
@@ -85,6 +91,8 @@ pub struct DeviceConfig {
     pub congestion: Congestion,
     /// The largest path MTU to offer, in bytes; `None` takes what the interface carries.
     pub mtu_max: Option<u32>,
+    /// Other programs of this user may use the device through a [`Door`](crate::door::Door): its doorbells lie in a file.
+    pub has_door: bool,
 }
 
 impl Default for DeviceConfig {
@@ -94,12 +102,14 @@ impl Default for DeviceConfig {
             sharing: Sharing::default(),
             lanes: 1,
             engine: Engine::default(),
+            wake: None,
             link: LinkChoice::default(),
             faults: None,
             capture: None,
             seed: None,
             congestion: Congestion::default(),
             mtu_max: None,
+            has_door: false,
         }
     }
 }

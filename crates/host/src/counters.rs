@@ -13,12 +13,16 @@ pub(crate) struct DriverCounters {
     pub(crate) dropped_mailbox_full: u64,
     /// Packets for peers that the chosen link cannot reach.
     pub(crate) dropped_unreachable: u64,
+    /// Packets from the network for a connection whose packets come through shared memory.
+    pub(crate) dropped_beside_shm: u64,
     /// Packets that arrived at one lane for another.
     pub(crate) handed_over: u64,
     /// Looks at a peer's socket that found it too full for more.
     pub(crate) waited_for_room: u64,
     /// Requests that were executed directly in a peer's memory.
     pub(crate) direct: u64,
+    /// Completion queues that were full when another completion came.
+    pub(crate) cq_overruns: u64,
 }
 
 impl DriverCounters {
@@ -29,18 +33,22 @@ impl DriverCounters {
             dropped_link_full,
             dropped_mailbox_full,
             dropped_unreachable,
+            dropped_beside_shm,
             handed_over,
             waited_for_room,
             direct,
+            cq_overruns,
         } = *self;
         each("dropped_bad_icrc", dropped_bad_icrc);
         each("dropped_malformed_packet", dropped_malformed);
         each("dropped_link_full", dropped_link_full);
         each("dropped_mailbox_full", dropped_mailbox_full);
         each("dropped_unreachable", dropped_unreachable);
+        each("dropped_beside_shm", dropped_beside_shm);
         each("handed_over", handed_over);
         each("waited_for_room", waited_for_room);
         each("direct", direct);
+        each("cq_overruns", cq_overruns);
     }
 }
 

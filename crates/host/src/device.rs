@@ -6,7 +6,6 @@ mod sharing;
 pub use sharing::default_shared_address;
 
 use crate::background;
-use crate::broker::Client;
 use crate::clock::Clock;
 use crate::completion_channel::CompletionChannel;
 use crate::completion_queue::{CompletionQueue, CompletionQueueConfig};
@@ -18,13 +17,15 @@ use crate::lane::Lane;
 use crate::region::ProtectionDomain;
 use crate::shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig};
 use crate::side_band::SideBand;
-use crate::stats::StatsFile;
 use crate::sys;
+use crate::waiting::Waiting;
 use crate::waker::Waker;
+use highwire_broker::Client;
 use highwire_link::CaptureFile;
 use highwire_link::shm::LocalEngine;
+use highwire_link::shm::stats::StatsFile;
+use highwire_shmem::{SharedPool, WholeSegment};
 use highwire_stdx::Rng;
-use highwire_uapi::SharedPool;
 use highwire_verbs::{AsyncEvent, Gid, Mtu};
 use highwire_wire::Qpn;
 use std::io;
@@ -58,18 +59,22 @@ pub(crate) struct Shared {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) events: EventQueue,
     pub(crate) waker: Arc<Waker>,
-    pub(crate) waiting: Arc<Waiting>,
+    pub(crate) waiting: Waiting,
     pub(crate) side_band: Option<SideBand>,
     /// Present where peers on this host can reach the device through shared memory.
     pub(crate) local: Option<Arc<LocalEngine>>,
     /// Packets to and from neighbours suffer faults or are recorded, so nothing may go without packets.
     is_disturbed: bool,
     pub(crate) pool: SharedPool,
+    /// Where the rings of the process's own threads lie.
+    pub(crate) rings: SharedPool,
     stats: Option<StatsFile>,
     pub(crate) capture: Option<CaptureFile>,
     pub(crate) clock: Clock,
     /// What becomes readable when a lane has packets, per lane.
     pub(crate) lane_fds: Vec<Vec<OwnedFd>>,
+    /// The lanes' doorbells, where other programs ring them.
+    pub(crate) boards: Vec<WholeSegment>,
     pub(crate) rng: Mutex<Rng>,
     pub(crate) is_closing: AtomicBool,
     /// Visits of application threads, where those alone run the device.
@@ -84,24 +89,6 @@ pub(crate) struct Shared {
 pub(crate) struct Owner {
     shared: ManuallyDrop<Arc<Shared>>,
     thread: Option<JoinHandle<()>>,
-}
-
-/// How many threads sleep until the background thread finds something for them.
-#[derive(Debug, Default)]
-pub(crate) struct Waiting(AtomicU32);
-
-impl Waiting {
-    pub(crate) fn begin(&self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
-    }
-
-    pub(crate) fn end(&self) {
-        self.0.fetch_sub(1, Ordering::SeqCst);
-    }
-
-    pub(crate) fn any(&self) -> bool {
-        self.0.load(Ordering::SeqCst) > 0
-    }
 }
 
 impl Device {
@@ -126,6 +113,10 @@ impl Device {
     /// The largest path MTU it offers.
     pub fn mtu(&self) -> Mtu {
         self.owner.mtu
+    }
+
+    pub(crate) fn owner(&self) -> &Arc<Owner> {
+        &self.owner
     }
 
     pub(crate) fn pool(&self) -> &SharedPool {
@@ -187,7 +178,7 @@ impl Device {
     /// # Errors
     /// The process has no descriptor left.
     pub fn completion_channel(&self) -> io::Result<CompletionChannel> {
-        CompletionChannel::new()
+        CompletionChannel::new(&self.owner)
     }
 
     /// A queue for the asynchronous events of some objects, apart from the device's own.
@@ -315,7 +306,7 @@ impl Shared {
     /// Housekeeping, ten times a second or so: counters for others to read, captures, and peers that are gone.
     fn keep_house(&self) {
         if let Some(stats) = &self.stats {
-            stats.write(&self.counters());
+            stats.write(self.counters().iter());
         }
         if let Some(capture) = &self.capture {
             // A capture that stopped has said so in its counters.
@@ -363,6 +354,8 @@ impl Shared {
         for lane in &self.lanes {
             lane.control(|engine| engine.each_counter(&mut |name, value| snapshot.add(name, value)));
         }
+        self.waiting.each(&mut |name, value| snapshot.add(name, value));
+        snapshot.add("segments_lost", highwire_shmem::guard::lost_segments());
         snapshot
     }
 }

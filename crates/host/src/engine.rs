@@ -8,35 +8,39 @@ mod disturbed;
 mod gsi;
 mod multicast;
 mod neighbours;
+mod places;
 mod pump;
 mod queues;
 mod receive;
 mod room;
 mod segment;
 mod sharing;
+mod stillness;
 mod tags;
 mod transmit;
+mod views;
 
 pub(crate) use disturbed::Disturbed;
 pub(crate) use multicast::Groups;
 pub use multicast::MulticastError;
 pub(crate) use neighbours::Neighbours;
+pub(crate) use places::Places;
 pub(crate) use pump::{By, Pumped};
 pub(crate) use queues::{Bell, CqSink, InlineArena, QpEnds, SrqEnds};
 pub use tags::TagRequest;
 pub(crate) use tags::{OWN_SENDS, Tags};
 
-use crate::broker::Doorman;
 use crate::clock::Clock;
 use crate::counters::DriverCounters;
 use crate::lane::Stray;
 use crate::memory::HostMemory;
 use crate::waker::Waker;
 use crossbeam_queue::ArrayQueue;
+use highwire_broker::Doorman;
 use highwire_link::{Link, RxBatch, TxBatch};
 use highwire_rnic::Rnic;
-use highwire_stdx::{Duration, Instant, Slab};
-use highwire_uapi::DoorbellBoard;
+use highwire_shmem::DoorbellBoard;
+use highwire_stdx::{Duration, IdMap, Instant, Slab};
 use highwire_verbs::{CqId, Gid, QpAttr, Recovery};
 use highwire_wire::{Psn, Qpn};
 use std::sync::Arc;
@@ -90,6 +94,8 @@ pub(crate) struct Engine {
     bells: Slab<Bell>,
     cqs: Vec<Option<CqSink>>,
     qps: Slab<QpEnds>,
+    /// Where in it the queue pairs are that keep the places of their requests.
+    placed: IdMap<u32>,
     srqs: Slab<SrqEnds>,
     /// How many of them have tags.
     tag_queues: u32,
@@ -131,6 +137,7 @@ impl Engine {
             bells: Slab::default(),
             cqs: Vec::new(),
             qps: Slab::default(),
+            placed: IdMap::new(0),
             srqs: Slab::default(),
             tag_queues: 0,
             transfers: tags::Transfers::default(),
@@ -162,8 +169,13 @@ impl Engine {
         self.finish_control();
     }
 
-    /// Who may be reached directly through a queue pair.
+    /// Who may be reached directly through a queue pair. A neighbour gets a channel at once: from then on it hears only that, and
+    /// so does this side of it.
     pub(crate) fn set_peer(&mut self, index: u32, peer: Option<(Gid, Qpn)>) {
+        let now = self.now();
+        if let (Some(neighbours), Some((gid, qpn))) = (&mut self.neighbours, peer) {
+            let _ = neighbours.sender_to(now, gid, qpn);
+        }
         if let Some(qp) = self.qps.get_mut(index) {
             qp.peer = peer;
         }

@@ -1,7 +1,7 @@
 //! Why an object could not be made. Every text says what to do about it, where something can be done.
 
-use crate::config::ADDRESS_VARIABLE;
-use highwire_uapi::{LayoutError, PoolError};
+use crate::config::{ADDRESS_VARIABLE, WAKE_VARIABLE};
+use highwire_shmem::{LayoutError, PoolError};
 use highwire_verbs::{ModifyError, PostError, RegisterError};
 use std::fmt;
 use std::io;
@@ -13,6 +13,8 @@ use std::path::PathBuf;
 pub enum OpenError {
     /// `HIGHWIRE_ADDR` holds no IP address.
     BadAddress(String),
+    /// `HIGHWIRE_WAKE` is set to something else than a mode; the text says so.
+    BadWake(String),
     /// The number of lanes is out of its range.
     BadLanes(u32),
     /// A device that shares its address has one lane.
@@ -42,6 +44,7 @@ impl fmt::Display for OpenError {
                 f,
                 "{ADDRESS_VARIABLE} is `{text}`, which is no IP address; unset it to use one of 127.0.0.0/8"
             ),
+            OpenError::BadWake(why) => write!(f, "{WAKE_VARIABLE}: {why}"),
             OpenError::BadLanes(lanes) => write!(f, "a device has 1 to 64 lanes, not {lanes}"),
             OpenError::SharedLanes(lanes) => {
                 write!(f, "a device that shares its address has one lane, not {lanes}")

@@ -4,8 +4,23 @@ use crate::pollable::PollableQueue;
 use highwire_verbs::AsyncEvent;
 use std::io;
 use std::os::fd::BorrowedFd;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
+
+/// Where lines go about what no call can say, if anywhere.
+static LOG: OnceLock<fn(&str)> = OnceLock::new();
+
+/// Sends lines about what no call of this process can say, such as a completion queue that overflows, to a function; the first
+/// one that is named stays.
+pub fn log_to(log: fn(&str)) {
+    let _ = LOG.set(log);
+}
+
+pub(crate) fn log(line: impl FnOnce() -> String) {
+    if let Some(log) = LOG.get() {
+        log(&line());
+    }
+}
 
 /// Events kept at most; an application that never asks loses the oldest.
 const EVENTS_MAX: usize = 1024;

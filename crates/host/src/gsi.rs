@@ -5,8 +5,8 @@
 //! communication id that it answers to. So every id that a process hands out must end in [`Gsi::shard`]. Sending needs
 //! no broker: datagrams leave through the device's own link, with its faults and into its capture.
 
-use crate::broker::{Client, Mad, PortSpace, Reply, ServiceIds};
 use crate::device::Device;
+use highwire_broker::{Client, Mad, PortSpace, Reply, ServiceIds};
 use highwire_wire::{Qpn, UDP_PORT};
 use std::fmt;
 use std::io;

@@ -12,6 +12,9 @@
 //! - Several regions may name the same pages: whoever comes later finds them moved, and the last one to go has them moved
 //!   back, contents and all. With other threads about, they then stay a private view of the file instead, which the kernel
 //!   puts in place in one step.
+//! - The file stays mapped a second time, for the library alone, and packets are served there. So a program that unmaps its
+//!   memory without deregistering it, or maps something else there, is like one that does so with a card: what peers
+//!   write stays in the old pages.
 //! - Which pages are ours is asked of the kernel each time ([`maps`]). A program that has unmapped a region without
 //!   deregistering it, or has put something else there, is left alone.
 //! - A child process gets copies of its own, as for any private memory ([`fork`]).
@@ -23,7 +26,7 @@ mod threads;
 
 pub use threads::OwnThread;
 
-use highwire_uapi::{DedicatedSegment, Segment, SharedPool};
+use highwire_shmem::{DedicatedSegment, Segment, SharedPool};
 use maps::{FileId, Nature, Piece};
 use std::collections::BTreeMap;
 use std::io;
@@ -31,9 +34,9 @@ use std::ops::Range;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::os::unix::fs::MetadataExt;
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-const PAGE_BYTES: usize = 4096;
+pub(crate) const PAGE_BYTES: usize = 4096;
 /// More than this stays where it is: moving it would hold the lanes for a quarter of a second, and the child of a fork copies
 /// it.
 pub(crate) const BYTES_MAX: usize = 256 << 20;
@@ -50,6 +53,8 @@ struct Moved {
 /// Pages that were moved at once, in one file.
 struct Run {
     segment: DedicatedSegment,
+    /// The library's own mapping of it, by which packets are served whatever the program does with its own.
+    mapping: Arc<Segment>,
     /// Regions that name some of them.
     users: usize,
     range: Range<usize>,
@@ -64,6 +69,8 @@ pub(crate) struct SharedPart {
     /// Where neighbours find it.
     pub(crate) segment: u32,
     pub(crate) offset: u64,
+    /// The file, mapped once more.
+    pub(crate) mapping: Arc<Segment>,
 }
 
 /// Notes a region, so that no other device moves its memory.
@@ -107,7 +114,8 @@ pub(crate) unsafe fn acquire(
     if let Nature::Shared { file, offset } = best.nature {
         let run = moved.runs.get_mut(&file)?;
         run.users += 1;
-        return Some(SharedPart { file, range, segment: run.segment.id(), offset });
+        let (segment, mapping) = (run.segment.id(), Arc::clone(&run.mapping));
+        return Some(SharedPart { file, range, segment, offset, mapping });
     }
     let is_elsewhere = moved
         .regions
@@ -126,9 +134,10 @@ pub(crate) unsafe fn acquire(
     });
     result.ok()?;
     let id = segment.id();
-    moved.runs.insert(file, Run { segment, users: 1, range: range.clone() });
+    let mapping = Arc::new(mapping.without_file());
+    moved.runs.insert(file, Run { segment, mapping: Arc::clone(&mapping), users: 1, range: range.clone() });
     fork::protect(moved.runs.values().map(|run| run.range.clone()));
-    Some(SharedPart { file, range, segment: id, offset: 0 })
+    Some(SharedPart { file, range, segment: id, offset: 0, mapping })
 }
 
 /// A region lets go of its part. The last one to name a run has it moved back.
@@ -212,8 +221,14 @@ unsafe fn move_back(range: &Range<usize>, empties: bool) -> io::Result<()> {
 unsafe fn detach(piece: &Piece, segment: &DedicatedSegment) -> io::Result<()> {
     let Nature::Shared { offset, .. } = piece.nature else { return Ok(()) };
     let file = segment.open()?;
-    // SAFETY: by contract; the kernel changes the mapping in one step, and both show the same bytes.
-    unsafe { map_over(&piece.range, file.as_fd(), libc::MAP_PRIVATE, offset) }
+    // SAFETY: by contract; the kernel changes the mapping in one step, and both show the same bytes. What nobody has written to
+    // would go on showing the file, which a neighbour that has kept it mapped could still write to: so all of it is copied
+    // now, by the kernel, whatever other threads do meanwhile. Kernels before 5.14 do not know how.
+    unsafe {
+        map_over(&piece.range, file.as_fd(), libc::MAP_PRIVATE, offset)?;
+        libc::madvise(piece.range.start as *mut libc::c_void, piece.range.len(), libc::MADV_POPULATE_WRITE);
+    }
+    Ok(())
 }
 
 /// # Safety

@@ -3,9 +3,10 @@
 //! Lanes share nothing on the data path. Whatever belongs to another lane is left in that lane's mailbox.
 
 use crate::engine::Engine;
+use crate::process::Process;
 use crate::token::{EngineToken, Running};
 use highwire_link::Ecn;
-use highwire_uapi::DoorbellBoard;
+use highwire_shmem::DoorbellBoard;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -25,8 +26,8 @@ pub(crate) struct Lane {
     /// How often application threads came by: the background thread backs off while this moves.
     visits: Visits,
     pub(crate) board: DoorbellBoard,
-    /// The process that made it.
-    pid: u32,
+    /// The one that made it.
+    process: Process,
 }
 
 #[repr(align(128))]
@@ -34,8 +35,8 @@ struct Visits(AtomicU64);
 
 impl Lane {
     pub(crate) fn new(engine: Engine, board: DoorbellBoard) -> Lane {
-        let pid = std::process::id();
-        Lane { token: EngineToken::new(engine), visits: Visits(AtomicU64::new(0)), board, pid }
+        let process = Process::this();
+        Lane { token: EngineToken::new(engine), visits: Visits(AtomicU64::new(0)), board, process }
     }
 
     /// Runs the engine on behalf of an application thread, if nobody else does right now.
@@ -76,9 +77,10 @@ impl Lane {
         }
     }
 
-    /// Whether this is a forked child's copy. The child has none of the parent's threads: what one of them held stays held there.
+    /// Whether this is a forked child's copy. Costs a load. The child has none of the parent's threads: what one of them held stays held there.
+    #[inline]
     pub(crate) fn is_inherited(&self) -> bool {
-        self.pid != std::process::id()
+        !self.process.is_this()
     }
 
     /// Work was put into a ring and its bell was rung: serve it, unless whoever runs the engine will.

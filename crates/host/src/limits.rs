@@ -1,11 +1,11 @@
 //! How many of everything a device has, and how large.
 
 use crate::device::Device;
+use highwire_rings::{MAX_INLINE_BYTES, MAX_SGES};
 use highwire_rnic::Rnic;
-use highwire_uapi::{MAX_INLINE_BYTES, MAX_SGES};
 use highwire_verbs::MESSAGE_LENGTH_MAX;
 
-/// The doorbells of a lane: two for each queue pair, one for each shared receive queue.
+/// The doorbells of a lane: one for each queue pair and each shared receive queue.
 pub(crate) const BELLS: u32 = 4096;
 
 /// The limits of a device. Whatever is within them is refused only for want of memory.
@@ -40,7 +40,7 @@ impl Device {
     /// What the device can hold.
     pub fn limits(&self) -> DeviceLimits {
         DeviceLimits {
-            max_qp: BELLS / 2,
+            max_qp: BELLS,
             max_wr: Rnic::QUEUE_MAX,
             max_sge: MAX_SGES as u32,
             max_inline: MAX_INLINE_BYTES as u32,

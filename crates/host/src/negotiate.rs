@@ -9,12 +9,11 @@
 
 mod message;
 
-pub use message::NEGOTIATION_PORT;
 pub(crate) use message::{Kind, MESSAGE_LEN, Message};
 
 use highwire_stdx::{Duration, Instant, Rng};
 use highwire_verbs::{Gid, Recovery};
-use highwire_wire::{Psn, Qpn};
+use highwire_wire::{IRN_VERSION, Psn, Qpn};
 use std::collections::VecDeque;
 
 /// How often a silent peer is asked.
@@ -167,6 +166,8 @@ impl Negotiator {
             return;
         }
         match message.kind {
+            // Its packets would be another transport's to us: standard RoCEv2 is what both ends understand.
+            Kind::Hello if message.irn_version != IRN_VERSION => self.reply(&message, Kind::Refuse),
             Kind::Hello => self.handle_hello(&message),
             Kind::Accept | Kind::Refuse | Kind::NotYet => self.handle_answer(now, &message),
         }
@@ -218,6 +219,7 @@ impl Negotiator {
         let c = question.connection;
         let hello = Message {
             kind: Kind::Hello,
+            irn_version: IRN_VERSION,
             nonce: question.nonce,
             from: self.gid,
             from_qpn: c.qpn,
@@ -265,6 +267,7 @@ impl Negotiator {
     fn reply(&mut self, hello: &Message, kind: Kind) {
         let reply = Message {
             kind,
+            irn_version: hello.irn_version,
             nonce: hello.nonce,
             from: self.gid,
             from_qpn: hello.to_qpn,
@@ -278,7 +281,8 @@ impl Negotiator {
     fn handle_answer(&mut self, now: Instant, answer: &Message) {
         let asked = |q: &Question| {
             let c = &q.connection;
-            q.nonce == answer.nonce
+            answer.irn_version == IRN_VERSION
+                && q.nonce == answer.nonce
                 && (c.peer, c.peer_qpn, c.qpn) == (answer.from, answer.from_qpn, answer.to_qpn)
         };
         let Some(index) = self.questions.iter().position(asked) else { return };

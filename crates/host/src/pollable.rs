@@ -1,7 +1,7 @@
 //! Queues that an application sleeps on with `poll`, `epoll` or whatever else its event loop is made of.
 //!
-//! Invariant: the descriptor counts the entries, so it is readable exactly while there are any. Both change under one
-//! lock, or a reader could take an entry whose count is yet to come.
+//! Invariant: the descriptor counts the entries, less those that blocked threads are about to take, so it is readable while
+//! there are others. All of it changes under one lock, or a reader could take an entry whose count is yet to come.
 
 use crate::sys::{self, EventFd};
 use highwire_stdx::Duration;
@@ -14,32 +14,65 @@ use std::time::Instant;
 /// Entries, oldest first, behind a descriptor.
 #[derive(Debug)]
 pub(crate) struct PollableQueue<T> {
-    entries: Mutex<VecDeque<T>>,
+    state: Mutex<State<T>>,
     event: EventFd,
     /// Entries kept at most; beyond it the oldest go.
     max: usize,
 }
 
+#[derive(Debug)]
+struct State<T> {
+    entries: VecDeque<T>,
+    /// What the descriptor counts.
+    signalled: usize,
+    /// Threads that take entries without it.
+    blocked: usize,
+}
+
+/// While it lives, a thread waits for an entry in another way than at the descriptor.
+#[derive(Debug)]
+pub(crate) struct Blocked<'a, T> {
+    queue: &'a PollableQueue<T>,
+}
+
 impl<T> PollableQueue<T> {
     pub(crate) fn new(max: usize) -> io::Result<PollableQueue<T>> {
-        Ok(PollableQueue { entries: Mutex::new(VecDeque::new()), event: EventFd::counting()?, max })
+        let state = State { entries: VecDeque::new(), signalled: 0, blocked: 0 };
+        Ok(PollableQueue { state: Mutex::new(state), event: EventFd::counting()?, max })
     }
 
     pub(crate) fn push(&self, entry: T) {
-        let mut entries = self.lock();
-        if entries.len() >= self.max {
-            entries.pop_front();
-        } else {
-            self.event.signal();
+        let mut state = self.lock();
+        if state.entries.len() >= self.max {
+            state.entries.pop_front();
         }
-        entries.push_back(entry);
+        state.entries.push_back(entry);
+        self.settle(&mut state);
     }
 
     pub(crate) fn pop(&self) -> Option<T> {
-        let mut entries = self.lock();
-        let entry = entries.pop_front()?;
-        self.event.take_one();
+        let mut state = self.lock();
+        let entry = state.entries.pop_front()?;
+        self.settle(&mut state);
         Some(entry)
+    }
+
+    /// Says that this thread is about to take an entry, which the descriptor need not tell of.
+    pub(crate) fn block(&self) -> Blocked<'_, T> {
+        self.lock().blocked += 1;
+        Blocked { queue: self }
+    }
+
+    /// Makes the descriptor tell of every entry that no blocked thread is about to take, and of none that is gone.
+    fn settle(&self, state: &mut State<T>) {
+        while state.signalled > state.entries.len() {
+            self.event.take_one();
+            state.signalled -= 1;
+        }
+        while state.entries.len() > state.signalled + state.blocked {
+            self.event.signal();
+            state.signalled += 1;
+        }
     }
 
     /// Takes the oldest entry, waiting for one until `timeout` has passed; for ever without one.
@@ -59,18 +92,26 @@ impl<T> PollableQueue<T> {
 
     /// Forgets the entries that are not to be kept.
     pub(crate) fn retain(&self, keep: impl FnMut(&T) -> bool) {
-        let mut entries = self.lock();
-        let before = entries.len();
-        entries.retain(keep);
-        (entries.len()..before).for_each(|_| self.event.take_one());
+        let mut state = self.lock();
+        state.entries.retain(keep);
+        self.settle(&mut state);
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         self.event.fd()
     }
 
-    fn lock(&self) -> MutexGuard<'_, VecDeque<T>> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner)
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl<T> Drop for Blocked<'_, T> {
+    fn drop(&mut self) {
+        let mut state = self.queue.lock();
+        state.blocked -= 1;
+        // It may leave without an entry: then somebody at the descriptor is to have it.
+        self.queue.settle(&mut state);
     }
 }
 
@@ -92,6 +133,26 @@ mod tests {
         queue.retain(|n| *n == 4);
         assert_eq!((queue.pop(), is_readable(&queue)), (Some(4), false));
         assert_eq!(queue.wait(Some(std::time::Duration::ZERO)), None);
+    }
+
+    #[test]
+    fn the_descriptor_tells_of_what_no_blocked_thread_takes() {
+        let queue = PollableQueue::new(9).expect("an eventfd");
+        let (first, second) = (queue.block(), queue.block());
+        (0..2).for_each(|n| queue.push(n));
+        assert!(!is_readable(&queue), "both entries have a taker");
+        queue.push(2);
+        assert!(is_readable(&queue), "the third has none");
+        assert_eq!(queue.pop(), Some(0));
+        drop(first);
+        // One thread is left for two entries, and the descriptor counts one of them.
+        assert_eq!((queue.pop(), is_readable(&queue)), (Some(1), true));
+        assert_eq!((queue.pop(), is_readable(&queue)), (Some(2), false));
+        queue.push(3);
+        assert!(!is_readable(&queue));
+        drop(second);
+        assert!(is_readable(&queue), "it left without taking it");
+        assert_eq!((queue.pop(), is_readable(&queue)), (Some(3), false));
     }
 
     #[test]

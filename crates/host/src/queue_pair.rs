@@ -11,20 +11,27 @@ pub use create::{QueuePairConfig, XrcTargetConfig};
 
 use crate::completion_queue::CqInner;
 use crate::config;
-use crate::convert;
 use crate::endpoint::Endpoint;
 use crate::engine::MulticastError;
 use crate::error::ChainError;
 use crate::events::Reporter;
 use crate::lane::Lane;
+use crate::queue_lock::{Held, QueueLock};
 use crate::region::PdInner;
+use crate::rings::{Ring, RingFile};
 use crate::shared_receive_queue::SrqInner;
+use highwire_rings::{ReceiveQueueProducer, SendQueueProducer};
 use highwire_rnic::QpSnapshot;
-use highwire_uapi::{self as uapi, MAX_SGES, ReceiveQueueProducer, SendQueueProducer, WqeData};
+use highwire_shmem::{WholeSegment, Window};
 use highwire_verbs::{Gid, PostError, QpState, RecvWr, SendWr, Service};
 use highwire_wire::{Psn, Qpn};
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+/// With fewer free places than this, a thread waits for the engine rather than post past it.
+const NEARLY_FULL: u64 = 64;
+/// How often it looks for the engine then. Not for ever: whoever runs the engine may be this thread, interrupted by a signal.
+const PATIENCE: u32 = 10_000;
 
 /// A queue pair. It is destroyed when dropped; what was posted and has not completed never will.
 pub struct QueuePair {
@@ -37,14 +44,25 @@ pub struct QueuePair {
     qpn: Qpn,
     /// The first PSN that it will send: random, unless a change of attributes says otherwise.
     psn: Psn,
-    /// Its place among the lane's queue pairs, and its doorbells.
+    /// Its place among the lane's queue pairs, and the doorbell of both its queues.
     index: u32,
-    send_bell: u32,
-    receive_bell: u32,
-    sq: Mutex<SendQueueProducer>,
-    rq: Option<Mutex<ReceiveQueueProducer>>,
+    bell: u32,
+    sq: QueueLock<SendQueueProducer>,
+    rq: Option<QueueLock<ReceiveQueueProducer>>,
     /// IRN was asked for; whether it is used is up to the peer.
     wants_irn: AtomicBool,
+    /// Where requests keep their places: how many are in use, and how many there are.
+    places: Option<(Arc<AtomicU64>, u64)>,
+    /// Its send and receive rings, if another program maps them.
+    files: (Option<WholeSegment>, Option<WholeSegment>),
+}
+
+/// What another program needs to know to post to a queue pair.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct QueuePairFiles {
+    pub(crate) sq: RingFile,
+    pub(crate) rq: RingFile,
+    pub(crate) bell: u32,
 }
 
 impl QueuePair {
@@ -91,30 +109,44 @@ impl QueuePair {
     /// Builds a chain of requests and rings one doorbell for all of them.
     #[inline]
     pub fn chain<R>(&self, build: impl FnOnce(&mut Chain<'_>) -> R) -> R {
+        if self.lane().is_inherited() {
+            return build(&mut Chain { sink: Sink::Refuses(PostError::Inherited) });
+        }
         if self.pd.device.engine != config::Engine::Background {
             let mut build = Some(build);
-            let direct = self.lane().visit(|engine| {
-                let build = build.take()?;
-                engine.begin_post();
-                let sink = if engine.sends_wait(self.index) {
-                    Sink::Ring(self.producer())
-                } else {
-                    Sink::Engine(engine, self.index)
-                };
-                let mut chain = Chain { sink };
-                let result = build(&mut chain);
-                match chain.sink {
-                    Sink::Engine(engine, _) => engine.finish_post(),
-                    Sink::Ring(mut producer) => {
-                        producer.publish_release();
-                        self.lane().board.ring_seqcst(self.send_bell);
-                        self.lane().leave_work();
+            let mut patience = if self.is_nearly_full() { PATIENCE } else { 0 };
+            let mut direct = || {
+                self.lane().visit(|engine| {
+                    let build = build.take()?;
+                    engine.begin_post();
+                    let sink = if engine.sends_wait(self.index) {
+                        self.ring_sink()
+                    } else {
+                        Sink::Engine(engine, self.index)
+                    };
+                    let mut chain = Chain { sink };
+                    let result = build(&mut chain);
+                    match chain.sink {
+                        Sink::Engine(engine, _) => engine.finish_post(),
+                        Sink::Ring(mut producer) => {
+                            producer.publish_release();
+                            self.lane().board.ring_seqcst(self.bell);
+                            self.lane().leave_work();
+                        }
+                        Sink::Refuses(_) => {}
                     }
+                    Some(result)
+                })
+            };
+            loop {
+                if let Some(Some(result)) = direct() {
+                    return result;
                 }
-                Some(result)
-            });
-            if let Some(Some(result)) = direct {
-                return result;
+                if patience == 0 {
+                    break;
+                }
+                patience -= 1;
+                std::thread::yield_now();
             }
             let Some(build) = build else { unreachable!("a chain that was built has a result") };
             return self.chain_in_ring(build);
@@ -122,13 +154,21 @@ impl QueuePair {
         self.chain_in_ring(build)
     }
 
+    /// Whether only the engine can tell that there is a place for every request of a chain.
+    #[inline]
+    fn is_nearly_full(&self) -> bool {
+        self.places
+            .as_ref()
+            .is_some_and(|(used, places)| used.load(Ordering::Relaxed) + NEARLY_FULL > *places)
+    }
+
     fn chain_in_ring<R>(&self, build: impl FnOnce(&mut Chain<'_>) -> R) -> R {
-        let mut chain = Chain { sink: Sink::Ring(self.producer()) };
+        let mut chain = Chain { sink: self.ring_sink() };
         let result = build(&mut chain);
         if let Sink::Ring(mut producer) = chain.sink {
             producer.publish_release();
         }
-        self.ring(self.send_bell);
+        self.ring();
         result
     }
 
@@ -139,13 +179,36 @@ impl QueuePair {
     #[inline]
     pub fn post_recv(&self, wr: &RecvWr<'_>) -> Result<(), PostError> {
         let Some(rq) = &self.rq else { return Err(PostError::NoSuchQueue) };
+        if self.lane().is_inherited() {
+            return Err(PostError::Inherited);
+        }
         if self.pd.device.engine != config::Engine::Background
             && let Some(result) = self.lane().visit(|engine| engine.post_receive(self.index, wr))
         {
             return result;
         }
         let posted = post_receive_in_ring(rq, wr);
-        self.ring(self.receive_bell);
+        self.ring();
+        posted
+    }
+
+    /// Posts receives in order, with one look at the queue for all of them.
+    ///
+    /// # Errors
+    /// The first receive that was refused; those before it are posted.
+    #[inline]
+    pub fn post_recv_chain(&self, requests: &[RecvWr<'_>]) -> Result<(), ChainError> {
+        let Some(rq) = &self.rq else { return Err(ChainError { index: 0, error: PostError::NoSuchQueue }) };
+        if self.lane().is_inherited() {
+            return Err(ChainError { index: 0, error: PostError::Inherited });
+        }
+        if self.pd.device.engine != config::Engine::Background
+            && let Some(result) = self.lane().visit(|engine| engine.post_receives(self.index, requests))
+        {
+            return result;
+        }
+        let posted = post_receives_in_ring(rq, requests);
+        self.ring();
         posted
     }
 
@@ -176,13 +239,24 @@ impl QueuePair {
     }
 
     /// Announces work in a ring.
-    fn ring(&self, bell: u32) {
-        self.lane().board.ring_seqcst(bell);
+    fn ring(&self) {
+        self.lane().board.ring_seqcst(self.bell);
         if self.pd.device.engine == config::Engine::Background {
             self.pd.device.waker.wake();
         } else {
             self.lane().serve_bells();
         }
+    }
+
+    /// Where another program finds its rings, and which bell it rings for both.
+    pub(crate) fn files(&self) -> QueuePairFiles {
+        let (sq, rq) = &self.files;
+        QueuePairFiles { sq: Ring::place(sq.as_ref()), rq: Ring::place(rq.as_ref()), bell: self.bell }
+    }
+
+    /// The send ring, if another program maps it.
+    pub(crate) fn mapped_sq(&self) -> Option<&Window> {
+        self.files.0.as_ref().map(WholeSegment::window)
     }
 
     pub(crate) fn send_cq(&self) -> &Arc<CqInner> {
@@ -194,8 +268,8 @@ impl QueuePair {
         self.send_cq.lane()
     }
 
-    fn producer(&self) -> MutexGuard<'_, SendQueueProducer> {
-        self.sq.lock().unwrap_or_else(PoisonError::into_inner)
+    fn ring_sink(&self) -> Sink<'_> {
+        self.sq.lock().map_or(Sink::Refuses(PostError::Reentered), Sink::Ring)
     }
 }
 
@@ -206,7 +280,8 @@ pub struct Chain<'a> {
 
 enum Sink<'a> {
     Engine(&'a mut crate::engine::Engine, u32),
-    Ring(MutexGuard<'a, SendQueueProducer>),
+    Ring(Held<'a, SendQueueProducer>),
+    Refuses(PostError),
 }
 
 impl Chain<'_> {
@@ -221,7 +296,8 @@ impl Chain<'_> {
         }
         match &mut self.sink {
             Sink::Engine(engine, index) => engine.post_send(*index, wr, None),
-            Sink::Ring(producer) => post_send_in_ring(producer, wr),
+            Sink::Ring(producer) => producer.post(wr),
+            Sink::Refuses(why) => Err(*why),
         }
     }
 
@@ -233,52 +309,33 @@ impl Chain<'_> {
     pub fn push_inline(&mut self, wr: &SendWr<'_>, data: &[u8]) -> Result<(), PostError> {
         match &mut self.sink {
             Sink::Engine(engine, index) => engine.post_send(*index, wr, Some(data)),
-            Sink::Ring(producer) => {
-                producer.post(&convert::to_wqe(wr), WqeData::Inline(data)).map_err(from_ring_error)
-            }
+            Sink::Ring(producer) => producer.post_inline(wr, data),
+            Sink::Refuses(why) => Err(*why),
         }
     }
 }
 
-fn post_send_in_ring(producer: &mut SendQueueProducer, wr: &SendWr<'_>) -> Result<(), PostError> {
-    let mut sges = [uapi::Sge::default(); MAX_SGES];
-    let sges = if let highwire_verbs::Operation::BindWindow(bind) = wr.operation {
-        // The slot has no field for the window's present key.
-        sges[0].lkey = bind.window.0;
-        &sges[..1]
-    } else {
-        collect(wr.sges, &mut sges)?
-    };
-    producer.post(&convert::to_wqe(wr), WqeData::Sges(sges)).map_err(from_ring_error)
-}
-
 pub(crate) fn post_receive_in_ring(
-    ring: &Mutex<ReceiveQueueProducer>,
+    ring: &QueueLock<ReceiveQueueProducer>,
     wr: &RecvWr<'_>,
 ) -> Result<(), PostError> {
-    let mut ring = ring.lock().unwrap_or_else(PoisonError::into_inner);
-    let mut sges = [uapi::Sge::default(); MAX_SGES];
-    ring.post(wr.wr_id, collect(wr.sges, &mut sges)?).map_err(from_ring_error)?;
-    ring.publish_release();
-    Ok(())
+    post_receives_in_ring(ring, std::slice::from_ref(wr)).map_err(|refused| refused.error)
 }
 
-fn collect<'a>(
-    from: &[highwire_verbs::Sge],
-    to: &'a mut [uapi::Sge; MAX_SGES],
-) -> Result<&'a [uapi::Sge], PostError> {
-    let to = to.get_mut(..from.len()).ok_or(PostError::TooManySges)?;
-    to.iter_mut().zip(from).for_each(|(to, from)| *to = convert::to_sge(from));
-    Ok(to)
-}
-
-fn from_ring_error(error: uapi::PostError) -> PostError {
-    match error {
-        uapi::PostError::Full => PostError::QueueFull,
-        uapi::PostError::TooManySges { .. } => PostError::TooManySges,
-        uapi::PostError::InlineTooLong { .. } => PostError::TooLong,
-        uapi::PostError::Corrupt(_) => PostError::NoSuchQueue,
+fn post_receives_in_ring(
+    ring: &QueueLock<ReceiveQueueProducer>,
+    requests: &[RecvWr<'_>],
+) -> Result<(), ChainError> {
+    let mut ring = ring.lock().ok_or(ChainError { index: 0, error: PostError::Reentered })?;
+    let mut refused = Ok(());
+    for (index, wr) in requests.iter().enumerate() {
+        if let Err(error) = ring.post(wr) {
+            refused = Err(ChainError { index, error });
+            break;
+        }
     }
+    ring.publish_release();
+    refused
 }
 
 impl Drop for QueuePair {
@@ -292,8 +349,7 @@ impl Drop for QueuePair {
             // What was said last, an acknowledgement perhaps, still leaves.
             engine.begin_post();
             engine.finish_control();
-            engine.remove_bell(self.send_bell);
-            engine.remove_bell(self.receive_bell);
+            engine.remove_bell(self.bell);
             engine.remove_qp(self.index);
             let _ = engine.rnic.destroy_qp(self.qpn);
             engine.leave_empty_groups();

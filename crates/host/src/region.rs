@@ -13,13 +13,18 @@ pub use device_memory::DeviceMemory;
 use crate::device::Owner;
 use crate::error::MemoryError;
 use crate::in_place::{self, SharedPart};
+use crate::memory::View;
 use highwire_link::shm::{Access as ShmAccess, PublishedRegion};
-use highwire_uapi::SharedBuffer;
+use highwire_shmem::SharedBuffer;
 use highwire_verbs::{
     Access, AccessError, LocalKey, Pd, RegionAttr, RegionChange, RegisterError, Remote, RemoteKey, Sge,
 };
 use std::sync::Arc;
 use std::time::Duration;
+
+/// How long a call waits for a neighbour that is at work on what the call takes away. A process that has lost its core gets it
+/// back within this; one that was stopped, or means no good, may not.
+pub(crate) const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A protection domain. Clones are the same domain; it lives as long as anything in it.
 #[derive(Clone)]
@@ -145,6 +150,7 @@ impl ProtectionDomain {
             // SAFETY: the caller's promise; the range does not wrap, or it would not have been registered.
             region.part =
                 unsafe { in_place::acquire(device.number(), &device.pool, range, |act| device.quietly(act)) };
+            region.show_through_view();
             region.publish();
         }
         Ok(region)
@@ -205,6 +211,8 @@ impl PdInner {
         length: u64,
         access: Access,
     ) -> Result<MemoryRegion, MemoryError> {
+        // The program may have installed handlers of its own since.
+        highwire_shmem::guard::install();
         let attr = RegionAttr { addr, length, iova, access };
         let mut done = 0;
         let key = loop {
@@ -248,7 +256,7 @@ impl PdInner {
     /// Takes a key out of every lane, with the windows that are bound to its region.
     fn revoke(&self, key: LocalKey) {
         for lane in &self.device.lanes {
-            lane.dispose(|engine| engine.rnic.regions_mut().revoke(key));
+            lane.dispose(|engine| engine.revoke_region(key));
         }
     }
 
@@ -368,21 +376,33 @@ impl MemoryRegion {
         let memory = change.memory.map(|(addr, length, iova)| (addr as u64, length as u64, iova));
         let table_change =
             RegionChange { pd: change.pd.map(|pd| pd.inner.pd), memory, access: change.access };
-        let back = RegionChange {
-            pd: Some(self.pd.pd),
-            memory: Some((self.attr.addr, self.attr.length, self.attr.iova)),
-            access: Some(self.attr.access),
-        };
         self.withdraw();
         let key = LocalKey(self.key);
-        for (done, lane) in self.pd.device.lanes.iter().enumerate() {
-            let changed = lane.control(|engine| engine.rnic.regions_mut().reregister(key, &table_change));
-            if let Err(error) = changed {
-                for lane in &self.pd.device.lanes[..done] {
-                    let _ = lane.control(|engine| engine.rnic.regions_mut().reregister(key, &back));
+        let mut places = Vec::new();
+        for lane in &self.pd.device.lanes {
+            let changed = lane.control(|engine| {
+                let before = engine.region_addr(key);
+                engine.rnic.regions_mut().reregister(key, &table_change).map(|()| before)
+            });
+            match changed {
+                Ok(before) => places.push((lane, before)),
+                Err(error) => {
+                    for (lane, before) in places {
+                        let back = RegionChange {
+                            pd: Some(self.pd.pd),
+                            memory: before.map(|addr| (addr, self.attr.length, self.attr.iova)),
+                            access: Some(self.attr.access),
+                        };
+                        let _ = lane.control(|engine| engine.rnic.regions_mut().reregister(key, &back));
+                    }
+                    self.publish();
+                    return Err(error);
                 }
-                self.publish();
-                return Err(error);
+            }
+        }
+        if memory.is_some() {
+            for (lane, before) in places {
+                lane.control(|engine| engine.forget_view(before));
             }
         }
         if let Some((addr, length, iova)) = memory {
@@ -404,6 +424,22 @@ impl MemoryRegion {
         self.is_published = self.pd.publish(LocalKey(self.key), &self.attr, self.part.as_ref());
     }
 
+    /// Peers' packets reach what was moved as neighbours do: wherever it is, and not where the program has it.
+    fn show_through_view(&self) {
+        let Some(part) = &self.part else { return };
+        let first_page = self.attr.addr & !(in_place::PAGE_BYTES as u64 - 1);
+        let view = View {
+            first_page,
+            start: part.range.start as u64 - first_page,
+            length: part.range.len() as u64,
+            mapping: Arc::clone(&part.mapping),
+            offset: part.offset,
+        };
+        for lane in &self.pd.device.lanes {
+            lane.control(|engine| engine.show_through(LocalKey(self.key), &self.attr, &view));
+        }
+    }
+
     /// Gives back what was moved.
     fn unshare(&mut self) {
         if let Some(part) = self.part.take() {
@@ -411,11 +447,14 @@ impl MemoryRegion {
         }
     }
 
-    /// Closes the region to peers that reach it without packets. One may be copying right now; it is waited for however
-    /// long it takes: its death is noticed.
+    /// Closes the region to peers that reach it without packets. One may be copying right now: it is waited for. Is it at it
+    /// for longer than that, what it has mapped is never used for anything else: memory that was moved goes back to pages that
+    /// are this process's alone, and nothing new is made of the device's own.
     fn withdraw(&mut self) {
-        if let Some(local) = self.pd.device.local.as_ref().filter(|_| self.is_published) {
-            while local.withdraw_region(self.key, Duration::from_millis(100)).is_err() {}
+        if let Some(local) = self.pd.device.local.as_ref().filter(|_| self.is_published)
+            && local.withdraw_region(self.key, NEIGHBOUR_PATIENCE).is_err()
+        {
+            self.pd.device.pool.retire(self.attr.addr as *const u8);
         }
         self.is_published = false;
     }

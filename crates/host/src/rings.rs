@@ -1,13 +1,69 @@
 //! Memory for rings: shared, so that another program of this user can be given it.
 
-use crate::error::CreateError;
-use highwire_uapi::{RingLayout, Segment, Window};
+use crate::error::{CreateError, MemoryError};
+use highwire_shmem::{RingLayout, Segment, SharedPool, WholeSegment, Window};
+use std::io;
 use std::sync::Arc;
 
-/// An empty ring in memory of its own.
-pub(crate) fn create(layout: &RingLayout) -> Result<Window, CreateError> {
-    let segment = Segment::anonymous_shared(layout.bytes()).map_err(CreateError::Memory)?;
-    let window = Window::whole(&Arc::new(segment));
+/// Cursors have 128 bytes each to themselves.
+const RING_ALIGN: usize = 128;
+
+/// Where the rings of an object lie.
+#[derive(Clone, Copy)]
+pub(crate) enum Home<'a> {
+    /// In memory of this process, whose threads use them: many rings in one file.
+    Arena(&'a SharedPool),
+    /// In files of the device's directory: another program is the application.
+    Files(&'a SharedPool),
+}
+
+/// A ring's memory, with the file that it is if another program is to map it.
+pub(crate) struct Ring {
+    pub(crate) window: Window,
+    pub(crate) file: Option<WholeSegment>,
+}
+
+/// Where another program finds a ring.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct RingFile {
+    /// The number in `mem-<number>`; 0 if there is no such ring.
+    pub(crate) segment: u32,
+    /// Its length.
+    pub(crate) bytes: usize,
+}
+
+impl Home<'_> {
+    /// An empty ring.
+    pub(crate) fn create(self, layout: &RingLayout) -> Result<Ring, CreateError> {
+        match self {
+            Home::Arena(pool) => Ok(Ring { window: create(pool, layout)?, file: None }),
+            Home::Files(pool) => {
+                let file = pool
+                    .whole(layout.bytes())
+                    .map_err(|error| CreateError::Memory(io::Error::other(MemoryError::Pool(error))))?;
+                layout.create(file.window())?;
+                Ok(Ring { window: file.window().clone(), file: Some(file) })
+            }
+        }
+    }
+}
+
+impl Ring {
+    /// Where another program finds it.
+    pub(crate) fn place(file: Option<&WholeSegment>) -> RingFile {
+        file.map_or_else(RingFile::default, |file| RingFile {
+            segment: file.id(),
+            bytes: file.window().len(),
+        })
+    }
+}
+
+/// An empty ring in memory of the arena, to which it returns when nobody uses it any more.
+pub(crate) fn create(arena: &SharedPool, layout: &RingLayout) -> Result<Window, CreateError> {
+    let buffer = arena
+        .allocate(layout.bytes(), RING_ALIGN)
+        .map_err(|error| CreateError::Memory(io::Error::other(MemoryError::Pool(error))))?;
+    let window = Window::whole(&Arc::new(Segment::cut(buffer)));
     layout.create(&window)?;
     Ok(window)
 }

@@ -5,13 +5,15 @@ use crate::config;
 use crate::engine::{Bell, SrqEnds, TagRequest, Tags};
 use crate::error::CreateError;
 use crate::events::{EventTarget, Reporter};
+use crate::queue_lock::QueueLock;
 use crate::queue_pair::post_receive_in_ring;
 use crate::region::{PdInner, ProtectionDomain};
-use crate::rings;
-use highwire_uapi::{ReceiveQueueConsumer, ReceiveQueueProducer, RingKind, RingLayout};
+use crate::rings::{self, Home, Ring, RingFile};
+use highwire_rings::{RECEIVE_RING, ReceiveQueueConsumer, ReceiveQueueProducer};
+use highwire_shmem::{RingLayout, WholeSegment};
 use highwire_verbs::{AsyncEvent, ModifyError, PostError, RecvWr, SrqId, TagHandle, TaggedBuffer, XrcDomain};
 use highwire_wire::Qpn;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A shared receive queue of one lane. Clones are the same queue; it lives until the last clone and the last queue pair
 /// that takes from it are gone.
@@ -26,12 +28,14 @@ pub(crate) struct SrqInner {
     pub(crate) id: SrqId,
     index: u32,
     bell: u32,
-    ring: Mutex<ReceiveQueueProducer>,
+    ring: QueueLock<ReceiveQueueProducer>,
     reporter: Reporter,
     number: Option<Qpn>,
     pub(crate) has_tags: bool,
     /// Where it completes, if it is of XRC or has tags.
     _cq: Option<Arc<CqInner>>,
+    /// Its ring, if another program maps that.
+    file: Option<WholeSegment>,
 }
 
 /// What a shared receive queue tells of itself.
@@ -76,6 +80,15 @@ impl SharedReceiveQueue {
         pd: &ProtectionDomain,
         config: &SharedReceiveQueueConfig<'_>,
     ) -> Result<SharedReceiveQueue, CreateError> {
+        SharedReceiveQueue::create_in(pd, config, Home::Arena(&pd.inner.device.rings))
+    }
+
+    /// The same, with the ring in a place of the caller's choice.
+    pub(crate) fn create_in(
+        pd: &ProtectionDomain,
+        config: &SharedReceiveQueueConfig<'_>,
+        home: Home<'_>,
+    ) -> Result<SharedReceiveQueue, CreateError> {
         let &SharedReceiveQueueConfig { lane, max_wr, max_sge, events, xrc, tags } = config;
         let own_cq = xrc.map(|(_, cq)| cq).or(tags.map(|(_, cq)| cq));
         if own_cq.is_some_and(|cq| cq.inner.lane != lane || !Arc::ptr_eq(&cq.inner.device, &pd.inner.device))
@@ -83,7 +96,8 @@ impl SharedReceiveQueue {
             return Err(CreateError::OtherLane);
         }
         let slot_bytes = rings::receive_slot_bytes(max_sge);
-        let ring = rings::create(&RingLayout::new(RingKind::Receive, max_wr.max(1), slot_bytes)?)?;
+        let layout = RingLayout::new(RECEIVE_RING, max_wr.max(1), slot_bytes)?;
+        let Ring { window: ring, file } = home.create(&layout)?;
         let consumer = ReceiveQueueConsumer::attach(&ring)?;
         let device = &pd.inner.device;
         let reporter = Reporter::new(events, &device.events);
@@ -107,7 +121,7 @@ impl SharedReceiveQueue {
                 }
                 Ok::<_, CreateError>((id, number, index, bell.ok_or(CreateError::TooManyQueues)?))
             })?;
-        let ring = Mutex::new(ReceiveQueueProducer::attach(&ring)?);
+        let ring = QueueLock::new(ReceiveQueueProducer::attach(&ring)?);
         Ok(SharedReceiveQueue {
             inner: Arc::new(SrqInner {
                 pd: Arc::clone(&pd.inner),
@@ -120,8 +134,14 @@ impl SharedReceiveQueue {
                 number,
                 has_tags: tags.is_some(),
                 _cq: own_cq.map(|cq| Arc::clone(&cq.inner)),
+                file,
             }),
         })
+    }
+
+    /// Where another program finds its ring, and which bell it rings.
+    pub(crate) fn ring_file(&self) -> (RingFile, u32) {
+        (Ring::place(self.inner.file.as_ref()), self.inner.bell)
     }
 
     /// Posts a receive.
@@ -132,6 +152,9 @@ impl SharedReceiveQueue {
         let inner = &*self.inner;
         let device = &inner.pd.device;
         let lane = &device.lanes[inner.lane as usize];
+        if lane.is_inherited() {
+            return Err(PostError::Inherited);
+        }
         if device.engine != config::Engine::Background
             && let Some(result) = lane.visit(|engine| engine.post_shared(inner.index, wr))
         {

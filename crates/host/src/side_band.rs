@@ -4,11 +4,11 @@
 //! first and lanes after that, never the other way round.
 
 use crate::device::Shared;
-use crate::negotiate::{Action, Connection, NEGOTIATION_PORT, Negotiator};
+use crate::negotiate::{Action, Connection, Negotiator};
 use highwire_link::{Ecn, Link, Order, RxBatch, Transmitted, TxBatch, UdpConfig, UdpLink};
 use highwire_stdx::{Instant, Rng};
 use highwire_verbs::Gid;
-use highwire_wire::Qpn;
+use highwire_wire::{NEGOTIATION_PORT, Qpn};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};

@@ -5,19 +5,25 @@ mod multicast;
 mod signals;
 
 pub(crate) use multicast::{group_socket, send_groups_from};
+pub(crate) use signals::EndSignals;
 pub use signals::SignalMask;
 
 use highwire_stdx::Duration;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// 64 bits that nobody can guess.
-pub(crate) fn random_u64() -> io::Result<u64> {
-    let mut bytes = [0u8; 8];
-    // SAFETY: the buffer has the length that is passed.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    // Requests of up to 256 bytes are never cut short once the pool is initialised (getrandom(2)).
-    if got == bytes.len() as isize { Ok(u64::from_ne_bytes(bytes)) } else { Err(io::Error::last_os_error()) }
+/// Whether a thread of another process wants a processor and may not have one: the process will go on by itself. False
+/// for one that cannot be looked at, and for this one, which runs.
+pub(crate) fn wants_to_run(process: u32) -> bool {
+    if process == std::process::id() {
+        return false;
+    }
+    let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return false };
+    threads.flatten().any(|thread| {
+        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+        // The name, which may hold anything, ends with the last parenthesis; the state follows (proc_pid_stat(5)).
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['R', 'D']))
+    })
 }
 
 /// The user that this process works for.
@@ -177,7 +183,23 @@ mod tests {
     }
 
     #[test]
-    fn random_numbers_differ() {
-        assert_ne!(random_u64().expect("random bytes"), random_u64().expect("random bytes"));
+    fn a_process_that_spins_wants_to_run_and_one_that_is_stopped_does_not() {
+        let mut child =
+            std::process::Command::new("sh").args(["-c", "while :; do :; done"]).spawn().expect("a shell");
+        let pid = child.id();
+        let until = |wanted: bool| {
+            let begun = std::time::Instant::now();
+            while wants_to_run(pid) != wanted {
+                assert!(begun.elapsed() < std::time::Duration::from_secs(60), "it never was: {wanted}");
+                std::thread::yield_now();
+            }
+        };
+        until(true);
+        // SAFETY: the process is ours, and not waited for yet.
+        assert_eq!(unsafe { libc::kill(pid as libc::pid_t, libc::SIGSTOP) }, 0);
+        until(false);
+        child.kill().expect("it is ours");
+        child.wait().expect("it has ended");
+        assert!(!wants_to_run(pid) && !wants_to_run(std::process::id()));
     }
 }

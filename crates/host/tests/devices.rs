@@ -112,8 +112,12 @@ fn a_seed_decides_every_number() {
     assert_ne!(numbers(&fixed), numbers(&DeviceConfig { seed: Some(8), ..fixed.clone() }));
 }
 
+/// What the library has said.
+static LINES: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
+
 #[test]
 fn a_queue_that_overflows_says_so_and_stops_its_users() {
+    highwire_host::log_to(|line| LINES.lock().expect("no test fails with it").push(line.to_string()));
     use highwire_host::QueuePairConfig;
     use highwire_host::verbs::{AsyncEvent, QpState};
     let setup = Setup::new(Service::Rc, LinkChoice::Udp);
@@ -135,6 +139,9 @@ fn a_queue_that_overflows_says_so_and_stops_its_users() {
     assert!(matches!(event, AsyncEvent::CqError(_)));
     assert_eq!(qp.state(), QpState::Error);
     assert!(small.overruns() > 0);
+    assert!(b.device.counters().value("cq_overruns") > 0);
+    let lines = LINES.lock().expect("no test fails with it");
+    assert!(lines.iter().any(|line| line.contains("was full: a completion is lost")), "{lines:?}");
 }
 
 #[test]

@@ -3,8 +3,8 @@
 mod common;
 
 use common::{PATIENCE, Setup, until};
-use highwire_host::verbs::{Access, CompletionStatus, Operation, SendWr, Service};
-use highwire_host::{Engine, LinkChoice, WaitFor};
+use highwire_host::verbs::{Access, CompletionStatus, Operation, QpCaps, SendWr, Service};
+use highwire_host::{Engine, LinkChoice, QueuePairConfig, WaitFor};
 use std::sync::atomic::Ordering::SeqCst;
 
 const LINKS: [LinkChoice; 2] = [LinkChoice::Udp, LinkChoice::Auto];
@@ -163,4 +163,25 @@ fn the_devices_own_thread_takes_no_signals() {
         assert_eq!(blocked & (user_2 | child), user_2 | child, "{blocked:#x}");
     }
     assert!(threads >= 2, "each device has one");
+}
+
+/// The slots of a ring are larger than a queue pair needs that was made without room for inline data.
+#[test]
+fn inline_data_without_room_for_it_completes_as_too_long() {
+    let setup = Setup::new(Service::Rc, LinkChoice::Udp).engine(Engine::Background);
+    let [mut a, b] = [setup.end(), setup.end()];
+    let caps = QpCaps { max_inline: 0, ..QpCaps::default() };
+    let config = QueuePairConfig { caps, ..QueuePairConfig::new(Service::Rc, &a.cq) };
+    a.qp = a.pd.queue_pair(&config).expect("a queue pair");
+    let ends = [a, b];
+    setup.connect(&ends);
+    let [a, b] = &ends;
+    b.receive(1, 0, 64);
+    a.qp.post_inline(&SendWr::new(2, Operation::Send, &[]), b"sixteen bytes...").expect("the slot holds it");
+    assert_eq!(
+        common::next(a, b).status,
+        CompletionStatus::LocalLength,
+        "and does not leave as an empty message"
+    );
+    assert!(b.cq.poll_one().is_none());
 }

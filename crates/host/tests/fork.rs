@@ -5,7 +5,7 @@ mod common;
 
 use common::{End, Setup, next_ok};
 use highwire_host::broker::Broker;
-use highwire_host::verbs::{Operation, Recovery, Service};
+use highwire_host::verbs::{Operation, PostError, Recovery, RecvWr, SendWr, Service};
 use highwire_host::{Device, DeviceConfig, Engine, LinkChoice, Sharing};
 use highwire_link::shm::Registry;
 use std::net::IpAddr;
@@ -90,5 +90,42 @@ fn a_forked_child_takes_nothing_down() {
         drop(keeper);
         broker.join().expect("the broker ends by itself");
         assert!(traces(&registry, address).is_empty());
+    }
+}
+
+#[test]
+fn what_a_child_posts_is_refused_and_its_parent_loses_nothing() {
+    for engine in [Engine::Inline, Engine::Both, Engine::Background] {
+        let setup = Setup::new(Service::Rc, LinkChoice::Auto).engine(engine);
+        let ends = setup.pair();
+        converse(&ends, 1);
+        let [a, b] = &ends;
+        // One that waits, which a child's poll might take away.
+        b.receive(5, 0, 64);
+        a.post(6, Operation::Send, 0, 64);
+        // SAFETY: the child posts, polls and ends without returning.
+        let child = unsafe { libc::fork() };
+        if child == 0 {
+            // SAFETY: a child that waits for somebody is ended, and not in order.
+            unsafe { libc::alarm(30) };
+            let sges = [a.buffer.sge(0, 8)];
+            let wr = SendWr::new(9, Operation::Send, &sges);
+            let posted = a.qp.post_send(&[wr]).map_err(|error| (error.index, error.error));
+            let received = b.qp.post_recv(&RecvWr { wr_id: 9, sges: &sges });
+            let polled = (a.cq.poll_one(), b.cq.poll_one());
+            let is_right = posted == Err((0, PostError::Inherited))
+                && a.qp.post_inline(&wr, &[1]) == Err(PostError::Inherited)
+                && received == Err(PostError::Inherited)
+                && polled == (None, None)
+                && a.cq.is_inherited();
+            // SAFETY: ends the child at once: nothing of the test harness may run in it.
+            unsafe { libc::_exit(i32::from(!is_right)) };
+        }
+        let mut status = 1;
+        // SAFETY: the pointer is to a live local.
+        assert_eq!(unsafe { libc::waitpid(child, &raw mut status, 0) }, child);
+        assert_eq!(status, 0, "{}: the child is refused", setup.label());
+        assert_eq!((next_ok(a, b).wr_id, next_ok(b, a).wr_id), (6, 5));
+        converse(&ends, 2);
     }
 }

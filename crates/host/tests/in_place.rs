@@ -15,7 +15,7 @@ use std::ptr;
 const PAGE: usize = 4096;
 
 fn main() {
-    let tests: [(&str, fn()); 8] = [
+    let tests: [(&str, fn()); 9] = [
         (
             "a_peer_works_on_memory_whose_owner_calls_nothing",
             a_peer_works_on_memory_whose_owner_calls_nothing,
@@ -29,6 +29,10 @@ fn main() {
         (
             "memory_that_was_unmapped_too_early_is_left_alone",
             memory_that_was_unmapped_too_early_is_left_alone,
+        ),
+        (
+            "what_is_mapped_in_the_place_of_registered_memory_hears_nothing_of_peers",
+            what_is_mapped_in_the_place_of_registered_memory_hears_nothing_of_peers,
         ),
         ("nothing_moves_under_another_thread", nothing_moves_under_another_thread),
         ("memory_comes_back_under_another_thread", memory_comes_back_under_another_thread),
@@ -247,6 +251,47 @@ fn memory_that_was_unmapped_too_early_is_left_alone() {
     drop(region);
     assert!(!pages.is_moved(0) && !pages.is_moved(13 * PAGE));
     assert_eq!((pages.get(5), pages.get(13 * PAGE + 7)), (5, 7));
+}
+
+fn what_is_mapped_in_the_place_of_registered_memory_hears_nothing_of_peers() {
+    let [a, b] = &pair();
+    let pages = Pages::new(16);
+    // Its ends are no whole pages, and did not move.
+    let region = pages.register(b, 100, pages.length - 100);
+    let at = |page: usize| (page * PAGE - 100) as u64;
+    // SAFETY: the pages are ours; that they are registered is what is tried here.
+    let other = unsafe {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED;
+        let place = pages.start.add(2 * PAGE).cast();
+        libc::munmap(place, 8 * PAGE);
+        libc::mmap(place, 8 * PAGE, libc::PROT_READ | libc::PROT_WRITE, flags, -1, 0)
+    };
+    assert_ne!(other, libc::MAP_FAILED);
+    let bytes = a.fill(0, 6000, 9);
+    // With immediate data it goes as packets, which the owner's own engine takes.
+    for _ in 0..2 {
+        b.receive(1, 0, 0);
+        a.post(2, Operation::WriteImm(region.remote(at(3)), 7), 0, 6000);
+        next_ok(a, b);
+        next_ok(b, a);
+    }
+    assert!((2 * PAGE..10 * PAGE).all(|at| pages.get(at) == 0), "another mapping was written to");
+    // The region's own pages have it, as a card's would: peers still find it there, in whatever way they come.
+    for (to, length) in [(0, 6000), (8192, 64)] {
+        a.post(4, Operation::Read(region.remote(at(3))), to, length);
+        next_ok(a, b);
+        assert_eq!(a.buffer.to_vec(to as usize, length as usize), bytes[..length as usize]);
+    }
+    // And the pieces that could not move are where the program has them.
+    b.receive(5, 0, 0);
+    a.post(6, Operation::WriteImm(region.remote(0), 7), 0, 6000);
+    next_ok(a, b);
+    next_ok(b, a);
+    assert_eq!((pages.get(100), pages.get(PAGE + 10)), (bytes[0], bytes[PAGE + 10 - 100]));
+    assert_eq!((pages.get(99), pages.get(2 * PAGE)), (99, 0));
+    drop(region);
+    assert!((2 * PAGE..10 * PAGE).all(|at| pages.get(at) == 0), "and not when it is deregistered");
+    assert_eq!(pages.get(13 * PAGE + 7), 7);
 }
 
 /// Runs `act` while another thread lives.

@@ -1,9 +1,8 @@
 //! Opening a device: an address, sockets, lanes.
 
 use super::Shared;
-use crate::broker::Client;
 use crate::clock::Clock;
-use crate::config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, LinkChoice, Sharing};
+use crate::config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, LinkChoice, Sharing, WAKE_VARIABLE};
 use crate::engine::{Disturbed, Engine, Groups, Neighbours, Parts};
 use crate::error::OpenError;
 use crate::events::EventQueue;
@@ -11,19 +10,22 @@ use crate::lane::{Lane, MAILBOX_PACKETS};
 use crate::limits::BELLS;
 use crate::memory::HostMemory;
 use crate::side_band::SideBand;
-use crate::stats::StatsFile;
 use crate::sys;
+use crate::waiting::Waiting;
 use crate::waker::Waker;
 use crossbeam_queue::ArrayQueue;
+use highwire_broker::Client;
+use highwire_link::shm::stats::{self, StatsFile};
 use highwire_link::shm::{ClaimError, EngineConfig, EngineName, LocalEngine, Registry};
 use highwire_link::{
     Capture, CaptureFile, Ecn, Faulty, Link, OpenError as UdpError, UdpConfig, UdpLink, netdev_mtu_of,
-    roce_mtu_bytes,
+    roce_mtu_bytes, secret_rng,
 };
 use highwire_rnic::{CongestionChoice, Rnic, RnicConfig, TransportConfig};
+use highwire_shmem::{DoorbellBoard, Segment, SharedPool, WholeSegment, Window};
 use highwire_stdx::{Duration, Rng};
-use highwire_uapi::{DoorbellBoard, Segment, SharedPool, Window};
 use highwire_verbs::{Gid, Mtu};
+use highwire_wake::{Mode, Strategy};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, OwnedFd};
@@ -52,11 +54,8 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
     if let Some(faults) = &config.faults {
         faults.check().map_err(|error| OpenError::Faults(error.to_string()))?;
     }
-    let seed = match config.seed {
-        Some(seed) => seed,
-        None => sys::random_u64().map_err(|error| OpenError::System("get random numbers", error))?,
-    };
-    let mut rng = Rng::new(seed);
+    highwire_shmem::guard::install();
+    let mut rng = random_numbers(config)?;
     let place = match config.sharing {
         Sharing::Exclusive => find_place(config, &mut rng)?,
         Sharing::Shared => super::sharing::join(config)?,
@@ -73,6 +72,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
     let capture = capture_file(config)?;
     let mut lanes = Vec::new();
     let mut lane_fds = Vec::new();
+    let mut boards = Vec::new();
     for (lane, socket) in (0..).zip(sockets) {
         let fds = socket.poll_fd().map(|fd| fd.try_clone_to_owned()).transpose();
         let mut fds: Vec<OwnedFd> = fds.map_err(system("copy a descriptor"))?.into_iter().collect();
@@ -87,9 +87,11 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
             None => None,
         };
         let (udp, disturbed) = links(config, socket, lane, capture.as_ref());
-        let board = doorbells().map_err(system("make shared memory"))?;
+        let served = local.as_ref().filter(|_| config.has_door).map(|local| local.pool());
+        let (board, file) = doorbells(served).map_err(system("make shared memory"))?;
+        boards.extend(file);
         let parts = Parts {
-            rnic: Rnic::new(rnic_config(config, gid, lane, name.shard), rng.fork(u64::from(lane)).next_u64()),
+            rnic: Rnic::new(rnic_config(config, gid, lane, name.shard), rng.fork(u64::from(lane))),
             lane,
             gid,
             clock: clock.clone(),
@@ -115,15 +117,17 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         lanes,
         events,
         waker,
-        waiting: Arc::default(),
+        waiting: waits(config)?,
         side_band: SideBand::open(gid, side_band, rng.fork(1 << 32), clock.clone()),
         pool,
+        rings: SharedPool::anonymous(),
         local,
         is_disturbed: config.link == LinkChoice::Shm && is_watched(config),
         // Nobody can look at the counters of a device that has no such file, and nothing else depends on it.
         stats: StatsFile::create(name).ok(),
         capture,
         lane_fds,
+        boards,
         rng: Mutex::new(rng),
         clock,
         is_closing: AtomicBool::new(false),
@@ -133,13 +137,35 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
     })
 }
 
+/// Peers see keys, queue pair numbers and PSNs, and must not guess the next ones from them; unless a test asks for a seed.
+fn random_numbers(config: &DeviceConfig) -> Result<Rng, OpenError> {
+    match config.seed {
+        Some(seed) => Ok(Rng::new(seed)),
+        None => secret_rng().map_err(|error| OpenError::System("get random numbers", error)),
+    }
+}
+
+/// How threads of the device wait.
+fn waits(config: &DeviceConfig) -> Result<Waiting, OpenError> {
+    // Where one thread runs the engine, those that wait can but sleep.
+    if config.engine != crate::config::Engine::Both {
+        return Ok(Waiting::new(Strategy::Event.make(), false));
+    }
+    let mode = match (config.wake, highwire_link::environment::variable(WAKE_VARIABLE)) {
+        (Some(mode), _) => mode,
+        (None, Some(text)) => text.to_string_lossy().trim().parse().map_err(OpenError::BadWake)?,
+        (None, None) => Mode::default(),
+    };
+    Ok(Waiting::new(mode.strategy(), mode == Mode::Power))
+}
+
 /// Takes the address that was asked for, or an unused one.
 fn find_place(config: &DeviceConfig, rng: &mut Rng) -> Result<Place, OpenError> {
     let registry = registry(config)?;
     if let Some(registry) = &registry {
         // What killed processes left behind would fill the machine's shared memory. If it stays, the next one tries again.
         let _ = registry.reap_stale();
-        let _ = crate::stats::running_in(registry);
+        let _ = stats::running_in(registry);
     }
     let engine_config = EngineConfig { lanes: config.lanes, ..EngineConfig::default() };
     if let Some(ip) = wanted_address(config)? {
@@ -178,7 +204,7 @@ pub(super) fn wanted_address(config: &DeviceConfig) -> Result<Option<IpAddr>, Op
     if config.address.is_some() {
         return Ok(config.address);
     }
-    match std::env::var_os(ADDRESS_VARIABLE).filter(|text| !text.is_empty()) {
+    match highwire_link::environment::variable(ADDRESS_VARIABLE) {
         None => Ok(None),
         Some(text) => {
             let text = text.to_string_lossy();
@@ -293,14 +319,52 @@ fn decorate<L: Link + Send + 'static>(
     }
 }
 
-fn doorbells() -> io::Result<DoorbellBoard> {
-    let bytes = DoorbellBoard::bytes(BELLS).map_err(|error| io::Error::other(format!("{error:?}")))?;
-    let window = Window::whole(&Arc::new(Segment::anonymous_shared(bytes)?));
-    DoorbellBoard::create(&window, BELLS).map_err(|error| io::Error::other(format!("{error:?}")))
+/// A lane's doorbells; in a file, if another program is to ring them.
+fn doorbells(pool: Option<&SharedPool>) -> io::Result<(DoorbellBoard, Option<WholeSegment>)> {
+    let failed = |error: highwire_shmem::LayoutError| io::Error::other(error.to_string());
+    let bytes = DoorbellBoard::bytes(BELLS).map_err(failed)?;
+    let file = pool.map(|pool| pool.whole(bytes).map_err(io::Error::other)).transpose()?;
+    let window = match &file {
+        Some(file) => file.window().clone(),
+        None => Window::whole(&Arc::new(Segment::anonymous_shared(bytes)?)),
+    };
+    Ok((DoorbellBoard::create(&window, BELLS).map_err(failed)?, file))
 }
 
 #[allow(unsafe_code)]
 fn host_memory() -> HostMemory {
     // SAFETY: the engine hands it only addresses that the RNIC has translated, and those of its inline arenas.
     unsafe { HostMemory::new() }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Device;
+    use highwire_verbs::Access;
+
+    /// A small device on an address of its own.
+    fn device(seed: Option<u64>) -> Device {
+        Device::open(&DeviceConfig { seed, link: LinkChoice::Udp, ..DeviceConfig::default() }).expect("opens")
+    }
+
+    #[test]
+    fn what_peers_see_of_a_device_does_not_tell_what_comes_next() {
+        let device = device(None);
+        assert!(device.inner().rng.lock().expect("whole").is_secret());
+        for lane in &device.inner().lanes {
+            assert!(lane.control(|engine| engine.rnic.draws_secretly()), "keys and queue pair numbers");
+        }
+    }
+
+    #[test]
+    fn a_seed_repeats_the_keys_of_a_device() {
+        let keys = |seed| {
+            let device = device(seed);
+            let buffer = device.protection_domain().allocate(4096, Access::ALL).expect("memory");
+            buffer.remote(0).rkey
+        };
+        assert_eq!(keys(Some(5)), keys(Some(5)));
+        assert_ne!(keys(None), keys(None));
+    }
 }

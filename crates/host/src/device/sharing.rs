@@ -1,9 +1,10 @@
 //! Opening a device at an address that all processes of the user share.
 
 use super::open::{Place, registry, udp_config, wanted_address};
-use crate::broker::{Client, JoinError, Sockets};
 use crate::config::{DeviceConfig, LinkChoice};
 use crate::error::OpenError;
+use crate::in_place::OwnThread;
+use highwire_broker::{Client, JoinError, Sockets};
 use highwire_link::shm::{EngineConfig, EngineName, Registry};
 use highwire_link::{UdpConfig, UdpLink};
 use std::io;
@@ -34,7 +35,7 @@ pub(super) fn join(config: &DeviceConfig) -> Result<Place, OpenError> {
     // What killed processes left behind would fill the machine's shared memory. If it stays, the next one tries again.
     let _ = root.reap_stale();
     let (client, Sockets { packets, side_band }) =
-        Client::join(&root, ip).map_err(|error| refused(ip, error))?;
+        Client::join(&root, ip, OwnThread::spawn).map_err(|error| refused(ip, error))?;
     // Trains that the network makes out of lone packets mix those of all processes, and one would get all. On the machine
     // itself trains are as the senders made them.
     let udp = UdpConfig { gro: ip.is_loopback(), ..udp_config(config, ip) };

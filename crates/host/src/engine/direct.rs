@@ -5,11 +5,12 @@
 #![allow(unsafe_code)]
 
 use super::Engine;
+use crate::memory::HostMemory;
 use highwire_link::shm::RawSlice;
+use highwire_rings::MAX_SGES;
 use highwire_rnic::DirectOp;
 use highwire_stdx::Instant;
-use highwire_uapi::MAX_SGES;
-use highwire_verbs::{CompletionStatus, Memory, NULL_ADDR, Operation, SendWr};
+use highwire_verbs::{CompletionStatus, Memory, MemoryLost, NULL_ADDR, Operation, SendWr};
 
 /// Longer requests go as packets, so that the lane is not held for long.
 const DIRECT_BYTES_MAX: u32 = 4 << 20;
@@ -41,32 +42,46 @@ impl Engine {
         let Some(sender) = neighbours.sender_to(looked_up, gid, peer_qpn) else { return false };
         let mut direct = sender.direct(qp.qpn.value(), peer_qpn.value());
         let mut parts = [RawSlice { address: std::ptr::null(), len: 0 }; MAX_SGES];
-        let parts = local_parts(&op, &mut parts);
+        let Some(parts) = local_parts(&self.memory, &op, &mut parts) else { return false };
         let done = match op.operation {
-            // SAFETY: the RNIC has checked the parts against registered memory of ours, or they lie in the inline arena.
-            Operation::Write(to) => unsafe { direct.write_parts(to.rkey.0, to.va, parts) },
+            // SAFETY: the RNIC has checked the parts against registered memory of ours, or they lie in the inline arena. The
+            // copy finds out what of it is not there.
+            Operation::Write(to) => unsafe { direct.write_parts(to.rkey.0, to.va, parts) }.map(|()| true),
             // SAFETY: as above, and checked for writing.
-            Operation::Read(from) => unsafe { direct.read_parts(from.rkey.0, from.va, parts) },
+            Operation::Read(from) => unsafe { direct.read_parts(from.rkey.0, from.va, parts) }.map(|()| true),
             Operation::CompareSwap { remote, compare, swap } => direct
                 .compare_swap(remote.rkey.0, remote.va, compare, swap)
-                .map(|was| self.memory.write(parts[0].address as u64, &was.to_ne_bytes())),
+                .map(|was| self.memory.write(parts[0].address as u64, &was.to_ne_bytes()).is_ok()),
             Operation::FetchAdd { remote, add } => direct
                 .fetch_add(remote.rkey.0, remote.va, add)
-                .map(|was| self.memory.write(parts[0].address as u64, &was.to_ne_bytes())),
+                .map(|was| self.memory.write(parts[0].address as u64, &was.to_ne_bytes()).is_ok()),
             _ => return false,
         };
-        if done.is_ok() {
-            self.counters.direct += 1;
-            self.rnic.complete_direct(now, qp.qpn, &op, CompletionStatus::Success);
-        }
-        done.is_ok()
+        let Ok(is_whole) = done else { return false };
+        self.counters.direct += 1;
+        // An atomic whose result has no place has happened all the same: it must not go once more.
+        let status = if is_whole { CompletionStatus::Success } else { CompletionStatus::LocalProtection };
+        self.rnic.complete_direct(now, qp.qpn, &op, status);
+        true
     }
 }
 
-fn local_parts<'a>(op: &DirectOp, parts: &'a mut [RawSlice; MAX_SGES]) -> &'a [RawSlice] {
-    let sges = op.sges.as_slice();
-    for (part, sge) in parts.iter_mut().zip(sges) {
-        *part = RawSlice { address: sge.addr as *const u8, len: sge.length as usize };
+/// Where a request's local memory lies; `None` if it lies in more pieces than there is room for.
+#[inline]
+fn local_parts<'a>(
+    memory: &HostMemory,
+    op: &DirectOp,
+    parts: &'a mut [RawSlice; MAX_SGES],
+) -> Option<&'a [RawSlice]> {
+    let mut count = 0;
+    for sge in op.sges.as_slice() {
+        memory
+            .each_piece(sge.addr, sge.length as usize, |piece, len| {
+                *parts.get_mut(count).ok_or(MemoryLost)? = RawSlice { address: piece, len };
+                count += 1;
+                Ok(())
+            })
+            .ok()?;
     }
-    &parts[..sges.len().min(MAX_SGES)]
+    Some(&parts[..count])
 }

@@ -6,7 +6,7 @@
 
 use super::Neighbours;
 use super::neighbours::Sent;
-use super::transmit::{Paths, transmit, write};
+use super::transmit::{Paths, WriteError, transmit, write};
 use crate::counters::DriverCounters;
 use crate::memory::HostMemory;
 use highwire_link::{
@@ -70,8 +70,8 @@ impl Disturbed {
     /// Takes one packet.
     ///
     /// # Errors
-    /// [`ReserveError::Full`] until the next flush.
-    pub(super) fn take(&mut self, outgoing: &Outgoing<'_>, memory: HostMemory) -> Result<(), ReserveError> {
+    /// [`ReserveError::Full`] until the next flush, or the payload's memory has gone.
+    pub(super) fn take(&mut self, outgoing: &Outgoing<'_>, memory: &HostMemory) -> Result<(), WriteError> {
         let path = Path::from(SocketAddr::new(outgoing.address.gid.to_ip(), UDP_PORT));
         write(&mut self.tx, path, outgoing, memory)
     }
@@ -138,7 +138,7 @@ impl Disturbed {
             let body = &packet[..len - ICRC_LEN];
             match neighbours.send_bytes(now, gid, headers.bth.dest_qpn, body) {
                 Sent::Yes => {}
-                Sent::Lost => counters.dropped_link_full += 1,
+                Sent::Lost | Sent::Unread => counters.dropped_link_full += 1,
                 Sent::NotHere => counters.dropped_unreachable += 1,
             }
         }

@@ -1,7 +1,7 @@
 //! Management datagrams on their way out: packets of queue pair 1, which no RNIC of ours has.
 
 use super::Engine;
-use crate::broker::gsi_packet;
+use highwire_broker::gsi_packet;
 use highwire_link::{Order, Path, ReserveError};
 use highwire_verbs::Gid;
 use highwire_wire::{Qpn, UDP_PORT};

@@ -6,6 +6,7 @@
 
 use super::Engine;
 use super::receive::UDP_WARM_TURNS;
+use crate::memory::Bytes;
 use crate::sys::{self, Epoll};
 use highwire_rnic::{Arrival, AttachError};
 use highwire_verbs::Gid;
@@ -154,7 +155,8 @@ impl Engine {
         }
         let arrival = Arrival { source: Gid::from_ip(source.ip()), destination: group, ecn_marked: false };
         let now = self.now();
-        self.rnic.handle_packet(now, &arrival, headers, &bytes[payload.clone()], &mut self.memory);
+        let payload = Bytes::of(&bytes[payload.clone()]);
+        self.rnic.handle_packet(now, &arrival, headers, payload, &mut self.memory);
     }
 }
 

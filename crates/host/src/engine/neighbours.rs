@@ -3,17 +3,19 @@
 //! A GID is looked up when the first packet for it comes up. One that is not there is looked up again after a while; one
 //! that has gone is forgotten, and its packets take the network, where their timeouts tell.
 
+use super::stillness::Stillness;
 use crate::memory::HostMemory;
+use crate::sys;
 use highwire_link::shm::{
     Access, ChannelConfig, EngineName, Inbox, LocalEngine, PeerEngine, PublishedQueuePair, SendError,
     ShmSender,
 };
 use highwire_rnic::{Outgoing, QpSnapshot};
 use highwire_stdx::{Duration, Instant};
-use highwire_verbs::Gid;
+use highwire_verbs::{Gid, MemoryLost};
 use highwire_wire::Qpn;
 use std::collections::VecDeque;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
 /// When a GID that nobody had is looked up again.
@@ -22,9 +24,6 @@ const ABSENT_FOR: Duration = Duration::from_millis(500);
 const BACKLOG_PACKETS_MAX: usize = 4096;
 /// Packets that wait for a ring with room before the RNIC is asked for no more: a ring is no wire, it need not drop.
 const BACKLOG_PACKETS_ENOUGH: usize = 1024;
-/// How long it is not asked because of a ring that does not move at all: its owner has stopped, and holds up nobody else.
-/// On a busy machine a process that wants to run may wait for tens of milliseconds.
-pub(super) const RING_PATIENCE: Duration = Duration::from_millis(250);
 
 pub(crate) struct Neighbours {
     pub(super) inbox: Inbox,
@@ -55,7 +54,7 @@ struct Ring {
     sender: ShmSender,
     backlog: VecDeque<Box<[u8]>>,
     /// When a packet last left the backlog, as far as anybody has looked, and whether one has since.
-    moved: Instant,
+    stillness: Stillness,
     has_moved: bool,
     is_unflushed: bool,
 }
@@ -68,6 +67,8 @@ pub(super) enum Sent {
     NotHere,
     /// It was for a peer on this host and is lost.
     Lost,
+    /// The memory of its payload is not there any more.
+    Unread,
 }
 
 /// How long a datagram is that does nothing but wake: too short for a packet.
@@ -96,21 +97,25 @@ impl Neighbours {
 
     /// Sends a packet, if its destination is on this host.
     #[inline]
-    pub(super) fn send(&mut self, now: Instant, outgoing: &Outgoing<'_>, memory: HostMemory) -> Sent {
+    pub(super) fn send(&mut self, now: Instant, outgoing: &Outgoing<'_>, memory: &HostMemory) -> Sent {
         let headers = outgoing.headers.encoded_len();
         let payload = outgoing.payload.len() as usize;
         let bytes = headers + payload + usize::from(outgoing.headers.bth.pad_count);
         let fill = |out: &mut [u8]| {
             outgoing.headers.emit(out);
-            memory.copy_out(&outgoing.payload, &mut out[headers..headers + payload]);
+            memory.copy_out(&outgoing.payload, &mut out[headers..headers + payload])?;
             out[headers + payload..].fill(0);
+            Ok(())
         };
         self.put(now, (outgoing.address.gid, outgoing.headers.bth.dest_qpn), bytes, fill)
     }
 
     /// Sends a packet, BTH to padding, that is laid out already.
     pub(super) fn send_bytes(&mut self, now: Instant, gid: Gid, qpn: Qpn, packet: &[u8]) -> Sent {
-        self.put(now, (gid, qpn), packet.len(), |out| out.copy_from_slice(packet))
+        self.put(now, (gid, qpn), packet.len(), |out| {
+            out.copy_from_slice(packet);
+            Ok(())
+        })
     }
 
     #[inline]
@@ -119,7 +124,7 @@ impl Neighbours {
         now: Instant,
         (gid, qpn): (Gid, Qpn),
         bytes: usize,
-        fill: impl FnOnce(&mut [u8]) + Copy,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), MemoryLost> + Copy,
     ) -> Sent {
         let Some((at, lane)) = self.ring_to(now, gid, qpn) else { return Sent::NotHere };
         let Some(ring) = &mut self.known[at].rings[lane] else { return Sent::NotHere };
@@ -130,8 +135,9 @@ impl Neighbours {
         if ring.is_unflushed {
             ring.sender.begin_batch();
         }
-        match ring.sender.try_send(bytes, fill) {
-            Ok(()) => {
+        match ring.sender.try_fill(bytes, fill) {
+            Ok(Err(MemoryLost)) => Sent::Unread,
+            Ok(Ok(())) => {
                 if !std::mem::replace(&mut ring.is_unflushed, true) {
                     self.unflushed.push((at, lane));
                 }
@@ -151,6 +157,16 @@ impl Neighbours {
     pub(super) fn sender_to(&mut self, now: Instant, gid: Gid, qpn: Qpn) -> Option<&mut ShmSender> {
         let (at, lane) = self.ring_to(now, gid, qpn)?;
         self.known[at].rings[lane].as_mut().map(|ring| &mut ring.sender)
+    }
+
+    /// Whether the owner of a queue pair on this host lives, and has yet to look at what it was sent: then it has not been running.
+    #[cold]
+    pub(super) fn is_unheard(&self, gid: Gid, qpn: Qpn) -> bool {
+        let Some(known) = self.known.iter().find(|known| known.is(gid, qpn)) else { return false };
+        let Ok(peer) = &known.peer else { return false };
+        let lane = qpn.value() as usize % known.rings.len().max(1);
+        let Some(Some(ring)) = known.rings.get(lane) else { return false };
+        (!ring.backlog.is_empty() || ring.sender.is_unheard()) && peer.check_alive()
     }
 
     /// Moves what waits into the rings, and wakes the peers that sleep.
@@ -192,13 +208,16 @@ impl Neighbours {
 
     #[cold]
     fn has_congested_ring(&mut self, now: Instant) -> bool {
-        let rings = self.known.iter_mut().flat_map(|known| known.rings.iter_mut().flatten());
         let mut is_congested = false;
-        for ring in rings.filter(|ring| ring.backlog.len() > BACKLOG_PACKETS_ENOUGH) {
-            if std::mem::take(&mut ring.has_moved) {
-                ring.moved = now;
+        for known in &mut self.known {
+            let Ok(peer) = &known.peer else { continue };
+            let rings = known.rings.iter_mut().flatten();
+            for ring in rings.filter(|ring| ring.backlog.len() > BACKLOG_PACKETS_ENOUGH) {
+                if std::mem::take(&mut ring.has_moved) {
+                    ring.stillness.on_moved(now);
+                }
+                is_congested |= ring.stillness.is_waited_for(now, || sys::wants_to_run(peer.pid()));
             }
-            is_congested |= now.saturating_since(ring.moved) < RING_PATIENCE;
         }
         is_congested
     }
@@ -254,6 +273,12 @@ impl Neighbours {
         self.known.len() - 1
     }
 
+    /// The name that the owner of a queue pair has, if it is on this host.
+    pub(super) fn name_of(&self, ip: IpAddr, qpn: Qpn) -> EngineName {
+        let is_shared = self.local.registry().is_shared(ip);
+        EngineName::shared(ip, if is_shared { qpn.value() as u8 } else { 0 })
+    }
+
     /// Looks for the living engine that has this GID, or the part of it that a queue pair belongs to.
     fn look_up(&mut self, now: Instant, at: usize, qpn: Qpn) -> bool {
         let known = &mut self.known[at];
@@ -286,7 +311,7 @@ impl Neighbours {
                 known.rings[lane] = Some(Ring {
                     sender,
                     backlog: VecDeque::new(),
-                    moved: now,
+                    stillness: Stillness::new(now),
                     has_moved: false,
                     is_unflushed: false,
                 });
@@ -303,15 +328,23 @@ impl Neighbours {
 
     /// Keeps a packet until its ring has room.
     #[cold]
-    fn keep(&mut self, at: usize, lane: usize, bytes: usize, fill: impl FnOnce(&mut [u8])) -> Sent {
+    fn keep(
+        &mut self,
+        at: usize,
+        lane: usize,
+        bytes: usize,
+        fill: impl FnOnce(&mut [u8]) -> Result<(), MemoryLost>,
+    ) -> Sent {
         let Some(ring) = &mut self.known[at].rings[lane] else { return Sent::Lost };
         if ring.backlog.len() >= BACKLOG_PACKETS_MAX {
             return Sent::Lost;
         }
+        let mut packet = vec![0; bytes].into_boxed_slice();
+        if fill(&mut packet).is_err() {
+            return Sent::Unread;
+        }
         // The time without movement counts from the first packet that waits.
         ring.has_moved |= ring.backlog.is_empty();
-        let mut packet = vec![0; bytes].into_boxed_slice();
-        fill(&mut packet);
         ring.backlog.push_back(packet);
         self.backlogged += 1;
         if !std::mem::replace(&mut ring.is_unflushed, true) {

@@ -210,7 +210,9 @@ impl Engine {
         if deadline > now {
             return false;
         }
-        self.rnic.handle_timeout(now);
+        let neighbours = self.neighbours.as_ref();
+        let is_unheard = |gid, qpn| neighbours.is_some_and(|near| near.is_unheard(gid, qpn));
+        self.rnic.handle_timeout_unless(now, is_unheard);
         true
     }
 

@@ -1,17 +1,18 @@
 //! The engine's ends of the queues: requests out of their rings into the RNIC, completions into theirs.
 
 use super::Engine;
+use super::places::Places;
 use super::tags::{self, Tags};
 use crate::completion_queue::Notifier;
-use crate::convert;
+use crate::error::ChainError;
 use crate::events::Reporter;
-use highwire_stdx::Instant;
-use highwire_uapi::{
-    BadWqe, CompletionQueueProducer, MAX_INLINE_BYTES, MAX_SGES, ReceiveQueueConsumer, SendQueueConsumer,
+use highwire_rings::{
+    BadWqe, CompletionQueueProducer, Cqe, MAX_INLINE_BYTES, MAX_SGES, ReceiveQueueConsumer, SendQueueConsumer,
 };
+use highwire_stdx::Instant;
 use highwire_verbs::{
-    AsyncEvent, Completion, CompletionFlags, CompletionOp, CompletionStatus, CqId, Gid, LocalKey, PostError,
-    QpAttr, QpState, RecvWr, SendFlags, SendWr, Sge, SrqId,
+    AsyncEvent, Completion, CompletionOp, CompletionStatus, CqId, Gid, LocalKey, PostError, QpAttr, QpState,
+    RecvWr, SendFlags, SendWr, Sge, SrqId,
 };
 use highwire_wire::Qpn;
 use std::sync::Arc;
@@ -19,8 +20,8 @@ use std::sync::Arc;
 /// What a doorbell stands for.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bell {
-    Send(u32),
-    Receive(u32),
+    /// Both queues of a queue pair.
+    Pair(u32),
     Shared(u32),
 }
 
@@ -32,6 +33,8 @@ pub(crate) struct QpEnds {
     pub(crate) sq: SendQueueConsumer,
     pub(crate) rq: Option<ReceiveQueueConsumer>,
     pub(crate) inline: InlineArena,
+    /// Where a request keeps its place until the program has taken a completion.
+    pub(crate) places: Option<Box<Places>>,
     /// Where its events go.
     pub(crate) reporter: Reporter,
     /// The connected peer.
@@ -94,14 +97,33 @@ impl InlineArena {
 }
 
 impl Engine {
-    /// Puts a queue pair's rings in place; returns its index and its two doorbells.
+    /// Puts a queue pair's rings in place; returns its index.
     pub(crate) fn add_qp(&mut self, ends: QpEnds) -> u32 {
-        self.qps.insert(ends)
+        let placed = ends.places.is_some().then_some(ends.qpn);
+        let index = self.qps.insert(ends);
+        if let Some(qpn) = placed {
+            self.placed.insert(qpn.value(), index);
+        }
+        index
+    }
+
+    /// The queue pair was reset.
+    pub(crate) fn reset_places(&mut self, index: u32) {
+        if let Some(places) = self.qps.get_mut(index).and_then(|qp| qp.places.as_mut()) {
+            places.reset();
+        }
+    }
+
+    /// A completion queue has another ring.
+    pub(crate) fn forget_numbers(&mut self, cq: CqId) {
+        let placed = self.qps.iter_mut().filter(|(_, qp)| qp.send_cq == cq);
+        placed.filter_map(|(_, qp)| qp.places.as_mut()).for_each(|places| places.forget_numbers());
     }
 
     pub(crate) fn remove_qp(&mut self, index: u32) {
         if let Some(qp) = self.qps.remove(index) {
             self.forget_transfers(qp.qpn);
+            self.placed.remove(qp.qpn.value());
         }
         self.stalled.retain(|&stalled| stalled != index);
     }
@@ -152,8 +174,7 @@ impl Engine {
         let board = self.board.clone();
         for bit in board.take_acquire() {
             taken += match self.bells.get(bit) {
-                Some(&Bell::Send(qp)) => self.fetch_sends(qp),
-                Some(&Bell::Receive(qp)) => self.fetch_receives(qp),
+                Some(&Bell::Pair(qp)) => self.fetch_receives(qp) + self.fetch_sends(qp),
                 Some(&Bell::Shared(srq)) => self.fetch_shared(srq),
                 None => 0,
             };
@@ -183,7 +204,11 @@ impl Engine {
 
     #[inline]
     fn post_spans(&mut self, index: u32, wr: &SendWr<'_>) -> Result<(), PostError> {
+        if !self.has_place(index) {
+            return Err(PostError::QueueFull);
+        }
         if self.post_direct(index, wr) {
+            self.note_posted(index, wr.flags.signaled);
             return Ok(());
         }
         let now = self.now();
@@ -191,7 +216,42 @@ impl Engine {
         self.rnic.post_send(now, qp.qpn, wr)?;
         qp.inline.advance();
         self.turn.posted = true;
+        self.note_posted(index, wr.flags.signaled);
         Ok(())
+    }
+
+    /// Whether the send queue has a place that is free for the program as well.
+    #[inline]
+    fn has_place(&mut self, index: u32) -> bool {
+        let Some(QpEnds { places: Some(places), send_cq, .. }) = self.qps.get_mut(index) else { return true };
+        let cqs = &mut self.cqs;
+        places.has_room(|| match cqs.get_mut(send_cq.0 as usize) {
+            Some(Some(sink)) => sink.ring.observe_taken_acquire(),
+            _ => 0,
+        })
+    }
+
+    #[inline]
+    fn note_posted(&mut self, index: u32, is_signaled: bool) {
+        if let Some(QpEnds { places: Some(places), .. }) = self.qps.get_mut(index) {
+            places.note_posted(is_signaled);
+        }
+    }
+
+    /// A request completes: its place is free once the program has taken the completion.
+    #[inline]
+    fn note_completed(&mut self, cq: CqId, completion: &Completion) {
+        if completion.operation as u8 >= CompletionOp::Receive as u8 {
+            return;
+        }
+        let Some(&index) = self.placed.get(completion.qpn.value()) else { return };
+        let Some(QpEnds { places: Some(places), .. }) = self.qps.get_mut(index) else { return };
+        match self.cqs.get(cq.0 as usize) {
+            Some(Some(sink)) if completion.status == CompletionStatus::Success => {
+                places.note_completed(sink.ring.pushed());
+            }
+            _ => places.note_failed(),
+        }
     }
 
     /// Whether requests wait in the ring, which a new one must not overtake.
@@ -211,7 +271,7 @@ impl Engine {
         let Some(qp) = self.qps.get_mut(index) else { return 0 };
         let mut taken = 0;
         loop {
-            let (mut inline_buffer, mut sge_buffer) = ([0; MAX_INLINE_BYTES], [Default::default(); MAX_SGES]);
+            let (mut inline_buffer, mut sge_buffer) = ([0; MAX_INLINE_BYTES], [Sge::default(); MAX_SGES]);
             let slot = match qp.sq.peek() {
                 Ok(Some(slot)) => slot,
                 Ok(None) => break,
@@ -221,31 +281,30 @@ impl Engine {
                     break;
                 }
             };
-            let outcome = match slot.wqe() {
+            let inline = slot.inline(&mut inline_buffer);
+            let copied;
+            let (sges, is_copied) = if inline.is_empty() {
+                (slot.sges(&mut sge_buffer), true)
+            } else {
+                copied = qp.inline.put(inline);
+                (copied.as_slice(), copied.is_some())
+            };
+            let outcome = match slot.request(sges) {
                 Err(BadWqe { wr_id, .. }) => Err((wr_id, PostError::Unsupported)),
-                Ok(wqe) => {
-                    let inline = slot.inline(&mut inline_buffer);
-                    let mut sges = [Sge::default(); MAX_SGES];
-                    let mut count = 0;
-                    for (to, from) in sges.iter_mut().zip(slot.sges(&mut sge_buffer)) {
-                        *to = convert::from_sge(from);
-                        count += 1;
-                    }
-                    if !inline.is_empty()
-                        && let Some(sge) = qp.inline.put(inline)
-                    {
-                        sges[0] = sge;
-                        count = 1;
-                    }
-                    let posted = match convert::from_wqe(&wqe, &sges[..count]) {
-                        Some(wr) => self.rnic.post_send(now, qp.qpn, &wr),
-                        None => Err(PostError::Unsupported),
-                    };
-                    posted.map_err(|error| (wqe.wr_id, error))
-                }
+                // The slot holds more than the queue pair was made for.
+                Ok(wr) if !is_copied => Err((wr.wr_id, PostError::TooLong)),
+                Ok(wr) => match self.rnic.post_send(now, qp.qpn, &wr) {
+                    Ok(()) => Ok(wr.flags.signaled),
+                    Err(error) => Err((wr.wr_id, error)),
+                },
             };
             match outcome {
-                Ok(()) => qp.inline.advance(),
+                Ok(is_signaled) => {
+                    qp.inline.advance();
+                    if let Some(places) = &mut qp.places {
+                        places.note_posted(is_signaled);
+                    }
+                }
                 Err((_, PostError::QueueFull)) => {
                     self.stalled.push(index);
                     break;
@@ -279,16 +338,26 @@ impl Engine {
     }
 
     pub(crate) fn post_receive(&mut self, index: u32, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        self.post_receives(index, std::slice::from_ref(wr)).map_err(|refused| refused.error)
+    }
+
+    /// Posts receives in order; what the queue pair and its ring look like is found out once.
+    pub(crate) fn post_receives(&mut self, index: u32, requests: &[RecvWr<'_>]) -> Result<(), ChainError> {
+        let refused = |index, error| ChainError { index, error };
         if self.receives_wait(index) {
-            return Err(PostError::QueueFull);
+            return Err(refused(0, PostError::QueueFull));
         }
-        let qp = self.qps.get_mut(index).ok_or(PostError::NoSuchQueue)?;
+        let qp = self.qps.get_mut(index).ok_or(refused(0, PostError::NoSuchQueue))?;
         // A receive starts no timer, so the time of the last step will do.
         let now = self.now.unwrap_or(Instant::ZERO);
-        self.rnic.post_recv(now, qp.qpn, wr)?;
-        // In the error state it comes back at once.
+        let (rnic, qpn) = (&mut self.rnic, qp.qpn);
+        let posted = requests
+            .iter()
+            .enumerate()
+            .try_for_each(|(at, wr)| rnic.post_recv(now, qpn, wr).map_err(|error| refused(at, error)));
+        // In the error state they come back at once.
         self.deliver();
-        Ok(())
+        posted
     }
 
     pub(crate) fn post_shared(&mut self, index: u32, wr: &RecvWr<'_>) -> Result<(), PostError> {
@@ -333,6 +402,9 @@ impl Engine {
         let mut delivered = 0;
         while let Some((cq, completion)) = self.rnic.poll_completion() {
             delivered += 1;
+            if !self.placed.is_empty() {
+                self.note_completed(cq, &completion);
+            }
             if self.tag_queues == 0 || !self.take_tagged(&completion) {
                 push(&mut self.cqs, cq, &completion);
             }
@@ -381,6 +453,13 @@ impl Engine {
             }
         }
         while let Some(cq) = self.overrun.pop() {
+            self.counters.cq_overruns += 1;
+            crate::events::log(|| {
+                format!(
+                    "completion queue {} was full: a completion is lost, and the queue pairs that complete there are in error",
+                    cq.0
+                )
+            });
             self.report(AsyncEvent::CqError(cq));
             self.break_users(cq);
         }
@@ -418,26 +497,18 @@ fn fetch(
     mut refuse: impl FnMut(u64, PostError),
 ) -> Fetched {
     let mut fetched = Fetched { taken: 0, is_full: false };
-    let mut buffer = [Default::default(); MAX_SGES];
+    let mut buffer = [Sge::default(); MAX_SGES];
     while let Ok(Some(slot)) = ring.peek() {
-        match slot.wqe() {
+        match slot.request(&mut buffer) {
             Err(BadWqe { wr_id, .. }) => refuse(wr_id, PostError::TooManySges),
-            Ok(wqe) => {
-                let mut sges = [Sge::default(); MAX_SGES];
-                let mut count = 0;
-                for (to, from) in sges.iter_mut().zip(slot.sges(&mut buffer)) {
-                    *to = convert::from_sge(from);
-                    count += 1;
+            Ok(wr) => match post(&wr) {
+                Ok(()) => {}
+                Err(PostError::QueueFull) => {
+                    fetched.is_full = true;
+                    break;
                 }
-                match post(&RecvWr { wr_id: wqe.wr_id, sges: &sges[..count] }) {
-                    Ok(()) => {}
-                    Err(PostError::QueueFull) => {
-                        fetched.is_full = true;
-                        break;
-                    }
-                    Err(error) => refuse(wqe.wr_id, error),
-                }
-            }
+                Err(error) => refuse(wr.wr_id, error),
+            },
         }
         ring.advance();
         fetched.taken += 1;
@@ -450,7 +521,7 @@ fn fetch(
 fn push(cqs: &mut [Option<CqSink>], cq: CqId, completion: &Completion) {
     let Some(Some(sink)) = cqs.get_mut(cq.0 as usize) else { return };
     sink.is_touched = true;
-    if sink.ring.push(&convert::to_cqe(completion), completion.flags.solicited).is_err() {
+    if sink.ring.push(&Cqe::from(*completion)).is_err() {
         sink.is_overrun = true;
     }
 }
@@ -462,14 +533,5 @@ fn refused(wr_id: u64, qpn: Qpn, operation: CompletionOp, error: PostError) -> C
         PostError::WrongState => CompletionStatus::Flushed,
         _ => CompletionStatus::LocalQpOperation,
     };
-    Completion {
-        wr_id,
-        status,
-        operation,
-        byte_len: 0,
-        immediate: 0,
-        qpn,
-        source_qpn: Qpn::default(),
-        flags: CompletionFlags::default(),
-    }
+    Completion::new(wr_id, status, operation, qpn)
 }

@@ -3,11 +3,12 @@
 use super::Engine;
 use super::neighbours::BELL_BYTES;
 use crate::lane::Stray;
-use crate::memory::packet_bytes;
+use crate::memory::{Bytes, look_at};
+use highwire_link::shm::PACKET_MAX_BYTES;
 use highwire_link::{Ecn, Link, Packet};
 use highwire_rnic::Arrival;
-use highwire_verbs::Gid;
-use highwire_wire::{Opcode, Operation, parse_packet, parse_packet_with_icrc};
+use highwire_verbs::{Gid, Payload};
+use highwire_wire::{MAX_HEADERS_LEN, Opcode, Operation, Qpn, parse_packet_head, parse_packet_with_icrc};
 
 /// Trains taken in one turn, so that the engine also gets round to sending.
 const TRAINS_PER_TURN: u32 = 4;
@@ -83,15 +84,18 @@ impl Engine {
         let (clock, now, destination) = (&self.clock, &mut self.now, self.gid);
         let count = neighbours.inbox.receive(SHM_PACKETS_PER_TURN, |source, received| {
             let now = *now.get_or_insert_with(|| clock.now());
-            let bytes = packet_bytes(&received);
             if let Some(disturbed) = &mut self.disturbed {
-                disturbed.record(now, source, bytes, &mut self.paths);
+                let bytes = received.copied(&mut [0; PACKET_MAX_BYTES]).to_vec();
+                disturbed.record(now, source, &bytes, &mut self.paths);
             }
+            let mut head = [0; MAX_HEADERS_LEN];
+            let (head, bytes) = look_at(&received, &mut head);
             // Looked at where they were made: moving headers that have just been written costs more than writing them.
-            match &parse_packet(bytes) {
+            match &parse_packet_head(head, received.len()) {
                 Ok((headers, payload)) => {
                     let arrival = Arrival { source: Gid::from_ip(source), destination, ecn_marked: false };
-                    rnic.handle_packet(now, &arrival, headers, &bytes[payload.clone()], memory);
+                    let payload = bytes.slice(payload.start as u32, payload.len() as u32);
+                    rnic.handle_packet(now, &arrival, headers, payload, memory);
                 }
                 Err(_) => counters.dropped_malformed += 1,
             }
@@ -145,13 +149,30 @@ impl Engine {
         if lane != self.lane {
             return self.hand_over(lane, packet);
         }
+        if self.neighbours.as_ref().is_some_and(|near| near.inbox.hears(packet.source.ip(), None))
+            && self.is_for_neighbour(headers.bth.dest_qpn)
+        {
+            self.counters.dropped_beside_shm += 1;
+            return;
+        }
         let arrival = Arrival {
             source: Gid::from_ip(packet.source.ip()),
             destination: self.gid,
             ecn_marked: packet.ecn == Ecn::CongestionExperienced,
         };
         let now = self.now();
-        self.rnic.handle_packet(now, &arrival, headers, &packet.bytes[payload.clone()], &mut self.memory);
+        let payload = Bytes::of(&packet.bytes[payload.clone()]);
+        self.rnic.handle_packet(now, &arrival, headers, payload, &mut self.memory);
+    }
+
+    /// Whether what a queue pair's peer sends comes through shared memory. Any user of the machine can send datagrams in the
+    /// peer's name; into its channel only the peer's own user can put something.
+    #[cold]
+    fn is_for_neighbour(&self, qpn: Qpn) -> bool {
+        let (Some(neighbours), Some(qp)) = (&self.neighbours, self.rnic.query_qp(qpn)) else { return false };
+        let peer = qp.address.gid.to_ip();
+        let name = neighbours.name_of(peer, qp.remote_qpn);
+        !qp.config.service.is_datagram() && neighbours.inbox.hears(peer, Some(name.shard))
     }
 
     /// Whether the packet is undamaged.
@@ -190,6 +211,14 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_page_says_how_often_the_socket_is_looked_at() {
+        let page: Vec<&str> = include_str!("../../../../docs/host.md").split_whitespace().collect();
+        let says = |sentence: String| page.join(" ").contains(&sentence);
+        assert!(says(format!("left out {UDP_BUSY_TURNS_SKIPPED} times in a row at most")));
+        assert!(says(format!("silent for {UDP_WARM_TURNS} turns, {UDP_IDLE_TURNS_SKIPPED} times")));
+    }
 
     #[test]
     fn an_acknowledgement_comes_before_what_it_rides_behind() {

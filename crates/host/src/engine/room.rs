@@ -9,8 +9,9 @@
 //! address's socket, kept here, would keep that address from its next owner. Whoever stops taking anything at all holds the
 //! lane up no longer than a ring that does not move, once.
 
-use super::neighbours::RING_PATIENCE;
-use crate::broker::Doorman;
+use super::stillness::Stillness;
+use crate::sys;
+use highwire_broker::Doorman;
 use highwire_link::{ReceiveBuffer, receive_buffer};
 use highwire_stdx::{Duration, Instant};
 use highwire_verbs::Gid;
@@ -44,7 +45,7 @@ struct Peer {
     bytes_per_look: u32,
     /// How full it was, and since when it is just as full.
     seen: u32,
-    still_since: Instant,
+    stillness: Stillness,
 }
 
 /// Whether packets may leave.
@@ -93,7 +94,11 @@ impl Room {
         }
         let buffer = peer.socket.as_ref().ok().and_then(|socket| receive_buffer(socket.as_fd()).ok());
         let look = match buffer {
-            Some(buffer) => peer.look(now, buffer),
+            Some(buffer) => {
+                let (doorman, shard) = (&self.doorman, peer.shard);
+                let process = || doorman.as_ref().and_then(|doorman| doorman.process_of(shard));
+                peer.look(now, buffer, || process().is_some_and(sys::wants_to_run))
+            }
             None => Look::Go { bytes_per_look: FREE_BYTES },
         };
         let Look::Go { bytes_per_look } = look else { return true };
@@ -113,18 +118,19 @@ impl Room {
 
 impl Peer {
     fn new(shard: u8) -> Peer {
-        let (socket, still_since) = (Err(Instant::ZERO), Instant::ZERO);
-        Peer { shard, socket, bytes: 0, bytes_per_look: FREE_BYTES, seen: 0, still_since }
+        let (socket, stillness) = (Err(Instant::ZERO), Stillness::new(Instant::ZERO));
+        Peer { shard, socket, bytes: 0, bytes_per_look: FREE_BYTES, seen: 0, stillness }
     }
 
-    fn look(&mut self, now: Instant, buffer: ReceiveBuffer) -> Look {
+    fn look(&mut self, now: Instant, buffer: ReceiveBuffer, wants_to_run: impl FnOnce() -> bool) -> Look {
         let ReceiveBuffer { used_bytes, size_bytes } = buffer;
         // The kernel counts what was taken out of a socket a little late, but never more than a quarter of it.
         if used_bytes > size_bytes / 2 {
             if used_bytes != self.seen {
-                (self.seen, self.still_since) = (used_bytes, now);
+                self.seen = used_bytes;
+                self.stillness.on_moved(now);
             }
-            if now.saturating_since(self.still_since) < RING_PATIENCE {
+            if self.stillness.is_waited_for(now, wants_to_run) {
                 return Look::Wait;
             }
         } else {
@@ -142,7 +148,7 @@ mod tests {
 
     fn check(peer: &mut Peer, now_ms: u64, used_bytes: u32, expected: Look) {
         let now = Instant::ZERO + Duration::from_millis(now_ms);
-        let found = peer.look(now, ReceiveBuffer { used_bytes, size_bytes: 1024 });
+        let found = peer.look(now, ReceiveBuffer { used_bytes, size_bytes: 1024 }, || false);
         assert_eq!(found, expected, "{used_bytes} bytes after {now_ms} ms");
     }
 

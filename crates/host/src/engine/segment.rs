@@ -2,6 +2,7 @@
 
 use super::Engine;
 use crate::frames::SteerError;
+use crate::memory::Bytes;
 use highwire_rnic::{ArrivedFrame, FlowCounts, FlowId};
 use highwire_verbs::{FlowRule, Gid, SEGMENT_GROUP, SEGMENT_QKEY};
 use highwire_wire::{Ext, Headers, Layers, Opcode, Qpn};
@@ -54,6 +55,6 @@ impl Engine {
         };
         let now = self.now();
         let frame = ArrivedFrame { source: Gid::from_ip(source.ip()), source_qpn, layers: &layers };
-        self.rnic.handle_frame(now, &frame, bytes, &mut self.memory);
+        self.rnic.handle_frame(now, &frame, Bytes::of(bytes), &mut self.memory);
     }
 }

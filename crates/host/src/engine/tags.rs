@@ -6,14 +6,14 @@
 
 use super::queues::SrqEnds;
 use super::{CqSink, Engine};
-use crate::convert;
+use crate::memory::Bytes;
+use highwire_rings::Cqe;
 use highwire_rnic::Rnic;
 use highwire_stdx::Slab;
-use highwire_uapi::{CompletionOpcode, Cqe, CqeStatus, WcFlags};
 use highwire_verbs::{
-    Completion, CompletionFlags, CompletionOp, CompletionStatus, CqId, Gather, LocalKey, Operation, Pd,
-    PostError, RecvWr, Remote, RemoteKey, SendFlags, SendWr, Sge, SgeList, TagFlags, TagHandle, TagList,
-    TaggedBuffer, scatter,
+    Completion, CompletionFlags, CompletionOp, CompletionStatus, CqId, Gather, LocalKey, MemoryLost,
+    Operation, Pd, PostError, RecvWr, Remote, RemoteKey, SendFlags, SendWr, Sge, SgeList, TagFlags,
+    TagHandle, TagList, TaggedBuffer, scatter,
 };
 use highwire_wire::{Qpn, Rendezvous, TagHeader, TagOperation};
 use std::collections::BTreeMap;
@@ -99,7 +99,7 @@ impl Engine {
             tags.list.sync(unexpected);
         }
         let handle = tags.list.add(buffer).ok_or(PostError::QueueFull)?;
-        self.finish_tags(srq, request, CompletionOpcode::AddTag, CqeStatus::Success);
+        self.finish_tags(srq, request, CompletionOp::AddTag, CompletionStatus::Success);
         Ok(handle)
     }
 
@@ -111,8 +111,8 @@ impl Engine {
         request: &TagRequest,
     ) -> Result<(), PostError> {
         let removed = self.tags(srq)?.list.remove(handle);
-        let status = if removed.is_some() { CqeStatus::Success } else { CqeStatus::Tag };
-        self.finish_tags(srq, request, CompletionOpcode::RemoveTag, status);
+        let status = if removed.is_some() { CompletionStatus::Success } else { CompletionStatus::Tag };
+        self.finish_tags(srq, request, CompletionOp::RemoveTag, status);
         Ok(())
     }
 
@@ -120,7 +120,7 @@ impl Engine {
     pub(crate) fn sync_tags(&mut self, srq: u32, request: &TagRequest) -> Result<(), PostError> {
         let tags = self.tags(srq)?;
         tags.list.sync(request.unexpected.ok_or(PostError::Unsupported)?);
-        self.finish_tags(srq, request, CompletionOpcode::SyncTags, CqeStatus::Success);
+        self.finish_tags(srq, request, CompletionOp::SyncTags, CompletionStatus::Success);
         Ok(())
     }
 
@@ -128,16 +128,19 @@ impl Engine {
         self.srqs.get_mut(srq).and_then(|ends| ends.tags.as_deref_mut()).ok_or(PostError::NoSuchQueue)
     }
 
-    fn finish_tags(&mut self, srq: u32, request: &TagRequest, opcode: CompletionOpcode, status: CqeStatus) {
+    fn finish_tags(
+        &mut self,
+        srq: u32,
+        request: &TagRequest,
+        operation: CompletionOp,
+        status: CompletionStatus,
+    ) {
         let Ok(tags) = self.tags(srq) else { return };
-        let flags = if tags.list.is_synced() { TagFlags::NONE } else { TagFlags::SYNC_NEEDED };
-        let (cq, wc_flags) = (tags.cq, WcFlags(u16::from(flags.0)));
-        if request.signaled || status != CqeStatus::Success {
-            show(
-                &mut self.cqs,
-                cq,
-                &Cqe { wr_id: request.wr_id, status, opcode, wc_flags, ..Cqe::default() },
-            );
+        let (cq, is_synced) = (tags.cq, tags.list.is_synced());
+        if request.signaled || status != CompletionStatus::Success {
+            let mut done = Completion::new(request.wr_id, status, operation, Qpn::default());
+            done.flags.tags = if is_synced { TagFlags::NONE } else { TagFlags::SYNC_NEEDED };
+            show(&mut self.cqs, cq, &done.into());
             self.publish();
         }
     }
@@ -166,18 +169,22 @@ impl Engine {
 
     /// What the application is shown of a message.
     fn match_message(&mut self, srq: highwire_verbs::SrqId, tags: &mut Tags, completion: &Completion) -> Cqe {
-        let mut cqe = convert::to_cqe(completion);
-        let Some(receive) = tags.receives.remove(completion.wr_id as u32) else { return cqe };
-        cqe.wr_id = receive.wr_id;
+        let mut shown = *completion;
+        let Some(receive) = tags.receives.remove(completion.wr_id as u32) else { return shown.into() };
+        shown.wr_id = receive.wr_id;
         let is_message =
             completion.status == CompletionStatus::Success && completion.operation == CompletionOp::Receive;
         if !is_message {
-            return cqe;
+            return shown.into();
         }
         let mut head = [0; TagHeader::LEN + Rendezvous::LEN];
         let known = completion.byte_len.min(head.len() as u32);
-        let Some(sges) = self.translate(tags.pd, receive.sges.as_slice(), false) else { return cqe };
-        self.memory.copy_out(&Gather::new(sges.as_slice(), 0, known), &mut head[..known as usize]);
+        let Some(sges) = self.translate(tags.pd, receive.sges.as_slice(), false) else { return shown.into() };
+        let head_at = Gather::new(sges.as_slice(), 0, known);
+        if self.memory.copy_out(&head_at, &mut head[..known as usize]).is_err() {
+            shown.status = CompletionStatus::LocalProtection;
+            return shown.into();
+        }
         let (first, second) = head.split_at(TagHeader::LEN);
         let header = first.first_chunk().and_then(TagHeader::parse);
         let header = header.filter(|_| known as usize >= TagHeader::LEN);
@@ -186,55 +193,56 @@ impl Engine {
             matches!(header.operation, TagOperation::Eager)
                 || header.operation == TagOperation::Rendezvous && rendezvous.is_some()
         }) else {
-            cqe.opcode = CompletionOpcode::ReceiveNoTag;
-            return cqe;
+            shown.operation = CompletionOp::ReceiveNoTag;
+            return shown.into();
         };
-        cqe.opcode = CompletionOpcode::ReceiveTagged;
+        shown.operation = CompletionOp::ReceiveTagged;
         let Some(buffer) = tags.list.take(header.tag) else {
             tags.list.note_unexpected();
-            return cqe;
+            return shown.into();
         };
         let length = match rendezvous.filter(|_| header.operation == TagOperation::Rendezvous) {
             Some(rendezvous) => rendezvous.length,
             None => completion.byte_len - TagHeader::LEN as u32,
         };
         let space = self.translate(tags.pd, buffer.sges.as_slice(), true);
-        let matched = Cqe {
-            wr_id: buffer.wr_id,
-            opcode: CompletionOpcode::ReceiveTagged,
+        let mut matched = Completion {
             byte_len: length,
-            qpn: cqe.qpn,
-            tag: header.tag,
-            tag_context: header.context,
-            wc_flags: WcFlags(u16::from(TagFlags::MATCHED.0)),
-            ..Cqe::default()
+            flags: CompletionFlags { tags: TagFlags::MATCHED, ..CompletionFlags::default() },
+            ..Completion::new(
+                buffer.wr_id,
+                CompletionStatus::Success,
+                CompletionOp::ReceiveTagged,
+                completion.qpn,
+            )
         };
-        let result = match (&space, header.operation) {
-            (None, _) => Cqe { status: CqeStatus::LocalProtection, ..matched },
+        match (&space, header.operation) {
+            (None, _) => matched.status = CompletionStatus::LocalProtection,
             (Some(space), _) if space.total() < u64::from(length) => {
-                Cqe { status: CqeStatus::LocalLength, ..matched }
+                matched.status = CompletionStatus::LocalLength;
             }
             (Some(space), TagOperation::Eager) => {
                 let mut bytes = vec![0; length as usize];
                 let from = Gather::new(sges.as_slice(), TagHeader::LEN as u32, length);
-                self.memory.copy_out(&from, &mut bytes);
-                scatter(&mut self.memory, space, 0, &bytes[..]);
-                let flags = TagFlags::MATCHED.0 | TagFlags::DATA_VALID.0;
-                Cqe { wc_flags: WcFlags(u16::from(flags)), ..matched }
+                let moved = self.memory.copy_out(&from, &mut bytes);
+                match moved.and_then(|()| scatter(&mut self.memory, space, 0, Bytes::of(&bytes))) {
+                    Ok(()) => matched.flags.tags = TagFlags(TagFlags::MATCHED.0 | TagFlags::DATA_VALID.0),
+                    Err(MemoryLost) => matched.status = CompletionStatus::LocalProtection,
+                }
             }
             (Some(_), _) => {
                 let remote =
                     rendezvous.map_or(Remote::default(), |at| Remote { va: at.va, rkey: RemoteKey(at.rkey) });
-                match self.begin_transfer(tags.cq, completion.qpn, &buffer, &header, remote, length) {
-                    Ok(()) => matched,
-                    Err(_) => Cqe { status: CqeStatus::LocalQpOperation, ..matched },
+                let begun = self.begin_transfer(tags.cq, completion.qpn, &buffer, &header, remote, length);
+                if begun.is_err() {
+                    matched.status = CompletionStatus::LocalQpOperation;
                 }
             }
-        };
+        }
         // Nobody has seen the receive: it is as good as before.
         let again = RecvWr { wr_id: receive.wr_id, sges: receive.sges.as_slice() };
         let _ = post(&mut self.rnic, srq, Some(tags), &again);
-        result
+        Cqe { completion: matched, tag: header.tag, tag_context: header.context }
     }
 
     /// Reads a message from where it lies, and tells its sender when that is done.
@@ -294,7 +302,7 @@ impl Engine {
             flags: CompletionFlags { tags, ..CompletionFlags::default() },
             ..*completion
         };
-        show(&mut self.cqs, transfer.cq, &convert::to_cqe(&shown));
+        show(&mut self.cqs, transfer.cq, &shown.into());
         true
     }
 
@@ -318,7 +326,7 @@ impl Engine {
 fn show(cqs: &mut [Option<CqSink>], cq: CqId, cqe: &Cqe) {
     let Some(Some(sink)) = cqs.get_mut(cq.0 as usize) else { return };
     sink.is_touched = true;
-    if sink.ring.push(cqe, false).is_err() {
+    if sink.ring.push(cqe).is_err() {
         sink.is_overrun = true;
     }
 }

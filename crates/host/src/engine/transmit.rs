@@ -6,6 +6,7 @@ use super::receive::UDP_WARM_TURNS;
 use highwire_link::{Link, Order, Path, Place, ReserveError, Transmitted, TxBatch};
 use highwire_rnic::Outgoing;
 use highwire_stdx::Instant;
+use highwire_verbs::MemoryLost;
 use highwire_wire::{ICRC_LEN, PathIcrc, Qpn, UDP_PORT};
 use std::net::SocketAddr;
 
@@ -66,23 +67,32 @@ impl Engine {
                 self.turn.more_to_send = false;
                 return;
             };
+            let own_qpn = outgoing.qpn;
             let is_for_group = outgoing.headers.bth.dest_qpn == Qpn::MULTICAST;
             if let (Some(disturbed), Some(neighbours), false) =
                 (&mut self.disturbed, &mut self.neighbours, is_for_group)
             {
-                let mut taken = disturbed.take(&outgoing, self.memory);
-                if taken == Err(ReserveError::Full) {
+                let mut taken = disturbed.take(&outgoing, &self.memory);
+                if taken == Err(WriteError::Reserve(ReserveError::Full)) {
                     disturbed.flush(now, &mut self.paths, neighbours, &mut self.counters);
-                    taken = disturbed.take(&outgoing, self.memory);
+                    taken = disturbed.take(&outgoing, &self.memory);
                 }
-                self.counters.dropped_link_full += u64::from(taken.is_err());
+                match taken {
+                    Ok(()) => {}
+                    Err(WriteError::Reserve(_)) => self.counters.dropped_link_full += 1,
+                    Err(WriteError::Memory(MemoryLost)) => self.rnic.fail_transmit(now, own_qpn),
+                }
                 continue;
             }
             if let Some(neighbours) = self.neighbours.as_mut().filter(|_| !is_for_group) {
-                match neighbours.send(now, &outgoing, self.memory) {
+                match neighbours.send(now, &outgoing, &self.memory) {
                     Sent::Yes => continue,
                     Sent::Lost => {
                         self.counters.dropped_link_full += 1;
+                        continue;
+                    }
+                    Sent::Unread => {
+                        self.rnic.fail_transmit(now, own_qpn);
                         continue;
                     }
                     Sent::NotHere => self.turn.udp_warmth = UDP_WARM_TURNS,
@@ -101,17 +111,18 @@ impl Engine {
                 peer: SocketAddr::new(gid.to_ip(), UDP_PORT),
                 class: self.sharing.class_of(now, gid, qpn),
             };
-            let mut written = write(&mut self.tx, path, &outgoing, self.memory);
-            if written == Err(ReserveError::Full) {
+            let mut written = write(&mut self.tx, path, &outgoing, &self.memory);
+            if written == Err(WriteError::Reserve(ReserveError::Full)) {
                 transmit(&mut *self.udp, &mut self.tx, &mut self.paths, now);
                 self.turn.urgent = 0;
-                written = write(&mut self.tx, path, &outgoing, self.memory);
+                written = write(&mut self.tx, path, &outgoing, &self.memory);
             }
             self.room.note(gid, qpn, outgoing.payload.len() as usize);
             match written {
                 Ok(()) => self.turn.urgent += u32::from(outgoing.order == highwire_rnic::Order::Strict),
                 // Lost like on a wire; whoever waits for it asks again.
-                Err(_) => self.counters.dropped_link_full += 1,
+                Err(WriteError::Reserve(_)) => self.counters.dropped_link_full += 1,
+                Err(WriteError::Memory(MemoryLost)) => self.rnic.fail_transmit(now, own_qpn),
             }
         }
     }
@@ -188,14 +199,34 @@ fn seal(paths: &mut Paths, packet: &mut [u8], place: &Place) {
     }
 }
 
+/// Why a packet is not in the batch.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum WriteError {
+    Reserve(ReserveError),
+    /// Its payload is not there any more.
+    Memory(MemoryLost),
+}
+
+impl From<ReserveError> for WriteError {
+    fn from(error: ReserveError) -> WriteError {
+        WriteError::Reserve(error)
+    }
+}
+
+impl From<MemoryLost> for WriteError {
+    fn from(error: MemoryLost) -> WriteError {
+        WriteError::Memory(error)
+    }
+}
+
 /// Writes one packet, without its ICRC, into the batch.
 #[inline]
 pub(super) fn write(
     tx: &mut TxBatch,
     path: Path,
     outgoing: &Outgoing<'_>,
-    memory: crate::memory::HostMemory,
-) -> Result<(), ReserveError> {
+    memory: &crate::memory::HostMemory,
+) -> Result<(), WriteError> {
     let headers = outgoing.headers.encoded_len();
     let payload = outgoing.payload.len() as usize;
     let padding = usize::from(outgoing.headers.bth.pad_count);
@@ -206,7 +237,7 @@ pub(super) fn write(
     let bytes = headers + payload + padding + ICRC_LEN;
     let mut slot = tx.reserve(path, bytes, order)?;
     outgoing.headers.emit(&mut slot);
-    memory.copy_out(&outgoing.payload, &mut slot[headers..headers + payload]);
+    memory.copy_out(&outgoing.payload, &mut slot[headers..headers + payload])?;
     slot[headers + payload..bytes].fill(0);
     slot.commit(bytes);
     Ok(())

@@ -1,6 +1,10 @@
 //! Whether anybody else could be writing to this process's memory.
 
+use crate::sys::SignalMask;
+use std::io;
+use std::sync::mpsc::channel;
 use std::sync::{Mutex, PoisonError};
+use std::thread::{Builder, JoinHandle};
 
 /// Threads that touch the application's memory only on an engine's behalf.
 static OWN: Mutex<Vec<libc::pid_t>> = Mutex::new(Vec::new());
@@ -16,6 +20,25 @@ impl OwnThread {
         let thread = current();
         own().push(thread);
         OwnThread(thread)
+    }
+
+    /// Starts a thread that counts as one of the library's own before this returns, and takes no signals.
+    ///
+    /// # Errors
+    /// Those of starting a thread.
+    pub fn spawn(name: &str, body: impl FnOnce() + Send + 'static) -> io::Result<JoinHandle<()>> {
+        let (ready, is_ready) = channel();
+        let masked = SignalMask::all();
+        let thread = Builder::new().name(name.into()).spawn(move || {
+            let _own = OwnThread::mark();
+            // Refused only if nobody waits for it.
+            let _ = ready.send(());
+            body();
+        })?;
+        drop(masked);
+        // Until it is marked it counts as the application's, under which no memory moves.
+        let _ = is_ready.recv();
+        Ok(thread)
     }
 }
 

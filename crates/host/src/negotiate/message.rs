@@ -18,13 +18,12 @@
 //!    +-------------------------------+-------------------------------+
 //! ```
 //!
-//! Kinds: 1 hello, 2 accept, 3 refuse, 4 not yet. An unknown version, kind or IRN version is no answer at all.
+//! Kinds: 1 hello, 2 accept, 3 refuse, 4 not yet. An unknown version or kind is no message at all. The IRN version is the
+//! asker's in every message of a conversation: a peer that speaks another one refuses in words that the asker understands.
 
 use highwire_verbs::Gid;
-use highwire_wire::{IRN_VERSION, Psn, Qpn};
+use highwire_wire::{Psn, Qpn};
 
-/// The UDP port of the negotiation, bound on the device's own address only.
-pub const NEGOTIATION_PORT: u16 = 4794;
 pub(crate) const MESSAGE_LEN: usize = 64;
 
 const MAGIC: [u8; 4] = *b"HWNG";
@@ -42,6 +41,8 @@ pub(crate) enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Message {
     pub(crate) kind: Kind,
+    /// The version of the extension that the asker speaks.
+    pub(crate) irn_version: u8,
     pub(crate) nonce: u64,
     pub(crate) from: Gid,
     pub(crate) from_qpn: Qpn,
@@ -53,12 +54,12 @@ pub(crate) struct Message {
 }
 
 impl Message {
-    /// The message in `bytes`, if it is one that this version understands whole.
+    /// The message in `bytes`, if its form is this version's and nothing in it is unknown.
     pub(crate) fn parse(bytes: &[u8]) -> Option<Message> {
         let bytes: &[u8; MESSAGE_LEN] = bytes.try_into().ok()?;
         let word = |at: usize| u32::from_be_bytes([bytes[at], bytes[at + 1], bytes[at + 2], bytes[at + 3]]);
         let version = u16::from_be_bytes([bytes[4], bytes[5]]);
-        let understood = bytes[..4] == MAGIC && version == VERSION && bytes[7] == IRN_VERSION;
+        let understood = bytes[..4] == MAGIC && version == VERSION;
         if !understood || word(48) & FEATURE_IRN == 0 {
             return None;
         }
@@ -73,6 +74,7 @@ impl Message {
         gid.copy_from_slice(&bytes[16..32]);
         Some(Message {
             kind,
+            irn_version: bytes[7],
             nonce: u64::from(word(8)) << 32 | u64::from(word(12)),
             from: Gid(gid),
             from_qpn: Qpn::new(word(32)),
@@ -87,7 +89,7 @@ impl Message {
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..6].copy_from_slice(&VERSION.to_be_bytes());
         bytes[6] = self.kind as u8;
-        bytes[7] = IRN_VERSION;
+        bytes[7] = self.irn_version;
         bytes[8..16].copy_from_slice(&self.nonce.to_be_bytes());
         bytes[16..32].copy_from_slice(&self.from.0);
         let words = [

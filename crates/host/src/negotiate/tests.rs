@@ -162,6 +162,25 @@ fn another_connection_of_the_same_queue_pair_is_refused() {
 }
 
 #[test]
+fn a_peer_of_another_version_is_refused_in_its_own() {
+    for version in [IRN_VERSION - 1, IRN_VERSION + 1] {
+        let mut pair = Pair::new();
+        let (asker, answerer) = (pair.connection(0, Some(100)), pair.connection(1, Some(200)));
+        pair.ends[1].on_connected(answerer);
+        pair.ends[0].on_connected(asker);
+        pair.ends[0].ask(pair.now, asker.qpn);
+        let Some(Action::Send(_, hello)) = pair.ends[0].poll_action() else { panic!("no question") };
+        let hello = Message { irn_version: version, ..Message::parse(&hello).expect("a message") };
+        pair.ends[1].handle_message(pair.now, pair.gids[0], &hello.emit());
+        let Some(Action::Send(to, answer)) = pair.ends[1].poll_action() else { panic!("no refusal") };
+        let answer = Message::parse(&answer).expect("a message");
+        assert_eq!((to, answer.kind), (pair.gids[0], Kind::Refuse));
+        assert_eq!((answer.irn_version, answer.nonce), (version, hello.nonce));
+        assert_eq!(pair.ends[1].poll_action(), None, "nothing was accepted");
+    }
+}
+
+#[test]
 fn answers_that_nobody_asked_for_change_nothing() {
     let mut pair = Pair::new();
     pair.connected = false;
@@ -181,6 +200,7 @@ fn answers_that_nobody_asked_for_change_nothing() {
         (gid("127.3.3.3"), Message { from: gid("127.3.3.3"), ..answer }),
         (pair.gids[1], Message { nonce: answer.nonce ^ 1, ..answer }),
         (pair.gids[1], Message { from_qpn: Qpn::new(21), ..answer }),
+        (pair.gids[1], Message { irn_version: IRN_VERSION - 1, ..answer }),
     ];
     for (source, message) in forged {
         pair.ends[0].handle_message(pair.now, source, &message.emit());
@@ -194,6 +214,7 @@ fn answers_that_nobody_asked_for_change_nothing() {
 fn a_message_survives_the_wire_and_strangers_do_not() {
     let message = Message {
         kind: Kind::NotYet,
+        irn_version: IRN_VERSION,
         nonce: 0x0123_4567_89AB_CDEF,
         from: gid("fe80::1"),
         from_qpn: Qpn::new(0xABCDEF),
@@ -204,11 +225,46 @@ fn a_message_survives_the_wire_and_strangers_do_not() {
     let bytes = message.emit();
     assert_eq!(Message::parse(&bytes), Some(message));
     assert_eq!(Message::parse(&bytes[..63]), None);
-    for at in [0, 4, 5, 6, 7, 51] {
+    for at in [0, 4, 5, 6, 51] {
         let mut other = bytes;
         other[at] ^= 0x20 | 1;
         assert_eq!(Message::parse(&other), None, "byte {at}");
     }
+}
+
+/// As text, as the dissector for Wireshark reads them, and as bytes.
+#[test]
+fn the_messages_are_those_that_others_read() {
+    use std::fmt::Write;
+    let mut text = String::new();
+    for (kind, name) in [
+        (Kind::Hello, "hello"),
+        (Kind::Accept, "accept"),
+        (Kind::Refuse, "refuse"),
+        (Kind::NotYet, "not yet"),
+    ] {
+        let message = Message {
+            kind,
+            irn_version: IRN_VERSION,
+            nonce: 0x0123_4567_89AB_CDEF,
+            from: gid("127.1.1.1"),
+            from_qpn: Qpn::new(0xABCDEF),
+            to_qpn: Qpn::new(0x123456),
+            sq_psn: Psn::new(1),
+            rq_psn: Psn::new(0xFFFFFF),
+        };
+        let (from, to) = (message.from_qpn, message.to_qpn);
+        writeln!(text, "{name} irn {IRN_VERSION} from {from} to {to}").expect("a string takes it");
+        for word in message.emit().chunks(4) {
+            write!(text, " {:08x}", u32::from_be_bytes(word.try_into().expect("whole words")))
+                .expect("a string takes it");
+        }
+        text.push('\n');
+    }
+    let golden = include_str!("../../../../vectors/highwire/negotiation.txt");
+    let golden: String =
+        golden.lines().filter(|line| !line.starts_with('#')).flat_map(|line| [line, "\n"]).collect();
+    assert!(text == golden, "vectors/highwire/negotiation.txt should read:\n{text}");
 }
 
 #[test]

@@ -6,12 +6,11 @@ use crate::endpoint::Endpoint;
 use crate::engine::Engine;
 use crate::error::ConnectError;
 use crate::negotiate::Connection;
-use crate::region::shm_access;
+use crate::region::{NEIGHBOUR_PATIENCE, shm_access};
 use highwire_link::shm::PublishedQueuePair;
 use highwire_rnic::QpSnapshot;
 use highwire_verbs::{Access, Address, ModifyError, Mtu, QpAttr, QpState, Recovery, Service};
 use std::sync::atomic::Ordering;
-use std::time::Duration;
 
 /// How a queue pair is connected. The defaults suit a network that loses packets now and then.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -180,6 +179,9 @@ impl QueuePair {
             attr.path_mtu = attr.path_mtu.or(Some(self.pd.device.mtu));
         }
         engine.rnic.modify_qp(time, self.qpn, &attr)?;
+        if attr.state == Some(QpState::Reset) {
+            engine.reset_places(self.index);
+        }
         if let Some(wish) = wish {
             self.wants_irn.store(wish == Recovery::Irn, Ordering::Relaxed);
         }
@@ -218,8 +220,9 @@ impl QueuePair {
     /// The connection ends: nobody may work through it any more, and nobody is told that IRN is welcome.
     pub(super) fn disconnected(&self) {
         if let Some(local) = &self.pd.device.local {
-            // A peer may be copying right now. It is waited for however long it takes: its death is noticed.
-            while local.withdraw_queue_pair(self.qpn.value(), Duration::from_millis(100)).is_err() {}
+            // A peer may be copying right now. One that is at it for longer goes on in memory that is still registered, or is
+            // dealt with when that is deregistered.
+            let _ = local.withdraw_queue_pair(self.qpn.value(), NEIGHBOUR_PATIENCE);
         }
         if let Some(side_band) = &self.pd.device.side_band {
             side_band.on_disconnected(self.qpn);

@@ -3,20 +3,22 @@
 use super::QueuePair;
 use crate::completion_queue::CompletionQueue;
 use crate::device::Device;
-use crate::engine::{Bell, InlineArena, OWN_SENDS, QpEnds};
+use crate::engine::{Bell, InlineArena, OWN_SENDS, Places, QpEnds};
 use crate::error::CreateError;
 use crate::events::{EventTarget, Reporter};
+use crate::queue_lock::QueueLock;
 use crate::region::ProtectionDomain;
-use crate::rings;
+use crate::rings::{self, Home};
 use crate::shared_receive_queue::SharedReceiveQueue;
-use highwire_uapi::{
-    MAX_INLINE_BYTES, MAX_SGES, ReceiveQueueConsumer, ReceiveQueueProducer, RingKind, RingLayout,
+use highwire_rings::{
+    MAX_INLINE_BYTES, MAX_SGES, RECEIVE_RING, ReceiveQueueConsumer, ReceiveQueueProducer, SEND_RING,
     SendQueueConsumer, SendQueueProducer,
 };
+use highwire_shmem::RingLayout;
 use highwire_verbs::{QpCaps, QpConfig, Service, XrcDomain};
 use highwire_wire::TagHeader;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex};
 
 /// What a queue pair is made with.
 #[derive(Clone)]
@@ -33,6 +35,10 @@ pub struct QueuePairConfig<'a> {
     pub caps: QpCaps,
     /// Every send completes visibly, whatever its flags say.
     pub signal_all: bool,
+    /// A request keeps its place in the send queue until a completion of it, or of a later one, has been taken out of the
+    /// completion queue, as with the queues of cards. Otherwise the place is free as soon as the request has ended. A thread that
+    /// cannot get at the engine for long, because another one runs it, may post a few more than there are places.
+    pub keeps_places: bool,
     /// Where its asynchronous events go, if not to the device's own queue.
     pub events: Option<EventTarget<'a>>,
 }
@@ -47,6 +53,7 @@ impl<'a> QueuePairConfig<'a> {
             srq: None,
             caps: QpCaps::default(),
             signal_all: false,
+            keeps_places: false,
             events: None,
         }
     }
@@ -58,6 +65,15 @@ impl ProtectionDomain {
     /// # Errors
     /// [`CreateError`].
     pub fn queue_pair(&self, config: &QueuePairConfig<'_>) -> Result<QueuePair, CreateError> {
+        self.queue_pair_in(config, Home::Arena(&self.inner.device.rings))
+    }
+
+    /// The same, with the rings in a place of the caller's choice.
+    pub(crate) fn queue_pair_in(
+        &self,
+        config: &QueuePairConfig<'_>,
+        home: Home<'_>,
+    ) -> Result<QueuePair, CreateError> {
         let device = &self.inner.device;
         let (send_cq, recv_cq) = (&config.send_cq.inner, &config.recv_cq.inner);
         let srq = config.srq.map(|srq| &srq.inner);
@@ -77,15 +93,21 @@ impl ProtectionDomain {
             )));
         }
         let slot_bytes = rings::send_slot_bytes(caps.max_send_sge, caps.max_inline);
-        let sq = rings::create(&RingLayout::new(RingKind::Send, caps.max_send_wr.max(1), slot_bytes)?)?;
-        let rq = match srq {
+        let sq_layout = RingLayout::new(SEND_RING, caps.max_send_wr.max(1), slot_bytes)?;
+        let sq_ring = home.create(&sq_layout)?;
+        let sq = sq_ring.window;
+        let rq_ring = match srq {
             Some(_) => None,
             None if config.service.is_xrc() => None,
             None => {
                 let slot_bytes = rings::receive_slot_bytes(caps.max_recv_sge);
-                let layout = RingLayout::new(RingKind::Receive, caps.max_recv_wr.max(1), slot_bytes)?;
-                Some(rings::create(&layout)?)
+                let layout = RingLayout::new(RECEIVE_RING, caps.max_recv_wr.max(1), slot_bytes)?;
+                Some(home.create(&layout)?)
             }
+        };
+        let (rq, rq_file) = match rq_ring {
+            Some(ring) => (Some(ring.window), ring.file),
+            None => (None, None),
         };
         // Tags make the queue pair post requests of its own.
         let own_caps = match srq {
@@ -106,10 +128,13 @@ impl ProtectionDomain {
             caps: own_caps,
             signal_all: config.signal_all,
         };
+        // Requests of its own are nothing that the program could take a completion of.
+        let keeps_places = config.keeps_places && !srq.is_some_and(|srq| srq.has_tags);
+        let used = keeps_places.then(Arc::default);
         let consumers =
             (SendQueueConsumer::attach(&sq)?, rq.as_ref().map(ReceiveQueueConsumer::attach).transpose()?);
         let reporter = Reporter::new(config.events, &device.events);
-        let (qpn, index, bells) = send_cq.lane().control(|engine| {
+        let (qpn, index, bell) = send_cq.lane().control(|engine| {
             let refused = |error: highwire_rnic::CreateError| CreateError::Refused(error.to_string());
             let qpn = engine.rnic.create_qp(qp_config).map_err(refused)?;
             let (sq, rq) = consumers;
@@ -120,17 +145,18 @@ impl ProtectionDomain {
                 sq,
                 rq,
                 inline: InlineArena::new(own_caps.max_send_wr, own_caps.max_inline),
+                places: used
+                    .as_ref()
+                    .map(|used| Box::new(Places::new(caps.max_send_wr, config.signal_all, Arc::clone(used)))),
                 reporter: reporter.clone(),
                 peer: None,
             });
-            let send = engine.add_bell(Bell::Send(index));
-            let bells = send.and_then(|send| Some((send, engine.add_bell(Bell::Receive(index))?)));
-            if bells.is_none() {
-                send.into_iter().for_each(|bit| engine.remove_bell(bit));
+            let bell = engine.add_bell(Bell::Pair(index));
+            if bell.is_none() {
                 engine.remove_qp(index);
                 let _ = engine.rnic.destroy_qp(qpn);
             }
-            Ok::<_, CreateError>((qpn, index, bells.ok_or(CreateError::TooManyQueues)?))
+            Ok::<_, CreateError>((qpn, index, bell.ok_or(CreateError::TooManyQueues)?))
         })?;
         Ok(QueuePair {
             pd: Arc::clone(&self.inner),
@@ -142,11 +168,12 @@ impl ProtectionDomain {
             qpn,
             psn: device.random_psn(),
             index,
-            send_bell: bells.0,
-            receive_bell: bells.1,
-            sq: Mutex::new(SendQueueProducer::attach(&sq)?),
-            rq: rq.as_ref().map(ReceiveQueueProducer::attach).transpose()?.map(Mutex::new),
+            bell,
+            sq: QueueLock::new(SendQueueProducer::attach(&sq)?),
+            rq: rq.as_ref().map(ReceiveQueueProducer::attach).transpose()?.map(QueueLock::new),
             wants_irn: AtomicBool::new(false),
+            places: used.map(|used| (used, u64::from(caps.max_send_wr))),
+            files: (sq_ring.file, rq_file),
         })
     }
 }

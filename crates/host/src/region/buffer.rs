@@ -6,7 +6,7 @@
 
 use super::{MemoryRegion, ProtectionDomain};
 use crate::error::MemoryError;
-use highwire_uapi::SharedBuffer;
+use highwire_shmem::SharedBuffer;
 use highwire_verbs::Access;
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -7,7 +7,7 @@
 use super::{MemoryRegion, ProtectionDomain};
 use crate::device::Device;
 use crate::error::MemoryError;
-use highwire_uapi::SharedBuffer;
+use highwire_shmem::SharedBuffer;
 use highwire_verbs::{Access, RegisterError};
 use std::sync::Arc;
 

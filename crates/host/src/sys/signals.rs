@@ -1,4 +1,5 @@
-//! Threads of ours take no signals: which thread of the process does is the application's business.
+//! Threads of ours take no signals: which thread of the process does is the application's business. Faults are a thread's own:
+//! they are never blocked, since they tell of memory that is gone.
 
 /// All signals blocked in this thread, and in threads that it starts, until it is dropped.
 pub struct SignalMask(libc::sigset_t);
@@ -10,6 +11,9 @@ impl SignalMask {
         unsafe {
             let (mut all, mut old) = (std::mem::zeroed(), std::mem::zeroed());
             libc::sigfillset(&mut all);
+            for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE] {
+                libc::sigdelset(&mut all, fault);
+            }
             libc::pthread_sigmask(libc::SIG_SETMASK, &all, &mut old);
             SignalMask(old)
         }
@@ -20,5 +24,31 @@ impl Drop for SignalMask {
     fn drop(&mut self) {
         // SAFETY: the set is the one that was in force.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &self.0, std::ptr::null_mut()) };
+    }
+}
+
+/// The signals by which a process is asked to end, kept from threads so that one of them can wait for them.
+pub(crate) struct EndSignals(libc::sigset_t);
+
+impl EndSignals {
+    /// Blocks them in this thread, and in those that it starts from now on.
+    pub(crate) fn block() -> EndSignals {
+        // SAFETY: the set is valid memory, and a set of zeroes is one.
+        unsafe {
+            let mut set = std::mem::zeroed();
+            libc::sigemptyset(&mut set);
+            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+                libc::sigaddset(&mut set, signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, &set, std::ptr::null_mut());
+            EndSignals(set)
+        }
+    }
+
+    /// Waits for one of them.
+    pub(crate) fn wait(&self) {
+        let mut signal = 0;
+        // SAFETY: both are valid memory. Only an invalid set is refused, and this one is valid.
+        unsafe { libc::sigwait(&self.0, &mut signal) };
     }
 }

@@ -1,0 +1,289 @@
+//! The door: other programs of this user get queue pairs and registered memory from this process's device, and call no
+//! native code for it.
+//!
+//! They speak over a Unix-domain socket about what is to be made, and map what was made: rings, doorbells and memory are files
+//! of the device's directory (`docs/uapi.md`, `docs/java.md`). On the data path this process sees only the rings, which may
+//! hold anything.
+//!
+//! Invariant: what a program has made ends with its connection, however that ended.
+
+mod attributes;
+mod protocol;
+mod session;
+
+pub use protocol::VERSION;
+
+use crate::config::{DeviceConfig, Engine};
+use crate::device::Device;
+use crate::sys;
+use highwire_link::shm::{LocalEngine, Registry};
+use protocol::{Kind, MAGIC, Refusal, Request, Status};
+use session::Session;
+use std::collections::HashMap;
+use std::io::{self, Write};
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::{Builder, JoinHandle};
+
+/// The door's name in the device's directory.
+pub const DOOR_NAME: &str = "door";
+
+/// An open door. Dropping it ends every session.
+pub struct Door {
+    shared: Arc<Shared>,
+    path: PathBuf,
+    thread: Option<JoinHandle<()>>,
+}
+
+struct Shared {
+    device: Device,
+    local: Arc<LocalEngine>,
+    visitors: Mutex<Visitors>,
+    is_closing: AtomicBool,
+}
+
+/// Everybody who is connected now.
+#[derive(Default)]
+struct Visitors {
+    next: u64,
+    sockets: HashMap<u64, UnixStream>,
+    threads: Vec<JoinHandle<()>>,
+    /// Where each session's events go, by its token.
+    sessions: HashMap<u64, Arc<Channels>>,
+}
+
+/// The connections over which a session hears of completions.
+#[derive(Default)]
+pub(crate) struct Channels(Mutex<Vec<Arc<UnixStream>>>);
+
+/// Tells a program of a completion in a queue that it armed.
+#[derive(Debug)]
+pub(crate) struct Bell {
+    socket: Arc<UnixStream>,
+    word: [u8; 8],
+}
+
+impl Bell {
+    fn new(socket: Arc<UnixStream>, cq: u64) -> Bell {
+        Bell { socket, word: cq.to_le_bytes() }
+    }
+
+    pub(crate) fn ring(&self) {
+        // A program that arms and never reads fills its own socket, and is not waited for.
+        let _ = (&*self.socket).write(&self.word);
+    }
+}
+
+impl Channels {
+    fn add(&self, socket: UnixStream) -> io::Result<u64> {
+        socket.set_nonblocking(true)?;
+        let mut channels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        channels.push(Arc::new(socket));
+        Ok(channels.len() as u64)
+    }
+
+    /// Channels count from 1.
+    fn find(&self, channel: u64) -> Result<Arc<UnixStream>, Refusal> {
+        let channels = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let found = usize::try_from(channel).ok().and_then(|channel| channels.get(channel.checked_sub(1)?));
+        found.cloned().ok_or_else(|| {
+            Refusal::new(Status::NoSuchObject, format!("this session has no completion channel {channel}"))
+        })
+    }
+}
+
+impl Door {
+    /// Opens a device's door.
+    ///
+    /// # Errors
+    /// The device has no directory that others can see, or was not opened with [`DeviceConfig::has_door`]; or those of
+    /// binding a socket.
+    pub fn open(device: &Device) -> io::Result<Door> {
+        let has_bells = !device.inner().boards.is_empty();
+        let local = device.inner().local.as_ref().filter(|_| has_bells);
+        let local = local.ok_or_else(|| {
+            io::Error::new(io::ErrorKind::Unsupported, "the device keeps its doorbells to itself")
+        })?;
+        let path = local.directory().join(DOOR_NAME);
+        let listener = UnixListener::bind(&path)?;
+        let shared = Arc::new(Shared {
+            device: device.clone(),
+            local: Arc::clone(local),
+            visitors: Mutex::default(),
+            is_closing: AtomicBool::new(false),
+        });
+        let for_thread = Arc::clone(&shared);
+        let thread =
+            Builder::new().name("highwire-door".into()).spawn(move || for_thread.accept(&listener))?;
+        Ok(Door { shared, path, thread: Some(thread) })
+    }
+
+    /// Where programs connect.
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// How many sessions there are.
+    pub fn sessions(&self) -> usize {
+        self.shared.visitors().sessions.len()
+    }
+}
+
+impl Drop for Door {
+    fn drop(&mut self) {
+        self.shared.is_closing.store(true, Ordering::SeqCst);
+        let _ = UnixStream::connect(&self.path);
+        if let Some(thread) = self.thread.take() {
+            // That it panicked is its own report.
+            let _ = thread.join();
+        }
+        let threads = {
+            let mut visitors = self.shared.visitors();
+            visitors.sockets.values().for_each(|socket| drop(socket.shutdown(Shutdown::Both)));
+            std::mem::take(&mut visitors.threads)
+        };
+        threads.into_iter().for_each(|thread| drop(thread.join()));
+        let _ = std::fs::remove_file(&self.path);
+    }
+}
+
+impl Shared {
+    fn visitors(&self) -> MutexGuard<'_, Visitors> {
+        self.visitors.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn accept(self: &Arc<Shared>, listener: &UnixListener) {
+        for socket in listener.incoming() {
+            if self.is_closing.load(Ordering::SeqCst) {
+                return;
+            }
+            // Without a descriptor left nobody can be served now; whoever connects next may be.
+            let Ok(socket) = socket else { continue };
+            let Ok(copy) = socket.try_clone() else { continue };
+            let mut visitors = self.visitors();
+            visitors.threads.retain(|thread| !thread.is_finished());
+            let number = visitors.next;
+            visitors.next += 1;
+            visitors.sockets.insert(number, copy);
+            let shared = Arc::clone(self);
+            let spawned = Builder::new().name("highwire-session".into()).spawn(move || {
+                shared.serve(socket);
+                shared.visitors().sockets.remove(&number);
+            });
+            match spawned {
+                Ok(thread) => visitors.threads.push(thread),
+                Err(_) => drop(visitors.sockets.remove(&number)),
+            }
+        }
+    }
+
+    /// One connection from its first frame to its end. What goes wrong with the socket is the program's end.
+    fn serve(&self, mut socket: UnixStream) {
+        let Ok(Some(first)) = Request::read(&mut socket) else { return };
+        match self.greet(&first) {
+            Ok(Greeting::Session(token)) => {
+                let channels = Arc::new(Channels::default());
+                self.visitors().sessions.insert(token, Arc::clone(&channels));
+                let mut session = Session::new(&self.device, &self.local, channels);
+                if protocol::answer(&mut socket, first.kind, &Ok(self.welcome(token))).is_ok() {
+                    while let Ok(Some(request)) = Request::read(&mut socket) {
+                        let answer = session.handle(&request);
+                        if protocol::answer(&mut socket, request.kind, &answer).is_err() {
+                            break;
+                        }
+                    }
+                }
+                drop(session);
+                self.visitors().sessions.remove(&token);
+            }
+            Ok(Greeting::Events(channels)) => {
+                // The program may arm as soon as it knows the number, so the answer goes first.
+                let Ok(mut copy) = socket.try_clone() else { return };
+                let number = channels.add(socket);
+                let number = number.map(|number| vec![number]).map_err(Refusal::refused);
+                let _ = protocol::answer(&mut copy, first.kind, &number);
+            }
+            Err(refusal) => drop(protocol::answer(&mut socket, first.kind, &Err(refusal))),
+        }
+    }
+
+    fn greet(&self, first: &Request) -> Result<Greeting, Refusal> {
+        match Kind::from_u16(first.kind) {
+            Some(Kind::Hello) => {
+                let [magic, version] = first.words()?;
+                check_version(magic, version)?;
+                let token = highwire_link::random_u64().map_err(Refusal::refused)?;
+                Ok(Greeting::Session(token))
+            }
+            Some(Kind::Events) => {
+                let [magic, version, token] = first.words()?;
+                check_version(magic, version)?;
+                let channels = self.visitors().sessions.get(&token).cloned();
+                let channels =
+                    channels.ok_or_else(|| Refusal::new(Status::NoSuchObject, "there is no such session"))?;
+                Ok(Greeting::Events(channels))
+            }
+            _ => Err(Refusal::new(Status::Malformed, "the first frame must say hello")),
+        }
+    }
+
+    /// What a program needs to know of the device.
+    fn welcome(&self, token: u64) -> Vec<u64> {
+        let gid = self.device.gid().0;
+        let word =
+            |range: std::ops::Range<usize>| u64::from_le_bytes(gid[range].try_into().expect("eight bytes"));
+        let board = &self.device.inner().boards[0];
+        let limits = self.device.limits();
+        vec![
+            VERSION,
+            token,
+            u64::from(std::process::id()),
+            word(0..8),
+            word(8..16),
+            u64::from(board.id()),
+            board.window().len() as u64,
+            u64::from(highwire_wire::UDP_PORT),
+            u64::from(self.device.mtu().bytes()),
+            u64::from(limits.max_wr),
+            u64::from(limits.max_sge),
+            u64::from(limits.max_inline),
+            u64::from(limits.max_cqe),
+        ]
+    }
+}
+
+enum Greeting {
+    Session(u64),
+    Events(Arc<Channels>),
+}
+
+fn check_version(magic: u64, version: u64) -> Result<(), Refusal> {
+    if magic != MAGIC {
+        return Err(Refusal::new(Status::Malformed, "this is the door of a Highwire device"));
+    }
+    if version != VERSION {
+        let text =
+            format!("this engine serves version {VERSION} of the mapping, the program wants {version}");
+        return Err(Refusal::new(Status::Version, text));
+    }
+    Ok(())
+}
+
+/// Opens a device with a door, says where it is, and serves until the process is told to end.
+///
+/// # Errors
+/// The device or its door could not be opened, with words for a person.
+pub fn serve(config: &DeviceConfig, is_open: impl FnOnce(&Device, &Door)) -> io::Result<()> {
+    let ends = sys::EndSignals::block();
+    // A device would do without, over UDP alone; a door cannot, and says why.
+    Registry::open().map_err(io::Error::other)?;
+    let config = DeviceConfig { has_door: true, engine: Engine::Background, ..config.clone() };
+    let device = Device::open(&config).map_err(io::Error::other)?;
+    let door = Door::open(&device)?;
+    is_open(&device, &door);
+    ends.wait();
+    Ok(())
+}

@@ -1,0 +1,231 @@
+//! Programs that come through the door: what they map works, what they leave goes with them, and nothing that they write
+//! there stops the engine.
+
+mod door_client;
+
+use door_client::{Client, PATIENCE, RawQueuePair, status};
+use highwire_host::door::Door;
+use highwire_host::{Device, DeviceConfig, Engine};
+use highwire_shmem::offset;
+use highwire_stdx::Rng;
+use highwire_verbs::{
+    Address, CompletionStatus, Datagram, Gid, LocalKey, Operation, Remote, RemoteKey, SendWr, Sge,
+};
+use highwire_wire::Qpn;
+use std::sync::atomic::Ordering;
+use std::time::Instant;
+
+fn open() -> (Device, Door) {
+    let config = DeviceConfig { has_door: true, engine: Engine::Background, ..DeviceConfig::default() };
+    let device = Device::open(&config).expect("a device");
+    let door = Door::open(&device).expect("a door");
+    (device, door)
+}
+
+fn files(door: &Door) -> usize {
+    let directory = door.path().parent().expect("the device's directory");
+    std::fs::read_dir(directory).expect("is there").count()
+}
+
+fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what} did not come to pass");
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn two_programs_send_write_and_read_through_what_they_map() {
+    let (_device, door) = open();
+    let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
+    let (mut qa, mut qb) = (a.queue_pair(2), b.queue_pair(2));
+    a.connect_to(&qa, &qb);
+    b.connect_to(&qb, &qa);
+
+    qb.post_receive(&b, 7, 0, 64);
+    qa.memory.write(0, b"through the door");
+    qa.post(&a, &SendWr::new(8, Operation::Send, &[qa.sge(0, 16)]));
+    let received = qb.completion();
+    assert_eq!((received.wr_id, received.status, received.byte_len), (7, CompletionStatus::Success, 16));
+    assert_eq!(qb.memory.read(0, 16), b"through the door");
+    assert_eq!(qa.completion().wr_id, 8);
+
+    let remote = Remote { va: qb.iova + 512, rkey: RemoteKey(qb.key) };
+    qa.post(&a, &SendWr::new(9, Operation::Write(remote), &[qa.sge(0, 16)]));
+    assert_eq!(qa.completion().status, CompletionStatus::Success);
+    assert_eq!(qb.memory.read(512, 16), b"through the door");
+    qa.post(&a, &SendWr::new(10, Operation::Read(remote), &[qa.sge(1024, 7)]));
+    assert_eq!(qa.completion().status, CompletionStatus::Success);
+    assert_eq!(qa.memory.read(1024, 7), b"through");
+}
+
+#[test]
+fn a_key_of_another_program_is_no_key_for_local_memory() {
+    let (_device, door) = open();
+    let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
+    let (mut qa, qb) = (a.queue_pair(2), b.queue_pair(2));
+    a.connect_to(&qa, &qb);
+    b.connect_to(&qb, &qa);
+    let foreign = Sge { addr: qb.iova, length: 8, lkey: LocalKey(qb.key) };
+    let remote = Remote { va: qb.iova, rkey: RemoteKey(qb.key) };
+    qa.post(&a, &SendWr::new(1, Operation::Write(remote), &[foreign]));
+    assert_eq!(qa.completion().status, CompletionStatus::LocalProtection);
+}
+
+#[test]
+fn everything_goes_with_the_program_wherever_it_stopped() {
+    let (_device, door) = open();
+    let before = files(&door);
+    for steps in 0..6 {
+        let mut client = Client::connect(&door);
+        if steps > 0 {
+            let mut pair = client.queue_pair([2, 3, 4][steps % 3]);
+            if steps > 3 {
+                // In the middle of a direct operation on itself, and with a bell that it has rung without waking anybody.
+                pair.sq_window.u64_at(offset::IN_USE).store(1 << 63 | u64::from(pair.key), Ordering::SeqCst);
+                client.board.ring_seqcst(pair.send_bell);
+                pair.post_receive(&client, 1, 0, 8);
+            }
+        }
+        drop(client);
+        until("the end of the session", || door.sessions() == 0);
+        until("the end of its files", || files(&door) == before);
+    }
+}
+
+#[test]
+fn what_is_used_stays_and_what_was_never_made_is_not_there() {
+    let (_device, door) = open();
+    let mut client = Client::connect(&door);
+    let pair = client.queue_pair(2);
+    let codes = [
+        client.ask(4, &[pair.pd]).expect_err("the domain is used").0,
+        client.ask(6, &[pair.arena]).expect_err("the arena is registered").0,
+        client.ask(10, &[pair.cq]).expect_err("the queue is used").0,
+        client.ask(14, &[999]).expect_err("no such queue pair").0,
+        client.ask(7, &[pair.pd, pair.arena, 0, 1 << 40, 0, 1]).expect_err("beyond the arena").0,
+        client.ask(99, &[]).expect_err("no such request").0,
+        client.ask(14, &[1, 2, 3]).expect_err("too many words").0,
+    ];
+    use status::{IN_USE, MALFORMED, NO_SUCH_OBJECT, REFUSED};
+    let expected = [IN_USE, IN_USE, IN_USE, NO_SUCH_OBJECT, REFUSED, MALFORMED, MALFORMED];
+    assert_eq!(codes, expected);
+    for (kind, handle) in [(14, pair.handle), (8, pair.region), (10, pair.cq), (6, pair.arena), (4, pair.pd)]
+    {
+        assert_eq!(client.ask(kind, &[handle]), Ok(vec![]), "in the right order everything goes");
+    }
+}
+
+#[test]
+fn another_version_is_refused_in_words() {
+    let (_device, door) = open();
+    let (code, text) = Client::greet(&door, &[door_client::MAGIC, 2]).expect_err("another version");
+    assert_eq!(code, status::VERSION);
+    assert!(text.contains("version 1") && text.contains("wants 2"), "{text}");
+    assert_eq!(Client::greet(&door, &[1, 1]).expect_err("no magic").0, status::MALFORMED);
+    assert_eq!(Client::greet(&door, &[]).expect_err("no words").0, status::MALFORMED);
+}
+
+#[test]
+fn a_region_that_a_program_works_on_is_not_given_back_before_it_is_done_or_gone() {
+    let (_device, door) = open();
+    let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
+    let (qa, qb) = (a.queue_pair(2), b.queue_pair(2));
+    a.connect_to(&qa, &qb);
+    b.connect_to(&qb, &qa);
+    let word = 1 << 63 | u64::from(qb.qpn) << 32 | u64::from(qb.key);
+    qa.sq_window.u64_at(offset::IN_USE).store(word, Ordering::SeqCst);
+    assert_eq!(b.ask(8, &[qb.region]).expect_err("a is at it").0, status::IN_USE);
+    drop(a);
+    until("the end of a's session", || door.sessions() == 1);
+    assert_eq!(b.ask(8, &[qb.region]), Ok(vec![]), "nobody waits for the dead");
+}
+
+#[test]
+fn an_armed_queue_tells_its_channel() {
+    let (_device, door) = open();
+    let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
+    let mut events = b.events(&door);
+    let (mut qa, mut qb) = (a.queue_pair(4), b.queue_pair_with_channel(4, 1));
+    a.activate(&qa);
+    b.activate(&qb);
+    qb.post_receive(&b, 7, 0, 128);
+    qb.arm();
+    let address = Address { gid: Gid(a.gid), hop_limit: 64, ..Address::default() };
+    let datagram = Some(Datagram { address, qpn: Qpn::new(qb.qpn), qkey: door_client::QKEY });
+    qa.post(&a, &SendWr { datagram, ..SendWr::new(8, Operation::Send, &[qa.sge(0, 16)]) });
+    let mut event = [0; 8];
+    std::io::Read::read_exact(&mut events, &mut event).expect("an event");
+    assert_eq!(u64::from_le_bytes(event), qb.cq);
+    assert_eq!(qb.completion().wr_id, 7);
+    assert_eq!(qa.completion().wr_id, 8);
+}
+
+/// Slots, cursors and headers of every ring, and the board, filled with anything.
+fn scribble(rng: &mut Rng, client: &Client, pair: &RawQueuePair) {
+    for window in [&pair.sq_window, &pair.rq_window, &pair.cq_window] {
+        for _ in 0..rng.between(1, 40) {
+            let at = if rng.chance(0.3) { 8 * rng.below(64) } else { 8 * rng.below(window.len() as u64 / 8) };
+            let value = match rng.below(4) {
+                0 => rng.next_u64(),
+                1 => rng.below(64),
+                2 => u64::MAX - rng.below(64),
+                _ => window.u64_at(at as usize).load(Ordering::Relaxed) ^ 1 << rng.below(64),
+            };
+            window.u64_at(at as usize).store(value, Ordering::Relaxed);
+        }
+    }
+    client.board.ring_seqcst(pair.send_bell);
+    client.board.ring_seqcst(pair.receive_bell);
+}
+
+#[test]
+fn nothing_that_a_program_writes_there_stops_the_engine() {
+    let (_device, door) = open();
+    let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
+    let (mut qa, mut qb) = (a.queue_pair(2), b.queue_pair(2));
+    a.connect_to(&qa, &qb);
+    b.connect_to(&qb, &qa);
+    let mut rng = Rng::new(16);
+    for round in 0..60 {
+        let (mut vandal, mut other) = (Client::connect(&door), Client::connect(&door));
+        let (pair, peer) = (vandal.queue_pair(2), other.queue_pair(2));
+        vandal.connect_to(&pair, &peer);
+        other.connect_to(&peer, &pair);
+        for _ in 0..8 {
+            scribble(&mut rng, &vandal, &pair);
+            vandal.wake();
+            assert!(vandal.ask(16, &[pair.handle]).is_ok(), "round {round}: the engine answers");
+        }
+        qb.post_receive(&b, round, 0, 64);
+        qa.post(&a, &SendWr::new(round, Operation::Send, &[qa.sge(0, 16)]));
+        assert_eq!((qb.completion().wr_id, qa.completion().wr_id), (round, round), "the others work on");
+    }
+}
+
+#[test]
+fn requests_of_any_bytes_are_answered_or_end_the_session() {
+    use std::io::Write;
+    let (_device, door) = open();
+    let mut rng = Rng::new(17);
+    for _ in 0..300 {
+        let mut client = Client::connect(&door);
+        client.queue_pair(2);
+        for _ in 0..20 {
+            let words: Vec<u64> = (0..rng.below(20))
+                .map(|_| if rng.chance(0.7) { rng.below(8) } else { rng.next_u64() })
+                .collect();
+            // Whatever is asked for, there is an answer.
+            let _ = client.ask(rng.between(3, 18) as u16, &words);
+        }
+        let mut noise = vec![0; rng.below(40) as usize];
+        rng.fill(&mut noise);
+        let _ = client.socket.write_all(&noise);
+    }
+    until("the end of the sessions", || door.sessions() == 0);
+    let mut client = Client::connect(&door);
+    let mut pair = client.queue_pair(3);
+    pair.post_receive(&client, 1, 0, 8);
+    assert!(client.ask(16, &[pair.handle]).is_ok());
+}
