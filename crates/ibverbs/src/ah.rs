@@ -25,8 +25,13 @@ unsafe impl Sync for Ah {}
 
 impl Object for Ah {
     type C = ibv_ah;
+    const LIMIT: usize = crate::limits::MANY as usize;
     fn as_c(&self) -> *mut ibv_ah {
         self.c.get()
+    }
+    fn handle(&self) -> u32 {
+        // SAFETY: C's structure, which lives as long as the object.
+        unsafe { (*self.c.get()).handle }
     }
 }
 
@@ -66,7 +71,7 @@ fn create(pd: *mut ibv_pd, attr: &ibv_ah_attr) -> Result<*mut ibv_ah, c_int> {
     let pd = Use::<Pd>::find(pd)?;
     let address = address_of(attr)?;
     let c = UnsafeCell::new(ibv_ah { context: pd.context.as_c(), pd: pd.as_c(), handle: 0 });
-    Ok(registry::publish(Arc::new(Ah { c, address, _pd: pd })))
+    registry::publish(Arc::new(Ah { c, address, _pd: pd }))
 }
 
 /// The sender of a datagram whose first 40 bytes are `grh`. For IPv4 the header lies in the last 20 of them

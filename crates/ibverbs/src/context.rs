@@ -33,9 +33,14 @@ unsafe impl Sync for Context {}
 
 impl Object for Context {
     type C = ibv_context;
+    const GARBLED: c_int = libc::EBADF;
     fn as_c(&self) -> *mut ibv_context {
         // SAFETY: the field is within the structure.
         unsafe { &raw mut (*self.verbs.get()).context }
+    }
+    fn handle(&self) -> u32 {
+        // SAFETY: C's structure, which lives as long as the object.
+        unsafe { (*self.as_c()).cmd_fd as u32 }
     }
 }
 
@@ -122,6 +127,7 @@ impl Open {
         }
         let mut config: DeviceConfig = settings.device.clone();
         config.capture = config.capture.as_deref().map(capture_of_this_process);
+        highwire_host::log_to(|line| crate::env::log(|| line.to_string()));
         let device = Device::open(&config).map_err(|error| {
             // Programs say no more than that there is no such device, so this is always said.
             eprintln!("highwire: {error}");
@@ -183,7 +189,7 @@ c_api! {
         if !device::is_ours(entry) {
             return Failure::failure(libc::ENODEV);
         }
-        answer(Context::open(entry).map(registry::publish))
+        answer(Context::open(entry).and_then(registry::publish))
     }
 
     fn ibv_close_device(context: *mut ibv_context) -> c_int {
@@ -201,7 +207,7 @@ c_api! {
     fn ibv_import_device(command: c_int) -> *mut ibv_context {
         let same = registry::first::<Context>(|context| is_same_file(context.command.as_raw_fd(), command));
         answer(match (same, device::ours()) {
-            (Some(_), Some(entry)) => Context::open(entry).map(registry::publish),
+            (Some(_), Some(entry)) => Context::open(entry).and_then(registry::publish),
             _ if stock::has_devices() => return stock::import(command),
             // Another process's device cannot be had: its objects live in its memory.
             _ => Err(libc::EOPNOTSUPP),

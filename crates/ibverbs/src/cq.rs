@@ -35,8 +35,13 @@ unsafe impl Sync for Cq {}
 
 impl Object for Cq {
     type C = ibv_cq;
+    const LIMIT: usize = crate::limits::MANY as usize;
     fn as_c(&self) -> *mut ibv_cq {
         self.c.get().cast()
+    }
+    fn handle(&self) -> u32 {
+        // SAFETY: C's structure, which lives as long as the object.
+        unsafe { (*self.c.get()).base.handle }
     }
 }
 
@@ -101,7 +106,7 @@ impl Cq {
         Arc::get_mut(&mut place).expect("nobody else has it").write(cq);
         // SAFETY: written in the line above.
         let cq = unsafe { place.assume_init() };
-        Ok(registry::publish(cq).cast())
+        Ok(registry::publish(cq)?.cast())
     }
 
     pub(crate) fn user_context(&self) -> *mut c_void {
@@ -158,6 +163,9 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, count: c_int, wc: *mut 
     crate::boundary::guard(|| {
         // SAFETY: this function is reached through the queue's own context only, so it is one of ours.
         let cq = unsafe { &*cq.cast::<Cq>() };
+        if cq.host.is_inherited() {
+            return -libc::EPERM;
+        }
         let wanted = count.max(0) as usize;
         let mut taken = 0;
         let mut batch = [EMPTY_COMPLETION; BATCH];
@@ -181,6 +189,9 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     crate::boundary::guard(|| {
         // SAFETY: as in `poll_cq`.
         let cq = unsafe { &*cq.cast::<Cq>() };
+        if cq.host.is_inherited() {
+            return libc::EPERM;
+        }
         let what = if solicited_only == 0 { WaitFor::Any } else { WaitFor::Solicited };
         // Without a channel there is nobody to tell, which is no error either.
         let _ = cq.host.request_notify(what);

@@ -177,7 +177,7 @@ c_ops! {
             let (owner, context) = registry::find_inherited::<Context>(context)?;
             let attr = unsafe { input(attr)? };
             let is_inherited = owner != std::process::id();
-            Ok(registry::publish(Dm::allocate(Use::of(&context), &attr, is_inherited)?))
+            registry::publish(Dm::allocate(Use::of(&context), &attr, is_inherited)?)
         };
         answer(run())
     }
@@ -202,7 +202,7 @@ c_ops! {
             let start = usize::try_from(offset).map_err(|_| libc::EINVAL)?;
             let region = dm.memory.register(&pd, start, length, access_of(access)?)?;
             let range = Range { addr: std::ptr::null_mut(), length, iova: 0 };
-            Ok(Mr::publish(pd, region, range, access, Some(dm)))
+            Mr::publish(pd, region, range, access, Some(dm))
         };
         answer(run())
     }

@@ -3,9 +3,11 @@
 //! A value that means nothing is said on stderr, once, and the device is not there: a program that was to be tested under
 //! loss must not run without.
 
+#[cfg(test)]
+use highwire_host::WakeMode;
 use highwire_host::verbs::Recovery;
-use highwire_host::{DeviceConfig, LinkChoice, Sharing};
-use highwire_link::{FaultConfig, parse_duration, parse_rate};
+use highwire_host::{DeviceConfig, LinkChoice, Sharing, WAKE_VARIABLE};
+use highwire_link::{FaultConfig, environment, parse_duration, parse_rate};
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -28,7 +30,8 @@ static SETTINGS: OnceLock<Option<Settings>> = OnceLock::new();
 
 /// The settings, unless one of them is wrong.
 pub(crate) fn settings() -> Option<&'static Settings> {
-    let read = || match read(|name| std::env::var(name).ok().filter(|value| !value.trim().is_empty())) {
+    let variable = |name: &str| environment::variable(name)?.into_string().ok();
+    let read = || match read(|name| variable(name).filter(|value| !value.trim().is_empty())) {
         Ok(settings) => Some(settings),
         Err(message) => {
             eprintln!("highwire: {message}");
@@ -86,6 +89,10 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
         Some((_, text)) if text == "go-back-n" => Recovery::GoBackN,
         Some((name, text)) => return Err(wrong(name, &text, &"it is irn or go-back-n")),
     };
+    let wake = match value(WAKE_VARIABLE) {
+        None => None,
+        Some((name, text)) => Some(text.parse().map_err(|error: String| wrong(name, &text, &error))?),
+    };
     let name = value("HIGHWIRE_DEVICE_NAME").map_or_else(|| "hw0".to_string(), |(_, name)| name);
     if name.len() > 63 || name.contains('/') {
         return Err(wrong(
@@ -96,6 +103,7 @@ fn read(variable: impl Fn(&str) -> Option<String>) -> Result<Settings, String> {
     }
     let device = DeviceConfig {
         address,
+        wake,
         link,
         sharing: Sharing::Shared,
         faults: (!faults.is_harmless()).then_some(faults),
@@ -138,6 +146,8 @@ mod tests {
         check(&[("HIGHWIRE_LOSS", "often")], Err("HIGHWIRE_LOSS"));
         check(&[("HIGHWIRE_SEED", "x")], Err("whole number"));
         check(&[("HIGHWIRE_RECOVERY", "hope")], Err("go-back-n"));
+        check(&[("HIGHWIRE_WAKE", "coffee")], Err("balanced"));
+        check(&[("HIGHWIRE_WAKE", "power")], Ok(|s| s.device.wake == Some(WakeMode::Power)));
         check(&[("HIGHWIRE_DEVICE_NAME", "a/b")], Err("slash"));
     }
 }

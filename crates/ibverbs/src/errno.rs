@@ -44,11 +44,14 @@ pub(crate) fn of_modify(error: &ModifyError) -> c_int {
     libc::EINVAL
 }
 
-/// `ibv_post_send(3)`: ENOMEM when the queue is full, EINVAL for a request that is wrong.
+/// `ibv_post_send(3)`: ENOMEM when the queue is full, EINVAL for a request that is wrong. Beyond that page: EPERM in a child of
+/// `fork`, whose parent the queue belongs to; EAGAIN in a signal handler that has interrupted a post.
 #[inline]
 pub(crate) fn of_post(error: PostError) -> c_int {
     match error {
         PostError::QueueFull => libc::ENOMEM,
+        PostError::Inherited => libc::EPERM,
+        PostError::Reentered => libc::EAGAIN,
         _ => libc::EINVAL,
     }
 }

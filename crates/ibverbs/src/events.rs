@@ -88,13 +88,26 @@ impl Used for Channel {
     }
 }
 
-/// Waits as `read` on the descriptor would: not at all if it is non-blocking, and a signal ends it.
-fn wait_readable(fd: c_int) -> Result<(), c_int> {
+/// Refuses to wait where the descriptor is non-blocking, as `read` would.
+fn may_wait(fd: c_int) -> Result<(), c_int> {
     // SAFETY: a call about a number.
     let flags = unsafe { libc::fcntl(fd, libc::F_GETFL) };
-    if flags >= 0 && flags & libc::O_NONBLOCK != 0 {
-        return Err(libc::EAGAIN);
+    match flags {
+        -1 => Err(libc::EBADF),
+        _ if flags & libc::O_NONBLOCK != 0 => Err(libc::EAGAIN),
+        _ => Ok(()),
     }
+}
+
+/// Waits for an event as `read` on the descriptor would: a signal ends it.
+fn next_event(channel: &CompletionChannel) -> Result<u64, c_int> {
+    may_wait(channel.fd().as_raw_fd())?;
+    channel.event_or_signal(None).ok().flatten().ok_or(libc::EINTR)
+}
+
+/// Waits as `read` on the descriptor would: not at all if it is non-blocking, and a signal ends it.
+fn wait_readable(fd: c_int) -> Result<(), c_int> {
+    may_wait(fd)?;
     let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry, and its count.
     match unsafe { libc::poll(&mut poll, 1, -1) } {
@@ -112,7 +125,7 @@ c_api! {
             let host = host.map_err(|error| error.raw_os_error().unwrap_or(libc::EMFILE))?;
             let c = ibv_comp_channel { context: context.as_c(), fd: host.fd().as_raw_fd(), refcnt: 0 };
             let channel = Channel { c: UnsafeCell::new(c), host, context, users: Users::default() };
-            Ok(registry::publish(Arc::new(channel)))
+            registry::publish(Arc::new(channel))
         };
         answer(run())
     }
@@ -134,9 +147,9 @@ c_api! {
         let run = || {
             let channel = registry::find::<Channel>(channel)?;
             loop {
-                let Some(tag) = channel.host.try_event() else {
-                    wait_readable(channel.host.fd().as_raw_fd())?;
-                    continue;
+                let tag = match channel.host.try_event() {
+                    Some(tag) => tag,
+                    None => next_event(&channel.host)?,
                 };
                 // A queue that was destroyed meanwhile has no events any more.
                 let found = registry::with::<Cq, _>(tag as *const ibv_cq, |cq| {
@@ -266,7 +279,7 @@ mod tests {
     #[test]
     fn what_is_acknowledged_during_the_end_counts() {
         let source = Arc::new(Source { c: UnsafeCell::new(0), events: Acknowledged::default() });
-        let pointer = registry::publish(Arc::clone(&source)) as usize;
+        let pointer = registry::publish(Arc::clone(&source)).expect("it has no limit") as usize;
         let acknowledge =
             || registry::with::<Source, _>(pointer as *const u64, |it| it.events.acknowledge(1));
         source.events.hand_out();

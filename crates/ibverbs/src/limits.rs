@@ -10,8 +10,8 @@ pub(crate) const MAX_INLINE: u32 = 256;
 pub(crate) const INLINE_STEP: u32 = 64;
 /// Completions of one queue.
 pub(crate) const MAX_CQE: u32 = 1 << 20;
-/// Queue pairs: each needs two of the lane's doorbells.
-pub(crate) const MAX_QP: u32 = 1900;
+/// Queue pairs: each needs one of the lane's 4096 doorbells, and so does each shared receive queue.
+pub(crate) const MAX_QP: u32 = 4096 - MAX_SRQ;
 /// Shared receive queues.
 pub(crate) const MAX_SRQ: u32 = 256;
 /// Entries of a table of work queues, as a power of two.
@@ -28,6 +28,8 @@ pub(crate) const MAX_GROUPS: u32 = 20;
 pub(crate) const MAX_DM: u64 = 1 << 20;
 /// Of everything that only memory limits.
 pub(crate) const MANY: u32 = 64 * 1024;
+/// Memory regions.
+pub(crate) const MAX_MR: u32 = 8 * MANY;
 /// The only port.
 pub(crate) const PORT: u8 = 1;
 /// GIDs: the address, twice, because scripts written for the kernel's software RNIC use the second.

@@ -10,7 +10,7 @@ use crate::registry::{self, Object, Use};
 use highwire_host::{MemoryChange, MemoryRegion, RegisterOptions};
 use highwire_verbs::{Access, LocalKey};
 use std::cell::UnsafeCell;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// A memory region.
 #[repr(C)]
@@ -36,8 +36,13 @@ unsafe impl Sync for Mr {}
 
 impl Object for Mr {
     type C = ibv_mr;
+    const LIMIT: usize = crate::limits::MAX_MR as usize;
     fn as_c(&self) -> *mut ibv_mr {
         self.c.get()
+    }
+    fn handle(&self) -> u32 {
+        // SAFETY: C's structure, which lives as long as the object.
+        unsafe { (*self.c.get()).handle }
     }
 }
 
@@ -54,6 +59,9 @@ const IGNORED: c_uint = IBV_ACCESS_ON_DEMAND | IBV_ACCESS_HUGETLB | IBV_ACCESS_O
 const KNOWN: c_uint = IGNORED | 0b11_1111;
 
 pub(crate) fn access_of(bits: c_uint) -> Result<Access, c_int> {
+    if bits & (IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT) != 0 {
+        return Err(libc::EOPNOTSUPP);
+    }
     if bits & !KNOWN != 0 {
         return Err(libc::EINVAL);
     }
@@ -66,7 +74,7 @@ impl Mr {
             return Mr::register_implicit(pd, range, access);
         }
         let region = region(&pd, range, access)?;
-        Ok(Mr::publish(pd, region, range, access, None))
+        Mr::publish(pd, region, range, access, None)
     }
 
     /// Registers whatever memory there is and will be.
@@ -80,19 +88,22 @@ impl Mr {
             unsafe { pd.host.register_with(std::ptr::null_mut(), implicit::BYTES, permitted, &options) };
         let region = region.map_err(|error| errno::of_memory(&error))?;
         let noted = Implicit::note(region.lkey());
-        let mr = Mr::publish(pd, region, range, access, None);
+        let mr = Mr::publish(pd, region, range, access, None)?;
         registry::with::<Mr, _>(mr, |mr| mr.inner().implicit = Some(noted));
         Ok(mr)
     }
 
     /// Hands a region to C, with the device memory that it lies in, if it does.
+    ///
+    /// # Errors
+    /// ENOMEM if there are as many as the device announces.
     pub(crate) fn publish(
         pd: Use<Pd>,
         region: MemoryRegion,
         range: Range,
         access: c_uint,
         memory: Option<Use<Dm>>,
-    ) -> *mut ibv_mr {
+    ) -> Result<*mut ibv_mr, c_int> {
         let c = UnsafeCell::new(ibv_mr {
             context: pd.context.as_c(),
             pd: pd.as_c(),
@@ -199,7 +210,10 @@ fn iova_of(range: Range, permitted: Access) -> u64 {
     if permitted.contains(Access::ZERO_BASED) { 0 } else { range.iova }
 }
 
-/// Brings the pages in, as pinning them would, which also tells whether they are there.
+/// Brings the pages in, as pinning them would, which also tells whether they are there, and may be written to.
+///
+/// # Errors
+/// EFAULT for memory that is not mapped, or not with the rights that the region asks for: the kernel's drivers cannot pin it.
 fn populate(range: Range, is_written: bool) -> Result<(), c_int> {
     if range.length == 0 {
         return Ok(());
@@ -207,18 +221,60 @@ fn populate(range: Range, is_written: bool) -> Result<(), c_int> {
     let first = range.addr as usize & !0xFFF;
     let end = (range.addr as usize).checked_add(range.length).ok_or(libc::EINVAL)?;
     let advice = if is_written { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
+    match advise(first, end - first, advice) {
+        // Missing rights are EINVAL, and so is an advice that the kernel does not know: those before 5.14, and some sandboxes.
+        Err(libc::EINVAL) if !knows_populate() => {
+            let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+            if is_permitted(&maps, first..end, is_written) { Ok(()) } else { Err(libc::EFAULT) }
+        }
+        Err(libc::EINVAL | libc::ENOMEM) => Err(libc::EFAULT),
+        result => result,
+    }
+}
+
+fn advise(first: usize, length: usize, advice: c_int) -> Result<(), c_int> {
     // SAFETY: it changes nothing but whether pages are present.
-    let done = unsafe { libc::madvise(first as *mut c_void, end - first, advice) };
+    let done = unsafe { libc::madvise(first as *mut c_void, length, advice) };
     if done == 0 {
-        return Ok(());
+        Ok(())
+    } else {
+        Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EFAULT))
     }
-    match std::io::Error::last_os_error().raw_os_error() {
-        // Kernels before 5.14 do not know the advice, and some mappings cannot take it.
-        Some(libc::EINVAL) => Ok(()),
-        Some(libc::ENOMEM | libc::EFAULT) => Err(libc::EFAULT),
-        Some(errno) => Err(errno),
-        None => Err(libc::EFAULT),
+}
+
+/// Whether the kernel can be asked to bring pages in: tried on memory where nothing speaks against it.
+fn knows_populate() -> bool {
+    static KNOWS: LazyLock<bool> = LazyLock::new(|| {
+        let here = 0u8;
+        let page = std::ptr::from_ref(&here).addr() & !0xFFF;
+        advise(page, 0x1000, libc::MADV_POPULATE_READ).is_ok()
+    });
+    *KNOWS
+}
+
+/// Whether the kernel's list of mappings (`/proc/self/maps`) has all of a range, readable, and writable if that is needed.
+fn is_permitted(maps: &str, range: std::ops::Range<usize>, is_written: bool) -> bool {
+    let mut at = range.start;
+    for line in maps.lines() {
+        let mut words = line.split_ascii_whitespace();
+        let (Some((start, end)), Some(rights)) =
+            (words.next().and_then(|word| word.split_once('-')), words.next())
+        else {
+            continue;
+        };
+        let hex = |text| usize::from_str_radix(text, 16).unwrap_or(0);
+        if !(hex(start)..hex(end)).contains(&at) {
+            continue;
+        }
+        if !rights.starts_with('r') || is_written && rights.as_bytes().get(1) != Some(&b'w') {
+            return false;
+        }
+        at = hex(end);
+        if at >= range.end {
+            return true;
+        }
     }
+    false
 }
 
 /// Registers as all the calls for it do.
@@ -321,22 +377,6 @@ c_api! {
     fn ibv_unimport_mr(mr: *mut ibv_mr) {
         registry::withdraw::<Mr>(mr);
     }
-
-    fn ibv_reg_mr_ex(pd: *mut ibv_pd, attr: *const ibv_mr_init_attr) -> *mut ibv_mr {
-        let run = || {
-            let attr = unsafe { crate::boundary::input(attr)? };
-            if attr.comp_mask & !(IBV_REG_MR_MASK_IOVA | IBV_REG_MR_MASK_ADDR) != 0 {
-                return Err(libc::EOPNOTSUPP);
-            }
-            if attr.comp_mask & IBV_REG_MR_MASK_ADDR == 0 {
-                return Err(libc::EINVAL);
-            }
-            let has_iova = attr.comp_mask & IBV_REG_MR_MASK_IOVA != 0;
-            let iova = if has_iova { attr.iova } else { attr.addr as u64 };
-            Mr::register(Use::<Pd>::find(pd)?, Range { addr: attr.addr, length: attr.length, iova }, attr.access as c_uint)
-        };
-        answer(run())
-    }
 }
 
 c_ops! {
@@ -374,7 +414,7 @@ c_ops! {
             let pd = Use::<Pd>::find(pd)?;
             let region = pd.host.null_region();
             let range = Range { addr: std::ptr::null_mut(), length: usize::MAX, iova: 0 };
-            Ok(Mr::publish(pd, region, range, IBV_ACCESS_LOCAL_WRITE, None))
+            Mr::publish(pd, region, range, IBV_ACCESS_LOCAL_WRITE, None)
         };
         answer(run())
     }
@@ -387,5 +427,64 @@ impl Mr {
     /// EINVAL once it is deregistered.
     pub(crate) fn lkey(&self) -> Result<LocalKey, c_int> {
         self.inner().region.as_ref().map(MemoryRegion::lkey).ok_or(libc::EINVAL)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A page with rights.
+    fn page(rights: c_int) -> *mut c_void {
+        // SAFETY: a new page at a place of the kernel's choice.
+        let page = unsafe {
+            let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+            libc::mmap(std::ptr::null_mut(), 0x1000, rights, flags, -1, 0)
+        };
+        assert_ne!(page, libc::MAP_FAILED);
+        page
+    }
+
+    fn range(addr: *mut c_void, length: usize) -> Range {
+        Range { addr, length, iova: addr as u64 }
+    }
+
+    #[test]
+    fn memory_that_may_not_be_written_to_is_not_registered_for_writing() {
+        let (read, write) = (libc::PROT_READ, libc::PROT_READ | libc::PROT_WRITE);
+        let text = populate as *const () as *mut c_void;
+        for (addr, for_reading, for_writing) in [
+            (page(write), Ok(()), Ok(())),
+            (page(read), Ok(()), Err(libc::EFAULT)),
+            (text, Ok(()), Err(libc::EFAULT)),
+            (page(libc::PROT_NONE), Err(libc::EFAULT), Err(libc::EFAULT)),
+            (std::ptr::null_mut(), Err(libc::EFAULT), Err(libc::EFAULT)),
+        ] {
+            let results = (populate(range(addr, 8), false), populate(range(addr, 8), true));
+            assert_eq!(results, (for_reading, for_writing), "{addr:?}");
+        }
+        let gone = page(write);
+        // SAFETY: the page is ours.
+        unsafe { libc::munmap(gone, 0x1000) };
+        assert_eq!(populate(range(gone, 8), false), Err(libc::EFAULT));
+    }
+
+    #[test]
+    fn without_the_kernels_help_its_list_of_mappings_decides() {
+        let maps = "\
+            00001000-00003000 r--p 00000000 00:00 0\n\
+            00003000-00004000 rw-p 00000000 00:00 0    [heap]\n\
+            00004000-00005000 rw-s 00000000 00:01 7    /dev/shm/a b\n\
+            00006000-00007000 ---p 00000000 00:00 0\n";
+        for (range, is_written, expected) in [
+            (0x1000..0x5000, false, true),
+            (0x3000..0x5000, true, true),
+            (0x2000..0x4000, true, false),
+            (0x4000..0x6000, false, false),
+            (0x6000..0x7000, false, false),
+            (0x8000..0x9000, false, false),
+        ] {
+            assert_eq!(is_permitted(maps, range.clone(), is_written), expected, "{range:x?} {is_written}");
+        }
     }
 }

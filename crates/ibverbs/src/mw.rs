@@ -11,16 +11,13 @@ use highwire_host::MemoryWindow;
 use highwire_verbs::{Operation, RemoteKey, SendFlags, SendWr, WindowBind, WindowKind};
 use std::cell::UnsafeCell;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU32, Ordering};
 
 /// A memory window.
 #[repr(C)]
 pub(crate) struct Mw {
     c: UnsafeCell<ibv_mw>,
     _pd: Use<Pd>,
-    window: MemoryWindow,
-    /// The key since the last bind.
-    current: AtomicU32,
+    _window: MemoryWindow,
 }
 
 // SAFETY: the pointers in `c` are to what never moves; its key changes only in calls that verbs' callers order.
@@ -30,17 +27,23 @@ unsafe impl Sync for Mw {}
 
 impl Object for Mw {
     type C = ibv_mw;
+    const LIMIT: usize = crate::limits::MANY as usize;
     fn as_c(&self) -> *mut ibv_mw {
         self.c.get()
+    }
+    fn handle(&self) -> u32 {
+        // SAFETY: C's structure, which lives as long as the object.
+        unsafe { (*self.c.get()).handle }
     }
 }
 
 impl Mw {
-    /// The request that binds the window under `new_key`, which is its key from then on.
+    /// The request that binds the window. Of `wanted` only the low byte counts, as for the libraries of cards: the rest of the
+    /// new key is the window's own, and its owner's to choose is the low byte (IBTA §10.6.7.2).
     ///
     /// # Errors
     /// EINVAL when the region is none, or the flags are not.
-    pub(crate) fn bind(&self, new_key: u32, info: &ibv_mw_bind_info) -> Result<Operation, c_int> {
+    pub(crate) fn bind(&self, wanted: u32, info: &ibv_mw_bind_info) -> Result<Operation, c_int> {
         let access = access_of(info.mw_access_flags)?;
         let region = match info.mr.is_null() {
             // A bind to nothing takes back what was there.
@@ -48,8 +51,8 @@ impl Mw {
             true => return Err(libc::EINVAL),
             false => registry::find::<Mr>(info.mr)?.lkey()?,
         };
-        let window = RemoteKey(self.current.swap(new_key, Ordering::SeqCst));
-        let new_key = RemoteKey(new_key);
+        let key = self.key();
+        let (window, new_key) = (RemoteKey(key), RemoteKey(key & !0xFF | wanted & 0xFF));
         Ok(Operation::BindWindow(WindowBind {
             window,
             new_key,
@@ -60,17 +63,27 @@ impl Mw {
         }))
     }
 
+    /// The bind was posted: the program finds the key in the window from now on. It is the program that puts the old one back if
+    /// the bind fails later, and it may read and write the key whenever no bind is being posted.
+    pub(crate) fn posted(&self, operation: &Operation) {
+        if let Operation::BindWindow(bind) = operation {
+            // SAFETY: verbs' callers order binds of one window.
+            unsafe { (*self.c.get()).rkey = bind.new_key.0 };
+        }
+    }
+
     /// The bind was not posted after all.
     pub(crate) fn take_back(&self, operation: &Operation) {
         if let Operation::BindWindow(bind) = operation {
-            self.current.store(bind.window.0, Ordering::SeqCst);
+            // SAFETY: as above.
+            unsafe { (*self.c.get()).rkey = bind.window.0 };
         }
     }
-}
 
-/// The next key of a window: another low byte (IBTA §10.6.7.2).
-fn next_key(key: u32) -> u32 {
-    key & !0xFF | key.wrapping_add(1) & 0xFF
+    fn key(&self) -> u32 {
+        // SAFETY: as above.
+        unsafe { (*self.c.get()).rkey }
+    }
 }
 
 c_ops! {
@@ -84,8 +97,7 @@ c_ops! {
             };
             let rkey = window.rkey().0;
             let c = ibv_mw { context: pd.context.as_c(), pd: pd.as_c(), rkey, handle: rkey >> 8, type_: kind };
-            let current = AtomicU32::new(rkey);
-            Ok(registry::publish(Arc::new(Mw { c: UnsafeCell::new(c), _pd: pd, window, current })))
+            registry::publish(Arc::new(Mw { c: UnsafeCell::new(c), _pd: pd, _window: window }))
         };
         answer(run())
     }
@@ -98,16 +110,12 @@ c_ops! {
             if unsafe { (*mw).type_ } != IBV_MW_TYPE_1 {
                 return Err(libc::EINVAL);
             }
-            let new_key = next_key(window.current.load(Ordering::SeqCst));
-            let operation = window.bind(new_key, &bind.bind_info)?;
+            // Another low byte every time, so that the old key is worth nothing (IBTA §10.6.7.2).
+            let operation = window.bind(window.key().wrapping_add(1), &bind.bind_info)?;
             let flags = SendFlags { inline: false, ..post::flags(bind.send_flags) };
             let wr = SendWr { flags, ..SendWr::new(bind.wr_id, operation, &[]) };
             let posted = qp.host()?.post_send(&[wr]).map_err(|error| errno::of_post(error.error));
-            match posted {
-                Ok(()) => unsafe { (*mw).rkey = new_key },
-                Err(_) => window.take_back(&operation),
-            }
-            posted
+            posted.inspect(|()| window.posted(&operation))
         };
         code(run())
     }

@@ -1,7 +1,7 @@
 //! The tables of functions that the header's inline functions call through.
 
 use crate::abi::*;
-use crate::{cq, cq_ex, dm, flow, mr, mw, pd, post, qp, qp_attr, query, srq, tags, wq, xrc};
+use crate::{buffer, cq, cq_ex, dm, flow, mr, mw, pd, post, qp, qp_attr, query, srq, tags, wq, xrc};
 
 pub(crate) fn context_ops() -> ibv_context_ops {
     ibv_context_ops {
@@ -25,6 +25,12 @@ pub(crate) fn context_ops() -> ibv_context_ops {
 
 pub(crate) fn verbs_context(context: ibv_context) -> verbs_context {
     verbs_context {
+        free_buf: None,
+        alloc_buf: None,
+        dm_export_dmabuf_fd: None,
+        reg_mr_ex: Some(buffer::ibv_reg_mr_ex),
+        dealloc_dmah: None,
+        alloc_dmah: None,
         query_port: Some(query::query_port),
         advise_mr: Some(mr::advise_mr),
         alloc_null_mr: Some(mr::alloc_null_mr),
@@ -35,7 +41,9 @@ pub(crate) fn verbs_context(context: ibv_context) -> verbs_context {
         reg_dm_mr: Some(dm::reg_dm_mr),
         alloc_dm: Some(dm::alloc_dm),
         free_dm: Some(dm::free_dm),
-        flow_actions: [None; 3],
+        modify_flow_action_esp: None,
+        destroy_flow_action: None,
+        create_flow_action_esp: None,
         modify_qp_rate_limit: Some(qp_attr::modify_qp_rate_limit),
         alloc_parent_domain: Some(pd::alloc_parent_domain),
         dealloc_td: Some(pd::dealloc_td),

@@ -26,8 +26,13 @@ unsafe impl Sync for Pd {}
 
 impl Object for Pd {
     type C = ibv_pd;
+    const LIMIT: usize = crate::limits::MANY as usize;
     fn as_c(&self) -> *mut ibv_pd {
         self.c.get()
+    }
+    fn handle(&self) -> u32 {
+        // SAFETY: C's structure, which lives as long as the object.
+        unsafe { (*self.c.get()).handle }
     }
 }
 
@@ -86,7 +91,7 @@ c_api! {
         let run = || {
             let context = Use::<Context>::find(context)?;
             let host = context.device.protection_domain();
-            Ok(registry::publish(Pd::new(context, host, None)))
+            registry::publish(Pd::new(context, host, None))
         };
         answer(run())
     }
@@ -105,7 +110,7 @@ c_api! {
         let run = || {
             let context = Use::<Context>::find(context)?;
             let pd = registry::first::<Pd>(|pd| pd.host.id().0 == handle).ok_or(libc::ENOENT)?;
-            Ok(registry::publish(Pd::new(context, pd.host.clone(), None)))
+            registry::publish(Pd::new(context, pd.host.clone(), None))
         };
         answer(run())
     }
@@ -123,7 +128,7 @@ c_ops! {
                 return Err(libc::EINVAL);
             }
             let c = UnsafeCell::new(ibv_td { context: context.as_c() });
-            Ok(registry::publish(Arc::new(Td { c, _context: context, users: Users::default() })))
+            registry::publish(Arc::new(Td { c, _context: context, users: Users::default() }))
         };
         answer(run())
     }
@@ -145,14 +150,17 @@ c_ops! {
             }
             let attr = unsafe { &*attr };
             // Allocators are a wish that a device need not grant: nothing of ours lies in memory that it could give.
-            let known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT;
+            // The same goes for memory that a confidential guest shares with its host: every page here is as good.
+            let known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS
+                | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT
+                | IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;
             if attr.comp_mask & !known != 0 {
                 return Err(libc::EINVAL);
             }
             let pd = Pd::of_context(attr.pd, &context)?;
             let td = if attr.td.is_null() { None } else { Some(Use::<Td>::find(attr.td)?) };
             let host = pd.host.clone();
-            Ok(registry::publish(Pd::new(context, host, Some((pd, td)))))
+            registry::publish(Pd::new(context, host, Some((pd, td))))
         };
         answer(run())
     }

@@ -193,6 +193,8 @@ unsafe fn push(qp: &Qp, chain: &mut Chain<'_>, wr: &ibv_send_wr) -> Result<(), P
     // SAFETY: the caller's promise.
     let (operation, mut sges) = unsafe { (operation(qp.service, wr)?, Sges::read(wr.sg_list, wr.num_sge)?) };
     let datagram = match qp.service {
+        // What is no datagram will fail, and has no address handle in its union.
+        Service::Ud if !matches!(operation, Operation::Send | Operation::SendImm(_)) => None,
         // SAFETY: on UD this member of the union is the one in use.
         Service::Ud => Some(unsafe { datagram(wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey)? }),
         Service::XrcInitiator => Some(Datagram::to_shared_queue(Qpn::new(wr.remote_srqn))),
@@ -203,6 +205,12 @@ unsafe fn push(qp: &Qp, chain: &mut Chain<'_>, wr: &ibv_send_wr) -> Result<(), P
         SendWr { wr_id: wr.wr_id, operation, flags: flags(wr.send_flags), sges: sges.as_slice(), datagram };
     if operation.is_local() {
         to_post.sges = &[];
+    }
+    if let Operation::BindWindow(_) = operation {
+        chain.push(&to_post)?;
+        // SAFETY: the opcode says that this is the member in use.
+        registry::with::<Mw, _>(unsafe { wr.extra.bind_mw.mw }, |mw| mw.posted(&operation));
+        return Ok(());
     }
     if !to_post.flags.inline {
         return chain.push(&to_post);

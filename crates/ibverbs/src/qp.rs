@@ -48,8 +48,13 @@ unsafe impl Sync for Qp {}
 
 impl Object for Qp {
     type C = ibv_qp;
+    const LIMIT: usize = crate::limits::MAX_QP as usize;
     fn as_c(&self) -> *mut ibv_qp {
         self.c.get().cast()
+    }
+    fn handle(&self) -> u32 {
+        // SAFETY: C's structure, which lives as long as the object.
+        unsafe { (*self.c.get()).qp_base.handle }
     }
 }
 
@@ -173,12 +178,13 @@ impl Qp {
                 max_inline: caps.max_inline_data,
             },
             signal_all: init.signal_all,
+            keeps_places: true,
             events: Some(pd.context.event_target(place.as_ptr())),
         };
         let host = pd.host.queue_pair(&config).map_err(|error| errno::of_create(&error))?;
         let context = Use::of(&pd.context);
         let parts = Parts { pd: Some(pd), send_cq: Some(send_cq), recv_cq, srq, ..Parts::default() };
-        Ok(Qp::publish(place, context, Arc::new(host), &Init { caps, ..*init }, parts))
+        Qp::publish(place, context, Arc::new(host), &Init { caps, ..*init }, parts)
     }
 
     /// The answering half of an extended reliable connection.
@@ -193,7 +199,7 @@ impl Qp {
         let host = context.device.xrc_target(&config).map_err(|error| errno::of_create(&error))?;
         let parts = Parts { xrcd: Some(xrcd), ..Parts::default() };
         let init = Init { caps: ibv_qp_cap::default(), operations: None, ..*init };
-        Ok(Qp::publish(place, context, Arc::new(host), &init, parts))
+        Qp::publish(place, context, Arc::new(host), &init, parts)
     }
 
     /// One that has no queues, and spreads what it gets over work queues.
@@ -222,7 +228,7 @@ impl Qp {
         let context = Use::of(&pd.context);
         let parts = Parts { pd: Some(pd), table: Some(table), ..Parts::default() };
         let init = Init { caps: ibv_qp_cap::default(), operations: None, ..*init };
-        Ok(Qp::publish(place, context, Arc::new(host), &init, parts))
+        Qp::publish(place, context, Arc::new(host), &init, parts)
     }
 
     /// Hands a queue pair to C.
@@ -232,7 +238,7 @@ impl Qp {
         host: Arc<QueuePair>,
         init: &Init,
         parts: Parts,
-    ) -> *mut ibv_qp {
+    ) -> Result<*mut ibv_qp, c_int> {
         let (mutex, cond) = zeroed_mutex();
         let base = ibv_qp {
             context: context.as_c(),
@@ -385,7 +391,7 @@ c_ops! {
                 operations: None,
             };
             let parts = Parts { xrcd: Some(xrcd), ..Parts::default() };
-            Ok(Qp::publish(Arc::new_uninit(), context, Arc::clone(&target.host), &init, parts))
+            Qp::publish(Arc::new_uninit(), context, Arc::clone(&target.host), &init, parts)
         };
         answer(run())
     }

@@ -4,12 +4,11 @@ use crate::abi::*;
 use crate::ah::{address_of, attr_of};
 use crate::boundary::{c_api, c_ops, code, input};
 use crate::limits::{MAX_RD_ATOMIC, PORT};
-use crate::mr::access_of;
 use crate::qp::Qp;
 use crate::query::mtu_of;
 use crate::registry;
 use crate::{env, errno};
-use highwire_verbs::{AttrMask, Mtu, QpAttr, QpState, Recovery, Service, check_attributes};
+use highwire_verbs::{Access, AttrMask, Mtu, QpAttr, QpState, Recovery, Service, check_attributes};
 use highwire_wire::{Psn, Qpn};
 use std::sync::PoisonError;
 
@@ -41,6 +40,12 @@ fn to_state(state: QpState) -> ibv_qp_state {
 fn path_mtu(mtu: ibv_mtu, offered: Mtu) -> Result<Mtu, c_int> {
     let found = Mtu::ALL.into_iter().find(|known| mtu_of(*known) == mtu).ok_or(libc::EINVAL)?;
     if found.bytes() <= offered.bytes() { Ok(found) } else { Err(libc::EINVAL) }
+}
+
+/// What peers may do through a queue pair. Bits for what it has not, FLUSH among them, are for drivers to leave alone: the
+/// kernel passes them on unchecked, and those of cards look at the ones that they know.
+fn access_of_qp(bits: c_uint) -> Access {
+    Access::from_bits_truncate(bits)
 }
 
 /// There is nothing behind these: no second path, and no resizing.
@@ -80,7 +85,7 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
     let begins = from == QpState::Rtr && to == QpState::Rts && qp.service == Service::Rc;
     let change = QpAttr {
         state: has(IBV_QP_STATE).then_some(to),
-        access: has(IBV_QP_ACCESS_FLAGS).then(|| access_of(attr.qp_access_flags)).transpose()?,
+        access: has(IBV_QP_ACCESS_FLAGS).then(|| access_of_qp(attr.qp_access_flags)),
         qkey: has(IBV_QP_QKEY).then_some(attr.qkey),
         address: has(IBV_QP_AV).then(|| address_of(&attr.ah_attr)).transpose()?,
         remote_qpn: has(IBV_QP_DEST_QPN).then(|| Qpn::new(attr.dest_qp_num)),

@@ -42,7 +42,7 @@ fn device_attr() -> ibv_device_attr {
         max_sge_rd: MAX_SGE as c_int,
         max_cq: MANY as c_int,
         max_cqe: MAX_CQE as c_int,
-        max_mr: MANY as c_int * 8,
+        max_mr: MAX_MR as c_int,
         max_pd: MANY as c_int,
         max_qp_rd_atom: c_int::from(MAX_RD_ATOMIC),
         max_ee_rd_atom: 0,

@@ -7,12 +7,13 @@
 pub(crate) mod abi;
 mod address;
 mod addrinfo;
+mod asked;
 mod attributes;
 mod channel;
 mod connect;
 mod deliver;
 mod endpoint;
-mod eventfd;
+pub(crate) mod eventfd;
 mod gsi;
 mod hub;
 mod id;

@@ -7,11 +7,11 @@
 //! never drops them, because what they share with the engine is the parent's.
 
 use libc::c_int;
-use std::any::Any;
+use std::any::{Any, TypeId};
 use std::collections::HashMap;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, LazyLock, PoisonError, RwLock};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 /// Something that C knows by a pointer.
 pub(crate) trait Object: Any + Send + Sync {
@@ -19,28 +19,79 @@ pub(crate) trait Object: Any + Send + Sync {
     type C;
     /// Where C finds it; the same for as long as the object lives.
     fn as_c(&self) -> *mut Self::C;
+    /// How many of them a process may have: what `ibv_query_device` says.
+    const LIMIT: usize = usize::MAX;
+    /// What a call says about an object whose handle is not the one that it was made with, as the kernel does that does not find it.
+    const GARBLED: c_int = libc::ENOENT;
+    /// The number by which a kernel would know it, as C has it now.
+    fn handle(&self) -> u32 {
+        0
+    }
 }
 
-/// An object, and the process that made it.
-type Entry = (u32, Arc<dyn Any + Send + Sync>);
-type Objects = HashMap<usize, Entry>;
+/// An object, the process that made it, and its handle.
+struct Entry {
+    owner: u32,
+    handle: u32,
+    object: Arc<dyn Any + Send + Sync>,
+}
+
+#[derive(Default)]
+struct Objects {
+    entries: HashMap<usize, Entry>,
+    /// How many of each kind the process has that `counted` names.
+    counts: HashMap<TypeId, usize>,
+    counted: u32,
+}
+
+impl Objects {
+    /// The count of a kind; a child of `fork` begins at zero.
+    fn count(&mut self, kind: TypeId) -> &mut usize {
+        let process = std::process::id();
+        if self.counted != process {
+            self.counted = process;
+            self.counts.clear();
+        }
+        self.counts.entry(kind).or_default()
+    }
+}
 
 static OBJECTS: LazyLock<RwLock<Objects>> = LazyLock::new(RwLock::default);
 
+fn read() -> RwLockReadGuard<'static, Objects> {
+    OBJECTS.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn write() -> RwLockWriteGuard<'static, Objects> {
+    OBJECTS.write().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Hands an object to C.
-pub(crate) fn publish<T: Object>(object: Arc<T>) -> *mut T::C {
+///
+/// # Errors
+/// ENOMEM if the process has as many of them as the device announces.
+pub(crate) fn publish<T: Object>(object: Arc<T>) -> Result<*mut T::C, c_int> {
     let pointer = object.as_c();
-    let entry: Entry = (std::process::id(), object);
-    let before = OBJECTS.write().unwrap_or_else(PoisonError::into_inner).insert(pointer as usize, entry);
+    let entry = Entry { owner: std::process::id(), handle: object.handle(), object };
+    let mut objects = write();
+    let count = objects.count(TypeId::of::<T>());
+    if *count >= T::LIMIT {
+        // The object goes with its entry, and its end may look others up.
+        drop(objects);
+        crate::env::log(|| format!("there are {} of them already, which is the limit", T::LIMIT));
+        return Err(libc::ENOMEM);
+    }
+    *count += 1;
+    let before = objects.entries.insert(pointer as usize, entry);
     // Only a parent's object can have had the address, and that is not ours to end.
     std::mem::forget(before);
-    pointer
+    Ok(pointer)
 }
 
 /// The object behind a pointer.
 ///
 /// # Errors
-/// EINVAL for everything that is not such an object.
+/// EINVAL for everything that is not such an object; what its kind says if its handle was garbled.
 pub(crate) fn find<T: Object>(pointer: *const T::C) -> Result<Arc<T>, c_int> {
     let (owner, object) = find_inherited(pointer)?;
     if owner == std::process::id() { Ok(object) } else { Err(libc::EINVAL) }
@@ -48,20 +99,21 @@ pub(crate) fn find<T: Object>(pointer: *const T::C) -> Result<Arc<T>, c_int> {
 
 /// The same, if this process or the one that it was forked from has made it, and which has.
 pub(crate) fn find_inherited<T: Object>(pointer: *const T::C) -> Result<(u32, Arc<T>), c_int> {
-    let objects = OBJECTS.read().unwrap_or_else(PoisonError::into_inner);
-    let (owner, object) = objects.get(&(pointer as usize)).ok_or(libc::EINVAL)?;
-    Ok((*owner, Arc::clone(object).downcast().map_err(|_| libc::EINVAL)?))
+    let objects = read();
+    let Entry { owner, handle, object } = objects.entries.get(&(pointer as usize)).ok_or(libc::EINVAL)?;
+    let object: Arc<T> = Arc::clone(object).downcast().map_err(|_| libc::EINVAL)?;
+    if object.handle() == *handle { Ok((*owner, object)) } else { Err(T::GARBLED) }
 }
 
 /// Whether an address is that of any object.
 pub(crate) fn knows(address: usize) -> bool {
-    OBJECTS.read().unwrap_or_else(PoisonError::into_inner).contains_key(&address)
+    read().entries.contains_key(&address)
 }
 
 /// Does something with the object behind a pointer, which cannot be withdrawn meanwhile.
 pub(crate) fn with<T: Object, R>(pointer: *const T::C, run: impl FnOnce(&T) -> R) -> Option<R> {
-    let objects = OBJECTS.read().unwrap_or_else(PoisonError::into_inner);
-    let (owner, object) = objects.get(&(pointer as usize))?;
+    let objects = read();
+    let Entry { owner, object, .. } = objects.entries.get(&(pointer as usize))?;
     object.downcast_ref().filter(|_| *owner == std::process::id()).map(run)
 }
 
@@ -73,12 +125,18 @@ pub(crate) fn withdraw<T: Object>(pointer: *const T::C) {
 
 /// Takes a pointer back if `may_go` says so while nobody looks it up, and whether it is unknown now.
 pub(crate) fn withdraw_if<T: Object>(pointer: *const T::C, may_go: impl FnOnce() -> bool) -> bool {
-    let mut objects = OBJECTS.write().unwrap_or_else(PoisonError::into_inner);
-    let is_ours = objects.get(&(pointer as usize)).is_some_and(|(owner, _)| *owner == std::process::id());
+    let mut objects = write();
+    let is_ours =
+        objects.entries.get(&(pointer as usize)).is_some_and(|entry| entry.owner == std::process::id());
     if is_ours && !may_go() {
         return false;
     }
-    let object = if is_ours { objects.remove(&(pointer as usize)) } else { None };
+    let object = if is_ours { objects.entries.remove(&(pointer as usize)) } else { None };
+    if let Some(entry) = &object {
+        let kind = (*entry.object).type_id();
+        let count = objects.count(kind);
+        *count = count.saturating_sub(1);
+    }
     // The object may go with this, and its end may look others up.
     drop(objects);
     drop(object);
@@ -87,11 +145,11 @@ pub(crate) fn withdraw_if<T: Object>(pointer: *const T::C, may_go: impl FnOnce()
 
 /// Every object of a kind that `chosen` takes.
 pub(crate) fn first<T: Object>(chosen: impl Fn(&T) -> bool) -> Option<Arc<T>> {
-    let objects = OBJECTS.read().unwrap_or_else(PoisonError::into_inner);
+    let objects = read();
     let process = std::process::id();
-    let is_it = |(owner, object): &&Entry| *owner == process && object.downcast_ref().is_some_and(&chosen);
-    let (_, found) = objects.values().find(is_it)?;
-    Arc::clone(found).downcast().ok()
+    let is_it = |entry: &&Entry| entry.owner == process && entry.object.downcast_ref().is_some_and(&chosen);
+    let found = objects.entries.values().find(is_it)?;
+    Arc::clone(&found.object).downcast().ok()
 }
 
 /// How many others depend on an object; while any do, it cannot be destroyed.

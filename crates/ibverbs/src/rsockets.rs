@@ -6,6 +6,7 @@
 
 mod c;
 mod calls;
+mod epoll;
 mod flow;
 mod iomap;
 mod memory;

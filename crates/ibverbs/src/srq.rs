@@ -33,8 +33,13 @@ unsafe impl Sync for Srq {}
 
 impl Object for Srq {
     type C = ibv_srq;
+    const LIMIT: usize = crate::limits::MAX_SRQ as usize;
     fn as_c(&self) -> *mut ibv_srq {
         self.c.get()
+    }
+    fn handle(&self) -> u32 {
+        // SAFETY: C's structure, which lives as long as the object.
+        unsafe { (*self.c.get()).handle }
     }
 }
 
@@ -100,7 +105,7 @@ impl Srq {
         };
         Arc::get_mut(&mut place).expect("nobody else has it").write(srq);
         // SAFETY: written in the line above.
-        Ok(registry::publish(unsafe { place.assume_init() }))
+        registry::publish(unsafe { place.assume_init() })
     }
 }
 

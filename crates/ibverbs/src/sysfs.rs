@@ -57,7 +57,7 @@ c_api! {
     fn ibv_get_sysfs_path() -> *const c_char {
         static PATH: OnceLock<CString> = OnceLock::new();
         let read = || {
-            let path = std::env::var_os("SYSFS_PATH").filter(|path| !path.is_empty());
+            let path = highwire_link::environment::variable("SYSFS_PATH");
             let path = path.map(|path| path.as_bytes().to_vec()).unwrap_or_else(|| b"/sys".to_vec());
             CString::new(path).unwrap_or_default()
         };

@@ -1,9 +1,14 @@
-//! Tests of the boundary itself: layouts against a C compiler, exports against real programs, wrong arguments.
+//! Tests of the boundary itself: layouts against a C compiler and rdma-core v65, exports against real programs, wrong arguments.
 
 mod arguments;
 mod exports;
+mod golden;
 mod layout;
+mod pair;
+mod privileged;
+mod rules;
 mod steering;
+mod windows;
 
 use std::process::Command;
 

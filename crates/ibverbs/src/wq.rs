@@ -34,8 +34,13 @@ unsafe impl Sync for Wq {}
 
 impl Object for Wq {
     type C = ibv_wq;
+    const LIMIT: usize = crate::limits::MAX_QP as usize;
     fn as_c(&self) -> *mut ibv_wq {
         self.c.get()
+    }
+    fn handle(&self) -> u32 {
+        // SAFETY: C's structure, which lives as long as the object.
+        unsafe { (*self.c.get()).handle }
     }
 }
 
@@ -61,6 +66,7 @@ unsafe impl Sync for Table {}
 
 impl Object for Table {
     type C = ibv_rwq_ind_table;
+    const LIMIT: usize = crate::limits::MAX_QP as usize;
     fn as_c(&self) -> *mut ibv_rwq_ind_table {
         self.c.get()
     }
@@ -159,7 +165,7 @@ c_ops! {
                 comp_mask: 0,
             });
             unsafe { (*init).max_sge = caps.max_recv_sge };
-            Ok(registry::publish(Arc::new(Wq { c, host, context, cq, _pd: pd, users: Users::default() })))
+            registry::publish(Arc::new(Wq { c, host, context, cq, _pd: pd, users: Users::default() }))
         };
         answer(run())
     }
@@ -221,7 +227,7 @@ c_ops! {
                 comp_mask: 0,
             };
             let (c, users) = (UnsafeCell::new(c), Users::default());
-            Ok(registry::publish(Arc::new(Table { c, queues, users, _context: context })))
+            registry::publish(Arc::new(Table { c, queues, users, _context: context }))
         };
         answer(run())
     }

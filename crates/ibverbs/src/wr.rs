@@ -39,6 +39,8 @@ struct Request {
     sges: Range<usize>,
     inline: Option<Range<usize>>,
     datagram: Option<Datagram>,
+    /// The window that it binds, if it does.
+    window: *mut ibv_mw,
 }
 
 impl Batch {
@@ -59,6 +61,13 @@ impl Collected {
         self.sges.clear();
         self.inline.clear();
         self.error = None;
+    }
+
+    /// Nothing of it is posted: windows have the keys that they had.
+    fn give_up(&mut self) {
+        for request in self.requests.drain(..).rev().filter(|request| !request.window.is_null()) {
+            registry::with::<Mw, _>(request.window, |mw| mw.take_back(&request.operation));
+        }
     }
 
     fn fail(&mut self, error: PostError) {
@@ -106,7 +115,15 @@ unsafe fn begin(qp: *mut ibv_qp_ex, operation: Result<Operation, PostError>) {
         Ok(operation) => {
             let sges = collected.sges.len()..collected.sges.len();
             let flags = SendFlags { inline: false, ..post::flags(flags) };
-            collected.requests.push(Request { wr_id, operation, flags, sges, inline: None, datagram: None });
+            collected.requests.push(Request {
+                wr_id,
+                operation,
+                flags,
+                sges,
+                inline: None,
+                datagram: None,
+                window: std::ptr::null_mut(),
+            });
         }
         Err(error) => collected.fail(error),
     }
@@ -138,7 +155,6 @@ begins! {
     wr_atomic_fetch_add(rkey: u32, va: u64, add: u64) =>
         Ok(Operation::FetchAdd { remote: remote(rkey, va), add });
     wr_local_inv(rkey: u32) => Ok(Operation::LocalInvalidate(RemoteKey(rkey)));
-    wr_bind_mw(mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) => bind(mw, rkey, info);
     wr_send_tso(_header: *mut c_void, _bytes: u16, _mss: u16) => Err(PostError::Unsupported);
     wr_flush(_rkey: u32, _va: u64, _length: usize, _type: u8, _level: u8) => Err(PostError::Unsupported);
 }
@@ -154,6 +170,29 @@ unsafe extern "C" fn wr_atomic_write(qp: *mut ibv_qp_ex, rkey: u32, va: u64, val
             begin(qp, operation);
             if operation.is_ok() {
                 collected(qp).last(|request, _, inline| copy_inline(request, inline, std::iter::once(value)));
+            }
+        }
+    });
+}
+
+unsafe extern "C" fn wr_bind_mw(
+    qp: *mut ibv_qp_ex,
+    mw: *mut ibv_mw,
+    rkey: u32,
+    info: *const ibv_mw_bind_info,
+) {
+    crate::boundary::guard(|| {
+        // SAFETY: reached through queue pairs of ours, between `wr_start` and its end; verbs' callers promise the rest.
+        unsafe {
+            let operation = bind(mw, rkey, info);
+            begin(qp, operation);
+            // Another bind of the window may follow in this batch, so its new key is there now.
+            if let Ok(operation) = operation {
+                registry::with::<Mw, _>(mw, |mw| mw.posted(&operation));
+                collected(qp).last(|request, _, _| {
+                    request.window = mw;
+                    Ok(())
+                });
             }
         }
     });
@@ -247,8 +286,12 @@ unsafe extern "C" fn wr_start(qp: *mut ibv_qp_ex) {
 }
 
 unsafe extern "C" fn wr_abort(qp: *mut ibv_qp_ex) {
-    // SAFETY: reached through queue pairs of ours only.
-    crate::boundary::guard(|| unsafe { queue_pair(qp) }.batch.release());
+    crate::boundary::guard(|| {
+        // SAFETY: reached through queue pairs of ours, after `wr_start`.
+        let (collected, qp) = unsafe { (collected(qp), queue_pair(qp)) };
+        collected.give_up();
+        qp.batch.release();
+    });
 }
 
 unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
@@ -259,6 +302,9 @@ unsafe extern "C" fn wr_complete(qp: *mut ibv_qp_ex) -> c_int {
             Some(error) => Err(error),
             None => post_all(qp, collected),
         };
+        if posted.is_err() {
+            collected.give_up();
+        }
         qp.batch.release();
         posted.map_or_else(errno::of_post, |()| 0)
     })

@@ -55,6 +55,13 @@ pub(crate) const IBV_VALUES_MASK_RAW_CLOCK: u32 = 1;
 /// the end, and look at `sz` before they use one.
 #[repr(C)]
 pub(crate) struct verbs_context {
+    /// Of these six, programs call the exported functions; the table is as long as theirs, so that what they test for is there.
+    pub(crate) free_buf: Unused,
+    pub(crate) alloc_buf: Unused,
+    pub(crate) dm_export_dmabuf_fd: Unused,
+    pub(crate) reg_mr_ex: Option<unsafe extern "C" fn(*mut ibv_pd, *const ibv_mr_init_attr) -> *mut ibv_mr>,
+    pub(crate) dealloc_dmah: Unused,
+    pub(crate) alloc_dmah: Unused,
     pub(crate) query_port:
         Option<unsafe extern "C" fn(*mut ibv_context, u8, *mut ibv_port_attr, usize) -> c_int>,
     pub(crate) advise_mr:
@@ -71,8 +78,9 @@ pub(crate) struct verbs_context {
     pub(crate) alloc_dm:
         Option<unsafe extern "C" fn(*mut ibv_context, *mut ibv_alloc_dm_attr) -> *mut ibv_dm>,
     pub(crate) free_dm: Option<unsafe extern "C" fn(*mut ibv_dm) -> c_int>,
-    /// modify_flow_action_esp, destroy_flow_action, create_flow_action_esp.
-    pub(crate) flow_actions: [Unused; 3],
+    pub(crate) modify_flow_action_esp: Unused,
+    pub(crate) destroy_flow_action: Unused,
+    pub(crate) create_flow_action_esp: Unused,
     pub(crate) modify_qp_rate_limit:
         Option<unsafe extern "C" fn(*mut ibv_qp, *mut ibv_qp_rate_limit_attr) -> c_int>,
     pub(crate) alloc_parent_domain:

@@ -21,6 +21,7 @@ pub(crate) struct ibv_td {
 
 pub(crate) const IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS: u32 = 1;
 pub(crate) const IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT: u32 = 1 << 1;
+pub(crate) const IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC: u32 = 1 << 2;
 
 pub(crate) type ParentAlloc =
     unsafe extern "C" fn(*mut ibv_pd, *mut c_void, usize, usize, u64) -> *mut c_void;
@@ -45,6 +46,8 @@ c_enum!(ibv_access_flags:
     IBV_ACCESS_ZERO_BASED = 1 << 5,
     IBV_ACCESS_ON_DEMAND = 1 << 6,
     IBV_ACCESS_HUGETLB = 1 << 7,
+    IBV_ACCESS_FLUSH_GLOBAL = 1 << 8,
+    IBV_ACCESS_FLUSH_PERSISTENT = 1 << 9,
     IBV_ACCESS_OPTIONAL_RANGE = 0x3FF << 20,
 );
 

@@ -134,6 +134,8 @@ pub(crate) const RAI_PASSIVE: c_int = 1;
 pub(crate) const RAI_NUMERICHOST: c_int = 2;
 pub(crate) const RAI_NOROUTE: c_int = 4;
 pub(crate) const RAI_FAMILY: c_int = 8;
+pub(crate) const RAI_SA: c_int = 16;
+pub(crate) const RAI_DNS: c_int = 32;
 
 #[repr(C)]
 #[derive(Clone, Copy)]

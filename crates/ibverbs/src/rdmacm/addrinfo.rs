@@ -106,6 +106,19 @@ impl Node {
         node
     }
 
+    /// The same, with pointers into itself.
+    fn copy(&self) -> Box<Node> {
+        let mut node = Box::new(Node { info: rdma_addrinfo { ai_next: null_mut(), ..self.info }, ..*self });
+        let (source, destination): (*mut sockaddr, *mut sockaddr) =
+            ((&raw mut node.source).cast(), (&raw mut node.destination).cast());
+        let name = node.name.as_mut_ptr();
+        let info = &mut node.info;
+        info.ai_src_addr = if info.ai_src_addr.is_null() { null_mut() } else { source };
+        info.ai_dst_addr = if info.ai_dst_addr.is_null() { null_mut() } else { destination };
+        info.ai_dst_canonname = if info.ai_dst_canonname.is_null() { null_mut() } else { name };
+        node
+    }
+
     /// # Safety
     /// `address` is null or `length` long.
     unsafe fn take_source(&mut self, address: *const sockaddr, length: u32) {
@@ -163,30 +176,112 @@ unsafe fn node(entry: &addrinfo, wishes: &Wishes) -> Box<Node> {
     node
 }
 
-/// # Safety
-/// As rdma_getaddrinfo(3) has it.
-unsafe fn look_up(
-    name: *const c_char,
-    service: *const c_char,
-    hints: *const rdma_addrinfo,
-) -> Result<*mut rdma_addrinfo, c_int> {
-    // SAFETY: the caller's promise.
-    let wishes = unsafe { Wishes::read(hints) };
-    // SAFETY: the caller's promise.
-    let found = unsafe { Found::look_up(name, service, &wishes) }?;
-    let (mut first, mut last): (*mut rdma_addrinfo, *mut rdma_addrinfo) = (null_mut(), null_mut());
-    for entry in found.entries() {
-        // SAFETY: getaddrinfo's entries are as long as they say, and so is the caller's source.
-        let made = Box::into_raw(unsafe { node(entry, &wishes) }).cast::<rdma_addrinfo>();
-        if first.is_null() {
-            first = made;
-        } else {
-            // SAFETY: it was made in the round before.
-            unsafe { (*last).ai_next = made };
+/// A list of addresses, as C links it; freed with it.
+pub(super) struct Addresses(*mut rdma_addrinfo);
+
+// SAFETY: the list is its own, and its pointers are to itself.
+unsafe impl Send for Addresses {}
+
+impl Addresses {
+    /// Looks names up; without any, the hints are an answer of their own, whatever addresses they bring.
+    ///
+    /// # Errors
+    /// As getaddrinfo(3) has them.
+    ///
+    /// # Safety
+    /// As rdma_getaddrinfo(3) has it; names or hints are there.
+    pub(super) unsafe fn look_up(
+        name: *const c_char,
+        service: *const c_char,
+        hints: *const rdma_addrinfo,
+    ) -> Result<Addresses, c_int> {
+        // SAFETY: the caller's promise.
+        if let (true, true, Some(hints)) = (name.is_null(), service.is_null(), unsafe { hints.as_ref() }) {
+            return Ok(Addresses::of_hints(hints));
         }
-        last = made;
+        // SAFETY: the caller's promise.
+        let wishes = unsafe { Wishes::read(hints) };
+        // SAFETY: the caller's promise.
+        let found = unsafe { Found::look_up(name, service, &wishes) }?;
+        // SAFETY: getaddrinfo's entries are as long as they say, and so is the caller's source.
+        let list = Addresses::link(found.entries().map(|entry| unsafe { node(entry, &wishes) }));
+        if list.0.is_null() { Err(libc::EAI_NONAME) } else { Ok(list) }
     }
-    if first.is_null() { Err(libc::EAI_NONAME) } else { Ok(first) }
+
+    /// The addresses that the hints bring themselves; either may be missing.
+    pub(super) fn of_hints(hints: &rdma_addrinfo) -> Addresses {
+        // SAFETY: the hints are a live structure.
+        let wishes = unsafe { Wishes::read(hints) };
+        let mut node = Node::new(&wishes);
+        // SAFETY: the application's addresses are as long as they say.
+        unsafe {
+            node.take_source(hints.ai_src_addr, hints.ai_src_len);
+            node.take_destination(hints.ai_dst_addr, hints.ai_dst_len);
+        }
+        let first = if wishes.is_passive() { hints.ai_src_addr } else { hints.ai_dst_addr };
+        let second = if wishes.is_passive() { hints.ai_dst_addr } else { hints.ai_src_addr };
+        node.info.ai_family = match NonNull::new(first).or(NonNull::new(second)) {
+            // SAFETY: an address begins with its family.
+            Some(address) => c_int::from(unsafe { address.as_ref().sa_family }),
+            None => wishes.family,
+        };
+        Addresses::link(std::iter::once(node))
+    }
+
+    fn link(nodes: impl Iterator<Item = Box<Node>>) -> Addresses {
+        let mut list = Addresses(null_mut());
+        let mut last: *mut rdma_addrinfo = null_mut();
+        for node in nodes {
+            let made = Box::into_raw(node).cast::<rdma_addrinfo>();
+            if last.is_null() {
+                list.0 = made;
+            } else {
+                // SAFETY: it was made in the round before.
+                unsafe { (*last).ai_next = made };
+            }
+            last = made;
+        }
+        list
+    }
+
+    pub(super) fn first(&self) -> *const rdma_addrinfo {
+        self.0
+    }
+
+    /// The same addresses once more.
+    pub(super) fn copy(&self) -> Addresses {
+        let next = |entry: &NonNull<rdma_addrinfo>| {
+            // SAFETY: every entry of the list is one of ours, and lives as long as the list.
+            NonNull::new(unsafe { entry.as_ref() }.ai_next)
+        };
+        let nodes = std::iter::successors(NonNull::new(self.0), next);
+        // SAFETY: as above.
+        Addresses::link(nodes.map(|entry| unsafe { entry.cast::<Node>().as_ref() }.copy()))
+    }
+
+    /// Hands the list to C, which frees it.
+    pub(super) fn into_raw(self) -> *mut rdma_addrinfo {
+        let list = std::mem::ManuallyDrop::new(self);
+        list.0
+    }
+}
+
+impl Drop for Addresses {
+    fn drop(&mut self) {
+        // SAFETY: the list is its own.
+        unsafe { free(self.0) };
+    }
+}
+
+/// # Safety
+/// The list is null or was made here, and nobody uses it.
+unsafe fn free(list: *mut rdma_addrinfo) {
+    let mut next = list;
+    while !next.is_null() {
+        // SAFETY: the caller's promise.
+        let node = unsafe { Box::from_raw(next.cast::<Node>()) };
+        next = node.info.ai_next;
+    }
 }
 
 c_api! {
@@ -196,23 +291,19 @@ c_api! {
         hints: *const rdma_addrinfo,
         res: *mut *mut rdma_addrinfo,
     ) -> c_int {
-        if res.is_null() {
-            set_errno(libc::EINVAL);
-            return -1;
-        }
-        // Without any name, the hints are an answer of their own, whatever addresses they bring.
-        let is_named = !node.is_null() || !service.is_null();
-        let looked_up = match hints.as_ref() {
-            _ if is_named => look_up(node, service, hints),
-            Some(hints) => Ok(of_hints(hints)),
-            None => {
-                set_errno(libc::EINVAL);
-                return -1;
-            }
+        let refused = |errno| {
+            set_errno(errno);
+            -1
         };
-        match looked_up {
-            Ok(first) => {
-                *res = first;
+        if res.is_null() || node.is_null() && service.is_null() && hints.is_null() {
+            return refused(libc::EINVAL);
+        }
+        if let Err(errno) = super::asked::check_source(hints.as_ref().map_or(0, |hints| hints.ai_flags)) {
+            return refused(errno);
+        }
+        match Addresses::look_up(node, service, hints) {
+            Ok(found) => {
+                *res = found.into_raw();
                 0
             }
             // As getaddrinfo(3) has them.
@@ -221,31 +312,8 @@ c_api! {
     }
 
     fn rdma_freeaddrinfo(res: *mut rdma_addrinfo) {
-        let mut next = res;
-        while !next.is_null() {
-            let node = Box::from_raw(next.cast::<Node>());
-            next = node.info.ai_next;
-        }
+        free(res);
     }
-}
-
-/// The addresses that the hints bring themselves; either may be missing.
-fn of_hints(hints: &rdma_addrinfo) -> *mut rdma_addrinfo {
-    // SAFETY: the hints are a live structure.
-    let wishes = unsafe { Wishes::read(hints) };
-    let mut node = Node::new(&wishes);
-    // SAFETY: the application's addresses are as long as they say.
-    unsafe {
-        node.take_source(hints.ai_src_addr, hints.ai_src_len);
-        node.take_destination(hints.ai_dst_addr, hints.ai_dst_len);
-    }
-    let first = if wishes.is_passive() { hints.ai_src_addr } else { hints.ai_dst_addr };
-    let second = if wishes.is_passive() { hints.ai_dst_addr } else { hints.ai_src_addr };
-    if let Some(address) = NonNull::new(first).or(NonNull::new(second)) {
-        // SAFETY: an address begins with its family.
-        node.info.ai_family = c_int::from(unsafe { address.as_ref().sa_family });
-    }
-    Box::into_raw(node).cast()
 }
 
 const _: () = assert!(std::mem::offset_of!(Node, info) == 0, "C's structure is the beginning of ours");

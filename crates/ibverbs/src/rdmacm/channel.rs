@@ -1,7 +1,12 @@
 //! Event channels: a descriptor that counts the events that wait, and the events that applications hold.
+//!
+//! A program that ends destroys its channel while the thread that takes the events is at it, or on its way back to it. A
+//! thread that is at it sleeps on, as in the kernel. One that comes late finds a channel that was destroyed a moment ago
+//! and sleeps for [`PATIENCE_WITH_THE_GONE_MS`], by which time the program has ended; a program that goes on is told.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::sync::Arc;
 
 use libc::{c_char, c_int, c_void};
 
@@ -11,10 +16,23 @@ use super::eventfd;
 use super::hub::{Hub, World, hub};
 use crate::boundary::{c_api, minus_one};
 
+/// How many destroyed channels are remembered. Their memory is kept as long, so that no other object has their address.
+const GONE_MAX: usize = 64;
+/// How long a thread sleeps that comes to wait on a channel which has been destroyed.
+const PATIENCE_WITH_THE_GONE_MS: c_int = 5_000;
+
 /// A channel.
 pub(super) struct Channel {
-    fd: OwnedFd,
+    /// Shared with the threads that wait: its number is not another file's before the last of them has returned.
+    fd: Arc<OwnedFd>,
     queue: VecDeque<Pending>,
+}
+
+/// A channel that was destroyed.
+pub(super) struct Gone {
+    channel: Box<rdma_event_channel>,
+    /// Whether its descriptor said that nobody waits.
+    is_nonblocking: bool,
 }
 
 /// An event that waits to be taken.
@@ -54,18 +72,24 @@ impl Channel {
     pub(super) fn create(world: &mut World) -> Result<usize, c_int> {
         let fd = eventfd::new(libc::EFD_SEMAPHORE)?;
         let c = Box::into_raw(Box::new(rdma_event_channel { fd: fd.as_raw_fd() })) as usize;
-        world.channels.insert(c, Channel { fd, queue: VecDeque::new() });
+        world.channels.insert(c, Channel { fd: Arc::new(fd), queue: VecDeque::new() });
         Ok(c)
     }
 
     /// Closes a channel. Connections that wait in it unseen are refused.
     pub(super) fn destroy(world: &mut World, channel: usize) {
         let Some(removed) = world.channels.remove(&channel) else { return };
-        for pending in removed.queue {
+        for pending in &removed.queue {
             deliver::give_up(world, &pending.what);
         }
-        // SAFETY: it was made by `create` and is in no table any more.
-        drop(unsafe { Box::from_raw(channel as *mut rdma_event_channel) });
+        // SAFETY: the descriptor is open.
+        let flags = unsafe { libc::fcntl(removed.fd.as_raw_fd(), libc::F_GETFL) };
+        // SAFETY: it was made by `create` and is in no table of living channels any more.
+        let channel = unsafe { Box::from_raw(channel as *mut rdma_event_channel) };
+        if world.gone.len() == GONE_MAX {
+            world.gone.pop_front();
+        }
+        world.gone.push_back(Gone { channel, is_nonblocking: flags & libc::O_NONBLOCK != 0 });
     }
 
     fn fd(&self) -> RawFd {
@@ -127,8 +151,9 @@ fn extract(world: &mut World, id: usize, channel: usize) -> Vec<Pending> {
 /// Takes the next event of a channel; waits for it unless the descriptor says not to.
 pub(super) fn next_event(hub: &Hub, channel: usize) -> Result<*mut rdma_cm_event, c_int> {
     loop {
-        let fd = hub.lock().channels.get(&channel).ok_or(libc::EINVAL)?.fd();
-        eventfd::take(fd)?;
+        let known = hub.lock().channels.get(&channel).map(|channel| Arc::clone(&channel.fd));
+        let Some(fd) = known else { return Err(late(hub, channel)) };
+        eventfd::take(fd.as_raw_fd())?;
         let pending = {
             let mut world = hub.lock();
             let Some(pending) =
@@ -156,6 +181,23 @@ pub(super) fn next_event(hub: &Hub, channel: usize) -> Result<*mut rdma_cm_event
         world.held.insert(event as usize, owner);
         return Ok(event.cast());
     }
+}
+
+/// Where a thread ends that waits on a channel that is not there (any more); why, should the program go on.
+fn late(hub: &Hub, channel: usize) -> c_int {
+    let was_there = hub
+        .lock()
+        .gone
+        .iter()
+        .any(|gone| std::ptr::from_ref(&*gone.channel) as usize == channel && !gone.is_nonblocking);
+    if was_there {
+        // SAFETY: no descriptors are given, so no memory is used.
+        let slept = unsafe { libc::poll(std::ptr::null_mut(), 0, PATIENCE_WITH_THE_GONE_MS) };
+        if slept < 0 {
+            return super::verbs::last_errno();
+        }
+    }
+    libc::EINVAL
 }
 
 /// Takes an event back.
@@ -258,3 +300,6 @@ c_api! {
         NAMES.get(event as usize).unwrap_or(&c"UNKNOWN EVENT").as_ptr()
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 use libc::{c_int, c_void};
 
 /// A new counter at zero. With `EFD_SEMAPHORE`, a read takes one.
-pub(super) fn new(flags: c_int) -> Result<OwnedFd, c_int> {
+pub(crate) fn new(flags: c_int) -> Result<OwnedFd, c_int> {
     // SAFETY: the call has no preconditions.
     let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | flags) };
     if fd < 0 {
@@ -16,7 +16,7 @@ pub(super) fn new(flags: c_int) -> Result<OwnedFd, c_int> {
 }
 
 /// Adds to the counter.
-pub(super) fn add(fd: RawFd, count: u64) {
+pub(crate) fn add(fd: RawFd, count: u64) {
     // SAFETY: eight bytes are written from a live number. It cannot fail before 2^64 - 1 additions.
     unsafe { libc::write(fd, (&raw const count).cast::<c_void>(), 8) };
 }
@@ -33,7 +33,7 @@ pub(super) fn take(fd: RawFd) -> Result<(), c_int> {
 }
 
 /// Takes what there is, without waiting, whatever the descriptor's flags.
-pub(super) fn try_take(fd: RawFd) -> bool {
+pub(crate) fn try_take(fd: RawFd) -> bool {
     let mut count = 0u64;
     let vector = libc::iovec { iov_base: (&raw mut count).cast::<c_void>(), iov_len: 8 };
     // SAFETY: eight bytes are read into a live number.

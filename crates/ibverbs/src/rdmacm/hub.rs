@@ -3,17 +3,18 @@
 //! One lock guards all of it: nothing here is on the data path. A thread of ours takes what arrives and watches the clock;
 //! whatever changes the connection manager calls [`Hub::flush`] afterwards.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use highwire_cm::{CommId, Config, ConnectionManager};
+use highwire_stdx::Rng;
 use highwire_verbs::Gid;
 use libc::c_int;
 
 use super::address::{is_local, plain};
-use super::channel::Channel;
+use super::channel::{Channel, Gone};
 use super::eventfd;
 use super::gsi::Services;
 use super::id::Id;
@@ -44,10 +45,14 @@ pub(super) struct Hub {
 /// What changes.
 pub(super) struct World {
     pub(super) cm: ConnectionManager,
+    /// Starting PSNs come from it.
+    pub(super) rng: Rng,
     /// Every identifier, by the address of its C structure.
     pub(super) ids: HashMap<usize, Id>,
     /// Every event channel, likewise.
     pub(super) channels: HashMap<usize, Channel>,
+    /// Channels that were destroyed a moment ago.
+    pub(super) gone: VecDeque<Gone>,
     /// Whose conversation it is.
     pub(super) by_comm: HashMap<CommId, usize>,
     /// The identifiers that listen for a service: one per address.
@@ -98,14 +103,6 @@ pub(super) fn now() -> highwire_stdx::Instant {
     highwire_stdx::Instant::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
-/// Random bits of the system.
-pub(super) fn random() -> u64 {
-    let mut bytes = [0; 8];
-    // SAFETY: the buffer is as long as it says.
-    let filled = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if filled == bytes.len() as isize { u64::from_ne_bytes(bytes) } else { now().as_nanos() }
-}
-
 impl Hub {
     fn open() -> Result<Hub, c_int> {
         let context = open_device()?;
@@ -115,11 +112,15 @@ impl Hub {
         let (mtu, limits) = query(context)?;
         let gsi = Services::open(context)?;
         let guid = u64::from_be_bytes(crate::device::guid());
-        let cm = ConnectionManager::new(Config::new(guid, gsi.shard()), random());
+        let mut rng =
+            highwire_link::secret_rng().map_err(|error| error.raw_os_error().unwrap_or(libc::EIO))?;
+        let cm = ConnectionManager::new(Config::new(guid, gsi.shard()), rng.fork(0));
         let world = World {
             cm,
+            rng,
             ids: HashMap::new(),
             channels: HashMap::new(),
+            gone: VecDeque::new(),
             by_comm: HashMap::new(),
             services: HashMap::new(),
             ports: HashMap::new(),

@@ -13,9 +13,10 @@ use super::abi::{
     RDMA_OPTION_ID_REUSEADDR, RDMA_OPTION_ID_TOS, RDMA_PS_IB, RDMA_PS_IPOIB, RDMA_PS_TCP, RDMA_PS_UDP,
     RDMA_UDP_QKEY, rdma_cm_id, rdma_event_channel, rdma_port_space,
 };
+use super::asked::Asked;
 use super::channel::{self, Channel};
 use super::endpoint::Template;
-use super::hub::{Hub, World, hub, random};
+use super::hub::{Hub, World, hub};
 use super::multicast::Membership;
 use crate::abi::{IBV_QPT_RC, IBV_QPT_UD, IBV_QPT_XRC_RECV, ibv_ece, ibv_qp_type, ibv_sa_path_rec};
 use crate::boundary::{c_api, minus_one};
@@ -76,6 +77,8 @@ pub(super) struct Id {
     pub(super) memberships: Vec<Membership>,
     /// What queue pairs of connections to a passive endpoint are made from.
     pub(super) template: Option<Template>,
+    /// Names that it has asked about, or what they stand for.
+    pub(super) asked: Option<Asked>,
     /// Events that the application was given, and has given back.
     pub(super) reported: u64,
     pub(super) acknowledged: u64,
@@ -109,6 +112,7 @@ pub(super) fn create(
     c.ps = port_space;
     c.qp_type = qp_type;
     let c = Box::into_raw(c);
+    let psn = Psn::new(world.rng.next_u32());
     let id = Id {
         c,
         phase: Phase::Idle,
@@ -122,7 +126,7 @@ pub(super) fn create(
         comm: None,
         request: None,
         reply: None,
-        psn: Psn::new(random() as u32),
+        psn,
         qkey: RDMA_UDP_QKEY,
         tos: 0,
         is_reusable: false,
@@ -136,6 +140,7 @@ pub(super) fn create(
         service: None,
         memberships: Vec::new(),
         template: None,
+        asked: None,
         reported: 0,
         acknowledged: 0,
     };

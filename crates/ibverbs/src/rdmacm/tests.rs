@@ -7,7 +7,7 @@ use libc::c_int;
 
 use super::abi::*;
 use super::{
-    addrinfo, attributes, channel, connect, endpoint, hub, id, listen, multicast, queue_pair, resolve,
+    addrinfo, asked, attributes, channel, connect, endpoint, hub, id, listen, multicast, queue_pair, resolve,
 };
 use crate::abi::*;
 
@@ -52,6 +52,8 @@ fn calls_refuse_what_is_no_object_of_theirs() {
             assert_eq!(resolve::rdma_bind_addr(stranger, null_mut()), -1);
             assert_eq!(resolve::rdma_resolve_addr(stranger, null_mut(), address, 1), -1);
             assert_eq!(resolve::rdma_resolve_route(stranger, 1), -1);
+            assert_eq!(asked::rdma_resolve_addrinfo(stranger, c"127.0.0.1".as_ptr(), null(), null()), -1);
+            assert_eq!(asked::rdma_query_addrinfo(stranger, null_mut()), -1);
             assert_eq!(listen::rdma_listen(stranger, 1), -1);
             assert_eq!(connect::rdma_connect(stranger, null_mut()), -1);
             assert_eq!(connect::rdma_accept(stranger, null_mut()), -1);
@@ -127,6 +129,62 @@ fn names_become_addresses() {
         addrinfo::rdma_freeaddrinfo(found);
         hints.ai_flags = RAI_NUMERICHOST;
         assert_ne!(addrinfo::rdma_getaddrinfo(c"no.such".as_ptr(), null(), &hints, &mut found), 0);
+    }
+}
+
+#[test]
+fn names_are_looked_up_while_the_program_waits_for_the_event() {
+    if !has_device() {
+        return;
+    }
+    // SAFETY: every object is alive until it is destroyed, once, and lists are freed once.
+    unsafe {
+        let events = channel::rdma_create_event_channel();
+        let mut c = null_mut();
+        assert_eq!(id::rdma_create_id(events, &mut c, null_mut(), RDMA_PS_TCP), 0);
+        let mut found = null_mut();
+        assert_eq!((asked::rdma_query_addrinfo(c, &mut found), errno()), (-1, libc::ENODATA));
+        let ask = |name: &CStr, flags| {
+            let mut hints: rdma_addrinfo = std::mem::zeroed();
+            (hints.ai_port_space, hints.ai_flags) = (RDMA_PS_TCP as c_int, flags);
+            asked::rdma_resolve_addrinfo(c, name.as_ptr(), c"7499".as_ptr(), &hints)
+        };
+        let hear = || {
+            let mut event = null_mut();
+            assert_eq!(channel::rdma_get_cm_event(events, &mut event), 0);
+            let heard = ((*event).id, (*event).event, (*event).status);
+            assert_eq!(channel::rdma_ack_cm_event(event), 0);
+            heard
+        };
+        assert_eq!(ask(c"127.0.0.1", RAI_NUMERICHOST | RAI_DNS), 0, "errno {}", errno());
+        assert_eq!(hear(), (c, RDMA_CM_EVENT_ADDRINFO_RESOLVED, 0));
+        // Whoever asks twice gets two lists.
+        for _ in 0..2 {
+            assert_eq!(asked::rdma_query_addrinfo(c, &mut found), 0);
+            assert_eq!(super::address::read((*found).ai_dst_addr), Ok(([127, 0, 0, 1], 7499).into()));
+            assert_eq!(((*found).ai_port_space, (*found).ai_src_addr), (RDMA_PS_TCP as c_int, null_mut()));
+            addrinfo::rdma_freeaddrinfo(found);
+        }
+        assert_eq!(ask(c"no.such", RAI_NUMERICHOST), 0);
+        assert_eq!(hear(), (c, RDMA_CM_EVENT_ADDRINFO_ERROR, -libc::ENOENT));
+        assert_eq!((asked::rdma_query_addrinfo(c, &mut found), errno()), (-1, libc::ENODATA));
+        assert_eq!((ask(c"127.0.0.1", RAI_SA), errno()), (-1, libc::EOPNOTSUPP));
+        assert_eq!((asked::rdma_resolve_addrinfo(c, null(), null(), null()), errno()), (-1, libc::EINVAL));
+        assert_eq!((asked::rdma_query_addrinfo(c, null_mut()), errno()), (-1, libc::EINVAL));
+        assert_eq!(id::rdma_destroy_id(c), 0);
+        channel::rdma_destroy_event_channel(events);
+        // Without a channel the call itself waits for the answer.
+        assert_eq!(id::rdma_create_id(null_mut(), &mut c, null_mut(), RDMA_PS_TCP), 0);
+        assert_eq!(
+            asked::rdma_resolve_addrinfo(c, c"127.0.0.1".as_ptr(), null(), null()),
+            0,
+            "errno {}",
+            errno()
+        );
+        assert_eq!((*(*c).event).event, RDMA_CM_EVENT_ADDRINFO_RESOLVED);
+        assert_eq!(asked::rdma_query_addrinfo(c, &mut found), 0);
+        addrinfo::rdma_freeaddrinfo(found);
+        assert_eq!(id::rdma_destroy_id(c), 0);
     }
 }
 

@@ -7,7 +7,7 @@ use libc::{c_int, c_void, off_t, size_t, sockaddr, socklen_t};
 use super::socket::{Socket, find, forget, keep, lock, wait};
 use super::stream::{State, Stream};
 use super::wire::Message;
-use super::{c, iomap};
+use super::{c, epoll, iomap};
 use crate::boundary::{c_api, minus_one, set_errno};
 use crate::rdmacm::abi::{RDMA_OPTION_ID, RDMA_OPTION_ID_REUSEADDR, rdma_cm_id};
 
@@ -126,6 +126,7 @@ fn shut_down(stream: &Mutex<Stream>, how: c_int) -> Result<(), c_int> {
 }
 
 fn close(fd: c_int) -> Result<(), c_int> {
+    epoll::forget(fd);
     match forget(fd) {
         Some(Socket::Stream(stream)) => {
             // What was sent arrives before the connection goes; a broken one has nothing to wait for.
@@ -134,7 +135,7 @@ fn close(fd: c_int) -> Result<(), c_int> {
         }
         // SAFETY: the descriptor is the socket's, which nobody finds any more.
         Some(Socket::Datagram) => c::done(unsafe { libc::close(fd) }),
-        None => Err(libc::EBADF),
+        None => epoll::close(fd),
     }
 }
 

@@ -117,7 +117,7 @@ fn sleep(fds: &[pollfd], watched: &[Watched], left: Option<Duration>) -> Result<
     if woken < 0 { Err(errno) } else { Ok(()) }
 }
 
-fn poll(fds: &mut [pollfd], timeout: Option<Duration>) -> Result<usize, c_int> {
+pub(super) fn poll(fds: &mut [pollfd], timeout: Option<Duration>) -> Result<usize, c_int> {
     let watched: Vec<Watched> = fds.iter().map(|fd| watch(fd.fd)).collect();
     let begin = Instant::now();
     loop {

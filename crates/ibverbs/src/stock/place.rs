@@ -23,7 +23,7 @@ const FOLDERS: [&str; 8] = [
 
 /// The library to load, if this machine has devices, or if `HIGHWIRE_PASS_THROUGH` names it; `0` there means none.
 pub(super) fn of_environment() -> Option<PathBuf> {
-    let named = std::env::var_os("HIGHWIRE_PASS_THROUGH").filter(|value| !value.is_empty());
+    let named = highwire_link::environment::variable("HIGHWIRE_PASS_THROUGH");
     match named {
         Some(value) if value == OsStr::new("0") => None,
         Some(path) => Some(path.into()),

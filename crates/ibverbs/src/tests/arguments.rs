@@ -190,6 +190,111 @@ fn wrong_values_are_refused_and_objects_in_use_are_kept() {
 }
 
 #[test]
+fn memory_is_registered_by_whatever_the_mask_of_its_attributes_names() {
+    let Some(open) = Open::new() else { return super::skip("no device could be opened here") };
+    // SAFETY: objects of ours, and structures of this function.
+    unsafe {
+        let mut buf = null_mut();
+        let memory = buffer::ibv_alloc_buf(open.pd, 4096, &mut buf);
+        let (addr, access) =
+            (memory.cast::<u8>().add(1024).cast::<c_void>(), IBV_ACCESS_LOCAL_WRITE as c_int);
+        let mut attr: ibv_mr_init_attr = std::mem::zeroed();
+        (attr.length, attr.access, attr.addr, attr.buf) = (1024, access, addr, buf);
+        let register = |attr: &ibv_mr_init_attr, comp_mask| {
+            let mr = buffer::ibv_reg_mr_ex(open.pd, &ibv_mr_init_attr { comp_mask, ..*attr });
+            if mr.is_null() { Err(errno()) } else { Ok(mr) }
+        };
+        for mask in [0, IBV_REG_MR_MASK_IOVA, IBV_REG_MR_MASK_BUF, IBV_REG_MR_MASK_BUF | IBV_REG_MR_MASK_IOVA]
+        {
+            let mr = register(&attr, mask | IBV_REG_MR_MASK_ADDR).expect("registers");
+            assert_eq!(((*mr).addr, (*mr).length), (addr, 1024));
+            assert_eq!(mr::ibv_dereg_mr(mr), 0);
+        }
+        let refused = |attr: &ibv_mr_init_attr, mask| register(attr, mask).expect_err("refused");
+        assert_eq!(refused(&attr, 0), libc::EINVAL, "neither address nor descriptor");
+        assert_eq!(refused(&attr, IBV_REG_MR_MASK_BUF), libc::EINVAL, "a buffer without an address in it");
+        assert_eq!(refused(&attr, IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_FD), libc::EINVAL);
+        assert_eq!(refused(&attr, IBV_REG_MR_MASK_FD), libc::EOPNOTSUPP);
+        assert_eq!(refused(&attr, IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_DMAH), libc::EOPNOTSUPP);
+        assert_eq!(refused(&attr, IBV_REG_MR_MASK_ADDR | 1 << 40), libc::EOPNOTSUPP, "a bit of the future");
+        attr.length = 4096;
+        let in_buffer = IBV_REG_MR_MASK_ADDR | IBV_REG_MR_MASK_BUF;
+        assert_eq!(refused(&attr, in_buffer), libc::EINVAL, "beyond the buffer");
+        attr.buf = (&raw mut attr.length).cast();
+        assert_eq!(refused(&attr, in_buffer), libc::EINVAL, "no buffer of ours");
+        // The structure of a program that was built against v59 to v63 ends in front of `buf`.
+        attr.length = 8;
+        let page = libc::mmap(
+            null_mut(),
+            8192,
+            libc::PROT_READ | libc::PROT_WRITE,
+            libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+            -1,
+            0,
+        );
+        assert_eq!(libc::mprotect(page.cast::<u8>().add(4096).cast(), 4096, libc::PROT_NONE), 0);
+        let shorter = page.cast::<u8>().add(4096 - 64);
+        let bytes = ibv_mr_init_attr { comp_mask: IBV_REG_MR_MASK_ADDR, ..attr };
+        std::ptr::copy_nonoverlapping((&raw const bytes).cast::<u8>(), shorter, 64);
+        let mr = buffer::ibv_reg_mr_ex(open.pd, shorter.cast());
+        assert!(!mr.is_null());
+        assert_eq!((mr::ibv_dereg_mr(mr), libc::munmap(page, 8192)), (0, 0));
+        assert_eq!((buffer::ibv_export_buf_dmabuf_fd(buf), errno()), (-1, libc::ENODATA));
+        buffer::ibv_free_buf(buf);
+        assert_eq!((buffer::ibv_export_buf_dmabuf_fd(buf), errno()), (-1, libc::EINVAL));
+    }
+}
+
+#[test]
+fn a_parent_domain_may_ask_for_memory_that_a_confidential_guest_shares() {
+    let Some(open) = Open::new() else { return super::skip("no device could be opened here") };
+    // SAFETY: objects of ours, and structures of this function.
+    unsafe {
+        let mut attr: ibv_parent_domain_init_attr = std::mem::zeroed();
+        attr.pd = open.pd;
+        attr.comp_mask = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;
+        let parent = pd::alloc_parent_domain(open.context, &mut attr);
+        assert!(!parent.is_null());
+        let mut buf = null_mut();
+        let memory = buffer::ibv_alloc_buf(parent, 64, &mut buf);
+        let access = IBV_ACCESS_LOCAL_WRITE as c_int;
+        assert!(
+            buffer::ibv_reg_buf_mr(open.pd, buf, memory, 64, access).is_null() && errno() == libc::EINVAL
+        );
+        let mr = buffer::ibv_reg_buf_mr(parent, buf, memory, 64, access);
+        assert_eq!((mr.is_null(), mr::ibv_dereg_mr(mr)), (false, 0));
+        buffer::ibv_free_buf(buf);
+        assert_eq!(pd::ibv_dealloc_pd(parent), 0);
+        attr.comp_mask = 1 << 9;
+        assert!(pd::alloc_parent_domain(open.context, &mut attr).is_null() && errno() == libc::EINVAL);
+    }
+}
+
+#[test]
+fn access_bits_that_a_queue_pair_has_no_use_for_are_left_alone() {
+    let Some(open) = Open::new() else { return super::skip("no device could be opened here") };
+    let flush = IBV_ACCESS_FLUSH_GLOBAL | IBV_ACCESS_FLUSH_PERSISTENT;
+    // SAFETY: objects of ours, and structures of this function.
+    unsafe {
+        let qp = open.qp(IBV_QPT_RC);
+        let qp_access_flags = IBV_ACCESS_REMOTE_WRITE | flush;
+        let mut attr =
+            ibv_qp_attr { qp_state: IBV_QPS_INIT, port_num: 1, qp_access_flags, ..Default::default() };
+        let mask = IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS;
+        assert_eq!(qp_attr::ibv_modify_qp(qp, &mut attr, mask as c_int), 0);
+        let mut init = std::mem::zeroed();
+        assert_eq!(qp_attr::ibv_query_qp(qp, &mut attr, mask as c_int, &mut init), 0);
+        assert_eq!(attr.qp_access_flags & 0xF, IBV_ACCESS_REMOTE_WRITE);
+        assert_eq!(qp::ibv_destroy_qp(qp), 0);
+        // Of memory it would be a promise, and nobody could keep it (`ib_check_mr_access` of the kernel says the same).
+        let mut bytes = [0_u8; 64];
+        let access = (IBV_ACCESS_LOCAL_WRITE | flush) as c_int;
+        assert!(mr::ibv_reg_mr(open.pd, bytes.as_mut_ptr().cast(), 64, access).is_null());
+        assert_eq!(errno(), libc::EOPNOTSUPP);
+    }
+}
+
+#[test]
 fn who_asks_for_no_inline_data_is_given_some_all_the_same() {
     let Some(open) = Open::new() else { return super::skip("no device could be opened here") };
     for (asked, granted) in [(0, 64), (1, 64), (64, 64), (65, 128), (256, 256)] {

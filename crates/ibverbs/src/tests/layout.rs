@@ -8,27 +8,43 @@ use std::process::Command;
 
 /// Structures with their fields; `rust => c` where the names differ.
 macro_rules! structures {
-    ($($name:ident { $($field:ident $(=> $c:literal)?),* };)*) => {{
+    ($($name:ident { $($($field:ident).+ $(=> $c:literal)?),* };)*) => {{
         let mut list: Vec<Structure> = Vec::new();
         $(list.push((
             stringify!($name),
             size_of::<$name>(),
-            vec![$((structures!(@c $field $($c)?), offset_of!($name, $field))),*],
+            vec![$(Field {
+                name: structures!(@c $($field).+, $($c)?),
+                offset: offset_of!($name, $($field).+),
+                bytes: bytes_of_field(|structure: &$name| &structure.$($field).+),
+            }),*],
         ));)*
         list
     }};
-    (@c $field:ident $c:literal) => { $c };
-    (@c $field:ident) => { stringify!($field) };
+    (@c $field:ident $(. $more:ident)*, $c:literal) => { $c };
+    (@c $field:ident,) => { stringify!($field) };
+}
+pub(super) use structures;
+
+/// A field, by the name that C has for it.
+pub(super) struct Field {
+    pub(super) name: &'static str,
+    pub(super) offset: usize,
+    pub(super) bytes: usize,
+}
+
+pub(super) fn bytes_of_field<T, F>(_: impl Fn(&T) -> &F) -> usize {
+    size_of::<F>()
 }
 
 macro_rules! numbers {
     ($($name:ident),* $(,)?) => { vec![$((stringify!($name), $name as u64)),*] };
 }
 
-/// Name, size, and fields with their offsets.
-type Structure = (&'static str, usize, Vec<(&'static str, usize)>);
+/// Name, size, and fields.
+pub(super) type Structure = (&'static str, usize, Vec<Field>);
 
-fn all_structures() -> Vec<Structure> {
+pub(super) fn all_structures() -> Vec<Structure> {
     structures! {
         ibv_gid { raw };
         ibv_gid_entry { gid, gid_index, port_num, gid_type, ndev_ifindex };
@@ -102,7 +118,7 @@ fn all_structures() -> Vec<Structure> {
         };
         ibv_wc_tm_info { tag, priv_ => "priv" };
         ibv_cq_ex {
-            base => "context", comp_mask, status, wr_id, start_poll, next_poll, end_poll, read_opcode,
+            base.context => "context", comp_mask, status, wr_id, start_poll, next_poll, end_poll, read_opcode,
             read_vendor_err, read_byte_len, read_imm_data, read_qp_num, read_src_qp, read_wc_flags, read_slid,
             read_sl, read_dlid_path_bits, read_completion_ts, read_cvlan, read_flow_tag, read_tm_info,
             read_completion_wallclock_ns
@@ -184,7 +200,7 @@ fn all_structures() -> Vec<Structure> {
         verbs_context {
             query_port, advise_mr, alloc_null_mr, read_counters, attach_counters_point_flow,
             create_counters, destroy_counters, reg_dm_mr, alloc_dm, free_dm,
-            flow_actions => "modify_flow_action_esp", modify_qp_rate_limit, alloc_parent_domain, dealloc_td,
+            modify_flow_action_esp, destroy_flow_action, create_flow_action_esp, modify_qp_rate_limit, alloc_parent_domain, dealloc_td,
             alloc_td, modify_cq, post_srq_ops, destroy_rwq_ind_table, create_rwq_ind_table,
             destroy_wq, modify_wq, create_wq, query_rt_values,
             create_cq_ex, private => "priv", query_device_ex, destroy_flow => "ibv_destroy_flow", create_flow => "ibv_create_flow",
@@ -199,7 +215,7 @@ fn all_structures() -> Vec<Structure> {
 }
 
 /// Structures of ours that are longer than those of a header of 2023.
-const LONGER: [&str; 2] = ["ibv_port_attr", "ibv_qp_ex"];
+const LONGER: [&str; 3] = ["ibv_port_attr", "ibv_qp_ex", "verbs_context"];
 
 fn all_numbers() -> Vec<(&'static str, u64)> {
     numbers![
@@ -441,9 +457,15 @@ fn program() -> (String, String) {
         // The one union among them.
         let kind = if name == "ibv_gid" { "union" } else { "struct" };
         source = source.replace("sizeof(struct ibv_gid)", "sizeof(union ibv_gid)");
-        for (field, offset) in fields {
-            let _ =
-                writeln!(source, "  printf(\"{name}.{field} %zu\\n\", offsetof({kind} {name}, {field}));");
+        for Field { name: field, offset, .. } in fields {
+            // This one grows at its beginning: what it has been built with counts from the end.
+            let (c, offset) = match name {
+                "verbs_context" => {
+                    (format!("sizeof({kind} {name}) - offsetof({kind} {name}, {field})"), size - offset)
+                }
+                _ => (format!("offsetof({kind} {name}, {field})"), offset),
+            };
+            let _ = writeln!(source, "  printf(\"{name}.{field} %zu\\n\", {c});");
             let _ = writeln!(expected, "{name}.{field} {offset}");
         }
     }
