@@ -19,6 +19,7 @@ pub mod plan;
 mod progress;
 mod rdma;
 pub mod report;
+pub mod rpc;
 mod run;
 pub mod scenario;
 pub mod tcp;

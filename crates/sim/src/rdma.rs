@@ -8,10 +8,11 @@ mod watch;
 
 use highwire_fabric::{Nearness, Priorities, Time, prefetch};
 use highwire_rnic::{Arrival, Counter, Rnic, RnicConfig};
-use highwire_stdx::Instant;
+use highwire_stdx::{Instant, Rng};
 use highwire_verbs::{
-    Access, Address, CompletionStatus, CqId, Gid, Length, LocalKey, Memory, Operation, Pd, QpAttr, QpCaps,
-    QpConfig, QpState, Recovery, RegionAttr, Remote, RemoteKey, SendFlags, SendWr, Service, Sge,
+    Access, Address, CompletionStatus, CqId, Gid, Length, LocalKey, Memory, MemoryLost, Operation, Pd,
+    QpAttr, QpCaps, QpConfig, QpState, Recovery, RegionAttr, Remote, RemoteKey, SendFlags, SendWr, Service,
+    Sge,
 };
 use highwire_wire::{Headers, Psn, Qpn};
 use std::collections::VecDeque;
@@ -68,19 +69,22 @@ struct Placed {
 
 impl Memory<Length> for Placed {
     #[inline]
-    fn place(&mut self, addr: u64, payload: Length) {
+    fn place(&mut self, addr: u64, payload: Length) -> Result<(), MemoryLost> {
         self.flow = (addr >> 32) as u32;
         self.bytes += payload.0;
+        Ok(())
     }
 
-    fn write(&mut self, _addr: u64, _bytes: &[u8]) {}
-
-    fn compare_swap(&mut self, _addr: u64, compare: u64, _swap: u64) -> u64 {
-        compare
+    fn write(&mut self, _addr: u64, _bytes: &[u8]) -> Result<(), MemoryLost> {
+        Ok(())
     }
 
-    fn fetch_add(&mut self, _addr: u64, _add: u64) -> u64 {
-        0
+    fn compare_swap(&mut self, _addr: u64, compare: u64, _swap: u64) -> Result<u64, MemoryLost> {
+        Ok(compare)
+    }
+
+    fn fetch_add(&mut self, _addr: u64, _add: u64) -> Result<u64, MemoryLost> {
+        Ok(0)
     }
 }
 
@@ -114,7 +118,7 @@ impl Rdma {
         assert!(share.requesters.len().max(share.responders.len()) < CONNECTIONS_MAX, "too many connections");
         let mut config = RnicConfig::new(gid(host));
         config.transport = world.transport;
-        let mut rnic = Rnic::new(config, world.seed ^ u64::from(host) << 20);
+        let mut rnic = Rnic::new(config, Rng::new(world.seed ^ u64::from(host) << 20));
         let (pd, cq) = (rnic.alloc_pd(), rnic.create_cq());
         let region = RegionAttr { addr: 0, length: 1 << 63, iova: 0, access: Access::ALL };
         rnic.regions_mut().register_as(KEY, pd, region).expect("the table is empty");

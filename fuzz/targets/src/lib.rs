@@ -14,6 +14,7 @@ mod ops;
 mod packets;
 mod rings;
 mod rnic;
+mod rpc;
 
 use corpus::Seeds;
 
@@ -39,6 +40,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "irn_sender", run: irn::sender, seeds: Seeds::Operations },
     Target { name: "irn_receiver", run: irn::receiver, seeds: Seeds::Operations },
     Target { name: "rings", run: rings::rings, seeds: Seeds::Rings },
+    Target { name: "rpc", run: rpc::rpc, seeds: Seeds::Operations },
     Target { name: "rnic_handle_packet", run: rnic::rnic, seeds: Seeds::Operations },
     Target { name: "rnic_captures", run: rnic::captured, seeds: Seeds::Conversations },
     Target { name: "sack_window", run: irn::sack_window, seeds: Seeds::Operations },

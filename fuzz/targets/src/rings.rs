@@ -2,12 +2,15 @@
 
 use std::sync::Arc;
 
-use highwire_stdx::Rng;
-use highwire_uapi::{
-    CompletionQueueConsumer, CompletionQueueProducer, DoorbellBoard, MAX_INLINE_BYTES, MAX_SGES,
-    ReceiveQueueConsumer, ReceiveQueueProducer, RingHeader, RingKind, RingLayout, Segment, SendQueueConsumer,
-    SendQueueProducer, Sge, Window,
+use highwire_rings::{
+    COMPLETION_RING, CompletionQueueConsumer, CompletionQueueProducer, MAX_INLINE_BYTES, MAX_SGES,
+    RECEIVE_RING, ReceiveQueueConsumer, ReceiveQueueProducer, SEND_RING, SendQueueConsumer,
+    SendQueueProducer,
 };
+use highwire_shmem::{DoorbellBoard, RingHeader, RingLayout, Segment, Window};
+use highwire_stdx::Rng;
+use highwire_verbs::{Completion, CompletionOp, CompletionStatus, LocalKey, RecvWr, Sge};
+use highwire_wire::Qpn;
 
 /// Mapped memory is whole words.
 const WORD_BYTES: usize = 8;
@@ -23,10 +26,12 @@ pub(crate) fn rings(input: &[u8]) {
     let segment = Arc::new(Segment::heap(bytes.len()));
     let window = Window::whole(&segment);
     window.copy_in(0, bytes);
-    if let Ok(header) = RingHeader::read(&window)
-        && let Ok(layout) = RingLayout::validate(&header, window.len())
-    {
-        assert!(layout.bytes() <= window.len(), "a valid ring lies within its memory");
+    for kind in [SEND_RING, RECEIVE_RING, COMPLETION_RING] {
+        if let Ok(header) = RingHeader::read(&window)
+            && let Ok(layout) = RingLayout::validate(&header, kind, window.len())
+        {
+            assert!(layout.bytes() <= window.len(), "a valid ring lies within its memory");
+        }
     }
     send(&window);
     receive(&window);
@@ -40,10 +45,10 @@ fn send(window: &Window) {
     if let Ok(mut consumer) = SendQueueConsumer::attach(window) {
         for _ in 0..READS {
             let Ok(Some(slot)) = consumer.peek() else { break };
-            if slot.wqe().is_ok() {
-                let (mut data, mut sges) = ([0; MAX_INLINE_BYTES], [Sge::default(); MAX_SGES]);
+            let (mut data, mut sges) = ([0; MAX_INLINE_BYTES], [Sge::default(); MAX_SGES]);
+            if let Ok(wr) = slot.request(slot.sges(&mut sges)) {
                 assert!(slot.inline(&mut data).len() <= MAX_INLINE_BYTES);
-                assert!(slot.sges(&mut sges).len() <= MAX_SGES);
+                assert!(wr.sges.len() <= MAX_SGES);
             }
             consumer.advance();
         }
@@ -62,15 +67,16 @@ fn receive(window: &Window) {
         for _ in 0..READS {
             let Ok(Some(slot)) = consumer.peek() else { break };
             let mut sges = [Sge::default(); MAX_SGES];
-            if slot.wqe().is_ok() {
-                assert!(slot.sges(&mut sges).len() <= MAX_SGES);
+            if let Ok(wr) = slot.request(&mut sges) {
+                assert!(wr.sges.len() <= MAX_SGES);
             }
             consumer.advance();
         }
         consumer.release();
     }
     if let Ok(mut producer) = ReceiveQueueProducer::attach(window) {
-        let posted = producer.post(7, &[Sge { addr: 64, length: 64, lkey: 1 }]);
+        let posted =
+            producer.post(&RecvWr { wr_id: 7, sges: &[Sge { addr: 64, length: 64, lkey: LocalKey(1) }] });
         if posted.is_ok() {
             producer.publish_release();
         }
@@ -86,8 +92,8 @@ fn completion(window: &Window) {
         }
     }
     if let Ok(mut producer) = CompletionQueueProducer::attach(window) {
-        let cqe = highwire_uapi::Cqe::default();
-        let _ = producer.push(&cqe, true);
+        let done = Completion::new(7, CompletionStatus::Success, CompletionOp::Send, Qpn::new(9));
+        let _ = producer.push(&done.into());
         producer.publish_release();
         producer.take_notification();
     }
@@ -97,8 +103,7 @@ fn completion(window: &Window) {
 pub(crate) fn seeds() -> Vec<Vec<u8>> {
     let mut rng = Rng::new(1);
     let mut seeds = Vec::new();
-    for (kind, slot_bytes) in
-        [(RingKind::Send, 128), (RingKind::Send, 320), (RingKind::Receive, 64), (RingKind::Completion, 64)]
+    for (kind, slot_bytes) in [(SEND_RING, 128), (SEND_RING, 320), (RECEIVE_RING, 64), (COMPLETION_RING, 64)]
     {
         for slots in [1, 4, 16] {
             let Ok(layout) = RingLayout::new(kind, slots, slot_bytes) else { continue };
@@ -108,7 +113,7 @@ pub(crate) fn seeds() -> Vec<Vec<u8>> {
             window.copy_in(0, &noise);
             layout.create(&window).expect("the window has the layout's size");
             seeds.push(contents(&window));
-            let tail = highwire_uapi::offset::TAIL;
+            let tail = highwire_shmem::offset::TAIL;
             window.copy_in(tail, &u64::from(slots).to_le_bytes());
             seeds.push(contents(&window));
         }

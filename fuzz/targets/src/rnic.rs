@@ -13,8 +13,8 @@ use std::collections::BTreeMap;
 use highwire_rnic::Arrival;
 use highwire_stdx::Duration;
 use highwire_verbs::{
-    Address, CompletionOp, Datagram, Gid, Memory, Mtu, Operation, RecvWr, Remote, RemoteKey, SendFlags,
-    SendWr, Service, Sge,
+    Address, CompletionOp, Datagram, Gid, Memory, MemoryLost, Mtu, Operation, RecvWr, Remote, RemoteKey,
+    SendFlags, SendWr, Service, Sge,
 };
 use highwire_wire::{Headers, Qpn};
 
@@ -208,24 +208,26 @@ impl Guarded {
 }
 
 impl Memory<&[u8]> for Guarded {
-    fn place(&mut self, addr: u64, payload: &[u8]) {
+    fn place(&mut self, addr: u64, payload: &[u8]) -> Result<(), MemoryLost> {
         self.check(addr, payload.len() as u64);
+        Ok(())
     }
 
-    fn write(&mut self, addr: u64, bytes: &[u8]) {
+    fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), MemoryLost> {
         self.check(addr, bytes.len() as u64);
+        Ok(())
     }
 
-    fn compare_swap(&mut self, addr: u64, compare: u64, _swap: u64) -> u64 {
+    fn compare_swap(&mut self, addr: u64, compare: u64, _swap: u64) -> Result<u64, MemoryLost> {
         self.check(addr, 8);
         assert!(addr.is_multiple_of(8), "an atomic at {addr:#x}");
-        compare
+        Ok(compare)
     }
 
-    fn fetch_add(&mut self, addr: u64, add: u64) -> u64 {
+    fn fetch_add(&mut self, addr: u64, add: u64) -> Result<u64, MemoryLost> {
         self.check(addr, 8);
         assert!(addr.is_multiple_of(8), "an atomic at {addr:#x}");
-        add
+        Ok(add)
     }
 }
 

@@ -37,7 +37,7 @@ pub(super) struct Bench {
 impl Bench {
     pub(super) fn new(mtu: Mtu) -> Self {
         let gid = Gid::from_ip(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let mut rnic = Rnic::new(RnicConfig::new(gid), 1);
+        let mut rnic = Rnic::new(RnicConfig::new(gid), highwire_stdx::Rng::new(1));
         let pd = rnic.alloc_pd();
         let cq = rnic.create_cq();
         let attr =

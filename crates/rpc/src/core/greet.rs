@@ -1,0 +1,250 @@
+//! Introductions: each end learns the other's incarnation before the first batch, so that nothing is executed twice by two
+//! lives of one node.
+
+use super::Core;
+use super::outbox::Tx;
+use crate::GRH_BYTES;
+use crate::config::Node;
+use crate::endpoint::Received;
+use crate::error::{AddPeerError, CallError};
+use crate::peer::{Greeted, Peer};
+use crate::wire::{GREETING_LEN, Greeting, HEADER_LEN, Header, Immediate, Kind, ParseError};
+use highwire_stdx::Instant;
+use highwire_verbs::{Address, Datagram};
+
+/// Why a batch is refused.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub(super) enum Reason {
+    /// It is for another incarnation of this node, or of a requester that has not introduced itself.
+    OtherIncarnation = 0,
+    /// It is longer than this node takes.
+    TooLong = 1,
+}
+
+impl Core {
+    /// Adds a peer, or gives it another address.
+    pub(crate) fn add_peer(&mut self, node: Node, to: Datagram) -> Result<(), AddPeerError> {
+        if node == self.config.node {
+            return Err(AddPeerError::IsSelf);
+        }
+        let to = Datagram { qkey: self.config.qkey, ..to };
+        self.place_for(node.0).to = Some(to);
+        Ok(())
+    }
+
+    fn place_for(&mut self, node: u16) -> &mut Peer {
+        let index = usize::from(node);
+        if self.peers.len() <= index {
+            self.peers.resize_with(index + 1, || None);
+        }
+        let bytes = self.config.datagram_bytes;
+        self.peers[index].get_or_insert_with(|| Box::new(Peer::new(None, bytes)))
+    }
+
+    /// Has no more to do with a peer. What was under way to it fails; what it sends later is a stranger's. Only sequences stay: if it
+    /// is added again, it must not take new batches for old ones.
+    pub(crate) fn remove_peer(&mut self, node: Node) {
+        self.fail_flights(node.0, CallError::PeerRemoved(node), true);
+        self.asking.remove(&node.0);
+        if let Some(peer) = self.peer_mut(node.0) {
+            (peer.to, peer.greeted, peer.tag, peer.granted) = (None, Greeted::No, 0, 0);
+            peer.free.clear();
+        }
+    }
+
+    /// Asks a peer who it is, if nobody has.
+    pub(super) fn greet(&mut self, node: u16) {
+        let (now, again_at) = (self.now, self.now + self.config.resend_after);
+        let Some(peer) = self.peer_mut(node) else { return };
+        if peer.greeted == Greeted::No {
+            peer.greeted = Greeted::Asking { since: now, again_at, times: 0 };
+            self.asking.insert(node);
+            self.wake_at(again_at);
+            self.say_hello(node);
+        }
+    }
+
+    fn say_hello(&mut self, node: u16) {
+        self.say(node, Kind::Hello, self.config.slots, 0);
+    }
+
+    fn say(&mut self, node: u16, kind: Kind, slots: u16, to: u32) {
+        let header = Header { node: self.config.node.0, from: self.tag, to, sequence: 0 };
+        let greeting = Greeting {
+            incarnation: self.config.incarnation,
+            slots,
+            datagram_bytes: self.config.datagram_bytes,
+        };
+        let mut body = [0; GREETING_LEN];
+        greeting.emit(&mut body);
+        self.send_control(node, Immediate { kind, count: 0, slot: 0, fence: self.fence }, &header, &body);
+    }
+
+    pub(super) fn send_control(&mut self, node: u16, immediate: Immediate, header: &Header, body: &[u8]) {
+        let mut head = [0; HEADER_LEN];
+        header.emit(&mut head);
+        let mut bytes = [0; HEADER_LEN + GREETING_LEN];
+        bytes[..HEADER_LEN].copy_from_slice(&head);
+        bytes[HEADER_LEN..HEADER_LEN + body.len()].copy_from_slice(body);
+        let length = (HEADER_LEN + body.len()) as u8;
+        self.outbox.push(Tx::Control { node, immediate: immediate.to_bits(), bytes, length });
+    }
+
+    /// A requester introduces itself.
+    pub(super) fn on_hello(
+        &mut self,
+        received: &Received<'_>,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), ParseError> {
+        let greeting = Greeting::parse(body)?;
+        let node = header.node;
+        let is_known = self.peer(node).is_some_and(|peer| peer.to.is_some());
+        if node == self.config.node.0
+            || header.from != greeting.incarnation as u32
+            || !(is_known || self.config.accepts_strangers)
+        {
+            self.counters.strangers += 1;
+            return Ok(());
+        }
+        let (now, qkey, own_bytes) = (self.now, self.config.qkey, self.config.datagram_bytes);
+        let slots = greeting.slots.min(self.config.slots);
+        let source = source_of(received, qkey);
+        let peer = self.place_for(node);
+        if peer.introduced.is_some_and(|known| known > greeting.incarnation) {
+            // A greeting that was under way while the node started again.
+            self.counters.strangers += 1;
+            return Ok(());
+        }
+        let is_new = peer.introduced != Some(greeting.incarnation);
+        if is_new || peer.to.is_none() {
+            // A node that has started again has another queue pair.
+            peer.to = source.or(peer.to);
+        }
+        peer.heard = now;
+        peer.introduce(greeting.incarnation, slots);
+        let had_met =
+            matches!(peer.greeted, Greeted::Yes { incarnation } if incarnation < greeting.incarnation);
+        if had_met {
+            self.forget_incarnation(node);
+        } else {
+            peer.datagram_bytes = own_bytes.min(greeting.datagram_bytes);
+        }
+        self.say(node, Kind::Welcome, slots, header.from);
+        Ok(())
+    }
+
+    /// A responder has answered.
+    pub(super) fn on_welcome(&mut self, header: &Header, body: &[u8]) -> Result<(), ParseError> {
+        let greeting = Greeting::parse(body)?;
+        let (tag, now) = (self.tag, self.now);
+        let (slots, own_bytes) = (self.config.slots, self.config.datagram_bytes);
+        let node = header.node;
+        let is_asked =
+            self.asking.contains(&node) && header.to == tag && header.from == greeting.incarnation as u32;
+        let Some(peer) = self.peer_mut(node).filter(|_| is_asked) else {
+            // The answer to a greeting that was sent twice.
+            self.counters.stale_responses += 1;
+            return Ok(());
+        };
+        if peer.introduced.is_some_and(|known| known > greeting.incarnation) {
+            // Of a life that is over.
+            self.counters.stale_responses += 1;
+            return Ok(());
+        }
+        peer.greeted = Greeted::Yes { incarnation: greeting.incarnation };
+        (peer.tag, peer.heard) = (header.from, now);
+        peer.datagram_bytes = own_bytes.min(greeting.datagram_bytes);
+        peer.grant(greeting.slots.min(slots));
+        self.asking.remove(&node);
+        self.start_waiting(node);
+        Ok(())
+    }
+
+    /// The peer that was greeted is no more: what it was sent may or may not have been executed.
+    fn forget_incarnation(&mut self, node: u16) {
+        self.fail_flights(node, CallError::PeerRestarted(Node(node)), false);
+        if let Some(peer) = self.peer_mut(node) {
+            (peer.greeted, peer.tag, peer.granted) = (Greeted::No, 0, 0);
+            peer.free.clear();
+            if !peer.waiting.is_empty() {
+                self.greet(node);
+            }
+        }
+    }
+
+    pub(super) fn refuse(&mut self, slot: u8, header: &Header, reason: Reason) {
+        self.counters.refused += 1;
+        let own = Header {
+            node: self.config.node.0,
+            // As the requester knows this node, or it would not listen.
+            from: header.to,
+            to: header.from,
+            sequence: header.sequence,
+        };
+        let immediate = Immediate { kind: Kind::Refusal, count: 0, slot, fence: self.fence };
+        self.send_control(header.node, immediate, &own, &[reason as u8, 0, 0, 0]);
+    }
+
+    /// The peer does not take a batch.
+    pub(super) fn on_refusal(
+        &mut self,
+        immediate: &Immediate,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), ParseError> {
+        let &[reason, 0, 0, 0] = body else {
+            return Err(ParseError::Behind(body.len()));
+        };
+        let Some(flight) = self.flight_in(header.node, immediate.slot, header.sequence) else {
+            self.counters.stale_responses += 1;
+            return Ok(());
+        };
+        if reason == Reason::TooLong as u8 {
+            self.finish_flight(flight, Err(CallError::TooLong));
+        } else {
+            self.forget_incarnation(header.node);
+        }
+        Ok(())
+    }
+
+    /// Repeats greetings that were not answered, and gives up those that never will be.
+    pub(super) fn check_greetings(&mut self) {
+        for node in self.asking.iter().copied().collect::<Vec<_>>() {
+            let (now, failure_after) = (self.now, self.config.failure_after);
+            let Greeted::Asking { times, .. } = self.peer(node).map_or(Greeted::No, |peer| peer.greeted)
+            else {
+                self.asking.remove(&node);
+                continue;
+            };
+            let later = resend_at(now, &self.config, times + 1);
+            let Some(peer) = self.peer_mut(node) else { continue };
+            let Greeted::Asking { since, again_at, .. } = peer.greeted else { continue };
+            if now.saturating_since(since) >= failure_after {
+                peer.greeted = Greeted::No;
+                self.asking.remove(&node);
+                self.fail_flights(node, CallError::PeerSilent(Node(node)), true);
+                continue;
+            }
+            let mut next = again_at;
+            if again_at <= now {
+                next = later;
+                peer.greeted = Greeted::Asking { since, again_at: next, times: times + 1 };
+                self.say_hello(node);
+            }
+            self.wake_at(next.min(since + failure_after));
+        }
+    }
+}
+
+fn source_of(received: &Received<'_>, qkey: u32) -> Option<Datagram> {
+    let grh: &[u8; GRH_BYTES] = received.grh?.try_into().ok()?;
+    let gid = crate::grh::source(grh)?;
+    Some(Datagram { address: Address::new(gid), qpn: received.source_qpn, qkey })
+}
+
+/// Until when a greeting or a batch waits before it is sent again for the `times`-th time.
+pub(super) fn resend_at(now: Instant, config: &crate::Config, times: u32) -> Instant {
+    now + config.resend_after.saturating_mul(1 << times.min(16)).min(config.resend_after_max)
+}

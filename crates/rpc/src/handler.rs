@@ -1,0 +1,151 @@
+//! Handlers: what a node does when it is asked.
+//!
+//! A plain handler runs where its request was received and answers at once. A handler that must call others runs as a worker of
+//! its own, so that nothing waits for it but its requester.
+
+use crate::config::{Node, RequestType};
+use crate::worker::Worker;
+use std::fmt;
+use std::future::Future;
+use std::pin::Pin;
+
+/// How a request ended, as the first byte of its response says.
+pub(crate) mod status {
+    pub(crate) const OK: u8 = 0;
+    pub(crate) const NO_SUCH_TYPE: u8 = 1;
+    pub(crate) const FENCED: u8 = 2;
+    pub(crate) const HANDLER_FAILED: u8 = 3;
+    pub(crate) const OVERLOADED: u8 = 4;
+}
+
+/// A request, as its handler sees it.
+#[derive(Clone, Copy, Debug)]
+pub struct Request<'a> {
+    /// The node that asks.
+    pub node: Node,
+    /// The configuration id that it sent.
+    pub fence: u16,
+    /// What it says.
+    pub bytes: &'a [u8],
+}
+
+/// Where a handler writes its response. Writing nothing is an empty response.
+#[derive(Debug)]
+pub struct Response<'a> {
+    batch: &'a mut Vec<u8>,
+    start: usize,
+    failed: bool,
+}
+
+impl<'a> Response<'a> {
+    pub(crate) fn new(batch: &'a mut Vec<u8>) -> Response<'a> {
+        let start = batch.len();
+        Response { batch, start, failed: false }
+    }
+
+    /// Adds bytes to the response.
+    #[inline]
+    pub fn write(&mut self, bytes: &[u8]) {
+        self.batch.extend_from_slice(bytes);
+    }
+
+    /// Adds `length` bytes of zero and gives them, to be filled in place.
+    pub fn reserve(&mut self, length: usize) -> &mut [u8] {
+        let at = self.batch.len();
+        self.batch.resize(at + length, 0);
+        &mut self.batch[at..]
+    }
+
+    /// What has been written.
+    pub fn bytes(&self) -> &[u8] {
+        &self.batch[self.start..]
+    }
+
+    /// Forgets what has been written.
+    pub fn clear(&mut self) {
+        self.batch.truncate(self.start);
+    }
+
+    /// The request could not be carried out: the caller gets [`HandlerFailed`](crate::CallError::HandlerFailed).
+    pub fn fail(&mut self) {
+        self.clear();
+        self.failed = true;
+    }
+
+    /// How it ended, and how long it is.
+    pub(crate) fn finish(mut self, bytes_max: usize) -> (u8, usize) {
+        if self.bytes().len() > bytes_max {
+            self.fail();
+        }
+        let status = if self.failed { status::HANDLER_FAILED } else { status::OK };
+        (status, self.bytes().len())
+    }
+}
+
+/// A request that a worker handles.
+#[derive(Clone, Debug)]
+pub struct NestedRequest {
+    /// The node that asks.
+    pub node: Node,
+    /// The configuration id that it sent.
+    pub fence: u16,
+    /// What it says.
+    pub bytes: Vec<u8>,
+}
+
+/// What a nested handler's future gives: the response.
+pub(crate) type NestedFuture = Pin<Box<dyn Future<Output = Vec<u8>>>>;
+
+type PlainFn = dyn FnMut(&Request<'_>, &mut Response<'_>);
+type NestedFn = dyn FnMut(Worker, NestedRequest) -> NestedFuture;
+
+pub(crate) enum Action {
+    Plain(Box<PlainFn>),
+    Nested(Box<NestedFn>),
+}
+
+pub(crate) struct Handler {
+    pub(crate) action: Action,
+    /// It runs only for requests of this node's own configuration.
+    pub(crate) is_fenced: bool,
+}
+
+/// The handlers of an endpoint, by type.
+pub(crate) struct Handlers {
+    by_type: [Option<Handler>; 256],
+}
+
+impl fmt::Debug for Handlers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let types = (0..256).filter(|&i| self.by_type[i].is_some());
+        f.debug_set().entries(types).finish()
+    }
+}
+
+impl Handlers {
+    pub(crate) fn new() -> Handlers {
+        Handlers { by_type: [const { None }; 256] }
+    }
+
+    pub(crate) fn set(&mut self, request_type: RequestType, action: Action) {
+        let is_fenced = self.by_type[usize::from(request_type.0)].as_ref().is_some_and(|h| h.is_fenced);
+        self.by_type[usize::from(request_type.0)] = Some(Handler { action, is_fenced });
+    }
+
+    /// Whether requests of a type run as workers.
+    #[inline]
+    pub(crate) fn is_nested(&self, tag: u8) -> bool {
+        matches!(&self.by_type[usize::from(tag)], Some(Handler { action: Action::Nested(_), .. }))
+    }
+
+    /// Whether they do, and the fence lets them.
+    pub(crate) fn may_run_nested(&self, tag: u8, is_own_fence: bool) -> bool {
+        self.is_nested(tag)
+            && self.by_type[usize::from(tag)].as_ref().is_some_and(|h| is_own_fence || !h.is_fenced)
+    }
+
+    #[inline]
+    pub(crate) fn get(&mut self, tag: u8) -> Option<&mut Handler> {
+        self.by_type[usize::from(tag)].as_mut()
+    }
+}
