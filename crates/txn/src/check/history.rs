@@ -1,0 +1,80 @@
+//! What happened, as its clients saw it.
+
+use std::collections::BTreeSet;
+
+use crate::id::{Key, TableId, Txid, Version};
+
+/// How a transaction ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Its client was told so.
+    Committed,
+    /// Its client was told so, or it can have had no effect.
+    Aborted,
+    /// Its client was not told.
+    Unknown,
+}
+
+/// A key as a transaction saw it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// The table.
+    pub table: TableId,
+    /// The key.
+    pub key: Key,
+    /// The version.
+    pub version: Version,
+    /// The value; `None`: absent.
+    pub value: Option<Vec<u8>>,
+}
+
+/// A write.
+pub type Effect = Observation;
+
+/// One transaction, from its client's first word to the last answer.
+#[derive(Clone, Debug)]
+pub struct Transaction {
+    /// Its name.
+    pub txid: Txid,
+    /// True time at which it began.
+    pub invoked_ns: u64,
+    /// True time at which its client knew.
+    pub completed_ns: Option<u64>,
+    /// How it ended.
+    pub outcome: Outcome,
+    /// Everything it saw, keys that it wrote included.
+    pub reads: Vec<Observation>,
+    /// Everything it wrote, or would have written.
+    pub writes: Vec<Effect>,
+}
+
+/// All transactions, in any order, and what is special about tables.
+#[derive(Clone, Debug, Default)]
+pub struct History {
+    /// All of them.
+    pub transactions: Vec<Transaction>,
+    /// Tables whose values are lists of unique eight-byte elements, to which transactions only append.
+    pub lists: BTreeSet<TableId>,
+}
+
+impl Transaction {
+    /// A line for a person.
+    pub fn describe(&self) -> String {
+        let show = |observation: &Observation| {
+            let Observation { table, key, version, value } = observation;
+            let absent = if value.is_none() { " absent" } else { "" };
+            format!("{}/{key}@{version}{absent}", table.0)
+        };
+        let reads: Vec<String> = self.reads.iter().map(show).collect();
+        let writes: Vec<String> = self.writes.iter().map(show).collect();
+        let end = self.completed_ns.map_or("never".to_string(), |end| format!("{end}"));
+        format!(
+            "{} {:?} {}..{end} reads [{}] writes [{}]",
+            self.txid,
+            self.outcome,
+            self.invoked_ns,
+            reads.join(" "),
+            writes.join(" ")
+        )
+    }
+}

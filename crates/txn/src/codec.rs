@@ -1,0 +1,147 @@
+//! Bytes of messages: little-endian numbers, and lengths before what has one. Reading never panics and allocates no more than it was sent.
+
+/// A message that is not one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Malformed;
+
+pub(crate) trait Encode {
+    fn put(&self, to: &mut Vec<u8>);
+}
+
+pub(crate) trait Decode: Sized {
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed>;
+}
+
+macro_rules! number {
+    ($($kind:ty),*) => {$(
+        impl Encode for $kind {
+            fn put(&self, to: &mut Vec<u8>) {
+                to.extend_from_slice(&self.to_le_bytes());
+            }
+        }
+        impl Decode for $kind {
+            fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+                let (bytes, rest) = from.split_first_chunk().ok_or(Malformed)?;
+                *from = rest;
+                Ok(<$kind>::from_le_bytes(*bytes))
+            }
+        }
+    )*};
+}
+number!(u8, u16, u32, u64);
+
+impl Encode for bool {
+    fn put(&self, to: &mut Vec<u8>) {
+        u8::from(*self).put(to);
+    }
+}
+
+impl Decode for bool {
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        match u8::take(from)? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(Malformed),
+        }
+    }
+}
+
+impl<T: Encode> Encode for Option<T> {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.is_some().put(to);
+        if let Some(value) = self {
+            value.put(to);
+        }
+    }
+}
+
+impl<T: Decode> Decode for Option<T> {
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        Ok(if bool::take(from)? { Some(T::take(from)?) } else { None })
+    }
+}
+
+impl<T: Encode> Encode for Vec<T> {
+    fn put(&self, to: &mut Vec<u8>) {
+        u32::try_from(self.len()).expect("fewer than 2^32 items").put(to);
+        self.iter().for_each(|item| item.put(to));
+    }
+}
+
+impl<T: Decode> Decode for Vec<T> {
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        let count = u32::take(from)?;
+        // Every item is at least a byte: a length that cannot be true ends at once.
+        if count as usize > from.len() {
+            return Err(Malformed);
+        }
+        (0..count).map(|_| T::take(from)).collect()
+    }
+}
+
+impl<A: Encode, B: Encode> Encode for (A, B) {
+    fn put(&self, to: &mut Vec<u8>) {
+        self.0.put(to);
+        self.1.put(to);
+    }
+}
+
+impl<A: Decode, B: Decode> Decode for (A, B) {
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        Ok((A::take(from)?, B::take(from)?))
+    }
+}
+
+/// Encoding of a struct is its fields in order; of a newtype, its number.
+macro_rules! fields {
+    ($kind:path { $($field:tt),* }) => {
+        impl $crate::codec::Encode for $kind {
+            fn put(&self, to: &mut Vec<u8>) {
+                $( self.$field.put(to); )*
+            }
+        }
+        impl $crate::codec::Decode for $kind {
+            fn take(from: &mut &[u8]) -> Result<Self, $crate::codec::Malformed> {
+                Ok(Self { $( $field: $crate::codec::Decode::take(from)?, )* })
+            }
+        }
+    };
+}
+
+/// Encoding of an enum is a tag, then the variant's fields.
+macro_rules! variants {
+    ($kind:ident { $($tag:literal => $variant:ident { $($field:tt),* }),* $(,)? }) => {
+        impl $crate::codec::Encode for $kind {
+            fn put(&self, to: &mut Vec<u8>) {
+                match self {
+                    $( $kind::$variant { $($field),* } => {
+                        $crate::codec::Encode::put(&($tag as u8), to);
+                        $( $field.put(to); )*
+                    } )*
+                }
+            }
+        }
+        impl $crate::codec::Decode for $kind {
+            fn take(from: &mut &[u8]) -> Result<Self, $crate::codec::Malformed> {
+                Ok(match <u8 as $crate::codec::Decode>::take(from)? {
+                    $( $tag => $kind::$variant { $($field: $crate::codec::Decode::take(from)?),* }, )*
+                    _ => return Err($crate::codec::Malformed),
+                })
+            }
+        }
+    };
+}
+pub(crate) use {fields, variants};
+
+/// A whole message.
+pub(crate) fn encode(message: &impl Encode) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    message.put(&mut bytes);
+    bytes
+}
+
+/// A whole message and nothing after it.
+pub(crate) fn decode<T: Decode>(mut bytes: &[u8]) -> Result<T, Malformed> {
+    let message = T::take(&mut bytes)?;
+    if bytes.is_empty() { Ok(message) } else { Err(Malformed) }
+}

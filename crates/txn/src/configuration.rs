@@ -1,0 +1,268 @@
+//! A configuration: which nodes are the cluster, and which of them hold what. One after the other, agreed on through the configuration
+//! service, and named in every packet.
+//!
+//! Two rules decide which configuration may follow, and between them no committed write is lost to f failures:
+//! every region keeps a replica that is complete, and of every set of nodes that may hold undecided records at least one stays that any
+//! f + 1 of them include.
+
+use crate::id::{Key, NodeId, RegionId, TableId, mix};
+
+/// A node in one of its lives: one that lost its memory is another member.
+pub type Member = (NodeId, u64);
+
+/// One copy of a region.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Replica {
+    /// Where.
+    pub node: NodeId,
+    /// Has everything; otherwise it is being filled, and is given new writes meanwhile.
+    pub synced: bool,
+}
+
+/// What every member of it agrees on.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Configuration {
+    /// The fence in every packet.
+    pub id: u32,
+    /// Counts changes that need no fence: replicas that became complete.
+    pub revision: u32,
+    /// The node that made it and leads its recovery.
+    pub manager: NodeId,
+    /// In ascending order.
+    pub members: Vec<Member>,
+    /// Members that want to go: they get no new regions.
+    pub leaving: Vec<NodeId>,
+    /// By region: the primary first.
+    pub regions: Vec<Vec<Replica>>,
+    /// Member sets that may hold records of undecided transactions.
+    pub guards: Vec<Vec<Member>>,
+    /// Every record of earlier configurations has been decided and applied.
+    pub complete: bool,
+}
+
+/// Why no configuration with these members may follow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// Nobody would be left.
+    Empty,
+    /// A region would have no complete replica.
+    RegionLost(RegionId),
+    /// A record that was committed might have no replica.
+    RecordsLost,
+}
+
+impl Configuration {
+    /// The first one: nodes, their boots, and everything replicated on f + 1 of them, all empty and so all complete.
+    pub fn first(nodes: &[NodeId], boots: &[u64], regions: usize, f: usize) -> Configuration {
+        let mut members: Vec<Member> = nodes.iter().copied().zip(boots.iter().copied()).collect();
+        members.sort_unstable();
+        let everyone: Vec<NodeId> = members.iter().map(|member| member.0).collect();
+        let full = |region| {
+            desired(&everyone, RegionId(region as u16), f)
+                .into_iter()
+                .map(|node| Replica { node, synced: true })
+                .collect()
+        };
+        Configuration {
+            id: 1,
+            revision: 0,
+            manager: members[0].0,
+            regions: (0..regions).map(full).collect(),
+            guards: vec![members.clone()],
+            members,
+            leaving: Vec::new(),
+            complete: true,
+        }
+    }
+
+    /// The life in which a node is a member.
+    pub fn boot(&self, node: NodeId) -> Option<u64> {
+        self.members.iter().find(|member| member.0 == node).map(|member| member.1)
+    }
+
+    /// Whether a node is a member in this life.
+    pub fn has(&self, member: Member) -> bool {
+        self.members.contains(&member)
+    }
+
+    /// All members' names.
+    pub fn nodes(&self) -> impl Iterator<Item = NodeId> + '_ {
+        self.members.iter().map(|member| member.0)
+    }
+
+    /// The region of a key of an unordered table.
+    pub fn region_of(&self, table: TableId, key: Key) -> RegionId {
+        let hash = mix(key ^ (u64::from(table.0) + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15));
+        RegionId(((u128::from(hash) * self.regions.len() as u128) >> 64) as u16)
+    }
+
+    /// A region's primary.
+    pub fn primary(&self, region: RegionId) -> NodeId {
+        self.regions[usize::from(region.0)][0].node
+    }
+
+    /// A region's other replicas.
+    pub fn backups(&self, region: RegionId) -> impl Iterator<Item = NodeId> + '_ {
+        self.regions[usize::from(region.0)][1..].iter().map(|replica| replica.node)
+    }
+
+    /// A node's replica of a region, if it has one.
+    pub fn replica(&self, region: RegionId, node: NodeId) -> Option<Replica> {
+        self.regions.get(usize::from(region.0))?.iter().find(|replica| replica.node == node).copied()
+    }
+
+    /// The f other nodes that log what `node` commits: the next ones in the ring of members.
+    pub fn log_replicas(&self, node: NodeId, f: usize) -> Vec<NodeId> {
+        let place = self.members.iter().position(|member| member.0 == node).unwrap_or(0);
+        let others = self.members.len().saturating_sub(1);
+        (1..=f.min(others)).map(|step| self.members[(place + step) % self.members.len()].0).collect()
+    }
+
+    /// How many unexpired leases of others a node needs before it answers for its regions: as many as leave one granted by a member of
+    /// whatever configuration removes the node.
+    pub fn leases_needed(&self, f: usize) -> usize {
+        f.min(self.members.len().saturating_sub(1))
+    }
+
+    /// The configuration after this one, with these members, made by `manager`.
+    pub fn successor(
+        &self,
+        manager: NodeId,
+        mut members: Vec<Member>,
+        leaving: &[NodeId],
+        f: usize,
+    ) -> Result<Configuration, Refusal> {
+        members.sort_unstable();
+        if members.is_empty() {
+            return Err(Refusal::Empty);
+        }
+        for guard in &self.guards {
+            let removed = guard.iter().filter(|member| !members.contains(member)).count();
+            if removed >= (f + 1).min(guard.len()) {
+                return Err(Refusal::RecordsLost);
+            }
+        }
+        let mut next = Configuration {
+            id: self.id + 1,
+            revision: 0,
+            manager,
+            leaving: leaving
+                .iter()
+                .copied()
+                .filter(|&node| members.iter().any(|member| member.0 == node))
+                .collect(),
+            regions: Vec::with_capacity(self.regions.len()),
+            guards: self.guards.clone(),
+            members,
+            complete: false,
+        };
+        if !next.guards.contains(&next.members) {
+            next.guards.push(next.members.clone());
+        }
+        for region in 0..self.regions.len() {
+            let replicas = self.place(RegionId(region as u16), &next, f)?;
+            next.regions.push(replicas);
+        }
+        Ok(next)
+    }
+
+    /// A region's replicas in `next`: complete ones stay until those that are wanted are complete, too.
+    fn place(&self, region: RegionId, next: &Configuration, f: usize) -> Result<Vec<Replica>, Refusal> {
+        let stays = |node: NodeId| self.boot(node).is_some() && self.boot(node) == next.boot(node);
+        let mut replicas: Vec<Replica> = self.regions[usize::from(region.0)]
+            .iter()
+            .copied()
+            .filter(|replica| stays(replica.node))
+            .collect();
+        let primary = replicas.iter().find(|replica| replica.synced).ok_or(Refusal::RegionLost(region))?.node;
+        let willing: Vec<NodeId> = next.nodes().filter(|node| !next.leaving.contains(node)).collect();
+        let wanted = desired(&willing, region, f);
+        let is_synced = |node: NodeId| replicas.iter().any(|replica| replica.node == node && replica.synced);
+        if !wanted.is_empty() && wanted.iter().all(|&node| is_synced(node)) {
+            return Ok(wanted.into_iter().map(|node| Replica { node, synced: true }).collect());
+        }
+        replicas.retain(|replica| replica.synced || wanted.contains(&replica.node));
+        for &node in &wanted {
+            if !replicas.iter().any(|replica| replica.node == node) {
+                replicas.push(Replica { node, synced: false });
+            }
+        }
+        let first = replicas.iter().position(|replica| replica.node == primary).unwrap_or(0);
+        replicas.swap(0, first);
+        Ok(replicas)
+    }
+
+    /// Whether moving on to a successor with the same members would finish moves of data.
+    pub fn has_moves_to_finish(&self, f: usize) -> bool {
+        let willing: Vec<NodeId> = self.nodes().filter(|node| !self.leaving.contains(node)).collect();
+        self.regions.iter().enumerate().any(|(region, replicas)| {
+            let wanted = desired(&willing, RegionId(region as u16), f);
+            let synced = |node| replicas.iter().any(|replica| replica.node == node && replica.synced);
+            let there: Vec<NodeId> = replicas.iter().map(|replica| replica.node).collect();
+            !wanted.is_empty() && wanted.iter().all(|&node| synced(node)) && there != wanted
+        })
+    }
+
+    /// Whether everything is where it should be, f + 1 times.
+    pub fn is_settled(&self, f: usize) -> bool {
+        let copies = (f + 1).min(self.members.len());
+        let full = |replicas: &Vec<Replica>| {
+            replicas.len() >= copies && replicas.iter().all(|replica| replica.synced)
+        };
+        self.complete
+            && self.leaving.is_empty()
+            && self.regions.iter().all(full)
+            && !self.has_moves_to_finish(f)
+    }
+}
+
+/// Who should hold a region: the f + 1 nodes with the greatest hashes (rendezvous), so that few regions move when nodes come and go.
+fn desired(nodes: &[NodeId], region: RegionId, f: usize) -> Vec<NodeId> {
+    let weight =
+        |node: NodeId| mix(mix(u64::from(region.0) + 1) ^ (u64::from(node.0) + 1).wrapping_mul(0x9E37_79B9));
+    let mut ranked = nodes.to_vec();
+    ranked.sort_unstable_by_key(|&node| (std::cmp::Reverse(weight(node)), node));
+    ranked.truncate(f + 1);
+    ranked
+}
+
+/// Where configurations are agreed on: one register, changed by compare-and-swap. It detects no failures and keeps no leases.
+pub trait ConfigurationService {
+    /// What goes wrong on the way there. After an error a change may have happened or not.
+    type Error;
+
+    /// The configuration that holds now.
+    fn read(&mut self) -> Result<Configuration, Self::Error>;
+
+    /// Puts `new` in the place of the one with this id and revision, if that still holds. Returns the one that holds afterwards.
+    fn compare_and_swap(
+        &mut self,
+        id: u32,
+        revision: u32,
+        new: Configuration,
+    ) -> Result<Configuration, Self::Error>;
+}
+
+/// The service for a cluster within one process: the register itself.
+#[derive(Clone, Debug)]
+pub struct Register(pub Configuration);
+
+impl ConfigurationService for Register {
+    type Error = std::convert::Infallible;
+
+    fn read(&mut self) -> Result<Configuration, Self::Error> {
+        Ok(self.0.clone())
+    }
+
+    fn compare_and_swap(
+        &mut self,
+        id: u32,
+        revision: u32,
+        new: Configuration,
+    ) -> Result<Configuration, Self::Error> {
+        if (self.0.id, self.0.revision) == (id, revision) {
+            self.0 = new;
+        }
+        Ok(self.0.clone())
+    }
+}

@@ -1,0 +1,33 @@
+//! Strictly serialisable, replicated, recoverable transactions over RPCs (FaSST, OSDI 2016), sans-IO.
+//!
+//! A [`Node`] is participant for its regions, coordinator for its workers and member of a [`Configuration`]. It knows no clock, no network and
+//! no disk: a driver brings requests, responses and time, and carries away what it polls. [`docs/txn.md`] states the protocol and
+//! its promise; [`simulation`] drives clusters of nodes through faults and checks the promise.
+//!
+//! [`docs/txn.md`]: https://github.com/highwire/highwire/blob/main/docs/txn.md
+#![forbid(unsafe_code)]
+
+pub mod check;
+mod codec;
+mod configuration;
+mod defect;
+mod id;
+mod message;
+mod node;
+mod record;
+mod settings;
+pub mod simulation;
+mod store;
+mod sync;
+mod table;
+mod worker;
+
+pub use configuration::{Configuration, ConfigurationService, Member, Refusal, Register, Replica};
+pub use id::{Key, NodeId, RegionId, TableId, Txid, Version};
+pub use node::{Counters, Event, Memory, Node, Outgoing, ServiceCall, TransactionError};
+pub use settings::{Settings, TableKind};
+pub use store::Store;
+pub use table::{
+    Entry, HashTable, Lock, Mode, OrderedTable, RangeRow, Row, ScanError, Table, VALUE_BYTES_MAX,
+};
+pub use worker::{AbortReason, Item, Phase, RangeItem, Worker};

@@ -1,0 +1,220 @@
+//! What nodes ask one another. Every request carries the sender's configuration; most are refused by a node that is in another one.
+
+use crate::codec::{Decode, Encode, Malformed, decode, encode, fields, variants};
+use crate::configuration::{Configuration, Replica};
+use crate::id::{Key, NodeId, RegionId, TableId, Txid, Version};
+use crate::record::Write;
+use crate::table::{Entry, Lock, Mode, RangeRow, Row, ScanError};
+
+/// A request on the wire.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Packet {
+    /// The fence.
+    pub(crate) configuration: u32,
+    pub(crate) from: NodeId,
+    pub(crate) request: Request,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Request {
+    // FaSST's phases.
+    Read { table: TableId, key: Key },
+    Scan { txid: Txid, table: TableId, low: Key, high: Key },
+    Lock { txid: Txid, table: TableId, key: Key, mode: Mode },
+    Validate { table: TableId, key: Key, version: Version },
+    ValidateScan { txid: Txid, table: TableId, low: Key, high: Key, seen: Vec<(Key, Version)> },
+    Log { worker: u16, record: Vec<u8> },
+    CommitBackup { txid: Txid, write: Write },
+    CommitPrimary { txid: Txid, write: Write },
+    Unlock { txid: Txid, table: TableId, key: Key },
+    // Leases and membership.
+    Heartbeat { boot: u64, sent_ns: u64 },
+    Join { boot: u64 },
+    Leave { boot: u64 },
+    // Reconfiguration, from its manager.
+    Adopt { new: Configuration },
+    Recover { records: Vec<Vec<u8>> },
+    Open {},
+    // Data for a new replica.
+    Fetch { region: RegionId, table: TableId, cursor: u64 },
+    Synced { region: RegionId },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Response {
+    Read { row: Row },
+    Scan { rows: Vec<RangeRow> },
+    ScanRefused { too_long: bool },
+    Lock { lock: Lock },
+    Valid { valid: bool },
+    Done {},
+    Heartbeat { configuration: u32, sent_ns: u64 },
+    Adopted { records: Vec<Vec<u8>> },
+    Page { entries: Vec<Entry>, next: Option<u64> },
+}
+
+variants!(Request {
+    1 => Read { table, key },
+    2 => Scan { txid, table, low, high },
+    3 => Lock { txid, table, key, mode },
+    4 => Validate { table, key, version },
+    5 => ValidateScan { txid, table, low, high, seen },
+    6 => Log { worker, record },
+    7 => CommitBackup { txid, write },
+    8 => CommitPrimary { txid, write },
+    9 => Unlock { txid, table, key },
+    16 => Heartbeat { boot, sent_ns },
+    17 => Join { boot },
+    18 => Leave { boot },
+    24 => Adopt { new },
+    25 => Recover { records },
+    26 => Open {},
+    32 => Fetch { region, table, cursor },
+    33 => Synced { region },
+});
+
+variants!(Response {
+    1 => Read { row },
+    2 => Scan { rows },
+    3 => ScanRefused { too_long },
+    4 => Lock { lock },
+    5 => Valid { valid },
+    6 => Done {},
+    16 => Heartbeat { configuration, sent_ns },
+    24 => Adopted { records },
+    32 => Page { entries, next },
+});
+
+fields!(Packet { configuration, from, request });
+fields!(RegionId { 0 });
+fields!(Row { version, owner, value });
+fields!(Entry { key, version, value });
+fields!(RangeRow { key, version, value });
+fields!(Replica { node, synced });
+fields!(Configuration { id, revision, manager, members, leaving, regions, guards, complete });
+
+impl Encode for Mode {
+    fn put(&self, to: &mut Vec<u8>) {
+        (*self as u8).put(to);
+    }
+}
+
+impl Decode for Mode {
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        Ok(match u8::take(from)? {
+            0 => Mode::Insert,
+            1 => Mode::Update,
+            2 => Mode::Delete,
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+impl Encode for Lock {
+    fn put(&self, to: &mut Vec<u8>) {
+        match self {
+            Lock::Granted(row) => {
+                0u8.put(to);
+                row.put(to);
+            }
+            Lock::Held => 1u8.put(to),
+            Lock::Exists => 2u8.put(to),
+            Lock::Missing => 3u8.put(to),
+            Lock::Full => 4u8.put(to),
+        }
+    }
+}
+
+impl Decode for Lock {
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        Ok(match u8::take(from)? {
+            0 => Lock::Granted(Row::take(from)?),
+            1 => Lock::Held,
+            2 => Lock::Exists,
+            3 => Lock::Missing,
+            4 => Lock::Full,
+            _ => return Err(Malformed),
+        })
+    }
+}
+
+impl Packet {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Packet, Malformed> {
+        decode(bytes)
+    }
+}
+
+impl Response {
+    pub(crate) fn encode(&self) -> Vec<u8> {
+        encode(self)
+    }
+
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Response, Malformed> {
+        decode(bytes)
+    }
+
+    pub(crate) fn from_scan(scan: Result<Vec<RangeRow>, ScanError>) -> Response {
+        match scan {
+            Ok(rows) => Response::Scan { rows },
+            Err(error) => Response::ScanRefused { too_long: error == ScanError::TooLong },
+        }
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use highwire_stdx::Rng;
+
+    fn samples() -> Vec<Request> {
+        let txid = Txid { node: NodeId(1), worker: 2, sequence: 3 };
+        let write = Write { table: TableId(0), key: 9, read: 4, value: Some(b"value".to_vec()) };
+        let (table, key) = (TableId(1), 7);
+        vec![
+            Request::Read { table, key },
+            Request::Scan { txid, table, low: 1, high: 2 },
+            Request::Lock { txid, table, key, mode: Mode::Delete },
+            Request::Validate { table, key, version: 8 },
+            Request::ValidateScan { txid, table, low: 1, high: 9, seen: vec![(1, 2), (3, 4)] },
+            Request::Log { worker: 4, record: vec![1, 2, 3] },
+            Request::CommitBackup { txid, write: write.clone() },
+            Request::CommitPrimary { txid, write: Write { value: None, ..write } },
+            Request::Unlock { txid, table, key },
+            Request::Heartbeat { boot: 5, sent_ns: 6 },
+            Request::Adopt { new: Configuration::first(&[NodeId(0), NodeId(1)], &[7, 8], 4, 1) },
+            Request::Recover { records: vec![vec![], vec![1]] },
+            Request::Open {},
+            Request::Fetch { region: RegionId(3), table, cursor: 10 },
+        ]
+    }
+
+    #[test]
+    fn requests_come_back_as_they_were() {
+        for request in samples() {
+            let packet = Packet { configuration: 3, from: NodeId(1), request };
+            assert_eq!(Packet::parse(&packet.encode()), Ok(packet));
+        }
+    }
+
+    #[test]
+    fn damaged_messages_never_panic() {
+        let mut rng = Rng::new(1);
+        for request in samples() {
+            let bytes = Packet { configuration: 3, from: NodeId(1), request }.encode();
+            for end in 0..bytes.len() {
+                assert_eq!(Packet::parse(&bytes[..end]), Err(Malformed), "a prefix is a message");
+            }
+            for _ in 0..500 {
+                let mut bent = bytes.clone();
+                let place = rng.below(bent.len() as u64) as usize;
+                bent[place] = rng.next_u32() as u8;
+                let _ = Packet::parse(&bent);
+                let _ = Response::parse(&bent);
+            }
+        }
+    }
+}

@@ -1,0 +1,419 @@
+//! A node: participant for its regions, coordinator for its workers, member of a configuration. Its world is requests, their responses, a
+//! clock of its own and the configuration service, all of which the driver brings.
+//!
+//! The driver promises: a request is executed at most once by a receiver in one of its lives, and is repeated until it is answered or
+//! nobody waits for it any more ([`Node::is_waiting`]). Unreliable requests may simply be lost.
+
+mod coordinator;
+mod lease;
+mod member;
+mod participant;
+mod recovery;
+mod replicate;
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::mem::take;
+
+use highwire_stdx::Rng;
+
+use crate::configuration::Configuration;
+use crate::defect::planted;
+use crate::id::{NodeId, Txid};
+use crate::message::{Packet, Request, Response};
+use crate::settings::Settings;
+use crate::store::Store;
+use crate::worker::{AbortReason, Worker};
+
+pub use coordinator::TransactionError;
+
+/// A request for another node.
+#[derive(Clone, Debug)]
+pub struct Outgoing {
+    /// Names the response.
+    pub ticket: u64,
+    /// Where to.
+    pub to: NodeId,
+    /// The request.
+    pub bytes: Vec<u8>,
+    /// To be repeated until answered.
+    pub is_reliable: bool,
+}
+
+/// What a node wants of the configuration service.
+#[derive(Clone, Debug)]
+pub enum ServiceCall {
+    /// The configuration that holds.
+    Read,
+    /// A change from this id and revision; the answer is the one that holds afterwards.
+    CompareAndSwap {
+        /// The one to be replaced.
+        id: u32,
+        /// Its revision.
+        revision: u32,
+        /// The one to take its place.
+        new: Box<Configuration>,
+    },
+}
+
+/// What happened to a worker's transaction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Event {
+    /// Reads are there and locks held, or else the application must abort.
+    Executed {
+        /// Whose.
+        worker: u16,
+        /// What stood in the way.
+        result: Result<(), AbortReason>,
+    },
+    /// It is committed, at f + 1 nodes.
+    Committed {
+        /// Whose.
+        worker: u16,
+        /// The transaction.
+        txid: Txid,
+    },
+    /// Nothing of it happened, nor will.
+    Aborted {
+        /// Whose.
+        worker: u16,
+        /// The transaction.
+        txid: Txid,
+        /// Why.
+        reason: AbortReason,
+    },
+    /// This node was removed from the cluster while the transaction was being committed; the others decide.
+    Unknown {
+        /// Whose.
+        worker: u16,
+        /// The transaction.
+        txid: Txid,
+    },
+}
+
+/// What survives a process whose memory survives.
+pub struct Memory {
+    pub(crate) boot: u64,
+    pub(crate) configuration: Configuration,
+    pub(crate) store: Store,
+}
+
+/// What a ticket was for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Purpose {
+    /// Item or range of a worker; also the phase, which is its worker's.
+    Worker {
+        worker: u16,
+        part: usize,
+    },
+    Heartbeat,
+    Join,
+    Adopt,
+    Recover,
+    Open,
+    Fetch,
+    Synced,
+}
+
+/// A node's standing in the cluster.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Member,
+    /// Empty, and asking to be let in.
+    Joining,
+    /// Gone of its own will.
+    Left,
+}
+
+/// Requests to other nodes, by kind: what the paper counts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Reads and locks.
+    pub execute: u64,
+    /// Versions compared.
+    pub validate: u64,
+    /// Records logged elsewhere.
+    pub log: u64,
+    /// Writes to backups.
+    pub commit_backup: u64,
+    /// Writes to primaries.
+    pub commit_primary: u64,
+    /// Locks given back.
+    pub unlock: u64,
+    /// Requests refused because of another configuration.
+    pub fenced: u64,
+}
+
+/// One node of the store.
+pub struct Node {
+    id: NodeId,
+    boot: u64,
+    settings: Settings,
+    rng: Rng,
+    now_ns: u64,
+    role: Role,
+    configuration: Configuration,
+    /// Recovery is over: the data plane runs.
+    is_open: bool,
+    /// This process does not know what the last one promised in its configuration; only the next one counts.
+    is_restarted: bool,
+    store: Store,
+    workers: Vec<Worker>,
+    sequence: u64,
+    leases: lease::Leases,
+    membership: member::Membership,
+    manager: Option<recovery::Manager>,
+    replication: replicate::Replication,
+    counters: Counters,
+    next_ticket: u64,
+    tickets: BTreeMap<u64, (NodeId, Purpose)>,
+    /// Requests to this node itself, which need no network.
+    local: VecDeque<(u64, Request)>,
+    /// Local requests that could not be answered yet.
+    parked: Vec<(u64, Request)>,
+    outgoing: VecDeque<Outgoing>,
+    events: VecDeque<Event>,
+    #[cfg(all(test, not(loom)))]
+    pub(crate) defect: Option<crate::defect::Defect>,
+}
+
+impl Node {
+    /// A member of the first configuration. `boot` is this life's own number, as in the configuration.
+    pub fn new(id: NodeId, boot: u64, configuration: Configuration, settings: Settings, now_ns: u64) -> Node {
+        let mut node = Node::with(id, boot, configuration, Store::default(), settings, now_ns);
+        node.is_open = true;
+        node.store.fit(&node.configuration, id, &node.settings);
+        node.leases.adopt(now_ns);
+        node
+    }
+
+    /// A node with nothing, which asks the members of `known` to be let in.
+    pub fn join(id: NodeId, boot: u64, known: Configuration, settings: Settings, now_ns: u64) -> Node {
+        let mut node = Node::with(id, boot, known, Store::default(), settings, now_ns);
+        node.role = Role::Joining;
+        node
+    }
+
+    /// A node whose process ended and whose memory did not.
+    pub fn restart(id: NodeId, memory: Memory, settings: Settings, now_ns: u64) -> Node {
+        let mut node = Node::with(id, memory.boot, memory.configuration, memory.store, settings, now_ns);
+        node.is_restarted = true;
+        node.leases.adopt(now_ns);
+        node
+    }
+
+    fn with(
+        id: NodeId,
+        boot: u64,
+        configuration: Configuration,
+        store: Store,
+        settings: Settings,
+        now_ns: u64,
+    ) -> Node {
+        let nobody = |worker| Txid { node: id, worker, sequence: 0 };
+        Node {
+            id,
+            boot,
+            rng: Rng::new(boot),
+            now_ns,
+            role: Role::Member,
+            is_open: false,
+            is_restarted: false,
+            store,
+            workers: (0..settings.workers).map(|worker| Worker::new(nobody(worker))).collect(),
+            sequence: u64::from(configuration.id) << 32,
+            leases: lease::Leases::default(),
+            membership: member::Membership::default(),
+            manager: None,
+            replication: replicate::Replication::default(),
+            counters: Counters::default(),
+            next_ticket: 0,
+            tickets: BTreeMap::new(),
+            local: VecDeque::new(),
+            parked: Vec::new(),
+            outgoing: VecDeque::new(),
+            events: VecDeque::new(),
+            configuration,
+            settings,
+            #[cfg(all(test, not(loom)))]
+            defect: None,
+        }
+    }
+
+    /// What would survive this process. `None` if it holds nothing that the cluster counts on.
+    pub fn into_memory(self) -> Option<Memory> {
+        let memory = Memory { boot: self.boot, configuration: self.configuration, store: self.store };
+        (self.role == Role::Member).then_some(memory)
+    }
+
+    /// Handles a request of another node. `None`: no answer, at least not now.
+    pub fn handle_request(&mut self, now_ns: u64, from: NodeId, bytes: &[u8]) -> Option<Vec<u8>> {
+        self.now_ns = self.now_ns.max(now_ns);
+        let packet = Packet::parse(bytes).ok().filter(|packet| packet.from == from)?;
+        let response = self.answer_packet(packet);
+        self.run_local();
+        response.map(|response| response.encode())
+    }
+
+    /// Handles the response to a request of this node.
+    pub fn handle_response(&mut self, now_ns: u64, ticket: u64, bytes: &[u8]) {
+        self.now_ns = self.now_ns.max(now_ns);
+        if let Ok(response) = Response::parse(bytes) {
+            self.on_response(ticket, response);
+            self.run_local();
+        }
+    }
+
+    /// Handles the service's answer; `None` if there was none in time, or an error.
+    pub fn handle_service(&mut self, now_ns: u64, answer: Option<Configuration>) {
+        self.now_ns = self.now_ns.max(now_ns);
+        self.on_service(answer);
+        self.run_local();
+    }
+
+    /// Does what time demands. To be called at [`Node::next_timeout`], or at any time.
+    pub fn handle_timeout(&mut self, now_ns: u64) {
+        self.now_ns = self.now_ns.max(now_ns);
+        if self.is_restarted && planted!(self, RestartIsNotNoticed) {
+            self.is_restarted = false;
+            self.is_open = true;
+        }
+        self.local.extend(take(&mut self.parked));
+        self.beat();
+        self.manage();
+        self.replicate();
+        self.consider_membership();
+        self.run_local();
+    }
+
+    /// When to call [`Node::handle_timeout`] next.
+    pub fn next_timeout(&self) -> u64 {
+        let manage = self.manager.as_ref().and_then(recovery::Manager::wake);
+        let replicate = self.replication.wake();
+        let soonest = [manage, replicate].into_iter().flatten().fold(self.leases.next_beat, u64::min);
+        soonest.max(self.now_ns + 1)
+    }
+
+    /// The next request to be sent.
+    pub fn poll_request(&mut self) -> Option<Outgoing> {
+        self.outgoing.pop_front()
+    }
+
+    /// The next call to the configuration service; one at a time.
+    pub fn poll_service(&mut self) -> Option<ServiceCall> {
+        self.membership.poll_call()
+    }
+
+    /// The next event of a worker.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        self.events.pop_front()
+    }
+
+    /// Whether anybody still waits for this response.
+    pub fn is_waiting(&self, ticket: u64) -> bool {
+        self.tickets.contains_key(&ticket)
+    }
+
+    /// This node's name.
+    pub fn id(&self) -> NodeId {
+        self.id
+    }
+
+    /// The number of this life.
+    pub fn boot(&self) -> u64 {
+        self.boot
+    }
+
+    /// The configuration that this node is in, or knows of.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// Whether transactions can run here.
+    pub fn is_open(&self) -> bool {
+        self.role == Role::Member && self.is_open
+    }
+
+    /// Whether this node has left for good.
+    pub fn has_left(&self) -> bool {
+        self.role == Role::Left
+    }
+
+    /// A worker and its transaction.
+    pub fn worker(&self, worker: u16) -> &Worker {
+        &self.workers[usize::from(worker)]
+    }
+
+    /// Data and log.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// What was counted so far.
+    pub fn counters(&self) -> Counters {
+        self.counters
+    }
+
+    /// Asks the cluster to move this node's data elsewhere and to remove it.
+    pub fn leave(&mut self) {
+        self.membership.wants_to_leave = true;
+    }
+
+    fn send(&mut self, to: NodeId, request: Request, purpose: Purpose) {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.tickets.insert(ticket, (to, purpose));
+        if to == self.id {
+            self.local.push_back((ticket, request));
+            return;
+        }
+        self.count(&request);
+        let is_reliable = !matches!(purpose, Purpose::Heartbeat | Purpose::Join);
+        let packet = Packet { configuration: self.configuration.id, from: self.id, request };
+        self.outgoing.push_back(Outgoing { ticket, to, bytes: packet.encode(), is_reliable });
+    }
+
+    fn run_local(&mut self) {
+        while let Some((ticket, request)) = self.local.pop_front() {
+            if !self.is_waiting(ticket) {
+                continue;
+            }
+            let packet =
+                Packet { configuration: self.configuration.id, from: self.id, request: request.clone() };
+            match self.answer_packet(packet) {
+                Some(response) => self.on_response(ticket, response),
+                None => self.parked.push((ticket, request)),
+            }
+        }
+    }
+
+    fn on_response(&mut self, ticket: u64, response: Response) {
+        let Some((from, purpose)) = self.tickets.remove(&ticket) else { return };
+        match purpose {
+            Purpose::Worker { worker, part } => self.on_worker_response(worker, part, response),
+            Purpose::Heartbeat => self.on_heartbeat(from, response),
+            Purpose::Join => {}
+            Purpose::Adopt | Purpose::Recover | Purpose::Open => {
+                self.on_manager_response(from, purpose, response)
+            }
+            Purpose::Fetch => self.on_page(response),
+            Purpose::Synced => {}
+        }
+    }
+
+    fn others(&self) -> BTreeSet<NodeId> {
+        self.configuration.nodes().filter(|&node| node != self.id).collect()
+    }
+
+    fn count(&mut self, request: &Request) {
+        let counters = &mut self.counters;
+        match request {
+            Request::Read { .. } | Request::Scan { .. } | Request::Lock { .. } => counters.execute += 1,
+            Request::Validate { .. } | Request::ValidateScan { .. } => counters.validate += 1,
+            Request::Log { .. } => counters.log += 1,
+            Request::CommitBackup { .. } => counters.commit_backup += 1,
+            Request::CommitPrimary { .. } => counters.commit_primary += 1,
+            Request::Unlock { .. } => counters.unlock += 1,
+            _ => {}
+        }
+    }
+}

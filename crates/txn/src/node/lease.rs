@@ -1,0 +1,104 @@
+//! Leases and the detection of failures: heartbeats between all members.
+//!
+//! A response grants the sender of the heartbeat a lease from the moment at which it was sent, by the sender's own clock, and only within one
+//! configuration. A node answers for its regions while f others grant it leases: whatever configuration removes it, one of them is a member
+//! of that, and granted no more when it adopted it. So a new configuration opens when the time of a lease has passed after all adopted.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use crate::id::NodeId;
+use crate::message::{Request, Response};
+
+use super::{Node, Purpose, Role};
+
+/// Heartbeats whose responses are still welcome, in beats.
+const BEATS_KEPT: usize = 8;
+
+#[derive(Debug, Default)]
+pub(super) struct Leases {
+    expiry_ns: BTreeMap<NodeId, u64>,
+    heard_ns: BTreeMap<NodeId, u64>,
+    /// When the configuration was adopted.
+    pub(super) since: u64,
+    pub(super) next_beat: u64,
+    /// The first ticket of each beat.
+    beats: VecDeque<u64>,
+}
+
+impl Leases {
+    pub(super) fn adopt(&mut self, now_ns: u64) {
+        self.expiry_ns.clear();
+        self.heard_ns.clear();
+        self.since = now_ns;
+        self.next_beat = now_ns;
+    }
+
+    pub(super) fn held(&self, now_ns: u64) -> usize {
+        self.expiry_ns.values().filter(|&&expiry| now_ns < expiry).count()
+    }
+
+    pub(super) fn is_silent(&self, node: NodeId, now_ns: u64, patience_ns: u64) -> bool {
+        let heard = self.heard_ns.get(&node).copied().unwrap_or(self.since);
+        now_ns > heard + patience_ns
+    }
+}
+
+impl Node {
+    pub(super) fn beat(&mut self) {
+        if self.now_ns < self.leases.next_beat {
+            return;
+        }
+        self.leases.next_beat = self.now_ns + self.settings.heartbeat_ns();
+        self.leases.beats.push_back(self.next_ticket);
+        if self.leases.beats.len() > BEATS_KEPT
+            && let Some(oldest) = self.leases.beats.pop_front()
+        {
+            self.tickets.retain(|&ticket, (_, purpose)| {
+                ticket >= oldest || !matches!(purpose, Purpose::Heartbeat | Purpose::Join)
+            });
+        }
+        for to in self.others() {
+            match self.role {
+                Role::Member => {
+                    let boot = self.configuration.boot(to).unwrap_or(0);
+                    self.send(to, Request::Heartbeat { boot, sent_ns: self.now_ns }, Purpose::Heartbeat);
+                    if self.membership.wants_to_leave {
+                        self.send(to, Request::Leave { boot: self.boot }, Purpose::Join);
+                    }
+                }
+                Role::Joining => self.send(to, Request::Join { boot: self.boot }, Purpose::Join),
+                Role::Left => {}
+            }
+        }
+        if self.membership.wants_to_leave {
+            self.membership.leavers.insert(self.id);
+        }
+    }
+
+    pub(super) fn answer_heartbeat(
+        &mut self,
+        configuration: u32,
+        boot: u64,
+        sent_ns: u64,
+    ) -> Option<Response> {
+        if self.role != Role::Member || boot != self.boot {
+            return None;
+        }
+        self.notice(configuration);
+        Some(Response::Heartbeat { configuration: self.configuration.id, sent_ns })
+    }
+
+    pub(super) fn on_heartbeat(&mut self, from: NodeId, response: Response) {
+        let Response::Heartbeat { configuration, sent_ns } = response else { return };
+        self.notice(configuration);
+        if sent_ns > self.now_ns {
+            return;
+        }
+        let heard = self.leases.heard_ns.entry(from).or_insert(sent_ns);
+        *heard = sent_ns.max(*heard);
+        if configuration == self.configuration.id {
+            let expiry = self.leases.expiry_ns.entry(from).or_insert(0);
+            *expiry = (sent_ns + self.settings.lease_ns).max(*expiry);
+        }
+    }
+}

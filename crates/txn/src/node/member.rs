@@ -1,0 +1,294 @@
+//! Membership: whom to suspect, when to propose the next configuration, whom to let in and out.
+//!
+//! Any member may propose; the configuration service's compare-and-swap chooses. Members wait their turn, so that seldom two try at once.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::configuration::{Configuration, Member};
+use crate::defect::planted;
+use crate::id::{NodeId, RegionId};
+use crate::store::Store;
+
+use super::{Node, Role, ServiceCall};
+
+#[derive(Debug, Default)]
+pub(super) struct Membership {
+    /// Nodes with nothing, their boots, and when they last asked.
+    pub(super) joiners: BTreeMap<NodeId, (u64, u64)>,
+    pub(super) leavers: BTreeSet<NodeId>,
+    /// To the manager: replicas that are complete now.
+    pub(super) synced: BTreeSet<(RegionId, NodeId)>,
+    pub(super) wants_to_leave: bool,
+    /// There is a configuration that this node does not know.
+    is_behind: bool,
+    suspicious_since: Option<u64>,
+    call: Option<ServiceCall>,
+    is_calling: bool,
+    next_read_ns: u64,
+}
+
+impl Membership {
+    pub(super) fn poll_call(&mut self) -> Option<ServiceCall> {
+        self.call.take()
+    }
+
+    fn call(&mut self, call: ServiceCall) {
+        self.call = Some(call);
+        self.is_calling = true;
+    }
+}
+
+impl Node {
+    /// A packet named another configuration.
+    pub(super) fn notice(&mut self, configuration: u32) {
+        self.membership.is_behind |= configuration > self.configuration.id;
+    }
+
+    pub(super) fn consider_membership(&mut self) {
+        if self.membership.is_calling || self.role == Role::Left {
+            return;
+        }
+        let suspects = !self.suspects().is_empty();
+        if !suspects {
+            self.membership.suspicious_since = None;
+        } else if self.membership.suspicious_since.is_none() {
+            self.membership.suspicious_since = Some(self.now_ns);
+        }
+        let wishes = self.role == Role::Joining || self.revision().is_some() || self.wish().is_some();
+        let may_ask = self.now_ns >= self.membership.next_read_ns;
+        // Nobody is told of revisions, but who acts for a manager that leaves must know that its recovery is complete.
+        let is_stale = !self.configuration.complete
+            && !self.leaving().is_empty()
+            && self.now_ns >= self.membership.next_read_ns + self.settings.suspect_ns();
+        if wishes && may_ask || is_stale || self.membership.is_behind {
+            self.membership.next_read_ns = self.now_ns + self.settings.heartbeat_ns();
+            // Always from what holds now: what this node knows may lack a revision that allows the change.
+            self.membership.call(ServiceCall::Read);
+        }
+    }
+
+    pub(super) fn on_service(&mut self, answer: Option<Configuration>) {
+        self.membership.is_calling = false;
+        let Some(configuration) = answer.filter(|configuration| self.is_sound(configuration)) else { return };
+        self.membership.is_behind = false;
+        self.follow(configuration);
+        if let Some(new) = self.proposal() {
+            let (id, revision) = (self.configuration.id, self.configuration.revision);
+            self.membership.call(ServiceCall::CompareAndSwap { id, revision, new: Box::new(new) });
+        }
+    }
+
+    /// The service says that this configuration holds.
+    fn follow(&mut self, configuration: Configuration) {
+        let newer = configuration.id > self.configuration.id || self.role == Role::Joining;
+        if newer && configuration.has((self.id, self.boot)) {
+            let manages = configuration.manager == self.id;
+            self.adopt(configuration);
+            if manages {
+                self.start_managing();
+            }
+        } else if newer && self.role == Role::Member {
+            self.removed(configuration);
+        } else if newer
+            || (configuration.id, configuration.revision)
+                > (self.configuration.id, self.configuration.revision)
+        {
+            self.configuration = configuration;
+        }
+    }
+
+    /// What this node would put in the place of its configuration, if it is its turn and the rules allow it.
+    fn proposal(&self) -> Option<Configuration> {
+        if let Some(revised) = self.revision() {
+            return Some(revised);
+        }
+        let (members, leaving) = self.wish()?;
+        let mut new = self.configuration.successor(self.id, members, &leaving, self.settings.f).ok();
+        if planted!(self, StaleReplicaPromoted)
+            && let Some(new) = &mut new
+        {
+            new.regions.iter_mut().for_each(|replicas| replicas.reverse());
+            new.regions.iter_mut().flatten().for_each(|replica| replica.synced = true);
+        }
+        new
+    }
+
+    /// The members, and those of them that leave, of the configuration that this node would like to see next.
+    fn wish(&self) -> Option<(Vec<Member>, Vec<NodeId>)> {
+        if self.role != Role::Member {
+            return None;
+        }
+        let old = &self.configuration;
+        let suspects = self.suspects();
+        // One at a time, and not together with others: more than f must not go at once.
+        let may_go = |node: &NodeId| old.complete && suspects.is_empty() && self.holds_nothing(*node);
+        let going = old.leaving.iter().copied().find(may_go);
+        let gone = |node: NodeId| going == Some(node);
+        // A manager that is about to go leaves its own removal to the next member.
+        let leader =
+            if gone(old.manager) { old.nodes().find(|&node| !gone(node)) } else { Some(old.manager) };
+        let leads = leader == Some(self.id) && self.is_open && self.manager.is_none();
+        let newcomers = self.newcomers();
+        let leaving = self.leaving();
+        let turn = self.turn_ns(&suspects);
+        let urgent = self.is_restarted
+            || self.membership.suspicious_since.is_some_and(|since| self.now_ns >= since + turn)
+            || !self.is_open && self.now_ns >= self.leases.since + self.settings.stuck_ns + turn;
+        let wanted = !newcomers.is_empty()
+            || leaving != old.leaving
+            || old.nodes().any(gone)
+            || old.complete && old.has_moves_to_finish(self.settings.f);
+        if !(urgent || leads && wanted) {
+            return None;
+        }
+        let stays = |member: &Member| {
+            let replaced = newcomers.iter().any(|newcomer| newcomer.0 == member.0);
+            !suspects.contains(&member.0) && !replaced && (member.0 == self.id || !gone(member.0))
+        };
+        let mut members: Vec<Member> = old.members.iter().copied().filter(stays).collect();
+        members.extend(&newcomers);
+        Some((members, leaving))
+    }
+
+    /// The same configuration, with what has become true of it since.
+    fn revision(&self) -> Option<Configuration> {
+        let old = &self.configuration;
+        let leads =
+            self.role == Role::Member && old.manager == self.id && self.is_open && self.manager.is_none();
+        if !leads {
+            return None;
+        }
+        let mut new = old.clone();
+        new.revision += 1;
+        new.complete = true;
+        new.guards = vec![old.members.clone()];
+        for &(region, node) in &self.membership.synced {
+            let replicas = new.regions.get_mut(usize::from(region.0))?;
+            replicas
+                .iter_mut()
+                .filter(|replica| replica.node == node)
+                .for_each(|replica| replica.synced = true);
+        }
+        let changed = !old.complete || new.regions != old.regions;
+        changed.then_some(new)
+    }
+
+    fn suspects(&self) -> Vec<NodeId> {
+        let patience = self.settings.suspect_ns();
+        let silent = |&node: &NodeId| self.leases.is_silent(node, self.now_ns, patience);
+        if self.role == Role::Member {
+            self.others().into_iter().filter(silent).collect()
+        } else {
+            Vec::new()
+        }
+    }
+
+    /// Nodes that ask to be members, in a life that is none yet.
+    fn newcomers(&self) -> Vec<Member> {
+        let fresh = |asked: u64| self.now_ns <= asked + self.settings.suspect_ns();
+        let all = self.membership.joiners.iter().map(|(&node, &(boot, asked))| ((node, boot), asked));
+        all.filter(|&(member, asked)| fresh(asked) && !self.configuration.has(member))
+            .map(|(member, _)| member)
+            .collect()
+    }
+
+    fn leaving(&self) -> Vec<NodeId> {
+        let old = &self.configuration;
+        old.nodes()
+            .filter(|node| self.membership.leavers.contains(node) || old.leaving.contains(node))
+            .collect()
+    }
+
+    fn holds_nothing(&self, node: NodeId) -> bool {
+        self.configuration.regions.iter().flatten().all(|replica| replica.node != node)
+    }
+
+    /// The manager first, then the others one after the other.
+    fn turn_ns(&self, suspects: &[NodeId]) -> u64 {
+        let manager = self.configuration.manager;
+        let before = |node: &NodeId| *node == manager || *node < self.id;
+        let rank = match self.id == manager {
+            true => 0,
+            false => {
+                self.configuration.nodes().filter(|node| !suspects.contains(node)).filter(before).count()
+            }
+        };
+        rank as u64 * self.settings.suspect_ns()
+    }
+
+    /// Takes a configuration for its own. Whatever was under way in the last one is over; what had a record is for recovery to finish.
+    pub(super) fn adopt(&mut self, configuration: Configuration) {
+        self.role = Role::Member;
+        self.is_restarted = false;
+        self.is_open = false;
+        self.manager = None;
+        self.configuration = configuration;
+        self.sequence = self.sequence.max(u64::from(self.configuration.id) << 32);
+        self.leases.adopt(self.now_ns);
+        self.membership.suspicious_since = None;
+        self.membership.synced.clear();
+        self.forget_requests();
+        self.replication = Default::default();
+        for worker in 0..self.settings.workers {
+            self.interrupt(worker);
+        }
+        let configuration = &self.configuration;
+        self.membership.leavers.retain(|&node| configuration.boot(node).is_some());
+        self.membership.joiners.retain(|&node, &mut (boot, _)| !configuration.has((node, boot)));
+        self.store.fit(&self.configuration, self.id, &self.settings);
+        self.beat();
+    }
+
+    /// The cluster goes on without this node: all that it holds may be old. It comes back as a new member with nothing, or stays away.
+    fn removed(&mut self, configuration: Configuration) {
+        self.configuration = configuration;
+        self.is_open = false;
+        self.is_restarted = false;
+        self.manager = None;
+        self.forget_requests();
+        self.replication = Default::default();
+        for worker in 0..self.settings.workers {
+            self.give_up(worker);
+        }
+        self.store = Store::default();
+        self.boot = self.rng.next_u64();
+        self.role = if self.membership.wants_to_leave { Role::Left } else { Role::Joining };
+        self.leases.adopt(self.now_ns);
+    }
+
+    fn forget_requests(&mut self) {
+        self.tickets.clear();
+        self.local.clear();
+        self.parked.clear();
+        self.outgoing.clear();
+    }
+
+    /// A line for a person who asks why nothing happens.
+    pub(crate) fn standing(&self) -> String {
+        let phases: Vec<_> = self.workers.iter().map(|worker| worker.phase).collect();
+        format!(
+            "{:?} in configuration {}, open {}, restarted {}, calls {}, suspects {:?}, newcomers {:?}, wishes {}, leases {}, manages {:?}, workers {phases:?}",
+            self.role,
+            self.configuration.id,
+            self.is_open,
+            self.is_restarted,
+            self.membership.is_calling,
+            self.suspects(),
+            self.newcomers(),
+            self.wish().is_some(),
+            self.leases.held(self.now_ns),
+            self.manager,
+        )
+    }
+
+    /// Whether a configuration from elsewhere can be worked with.
+    pub(super) fn is_sound(&self, configuration: &Configuration) -> bool {
+        let known = |node: NodeId| configuration.boot(node).is_some();
+        let whole = |replicas: &Vec<_>| !replicas.is_empty();
+        !configuration.members.is_empty()
+            && known(configuration.manager)
+            && configuration.regions.len() == self.configuration.regions.len()
+            && configuration.regions.iter().all(whole)
+            && configuration.regions.iter().flatten().all(|replica| known(replica.node))
+    }
+}

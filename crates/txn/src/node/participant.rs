@@ -1,0 +1,182 @@
+//! The node's answers to what others ask of it, behind the fence: nothing of another configuration is done.
+
+use crate::defect::planted;
+use crate::id::{Key, NodeId, TableId, Txid};
+use crate::message::{Packet, Request, Response};
+use crate::record::{Record, Write};
+#[cfg(all(test, not(loom)))]
+use crate::table::Lock;
+use crate::table::{Row, Table, VALUE_BYTES_MAX};
+
+use super::{Node, Role};
+
+impl Node {
+    /// `None`: not now, or never. The sender repeats what it still needs.
+    pub(super) fn answer_packet(&mut self, packet: Packet) -> Option<Response> {
+        let Packet { configuration, from, request } = packet;
+        match request {
+            Request::Heartbeat { boot, sent_ns } => {
+                return self.answer_heartbeat(configuration, boot, sent_ns);
+            }
+            Request::Join { boot } if self.role == Role::Member => {
+                self.membership.joiners.insert(from, (boot, self.now_ns));
+                return Some(Response::Done {});
+            }
+            Request::Leave { boot } if self.configuration.has((from, boot)) => {
+                self.membership.leavers.insert(from);
+                return Some(Response::Done {});
+            }
+            Request::Adopt { new } => return self.answer_adopt(from, new),
+            _ => {}
+        }
+        let same = configuration == self.configuration.id && self.configuration.boot(from).is_some();
+        if self.role != Role::Member || self.is_restarted || !(same || planted!(self, NoFence)) {
+            self.counters.fenced += 1;
+            self.notice(configuration);
+            return None;
+        }
+        match request {
+            Request::Recover { records } => self.answer_recover(from, &records),
+            Request::Open {} => self.answer_open(from),
+            _ if !self.is_open => None,
+            request => self.answer_data(from, request),
+        }
+    }
+
+    fn answer_data(&mut self, from: NodeId, request: Request) -> Option<Response> {
+        Some(match request {
+            Request::Read { table, key } => {
+                self.check_lease()?;
+                Response::Read { row: self.read(table, key)? }
+            }
+            Request::Scan { txid, table, low, high } => {
+                self.check_lease()?;
+                let Table::Ordered(ordered) = self.primary_table(table, low)? else { return None };
+                Response::from_scan(ordered.scan(low, high, self.settings.scan_rows_max, txid))
+            }
+            Request::Lock { txid, table, key, mode } => {
+                self.check_lease()?;
+                let lock = self.primary_table(table, key)?.lock(key, txid, mode);
+                #[cfg(all(test, not(loom)))]
+                let lock = self.maybe_without_owner(lock, table, key);
+                Response::Lock { lock }
+            }
+            Request::Validate { table, key, version } => {
+                self.check_lease()?;
+                let row = self.primary_table(table, key)?.row(key);
+                let free = row.owner.is_none() || planted!(self, ValidationIgnoresLocks);
+                Response::Valid { valid: row.version == version && free }
+            }
+            Request::ValidateScan { txid, table, low, high, seen } => {
+                self.check_lease()?;
+                let Table::Ordered(ordered) = self.primary_table(table, low)? else { return None };
+                let now = ordered.scan(low, high, self.settings.scan_rows_max, txid);
+                let same = |row: &crate::table::RangeRow, old: &(Key, u64)| (row.key, row.version) == *old;
+                let valid = now.is_ok_and(|now| {
+                    now.len() == seen.len() && now.iter().zip(&seen).all(|(row, old)| same(row, old))
+                });
+                Response::Valid { valid }
+            }
+            Request::Log { worker, record } => {
+                if !planted!(self, LossIsOnlyPrinted) || !self.rng.chance(0.2) {
+                    self.store.slots.insert((from, worker), record);
+                }
+                Response::Done {}
+            }
+            Request::CommitBackup { txid, write } => {
+                self.check_write(&write)?;
+                let ignores = planted!(self, NewReplicaIgnoresWrites) && !self.is_synced(&write);
+                if !ignores {
+                    let kept = u64::from(planted!(self, BackupsKeepTheirVersion));
+                    let write = Write { read: write.read.saturating_sub(kept), ..write };
+                    self.apply(txid, &write);
+                }
+                Response::Done {}
+            }
+            Request::CommitPrimary { txid, write } => {
+                self.check_write(&write)?;
+                self.apply(txid, &write);
+                Response::Done {}
+            }
+            Request::Unlock { txid, table, key } => {
+                let table = self.primary_table(table, key)?;
+                if planted!(self, AbortBumpsTheVersion) {
+                    let row = table.row(key);
+                    table.apply(key, row.version + 1, row.value.as_deref(), txid);
+                } else if !planted!(self, AbortKeepsLocks) {
+                    table.unlock(key, txid);
+                }
+                Response::Done {}
+            }
+            Request::Fetch { region, table, cursor } => {
+                (self.configuration.replica(region, self.id)?.synced).then_some(())?;
+                let (entries, next) = self.store.table(region, table)?.page(cursor, self.settings.page_rows);
+                Response::Page { entries, next }
+            }
+            Request::Synced { region } => {
+                self.membership.synced.insert((region, from));
+                Response::Done {}
+            }
+            _ => return None,
+        })
+    }
+
+    /// Single-key reads are not validated, and a validation is as good as its answer is fresh: a primary answers only while no other can be
+    /// one.
+    fn check_lease(&self) -> Option<()> {
+        let needed = self.configuration.leases_needed(self.settings.f);
+        (self.leases.held(self.now_ns) >= needed || planted!(self, LeaseIgnored)).then_some(())
+    }
+
+    fn read(&self, table: TableId, key: Key) -> Option<Row> {
+        let mut row = self.primary_table(table, key)?.row(key);
+        if planted!(self, AbsentReadHasNoVersion) && row.value.is_none() {
+            row.version = 0;
+        }
+        Some(row)
+    }
+
+    /// The table that this node answers for, as the key's primary.
+    fn primary_table(&self, table: TableId, key: Key) -> Option<&Table> {
+        if usize::from(table.0) >= self.settings.tables.len() {
+            return None;
+        }
+        let region = self.settings.region_of(&self.configuration, table, key);
+        let mine = self.configuration.primary(region) == self.id || planted!(self, NoFence);
+        self.store.table(region, table).filter(|_| mine)
+    }
+
+    /// Whether a write is one that a coordinator of ours can have made.
+    pub(super) fn check_write(&self, write: &Write) -> Option<()> {
+        let fits = write.value.as_ref().is_none_or(|value| value.len() <= VALUE_BYTES_MAX);
+        let known = usize::from(write.table.0) < self.settings.tables.len();
+        (fits && known && write.read < u64::MAX >> 1).then_some(())
+    }
+
+    pub(crate) fn apply(&self, txid: Txid, write: &Write) {
+        let region = self.settings.region_of(&self.configuration, write.table, write.key);
+        self.store.apply(&Record { txid, writes: Vec::new() }, write, region);
+    }
+
+    #[cfg(all(test, not(loom)))]
+    fn is_synced(&self, write: &Write) -> bool {
+        let region = self.settings.region_of(&self.configuration, write.table, write.key);
+        self.configuration.replica(region, self.id).is_some_and(|replica| replica.synced)
+    }
+
+    #[cfg(not(all(test, not(loom))))]
+    fn is_synced(&self, _write: &Write) -> bool {
+        true
+    }
+
+    #[cfg(all(test, not(loom)))]
+    fn maybe_without_owner(&self, lock: Lock, table: TableId, key: Key) -> Lock {
+        match lock {
+            Lock::Held if planted!(self, LocksHaveNoOwner) => {
+                let row = self.primary_table(table, key).map(|table| table.row(key)).unwrap_or_default();
+                Lock::Granted(row)
+            }
+            lock => lock,
+        }
+    }
+}

@@ -1,0 +1,82 @@
+//! How a new replica gets its data: page by page from the primary, with pauses that belong to the foreground.
+//!
+//! It is given all new writes from the moment its configuration opens, so whatever a page misses arrives by itself, and a page never puts an
+//! old version over a newer one.
+
+use std::collections::VecDeque;
+
+use crate::defect::planted;
+use crate::id::{RegionId, TableId, Txid};
+use crate::message::{Request, Response};
+
+use super::{Node, Purpose};
+
+#[derive(Debug, Default)]
+pub(super) struct Replication {
+    queue: VecDeque<(RegionId, TableId)>,
+    cursor: u64,
+    is_asked: bool,
+    next_ns: u64,
+}
+
+impl Replication {
+    pub(super) fn wake(&self) -> Option<u64> {
+        (!self.is_asked && !self.queue.is_empty()).then_some(self.next_ns)
+    }
+}
+
+impl Node {
+    /// Begins anew: what an earlier configuration has copied stays, and is recognised as not newer.
+    pub(super) fn start_replication(&mut self) {
+        self.replication = Replication::default();
+        for region in (0..self.configuration.regions.len()).map(|region| RegionId(region as u16)) {
+            let replica = self.configuration.replica(region, self.id);
+            if replica.is_some_and(|replica| !replica.synced) {
+                let tables = (0..self.settings.tables.len()).map(|table| (region, TableId(table as u8)));
+                self.replication.queue.extend(tables);
+            }
+        }
+        self.replicate();
+    }
+
+    pub(super) fn replicate(&mut self) {
+        let Some(&(region, table)) = self.replication.queue.front() else { return };
+        if !self.is_open || self.replication.is_asked || self.now_ns < self.replication.next_ns {
+            return;
+        }
+        self.replication.is_asked = true;
+        let cursor = self.replication.cursor;
+        let primary = self.configuration.primary(region);
+        self.send(primary, Request::Fetch { region, table, cursor }, Purpose::Fetch);
+    }
+
+    pub(super) fn on_page(&mut self, response: Response) {
+        let Response::Page { entries, mut next } = response else { return };
+        let Some(&(region, table)) = self.replication.queue.front() else { return };
+        let nobody = Txid { node: self.id, worker: u16::MAX, sequence: 0 };
+        if let Some(table) = self.store.table(region, table) {
+            for entry in &entries {
+                let version = if planted!(self, PagesOverwriteNewerRows) {
+                    entry.version.max(table.row(entry.key).version + 1)
+                } else {
+                    entry.version
+                };
+                if entry.value.as_ref().is_none_or(|value| value.len() <= crate::VALUE_BYTES_MAX) {
+                    table.apply(entry.key, version, entry.value.as_deref(), nobody);
+                }
+            }
+        }
+        if planted!(self, SyncedTooEarly) {
+            next = None;
+        }
+        self.replication.is_asked = false;
+        self.replication.next_ns = self.now_ns + self.settings.page_pause_ns;
+        self.replication.cursor = next.unwrap_or(0);
+        if next.is_none() {
+            self.replication.queue.pop_front();
+            if self.replication.queue.iter().all(|left| left.0 != region) {
+                self.send(self.configuration.manager, Request::Synced { region }, Purpose::Synced);
+            }
+        }
+    }
+}

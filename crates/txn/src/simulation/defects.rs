@@ -1,0 +1,62 @@
+//! The simulator and the checker, tested: each mistake that is planted must be found within a number of seeds.
+
+use crate::defect::Defect;
+
+use super::Plan;
+
+/// Runs seeds until the mistake is found, and says by which check.
+fn hunt(defect: Defect, seeds: u64) {
+    for seed in 0..seeds {
+        let plan = Plan { defect: Some(defect), ..Plan::from_seed(seed) };
+        if let Err(failure) = plan.run() {
+            let first_line = failure.what.lines().next().unwrap_or_default();
+            println!("{defect:?}: seed {seed}: {first_line}");
+            return;
+        }
+    }
+    panic!("{defect:?} was not found in {seeds} seeds");
+}
+
+/// One test for each mistake, with the number of seeds within which it must be found.
+macro_rules! found {
+    ($($test:ident: $defect:ident within $seeds:literal seeds;)*) => {$(
+        #[test]
+        fn $test() {
+            hunt(Defect::$defect, $seeds);
+        }
+    )*};
+}
+
+found! {
+    log_has_no_values: LogHasNoValues within 100 seeds;
+    log_forgets_deletions: LogForgetsDeletions within 100 seeds;
+    backups_keep_their_version: BackupsKeepTheirVersion within 100 seeds;
+    absent_read_has_no_version: AbsentReadHasNoVersion within 100 seeds;
+    abort_bumps_the_version: AbortBumpsTheVersion within 100 seeds;
+    locks_have_no_owner: LocksHaveNoOwner within 100 seeds;
+    loss_is_only_printed: LossIsOnlyPrinted within 400 seeds;
+    no_validation: NoValidation within 100 seeds;
+    absent_keys_are_not_validated: AbsentKeysAreNotValidated within 100 seeds;
+    validation_ignores_locks: ValidationIgnoresLocks within 100 seeds;
+    ranges_are_not_validated: RangesAreNotValidated within 100 seeds;
+    reread_is_not_compared: RereadIsNotCompared within 100 seeds;
+    backups_are_not_awaited: BackupsAreNotAwaited within 100 seeds;
+    log_is_not_awaited: LogIsNotAwaited within 400 seeds;
+    log_only_at_home: LogOnlyAtHome within 100 seeds;
+    log_slot_reused_early: LogSlotReusedEarly within 100 seeds;
+    abort_keeps_locks: AbortKeepsLocks within 100 seeds;
+    more_than_one_execution: MoreThanOneExecution within 100 seeds;
+    no_fence: NoFence within 1000 seeds;
+    lease_ignored: LeaseIgnored within 100 seeds;
+    leases_are_not_waited_for: LeasesAreNotWaitedFor within 400 seeds;
+    torn_record_accepted: TornRecordAccepted within 100 seeds;
+    stale_replica_promoted: StaleReplicaPromoted within 100 seeds;
+    recovery_forgets_records: RecoveryForgetsRecords within 100 seeds;
+    recovery_keeps_locks: RecoveryKeepsLocks within 100 seeds;
+    recovery_skips_backups: RecoverySkipsBackups within 100 seeds;
+    in_doubt_is_aborted: InDoubtIsAborted within 100 seeds;
+    new_replica_ignores_writes: NewReplicaIgnoresWrites within 100 seeds;
+    pages_overwrite_newer_rows: PagesOverwriteNewerRows within 100 seeds;
+    synced_too_early: SyncedTooEarly within 100 seeds;
+    restart_is_not_noticed: RestartIsNotNoticed within 100 seeds;
+}

@@ -1,0 +1,194 @@
+//! The end of a run: faults are over, the cluster must go on, come to rest, and have kept its promise.
+
+use crate::check::{self, Observation, Outcome, Transaction};
+use crate::id::{NodeId, RegionId, TableId, Txid};
+use crate::table::Entry;
+
+use super::Report;
+use super::clients::{ACCOUNT_KEYS, ACCOUNTS, BALANCE, balance};
+use super::world::World;
+
+const PATIENCE_NS: u64 = 3_000_000_000;
+/// What each client must commit after the faults.
+const PROGRESS: u64 = 3;
+
+impl World {
+    /// Ends all faults, and waits for progress and for rest.
+    pub(super) fn heal(&mut self) -> Result<(), String> {
+        self.is_healed = true;
+        self.ambush = None;
+        self.blocked.clear();
+        self.service_down_until_ns = 0;
+        let all: Vec<NodeId> = self.machines.keys().copied().collect();
+        for &at in &all {
+            let machine = self.machines.get_mut(&at).expect("a machine of ours");
+            machine.paused_until_ns = machine.paused_until_ns.min(self.now_ns);
+            self.start(at);
+        }
+        let committed = |world: &World| -> Vec<(NodeId, u64, Vec<u64>)> {
+            let processes =
+                world.machines.values().filter_map(|machine| Some((machine.id, machine.process.as_ref()?)));
+            let counts = processes.map(|(id, process)| {
+                let counts = process.clients.iter().map(|client| client.committed).collect();
+                (id, process.number, counts)
+            });
+            counts.collect()
+        };
+        let mut before = committed(self);
+        let until = self.now_ns + PATIENCE_NS;
+        let progressed = self.run(until, |world| {
+            world.revive_those_that_left();
+            let now = committed(world);
+            before.retain(|old| now.iter().any(|new| new.1 == old.1));
+            for new in &now {
+                if !before.iter().any(|old| old.1 == new.1) {
+                    before.push(new.clone());
+                }
+            }
+            now.iter().all(|new| {
+                let old = before.iter().find(|old| old.1 == new.1);
+                old.is_some_and(|old| new.2.iter().zip(&old.2).all(|(new, old)| *new >= old + PROGRESS))
+            })
+        });
+        if !progressed {
+            return Err(format!("no progress after the faults ended\n{}", self.describe()));
+        }
+        self.stop_clients();
+        let until = self.now_ns + PATIENCE_NS;
+        let rests = self.run(until, |world| {
+            world.revive_those_that_left();
+            world.is_at_rest()
+        });
+        if rests { Ok(()) } else { Err(format!("no rest after the clients ended\n{}", self.describe())) }
+    }
+
+    fn revive_those_that_left(&mut self) {
+        let left = |machine: &&super::machine::Machine| {
+            machine.process.as_ref().is_some_and(|process| process.node.has_left())
+        };
+        let gone: Vec<NodeId> = self.machines.values().filter(left).map(|machine| machine.id).collect();
+        for at in gone {
+            self.crash(at, false);
+            self.start(at);
+        }
+    }
+
+    fn is_at_rest(&self) -> bool {
+        let configuration = &self.service.0;
+        let rests = |machine: &super::machine::Machine| {
+            machine.process.as_ref().is_some_and(|process| {
+                process.node.is_open()
+                    && process.node.configuration().id == configuration.id
+                    && process.clients.iter().all(|client| client.job.is_none())
+            })
+        };
+        configuration.is_settled(self.plan.f)
+            && configuration.members.len() == self.machines.len()
+            && self.machines.values().all(rests)
+    }
+
+    fn describe(&self) -> String {
+        let mut lines = vec![format!("service: {:?}", self.service.0)];
+        for machine in self.machines.values() {
+            lines.push(match &machine.process {
+                None => format!("{}: down", machine.id),
+                Some(process) => {
+                    format!("{} {:x}: {}", machine.id, process.node.boot(), process.node.standing())
+                }
+            });
+        }
+        lines.join("\n")
+    }
+
+    /// Checks everything.
+    pub(super) fn finish(mut self) -> Result<Report, String> {
+        self.check_replicas()?;
+        let last = self.final_read();
+        let money: i64 = last
+            .reads
+            .iter()
+            .filter(|read| read.table == ACCOUNTS)
+            .map(|read| balance(read.value.clone()))
+            .sum();
+        self.history.transactions.push(last);
+        let expected = BALANCE * ACCOUNT_KEYS as i64;
+        self.check_audits(expected)?;
+        let verdict = check::check(&self.history).map_err(|anomaly| anomaly.0)?;
+        if money != expected {
+            return Err(format!("{expected} in all accounts became {money}"));
+        }
+        Ok(Report { configurations: self.service.0.id, verdict, ..self.report })
+    }
+
+    /// Replicas are equal to the last byte, versions included, and nothing is locked.
+    fn check_replicas(&self) -> Result<(), String> {
+        let configuration = &self.service.0;
+        for (region, replicas) in configuration.regions.iter().enumerate() {
+            for table in (0..self.settings.tables.len()).map(|table| TableId(table as u8)) {
+                let contents = |node| self.contents(node, RegionId(region as u16), table);
+                let first = contents(replicas[0].node);
+                for replica in &replicas[1..] {
+                    let other = contents(replica.node);
+                    if first != other {
+                        let differ = first.iter().zip(&other).find(|(one, two)| one != two);
+                        let names = format!("{} and {}", replicas[0].node, replica.node);
+                        return Err(format!("region {region} table {}: {names} differ: {differ:?}", table.0));
+                    }
+                }
+            }
+        }
+        for machine in self.machines.values() {
+            let locks = machine.process.as_ref().map_or(0, |process| process.node.store().locks());
+            if locks > 0 {
+                return Err(format!("{} has {locks} locks, and nobody to release them", machine.id));
+            }
+        }
+        Ok(())
+    }
+
+    fn contents(&self, node: NodeId, region: RegionId, table: TableId) -> Vec<Entry> {
+        let process = self.machines.get(&node).and_then(|machine| machine.process.as_ref());
+        let found = process.and_then(|process| process.node.store().table(region, table));
+        let mut entries = found.map(|table| table.page(0, usize::MAX).0).unwrap_or_default();
+        entries.sort_unstable_by_key(|entry| entry.key);
+        entries
+    }
+
+    /// All that is left in the end, as a transaction that reads it.
+    fn final_read(&self) -> Transaction {
+        let mut reads = Vec::new();
+        for (region, replicas) in self.service.0.regions.iter().enumerate() {
+            for table in (0..self.settings.tables.len()).map(|table| TableId(table as u8)) {
+                let entries = self.contents(replicas[0].node, RegionId(region as u16), table);
+                let observe = |Entry { key, version, value }| Observation { table, key, version, value };
+                reads.extend(entries.into_iter().map(observe));
+            }
+        }
+        Transaction {
+            txid: Txid { node: NodeId(u16::MAX), worker: 1, sequence: 0 },
+            invoked_ns: self.now_ns + 1,
+            completed_ns: Some(self.now_ns + 2),
+            outcome: Outcome::Committed,
+            reads,
+            writes: Vec::new(),
+        }
+    }
+
+    /// Whoever saw all accounts saw all money.
+    fn check_audits(&self, expected: i64) -> Result<(), String> {
+        for transaction in
+            self.history.transactions.iter().filter(|transaction| transaction.outcome == Outcome::Committed)
+        {
+            let accounts: Vec<&Observation> =
+                transaction.reads.iter().filter(|read| read.table == ACCOUNTS).collect();
+            let money: i64 = accounts.iter().map(|read| balance(read.value.clone())).sum();
+            if accounts.len() as u64 == ACCOUNT_KEYS && money != expected {
+                return Err(format!(
+                    "an audit found {money} instead of {expected}\n  {}",
+                    transaction.describe()
+                ));
+            }
+        }
+        Ok(())
+    }
+}

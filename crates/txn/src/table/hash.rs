@@ -1,0 +1,317 @@
+//! MICA's lossless table as FaSST uses it (FaSST §5): buckets of seven slots, chains of overflow buckets, values beside them.
+//!
+//! **Lock and version are per key.** FaSST keeps one header per bucket, which is smaller, but then two keys of one transaction can share
+//! a version, and "was this record applied?" has no answer after a crash; and unrelated keys conflict. Thirty-two bytes a slot more
+//! buy both.
+//!
+//! Transaction locks are words of a row and last for a whole transaction. The sequence lock of a bucket is another matter: it guards the
+//! bucket's words for the length of one operation.
+
+use std::sync::atomic::AtomicUsize;
+
+use crate::id::{Key, NodeId, Txid, Version, mix};
+use crate::sync::{AtomicU64, Ordering};
+
+use super::pool::Pool;
+use super::seqlock::SeqLock;
+use super::{Entry, Lock, Mode, Row, VALUE_BYTES_MAX, refusal};
+
+const SLOTS: usize = 7;
+const SLOT_WORDS: usize = 5;
+/// Word 0 links to the next bucket of the chain: index + 1, or 0.
+const BUCKET_WORDS: usize = 1 + SLOTS * SLOT_WORDS;
+
+/// A slot's words.
+const KEY: usize = 0;
+const HEADER: usize = 1;
+const VALUE: usize = 2;
+const OWNER: usize = 3;
+const OWNER_SEQUENCE: usize = 4;
+
+const LOCKED: u64 = 1 << 63;
+
+/// The value word: whether the slot is taken, whether the key is present, the value's length and its block.
+const OCCUPIED: u64 = 1 << 63;
+const PRESENT: u64 = 1 << 62;
+const LENGTH_SHIFT: u32 = 32;
+const LENGTH_MASK: u64 = (1 << 20) - 1;
+
+/// Value blocks of 1, 2, 4 … 512 words.
+const CLASSES: usize = 10;
+
+/// An unordered table. All methods may be called by all threads.
+pub struct HashTable {
+    locks: Box<[SeqLock]>,
+    heads: Box<[AtomicU64]>,
+    overflow: Pool,
+    values: [Pool; CLASSES],
+    rows: AtomicUsize,
+    rows_max: usize,
+}
+
+/// Where a key is, or could be.
+enum Place<'a> {
+    Slot(&'a [AtomicU64]),
+    Free(&'a [AtomicU64]),
+    /// The chain is full; this is its last bucket.
+    After(&'a [AtomicU64]),
+}
+
+impl HashTable {
+    /// A table for about `rows_max` keys; an insert beyond them is refused.
+    pub fn new(rows_max: usize) -> HashTable {
+        let buckets = (rows_max / (SLOTS - 2)).max(1).next_power_of_two();
+        HashTable {
+            locks: (0..buckets).map(|_| SeqLock::new()).collect(),
+            heads: (0..buckets * BUCKET_WORDS).map(|_| AtomicU64::new(0)).collect(),
+            overflow: Pool::new(BUCKET_WORDS),
+            values: std::array::from_fn(|class| Pool::new(1 << class)),
+            rows: AtomicUsize::new(0),
+            rows_max,
+        }
+    }
+
+    pub(super) fn row(&self, key: Key) -> Row {
+        let bucket = self.bucket_of(key);
+        self.locks[bucket].read(|| match self.find(bucket, key)? {
+            Place::Slot(slot) => self.row_of(slot),
+            _ => Some(Row::default()),
+        })
+    }
+
+    pub(super) fn lock(&self, key: Key, owner: Txid, mode: Mode) -> Lock {
+        let bucket = self.bucket_of(key);
+        let _guard = self.locks[bucket].write();
+        let place = self.find(bucket, key).expect(STEADY);
+        let row = match place {
+            Place::Slot(slot) => self.row_of(slot).expect(STEADY),
+            _ => Row::default(),
+        };
+        if row.owner.is_some_and(|holder| holder != owner) {
+            return Lock::Held;
+        }
+        if let Some(refused) = refusal(mode, row.value.is_some()) {
+            return refused;
+        }
+        if !matches!(place, Place::Slot(_)) && self.rows.load(Ordering::Relaxed) >= self.rows_max {
+            return Lock::Full;
+        }
+        let slot = self.take(place, key);
+        set_owner(slot, Some(owner));
+        Lock::Granted(Row { owner: Some(owner), ..row })
+    }
+
+    pub(super) fn unlock(&self, key: Key, owner: Txid) -> bool {
+        let bucket = self.bucket_of(key);
+        let _guard = self.locks[bucket].write();
+        let Some(Place::Slot(slot)) = self.find(bucket, key) else { return false };
+        if owner_of(slot) != Some(owner) {
+            return false;
+        }
+        self.release(slot);
+        true
+    }
+
+    pub(super) fn apply(&self, key: Key, version: Version, value: Option<&[u8]>, owner: Txid) -> bool {
+        let bucket = self.bucket_of(key);
+        let _guard = self.locks[bucket].write();
+        let place = self.find(bucket, key).expect(STEADY);
+        let stored = match place {
+            Place::Slot(slot) => slot[HEADER].load(Ordering::Relaxed) & !LOCKED,
+            _ => 0,
+        };
+        let newer = version > stored;
+        if newer {
+            let slot = self.take(place, key);
+            self.store(slot, value);
+            let lock = slot[HEADER].load(Ordering::Relaxed) & LOCKED;
+            slot[HEADER].store(lock | version, Ordering::Relaxed);
+            if owner_of(slot) == Some(owner) {
+                set_owner(slot, None);
+            }
+        } else if let Place::Slot(slot) = place
+            && owner_of(slot) == Some(owner)
+        {
+            self.release(slot);
+        }
+        newer
+    }
+
+    pub(super) fn release_locks(&self) {
+        for bucket in 0..self.locks.len() {
+            let _guard = self.locks[bucket].write();
+            for chained in self.chain(bucket) {
+                for slot in slots(chained).filter(|slot| owner_of(slot).is_some()) {
+                    self.release(slot);
+                }
+            }
+        }
+    }
+
+    pub(super) fn page(&self, cursor: u64, at_least: usize) -> (Vec<Entry>, Option<u64>) {
+        let mut entries = Vec::new();
+        for bucket in usize::try_from(cursor).unwrap_or(usize::MAX).min(self.locks.len())..self.locks.len() {
+            if entries.len() >= at_least {
+                return (entries, Some(bucket as u64));
+            }
+            entries.extend(self.locks[bucket].read(|| {
+                let mut found = Vec::new();
+                for slot in self.chain(bucket).take(HOPS_MAX).flat_map(slots) {
+                    let (key, row) = (slot[KEY].load(Ordering::Relaxed), self.row_of(slot)?);
+                    if row.version > 0 {
+                        found.push(Entry { key, version: row.version, value: row.value });
+                    }
+                }
+                Some(found)
+            }));
+        }
+        (entries, None)
+    }
+
+    pub(super) fn locks(&self) -> usize {
+        let held = |bucket: usize| {
+            self.locks[bucket].read(|| {
+                let all = self.chain(bucket).take(HOPS_MAX).flat_map(slots);
+                Some(all.filter(|slot| owner_of(slot).is_some()).count())
+            })
+        };
+        (0..self.locks.len()).map(held).sum()
+    }
+
+    fn bucket_of(&self, key: Key) -> usize {
+        mix(key) as usize & (self.locks.len() - 1)
+    }
+
+    /// The buckets of a chain. To a racing reader it may seem longer than it is.
+    fn chain(&self, bucket: usize) -> impl Iterator<Item = &[AtomicU64]> {
+        let head = &self.heads[bucket * BUCKET_WORDS..][..BUCKET_WORDS];
+        std::iter::successors(Some(head), |words| {
+            let next = words[0].load(Ordering::Relaxed).checked_sub(1)?;
+            self.overflow.try_block(next as u32)
+        })
+    }
+
+    /// `None` if the chain does not end, as may seem to a racing reader.
+    fn find(&self, bucket: usize, key: Key) -> Option<Place<'_>> {
+        let mut free = None;
+        let mut last = None;
+        for words in self.chain(bucket).take(HOPS_MAX) {
+            for slot in all_slots(words) {
+                if slot[VALUE].load(Ordering::Relaxed) & OCCUPIED == 0 {
+                    free.get_or_insert(slot);
+                } else if slot[KEY].load(Ordering::Relaxed) == key {
+                    return Some(Place::Slot(slot));
+                }
+            }
+            last = Some(words);
+        }
+        let last = last.filter(|words| words[0].load(Ordering::Relaxed) == 0)?;
+        Some(free.map_or(Place::After(last), Place::Free))
+    }
+
+    /// The key's slot, new if it had none.
+    fn take<'a>(&'a self, place: Place<'a>, key: Key) -> &'a [AtomicU64] {
+        let slot = match place {
+            Place::Slot(slot) => return slot,
+            Place::Free(slot) => slot,
+            Place::After(last) => {
+                let index = self.overflow.allocate();
+                let words = self.overflow.block(index);
+                words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+                last[0].store(u64::from(index) + 1, Ordering::Relaxed);
+                &words[1..=SLOT_WORDS]
+            }
+        };
+        self.rows.fetch_add(1, Ordering::Relaxed);
+        slot[KEY].store(key, Ordering::Relaxed);
+        slot[HEADER].store(0, Ordering::Relaxed);
+        slot[VALUE].store(OCCUPIED, Ordering::Relaxed);
+        slot
+    }
+
+    /// Unlocks; a row that nobody ever wrote goes.
+    fn release(&self, slot: &[AtomicU64]) {
+        set_owner(slot, None);
+        if slot[HEADER].load(Ordering::Relaxed) == 0 {
+            slot[VALUE].store(0, Ordering::Relaxed);
+            self.rows.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+
+    fn row_of(&self, slot: &[AtomicU64]) -> Option<Row> {
+        let word = slot[VALUE].load(Ordering::Relaxed);
+        let value = if word & PRESENT == 0 { None } else { Some(self.load(word)?) };
+        let header = slot[HEADER].load(Ordering::Relaxed);
+        Some(Row { version: header & !LOCKED, owner: owner_of(slot), value })
+    }
+
+    fn load(&self, word: u64) -> Option<Vec<u8>> {
+        let length = (word >> LENGTH_SHIFT & LENGTH_MASK) as usize;
+        let Some(class) = class_of(length) else { return (length == 0).then(Vec::new) };
+        let block = self.values[class].try_block(word as u32)?;
+        let mut bytes = Vec::with_capacity(length.next_multiple_of(8));
+        for word in &block[..length.div_ceil(8)] {
+            bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        }
+        bytes.truncate(length);
+        Some(bytes)
+    }
+
+    fn store(&self, slot: &[AtomicU64], value: Option<&[u8]>) {
+        let old = slot[VALUE].load(Ordering::Relaxed);
+        let mut word = OCCUPIED;
+        if let Some(bytes) = value {
+            assert!(bytes.len() <= VALUE_BYTES_MAX, "a value of {} bytes got past its check", bytes.len());
+            word |= PRESENT | (bytes.len() as u64) << LENGTH_SHIFT;
+            if let Some(class) = class_of(bytes.len()) {
+                let index = self.values[class].allocate();
+                let block = self.values[class].block(index);
+                for (chunk, target) in bytes.chunks(8).zip(block) {
+                    let mut padded = [0; 8];
+                    padded[..chunk.len()].copy_from_slice(chunk);
+                    target.store(u64::from_le_bytes(padded), Ordering::Relaxed);
+                }
+                word |= u64::from(index);
+            }
+        }
+        slot[VALUE].store(word, Ordering::Relaxed);
+        if old & PRESENT != 0
+            && let Some(class) = class_of((old >> LENGTH_SHIFT & LENGTH_MASK) as usize)
+        {
+            self.values[class].release(old as u32);
+        }
+    }
+}
+
+/// Longer chains are seen by racing readers only.
+const HOPS_MAX: usize = 1 << 20;
+const STEADY: &str = "the bucket is steady under its own lock";
+
+fn class_of(length: usize) -> Option<usize> {
+    let class = length.div_ceil(8).checked_next_power_of_two()?.ilog2() as usize;
+    (length > 0 && class < CLASSES).then_some(class)
+}
+
+fn all_slots(bucket: &[AtomicU64]) -> impl Iterator<Item = &[AtomicU64]> {
+    bucket[1..].chunks_exact(SLOT_WORDS)
+}
+
+fn slots(bucket: &[AtomicU64]) -> impl Iterator<Item = &[AtomicU64]> {
+    all_slots(bucket).filter(|slot| slot[VALUE].load(Ordering::Relaxed) & OCCUPIED != 0)
+}
+
+fn owner_of(slot: &[AtomicU64]) -> Option<Txid> {
+    let locked = slot[HEADER].load(Ordering::Relaxed) & LOCKED != 0;
+    let place = slot[OWNER].load(Ordering::Relaxed);
+    let sequence = slot[OWNER_SEQUENCE].load(Ordering::Relaxed);
+    locked.then_some(Txid { node: NodeId((place >> 16) as u16), worker: place as u16, sequence })
+}
+
+fn set_owner(slot: &[AtomicU64], owner: Option<Txid>) {
+    let version = slot[HEADER].load(Ordering::Relaxed) & !LOCKED;
+    if let Some(owner) = owner {
+        slot[OWNER].store(u64::from(owner.node.0) << 16 | u64::from(owner.worker), Ordering::Relaxed);
+        slot[OWNER_SEQUENCE].store(owner.sequence, Ordering::Relaxed);
+    }
+    slot[HEADER].store(if owner.is_some() { version | LOCKED } else { version }, Ordering::Relaxed);
+}

@@ -1,0 +1,178 @@
+//! Both tables against a plain map, then against threads.
+
+use std::collections::BTreeMap;
+
+use highwire_stdx::Rng;
+
+use super::*;
+use crate::id::NodeId;
+
+fn txid(sequence: u64) -> Txid {
+    Txid { node: NodeId(3), worker: 9, sequence }
+}
+
+fn both(rows_max: usize) -> [Table; 2] {
+    [Table::Hash(Box::new(HashTable::new(rows_max))), Table::Ordered(OrderedTable::new(rows_max))]
+}
+
+#[test]
+fn tables_do_what_a_map_does() {
+    let steps = if cfg!(miri) { 400 } else { 40_000 };
+    for (seed, table) in (0..6).flat_map(|seed| both(4096).map(|table| (seed, table))) {
+        let mut rng = Rng::new(seed);
+        let mut model: BTreeMap<Key, Row> = BTreeMap::new();
+        for step in 0..steps {
+            let key = rng.below(300);
+            let me = txid(rng.below(3));
+            let row = model.get(&key).cloned().unwrap_or_default();
+            let held = row.owner.is_some_and(|owner| owner != me);
+            match rng.below(5) {
+                0 => assert_eq!(table.row(key), row, "seed {seed} step {step}"),
+                1 | 2 => {
+                    let mode = *rng.pick(&[Mode::Insert, Mode::Update, Mode::Delete]);
+                    let expected = if held {
+                        Lock::Held
+                    } else if let Some(refused) = refusal(mode, row.value.is_some()) {
+                        refused
+                    } else {
+                        Lock::Granted(Row { owner: Some(me), ..row.clone() })
+                    };
+                    assert_eq!(table.lock(key, me, mode), expected, "seed {seed} step {step}");
+                    if let Lock::Granted(row) = expected {
+                        model.insert(key, row);
+                    }
+                }
+                3 => {
+                    assert_eq!(table.unlock(key, me), row.owner == Some(me), "seed {seed} step {step}");
+                    if row.owner == Some(me) {
+                        model.insert(key, Row { owner: None, ..row });
+                    }
+                }
+                _ => {
+                    let version = row.version + rng.below(2);
+                    let mut bytes = vec![0; rng.below(600) as usize * 7 % 4061];
+                    rng.fill(&mut bytes);
+                    let value = rng.chance(0.7).then_some(bytes);
+                    let newer = version > row.version;
+                    assert_eq!(table.apply(key, version, value.as_deref(), me), newer);
+                    let mut row = if newer { Row { version, value, ..row } } else { row };
+                    row.owner = row.owner.filter(|&owner| owner != me);
+                    model.insert(key, row);
+                }
+            }
+        }
+        assert_eq!(table.locks(), model.values().filter(|row| row.owner.is_some()).count());
+        assert_eq!(pages(&table), committed(&model));
+        table.release_locks();
+        assert_eq!(table.locks(), 0);
+        assert_eq!(pages(&table), committed(&model));
+    }
+}
+
+fn pages(table: &Table) -> BTreeMap<Key, (Version, Option<Vec<u8>>)> {
+    let (mut all, mut cursor) = (BTreeMap::new(), Some(0));
+    while let Some(from) = cursor {
+        let (entries, next) = table.page(from, 10);
+        for entry in entries {
+            assert!(all.insert(entry.key, (entry.version, entry.value)).is_none(), "a key came twice");
+        }
+        cursor = next;
+    }
+    all
+}
+
+fn committed(model: &BTreeMap<Key, Row>) -> BTreeMap<Key, (Version, Option<Vec<u8>>)> {
+    let written = model.iter().filter(|(_, row)| row.version > 0);
+    written.map(|(&key, row)| (key, (row.version, row.value.clone()))).collect()
+}
+
+#[test]
+fn a_full_table_refuses_new_keys_and_takes_old_ones() {
+    for table in both(5) {
+        for key in 0..5 {
+            assert!(table.apply(key, 1, Some(b"x"), txid(0)));
+        }
+        assert_eq!(table.lock(9, txid(1), Mode::Insert), Lock::Full);
+        assert!(matches!(table.lock(4, txid(1), Mode::Update), Lock::Granted(_)));
+    }
+}
+
+#[test]
+fn a_lock_on_an_absent_key_leaves_nothing_behind() {
+    for table in both(8) {
+        for round in 0..100 {
+            let granted = table.lock(round, txid(1), Mode::Insert);
+            assert_eq!(granted, Lock::Granted(Row { owner: Some(txid(1)), ..Row::default() }));
+            assert!(table.unlock(round, txid(1)));
+            assert_eq!(table.row(round), Row::default());
+        }
+    }
+}
+
+#[test]
+fn versions_survive_deletion() {
+    for table in both(8) {
+        table.apply(7, 5, Some(b"five"), txid(0));
+        table.apply(7, 6, None, txid(0));
+        assert_eq!(table.row(7), Row { version: 6, ..Row::default() });
+        assert!(!table.apply(7, 5, Some(b"five"), txid(0)), "an old record came back to life");
+    }
+}
+
+#[test]
+fn a_range_shows_rows_deletions_and_locks() {
+    let table = OrderedTable::new(100);
+    for key in [1, 3, 5, 7] {
+        table.apply(key, key, Some(&[key as u8]), txid(0));
+    }
+    table.apply(5, 6, None, txid(0));
+    let versions =
+        |rows: Vec<RangeRow>| rows.into_iter().map(|row| (row.key, row.version)).collect::<Vec<_>>();
+    assert_eq!(versions(table.scan(2, 7, 9, txid(2)).unwrap()), [(3, 3), (5, 6), (7, 7)]);
+    assert_eq!(table.scan(2, 7, 2, txid(2)), Err(ScanError::TooLong));
+    assert_eq!(table.scan(7, 2, 9, txid(2)), Ok(vec![]));
+    table.lock(4, txid(1), Mode::Insert);
+    assert_eq!(table.scan(2, 7, 9, txid(2)), Err(ScanError::Locked));
+    assert!(table.scan(5, 7, 9, txid(2)).is_ok());
+    assert_eq!(versions(table.scan(2, 7, 9, txid(1)).unwrap()), [(3, 3), (5, 6), (7, 7)], "its own lock");
+}
+
+/// Threads lock, write both halves of a value and unlock; readers must never see halves that differ, nor a version that goes back.
+#[test]
+fn threads_see_whole_values_and_growing_versions() {
+    let rounds = if cfg!(miri) { 30 } else { 20_000 };
+    for table in both(64) {
+        std::thread::scope(|scope| {
+            for thread in 0..2u64 {
+                let table = &table;
+                scope.spawn(move || {
+                    let mut rng = Rng::new(thread);
+                    let mut seen = [0; 12];
+                    for round in 0..rounds {
+                        let me = txid(round * 2 + thread);
+                        let key = rng.below(12);
+                        let row = table.row(key);
+                        check_whole(&row);
+                        assert!(row.version >= seen[key as usize]);
+                        seen[key as usize] = row.version;
+                        let mode = if row.value.is_some() { Mode::Update } else { Mode::Insert };
+                        if let Lock::Granted(row) = table.lock(key, me, mode) {
+                            check_whole(&row);
+                            let mut value = vec![thread as u8 + 1; rng.below(200) as usize * 2];
+                            value.fill(rng.next_u32() as u8);
+                            let value = rng.chance(0.9).then_some(value);
+                            assert!(table.apply(key, row.version + 1, value.as_deref(), me));
+                        }
+                    }
+                });
+            }
+        });
+        assert_eq!(table.locks(), 0);
+    }
+}
+
+fn check_whole(row: &Row) {
+    if let Some(value) = &row.value {
+        assert!(value.windows(2).all(|pair| pair[0] == pair[1]), "half a value");
+    }
+}
