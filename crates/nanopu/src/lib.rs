@@ -8,6 +8,7 @@
 //! often the pipeline replays it.
 #![forbid(unsafe_code)]
 
+pub mod boot;
 mod cache;
 pub mod client;
 mod config;

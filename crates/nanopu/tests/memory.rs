@@ -1,8 +1,6 @@
 //! A core that repeats remembered cycles does what one does that works all of them out: the same events in the same cycles, the
 //! same registers, the same packets.
 
-#[path = "rocket/boot.rs"]
-mod boot;
 #[path = "../examples/rocket/generate.rs"]
 #[allow(dead_code, reason = "the example uses all of it")]
 mod generate;

@@ -4,10 +4,7 @@
 //! configuration `LitexFullConfig`) with a memory of 40 cycles. Where this model is known to differ, the test says how
 //! often, so that a change in either direction shows.
 
-#[path = "rocket/boot.rs"]
-mod boot;
-
-use highwire_nanopu::{Asker, Core, CoreConfig, Event};
+use highwire_nanopu::{Asker, Core, CoreConfig, Event, boot};
 use highwire_riscv::{AccessFault, Bank, Bus, Class, Hart, Ram};
 
 const BASE: u64 = 0x8000_0000;

@@ -2,10 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use highwire_nanopu::{Asker, Commit, Core, CoreConfig, Event, Port};
+use highwire_nanopu::{Asker, Commit, Core, CoreConfig, Event, Port, boot};
 use highwire_riscv::{AccessFault, Bus, Hart, Next, Program, Ram, Symbol};
-
-use super::boot;
 
 /// Where programs lie and begin.
 pub(crate) const BASE: u64 = 0x8000_0000;

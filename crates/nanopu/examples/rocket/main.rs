@@ -6,8 +6,6 @@
 //! random program does here, and `image SEED PATH` writes it to a file for the simulator.
 #![allow(clippy::disallowed_methods, reason = "a tool reads files and starts a simulator")]
 
-#[path = "../../tests/rocket/boot.rs"]
-mod boot;
 mod compare;
 mod generate;
 mod here;

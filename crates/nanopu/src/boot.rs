@@ -5,7 +5,7 @@
 //! other lines than Rocket.
 
 /// Where a hart begins.
-pub(crate) const RESET: u64 = 0x1_0040;
+pub const RESET: u64 = 0x1_0040;
 
 /// A CSR of Rocket's own, which the ROM writes.
 const CHICKEN: u16 = 0x7c1;
@@ -24,17 +24,21 @@ const INSTRUCTIONS: [(u64, u32); 10] = [
     (0x1000_0008, 0x0002_8067), // jr    t0
 ];
 
+/// Whether ROM or jump lies at `address`.
+pub fn is_rom(address: u64) -> bool {
+    matches!(address, 0x1_0000..0x1_0080 | 0x1000_0000..0x1000_0040)
+}
+
 /// The two bytes of an instruction at `address`; nothing outside of ROM and jump.
-pub(crate) fn fetch(address: u64) -> Option<u16> {
-    let is_inside = matches!(address, 0x1_0000..0x1_0080 | 0x1000_0000..0x1000_0040);
+pub fn fetch(address: u64) -> Option<u16> {
     let found = INSTRUCTIONS.iter().find(|(place, _)| *place == address & !3);
-    is_inside.then(|| found.map_or(0, |(_, word)| (word >> (8 * (address & 2))) as u16))
+    is_rom(address).then(|| found.map_or(0, |(_, word)| (word >> (8 * (address & 2))) as u16))
 }
 
 /// Cycles to the first word of a line. The ROM answers at once. On Rocket, what is not memory is fetched only when it is certain
 /// to be executed, and the ROM's lines come without the questions that memory's need; the jump's line makes up for
 /// both, so that a program begins in the same cycle.
-pub(crate) fn line_cycles(address: u64) -> Option<u64> {
+pub fn line_cycles(address: u64) -> Option<u64> {
     match address {
         0x1_0000..0x1_0080 => Some(0),
         0x1000_0000..0x1000_0040 => Some(JUMP_CYCLES),
@@ -45,6 +49,6 @@ pub(crate) fn line_cycles(address: u64) -> Option<u64> {
 const JUMP_CYCLES: u64 = 2;
 
 /// Whether the ROM may write this CSR.
-pub(crate) fn has_csr(number: u16) -> bool {
+pub fn has_csr(number: u16) -> bool {
     number == CHICKEN
 }
