@@ -1,0 +1,14 @@
+package highwire.rpc;
+
+/** The other end has gone, or refuses; no call will be answered any more. */
+public final class RpcClosedException extends RpcException {
+    private static final long serialVersionUID = 1;
+
+    RpcClosedException(String message) {
+        super(message);
+    }
+
+    RpcClosedException(String message, Throwable cause) {
+        super(message, cause);
+    }
+}

@@ -1,0 +1,222 @@
+package highwire.rpc;
+
+import highwire.verbs.Access;
+import highwire.verbs.Completion;
+import highwire.verbs.CompletionChannel;
+import highwire.verbs.CompletionQueue;
+import highwire.verbs.ConnectOptions;
+import highwire.verbs.Context;
+import highwire.verbs.Endpoint;
+import highwire.verbs.EngineGoneException;
+import highwire.verbs.MemoryRegion;
+import highwire.verbs.Opcode;
+import highwire.verbs.PostRecv;
+import highwire.verbs.PostSend;
+import highwire.verbs.ProtectionDomain;
+import highwire.verbs.QpState;
+import highwire.verbs.QpAttr;
+import highwire.verbs.QueuePair;
+import highwire.verbs.QueuePairConfig;
+import highwire.verbs.RdmaArena;
+import highwire.verbs.ReceiveRequest;
+import highwire.verbs.SendRequest;
+import highwire.verbs.Service;
+import highwire.verbs.VerbsException;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.VarHandle;
+import java.time.Duration;
+
+/**
+ * One end of a session: slots to receive in and slots to send from, and a queue pair that WRITEs from these into the peer's.
+ *
+ * <pre>
+ *  a slot:  ........ arguments, rounded up to 8 | method or status u32, slot u32 | call u64 | length u32, sequence u32
+ * </pre>
+ *
+ * <p>A message ends where its slot ends, and the last eight bytes of a WRITE become visible last: whoever sees the expected sequence number there sees
+ * the whole message.
+ */
+final class Slots implements AutoCloseable {
+    static final int HEADER_BYTES = 24;
+    private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
+    private static final VarHandle INT = ValueLayout.JAVA_INT.varHandle();
+    /** Every so many messages the send queue is asked to say how far it is. */
+    private static final int SIGNAL_EVERY = 16;
+
+    final RpcOptions options;
+    final QueuePair qp;
+    final CompletionQueue cq;
+    private final CompletionChannel channel;
+    private final ProtectionDomain pd;
+    private final RdmaArena arena;
+    private final MemoryRegion memory;
+    private final MemorySegment bytes;
+    private final PostSend[] quiet;
+    private final PostSend[] signaled;
+    private final PostRecv receive;
+    private final Completion completion = new Completion();
+    private long sent;
+    private long peerAddress;
+    private int peerKey;
+    private boolean hasFailed;
+
+    Slots(Context context, RpcOptions options) throws VerbsException {
+        this.options = options;
+        int total = options.slots() * options.slotBytes();
+        pd = context.protectionDomain();
+        channel = options.mode() == RpcMode.BLOCKING ? context.completionChannel() : null;
+        int depth = Math.max(2 * options.slots(), 2 * SIGNAL_EVERY);
+        cq = channel == null ? context.completionQueue(4 * depth) : context.completionQueue(4 * depth, channel);
+        qp = pd.queuePair(QueuePairConfig.of(Service.RC, cq).withDepth(depth, depth));
+        // Received slots, sent slots, headers to gather.
+        arena = context.arena(2L * total + (long) options.slots() * 64);
+        memory = pd.register(arena.segment(), Access.ALL);
+        bytes = memory.segment();
+        quiet = new PostSend[options.slots()];
+        signaled = new PostSend[options.slots()];
+        receive = channel == null ? null : qp.postRecv(new ReceiveRequest());
+        qp.prepare(Access.REMOTE_WRITE | Access.REMOTE_READ);
+        for (int i = 0; receive != null && i < depth; i++) {
+            receive.exec();
+        }
+    }
+
+    /** What the peer needs to know. */
+    String introduction() {
+        return qp.endpoint() + " " + memory.address() + " " + Integer.toUnsignedString(memory.rkey());
+    }
+
+    /** Connects to what the peer said. */
+    void connect(String introduction) throws VerbsException, RpcClosedException {
+        String[] words = introduction.split(" ");
+        Endpoint peer;
+        try {
+            peer = Endpoint.parse(words[0]);
+            peerAddress = Long.parseLong(words[1]);
+            peerKey = Integer.parseUnsignedInt(words[2]);
+        } catch (IllegalArgumentException | ArrayIndexOutOfBoundsException e) {
+            throw new RpcClosedException("the peer introduced itself as `" + introduction + "`", e);
+        }
+        for (int slot = 0; slot < options.slots(); slot++) {
+            quiet[slot] = call(slot, false);
+            signaled[slot] = call(slot, true);
+        }
+        qp.connect(peer, ConnectOptions.DEFAULT);
+    }
+
+    /** A WRITE of two pieces: the arguments where they were marshalled, and the header. */
+    private PostSend call(int slot, boolean isSignaled) {
+        Opcode opcode = options.mode() == RpcMode.BLOCKING ? Opcode.WRITE_WITH_IMM : Opcode.WRITE;
+        return qp.postSend(new SendRequest(opcode).imm(slot).signaled(isSignaled).remote(peerAddress, peerKey)
+                .sge(memory, sendAt(slot), 0).sge(memory, headerAt(slot), HEADER_BYTES));
+    }
+
+    private long receiveEnd(int slot) {
+        return (slot + 1L) * options.slotBytes();
+    }
+
+    private long sendAt(int slot) {
+        return (long) (options.slots() + slot) * options.slotBytes();
+    }
+
+    private long headerAt(int slot) {
+        return 2L * options.slots() * options.slotBytes() + slot * 64L;
+    }
+
+    /** Where to marshal what is sent from a slot. */
+    MemorySegment outgoing(int slot) {
+        return bytes.asSlice(sendAt(slot), options.maxBytes());
+    }
+
+    /** Sends what was marshalled. */
+    void send(int slot, int code, long callId, int length, int sequence) throws RpcClosedException {
+        if (length < 0 || length > options.maxBytes()) {
+            throw new IllegalArgumentException(length + " bytes; a slot holds " + options.maxBytes());
+        }
+        long header = headerAt(slot);
+        INT.set(bytes, header, code);
+        INT.set(bytes, header + 4, slot);
+        LONG.set(bytes, header + 8, callId);
+        INT.set(bytes, header + 16, length);
+        INT.set(bytes, header + 20, sequence);
+        int rounded = length + 7 & ~7;
+        PostSend call = sent++ % SIGNAL_EVERY == SIGNAL_EVERY - 1 ? signaled[slot] : quiet[slot];
+        call.request(0).sge(0, sendAt(slot), rounded)
+                .remoteAddress(peerAddress + receiveEnd(slot) - HEADER_BYTES - rounded);
+        call.exec();
+        if (sent % SIGNAL_EVERY == 0 && receive == null) {
+            reap();
+        }
+    }
+
+    /** Takes completions of sends, where nothing else completes. */
+    void reap() throws RpcClosedException {
+        while (cq.poll(completion)) {
+            note();
+        }
+    }
+
+    private void note() throws RpcClosedException {
+        if (!completion.isSuccess()) {
+            hasFailed = true;
+        }
+        if (hasFailed) {
+            throw new RpcClosedException("the connection has failed: " + completion);
+        }
+        if (completion.isReceive()) {
+            receive.exec();
+        }
+    }
+
+    /** Whether the message with this sequence number has come. */
+    boolean hasCome(int slot, int sequence) {
+        return (int) ((long) LONG.getAcquire(bytes, receiveEnd(slot) - 8) >>> 32) == sequence;
+    }
+
+    int code(int slot) {
+        return (int) INT.get(bytes, receiveEnd(slot) - HEADER_BYTES);
+    }
+
+    long callId(int slot) {
+        return (long) LONG.get(bytes, receiveEnd(slot) - 16);
+    }
+
+    /** How long the message says to be; within its slot, whatever it says. */
+    int length(int slot) {
+        return Math.clamp((int) INT.get(bytes, receiveEnd(slot) - 8), 0, options.maxBytes());
+    }
+
+    /** The message's bytes, rounded up to eight. */
+    MemorySegment incoming(int slot, int length) {
+        int rounded = length + 7 & ~7;
+        return bytes.asSlice(receiveEnd(slot) - HEADER_BYTES - rounded, rounded);
+    }
+
+    /** Sleeps until something comes; true if something has. For blocking sessions. */
+    boolean sleep(Duration timeout) throws EngineGoneException, InterruptedException, RpcClosedException {
+        boolean hasCome = cq.await(timeout);
+        reap();
+        return hasCome;
+    }
+
+    /** Ends the queue pair first, so that the peer's WRITEs find nothing half closed. */
+    @Override
+    public void close() throws VerbsException {
+        if (!qp.isClosed() && qp.state() != QpState.RESET) {
+            try {
+                qp.modify(new QpAttr().state(QpState.ERROR));
+            } catch (VerbsException e) {
+                // Gone with its engine.
+            }
+        }
+        qp.close();
+        cq.close();
+        if (channel != null) {
+            channel.close();
+        }
+        memory.close();
+        arena.close();
+        pd.close();
+    }
+}

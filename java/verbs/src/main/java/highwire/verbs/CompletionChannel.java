@@ -1,0 +1,76 @@
+package highwire.verbs;
+
+import java.time.Duration;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
+
+/** Where completion queues report that were asked to. A waiting thread sleeps in the kernel, on a socket. One thread waits at a time. */
+public final class CompletionChannel extends VerbsObject {
+    final long number;
+    private final Frames events;
+    private final Map<Long, CompletionQueue> queues = new ConcurrentHashMap<>();
+    private final ConcurrentLinkedQueue<CompletionQueue> reported = new ConcurrentLinkedQueue<>();
+    private final long[] word = new long[1];
+
+    CompletionChannel(Context context, Frames events, long number) {
+        super(context, "completion channel");
+        this.events = events;
+        this.number = number;
+        events.expectWords();
+        begin();
+    }
+
+    void add(CompletionQueue queue) {
+        queues.put(queue.handle, queue);
+    }
+
+    void remove(CompletionQueue queue) {
+        queues.remove(queue.handle);
+    }
+
+    /** A completion that a thread of this program has made itself. */
+    void report(CompletionQueue queue) {
+        reported.add(queue);
+        events.wakeup();
+    }
+
+    /**
+     * Waits for a queue to report.
+     *
+     * @param timeout how long at most
+     * @return the queue, which wants to be polled; null if none has reported
+     * @throws EngineGoneException the engine has ended
+     * @throws InterruptedException the thread was interrupted
+     */
+    public CompletionQueue await(Duration timeout) throws EngineGoneException, InterruptedException {
+        long deadline = System.nanoTime() + timeout.toNanos();
+        while (true) {
+            checkOpen();
+            CompletionQueue own = reported.poll();
+            if (own != null) {
+                return own;
+            }
+            if (Thread.interrupted()) {
+                throw new InterruptedException();
+            }
+            long left = deadline - System.nanoTime();
+            if (events.awaitWord(Math.max(0, left), word)) {
+                CompletionQueue queue = queues.get(word[0]);
+                if (queue != null) {
+                    return queue;
+                }
+            } else if (left <= 0) {
+                return null;
+            }
+        }
+    }
+
+    @Override
+    void destroy() {}
+
+    @Override
+    void release() {
+        events.close();
+    }
+}

@@ -1,0 +1,312 @@
+package highwire.verbs;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+import java.time.Duration;
+
+/**
+ * A completion queue. One thread polls it at a time; any number of threads post on queue pairs that complete into it.
+ *
+ * <p>Completions come from two places: the engine's ring, and a list in the heap for requests that a posting thread carried out itself. A queue
+ * pair does the latter only while nothing of its is in the ring, so taking the list first keeps its order.
+ */
+public final class CompletionQueue extends VerbsObject {
+    private static final VarHandle LOCAL_TAIL;
+    private static final VarHandle LOCAL_HEAD;
+    private static final VarHandle LOCK;
+
+    static {
+        try {
+            MethodHandles.Lookup lookup = MethodHandles.lookup();
+            LOCAL_TAIL = lookup.findVarHandle(CompletionQueue.class, "localTail", long.class);
+            LOCAL_HEAD = lookup.findVarHandle(CompletionQueue.class, "localHeadShared", long.class);
+            LOCK = lookup.findVarHandle(CompletionQueue.class, "lock", int.class);
+        } catch (ReflectiveOperationException e) {
+            throw new ExceptionInInitializerError(e);
+        }
+    }
+
+    /** Threads that may be about to add to the list at one time. */
+    private static final int POSTERS_MAX = 64;
+
+    final long handle;
+    private final CompletionChannel channel;
+    private final Arena arena;
+    private final MemorySegment ring;
+    private final long mask;
+    private long head;
+    private long tailCached;
+
+    private final long[] localIds;
+    private final long[] localWords;
+    private final int localMask;
+    private long localHead;
+    private long localHeadShared;
+    private long localTail;
+    private int lock;
+    private volatile boolean isArmed;
+    private volatile QueuePair[] queuePairs = new QueuePair[2];
+
+    private CompletionQueue(
+            Context context, long handle, CompletionChannel channel, Arena arena, MemorySegment ring) {
+        super(context, "completion queue", channel);
+        this.handle = handle;
+        this.channel = channel;
+        this.arena = arena;
+        this.ring = ring;
+        int slots = Mapped.getInt(ring, Layout.RING_SLOT_COUNT_OFFSET);
+        this.mask = slots - 1L;
+        int local = Integer.highestOneBit(Math.max(slots, 2 * POSTERS_MAX) * 2 - 1);
+        this.localIds = new long[local];
+        this.localWords = new long[local];
+        this.localMask = local - 1;
+        begin();
+        if (channel != null) {
+            channel.add(this);
+        }
+    }
+
+    static CompletionQueue create(Context context, int capacity, CompletionChannel channel) throws VerbsException {
+        if (capacity <= 0) {
+            throw new IllegalArgumentException("a completion queue for " + capacity + " completions");
+        }
+        long[] made = context.frames.ask(Frames.CREATE_CQ, capacity, channel == null ? 0 : channel.number);
+        Arena arena = Arena.ofShared();
+        try {
+            MemorySegment ring = context.mapSegment(made[1], made[2], arena);
+            ProducerRing.check(ring, Layout.RING_KIND_COMPLETION);
+            return new CompletionQueue(context, made[0], channel, arena, ring);
+        } catch (IOException e) {
+            arena.close();
+            context.frames.ask(Frames.DESTROY_CQ, made[0]);
+            throw new VerbsException("the completion queue cannot be mapped", e);
+        }
+    }
+
+    /** @return how many completions it holds. */
+    public int capacity() {
+        return (int) mask + 1;
+    }
+
+    /** @return completions that were lost because the queue was full; the engine has broken the queue pairs that lost them. */
+    public long overruns() {
+        return Mapped.getLongAcquire(ring, Layout.RING_OVERRUN_OFFSET);
+    }
+
+    /**
+     * Takes one completion.
+     *
+     * @param into is filled
+     * @return false if none waits
+     */
+    public boolean poll(Completion into) {
+        if (localHead != (long) LOCAL_TAIL.getAcquire(this)) {
+            takeLocal(into);
+            return true;
+        }
+        return head != tailCached || head != Mapped.getLongAcquire(ring, Layout.RING_TAIL_OFFSET)
+                ? pollRing(into)
+                : false;
+    }
+
+    /**
+     * Takes completions, oldest first of each queue pair.
+     *
+     * @param into are filled from the first on
+     * @return how many were
+     */
+    public int poll(Completion[] into) {
+        int count = 0;
+        while (count < into.length && poll(into[count])) {
+            count++;
+        }
+        return count;
+    }
+
+    /**
+     * A call that polls for up to so many completions, for repeated use.
+     *
+     * @param count completions at most
+     * @return the call
+     */
+    public PollCq pollCall(int count) {
+        return new PollCq(this, count);
+    }
+
+    private boolean pollRing(Completion into) {
+        if (head == tailCached) {
+            long tail = Mapped.getLongAcquire(ring, Layout.RING_TAIL_OFFSET);
+            if (tail - head < 0 || tail - head > mask + 1) {
+                throw new IllegalStateException("the completion queue is corrupt: tail " + tail + ", head " + head);
+            }
+            tailCached = tail;
+        }
+        // One that a thread had carried out before it posted what has just completed goes first.
+        if (localHead != (long) LOCAL_TAIL.getAcquire(this)) {
+            takeLocal(into);
+            return true;
+        }
+        long slot = Layout.RING_HEADER_BYTES + (head & mask) * Layout.CQE_BYTES;
+        into.read(ring, slot);
+        head++;
+        // Release: our reads of the slot are done before the engine may overwrite it.
+        Mapped.putLongRelease(ring, Layout.RING_HEAD_OFFSET, head);
+        QueuePair owner = find(into.qpn);
+        if (owner != null) {
+            owner.onCompletion(into);
+        }
+        return true;
+    }
+
+    private void takeLocal(Completion into) {
+        int at = (int) localHead & localMask;
+        long word = localWords[at];
+        into.wrId = localIds[at];
+        into.status = 0;
+        into.opcode = (int) (word >>> 24) & 0xFF;
+        into.flags = 0;
+        into.byteLen = (int) (word >>> 32);
+        into.imm = 0;
+        into.qpn = (int) word & 0xFF_FFFF;
+        into.sourceQpn = 0;
+        localHead++;
+        // Release: we have read the place before a poster may use it again.
+        LOCAL_HEAD.setRelease(this, localHead);
+    }
+
+    /** Whether a request may be carried out here: its completion will find room. */
+    boolean hasLocalRoom() {
+        return (long) LOCAL_TAIL.getOpaque(this) - (long) LOCAL_HEAD.getAcquire(this) < localMask + 1 - POSTERS_MAX;
+    }
+
+    /** Adds a completion of a request that was carried out here. */
+    void addLocal(long wrId, int qpn, int opcode, int byteLen) {
+        while (!LOCK.weakCompareAndSetAcquire(this, 0, 1)) {
+            Thread.onSpinWait();
+        }
+        int at = (int) localTail & localMask;
+        localIds[at] = wrId;
+        localWords[at] = (long) byteLen << 32 | (long) opcode << 24 | qpn;
+        LOCAL_TAIL.setRelease(this, localTail + 1);
+        LOCK.setRelease(this, 0);
+        if (channel != null) {
+            // The completion is visible before we look whether somebody sleeps; the sleeper arms before it looks.
+            VarHandle.fullFence();
+            if (isArmed) {
+                isArmed = false;
+                channel.report(this);
+            }
+        }
+    }
+
+    /** @return whether a completion waits. */
+    boolean hasCompletion() {
+        return localHead != (long) LOCAL_TAIL.getAcquire(this)
+                || head != Mapped.getLongAcquire(ring, Layout.RING_TAIL_OFFSET);
+    }
+
+    /**
+     * Asks for one event on the channel at the next completion. Completions that wait already bring none: poll once more afterwards.
+     *
+     * @param solicitedOnly only for messages whose sender asked for it, and for failures
+     * @throws IllegalStateException the queue has no channel
+     */
+    public void requestNotify(boolean solicitedOnly) {
+        checkOpen();
+        if (channel == null) {
+            throw new IllegalStateException("the completion queue was made without a channel");
+        }
+        isArmed = true;
+        long what = solicitedOnly ? Layout.ARM_SOLICITED : Layout.ARM_NEXT;
+        long armed;
+        do {
+            armed = Mapped.getLongOpaque(ring, Layout.RING_ARM_OFFSET);
+        } while (armed < what && !Mapped.LONG.compareAndSet(ring, Layout.RING_ARM_OFFSET, armed, what));
+        VarHandle.fullFence();
+    }
+
+    /**
+     * Sleeps until a completion waits. For a queue that has its channel to itself; queues that share one are told apart by
+     * {@link CompletionChannel#await}.
+     *
+     * @param timeout how long at most
+     * @return false if that passed first
+     * @throws EngineGoneException the engine has ended
+     * @throws InterruptedException the thread was interrupted
+     */
+    public boolean await(Duration timeout) throws EngineGoneException, InterruptedException {
+        long deadline = System.nanoTime() + timeout.toNanos();
+        while (!hasCompletion()) {
+            requestNotify(false);
+            if (hasCompletion()) {
+                return true;
+            }
+            long left = deadline - System.nanoTime();
+            if (left <= 0) {
+                return false;
+            }
+            channel.await(Duration.ofNanos(left));
+        }
+        return true;
+    }
+
+    synchronized void add(QueuePair queuePair) {
+        QueuePair[] old = queuePairs;
+        int count = 1;
+        for (QueuePair known : old) {
+            count += known == null ? 0 : 1;
+        }
+        QueuePair[] wider = new QueuePair[Math.max(2, Integer.highestOneBit(count) * 4)];
+        for (QueuePair known : old) {
+            if (known != null) {
+                put(wider, known);
+            }
+        }
+        put(wider, queuePair);
+        queuePairs = wider;
+    }
+
+    synchronized void remove(QueuePair queuePair) {
+        QueuePair[] fewer = new QueuePair[queuePairs.length];
+        for (QueuePair known : queuePairs) {
+            if (known != null && known != queuePair) {
+                put(fewer, known);
+            }
+        }
+        queuePairs = fewer;
+    }
+
+    private static void put(QueuePair[] table, QueuePair queuePair) {
+        int at = queuePair.qpn() & table.length - 1;
+        while (table[at] != null && table[at] != queuePair) {
+            at = at + 1 & table.length - 1;
+        }
+        table[at] = queuePair;
+    }
+
+    private QueuePair find(int qpn) {
+        QueuePair[] table = queuePairs;
+        for (int at = qpn & table.length - 1; table[at] != null; at = at + 1 & table.length - 1) {
+            if (table[at].qpn() == qpn) {
+                return table[at];
+            }
+        }
+        return null;
+    }
+
+    @Override
+    void destroy() throws VerbsException {
+        context.frames.ask(Frames.DESTROY_CQ, handle);
+    }
+
+    @Override
+    void release() {
+        if (channel != null) {
+            channel.remove(this);
+        }
+        arena.close();
+    }
+}

@@ -1,0 +1,265 @@
+package highwire.verbs;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.nio.ByteOrder;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.ArrayList;
+import java.util.List;
+import java.util.Map;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.CopyOnWriteArrayList;
+
+/**
+ * A session with an engine: everything that this program has of its device.
+ *
+ * <p>Any number of threads may use it. One arena holds what is mapped of the engine's own; each queue and each {@link RdmaArena} has another.
+ */
+public final class Context implements AutoCloseable {
+    /** How long an answer of the engine is waited for unless another time is given. */
+    public static final Duration DEFAULT_TIMEOUT = Duration.ofSeconds(5);
+
+    final Frames frames;
+    final Path directory;
+    final Gid gid;
+    final int maxInline;
+    final int maxSge;
+    final DoorbellBoard board;
+    final EngineTables tables;
+    final List<RdmaArena> arenas = new CopyOnWriteArrayList<>();
+    private final long token;
+    private final Path door;
+    private final Duration timeout;
+    private final int mtu;
+    private final Arena arena;
+    private final Map<Integer, MemorySegment> peerMemory = new ConcurrentHashMap<>();
+    int objects;
+    private boolean isClosed;
+
+    private Context(Path door, Duration timeout, Frames frames, long[] welcome) throws IOException {
+        this.door = door;
+        this.timeout = timeout;
+        this.frames = frames;
+        this.directory = door.toAbsolutePath().getParent();
+        if (welcome[0] != Layout.DOOR_VERSION) {
+            throw new VersionException(
+                    "the engine serves version " + welcome[0] + ", this library wants " + Layout.DOOR_VERSION);
+        }
+        this.token = welcome[1];
+        this.gid = new Gid(welcome[3], welcome[4]);
+        this.mtu = (int) welcome[8];
+        this.maxSge = (int) welcome[10];
+        this.maxInline = (int) welcome[11];
+        this.arena = Arena.ofShared();
+        boolean isMade = false;
+        try {
+            InetSocketAddress engine = new InetSocketAddress(gid.address(), (int) welcome[7]);
+            this.board = new DoorbellBoard(mapSegment(welcome[5], welcome[6], arena), engine);
+            this.tables = new EngineTables(Mapped.map(directory.resolve("engine"), arena));
+            isMade = true;
+        } finally {
+            if (!isMade) {
+                arena.close();
+            }
+        }
+    }
+
+    /**
+     * Connects to the engine that {@link Engines#find()} finds.
+     *
+     * @return a context
+     * @throws NoEngineException there is none, or there are several and none was named
+     * @throws VerbsException it does not serve this library
+     */
+    public static Context open() throws VerbsException {
+        return open(Engines.find(), DEFAULT_TIMEOUT);
+    }
+
+    /**
+     * Connects to the engine behind a door.
+     *
+     * @param door the socket's path
+     * @param timeout how long to wait for each answer
+     * @return a context
+     * @throws VerbsException it is not there, or does not serve this library
+     */
+    public static Context open(Path door, Duration timeout) throws VerbsException {
+        if (ByteOrder.nativeOrder() != ByteOrder.LITTLE_ENDIAN) {
+            throw new NoEngineException("the mapped layout is little-endian, and this machine is not");
+        }
+        Frames frames;
+        try {
+            frames = Frames.connect(door, timeout);
+        } catch (IOException e) {
+            throw new NoEngineException("no engine listens at " + door + " (" + e.getMessage() + "): start `highwire serve`");
+        }
+        try {
+            long[] welcome = frames.ask(Frames.HELLO, Layout.DOOR_MAGIC, Layout.DOOR_VERSION);
+            return new Context(door, timeout, frames, welcome);
+        } catch (VerbsException e) {
+            frames.close();
+            throw e;
+        } catch (IOException e) {
+            frames.close();
+            throw new EngineGoneException("what the engine offers cannot be mapped: " + e);
+        }
+    }
+
+    /** @return the device's address. */
+    public InetAddress address() {
+        return gid.address();
+    }
+
+    /** @return the largest path MTU of the device, in bytes. */
+    public int mtu() {
+        return mtu;
+    }
+
+    /** @return whether the engine still is there. */
+    public boolean valid() {
+        return frames.isAlive();
+    }
+
+    /**
+     * Makes a protection domain.
+     *
+     * @return the domain
+     * @throws VerbsException why not
+     */
+    public ProtectionDomain protectionDomain() throws VerbsException {
+        return new ProtectionDomain(this, frames.ask(Frames.CREATE_PD));
+    }
+
+    /**
+     * Makes memory that can be registered.
+     *
+     * @param bytes how much, at least
+     * @return an arena to allocate from
+     * @throws VerbsException why not
+     */
+    public RdmaArena arena(long bytes) throws VerbsException {
+        return RdmaArena.create(this, bytes);
+    }
+
+    /**
+     * Makes a completion queue that is polled.
+     *
+     * @param capacity completions that it holds, at least
+     * @return the queue
+     * @throws VerbsException why not
+     */
+    public CompletionQueue completionQueue(int capacity) throws VerbsException {
+        return CompletionQueue.create(this, capacity, null);
+    }
+
+    /**
+     * Makes a completion queue that can be waited for as well.
+     *
+     * @param capacity completions that it holds, at least
+     * @param channel where it reports
+     * @return the queue
+     * @throws VerbsException why not
+     */
+    public CompletionQueue completionQueue(int capacity, CompletionChannel channel) throws VerbsException {
+        channel.checkOpen();
+        return CompletionQueue.create(this, capacity, channel);
+    }
+
+    /**
+     * Makes a channel over which completion queues report.
+     *
+     * @return the channel
+     * @throws VerbsException why not
+     */
+    public CompletionChannel completionChannel() throws VerbsException {
+        try {
+            Frames events = Frames.connect(door, timeout);
+            try {
+                long[] number = events.ask(Frames.EVENTS, Layout.DOOR_MAGIC, Layout.DOOR_VERSION, token);
+                return new CompletionChannel(this, events, number[0]);
+            } catch (VerbsException e) {
+                events.close();
+                throw e;
+            }
+        } catch (VerbsException e) {
+            throw e;
+        } catch (IOException e) {
+            throw new EngineGoneException("the engine has ended: " + e.getMessage());
+        }
+    }
+
+    /** Maps a file of the engine's by its number. */
+    MemorySegment mapSegment(long segment, long bytes, Arena into) throws IOException {
+        MemorySegment memory = Mapped.map(directory.resolve("mem-" + segment), into);
+        if (memory.byteSize() != bytes) {
+            throw new IOException("mem-" + segment + " has " + memory.byteSize() + " bytes, not " + bytes);
+        }
+        return memory;
+    }
+
+    /** Memory of any program behind this engine; null if it is no longer there. */
+    MemorySegment peerMemory(int segment) {
+        MemorySegment known = peerMemory.get(segment);
+        if (known != null) {
+            return known;
+        }
+        try {
+            MemorySegment mapped = Mapped.map(directory.resolve("mem-" + segment), arena);
+            peerMemory.put(segment, mapped);
+            return mapped;
+        } catch (IOException e) {
+            return null;
+        }
+    }
+
+    /** The region's arena, if the memory lies in one of this context's. */
+    RdmaArena arenaOf(MemorySegment memory) {
+        for (RdmaArena candidate : arenas) {
+            if (candidate.contains(memory)) {
+                return candidate;
+            }
+        }
+        throw new ForeignMemoryException(
+                "the memory lies in no arena of this context: allocate it with Context.arena(…).allocate(…)");
+    }
+
+    /**
+     * Ends the session.
+     *
+     * @throws InUseException some of its objects are still open; nothing has changed
+     */
+    @Override
+    public void close() throws VerbsException {
+        synchronized (this) {
+            if (isClosed) {
+                return;
+            }
+            if (objects > 0) {
+                throw new InUseException(objects + " objects of the context are still open");
+            }
+            isClosed = true;
+        }
+        // Mappings go first: what the engine takes back afterwards is seen by nobody here any more.
+        arena.close();
+        board.close();
+        frames.close();
+    }
+
+    /** The doors that listen. */
+    static List<Path> listening(Iterable<Path> doors) {
+        List<Path> found = new ArrayList<>();
+        for (Path candidate : doors) {
+            try {
+                Frames.connect(candidate, DEFAULT_TIMEOUT).close();
+                found.add(candidate);
+            } catch (IOException e) {
+                // Left behind by an engine that was killed; the next one removes it.
+            }
+        }
+        return found;
+    }
+}

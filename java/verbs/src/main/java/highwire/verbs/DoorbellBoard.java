@@ -1,0 +1,83 @@
+package highwire.verbs;
+
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.net.InetSocketAddress;
+import java.nio.ByteBuffer;
+import java.nio.channels.DatagramChannel;
+
+/**
+ * The bits by which the engine finds queues with new work, and the way to wake it.
+ *
+ * <p>A ringer sets its bit before it looks at the summary, and the engine takes the summary before it takes the words, so no bell is lost.
+ */
+final class DoorbellBoard {
+    private final MemorySegment board;
+    private final long bits;
+    private final InetSocketAddress engine;
+    private final DatagramChannel waker;
+
+    DoorbellBoard(MemorySegment board, InetSocketAddress engine) throws IOException {
+        long first = Mapped.getLongAcquire(board, 0);
+        if ((int) first != Layout.BOARD_MAGIC || (short) (first >>> 32) != Layout.RING_VERSION) {
+            throw new VersionException("the doorbell board is not of a version that this library knows");
+        }
+        this.bits = Mapped.getInt(board, Layout.BOARD_BITS_OFFSET);
+        if (Layout.BOARD_WORDS_OFFSET + (bits + 63) / 64 * 8 > board.byteSize()) {
+            throw new IOException("the doorbell board is shorter than it says");
+        }
+        this.board = board;
+        this.engine = engine;
+        this.waker = DatagramChannel.open();
+        waker.configureBlocking(false);
+    }
+
+    /** Announces work of a queue that has just been published, with a full fence behind it. */
+    void ring(int bell) {
+        long word = bell >>> 6;
+        long at = Layout.BOARD_WORDS_OFFSET + 8 * word;
+        long summary = 1L << word;
+        // A bit that is set here after the fence will be taken later, and then what was published before is seen.
+        if ((Mapped.getLongOpaque(board, at) & 1L << bell) == 0
+                || (Mapped.getLongOpaque(board, Layout.BOARD_SUMMARY_OFFSET) & summary) == 0) {
+            set(at, 1L << bell, summary);
+        }
+        if ((long) Mapped.LONG.getVolatile(board, Layout.BOARD_SLEEPING_OFFSET) != 0) {
+            wakeIfTaken();
+        }
+    }
+
+    private void set(long at, long bit, long summary) {
+        Mapped.LONG.getAndBitwiseOr(board, at, bit);
+        if (((long) Mapped.LONG.getVolatile(board, Layout.BOARD_SUMMARY_OFFSET) & summary) == 0) {
+            Mapped.LONG.getAndBitwiseOr(board, Layout.BOARD_SUMMARY_OFFSET, summary);
+        }
+    }
+
+    boolean has(int bell) {
+        return bell >= 0 && bell < bits;
+    }
+
+    private void wakeIfTaken() {
+        if ((long) Mapped.LONG.getAndSet(board, Layout.BOARD_SLEEPING_OFFSET, 0L) != 0) {
+            wake();
+        }
+    }
+
+    /** Wakes the engine. A lost datagram is made up for by the engine's own timer. */
+    void wake() {
+        try {
+            waker.send(ByteBuffer.allocate(0), engine);
+        } catch (IOException e) {
+            // A full socket means that the engine has reasons enough to wake.
+        }
+    }
+
+    void close() {
+        try {
+            waker.close();
+        } catch (IOException e) {
+            // The kernel has closed it whatever it reports.
+        }
+    }
+}

@@ -1,0 +1,10 @@
+package highwire.verbs;
+
+/** The engine did not answer in time. The context is closed, since nobody knows what became of the request. */
+public class EngineTimeoutException extends VerbsException {
+    private static final long serialVersionUID = 1;
+
+    EngineTimeoutException(String message) {
+        super(message);
+    }
+}

@@ -1,0 +1,92 @@
+package highwire.verbs;
+
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+
+/**
+ * The filling end of a ring. One thread at a time.
+ *
+ * <p>The tail is ours: its truth is kept here and never read back. The head is the engine's: a cached copy says how much room there is for
+ * certain, and only when that is too little is the shared one read.
+ */
+final class ProducerRing {
+    final MemorySegment memory;
+    final int slotBytes;
+    private final long mask;
+    private final Arena arena;
+    private long tail;
+    private long headCached;
+
+    private ProducerRing(MemorySegment memory, Arena arena) {
+        this.memory = memory;
+        this.arena = arena;
+        this.slotBytes = Mapped.getInt(memory, Layout.RING_SLOT_BYTES_OFFSET);
+        this.mask = Mapped.getInt(memory, Layout.RING_SLOT_COUNT_OFFSET) - 1L;
+    }
+
+    static ProducerRing map(Context context, int kind, long segment, long bytes) throws IOException {
+        Arena arena = Arena.ofShared();
+        try {
+            MemorySegment memory = context.mapSegment(segment, bytes, arena);
+            check(memory, kind);
+            return new ProducerRing(memory, arena);
+        } catch (IOException e) {
+            arena.close();
+            throw e;
+        }
+    }
+
+    /** Believes a header, or says which field is wrong. */
+    static void check(MemorySegment memory, int kind) throws IOException {
+        if (memory.byteSize() < Layout.RING_HEADER_BYTES
+                || Mapped.getIntAcquire(memory, Layout.RING_MAGIC_OFFSET) != Layout.RING_MAGIC) {
+            throw new IOException("the file is no ring");
+        }
+        int version = (short) Mapped.SHORT.get(memory, Layout.RING_VERSION_OFFSET);
+        if (version != Layout.RING_VERSION) {
+            throw new VersionException("a ring of version " + version + "; this library knows " + Layout.RING_VERSION);
+        }
+        long slotBytes = Mapped.getInt(memory, Layout.RING_SLOT_BYTES_OFFSET);
+        long slots = Mapped.getInt(memory, Layout.RING_SLOT_COUNT_OFFSET);
+        boolean isSound = (short) Mapped.SHORT.get(memory, Layout.RING_KIND_OFFSET) == kind
+                && slotBytes >= 64 && slotBytes <= 320 && slotBytes % 64 == 0
+                && slots > 0 && Long.bitCount(slots) == 1
+                && Mapped.getInt(memory, Layout.RING_SLOTS_OFFSET_OFFSET) == Layout.RING_HEADER_BYTES
+                && Layout.RING_HEADER_BYTES + slotBytes * slots <= memory.byteSize();
+        if (!isSound) {
+            throw new IOException("the ring's header contradicts itself");
+        }
+    }
+
+    int slotCount() {
+        return (int) mask + 1;
+    }
+
+    /** Whether so many slots are free. */
+    boolean hasRoom(int slots) {
+        return mask + 1 - (tail - headCached) >= slots || hasRoomNow(slots);
+    }
+
+    private boolean hasRoomNow(int slots) {
+        // Acquire: the engine's reads of a slot happen before we overwrite it.
+        headCached = Mapped.getLongAcquire(memory, Layout.RING_HEAD_OFFSET);
+        return mask + 1 - (tail - headCached) >= slots;
+    }
+
+    /** Where the slot lies that is {@code ahead} slots behind the last one that was published. */
+    long slot(int ahead) {
+        return Layout.RING_HEADER_BYTES + ((tail + ahead) & mask) * slotBytes;
+    }
+
+    /** Makes slots visible. A full fence: the doorbell is looked at afterwards. */
+    void publish(int slots) {
+        tail += slots;
+        // The slots' contents are visible before the cursor that covers them, and that before we look at the doorbells.
+        Mapped.LONG.setVolatile(memory, Layout.RING_TAIL_OFFSET, tail);
+    }
+
+    void close() {
+        arena.close();
+    }
+}

@@ -1,0 +1,419 @@
+package highwire.verbs;
+
+import java.io.IOException;
+import java.lang.foreign.MemorySegment;
+import java.lang.invoke.MethodHandles;
+import java.lang.invoke.VarHandle;
+
+/**
+ * A queue pair. One thread posts sends at a time, and one posts receives.
+ *
+ * <p>READ, WRITE and atomics on RC to a queue pair of the same engine are carried out by the posting thread, while nothing of this queue pair is
+ * in the engine's hands; everything else is left in the ring for the engine.
+ */
+public final class QueuePair extends VerbsObject {
+    private static final VarHandle RETIRED;
+    private static final VarHandle SEEN;
+
+    static {
+        try {
+            MethodHandles.Lookup lookup = MethodHandles.lookup();
+            RETIRED = lookup.findVarHandle(QueuePair.class, "retired", long.class);
+            SEEN = lookup.findVarHandle(QueuePair.class, "signaledSeen", long.class);
+        } catch (ReflectiveOperationException e) {
+            throw new ExceptionInInitializerError(e);
+        }
+    }
+
+    private final long handle;
+    private final int qpn;
+    private final int psn;
+    private final Service service;
+    private final ProtectionDomain domain;
+    private final CompletionQueue sendCq;
+    private final ProducerRing sends;
+    private final ProducerRing receives;
+    private final int sendBell;
+    private final int receiveBell;
+    private final int maxInline;
+    private final DoorbellBoard board;
+    private final DirectPath direct;
+    private Gid peerGid = new Gid(0, 0);
+    private volatile QpState state = QpState.RESET;
+    private volatile boolean isDirect;
+    /** A request has failed: the engine has put the queue pair into error. */
+    private volatile boolean isBroken;
+
+    /** Requests in the ring so far, and for each that makes a completion which one it was. */
+    private long posted;
+    private long signaled;
+    private final long[] signaledAs;
+    /** What the polling thread has seen completed. */
+    private long signaledSeen;
+    private long retired;
+
+    private QueuePair(ProtectionDomain domain, QueuePairConfig config, long[] made, ProducerRing sends, ProducerRing receives) {
+        super(domain.context, "queue pair", domain, config.sendCq(), config.recvCq() == config.sendCq() ? null : config.recvCq(),
+                config.srq());
+        this.domain = domain;
+        this.handle = made[0];
+        this.qpn = (int) made[1];
+        this.psn = (int) made[2];
+        this.sendBell = (int) made[5];
+        this.receiveBell = (int) made[8];
+        this.service = config.service();
+        this.sendCq = config.sendCq();
+        this.maxInline = config.maxInline();
+        this.sends = sends;
+        this.receives = receives;
+        this.board = context.board;
+        this.direct = new DirectPath(context, sends.memory, qpn);
+        this.signaledAs = new long[sends.slotCount() * 4];
+        begin();
+        sendCq.add(this);
+    }
+
+    static QueuePair create(ProtectionDomain domain, QueuePairConfig config) throws VerbsException {
+        Context context = domain.context;
+        config.sendCq().checkOpen();
+        config.recvCq().checkOpen();
+        long srq = 0;
+        if (config.srq() != null) {
+            config.srq().checkOpen();
+            srq = config.srq().handle;
+        }
+        long[] made = context.frames.ask(
+                Frames.CREATE_QP, domain.handle, config.service().number, config.sendCq().handle, config.recvCq().handle, srq,
+                config.maxSendWr(), config.maxRecvWr(), config.maxSendSge() | (long) config.maxRecvSge() << 32,
+                config.maxInline(), 0, 0);
+        ProducerRing sends = null;
+        try {
+            sends = ProducerRing.map(context, Layout.RING_KIND_SEND, made[3], made[4]);
+            ProducerRing receives = made[6] == 0
+                    ? null
+                    : ProducerRing.map(context, Layout.RING_KIND_RECEIVE, made[6], made[7]);
+            if (!context.board.has((int) made[5]) || !context.board.has((int) made[8])) {
+                throw new IOException("its doorbells are not on the board");
+            }
+            return new QueuePair(domain, config, made, sends, receives);
+        } catch (IOException e) {
+            if (sends != null) {
+                sends.close();
+            }
+            context.frames.ask(Frames.DESTROY_QP, made[0]);
+            throw new VerbsException("the queue pair cannot be mapped", e);
+        }
+    }
+
+    /** @return its number. */
+    public int qpn() {
+        return qpn;
+    }
+
+    /** @return its service. */
+    public Service service() {
+        return service;
+    }
+
+    /** @return what a peer needs to know to connect to it. */
+    public Endpoint endpoint() {
+        return new Endpoint(context.address(), qpn, psn);
+    }
+
+    /** @return the state that this program has brought it to; {@link #query} asks the engine. */
+    public QpState state() {
+        return state;
+    }
+
+    /**
+     * Changes attributes and state.
+     *
+     * @param attr those to change
+     * @throws WrongStateException there is no such change, or not with these attributes; the queue pair is as it was
+     * @throws VerbsException the engine is gone
+     */
+    public void modify(QpAttr attr) throws VerbsException {
+        checkOpen();
+        isDirect = false;
+        long[] words = new long[1 + QpAttr.WORDS];
+        words[0] = handle;
+        System.arraycopy(attr.words, 0, words, 1, QpAttr.WORDS);
+        try {
+            context.frames.ask(Frames.MODIFY_QP, words);
+            if (attr.hasState()) {
+                state = attr.state();
+            }
+            if (attr.hasPeer()) {
+                peerGid = attr.gid();
+                direct.connected(attr.remoteQpn());
+            }
+            if (state == QpState.RESET) {
+                posted = 0;
+                signaled = 0;
+                SEEN.setRelease(this, 0L);
+                RETIRED.setRelease(this, 0L);
+                isBroken = false;
+            }
+        } finally {
+            isDirect = service == Service.RC && state == QpState.RTS && peerGid.equals(context.gid);
+        }
+    }
+
+    /**
+     * Asks the engine what the queue pair is like now.
+     *
+     * @return all attributes
+     * @throws VerbsException the engine is gone
+     */
+    public QpAttr query() throws VerbsException {
+        checkOpen();
+        return new QpAttr(context.frames.ask(Frames.QUERY_QP, handle));
+    }
+
+    /**
+     * Takes a connected service from RESET to INIT, where receives can be posted before the peer can send.
+     *
+     * @param access what the peer may do
+     * @throws VerbsException why not
+     */
+    public void prepare(int access) throws VerbsException {
+        modify(new QpAttr().state(QpState.INIT).access(access));
+    }
+
+    /**
+     * Connects to a peer's queue pair (RC and UC): through INIT and RTR to RTS.
+     *
+     * @param peer the peer's queue pair
+     * @param options how
+     * @throws VerbsException why not; the queue pair is where it stopped
+     */
+    public void connect(Endpoint peer, ConnectOptions options) throws VerbsException {
+        if (state == QpState.RESET) {
+            prepare(options.access());
+        }
+        int mtu = options.mtu() == 0 ? context.mtu() : Math.min(options.mtu(), context.mtu());
+        QpAttr toRtr = new QpAttr().state(QpState.RTR).address(peer.address()).remoteQpn(peer.qpn()).pathMtu(mtu)
+                .rqPsn(peer.psn());
+        QpAttr toRts = new QpAttr().state(QpState.RTS).sqPsn(psn);
+        if (service == Service.RC) {
+            toRtr.maxDestRdAtomic(16).minRnrTimer(12);
+            // Nothing is lost between queue pairs of one engine.
+            boolean irn = options.irn() && !Gid.of(peer.address()).equals(context.gid);
+            toRts.maxRdAtomic(16).timeout(options.timeout()).retryCount(options.retryCount())
+                    .rnrRetry(options.rnrRetry()).irn(irn);
+        }
+        modify(toRtr);
+        modify(toRts);
+    }
+
+    /**
+     * Takes a UD queue pair from RESET to RTS.
+     *
+     * @param qkey the Q_Key that senders must name
+     * @throws VerbsException why not
+     */
+    public void activate(int qkey) throws VerbsException {
+        modify(new QpAttr().state(QpState.INIT).qkey(qkey));
+        modify(new QpAttr().state(QpState.RTR));
+        modify(new QpAttr().state(QpState.RTS).sqPsn(psn));
+    }
+
+    /**
+     * A call that posts requests, in order, behind one doorbell.
+     *
+     * @param requests what they are
+     * @return the call
+     */
+    public PostSend postSend(SendRequest... requests) {
+        checkOpen();
+        for (SendRequest request : requests) {
+            check(request);
+        }
+        return new PostSend(this, requests);
+    }
+
+    private void check(SendRequest request) {
+        if ((request.gid != null) != (service == Service.UD)) {
+            throw new IllegalArgumentException(service == Service.UD ? "a datagram needs a destination" : service + " has one peer");
+        }
+        if (request.opcode.isRemote() && service == Service.UD
+                || request.opcode.writesLocally() && service == Service.UC) {
+            throw new IllegalArgumentException(service + " does not do " + request.opcode);
+        }
+        if (request.inline != null && request.inline.length > maxInline) {
+            throw new IllegalArgumentException("at most " + maxInline + " bytes inline, not " + request.inline.length);
+        }
+        if (request.imageBytes() > sends.slotBytes) {
+            throw new IllegalArgumentException("the request has more pieces than the queue pair was made for");
+        }
+        for (MemoryRegion region : request.regions) {
+            if (region.domain != domain) {
+                throw new IllegalArgumentException("the region belongs to another protection domain");
+            }
+        }
+    }
+
+    /**
+     * A call that posts a receive.
+     *
+     * @param request what it receives into
+     * @return the call
+     */
+    public PostRecv postRecv(ReceiveRequest request) {
+        checkOpen();
+        if (receives == null) {
+            throw new IllegalStateException("the queue pair receives from its shared receive queue");
+        }
+        return new PostRecv(this, receives, receiveBell, request);
+    }
+
+    /** Requests that were left to the engine so far. */
+    long postedToEngine() {
+        return posted;
+    }
+
+    /** Carries out what can be, and leaves the rest to the engine, in order. */
+    void post(PostSend call) {
+        PostSend.Request[] requests = call.requests;
+        int done = 0;
+        while (isDirect && done < requests.length && tryDirect(requests[done])) {
+            done++;
+        }
+        call.taken(done);
+        if (done < requests.length) {
+            postToRing(call, done);
+        }
+    }
+
+    private void postToRing(PostSend call, int first) {
+        PostSend.Request[] requests = call.requests;
+        int count = requests.length - first;
+        checkOpen();
+        // Whoever never polls finds the queue full, even where the engine has emptied it.
+        if (!sends.hasRoom(count) || signaled + count - (long) SEEN.getAcquire(this) > signaledAs.length) {
+            throw QueueFullException.INSTANCE;
+        }
+        for (int i = 0; i < count; i++) {
+            PostSend.Request request = requests[first + i];
+            MemorySegment.copy(request.image, request.at, sends.memory, sends.slot(i), request.imageBytes);
+            posted++;
+            if (request.isSignaled) {
+                signaledAs[(int) signaled++ & signaledAs.length - 1] = posted;
+            }
+        }
+        sends.publish(count);
+        board.ring(sendBell);
+        call.taken(requests.length);
+    }
+
+    private boolean tryDirect(PostSend.Request request) {
+        if (!request.mayBeDirect || (long) RETIRED.getAcquire(this) != posted || isBroken
+                || request.total == 0 || request.total > DirectPath.BYTES_MAX
+                || !request.hasOpenRegions() || !sendCq.hasLocalRoom()) {
+            return false;
+        }
+        boolean isDone = switch (request.opcode) {
+            case WRITE -> write(request);
+            case READ -> read(request);
+            default -> atomic(request);
+        };
+        if (isDone && request.isSignaled) {
+            sendCq.addLocal(request.wrId, qpn, request.opcode.completed, (int) request.total);
+        }
+        return isDone;
+    }
+
+    private boolean write(PostSend.Request request) {
+        DirectPath.Target target = request.target;
+        if (!direct.begin(target, request.rkey, request.remoteAddress, request.total, Access.REMOTE_WRITE)) {
+            return false;
+        }
+        if (request.isInline) {
+            Copies.copyLastRelease(request.image, request.at + Layout.WQE_DATA, target.memory, target.at, request.total);
+        } else {
+            long to = target.at;
+            int last = lastWithBytes(request);
+            for (int i = 0; i <= last; i++) {
+                MemoryRegion region = request.regions[i];
+                long from = region.start + request.offsets[i];
+                if (i == last) {
+                    Copies.copyLastRelease(region.base, from, target.memory, to, request.lengths[i]);
+                } else {
+                    MemorySegment.copy(region.base, from, target.memory, to, request.lengths[i]);
+                }
+                to += request.lengths[i];
+            }
+        }
+        direct.end();
+        return true;
+    }
+
+    private static int lastWithBytes(PostSend.Request request) {
+        int last = request.lengths.length - 1;
+        while (request.lengths[last] == 0) {
+            last--;
+        }
+        return last;
+    }
+
+    private boolean read(PostSend.Request request) {
+        DirectPath.Target target = request.target;
+        if (!direct.begin(target, request.rkey, request.remoteAddress, request.total, Access.REMOTE_READ)) {
+            return false;
+        }
+        long from = target.at;
+        for (int i = 0; i < request.lengths.length; i++) {
+            MemoryRegion region = request.regions[i];
+            Copies.copyAcquire(target.memory, from, region.base, region.start + request.offsets[i], request.lengths[i]);
+            from += request.lengths[i];
+        }
+        direct.end();
+        return true;
+    }
+
+    private boolean atomic(PostSend.Request request) {
+        DirectPath.Target target = request.target;
+        if (request.total != 8 || (request.remoteAddress & 7) != 0
+                || !direct.begin(target, request.rkey, request.remoteAddress, 8, Access.REMOTE_ATOMIC)) {
+            return false;
+        }
+        boolean isAligned = (target.at & 7) == 0;
+        if (isAligned) {
+            long was = request.opcode == Opcode.FETCH_ADD
+                    ? (long) Mapped.LONG.getAndAdd(target.memory, target.at, request.compareAdd)
+                    : (long) Mapped.LONG.compareAndExchange(target.memory, target.at, request.compareAdd, request.swap);
+            MemoryRegion region = request.regions[0];
+            region.base.set(Mapped.ANY_LONG, region.start + request.offsets[0], was);
+        }
+        direct.end();
+        return isAligned;
+    }
+
+    /** By the thread that polls: something of this queue pair has completed. */
+    void onCompletion(Completion completion) {
+        if (completion.isReceive()) {
+            return;
+        }
+        if (completion.status != 0) {
+            isBroken = true;
+            return;
+        }
+        RETIRED.setRelease(this, signaledAs[(int) signaledSeen & signaledAs.length - 1]);
+        SEEN.setRelease(this, signaledSeen + 1);
+    }
+
+    @Override
+    void destroy() throws VerbsException {
+        isDirect = false;
+        context.frames.ask(Frames.DESTROY_QP, handle);
+    }
+
+    @Override
+    void release() {
+        sendCq.remove(this);
+        sends.close();
+        if (receives != null) {
+            receives.close();
+        }
+    }
+}

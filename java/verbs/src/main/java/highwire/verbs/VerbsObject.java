@@ -1,0 +1,80 @@
+package highwire.verbs;
+
+/**
+ * An object of the engine's. What it was made from stays as long as it does: closing that first is refused.
+ *
+ * <p>Closing twice is closing once. Using a closed object throws {@link IllegalStateException}.
+ */
+public abstract class VerbsObject implements AutoCloseable {
+    final Context context;
+    private final String name;
+    private final VerbsObject[] needs;
+    private int users;
+    private volatile boolean isClosed;
+
+    VerbsObject(Context context, String name, VerbsObject... needs) {
+        this.context = context;
+        this.name = name;
+        this.needs = needs;
+    }
+
+    /** Takes hold of what it needs. Called once it exists in the engine. */
+    final void begin() {
+        synchronized (context) {
+            for (VerbsObject needed : needs) {
+                if (needed != null) {
+                    needed.users++;
+                }
+            }
+            context.objects++;
+        }
+    }
+
+    /** @return whether it was closed. */
+    public final boolean isClosed() {
+        return isClosed;
+    }
+
+    final void checkOpen() {
+        if (isClosed) {
+            throw new IllegalStateException("the " + name + " is closed");
+        }
+    }
+
+    /**
+     * Closes it.
+     *
+     * @throws InUseException another object still needs it, or a peer works on it at this moment; it stays open
+     * @throws EngineTimeoutException the engine did not answer; everything of the context is gone
+     */
+    @Override
+    public final void close() throws VerbsException {
+        synchronized (context) {
+            if (isClosed) {
+                return;
+            }
+            if (users > 0) {
+                throw new InUseException("the " + name + " is needed by " + users + " objects that are still open");
+            }
+            try {
+                destroy();
+            } catch (EngineGoneException e) {
+                // With the engine all of it went.
+            }
+            isClosed = true;
+            context.objects--;
+            for (VerbsObject needed : needs) {
+                if (needed != null) {
+                    needed.users--;
+                }
+            }
+            release();
+        }
+    }
+
+    /** Asks the engine to take it down. */
+    abstract void destroy() throws VerbsException;
+
+    /** Lets go of what this program had mapped for it. */
+    void release() {}
+}

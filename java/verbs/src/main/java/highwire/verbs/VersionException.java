@@ -1,0 +1,10 @@
+package highwire.verbs;
+
+/** The engine and this library do not speak the same version; the message names both. */
+public class VersionException extends VerbsException {
+    private static final long serialVersionUID = 1;
+
+    VersionException(String message) {
+        super(message);
+    }
+}
