@@ -12,7 +12,7 @@ use crate::test::Tally;
 /// Checks every Markdown page of the repository.
 pub(crate) fn step(log: &Log) -> Result<Tally> {
     let mut pages = Vec::new();
-    for name in ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md"] {
+    for name in ["README.md", "CONTRIBUTING.md", "ARCHITECTURE.md", "CHANGELOG.md", "java/README.md"] {
         pages.extend(Some(root().join(name)).filter(|path| path.is_file()));
     }
     collect_pages(&root().join("docs"), &mut pages)?;

@@ -24,12 +24,15 @@ const HOUSE: &[(&str, u8, World)] = &[
     ("verbs", 2, World::Protocol),
     ("link", 2, World::Real),
     ("nanopu", 2, World::Simulated),
+    ("broker", 3, World::Real),
     ("transport", 3, World::Protocol),
     ("cm", 3, World::Protocol),
     ("rpc", 3, World::Protocol),
     ("wake", 3, World::Real),
-    ("uapi", 1, World::Real),
+    ("shmem", 1, World::Real),
+    ("rings", 3, World::Real),
     ("rnic", 4, World::Protocol),
+    ("rpc", 4, World::Protocol),
     ("txn", 4, World::Protocol),
     ("host", 5, World::Real),
     ("sim", 5, World::Simulated),
@@ -153,7 +156,7 @@ mod tests {
     #[test]
     fn the_protocol_knows_no_world() {
         check("transport", "link", Some("knows no world"));
-        check("rnic", "uapi", Some("knows no world"));
+        check("rnic", "shmem", Some("knows no world"));
     }
 
     #[test]

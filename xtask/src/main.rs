@@ -6,9 +6,11 @@
 mod bench;
 mod commands;
 mod compat;
+mod documents;
 mod figures;
 mod fuzz;
 mod interop;
+mod java;
 mod layers;
 mod libs;
 mod measure;

@@ -5,12 +5,31 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 
-/// The repository's root folder.
+/// The root folder of the repository that this call stands in, which a copied build folder must not decide.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies one folder below the root")
+    static ROOT: OnceLock<PathBuf> = OnceLock::new();
+    ROOT.get_or_init(|| {
+        let here = std::env::current_dir().unwrap_or_default();
+        find_root(std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from), &here).unwrap_or_else(|| {
+            eprintln!("xtask: {} lies in no checkout of Highwire: run it as cargo xtask", here.display());
+            std::process::exit(2)
+        })
+    })
+}
+
+/// The parent of the package that cargo runs, or without cargo the nearest folder above `here` that has an xtask.
+fn find_root(package: Option<PathBuf>, here: &Path) -> Option<PathBuf> {
+    let has_xtask = |dir: &&Path| dir.join("xtask/Cargo.toml").is_file();
+    package
+        .as_deref()
+        .and_then(Path::parent)
+        .filter(has_xtask)
+        .or_else(|| here.ancestors().find(has_xtask))
+        .map(Path::to_path_buf)
 }
 
 /// Cargo's build folder, which also holds this program's logs and caches.
@@ -179,6 +198,31 @@ mod tests {
     fn a_line_reads_as_one_would_type_it() {
         let line = Line::cargo("test -p x").arg("two words").env("RUSTDOCFLAGS", "-D warnings");
         assert_eq!(line.to_string(), "RUSTDOCFLAGS='-D warnings' cargo test -p x 'two words'");
+    }
+
+    /// Two checkouts may share a build folder, or one be a copy of the other with it.
+    #[test]
+    fn the_root_is_the_tree_that_one_stands_in_and_not_where_the_program_was_built() {
+        let trees = std::env::temp_dir().join(format!("xtask-root-{}", std::process::id()));
+        for tree in ["one", "two"] {
+            std::fs::create_dir_all(trees.join(tree).join("xtask")).unwrap();
+            std::fs::create_dir_all(trees.join(tree).join("crates/deep")).unwrap();
+            std::fs::write(trees.join(tree).join("xtask/Cargo.toml"), "").unwrap();
+        }
+        let (one, two) = (trees.join("one"), trees.join("two"));
+        assert_eq!(
+            find_root(Some(one.join("xtask")), &two),
+            Some(one.clone()),
+            "cargo says which package it runs"
+        );
+        assert_eq!(
+            find_root(None, &two.join("crates/deep")),
+            Some(two.clone()),
+            "without cargo, the folder above"
+        );
+        assert_eq!(find_root(Some(trees.join("gone/xtask")), &one), Some(one), "a package that is no more");
+        assert_eq!(find_root(None, &trees), None, "beside both");
+        std::fs::remove_dir_all(&trees).unwrap();
     }
 
     #[test]

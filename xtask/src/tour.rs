@@ -3,6 +3,7 @@
 //! A stop is something to see: what is shown, the command that a visitor can repeat, and what came out. The last part is
 //! a table "what · measured here · floor or paper" and a page with the same in pictures.
 
+mod nanopu;
 mod page;
 mod stops;
 

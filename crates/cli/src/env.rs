@@ -33,10 +33,11 @@ enum Shell {
 }
 
 /// Every variable that an earlier `highwire env` may have set.
-const ALL: [&str; 12] = [
+const ALL: [&str; 13] = [
     "HIGHWIRE_ADDR",
     "HIGHWIRE_LINK",
     "HIGHWIRE_RECOVERY",
+    "HIGHWIRE_WAKE",
     "HIGHWIRE_LOSS",
     "HIGHWIRE_DUPLICATE",
     "HIGHWIRE_REORDER",

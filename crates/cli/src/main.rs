@@ -3,6 +3,7 @@
 //! Exit status: 0 when it worked, 1 when it failed, 2 when it was asked wrongly. A reader that goes away (`| head`) is
 //! no error.
 
+mod bench;
 mod broker;
 mod churn;
 mod console;
@@ -17,8 +18,10 @@ mod perf;
 mod pingpong;
 mod progress;
 mod run;
+mod serve;
 mod sim;
 mod stats;
+mod store;
 mod values;
 
 use std::process::ExitCode;
@@ -48,10 +51,14 @@ enum Command {
     Pingpong(Box<pingpong::Args>),
     /// Measure latency and bandwidth, and the limits of this machine.
     Perf(Box<perf::Args>),
+    /// Measure parts of Highwire by themselves.
+    Bench(bench::Args),
     /// Decode a capture and verify every ICRC.
     Pcap(pcap::Args),
     /// Show the counters of the devices that run now.
     Stats(stats::Args),
+    /// Run a device for programs that call no native code, Java ones for example.
+    Serve(serve::Args),
     /// Experiments on a simulated network, beside what the papers report.
     Sim(sim::Args),
     /// Own an address that processes share.
@@ -59,6 +66,8 @@ enum Command {
     Broker(broker::Args),
     /// Programs on the nanoPU, a simulated processor with the network in its registers.
     Nanopu(nanopu::Args),
+    /// The transactional store: simulated clusters, checked.
+    Store(store::Args),
     /// Let processes come to a shared address and leave it at random.
     #[command(hide = true)]
     Churn(churn::Args),
@@ -77,11 +86,14 @@ fn main() -> ExitCode {
         Command::Devices(args) => devices::run(&args),
         Command::Pingpong(args) => pingpong::run(&args),
         Command::Perf(args) => perf::run(&args),
+        Command::Bench(args) => bench::run(&args),
         Command::Pcap(args) => pcap::run(&args),
         Command::Stats(args) => stats::run(&args),
+        Command::Serve(args) => serve::run(&args),
         Command::Sim(args) => sim::run(&args),
         Command::Broker(args) => broker::run(&args),
         Command::Nanopu(args) => nanopu::run(&args),
+        Command::Store(args) => store::run(&args),
         Command::Churn(args) => churn::run(&args),
         Command::ParseOnly { words } => parse_only(&words),
     };

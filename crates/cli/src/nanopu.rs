@@ -1,5 +1,6 @@
 //! `highwire nanopu`: programs on the simulated nanoPU, cycle by cycle.
 
+mod bare;
 mod bench;
 mod dma;
 mod figures;

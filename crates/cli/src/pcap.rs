@@ -130,6 +130,7 @@ impl Summary {
             }
         }
         let icrc = match self.icrc_wrong {
+            0 if self.packets == 0 => console.paint(Tone::Bad, "the capture is EMPTY"),
             0 => console.paint(Tone::Good, "every ICRC is right"),
             wrong => console.paint(Tone::Bad, &format!("{wrong} ICRCs are WRONG")),
         };

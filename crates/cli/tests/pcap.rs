@@ -24,6 +24,15 @@ fn every_golden_capture_decodes_and_every_icrc_is_right() {
 }
 
 #[test]
+fn an_empty_capture_says_so() {
+    let capture = std::fs::read(vectors().join("rc_send.pcap")).expect("a capture");
+    let output = with_input(&["pcap", "-"], &capture[..24]);
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    assert!(output.status.success() && text.contains("the capture is EMPTY"), "{text}");
+    assert!(!text.contains("every ICRC is right"), "{text}");
+}
+
+#[test]
 fn a_wrong_icrc_is_shown_and_fails() {
     let mut capture = std::fs::read(vectors().join("rc_send.pcap")).expect("a capture");
     let last = capture.len() - 1;

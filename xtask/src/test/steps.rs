@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::shell::{Line, Log, has_program, root, target_dir};
-use crate::{commands, compat, fuzz, interop, layers, packages, rtl};
+use crate::{commands, compat, documents, fuzz, interop, java, layers, packages, rtl};
 
 use super::tally::Tally;
 
@@ -33,6 +33,7 @@ const fn long(name: &'static str, title: &'static str, run: fn(&Log) -> Result<T
 pub(super) const ALL: &[Step] = &[
     quick("format", "sources are formatted", format),
     quick("layers", "crates depend downwards only", layers::step),
+    quick("documents", "the lists of dependencies and of crates with unsafe code are true", documents::step),
     quick("lint", "clippy finds nothing", lint),
     quick("unit", "unit, golden, scenario and simulation tests", unit),
     quick(
@@ -46,10 +47,14 @@ pub(super) const ALL: &[Step] = &[
     long("docs", "the documentation builds without a warning", docs),
     long("irn-trace", "the receiver reproduces the IRN authors' trace", irn_trace),
     long("nanopu-traces", "the nanoPU answers recorded requests as the prototype did", nanopu_traces),
+    long("dissector", "Wireshark reads the extension's packets as `highwire pcap` does", dissector),
     long("rtl", "the nanoPU's blocks in SystemVerilog do what the model does, cycle by cycle", rtl_blocks),
+    long("wake-model", "no wake-up is lost in any modelled interleaving", wake_model),
+    long("models", "loom finds no interleaving that breaks the tables", models),
     long("miri", "Miri finds no undefined behaviour", miri),
     long("fuzz", "every fuzz target, briefly", fuzz::step),
     long("dropin", "programs for RDMA cards, unmodified, a part of `cargo xtask compat`", compat::step),
+    long("java", "the verbs in Java, and conversations with them", java::step),
     long("interop", "conversations with the Linux kernel's RNIC", interop::step),
     long("leftovers", "nothing is left behind", leftovers),
 ];
@@ -145,6 +150,11 @@ fn docs(log: &Log) -> Result<Tally> {
     Ok(Tally::one(line.run_logged(log)?))
 }
 
+/// A feature of its own, because it replaces the crate's atomics.
+fn wake_model(log: &Log) -> Result<Tally> {
+    cargo_test(log, Line::cargo("test --package highwire-wake --features model --test model"))
+}
+
 /// The trace is the authors' data and not ours to publish: it is read from where `HIGHWIRE_IRN_TRACE` points.
 fn irn_trace(log: &Log) -> Result<Tally> {
     const NAME: &str = "HIGHWIRE_IRN_TRACE";
@@ -177,12 +187,25 @@ fn nanopu_traces(log: &Log) -> Result<Tally> {
     cargo_test(log, line.env(NAME, folder))
 }
 
+/// The unit tests have it as well, where tshark is there already.
+fn dissector(log: &Log) -> Result<Tally> {
+    if let Err(missing) = packages::ensure(&["tshark"], log)? {
+        return Ok(Tally::skipped("dissector", &missing.0));
+    }
+    cargo_test(log, Line::cargo("test --package highwire-wire --test dissector"))
+}
+
 /// The unit tests have it as well, where Verilator is there already.
 fn rtl_blocks(log: &Log) -> Result<Tally> {
     if let Err(missing) = packages::ensure(rtl::PACKAGES, log)? {
         return Ok(Tally::skipped("rtl", &missing.0));
     }
     cargo_test(log, Line::cargo("test --package highwire-nanopu --test rtl"))
+}
+
+fn models(log: &Log) -> Result<Tally> {
+    let line = Line::cargo("test --package highwire-txn --lib models::").env("RUSTFLAGS", "--cfg loom");
+    cargo_test(log, line)
 }
 
 /// Miri executes a few hundred times slower than the machine: only crates whose tests are short, and that matter.
@@ -193,7 +216,13 @@ fn miri(log: &Log) -> Result<Tally> {
         let reason = "no Miri here: rustup toolchain install nightly --component miri,rust-src";
         return Ok(Tally::skipped("miri", reason));
     }
-    cargo_test(log, Line::cargo("+nightly miri test --package highwire-stdx --package highwire-uapi --lib"))
+    let mut tally = cargo_test(
+        log,
+        Line::cargo("+nightly miri test --package highwire-stdx --package highwire-shmem --lib"),
+    )?;
+    // Of the transactions only what threads share; whole clusters would take days.
+    tally.add(cargo_test(log, Line::cargo("+nightly miri test --package highwire-txn --lib table::"))?);
+    Ok(tally)
 }
 
 fn leftovers(log: &Log) -> Result<Tally> {

@@ -106,7 +106,7 @@ fn svg(chart: &Chart) -> String {
     let height = ROW * chart.bars.len() as f64 + 8.0;
     let mut html = format!(
         "<p class=\"faint\">{}</p>\n<svg viewBox=\"0 0 {WIDTH} {height}\" role=\"img\" aria-label=\"{0}\">\n",
-        escape(&chart.title)
+        escape(&caption(chart))
     );
     let scale = Scale::of(chart);
     for (index, bar) in chart.bars.iter().enumerate() {
@@ -128,6 +128,12 @@ fn svg(chart: &Chart) -> String {
     }
     html.push_str("</svg>\n");
     html
+}
+
+/// A bar's length deceives unless its scale is known.
+fn caption(chart: &Chart) -> String {
+    let note = if chart.is_logarithmic { "; logarithmic scale: equal steps are equal factors" } else { "" };
+    format!("{}{note}", chart.title)
 }
 
 /// From values to lengths.
@@ -183,6 +189,12 @@ mod tests {
     fn nothing_in_a_label_is_markup() {
         let html = svg(&chart(false));
         assert!(html.contains("a &lt; b") && !html.contains("a < b"), "{html}");
+    }
+
+    #[test]
+    fn a_logarithmic_scale_is_said_to_be_one() {
+        assert!(svg(&chart(true)).contains("bars; logarithmic scale"));
+        assert!(!svg(&chart(false)).contains("logarithmic"));
     }
 
     #[test]

@@ -19,6 +19,7 @@ Examples:
   highwire nanopu run riscv/build/service.elf --requests requests.csv --json
   highwire nanopu run riscv/build/loopback.elf --transport homa
   highwire nanopu run riscv/build/loopback_dma.elf --nic dma
+  highwire nanopu run --bare riscv/benchmarks/build/median.elf
   highwire nanopu run riscv/build/relay.elf --bytes 1024 --cut-through
   highwire nanopu run riscv/build/relay.elf --bytes 64000 --message-bytes-max 65535 --interval 40000
   highwire nanopu run riscv/build/service4.elf --cores 4 --gdb :3333
@@ -30,6 +31,15 @@ pub(crate) struct Args {
     /// names end in _dma.
     #[arg(long, default_value = "nanopu")]
     pub(super) nic: Attachment,
+    /// Run an ordinary program on the core alone, without a network: cycles, cycles per instruction, lines that the caches fetched.
+    /// It ends by HTIF, or by a store to 0x10001000.
+    #[arg(long, conflicts_with_all = ["nic", "cores", "blocking_reads", "context_banks", "transport", "shared_cache", "requests",
+        "count", "bytes", "context", "interval", "link", "warm_up", "trace", "gdb"])]
+    pub(super) bare: bool,
+    /// With --bare, stop after so many cycles.
+    #[arg(long, value_name = "CYCLES", default_value_t = 1_000_000_000, requires = "bare",
+        value_parser = clap::value_parser!(u64).range(1..))]
+    pub(super) cycles_max: u64,
     /// How many cores run it.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=256))]
     pub(super) cores: u16,

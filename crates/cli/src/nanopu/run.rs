@@ -17,7 +17,7 @@ use super::place::trap_text;
 use super::problems::problems_of;
 use super::trace::{self, Recording};
 use super::transport::{AnyTransport, TransportKind};
-use super::{CLIENT, NODE, dma, gdb, mistakes, requests};
+use super::{CLIENT, NODE, bare, dma, gdb, mistakes, requests};
 use crate::console::Console;
 use crate::failure::usage;
 
@@ -56,6 +56,9 @@ struct Sent {
 }
 
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    if args.bare {
+        return bare::run(args, &program_of(args)?);
+    }
     let bytes_max = args.beyond.bytes_max();
     if args.bytes > bytes_max {
         return Err(usage(format!(
@@ -63,9 +66,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
             args.bytes
         )));
     }
-    let file = fs::read(&args.program).with_context(|| format!("cannot read {}", args.program.display()))?;
-    let program =
-        Program::parse(&file).with_context(|| format!("{} cannot run here", args.program.display()))?;
+    let program = program_of(args)?;
     if args.nic == Attachment::Dma {
         refuse_with_dma(args)?;
         return dma::run(args, &program, &requests_of(args)?);
@@ -124,6 +125,11 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let report = Report { mistakes, ..report(&node, &requests, &times, instructions, problems) };
     print(args, &report, &report.played, &report.end)?;
     Ok(report.end.exit_code())
+}
+
+fn program_of(args: &Args) -> Result<Program> {
+    let file = fs::read(&args.program).with_context(|| format!("cannot read {}", args.program.display()))?;
+    Program::parse(&file).with_context(|| format!("{} cannot run here", args.program.display()))
 }
 
 /// The usual memory, and more where more cores have stacks in it than fit there.

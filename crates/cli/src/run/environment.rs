@@ -9,6 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Context, Result};
+use highwire_host::{WAKE_VARIABLE, WakeMode};
 use highwire_link::{FaultConfig, local_addresses, parse_duration, parse_rate};
 
 use crate::failure::usage;
@@ -28,6 +29,9 @@ pub(crate) struct EnvironmentArgs {
     /// Loss recovery of RC between two Highwires; any other peer gets go-back-n.
     #[arg(long, value_enum)]
     recovery: Option<Recovery>,
+    /// How threads wait for completions [default: balanced]
+    #[arg(long, value_name = "latency|balanced|power")]
+    wake: Option<WakeMode>,
     /// Write every packet that a program sends and receives to a capture file.
     #[arg(long, value_name = "FILE")]
     pcap: Option<PathBuf>,
@@ -115,6 +119,9 @@ impl EnvironmentArgs {
         }
         if let Some(recovery) = self.recovery {
             set("HIGHWIRE_RECOVERY", name_of(recovery).into());
+        }
+        if let Some(wake) = self.wake {
+            set(WAKE_VARIABLE, wake.name().into());
         }
         let faults = &self.faults;
         let texts = [

@@ -1,0 +1,41 @@
+//! `highwire serve`: a device for programs that map its queues and call no native code.
+
+use std::net::IpAddr;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use highwire_host::door::Door;
+use highwire_host::{Device, DeviceConfig, door};
+
+use crate::console::Console;
+
+/// Options of `highwire serve`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "Says where it listens, serves until it is told to end (Ctrl-C), and leaves nothing behind.
+
+Examples:
+  highwire serve
+  highwire serve --address 192.0.2.7 &"
+)]
+pub(crate) struct Args {
+    /// The device's address; HIGHWIRE_ADDR, or an unused one of 127.0.0.0/8, unless given.
+    #[arg(long)]
+    address: Option<IpAddr>,
+}
+
+/// Serves until told to end.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let config = DeviceConfig { address: args.address, ..DeviceConfig::default() };
+    let mut said = Ok(());
+    door::serve(&config, |device, door| said = announce(device, door)).context("cannot serve")?;
+    said?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Whoever started this learns that programs may come now.
+fn announce(device: &Device, door: &Door) -> Result<()> {
+    let mut console = Console::new();
+    console.line(format_args!("{} serves at {}", device.gid(), door.path().display()))?;
+    console.finish()
+}

@@ -1,0 +1,144 @@
+//! Lists in the documentation that the repository itself can confirm: each dependency has its row of reason, and
+//! CONTRIBUTING.md names the very crates that hold unsafe code.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{Context, Result, bail};
+
+use crate::shell::{Line, Log, root};
+use crate::test::Tally;
+
+const REASONS: &str = "docs/decisions/dependencies.md";
+
+/// Checks both lists.
+pub(crate) fn step(log: &Log) -> Result<Tally> {
+    let mut tally = Tally::default();
+    let reasons = read(REASONS)?;
+    let used = dependencies()?;
+    for problem in compare(&used, &first_column(&reasons), "a dependency", REASONS, &mut tally) {
+        log.note(&problem)?;
+    }
+    let rule = read("CONTRIBUTING.md")?;
+    let sentence = rule.lines().find(|line| line.contains("`unsafe` lives in"));
+    let sentence = sentence.context("CONTRIBUTING.md does not say where unsafe code lives")?;
+    let named = quoted_words(sentence).into_iter().filter(|word| word != "unsafe").collect();
+    let holding = crates_with_unsafe(&root().join("crates"))?;
+    for problem in compare(&holding, &named, "a crate with unsafe code", "CONTRIBUTING.md", &mut tally) {
+        log.note(&problem)?;
+    }
+    log.note(&format!("{} dependencies, {} crates with unsafe code", used.len(), holding.len()))?;
+    Ok(tally)
+}
+
+fn read(page: &str) -> Result<String> {
+    std::fs::read_to_string(root().join(page)).with_context(|| page.to_string())
+}
+
+/// What is there and not named, and what is named and not there.
+fn compare(
+    there: &BTreeSet<String>,
+    named: &BTreeSet<String>,
+    kind: &str,
+    page: &str,
+    tally: &mut Tally,
+) -> Vec<String> {
+    let missing = there.difference(named).map(|name| format!("{name} is {kind} that {page} does not name"));
+    let stale = named.difference(there).map(|name| format!("{page} names {name}, which is not {kind}"));
+    let problems: Vec<String> = missing.chain(stale).collect();
+    tally.add(Tally::counts(there.intersection(named).count(), problems.len()));
+    problems
+}
+
+/// Every crate that a package of ours asks for and that is not ours.
+fn dependencies() -> Result<BTreeSet<String>> {
+    let mut names = BTreeSet::new();
+    for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
+        let line = Line::cargo("metadata --format-version 1 --no-deps --manifest-path").arg(manifest);
+        let output = line.capture()?;
+        if !output.success {
+            bail!("{line}: {}", output.stderr);
+        }
+        let json: serde_json::Value = serde_json::from_str(&output.stdout)?;
+        for package in json["packages"].as_array().into_iter().flatten() {
+            for dependency in package["dependencies"].as_array().into_iter().flatten() {
+                // Ours have a path, the others a registry.
+                if dependency["path"].is_null() {
+                    names.extend(dependency["name"].as_str().map(String::from));
+                }
+            }
+        }
+    }
+    Ok(names)
+}
+
+/// The names between back quotes in the first cell of each row of a page's tables.
+fn first_column(page: &str) -> BTreeSet<String> {
+    let cells = page.lines().filter_map(|line| line.strip_prefix('|')?.split('|').next());
+    cells.flat_map(quoted_words).collect()
+}
+
+fn quoted_words(text: &str) -> Vec<String> {
+    text.split('`').skip(1).step_by(2).map(String::from).collect()
+}
+
+/// The folders of `crates` in whose sources a block, function or implementation is unsafe.
+fn crates_with_unsafe(crates: &Path) -> Result<BTreeSet<String>> {
+    let mut found = BTreeSet::new();
+    for entry in std::fs::read_dir(crates)? {
+        let folder = entry?.path();
+        if has_unsafe(&folder.join("src"))? {
+            found.extend(folder.file_name().map(|name| name.to_string_lossy().into_owned()));
+        }
+    }
+    Ok(found)
+}
+
+fn has_unsafe(folder: &Path) -> Result<bool> {
+    let Ok(entries) = std::fs::read_dir(folder) else { return Ok(false) };
+    for entry in entries {
+        let path = entry?.path();
+        let is_source = path.extension().is_some_and(|extension| extension == "rs");
+        if path.is_dir() && has_unsafe(&path)?
+            || is_source && std::fs::read_to_string(&path)?.lines().any(is_unsafe)
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+fn is_unsafe(line: &str) -> bool {
+    let code = line.split("//").next().unwrap_or_default();
+    ["unsafe {", "unsafe fn", "unsafe impl", "unsafe extern", "#[unsafe("]
+        .iter()
+        .any(|word| code.contains(word))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn set(names: &[&str]) -> BTreeSet<String> {
+        names.iter().map(|name| name.to_string()).collect()
+    }
+
+    #[test]
+    fn what_is_missing_and_what_is_stale_are_both_problems() {
+        let mut tally = Tally::default();
+        let problems = compare(&set(&["a", "b"]), &set(&["b", "c"]), "a thing", "PAGE", &mut tally);
+        assert_eq!(problems, ["a is a thing that PAGE does not name", "PAGE names c, which is not a thing"]);
+    }
+
+    #[test]
+    fn a_row_may_name_two_crates() {
+        let page = "| crate | why |\n|---|---|\n| `serde`, `serde_json` | as `toml` |\n";
+        assert_eq!(first_column(page), set(&["serde", "serde_json"]));
+    }
+
+    #[test]
+    fn a_comment_is_not_unsafe_code() {
+        assert!(is_unsafe("    unsafe { read(p) }") && is_unsafe("#[unsafe(no_mangle)]"));
+        assert!(!is_unsafe("// unsafe { read(p) }") && !is_unsafe("#![forbid(unsafe_code)]"));
+    }
+}

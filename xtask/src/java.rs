@@ -1,0 +1,144 @@
+//! The Java modules: built and tested by Maven, with an engine of this tree on the other side.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+use crate::packages;
+use crate::shell::{Line, Log, has_program, root, target_dir};
+use crate::test::Tally;
+
+/// The oldest release with `java.lang.foreign` in its final form.
+const JDK_MIN: u32 = 22;
+/// What apt may have where no such JDK is installed.
+const JDK_PACKAGE: &str = "openjdk-25-jdk-headless";
+
+/// `mvn verify` of everything below `java/`.
+pub(crate) fn step(log: &Log) -> Result<Tally> {
+    let skip = |reason: String| Ok(Tally::skipped("java", &reason));
+    let home = match find_jdk() {
+        Some(home) => home,
+        None => match packages::ensure(&[JDK_PACKAGE], log)? {
+            Err(missing) => return skip(format!("no JDK of release {JDK_MIN} or newer; {}", missing.0)),
+            Ok(()) => match find_jdk() {
+                Some(home) => home,
+                None => return skip(format!("{JDK_PACKAGE} brought no JDK")),
+            },
+        },
+    };
+    if !has_program("mvn")
+        && let Err(missing) = packages::ensure(&["maven"], log)?
+    {
+        return skip(missing.0);
+    }
+    // The other side: the program that serves, and one that converses.
+    let is_built = Line::cargo("build --package highwire-cli").run_logged(log)?
+        && Line::cargo("build --package highwire-host --example conversation").run_logged(log)?;
+    if !is_built {
+        return Ok(Tally::failure());
+    }
+    let debug = target_dir().join("debug");
+    let maven = Line::new("mvn")
+        .words("-q -B verify")
+        .arg(format!("-Dhighwire.program={}", debug.join("highwire").display()))
+        .arg(format!("-Dhighwire.peer={}", debug.join("examples/conversation").display()))
+        .env("JAVA_HOME", home)
+        .dir(root().join("java"));
+    let success = maven.run_logged(log)?;
+    if !success && is_unreachable(&log.text()?) {
+        return skip("Maven cannot reach its repository, and has not kept what it needs".into());
+    }
+    let mut tally = reports(&root().join("java"))?;
+    if !success && tally.failed() == 0 {
+        tally.add(Tally::failure());
+    }
+    Ok(tally)
+}
+
+/// A JDK that is new enough: the one that `JAVA_HOME` names, or else one of those that are installed.
+fn find_jdk() -> Option<PathBuf> {
+    let named = std::env::var_os("JAVA_HOME").map(PathBuf::from);
+    let installed =
+        std::fs::read_dir("/usr/lib/jvm").into_iter().flatten().flatten().map(|entry| entry.path());
+    let mut found: Vec<(u32, PathBuf)> = named
+        .into_iter()
+        .chain(installed)
+        .filter(|home| home.join("bin/javac").is_file())
+        .filter_map(|home| Some((release(&std::fs::read_to_string(home.join("release")).ok()?)?, home)))
+        .filter(|(release, _)| *release >= JDK_MIN)
+        .collect();
+    // The first of the newest, which JAVA_HOME is if it is as new.
+    found.sort_by_key(|(release, _)| std::cmp::Reverse(*release));
+    found.into_iter().next().map(|(_, home)| home)
+}
+
+/// The feature release that a JDK's `release` file names.
+fn release(text: &str) -> Option<u32> {
+    let version = text.lines().find_map(|line| line.strip_prefix("JAVA_VERSION="))?;
+    version.trim_matches('"').split('.').next()?.split('-').next()?.parse().ok()
+}
+
+fn is_unreachable(log: &str) -> bool {
+    ["Could not transfer artifact", "Unknown host", "in offline mode"].iter().any(|sign| log.contains(sign))
+}
+
+/// What Surefire has written below every module, counted.
+fn reports(java: &Path) -> Result<Tally> {
+    let mut tally = Tally::default();
+    for module in std::fs::read_dir(java).with_context(|| java.display().to_string())?.flatten() {
+        let folder = module.path().join("target/surefire-reports");
+        for report in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+            let path = report.path();
+            if path.extension().is_some_and(|extension| extension == "xml") {
+                tally.add(count(&std::fs::read_to_string(&path)?));
+            }
+        }
+    }
+    Ok(tally)
+}
+
+/// One class's report. A test that was skipped says why in the attribute `message`.
+fn count(report: &str) -> Tally {
+    let cases = report.matches("<testcase ").count();
+    let failed = report.matches("<failure ").count() + report.matches("<error ").count();
+    let mut skips = Tally::default();
+    let mut skipped = 0;
+    for case in report.split("<testcase ").skip(1) {
+        if let Some(skip) = case.split("<skipped").nth(1) {
+            skipped += 1;
+            let reason = attribute(skip, "message").unwrap_or("no reason given");
+            skips = skips.with_skip(attribute(case, "name").unwrap_or("a test"), reason);
+        }
+    }
+    let mut tally = Tally::counts(cases.saturating_sub(failed + skipped), failed);
+    tally.add(skips);
+    tally
+}
+
+fn attribute<'a>(element: &'a str, name: &str) -> Option<&'a str> {
+    element.split(&format!("{name}=\"")).nth(1)?.split('"').next()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_release_file_names_its_release() {
+        assert_eq!(release("IMPLEMENTOR=\"x\"\nJAVA_VERSION=\"25.0.3\"\n"), Some(25));
+        assert_eq!(release("JAVA_VERSION=\"26-ea\""), Some(26));
+        assert_eq!(release("JAVA_VERSION=\"1.8.0\""), Some(1));
+        assert_eq!(release(""), None);
+    }
+
+    #[test]
+    fn a_report_is_counted() {
+        let report = "<testsuite tests=\"3\"><testcase name=\"a\" classname=\"C\"/>\
+             <testcase name=\"b\"><failure message=\"no\">at b</failure></testcase>\
+             <testcase name=\"c\"><skipped message=\"Assumption failed: skipped: no program\"/></testcase></testsuite>";
+        let tally = count(report);
+        assert_eq!((tally.passed(), tally.failed()), (1, 1));
+        assert_eq!(tally.skips()[0].what, "c");
+        assert!(tally.skips()[0].reason.ends_with("no program"));
+    }
+}
