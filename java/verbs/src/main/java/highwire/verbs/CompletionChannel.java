@@ -12,6 +12,7 @@ public final class CompletionChannel extends VerbsObject {
     private final Map<Long, CompletionQueue> queues = new ConcurrentHashMap<>();
     private final ConcurrentLinkedQueue<CompletionQueue> reported = new ConcurrentLinkedQueue<>();
     private final long[] word = new long[1];
+    private volatile boolean isWoken;
 
     CompletionChannel(Context context, Frames events, long number) {
         super(context, "completion channel");
@@ -35,11 +36,17 @@ public final class CompletionChannel extends VerbsObject {
         events.wakeup();
     }
 
+    /** Ends the wait of the thread that waits, or else the next wait, at once. Any thread may call it. */
+    public void wakeup() {
+        isWoken = true;
+        events.wakeup();
+    }
+
     /**
      * Waits for a queue to report.
      *
      * @param timeout how long at most
-     * @return the queue, which wants to be polled; null if none has reported
+     * @return the queue, which wants to be polled; null if none has reported in time, or {@link #wakeup} was called
      * @throws EngineGoneException the engine has ended
      * @throws InterruptedException the thread was interrupted
      */
@@ -50,6 +57,10 @@ public final class CompletionChannel extends VerbsObject {
             CompletionQueue own = reported.poll();
             if (own != null) {
                 return own;
+            }
+            if (isWoken) {
+                isWoken = false;
+                return null;
             }
             if (Thread.interrupted()) {
                 throw new InterruptedException();

@@ -202,8 +202,8 @@ public final class CompletionQueue extends VerbsObject {
         }
     }
 
-    /** @return whether a completion waits. */
-    boolean hasCompletion() {
+    /** @return whether a completion waits; asked by the thread that polls. */
+    public boolean hasCompletion() {
         return localHead != (long) LOCAL_TAIL.getAcquire(this)
                 || head != Mapped.getLongAcquire(ring, Layout.RING_TAIL_OFFSET);
     }

@@ -224,6 +224,26 @@ class OperationsTest {
     }
 
     @Test
+    void aThreadThatWaitsForAChannelCanBeWoken() throws Exception {
+        try (End end = new End(engine, Service.RC)) {
+            long start = System.nanoTime();
+            // Before the wait and in the middle of it.
+            end.channel.wakeup();
+            assertNull(end.channel.await(Engine.PATIENCE));
+            Thread sleeper = Thread.currentThread();
+            Thread waker = Thread.ofPlatform().start(() -> {
+                Engine.until("its sleep", () -> sleeper.getState() == Thread.State.RUNNABLE
+                        && java.util.Arrays.stream(sleeper.getStackTrace()).anyMatch(at -> at.getMethodName().equals("select")));
+                end.channel.wakeup();
+            });
+            assertNull(end.channel.await(Engine.PATIENCE));
+            waker.join();
+            assertTrue(System.nanoTime() - start < Engine.PATIENCE.toNanos(), "neither of them was the end of its time");
+            assertNull(end.channel.await(Duration.ofMillis(1)), "a call wakes once");
+        }
+    }
+
+    @Test
     void severalThreadsPostIntoOneCompletionQueue() throws Exception {
         try (Context context = engine.context();
                 ProtectionDomain pd = context.protectionDomain();

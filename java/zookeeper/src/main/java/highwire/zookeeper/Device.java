@@ -1,0 +1,79 @@
+package highwire.zookeeper;
+
+import highwire.verbs.Context;
+import highwire.verbs.ProtectionDomain;
+import highwire.verbs.VerbsException;
+
+/** The engine of this JVM: one session for all its connections, for as long as there are any. After the engine has died the next connection looks for another. */
+public final class Device {
+    private static Device current;
+
+    private final Context context;
+    private final ProtectionDomain domain;
+    private int users;
+
+    private Device(Context context) throws VerbsException {
+        this.context = context;
+        this.domain = context.protectionDomain();
+    }
+
+    /**
+     * Takes hold of the engine that {@code highwire.door} names, or of the only one.
+     *
+     * @return it
+     * @throws VerbsException there is none
+     */
+    public static synchronized Device acquire() throws VerbsException {
+        if (current == null || !current.context.valid()) {
+            Context context = Context.open();
+            try {
+                current = new Device(context);
+            } catch (VerbsException e) {
+                context.close();
+                throw e;
+            }
+        }
+        current.users++;
+        return current;
+    }
+
+    /** Lets go. What was made of it must be closed. */
+    public void release() {
+        synchronized (Device.class) {
+            if (--users > 0) {
+                return;
+            }
+            if (current == this) {
+                current = null;
+            }
+            try {
+                domain.close();
+                context.close();
+            } catch (VerbsException e) {
+                // The engine takes back what is left when this JVM ends.
+            }
+        }
+    }
+
+    /** @return the session. */
+    public Context context() {
+        return context;
+    }
+
+    ProtectionDomain domain() {
+        return domain;
+    }
+
+    /** Closes what exists, in order. A failure must not keep the rest open. */
+    static void close(AutoCloseable... parts) {
+        for (AutoCloseable part : parts) {
+            try {
+                if (part != null) {
+                    part.close();
+                }
+            } catch (Exception e) {
+                // Of an engine that is silent or gone, which ends all of it.
+            }
+        }
+    }
+}

@@ -1,0 +1,13 @@
+package highwire.zookeeper;
+
+import java.io.IOException;
+
+/** Two ends cannot come together over queue pairs; the message says why. ZooKeeper's client goes on to the next server, as after any other loss. */
+public final class GreetingException extends IOException {
+    private static final long serialVersionUID = 1;
+
+    /** @param message why. */
+    public GreetingException(String message) {
+        super(message);
+    }
+}

@@ -1,0 +1,207 @@
+package highwire.zookeeper;
+
+import highwire.verbs.Completion;
+import highwire.verbs.CompletionChannel;
+import highwire.verbs.CompletionQueue;
+import highwire.verbs.EngineGoneException;
+import highwire.verbs.VerbsException;
+import java.io.IOException;
+import java.time.Duration;
+import java.util.Map;
+import java.util.Queue;
+import java.util.Set;
+import java.util.concurrent.ConcurrentHashMap;
+import java.util.concurrent.ConcurrentLinkedQueue;
+import java.util.concurrent.atomic.AtomicInteger;
+
+/** All links of a server: one queue into which their receives complete, and one thread that takes what came. It lives as long as its engine. */
+public final class Hub {
+    private static final Duration LOOK = Duration.ofSeconds(1);
+
+    /** Who has a link. All calls but {@link #broken} come from the hub's thread. */
+    public interface Owner {
+        /** @param wrId of a receive. @param length what it brought. */
+        void received(long wrId, int length);
+
+        /** Something that it was asked to do, or to go on with. */
+        void proceed();
+
+        /** @param reason why nothing more will come. */
+        void broken(String reason);
+    }
+
+    private final Device device;
+    private final CompletionChannel channel;
+    private final CompletionQueue received;
+    private final int connections;
+    private final long spin = Settings.spin().toNanos();
+    private final AtomicInteger lastId = new AtomicInteger();
+    private final Map<Integer, Owner> owners = new ConcurrentHashMap<>();
+    private final Queue<Owner> called = new ConcurrentLinkedQueue<>();
+    private final Set<Owner> waiting = ConcurrentHashMap.newKeySet();
+    private final Thread thread;
+    private volatile boolean isAsleep;
+    private volatile boolean isClosing;
+    private volatile boolean isOver;
+
+    /**
+     * Starts one.
+     *
+     * @throws VerbsException there is no engine
+     */
+    public Hub() throws VerbsException {
+        device = Device.acquire();
+        connections = Settings.connections();
+        CompletionChannel events = null;
+        CompletionQueue queue = null;
+        try {
+            events = device.context().completionChannel();
+            // As many as can ever be posted, so that it cannot overflow.
+            queue = device.context().completionQueue(connections * Settings.depth(), events);
+        } catch (VerbsException e) {
+            Device.close(events);
+            device.release();
+            throw e;
+        }
+        channel = events;
+        received = queue;
+        thread = Thread.ofPlatform().name("highwire-zookeeper").daemon().start(this::run);
+    }
+
+    /** @return whether links can still be made. */
+    public boolean isOpen() {
+        return !isOver && !isClosing;
+    }
+
+    /**
+     * Makes a link.
+     *
+     * @param owner whose it is
+     * @return the link, which receives already
+     * @throws IOException there are as many as this server takes, or the engine refuses
+     */
+    public synchronized Link link(Owner owner) throws IOException {
+        if (!isOpen()) {
+            throw new GreetingException("the server's engine has ended");
+        }
+        if (owners.size() >= connections) {
+            throw new GreetingException("the server takes " + connections + " connections over queue pairs (" + Settings.CONNECTIONS + ")");
+        }
+        int id = lastId.incrementAndGet();
+        Link link = new Link(device, channel, received, id);
+        owners.put(id, owner);
+        return link;
+    }
+
+    /**
+     * Closes a link.
+     *
+     * @param owner whose it is
+     * @param link it
+     */
+    public synchronized void unlink(Owner owner, Link link) {
+        owners.values().remove(owner);
+        waiting.remove(owner);
+        link.close();
+    }
+
+    /** @param owner is to be called by the hub's thread soon. */
+    public void call(Owner owner) {
+        called.add(owner);
+        if (isAsleep) {
+            channel.wakeup();
+        }
+    }
+
+    /** @param owner waits for its link's sends to complete. @param isWaiting whether it does. */
+    public void waitForSends(Owner owner, boolean isWaiting) {
+        if (!isWaiting) {
+            waiting.remove(owner);
+        } else if (waiting.add(owner)) {
+            call(owner);
+        }
+    }
+
+    private void run() {
+        String reason = "the server ends";
+        try {
+            long busy = System.nanoTime();
+            while (!isClosing) {
+                if (turn()) {
+                    busy = System.nanoTime();
+                } else if (System.nanoTime() - busy < spin) {
+                    // Whoever has work for this thread may need its core.
+                    Thread.yield();
+                } else {
+                    sleep();
+                    busy = System.nanoTime();
+                }
+            }
+        } catch (EngineGoneException | IllegalStateException e) {
+            reason = e.getMessage();
+        } catch (InterruptedException e) {
+            reason = "the thread was interrupted";
+        }
+        synchronized (this) {
+            isOver = true;
+            for (Owner owner : owners.values()) {
+                owner.broken(reason);
+            }
+            Device.close(received, channel);
+            device.release();
+        }
+    }
+
+    private final Completion completion = new Completion();
+
+    private boolean turn() {
+        boolean hasWorked = false;
+        while (received.poll(completion)) {
+            hasWorked = true;
+            dispatch();
+        }
+        for (Owner next = called.poll(); next != null; next = called.poll()) {
+            hasWorked = true;
+            next.proceed();
+        }
+        if (!waiting.isEmpty()) {
+            waiting.forEach(Owner::proceed);
+        }
+        return hasWorked;
+    }
+
+    private void dispatch() {
+        Owner owner = owners.get(Link.idOf(completion));
+        if (owner == null) {
+            // Of a link that was closed.
+            return;
+        }
+        if (completion.isSuccess()) {
+            owner.received(completion.wrId(), completion.byteLen());
+        } else {
+            owner.broken("a receive ended with " + completion.status());
+        }
+    }
+
+    private void sleep() throws EngineGoneException, InterruptedException {
+        isAsleep = true;
+        received.requestNotify(false);
+        if (!turn() && !isClosing) {
+            channel.await(LOOK);
+        }
+        isAsleep = false;
+    }
+
+    /** Ends all links. */
+    public void close() {
+        isClosing = true;
+        channel.wakeup();
+        try {
+            if (Thread.currentThread() != thread) {
+                thread.join();
+            }
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+    }
+}

@@ -1,0 +1,255 @@
+package highwire.zookeeper;
+
+import highwire.verbs.Access;
+import highwire.verbs.Completion;
+import highwire.verbs.CompletionChannel;
+import highwire.verbs.CompletionQueue;
+import highwire.verbs.ConnectOptions;
+import highwire.verbs.Endpoint;
+import highwire.verbs.MemoryRegion;
+import highwire.verbs.Opcode;
+import highwire.verbs.PostRecv;
+import highwire.verbs.PostSend;
+import highwire.verbs.QueuePair;
+import highwire.verbs.QueuePairConfig;
+import highwire.verbs.RdmaArena;
+import highwire.verbs.ReceiveRequest;
+import highwire.verbs.SendRequest;
+import highwire.verbs.Service;
+import highwire.verbs.VerbsException;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
+import java.util.Queue;
+
+/**
+ * A stream of bytes each way between two ends: an RC queue pair, receives of one size, and SENDs of at most what the peer's receives hold.
+ *
+ * <p>Receives complete into a queue of the owner's, sends into one of the link's own, which reports only while something waits for room. Any thread sends; one
+ * thread takes what came.
+ */
+public final class Link implements AutoCloseable {
+    /** The number of a receive is the link's times this, and the receive's place. */
+    static final int DEPTH_MAX = 1 << 8;
+
+    private final int id;
+    private final int depth;
+    private final int segment;
+    private final CompletionQueue sends;
+    private final QueuePair qp;
+    private final RdmaArena arena;
+    private final MemoryRegion memory;
+    private final ByteBuffer bytes;
+    private final PostRecv[] receives;
+    private final PostSend send;
+    private final Completion completion = new Completion();
+    private final ArrayDeque<ByteBuffer> backlog = new ArrayDeque<>();
+    private int peerSegment;
+    private long sent;
+    private long done;
+    private String failure;
+    private boolean isClosed;
+
+    /**
+     * Makes an end that can receive but has no peer yet.
+     *
+     * @param device the engine
+     * @param channel where its sends report
+     * @param received where its receives complete
+     * @param id which of the owner's links it is
+     * @throws VerbsException the engine refuses
+     */
+    public Link(Device device, CompletionChannel channel, CompletionQueue received, int id) throws VerbsException {
+        this.id = id;
+        this.depth = Settings.depth();
+        this.segment = Settings.segment();
+        CompletionQueue queue = null;
+        QueuePair pair = null;
+        RdmaArena room = null;
+        MemoryRegion region = null;
+        boolean isMade = false;
+        try {
+            queue = device.context().completionQueue(depth, channel);
+            pair = device.domain().queuePair(
+                    new QueuePairConfig(Service.RC, queue, received, null, depth, depth, 1, 1, 0));
+            room = device.context().arena(2L * depth * segment);
+            region = device.domain().register(room.segment(), Access.LOCAL_WRITE);
+            // The peer reaches nothing here but the receives.
+            pair.prepare(0);
+            isMade = true;
+        } finally {
+            if (!isMade) {
+                Device.close(pair, queue, region, room);
+            }
+        }
+        this.sends = queue;
+        this.qp = pair;
+        this.arena = room;
+        this.memory = region;
+        this.bytes = memory.segment().asByteBuffer();
+        this.send = qp.postSend(new SendRequest(Opcode.SEND).sge(memory, 0, 0));
+        this.receives = new PostRecv[depth];
+        for (int slot = 0; slot < depth; slot++) {
+            receives[slot] = qp.postRecv(new ReceiveRequest()
+                    .wrId((long) id * DEPTH_MAX + slot).sge(memory, (long) slot * segment, segment));
+            receives[slot].exec();
+        }
+    }
+
+    /**
+     * Whose receive completed.
+     *
+     * @param completion of a receive
+     * @return the link's number
+     */
+    public static int idOf(Completion completion) {
+        return (int) (completion.wrId() / DEPTH_MAX);
+    }
+
+    /** @return what the peer needs to know. */
+    public String introduction() {
+        return qp.endpoint() + " " + segment;
+    }
+
+    /**
+     * Connects to the peer.
+     *
+     * @param introduction what it said
+     * @throws IOException it makes no sense, or the engine refuses
+     */
+    public synchronized void connect(String introduction) throws IOException {
+        String[] words = introduction.split(" ");
+        try {
+            if (words.length == 2) {
+                Endpoint peer = Endpoint.parse(words[0]);
+                peerSegment = Math.min(segment, Integer.parseInt(words[1]));
+                if (peerSegment > 0) {
+                    // A peer that takes nothing for a while is waited for, as over TCP.
+                    ConnectOptions options = ConnectOptions.DEFAULT;
+                    qp.connect(peer, new ConnectOptions(0, options.mtu(), options.irn(), options.timeout(), options.retryCount(), 7));
+                    return;
+                }
+            }
+        } catch (IllegalArgumentException e) {
+            throw new GreetingException("the peer introduces itself as `" + introduction + "`: " + e.getMessage());
+        }
+        throw new GreetingException("the peer introduces itself as `" + introduction + "`");
+    }
+
+    /**
+     * Sends, or keeps until there is room. The link keeps the buffers.
+     *
+     * @param buffers in this order
+     * @throws IOException the link is broken
+     */
+    public synchronized void send(ByteBuffer... buffers) throws IOException {
+        if (isClosed) {
+            return;
+        }
+        for (ByteBuffer buffer : buffers) {
+            if (buffer.hasRemaining()) {
+                backlog.add(buffer);
+            }
+        }
+        flush();
+    }
+
+    /**
+     * Sends what there is room for.
+     *
+     * @return whether nothing is kept any more
+     * @throws IOException the link is broken
+     */
+    public synchronized boolean flush() throws IOException {
+        reap();
+        while (!isClosed && !backlog.isEmpty()) {
+            if (sent - done == depth) {
+                sends.requestNotify(false);
+                reap();
+                if (sent - done == depth) {
+                    return false;
+                }
+            }
+            post();
+        }
+        return true;
+    }
+
+    private void post() {
+        int at = (depth + (int) (sent % depth)) * segment;
+        ByteBuffer slot = bytes.slice(at, peerSegment);
+        while (slot.hasRemaining() && !backlog.isEmpty()) {
+            ByteBuffer next = backlog.getFirst();
+            FrameReader.move(next, slot);
+            if (!next.hasRemaining()) {
+                backlog.removeFirst();
+            }
+        }
+        send.request(0).wrId(sent).sge(0, at, slot.position());
+        send.exec();
+        sent++;
+    }
+
+    private void reap() throws IOException {
+        while (!isClosed && sends.poll(completion)) {
+            if (!completion.isSuccess() && failure == null) {
+                failure = "a SEND ended with " + completion.status();
+            }
+            done++;
+        }
+        if (failure != null) {
+            throw new IOException("the connection is broken: " + failure);
+        }
+    }
+
+    /**
+     * Whether the peer has all that was sent. Until it has, the link reports when more has arrived.
+     *
+     * @return whether it has
+     * @throws IOException the link is broken
+     */
+    public synchronized boolean isDrained() throws IOException {
+        if (!flush()) {
+            return false;
+        }
+        if (sent != done && !isClosed) {
+            sends.requestNotify(false);
+            reap();
+        }
+        return sent == done || isClosed;
+    }
+
+    /** @return whether it has to wait for room before it can send more. */
+    public synchronized boolean hasBacklog() {
+        return !backlog.isEmpty();
+    }
+
+    /**
+     * Takes what a receive brought, and receives into its place again.
+     *
+     * @param wrId of the completion
+     * @param length of the completion
+     * @param reader puts frames together
+     * @param frames gets those that are complete
+     * @throws IOException the peer has sent nonsense
+     */
+    public synchronized void take(long wrId, int length, FrameReader reader, Queue<ByteBuffer> frames) throws IOException {
+        if (isClosed) {
+            return;
+        }
+        int slot = (int) (wrId % DEPTH_MAX);
+        reader.take(bytes.slice(slot * segment, length), frames);
+        receives[slot].exec();
+    }
+
+    /** Ends it; what the peer has not received is lost. */
+    @Override
+    public synchronized void close() {
+        if (isClosed) {
+            return;
+        }
+        isClosed = true;
+        backlog.clear();
+        Device.close(qp, sends, memory, arena);
+    }
+}

@@ -1,0 +1,45 @@
+package highwire.zookeeper;
+
+import java.time.Duration;
+
+/** What system properties set. */
+public final class Settings {
+    /** Bytes of one SEND, and of each receive. */
+    public static final String SEGMENT = "highwire.zookeeper.segment";
+    /** Receives, and SENDs on their way, of each connection. */
+    public static final String DEPTH = "highwire.zookeeper.depth";
+    /** Connections over queue pairs that a server takes. */
+    public static final String CONNECTIONS = "highwire.zookeeper.connections";
+    /** How long a thread looks for more before it sleeps, in microseconds. */
+    public static final String SPIN = "highwire.zookeeper.spin";
+
+    private Settings() {}
+
+    /** @return bytes of one SEND and of each receive. */
+    public static int segment() {
+        return number(SEGMENT, 4096, 256, 1 << 20);
+    }
+
+    /** @return receives, and SENDs on their way, of each connection. */
+    public static int depth() {
+        return number(DEPTH, 16, 2, Link.DEPTH_MAX);
+    }
+
+    /** @return connections over queue pairs that a server takes. */
+    public static int connections() {
+        return number(CONNECTIONS, 1000, 1, 60_000);
+    }
+
+    /** @return how long a thread looks for more before it sleeps. */
+    public static Duration spin() {
+        return Duration.ofNanos(1000L * number(SPIN, 50, 0, 1_000_000));
+    }
+
+    private static int number(String name, int otherwise, int least, int most) {
+        Integer set = Integer.getInteger(name, otherwise);
+        if (set < least || set > most) {
+            throw new IllegalArgumentException(name + "=" + set + " is not from " + least + " to " + most);
+        }
+        return set;
+    }
+}

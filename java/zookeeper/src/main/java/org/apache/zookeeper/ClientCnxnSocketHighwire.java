@@ -1,0 +1,223 @@
+package org.apache.zookeeper;
+
+import highwire.zookeeper.ClientLink;
+import highwire.zookeeper.FrameReader;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.net.SocketAddress;
+import java.nio.ByteBuffer;
+import java.util.ArrayDeque;
+import java.util.Iterator;
+import java.util.Queue;
+import org.apache.zookeeper.ClientCnxn.EndOfStreamException;
+import org.apache.zookeeper.ClientCnxn.Packet;
+import org.apache.zookeeper.ZooDefs.OpCode;
+import org.apache.zookeeper.client.ZKClientConfig;
+import org.apache.zookeeper.common.ZKConfig;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** ZooKeeper's client over a queue pair: {@code zookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketHighwire}. Its SendThread does all of the work. */
+public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
+    private static final Logger LOG = LoggerFactory.getLogger(ClientCnxnSocketHighwire.class);
+    /** As ZooKeeper's own: whoever lost a server does not come back at once. */
+    private static final int PAUSE_MILLIS = 100;
+
+    private final int maxLength;
+    private final Queue<ByteBuffer> frames = new ArrayDeque<>();
+    private FrameReader reader;
+    /** Null while there is no connection. */
+    private volatile ClientLink link;
+    /** The first packet of a connection is out; the others wait for its answer. */
+    private boolean isPrimed;
+    private boolean isOpen;
+
+    /**
+     * Made by ZooKeeper, by name.
+     *
+     * @param config the client's
+     * @throws IOException a property is no number
+     */
+    public ClientCnxnSocketHighwire(ZKClientConfig config) throws IOException {
+        this.clientConfig = config;
+        initProperties();
+        maxLength = config.getInt(ZKConfig.JUTE_MAXBUFFER, ZKClientConfig.CLIENT_MAX_PACKET_LENGTH_DEFAULT);
+    }
+
+    @Override
+    boolean isConnected() {
+        return link != null;
+    }
+
+    @Override
+    void connect(InetSocketAddress address) throws IOException {
+        initialized = false;
+        isPrimed = false;
+        isOpen = false;
+        frames.clear();
+        reader = new FrameReader(length -> {
+            if (length < 0 || length > maxLength) {
+                throw new IOException("Packet len " + length + " is out of range!");
+            }
+        });
+        link = ClientLink.connect(address);
+    }
+
+    @Override
+    void doTransport(int timeout, Queue<Packet> pendingQueue, ClientCnxn cnxn) throws IOException, InterruptedException {
+        ClientLink on = link;
+        if (!isOpen) {
+            isOpen = on.greet(timeout);
+            updateNow();
+            if (isOpen) {
+                updateLastSendAndHeard();
+                sendThread.primeConnection();
+            }
+            return;
+        }
+        boolean hasEnded = !on.await(timeout, () -> sendable() != null);
+        updateNow();
+        on.take(reader, frames);
+        for (ByteBuffer frame = frames.poll(); frame != null; frame = frames.poll()) {
+            receive(frame);
+        }
+        if (hasEnded) {
+            throw new EndOfStreamException("Unable to read additional data from server sessionid 0x" + Long.toHexString(sessionId)
+                    + ", likely server has closed its connection");
+        }
+        for (Packet next = sendable(); next != null; next = sendable()) {
+            send(next, pendingQueue, cnxn);
+        }
+        on.flush();
+    }
+
+    private void receive(ByteBuffer frame) throws IOException {
+        recvCount.getAndIncrement();
+        if (initialized) {
+            sendThread.readResponse(frame);
+        } else {
+            incomingBuffer = frame;
+            readConnectResult();
+            initialized = true;
+        }
+        updateLastHeard();
+    }
+
+    private void send(Packet packet, Queue<Packet> pendingQueue, ClientCnxn cnxn) throws IOException {
+        updateLastSend();
+        boolean isAnswered = packet.requestHeader != null && packet.requestHeader.getType() != OpCode.ping
+                && packet.requestHeader.getType() != OpCode.auth;
+        if (isAnswered) {
+            packet.requestHeader.setXid(cnxn.getXid());
+        }
+        packet.createBB();
+        outgoingQueue.removeFirstOccurrence(packet);
+        if (isAnswered) {
+            synchronized (pendingQueue) {
+                pendingQueue.add(packet);
+            }
+        }
+        isPrimed = true;
+        sentCount.getAndIncrement();
+        link.send(packet.bb);
+    }
+
+    /** The packet that may be sent now. */
+    private Packet sendable() {
+        if (outgoingQueue.isEmpty() || link.hasBacklog()) {
+            return null;
+        }
+        if (isPrimed && !(initialized && sendThread.getZkState().isConnected())) {
+            return null;
+        }
+        if (!sendThread.tunnelAuthInProgress()) {
+            return outgoingQueue.peekFirst();
+        }
+        // Until SASL is through only the request for a session goes out, wherever it stands.
+        for (Iterator<Packet> packets = outgoingQueue.iterator(); packets.hasNext();) {
+            Packet packet = packets.next();
+            if (packet.requestHeader == null) {
+                packets.remove();
+                outgoingQueue.addFirst(packet);
+                return packet;
+            }
+        }
+        return null;
+    }
+
+    @Override
+    void sendPacket(Packet packet) throws IOException {
+        packet.createBB();
+        link.send(packet.bb);
+    }
+
+    @Override
+    void cleanup() {
+        ClientLink had = link;
+        if (had != null) {
+            had.close();
+        }
+        try {
+            Thread.sleep(PAUSE_MILLIS);
+        } catch (InterruptedException e) {
+            LOG.debug("SendThread interrupted during sleep, ignoring");
+        }
+        link = null;
+    }
+
+    @Override
+    void close() {
+        ClientLink had = link;
+        if (had != null) {
+            had.close();
+        }
+    }
+
+    @Override
+    void packetAdded() {
+        ClientLink on = link;
+        if (on != null) {
+            on.nudge();
+        }
+    }
+
+    @Override
+    void onClosing() {
+        wakeup();
+    }
+
+    @Override
+    void saslCompleted() {
+        wakeup();
+    }
+
+    @Override
+    void connectionPrimed() {}
+
+    private void wakeup() {
+        ClientLink on = link;
+        if (on != null) {
+            on.wakeup();
+        }
+    }
+
+    @Override
+    SocketAddress getRemoteSocketAddress() {
+        ClientLink on = link;
+        return on == null ? null : on.remoteAddress();
+    }
+
+    @Override
+    SocketAddress getLocalSocketAddress() {
+        ClientLink on = link;
+        return on == null ? null : on.localAddress();
+    }
+
+    @Override
+    void testableCloseSocket() {
+        ClientLink on = link;
+        if (on != null) {
+            on.hangUp();
+        }
+    }
+}

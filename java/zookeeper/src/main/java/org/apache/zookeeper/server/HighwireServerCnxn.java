@@ -1,0 +1,295 @@
+package org.apache.zookeeper.server;
+
+import highwire.zookeeper.FrameReader;
+import highwire.zookeeper.Greeting;
+import highwire.zookeeper.Hub;
+import highwire.zookeeper.Link;
+import java.io.IOException;
+import java.nio.ByteBuffer;
+import java.nio.channels.SelectionKey;
+import java.nio.channels.SocketChannel;
+import java.util.ArrayDeque;
+import java.util.Queue;
+import java.util.concurrent.atomic.AtomicBoolean;
+import org.apache.jute.BinaryInputArchive;
+import org.apache.zookeeper.proto.ConnectRequest;
+import org.apache.zookeeper.proto.RequestHeader;
+import org.slf4j.Logger;
+import org.slf4j.LoggerFactory;
+
+/** A client. Its first four bytes decide whether it stays a TCP client, which its superclass serves, or is given a queue pair. */
+final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
+    private static final Logger LOG = LoggerFactory.getLogger(HighwireServerCnxn.class);
+
+    private enum Kind {
+        UNKNOWN,
+        GREETING,
+        TCP,
+        LINK
+    }
+
+    /** What came while nothing more was to be taken from the client. */
+    private record Deferred(long wrId, int length) {}
+
+    private final HighwireServerCnxnFactory factory;
+    private final SocketChannel socket;
+    private final Greeting greeting = new Greeting();
+    private final AtomicBoolean isThrottled = new AtomicBoolean();
+    private final AtomicBoolean isClosed = new AtomicBoolean();
+    private volatile Kind kind = Kind.UNKNOWN;
+    private volatile Hub hub;
+    private volatile Link link;
+    private volatile boolean endsWhenDrained;
+
+    // Of the hub's thread.
+    private final Queue<Deferred> deferred = new ArrayDeque<>();
+    private final Queue<ByteBuffer> frames = new ArrayDeque<>();
+    private final FrameReader reader = new FrameReader(this::checkLength);
+    private boolean hasSession;
+
+    HighwireServerCnxn(ZooKeeperServer server, SocketChannel socket, SelectionKey key, HighwireServerCnxnFactory factory,
+            NIOServerCnxnFactory.SelectorThread thread) throws IOException {
+        super(server, socket, key, factory, thread);
+        this.factory = factory;
+        this.socket = socket;
+    }
+
+    @Override
+    void doIO(SelectionKey key) throws InterruptedException {
+        if (kind == Kind.UNKNOWN) {
+            classify();
+        }
+        switch (kind) {
+            case TCP -> super.doIO(key);
+            case GREETING -> greet();
+            case LINK -> lookForTheEnd();
+            case UNKNOWN -> { }
+        }
+    }
+
+    /** The superclass finds what was read where it would have put it itself. */
+    private void classify() {
+        try {
+            if (socket.read(incomingBuffer) < 0) {
+                kind = Kind.TCP;
+            } else if (!incomingBuffer.hasRemaining()) {
+                boolean greets = incomingBuffer.getInt(0) == Greeting.MAGIC;
+                if (greets) {
+                    greeting.skipMagic();
+                }
+                kind = greets ? Kind.GREETING : Kind.TCP;
+            }
+        } catch (IOException e) {
+            LOG.info("A client at {} has gone: {}", socket.socket().getRemoteSocketAddress(), e.getMessage());
+            close(DisconnectReason.IO_EXCEPTION);
+        }
+    }
+
+    private void greet() {
+        try {
+            String introduction = greeting.read(socket);
+            if (introduction != null) {
+                connect(introduction);
+            }
+        } catch (IOException | IllegalArgumentException e) {
+            LOG.warn("No queue pair for the client at {}: {}", socket.socket().getRemoteSocketAddress(), e.getMessage());
+            try {
+                Greeting.refuse(socket, String.valueOf(e.getMessage()));
+            } catch (IOException gone) {
+                LOG.debug("It has gone", gone);
+            }
+            close(DisconnectReason.IO_EXCEPTION);
+        }
+    }
+
+    private void connect(String introduction) throws IOException {
+        if (!isZKServerRunning()) {
+            throw new IOException("ZooKeeperServer not running");
+        }
+        hub = factory.hub();
+        Link made = hub.link(this);
+        try {
+            made.connect(introduction);
+        } catch (IOException e) {
+            hub.unlink(this, made);
+            throw e;
+        }
+        link = made;
+        kind = Kind.LINK;
+        Greeting.introduce(socket, made.introduction());
+        if (isClosed.get()) {
+            // Closed meanwhile, when there was no link to be seen.
+            hub.unlink(this, made);
+        }
+    }
+
+    /** Over TCP nothing comes any more but the end. */
+    private void lookForTheEnd() {
+        try {
+            if (socket.read(ByteBuffer.allocate(1)) == 0) {
+                return;
+            }
+        } catch (IOException e) {
+            LOG.debug("The connection broke", e);
+        }
+        // What the client had sent before is in the queue.
+        hub.call(new Hub.Owner() {
+            @Override
+            public void received(long wrId, int length) {}
+
+            @Override
+            public void proceed() {
+                LOG.info("The client at {} has gone, session 0x{}", getRemoteSocketAddress(), Long.toHexString(getSessionId()));
+                close(DisconnectReason.UNABLE_TO_READ_FROM_CLIENT);
+            }
+
+            @Override
+            public void broken(String reason) {}
+        });
+    }
+
+    private void checkLength(int length) throws IOException {
+        if (length < 0 || length > BinaryInputArchive.maxBuffer) {
+            throw new IOException("a frame of " + length + " bytes is out of range (jute.maxbuffer=" + BinaryInputArchive.maxBuffer + ")");
+        }
+        if (!isZKServerRunning()) {
+            throw new IOException("ZooKeeperServer not running");
+        }
+        zkServer.checkRequestSizeWhenReceivingMessage(length);
+    }
+
+    @Override
+    public void received(long wrId, int length) {
+        if (isThrottled.get() || !deferred.isEmpty()) {
+            // The place is not given back, so that the client's engine waits, as with TCP.
+            deferred.add(new Deferred(wrId, length));
+        } else {
+            take(wrId, length);
+        }
+    }
+
+    private void take(long wrId, int length) {
+        if (isClosed.get()) {
+            return;
+        }
+        try {
+            link.take(wrId, length, reader, frames);
+            for (ByteBuffer frame = frames.poll(); frame != null && !isClosed.get(); frame = frames.poll()) {
+                process(frame);
+            }
+        } catch (ClientCnxnLimitException e) {
+            ServerMetrics.getMetrics().CONNECTION_REJECTED.add(1);
+            LOG.warn("Closing session 0x{}", Long.toHexString(getSessionId()), e);
+            close(DisconnectReason.CLIENT_CNX_LIMIT);
+        } catch (CloseRequestException e) {
+            close(e.getReason());
+        } catch (IOException e) {
+            LOG.warn("Closing session 0x{}", Long.toHexString(getSessionId()), e);
+            close(DisconnectReason.IO_EXCEPTION);
+        } catch (RuntimeException e) {
+            // One client's nonsense must not end the thread of all.
+            LOG.warn("Closing session 0x{}", Long.toHexString(getSessionId()), e);
+            close(DisconnectReason.IO_EXCEPTION);
+        }
+    }
+
+    private void process(ByteBuffer frame) throws IOException, ClientCnxnLimitException {
+        packetReceived(4 + frame.remaining());
+        factory.touchCnxn(this);
+        if (hasSession) {
+            RequestHeader header = new RequestHeader();
+            ByteBufferInputStream.byteBuffer2Record(frame, header);
+            zkServer.processPacket(this, header, RequestRecord.fromBytes(frame.slice()));
+            return;
+        }
+        if (!isZKServerRunning()) {
+            throw new IOException("ZooKeeperServer not running");
+        }
+        ConnectRequest request = protocolManager.deserializeConnectRequest(BinaryInputArchive.getArchive(new ByteBufferInputStream(frame)));
+        zkServer.processConnectRequest(this, request);
+        hasSession = true;
+    }
+
+    @Override
+    public void proceed() {
+        if (isClosed.get()) {
+            return;
+        }
+        while (!isThrottled.get() && !deferred.isEmpty() && !isClosed.get()) {
+            Deferred next = deferred.remove();
+            take(next.wrId, next.length);
+        }
+        try {
+            if (endsWhenDrained) {
+                if (link.isDrained()) {
+                    close(DisconnectReason.CLIENT_CLOSED_CONNECTION);
+                }
+            } else {
+                hub.waitForSends(this, !link.flush());
+            }
+        } catch (IOException e) {
+            broken(e.getMessage());
+        }
+    }
+
+    @Override
+    public void broken(String reason) {
+        if (!isClosed.get()) {
+            LOG.warn("Closing session 0x{}: {}", Long.toHexString(getSessionId()), reason);
+            close(DisconnectReason.IO_EXCEPTION);
+        }
+    }
+
+    @Override
+    public void sendBuffer(ByteBuffer... buffers) {
+        if (kind != Kind.LINK) {
+            super.sendBuffer(buffers);
+            return;
+        }
+        Link to = link;
+        try {
+            if (buffers.length > 0 && buffers[0] == ServerCnxnFactory.closeConn) {
+                endsWhenDrained = true;
+                hub.waitForSends(this, true);
+                return;
+            }
+            to.send(buffers);
+            packetSent();
+            if (to.hasBacklog()) {
+                hub.waitForSends(this, true);
+            }
+        } catch (IOException e) {
+            broken(e.getMessage());
+        }
+    }
+
+    @Override
+    public void disableRecv(boolean waitDisableRecv) {
+        isThrottled.set(true);
+        super.disableRecv(waitDisableRecv);
+    }
+
+    @Override
+    public void enableRecv() {
+        super.enableRecv();
+        if (isThrottled.compareAndSet(true, false) && kind == Kind.LINK) {
+            hub.call(this);
+        }
+    }
+
+    /** The end of a client over a queue pair is to be seen whether or not its requests are taken. */
+    @Override
+    public int getInterestOps() {
+        return kind == Kind.LINK ? isSelectable() ? SelectionKey.OP_READ : 0 : super.getInterestOps();
+    }
+
+    @Override
+    public void close(DisconnectReason reason) {
+        isClosed.set(true);
+        super.close(reason);
+        Link had = link;
+        if (had != null) {
+            hub.unlink(this, had);
+        }
+    }
+}

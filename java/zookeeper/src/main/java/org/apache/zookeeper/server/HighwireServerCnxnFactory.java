@@ -1,0 +1,55 @@
+package org.apache.zookeeper.server;
+
+import highwire.zookeeper.Hub;
+import highwire.zookeeper.Settings;
+import java.io.IOException;
+import java.net.InetSocketAddress;
+import java.nio.channels.SelectionKey;
+import java.nio.channels.SocketChannel;
+
+/**
+ * Takes clients over queue pairs and clients over TCP on one port: {@code zookeeper.serverCnxnFactory=org.apache.zookeeper.server.HighwireServerCnxnFactory}.
+ *
+ * <p>Every client comes over TCP. One that begins with Highwire's greeting is given a queue pair, and its TCP connection is left as a sign of life; any other one is
+ * served as ZooKeeper's own factory serves it.
+ */
+public final class HighwireServerCnxnFactory extends NIOServerCnxnFactory {
+    private Hub hub;
+
+    /** Made by ZooKeeper, by name. */
+    public HighwireServerCnxnFactory() {}
+
+    @Override
+    public void configure(InetSocketAddress addr, int maxClientCnxns, int backlog, boolean isSecure) throws IOException {
+        // Values that are out of range are told to whoever starts the server, not to the first client.
+        Settings.segment();
+        Settings.depth();
+        Settings.connections();
+        Settings.spin();
+        super.configure(addr, maxClientCnxns, backlog, isSecure);
+    }
+
+    @Override
+    protected NIOServerCnxn createConnection(SocketChannel socket, SelectionKey key, SelectorThread thread) throws IOException {
+        return new HighwireServerCnxn(zkServer, socket, key, this, thread);
+    }
+
+    /** What all links share: of the engine that serves now. Clients over TCP are served without any. */
+    synchronized Hub hub() throws IOException {
+        if (hub == null || !hub.isOpen()) {
+            hub = new Hub();
+        }
+        return hub;
+    }
+
+    @Override
+    public void shutdown() {
+        super.shutdown();
+        synchronized (this) {
+            if (hub != null) {
+                hub.close();
+                hub = null;
+            }
+        }
+    }
+}

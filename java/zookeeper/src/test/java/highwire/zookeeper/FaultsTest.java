@@ -1,0 +1,254 @@
+package highwire.zookeeper;
+
+import static org.junit.jupiter.api.Assertions.assertArrayEquals;
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertNotNull;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+
+import highwire.verbs.NoEngineException;
+import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.ServerSocket;
+import java.net.Socket;
+import java.nio.ByteBuffer;
+import java.nio.charset.StandardCharsets;
+import java.util.Random;
+import java.util.concurrent.CountDownLatch;
+import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
+import org.apache.zookeeper.CreateMode;
+import org.apache.zookeeper.KeeperException;
+import org.apache.zookeeper.ZooDefs.Ids;
+import org.apache.zookeeper.ZooKeeper;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+
+/** Servers, engines and peers that are gone, full, or not what they seem: exceptions as over TCP, and nothing hangs. */
+@Timeout(value = 300, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
+class FaultsTest {
+    private static final String OUTSTANDING = "zookeeper.globalOutstandingLimit";
+
+    @Test
+    void bothKindsOfClientsShareAPort() throws Exception {
+        try (Engine engine = Engine.start(); Server server = Server.start(Server.FACTORY)) {
+            ZooKeeper fast = server.client(Server.QUEUE_PAIRS);
+            ZooKeeper plain = server.client(Server.TCP);
+            fast.create("/both", new byte[] {1}, Ids.OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL);
+            CountDownLatch changed = new CountDownLatch(1);
+            assertArrayEquals(new byte[] {1}, plain.getData("/both", event -> changed.countDown(), null));
+            fast.setData("/both", new byte[] {2}, -1);
+            assertTrue(changed.await(Server.PATIENCE_SECONDS, TimeUnit.SECONDS));
+            assertEquals(1, fast.exists("/both", false).getVersion());
+            assertTrue(command(server.port(), "srvr").contains("Connections: 3"), "commands of four letters are answered");
+            fast.close();
+            assertEquals(null, plain.exists("/both", false));
+            plain.close();
+        }
+    }
+
+    private static String command(int port, String letters) throws IOException {
+        try (Socket socket = new Socket(InetAddress.getLoopbackAddress(), port)) {
+            socket.getOutputStream().write(letters.getBytes(StandardCharsets.US_ASCII));
+            return new String(socket.getInputStream().readAllBytes(), StandardCharsets.US_ASCII);
+        }
+    }
+
+    @Test
+    void aKilledEngineIsALostConnectionAndTheNextOneIsFound() throws Exception {
+        Engine first = Engine.start();
+        try (Server server = Server.start(Server.FACTORY)) {
+            ZooKeeper client = server.client(Server.QUEUE_PAIRS);
+            ZooKeeper plain = server.client(Server.TCP);
+            client.create("/kept", new byte[0], Ids.OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL);
+            first.process.destroyForcibly().waitFor();
+            KeeperException lost = assertThrows(KeeperException.class, () -> {
+                while (true) {
+                    client.exists("/kept", false);
+                }
+            });
+            assertEquals(KeeperException.Code.CONNECTIONLOSS, lost.code());
+            assertNotNull(plain.exists("/kept", false), "clients over TCP need no engine");
+            Server.until("the end of the broken connection", () -> server.connections() == 1);
+            try (Engine second = Engine.start()) {
+                Server.until("its return", () -> client.getState().isConnected());
+                assertNotNull(client.exists("/kept", false));
+                client.close();
+                plain.close();
+            }
+        } finally {
+            first.close();
+        }
+    }
+
+    @Test
+    void withoutAnEngineTheReasonIsSaidAndNobodyHangs() throws Exception {
+        System.setProperty("highwire.door", "/nowhere/door");
+        try (Server server = Server.start(Server.FACTORY);
+                ClientLink link = ClientLink.connect(new InetSocketAddress("127.0.0.1", server.port()))) {
+            NoEngineException why = assertThrows(NoEngineException.class, () -> {
+                while (!link.greet(100)) { }
+            });
+            assertTrue(why.getMessage().contains("highwire serve"), why.getMessage());
+            ZooKeeper client = Server.unconnected(server.address(), Server.QUEUE_PAIRS, Server.SESSION_MILLIS, event -> {});
+            assertThrows(KeeperException.ConnectionLossException.class, () -> client.exists("/", false));
+            client.close();
+            server.client(Server.TCP).close();
+        }
+    }
+
+    @Test
+    void aServerWithoutHighwireIsALostConnection() throws Exception {
+        try (Engine engine = Engine.start(); Server server = Server.start(Server.STOCK_FACTORY)) {
+            try (ClientLink link = ClientLink.connect(new InetSocketAddress("127.0.0.1", server.port()))) {
+                assertThrows(IOException.class, () -> {
+                    while (!link.greet(100)) { }
+                });
+            }
+            ZooKeeper client = Server.unconnected(server.address(), Server.QUEUE_PAIRS, Server.SESSION_MILLIS, event -> {});
+            assertThrows(KeeperException.ConnectionLossException.class, () -> client.exists("/", false));
+            client.close();
+            server.client(Server.TCP).close();
+        }
+    }
+
+    /** A server that says nothing at all, and then these bytes. */
+    private static IOException answered(ByteBuffer answer) throws Exception {
+        try (ServerSocket listener = new ServerSocket(0, 1, InetAddress.getLoopbackAddress());
+                ClientLink link = ClientLink.connect((InetSocketAddress) listener.getLocalSocketAddress())) {
+            Thread impostor = Thread.ofPlatform().start(() -> {
+                try (Socket socket = listener.accept()) {
+                    socket.getInputStream().read(new byte[64]);
+                    socket.getOutputStream().write(answer.array());
+                    socket.getInputStream().read(new byte[64]);
+                } catch (IOException e) {
+                    // The client has hung up.
+                }
+            });
+            GreetingException why = assertThrows(GreetingException.class, () -> {
+                while (!link.greet(100)) { }
+            });
+            link.close();
+            impostor.join();
+            return why;
+        }
+    }
+
+    private static ByteBuffer greeting(int magic, int version, int kind, int length, String text) {
+        return ByteBuffer.allocate(12 + text.length()).putInt(magic).putShort((short) version).putShort((short) kind).putInt(length)
+                .put(text.getBytes(StandardCharsets.UTF_8));
+    }
+
+    @Test
+    void whateverAnswersInsteadOfAServerIsNotBelieved() throws Exception {
+        try (Engine engine = Engine.start()) {
+            assertTrue(answered(greeting(Greeting.MAGIC, 2, 1, 0, "")).getMessage().contains("version 2"));
+            assertTrue(answered(greeting(Greeting.MAGIC, 2, 2, 4, "full")).getMessage().endsWith("full"));
+            assertTrue(answered(greeting(0x20202020, 1, 1, 0, "")).getMessage().contains("does not speak"));
+            assertTrue(answered(greeting(Greeting.MAGIC, 1, 3, 0, "")).getMessage().contains("kind 3"));
+            assertTrue(answered(greeting(Greeting.MAGIC, 1, 1, 1 << 20, "")).getMessage().contains("none"));
+            assertTrue(answered(greeting(Greeting.MAGIC, 1, 1, 3, "a b")).getMessage().contains("`a b`"));
+            assertTrue(answered(greeting(Greeting.MAGIC, 1, 1, 28, "00abcd-123456@127.83.20.7 -1")).getMessage().contains("-1"));
+        }
+    }
+
+    @Test
+    void aServerSurvivesAnyGreeting() throws Exception {
+        try (Engine engine = Engine.start(); Server server = Server.start(Server.FACTORY)) {
+            Random random = new Random(7);
+            for (int round = 0; round < 100; round++) {
+                byte[] bytes = new byte[random.nextInt(80)];
+                random.nextBytes(bytes);
+                ByteBuffer message = ByteBuffer.wrap(bytes);
+                if (bytes.length >= 12) {
+                    // The further in, the more of it is right.
+                    message.putInt(0, Greeting.MAGIC);
+                    if (round % 2 == 0) {
+                        message.putShort(4, (short) 1).putShort(6, (short) 1).putInt(8, bytes.length - 12);
+                    }
+                }
+                try (Socket socket = new Socket(InetAddress.getLoopbackAddress(), server.port())) {
+                    socket.getOutputStream().write(bytes);
+                    if (round % 3 == 0) {
+                        socket.shutdownOutput();
+                        socket.getInputStream().readAllBytes();
+                    }
+                } catch (IOException e) {
+                    // It has hung up.
+                }
+            }
+            Server.until("the end of them all", () -> server.connections() == 0);
+            ZooKeeper client = server.client(Server.QUEUE_PAIRS);
+            assertNotNull(client.exists("/", false));
+            client.close();
+        }
+    }
+
+    @Test
+    void aFullServerRefusesAndGoesOn() throws Exception {
+        System.setProperty(Settings.CONNECTIONS, "1");
+        try (Engine engine = Engine.start(); Server server = Server.start(Server.FACTORY)) {
+            ZooKeeper first = server.client(Server.QUEUE_PAIRS);
+            try (ClientLink link = ClientLink.connect(new InetSocketAddress("127.0.0.1", server.port()))) {
+                GreetingException why = assertThrows(GreetingException.class, () -> {
+                    while (!link.greet(100)) { }
+                });
+                assertTrue(why.getMessage().contains(Settings.CONNECTIONS), why.getMessage());
+            }
+            assertNotNull(first.exists("/", false));
+            first.close();
+            Server.until("room", () -> server.connections() == 0);
+            ZooKeeper second = server.client(Server.QUEUE_PAIRS);
+            assertNotNull(second.exists("/", false));
+            second.close();
+        } finally {
+            System.clearProperty(Settings.CONNECTIONS);
+        }
+    }
+
+    @Test
+    void whoeverSendsMoreThanIsTakenWaits() throws Exception {
+        // Two receives of 256 bytes at either end: every answer and every request waits for room.
+        System.setProperty(Settings.SEGMENT, "256");
+        System.setProperty(Settings.DEPTH, "2");
+        // More than one request at work, and the server takes no more of a client.
+        System.setProperty(OUTSTANDING, "1");
+        try (Engine engine = Engine.start(); Server server = Server.start(Server.FACTORY)) {
+            ZooKeeper client = server.client(Server.QUEUE_PAIRS);
+            client.create("/node", new byte[0], Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
+            int count = 40;
+            AtomicInteger right = new AtomicInteger();
+            CountDownLatch left = new CountDownLatch(count);
+            for (int i = 0; i < count; i++) {
+                byte[] data = new byte[5000 + 100 * i];
+                client.setData("/node", data, -1, (code, path, context, stat) -> { }, null);
+                client.getData("/node", false, (code, path, context, got, stat) -> {
+                    if (code == 0 && got.length == data.length) {
+                        right.incrementAndGet();
+                    }
+                    left.countDown();
+                }, null);
+            }
+            assertTrue(left.await(Server.PATIENCE_SECONDS, TimeUnit.SECONDS));
+            assertEquals(count, right.get());
+            client.close();
+        } finally {
+            System.clearProperty(Settings.SEGMENT);
+            System.clearProperty(Settings.DEPTH);
+            System.clearProperty(OUTSTANDING);
+        }
+    }
+
+    @Test
+    void aFrameThatIsTooLongEndsTheConnection() throws Exception {
+        try (Engine engine = Engine.start(); Server server = Server.start(Server.FACTORY)) {
+            ZooKeeper client = server.client(Server.QUEUE_PAIRS);
+            assertThrows(KeeperException.ConnectionLossException.class,
+                    () -> client.create("/long", new byte[2_000_000], Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT));
+            Server.until("its return", () -> client.getState().isConnected());
+            assertEquals(null, client.exists("/long", false));
+            client.close();
+        }
+    }
+}

@@ -1,0 +1,8 @@
+package highwire.zookeeper;
+
+/** TCP clients of Highwire's factory. */
+class SessionsOverTcpTest extends Sessions {
+    SessionsOverTcpTest() {
+        super(Server.TCP);
+    }
+}
