@@ -12,6 +12,8 @@ use crate::test::Tally;
 const JDK_MIN: u32 = 22;
 /// What apt may have where no such JDK is installed.
 const JDK_PACKAGE: &str = "openjdk-25-jdk-headless";
+/// Programs that were written for memcached; without them their tests are skipped.
+const MEMCACHED_CLIENTS: [&str; 3] = ["libmemcached-tools", "python3-pymemcache", "python3-binary-memcached"];
 
 /// `mvn verify` of everything below `java/`.
 pub(crate) fn step(log: &Log) -> Result<Tally> {
@@ -31,6 +33,7 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
     {
         return skip(missing.0);
     }
+    let clients = packages::ensure(&MEMCACHED_CLIENTS, log)?;
     // The other side: the program that serves, and one that converses.
     let is_built = Line::cargo("build --package highwire-cli").run_logged(log)?
         && Line::cargo("build --package highwire-host --example conversation").run_logged(log)?;
@@ -49,6 +52,9 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
         return skip("Maven cannot reach its repository, and has not kept what it needs".into());
     }
     let mut tally = reports(&root().join("java"))?;
+    if let Err(missing) = clients {
+        tally = tally.with_skip("clients of memcached", &missing.0);
+    }
     if !success && tally.failed() == 0 {
         tally.add(Tally::failure());
     }

@@ -1,0 +1,291 @@
+package highwire.memcached;
+
+import highwire.memcached.Record.Verdict;
+import highwire.verbs.Access;
+import highwire.verbs.Completion;
+import highwire.verbs.CompletionQueue;
+import highwire.verbs.ConnectOptions;
+import highwire.verbs.Context;
+import highwire.verbs.Endpoint;
+import highwire.verbs.MemoryRegion;
+import highwire.verbs.Opcode;
+import highwire.verbs.PostSend;
+import highwire.verbs.ProtectionDomain;
+import highwire.verbs.QueuePair;
+import highwire.verbs.QueuePairConfig;
+import highwire.verbs.RdmaArena;
+import highwire.verbs.SendRequest;
+import highwire.verbs.Service;
+import highwire.verbs.VerbsException;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.ByteBuffer;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
+
+/**
+ * GETs as READs: the record where it was last time, or else the key's bucket and the record to which that points. A record says itself whether it is what was
+ * sought and still current; one that does not is looked for once more, from the bucket on.
+ */
+final class Lookups implements AutoCloseable {
+    /** Keys that are looked up at one time. */
+    static final int WIDTH = 16;
+    /** So often a record is read while others write it, before the server is asked. */
+    private static final int ATTEMPTS = 64;
+    /** Keys whose record's place is remembered. */
+    private static final int PLACES = 1 << 16;
+    private static final int SPINS = 1 << 12;
+
+    /** How a look-up ended. */
+    enum End { FOUND, ABSENT, UNKNOWN }
+
+    /** What of a record is believed without a look; tests plant defects here. */
+    boolean verifies = true;
+
+    /** What was learnt from the server. */
+    record Layout(long address, int rkey, int bucketBits, long bytes, int itemBytes) {}
+
+    private final ProtectionDomain pd;
+    private final RdmaArena arena;
+    private final MemoryRegion landing;
+    private final CompletionQueue cq;
+    private final QueuePair qp;
+    private final Completion completion = new Completion();
+    private final Lookup[] lookups = new Lookup[WIDTH];
+    private final long slotBytes;
+    /** Where a key's record was when it was found last. Whether it still is there says the record. */
+    private final Map<ByteBuffer, Long> places = new HashMap<>();
+    private Layout layout;
+    private long timeoutNanos;
+    private int posted;
+    private boolean isBroken;
+    long reads;
+    long retries;
+
+    /** One key's way. */
+    private final class Lookup {
+        final long at;
+        final long recordAt;
+        final PostSend bucketRead;
+        final PostSend recordRead;
+        byte[] key;
+        long hash;
+        int next;
+        int attempts;
+        boolean readsRecord;
+        boolean hasMetAnother;
+        /** Whether the record was looked for where it was last time. */
+        boolean isGuess;
+        long entrySought;
+        long recordBytes;
+        End end;
+
+        Lookup(int number) {
+            at = number * slotBytes;
+            recordAt = at + Index.BUCKET_BYTES;
+            bucketRead = qp.postSend(new SendRequest(Opcode.READ).wrId(number).remote(layout.address(), layout.rkey())
+                    .sge(landing, at, Index.BUCKET_BYTES));
+            recordRead = qp.postSend(new SendRequest(Opcode.READ).wrId(number).remote(layout.address(), layout.rkey())
+                    .sge(landing, recordAt, Index.UNIT));
+        }
+
+        void begin(byte[] sought) {
+            key = sought;
+            hash = Record.hash(sought);
+            attempts = 0;
+            end = null;
+            bucketRead.request(0).remoteAddress(layout.address() + Index.bucket(hash, layout.bucketBits()));
+            Long place = places.get(ByteBuffer.wrap(sought));
+            isGuess = place != null;
+            if (isGuess) {
+                readRecord(place);
+            } else {
+                readBucket();
+            }
+        }
+
+        private void readRecord(long entry) {
+            readsRecord = true;
+            entrySought = entry;
+            recordBytes = Index.length(entry);
+            recordRead.request(0).remoteAddress(layout.address() + Index.place(entry)).sge(0, recordAt, (int) recordBytes);
+            recordRead.exec();
+            posted++;
+            reads++;
+        }
+
+        private void readBucket() {
+            if (attempts++ == ATTEMPTS) {
+                end = End.UNKNOWN;
+                return;
+            }
+            next = 0;
+            readsRecord = false;
+            hasMetAnother = false;
+            bucketRead.exec();
+            posted++;
+            reads++;
+        }
+
+        /** What was read last is here. */
+        void proceed() {
+            if (readsRecord) {
+                Verdict verdict = verifies
+                        ? Record.judge(landing.segment(), recordAt, recordBytes, key)
+                        : Record.isOf(landing.segment(), recordAt, key) ? Verdict.GOOD : Verdict.OTHER_KEY;
+                if (verdict == Verdict.GOOD) {
+                    remember();
+                    end = End.FOUND;
+                    return;
+                }
+                if (isGuess) {
+                    isGuess = false;
+                    places.remove(ByteBuffer.wrap(key));
+                    readBucket();
+                    return;
+                }
+                if (verdict != Verdict.OTHER_KEY || verifies && !isNeighbour()) {
+                    // Written meanwhile: the bucket points elsewhere by now.
+                    retryFromBucket();
+                    return;
+                }
+                hasMetAnother = true;
+            }
+            readNextRecord();
+        }
+
+        /** Whether the record that was found may be one to which this bucket's entry pointed; a chunk that was used again holds any. */
+        private boolean isNeighbour() {
+            long other = Record.hash(Record.key(landing.segment(), recordAt));
+            return Index.bucket(other, layout.bucketBits()) == Index.bucket(hash, layout.bucketBits()) && Index.isSameTag(other, hash);
+        }
+
+        private void remember() {
+            if (!isGuess) {
+                if (places.size() == PLACES) {
+                    places.clear();
+                }
+                places.put(ByteBuffer.wrap(key.clone()), entrySought);
+            }
+        }
+
+        private void retryFromBucket() {
+            retries++;
+            readBucket();
+        }
+
+        private void readNextRecord() {
+            MemorySegment memory = landing.segment();
+            while (next < Index.ENTRIES) {
+                long entry = memory.get(ValueLayout.JAVA_LONG, at + 8L * next++);
+                if (Index.hasTag(entry, hash)) {
+                    if (Index.length(entry) > layout.itemBytes() || Index.place(entry) + Index.length(entry) > layout.bytes()) {
+                        retryFromBucket();
+                    } else {
+                        readRecord(entry);
+                    }
+                    return;
+                }
+            }
+            // One that shares bucket and tag may have taken the chunk after the bucket was read: then the sought one is elsewhere.
+            boolean isCertain = !hasMetAnother && memory.get(ValueLayout.JAVA_LONG, at + Index.MISSING) == 0;
+            end = isCertain ? End.ABSENT : End.UNKNOWN;
+        }
+    }
+
+    Lookups(Context context, int itemBytes) throws VerbsException {
+        slotBytes = Index.BUCKET_BYTES + itemBytes;
+        pd = context.protectionDomain();
+        arena = context.arena(WIDTH * slotBytes);
+        landing = pd.register(arena.segment(), Access.LOCAL_WRITE);
+        cq = context.completionQueue(2 * WIDTH);
+        qp = pd.queuePair(QueuePairConfig.of(Service.RC, cq).withDepth(2 * WIDTH, 2));
+    }
+
+    Endpoint endpoint() {
+        return qp.endpoint();
+    }
+
+    void connect(Endpoint server, Layout found, Duration timeout) throws VerbsException {
+        layout = found;
+        timeoutNanos = timeout.toNanos();
+        qp.connect(server, ConnectOptions.DEFAULT);
+        for (int i = 0; i < WIDTH; i++) {
+            lookups[i] = new Lookup(i);
+        }
+    }
+
+    /** Looks up to {@link #WIDTH} keys up, from {@code first} on. */
+    void find(byte[][] keys, int first, int count) throws MemcachedException {
+        if (isBroken) {
+            throw new MemcachedException("the server has gone");
+        }
+        for (int i = 0; i < count; i++) {
+            lookups[i].begin(keys[first + i]);
+        }
+        // A READ that was carried out here has completed already, and many a look-up ends within one turn.
+        while (posted > 0) {
+            await();
+            lookups[(int) completion.wrId()].proceed();
+        }
+    }
+
+    private void await() throws MemcachedException {
+        isBroken = true;
+        if (!polls() && !waits()) {
+            throw new MemcachedException("no READ has completed for " + timeoutNanos / 1_000_000 + " ms");
+        }
+        posted--;
+        if (!completion.isSuccess()) {
+            throw new MemcachedException("the server has gone: " + completion);
+        }
+        isBroken = false;
+    }
+
+    /** Small, so that it is compiled for itself and soon. */
+    private boolean polls() {
+        for (int spin = 0; spin < SPINS; spin++) {
+            if (cq.poll(completion)) {
+                return true;
+            }
+            Thread.onSpinWait();
+        }
+        return false;
+    }
+
+    private boolean waits() {
+        long deadline = System.nanoTime() + timeoutNanos;
+        while (System.nanoTime() < deadline) {
+            Thread.yield();
+            if (polls()) {
+                return true;
+            }
+        }
+        return false;
+    }
+
+    End end(int number) {
+        return lookups[number].end;
+    }
+
+    /** The value that was found; null if its time is over. */
+    Value value(int number, long now) {
+        MemorySegment memory = landing.segment();
+        long at = lookups[number].recordAt;
+        long expiry = Record.expiry(memory, at);
+        if (expiry != 0 && expiry <= now) {
+            return null;
+        }
+        return new Value(Record.value(memory, at), Record.flags(memory, at), Record.cas(memory, at));
+    }
+
+    @Override
+    public void close() throws VerbsException {
+        qp.close();
+        cq.close();
+        landing.close();
+        arena.close();
+        pd.close();
+    }
+}

@@ -1,0 +1,271 @@
+package highwire.memcached;
+
+import highwire.memcached.Counters.Counter;
+import highwire.verbs.Context;
+import highwire.verbs.VerbsException;
+import java.io.IOException;
+import java.lang.foreign.Arena;
+import java.lang.foreign.MemorySegment;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
+import java.net.StandardSocketOptions;
+import java.nio.channels.SelectionKey;
+import java.nio.channels.Selector;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
+import java.util.function.BiConsumer;
+
+/**
+ * A memcached. One thread serves all TCP connections; with a context, peers may READ the same store, and change it by jvRPC.
+ */
+public final class MemcachedServer implements AutoCloseable {
+    /** Connections at one time; whoever comes then is told and sent away. */
+    static final int CONNECTIONS_MAX = 1024;
+    private static final String REFUSAL = "ERROR Too many open connections\r\n";
+
+    final Store store;
+    private final Arena arena;
+    private final Readers readers;
+    private final ServerSocketChannel listener;
+    private final Selector selector;
+    private final InetSocketAddress address;
+    private final Thread thread;
+    private final long started = System.currentTimeMillis();
+    private volatile boolean isClosing;
+
+    /** What the selector's keys carry. */
+    private final class Connection implements Session.Server {
+        final SocketChannel channel;
+        final Session session = new Session(store, this);
+
+        Connection(SocketChannel channel) {
+            this.channel = channel;
+        }
+
+        @Override
+        public String admit(Session session, String introduction) {
+            if (readers == null) {
+                return "SERVER_ERROR this server has no engine";
+            }
+            try {
+                return readers.admit(session, introduction);
+            } catch (VerbsException e) {
+                return "SERVER_ERROR " + e.getMessage();
+            }
+        }
+
+        @Override
+        public void stats(BiConsumer<String, Object> visitor) {
+            visitor.accept("pid", ProcessHandle.current().pid());
+            visitor.accept("uptime", (System.currentTimeMillis() - started) / 1000);
+            visitor.accept("time", System.currentTimeMillis() / 1000);
+            visitor.accept("version", TextProtocol.VERSION);
+            visitor.accept("pointer_size", 64);
+            visitor.accept("max_connections", CONNECTIONS_MAX);
+            visitor.accept("threads", 1);
+        }
+    }
+
+    private MemcachedServer(InetSocketAddress wanted, StoreOptions options, Context context) throws IOException {
+        arena = context == null ? Arena.ofShared() : null;
+        readers = context == null ? null : new Readers(context, options.bytes());
+        MemorySegment memory = readers == null ? arena.allocate(options.bytes(), 64) : readers.memory();
+        store = new Store(options, memory, System::currentTimeMillis);
+        listener = ServerSocketChannel.open();
+        selector = Selector.open();
+        try {
+            listener.setOption(StandardSocketOptions.SO_REUSEADDR, true).bind(wanted, 1024);
+            listener.configureBlocking(false).register(selector, SelectionKey.OP_ACCEPT);
+            address = (InetSocketAddress) listener.getLocalAddress();
+            if (readers != null) {
+                readers.serve(context, store, new InetSocketAddress(address.getAddress(), 0));
+            }
+        } catch (IOException e) {
+            release();
+            throw e;
+        }
+        thread = Thread.ofPlatform().name("highwire-memcached").daemon().start(this::run);
+    }
+
+    /**
+     * Opens a server for TCP alone.
+     *
+     * @param address where it listens; port 0 takes any
+     * @param options how large it is
+     * @return the server
+     * @throws IOException it cannot listen there
+     */
+    public static MemcachedServer open(InetSocketAddress address, StoreOptions options) throws IOException {
+        return new MemcachedServer(address, options, null);
+    }
+
+    /**
+     * Opens a server for TCP and for peers that READ.
+     *
+     * @param address where it listens; port 0 takes any
+     * @param options how large it is
+     * @param context the engine through which peers come; stays open
+     * @return the server
+     * @throws IOException it cannot listen there, or the engine refuses
+     */
+    public static MemcachedServer open(InetSocketAddress address, StoreOptions options, Context context) throws IOException {
+        return new MemcachedServer(address, options, context);
+    }
+
+    /** @return where it listens. */
+    public InetSocketAddress address() {
+        return address;
+    }
+
+    private void run() {
+        while (!isClosing) {
+            try {
+                long due = store.nextTick();
+                long wait = due == 0 ? 0 : Math.max(1, due - store.now());
+                selector.select(this::ready, wait);
+                store.tick(store.now());
+            } catch (IOException e) {
+                // The selector is broken, and with it the server.
+                return;
+            }
+        }
+    }
+
+    private void ready(SelectionKey key) {
+        if (key.isAcceptable()) {
+            accept();
+            return;
+        }
+        Connection connection = (Connection) key.attachment();
+        try {
+            if (!turn(key, connection)) {
+                end(key, connection);
+            }
+        } catch (IOException e) {
+            end(key, connection);
+        }
+    }
+
+    private void accept() {
+        try {
+            for (SocketChannel channel = listener.accept(); channel != null; channel = listener.accept()) {
+                channel.configureBlocking(false);
+                if (store.counters.get(Counter.curr_connections) >= CONNECTIONS_MAX) {
+                    store.counters.count(Counter.rejected_connections);
+                    channel.write(java.nio.ByteBuffer.wrap(Session.bytes(REFUSAL)));
+                    channel.close();
+                    continue;
+                }
+                channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+                channel.register(selector, SelectionKey.OP_READ, new Connection(channel));
+                store.counters.count(Counter.total_connections);
+                store.counters.count(Counter.curr_connections);
+            }
+        } catch (IOException e) {
+            // Whoever connected has gone, or the process has no descriptors left: the others go on.
+        }
+    }
+
+    /** Reads, answers, writes; false if the conversation is over. */
+    private boolean turn(SelectionKey key, Connection connection) throws IOException {
+        Session session = connection.session;
+        if (key.isReadable()) {
+            int count = connection.channel.read(session.room());
+            session.received();
+            if (count < 0) {
+                session.output.flush(connection.channel);
+                return false;
+            }
+            store.counters.add(Counter.bytes_read, count);
+        } else {
+            session.proceed();
+        }
+        store.counters.add(Counter.bytes_written, session.output.flush(connection.channel));
+        boolean isEmpty = session.output.pending() == 0;
+        if (session.isClosing() && isEmpty) {
+            return false;
+        }
+        // Whoever does not take the answers is not asked for more questions.
+        boolean listens = !session.isClosing() && !session.isFull();
+        key.interestOps((isEmpty ? 0 : SelectionKey.OP_WRITE) | (listens ? SelectionKey.OP_READ : 0));
+        return true;
+    }
+
+    private void end(SelectionKey key, Connection connection) {
+        key.cancel();
+        try {
+            connection.channel.close();
+        } catch (IOException e) {
+            // The kernel has closed it whatever it reports.
+        }
+        store.counters.add(Counter.curr_connections, -1);
+        if (readers != null) {
+            readers.leave(connection.session);
+        }
+    }
+
+    private void release() throws IOException {
+        for (SelectionKey key : selector.keys()) {
+            key.channel().close();
+        }
+        selector.close();
+        listener.close();
+        if (readers != null) {
+            readers.close();
+        }
+        if (arena != null) {
+            arena.close();
+        }
+    }
+
+    /** Ends all conversations. The context stays open. */
+    @Override
+    public void close() throws IOException {
+        if (isClosing) {
+            return;
+        }
+        isClosing = true;
+        selector.wakeup();
+        try {
+            thread.join();
+        } catch (InterruptedException e) {
+            Thread.currentThread().interrupt();
+        }
+        release();
+    }
+
+    /**
+     * Serves until it is killed: {@code [--port N] [--listen ADDRESS] [--memory MIB] [--item-size BYTES] [--no-rdma]}.
+     *
+     * @param args options
+     * @throws Exception what hinders it
+     */
+    public static void main(String[] args) throws Exception {
+        int port = 11211;
+        InetAddress listen = InetAddress.getLoopbackAddress();
+        StoreOptions options = StoreOptions.DEFAULT;
+        boolean withRdma = true;
+        try {
+            for (int i = 0; i < args.length; i++) {
+                switch (args[i]) {
+                    case "--port" -> port = Integer.parseInt(args[++i]);
+                    case "--listen" -> listen = InetAddress.getByName(args[++i]);
+                    case "--memory" ->
+                        options = new StoreOptions(Long.parseLong(args[++i]) << 20, options.itemBytes(), options.restMillis());
+                    case "--item-size" ->
+                        options = new StoreOptions(options.bytes(), Integer.parseInt(args[++i]), options.restMillis());
+                    case "--no-rdma" -> withRdma = false;
+                    default -> throw new IllegalArgumentException("there is no option " + args[i]);
+                }
+            }
+        } catch (IllegalArgumentException | ArrayIndexOutOfBoundsException e) {
+            System.err.println("error: " + e.getMessage());
+            System.err.println("options: [--port N] [--listen ADDRESS] [--memory MIB] [--item-size BYTES] [--no-rdma]");
+            System.exit(2);
+        }
+        InetSocketAddress address = new InetSocketAddress(listen, port);
+        MemcachedServer server = withRdma ? open(address, options, Context.open()) : open(address, options);
+        System.out.println("memcached serves at " + server.address());
+        server.thread.join();
+    }
+}
