@@ -110,22 +110,29 @@ pub(super) fn is_end(error: &io::Error) -> bool {
 }
 
 /// Why no shard was had.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum JoinError {
     /// There is no broker and none could be started; the text says why.
+    #[error("{0}")]
     NoBroker(String),
+    /// The program that would be the broker did not run.
+    #[error("{}: {source}", program.display())]
+    Start {
+        /// What was to be run.
+        program: PathBuf,
+        /// What the system said.
+        source: io::Error,
+    },
     /// As many processes as there are shards have the address.
+    #[error("253 processes share it already, and no more can")]
     Full,
     /// It is of another release.
+    #[error("processes of another version of Highwire share it: end them, or choose another address")]
     OtherVersion,
     /// The broker does not answer, or the system refused something.
-    Io(io::Error),
-}
-
-impl From<io::Error> for JoinError {
-    fn from(error: io::Error) -> JoinError {
-        JoinError::Io(error)
-    }
+    #[error("its broker does not answer: {0}")]
+    Io(#[from] io::Error),
 }
 
 /// A packet for queue pair 1.

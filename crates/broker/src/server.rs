@@ -19,7 +19,6 @@ use highwire_stdx::Rng;
 use highwire_wire::{NEGOTIATION_PORT, Psn};
 use parked::Parked;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::fmt;
 use std::io::{self, Write};
 use std::net::IpAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
@@ -86,36 +85,15 @@ struct Part {
 }
 
 /// Why there is no broker.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrokerError {
     /// The address cannot be had; the text says why and what to do.
-    Address(OpenError),
+    #[error(transparent)]
+    Address(#[from] OpenError),
     /// The socket for clients could not be made, or waiting failed.
-    Io(io::Error),
-}
-
-impl fmt::Display for BrokerError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            BrokerError::Address(error) => error.fmt(f),
-            BrokerError::Io(error) => write!(f, "the broker cannot work: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for BrokerError {}
-
-impl From<OpenError> for BrokerError {
-    fn from(error: OpenError) -> BrokerError {
-        BrokerError::Address(error)
-    }
-}
-
-impl From<io::Error> for BrokerError {
-    fn from(error: io::Error) -> BrokerError {
-        BrokerError::Io(error)
-    }
+    #[error("the broker cannot work: {0}")]
+    Io(#[from] io::Error),
 }
 
 impl Broker {

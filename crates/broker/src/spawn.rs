@@ -87,8 +87,7 @@ pub(super) fn reconnect(registry: &Registry, address: IpAddr, estate: &Estate) -
     }
     start(registry, address, Some(estate)).map_err(|error| match error {
         JoinError::Io(error) => error,
-        JoinError::NoBroker(why) => io::Error::other(why),
-        other => io::Error::other(format!("{other:?}")),
+        other => io::Error::other(other),
     })?;
     sys::connect(&path)
 }
@@ -148,7 +147,7 @@ fn start(registry: &Registry, address: IpAddr, estate: Option<&Estate>) -> Resul
         command.env_clear();
     }
     detach_from_us(&mut command);
-    let failed = |error: io::Error| JoinError::NoBroker(format!("{}: {error}", program.display()));
+    let failed = |source: io::Error| JoinError::Start { program: program.clone(), source };
     let mut child = command.spawn().map_err(failed)?;
     let mut said = String::new();
     let mut output = child.stdout.take().expect("it is piped");

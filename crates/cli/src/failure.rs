@@ -27,8 +27,15 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if has_no_reader(error) {
         return ExitCode::SUCCESS;
     }
-    eprintln!("error: {error:#}");
+    eprintln!("error: {}", whole(error));
     if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
+}
+
+/// The error and its causes, each once: many a text already ends with the cause that is kept beside it.
+fn whole(error: &anyhow::Error) -> String {
+    let mut texts = error.chain().map(ToString::to_string);
+    let first = texts.next().unwrap_or_default();
+    texts.fold(first, |all, cause| if all.ends_with(&cause) { all } else { format!("{all}: {cause}") })
 }
 
 fn has_no_reader(error: &anyhow::Error) -> bool {
@@ -39,6 +46,15 @@ fn has_no_reader(error: &anyhow::Error) -> bool {
 mod tests {
     use super::*;
     use std::io;
+
+    #[test]
+    fn a_cause_is_told_once() {
+        let refused = || anyhow::Error::new(io::Error::from_raw_os_error(13));
+        let cause = refused().to_string();
+        assert_eq!(whole(&refused().context("cannot open it")), format!("cannot open it: {cause}"));
+        let complete = refused().context(format!("cannot open it: {cause}")).context("no device");
+        assert_eq!(whole(&complete), format!("no device: cannot open it: {cause}"));
+    }
 
     #[test]
     fn a_reader_that_left_is_no_error() {

@@ -19,6 +19,29 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// A completion channel. Clones are the same channel; it lives as long as a queue that reports to it.
+///
+/// ```
+/// use highwire_host::verbs::{Operation, RecvWr, SendWr, Service};
+/// use highwire_host::{ChannelTarget, CompletionQueueConfig, ConnectOptions, Device, DeviceConfig};
+/// use highwire_host::{QueuePairConfig, WaitFor};
+/// use std::time::Duration;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let device = Device::open(&DeviceConfig::default())?;
+/// let channel = device.completion_channel()?;
+/// let target = Some(ChannelTarget { channel: &channel, tag: 5 });
+/// let config = CompletionQueueConfig { channel: target, ..CompletionQueueConfig::new(16) };
+/// let cq = device.create_completion_queue(&config)?;
+/// let qp = device.protection_domain().queue_pair(&QueuePairConfig::new(Service::Rc, &cq))?;
+/// qp.connect(&qp.endpoint(), &ConnectOptions::default())?; // with itself
+/// cq.request_notify(WaitFor::Any)?;
+/// qp.post_recv(&RecvWr { wr_id: 1, sges: &[] })?;
+/// qp.post_send(&[SendWr::new(2, Operation::Send, &[])])?;
+/// assert_eq!(channel.event(Some(Duration::from_secs(10))), Some(5));
+/// assert!(cq.poll_one().is_some());
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct CompletionChannel {
     device: Arc<Owner>,

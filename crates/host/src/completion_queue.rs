@@ -1,5 +1,11 @@
-//! Completion queues: polled by threads that then run the engine themselves, or waited for.
+//! Completion queues: polled by threads that then run the engine themselves, waited for, or awaited.
 
+mod next;
+
+pub(crate) use next::DueTasks;
+pub use next::Next;
+
+use self::next::Tasks;
 use crate::completion_channel::{ChannelEnd, ChannelTarget};
 use crate::config::Engine;
 use crate::device::Owner;
@@ -49,6 +55,7 @@ pub(crate) struct CqInner {
 #[derive(Debug)]
 pub(crate) struct Notifier {
     sleepers: Sleepers,
+    tasks: Tasks,
     channel: Option<ChannelEnd>,
     /// Where the program that has the ring waits, if another one has.
     bell: Option<Bell>,
@@ -57,6 +64,7 @@ pub(crate) struct Notifier {
 impl Notifier {
     pub(crate) fn notify(&self) {
         self.sleepers.wake_all();
+        self.tasks.notify();
         if let Some(channel) = &self.channel {
             channel.fire();
         }
@@ -127,7 +135,9 @@ impl CompletionQueue {
         let ring = CompletionQueueProducer::attach(&window)?;
         let channel = channel.map(|target| ChannelEnd::new(target, device.waiting.count()));
         let has_events = channel.is_some() || bell.is_some();
-        let notifier = Arc::new(Notifier { sleepers: device.waiting.sleepers(), channel, bell });
+        let lane_of_queue = device.lane(lane).ok_or(CreateError::NoSuchLane(lane))?;
+        let tasks = Tasks::new(&lane_of_queue.due, device.waiting.count());
+        let notifier = Arc::new(Notifier { sleepers: device.waiting.sleepers(), tasks, channel, bell });
         let reporter = Reporter::new(events, &device.events);
         let sink = CqSink {
             ring,
@@ -137,7 +147,7 @@ impl CompletionQueue {
             is_touched: false,
             is_overrun: false,
         };
-        let id = device.lane(lane).ok_or(CreateError::NoSuchLane(lane))?.control(|engine| {
+        let id = lane_of_queue.control(|engine| {
             let id = engine.rnic.create_cq();
             engine.add_cq(id, sink);
             id
@@ -294,7 +304,7 @@ impl CompletionQueue {
             let sink = engine.cq(inner.id).expect("the queue lives as long as this value");
             sink.ring.publish_release();
             if consumer.observe_available_acquire().unwrap_or(0) > layout.slot_count() as u64 {
-                return Err(CreateError::Refused("more completions wait than would fit".into()));
+                return Err(CreateError::CompletionsWait);
             }
             while let Ok(Some(cqe)) = consumer.poll() {
                 if keep(&cqe) {

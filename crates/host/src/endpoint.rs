@@ -10,6 +10,15 @@ use std::str::FromStr;
 
 /// A queue pair as its peer needs to know it. Its text form is `qpn-psn@address`, as in `00abcd-123456@127.83.20.7`:
 /// the numbers are hexadecimal.
+///
+/// ```
+/// use highwire_host::{Endpoint, Psn, Qpn};
+///
+/// let peer: Endpoint = "00abcd-123456@127.83.20.7".parse()?;
+/// assert_eq!((peer.qpn, peer.psn), (Qpn::new(0xABCD), Psn::new(0x123456)));
+/// assert_eq!(peer.to_string(), "00abcd-123456@127.83.20.7");
+/// # Ok::<(), highwire_host::EndpointError>(())
+/// ```
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Endpoint {
     /// The device.
@@ -21,19 +30,12 @@ pub struct Endpoint {
 }
 
 /// The text is no endpoint.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
+#[error("`{text}` is no endpoint: {part}; one looks like 00abcd-123456@127.83.20.7")]
 pub struct EndpointError {
     text: String,
     part: &'static str,
 }
-
-impl fmt::Display for EndpointError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "`{}` is no endpoint: {}; one looks like 00abcd-123456@127.83.20.7", self.text, self.part)
-    }
-}
-
-impl std::error::Error for EndpointError {}
 
 impl fmt::Display for Endpoint {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -20,25 +20,16 @@ pub struct Flow {
 }
 
 /// Why a rule is not in force.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum SteerError {
     /// The RNIC refused.
+    #[error(transparent)]
     Refused(FlowError),
     /// The system did not let us join the segment.
-    Join(io::Error),
+    #[error("cannot join the Ethernet segment: {0}")]
+    Join(#[source] io::Error),
 }
-
-impl std::fmt::Display for SteerError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            SteerError::Refused(error) => error.fmt(f),
-            SteerError::Join(error) => write!(f, "cannot join the Ethernet segment: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for SteerError {}
 
 impl QueuePair {
     /// Takes a raw packet queue pair in RESET through INIT and RTR to RTS.
@@ -97,7 +88,6 @@ impl ProtectionDomain {
     /// # Errors
     /// [`CreateError`].
     pub fn spreading_queue_pair(&self, config: &SpreadConfig<'_>) -> Result<QueuePair, CreateError> {
-        let refused = |error: highwire_verbs::ModifyError| CreateError::Refused(error.to_string());
         let lane = config.table.first().map_or(0, |queue| queue.send_cq().lane);
         let is_foreign = |queue: &&QueuePair| {
             queue.send_cq().lane != lane || !Arc::ptr_eq(&queue.send_cq().device, &self.inner.device)
@@ -113,8 +103,8 @@ impl ProtectionDomain {
             QueuePairConfig { caps, events: config.events, ..QueuePairConfig::new(Service::Raw, &cq) };
         let made = self.queue_pair(&qp_config)?;
         let table: Vec<_> = config.table.iter().map(|queue| queue.qpn()).collect();
-        made.lane().control(|engine| engine.rnic.spread(made.qpn(), config.how, &table)).map_err(refused)?;
-        made.activate_raw().map_err(|ConnectError(error)| refused(error))?;
+        made.lane().control(|engine| engine.rnic.spread(made.qpn(), config.how, &table))?;
+        made.activate_raw().map_err(|ConnectError(error)| error)?;
         Ok(made)
     }
 }

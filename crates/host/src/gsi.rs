@@ -8,7 +8,6 @@
 use crate::device::Device;
 use highwire_broker::{Client, Mad, PortSpace, Reply, ServiceIds};
 use highwire_wire::{Qpn, UDP_PORT};
-use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::BorrowedFd;
@@ -31,36 +30,25 @@ pub struct ReceivedMad {
 }
 
 /// Why the interface cannot be used.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum GsiError {
     /// The device does not share its address, so it has no queue pair 1.
+    #[error("a device that does not share its address has no queue pair 1")]
     Exclusive,
     /// Somebody else has the service or port.
+    #[error("another process has it")]
     InUse,
     /// Every port of the space is taken.
+    #[error("every port is taken")]
     NoPortLeft,
     /// The broker is gone, or did not understand.
-    Broker(io::Error),
+    #[error("the address's broker does not answer: {0}")]
+    Broker(#[source] io::Error),
     /// The network takes nothing more at present.
+    #[error("the network takes nothing more at present")]
     LinkFull,
 }
-
-impl fmt::Display for GsiError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            GsiError::Exclusive => {
-                f.write_str("a device that does not share its address has no queue pair 1")
-            }
-            GsiError::InUse => f.write_str("another process has it"),
-            GsiError::NoPortLeft => f.write_str("every port is taken"),
-            GsiError::Broker(error) => write!(f, "the address's broker does not answer: {error}"),
-            GsiError::LinkFull => f.write_str("the network takes nothing more at present"),
-        }
-    }
-}
-
-impl std::error::Error for GsiError {}
 
 impl Device {
     /// Its general services interface.

@@ -2,12 +2,14 @@
 //!
 //! Lanes share nothing on the data path. Whatever belongs to another lane is left in that lane's mailbox.
 
+use crate::completion_queue::DueTasks;
 use crate::engine::Engine;
 use crate::process::Process;
 use crate::token::{EngineToken, Running};
 use highwire_link::Ecn;
 use highwire_shmem::DoorbellBoard;
 use std::net::SocketAddr;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A packet that arrived on another lane's socket: a train goes whole to the lane of its first packet.
@@ -26,6 +28,8 @@ pub(crate) struct Lane {
     /// How often application threads came by: the background thread backs off while this moves.
     visits: Visits,
     pub(crate) board: DoorbellBoard,
+    /// Tasks to wake once the token is free.
+    pub(crate) due: Arc<DueTasks>,
     /// The one that made it.
     process: Process,
 }
@@ -36,7 +40,8 @@ struct Visits(AtomicU64);
 impl Lane {
     pub(crate) fn new(engine: Engine, board: DoorbellBoard) -> Lane {
         let process = Process::this();
-        Lane { token: EngineToken::new(engine), visits: Visits(AtomicU64::new(0)), board, process }
+        let due = Arc::default();
+        Lane { token: EngineToken::new(engine), visits: Visits(AtomicU64::new(0)), board, due, process }
     }
 
     /// Runs the engine on behalf of an application thread, if nobody else does right now.
@@ -99,6 +104,7 @@ impl Lane {
     #[inline]
     fn leave(&self, running: Running<'_, Engine>) {
         drop(running);
+        self.due.wake();
         while self.token.take_work_left() {
             match self.token.try_enter() {
                 Some(mut running) => running.pump(),
@@ -111,6 +117,7 @@ impl Lane {
                     }
                 }
             };
+            self.due.wake();
         }
     }
 }

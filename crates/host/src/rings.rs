@@ -1,8 +1,7 @@
 //! Memory for rings: shared, so that another program of this user can be given it.
 
-use crate::error::{CreateError, MemoryError};
+use crate::error::CreateError;
 use highwire_shmem::{RingLayout, Segment, SharedPool, WholeSegment, Window};
-use std::io;
 use std::sync::Arc;
 
 /// Cursors have 128 bytes each to themselves.
@@ -38,9 +37,7 @@ impl Home<'_> {
         match self {
             Home::Arena(pool) => Ok(Ring { window: create(pool, layout)?, file: None }),
             Home::Files(pool) => {
-                let file = pool
-                    .whole(layout.bytes())
-                    .map_err(|error| CreateError::Memory(io::Error::other(MemoryError::Pool(error))))?;
+                let file = pool.whole(layout.bytes()).map_err(CreateError::Memory)?;
                 layout.create(file.window())?;
                 Ok(Ring { window: file.window().clone(), file: Some(file) })
             }
@@ -60,9 +57,7 @@ impl Ring {
 
 /// An empty ring in memory of the arena, to which it returns when nobody uses it any more.
 pub(crate) fn create(arena: &SharedPool, layout: &RingLayout) -> Result<Window, CreateError> {
-    let buffer = arena
-        .allocate(layout.bytes(), RING_ALIGN)
-        .map_err(|error| CreateError::Memory(io::Error::other(MemoryError::Pool(error))))?;
+    let buffer = arena.allocate(layout.bytes(), RING_ALIGN).map_err(CreateError::Memory)?;
     let window = Window::whole(&Arc::new(Segment::cut(buffer)));
     layout.create(&window)?;
     Ok(window)

@@ -103,14 +103,13 @@ impl SharedReceiveQueue {
         let reporter = Reporter::new(events, &device.events);
         let (id, number, index, bell) =
             device.lane(lane).ok_or(CreateError::NoSuchLane(lane))?.control(|engine| {
-                let refused = |error: highwire_rnic::CreateError| CreateError::Refused(error.to_string());
                 let (id, number) = match xrc {
                     Some((domain, cq)) => {
                         let made =
                             engine.rnic.create_xrc_srq(pd.inner.pd, domain, cq.inner.id, max_wr, max_sge);
-                        made.map(|(id, number)| (id, Some(number))).map_err(refused)?
+                        made.map(|(id, number)| (id, Some(number)))?
                     }
-                    None => (engine.rnic.create_srq(pd.inner.pd, max_wr, max_sge).map_err(refused)?, None),
+                    None => (engine.rnic.create_srq(pd.inner.pd, max_wr, max_sge)?, None),
                 };
                 let tags = tags.map(|(count, cq)| Box::new(Tags::new(count, cq.inner.id, pd.inner.pd)));
                 let index = engine.add_srq(SrqEnds { id, rq: consumer, reporter: reporter.clone(), tags });

@@ -4,15 +4,25 @@ use crate::env;
 use highwire_host::{CreateError, MemoryError, OpenError};
 use highwire_verbs::{ModifyError, PostError, RegisterError};
 use libc::c_int;
+use std::error::Error;
+use std::io;
 
 pub(crate) fn of_open(error: &OpenError) -> c_int {
     match error {
         OpenError::BadAddress(_) | OpenError::BadLanes(_) | OpenError::Faults(_) => libc::EINVAL,
         OpenError::AddressInUse(_) | OpenError::Udp(_) => libc::EADDRINUSE,
-        OpenError::Capture(_, error) | OpenError::Registry(error) | OpenError::System(_, error) => {
-            error.raw_os_error().unwrap_or(libc::EIO)
+        OpenError::Capture(..) | OpenError::Registry(_) | OpenError::Claim(_) | OpenError::System(..) => {
+            of_system(error).unwrap_or(libc::EIO)
         }
         _ => libc::ENODEV,
+    }
+}
+
+/// What the system said, if that is at the bottom of it.
+fn of_system(error: &(dyn Error + 'static)) -> Option<c_int> {
+    match error.downcast_ref::<io::Error>() {
+        Some(error) => error.raw_os_error(),
+        None => of_system(error.source()?),
     }
 }
 

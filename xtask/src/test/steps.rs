@@ -1,7 +1,9 @@
 //! The steps themselves, in the order of what fails fastest.
 
 use std::ffi::OsString;
+use std::io::{BufRead, BufReader};
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use anyhow::Result;
@@ -43,6 +45,7 @@ pub(super) const ALL: &[Step] = &[
     ),
     long("cli", "the program: two processes, end to end", cli),
     long("page", "a browser draws every chart of a report", page),
+    long("examples", "programs that show the Rust API run and find what they expect", examples),
     long("doctest", "examples in the documentation run", doctest),
     long("docs", "the documentation builds without a warning", docs),
     long("irn-trace", "the receiver reproduces the IRN authors' trace", irn_trace),
@@ -133,6 +136,38 @@ fn page(log: &Log) -> Result<Tally> {
         return Ok(Tally::skipped("page", &missing.0));
     }
     cargo_test(log, Line::cargo("test --package highwire-sim --test page"))
+}
+
+/// Programs of `host` that end by themselves: each checks what it gets, and fails where that is something else.
+const EXAMPLES: &[&str] = &["hello", "one_sided", "datagrams", "events"];
+
+fn examples(log: &Log) -> Result<Tally> {
+    if !Line::cargo("build --package highwire-host --examples").run_logged(log)? {
+        return Ok(Tally::one(false));
+    }
+    let folder = target_dir().join("debug/examples");
+    let program = |name: &str| folder.join(name).display().to_string();
+    let mut tally = Tally::default();
+    for name in EXAMPLES {
+        tally.add(Tally::one(Line::new(&program(name)).run_logged(log)?));
+    }
+    let echoed = echo(&program("echo"), log)?;
+    tally.add(Tally::one(echoed));
+    Ok(tally)
+}
+
+/// A server that says where it is, and a client that asks it.
+fn echo(program: &str, log: &Log) -> Result<bool> {
+    let mut server = Command::new(program).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+    let mut address = String::new();
+    let read = BufReader::new(server.stdout.take().expect("it is piped")).read_line(&mut address);
+    let asked = Line::new(program).arg(address.trim()).words("to be or not to be").capture();
+    server.kill()?;
+    server.wait()?;
+    read?;
+    let asked = asked?;
+    log.note(&format!("echo at {}: {}{}", address.trim(), asked.stdout, asked.stderr))?;
+    Ok(asked.success && asked.stdout.lines().eq("to be or not to be".split(' ')))
 }
 
 fn doctest(log: &Log) -> Result<Tally> {

@@ -52,7 +52,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         return Err(OpenError::BadLanes(config.lanes));
     }
     if let Some(faults) = &config.faults {
-        faults.check().map_err(|error| OpenError::Faults(error.to_string()))?;
+        faults.check()?;
     }
     highwire_shmem::guard::install();
     let mut rng = random_numbers(config)?;
@@ -173,7 +173,7 @@ fn find_place(config: &DeviceConfig, rng: &mut Rng) -> Result<Place, OpenError> 
         let local = match registry.as_ref().map(|registry| registry.claim(ip, &engine_config)).transpose() {
             Ok(local) => local.map(Arc::new),
             Err(ClaimError::Taken { name, .. }) => return Err(OpenError::AddressInUse(name.gid)),
-            Err(error) => return Err(OpenError::Registry(io::Error::other(error))),
+            Err(error) => return Err(error.into()),
         };
         let sockets = sockets?;
         if let Some(registry) = &registry {
@@ -188,7 +188,7 @@ fn find_place(config: &DeviceConfig, rng: &mut Rng) -> Result<Place, OpenError> 
             Some(registry) => registry.claim_unused_loopback(rng.next_u64(), &engine_config).map(Some),
             None => Ok(None),
         };
-        let local = local.map_err(|error| OpenError::Registry(io::Error::other(error)))?.map(Arc::new);
+        let local = local?.map(Arc::new);
         let ip = local.as_ref().map_or_else(|| random_loopback(rng), |local| local.gid());
         attempts += 1;
         match UdpLink::open_lanes(&udp_config(config, ip), config.lanes as usize) {
@@ -219,9 +219,7 @@ pub(super) fn registry(config: &DeviceConfig) -> Result<Option<Registry>, OpenEr
         LinkChoice::Udp => Ok(None),
         // Faults and captures are of a network, unless shared memory was asked for by name.
         LinkChoice::Auto if is_watched(config) => Ok(None),
-        LinkChoice::Shm => {
-            Registry::open().map(Some).map_err(|error| OpenError::Registry(io::Error::other(error)))
-        }
+        LinkChoice::Shm => Ok(Some(Registry::open()?)),
         // Without such a directory everybody is reached over UDP.
         LinkChoice::Auto => Ok(Registry::open().ok()),
     }

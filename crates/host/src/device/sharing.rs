@@ -4,10 +4,9 @@ use super::open::{Place, registry, udp_config, wanted_address};
 use crate::config::{DeviceConfig, LinkChoice};
 use crate::error::OpenError;
 use crate::in_place::OwnThread;
-use highwire_broker::{Client, JoinError, Sockets};
+use highwire_broker::{Client, Sockets};
 use highwire_link::shm::{EngineConfig, EngineName, Registry};
 use highwire_link::{UdpConfig, UdpLink};
-use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
@@ -29,13 +28,12 @@ pub(super) fn join(config: &DeviceConfig) -> Result<Place, OpenError> {
         return Err(OpenError::SharedLanes(config.lanes));
     }
     let ip = wanted_address(config)?.unwrap_or_else(default_shared_address).to_canonical();
-    let failed = |error| OpenError::Registry(io::Error::other(error));
     // The broker is found through it, whatever links there are.
-    let root = Registry::open().map_err(failed)?;
+    let root = Registry::open()?;
     // What killed processes left behind would fill the machine's shared memory. If it stays, the next one tries again.
     let _ = root.reap_stale();
-    let (client, Sockets { packets, side_band }) =
-        Client::join(&root, ip, OwnThread::spawn).map_err(|error| refused(ip, error))?;
+    let (client, Sockets { packets, side_band }) = Client::join(&root, ip, OwnThread::spawn)
+        .map_err(|source| OpenError::Broker { address: ip, source })?;
     // Trains that the network makes out of lone packets mix those of all processes, and one would get all. On the machine
     // itself trains are as the senders made them.
     let udp = UdpConfig { gro: ip.is_loopback(), ..udp_config(config, ip) };
@@ -48,22 +46,11 @@ pub(super) fn join(config: &DeviceConfig) -> Result<Place, OpenError> {
                 Ok(local) => Some(Arc::new(local)),
                 // Everybody is reached over UDP then.
                 Err(_) if config.link == LinkChoice::Auto => None,
-                Err(error) => return Err(OpenError::Registry(io::Error::other(error))),
+                Err(error) => return Err(error.into()),
             }
         }
     };
     Ok(Place { ip, local, sockets: vec![socket], side_band: Some(side_band), broker: Some(client) })
-}
-
-fn refused(ip: IpAddr, error: JoinError) -> OpenError {
-    match error {
-        JoinError::NoBroker(why) => OpenError::Broker(why),
-        JoinError::Full => OpenError::Broker(format!("253 processes share {ip} already, and no more can")),
-        JoinError::OtherVersion => OpenError::Broker(format!(
-            "{ip} is shared by processes of another version of Highwire: end them, or choose another address"
-        )),
-        JoinError::Io(error) => OpenError::Broker(format!("it does not answer: {error}")),
-    }
 }
 
 #[cfg(test)]

@@ -34,25 +34,16 @@ struct Group {
 }
 
 /// Why a queue pair was not attached to a group.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum MulticastError {
     /// The RNIC refused.
+    #[error(transparent)]
     Refused(AttachError),
     /// The system did not let us join the group.
-    Join(io::Error),
+    #[error("cannot join the multicast group: {0}")]
+    Join(#[source] io::Error),
 }
-
-impl std::fmt::Display for MulticastError {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self {
-            MulticastError::Refused(error) => error.fmt(f),
-            MulticastError::Join(error) => write!(f, "cannot join the multicast group: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for MulticastError {}
 
 impl Groups {
     pub(crate) fn new(own: IpAddr, epoll: Epoll) -> Groups {

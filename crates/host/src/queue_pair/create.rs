@@ -88,9 +88,7 @@ impl ProtectionDomain {
         if caps.max_send_sge.max(caps.max_recv_sge) as usize > MAX_SGES
             || caps.max_inline as usize > MAX_INLINE_BYTES
         {
-            return Err(CreateError::Refused(format!(
-                "a request has at most {MAX_SGES} SGEs and {MAX_INLINE_BYTES} inline bytes"
-            )));
+            return Err(CreateError::RequestTooLarge { sges: MAX_SGES, inline_bytes: MAX_INLINE_BYTES });
         }
         let slot_bytes = rings::send_slot_bytes(caps.max_send_sge, caps.max_inline);
         let sq_layout = RingLayout::new(SEND_RING, caps.max_send_wr.max(1), slot_bytes)?;
@@ -135,8 +133,7 @@ impl ProtectionDomain {
             (SendQueueConsumer::attach(&sq)?, rq.as_ref().map(ReceiveQueueConsumer::attach).transpose()?);
         let reporter = Reporter::new(config.events, &device.events);
         let (qpn, index, bell) = send_cq.lane().control(|engine| {
-            let refused = |error: highwire_rnic::CreateError| CreateError::Refused(error.to_string());
-            let qpn = engine.rnic.create_qp(qp_config).map_err(refused)?;
+            let qpn = engine.rnic.create_qp(qp_config)?;
             let (sq, rq) = consumers;
             let index = engine.add_qp(QpEnds {
                 qpn,

@@ -2,7 +2,6 @@
 
 use crate::error::{ChainError, ConnectError, CreateError, MemoryError};
 use highwire_rpc::{AddPeerError, Config, Node};
-use std::fmt;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What a thread does that has had nothing to do for a while.
@@ -50,48 +49,21 @@ impl RpcConfig {
 }
 
 /// Why there is no endpoint.
-#[derive(Debug)]
+#[derive(Debug, thiserror::Error)]
 pub enum RpcError {
     /// A queue cannot be made.
-    Create(CreateError),
+    #[error("cannot make a queue: {0}")]
+    Create(#[from] CreateError),
     /// Memory cannot be registered.
-    Memory(MemoryError),
+    #[error("cannot register memory: {0}")]
+    Memory(#[from] MemoryError),
     /// The queue pair does not come up.
-    Connect(ConnectError),
+    #[error("the queue pair does not come up: {0}")]
+    Connect(#[source] ConnectError),
     /// A receive cannot be posted.
-    Post(ChainError),
+    #[error("cannot post a receive: {0}")]
+    Post(#[from] ChainError),
     /// A peer cannot be added.
-    Peer(AddPeerError),
-}
-
-impl fmt::Display for RpcError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            RpcError::Create(error) => write!(f, "cannot make a queue: {error}"),
-            RpcError::Memory(error) => write!(f, "cannot register memory: {error}"),
-            RpcError::Connect(error) => write!(f, "the queue pair does not come up: {error}"),
-            RpcError::Post(error) => write!(f, "cannot post a receive: {error}"),
-            RpcError::Peer(error) => write!(f, "cannot add the peer: {error}"),
-        }
-    }
-}
-
-impl std::error::Error for RpcError {}
-
-impl From<CreateError> for RpcError {
-    fn from(error: CreateError) -> RpcError {
-        RpcError::Create(error)
-    }
-}
-
-impl From<MemoryError> for RpcError {
-    fn from(error: MemoryError) -> RpcError {
-        RpcError::Memory(error)
-    }
-}
-
-impl From<ChainError> for RpcError {
-    fn from(error: ChainError) -> RpcError {
-        RpcError::Post(error)
-    }
+    #[error("cannot add the peer: {0}")]
+    Peer(#[source] AddPeerError),
 }

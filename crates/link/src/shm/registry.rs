@@ -376,6 +376,31 @@ impl fmt::Display for LookupError {
     }
 }
 
-impl std::error::Error for RegistryError {}
-impl std::error::Error for ClaimError {}
-impl std::error::Error for LookupError {}
+impl std::error::Error for RegistryError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            RegistryError::Io(_, error) => Some(error),
+            RegistryError::Unsafe { .. } => None,
+        }
+    }
+}
+
+impl std::error::Error for ClaimError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            ClaimError::Config(error) => Some(error),
+            ClaimError::Io(_, error) => Some(error),
+            ClaimError::Taken { .. } | ClaimError::NoneLeft => None,
+        }
+    }
+}
+
+impl std::error::Error for LookupError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match self {
+            LookupError::Layout(error) => Some(error),
+            LookupError::Io(_, error) => Some(error),
+            LookupError::Absent | LookupError::Gone => None,
+        }
+    }
+}
