@@ -85,7 +85,7 @@ impl Gsi {
         if let Some(capture) = &device.capture {
             let here = SocketAddr::new(device.gid.to_ip(), UDP_PORT);
             // A capture that stopped has said so in its counters.
-            let _ = capture.record(device.clock.now(), (arrived.source, here), &arrived.packet);
+            let _ = capture.record(device.clock.now(), (arrived.source, here), 0, &arrived.packet);
         }
         Some(ReceivedMad { source: arrived.source.ip(), source_qpn: arrived.source_qpn, mad: arrived.mad })
     }

@@ -6,7 +6,6 @@ use crate::completion_queue::DueTasks;
 use crate::engine::Engine;
 use crate::process::Process;
 use crate::token::{EngineToken, Running};
-use highwire_link::Ecn;
 use highwire_shmem::DoorbellBoard;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -15,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// A packet that arrived on another lane's socket: a train goes whole to the lane of its first packet.
 pub(crate) struct Stray {
     pub(crate) source: SocketAddr,
-    pub(crate) ecn: Ecn,
+    pub(crate) traffic_class: u8,
     pub(crate) train_index: u16,
     pub(crate) bytes: Box<[u8]>,
 }

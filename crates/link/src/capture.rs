@@ -74,11 +74,17 @@ impl CaptureFile {
     }
 
     /// Records a packet, BTH to ICRC, that no link carries, as one that goes from the first to the second of `path` with
-    /// identification 0. False if the capture has stopped or the two are of different families.
-    pub fn record(&self, now: Instant, path: (SocketAddr, SocketAddr), packet: &[u8]) -> bool {
+    /// identification 0 and the traffic class. False if the capture has stopped or the two are of different families.
+    pub fn record(
+        &self,
+        now: Instant,
+        path: (SocketAddr, SocketAddr),
+        traffic_class: u8,
+        packet: &[u8],
+    ) -> bool {
         let mut sink = self.lock();
         let mut frame = std::mem::take(&mut sink.frame);
-        let is_framed = build_frame(&mut frame, path, 0, Ecn::NotCapable, packet);
+        let is_framed = build_frame(&mut frame, path, 0, traffic_class, packet);
         let is_recorded = is_framed && sink.record(now, &frame) && sink.hand_over();
         sink.frame = frame;
         is_recorded
@@ -155,10 +161,10 @@ impl<L: Link> Link for Capture<L> {
             batch.plan(self.inner.train_limits());
             let file = self.file.clone();
             let mut sink = file.lock();
-            batch.for_each_sealed_copy(self.inner.local(), seal, |place, packet| {
+            batch.for_each_sealed_copy(self.inner.local(), seal, |place, traffic_class, packet| {
                 let path = (place.source, place.destination);
                 let is_framed =
-                    build_frame(&mut self.frame, path, place.train_index, Ecn::NotCapable, packet);
+                    build_frame(&mut self.frame, path, place.train_index, traffic_class & !Ecn::MASK, packet);
                 let is_recorded = is_framed && sink.record(now, &self.frame);
                 self.count(is_recorded);
             });
@@ -180,7 +186,7 @@ impl<L: Link> Link for Capture<L> {
         for packet in batch.packets() {
             let path = (packet.source, local);
             let ip_id = solve_ip_id(path, packet.train_index, packet.bytes);
-            let is_framed = build_frame(&mut self.frame, path, ip_id, packet.ecn, packet.bytes);
+            let is_framed = build_frame(&mut self.frame, path, ip_id, packet.traffic_class, packet.bytes);
             let is_recorded = is_framed && sink.record(now, &self.frame);
             self.count(is_recorded);
         }
@@ -348,7 +354,7 @@ mod tests {
         }
         assert_eq!(near.inner().2, [3, 6, 9]);
         let lone = Shared::default();
-        assert!(file(&lone).record(Instant::ZERO, (a, b), &[0; 48]));
+        assert!(file(&lone).record(Instant::ZERO, (a, b), 0, &[0; 48]));
         assert_eq!(lone.frames().len(), 1);
     }
 

@@ -67,7 +67,7 @@ impl Link for MemoryLink {
                     source: self.local,
                     bytes: bytes.len(),
                     segment_bytes: train.segment_bytes,
-                    ecn: self.ecn,
+                    traffic_class: train.traffic_class & !Ecn::MASK | self.ecn.bits(),
                 };
                 queue.push_back((arrival, bytes));
             }
@@ -107,10 +107,10 @@ mod tests {
         tx.push(a, &[3; 20], Order::Free).unwrap();
         assert_eq!(left.transmit(Instant::ZERO, &mut tx, &mut |_, _| {}), Transmitted::All);
         assert_eq!(right.receive(Instant::ZERO, &mut rx), 2);
-        let ecn = Ecn::CongestionExperienced;
+        let traffic_class = Ecn::CongestionExperienced.bits();
         let packets: Vec<Packet<'_>> = rx.packets().collect();
-        assert_eq!(packets[0], Packet { source: a, bytes: &[1; 48], train_index: 0, ecn });
-        assert_eq!(packets[1], Packet { source: a, bytes: &[2; 20], train_index: 1, ecn });
+        assert_eq!(packets[0], Packet { source: a, bytes: &[1; 48], train_index: 0, traffic_class });
+        assert_eq!(packets[1], Packet { source: a, bytes: &[2; 20], train_index: 1, traffic_class });
         assert_eq!((right.receive(Instant::ZERO, &mut rx), rx.is_empty()), (0, true));
         left.counters(&mut |name, n| assert_eq!((name, n), ("memory_tx_dropped", 1)));
     }

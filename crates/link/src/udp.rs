@@ -64,6 +64,8 @@ pub struct UdpLink {
     socket: OwnedFd,
     local: SocketAddr,
     limits: TrainLimits,
+    /// What its packets say of ECN.
+    ecn: Ecn,
     counters: Counters,
     overflow_seen: u32,
     refused: Option<SocketAddr>,
@@ -124,7 +126,8 @@ impl UdpLink {
         let local = sys::bound_address(socket.as_fd())?;
         let overflow_seen = sys::memory_info(socket.as_fd()).map_or(0, |info| info[8]);
         let (limits, counters) = (TrainLimits::SINGLE, Counters::default());
-        Ok(UdpLink { socket, local, limits, counters, overflow_seen, refused: None })
+        let ecn = Ecn::NotCapable;
+        Ok(UdpLink { socket, local, limits, ecn, counters, overflow_seen, refused: None })
     }
 
     fn bind(config: &UdpConfig, is_shared: bool) -> io::Result<UdpLink> {
@@ -170,7 +173,8 @@ impl UdpLink {
         counters.gso = u64::from(gso);
         counters.gro = u64::from(gro);
         let limits = if gso { TrainLimits::GSO } else { TrainLimits::SINGLE };
-        Ok(UdpLink { socket, local: address, limits, counters, overflow_seen: 0, refused: None })
+        let ecn = config.ecn;
+        Ok(UdpLink { socket, local: address, limits, ecn, counters, overflow_seen: 0, refused: None })
     }
 
     /// What was counted so far.
@@ -271,13 +275,13 @@ impl UdpLink {
             return 0;
         }
         let segment_bytes = received.segment_bytes.filter(|&n| n > 0).unwrap_or(received.bytes);
-        let ecn = Ecn::from_tos(received.tos);
-        batch.fill(crate::batch::Arrival { source, bytes: received.bytes, segment_bytes, ecn });
+        let (bytes, traffic_class) = (received.bytes, received.tos);
+        batch.fill(crate::batch::Arrival { source, bytes, segment_bytes, traffic_class });
         let packets = batch.len();
         self.counters.rx_trains += 1;
         self.counters.rx_packets += packets as u64;
         self.counters.rx_bytes += received.bytes as u64;
-        if ecn == Ecn::CongestionExperienced {
+        if Ecn::from_tos(traffic_class) == Ecn::CongestionExperienced {
             self.counters.rx_congestion_experienced += packets as u64;
         }
         packets
@@ -312,7 +316,7 @@ impl Link for UdpLink {
             if ready == 0 {
                 return Transmitted::All;
             }
-            match sys::send_trains(self.socket.as_fd(), batch.ready(ready)) {
+            match sys::send_trains(self.socket.as_fd(), self.ecn, batch.ready(ready)) {
                 Ok(sent) => {
                     self.note_sent(batch.ready(sent));
                     batch.depart(sent);
@@ -395,6 +399,42 @@ fn set_path_options(fd: BorrowedFd<'_>, is_ipv6: bool, ecn: Ecn) -> io::Result<(
         sys::set_option(fd, level, libc::IP_TOS, tos)?;
         sys::set_option(fd, level, libc::IP_RECVTOS, 1)?;
         sys::set_option(fd, level, libc::IP_RECVERR, 1)
+    }
+}
+
+/// A datagram that was received beside a link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Datagram {
+    /// How many bytes of the buffer it takes.
+    pub bytes: usize,
+    /// Who sent it.
+    pub source: SocketAddr,
+    /// The traffic class octet, or TOS, of its IP header, where the socket was [told](tell_traffic_class) to say.
+    pub traffic_class: u8,
+}
+
+/// Receives one datagram into `buffer` without waiting, from a socket that is no link.
+///
+/// # Errors
+/// Those of `recvmsg(2)`; one that does not fit is `InvalidData`.
+pub fn receive_datagram(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Datagram> {
+    let received = sys::receive(socket, buffer)?;
+    match received.source {
+        Some(source) if !received.is_truncated => {
+            Ok(Datagram { bytes: received.bytes, source, traffic_class: received.tos })
+        }
+        _ => Err(io::ErrorKind::InvalidData.into()),
+    }
+}
+
+/// Lets a socket say with which traffic class each datagram came.
+///
+/// # Errors
+/// Those of `setsockopt(2)`.
+pub fn tell_traffic_class(socket: BorrowedFd<'_>, is_ipv6: bool) -> io::Result<()> {
+    match is_ipv6 {
+        true => sys::set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVTCLASS, 1),
+        false => sys::set_option(socket, libc::IPPROTO_IP, libc::IP_RECVTOS, 1),
     }
 }
 

@@ -135,7 +135,7 @@ fn lanes_receive_the_packets_of_their_qps() {
     for tag in 0..200 {
         let packet = packet(rng.next_u32(), tag, 48);
         let lane = lane_of(&packet, LANES);
-        batch.push(Path { peer: to, class: lane as u8 }, &packet, Order::Strict).unwrap();
+        batch.push(Path { class: lane as u8, ..to.into() }, &packet, Order::Strict).unwrap();
         expected[lane].push(packet);
     }
     send(&mut a, &mut batch);
@@ -161,11 +161,11 @@ fn processes_that_share_an_address_receive_what_ends_in_their_number() {
         // Numbers that nobody has been given a socket for belong to socket 0.
         let shard = rng.below(5) as u32;
         let packet = packet(rng.next_u32() << 8 | shard, tag, 48);
-        batch.push(Path { peer: to, class: shard as u8 }, &packet, Order::Strict).unwrap();
+        batch.push(Path { class: shard as u8, ..to.into() }, &packet, Order::Strict).unwrap();
         expected[if shard < 3 { shard as usize } else { 0 }].push(packet);
     }
     // One that is too short to say.
-    batch.push(Path { peer: to, class: 99 }, &[1, 2, 3], Order::Strict).unwrap();
+    batch.push(Path { class: 99, ..to.into() }, &[1, 2, 3], Order::Strict).unwrap();
     send(&mut a, &mut batch);
     let mut nobody = receive(shared.socket(0), expected[0].len() + 1);
     let short = nobody.iter().position(|seen| seen.2 == [1, 2, 3]).expect("it arrives at socket 0");
@@ -177,7 +177,7 @@ fn processes_that_share_an_address_receive_what_ends_in_their_number() {
     assert_eq!(bytes(receive(shared.socket(1), expected[1].len())), expected[1]);
     assert_eq!(bytes(receive(&mut adopted, expected[2].len())), expected[2]);
     // What nobody took is thrown away before somebody else is given the socket.
-    batch.push(Path { peer: to, class: 1 }, &packet(1, 1, 48), Order::Strict).unwrap();
+    batch.push(Path { class: 1, ..to.into() }, &packet(1, 1, 48), Order::Strict).unwrap();
     send(&mut a, &mut batch);
     shared.drain(1, &mut RxBatch::new());
     assert_eq!(shared.socket(1).receive(Instant::ZERO, &mut RxBatch::new()), 0);
@@ -200,7 +200,7 @@ fn whoever_inherits_a_shared_port_binds_what_its_owner_has_not() {
         let (mut a, mut batch) = (open(&config([9, 5])), TxBatch::new());
         for shard in 0..4 {
             let packet = packet(shard, 1, 48);
-            batch.push(Path { peer: to, class: shard as u8 }, &packet, Order::Strict).unwrap();
+            batch.push(Path { class: shard as u8, ..to.into() }, &packet, Order::Strict).unwrap();
             send(&mut a, &mut batch);
             let seen = receive(next.socket(shard as usize), 1);
             assert_eq!((seen[0].2.clone(), next.socket(shard as usize).local()), (packet, to));
@@ -320,7 +320,7 @@ fn congestion_marks_arrive() {
         let mut rx = RxBatch::new();
         assert!(b.wait_readable(PATIENCE_MS).unwrap());
         assert!(b.receive(Instant::ZERO, &mut rx) > 0);
-        assert!(rx.packets().all(|p| p.ecn == ecn), "{ecn:?}");
+        assert!(rx.packets().all(|p| p.ecn() == ecn), "{ecn:?}");
     }
 }
 

@@ -89,7 +89,7 @@ fn carry(now: Instant, from: &mut End, to: &mut End, batch: &mut Vec<(Headers, L
     while let Some(out) = from.rnic.poll_transmit(now) {
         batch.push((*out.headers, Length(out.payload.len())));
     }
-    let arrival = Arrival { source: from.gid, destination: to.gid, ecn_marked: false };
+    let arrival = Arrival { source: from.gid, destination: to.gid, traffic_class: 0 };
     for (headers, payload) in batch.iter() {
         to.rnic.handle_packet(now, &arrival, headers, *payload, &mut Nowhere);
     }

@@ -238,7 +238,7 @@ impl Rdma {
         let arrival = Arrival {
             source: gid(parcel.source),
             destination: gid(parcel.destination),
-            ecn_marked: parcel.is_marked,
+            traffic_class: if parcel.is_marked { Arrival::CONGESTION_EXPERIENCED } else { 0 },
         };
         let payload = Length(u32::from(parcel.payload));
         let mut placed = Placed { flow: 0, bytes: 0 };

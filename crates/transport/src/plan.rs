@@ -37,8 +37,18 @@ pub struct Arrival {
     pub source: Gid,
     /// To whom; a multicast group's address, or this RNIC's own.
     pub destination: Gid,
-    /// A switch saw congestion on the way.
-    pub ecn_marked: bool,
+    /// The traffic class octet, or TOS, of its IP header: DSCP and ECN.
+    pub traffic_class: u8,
+}
+
+impl Arrival {
+    /// The code point of ECN with which a switch says that it saw congestion (RFC 3168 §5).
+    pub const CONGESTION_EXPERIENCED: u8 = 3;
+
+    /// Whether a switch saw congestion on the way.
+    pub const fn is_marked(&self) -> bool {
+        self.traffic_class & 3 == Arrival::CONGESTION_EXPERIENCED
+    }
 }
 
 /// What a queue pair decided to send; becomes an [`Outgoing`] once nothing is borrowed any more.

@@ -158,7 +158,7 @@ impl Responder {
         if self.failed.is_some() {
             return ctx.counters.count(Counter::DroppedWrongState);
         }
-        if arrival.ecn_marked && conn.config.service != Service::Ud {
+        if arrival.is_marked() && conn.config.service != Service::Ud {
             self.on_mark(conn, ctx.now);
         }
         if headers.bth.opcode.is_irn() {

@@ -94,7 +94,7 @@ impl Run {
 
     fn handle(&mut self, source: Gid, headers: &Headers, payload: &[u8]) {
         let Bench { rnic, now, gid, .. } = &mut self.bench;
-        let arrival = Arrival { source, destination: *gid, ecn_marked: payload.len() % 7 == 1 };
+        let arrival = Arrival { source, destination: *gid, traffic_class: payload.len() as u8 };
         rnic.handle_packet(*now, &arrival, headers, payload, &mut Guarded);
     }
 

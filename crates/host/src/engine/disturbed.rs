@@ -5,7 +5,7 @@
 //! damaged ends here and is counted; the others go on into the neighbours' rings without their ICRC.
 
 use super::Neighbours;
-use super::neighbours::Sent;
+use super::neighbours::{BTH_MARKS, Sent};
 use super::transmit::{Paths, WriteError, transmit, write};
 use crate::counters::DriverCounters;
 use crate::memory::HostMemory;
@@ -18,6 +18,9 @@ use highwire_verbs::Gid;
 use highwire_wire::{Bth, ICRC_LEN, Qpn, UDP_PORT, parse_packet_with_icrc};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Those of the BTH that are the DSCP in a ring.
+const RESERVED_BITS: u8 = 0x3F;
 
 /// What stands between the RNIC and the rings of one lane.
 pub(crate) struct Disturbed {
@@ -40,10 +43,10 @@ pub(crate) struct Outbox {
     kept: Arc<Mutex<Kept>>,
 }
 
-/// Sealed packets, end to end, with where each goes and how long it is.
+/// Sealed packets, end to end, with where each goes, its traffic class, and how long it is.
 #[derive(Default)]
 struct Kept {
-    packets: Vec<(SocketAddr, usize)>,
+    packets: Vec<(SocketAddr, u8, usize)>,
     bytes: Vec<u8>,
 }
 
@@ -72,7 +75,8 @@ impl Disturbed {
     /// # Errors
     /// [`ReserveError::Full`] until the next flush, or the payload's memory has gone.
     pub(super) fn take(&mut self, outgoing: &Outgoing<'_>, memory: &HostMemory) -> Result<(), WriteError> {
-        let path = Path::from(SocketAddr::new(outgoing.address.gid.to_ip(), UDP_PORT));
+        let peer = SocketAddr::new(outgoing.address.gid.to_ip(), UDP_PORT);
+        let path = Path { traffic_class: outgoing.address.traffic_class, ..peer.into() };
         write(&mut self.tx, path, outgoing, memory)
     }
 
@@ -113,7 +117,7 @@ impl Disturbed {
         let mut kept = self.outbox.kept();
         let Kept { packets, bytes } = &mut *kept;
         let mut rest = bytes.as_slice();
-        for (destination, len) in packets.drain(..) {
+        for (destination, traffic_class, len) in packets.drain(..) {
             let packet;
             (packet, rest) = rest.split_at(len);
             // Without a common family there is no header around the packet, and no ICRC.
@@ -136,7 +140,7 @@ impl Disturbed {
             }
             let gid = Gid::from_ip(destination.ip());
             let body = &packet[..len - ICRC_LEN];
-            match neighbours.send_bytes(now, gid, headers.bth.dest_qpn, body) {
+            match neighbours.send_bytes(now, (gid, headers.bth.dest_qpn), traffic_class, body) {
                 Sent::Yes => {}
                 Sent::Lost | Sent::Unread => counters.dropped_link_full += 1,
                 Sent::NotHere => counters.dropped_unreachable += 1,
@@ -153,8 +157,11 @@ impl Disturbed {
         let is_recorded = path.is_some_and(|path| {
             self.arrival.clear();
             self.arrival.extend_from_slice(packet);
+            // On a wire the class is in the IP header, and these bits, which no ICRC covers, are zero.
+            let traffic_class = (packet[BTH_MARKS] & RESERVED_BITS) << 2;
+            self.arrival[BTH_MARKS] &= !RESERVED_BITS;
             self.arrival.extend_from_slice(&path.icrc(0, packet).to_le_bytes());
-            capture.record(now, ends, &self.arrival)
+            capture.record(now, ends, traffic_class, &self.arrival)
         });
         self.recorded += u64::from(is_recorded);
         self.lost += u64::from(!is_recorded);
@@ -187,8 +194,8 @@ impl Link for Outbox {
 
     fn transmit(&mut self, _now: Instant, batch: &mut TxBatch, seal: &mut Seal<'_>) -> Transmitted {
         let mut kept = self.kept();
-        batch.take_each(self.local, seal, |destination, packet| {
-            kept.packets.push((destination, packet.len()));
+        batch.take_each(self.local, seal, |destination, traffic_class, packet| {
+            kept.packets.push((destination, traffic_class, packet.len()));
             kept.bytes.extend_from_slice(packet);
         });
         Transmitted::All

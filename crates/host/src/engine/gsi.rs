@@ -15,7 +15,7 @@ impl Engine {
         self.gsi_psn = self.gsi_psn.next();
         let packet = gsi_packet(self.gsi_psn, mad);
         let peer = SocketAddr::new(to, UDP_PORT);
-        let path = Path { peer, class: self.sharing.class_of(now, Gid::from_ip(to), Qpn::GSI) };
+        let path = Path { class: self.sharing.class_of(now, Gid::from_ip(to), Qpn::GSI), ..peer.into() };
         let mut taken = self.take_laid_out(path, &packet);
         if taken == Err(ReserveError::Full) {
             self.flush(true);

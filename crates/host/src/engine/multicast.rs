@@ -8,11 +8,13 @@ use super::Engine;
 use super::receive::UDP_WARM_TURNS;
 use crate::memory::Bytes;
 use crate::sys::{self, Epoll};
+use highwire_link::{Datagram, receive_datagram, tell_traffic_class};
 use highwire_rnic::{Arrival, AttachError};
 use highwire_verbs::Gid;
 use highwire_wire::{Qpn, UDP_PORT, parse_packet_with_icrc};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 
 /// Datagrams taken from one group in one turn.
 const DATAGRAMS_PER_TURN: usize = 64;
@@ -115,9 +117,9 @@ impl Engine {
         let mut buffer = std::mem::take(&mut self.groups.buffer);
         for group in &mut groups {
             for _ in 0..DATAGRAMS_PER_TURN {
-                let Ok((length, source)) = group.socket.recv_from(&mut buffer) else { break };
+                let Ok(datagram) = receive_datagram(group.socket.as_fd(), &mut buffer) else { break };
                 packets += 1;
-                self.handle_group_packet(group.gid, source, &buffer[..length]);
+                self.handle_group_packet(group.gid, &datagram, &buffer[..datagram.bytes]);
             }
         }
         (self.groups.joined, self.groups.buffer) = (groups, buffer);
@@ -127,7 +129,8 @@ impl Engine {
         packets
     }
 
-    fn handle_group_packet(&mut self, group: Gid, source: SocketAddr, bytes: &[u8]) {
+    fn handle_group_packet(&mut self, group: Gid, datagram: &Datagram, bytes: &[u8]) {
+        let &Datagram { source, traffic_class, .. } = datagram;
         let path = self.paths.between(source, SocketAddr::new(group.to_ip(), UDP_PORT));
         if path.and_then(|path| path.verify_unknown_id(0, bytes)).is_none() {
             self.counters.dropped_bad_icrc += 1;
@@ -144,7 +147,7 @@ impl Engine {
         if let Some(source_qpn) = self.sender_of_frame(group, headers) {
             return self.handle_frame(source, source_qpn, &bytes[payload.clone()]);
         }
-        let arrival = Arrival { source: Gid::from_ip(source.ip()), destination: group, ecn_marked: false };
+        let arrival = Arrival { source: Gid::from_ip(source.ip()), destination: group, traffic_class };
         let now = self.now();
         let payload = Bytes::of(&bytes[payload.clone()]);
         self.rnic.handle_packet(now, &arrival, headers, payload, &mut self.memory);
@@ -161,6 +164,7 @@ impl Groups {
             self.buffer = vec![0; DATAGRAM_BYTES_MAX].into();
         }
         let socket = sys::group_socket(gid.to_ip(), UDP_PORT, self.own)?;
+        tell_traffic_class(socket.as_fd(), gid.to_ip().is_ipv6())?;
         self.epoll.watch(&socket)?;
         self.joined.push(Group { gid, socket });
         Ok(())

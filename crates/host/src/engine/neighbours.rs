@@ -13,7 +13,7 @@ use highwire_link::shm::{
 use highwire_rnic::{Outgoing, QpSnapshot};
 use highwire_stdx::{Duration, Instant};
 use highwire_verbs::{Gid, MemoryLost};
-use highwire_wire::Qpn;
+use highwire_wire::{Bth, Qpn};
 use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
@@ -74,6 +74,24 @@ pub(super) enum Sent {
 /// How long a datagram is that does nothing but wake: too short for a packet.
 pub(super) const BELL_BYTES: usize = 8;
 
+/// The DSCP of a packet in a ring, where there is no IP header: in the six reserved bits of its BTH (IBTA §9.2), right of
+/// F and B. A traffic class without its two bits for ECN.
+#[inline]
+pub(super) fn traffic_class_of(bth: &Bth) -> u8 {
+    bth.reserved6 << 2
+}
+
+#[inline]
+fn mark_traffic_class(packet: &mut [u8], traffic_class: u8) {
+    // The byte is read again only for those who ask for a class.
+    if traffic_class != 0 {
+        packet[BTH_MARKS] |= traffic_class >> 2;
+    }
+}
+
+/// Where F, B and the reserved bits lie in a packet.
+pub(super) const BTH_MARKS: usize = 4;
+
 impl Known {
     #[inline]
     fn is(&self, gid: Gid, qpn: Qpn) -> bool {
@@ -103,6 +121,7 @@ impl Neighbours {
         let bytes = headers + payload + usize::from(outgoing.headers.bth.pad_count);
         let fill = |out: &mut [u8]| {
             outgoing.headers.emit(out);
+            mark_traffic_class(out, outgoing.address.traffic_class);
             memory.copy_out(&outgoing.payload, &mut out[headers..headers + payload])?;
             out[headers + payload..].fill(0);
             Ok(())
@@ -111,9 +130,16 @@ impl Neighbours {
     }
 
     /// Sends a packet, BTH to padding, that is laid out already.
-    pub(super) fn send_bytes(&mut self, now: Instant, gid: Gid, qpn: Qpn, packet: &[u8]) -> Sent {
+    pub(super) fn send_bytes(
+        &mut self,
+        now: Instant,
+        (gid, qpn): (Gid, Qpn),
+        traffic_class: u8,
+        packet: &[u8],
+    ) -> Sent {
         self.put(now, (gid, qpn), packet.len(), |out| {
             out.copy_from_slice(packet);
+            mark_traffic_class(out, traffic_class);
             Ok(())
         })
     }

@@ -1,11 +1,11 @@
 //! From the links into the RNIC: verify, parse, hand over.
 
 use super::Engine;
-use super::neighbours::BELL_BYTES;
+use super::neighbours::{BELL_BYTES, traffic_class_of};
 use crate::lane::Stray;
 use crate::memory::{Bytes, look_at};
 use highwire_link::shm::PACKET_MAX_BYTES;
-use highwire_link::{Ecn, Link, Packet};
+use highwire_link::{Link, Packet};
 use highwire_rnic::Arrival;
 use highwire_verbs::{Gid, Payload};
 use highwire_wire::{MAX_HEADERS_LEN, Opcode, Operation, Qpn, parse_packet_head, parse_packet_with_icrc};
@@ -93,7 +93,8 @@ impl Engine {
             // Looked at where they were made: moving headers that have just been written costs more than writing them.
             match &parse_packet_head(head, received.len()) {
                 Ok((headers, payload)) => {
-                    let arrival = Arrival { source: Gid::from_ip(source), destination, ecn_marked: false };
+                    let traffic_class = traffic_class_of(&headers.bth);
+                    let arrival = Arrival { source: Gid::from_ip(source), destination, traffic_class };
                     let payload = bytes.slice(payload.start as u32, payload.len() as u32);
                     rnic.handle_packet(now, &arrival, headers, payload, memory);
                 }
@@ -158,7 +159,7 @@ impl Engine {
         let arrival = Arrival {
             source: Gid::from_ip(packet.source.ip()),
             destination: self.gid,
-            ecn_marked: packet.ecn == Ecn::CongestionExperienced,
+            traffic_class: packet.traffic_class,
         };
         let now = self.now();
         let payload = Bytes::of(&packet.bytes[payload.clone()]);
@@ -186,8 +187,8 @@ impl Engine {
     /// Leaves a packet in the mailbox of the lane whose queue pair it is for.
     #[cold]
     fn hand_over(&mut self, lane: u32, packet: &Packet<'_>) {
-        let Packet { source, bytes, train_index, ecn } = *packet;
-        let stray = Stray { source, ecn, train_index, bytes: bytes.into() };
+        let Packet { source, bytes, train_index, traffic_class } = *packet;
+        let stray = Stray { source, traffic_class, train_index, bytes: bytes.into() };
         if self.mailboxes[lane as usize].push(stray).is_err() {
             self.counters.dropped_mailbox_full += 1;
         } else {
@@ -200,9 +201,10 @@ impl Engine {
     fn receive_strays(&mut self) -> u32 {
         let mut packets = 0;
         let mailboxes = std::sync::Arc::clone(&self.mailboxes);
-        while let Some(Stray { source, ecn, train_index, bytes }) = mailboxes[self.lane as usize].pop() {
+        while let Some(stray) = mailboxes[self.lane as usize].pop() {
+            let Stray { source, traffic_class, train_index, bytes } = stray;
             packets += 1;
-            self.handle_udp_packet(&Packet { source, bytes: &bytes, train_index, ecn });
+            self.handle_udp_packet(&Packet { source, bytes: &bytes, train_index, traffic_class });
         }
         packets
     }

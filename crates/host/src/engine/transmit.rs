@@ -110,6 +110,7 @@ impl Engine {
             let path = Path {
                 peer: SocketAddr::new(gid.to_ip(), UDP_PORT),
                 class: self.sharing.class_of(now, gid, qpn),
+                traffic_class: outgoing.address.traffic_class,
             };
             let mut written = write(&mut self.tx, path, &outgoing, &self.memory);
             if written == Err(WriteError::Reserve(ReserveError::Full)) {
@@ -162,7 +163,7 @@ impl Engine {
             disturbed.flush(now, &mut self.paths, neighbours, &mut self.counters);
             // What is for queue pair 1 is for no neighbour's ring: all of an address have it in common.
             for (to, packet) in disturbed.take_mads() {
-                let path = Path { peer: to, class: Qpn::GSI.value() as u8 };
+                let path = Path { class: Qpn::GSI.value() as u8, ..to.into() };
                 let taken = self.tx.push(path, &packet, Order::Strict);
                 self.turn.urgent += u32::from(taken.is_ok());
                 self.counters.dropped_link_full += u64::from(taken.is_err());

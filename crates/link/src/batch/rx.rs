@@ -23,9 +23,12 @@ pub enum Ecn {
 }
 
 impl Ecn {
+    /// Where the two bits are in the octet; the six above them are the DSCP (RFC 2474 §3).
+    pub(crate) const MASK: u8 = 3;
+
     /// The code point in the low two bits of a TOS or traffic class octet.
     pub const fn from_tos(tos: u8) -> Ecn {
-        match tos & 3 {
+        match tos & Ecn::MASK {
             0 => Ecn::NotCapable,
             1 => Ecn::Capable1,
             2 => Ecn::Capable0,
@@ -52,14 +55,14 @@ pub(crate) struct Arrival {
     pub bytes: usize,
     /// Size of every packet but the last; never 0.
     pub segment_bytes: usize,
-    pub ecn: Ecn,
+    pub traffic_class: u8,
 }
 
 const NOTHING: Arrival = Arrival {
     source: SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::UNSPECIFIED), 0),
     bytes: 0,
     segment_bytes: 1,
-    ecn: Ecn::NotCapable,
+    traffic_class: 0,
 };
 
 /// One received packet.
@@ -72,8 +75,15 @@ pub struct Packet<'a> {
     /// Its position in the train it arrived in. Where sender and receiver share a host that is its position in the
     /// sender's train too, and so its IPv4 identification; from a network it is only a good first guess.
     pub train_index: u16,
+    /// The traffic class octet, or TOS, of its IP header: DSCP and ECN.
+    pub traffic_class: u8,
+}
+
+impl Packet<'_> {
     /// The congestion mark it carried.
-    pub ecn: Ecn,
+    pub const fn ecn(&self) -> Ecn {
+        Ecn::from_tos(self.traffic_class)
+    }
 }
 
 impl Default for RxBatch {
@@ -96,13 +106,13 @@ impl RxBatch {
     /// The last packet, if it is shorter than those before it: what a sender lets ride behind others, because that costs it
     /// no call of its own, whatever was to leave first.
     pub fn rider(&self) -> Option<Packet<'_>> {
-        let Arrival { source, bytes, segment_bytes, ecn } = self.arrival;
+        let Arrival { source, bytes, segment_bytes, traffic_class } = self.arrival;
         let length = bytes % segment_bytes;
         if length == 0 || bytes < segment_bytes {
             return None;
         }
         let train_index = (bytes / segment_bytes) as u16;
-        Some(Packet { source, bytes: &self.bytes[bytes - length..bytes], train_index, ecn })
+        Some(Packet { source, bytes: &self.bytes[bytes - length..bytes], train_index, traffic_class })
     }
 
     /// How many packets there are.
@@ -155,7 +165,8 @@ impl<'a> Iterator for Packets<'a> {
         self.rest = rest;
         let train_index = self.train_index;
         self.train_index = train_index.wrapping_add(1);
-        Some(Packet { source: self.arrival.source, bytes, train_index, ecn: self.arrival.ecn })
+        let Arrival { source, traffic_class, .. } = self.arrival;
+        Some(Packet { source, bytes, train_index, traffic_class })
     }
 }
 

@@ -26,11 +26,21 @@ pub struct Path {
     /// Packets of different classes never share a train. A receiver with several lanes gets a train whole, on the lane of
     /// its first packet, so a sender that knows the peer's lanes gives each one its class; others leave it 0.
     pub class: u8,
+    /// The traffic class octet, or TOS, of the IP headers. Its upper six bits count, the DSCP (RFC 2474 §3); the others are
+    /// the link's own, for ECN.
+    pub traffic_class: u8,
 }
 
 impl From<SocketAddr> for Path {
     fn from(peer: SocketAddr) -> Path {
-        Path { peer, class: 0 }
+        Path { peer, class: 0, traffic_class: 0 }
+    }
+}
+
+impl Path {
+    /// Where the first packet of a train sits.
+    fn place_from(&self, source: SocketAddr) -> Place {
+        Place { source, destination: self.peer, train_index: 0 }
     }
 }
 
@@ -155,19 +165,23 @@ impl TxBatch {
         self.is_planned = false;
     }
 
-    /// Seals every packet as one that travels alone, hands it to `each` with its destination, in the order of departure,
+    /// Seals every packet as one that travels alone, hands it to `each` with its destination and traffic class, in the order of departure,
     /// and empties the batch. For links whose trains are [`TrainLimits::SINGLE`].
     pub fn take_each(
         &mut self,
         source: SocketAddr,
         seal: &mut Seal<'_>,
-        mut each: impl FnMut(SocketAddr, &[u8]),
+        mut each: impl FnMut(SocketAddr, u8, &[u8]),
     ) {
         self.plan(TrainLimits::SINGLE);
         while self.prepare(source, 1, seal) > 0 {
             for train in self.ready(1) {
                 // One of the two is empty.
-                each(train.destination, if train.head.is_empty() { train.tail } else { train.head });
+                each(
+                    train.destination,
+                    train.traffic_class,
+                    if train.head.is_empty() { train.tail } else { train.head },
+                );
             }
             self.depart(1);
         }
@@ -198,7 +212,7 @@ impl TxBatch {
             // A train that was blocked is sealed already, and damage must not be sealed over.
             if !std::mem::replace(&mut planned.is_sealed, true) {
                 let stage = &mut self.stages[planned.stage];
-                let mut place = Place { source, destination: stage.path.peer, train_index: 0 };
+                let mut place = stage.path.place_from(source);
                 stage.strict.seal(planned.train.strict, &mut place, seal);
                 stage.free.seal(planned.train.free, &mut place, seal);
             }
@@ -212,6 +226,7 @@ impl TxBatch {
             let (stage, train) = (&self.stages[planned.stage], planned.train);
             TrainView {
                 destination: stage.path.peer,
+                traffic_class: stage.path.traffic_class,
                 segment_bytes: train.segment_bytes,
                 segments: train.segments(),
                 head: stage.strict.run(train.strict),
@@ -246,12 +261,12 @@ impl TxBatch {
         &self,
         source: SocketAddr,
         seal: &mut Seal<'_>,
-        mut each: impl FnMut(&Place, &[u8]),
+        mut each: impl FnMut(&Place, u8, &[u8]),
     ) {
         let mut copy = Vec::new();
         for planned in &self.trains[self.departed..] {
             let stage = &self.stages[planned.stage];
-            let mut place = Place { source, destination: stage.path.peer, train_index: 0 };
+            let mut place = stage.path.place_from(source);
             for (buffer, run) in [(&stage.strict, planned.train.strict), (&stage.free, planned.train.free)] {
                 let mut start = run.start;
                 for index in run.first..run.first + run.count {
@@ -260,7 +275,7 @@ impl TxBatch {
                     copy.extend_from_slice(&buffer.bytes[start..start + bytes]);
                     seal(&mut copy, &place);
                     buffer.harm(index, &mut copy);
-                    each(&place, &copy);
+                    each(&place, stage.path.traffic_class, &copy);
                     place.train_index += 1;
                     start += bytes;
                 }
@@ -310,6 +325,7 @@ impl TxBatch {
 /// A sealed train, as the kernel takes it: the bytes of `head`, then those of `tail`.
 pub(crate) struct TrainView<'a> {
     pub destination: SocketAddr,
+    pub traffic_class: u8,
     pub segment_bytes: usize,
     pub segments: usize,
     pub head: &'a [u8],
@@ -370,7 +386,7 @@ mod tests {
         };
         let mut copies = Vec::new();
         batch.plan(TrainLimits::GSO);
-        batch.for_each_sealed_copy(peer(1), &mut seal, |_, packet| copies.push(packet.to_vec()));
+        batch.for_each_sealed_copy(peer(1), &mut seal, |_, _, packet| copies.push(packet.to_vec()));
         let trains = departures(&mut batch, TrainLimits::GSO, &mut seal);
         assert_eq!(copies, [vec![0, 100, 0], vec![1, 101, 0], vec![2, 102, 0], vec![9, 103 ^ 2]]);
         assert_eq!(trains, [(peer(2), copies)]);
@@ -385,7 +401,7 @@ mod tests {
         }
         let mut taken = Vec::new();
         let mut seal = |packet: &mut [u8], place: &Place| packet[1] = 100 + place.train_index as u8;
-        batch.take_each(peer(1), &mut seal, |to, packet| taken.push((to, packet.to_vec())));
+        batch.take_each(peer(1), &mut seal, |to, _, packet| taken.push((to, packet.to_vec())));
         assert_eq!(taken, [(peer(2), vec![2, 100]), (peer(2), vec![3, 100]), (peer(2), vec![1, 100, 0])]);
         assert!(batch.is_empty() && !batch.is_blocked());
     }
@@ -452,7 +468,7 @@ mod tests {
     fn classes_do_not_share_trains() {
         let mut batch = TxBatch::new();
         for class in [0, 1, 0] {
-            batch.push(Path { peer: peer(2), class }, &[class; 8], Order::Strict).unwrap();
+            batch.push(Path { class, ..peer(2).into() }, &[class; 8], Order::Strict).unwrap();
         }
         let trains = departures(&mut batch, TrainLimits::GSO, &mut |_, _| {});
         assert_eq!(trains, [(peer(2), vec![vec![0; 8]; 2]), (peer(2), vec![vec![1; 8]])]);

@@ -1,6 +1,5 @@
 //! The frame around a packet, which a socket does not show.
 
-use crate::batch::Ecn;
 use highwire_wire::{Ethernet, Ip, Ipv4, Ipv6, PathIcrc, Udp};
 use std::net::{IpAddr, SocketAddr};
 
@@ -15,19 +14,18 @@ pub(super) fn build_frame(
     frame: &mut Vec<u8>,
     (source, destination): (SocketAddr, SocketAddr),
     ip_id: u16,
-    ecn: Ecn,
+    traffic_class: u8,
     packet: &[u8],
 ) -> bool {
     // Both fit: a packet is at most as long as a UDP payload.
     let length = (Udp::LEN + packet.len()) as u16;
     let (ip, ethertype) = match (source.ip(), destination.ip()) {
         (IpAddr::V4(from), IpAddr::V4(to)) => {
-            let ip =
-                Ipv4 { payload_len: length, id: ip_id, traffic_class: ecn.bits(), ..Ipv4::new(from, to) };
+            let ip = Ipv4 { payload_len: length, id: ip_id, traffic_class, ..Ipv4::new(from, to) };
             (Ip::V4(ip), Ethernet::IPV4)
         }
         (IpAddr::V6(from), IpAddr::V6(to)) => {
-            let ip = Ipv6 { payload_len: length, traffic_class: ecn.bits(), ..Ipv6::new(from, to) };
+            let ip = Ipv6 { payload_len: length, traffic_class, ..Ipv6::new(from, to) };
             (Ip::V6(ip), Ethernet::IPV6)
         }
         _ => return false,

@@ -1,7 +1,7 @@
 //! UDP with nothing on top, over 127.0.0.1.
 
 use super::{Gauge, Pair, Patience, Summary, Throughput, nanos_since};
-use crate::batch::TrainView;
+use crate::batch::{Ecn, TrainView};
 use crate::{PACKET_BYTES_MAX, TrainLimits, sys};
 use highwire_stdx::Duration;
 use std::io;
@@ -36,8 +36,15 @@ impl Raw {
     /// Sends `bytes` as one train of datagrams of `segment_bytes`, which may be just one.
     fn send(&self, to: &Raw, bytes: &[u8], segment_bytes: usize) -> io::Result<()> {
         let segments = bytes.len().div_ceil(segment_bytes);
-        let train = TrainView { destination: to.local, segment_bytes, segments, head: bytes, tail: &[] };
-        sys::send_trains(self.socket.as_fd(), std::iter::once(train))?;
+        let train = TrainView {
+            destination: to.local,
+            traffic_class: 0,
+            segment_bytes,
+            segments,
+            head: bytes,
+            tail: &[],
+        };
+        sys::send_trains(self.socket.as_fd(), Ecn::NotCapable, std::iter::once(train))?;
         Ok(())
     }
 

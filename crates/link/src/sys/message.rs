@@ -1,28 +1,63 @@
 //! `sendmsg` and `recvmsg` with the control messages that trains and congestion marks travel in.
 
 use super::RawAddress;
-use crate::batch::TrainView;
+use crate::batch::{Ecn, TrainView};
 use std::io;
 use std::mem::{MaybeUninit, size_of};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The one control message that we send: the size of a train's segments.
+/// The control messages that we send, end to end: the size of a train's segments, and its traffic class. They begin where
+/// `CMSG_NXTHDR` looks for them, since the data of each takes eight bytes with its padding.
 #[repr(C, align(8))]
-struct SegmentControl {
-    header: libc::cmsghdr,
-    segment_bytes: u16,
-    padding: [u8; 6],
+struct Controls {
+    messages: [Control; 2],
+    count: usize,
 }
 
-impl SegmentControl {
-    fn new(segment_bytes: u16) -> SegmentControl {
+#[repr(C, align(8))]
+struct Control {
+    header: libc::cmsghdr,
+    data: [u8; 8],
+}
+
+impl Control {
+    fn new<const BYTES: usize>(level: i32, kind: i32, value: [u8; BYTES]) -> Control {
         let mut header: libc::cmsghdr = empty();
         // SAFETY: CMSG_LEN only computes.
-        header.cmsg_len = unsafe { libc::CMSG_LEN(size_of::<u16>() as u32) } as _;
-        header.cmsg_level = libc::SOL_UDP;
-        header.cmsg_type = libc::UDP_SEGMENT;
-        SegmentControl { header, segment_bytes, padding: [0; 6] }
+        header.cmsg_len = unsafe { libc::CMSG_LEN(BYTES as u32) } as _;
+        header.cmsg_level = level;
+        header.cmsg_type = kind;
+        let mut data = [0; 8];
+        data[..BYTES].copy_from_slice(&value);
+        Control { header, data }
+    }
+}
+
+impl Controls {
+    /// Those that a train needs.
+    fn of(train: &TrainView<'_>, ecn: Ecn) -> Controls {
+        let nothing = || Control { header: empty(), data: [0; 8] };
+        let mut controls = Controls { messages: [nothing(), nothing()], count: 0 };
+        if train.segments > 1 {
+            let bytes = (train.segment_bytes as u16).to_ne_bytes();
+            controls.push(Control::new(libc::SOL_UDP, libc::UDP_SEGMENT, bytes));
+        }
+        // Without a DSCP the socket's own option says all.
+        let dscp = train.traffic_class & !Ecn::MASK;
+        if dscp != 0 {
+            let (level, kind) = match train.destination {
+                SocketAddr::V4(_) => (libc::IPPROTO_IP, libc::IP_TOS),
+                SocketAddr::V6(_) => (libc::IPPROTO_IPV6, libc::IPV6_TCLASS),
+            };
+            controls.push(Control::new(level, kind, i32::from(dscp | ecn.bits()).to_ne_bytes()));
+        }
+        controls
+    }
+
+    fn push(&mut self, control: Control) {
+        self.messages[self.count] = control;
+        self.count += 1;
     }
 }
 
@@ -60,10 +95,11 @@ pub(crate) const TRAINS_PER_CALL: usize = 16;
 #[inline]
 pub(crate) fn send_trains<'a>(
     fd: BorrowedFd<'_>,
+    ecn: Ecn,
     trains: impl Iterator<Item = TrainView<'a>>,
 ) -> io::Result<usize> {
     let mut addresses = [const { MaybeUninit::<RawAddress>::uninit() }; TRAINS_PER_CALL];
-    let mut controls = [const { MaybeUninit::<SegmentControl>::uninit() }; TRAINS_PER_CALL];
+    let mut controls = [const { MaybeUninit::<Controls>::uninit() }; TRAINS_PER_CALL];
     let mut parts = [const { MaybeUninit::<[libc::iovec; 2]>::uninit() }; TRAINS_PER_CALL];
     let mut messages = [const { MaybeUninit::<libc::mmsghdr>::uninit() }; TRAINS_PER_CALL];
     let mut count = 0;
@@ -78,10 +114,10 @@ pub(crate) fn send_trains<'a>(
             if train.head.is_empty() { (train.tail, train.head) } else { (train.head, train.tail) };
         header.msg_iov = parts[index].write([part(first), part(second)]).as_mut_ptr();
         header.msg_iovlen = if second.is_empty() { 1 } else { 2 };
-        if train.segments > 1 {
-            let control = controls[index].write(SegmentControl::new(train.segment_bytes as u16));
-            header.msg_control = std::ptr::from_mut(control).cast();
-            header.msg_controllen = size_of::<SegmentControl>() as _;
+        if train.segments > 1 || train.traffic_class > Ecn::MASK {
+            let controls = controls[index].write(Controls::of(&train, ecn));
+            header.msg_control = controls.messages.as_mut_ptr().cast();
+            header.msg_controllen = (controls.count * size_of::<Control>()) as _;
         }
         count = index + 1;
     }

@@ -117,7 +117,8 @@ impl<S: Store> Net<S> {
     }
 
     fn arrive(&mut self, from: usize, to: usize, ecn_marked: bool, packet: &S::Packet) {
-        let arrival = Arrival { source: gid(from), destination: gid(to), ecn_marked };
+        let traffic_class = if ecn_marked { Arrival::CONGESTION_EXPERIENCED } else { 0 };
+        let arrival = Arrival { source: gid(from), destination: gid(to), traffic_class };
         let node = &mut self.nodes[to];
         let survived = node.memory.deliver(&mut node.rnic, self.now, &arrival, packet);
         node.rejected += u64::from(!survived);

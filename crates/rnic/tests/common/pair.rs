@@ -253,7 +253,7 @@ impl Pair {
 
     /// Hands a packet to a side as if it had come from `source`.
     pub fn inject(&mut self, side: usize, source: Gid, headers: &Headers, payload: &[u8]) {
-        let arrival = Arrival { source, destination: gid(side), ecn_marked: false };
+        let arrival = Arrival { source, destination: gid(side), traffic_class: 0 };
         let node = &mut self.net.nodes[side];
         node.rnic.handle_packet(self.net.now, &arrival, headers, payload, &mut node.memory);
         self.net.drain();

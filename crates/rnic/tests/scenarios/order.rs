@@ -194,7 +194,7 @@ fn answers_given_twice_do_not_count_against_the_peers_depth() {
     for n in 0..3 {
         let psn = Psn::new(Setup::default().psn[A]).add(n);
         let headers = Headers::new(Opcode::RcRead, pair.ends[B].qpn, psn, Ext::Reth(reth));
-        let arrival = Arrival { source: gid(A), destination: gid(B), ecn_marked: false };
+        let arrival = Arrival { source: gid(A), destination: gid(B), traffic_class: 0 };
         let node = &mut pair.net.nodes[B];
         node.rnic.handle_packet(pair.net.now, &arrival, &headers, &[][..], &mut node.memory);
     }

@@ -242,7 +242,7 @@ impl Host<Packet> for RpcHost {
         let Some(payload) = network.payload(packet.payload) else { return };
         let Ok((headers, _)) = Headers::parse(&packet.headers) else { return };
         let arrival =
-            Arrival { source: gid(packet.source), destination: gid(packet.destination), ecn_marked: false };
+            Arrival { source: gid(packet.source), destination: gid(packet.destination), traffic_class: 0 };
         life.rnic.handle_packet(instant, &arrival, &headers, payload, &mut life.memory);
         drop(network);
         life.turn(instant);

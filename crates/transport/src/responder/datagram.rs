@@ -136,6 +136,7 @@ fn write_grh(grh: &mut [u8; GRH_LEN as usize], arrival: &Arrival, payload_len: u
         (Some(source), Some(destination)) => {
             let ip = &mut grh[20..];
             ip[0] = 0x45;
+            ip[1] = arrival.traffic_class;
             ip[2..4].copy_from_slice(&(length + 20).to_be_bytes());
             ip[6] = 0x40;
             ip[8] = 64;
@@ -148,7 +149,8 @@ fn write_grh(grh: &mut [u8; GRH_LEN as usize], arrival: &Arrival, payload_len: u
             ip[10..12].copy_from_slice(&(!(folded as u16)).to_be_bytes());
         }
         _ => {
-            grh[0] = 0x60;
+            grh[0] = 0x60 | arrival.traffic_class >> 4;
+            grh[1] = arrival.traffic_class << 4;
             grh[4..6].copy_from_slice(&length.to_be_bytes());
             grh[6] = 17;
             grh[7] = 64;
@@ -166,12 +168,22 @@ mod tests {
     #[test]
     fn an_ipv4_header_lies_in_the_last_twenty_bytes_and_sums_to_zero() {
         let gid = |text: &str| Gid::from_ip(text.parse::<IpAddr>().expect("an address"));
-        let arrival = Arrival { source: gid("10.0.0.1"), destination: gid("10.0.0.2"), ecn_marked: false };
+        let arrival = Arrival { source: gid("10.0.0.1"), destination: gid("10.0.0.2"), traffic_class: 0xB8 };
         let mut grh = [0xAA; GRH_LEN as usize];
         grh[20..].fill(0);
         write_grh(&mut grh, &arrival, 100);
         let sum: u32 = grh[20..].chunks(2).map(|w| u32::from(w[0]) << 8 | u32::from(w[1])).sum();
         assert_eq!((sum & 0xFFFF) + (sum >> 16), 0xFFFF);
         assert_eq!(&grh[32..], &[10, 0, 0, 1, 10, 0, 0, 2]);
+        assert_eq!(grh[21], 0xB8);
+    }
+
+    #[test]
+    fn a_grh_has_the_traffic_class_between_version_and_flow_label() {
+        let gid = |text: &str| Gid::from_ip(text.parse::<IpAddr>().expect("an address"));
+        let arrival = Arrival { source: gid("fd00::1"), destination: gid("fd00::2"), traffic_class: 0xB8 };
+        let mut grh = [0; GRH_LEN as usize];
+        write_grh(&mut grh, &arrival, 100);
+        assert_eq!(grh[..4], [0x6B, 0x80, 0, 0]);
     }
 }
