@@ -1,13 +1,10 @@
 //! `highwire store`: the transactional store.
 
+mod check;
+
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use anyhow::Result;
-use highwire_txn::simulation::{Failure, Plan, Report};
-
-use crate::console::Console;
 
 /// Options of `highwire store`.
 #[derive(Debug, clap::Args)]
@@ -26,103 +23,12 @@ Examples:
   highwire store check --seed 7
   highwire store check --seeds 10000"
     )]
-    Check(Check),
-}
-
-#[derive(Debug, clap::Args)]
-struct Check {
-    /// The seed of one run, or of the first.
-    #[arg(long, default_value_t = 0)]
-    seed: u64,
-    /// How many seeds.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..))]
-    seeds: u64,
-    /// Threads that run them.
-    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=256))]
-    threads: u64,
+    Check(check::Args),
 }
 
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.command {
-        Command::Check(check) => run_check(check),
+        Command::Check(args) => check::run(args),
     }
-}
-
-/// Sums over seeds.
-#[derive(Default)]
-struct Totals {
-    seeds: u64,
-    committed: usize,
-    aborted: usize,
-    unknown: usize,
-    crashes: usize,
-    disturbances: usize,
-    configurations: u64,
-    messages: u64,
-    edges: usize,
-    failure: Option<Failure>,
-}
-
-impl Totals {
-    fn add(&mut self, report: &Report) {
-        self.seeds += 1;
-        self.committed += report.committed;
-        self.aborted += report.aborted;
-        self.unknown += report.unknown;
-        self.crashes += report.crashes;
-        self.disturbances += report.disturbances;
-        self.configurations += u64::from(report.configurations) - 1;
-        self.messages += report.messages;
-        self.edges += report.verdict.version_edges + report.verdict.list_edges;
-    }
-}
-
-fn run_check(check: &Check) -> Result<ExitCode> {
-    let next = AtomicU64::new(0);
-    let has_failed = AtomicBool::new(false);
-    let totals = Mutex::new(Totals::default());
-    let work = || {
-        while !has_failed.load(Ordering::Relaxed) {
-            let place = next.fetch_add(1, Ordering::Relaxed);
-            if place >= check.seeds {
-                return;
-            }
-            let result = Plan::from_seed(check.seed.wrapping_add(place)).run();
-            let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
-            match result {
-                Ok(report) => totals.add(&report),
-                Err(failure) => {
-                    has_failed.store(true, Ordering::Relaxed);
-                    totals.failure = Some(failure);
-                }
-            }
-        }
-    };
-    std::thread::scope(|scope| {
-        for _ in 0..check.threads {
-            scope.spawn(work);
-        }
-    });
-    let totals = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
-    let mut console = Console::new();
-    console.line(format!(
-        "{} seeds: {} transactions committed, {} aborted, {} of unknown outcome",
-        totals.seeds, totals.committed, totals.aborted, totals.unknown
-    ))?;
-    console.line(format!(
-        "{} crashes, {} pauses, partitions and other faults, {} changes of configuration, {} messages",
-        totals.crashes, totals.disturbances, totals.configurations, totals.messages
-    ))?;
-    let Some(failure) = totals.failure else {
-        console.line(format!(
-            "strictly serialisable: {} dependencies and real time, and no cycle",
-            totals.edges
-        ))?;
-        console.finish()?;
-        return Ok(ExitCode::SUCCESS);
-    };
-    console.line(failure)?;
-    console.finish()?;
-    Ok(ExitCode::FAILURE)
 }

@@ -149,7 +149,7 @@ impl Configuration {
             leaving: leaving
                 .iter()
                 .copied()
-                .filter(|&node| members.iter().any(|member| member.0 == node))
+                .filter(|&node| self.boot(node).is_some_and(|boot| members.contains(&(node, boot))))
                 .collect(),
             regions: Vec::with_capacity(self.regions.len()),
             guards: self.guards.clone(),

@@ -28,7 +28,7 @@ pub(crate) enum Request {
     CommitPrimary { txid: Txid, write: Write },
     Unlock { txid: Txid, table: TableId, key: Key },
     // Leases and membership.
-    Heartbeat { boot: u64, sent_ns: u64 },
+    Heartbeat { boot: u64, sent_ns: u64, is_restarted: bool },
     Join { boot: u64 },
     Leave { boot: u64 },
     // Reconfiguration, from its manager.
@@ -63,7 +63,7 @@ variants!(Request {
     7 => CommitBackup { txid, write },
     8 => CommitPrimary { txid, write },
     9 => Unlock { txid, table, key },
-    16 => Heartbeat { boot, sent_ns },
+    16 => Heartbeat { boot, sent_ns, is_restarted },
     17 => Join { boot },
     18 => Leave { boot },
     24 => Adopt { new },
@@ -184,7 +184,7 @@ mod tests {
             Request::CommitBackup { txid, write: write.clone() },
             Request::CommitPrimary { txid, write: Write { value: None, ..write } },
             Request::Unlock { txid, table, key },
-            Request::Heartbeat { boot: 5, sent_ns: 6 },
+            Request::Heartbeat { boot: 5, sent_ns: 6, is_restarted: true },
             Request::Adopt { new: Configuration::first(&[NodeId(0), NodeId(1)], &[7, 8], 4, 1) },
             Request::Recover { records: vec![vec![], vec![1]] },
             Request::Open {},

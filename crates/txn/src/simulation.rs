@@ -118,7 +118,7 @@ impl Plan {
                 TableKind::Hash,
                 TableKind::Ordered { keys_per_run: 4 },
             ],
-            rows_max: 4096,
+            rows_max: 128,
             scan_rows_max: 64,
             workers: self.workers,
             lease_ns: 4_000_000,

@@ -48,6 +48,12 @@ impl Node {
         if self.now_ns < self.leases.next_beat {
             return;
         }
+        // Who did not run for so long has heard nobody, and it is nobody else's fault.
+        let is_late = self.now_ns >= self.leases.next_beat + self.settings.suspect_ns();
+        if is_late {
+            self.leases.heard_ns.clear();
+            self.leases.since = self.now_ns;
+        }
         self.leases.next_beat = self.now_ns + self.settings.heartbeat_ns();
         self.leases.beats.push_back(self.next_ticket);
         if self.leases.beats.len() > BEATS_KEPT
@@ -61,7 +67,11 @@ impl Node {
             match self.role {
                 Role::Member => {
                     let boot = self.configuration.boot(to).unwrap_or(0);
-                    self.send(to, Request::Heartbeat { boot, sent_ns: self.now_ns }, Purpose::Heartbeat);
+                    self.send(
+                        to,
+                        Request::Heartbeat { boot, sent_ns: self.now_ns, is_restarted: self.is_restarted },
+                        Purpose::Heartbeat,
+                    );
                     if self.membership.wants_to_leave {
                         self.send(to, Request::Leave { boot: self.boot }, Purpose::Join);
                     }
@@ -71,7 +81,7 @@ impl Node {
             }
         }
         if self.membership.wants_to_leave {
-            self.membership.leavers.insert(self.id);
+            self.membership.leavers.insert((self.id, self.boot));
         }
     }
 

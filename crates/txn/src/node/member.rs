@@ -15,7 +15,9 @@ use super::{Node, Role, ServiceCall};
 pub(super) struct Membership {
     /// Nodes with nothing, their boots, and when they last asked.
     pub(super) joiners: BTreeMap<NodeId, (u64, u64)>,
-    pub(super) leavers: BTreeSet<NodeId>,
+    pub(super) leavers: BTreeSet<Member>,
+    /// Since when a member says that it came back with its memory, and so can do nothing before the next configuration.
+    pub(super) restarted_since: Option<u64>,
     /// To the manager: replicas that are complete now.
     pub(super) synced: BTreeSet<(RegionId, NodeId)>,
     pub(super) wants_to_leave: bool,
@@ -24,7 +26,9 @@ pub(super) struct Membership {
     suspicious_since: Option<u64>,
     call: Option<ServiceCall>,
     is_calling: bool,
-    next_read_ns: u64,
+    /// The call under way asks for a change.
+    is_changing: bool,
+    last_read_ns: u64,
 }
 
 impl Membership {
@@ -33,6 +37,7 @@ impl Membership {
     }
 
     fn call(&mut self, call: ServiceCall) {
+        self.is_changing = matches!(call, ServiceCall::CompareAndSwap { .. });
         self.call = Some(call);
         self.is_calling = true;
     }
@@ -55,13 +60,12 @@ impl Node {
             self.membership.suspicious_since = Some(self.now_ns);
         }
         let wishes = self.role == Role::Joining || self.revision().is_some() || self.wish().is_some();
-        let may_ask = self.now_ns >= self.membership.next_read_ns;
-        // Nobody is told of revisions, but who acts for a manager that leaves must know that its recovery is complete.
-        let is_stale = !self.configuration.complete
-            && !self.leaving().is_empty()
-            && self.now_ns >= self.membership.next_read_ns + self.settings.suspect_ns();
+        let since_read = self.now_ns.saturating_sub(self.membership.last_read_ns);
+        let may_ask = since_read >= self.settings.heartbeat_ns();
+        // Nobody is told of revisions, nor of a change that was made so late that whoever proposed it had given up and wants it no more.
+        let is_stale = since_read >= self.settings.stuck_ns;
         if wishes && may_ask || is_stale || self.membership.is_behind {
-            self.membership.next_read_ns = self.now_ns + self.settings.heartbeat_ns();
+            self.membership.last_read_ns = self.now_ns;
             // Always from what holds now: what this node knows may lack a revision that allows the change.
             self.membership.call(ServiceCall::Read);
         }
@@ -69,6 +73,8 @@ impl Node {
 
     pub(super) fn on_service(&mut self, answer: Option<Configuration>) {
         self.membership.is_calling = false;
+        // A change without an answer may have been made.
+        self.membership.is_behind |= answer.is_none() && self.membership.is_changing;
         let Some(configuration) = answer.filter(|configuration| self.is_sound(configuration)) else { return };
         self.membership.is_behind = false;
         self.follow(configuration);
@@ -131,7 +137,11 @@ impl Node {
         let newcomers = self.newcomers();
         let leaving = self.leaving();
         let turn = self.turn_ns(&suspects);
+        // Whoever came back proposes for itself, if it reaches the service.
+        let patience = self.settings.suspect_ns() + turn;
+        let helps = self.membership.restarted_since.is_some_and(|since| self.now_ns >= since + patience);
         let urgent = self.is_restarted
+            || helps
             || self.membership.suspicious_since.is_some_and(|since| self.now_ns >= since + turn)
             || !self.is_open && self.now_ns >= self.leases.since + self.settings.stuck_ns + turn;
         let wanted = !newcomers.is_empty()
@@ -194,9 +204,9 @@ impl Node {
 
     fn leaving(&self) -> Vec<NodeId> {
         let old = &self.configuration;
-        old.nodes()
-            .filter(|node| self.membership.leavers.contains(node) || old.leaving.contains(node))
-            .collect()
+        let leaves =
+            |member: &&Member| self.membership.leavers.contains(*member) || old.leaving.contains(&member.0);
+        old.members.iter().filter(leaves).map(|member| member.0).collect()
     }
 
     fn holds_nothing(&self, node: NodeId) -> bool {
@@ -227,13 +237,14 @@ impl Node {
         self.leases.adopt(self.now_ns);
         self.membership.suspicious_since = None;
         self.membership.synced.clear();
+        self.membership.restarted_since = None;
         self.forget_requests();
         self.replication = Default::default();
         for worker in 0..self.settings.workers {
             self.interrupt(worker);
         }
         let configuration = &self.configuration;
-        self.membership.leavers.retain(|&node| configuration.boot(node).is_some());
+        self.membership.leavers.retain(|&member| configuration.has(member));
         self.membership.joiners.retain(|&node, &mut (boot, _)| !configuration.has((node, boot)));
         self.store.fit(&self.configuration, self.id, &self.settings);
         self.beat();

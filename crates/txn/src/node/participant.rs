@@ -15,7 +15,13 @@ impl Node {
     pub(super) fn answer_packet(&mut self, packet: Packet) -> Option<Response> {
         let Packet { configuration, from, request } = packet;
         match request {
-            Request::Heartbeat { boot, sent_ns } => {
+            Request::Heartbeat { boot, sent_ns, is_restarted } => {
+                if is_restarted
+                    && configuration == self.configuration.id
+                    && self.configuration.boot(from).is_some()
+                {
+                    self.membership.restarted_since.get_or_insert(self.now_ns);
+                }
                 return self.answer_heartbeat(configuration, boot, sent_ns);
             }
             Request::Join { boot } if self.role == Role::Member => {
@@ -23,7 +29,7 @@ impl Node {
                 return Some(Response::Done {});
             }
             Request::Leave { boot } if self.configuration.has((from, boot)) => {
-                self.membership.leavers.insert(from);
+                self.membership.leavers.insert((from, boot));
                 return Some(Response::Done {});
             }
             Request::Adopt { new } => return self.answer_adopt(from, new),

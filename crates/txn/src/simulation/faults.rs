@@ -56,7 +56,11 @@ impl World {
             8 | 9 => self.partition(at, &all),
             10 => {
                 let down = self.rng.between(5_000_000, 40_000_000);
-                self.service_down_until_ns = self.now_ns + down;
+                if self.rng.chance(0.5) {
+                    self.without_service_until_ns.insert(at, self.now_ns + 5 * down);
+                } else {
+                    self.service_down_until_ns = self.now_ns + down;
+                }
                 self.report.disturbances += 1;
             }
             _ if self.rng.chance(0.5) => self.crash_all(&all),
@@ -81,6 +85,10 @@ impl World {
         let kind = self.rng.below(6);
         let only = *self.rng.pick(all);
         self.disturb(at, lasts);
+        if kind <= 1 {
+            // Either end may have the other removed.
+            self.disturb(only, lasts);
+        }
         for &other in all.iter().filter(|&&other| other != at && (kind > 1 || other == only)) {
             let mut block = |from, to| {
                 self.blocked.insert((from, to));
@@ -121,8 +129,13 @@ impl World {
 
     fn disturb(&mut self, at: NodeId, lasts_ns: u64) {
         let until = self.now_ns + lasts_ns + AFTERMATH_NS;
-        let entry = self.disturbed_until_ns.entry(at).or_insert(0);
-        *entry = until.max(*entry);
+        // Of so few, a single one may remove all others.
+        let members = &self.service.0.members;
+        let few = members.iter().map(|member| member.0).filter(|_| members.len() <= self.plan.f + 1);
+        for node in few.chain([at]) {
+            let entry = self.disturbed_until_ns.entry(node).or_insert(0);
+            *entry = until.max(*entry);
+        }
     }
 
     fn is_disturbed(&self, at: NodeId) -> bool {
@@ -140,7 +153,7 @@ impl World {
     }
 
     /// Whether the cluster must survive another failure of this machine now.
-    fn may_fail(&self, at: NodeId, loses_memory: bool) -> bool {
+    pub(super) fn may_fail(&self, at: NodeId, loses_memory: bool) -> bool {
         let configuration = &self.service.0;
         let gone = self.gone();
         let will_be_gone = loses_memory || gone.contains(&at);

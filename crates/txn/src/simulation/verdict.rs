@@ -19,6 +19,7 @@ impl World {
         self.ambush = None;
         self.blocked.clear();
         self.service_down_until_ns = 0;
+        self.without_service_until_ns.clear();
         let all: Vec<NodeId> = self.machines.keys().copied().collect();
         for &at in &all {
             let machine = self.machines.get_mut(&at).expect("a machine of ours");

@@ -75,6 +75,8 @@ pub(super) struct World {
     pub(super) machines: BTreeMap<NodeId, Machine>,
     pub(super) service: Register,
     pub(super) service_down_until_ns: u64,
+    /// Nodes that do not reach the service.
+    pub(super) without_service_until_ns: BTreeMap<NodeId, u64>,
     pub(super) blocked: BTreeSet<(NodeId, NodeId)>,
     pub(super) ambush: Option<Ambush>,
     pub(super) is_healed: bool,
@@ -106,6 +108,7 @@ impl World {
             machines: BTreeMap::new(),
             service: Register(first.clone()),
             service_down_until_ns: 0,
+            without_service_until_ns: BTreeMap::new(),
             blocked: BTreeSet::new(),
             ambush: None,
             is_healed: false,
@@ -286,7 +289,8 @@ impl World {
                 self.blocked.remove(&(from, to));
             }
             Event::ServiceHears { at, process, number, call } => {
-                let reaches = self.now_ns >= self.service_down_until_ns;
+                let cut_off_until_ns = self.without_service_until_ns.get(&at).copied().unwrap_or(0);
+                let reaches = self.now_ns >= self.service_down_until_ns.max(cut_off_until_ns);
                 if !reaches {
                     return;
                 }
@@ -426,6 +430,10 @@ impl World {
         }
         let keeps_memory = ambush.keeps_memory;
         self.ambush = None;
+        // Much may have happened since it was laid.
+        if !self.may_fail(at, !keeps_memory) {
+            return false;
+        }
         self.crash(at, keeps_memory);
         let machine = self.machines.get_mut(&at).expect("a machine of ours");
         if let Some(slot) = slot
