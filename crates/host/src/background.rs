@@ -11,7 +11,7 @@ use attendance::Attendance;
 
 use crate::config::Engine;
 use crate::device::Shared;
-use crate::engine::{By, Pumped};
+use crate::engine::{By, Pumped, Sleeper};
 use crate::error::OpenError;
 use crate::in_place::OwnThread;
 use crate::sys;
@@ -37,6 +37,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 pub(crate) fn spawn(device: Arc<Shared>) -> Result<JoinHandle<()>, OpenError> {
     OwnThread::spawn("highwire", move || {
         sys::be_quick_to_run();
+        sys::be_punctual();
         Thread::new(&device).run();
     })
     .map_err(|error| OpenError::System("start the device's thread", error))
@@ -48,6 +49,11 @@ struct Thread<'a> {
     /// How often leaders had said that they run when it last looked, and whether they did since the look before.
     beats: u64,
     is_led: bool,
+    /// The leader sleeps on the sockets, and did so at the look before.
+    rests: bool,
+    has_rested: bool,
+    /// It need not look in before the leader goes.
+    is_relieved: bool,
     /// Where it has moved to.
     core: Option<Core>,
 }
@@ -79,7 +85,16 @@ impl Watched {
 impl Thread<'_> {
     fn new(device: &Shared) -> Thread<'_> {
         let lanes = device.lanes.iter().map(|_| Watched::new()).collect();
-        Thread { device, lanes, beats: 0, is_led: false, core: None }
+        Thread {
+            device,
+            lanes,
+            beats: 0,
+            is_led: false,
+            rests: false,
+            has_rested: false,
+            is_relieved: false,
+            core: None,
+        }
     }
 
     fn run(mut self) {
@@ -142,16 +157,29 @@ impl Thread<'_> {
         worked
     }
 
-    /// Takes note of whether a leader takes what arrives. One that has not said so since the last sleep began may be waiting for
-    /// its core, and nobody is to wait for it.
+    /// Takes note of whether a leader takes what arrives. One that has not said so since the last sleep began, and does not
+    /// rest on the sockets either, may be waiting for its core, and nobody is to wait for it.
     fn look_for_leader(&mut self, has_slept: bool) {
         let is_left = self.device.waiting.take_left();
         if has_slept {
-            let beats = self.device.waiting.station().seat.beats();
-            self.is_led = std::mem::replace(&mut self.beats, beats) != beats && !is_left;
+            let station = self.device.waiting.station();
+            let beats = station.seat.beats();
+            let is_awake = std::mem::replace(&mut self.beats, beats) != beats;
+            self.rests = !is_awake && station.rest.is_taken();
+            // What lies there although somebody sleeps on it has waited for that thread since the last look.
+            let is_starved =
+                self.rests && std::mem::replace(&mut self.has_rested, self.rests) && self.is_readable();
+            self.has_rested &= self.rests;
+            self.is_led = (is_awake || self.rests) && !is_left && !is_starved;
         } else if is_left {
             self.is_led = false;
         }
+    }
+
+    /// Whether a lane has packets.
+    fn is_readable(&self) -> bool {
+        let fds: Vec<_> = self.device.lane_fds.iter().flatten().map(AsFd::as_fd).collect();
+        sys::wait_readable(&fds, Some(Duration::ZERO))
     }
 
     /// After `prepare_sleep`: whether one does after all, or does no more.
@@ -159,6 +187,8 @@ impl Thread<'_> {
         let waiting = &self.device.waiting;
         let seat = &waiting.station().seat;
         self.is_led = !waiting.is_left() && (self.is_led || (seat.is_taken() && seat.beats() != self.beats));
+        // The leader is woken by what arrives, and says when it goes.
+        self.is_relieved = self.is_led && self.rests && waiting.relieve();
     }
 
     /// Moves to the core where a thread went to sleep last: from there it is woken soonest.
@@ -184,13 +214,16 @@ impl Thread<'_> {
             let polled = device.engine == Engine::Both
                 && shared.visits().wrapping_sub(lane.visits_at_work) > POLLING_VISITS
                 && device.waiting.any();
+            if self.is_relieved {
+                continue;
+            }
             if lane.is_attended() || polled || self.is_led {
                 timeout = timeout.min(BACK_OFF);
                 continue;
             }
             fds.extend(device.lane_fds[index].iter().map(AsFd::as_fd));
             slept[index] = true;
-            match shared.try_run(|engine| engine.prepare_sleep()) {
+            match shared.try_run(|engine| engine.prepare_sleep(Sleeper::Thread)) {
                 // Somebody else runs it, so it is looked after; not for long, perhaps.
                 None => timeout = timeout.min(BACK_OFF),
                 Some(None) => is_ready = true,
@@ -204,10 +237,11 @@ impl Thread<'_> {
         }
         let was_woken = !is_ready && sys::wait_readable(&fds, Some(timeout));
         device.waker.awake();
+        device.waiting.resume();
         for ((shared, lane), slept) in device.lanes.iter().zip(&mut self.lanes).zip(slept) {
             lane.was_woken = was_woken && slept;
             lane.visits_at_work = shared.visits();
-            shared.try_run(|engine| engine.awake());
+            shared.try_run(|engine| engine.awake(Sleeper::Thread));
         }
         device.look_around();
     }

@@ -11,6 +11,7 @@ use crate::completion_channel::CompletionChannel;
 use crate::completion_queue::{CompletionQueue, CompletionQueueConfig};
 use crate::config::{DeviceConfig, Engine};
 use crate::counters::CounterSnapshot;
+use crate::engine::Sleeper;
 use crate::error::{CreateError, OpenError};
 use crate::events::EventQueue;
 use crate::lane::Lane;
@@ -285,7 +286,7 @@ impl Shared {
             fds.extend(fds_of_lane.iter().map(AsFd::as_fd));
             let sleep = lane.try_run(|engine| {
                 engine.pump();
-                engine.prepare_sleep()
+                engine.prepare_sleep(Sleeper::Thread)
             });
             // A lane that somebody else runs is looked after.
             at_most = at_most.min(sleep.unwrap_or(Some(WAIT_MAX)).unwrap_or(highwire_stdx::Duration::ZERO));
@@ -299,7 +300,7 @@ impl Shared {
             sys::wait_readable(&fds, Some(at_most));
         }
         self.lanes.iter().for_each(|lane| {
-            lane.try_run(|engine| engine.awake());
+            lane.try_run(|engine| engine.awake(Sleeper::Thread));
         });
     }
 

@@ -67,6 +67,7 @@ pub(crate) struct Parts {
     pub(crate) board: DoorbellBoard,
     pub(crate) mailboxes: Arc<[ArrayQueue<Stray>]>,
     pub(crate) waker: Arc<Waker>,
+    pub(crate) leader_waker: Arc<Waker>,
 }
 
 pub(crate) struct Engine {
@@ -106,13 +107,26 @@ pub(crate) struct Engine {
     overrun: Vec<CqId>,
     mailboxes: Arc<[ArrayQueue<Stray>]>,
     waker: Arc<Waker>,
+    leader_waker: Arc<Waker>,
     turn: pump::Turn,
+    /// Who sleeps until a peer rings.
+    asleep: [bool; 2],
+}
+
+/// Threads that sleep on what a lane receives.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Sleeper {
+    /// The background thread, or one of those that run the device in its stead.
+    Thread,
+    /// The waiting thread that leads.
+    Leader,
 }
 
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Engine {
         let Parts { rnic, lane, gid, clock, memory, udp, neighbours, is_shm_only, .. } = parts;
-        let Parts { disturbed, groups, doorman, may_defer, board, mailboxes, waker, .. } = parts;
+        let Parts { disturbed, groups, doorman, may_defer, board, mailboxes, waker, leader_waker, .. } =
+            parts;
         Engine {
             rnic,
             counters: DriverCounters::default(),
@@ -145,7 +159,9 @@ impl Engine {
             overrun: Vec::new(),
             mailboxes,
             waker,
+            leader_waker,
             turn: pump::Turn::default(),
+            asleep: [false; 2],
         }
     }
 
@@ -183,7 +199,8 @@ impl Engine {
 
     /// Gets ready for a sleep: whoever has something for the lane wakes it. Returns how long it may last, `None` if there
     /// is something already.
-    pub(crate) fn prepare_sleep(&mut self) -> Option<Duration> {
+    pub(crate) fn prepare_sleep(&mut self, who: Sleeper) -> Option<Duration> {
+        self.asleep[who as usize] = true;
         self.now = None;
         let now = self.now();
         let left = self.deadline().map_or(Duration::MAX, |at| at.saturating_since(now));
@@ -194,11 +211,25 @@ impl Engine {
         may_sleep.then_some(left)
     }
 
-    /// The sleep is over.
-    pub(crate) fn awake(&mut self) {
+    /// The sleep is over. While another thread sleeps here, peers go on to ring.
+    pub(crate) fn awake(&mut self, who: Sleeper) {
+        self.asleep[who as usize] = false;
+        // What ended it may lie in the socket.
+        self.turn.look_at_udp();
+        if self.asleep.contains(&true) {
+            return;
+        }
         self.board.awake();
         if let Some(neighbours) = &self.neighbours {
             neighbours.inbox.awake();
+        }
+    }
+
+    /// The same for the leader, which may have been kept from saying so at once.
+    #[inline]
+    pub(crate) fn awake_from_rest(&mut self) {
+        if self.asleep[Sleeper::Leader as usize] {
+            self.awake(Sleeper::Leader);
         }
     }
 

@@ -2,9 +2,11 @@
 #![allow(unsafe_code)]
 
 mod multicast;
+mod restart;
 mod signals;
 
 pub(crate) use multicast::{group_socket, send_groups_from};
+pub(crate) use restart::{ends_waits, may_be_interrupted_in_poll};
 pub(crate) use signals::EndSignals;
 pub use signals::SignalMask;
 
@@ -106,17 +108,29 @@ pub(crate) fn be_quick_to_run() {
     const TURN_NS: u64 = 100_000;
     let mut attributes = Attributes::default();
     let size = size_of::<Attributes>();
-    // A timer that ends a sleep ends it when it says, not 50 µs later.
     // SAFETY: plain system calls on this thread; the structure has the size that is passed. Kernels before 6.12 take no
     // notice of the turn's length, and any may refuse: then the thread is what it was.
     unsafe {
-        libc::prctl(libc::PR_SET_TIMERSLACK, 1);
         if libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) == 0
             && attributes.policy == libc::SCHED_OTHER as u32
         {
             attributes.runtime_ns = TURN_NS;
             libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0);
         }
+    }
+}
+
+/// Lets timers end this thread's sleeps when they say, not 50 µs later.
+pub(crate) fn be_punctual() {
+    // SAFETY: a plain system call on this thread.
+    unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
+}
+
+/// [`be_quick_to_run`] for a thread of the application, which comes by often: once and for all.
+pub(crate) fn be_quick_to_run_once() {
+    thread_local!(static IS_QUICK: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
+    if !IS_QUICK.replace(true) {
+        be_quick_to_run();
     }
 }
 
@@ -150,9 +164,23 @@ impl Epoll {
     }
 }
 
+/// How a wait for descriptors ended.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Waited {
+    Readable,
+    TimedOut,
+    /// A signal was handled.
+    Interrupted,
+}
+
 /// Waits until one of the descriptors is readable, or the time is up: then it is false. An interruption counts as the
 /// latter.
 pub(crate) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> bool {
+    wait_readable_or_signal(fds, timeout) == Waited::Readable
+}
+
+/// The same, telling of the interruption.
+pub(crate) fn wait_readable_or_signal(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Waited {
     let mut polled: Vec<libc::pollfd> =
         fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();
     let timeout = timeout.map(|t| {
@@ -166,7 +194,13 @@ pub(crate) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -
     // SAFETY: the descriptors are open, the array has the length that is passed, the timeout lives on this stack.
     let ready =
         unsafe { libc::ppoll(polled.as_mut_ptr(), polled.len() as libc::nfds_t, timeout, std::ptr::null()) };
-    ready > 0
+    match ready {
+        0 => Waited::TimedOut,
+        1.. => Waited::Readable,
+        _ if io::Error::last_os_error().kind() == io::ErrorKind::Interrupted => Waited::Interrupted,
+        // No memory, perhaps: as if the time were up.
+        _ => Waited::TimedOut,
+    }
 }
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How the background thread is told that there is something to do.
+//! How a thread that sleeps on descriptors is told that there is something to do: the background thread, or a thread that rests.
 
 use crate::sys::EventFd;
 use std::io;

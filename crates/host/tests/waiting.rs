@@ -127,3 +127,38 @@ fn the_descriptor_is_quiet_while_a_thread_takes_the_events() {
         common::until("the other end's", || ends[0].cq.poll_one());
     }
 }
+
+/// A thread rests on the lane's sockets, and another brings its event without a packet: an unreliable message is complete once sent.
+#[test]
+fn a_thread_that_rests_hears_of_what_another_thread_completes() {
+    for link in [LinkChoice::Udp, LinkChoice::Auto] {
+        let mut setup = Setup::new(Service::Uc, link).engine(Engine::Both);
+        setup.config.wake = Some(WakeMode::Balanced);
+        let ends = [setup.end(), setup.end()];
+        let channel = ends[0].device.completion_channel().expect("a channel");
+        let target = Some(ChannelTarget { channel: &channel, tag: 1 });
+        let config = CompletionQueueConfig { channel: target, ..CompletionQueueConfig::new(16) };
+        let cq = ends[0].device.create_completion_queue(&config).expect("a completion queue");
+        let qp = ends[0].pd.queue_pair(&QueuePairConfig::new(Service::Uc, &cq)).expect("a queue pair");
+        qp.connect(&ends[1].qp.endpoint(), &setup.options).expect("connects");
+        ends[1].qp.connect(&qp.endpoint(), &setup.options).expect("connects");
+        let counter = |wanted: &str| {
+            let counters = ends[0].device.counters();
+            counters.iter().find(|(name, _)| *name == wanted).map_or(0, |(_, value)| value)
+        };
+        for round in 0..20 {
+            cq.request_notify(WaitFor::Any).expect("has a channel");
+            std::thread::scope(|threads| {
+                let before = counter("wake_sleeps");
+                let waiting = threads.spawn(|| channel.event(Some(PATIENCE)));
+                common::until("the thread's sleep", || (counter("wake_sleeps") > before).then_some(()));
+                // It counts its sleep just before it begins.
+                std::thread::sleep(std::time::Duration::from_millis(5));
+                qp.post_send(&[SendWr::new(round, Operation::Send, &[])]).expect("posts");
+                assert_eq!(waiting.join().expect("no panic"), Some(1));
+            });
+            common::until("the completion", || cq.poll_one());
+        }
+        assert_eq!(counter("wake_rescues"), 0, "{link}: it found its event when it looked for itself");
+    }
+}

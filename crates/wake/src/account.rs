@@ -23,6 +23,7 @@ pub struct Account {
     turns: AtomicU64,
     polled_ns: AtomicU64,
     sleeps: AtomicU64,
+    rescues: AtomicU64,
 }
 
 impl Account {
@@ -42,6 +43,12 @@ impl Account {
         self.sleeps.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Takes note of an event that lay there when a sleep ended of itself: whoever found it has told nobody.
+    #[inline]
+    pub fn note_rescue(&self) {
+        self.rescues.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Every figure by name.
     pub fn each(&self, each: &mut dyn FnMut(&'static str, u64)) {
         let of = |kind: Kind| self.ended[kind as usize].load(Ordering::Relaxed);
@@ -50,6 +57,7 @@ impl Account {
         each("wakes_woken", of(Kind::Woken));
         each("wakes_in_vain", of(Kind::InVain));
         each("wake_sleeps", self.sleeps.load(Ordering::Relaxed));
+        each("wake_rescues", self.rescues.load(Ordering::Relaxed));
         each("wake_polls", self.turns.load(Ordering::Relaxed));
         each("wake_polled_us", self.polled_ns.load(Ordering::Relaxed) / 1000);
     }

@@ -9,6 +9,7 @@
 //! event concerns.
 
 mod account;
+mod rest;
 mod seat;
 mod strategy;
 mod sync;
@@ -16,10 +17,14 @@ mod sys;
 mod word;
 
 pub use account::{Account, Kind};
+pub use rest::Rest;
 pub use seat::{Leading, Seat};
 pub use strategy::{
     Adaptive, Affine, BusyPoll, Dispatcher, Event, LeaderFollower, Mode, Outcome, Station, Strategy, Turn,
     Wait, WakeStrategy, Work,
 };
-pub use sys::{Core, Priority, current_core, pin, run_only_when_idle, run_urgently, thread_time, yield_core};
+pub use sys::{
+    Core, Priority, cores, current_core, pin, run_only_when_idle, run_urgently, runnable_threads,
+    thread_time, yield_core,
+};
 pub use word::{Posted, Scope, Slept, WakeWord};

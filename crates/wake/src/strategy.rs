@@ -11,6 +11,7 @@ pub use leader_follower::LeaderFollower;
 pub use simple::{Affine, BusyPoll, Dispatcher, Event};
 
 use crate::account::{Account, Kind};
+use crate::rest::Rest;
 use crate::seat::Seat;
 use crate::sys::{self, Core};
 use crate::word::{Slept, WakeWord};
@@ -61,6 +62,14 @@ pub trait Work {
 
     /// Nobody who waits polls any more: whoever else runs the work is to see to it.
     fn hand_over(&self);
+
+    /// Sleeps until there is work, or `word` has more posts than `seen`, or it is `deadline`; `TimedOut` before that is a heartbeat, in
+    /// case that nobody has told. `None`, at once: this cannot be slept on, so the work is to be handed over. Only the thread that
+    /// leads calls it.
+    fn rest(&self, word: &WakeWord, seen: u32, deadline: Option<Instant>) -> Option<Slept> {
+        let _ = (word, seen, deadline);
+        None
+    }
 }
 
 /// What a turn achieved.
@@ -79,6 +88,8 @@ pub enum Turn {
 pub struct Station {
     /// The seat of the one that polls for all.
     pub seat: Seat,
+    /// Where that one sleeps when it has polled long enough.
+    pub rest: Rest,
     /// All of them wait on one core, so a woken thread runs only when the one that woke it makes way.
     pub is_one_core: bool,
     adaptive: adaptive::Experience,
@@ -93,6 +104,7 @@ impl Default for Station {
     fn default() -> Station {
         Station {
             seat: Seat::default(),
+            rest: Rest::default(),
             is_one_core: false,
             adaptive: adaptive::Experience::default(),
             returns: leader_follower::Returns::default(),

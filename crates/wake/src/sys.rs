@@ -122,6 +122,32 @@ pub fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// The threads of the whole machine that run or want to, this one included; `None` where the system does not say.
+pub fn runnable_threads() -> Option<usize> {
+    // "0.20 0.18 0.12 1/80 11206": proc_loadavg(5).
+    let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+    text.split(' ').nth(3)?.split('/').next()?.parse().ok()
+}
+
+/// How many cores the machine has.
+pub fn cores() -> usize {
+    static CORES: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
+    *CORES.get_or_init(|| {
+        // SAFETY: a plain question.
+        let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
+        usize::try_from(online).unwrap_or(1).max(1)
+    })
+}
+
 fn check(failed: libc::c_int) -> io::Result<()> {
     if failed == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    #[test]
+    fn the_system_says_how_many_threads_want_to_run() {
+        assert!(super::runnable_threads().is_none_or(|threads| threads >= 1), "this one runs");
+        assert!(super::cores() >= 1);
+    }
 }

@@ -103,12 +103,16 @@ impl WakeWord {
 
     /// Sleeps until there are more posts than `seen`, or until `deadline`. Whatever ended it: look for the event again.
     pub fn sleep(&self, seen: u32, deadline: Option<Instant>) -> Slept {
-        let before = self.word.fetch_add(1, Ordering::AcqRel);
-        let slept = if (before >> 32) as u32 != seen {
-            Slept::Posted
-        } else {
+        self.sleep_elsewhere(seen, || {
             self.gate.sleep(&self.word, seen, self.scope == Scope::Machine, left(deadline))
-        };
+        })
+    }
+
+    /// The same for a thread that sleeps on something else than this word, in `sleep`. A post that finds it counted wakes nobody by
+    /// itself: whoever posts asks its [`Rest`](crate::Rest) whether there is such a thread.
+    pub fn sleep_elsewhere(&self, seen: u32, sleep: impl FnOnce() -> Slept) -> Slept {
+        let before = self.word.fetch_add(1, Ordering::AcqRel);
+        let slept = if (before >> 32) as u32 == seen { sleep() } else { Slept::Posted };
         self.word.fetch_sub(1, Ordering::AcqRel);
         slept
     }

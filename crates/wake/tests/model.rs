@@ -3,7 +3,7 @@
 //! A wake-up that is lost leaves a model thread asleep for ever, which loom reports as a deadlock. The last tests plant the
 //! mistakes that the protocol exists to prevent, and expect to be told.
 
-use highwire_wake::{Scope, Seat, WakeWord};
+use highwire_wake::{Rest, Scope, Seat, WakeWord};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use std::sync::Arc;
@@ -104,6 +104,55 @@ fn a_follower_takes_the_seat_that_is_left() {
         };
         leading.pass_on();
         follower.join().expect("no panic");
+    });
+}
+
+/// A leader that sleeps elsewhere, on a bell that stands for a descriptor; `tell` posts to its word.
+fn rest_elsewhere(tell: impl Fn(&Rest, &WakeWord, &WakeWord)) {
+    let parts = Arc::new((Rest::default(), WakeWord::new(Scope::Process), WakeWord::new(Scope::Process)));
+    let events = Arc::new(AtomicUsize::new(0));
+    let resting = {
+        let (parts, events) = (Arc::clone(&parts), Arc::clone(&events));
+        thread::spawn(move || {
+            let (rest, word, bell) = &*parts;
+            loop {
+                let posts = word.posts();
+                if events.load(Ordering::Relaxed) > 0 {
+                    return;
+                }
+                let rings = bell.posts();
+                rest.sleep(word, posts, || bell.sleep(rings, None));
+            }
+        })
+    };
+    events.fetch_add(1, Ordering::Relaxed);
+    let (rest, word, bell) = &*parts;
+    tell(rest, word, bell);
+    resting.join().expect("no panic");
+}
+
+#[test]
+fn a_post_rings_for_the_leader_that_rests() {
+    explore(|| {
+        rest_elsewhere(|rest, word, bell| {
+            if rest.is_to_be_rung(word, word.post()) {
+                bell.post();
+            }
+        });
+    });
+}
+
+/// Planted: the poster asks who rests before it posts.
+#[test]
+fn asking_who_rests_before_the_post_loses_a_wake_up() {
+    loses_a_wake_up("asking_who_rests_before_the_post_loses_a_wake_up", || {
+        rest_elsewhere(|rest, word, bell| {
+            let is_resting = rest.is_taken();
+            word.post();
+            if is_resting {
+                bell.post();
+            }
+        });
     });
 }
 

@@ -67,6 +67,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
     let mtu = path_mtu(config, ip)?;
     let system = |what| move |error: io::Error| OpenError::System(what, error);
     let waker = Arc::new(Waker::new().map_err(system("make an eventfd"))?);
+    let waiting = waits(config)?;
     let events = EventQueue::new().map_err(system("make an eventfd"))?;
     let mailboxes: Arc<[_]> = (0..config.lanes).map(|_| ArrayQueue::new(MAILBOX_PACKETS)).collect();
     let capture = capture_file(config)?;
@@ -106,6 +107,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
             board: board.clone(),
             mailboxes: Arc::clone(&mailboxes),
             waker: Arc::clone(&waker),
+            leader_waker: Arc::clone(&waiting.leader_waker),
         };
         lanes.push(Lane::new(Engine::new(parts), board));
     }
@@ -117,7 +119,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         lanes,
         events,
         waker,
-        waiting: waits(config)?,
+        waiting,
         side_band: SideBand::open(gid, side_band, rng.fork(1 << 32), clock.clone()),
         pool,
         rings: SharedPool::anonymous(),
@@ -147,16 +149,19 @@ fn random_numbers(config: &DeviceConfig) -> Result<Rng, OpenError> {
 
 /// How threads of the device wait.
 fn waits(config: &DeviceConfig) -> Result<Waiting, OpenError> {
+    let waiting = |strategy, is_followed| {
+        Waiting::new(strategy, is_followed).map_err(|error| OpenError::System("make an eventfd", error))
+    };
     // Where one thread runs the engine, those that wait can but sleep.
     if config.engine != crate::config::Engine::Both {
-        return Ok(Waiting::new(Strategy::Event.make(), false));
+        return waiting(Strategy::Event.make(), false);
     }
     let mode = match (config.wake, highwire_link::environment::variable(WAKE_VARIABLE)) {
         (Some(mode), _) => mode,
         (None, Some(text)) => text.to_string_lossy().trim().parse().map_err(OpenError::BadWake)?,
         (None, None) => Mode::default(),
     };
-    Ok(Waiting::new(mode.strategy(), mode == Mode::Power))
+    waiting(mode.strategy(), mode == Mode::Power)
 }
 
 /// Takes the address that was asked for, or an unused one.

@@ -77,6 +77,13 @@ pub(super) struct Turn {
     pub(super) udp_warmth: u32,
 }
 
+impl Turn {
+    /// The next turn looks at the socket.
+    pub(super) fn look_at_udp(&mut self) {
+        self.udp_skipped = u32::MAX;
+    }
+}
+
 impl Engine {
     /// A whole turn of a thread that came by.
     #[inline]

@@ -195,6 +195,7 @@ impl Engine {
             self.counters.handed_over += 1;
             // Nothing else tells a sleeping thread about it.
             self.waker.wake();
+            self.leader_waker.wake();
         }
     }
 

@@ -1,13 +1,15 @@
-//! The default: leads while that pays, sleeps at once while it does not.
+//! The default: a leader polls while that pays, and rests at once while it does not.
 //!
-//! What it may lose beside [`Event`](super::Event) is bounded: after a poll in vain it sleeps at once the next time, then three times,
-//! seven times, up to 255; one of those sleeps that was over within the budget, its wake-up included, makes it poll
-//! again. Where another thread had the core while it polled, it stays off polling for a time that doubles, however soon events
+//! What it may lose beside [`Event`](super::Event) is bounded: after a poll in vain it rests at once the next time, then three times,
+//! seven times, up to 255; one of those rests that was over within the budget, its wake-up included, makes it poll
+//! again. Nobody polls while more threads of the machine want to run than there are cores: a look every 20 ms tells. Where
+//! another thread had the core while it polled all the same, it stays off polling for a time that doubles, however soon events
 //! come: a thread that sleeps is preferred when it wakes, one that polls has used up its share.
 
 use super::leader_follower::{End, lead_or_follow};
 use super::{Outcome, Station, Wait, WakeStrategy};
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
+use crate::sys;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Sleeps in a row before it polls again, at most.
@@ -15,6 +17,8 @@ const SKIPS_MAX: u32 = 255;
 /// How long it stays off polling after another thread had the core: the first time, and at most.
 const CROWDED_FOR_NS: u64 = 20_000_000;
 const CROWDED_FOR_MAX_NS: u64 = 1_280_000_000;
+/// Between two looks at how many threads want to run. One costs as much as a few events.
+const LOOK_INTERVAL_NS: u64 = 20_000_000;
 
 /// Chooses between leading and sleeping by what it observes.
 #[derive(Clone, Copy, Debug)]
@@ -31,27 +35,34 @@ pub(super) struct Experience {
     skips_before: AtomicU32,
     crowded_until_ns: AtomicU64,
     crowded_for_ns: AtomicU64,
+    /// When to look again whether there are more threads than cores, and what the last look said.
+    next_look_ns: AtomicU64,
+    is_full: AtomicBool,
 }
 
 impl WakeStrategy for Adaptive {
     fn wait(&self, station: &Station, wait: &Wait<'_>) -> Outcome {
         let experience = &station.adaptive;
-        if experience.may_poll() && !experience.is_crowded(|| station.nanos(Instant::now())) {
+        if wait.is_ready() {
+            return Outcome::Over;
+        }
+        if experience.may_poll() && !experience.is_crowded(station.nanos(Instant::now()), is_full) {
             let (outcome, end) = lead_or_follow(station, wait, self.budget);
             experience.learn(end, || station.nanos(Instant::now()));
             return outcome;
         }
-        if wait.is_ready() {
-            return Outcome::Over;
-        }
-        station.note_sleep_here();
         let begin = Instant::now();
-        let outcome = wait.sleep_until_over(0, Duration::ZERO);
+        let (outcome, _) = lead_or_follow(station, wait, Duration::ZERO);
         if outcome == Outcome::Over && begin.elapsed() < self.budget {
             experience.forget_failures();
         }
         outcome
     }
+}
+
+/// Whether more threads want to run than there are cores. Where the system does not say, a poll finds out.
+fn is_full() -> bool {
+    sys::runnable_threads().is_some_and(|threads| threads > sys::cores())
 }
 
 impl Experience {
@@ -64,9 +75,15 @@ impl Experience {
         skips == 0
     }
 
-    fn is_crowded(&self, now: impl FnOnce() -> u64) -> bool {
-        let until = self.crowded_until_ns.load(Ordering::Relaxed);
-        until > 0 && now() < until
+    fn is_crowded(&self, now: u64, is_full: impl FnOnce() -> bool) -> bool {
+        if now < self.crowded_until_ns.load(Ordering::Relaxed) {
+            return true;
+        }
+        if now >= self.next_look_ns.load(Ordering::Relaxed) {
+            self.next_look_ns.store(now + LOOK_INTERVAL_NS, Ordering::Relaxed);
+            self.is_full.store(is_full(), Ordering::Relaxed);
+        }
+        self.is_full.load(Ordering::Relaxed)
     }
 
     fn forget_failures(&self) {
@@ -137,21 +154,34 @@ mod tests {
     #[test]
     fn where_the_core_is_shared_it_stays_off_polling_for_longer_and_longer() {
         let experience = Experience::default();
-        assert!(!experience.is_crowded(|| 0));
+        assert!(!experience.is_crowded(0, || false));
         let mut now = 1;
         for doubling in 0..8 {
             experience.learn(End::Crowded, || now);
             let until = now + (CROWDED_FOR_NS << doubling).min(CROWDED_FOR_MAX_NS);
-            assert!(experience.is_crowded(|| until - 1) && !experience.is_crowded(|| until), "{doubling}");
+            assert!(
+                experience.is_crowded(until - 1, || false) && !experience.is_crowded(until, || false),
+                "{doubling}"
+            );
             now = until;
         }
         // Quick events do not change that.
         experience.learn(End::Crowded, || now);
         experience.forget_failures();
-        assert!(experience.is_crowded(|| now + CROWDED_FOR_MAX_NS - 1));
+        assert!(experience.is_crowded(now + CROWDED_FOR_MAX_NS - 1, || false));
         // After a long time it begins with a short one.
         now += 4 * CROWDED_FOR_MAX_NS;
         experience.learn(End::Crowded, || now);
-        assert!(!experience.is_crowded(|| now + CROWDED_FOR_NS));
+        assert!(!experience.is_crowded(now + CROWDED_FOR_NS, || false));
+    }
+
+    #[test]
+    fn nobody_polls_while_more_threads_want_to_run_than_there_are_cores() {
+        let experience = Experience::default();
+        assert!(experience.is_crowded(0, || true));
+        assert!(experience.is_crowded(LOOK_INTERVAL_NS - 1, || unreachable!("it has just looked")));
+        assert!(!experience.is_crowded(LOOK_INTERVAL_NS, || false));
+        assert!(!experience.is_crowded(2 * LOOK_INTERVAL_NS - 1, || true));
+        assert!(experience.is_crowded(2 * LOOK_INTERVAL_NS, || true));
     }
 }

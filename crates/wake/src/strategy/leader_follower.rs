@@ -7,17 +7,19 @@ use super::{Outcome, Station, TURNS_PER_CLOCK, Turn, Wait, WakeStrategy};
 use crate::account::Kind;
 use crate::seat::Leading;
 use crate::sys;
+use crate::word::Slept;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Turns between two looks at the clock during which a thread that has its core cannot spend this long.
-const GAP_MAX: Duration = Duration::from_micros(500);
+const GAP_MAX: Duration = Duration::from_micros(200);
 /// A leader that waits again so soon has not been away.
 const AWAY_MAX_NS: u64 = 50_000;
 /// So often in a row, and it may leave the seat empty.
 const QUICK_RETURNS: u64 = 4;
 
-/// Polls for as long as `budget` allows without an event, and sleeps then; followers sleep at once.
+/// Polls for as long as `budget` allows without an event, and rests then: it sleeps on what brings the work, still for all that
+/// wait. Followers sleep at once.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaderFollower {
     /// How long a leader polls without finding anything.
@@ -90,9 +92,17 @@ pub(super) fn lead_or_follow(station: &Station, wait: &Wait<'_>, budget: Duratio
                     return (Outcome::TimedOut, End::Late);
                 }
                 end => {
-                    drop(leading);
                     station.note_sleep_here();
-                    return (wait.sleep_until_over(polled.turns, spent), end);
+                    let Some(outcome) = rest(&leading, wait, &mut polled.turns) else {
+                        drop(leading);
+                        return (wait.sleep_until_over(polled.turns, spent), end);
+                    };
+                    let is_over = outcome == Outcome::Over;
+                    wait.account.note(if is_over { Kind::Own } else { Kind::InVain }, polled.turns, spent);
+                    if !is_over || station.returns.on_leave(name, station.nanos(Instant::now())) {
+                        leading.pass_on();
+                    }
+                    return (outcome, end);
                 }
             }
         }
@@ -108,6 +118,33 @@ pub(super) fn lead_or_follow(station: &Station, wait: &Wait<'_>, budget: Duratio
             let is_over = outcome == Outcome::Over;
             wait.account.note(if is_over { Kind::Woken } else { Kind::InVain }, polled.turns, Duration::ZERO);
             return (outcome, if is_over { End::Followed } else { End::Late });
+        }
+    }
+}
+
+/// Sleeps until there is work, does it, and sleeps again, until the event is there; `None`: the work cannot be slept on.
+fn rest(leading: &Leading<'_>, wait: &Wait<'_>, turns: &mut u64) -> Option<Outcome> {
+    loop {
+        let posts = wait.word.posts();
+        if (wait.is_over)() {
+            return Some(Outcome::Over);
+        }
+        wait.account.note_sleep();
+        let slept = wait.work.rest(wait.word, posts, wait.deadline)?;
+        let is_heartbeat = slept == Slept::TimedOut && !wait.is_late(Instant::now());
+        match wait.end_of(slept) {
+            Some(Outcome::Over) if is_heartbeat => {
+                wait.account.note_rescue();
+                return Some(Outcome::Over);
+            }
+            Some(outcome) if !is_heartbeat => return Some(outcome),
+            _ => {}
+        }
+        leading.beat();
+        *turns += 1;
+        if wait.work.turn() == Turn::Taken {
+            // What woke this thread still is there, and whoever sees to it may need this core.
+            sys::yield_core();
         }
     }
 }
@@ -140,7 +177,7 @@ fn lead(
             // Whoever it has woken is to have the core now.
             sys::yield_core();
         }
-        if turn == Turn::Worked || polled.turns.is_multiple_of(TURNS_PER_CLOCK) {
+        if turn == Turn::Worked || budget.is_zero() || polled.turns.is_multiple_of(TURNS_PER_CLOCK) {
             leading.beat();
             let now = Instant::now();
             if turn == Turn::Worked {
@@ -152,7 +189,7 @@ fn lead(
             if wait.is_late(now) {
                 return (End::Late, now);
             }
-            if now - worked > budget {
+            if now - worked >= budget {
                 return (End::Spent, now);
             }
         }

@@ -1,0 +1,45 @@
+//! A leader that sleeps on the descriptors of the work itself: the kernel wakes it, and no other thread stands between.
+//!
+//! It still is to hear of posts to its word, which come from threads that do the work in passing. It sleeps in `ppoll`, not on the
+//! word, so the poster rings a bell among its descriptors. Why no ring is lost: the sleeper says which word is its own, and then counts
+//! itself a sleeper of that word; a poster counts its post there, and only if it saw a sleeper looks whose word this is. Of the two
+//! counts one comes first: either the poster sees all that the sleeper said before, or the sleeper sees the post and does not
+//! sleep.
+
+use crate::sync::{AtomicU64, Ordering};
+use crate::word::{Posted, Slept, WakeWord};
+
+/// Who sleeps on the descriptors of the work. One at a time: it takes the seat to.
+#[derive(Debug, Default)]
+pub struct Rest {
+    /// The word of the one who does, zero if nobody does.
+    word: AtomicU64,
+}
+
+impl Rest {
+    /// Sleeps in `sleep`, unless `word` has more posts than `seen`. The bell must be able to end the sleep from before this call.
+    pub fn sleep(&self, word: &WakeWord, seen: u32, sleep: impl FnOnce() -> Slept) -> Slept {
+        // SeqCst, as in `is_taken`: who stays away while somebody rests says so before it looks.
+        self.word.store(name(word), Ordering::SeqCst);
+        let slept = word.sleep_elsewhere(seen, sleep);
+        self.word.store(0, Ordering::SeqCst);
+        slept
+    }
+
+    /// Whether the bell is to be rung after this post.
+    #[inline]
+    pub fn is_to_be_rung(&self, word: &WakeWord, posted: Posted) -> bool {
+        // Relaxed: the post was one with the sleeper's count, if that came first.
+        posted == Posted::Woke && self.word.load(Ordering::Relaxed) == name(word)
+    }
+
+    /// Whether somebody rests.
+    #[inline]
+    pub fn is_taken(&self) -> bool {
+        self.word.load(Ordering::SeqCst) != 0
+    }
+}
+
+fn name(word: &WakeWord) -> u64 {
+    std::ptr::from_ref(word).addr() as u64
+}
