@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-use crate::packages;
+use crate::packages::{self, Missing};
 use crate::shell::{Line, Log, has_program, root, target_dir};
 use crate::test::Tally;
 
@@ -18,21 +18,10 @@ const MEMCACHED_CLIENTS: [&str; 3] = ["libmemcached-tools", "python3-pymemcache"
 /// `mvn verify` of everything below `java/`.
 pub(crate) fn step(log: &Log) -> Result<Tally> {
     let skip = |reason: String| Ok(Tally::skipped("java", &reason));
-    let home = match find_jdk() {
-        Some(home) => home,
-        None => match packages::ensure(&[JDK_PACKAGE], log)? {
-            Err(missing) => return skip(format!("no JDK of release {JDK_MIN} or newer; {}", missing.0)),
-            Ok(()) => match find_jdk() {
-                Some(home) => home,
-                None => return skip(format!("{JDK_PACKAGE} brought no JDK")),
-            },
-        },
+    let home = match tools(log)? {
+        Ok(home) => home,
+        Err(missing) => return skip(missing.0),
     };
-    if !has_program("mvn")
-        && let Err(missing) = packages::ensure(&["maven"], log)?
-    {
-        return skip(missing.0);
-    }
     let clients = packages::ensure(&MEMCACHED_CLIENTS, log)?;
     // The other side: the program that serves, and one that converses.
     let is_built = Line::cargo("build --package highwire-cli").run_logged(log)?
@@ -59,6 +48,28 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
         tally.add(Tally::failure());
     }
     Ok(tally)
+}
+
+/// Maven, and the folder of a JDK that is new enough; installed where they are missing.
+pub(crate) fn tools(log: &Log) -> Result<std::result::Result<PathBuf, Missing>> {
+    let home = match find_jdk() {
+        Some(home) => home,
+        None => match packages::ensure(&[JDK_PACKAGE], log)? {
+            Err(missing) => {
+                return Ok(Err(Missing(format!("no JDK of release {JDK_MIN} or newer; {}", missing.0))));
+            }
+            Ok(()) => match find_jdk() {
+                Some(home) => home,
+                None => return Ok(Err(Missing(format!("{JDK_PACKAGE} brought no JDK")))),
+            },
+        },
+    };
+    if !has_program("mvn")
+        && let Err(missing) = packages::ensure(&["maven"], log)?
+    {
+        return Ok(Err(missing));
+    }
+    Ok(Ok(home))
 }
 
 /// A JDK that is new enough: the one that `JAVA_HOME` names, or else one of those that are installed.

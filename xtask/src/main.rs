@@ -19,6 +19,7 @@ mod packages;
 mod rocket;
 mod rtl;
 mod shell;
+mod stress;
 mod table;
 mod test;
 mod tour;
@@ -43,6 +44,8 @@ enum Task {
     Test(test::Args),
     /// Fuzz one target, or each in turn, for longer than `test` does.
     Fuzz(fuzz::Args),
+    /// Run the Java modules' concurrency tests (jcstress) for longer than `test` does.
+    Stress(stress::Args),
     /// Measure the tables of docs/performance.md.
     Bench(bench::Args),
     /// Play every figure of the IRN paper on the simulator: claim, paper, here, inside the band?
@@ -66,6 +69,7 @@ fn main() -> ExitCode {
         Task::Tour(args) => tour::run(&args),
         Task::Test(args) => test::run(&args),
         Task::Fuzz(args) => fuzz::run(&args),
+        Task::Stress(args) => stress::run(&args),
         Task::Bench(args) => bench::run(&args),
         Task::Figures(args) => figures::run(&args),
         Task::Nanopu(args) => nanopu::run(&args),

@@ -18,6 +18,12 @@ final class DoorbellBoard {
     private final DatagramChannel waker;
 
     DoorbellBoard(MemorySegment board, InetSocketAddress engine) throws IOException {
+        this(board, engine, DatagramChannel.open());
+        waker.configureBlocking(false);
+    }
+
+    /** A board whose engine is woken over this channel. */
+    DoorbellBoard(MemorySegment board, InetSocketAddress engine, DatagramChannel waker) throws IOException {
         long first = Mapped.getLongAcquire(board, 0);
         if ((int) first != Layout.BOARD_MAGIC || (short) (first >>> 32) != Layout.RING_VERSION) {
             throw new VersionException("the doorbell board is not of a version that this library knows");
@@ -28,8 +34,7 @@ final class DoorbellBoard {
         }
         this.board = board;
         this.engine = engine;
-        this.waker = DatagramChannel.open();
-        waker.configureBlocking(false);
+        this.waker = waker;
     }
 
     /** Announces work of a queue that has just been published, with a full fence behind it. */

@@ -18,7 +18,8 @@ final class ProducerRing {
     private long tail;
     private long headCached;
 
-    private ProducerRing(MemorySegment memory, Arena arena) {
+    /** Fills a ring whose header was checked; the arena is closed with it. */
+    ProducerRing(MemorySegment memory, Arena arena) {
         this.memory = memory;
         this.arena = arena;
         this.slotBytes = Mapped.getInt(memory, Layout.RING_SLOT_BYTES_OFFSET);
