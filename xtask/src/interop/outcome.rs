@@ -17,6 +17,8 @@ pub(super) struct Outcome {
     pub(super) failed: Vec<String>,
     /// What did not run, and why.
     pub(super) skipped: Vec<(String, String)>,
+    /// What passed only when it was played again. It is printed, so that a rare failure is seen.
+    pub(super) repeated: Vec<String>,
 }
 
 impl Outcome {
@@ -28,7 +30,9 @@ impl Outcome {
     pub(super) fn store(&self, path: &Path) -> Result<()> {
         let failed = self.failed.iter().map(|name| format!("failed\t{name}\n"));
         let skipped = self.skipped.iter().map(|(name, reason)| format!("skipped\t{name}\t{reason}\n"));
-        let text = format!("passed\t{}\n{}", self.passed, failed.chain(skipped).collect::<String>());
+        let repeated = self.repeated.iter().map(|name| format!("repeated\t{name}\n"));
+        let names: String = failed.chain(skipped).chain(repeated).collect();
+        let text = format!("passed\t{}\n{names}", self.passed);
         fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
@@ -43,6 +47,7 @@ impl Outcome {
             match line.split('\t').collect::<Vec<_>>()[..] {
                 ["passed", count] => outcome.passed = count.parse().context("a broken outcome")?,
                 ["failed", name] => outcome.failed.push(name.into()),
+                ["repeated", name] => outcome.repeated.push(name.into()),
                 ["skipped", name, reason] => outcome.skipped.push((name.into(), reason.into())),
                 _ => {}
             }
@@ -85,6 +90,9 @@ impl fmt::Display for Outcome {
         for (name, reason) in &self.skipped {
             write!(f, "\n  skipped {name}: {reason}")?;
         }
+        for name in &self.repeated {
+            write!(f, "\n  twice   {name}: the first attempt failed")?;
+        }
         Ok(())
     }
 }
@@ -100,6 +108,7 @@ mod tests {
             passed: 3,
             failed: vec!["rc send".into()],
             skipped: vec![("uc write".into(), "no UC here".into())],
+            repeated: vec!["program rping".into()],
         };
         outcome.store(&path).expect("a writable temporary folder");
         assert_eq!(Outcome::load(&path).expect("just written"), outcome);

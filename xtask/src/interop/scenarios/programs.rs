@@ -63,6 +63,8 @@ pub(super) const ALL: &[Program] = &[
 
 /// How long a program may take; the emulated processor is slow.
 const LIMIT_SECONDS: u32 = 25;
+/// How long a server may go on without its client.
+const SERVER_ENDS_WITHIN: Duration = Duration::from_secs(20);
 /// How often a client is started again whose server does not listen yet.
 const ATTEMPTS: u32 = 5;
 
@@ -93,12 +95,14 @@ fn to_kernel(program: &Program) -> Result<()> {
     let client = program.client.replace("{}", GUEST_ADDRESS);
     let output =
         here(&client, &format!("timeout {LIMIT_SECONDS}")).output().context("cannot run the client")?;
-    check("client", &output)?;
+    let checked = check("client", &output);
     let wait = "for i in $(seq 100); do test -s /tmp/server.status && break; sleep 0.1; done";
     let status = guest.shell(&format!("{wait}; cat /tmp/server.status"))?;
-    if status.trim() != "0" {
-        let log = guest.shell("cat /tmp/server.log")?;
-        bail!("the server in the guest ended with {}:\n{}", status.trim(), last(&log));
+    if checked.is_err() || status.trim() != "0" {
+        let log = guest.shell("cat /tmp/server.log; dmesg | tail -n 3")?;
+        let client =
+            checked.err().map_or_else(|| "the client is content".into(), |error| format!("{error:#}"));
+        bail!("the server in the guest ended with {}:\n{}\n{client}", status.trim(), last(&log));
     }
     Ok(())
 }
@@ -114,31 +118,51 @@ fn to_highwire(program: &Program) -> Result<()> {
     );
     let mut guest = Agent::connect()?;
     let client = program.client.replace("{}", HOST_ADDRESS);
+    let mut refusals = String::new();
     let mut attempt = 1;
-    loop {
+    let said = loop {
         sleep(Duration::from_millis(300));
         match guest.shell(&format!("timeout {LIMIT_SECONDS} {client} 2>&1")) {
-            Ok(_) => break,
-            Err(_) if attempt < ATTEMPTS && server.0.try_wait()?.is_none() => attempt += 1,
-            Err(error) => return Err(error.context("the client in the guest")),
+            Ok(said) => break said,
+            Err(error) if attempt < ATTEMPTS && server.0.try_wait()?.is_none() => {
+                attempt += 1;
+                refusals += &format!("attempt {attempt} follows: {}\n", last(&format!("{error:#}")));
+            }
+            Err(error) => {
+                let ended = check("server", &server.end()?).err();
+                let ended =
+                    ended.map_or_else(|| "the server is content".into(), |error| format!("{error:#}"));
+                return Err(error.context(format!("the client in the guest; {ended}\n{refusals}")));
+            }
         }
-    }
+    };
     let begin = Instant::now();
     while server.0.try_wait()?.is_none() {
-        ensure!(begin.elapsed() < Duration::from_secs(10), "the server goes on after its client has ended");
+        if begin.elapsed() > SERVER_ENDS_WITHIN {
+            let output = server.end()?;
+            let (text, errors) =
+                (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+            bail!(
+                "the server goes on after its client has ended:\n{}\n{}\nthe client:\n{}\n{refusals}",
+                last(&text),
+                last(&errors),
+                last(&said)
+            );
+        }
         sleep(Duration::from_millis(20));
     }
-    check("server", &server.take().wait_with_output()?)
+    check("server", &server.end()?)
 }
 
 /// A server that does not outlive the scenario.
 struct Server(Child);
 
 impl Server {
-    /// The child, which has ended.
-    fn take(mut self) -> Child {
-        let spent = Command::new("true").spawn().expect("true(1) is everywhere");
-        std::mem::replace(&mut self.0, spent)
+    /// What it said; one that still runs is killed.
+    fn end(mut self) -> Result<Output> {
+        let _ = self.0.kill();
+        let spent = Command::new("true").spawn().context("cannot run true(1)")?;
+        Ok(std::mem::replace(&mut self.0, spent).wait_with_output()?)
     }
 }
 
