@@ -1,5 +1,5 @@
-//! Lists in the documentation that the repository itself can confirm: each dependency has its row of reason, and
-//! CONTRIBUTING.md names the very crates that hold unsafe code.
+//! What of the documentation the repository itself can confirm: each dependency has its row of reason, CONTRIBUTING.md names the very
+//! crates that hold unsafe code, pages link to files that are there, and no file has the marks of an unfinished merge.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -11,7 +11,7 @@ use crate::test::Tally;
 
 const REASONS: &str = "docs/decisions/dependencies.md";
 
-/// Checks both lists.
+/// Checks all of it.
 pub(crate) fn step(log: &Log) -> Result<Tally> {
     let mut tally = Tally::default();
     let reasons = read(REASONS)?;
@@ -27,8 +27,52 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
     for problem in compare(&holding, &named, "a crate with unsafe code", "CONTRIBUTING.md", &mut tally) {
         log.note(&problem)?;
     }
-    log.note(&format!("{} dependencies, {} crates with unsafe code", used.len(), holding.len()))?;
+    let (mut links, mut files) = (0, 0);
+    for name in tracked()? {
+        let path = root().join(&name);
+        // Links of the file system, and what is no text, hold no sentences.
+        let Ok(text) = std::fs::read_to_string(&path) else { continue };
+        files += 1;
+        let mut problems: Vec<String> =
+            merge_marks(&text).map(|line| format!("{name}:{line}: a mark of a merge")).collect();
+        if name.ends_with(".md") {
+            let targets = link_targets(&text);
+            links += targets.len();
+            let folder = path.parent().unwrap_or(&path);
+            let missing = targets.iter().filter(|target| !folder.join(target).exists());
+            problems.extend(missing.map(|target| format!("{name} links to {target}, which is not there")));
+        }
+        tally.add(Tally::counts(usize::from(problems.is_empty()), problems.len()));
+        problems.iter().try_for_each(|problem| log.note(problem))?;
+    }
+    log.note(&format!(
+        "{} dependencies, {} crates with unsafe code, {links} links, {files} files",
+        used.len(),
+        holding.len()
+    ))?;
     Ok(tally)
+}
+
+/// Every file of the repository.
+fn tracked() -> Result<Vec<String>> {
+    let output = Line::new("git").words("ls-files --cached --others --exclude-standard").capture()?;
+    if !output.success {
+        bail!("git ls-files: {}", output.stderr);
+    }
+    Ok(output.stdout.lines().map(String::from).collect())
+}
+
+/// The numbers of the lines that a merge has left behind.
+fn merge_marks(text: &str) -> impl Iterator<Item = usize> {
+    let is_mark = |line: &str| ["<<<<<<< ", ">>>>>>> "].iter().any(|mark| line.starts_with(mark));
+    text.lines().enumerate().filter(move |(_, line)| is_mark(line)).map(|(number, _)| number + 1)
+}
+
+/// The files that a page links to, relative to it.
+fn link_targets(page: &str) -> Vec<String> {
+    let ends = page.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
+    let files = ends.filter_map(|target| target.split('#').next());
+    files.filter(|target| !target.is_empty() && !target.contains(':')).map(String::from).collect()
 }
 
 fn read(page: &str) -> Result<String> {
@@ -134,6 +178,19 @@ mod tests {
     fn a_row_may_name_two_crates() {
         let page = "| crate | why |\n|---|---|\n| `serde`, `serde_json` | as `toml` |\n";
         assert_eq!(first_column(page), set(&["serde", "serde_json"]));
+    }
+
+    #[test]
+    fn a_merge_that_was_left_unfinished_shows() {
+        let text = "a\n<<<<<<< ours\nb\n=======\nc\n>>>>>>> theirs\n";
+        assert_eq!(merge_marks(text).collect::<Vec<_>>(), [2, 6]);
+        assert_eq!(merge_marks("Heading\n=======\n").count(), 0);
+    }
+
+    #[test]
+    fn links_to_files_are_found_and_others_are_not() {
+        let page = "[a](a.md), [b](../b.md#part), [c](#here), [d](https://example.org/d.md)";
+        assert_eq!(link_targets(page), ["a.md", "../b.md"]);
     }
 
     #[test]
