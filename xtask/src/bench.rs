@@ -3,6 +3,7 @@
 mod loss;
 mod nanopu;
 mod protocol;
+mod rpc;
 mod speed;
 
 use std::process::ExitCode;
@@ -23,7 +24,8 @@ const PAGE: &str = "docs/performance.md";
 #[command(after_help = "Examples:
   cargo xtask bench                  print the tables
   cargo xtask bench --write-docs     and put them into docs/performance.md
-  cargo xtask bench --nanopu --write-docs   the nanoPU's simulator alone")]
+  cargo xtask bench --nanopu --write-docs   the nanoPU's simulator alone
+  cargo xtask bench --rpc --write-docs      RPCs alone")]
 pub(crate) struct Args {
     /// Rewrite the tables of docs/performance.md.
     #[arg(long)]
@@ -34,6 +36,9 @@ pub(crate) struct Args {
     /// Only the speed of the nanoPU's simulator.
     #[arg(long)]
     nanopu: bool,
+    /// Only RPCs: rates, times, the ladder of optimisations and the budget of a datagram.
+    #[arg(long, conflicts_with = "nanopu")]
+    rpc: bool,
 }
 
 /// Measures and prints every table.
@@ -41,6 +46,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let program = Program::build()?;
     if args.nanopu {
         return nanopu::run(&program, args);
+    }
+    if args.rpc {
+        return rpc::run(&program, args);
     }
     let speed = speed::measure(&program, args.runs)?;
     println!("{}", speed.to_text());
@@ -98,7 +106,7 @@ mod tests {
     #[test]
     fn the_page_has_every_section() {
         let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
-        for name in ["machine", "speed", "protocol", "goodput over loss"] {
+        for name in ["machine", "speed", "protocol", "goodput over loss", "rpc"] {
             replace_section(&page, name, "").expect("the section is marked");
         }
     }

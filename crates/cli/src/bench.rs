@@ -1,5 +1,6 @@
 //! `highwire bench`: what parts of Highwire cost by themselves.
 
+mod rpc;
 mod stage;
 mod wake;
 
@@ -16,6 +17,8 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum What {
+    /// How many RPCs two cores exchange, and how soon one is answered.
+    Rpc(rpc::Args),
     /// How soon a waiting thread has its event, and what that costs.
     Wake(wake::Args),
 }
@@ -23,6 +26,7 @@ enum What {
 /// Measures.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.what {
+        What::Rpc(args) => rpc::run(args),
         What::Wake(args) => wake::run(args),
     }
 }
