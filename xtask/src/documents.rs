@@ -35,14 +35,15 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
         files += 1;
         let mut problems: Vec<String> =
             merge_marks(&text).map(|line| format!("{name}:{line}: a mark of a merge")).collect();
-        if name.ends_with(".md") {
+        let is_page = name.ends_with(".md");
+        if is_page {
             let targets = link_targets(&text);
             links += targets.len();
             let folder = path.parent().unwrap_or(&path);
             let missing = targets.iter().filter(|target| !folder.join(target).exists());
             problems.extend(missing.map(|target| format!("{name} links to {target}, which is not there")));
         }
-        tally.add(Tally::counts(usize::from(problems.is_empty()), problems.len()));
+        tally.add(Tally::counts(usize::from(is_page && problems.is_empty()), problems.len()));
         problems.iter().try_for_each(|problem| log.note(problem))?;
     }
     log.note(&format!(

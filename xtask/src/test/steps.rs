@@ -35,7 +35,7 @@ const fn long(name: &'static str, title: &'static str, run: fn(&Log) -> Result<T
 pub(super) const ALL: &[Step] = &[
     quick("format", "sources are formatted", format),
     quick("layers", "crates depend downwards only", layers::step),
-    quick("documents", "the lists of dependencies and of crates with unsafe code are true", documents::step),
+    quick("documents", "the lists and links of the documents are true", documents::step),
     quick("lint", "clippy finds nothing", lint),
     quick("unit", "unit, golden, scenario and simulation tests", unit),
     quick(
