@@ -18,7 +18,7 @@ use super::namespace::GUEST_ADDRESS;
 pub(super) const AGENT_PORT: u16 = 7471;
 
 /// Longer than any request waits in the guest.
-const ANSWER_LIMIT: Duration = Duration::from_secs(30);
+const ANSWER_LIMIT: Duration = Duration::from_secs(150);
 
 /// One connection: a process with verbs objects of its own, which end with it.
 pub(super) struct Agent {

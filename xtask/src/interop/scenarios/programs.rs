@@ -61,8 +61,9 @@ pub(super) const ALL: &[Program] = &[
     program("program ib_write_bw -R", "perftest", "ib_write_bw -R -n 100", "ib_write_bw -R -n 100 {}"),
 ];
 
-/// How long a program may take; the emulated processor is slow.
-const LIMIT_SECONDS: u32 = 25;
+/// How long a program may take. The emulated processor is slow, and on a busy machine its clock, set by what it ran in its first milliseconds, has
+/// been seen to go more than twice as fast as ours.
+const LIMIT_SECONDS: u32 = 120;
 /// How long a server may go on without its client.
 const SERVER_ENDS_WITHIN: Duration = Duration::from_secs(20);
 /// How often a client is started again whose server does not listen yet.
