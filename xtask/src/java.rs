@@ -1,8 +1,9 @@
 //! The Java modules: built and tested by Maven, with an engine of this tree on the other side.
 
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 
 use crate::packages::{self, Missing};
 use crate::shell::{Line, Log, has_program, root, target_dir};
@@ -15,30 +16,61 @@ const JDK_PACKAGE: &str = "openjdk-25-jdk-headless";
 /// Programs that were written for memcached; without them their tests are skipped.
 const MEMCACHED_CLIENTS: [&str; 3] = ["libmemcached-tools", "python3-pymemcache", "python3-binary-memcached"];
 
+/// Options of `cargo xtask java`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask java hadoop       java/hdfs with stock Hadoop: 108 MB from Maven Central the first time
+  cargo xtask java zookeeper    classes of ZooKeeper's own test suite, over queue pairs")]
+pub(crate) struct Args {
+    /// What to run.
+    suite: Suite,
+}
+
+#[derive(Debug, Clone, Copy, clap::ValueEnum)]
+enum Suite {
+    /// The tests of java/hdfs.
+    Hadoop,
+    /// ZooKeeper's own tests with the properties of java/zookeeper.
+    Zookeeper,
+}
+
+/// What takes too long, or too much from elsewhere, for the step of `cargo xtask test`.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let log = Log::create("java")?;
+    let maven = match maven(&log)? {
+        Ok(Some(maven)) => maven,
+        Ok(None) => bail!("the programs on the other side do not build: {}", log.path().display()),
+        Err(missing) => bail!("{}", missing.0),
+    };
+    let (words, module) = match args.suite {
+        Suite::Hadoop => ("-q -B -Phadoop,suite -pl hdfs -am verify", "hdfs"),
+        Suite::Zookeeper => ("-q -B -Psuite -pl zookeeper -am verify", "zookeeper"),
+    };
+    let folder = root().join("java").join(module).join("target/suite-reports");
+    if folder.exists() {
+        std::fs::remove_dir_all(&folder)?;
+    }
+    let success = maven.words(words).run_logged(&log)?;
+    let mut tally = Tally::default();
+    add_reports(&folder, &mut tally)?;
+    println!("{} passed, {} failed: {}", tally.passed(), tally.failed(), log.path().display());
+    Ok(if success && tally.failed() == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
 /// `mvn verify` of everything below `java/`.
 pub(crate) fn step(log: &Log) -> Result<Tally> {
-    let skip = |reason: String| Ok(Tally::skipped("java", &reason));
-    let home = match tools(log)? {
-        Ok(home) => home,
-        Err(missing) => return skip(missing.0),
+    let maven = match maven(log)? {
+        Ok(Some(maven)) => maven,
+        Ok(None) => return Ok(Tally::failure()),
+        Err(missing) => return Ok(Tally::skipped("java", &missing.0)),
     };
     let clients = packages::ensure(&MEMCACHED_CLIENTS, log)?;
-    // The other side: the program that serves, and one that converses.
-    let is_built = Line::cargo("build --package highwire-cli").run_logged(log)?
-        && Line::cargo("build --package highwire-host --example conversation").run_logged(log)?;
-    if !is_built {
-        return Ok(Tally::failure());
-    }
-    let debug = target_dir().join("debug");
-    let maven = Line::new("mvn")
-        .words("-q -B verify")
-        .arg(format!("-Dhighwire.program={}", debug.join("highwire").display()))
-        .arg(format!("-Dhighwire.peer={}", debug.join("examples/conversation").display()))
-        .env("JAVA_HOME", home)
-        .dir(root().join("java"));
-    let success = maven.run_logged(log)?;
+    let success = maven.words("-q -B verify").run_logged(log)?;
     if !success && is_unreachable(&log.text()?) {
-        return skip("Maven cannot reach its repository, and has not kept what it needs".into());
+        return Ok(Tally::skipped(
+            "java",
+            "Maven cannot reach its repository, and has not kept what it needs",
+        ));
     }
     let mut tally = reports(&root().join("java"))?;
     if let Err(missing) = clients {
@@ -48,6 +80,27 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
         tally.add(Tally::failure());
     }
     Ok(tally)
+}
+
+/// Maven with a JDK, and with the programs of this tree for the other side; `None` if those do not build.
+fn maven(log: &Log) -> Result<std::result::Result<Option<Line>, Missing>> {
+    let home = match tools(log)? {
+        Ok(home) => home,
+        Err(missing) => return Ok(Err(missing)),
+    };
+    // The other side: the program that serves, and one that converses.
+    let is_built = Line::cargo("build --package highwire-cli").run_logged(log)?
+        && Line::cargo("build --package highwire-host --example conversation").run_logged(log)?;
+    if !is_built {
+        return Ok(Ok(None));
+    }
+    let debug = target_dir().join("debug");
+    let maven = Line::new("mvn")
+        .arg(format!("-Dhighwire.program={}", debug.join("highwire").display()))
+        .arg(format!("-Dhighwire.peer={}", debug.join("examples/conversation").display()))
+        .env("JAVA_HOME", home)
+        .dir(root().join("java"));
+    Ok(Ok(Some(maven)))
 }
 
 /// Maven, and the folder of a JDK that is new enough; installed where they are missing.
@@ -103,15 +156,20 @@ fn is_unreachable(log: &str) -> bool {
 fn reports(java: &Path) -> Result<Tally> {
     let mut tally = Tally::default();
     for module in std::fs::read_dir(java).with_context(|| java.display().to_string())?.flatten() {
-        let folder = module.path().join("target/surefire-reports");
-        for report in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-            let path = report.path();
-            if path.extension().is_some_and(|extension| extension == "xml") {
-                tally.add(count(&std::fs::read_to_string(&path)?));
-            }
-        }
+        add_reports(&module.path().join("target/surefire-reports"), &mut tally)?;
     }
     Ok(tally)
+}
+
+/// The reports in a folder, if there is one.
+fn add_reports(folder: &Path, tally: &mut Tally) -> Result<()> {
+    for report in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = report.path();
+        if path.extension().is_some_and(|extension| extension == "xml") {
+            tally.add(count(&std::fs::read_to_string(&path)?));
+        }
+    }
+    Ok(())
 }
 
 /// One class's report. A test that was skipped says why in the attribute `message`.

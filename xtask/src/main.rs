@@ -60,6 +60,8 @@ enum Task {
     Rtl(rtl::Args),
     /// Hold the nanoPU's core against the RTL of Rocket, commit by commit.
     Rocket(rocket::Args),
+    /// Run stock Hadoop, or ZooKeeper's own tests, over the Java modules.
+    Java(java::Args),
     /// Talk to the Linux kernel's own software RNIC in a virtual machine.
     Interop(interop::Args),
 }
@@ -77,6 +79,7 @@ fn main() -> ExitCode {
         Task::Compat(args) => compat::run(&args),
         Task::Rtl(args) => rtl::run(&args),
         Task::Rocket(args) => rocket::run(&args),
+        Task::Java(args) => java::run(&args),
         Task::Interop(args) => interop::run(&args),
     };
     result.unwrap_or_else(|error| {

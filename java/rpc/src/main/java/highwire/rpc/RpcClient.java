@@ -165,6 +165,11 @@ public final class RpcClient implements AutoCloseable {
         return slots.options.maxBytes();
     }
 
+    /** @return whether the server is there, as far as can be told without asking it. */
+    public boolean valid() {
+        return Greeting.isAlive(channel, scratch);
+    }
+
     /** Ends the session; calls in flight are forgotten. */
     @Override
     public void close() throws VerbsException {

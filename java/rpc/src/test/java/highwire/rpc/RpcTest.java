@@ -1,6 +1,7 @@
 package highwire.rpc;
 
 import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertFalse;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
@@ -185,7 +186,9 @@ class RpcTest {
                 RpcServer server = RpcServer.open(there, ANY, RpcTest::reverse, options(mode));
                 try (RpcClient client = RpcClient.connect(here, server.address(), PATIENCE)) {
                     assertEquals(0, client.begin(8).send(0).await(PATIENCE));
+                    assertTrue(client.valid());
                     server.close();
+                    assertFalse(client.valid());
                     assertThrows(RpcClosedException.class, () -> client.begin(8).send(0).await(PATIENCE));
                 }
             }

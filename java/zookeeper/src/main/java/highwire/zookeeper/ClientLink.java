@@ -24,7 +24,7 @@ public final class ClientLink implements AutoCloseable {
 
     private final SocketChannel socket;
     private final Selector selector;
-    private final long spin = Settings.spin().toNanos();
+    private final Spin spin = new Spin();
     private final Completion completion = new Completion();
     private final ByteBuffer scratch = ByteBuffer.allocate(1);
     private Greeting greeting;
@@ -111,15 +111,12 @@ public final class ClientLink implements AutoCloseable {
      * @throws InterruptedException the thread was interrupted
      */
     public boolean await(int millis, BooleanSupplier hasWork) throws IOException, InterruptedException {
-        long start = System.nanoTime();
-        long now = start;
+        spin.reset();
         boolean hasCome = received.hasCompletion() || hasWork.getAsBoolean();
-        while (!hasCome && now - start < spin) {
-            // The server may need this very core.
-            Thread.yield();
+        while (!hasCome && spin.goOn()) {
             hasCome = received.hasCompletion() || hasWork.getAsBoolean();
-            now = System.nanoTime();
         }
+        long now = System.nanoTime();
         if (!hasCome) {
             isAsleep = true;
             received.requestNotify(false);

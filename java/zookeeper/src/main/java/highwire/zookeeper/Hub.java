@@ -34,7 +34,6 @@ public final class Hub {
     private final CompletionChannel channel;
     private final CompletionQueue received;
     private final int connections;
-    private final long spin = Settings.spin().toNanos();
     private final AtomicInteger lastId = new AtomicInteger();
     private final Map<Integer, Owner> owners = new ConcurrentHashMap<>();
     private final Queue<Owner> called = new ConcurrentLinkedQueue<>();
@@ -125,16 +124,13 @@ public final class Hub {
     private void run() {
         String reason = "the server ends";
         try {
-            long busy = System.nanoTime();
+            Spin spin = new Spin();
             while (!isClosing) {
                 if (turn()) {
-                    busy = System.nanoTime();
-                } else if (System.nanoTime() - busy < spin) {
-                    // Whoever has work for this thread may need its core.
-                    Thread.yield();
-                } else {
+                    spin.reset();
+                } else if (!spin.goOn()) {
                     sleep();
-                    busy = System.nanoTime();
+                    spin.reset();
                 }
             }
         } catch (EngineGoneException | IllegalStateException e) {

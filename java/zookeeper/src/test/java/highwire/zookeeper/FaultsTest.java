@@ -6,6 +6,8 @@ import static org.junit.jupiter.api.Assertions.assertNotNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import highwire.verbs.CompletionChannel;
+import highwire.verbs.CompletionQueue;
 import highwire.verbs.NoEngineException;
 import java.io.IOException;
 import java.net.InetAddress;
@@ -13,6 +15,8 @@ import java.net.InetSocketAddress;
 import java.net.ServerSocket;
 import java.net.Socket;
 import java.nio.ByteBuffer;
+import java.nio.channels.ServerSocketChannel;
+import java.nio.channels.SocketChannel;
 import java.nio.charset.StandardCharsets;
 import java.util.Random;
 import java.util.concurrent.CountDownLatch;
@@ -28,6 +32,7 @@ import org.junit.jupiter.api.Timeout;
 /** Servers, engines and peers that are gone, full, or not what they seem: exceptions as over TCP, and nothing hangs. */
 @Timeout(value = 300, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class FaultsTest {
+    private static final String SESSIONLESS = "zookeeper.nio.sessionlessCnxnTimeout";
     private static final String OUTSTANDING = "zookeeper.globalOutstandingLimit";
 
     @Test
@@ -132,6 +137,61 @@ class FaultsTest {
             link.close();
             impostor.join();
             return why;
+        }
+    }
+
+    /** A server's end of a connection, made by hand. */
+    private static Link answer(SocketChannel socket, Device device, CompletionChannel channel, CompletionQueue received) throws IOException {
+        socket.configureBlocking(false);
+        Greeting greeting = new Greeting();
+        String said = greeting.read(socket);
+        while (said == null) {
+            Thread.yield();
+            said = greeting.read(socket);
+        }
+        Link link = new Link(device, channel, received, 1);
+        link.connect(said);
+        Greeting.introduce(socket, link.introduction());
+        return link;
+    }
+
+    @Test
+    void aServerThatHangsUpIsNoticedThoughItsQueuePairLives() throws Exception {
+        try (Engine engine = Engine.start(); ServerSocketChannel listener = ServerSocketChannel.open()) {
+            listener.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
+            Device device = Device.acquire();
+            try (CompletionChannel channel = device.context().completionChannel();
+                    CompletionQueue received = device.context().completionQueue(64, channel);
+                    ClientLink client = ClientLink.connect((InetSocketAddress) listener.getLocalAddress());
+                    SocketChannel socket = listener.accept()) {
+                boolean isThere = client.greet(100);
+                try (Link link = answer(socket, device, channel, received)) {
+                    while (!isThere) {
+                        isThere = client.greet(100);
+                    }
+                    socket.close();
+                    long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(Server.PATIENCE_SECONDS);
+                    while (client.await(100, () -> false)) {
+                        assertTrue(System.nanoTime() < deadline, "the end was not noticed");
+                    }
+                }
+            } finally {
+                device.release();
+            }
+        }
+    }
+
+    @Test
+    void aClientThatHangsUpIsNoticedBeforeItsTimeIsUp() throws Exception {
+        System.setProperty(SESSIONLESS, "6000000");
+        try (Engine engine = Engine.start(); Server server = Server.start(Server.FACTORY);
+                ClientLink client = ClientLink.connect(new InetSocketAddress("127.0.0.1", server.port()))) {
+            while (!client.greet(100)) { }
+            assertEquals(1, server.connections());
+            client.hangUp();
+            Server.until("the end of its connection", () -> server.connections() == 0);
+        } finally {
+            System.clearProperty(SESSIONLESS);
         }
     }
 

@@ -20,6 +20,7 @@ import java.util.concurrent.BlockingQueue;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
+import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
 import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
@@ -137,6 +138,27 @@ abstract class Sessions {
         Collections.sort(sorted);
         assertEquals(count, answered.size());
         assertEquals(sorted, answered);
+    }
+
+    @Test
+    void whatWasAskedBeforeTheEndIsAnswered() throws Exception {
+        ZooKeeper client = server.client(socket);
+        byte[] large = new byte[900_000];
+        client.create("/large", large, Ids.OPEN_ACL_UNSAFE, CreateMode.EPHEMERAL);
+        int count = 8;
+        AtomicInteger right = new AtomicInteger();
+        CountDownLatch left = new CountDownLatch(count);
+        for (int i = 0; i < count; i++) {
+            client.getData("/large", false, (code, path, context, data, stat) -> {
+                if (code == 0 && data.length == large.length) {
+                    right.incrementAndGet();
+                }
+                left.countDown();
+            }, null);
+        }
+        client.close();
+        assertTrue(left.await(Server.PATIENCE_SECONDS, TimeUnit.SECONDS));
+        assertEquals(count, right.get());
     }
 
     @Test

@@ -1,0 +1,108 @@
+package highwire.hdfs;
+
+import highwire.rpc.RpcMode;
+import highwire.rpc.RpcOptions;
+import java.lang.foreign.MemorySegment;
+import java.lang.foreign.ValueLayout;
+import java.nio.charset.StandardCharsets;
+import java.util.Locale;
+import org.apache.hadoop.conf.Configuration;
+
+/**
+ * What goes through a slot of jvRPC, little-endian.
+ *
+ * <pre>
+ *  INTRODUCE  lines of text                                              → caller u64
+ *  CALL       caller u64 │ call i32 │ retry i32 │ bytes as over TCP      → status u32 │ length u32 │ bytes
+ *  FETCH      kept u64 │ offset u64                                      → bytes, as many as fit
+ * </pre>
+ */
+public final class Wire {
+    /** Says who calls: version, user, the real user or nothing, the client's number in hexadecimal digits, its address. */
+    public static final int INTRODUCE = 1;
+    /** A call of a caller. */
+    public static final int CALL = 2;
+    /** More of an answer that did not fit. */
+    public static final int FETCH = 3;
+
+    /** The answer follows, as over TCP. */
+    public static final int OK = 0;
+    /** The name of an exception's class follows, a new line, and its text. */
+    public static final int FAILED = 1;
+    /** The answer is kept: its number follows, u64. Its length is the length said. */
+    public static final int KEPT = 2;
+    /** The server knows no such caller, and has done nothing. */
+    public static final int UNKNOWN = 3;
+
+    /** Of these messages. */
+    public static final String VERSION = "highwire-hadoop 1";
+
+    /** Where a call's bytes begin. */
+    public static final int CALL_BYTES = 16;
+    /** Where an answer's bytes begin. */
+    public static final int ANSWER_BYTES = 8;
+
+    /** Whether to use jvRPC at all: true unless set to false. */
+    public static final String ENABLED = "highwire.hadoop.enabled";
+    /** Added to a server's port: where jvRPC listens. */
+    public static final String PORT_OFFSET = "highwire.hadoop.port.offset";
+    /** How threads wait: {@code polling} or {@code blocking}. */
+    public static final String MODE = "highwire.hadoop.mode";
+    /** Bytes of a slot. */
+    public static final String SLOT = "highwire.hadoop.slot.bytes";
+
+    private Wire() {}
+
+    /** @param conf Hadoop's configuration. @return whether to use jvRPC. */
+    public static boolean isEnabled(Configuration conf) {
+        return conf.getBoolean(ENABLED, true);
+    }
+
+    /** @param conf Hadoop's configuration. @return added to a server's port. */
+    public static int portOffset(Configuration conf) {
+        return conf.getInt(PORT_OFFSET, 1);
+    }
+
+    /** @param conf Hadoop's configuration. @return what a server offers: one call at a time in each session. */
+    public static RpcOptions options(Configuration conf) {
+        RpcMode mode = RpcMode.valueOf(conf.get(MODE, "polling").toUpperCase(Locale.ROOT));
+        return new RpcOptions(mode, 1, conf.getInt(SLOT, 1 << 16));
+    }
+
+    /** @param from memory. @param at where. @return a number. */
+    public static long getLong(MemorySegment from, long at) {
+        return from.get(ValueLayout.JAVA_LONG_UNALIGNED, at);
+    }
+
+    /** @param from memory. @param at where. @return a number. */
+    public static int getInt(MemorySegment from, long at) {
+        return from.get(ValueLayout.JAVA_INT_UNALIGNED, at);
+    }
+
+    /** @param to memory. @param at where. @param value is put there. */
+    public static void put(MemorySegment to, long at, long value) {
+        to.set(ValueLayout.JAVA_LONG_UNALIGNED, at, value);
+    }
+
+    /** @param to memory. @param at where. @param value is put there. */
+    public static void put(MemorySegment to, long at, int value) {
+        to.set(ValueLayout.JAVA_INT_UNALIGNED, at, value);
+    }
+
+    /** @param to memory. @param at where. @param bytes are put there. @param first of them. @param count of them. */
+    public static void put(MemorySegment to, long at, byte[] bytes, int first, int count) {
+        MemorySegment.copy(bytes, first, to, ValueLayout.JAVA_BYTE, at, count);
+    }
+
+    /** @param from memory. @param at where. @param count bytes. @return them. */
+    public static byte[] bytes(MemorySegment from, long at, int count) {
+        byte[] bytes = new byte[count];
+        MemorySegment.copy(from, ValueLayout.JAVA_BYTE, at, bytes, 0, count);
+        return bytes;
+    }
+
+    /** @param from memory. @param at where. @param count bytes. @return the text. */
+    public static String text(MemorySegment from, long at, int count) {
+        return new String(bytes(from, at, count), StandardCharsets.UTF_8);
+    }
+}

@@ -1,0 +1,8 @@
+package highwire.hdfs;
+
+/** Calls over jvRPC. */
+class FilesOverJvRpcTest extends FilesContract {
+    FilesOverJvRpcTest() {
+        super(true);
+    }
+}
