@@ -25,11 +25,16 @@ final class Cluster implements AutoCloseable {
     private final Path folder;
 
     Cluster(boolean usesJvRpc) throws IOException {
+        this(usesJvRpc, "polling");
+    }
+
+    Cluster(boolean usesJvRpc, String mode) throws IOException {
         folder = Files.createTempDirectory("hdfs-");
         conf = new HdfsConfiguration();
         conf.set(MiniDFSCluster.HDFS_MINIDFS_BASEDIR, folder.toString());
         conf.set(ENGINE, NAME);
         conf.setInt(Wire.SLOT, SLOT_BYTES);
+        conf.set(Wire.MODE, mode);
         conf.setInt("dfs.namenode.handler.count", 2);
         conf.setInt("dfs.datanode.handler.count", 2);
         conf.setInt("dfs.replication", 1);

@@ -39,18 +39,20 @@ abstract class FilesContract {
     private static Served engine;
     private static Cluster cluster;
     private final boolean usesJvRpc;
+    private final String mode;
     private FileSystem files;
     private long callsBefore;
 
-    FilesContract(boolean usesJvRpc) {
+    FilesContract(boolean usesJvRpc, String mode) {
         this.usesJvRpc = usesJvRpc;
+        this.mode = mode;
     }
 
     @BeforeEach
     void open() throws Exception {
         if (cluster == null) {
             engine = Served.start();
-            cluster = new Cluster(usesJvRpc);
+            cluster = new Cluster(usesJvRpc, mode);
         }
         callsBefore = cluster.calls();
         files = cluster.fileSystem();

@@ -1,8 +1,8 @@
 package highwire.hdfs;
 
-/** Calls over jvRPC. */
+/** Calls over jvRPC, polled. */
 class FilesOverJvRpcTest extends FilesContract {
     FilesOverJvRpcTest() {
-        super(true);
+        super(true, "polling");
     }
 }

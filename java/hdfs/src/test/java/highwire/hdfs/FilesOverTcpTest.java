@@ -3,6 +3,6 @@ package highwire.hdfs;
 /** The same over TCP, at the same server. */
 class FilesOverTcpTest extends FilesContract {
     FilesOverTcpTest() {
-        super(false);
+        super(false, "polling");
     }
 }

@@ -32,7 +32,7 @@ public final class Settings {
 
     /** @return how long a thread looks for more before it sleeps. */
     public static Duration spin() {
-        return Duration.ofNanos(1000L * number(SPIN, 50, 0, 1_000_000));
+        return Duration.ofNanos(1000L * number(SPIN, 0, 0, 1_000_000));
     }
 
     private static int number(String name, int otherwise, int least, int most) {
