@@ -23,6 +23,8 @@ pub enum Seeds {
     Conversations,
     /// Random bytes, read as decisions.
     Operations,
+    /// The same, of programs in other threads: an input takes a thousand times as long.
+    Sessions,
 }
 
 /// Frames longer than this teach a fuzzer nothing that shorter ones do not.
@@ -38,9 +40,12 @@ const IPV4_AND_UDP_BYTES: usize = 28;
 /// # Errors
 /// The folder or a capture cannot be read.
 pub fn seeds(target: &Target, folder: &Path) -> Result<Vec<Vec<u8>>> {
-    if target.seeds == Seeds::Operations {
+    if matches!(target.seeds, Seeds::Operations | Seeds::Sessions) {
         let mut rng = Rng::new(1);
-        return Ok((0..OPERATION_SEEDS).map(|n| random_bytes(&mut rng, 16 << (n % 6))).collect());
+        // A session begins with two queue pairs.
+        let start: &[u8] = if target.seeds == Seeds::Sessions { &[0, 0] } else { &[] };
+        let seed = |n: usize| [start, &random_bytes(&mut rng, 16 << (n % 6))].concat();
+        return Ok((0..OPERATION_SEEDS).map(seed).collect());
     }
     if target.seeds == Seeds::Rings {
         return Ok(crate::rings::seeds());
@@ -58,7 +63,7 @@ pub fn seeds(target: &Target, folder: &Path) -> Result<Vec<Vec<u8>>> {
             Seeds::Frames => seeds.extend(frames(&file).map(|frame| [&[0], frame].concat())),
             Seeds::Packets => seeds.extend(frames(&file).filter_map(udp_payload)),
             Seeds::Conversations => seeds.push(conversation(&file)),
-            Seeds::Files | Seeds::Rings | Seeds::Operations => {}
+            Seeds::Files | Seeds::Rings | Seeds::Operations | Seeds::Sessions => {}
         }
     }
     seeds.dedup();

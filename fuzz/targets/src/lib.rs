@@ -7,6 +7,7 @@
 #![forbid(unsafe_code)]
 
 pub mod corpus;
+mod door;
 pub mod driver;
 mod irn;
 mod layers;
@@ -40,6 +41,7 @@ pub const TARGETS: &[Target] = &[
     Target { name: "irn_sender", run: irn::sender, seeds: Seeds::Operations },
     Target { name: "irn_receiver", run: irn::receiver, seeds: Seeds::Operations },
     Target { name: "rings", run: rings::rings, seeds: Seeds::Rings },
+    Target { name: "door", run: door::door, seeds: Seeds::Sessions },
     Target { name: "rpc", run: rpc::rpc, seeds: Seeds::Operations },
     Target { name: "rnic_handle_packet", run: rnic::rnic, seeds: Seeds::Operations },
     Target { name: "rnic_captures", run: rnic::captured, seeds: Seeds::Conversations },

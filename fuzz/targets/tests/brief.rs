@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
-use highwire_fuzz_targets::{TARGETS, corpus, driver};
+use highwire_fuzz_targets::{TARGETS, corpus, corpus::Seeds, driver};
 
 const MUTATIONS: u64 = 4_000;
+const MUTATIONS_OF_SESSIONS: u64 = 100;
 
 #[test]
 fn every_target_holds() {
@@ -12,7 +13,8 @@ fn every_target_holds() {
     for target in TARGETS {
         let seeds = corpus::seeds(target, &captures).expect("the captures are in the repository");
         assert!(!seeds.is_empty(), "{} has no seeds", target.name);
-        let total = seeds.len() as u64 + MUTATIONS;
+        let mutations = if target.seeds == Seeds::Sessions { MUTATIONS_OF_SESSIONS } else { MUTATIONS };
+        let total = seeds.len() as u64 + mutations;
         let outcome = driver::run(target, &seeds, 1, |tried| tried < total);
         assert!(outcome.is_ok(), "{}: {outcome:?}", target.name);
     }
