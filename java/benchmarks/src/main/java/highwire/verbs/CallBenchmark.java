@@ -8,6 +8,7 @@ import java.lang.reflect.Field;
 import java.nio.file.Files;
 import java.nio.file.Path;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.Comparator;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
@@ -17,6 +18,7 @@ import org.openjdk.jmh.annotations.Fork;
 import org.openjdk.jmh.annotations.Level;
 import org.openjdk.jmh.annotations.Measurement;
 import org.openjdk.jmh.annotations.Mode;
+import org.openjdk.jmh.annotations.OperationsPerInvocation;
 import org.openjdk.jmh.annotations.OutputTimeUnit;
 import org.openjdk.jmh.annotations.Param;
 import org.openjdk.jmh.annotations.Scope;
@@ -36,6 +38,8 @@ import org.openjdk.jmh.annotations.Warmup;
 @Measurement(iterations = 5, time = 1)
 @Fork(1)
 public class CallBenchmark {
+    static final int BATCH = 16;
+
     /** Pieces of the request. */
     @Param({"1", "4", "16"})
     public int sges;
@@ -47,6 +51,7 @@ public class CallBenchmark {
     private MemorySegment ring;
     private long posted;
     private PostSend cached;
+    private PostSend batch;
     private PostSend write;
     private CompletionQueue cq;
     private PollCq poll;
@@ -73,6 +78,9 @@ public class CallBenchmark {
         qp.connect(peer.endpoint(), ConnectOptions.DEFAULT);
         peer.connect(qp.endpoint(), ConnectOptions.DEFAULT);
         cached = qp.postSend(send());
+        SendRequest[] requests = new SendRequest[BATCH];
+        Arrays.setAll(requests, request -> send());
+        batch = qp.postSend(requests);
         write = qp.postSend(new SendRequest(Opcode.WRITE).remote(address + 4096, memory.rkey()).sge(memory, 0, 8));
         Field sends = QueuePair.class.getDeclaredField("sends");
         sends.setAccessible(true);
@@ -117,6 +125,15 @@ public class CallBenchmark {
         giveBack();
     }
 
+    /** Sixteen requests behind one doorbell, each of them. */
+    @Benchmark
+    @OperationsPerInvocation(BATCH)
+    public void execBatch() {
+        batch.exec();
+        posted += BATCH;
+        Mapped.putLongRelease(ring, Layout.RING_HEAD_OFFSET, posted);
+    }
+
     /** The request is described and serialised each time. */
     @Benchmark
     public void execFresh() {
@@ -135,6 +152,28 @@ public class CallBenchmark {
     @Benchmark
     public void fence() {
         Mapped.LONG.setVolatile(ring, Layout.RING_ARM_OFFSET, 1L);
+    }
+
+    /** One load from the same memory, with Acquire: what no poll can do without. */
+    @Benchmark
+    public long load() {
+        return Mapped.getLongAcquire(ring, Layout.RING_ARM_OFFSET);
+    }
+
+    /** One store with Release: what would publish if nobody had to be woken. */
+    @Benchmark
+    public void store() {
+        Mapped.putLongRelease(ring, Layout.RING_ARM_OFFSET, posted++);
+    }
+
+    /** A request's words and a store with a full fence, without anything around them: the floor of {@link #execCached}. */
+    @Benchmark
+    public void storesAndFence() {
+        long at = Layout.RING_HEADER_BYTES;
+        for (int word = 0; word < 8 + 2 * sges; word++) {
+            Mapped.putLong(ring, at + 8L * word, posted);
+        }
+        Mapped.LONG.setVolatile(ring, Layout.RING_ARM_OFFSET, posted++);
     }
 
     /** A look at a queue in which nothing is. */

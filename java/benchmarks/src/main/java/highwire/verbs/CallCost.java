@@ -12,10 +12,10 @@ public final class CallCost {
 
     private CallCost() {}
 
-    private static void measure(String name, int sges, Runnable operation) {
+    private static void measure(String name, int sges, Runnable operation, int requests) {
         double[] nanos = new double[TRIALS];
         for (int trial = 0; trial < 2 * TRIALS; trial++) {
-            nanos[trial % TRIALS] = trial(operation);
+            nanos[trial % TRIALS] = trial(operation) / requests;
         }
         Arrays.sort(nanos);
         System.out.printf("%-14s %2d sges  min %7.2f  p10 %7.2f  p50 %7.2f ns%n", name, sges, nanos[0], nanos[TRIALS / 10],
@@ -47,10 +47,14 @@ public final class CallCost {
                 case "execFresh" -> benchmark::execFresh;
                 case "writeAndPoll" -> benchmark::writeAndPoll;
                 case "fence" -> benchmark::fence;
+                case "execBatch" -> benchmark::execBatch;
+                case "load" -> benchmark::load;
+                case "store" -> benchmark::store;
+                case "storesAndFence" -> benchmark::storesAndFence;
                 case "pollEmpty" -> benchmark::pollEmpty;
                 default -> throw new IllegalArgumentException(args[0]);
             };
-            measure(args[0], benchmark.sges, operation);
+            measure(args[0], benchmark.sges, operation, args[0].equals("execBatch") ? CallBenchmark.BATCH : 1);
         } finally {
             benchmark.tearDown();
         }

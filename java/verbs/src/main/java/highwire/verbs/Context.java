@@ -59,7 +59,7 @@ public final class Context implements AutoCloseable {
         try {
             InetSocketAddress engine = new InetSocketAddress(gid.address(), (int) welcome[7]);
             this.board = new DoorbellBoard(mapSegment(welcome[5], welcome[6], arena), engine);
-            this.tables = new EngineTables(Mapped.map(directory.resolve("engine"), arena));
+            this.tables = new EngineTables(Mapped.mapReadOnly(directory.resolve("engine"), arena));
             isMade = true;
         } finally {
             if (!isMade) {

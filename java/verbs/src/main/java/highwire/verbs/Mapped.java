@@ -26,6 +26,13 @@ final class Mapped {
         }
     }
 
+    /** Maps a whole file that is the engine's alone to write. */
+    static MemorySegment mapReadOnly(Path file, Arena arena) throws IOException {
+        try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
+            return channel.map(FileChannel.MapMode.READ_ONLY, 0, channel.size(), arena);
+        }
+    }
+
     static long getLong(MemorySegment memory, long offset) {
         return (long) LONG.get(memory, offset);
     }

@@ -16,7 +16,8 @@ public final class PollCq implements StatefulVerbCall<PollCq> {
 
     @Override
     public PollCq exec() {
-        found = queue.poll(completions);
+        // Mostly there is nothing, and then this is all.
+        found = queue.hasCompletion() ? queue.poll(completions) : 0;
         return this;
     }
 
