@@ -3,18 +3,20 @@
 //! Invariant: a socket belongs to one member at a time, and to the broker while it belongs to none; then whatever arrives
 //! at it is thrown away, so that nobody is given what was for somebody else.
 
+mod counters;
 mod gsi;
 mod members;
 mod parked;
 mod succession;
 
+use self::counters::Counters;
 use super::SHARDS;
 use super::estate::Estate;
 use super::protocol::{Mad, PortSpace, ServiceIds};
 use super::sys;
 use highwire_link::shm::stats;
 use highwire_link::shm::{EngineName, Registry};
-use highwire_link::{OpenError, RxBatch, SharedPort, SteerBy, TxBatch, UdpConfig, secret_rng};
+use highwire_link::{Link, OpenError, RxBatch, SharedPort, SteerBy, TxBatch, UdpConfig, secret_rng};
 use highwire_stdx::Rng;
 use highwire_wire::{NEGOTIATION_PORT, Psn};
 use parked::Parked;
@@ -66,6 +68,7 @@ pub struct Broker {
     linger: Duration,
     rng: Rng,
     psn: Psn,
+    counters: Counters,
     rx: RxBatch,
     tx: TxBatch,
 }
@@ -145,6 +148,7 @@ impl Broker {
             linger: LINGER,
             psn: Psn::new(rng.next_u32()),
             rng,
+            counters: Counters::new(registry, address),
             rx: RxBatch::new(),
             tx: TxBatch::new(),
         })
@@ -246,6 +250,8 @@ impl Broker {
         if is_ready(0) {
             self.accept();
         }
+        let packets = &mut self.packets;
+        self.counters.write(|each| packets.socket(GSI).counters(each));
         Ok(())
     }
 

@@ -5,7 +5,8 @@ use std::net::IpAddr;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
-use highwire_host::{RunningDevice, running_devices};
+use highwire_host::{RunningDevice, running_brokers, running_devices};
+use highwire_link::shm::EngineName;
 use serde::Serialize;
 
 use crate::console::{Console, Tone};
@@ -34,13 +35,22 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct DeviceJson<'a> {
     address: IpAddr,
+    /// Whether these are of an address's queue pair 1, and not of a device.
+    broker: bool,
     pid: u32,
     counters: BTreeMap<&'a str, u64>,
+}
+
+fn is_broker(device: &RunningDevice) -> bool {
+    device.shard == Some(EngineName::BROKER)
 }
 
 /// Shows the counters.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut devices = running_devices().context("cannot list the devices that run")?;
+    // After the devices at its address.
+    devices.extend(running_brokers().context("cannot list the brokers that run")?);
+    devices.sort_by_key(|device| (device.address, is_broker(device), device.shard));
     if let Some(address) = args.address {
         let others: Vec<String> = devices.iter().map(|device| device.address.to_string()).collect();
         devices.retain(|device| device.address == address);
@@ -64,6 +74,7 @@ fn json(device: &RunningDevice, all: bool) -> DeviceJson<'_> {
     let counters = device.counters.iter().filter(|(_, value)| all || *value > 0);
     DeviceJson {
         address: device.address,
+        broker: is_broker(device),
         pid: device.pid,
         counters: counters.map(|(name, value)| (name.as_str(), *value)).collect(),
     }
@@ -74,7 +85,8 @@ fn show(devices: &[RunningDevice], all: bool, console: &mut Console) -> Result<(
         return console.line("no device of yours runs on this machine");
     }
     for device in devices {
-        let title = format!("{} in process {}", device.address, device.pid);
+        let whose = if is_broker(device) { "queue pair 1 of " } else { "" };
+        let title = format!("{whose}{} in process {}", device.address, device.pid);
         console.line(console.paint(Tone::Heading, &title))?;
         for (name, value) in device.counters.iter().filter(|(_, value)| all || *value > 0) {
             let line = format!("  {name:<32}{value:>16}");

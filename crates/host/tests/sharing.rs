@@ -7,7 +7,7 @@ use highwire_host::broker::{Broker, Mad, PortSpace, ServiceIds, sharers};
 use highwire_host::verbs::{Address, CompletionStatus, Datagram, Operation, QpCaps, Recovery, Service};
 use highwire_host::{
     Device, DeviceConfig, EMPTY_COMPLETION, Engine, Gsi, GsiError, LinkChoice, OpenError, QueuePairConfig,
-    ReceivedMad, Sharing,
+    ReceivedMad, Sharing, running_brokers, running_devices,
 };
 use highwire_link::shm::{EngineName, Registry};
 use std::net::IpAddr;
@@ -382,6 +382,42 @@ fn datagrams_find_the_listener_and_answers_their_owner() {
     hear(&c);
     assert!([&a, &b, &c].iter().all(|gsi| gsi.try_receive().is_none()));
     drop((a, b, c, devices));
+    house.close();
+}
+
+#[test]
+fn what_queue_pair_1_drops_is_counted_by_reason_where_others_read_it() {
+    let house = House::new(14);
+    let (asking, stranger) = (house.device(), house.device());
+    let gsi = asking.gsi().expect("an interface");
+    let count = |name: &str| {
+        let brokers = running_brokers().expect("a directory");
+        let ours = brokers.iter().find(|broker| broker.address == house.address)?;
+        assert_eq!(ours.pid, std::process::id(), "it runs in this test");
+        ours.counters.iter().find(|(other, _)| other == name).map(|(_, value)| *value)
+    };
+    // A request that nobody listens to is answered, a confirmation for nobody is not.
+    gsi.send(house.address, &request_for(0x0106_1D30, u32::from(gsi.shard()))).expect("sends");
+    hear(&gsi);
+    gsi.send(house.address, &to_id(0x1234_56FD)).expect("sends");
+    until("the one for nobody", || (count("dropped_nobody") == Some(1)).then_some(()));
+    assert_eq!((count("gsi_declined"), count("gsi_sent")), (Some(1), Some(1)));
+    // Another user's program sends what it likes.
+    let socket = std::net::UdpSocket::bind((house.address, 0)).expect("a socket");
+    let mut packet = highwire_host::broker::gsi_packet(Default::default(), &to_id(1)).to_vec();
+    packet[20] ^= 1;
+    socket.send_to(&packet, (house.address, highwire_wire::UDP_PORT)).expect("sends");
+    until("the damaged one", || (count("dropped_bad_icrc") == Some(1)).then_some(()));
+    // The broker shares nothing: nobody waits for it, and it is no device.
+    let all = running_devices().expect("a directory");
+    let shards: Vec<_> = all
+        .iter()
+        .filter(|device| device.address == house.address)
+        .filter_map(|device| device.shard)
+        .collect();
+    assert_eq!(shards.len(), 3, "{shards:?}");
+    assert!(!shards.contains(&1));
+    drop((gsi, asking, stranger));
     house.close();
 }
 

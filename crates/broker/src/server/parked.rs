@@ -6,13 +6,12 @@
 
 use super::super::mad::decline;
 use super::super::protocol::{PortSpace, ServiceIds};
-use super::super::sys;
+use super::counters::Fate;
 use super::{Broker, GRACE};
 use highwire_link::Packet;
 use highwire_wire::UDP_PORT;
 use highwire_wire::cm::CmMad;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::time::Instant;
 
 /// Requests that wait at most; more are lost, and repeated by those who ask.
@@ -42,13 +41,18 @@ impl Broker {
     }
 
     /// Keeps a request until somebody listens.
-    pub(super) fn park(&mut self, service: u64, mad: &CmMad, packet: &Packet<'_>, record: Vec<u8>) {
+    pub(super) fn park(&mut self, service: u64, mad: &CmMad, packet: &Packet<'_>, record: Vec<u8>) -> Fate {
         // Who asks again has not asked twice.
         let is_same = |parked: &Parked| parked.from == packet.source && parked.mad.message == mad.message;
-        if self.parked.len() < PARKED_MAX && !self.parked.iter().any(is_same) {
-            let until = Instant::now() + GRACE;
-            self.parked.push(Parked { service, mad: Box::new(*mad), from: packet.source, record, until });
+        if self.parked.iter().any(is_same) {
+            return Fate::Parked;
         }
+        if self.parked.len() >= PARKED_MAX {
+            return Fate::DroppedParkedFull;
+        }
+        let until = Instant::now() + GRACE;
+        self.parked.push(Parked { service, mad: Box::new(*mad), from: packet.source, record, until });
+        Fate::Parked
     }
 
     /// Somebody listens now: what waited for that is delivered.
@@ -58,8 +62,7 @@ impl Broker {
         self.parked.retain(|parked| {
             let is_for_it = services.contains(parked.service);
             if is_for_it {
-                // A member that does not listen loses datagrams, as by a full receive queue.
-                let _ = sys::send(part.mads.as_fd(), &parked.record, &[]);
+                self.counters.count(part.give(&parked.record));
             }
             !is_for_it
         });
@@ -72,6 +75,7 @@ impl Broker {
             let parked = self.parked.swap_remove(at);
             if let Some(reply) = decline(&parked.mad) {
                 self.send(SocketAddr::new(parked.from.ip(), UDP_PORT), &reply);
+                self.counters.count(Fate::Declined);
             }
         }
     }

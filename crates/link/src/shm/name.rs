@@ -14,6 +14,19 @@ pub struct EngineName {
 }
 
 impl EngineName {
+    /// What the broker of a shared GID counts as: its queue pair numbers end in no other's, and queue pair 1 is its own.
+    pub const BROKER: u8 = 1;
+
+    /// The broker of a GID that processes share.
+    pub fn broker(gid: IpAddr) -> EngineName {
+        EngineName::shared(gid, EngineName::BROKER)
+    }
+
+    /// Whether it is a broker, and no engine.
+    pub fn is_broker(&self) -> bool {
+        self.shard == EngineName::BROKER
+    }
+
     /// One of several engines with one GID.
     pub fn shared(gid: IpAddr, shard: u8) -> EngineName {
         EngineName { gid: gid.to_canonical(), shard }

@@ -54,8 +54,15 @@ impl StatsFile {
     /// # Errors
     /// Those of making a file.
     pub fn create(name: EngineName) -> io::Result<StatsFile> {
-        let registry = Registry::open().map_err(io::Error::other)?;
-        let path = path(&registry, name);
+        StatsFile::create_in(&Registry::open().map_err(io::Error::other)?, name)
+    }
+
+    /// The same in another registry.
+    ///
+    /// # Errors
+    /// Those of making a file.
+    pub fn create_in(registry: &Registry, name: EngineName) -> io::Result<StatsFile> {
+        let path = path(registry, name);
         let window = make(&path, std::process::id())?;
         Ok(StatsFile { path, window, sequence: AtomicU64::new(0) })
     }
@@ -130,10 +137,19 @@ pub fn is_running(registry: &Registry, name: EngineName) -> bool {
 /// # Errors
 /// Those of reading the directory.
 pub fn running_devices() -> io::Result<Vec<RunningDevice>> {
-    running_in(&Registry::open().map_err(io::Error::other)?)
+    running_where(&Registry::open().map_err(io::Error::other)?, |name| !name.is_broker())
 }
 
-/// The same of one registry.
+/// Every broker of this user that runs on this machine now, by address: what became of the datagrams for the queue pair 1 of
+/// addresses that processes share.
+///
+/// # Errors
+/// Those of reading the directory.
+pub fn running_brokers() -> io::Result<Vec<RunningDevice>> {
+    running_where(&Registry::open().map_err(io::Error::other)?, |name| name.is_broker())
+}
+
+/// Devices and brokers of one registry.
 ///
 /// # Errors
 /// Those of reading the directory.
@@ -147,7 +163,7 @@ pub fn running_in(registry: &Registry) -> io::Result<Vec<RunningDevice>> {
 /// Those of reading the directory.
 pub fn sharing(registry: &Registry, address: IpAddr) -> io::Result<Vec<RunningDevice>> {
     let address = address.to_canonical();
-    running_where(registry, |name| name.gid == address && name.shard > 0)
+    running_where(registry, |name| name.gid == address && name.shard > 0 && !name.is_broker())
 }
 
 fn running_where(
