@@ -19,6 +19,10 @@ pub(crate) struct DriverCounters {
     pub(crate) handed_over: u64,
     /// Looks at a peer's socket that found it too full for more.
     pub(crate) waited_for_room: u64,
+    /// Packets of UC and UD that were kept until there would be a receive.
+    pub(crate) held_for_receive: u64,
+    /// Turns that took nothing from the links, because so many were kept.
+    pub(crate) waited_for_receive: u64,
     /// Requests that were executed directly in a peer's memory.
     pub(crate) direct: u64,
     /// Completion queues that were full when another completion came.
@@ -36,6 +40,8 @@ impl DriverCounters {
             dropped_beside_shm,
             handed_over,
             waited_for_room,
+            held_for_receive,
+            waited_for_receive,
             direct,
             cq_overruns,
         } = *self;
@@ -47,6 +53,8 @@ impl DriverCounters {
         each("dropped_beside_shm", dropped_beside_shm);
         each("handed_over", handed_over);
         each("waited_for_room", waited_for_room);
+        each("held_for_receive", held_for_receive);
+        each("waited_for_receive", waited_for_receive);
         each("direct", direct);
         each("cq_overruns", cq_overruns);
     }

@@ -6,6 +6,7 @@
 mod direct;
 mod disturbed;
 mod gsi;
+mod held;
 mod multicast;
 mod neighbours;
 mod places;
@@ -88,6 +89,7 @@ pub(crate) struct Engine {
     is_shm_only: bool,
     sharing: sharing::Sharing,
     room: room::Room,
+    pub(crate) held: held::Held,
     gsi_psn: Psn,
     groups: Groups,
     may_defer: bool,
@@ -144,6 +146,7 @@ impl Engine {
             is_shm_only,
             sharing: sharing::Sharing::new(doorman.is_some()),
             room: room::Room::new(gid, doorman),
+            held: held::Held::default(),
             gsi_psn: Psn::default(),
             groups,
             may_defer,
@@ -205,7 +208,10 @@ impl Engine {
         let now = self.now();
         let left = self.deadline().map_or(Duration::MAX, |at| at.saturating_since(now));
         let may_sleep = self.board.prepare_sleep_seqcst()
-            && self.neighbours.as_mut().is_none_or(|neighbours| neighbours.inbox.prepare_sleep())
+            && self.neighbours.as_mut().is_none_or(|neighbours| {
+                // What lies in the rings is to stay there.
+                self.held.is_full() || neighbours.inbox.prepare_sleep()
+            })
             && self.mailboxes[self.lane as usize].is_empty()
             && left > Duration::ZERO;
         may_sleep.then_some(left)

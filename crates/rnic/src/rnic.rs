@@ -237,6 +237,11 @@ impl Rnic {
         self.settle(now, slot);
     }
 
+    /// Whether a packet of UC or UD would be dropped for want of a receive, and for no other reason that its headers tell.
+    pub fn lacks_receive(&self, arrival: &Arrival, headers: &Headers) -> bool {
+        self.qp(headers.bth.dest_qpn).is_some_and(|qp| qp.lacks_receive(&self.shared, arrival, headers))
+    }
+
     /// Handles the passing of time; early and late calls are harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         self.handle_timeout_unless(now, |_, _| false);

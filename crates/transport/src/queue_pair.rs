@@ -11,13 +11,13 @@ use crate::plan::{Arrival, Outgoing, Plan, Source};
 use crate::receive_queue::ReceiveQueue;
 use crate::requester::Requester;
 use crate::responder::{self, Responder};
-use highwire_stdx::Instant;
+use highwire_stdx::{Instant, Slab};
 use highwire_verbs::{
     Access, Address, AsyncEvent, CompletionOp, CompletionStatus, CqId, Gather, Memory, ModifyError, Mtu,
     Payload, Pd, PostError, QpAttr, QpConfig, QpState, Recovery, RecvWr, SEGMENT_GROUP, SendWr, Service,
     SrqId,
 };
-use highwire_wire::{Ext, Headers, NakCode, Operation as WireOperation, Psn, Qpn};
+use highwire_wire::{Ext, Headers, NakCode, Operation as WireOperation, Position, Psn, Qpn};
 
 /// A queue pair of any service.
 #[derive(Clone, Debug)]
@@ -445,6 +445,37 @@ impl QueuePair {
             });
             self.enter_error(ctx);
         }
+    }
+
+    /// Whether a packet of an unreliable service would be dropped for want of a receive, and for no other reason that its headers
+    /// tell. A driver that can may keep it until there is one.
+    pub fn lacks_receive(&self, shared: &Slab<ReceiveQueue>, arrival: &Arrival, headers: &Headers) -> bool {
+        let conn = &self.conn;
+        let info = headers.bth.opcode.info();
+        let takes_receive = match conn.config.service {
+            Service::Ud => match headers.ext {
+                Ext::Deth(deth) | Ext::DethImm(deth, _) => deth.qkey == conn.qkey,
+                _ => false,
+            },
+            // One with immediate data takes it with its last packet, a message with its first.
+            Service::Uc => {
+                let begins = matches!(info.position, Position::First | Position::Only);
+                let is_taken = match info.operation {
+                    WireOperation::Send => begins,
+                    _ => matches!(headers.ext, Ext::Imm(_) | Ext::RethImm(..)),
+                };
+                arrival.source == conn.address.gid && is_taken
+            }
+            _ => false,
+        };
+        let queue = match conn.config.srq {
+            Some(srq) => shared.get(srq.0),
+            None => Some(&self.receives),
+        };
+        takes_receive
+            && conn.state.receives()
+            && queue.is_some_and(ReceiveQueue::is_empty)
+            && !self.responder.has_claimed()
     }
 
     /// The connected peer: its address and its queue pair.

@@ -281,6 +281,11 @@ impl Responder {
         self.irn.as_ref().map_or(Instant::FAR_FUTURE, |irn| irn.next_deadline())
     }
 
+    /// Whether a receive was taken for what comes next.
+    pub(crate) fn has_claimed(&self) -> bool {
+        !self.claimed.is_empty()
+    }
+
     /// The code for how many receives are ready, where they are this queue pair's alone.
     #[inline]
     fn credits(&self, conn: &Connection, own: &ReceiveQueue) -> u8 {

@@ -96,7 +96,7 @@ impl Engine {
         self.now = None;
         let overdue = self.is_overdue(by) || !self.may_defer;
         let requests = self.take_bells();
-        let packets = self.receive();
+        let packets = self.release_held() + self.receive();
         let work = requests + packets;
         let expired = self.expire(work > 0);
         self.turn.visitors_finds += u64::from(packets > 0 && by == By::Visitor);
@@ -199,7 +199,8 @@ impl Engine {
         let at_once = waits.then_some(Instant::ZERO);
         let kept = self.turn.deferred.then(|| self.turn.deferred_until.unwrap_or(Instant::ZERO));
         let held_back = self.disturbed.as_ref().and_then(super::Disturbed::poll_timeout);
-        [self.rnic.poll_timeout(), self.udp.poll_timeout(), held_back, kept, at_once]
+        let unreceived = self.held.deadline();
+        [self.rnic.poll_timeout(), self.udp.poll_timeout(), held_back, unreceived, kept, at_once]
             .into_iter()
             .flatten()
             .min()

@@ -357,7 +357,16 @@ impl Engine {
             .try_for_each(|(at, wr)| rnic.post_recv(now, qpn, wr).map_err(|error| refused(at, error)));
         // In the error state they come back at once.
         self.deliver();
+        self.serve_held();
         posted
+    }
+
+    /// After receives were posted: packets may have waited for them.
+    #[inline]
+    fn serve_held(&mut self) {
+        if !self.held.is_empty() {
+            self.pump();
+        }
     }
 
     pub(crate) fn post_shared(&mut self, index: u32, wr: &RecvWr<'_>) -> Result<(), PostError> {
@@ -366,7 +375,9 @@ impl Engine {
         if srq.rq.available() != Ok(0) {
             return Err(PostError::QueueFull);
         }
-        tags::post(&mut self.rnic, srq.id, srq.tags.as_deref_mut(), wr)
+        let posted = tags::post(&mut self.rnic, srq.id, srq.tags.as_deref_mut(), wr);
+        self.serve_held();
+        posted
     }
 
     fn fetch_receives(&mut self, index: u32) -> u32 {

@@ -1,6 +1,7 @@
 //! From the links into the RNIC: verify, parse, hand over.
 
 use super::Engine;
+use super::held::may_wait;
 use super::neighbours::{BELL_BYTES, traffic_class_of};
 use crate::lane::Stray;
 use crate::memory::{Bytes, look_at};
@@ -8,7 +9,9 @@ use highwire_link::shm::PACKET_MAX_BYTES;
 use highwire_link::{Link, Packet};
 use highwire_rnic::Arrival;
 use highwire_verbs::{Gid, Payload};
-use highwire_wire::{MAX_HEADERS_LEN, Opcode, Operation, Qpn, parse_packet_head, parse_packet_with_icrc};
+use highwire_wire::{
+    ICRC_LEN, MAX_HEADERS_LEN, Opcode, Operation, Qpn, parse_packet_head, parse_packet_with_icrc,
+};
 
 /// Trains taken in one turn, so that the engine also gets round to sending.
 const TRAINS_PER_TURN: u32 = 4;
@@ -44,6 +47,11 @@ impl Engine {
     /// Takes what has arrived; returns the number of packets.
     #[inline]
     pub(super) fn receive(&mut self) -> u32 {
+        if !self.held.is_empty() && self.held.is_full() {
+            // What lies in rings and sockets stays there, and holds up its senders.
+            self.counters.waited_for_receive += 1;
+            return 0;
+        }
         let shm = self.receive_shm();
         let mut packets = shm;
         if self.is_udp_due(shm > 0) {
@@ -81,7 +89,7 @@ impl Engine {
     fn receive_shm(&mut self) -> u32 {
         let Some(neighbours) = &mut self.neighbours else { return 0 };
         let (rnic, memory, counters) = (&mut self.rnic, &mut self.memory, &mut self.counters);
-        let (clock, now, destination) = (&self.clock, &mut self.now, self.gid);
+        let (clock, now, destination, held) = (&self.clock, &mut self.now, self.gid, &mut self.held);
         let count = neighbours.inbox.receive(SHM_PACKETS_PER_TURN, |source, received| {
             let now = *now.get_or_insert_with(|| clock.now());
             if let Some(disturbed) = &mut self.disturbed {
@@ -95,6 +103,11 @@ impl Engine {
                 Ok((headers, payload)) => {
                     let traffic_class = traffic_class_of(&headers.bth);
                     let arrival = Arrival { source: Gid::from_ip(source), destination, traffic_class };
+                    let copy = || received.copied(&mut [0; PACKET_MAX_BYTES]).into();
+                    if may_wait(headers.bth.opcode) && held.keeps(now, rnic, (&arrival, headers), copy) {
+                        counters.held_for_receive += 1;
+                        return;
+                    }
                     let payload = bytes.slice(payload.start as u32, payload.len() as u32);
                     rnic.handle_packet(now, &arrival, headers, payload, memory);
                 }
@@ -162,6 +175,11 @@ impl Engine {
             traffic_class: packet.traffic_class,
         };
         let now = self.now();
+        let copy = || packet.bytes[..packet.bytes.len() - ICRC_LEN].into();
+        if may_wait(headers.bth.opcode) && self.held.keeps(now, &self.rnic, (&arrival, headers), copy) {
+            self.counters.held_for_receive += 1;
+            return;
+        }
         let payload = Bytes::of(&packet.bytes[payload.clone()]);
         self.rnic.handle_packet(now, &arrival, headers, payload, &mut self.memory);
     }

@@ -173,6 +173,9 @@ impl QueuePair {
             // Until the peer has proved that it speaks it.
             attr.recovery = Some(Recovery::GoBackN);
         }
+        if attr.state == Some(QpState::Reset) {
+            engine.held.forget(self.qpn);
+        }
         let begins_to_receive = before.state == QpState::Init && attr.state == Some(QpState::Rtr);
         if self.service.is_datagram() && begins_to_receive {
             // No peer has a say in it.

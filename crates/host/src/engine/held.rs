@@ -1,0 +1,145 @@
+//! Packets of UC and UD that wait for a receive.
+//!
+//! The specification lets a responder of an unreliable service drop what finds no receive (IBTA §9.8.2.2.4, §9.8.3.3), and a
+//! card does. A card's application gets its core, though; here it competes for it with the engines of both ends, and a
+//! sender that was given a whole turn of the processor sends more in it than any queue has receives. So packets that
+//! lack nothing but a receive are kept for a while, in order, and those behind them as well. When many are kept, nothing
+//! further is taken from the links: rings and sockets fill, and what sends into them on this machine waits, as on a
+//! lossless network.
+//!
+//! Whoever posts no receive for `PATIENCE` is not waited for any longer: what was kept goes the way of a card's, and what follows as
+//! well, until there is a receive again.
+//!
+//! Invariant: while packets of a queue pair are kept, the RNIC sees no other packet of it.
+
+use super::Engine;
+use highwire_rnic::{Arrival, Rnic};
+use highwire_stdx::{Duration, Instant};
+use highwire_wire::{Headers, Opcode, Qpn, Service, parse_packet_head};
+use std::collections::VecDeque;
+
+/// How long packets wait for a receive: longer than a thread that wants to run waits for a core, as a rule.
+const PATIENCE: Duration = Duration::from_millis(1_000);
+/// Bytes kept for a queue pair before nothing further is taken.
+const QUEUE_PAIR_BYTES: usize = 8 << 20;
+/// The same for all of a lane.
+const LANE_BYTES: usize = 32 << 20;
+
+/// What a lane keeps.
+#[derive(Default)]
+pub(crate) struct Held {
+    queues: Vec<Queue>,
+    bytes: usize,
+}
+
+/// What is kept for one queue pair, BTH to padding.
+struct Queue {
+    qpn: Qpn,
+    packets: VecDeque<(Arrival, Box<[u8]>)>,
+    bytes: usize,
+    /// Since when no receive has been found.
+    since: Instant,
+    /// Nothing is kept until there is a receive again.
+    given_up: bool,
+}
+
+/// Whether packets of this kind may have to wait.
+#[inline]
+pub(super) fn may_wait(opcode: Opcode) -> bool {
+    matches!(opcode.info().service, Some(Service::Uc | Service::Ud))
+}
+
+impl Held {
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// Whether so much is kept that nothing further should be taken from the links.
+    pub(super) fn is_full(&self) -> bool {
+        self.bytes >= LANE_BYTES || self.queues.iter().any(|queue| queue.bytes >= QUEUE_PAIR_BYTES)
+    }
+
+    /// When the next queue pair is waited for no longer.
+    pub(super) fn deadline(&self) -> Option<Instant> {
+        let waiting = self.queues.iter().filter(|queue| !queue.packets.is_empty());
+        waiting.map(|queue| queue.since + PATIENCE).min()
+    }
+
+    /// Keeps a packet if it has to wait: `copy` makes what is kept. False if the RNIC is to have it now.
+    pub(super) fn keeps(
+        &mut self,
+        now: Instant,
+        rnic: &Rnic,
+        (arrival, headers): (&Arrival, &Headers),
+        copy: impl FnOnce() -> Box<[u8]>,
+    ) -> bool {
+        let qpn = headers.bth.dest_qpn;
+        let known = self.queues.iter().position(|queue| queue.qpn == qpn);
+        let is_behind_others = known.is_some_and(|at| !self.queues[at].packets.is_empty());
+        if !is_behind_others && !rnic.lacks_receive(arrival, headers) {
+            // It has moved again.
+            known.map(|at| self.queues.swap_remove(at));
+            return false;
+        }
+        let at = known.unwrap_or_else(|| {
+            let queue = Queue { qpn, packets: VecDeque::new(), bytes: 0, since: now, given_up: false };
+            self.queues.push(queue);
+            self.queues.len() - 1
+        });
+        let queue = &mut self.queues[at];
+        if queue.given_up {
+            return false;
+        }
+        let packet = copy();
+        queue.bytes += packet.len();
+        self.bytes += packet.len();
+        queue.packets.push_back((*arrival, packet));
+        true
+    }
+
+    /// Forgets what is kept for a queue pair that begins anew.
+    pub(crate) fn forget(&mut self, qpn: Qpn) {
+        if let Some(at) = self.queues.iter().position(|queue| queue.qpn == qpn) {
+            self.bytes -= self.queues.swap_remove(at).bytes;
+        }
+    }
+}
+
+impl Engine {
+    /// Hands on what has found a receive, or waits for none any longer; returns the number of packets.
+    #[inline]
+    pub(super) fn release_held(&mut self) -> u32 {
+        if self.held.is_empty() { 0 } else { self.release_some() }
+    }
+
+    #[cold]
+    fn release_some(&mut self) -> u32 {
+        let now = self.now();
+        let (rnic, memory, held) = (&mut self.rnic, &mut self.memory, &mut self.held);
+        let mut released = 0;
+        for queue in &mut held.queues {
+            while let Some((arrival, packet)) = queue.packets.front() {
+                // It was parsed before it was kept.
+                if let Ok((headers, payload)) = &parse_packet_head(packet, packet.len()) {
+                    if !rnic.lacks_receive(arrival, headers) {
+                        queue.since = now;
+                    } else if now.saturating_since(queue.since) < PATIENCE {
+                        break;
+                    } else {
+                        queue.given_up = true;
+                    }
+                    let payload = crate::memory::Bytes::of(&packet[payload.clone()]);
+                    rnic.handle_packet(now, arrival, headers, payload, memory);
+                }
+                queue.bytes -= packet.len();
+                held.bytes -= packet.len();
+                queue.packets.pop_front();
+                released += 1;
+            }
+        }
+        held.queues
+            .retain(|queue| !queue.packets.is_empty() || queue.given_up && rnic.qp(queue.qpn).is_some());
+        released
+    }
+}
