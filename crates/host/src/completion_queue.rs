@@ -211,12 +211,22 @@ impl CompletionQueue {
     /// Sleeps until a completion waits; false when `timeout` passes first. Afterwards `poll` finds it, unless another
     /// thread was faster.
     pub fn wait(&self, what: WaitFor, timeout: Duration) -> bool {
+        self.wait_or(what, timeout, &|| false)
+    }
+
+    /// Lets whoever waits for the queue look again.
+    pub(crate) fn wake(&self) {
+        self.inner.notifier.sleepers.wake_all();
+    }
+
+    /// The same; over as well when `also` says so, which is asked whenever somebody calls [`wake`](Self::wake).
+    pub(crate) fn wait_or(&self, what: WaitFor, timeout: Duration, also: &dyn Fn() -> bool) -> bool {
         let inner = &*self.inner;
         let deadline = Instant::now() + timeout;
         let arm = what.into();
         inner.use_events();
         // A corrupt ring cannot be waited for; polling it finds nothing either.
-        let is_over = || inner.consumer().arm(arm).unwrap_or(false);
+        let is_over = || also() || inner.consumer().arm(arm).unwrap_or(false);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
             if inner.device.engine == Engine::Inline {

@@ -117,7 +117,7 @@ pub use limits::DeviceLimits;
 pub use queue_pair::{Chain, ConnectOptions, QueuePair, QueuePairConfig, XrcTargetConfig};
 pub use region::{Buffer, DeviceMemory, MemoryChange, MemoryRegion, ProtectionDomain, RegisterOptions};
 pub use shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig, SrqSnapshot};
-pub use sys::SignalMask;
+pub use sys::{EndSignals, SignalMask};
 pub use window::MemoryWindow;
 
 pub use highwire_broker as broker;

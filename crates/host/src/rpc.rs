@@ -26,6 +26,8 @@ use highwire_verbs::{Address, Completion, CompletionOp, CompletionStatus, Datagr
 use outgoing::Sends;
 use receives::Receives;
 use std::future::Future;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Completions taken in one sweep.
@@ -64,6 +66,7 @@ pub struct Rpc {
     now: Instant,
     idle: Idle,
     idle_turns: u32,
+    is_rung: Arc<AtomicBool>,
     optimisations: Optimisations,
     qkey: u32,
     counters: DriverCounters,
@@ -110,6 +113,7 @@ impl Rpc {
             clock,
             idle: config.idle,
             idle_turns: 0,
+            is_rung: Arc::default(),
             optimisations,
             qkey,
             counters: DriverCounters::default(),
@@ -244,6 +248,25 @@ impl Rpc {
         }
     }
 
+    /// Ends this thread's [`sleep`](Self::sleep) from another thread.
+    pub fn bell(&self) -> Bell {
+        Bell { cq: self.cq.clone(), is_rung: Arc::clone(&self.is_rung) }
+    }
+
+    /// Sleeps until something comes, the endpoint has something to do, its bell is rung, or `at_most` has passed. For drivers with work of
+    /// their own; others let [`step`](Self::step) decide.
+    pub fn sleep(&mut self, at_most: Duration) {
+        self.now = self.clock.now();
+        let due = self.endpoint.poll_timeout().map(|at| at.saturating_since(self.now).into());
+        let at_most = due.unwrap_or(at_most).min(at_most);
+        if !self.endpoint.has_work() {
+            self.cq.wait_or(WaitFor::Any, at_most, &|| self.is_rung.load(Ordering::SeqCst));
+        }
+        self.is_rung.store(false, Ordering::SeqCst);
+        self.idle_turns = 0;
+        self.now = self.clock.now();
+    }
+
     /// Runs until a worker has its result.
     pub fn run_until<T>(&mut self, running: &Running<T>) -> T {
         loop {
@@ -271,6 +294,22 @@ impl Rpc {
     pub fn serve(&mut self) -> ! {
         loop {
             self.step();
+        }
+    }
+}
+
+/// Ends the sleep of an endpoint's thread. A ring that comes before the sleep is not lost.
+#[derive(Clone)]
+pub struct Bell {
+    cq: CompletionQueue,
+    is_rung: Arc<AtomicBool>,
+}
+
+impl Bell {
+    /// Rings.
+    pub fn ring(&self) {
+        if !self.is_rung.swap(true, Ordering::SeqCst) {
+            self.cq.wake();
         }
     }
 }

@@ -7,7 +7,7 @@ mod signals;
 
 pub(crate) use multicast::{group_socket, send_groups_from};
 pub(crate) use restart::{ends_waits, may_be_interrupted_in_poll};
-pub(crate) use signals::EndSignals;
+pub use signals::EndSignals;
 pub use signals::SignalMask;
 
 use highwire_stdx::Duration;

@@ -28,11 +28,11 @@ impl Drop for SignalMask {
 }
 
 /// The signals by which a process is asked to end, kept from threads so that one of them can wait for them.
-pub(crate) struct EndSignals(libc::sigset_t);
+pub struct EndSignals(libc::sigset_t);
 
 impl EndSignals {
     /// Blocks them in this thread, and in those that it starts from now on.
-    pub(crate) fn block() -> EndSignals {
+    pub fn block() -> EndSignals {
         // SAFETY: the set is valid memory, and a set of zeroes is one.
         unsafe {
             let mut set = std::mem::zeroed();
@@ -46,7 +46,7 @@ impl EndSignals {
     }
 
     /// Waits for one of them.
-    pub(crate) fn wait(&self) {
+    pub fn wait(&self) {
         let mut signal = 0;
         // SAFETY: both are valid memory. Only an invalid set is refused, and this one is valid.
         unsafe { libc::sigwait(&self.0, &mut signal) };
