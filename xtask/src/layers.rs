@@ -36,9 +36,10 @@ const HOUSE: &[(&str, u8, World)] = &[
     ("txn", 4, World::Protocol),
     ("host", 5, World::Real),
     ("sim", 5, World::Simulated),
-    ("cli", 6, World::Face),
+    ("store", 6, World::Real),
     ("ibverbs", 6, World::Face),
     ("paths", 6, World::Face),
+    ("cli", 7, World::Face),
 ];
 
 /// One edge of the dependency graph, without the `highwire-` prefix.

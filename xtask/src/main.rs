@@ -19,6 +19,7 @@ mod packages;
 mod rocket;
 mod rtl;
 mod shell;
+mod store;
 mod stress;
 mod table;
 mod test;

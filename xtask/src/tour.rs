@@ -6,6 +6,7 @@
 mod nanopu;
 mod page;
 mod stops;
+mod store;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

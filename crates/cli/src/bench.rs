@@ -1,6 +1,7 @@
 //! `highwire bench`: what parts of Highwire cost by themselves.
 
 mod rpc;
+mod smallbank;
 mod stage;
 mod wake;
 
@@ -21,6 +22,8 @@ enum What {
     Rpc(rpc::Args),
     /// How soon a waiting thread has its event, and what that costs.
     Wake(wake::Args),
+    /// Transactions of a bank over the store: how many, how soon, and whether money is lost with a node.
+    Smallbank(smallbank::Args),
 }
 
 /// Measures.
@@ -28,5 +31,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.what {
         What::Rpc(args) => rpc::run(args),
         What::Wake(args) => wake::run(args),
+        What::Smallbank(args) => smallbank::run_bench(args),
     }
 }

@@ -31,6 +31,12 @@ impl Console {
         written(writeln!(self.out, "{text}"))
     }
 
+    /// Bytes as they are, and the end of the line.
+    pub(crate) fn bytes(&mut self, bytes: &[u8]) -> Result<()> {
+        written(self.out.write_all(bytes))?;
+        written(writeln!(self.out))
+    }
+
     /// One JSON document, indented, on the standard output.
     pub(crate) fn json(&mut self, value: &impl Serialize) -> Result<()> {
         written(serde_json::to_writer_pretty(&mut self.out, value).map_err(io::Error::from))?;

@@ -1,6 +1,9 @@
 //! `highwire store`: the transactional store.
 
 mod check;
+mod commands;
+mod serve;
+mod supervisor;
 
 use std::process::ExitCode;
 
@@ -15,6 +18,49 @@ pub(crate) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
+    /// Run a cluster on this machine, or one node of a cluster.
+    #[command(
+        after_help = "Without --config: a cluster of this machine, one process for each node, started again when one is lost. It is empty at
+first and gone when this command ends.
+
+Examples:
+  highwire store serve --nodes 3
+  highwire store serve --nodes 3 --resp 6379
+  highwire store serve --config cluster.toml --node 2"
+    )]
+    Serve(serve::Args),
+    /// Print a key's value.
+    #[command(after_help = "Example:
+  highwire store get accounts alice")]
+    Get(commands::Get),
+    /// Give a key a value.
+    #[command(after_help = "Example:
+  highwire store put accounts alice 100")]
+    Put(commands::Put),
+    /// Take a key away.
+    #[command(after_help = "Example:
+  highwire store delete accounts alice")]
+    Delete(commands::Delete),
+    /// Print all keys of a table, and their values, as they were at one instant.
+    #[command(after_help = "Example:
+  highwire store scan accounts --prefix a")]
+    Scan(commands::Scan),
+    /// Do several things at once, or nothing.
+    #[command(after_help = "Each operation is one word of the shell, or one line of the standard input:
+  get TABLE KEY              prints the value
+  put TABLE KEY VALUE        gives the key a value
+  delete TABLE KEY
+  add TABLE KEY NUMBER       adds to a number; a key that is not there counts as 0
+  check TABLE KEY VALUE      nothing happens unless the key has this value
+  atleast TABLE KEY NUMBER   nothing happens unless the key's number is as great
+
+Example:
+  highwire store txn 'atleast accounts alice 10' 'add accounts alice -10' 'add accounts bob 10'")]
+    Txn(commands::Txn),
+    /// Show how each node stands.
+    #[command(after_help = "Example:
+  highwire store status")]
+    Status(commands::Status),
     /// Run simulated clusters through faults, and check that their transactions were strictly serialisable.
     #[command(
         after_help = "One seed is one cluster of 3 to 7 nodes and one run of faults, the same every time.
@@ -29,6 +75,13 @@ Examples:
 /// Runs the subcommand.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.command {
+        Command::Serve(args) => serve::run(args),
+        Command::Get(args) => commands::get(args),
+        Command::Put(args) => commands::put(args),
+        Command::Delete(args) => commands::delete(args),
+        Command::Scan(args) => commands::scan(args),
+        Command::Txn(args) => commands::txn(args),
+        Command::Status(args) => commands::status(args),
         Command::Check(args) => check::run(args),
     }
 }

@@ -75,6 +75,24 @@ impl Configuration {
         }
     }
 
+    /// Its bytes, for a configuration service to keep.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        crate::codec::encode(self)
+    }
+
+    /// The configuration that these bytes are, if they are one that a cluster can be in.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Configuration> {
+        let configuration: Configuration = crate::codec::decode(bytes).ok()?;
+        let known = |node: NodeId| configuration.boot(node).is_some();
+        let is_whole = |replicas: &Vec<Replica>| {
+            !replicas.is_empty() && replicas.iter().all(|replica| known(replica.node))
+        };
+        let is_sound = known(configuration.manager)
+            && !configuration.regions.is_empty()
+            && configuration.regions.iter().all(is_whole);
+        is_sound.then_some(configuration)
+    }
+
     /// The life in which a node is a member.
     pub fn boot(&self, node: NodeId) -> Option<u64> {
         self.members.iter().find(|member| member.0 == node).map(|member| member.1)

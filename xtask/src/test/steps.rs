@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::shell::{Line, Log, has_program, root, target_dir};
-use crate::{commands, compat, documents, fuzz, interop, java, layers, packages, rtl};
+use crate::{commands, compat, documents, fuzz, interop, java, layers, packages, rtl, store};
 
 use super::tally::Tally;
 
@@ -58,6 +58,7 @@ pub(super) const ALL: &[Step] = &[
     long("fuzz", "every fuzz target, briefly", fuzz::step),
     long("dropin", "programs for RDMA cards, unmodified, a part of `cargo xtask compat`", compat::step),
     long("java", "the verbs in Java, and conversations with them", java::step),
+    long("store", "the store: real faults, and Redis's own clients", store::step),
     long("interop", "conversations with the Linux kernel's RNIC", interop::step),
     long("leftovers", "nothing is left behind", leftovers),
 ];

@@ -10,7 +10,7 @@ use crate::measure::{Program, Quantity};
 use crate::shell::{root, target_dir};
 
 use super::page::{Bar, Chart};
-use super::{Results, Stop, nanopu};
+use super::{Results, Stop, nanopu, store};
 use crate::{libs, packages, shell::Log};
 
 /// Seconds of each of the eight goodput measurements.
@@ -31,6 +31,7 @@ pub(super) const ALL: &[Sight] = &[
     Sight { title: "The same misfortune every time", visit: misfortune },
     Sight { title: "A program written for RDMA cards, unmodified", visit: unmodified },
     Sight { title: "The same code on a simulated network", visit: simulated },
+    Sight { title: "A store that loses a node and no money", visit: store::loses_a_node },
     Sight { title: "A processor with the network in its registers", visit: nanopu::timeline },
     Sight { title: "A core that is right to the cycle", visit: nanopu::rocket },
 ];

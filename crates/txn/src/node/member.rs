@@ -275,7 +275,7 @@ impl Node {
     }
 
     /// A line for a person who asks why nothing happens.
-    pub(crate) fn standing(&self) -> String {
+    pub fn standing(&self) -> String {
         let phases: Vec<_> = self.workers.iter().map(|worker| worker.phase).collect();
         format!(
             "{:?} in configuration {}, open {}, restarted {}, calls {}, suspects {:?}, newcomers {:?}, wishes {}, leases {}, manages {:?}, workers {phases:?}",

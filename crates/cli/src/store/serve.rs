@@ -1,0 +1,95 @@
+//! `highwire store serve`: one node of a cluster, or a whole cluster on this machine.
+
+use std::io::Read as _;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+use highwire_host::EndSignals;
+use highwire_store::{ClusterConfig, Engine};
+
+use crate::console::Console;
+use crate::failure::usage;
+
+use super::supervisor;
+
+/// Options of `highwire store serve`.
+#[derive(Debug, clap::Args)]
+pub(super) struct Args {
+    /// Nodes of a cluster on this machine.
+    #[arg(long, default_value_t = 3, conflicts_with = "config", value_parser = clap::value_parser!(u16).range(1..=64))]
+    pub(super) nodes: u16,
+    /// How many of them may be lost at once: everything is kept f + 1 times. 1 unless given, or 0 for a single node.
+    #[arg(long, conflicts_with = "config")]
+    pub(super) f: Option<usize>,
+    /// The door of node 0; node n has the nth port behind it.
+    #[arg(long, default_value_t = 7400, conflicts_with = "config")]
+    pub(super) port: u16,
+    /// The length of a lease: a node that is silent for twice as long is removed, and comes back with nothing.
+    #[arg(long, default_value_t = 300, conflicts_with = "config", value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    pub(super) lease_ms: u64,
+    /// Rows in each of the 16 regions; the store refuses more.
+    #[arg(long, default_value_t = 1 << 20, conflicts_with = "config")]
+    pub(super) rows_max: usize,
+    /// Do not start nodes again that are lost.
+    #[arg(long, conflicts_with = "config")]
+    pub(super) no_restart: bool,
+    /// Run one node of the cluster that this file describes.
+    #[arg(long, requires = "node")]
+    config: Option<PathBuf>,
+    /// Which one.
+    #[arg(long, requires = "config")]
+    node: Option<u16>,
+    /// Let Redis clients in at this port of the loopback address, or at this address and port. In a cluster on this machine node n has the
+    /// nth port behind it.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = resp_address)]
+    pub(super) resp: Option<(String, u16)>,
+    /// End when the standard input does: how a supervisor's nodes outlive it by nothing.
+    #[arg(long, hide = true)]
+    until_stdin_ends: bool,
+}
+
+/// Serves until told to end.
+pub(super) fn run(args: &Args) -> Result<ExitCode> {
+    match (&args.config, args.node) {
+        (Some(path), Some(node)) => {
+            let config = ClusterConfig::load(path).map_err(|error| usage(error.to_string()))?;
+            config.node(node).map_err(usage)?;
+            run_node(args, &config, node)
+        }
+        _ => supervisor::run(args),
+    }
+}
+
+fn resp_address(text: &str) -> Result<(String, u16), String> {
+    let (address, port) = text.rsplit_once(':').unwrap_or(("127.0.0.1", text));
+    let port = port.parse().ok().filter(|&port| port > 0 && !address.is_empty());
+    Ok((address.to_string(), port.ok_or("write it as 6379 or 127.0.0.1:6379")?))
+}
+
+fn run_node(args: &Args, config: &ClusterConfig, id: u16) -> Result<ExitCode> {
+    let ends = EndSignals::block();
+    let engine = Engine::start(config, id)?;
+    if let Some((address, port)) = &args.resp {
+        let opened = engine.store().open_resp(&format!("{address}:{port}"));
+        opened.with_context(|| format!("--resp: {address}:{port}"))?;
+    }
+    let (store, door) = (engine.store().clone(), &config.node(id).map_err(usage)?.door);
+    if args.until_stdin_ends {
+        let store = store.clone();
+        std::thread::spawn(move || {
+            let _ = std::io::stdin().read_to_end(&mut Vec::new());
+            store.stop();
+        });
+    } else {
+        let mut console = Console::new();
+        console.line(format_args!("node {id} listens at {door}"))?;
+        console.finish()?;
+    }
+    std::thread::spawn(move || {
+        ends.wait();
+        store.stop();
+    });
+    engine.join()?;
+    Ok(ExitCode::SUCCESS)
+}

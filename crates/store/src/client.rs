@@ -1,0 +1,370 @@
+//! The client library: transactions as closures, over a connection to any node.
+//!
+//! A transaction reads through the connection and keeps its writes to itself. Committing sends both, the versions that were read and the writes,
+//! and the node commits them if everything is still as it was read. If not, the closure runs again. So the closure may run several times, may
+//! see a state that never was (then it runs again), and must do nothing outside the transaction that it would regret.
+
+use crate::error::StoreError;
+use crate::message::{Answer, Entry, Footprint, GREETING, NodeStatus, Request, WriteRequest, receive, send};
+use crate::rows;
+use std::collections::BTreeMap;
+use std::io::{self, BufReader, Write as _};
+use std::net::{TcpStream, ToSocketAddrs as _};
+use std::time::{Duration, Instant};
+
+/// How long a node may take to let a client in.
+const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
+/// How long a node may take to answer: longer than its own patience with a transaction.
+const ANSWER_PATIENCE: Duration = Duration::from_secs(8);
+
+/// A table and a key in it.
+type Name = (Vec<u8>, Vec<u8>);
+/// `None`: there is none.
+type Value = Option<Vec<u8>>;
+
+/// A client of a cluster. It talks to one node at a time, and to another one when that is lost.
+#[derive(Debug)]
+pub struct Client {
+    doors: Vec<String>,
+    next: usize,
+    stream: Option<BufReader<TcpStream>>,
+    patience: Duration,
+    started: Instant,
+    counts: Counts,
+}
+
+/// How a client's transactions went.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counts {
+    /// Times that a closure ran again because others were in the way.
+    pub retries: u64,
+    /// Times that a connection was lost.
+    pub reconnects: u64,
+}
+
+impl Client {
+    /// A client of the cluster with these doors (`host:port`). It connects when it has something to ask.
+    pub fn new(doors: impl IntoIterator<Item = impl Into<String>>) -> Client {
+        let doors = doors.into_iter().map(Into::into).collect();
+        Client {
+            doors,
+            next: 0,
+            stream: None,
+            patience: Duration::from_secs(20),
+            started: Instant::now(),
+            counts: Counts::default(),
+        }
+    }
+
+    /// How long a transaction may take, all attempts together; 20 seconds unless set.
+    pub fn set_patience(&mut self, patience: Duration) {
+        self.patience = patience;
+    }
+
+    /// What was counted so far.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    /// A key's value; `None` if there is none.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn get(&mut self, table: &str, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, StoreError> {
+        self.transact(|transaction| transaction.get(table, key.as_ref()))
+    }
+
+    /// Gives a key a value.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn put(
+        &mut self,
+        table: &str,
+        key: impl AsRef<[u8]>,
+        value: impl AsRef<[u8]>,
+    ) -> Result<(), StoreError> {
+        self.transact(|transaction| {
+            transaction.put(table, key.as_ref(), value.as_ref());
+            Ok(())
+        })
+    }
+
+    /// Takes a key away; whether it was there.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn delete(&mut self, table: &str, key: impl AsRef<[u8]>) -> Result<bool, StoreError> {
+        self.transact(|transaction| {
+            let was_there = transaction.get(table, key.as_ref())?.is_some();
+            if was_there {
+                transaction.delete(table, key.as_ref());
+            }
+            Ok(was_there)
+        })
+    }
+
+    /// All entries of a table whose keys begin with `prefix`, in the order of their keys, as they were at one instant.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn scan(&mut self, table: &str, prefix: impl AsRef<[u8]>) -> Result<Vec<Entry>, StoreError> {
+        self.transact(|transaction| transaction.scan(table, prefix.as_ref()))
+    }
+
+    /// Runs a transaction until it commits. An error of the closure ends it, and nothing of it happens.
+    ///
+    /// # Errors
+    /// The closure's, or why it could not be committed.
+    pub fn transact<T>(
+        &mut self,
+        mut body: impl FnMut(&mut ClientTransaction<'_>) -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let deadline = Instant::now() + self.patience;
+        for attempt in 0u32.. {
+            let mut transaction = ClientTransaction {
+                client: self,
+                seen: Footprint::default(),
+                writes: BTreeMap::new(),
+                values: BTreeMap::new(),
+                reads: 0,
+            };
+            let result = body(&mut transaction).and_then(|value| transaction.commit().map(|()| value));
+            let is_over = Instant::now() >= deadline;
+            match result {
+                Err(StoreError::Conflict) if !is_over => self.counts.retries += 1,
+                // Nothing happened, and another node may be better off.
+                Err(StoreError::Unavailable(_)) if !is_over && self.stream.take().is_some() => self.next += 1,
+                result => return result,
+            }
+            // Some part of a time that doubles: two that were in each other's way are not so again.
+            let most = 50_000u64 << attempt.min(8);
+            let part = self.started.elapsed().subsec_nanos();
+            std::thread::sleep(Duration::from_nanos(u64::from(part).wrapping_mul(0x9E37_79B9) % most));
+        }
+        Err(StoreError::Conflict)
+    }
+
+    /// How the node stands that this client talks to.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn status(&mut self) -> Result<NodeStatus, StoreError> {
+        match self.ask(&Request::Status)? {
+            Answer::Status(status) => Ok(*status),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
+    /// Ends the node that this client talks to.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn stop_node(&mut self) -> Result<(), StoreError> {
+        match self.ask(&Request::Stop)? {
+            Answer::Stopping => Ok(()),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
+    fn read(&mut self, keys: &[Name]) -> Result<(Vec<Value>, Footprint), StoreError> {
+        keys.iter().try_for_each(|(table, key)| rows::check_key(table, key))?;
+        match self.ask(&Request::Get { keys: keys.to_vec() })? {
+            Answer::Got { values, seen } if values.len() == keys.len() => Ok((values, seen)),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
+    /// Asks what changes nothing, so that it can be asked again elsewhere.
+    fn ask(&mut self, request: &Request) -> Result<Answer, StoreError> {
+        let deadline = Instant::now() + self.patience;
+        loop {
+            self.connect(deadline)?;
+            match self.exchange(request) {
+                Ok(answer) => return Ok(answer),
+                Err(error) if Instant::now() >= deadline => {
+                    return Err(StoreError::Unavailable(format!("the connection was lost: {error}")));
+                }
+                Err(_) => {}
+            }
+        }
+    }
+
+    fn commit(&mut self, request: &Request) -> Result<(), StoreError> {
+        self.connect(Instant::now() + self.patience)?;
+        match self.exchange(request) {
+            Ok(Answer::Committed) => Ok(()),
+            Ok(answer) => Err(unexpected(answer)),
+            // It may have arrived before that, and must not happen twice.
+            Err(error) => Err(StoreError::Unknown(format!("the connection was lost: {error}"))),
+        }
+    }
+
+    fn exchange(&mut self, request: &Request) -> io::Result<Answer> {
+        let result = match &mut self.stream {
+            Some(stream) => send(stream.get_mut(), request).and_then(|()| receive(stream)),
+            None => Err(io::ErrorKind::NotConnected.into()),
+        };
+        if result.is_err() {
+            // Elsewhere next time: a process that is stopped still accepts connections.
+            self.stream = None;
+            self.next += 1;
+            self.counts.reconnects += 1;
+        }
+        result
+    }
+
+    /// Finds a node that lets this client in: each in turn, the last one first.
+    fn connect(&mut self, deadline: Instant) -> Result<(), StoreError> {
+        let mut errors = Vec::new();
+        while self.stream.is_none() {
+            if self.doors.is_empty() {
+                return Err(StoreError::Unavailable("the client knows no node".into()));
+            }
+            let door = &self.doors[self.next % self.doors.len()];
+            match enter(door) {
+                Ok(stream) => self.stream = Some(stream),
+                Err(error) => {
+                    errors.push(format!("{door}: {error}"));
+                    self.next += 1;
+                    if errors.len() >= self.doors.len() {
+                        if Instant::now() >= deadline || errors.len() >= NOBODY.max(self.doors.len()) {
+                            errors.truncate(self.doors.len());
+                            let what = format!("no node lets a client in ({})", errors.join("; "));
+                            return Err(StoreError::Unavailable(what));
+                        }
+                        std::thread::sleep(Duration::from_millis(50));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refused as often as this by all nodes, a client believes that there is no store.
+const NOBODY: usize = 9;
+
+fn enter(door: &str) -> io::Result<BufReader<TcpStream>> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "no such host");
+    for address in door.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
+            Ok(mut stream) => {
+                stream.set_nodelay(true)?;
+                stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+                stream.write_all(&GREETING)?;
+                return Ok(BufReader::new(stream));
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn unexpected(answer: Answer) -> StoreError {
+    match answer {
+        Answer::Failed(error) => error,
+        _ => StoreError::invalid(
+            "the node answered something else than was asked: another version of this program?",
+        ),
+    }
+}
+
+/// A transaction of a client, as its closure sees it.
+#[derive(Debug)]
+pub struct ClientTransaction<'a> {
+    client: &'a mut Client,
+    seen: Footprint,
+    writes: BTreeMap<Name, Value>,
+    /// What was read: a key that is read twice has one value.
+    values: BTreeMap<Name, Value>,
+    reads: usize,
+}
+
+impl ClientTransaction<'_> {
+    /// A key's value, as this transaction sees it.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn get(&mut self, table: &str, key: impl AsRef<[u8]>) -> Result<Option<Vec<u8>>, StoreError> {
+        let mut values = self.get_all(&[(table, key.as_ref())])?;
+        Ok(values.pop().flatten())
+    }
+
+    /// Values of several keys, with one question.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn get_all(&mut self, keys: &[(&str, &[u8])]) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
+        let names: Vec<Name> =
+            keys.iter().map(|(table, key)| (table.as_bytes().to_vec(), key.to_vec())).collect();
+        let is_known = |name: &&Name| self.writes.contains_key(*name) || self.values.contains_key(*name);
+        let unknown: Vec<_> = names.iter().filter(|name| !is_known(name)).cloned().collect();
+        if !unknown.is_empty() {
+            let (values, seen) = self.client.read(&unknown)?;
+            self.reads += 1;
+            self.seen.rows.extend(seen.rows);
+            self.values.extend(unknown.into_iter().zip(values));
+        }
+        let value = |name| self.writes.get(name).or_else(|| self.values.get(name)).cloned().flatten();
+        Ok(names.iter().map(value).collect())
+    }
+
+    /// All entries of a table whose keys begin with `prefix`, in the order of their keys. What comes or goes there until this transaction
+    /// commits is a conflict.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn scan(&mut self, table: &str, prefix: impl AsRef<[u8]>) -> Result<Vec<Entry>, StoreError> {
+        let (table, prefix) = (table.as_bytes().to_vec(), prefix.as_ref().to_vec());
+        let request = Request::Scan { table: table.clone(), prefix: prefix.clone() };
+        let (entries, seen) = match self.client.ask(&request)? {
+            Answer::Scanned { entries, seen } => (entries, seen),
+            answer => return Err(unexpected(answer)),
+        };
+        self.reads += 1;
+        self.seen.ranges.extend(seen.ranges);
+        let mut found: BTreeMap<Vec<u8>, Vec<u8>> =
+            entries.into_iter().map(|entry| (entry.key, entry.value)).collect();
+        for ((_, key), value) in
+            self.writes.iter().filter(|((of, key), _)| *of == table && key.starts_with(&prefix))
+        {
+            match value {
+                Some(value) => found.insert(key.clone(), value.clone()),
+                None => found.remove(key),
+            };
+        }
+        Ok(found.into_iter().map(|(key, value)| Entry { key, value }).collect())
+    }
+
+    /// Gives a key a value, when the transaction commits.
+    pub fn put(&mut self, table: &str, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        let name = (table.as_bytes().to_vec(), key.as_ref().to_vec());
+        self.writes.insert(name, Some(value.as_ref().to_vec()));
+    }
+
+    /// Takes a key away, when the transaction commits.
+    pub fn delete(&mut self, table: &str, key: impl AsRef<[u8]>) {
+        self.writes.insert((table.as_bytes().to_vec(), key.as_ref().to_vec()), None);
+    }
+
+    fn commit(self) -> Result<(), StoreError> {
+        // One question was answered at one instant, which is when the transaction happened.
+        if self.writes.is_empty() && self.reads <= 1 {
+            return Ok(());
+        }
+        for ((table, key), value) in &self.writes {
+            rows::check_key(table, key)?;
+            rows::check_value(value.as_deref().unwrap_or_default())?;
+        }
+        let write = |((table, key), value)| WriteRequest { table, key, value };
+        let is_read_only = self.writes.is_empty();
+        let writes = self.writes.into_iter().map(write).collect();
+        let request = Request::Commit { seen: self.seen, writes };
+        match self.client.commit(&request) {
+            // Nothing was to be changed: it is as if it had not been tried.
+            Err(StoreError::Unknown(_)) if is_read_only => Err(StoreError::Conflict),
+            result => result,
+        }
+    }
+}

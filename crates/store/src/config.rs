@@ -1,0 +1,215 @@
+//! `cluster.toml`: which nodes there are, and what all of them are told alike.
+
+use crate::clock::DRIFT_PPM_MAX;
+use highwire_txn::{NodeId, Settings, TableKind};
+use serde::Deserialize;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+/// A cluster, as `cluster.toml` describes it.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ClusterConfig {
+    /// How many nodes may be lost at once: everything is kept f + 1 times.
+    #[serde(default = "default_f")]
+    pub f: usize,
+    /// The folder in which the configurations are agreed on. All nodes must reach it; relative to the file.
+    pub register: PathBuf,
+    /// Parts of the key space that are replicated as a whole.
+    #[serde(default = "default_regions")]
+    pub regions: usize,
+    /// Rows in one region; the store refuses more.
+    #[serde(default = "default_rows_max")]
+    pub rows_max: usize,
+    /// The length of a lease. A node that says nothing for twice as long is removed.
+    #[serde(default = "default_lease_ms")]
+    pub lease_ms: u64,
+    /// Transactions that a node coordinates at a time.
+    #[serde(default = "default_workers")]
+    pub workers: u16,
+    /// The nodes.
+    #[serde(rename = "node")]
+    pub nodes: Vec<NodeConfig>,
+}
+
+/// One node.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct NodeConfig {
+    /// Its number.
+    pub id: u16,
+    /// Where clients and other nodes reach its door: host and port of TCP.
+    pub door: String,
+    /// The address of its RDMA device; an unused one of 127.0.0.0/8 unless given, which only nodes on this machine can reach.
+    pub address: Option<IpAddr>,
+}
+
+fn default_f() -> usize {
+    1
+}
+fn default_regions() -> usize {
+    16
+}
+fn default_rows_max() -> usize {
+    1 << 20
+}
+fn default_lease_ms() -> u64 {
+    300
+}
+fn default_workers() -> u16 {
+    64
+}
+
+/// What is wrong with a cluster file.
+#[derive(Debug)]
+pub struct ConfigError {
+    path: PathBuf,
+    what: String,
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.path.display(), self.what.trim_end())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+impl ClusterConfig {
+    /// Reads a cluster file.
+    ///
+    /// # Errors
+    /// What is wrong with it, and where.
+    pub fn load(path: &Path) -> Result<ClusterConfig, ConfigError> {
+        let fail = |what: String| ConfigError { path: path.to_path_buf(), what };
+        let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
+        let mut config = ClusterConfig::parse(&text).map_err(fail)?;
+        let folder = path.parent().unwrap_or(Path::new("."));
+        config.register = folder.join(&config.register);
+        Ok(config)
+    }
+
+    /// Reads a cluster file's text.
+    ///
+    /// # Errors
+    /// What is wrong with it: line, key and what would be right.
+    pub fn parse(text: &str) -> Result<ClusterConfig, String> {
+        let mut config: ClusterConfig = toml::from_str(text).map_err(|error| error.to_string())?;
+        config.nodes.sort_by_key(|node| node.id);
+        config.check()?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.nodes.is_empty() {
+            return Err("no `[[node]]`: a cluster has at least one".into());
+        }
+        for pair in self.nodes.windows(2) {
+            if pair[0].id == pair[1].id {
+                return Err(format!("two nodes have the `id` {}", pair[0].id));
+            }
+        }
+        for (at, node) in self.nodes.iter().enumerate() {
+            if !is_door(&node.door) {
+                return Err(format!(
+                    "node {}: `door` is `{}`, which is no `host:port`, for example 192.0.2.7:7400",
+                    node.id, node.door
+                ));
+            }
+            if self.nodes[..at].iter().any(|other| other.door == node.door) {
+                return Err(format!("two nodes have the `door` {}", node.door));
+            }
+            if node.address.is_some() && self.nodes[..at].iter().any(|other| other.address == node.address) {
+                return Err(format!("node {}: another node has its `address` as well", node.id));
+            }
+        }
+        let within = |name: &str, value: u64, low: u64, high: u64| {
+            let fits = (low..=high).contains(&value);
+            if fits { Ok(()) } else { Err(format!("`{name}` is {value}, not {low} to {high}")) }
+        };
+        within("f", self.f as u64, 0, self.nodes.len() as u64 - 1).map_err(|error| {
+            format!("{error}: f + 1 copies need as many nodes, of which there are {}", self.nodes.len())
+        })?;
+        within("regions", self.regions as u64, 1, 4096)?;
+        within("rows_max", self.rows_max as u64, 1, 1 << 32)?;
+        within("lease_ms", self.lease_ms, 10, 60_000)?;
+        within("workers", u64::from(self.workers), 1, 1024)
+    }
+
+    /// A node's own part.
+    ///
+    /// # Errors
+    /// There is no such node; the text names those that are.
+    pub fn node(&self, id: u16) -> Result<&NodeConfig, String> {
+        self.nodes.iter().find(|node| node.id == id).ok_or_else(|| {
+            let known: Vec<String> = self.nodes.iter().map(|node| node.id.to_string()).collect();
+            format!("there is no node {id} in the cluster file, which has {}", known.join(", "))
+        })
+    }
+
+    /// All nodes' doors.
+    pub fn doors(&self) -> Vec<String> {
+        self.nodes.iter().map(|node| node.door.clone()).collect()
+    }
+
+    pub(crate) fn node_ids(&self) -> Vec<NodeId> {
+        self.nodes.iter().map(|node| NodeId(node.id)).collect()
+    }
+
+    pub(crate) fn settings(&self) -> Settings {
+        Settings {
+            f: self.f,
+            tables: vec![TableKind::Ordered { keys_per_run: crate::rows::KEYS_PER_RUN }],
+            rows_max: self.rows_max,
+            scan_rows_max: SCAN_ROWS_MAX,
+            workers: self.workers,
+            lease_ns: self.lease_ms * 1_000_000,
+            drift_ppm_max: DRIFT_PPM_MAX,
+            stuck_ns: self.lease_ms * 10_000_000,
+            page_rows: 256,
+            page_pause_ns: 1_000_000,
+        }
+    }
+}
+
+/// Rows that one run of keys gives in one range read.
+pub(crate) const SCAN_ROWS_MAX: usize = 1024;
+
+fn is_door(text: &str) -> bool {
+    text.rsplit_once(':')
+        .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NODES: &str =
+        "register = \"r\"\n[[node]]\nid = 1\ndoor = \"a:1\"\n[[node]]\nid = 0\ndoor = \"a:2\"\n";
+
+    #[test]
+    fn a_cluster_file_is_read_and_its_nodes_are_in_order() {
+        let config = ClusterConfig::parse(NODES).expect("a cluster");
+        assert_eq!(config.doors(), ["a:2", "a:1"]);
+        assert_eq!((config.f, config.lease_ms), (1, 300));
+        assert!(config.node(7).expect_err("no such node").contains("0, 1"));
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_cluster_file_is_named() {
+        let check = |text: &str, expected: &str| {
+            let error = ClusterConfig::parse(text).expect_err(text);
+            assert!(error.contains(expected), "{error}");
+        };
+        check("register = \"r\"", "node");
+        check("register = \"r\"\nnode = []", "at least one");
+        check(&format!("lease = 3\n{NODES}"), "unknown field `lease`");
+        check(&format!("lease_ms = 3\n{NODES}"), "`lease_ms` is 3, not 10 to 60000");
+        check(&format!("f = 2\n{NODES}"), "`f` is 2, not 0 to 1");
+        check(&NODES.replace("id = 1", "id = 0"), "two nodes have the `id` 0");
+        check(&NODES.replace("a:1", "a:2"), "two nodes have the `door` a:2");
+        check(&NODES.replace("a:1", "a:http"), "no `host:port`");
+        check("f = ", "line 1");
+    }
+}

@@ -1,0 +1,196 @@
+//! A node's door: TCP, for clients anywhere and for other nodes. One thread for each conversation, which asks the node's own thread.
+
+use crate::engine::{PATIENCE_NS, Store, named};
+use crate::error::StoreError;
+use crate::message::{
+    Answer, Entry, Footprint, GREETING, NodeStatus, RangeFootprint, Request, WriteRequest, receive, send,
+};
+use crate::rows::{self, Kind};
+use crate::session::{Local, Stop};
+use crate::transaction::Transaction;
+use std::io::{self, BufReader, Read as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Conversations at a time; each is a thread.
+const CONVERSATIONS_MAX: usize = 1024;
+
+/// Lets clients in from now on.
+pub(crate) fn open(listener: TcpListener, store: &Store) -> io::Result<()> {
+    let store = store.clone();
+    serve(listener, "door", move |stream| {
+        // A conversation that breaks concerns the client alone, and he knows.
+        let _ = converse(stream, &store);
+    })
+}
+
+/// Accepts conversations for ever, each in a thread of its own.
+pub(crate) fn serve(
+    listener: TcpListener,
+    name: &'static str,
+    converse: impl Fn(TcpStream) + Send + Sync + 'static,
+) -> io::Result<()> {
+    let converse = Arc::new(converse);
+    let open = Arc::new(AtomicUsize::new(0));
+    let work = move || {
+        for stream in listener.incoming() {
+            let Ok(stream) = stream else {
+                // Out of descriptors, for example: others will end.
+                std::thread::sleep(std::time::Duration::from_millis(10));
+                continue;
+            };
+            if open.load(Ordering::Relaxed) >= CONVERSATIONS_MAX {
+                continue;
+            }
+            open.fetch_add(1, Ordering::Relaxed);
+            let (converse, mine) = (Arc::clone(&converse), Arc::clone(&open));
+            let spawned = named(name.into()).spawn(move || {
+                let _ = stream.set_nodelay(true);
+                converse(stream);
+                mine.fetch_sub(1, Ordering::Relaxed);
+            });
+            if spawned.is_err() {
+                open.fetch_sub(1, Ordering::Relaxed);
+            }
+        }
+    };
+    named(name.into()).spawn(work).map(drop)
+}
+
+fn converse(stream: TcpStream, store: &Store) -> io::Result<()> {
+    let mut reader = BufReader::new(stream.try_clone()?);
+    let mut writer = stream;
+    let mut greeting = [0; GREETING.len()];
+    reader.read_exact(&mut greeting)?;
+    if greeting != GREETING {
+        return Err(io::ErrorKind::InvalidData.into());
+    }
+    loop {
+        let answer = answer(receive(&mut reader)?, store);
+        send(&mut writer, &answer)?;
+        if answer == Answer::Stopping {
+            store.stop();
+        }
+    }
+}
+
+fn answer(request: Request, store: &Store) -> Answer {
+    let result = match request {
+        Request::Get { keys } => store.run(|local| get(local, keys)).and_then(|result| result),
+        Request::Scan { table, prefix } => {
+            store.run(|local| scan(local, table, prefix)).and_then(|result| result)
+        }
+        Request::Commit { seen, writes } => {
+            store.run(|local| commit(local, seen, writes)).and_then(|result| result)
+        }
+        Request::Status => Ok(Answer::Status(Box::new(match store.waits_for() {
+            Some(what) => starting(store, what),
+            None => match store.run(|local| async move { status(&local) }) {
+                Ok(status) => status,
+                Err(error) => starting(store, error.to_string()),
+            },
+        }))),
+        Request::Meet(other) => {
+            store.meet(other);
+            Ok(Answer::Met(store.introduction.clone()))
+        }
+        Request::Stop => Ok(Answer::Stopping),
+    };
+    result.unwrap_or_else(Answer::Failed)
+}
+
+async fn get(local: Local, keys: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Answer, StoreError> {
+    let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
+        transaction.prefetch(keys.iter().map(|(table, key)| (&table[..], &key[..]))).await?;
+        let (mut values, mut seen) = (Vec::new(), Footprint::default());
+        for (table, key) in &keys {
+            values.push(bytes_of(transaction.get(table, key).await?)?);
+            seen.rows.extend(transaction.footprint(table, key).await?);
+        }
+        Ok(Answer::Got { values, seen })
+    });
+    result.await
+}
+
+fn bytes_of(found: Option<(Kind, Vec<u8>)>) -> Result<Option<Vec<u8>>, Stop> {
+    match found {
+        Some((Kind::Fields, _)) => {
+            Err(StoreError::invalid("the key holds a hash of the Redis door, and no plain value").into())
+        }
+        found => Ok(found.map(|(_, value)| value)),
+    }
+}
+
+async fn scan(local: Local, table: Vec<u8>, prefix: Vec<u8>) -> Result<Answer, StoreError> {
+    rows::check_table(&table)?;
+    let (low, high) = rows::range(&table);
+    let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
+        let (entries, rows) = transaction.scan(&table, low, high).await?;
+        let ours = entries
+            .into_iter()
+            .filter(|(entry, kind)| *kind == Kind::Bytes && entry.key.starts_with(&prefix));
+        let mut entries: Vec<Entry> = ours.map(|(entry, _)| entry).collect();
+        entries.sort_unstable();
+        let seen = Footprint { rows: Vec::new(), ranges: vec![RangeFootprint { low, high, rows }] };
+        Ok(Answer::Scanned { entries, seen })
+    });
+    result.await
+}
+
+async fn commit(local: Local, seen: Footprint, writes: Vec<WriteRequest>) -> Result<Answer, StoreError> {
+    for write in &writes {
+        rows::check_key(&write.table, &write.key)?;
+        rows::check_value(write.value.as_deref().unwrap_or_default())?;
+    }
+    if seen.ranges.iter().any(|range| range.low > range.high) {
+        return Err(StoreError::invalid("a range that ends before it begins"));
+    }
+    let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
+        transaction.demand(&seen).await?;
+        transaction.prefetch(writes.iter().map(|write| (&write.table[..], &write.key[..]))).await?;
+        for write in &writes {
+            match &write.value {
+                Some(value) => transaction.put(&write.table, &write.key, Kind::Bytes, value).await?,
+                None => drop(transaction.delete(&write.table, &write.key).await?),
+            }
+        }
+        Ok(Answer::Committed)
+    });
+    result.await
+}
+
+fn starting(store: &Store, standing: String) -> NodeStatus {
+    NodeStatus {
+        node: store.introduction.node,
+        process: std::process::id(),
+        standing,
+        ..NodeStatus::default()
+    }
+}
+
+pub(crate) fn status(local: &Local) -> NodeStatus {
+    let node = local.shared.node.borrow();
+    let configuration = node.configuration();
+    let outcomes = *local.shared.outcomes.borrow();
+    let is_mine = |region: &&Vec<highwire_txn::Replica>| region[0].node == node.id();
+    let has_copy =
+        |region: &&Vec<highwire_txn::Replica>| region.iter().any(|replica| replica.node == node.id());
+    let is_member = configuration.boot(node.id()) == Some(node.boot());
+    NodeStatus {
+        node: node.id().0,
+        process: std::process::id(),
+        configuration: configuration.id,
+        members: configuration.nodes().map(|node| node.0).collect(),
+        is_member,
+        is_open: is_member && node.is_open(),
+        is_settled: configuration.is_settled(local.shared.f),
+        copies: local.shared.f as u16 + 1,
+        primary_of: configuration.regions.iter().filter(is_mine).count() as u16,
+        copy_of: configuration.regions.iter().filter(has_copy).count() as u16,
+        committed: outcomes.committed,
+        conflicts: outcomes.conflicts,
+        unknown: outcomes.unknown,
+        standing: node.standing(),
+    }
+}

@@ -1,0 +1,393 @@
+//! A node's thread: it owns the node and its endpoint, and drives both.
+//!
+//! One turn: what other threads have sent, what the network has brought, what time demands; then what the node has to say, to others, to the
+//! configuration service and to the transactions that wait. A turn with nothing to do is followed by a sleep.
+
+use crate::carrier::{self, Backlog};
+use crate::clock::Clock;
+use crate::config::ClusterConfig;
+use crate::error::StoreError;
+use crate::message::Introduction;
+use crate::register::FileRegister;
+use crate::session::{Local, Shared};
+use crate::{door, peers};
+use highwire_host::rpc::{Bell, Idle, Node as RpcNode, Rpc, RpcConfig, time};
+use highwire_host::{Device, DeviceConfig, Endpoint};
+use highwire_txn::{Configuration, ConfigurationService, Node, NodeId, ServiceCall};
+use std::collections::BTreeMap;
+use std::fmt;
+use std::future::Future;
+use std::net::TcpListener;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender, SyncSender};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+/// What a thread of the node's process may let it do.
+type Job = Box<dyn FnOnce(Local) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
+
+/// How long a transaction may take, all its attempts together.
+pub(crate) const PATIENCE_NS: u64 = 5_000_000_000;
+/// Turns without work before a sleep.
+const TURNS_AWAKE: u32 = 200;
+/// The longest sleep.
+const SLEEP_MAX: Duration = Duration::from_millis(50);
+/// Between two looks at a register that holds nothing yet.
+const FIRST_LOOK: Duration = Duration::from_millis(20);
+/// Calls are never given up because of silence: see `carrier`.
+const NEVER: time::Duration = time::Duration::from_secs(365 * 86400);
+/// A recovery's records travel in one message.
+const BATCH_BYTES_MAX: u32 = 256 << 20;
+
+enum Command {
+    Run(Job),
+    Service(Option<Configuration>),
+    Peer(Introduction),
+    Stop,
+}
+
+/// Why a node cannot be started.
+#[derive(Debug)]
+pub struct StartError(String);
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+fn failed(what: impl fmt::Display, error: impl fmt::Display) -> StartError {
+    StartError(format!("{what}: {error}"))
+}
+
+/// A node that runs in this process.
+#[derive(Debug)]
+pub struct Engine {
+    store: Store,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// A way to a node of this process, for any thread.
+#[derive(Clone)]
+pub struct Store {
+    commands: Sender<Command>,
+    bell: Bell,
+    /// Who this node is, for others that ask.
+    pub(crate) introduction: Introduction,
+    /// Why the node is not there yet.
+    waits_for: Arc<Mutex<Option<String>>>,
+}
+
+impl fmt::Debug for Store {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Store").field("node", &self.introduction.node).finish()
+    }
+}
+
+impl Store {
+    fn command(&self, command: Command) {
+        // A node that has ended needs no commands.
+        if self.commands.send(command).is_ok() {
+            self.bell.ring();
+        }
+    }
+
+    pub(crate) fn meet(&self, peer: Introduction) {
+        self.command(Command::Peer(peer));
+    }
+
+    /// Why the node cannot serve yet, if it is still starting.
+    pub(crate) fn waits_for(&self) -> Option<String> {
+        self.waits_for.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// Asks the node to end.
+    pub fn stop(&self) {
+        self.command(Command::Stop);
+    }
+
+    /// Runs a job on the node's thread and waits for its result.
+    ///
+    /// # Errors
+    /// The node is still starting, or ends before the job does.
+    pub(crate) fn run<T, F, W>(&self, job: F) -> Result<T, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Local) -> W + Send + 'static,
+        W: Future<Output = T> + 'static,
+    {
+        if let Some(what) = self.waits_for() {
+            return Err(StoreError::Unavailable(what));
+        }
+        let (answer, result): (SyncSender<T>, _) = mpsc::sync_channel(1);
+        let job = move |local: Local| -> Pin<Box<dyn Future<Output = ()>>> {
+            Box::pin(async move {
+                // Nobody waits if the caller's thread is gone.
+                let _ = answer.send(job(local).await);
+            })
+        };
+        self.command(Command::Run(Box::new(job)));
+        result.recv().map_err(|_| StoreError::Unknown("the node has ended".into()))
+    }
+}
+
+impl Engine {
+    /// Starts a node of a cluster, and opens its door.
+    ///
+    /// # Errors
+    /// [`StartError`]: a wrong number, an address that is taken, a device that does not open.
+    pub fn start(config: &ClusterConfig, id: u16) -> Result<Engine, StartError> {
+        let own = config.node(id).map_err(StartError)?.clone();
+        let listener = TcpListener::bind(&own.door)
+            .map_err(|error| failed(format!("the door {} of node {id}", own.door), error))?;
+        let register = FileRegister::open(&config.register).map_err(|error| failed("the register", error))?;
+        let boot = random().map_err(|error| failed("the system's random numbers", error))?;
+        let (commands, inbox) = mpsc::channel();
+        let (started, ready) = mpsc::channel();
+        let waits_for = Arc::new(Mutex::new(Some("the node is starting".to_string())));
+        let starter = Starter {
+            config: config.clone(),
+            id: NodeId(id),
+            boot,
+            register,
+            commands: commands.clone(),
+            inbox,
+            waits_for: Arc::clone(&waits_for),
+        };
+        let device = DeviceConfig { address: own.address, ..DeviceConfig::default() };
+        let work = move || match open(&device, id) {
+            Ok((device, rpc)) => {
+                let _ = started.send(Ok((rpc.bell(), rpc.address().to_string())));
+                starter.run(rpc);
+                drop(device);
+            }
+            Err(error) => {
+                let _ = started.send(Err(error));
+            }
+        };
+        let thread = named(format!("node {id}")).spawn(work).map_err(|error| failed("a thread", error))?;
+        let (bell, endpoint) = ready.recv().map_err(|_| StartError("the node's thread ended".into()))??;
+        let introduction = Introduction { node: id, boot, endpoint };
+        let store = Store { commands, bell, introduction, waits_for };
+        peers::introduce(&store, config).map_err(|error| failed("a thread", error))?;
+        door::open(listener, &store).map_err(|error| failed("a thread", error))?;
+        Ok(Engine { store, thread: Some(thread) })
+    }
+
+    /// The way to the node.
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    /// Waits until the node has ended.
+    ///
+    /// # Errors
+    /// Its thread panicked.
+    pub fn join(mut self) -> Result<(), StartError> {
+        let ended = self.thread.take().map_or(Ok(()), JoinHandle::join);
+        ended.map_err(|_| StartError("the node's thread panicked".into()))
+    }
+}
+
+pub(crate) fn named(name: String) -> thread::Builder {
+    thread::Builder::new().name(name)
+}
+
+fn random() -> std::io::Result<u64> {
+    let mut bytes = [0; 8];
+    rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty())?;
+    Ok(u64::from_le_bytes(bytes))
+}
+
+fn open(config: &DeviceConfig, id: u16) -> Result<(Device, Rpc), StartError> {
+    let device = Device::open(config).map_err(|error| failed("the RDMA device", error))?;
+    let mut config = RpcConfig::new(RpcNode(id));
+    config.idle = Idle::Spin;
+    (config.receives, config.sends) = (1024, 512);
+    config.endpoint.failure_after = NEVER;
+    config.endpoint.tasks_max = 4096;
+    config.endpoint.batch_bytes_max = BATCH_BYTES_MAX;
+    let rpc = Rpc::open(&device, config).map_err(|error| failed("the RPC endpoint", error))?;
+    Ok((device, rpc))
+}
+
+/// A node that is not there yet.
+struct Starter {
+    config: ClusterConfig,
+    id: NodeId,
+    boot: u64,
+    register: FileRegister,
+    commands: Sender<Command>,
+    inbox: Receiver<Command>,
+    waits_for: Arc<Mutex<Option<String>>>,
+}
+
+impl Starter {
+    fn wait_for(&self, what: Option<String>) {
+        *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = what;
+    }
+
+    fn run(mut self, mut rpc: Rpc) {
+        let Some(node) = self.begin(&mut rpc) else { return };
+        let (calls, service) = mpsc::channel();
+        let (register, commands, bell) = (self.register, self.commands, rpc.bell());
+        // Files may be slow; the node must not wait for them.
+        let work = move || serve_register(register, &service, &commands, &bell);
+        if named("register".into()).spawn(work).is_err() {
+            return;
+        }
+        let shared = Shared::new(node, self.config.f, self.config.workers, self.boot);
+        carrier::serve(&mut rpc, &shared);
+        *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let lease_ns = self.config.settings().lease_ns;
+        Drive { rpc, shared, backlog: Backlog::default(), inbox: self.inbox, calls, lease_ns }.run();
+    }
+
+    /// Finds out what this node is: one of the first members, or one with nothing that asks to be let in.
+    fn begin(&mut self, rpc: &mut Rpc) -> Option<Node> {
+        let mut boots = BTreeMap::from([(self.id, self.boot)]);
+        let settings = self.config.settings();
+        loop {
+            match self.register.holds() {
+                Ok(Some(holds)) => {
+                    let now = Clock.now_ns();
+                    let is_first = holds.id == 1 && holds.has((self.id, self.boot));
+                    let boot = if holds.has((self.id, self.boot)) { self.boot ^ 1 } else { self.boot };
+                    return Some(match is_first {
+                        true => Node::new(self.id, self.boot, holds, settings, now),
+                        false => Node::join(self.id, boot, holds, settings, now),
+                    });
+                }
+                Ok(None) => {
+                    let ids = self.config.node_ids();
+                    let missing = ids.iter().filter(|id| !boots.contains_key(id));
+                    let missing: Vec<String> = missing.map(|id| id.0.to_string()).collect();
+                    if missing.is_empty() && ids.first() == Some(&self.id) {
+                        let boots: Vec<u64> = boots.values().copied().collect();
+                        let first = Configuration::first(&ids, &boots, self.config.regions, self.config.f);
+                        if let Err(error) = self.register.begin(&first) {
+                            self.wait_for(Some(format!("the register cannot be written: {error}")));
+                        }
+                        continue;
+                    }
+                    self.wait_for(Some(match missing.is_empty() {
+                        true => "the node waits for the first configuration".into(),
+                        false => format!(
+                            "a new cluster waits until all its nodes run; missing: {}",
+                            missing.join(", ")
+                        ),
+                    }));
+                }
+                Err(error) => self.wait_for(Some(format!("the register cannot be read: {error}"))),
+            }
+            match self.inbox.recv_timeout(FIRST_LOOK) {
+                Ok(Command::Peer(peer)) => {
+                    boots.insert(NodeId(peer.node), peer.boot);
+                    connect(rpc, &peer);
+                }
+                Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
+                Ok(Command::Run(_) | Command::Service(_)) | Err(RecvTimeoutError::Timeout) => {}
+            }
+        }
+    }
+}
+
+fn connect(rpc: &mut Rpc, peer: &Introduction) {
+    if let Ok(endpoint) = peer.endpoint.parse::<Endpoint>() {
+        // Refused only for the node itself.
+        let _ = rpc.connect(RpcNode(peer.node), &endpoint);
+    }
+}
+
+/// Carries the node's calls to the register, one at a time.
+fn serve_register(
+    mut register: FileRegister,
+    calls: &Receiver<ServiceCall>,
+    commands: &Sender<Command>,
+    bell: &Bell,
+) {
+    while let Ok(call) = calls.recv() {
+        let answer = match call {
+            ServiceCall::Read => register.read(),
+            ServiceCall::CompareAndSwap { id, revision, new } => {
+                register.compare_and_swap(id, revision, *new)
+            }
+        };
+        if let Err(error) = &answer {
+            eprintln!("the register: {error}");
+        }
+        if commands.send(Command::Service(answer.ok())).is_err() {
+            return;
+        }
+        bell.ring();
+    }
+}
+
+/// A node that runs.
+struct Drive {
+    rpc: Rpc,
+    shared: Rc<Shared>,
+    backlog: Backlog,
+    inbox: Receiver<Command>,
+    calls: Sender<ServiceCall>,
+    lease_ns: u64,
+}
+
+impl Drive {
+    fn run(mut self) {
+        let mut idle_turns = 0;
+        loop {
+            let Some(mut has_worked) = self.take_commands() else { return };
+            has_worked |= self.rpc.poll();
+            has_worked |= self.turn();
+            idle_turns = if has_worked { 0 } else { idle_turns + 1 };
+            if idle_turns > TURNS_AWAKE {
+                idle_turns = 0;
+                let now = self.shared.clock.now_ns();
+                let due = self.shared.node.borrow().next_timeout().saturating_sub(now);
+                self.rpc.sleep(SLEEP_MAX.min(Duration::from_nanos(due)));
+            }
+        }
+    }
+
+    /// `None`: the node is to end.
+    fn take_commands(&mut self) -> Option<bool> {
+        let mut any = false;
+        while let Ok(command) = self.inbox.try_recv() {
+            any = true;
+            match command {
+                Command::Run(job) => {
+                    let shared = Rc::clone(&self.shared);
+                    // A job that finds no room is dropped, and whoever sent it is told by that.
+                    let _ = self.rpc.spawn(move |rpc| job(Local { shared, rpc }));
+                }
+                Command::Service(answer) => {
+                    let now = self.shared.clock.now_ns();
+                    self.shared.node.borrow_mut().handle_service(now, answer);
+                }
+                Command::Peer(peer) => connect(&mut self.rpc, &peer),
+                Command::Stop => return None,
+            }
+        }
+        Some(any)
+    }
+
+    fn turn(&mut self) -> bool {
+        let now = self.shared.clock.now_ns();
+        let is_due = self.shared.node.borrow().next_timeout() <= now;
+        if is_due {
+            self.shared.node.borrow_mut().handle_timeout(now);
+        }
+        let call = self.shared.node.borrow_mut().poll_service();
+        if let Some(call) = call {
+            // Its thread ends only after this one.
+            let _ = self.calls.send(call);
+        }
+        let has_sent = self.backlog.send(&mut self.rpc, &self.shared, self.lease_ns);
+        self.shared.deliver_events() | has_sent | is_due
+    }
+}

@@ -1,0 +1,38 @@
+//! The transactional store as a thing that people run: `txn`'s nodes over `host`'s RPCs, and the ways in for programs.
+//!
+//! ```text
+//!   Client (TCP) ──▶ door ─┐  jobs   ┌──────────── one thread ────────────┐
+//!   Redis clients ─▶ resp ─┼───────▶ │ Session, Transaction ─▶ txn::Node  │ ◀─ clock
+//!   this process ──────────┘         │             carrier ─▶ host::rpc   │ ◀─▶ other nodes
+//!                                    └── register (files) ◀── service ────┘
+//! ```
+//!
+//! A node is one thread that owns its `txn::Node` and its RPC endpoint, so nothing in it is locked. Everything else sends that thread jobs:
+//! futures that run there, beside the node's own work. `docs/store.md` states what the store promises and how to run it.
+#![forbid(unsafe_code)]
+
+mod carrier;
+mod client;
+mod clock;
+mod config;
+mod door;
+mod engine;
+mod error;
+mod message;
+mod peers;
+mod register;
+mod resp;
+mod rows;
+mod session;
+mod transaction;
+
+pub use client::{Client, ClientTransaction, Counts};
+pub use clock::Clock;
+pub use config::{ClusterConfig, ConfigError, NodeConfig};
+pub use engine::{Engine, StartError, Store};
+pub use error::StoreError;
+pub use message::{Entry, NodeStatus};
+pub use register::{FileRegister, RegisterError};
+pub use rows::{KEY_BYTES_MAX, TABLE_BYTES_MAX, VALUE_BYTES_MAX};
+pub use session::Local;
+pub use transaction::Transaction;

@@ -1,0 +1,190 @@
+//! What goes through a node's door: requests of clients and of other nodes, and the answers. A message is its length in four bytes, big-endian,
+//! and its body in postcard's encoding.
+
+use crate::error::StoreError;
+use highwire_txn::{Key, Version};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use std::io::{self, Read, Write};
+
+/// The first word of a conversation: this protocol, and its version.
+pub(crate) const GREETING: [u8; 8] = *b"hwstore1";
+
+/// The longest message.
+const MESSAGE_BYTES_MAX: usize = 64 << 20;
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Request {
+    /// Values of keys, all at one instant.
+    Get { keys: Vec<(Vec<u8>, Vec<u8>)> },
+    /// All entries of a table, at one instant.
+    Scan { table: Vec<u8>, prefix: Vec<u8> },
+    /// Writes, if everything is still as it was read.
+    Commit { seen: Footprint, writes: Vec<WriteRequest> },
+    /// How the node stands.
+    Status,
+    /// Another node introduces itself, and asks the same.
+    Meet(Introduction),
+    /// Ends the node.
+    Stop,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Answer {
+    Got { values: Vec<Option<Vec<u8>>>, seen: Footprint },
+    Scanned { entries: Vec<Entry>, seen: Footprint },
+    Committed,
+    Status(Box<NodeStatus>),
+    Met(Introduction),
+    Stopping,
+    Failed(StoreError),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct WriteRequest {
+    pub(crate) table: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+    /// `None` deletes the key.
+    pub(crate) value: Option<Vec<u8>>,
+}
+
+/// A key with its value.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Entry {
+    /// The key.
+    pub key: Vec<u8>,
+    /// The value.
+    pub value: Vec<u8>,
+}
+
+/// What was read: rows and their versions, and whole ranges of rows.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Footprint {
+    pub(crate) rows: Vec<(Key, Version)>,
+    pub(crate) ranges: Vec<RangeFootprint>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct RangeFootprint {
+    pub(crate) low: Key,
+    pub(crate) high: Key,
+    pub(crate) rows: Vec<(Key, Version)>,
+}
+
+/// Who a node is, and where its queue pair is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Introduction {
+    pub(crate) node: u16,
+    /// The life as which it would be a member of a first configuration.
+    pub(crate) boot: u64,
+    pub(crate) endpoint: String,
+}
+
+/// How a node stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NodeStatus {
+    /// Its number.
+    pub node: u16,
+    /// Its process.
+    pub process: u32,
+    /// The configuration that it knows.
+    pub configuration: u32,
+    /// The configuration's members.
+    pub members: Vec<u16>,
+    /// Whether this node is one of them.
+    pub is_member: bool,
+    /// Whether transactions can run.
+    pub is_open: bool,
+    /// Whether it knows that everything has all its copies. Only the configuration's manager is told at once.
+    pub is_settled: bool,
+    /// Copies that are wanted of everything.
+    pub copies: u16,
+    /// Regions of which this node is primary.
+    pub primary_of: u16,
+    /// Regions of which this node has a copy.
+    pub copy_of: u16,
+    /// Transactions that were committed here.
+    pub committed: u64,
+    /// Attempts that had others in their way.
+    pub conflicts: u64,
+    /// Transactions of unknown outcome.
+    pub unknown: u64,
+    /// One line for whoever wonders why nothing happens.
+    pub standing: String,
+}
+
+pub(crate) fn send(stream: &mut impl Write, message: &impl Serialize) -> io::Result<()> {
+    let body = postcard::to_stdvec(message).map_err(io::Error::other)?;
+    if body.len() > MESSAGE_BYTES_MAX {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "the message is too long"));
+    }
+    let mut bytes = (body.len() as u32).to_be_bytes().to_vec();
+    bytes.extend_from_slice(&body);
+    stream.write_all(&bytes)?;
+    stream.flush()
+}
+
+pub(crate) fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result<T> {
+    let mut length = [0; 4];
+    stream.read_exact(&mut length)?;
+    let length = u32::from_be_bytes(length) as usize;
+    let damaged = |what: &str| io::Error::new(io::ErrorKind::InvalidData, what.to_string());
+    if length > MESSAGE_BYTES_MAX {
+        return Err(damaged("the message is too long"));
+    }
+    // No more memory than bytes that have really come.
+    let mut body = Vec::new();
+    let taken = stream.by_ref().take(length as u64).read_to_end(&mut body)?;
+    if taken < length {
+        return Err(io::ErrorKind::UnexpectedEof.into());
+    }
+    match postcard::take_from_bytes(&body) {
+        Ok((message, [])) => Ok(message),
+        _ => Err(damaged("the message is none of this protocol")),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwire_stdx::Rng;
+
+    fn samples() -> Vec<Request> {
+        let rows = vec![(1, 2), (u64::MAX, 3)];
+        let seen = Footprint { rows: rows.clone(), ranges: vec![RangeFootprint { low: 0, high: 9, rows }] };
+        let (table, key, value) = (b"t".to_vec(), b"k".to_vec(), Some(b"v".to_vec()));
+        vec![
+            Request::Get { keys: vec![(table.clone(), key.clone())] },
+            Request::Commit { seen, writes: vec![WriteRequest { table, key, value }] },
+            Request::Meet(Introduction { node: 1, boot: 2, endpoint: "e".into() }),
+        ]
+    }
+
+    #[test]
+    fn messages_come_back_as_they_were() {
+        for sample in samples() {
+            let mut bytes = Vec::new();
+            send(&mut bytes, &sample).expect("memory");
+            assert_eq!(receive::<Request>(&mut &bytes[..]).expect("a message"), sample);
+        }
+    }
+
+    #[test]
+    fn damaged_messages_never_panic_and_are_no_messages_if_short() {
+        let mut rng = Rng::new(5);
+        for sample in samples() {
+            let mut bytes = Vec::new();
+            send(&mut bytes, &sample).expect("memory");
+            for end in 0..bytes.len() {
+                assert!(receive::<Request>(&mut &bytes[..end]).is_err());
+            }
+            for _ in 0..2000 {
+                let mut bent = bytes.clone();
+                let at = rng.below(bent.len() as u64) as usize;
+                bent[at] = rng.next_u32() as u8;
+                let _ = receive::<Request>(&mut &bent[..]);
+                let _ = receive::<Answer>(&mut &bent[..]);
+            }
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! The configuration service for nodes that share a folder: a linearizable register with compare-and-swap, made of files.
+//!
+//! Change number *n* is the file `n`, which is written elsewhere first and then **linked** there: of two that try, one is told that the name
+//! exists. The register holds what the file with the greatest number says. Nobody holds a lock, so a process that is stopped or killed at
+//! any point keeps nobody waiting, and the register outlives every node.
+//!
+//! Why a reader cannot see an old value: the file that was the greatest when it began to list the folder stays there until [`KEPT`] more have come.
+//! Why a late writer does no harm: a link below the greatest number changes nothing that anybody reads.
+
+use highwire_txn::{Configuration, ConfigurationService};
+use std::fmt;
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Changes that stay on disk, at least.
+const KEPT: u64 = 64;
+
+/// The register in a folder.
+#[derive(Debug)]
+pub struct FileRegister {
+    folder: PathBuf,
+}
+
+/// Why the register cannot be read or changed.
+#[derive(Debug)]
+pub enum RegisterError {
+    /// The folder does not do as it should.
+    Io(PathBuf, io::Error),
+    /// A file is none of ours, or damaged.
+    Damaged(PathBuf),
+    /// Nothing has been written yet.
+    Empty(PathBuf),
+}
+
+impl fmt::Display for RegisterError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RegisterError::Io(path, error) => write!(f, "{}: {error}", path.display()),
+            RegisterError::Damaged(path) => write!(f, "{} is no configuration, or damaged", path.display()),
+            RegisterError::Empty(path) => write!(f, "{} holds no configuration yet", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for RegisterError {}
+
+impl FileRegister {
+    /// The register in `folder`, which is made if need be.
+    ///
+    /// # Errors
+    /// The folder cannot be made.
+    pub fn open(folder: &Path) -> Result<FileRegister, RegisterError> {
+        fs::create_dir_all(folder).map_err(|error| RegisterError::Io(folder.to_path_buf(), error))?;
+        Ok(FileRegister { folder: folder.to_path_buf() })
+    }
+
+    /// Writes the first configuration, unless there is one; returns the one that holds.
+    ///
+    /// # Errors
+    /// [`RegisterError`].
+    pub fn begin(&mut self, first: &Configuration) -> Result<Configuration, RegisterError> {
+        if self.latest()?.is_none() {
+            self.link(1, first)?;
+        }
+        self.read()
+    }
+
+    /// The configuration that holds, if there is one.
+    ///
+    /// # Errors
+    /// [`RegisterError`].
+    pub fn holds(&mut self) -> Result<Option<Configuration>, RegisterError> {
+        Ok(self.latest()?.map(|(_, configuration)| configuration))
+    }
+
+    fn latest(&self) -> Result<Option<(u64, Configuration)>, RegisterError> {
+        let fail = |error| RegisterError::Io(self.folder.clone(), error);
+        let mut greatest = None;
+        for entry in fs::read_dir(&self.folder).map_err(fail)? {
+            let name = entry.map_err(fail)?.file_name();
+            greatest = greatest.max(name.to_str().and_then(|name| name.parse::<u64>().ok()));
+        }
+        let Some(number) = greatest else { return Ok(None) };
+        let path = self.folder.join(number.to_string());
+        let bytes = fs::read(&path).map_err(|error| RegisterError::Io(path.clone(), error))?;
+        let (sum, body) = bytes.split_first_chunk().ok_or_else(|| RegisterError::Damaged(path.clone()))?;
+        let configuration = Configuration::from_bytes(body)
+            .filter(|_| crc32fast::hash(body) == u32::from_le_bytes(*sum))
+            .ok_or(RegisterError::Damaged(path))?;
+        Ok(Some((number, configuration)))
+    }
+
+    /// Makes change `number`, unless somebody else has made one of that number.
+    fn link(&self, number: u64, configuration: &Configuration) -> Result<(), RegisterError> {
+        static DRAFTS: AtomicU64 = AtomicU64::new(0);
+        let draft = DRAFTS.fetch_add(1, Ordering::Relaxed);
+        let draft = self.folder.join(format!("draft-{}-{draft}", std::process::id()));
+        let body = configuration.to_bytes();
+        let written = (|| {
+            let mut file = File::create(&draft)?;
+            file.write_all(&crc32fast::hash(&body).to_le_bytes())?;
+            file.write_all(&body)?;
+            file.sync_all()?;
+            match fs::hard_link(&draft, self.folder.join(number.to_string())) {
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+                result => result.and_then(|()| File::open(&self.folder)?.sync_all()),
+            }
+        })();
+        let _ = fs::remove_file(&draft);
+        if let Some(old) = number.checked_sub(KEPT) {
+            let _ = fs::remove_file(self.folder.join(old.to_string()));
+        }
+        written.map_err(|error| RegisterError::Io(self.folder.clone(), error))
+    }
+}
+
+impl ConfigurationService for FileRegister {
+    type Error = RegisterError;
+
+    fn read(&mut self) -> Result<Configuration, RegisterError> {
+        self.holds()?.ok_or_else(|| RegisterError::Empty(self.folder.clone()))
+    }
+
+    fn compare_and_swap(
+        &mut self,
+        id: u32,
+        revision: u32,
+        new: Configuration,
+    ) -> Result<Configuration, RegisterError> {
+        let (number, now) = self.latest()?.ok_or_else(|| RegisterError::Empty(self.folder.clone()))?;
+        if (now.id, now.revision) != (id, revision) {
+            return Ok(now);
+        }
+        self.link(number + 1, &new)?;
+        self.read()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwire_txn::NodeId;
+
+    fn folder(name: &str) -> PathBuf {
+        let path = std::env::temp_dir().join(format!("highwire-register-{name}-{}", std::process::id()));
+        let _ = fs::remove_dir_all(&path);
+        path
+    }
+
+    fn first() -> Configuration {
+        Configuration::first(&[NodeId(0), NodeId(1)], &[7, 8], 4, 1)
+    }
+
+    #[test]
+    fn of_many_that_change_it_at_once_one_wins_each_time() {
+        const THREADS: usize = 4;
+        const CHANGES: u32 = 50;
+        let folder = folder("race");
+        FileRegister::open(&folder).and_then(|mut register| register.begin(&first())).expect("a register");
+        let wins: Vec<u32> = std::thread::scope(|scope| {
+            let change = |own: usize| {
+                let mut register = FileRegister::open(&folder).expect("a register");
+                let mut wins = 0;
+                loop {
+                    let now = register.read().expect("it holds one");
+                    if now.revision == CHANGES {
+                        return wins;
+                    }
+                    // The manager's name says whose change it is.
+                    let manager = NodeId((own % 2) as u16);
+                    let new = Configuration {
+                        revision: now.revision + 1,
+                        manager,
+                        leaving: vec![NodeId(own as u16)],
+                        ..now.clone()
+                    };
+                    let after =
+                        register.compare_and_swap(now.id, now.revision, new.clone()).expect("it holds one");
+                    assert!(after.revision > now.revision, "a change was lost");
+                    wins += u32::from(after == new);
+                }
+            };
+            let threads: Vec<_> = (0..THREADS).map(|own| scope.spawn(move || change(own))).collect();
+            threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+        });
+        // Nobody wins twice with one change, and each change is somebody's, though another may have followed before it was read back.
+        assert!(wins.iter().sum::<u32>() <= CHANGES, "{wins:?}");
+        assert!(wins.iter().sum::<u32>() > 0, "{wins:?}");
+        let _ = fs::remove_dir_all(&folder);
+    }
+
+    #[test]
+    fn a_change_from_what_no_longer_holds_is_refused() {
+        let folder = folder("stale");
+        let mut register = FileRegister::open(&folder).expect("a register");
+        assert!(matches!(register.read(), Err(RegisterError::Empty(_))));
+        let first = register.begin(&first()).expect("the first");
+        let second = Configuration { id: 2, ..first.clone() };
+        assert_eq!(register.compare_and_swap(1, 0, second.clone()).expect("it holds one"), second);
+        let stale = Configuration { id: 2, revision: 9, ..first.clone() };
+        assert_eq!(register.compare_and_swap(1, 0, stale).expect("it holds one"), second);
+        assert_eq!(register.begin(&first).expect("it holds one"), second, "a cluster begins once");
+        let _ = fs::remove_dir_all(&folder);
+    }
+
+    #[test]
+    fn a_damaged_file_is_an_error_and_no_configuration() {
+        let folder = folder("damaged");
+        let mut register = FileRegister::open(&folder).expect("a register");
+        register.begin(&first()).expect("the first");
+        let path = folder.join("1");
+        let mut bytes = fs::read(&path).expect("a file");
+        bytes[9] ^= 1;
+        fs::write(&path, bytes).expect("written");
+        assert!(matches!(register.read(), Err(RegisterError::Damaged(_))));
+        let _ = fs::remove_dir_all(&folder);
+    }
+}

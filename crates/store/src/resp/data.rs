@@ -1,0 +1,69 @@
+//! Commands on data: which there are, how many words they have, and who carries them out.
+
+use super::reply::Reply;
+use super::{Words, fields, keys, upper};
+use crate::session::Stop;
+use crate::transaction::Transaction;
+
+/// Every command on data: the fewest and the most words, its name included. 0: no bound.
+pub(super) const NAMES: &[(&str, usize, usize)] = &[
+    ("APPEND", 3, 3),
+    ("DBSIZE", 1, 1),
+    ("DECR", 2, 2),
+    ("DECRBY", 3, 3),
+    ("DEL", 2, 0),
+    ("EXISTS", 2, 0),
+    ("GET", 2, 2),
+    ("GETDEL", 2, 2),
+    ("GETSET", 3, 3),
+    ("HDEL", 3, 0),
+    ("HEXISTS", 3, 3),
+    ("HGET", 3, 3),
+    ("HGETALL", 2, 2),
+    ("HINCRBY", 4, 4),
+    ("HKEYS", 2, 2),
+    ("HLEN", 2, 2),
+    ("HMGET", 3, 0),
+    ("HMSET", 4, 0),
+    ("HSET", 4, 0),
+    ("HSETNX", 4, 4),
+    ("HSTRLEN", 3, 3),
+    ("HVALS", 2, 2),
+    ("INCR", 2, 2),
+    ("INCRBY", 3, 3),
+    ("KEYS", 2, 2),
+    ("MGET", 2, 0),
+    ("MSET", 3, 0),
+    ("MSETNX", 3, 0),
+    ("PERSIST", 2, 2),
+    ("PTTL", 2, 2),
+    ("SCAN", 2, 0),
+    ("SET", 3, 0),
+    ("SETNX", 3, 3),
+    ("STRLEN", 2, 2),
+    ("TTL", 2, 2),
+    ("TYPE", 2, 2),
+    ("UNLINK", 2, 0),
+];
+
+/// Whether it is a command on data.
+pub(super) fn knows(name: &str) -> bool {
+    NAMES.iter().any(|known| known.0 == name)
+}
+
+/// Whether a command on data has as many words as it must.
+pub(super) fn check(words: &Words) -> Result<(), Reply> {
+    let name = upper(&words[0]);
+    let Some(&(_, least, most)) = NAMES.iter().find(|known| known.0 == name) else { return Ok(()) };
+    let is_right = words.len() >= least && (most == 0 || words.len() <= most);
+    if is_right { Ok(()) } else { Err(Reply::wrong_arity(&name.to_lowercase())) }
+}
+
+/// Carries it out, within a transaction. A command that fails has changed nothing.
+pub(super) async fn apply(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop> {
+    let name = upper(&words[0]);
+    if name.starts_with('H') {
+        return fields::apply(transaction, &name, words).await;
+    }
+    keys::apply(transaction, &name, words).await
+}

@@ -1,0 +1,238 @@
+//! Commands on strings, and on keys whatever they hold.
+
+use super::reply::Reply;
+use super::{TABLE, Words, glob, upper};
+use crate::message::Entry;
+use crate::rows::{self, Kind};
+use crate::session::Stop;
+use crate::transaction::Transaction;
+
+pub(super) fn integer(bytes: &[u8]) -> Option<i64> {
+    std::str::from_utf8(bytes).ok()?.parse().ok()
+}
+
+pub(super) fn not_an_integer() -> Reply {
+    Reply::error("ERR value is not an integer or out of range")
+}
+
+/// A string; an error if the key holds something else.
+async fn string(transaction: &mut Transaction, key: &[u8]) -> Result<Result<Option<Vec<u8>>, Reply>, Stop> {
+    Ok(match transaction.get(TABLE, key).await? {
+        Some((Kind::Fields, _)) => Err(Reply::error(Reply::WRONG_TYPE)),
+        found => Ok(found.map(|(_, value)| value)),
+    })
+}
+
+async fn put(transaction: &mut Transaction, key: &[u8], value: &[u8]) -> Result<(), Stop> {
+    transaction.put(TABLE, key, Kind::Bytes, value).await
+}
+
+fn or_nil(value: Option<Vec<u8>>) -> Reply {
+    value.map_or(Reply::Nil, Reply::Bulk)
+}
+
+/// Goes on with the string at a key, or returns the error.
+macro_rules! string {
+    ($transaction:expr, $key:expr) => {
+        match string($transaction, $key).await? {
+            Ok(value) => value,
+            Err(reply) => return Ok(reply),
+        }
+    };
+}
+
+pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words) -> Result<Reply, Stop> {
+    let key = words.get(1).map(|key| &key[..]).unwrap_or_default();
+    // Whatever is too long is told before anything is changed.
+    let is_long = |value: &Vec<u8>| value.len() > rows::VALUE_BYTES_MAX;
+    if let Some(long) = words.iter().find(|word| is_long(word)) {
+        let most = rows::VALUE_BYTES_MAX;
+        return Ok(Reply::error(format!(
+            "ERR {} bytes are too many for a value, which has at most {most}",
+            long.len()
+        )));
+    }
+    Ok(match name {
+        "GET" => or_nil(string!(transaction, key)),
+        "STRLEN" => Reply::Integer(string!(transaction, key).map_or(0, |value| value.len() as i64)),
+        "GETDEL" => {
+            let value = string!(transaction, key);
+            transaction.delete(TABLE, key).await?;
+            or_nil(value)
+        }
+        "GETSET" => {
+            let value = string!(transaction, key);
+            put(transaction, key, &words[2]).await?;
+            or_nil(value)
+        }
+        "SET" => return set(transaction, words).await,
+        "SETNX" => {
+            let is_new = transaction.get(TABLE, key).await?.is_none();
+            if is_new {
+                put(transaction, key, &words[2]).await?;
+            }
+            Reply::Integer(i64::from(is_new))
+        }
+        "APPEND" => {
+            let mut value = string!(transaction, key).unwrap_or_default();
+            value.extend_from_slice(&words[2]);
+            if is_long(&value) {
+                return Ok(Reply::error(format!("ERR a value has at most {} bytes", rows::VALUE_BYTES_MAX)));
+            }
+            put(transaction, key, &value).await?;
+            Reply::Integer(value.len() as i64)
+        }
+        "INCR" => return add(transaction, key, Some(1)).await,
+        "DECR" => return add(transaction, key, Some(-1)).await,
+        "INCRBY" => return add(transaction, key, integer(&words[2])).await,
+        "DECRBY" => return add(transaction, key, integer(&words[2]).and_then(i64::checked_neg)).await,
+        "MGET" => {
+            transaction.prefetch(words[1..].iter().map(|key| (TABLE, &key[..]))).await?;
+            let mut replies = Vec::new();
+            for key in &words[1..] {
+                // As Redis has it: what is no string is no value here.
+                replies.push(string(transaction, key).await?.map_or(Reply::Nil, or_nil));
+            }
+            Reply::Array(replies)
+        }
+        "MSET" | "MSETNX" => return set_many(transaction, name, words).await,
+        "DEL" | "UNLINK" => {
+            transaction.prefetch(words[1..].iter().map(|key| (TABLE, &key[..]))).await?;
+            let mut gone = 0;
+            for key in &words[1..] {
+                gone += i64::from(transaction.delete(TABLE, key).await?);
+            }
+            Reply::Integer(gone)
+        }
+        "EXISTS" => {
+            transaction.prefetch(words[1..].iter().map(|key| (TABLE, &key[..]))).await?;
+            let mut there = 0;
+            for key in &words[1..] {
+                there += i64::from(transaction.get(TABLE, key).await?.is_some());
+            }
+            Reply::Integer(there)
+        }
+        "TYPE" => Reply::Simple(match transaction.get(TABLE, key).await? {
+            None => "none".into(),
+            Some((Kind::Bytes, _)) => "string".into(),
+            Some((Kind::Fields, _)) => "hash".into(),
+        }),
+        // Nothing ever expires.
+        "TTL" | "PTTL" => Reply::Integer(if transaction.get(TABLE, key).await?.is_some() { -1 } else { -2 }),
+        "PERSIST" => Reply::Integer(0),
+        "DBSIZE" => Reply::Integer(everything(transaction).await?.len() as i64),
+        "KEYS" => {
+            let all = everything(transaction).await?.into_iter().map(|(entry, _)| entry.key);
+            Reply::Array(all.filter(|name| glob::matches(key, name)).map(Reply::Bulk).collect())
+        }
+        "SCAN" => return scan(transaction, words).await,
+        _ => Reply::error(format!("ERR '{name}' is not promised by this store; see docs/store.md")),
+    })
+}
+
+async fn everything(transaction: &mut Transaction) -> Result<Vec<(Entry, Kind)>, Stop> {
+    let (low, high) = rows::range(TABLE);
+    Ok(transaction.scan(TABLE, low, high).await?.0)
+}
+
+async fn set(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop> {
+    let (mut only_new, mut only_old, mut wants_old) = (false, false, false);
+    for word in &words[3..] {
+        match &*upper(word) {
+            "NX" => only_new = true,
+            "XX" => only_old = true,
+            "GET" => wants_old = true,
+            "EX" | "PX" | "EXAT" | "PXAT" | "KEEPTTL" => {
+                return Ok(Reply::error(
+                    "ERR keys of this store do not expire: EX, PX, EXAT, PXAT and KEEPTTL are not promised",
+                ));
+            }
+            _ => return Ok(Reply::error("ERR syntax error")),
+        }
+    }
+    if only_new && only_old {
+        return Ok(Reply::error("ERR syntax error"));
+    }
+    let found = transaction.get(TABLE, &words[1]).await?;
+    if wants_old && matches!(found, Some((Kind::Fields, _))) {
+        return Ok(Reply::error(Reply::WRONG_TYPE));
+    }
+    let does = !(only_new && found.is_some() || only_old && found.is_none());
+    if does {
+        put(transaction, &words[1], &words[2]).await?;
+    }
+    Ok(match (wants_old, does) {
+        (true, _) => or_nil(found.map(|(_, value)| value)),
+        (false, true) => Reply::OK,
+        (false, false) => Reply::Nil,
+    })
+}
+
+async fn add(transaction: &mut Transaction, key: &[u8], by: Option<i64>) -> Result<Reply, Stop> {
+    let value = string!(transaction, key);
+    let there = value.map_or(Some(0), |value| integer(&value));
+    let (Some(there), Some(by)) = (there, by) else { return Ok(not_an_integer()) };
+    let Some(sum) = there.checked_add(by) else {
+        return Ok(Reply::error("ERR increment or decrement would overflow"));
+    };
+    put(transaction, key, sum.to_string().as_bytes()).await?;
+    Ok(Reply::Integer(sum))
+}
+
+async fn set_many(transaction: &mut Transaction, name: &str, words: &Words) -> Result<Reply, Stop> {
+    if words.len().is_multiple_of(2) {
+        return Ok(Reply::wrong_arity(&name.to_lowercase()));
+    }
+    let pairs = || words[1..].chunks(2);
+    transaction.prefetch(pairs().map(|pair| (TABLE, &pair[0][..]))).await?;
+    if name == "MSETNX" {
+        for pair in pairs() {
+            if transaction.get(TABLE, &pair[0]).await?.is_some() {
+                return Ok(Reply::Integer(0));
+            }
+        }
+    }
+    for pair in pairs() {
+        put(transaction, &pair[0], &pair[1]).await?;
+    }
+    Ok(if name == "MSETNX" { Reply::Integer(1) } else { Reply::OK })
+}
+
+/// Parts of the table that one SCAN each reads.
+const PARTS: u64 = 16;
+
+/// A cursor is the next part of the table, so a key that stays is told once.
+async fn scan(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop> {
+    let cursor = std::str::from_utf8(&words[1]).ok().and_then(|text| text.parse::<u64>().ok());
+    let Some(cursor) = cursor.filter(|&cursor| cursor < PARTS) else {
+        return Ok(Reply::error("ERR invalid cursor"));
+    };
+    let (mut pattern, mut kind) = (None, None);
+    for pair in words[2..].chunks(2) {
+        let [name, value] = pair else { return Ok(Reply::error("ERR syntax error")) };
+        match &*upper(name) {
+            "MATCH" => pattern = Some(value),
+            // How many is a hint, and not taken here.
+            "COUNT" if integer(value).is_some_and(|count| count > 0) => {}
+            "TYPE" => {
+                kind = Some(match &*upper(value) {
+                    "STRING" => Some(Kind::Bytes),
+                    "HASH" => Some(Kind::Fields),
+                    _ => None,
+                });
+            }
+            _ => return Ok(Reply::error("ERR syntax error")),
+        }
+    }
+    let (low, high) = rows::range(TABLE);
+    let width = (high - low) / PARTS + 1;
+    let from = low + cursor * width;
+    let (entries, _) = transaction.scan(TABLE, from, (from + (width - 1)).min(high)).await?;
+    let is_wanted = |(entry, of): &(Entry, Kind)| {
+        pattern.is_none_or(|pattern| glob::matches(pattern, &entry.key))
+            && kind.is_none_or(|kind| kind == Some(*of))
+    };
+    let found = entries.into_iter().filter(is_wanted).map(|(entry, _)| Reply::Bulk(entry.key)).collect();
+    let next = if cursor + 1 < PARTS { cursor + 1 } else { 0 };
+    Ok(Reply::Array(vec![Reply::bulk(next.to_string()), Reply::Array(found)]))
+}

@@ -1,0 +1,260 @@
+//! How keys that are strings become rows whose keys are eight bytes.
+//!
+//! The upper 16 bits of a row's key are a hash of the table's name, the lower 48 a hash of the key, so a table is a range of rows and can be
+//! read as one. Hashes collide, so **a row holds whole keys**: it is a bucket of entries, each with its table's name, its key and its value.
+//! If an entry finds no room in the row where it belongs, that row is marked as *overflowing* and the entry goes to the next place of
+//! its chain. A search ends at the first row of the chain that does not overflow.
+//!
+//! Every row that a search looks at is in the transaction's read set, absent ones included, so a search is as serialisable as a read.
+//! The mark stays when entries go: a search may look at a row more than it must, but never at one too few.
+
+use crate::error::StoreError;
+use highwire_txn::Key;
+
+/// The longest name of a table.
+pub const TABLE_BYTES_MAX: usize = 32;
+/// The longest key.
+pub const KEY_BYTES_MAX: usize = 512;
+/// The longest value. An entry with the longest of all three fits into a row of its own.
+pub const VALUE_BYTES_MAX: usize =
+    highwire_txn::VALUE_BYTES_MAX - 1 - ENTRY_HEADER_BYTES - TABLE_BYTES_MAX - KEY_BYTES_MAX;
+
+const ENTRY_HEADER_BYTES: usize = 1 + 2 + 1 + 2;
+/// A table's rows lie in this many runs, which are spread over the regions.
+const RUNS_PER_TABLE_LOG2: u32 = 4;
+const KEY_BITS: u32 = 48;
+/// Keys of a run.
+pub(crate) const KEYS_PER_RUN: u64 = 1 << (KEY_BITS - RUNS_PER_TABLE_LOG2);
+
+/// What an entry's value is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    Bytes = 0,
+    /// Fields with values: a hash of the Redis door.
+    Fields = 1,
+}
+
+/// A key with its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cell {
+    pub(crate) table: Vec<u8>,
+    pub(crate) key: Vec<u8>,
+    pub(crate) kind: Kind,
+    pub(crate) value: Vec<u8>,
+}
+
+/// A row.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Row {
+    pub(crate) overflows: bool,
+    pub(crate) cells: Vec<Cell>,
+}
+
+impl Cell {
+    fn bytes(&self) -> usize {
+        ENTRY_HEADER_BYTES + self.table.len() + self.key.len() + self.value.len()
+    }
+
+    fn is(&self, table: &[u8], key: &[u8]) -> bool {
+        self.table == table && self.key == key
+    }
+}
+
+impl Row {
+    /// The row that these bytes are.
+    pub(crate) fn parse(bytes: &[u8]) -> Result<Row, StoreError> {
+        parse(bytes).ok_or_else(|| {
+            StoreError::invalid("a row of the store is damaged, or of another version of this program")
+        })
+    }
+
+    pub(crate) fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = vec![u8::from(self.overflows)];
+        for cell in &self.cells {
+            bytes.push(cell.table.len() as u8);
+            bytes.extend_from_slice(&(cell.key.len() as u16).to_le_bytes());
+            bytes.push(cell.kind as u8);
+            bytes.extend_from_slice(&(cell.value.len() as u16).to_le_bytes());
+            bytes.extend_from_slice(&cell.table);
+            bytes.extend_from_slice(&cell.key);
+            bytes.extend_from_slice(&cell.value);
+        }
+        bytes
+    }
+
+    pub(crate) fn find(&self, table: &[u8], key: &[u8]) -> Option<&Cell> {
+        self.cells.iter().find(|cell| cell.is(table, key))
+    }
+
+    /// Takes an entry out; whether it was there.
+    pub(crate) fn remove(&mut self, table: &[u8], key: &[u8]) -> bool {
+        let before = self.cells.len();
+        self.cells.retain(|cell| !cell.is(table, key));
+        self.cells.len() < before
+    }
+
+    /// Whether there is room for an entry.
+    pub(crate) fn has_room_for(&self, cell: &Cell) -> bool {
+        let taken: usize = self.cells.iter().map(Cell::bytes).sum();
+        1 + taken + cell.bytes() <= highwire_txn::VALUE_BYTES_MAX
+    }
+
+    /// Whether nothing would be lost if it were not there.
+    pub(crate) fn is_needless(&self) -> bool {
+        self.cells.is_empty() && !self.overflows
+    }
+}
+
+fn parse(mut bytes: &[u8]) -> Option<Row> {
+    let overflows = match take(&mut bytes, 1)?[0] {
+        0 => false,
+        1 => true,
+        _ => return None,
+    };
+    let mut cells = Vec::new();
+    while !bytes.is_empty() {
+        let header = take(&mut bytes, ENTRY_HEADER_BYTES)?;
+        let length = |at: usize| usize::from(u16::from_le_bytes([header[at], header[at + 1]]));
+        let kind = match header[3] {
+            0 => Kind::Bytes,
+            1 => Kind::Fields,
+            _ => return None,
+        };
+        let table = take(&mut bytes, usize::from(header[0]))?.to_vec();
+        let key = take(&mut bytes, length(1))?.to_vec();
+        let value = take(&mut bytes, length(4))?.to_vec();
+        cells.push(Cell { table, key, kind, value });
+    }
+    Some(Row { overflows, cells })
+}
+
+fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
+    let (taken, rest) = bytes.split_at_checked(length)?;
+    *bytes = rest;
+    Some(taken)
+}
+
+/// Where a key is looked for, in the `step`-th place of its chain.
+pub(crate) fn place(table: &[u8], key: &[u8], step: u64) -> Key {
+    // How tests make keys collide, which otherwise takes 2^48 of them.
+    let hash = if cfg!(test) && table == b"collide" { 0 } else { hash(key) };
+    let spread = mix(hash.wrapping_add(step.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
+    first(table) | (spread >> (64 - KEY_BITS))
+}
+
+/// The rows of a table: the first and the last key that they can have.
+pub(crate) fn range(table: &[u8]) -> (Key, Key) {
+    (first(table), first(table) | ((1 << KEY_BITS) - 1))
+}
+
+fn first(table: &[u8]) -> Key {
+    mix(hash(table)) >> KEY_BITS << KEY_BITS
+}
+
+/// Whether a key can be one, and its table's name as well.
+pub(crate) fn check_key(table: &[u8], key: &[u8]) -> Result<(), StoreError> {
+    check_table(table)?;
+    if key.len() > KEY_BYTES_MAX {
+        return Err(StoreError::invalid(format!(
+            "the key has {} bytes; at most {KEY_BYTES_MAX} are possible",
+            key.len()
+        )));
+    }
+    Ok(())
+}
+
+/// Whether a table can have this name.
+pub(crate) fn check_table(table: &[u8]) -> Result<(), StoreError> {
+    let length = table.len();
+    if length == 0 || length > TABLE_BYTES_MAX {
+        return Err(StoreError::invalid(format!(
+            "a table's name has 1 to {TABLE_BYTES_MAX} bytes, not {length}"
+        )));
+    }
+    Ok(())
+}
+
+pub(crate) fn check_value(value: &[u8]) -> Result<(), StoreError> {
+    let length = value.len();
+    if length > VALUE_BYTES_MAX {
+        return Err(StoreError::invalid(format!(
+            "the value has {length} bytes; at most {VALUE_BYTES_MAX} are possible"
+        )));
+    }
+    Ok(())
+}
+
+/// FNV-1a. It decides where data lies, so it must never change; `std`'s hashers may.
+fn hash(bytes: &[u8]) -> u64 {
+    bytes
+        .iter()
+        .fold(0xCBF2_9CE4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3))
+}
+
+/// Mixes all bits into all others (the finaliser of SplitMix64).
+fn mix(x: u64) -> u64 {
+    let x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
+    let x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
+    x ^ (x >> 31)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use highwire_stdx::Rng;
+
+    fn cell(key: &str, value_bytes: usize) -> Cell {
+        Cell { table: b"t".to_vec(), key: key.into(), kind: Kind::Bytes, value: vec![7; value_bytes] }
+    }
+
+    #[test]
+    fn rows_come_back_as_they_were() {
+        for overflows in [false, true] {
+            let row = Row {
+                overflows,
+                cells: vec![cell("a", 0), cell("", 100), Cell { kind: Kind::Fields, ..cell("b", 3) }],
+            };
+            assert_eq!(Row::parse(&row.to_bytes()), Ok(row));
+        }
+    }
+
+    #[test]
+    fn damaged_rows_never_panic() {
+        let bytes = Row { overflows: true, cells: vec![cell("abc", 20), cell("d", 5)] }.to_bytes();
+        let mut rng = Rng::new(3);
+        for _ in 0..5000 {
+            let mut bent = bytes.clone();
+            let at = rng.below(bent.len() as u64) as usize;
+            bent[at] = rng.next_u32() as u8;
+            bent.truncate(rng.below(bent.len() as u64 + 1) as usize);
+            let _ = Row::parse(&bent);
+        }
+        assert!(Row::parse(&[]).is_err());
+    }
+
+    #[test]
+    fn the_longest_entry_fits_into_a_row_of_its_own_and_no_longer_one_does() {
+        let longest = |extra: usize| Cell {
+            table: vec![1; TABLE_BYTES_MAX],
+            key: vec![2; KEY_BYTES_MAX],
+            kind: Kind::Bytes,
+            value: vec![3; VALUE_BYTES_MAX + extra],
+        };
+        assert!(Row::default().has_room_for(&longest(0)));
+        assert!(!Row::default().has_room_for(&longest(1)));
+        let row = Row { overflows: true, cells: vec![longest(0)] };
+        assert_eq!(row.to_bytes().len(), highwire_txn::VALUE_BYTES_MAX);
+    }
+
+    /// Data that was written stays where it was looked for: these numbers may not change.
+    #[test]
+    fn places_are_the_same_for_ever() {
+        assert_eq!(place(b"accounts", b"alice", 0), 0x6EA4C5D1556D6677);
+        assert_eq!(place(b"accounts", b"alice", 1), 0x6EA41A046F573E1E);
+        let (low, high) = range(b"accounts");
+        for step in 0..100 {
+            assert!((low..=high).contains(&place(b"accounts", b"alice", step)));
+        }
+    }
+}

@@ -1,0 +1,303 @@
+//! One transaction at its coordinator, as `async` code on the node's own thread.
+//!
+//! [`Local`] is what jobs on that thread get. A [`Session`] borrows one of the node's workers for one transaction and gives it back when it
+//! is dropped, whatever state it is in: what it had locked is unlocked first.
+
+use crate::clock::Clock;
+use crate::error::StoreError;
+use highwire_host::rpc::{Worker, time};
+use highwire_stdx::Rng;
+use highwire_txn::{
+    AbortReason, Event, Key, Mode, Node, Phase, RangeRow, TableId, TransactionError, Version,
+};
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+use std::task::{Poll, Waker};
+
+/// The only table of `txn` that the product uses: one with ranges.
+pub(crate) const ROWS: TableId = TableId(0);
+
+/// What the tasks of a node's thread share.
+pub(crate) struct Shared {
+    pub(crate) node: RefCell<Node>,
+    pub(crate) clock: Clock,
+    pub(crate) rng: RefCell<Rng>,
+    pub(crate) f: usize,
+    workers: RefCell<Workers>,
+    /// Transactions that were committed here, and those that were not.
+    pub(crate) outcomes: RefCell<Outcomes>,
+}
+
+/// How transactions of this node have ended.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Outcomes {
+    pub(crate) committed: u64,
+    pub(crate) conflicts: u64,
+    pub(crate) unknown: u64,
+}
+
+#[derive(Default)]
+struct Workers {
+    seats: Vec<Seat>,
+    free: Vec<u16>,
+    waiting: VecDeque<Waker>,
+}
+
+#[derive(Default)]
+struct Seat {
+    event: Option<Event>,
+    waker: Option<Waker>,
+    /// Whoever had it is gone; its transaction is to be ended.
+    is_orphan: bool,
+}
+
+impl Shared {
+    pub(crate) fn new(node: Node, f: usize, workers: u16, seed: u64) -> Rc<Shared> {
+        let seats = (0..workers).map(|_| Seat::default()).collect();
+        let workers = Workers { seats, free: (0..workers).rev().collect(), waiting: VecDeque::new() };
+        Rc::new(Shared {
+            node: RefCell::new(node),
+            clock: Clock,
+            f,
+            rng: RefCell::new(Rng::new(seed)),
+            workers: RefCell::new(workers),
+            outcomes: RefCell::default(),
+        })
+    }
+
+    /// Hands out what the node reports to whoever waits for it. Whether there was anything.
+    pub(crate) fn deliver_events(&self) -> bool {
+        let mut any = false;
+        loop {
+            let event = self.node.borrow_mut().poll_event();
+            let Some(event) = event else { return any };
+            any = true;
+            let worker = worker_of(&event);
+            let mut workers = self.workers.borrow_mut();
+            let seat = &mut workers.seats[usize::from(worker)];
+            if seat.is_orphan {
+                drop(workers);
+                self.end_orphan(worker);
+            } else {
+                seat.event = Some(event);
+                if let Some(waker) = seat.waker.take() {
+                    waker.wake();
+                }
+            }
+        }
+    }
+
+    /// Ends a transaction that nobody waits for, and frees its worker when it has ended.
+    fn end_orphan(&self, worker: u16) {
+        let mut node = self.node.borrow_mut();
+        match node.worker(worker).phase() {
+            Phase::Building => {
+                let now = self.clock.now_ns();
+                // In this phase it is always possible; it ends with an event, which comes here again.
+                let _ = node.abort(now, worker);
+            }
+            Phase::Idle => self.give_back(worker),
+            _ => {}
+        }
+    }
+
+    fn give_back(&self, worker: u16) {
+        let mut workers = self.workers.borrow_mut();
+        workers.seats[usize::from(worker)] = Seat::default();
+        workers.free.push(worker);
+        if let Some(waker) = workers.waiting.pop_front() {
+            waker.wake();
+        }
+    }
+}
+
+fn worker_of(event: &Event) -> u16 {
+    match *event {
+        Event::Executed { worker, .. }
+        | Event::Committed { worker, .. }
+        | Event::Aborted { worker, .. }
+        | Event::Unknown { worker, .. } => worker,
+    }
+}
+
+/// The node, for jobs that run on its thread.
+#[derive(Clone)]
+pub struct Local {
+    pub(crate) shared: Rc<Shared>,
+    pub(crate) rpc: Worker,
+}
+
+impl std::fmt::Debug for Local {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Local").field("node", &self.shared.node.borrow().id()).finish()
+    }
+}
+
+/// Why a transaction ended without having been committed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Stop {
+    /// Others were in the way: worth another try.
+    Conflict,
+    /// No member now, or recovery is going on: worth another try later.
+    Unavailable,
+    /// A range has too many rows: worth another try with a shorter one.
+    TooLong,
+    /// For good.
+    Error(StoreError),
+}
+
+impl From<StoreError> for Stop {
+    fn from(error: StoreError) -> Stop {
+        Stop::Error(error)
+    }
+}
+
+impl From<AbortReason> for Stop {
+    fn from(reason: AbortReason) -> Stop {
+        match reason {
+            AbortReason::Full => Stop::Error(StoreError::Full),
+            AbortReason::TooLong => Stop::TooLong,
+            AbortReason::Reconfigured => Stop::Unavailable,
+            // That a key is there or not was read before: it has changed since.
+            _ => Stop::Conflict,
+        }
+    }
+}
+
+impl From<TransactionError> for Stop {
+    fn from(error: TransactionError) -> Stop {
+        match error {
+            TransactionError::Unavailable => Stop::Unavailable,
+            error => Stop::Error(StoreError::invalid(format!("{error:?}"))),
+        }
+    }
+}
+
+/// A worker of the node, and its transaction.
+pub(crate) struct Session {
+    local: Local,
+    worker: u16,
+}
+
+impl Local {
+    pub(crate) async fn sleep_ns(&self, ns: u64) {
+        self.rpc.sleep(time::Duration::from_nanos(ns)).await;
+    }
+
+    /// Begins a transaction, when a worker is free.
+    pub(crate) async fn begin(&self) -> Result<Session, Stop> {
+        if !self.shared.node.borrow().is_open() {
+            return Err(Stop::Unavailable);
+        }
+        let worker = std::future::poll_fn(|cx| {
+            let mut workers = self.shared.workers.borrow_mut();
+            match workers.free.pop() {
+                Some(worker) => Poll::Ready(worker),
+                None => {
+                    workers.waiting.push_back(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await;
+        match self.shared.node.borrow_mut().begin(worker) {
+            Ok(_) => Ok(Session { local: self.clone(), worker }),
+            Err(error) => {
+                self.shared.give_back(worker);
+                Err(error.into())
+            }
+        }
+    }
+}
+
+impl Session {
+    fn node(&self) -> std::cell::RefMut<'_, Node> {
+        self.local.shared.node.borrow_mut()
+    }
+
+    fn now(&self) -> u64 {
+        self.local.shared.clock.now_ns()
+    }
+
+    pub(crate) fn add_read(&self, key: Key) -> Result<(), Stop> {
+        Ok(self.node().add_to_read_set(self.worker, ROWS, key)?)
+    }
+
+    pub(crate) fn add_write(&self, key: Key, mode: Mode) -> Result<(), Stop> {
+        Ok(self.node().add_to_write_set(self.worker, ROWS, key, mode)?)
+    }
+
+    pub(crate) fn add_range(&self, low: Key, high: Key) -> Result<(), Stop> {
+        Ok(self.node().add_range(self.worker, ROWS, low, high)?)
+    }
+
+    pub(crate) fn set_value(&self, key: Key, value: &[u8]) -> Result<(), Stop> {
+        Ok(self.node().set_value(self.worker, ROWS, key, value)?)
+    }
+
+    /// Reads and locks what was added.
+    pub(crate) async fn execute(&self) -> Result<(), Stop> {
+        let now = self.now();
+        self.node().execute(now, self.worker)?;
+        match self.event().await {
+            Event::Executed { result: Ok(()), .. } => Ok(()),
+            Event::Executed { result: Err(reason), .. } | Event::Aborted { reason, .. } => Err(reason.into()),
+            Event::Unknown { .. } | Event::Committed { .. } => Err(Stop::Unavailable),
+        }
+    }
+
+    /// What was read of a key: its version, and its value if it is there.
+    pub(crate) fn seen(&self, key: Key) -> Option<(Version, Option<Vec<u8>>)> {
+        let node = self.node();
+        let item = node.worker(self.worker).items().iter().find(|item| item.key == key)?;
+        Some((item.seen?, item.value.clone()))
+    }
+
+    /// What was read of the last ranges, behind the first `skip`; and how many there are now.
+    pub(crate) fn rows(&self, skip: usize) -> (Vec<RangeRow>, usize) {
+        let node = self.node();
+        let ranges = node.worker(self.worker).ranges();
+        let rows = ranges[skip.min(ranges.len())..].iter().filter_map(|range| range.rows.clone()).flatten();
+        (rows.collect(), ranges.len())
+    }
+
+    pub(crate) async fn commit(self) -> Result<(), Stop> {
+        let now = self.now();
+        self.node().commit(now, self.worker)?;
+        match self.event().await {
+            Event::Committed { .. } => Ok(()),
+            Event::Aborted { reason, .. } => Err(reason.into()),
+            Event::Unknown { .. } | Event::Executed { .. } => Err(Stop::Error(StoreError::Unknown(
+                "the node was removed from the cluster meanwhile, as one that was silent for too long".into(),
+            ))),
+        }
+    }
+
+    async fn event(&self) -> Event {
+        std::future::poll_fn(|cx| {
+            let mut workers = self.local.shared.workers.borrow_mut();
+            let seat = &mut workers.seats[usize::from(self.worker)];
+            match seat.event.take() {
+                Some(event) => Poll::Ready(event),
+                None => {
+                    seat.waker = Some(cx.waker().clone());
+                    Poll::Pending
+                }
+            }
+        })
+        .await
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        let shared = &self.local.shared;
+        {
+            let mut workers = shared.workers.borrow_mut();
+            let seat = &mut workers.seats[usize::from(self.worker)];
+            (seat.is_orphan, seat.event, seat.waker) = (true, None, None);
+        }
+        shared.end_orphan(self.worker);
+    }
+}

@@ -1,0 +1,384 @@
+//! A transaction over keys that are strings, on the node's own thread: it reads as it goes, keeps its writes, and locks only when it commits.
+//!
+//! So nobody holds a lock while he thinks, and a client that goes away has nothing to give back. What was read earlier, by this node or another,
+//! can be demanded to be still so ([`Transaction::demand`]): that is how clients' transactions and Redis's WATCH commit.
+
+use crate::error::StoreError;
+use crate::message::{Entry, Footprint};
+use crate::rows::{self, Cell, Kind, Row};
+use crate::session::{Local, Session, Stop};
+use highwire_txn::{Key, Mode, Version};
+use std::cell::Cell as Flag;
+use std::collections::BTreeMap;
+use std::future::Future;
+use std::pin::pin;
+use std::task::Poll;
+
+/// Longer chains are refused. Each place needs as many keys of one hash as fill a row.
+const CHAIN_MAX: u64 = 64;
+/// A table is read in at most this many ranges.
+const PIECES_MAX: u64 = 1 << 14;
+
+/// A transaction. Its writes happen when the closure that has it returns.
+pub struct Transaction {
+    session: Session,
+    rows: BTreeMap<Key, Cached>,
+    /// In how many ranges a table is read.
+    pieces: u64,
+}
+
+struct Cached {
+    version: Version,
+    is_present: bool,
+    row: Row,
+    is_changed: bool,
+}
+
+impl std::fmt::Debug for Transaction {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Transaction").field("rows", &self.rows.len()).finish()
+    }
+}
+
+impl Local {
+    /// Runs a transaction until it commits, again and again if others are in the way, for at most `patience_ns`.
+    pub(crate) async fn transact<T>(
+        &self,
+        patience_ns: u64,
+        mut body: impl AsyncFnMut(&mut Transaction) -> Result<T, Stop>,
+    ) -> Result<T, StoreError> {
+        let deadline = self.shared.clock.now_ns() + patience_ns;
+        let mut pieces = 1;
+        for attempt in 0u32.. {
+            let is_committing = Flag::new(false);
+            let once = async {
+                let session = self.begin().await?;
+                let mut transaction = Transaction { session, rows: BTreeMap::new(), pieces };
+                let value = body(&mut transaction).await?;
+                transaction.lock().await?;
+                is_committing.set(true);
+                transaction.session.commit().await?;
+                Ok(value)
+            };
+            let stop = match self.until(deadline, once).await {
+                Some(Ok(value)) => {
+                    self.shared.outcomes.borrow_mut().committed += 1;
+                    return Ok(value);
+                }
+                Some(Err(stop)) => stop,
+                None if is_committing.get() => {
+                    self.shared.outcomes.borrow_mut().unknown += 1;
+                    return Err(StoreError::Unknown(self.why_unavailable()));
+                }
+                None => return Err(StoreError::Unavailable(self.why_unavailable())),
+            };
+            let is_over = self.shared.clock.now_ns() >= deadline;
+            match stop {
+                Stop::Error(error) => {
+                    self.shared.outcomes.borrow_mut().unknown +=
+                        u64::from(matches!(error, StoreError::Unknown(_)));
+                    return Err(error);
+                }
+                Stop::TooLong if pieces < PIECES_MAX => pieces *= 4,
+                Stop::TooLong => {
+                    return Err(StoreError::invalid(
+                        "the table has too many rows to be read in one transaction",
+                    ));
+                }
+                Stop::Conflict => {
+                    self.shared.outcomes.borrow_mut().conflicts += 1;
+                    if is_over {
+                        return Err(StoreError::Conflict);
+                    }
+                    let most = 10_000u64 << attempt.min(9);
+                    let pause = self.shared.rng.borrow_mut().between(most / 4, most);
+                    self.sleep_ns(pause).await;
+                }
+                Stop::Unavailable if is_over => return Err(StoreError::Unavailable(self.why_unavailable())),
+                Stop::Unavailable => self.sleep_ns(2_000_000).await,
+            }
+        }
+        Err(StoreError::Conflict)
+    }
+
+    /// The future's result, unless the time is over before.
+    async fn until<T>(&self, deadline_ns: u64, work: impl Future<Output = T>) -> Option<T> {
+        let left = deadline_ns.saturating_sub(self.shared.clock.now_ns());
+        let mut work = pin!(work);
+        let mut over = pin!(self.sleep_ns(left));
+        std::future::poll_fn(move |cx| match work.as_mut().poll(cx) {
+            Poll::Ready(value) => Poll::Ready(Some(value)),
+            Poll::Pending => over.as_mut().poll(cx).map(|()| None),
+        })
+        .await
+    }
+
+    /// For a person who asks why nothing happens.
+    pub(crate) fn why_unavailable(&self) -> String {
+        let node = self.shared.node.borrow();
+        let configuration = node.configuration();
+        let members: Vec<String> = configuration.nodes().map(|node| node.0.to_string()).collect();
+        let members = members.join(", ");
+        if configuration.boot(node.id()) != Some(node.boot()) {
+            return format!(
+                "node {} is none of the members (now {members}) and waits to be let in again",
+                node.id().0
+            );
+        }
+        if node.is_open() {
+            return format!("too few of the members ({members}) answer node {}", node.id().0);
+        }
+        format!("the members ({members}) recover from a failure, and some of them do not answer")
+    }
+}
+
+impl Transaction {
+    /// A key's value, as this transaction sees it.
+    pub(crate) async fn get(&mut self, table: &[u8], key: &[u8]) -> Result<Option<(Kind, Vec<u8>)>, Stop> {
+        let found = self.find(table, key).await?;
+        Ok(found
+            .and_then(|at| self.rows[&at].row.find(table, key))
+            .map(|cell| (cell.kind, cell.value.clone())))
+    }
+
+    /// Gives a key a value.
+    pub(crate) async fn put(
+        &mut self,
+        table: &[u8],
+        key: &[u8],
+        kind: Kind,
+        value: &[u8],
+    ) -> Result<(), Stop> {
+        rows::check_value(value)?;
+        self.delete(table, key).await?;
+        let cell = Cell { table: table.to_vec(), key: key.to_vec(), kind, value: value.to_vec() };
+        for step in 0..CHAIN_MAX {
+            let cached = self.row(rows::place(table, key, step)).await?;
+            if cached.row.has_room_for(&cell) {
+                cached.row.cells.push(cell);
+                cached.is_changed = true;
+                return Ok(());
+            }
+            cached.is_changed |= !cached.row.overflows;
+            cached.row.overflows = true;
+        }
+        Err(Stop::Error(StoreError::Full))
+    }
+
+    /// Takes a key away; whether it was there.
+    pub(crate) async fn delete(&mut self, table: &[u8], key: &[u8]) -> Result<bool, Stop> {
+        let Some(at) = self.find(table, key).await? else { return Ok(false) };
+        let cached = self.row(at).await?;
+        cached.is_changed |= cached.row.remove(table, key);
+        Ok(true)
+    }
+
+    /// Reads the first places of many keys at once, so that later reads of them take no time.
+    pub(crate) async fn prefetch<'a>(
+        &mut self,
+        keys: impl Iterator<Item = (&'a [u8], &'a [u8])>,
+    ) -> Result<(), Stop> {
+        let places: Vec<Key> = keys.map(|(table, key)| rows::place(table, key, 0)).collect();
+        self.load(&places).await
+    }
+
+    /// Every row that a search for this key has looked at, with its version.
+    pub(crate) async fn footprint(&mut self, table: &[u8], key: &[u8]) -> Result<Vec<(Key, Version)>, Stop> {
+        self.find(table, key).await?;
+        let mut seen = Vec::new();
+        for step in 0..CHAIN_MAX {
+            let place = rows::place(table, key, step);
+            let Some(cached) = self.rows.get(&place) else { break };
+            seen.push((place, cached.version));
+            if cached.row.find(table, key).is_some() || !cached.row.overflows {
+                break;
+            }
+        }
+        Ok(seen)
+    }
+
+    /// The transaction conflicts unless everything in `footprint` is as it was.
+    pub(crate) async fn demand(&mut self, footprint: &Footprint) -> Result<(), Stop> {
+        let keys: Vec<Key> = footprint.rows.iter().map(|row| row.0).collect();
+        self.load(&keys).await?;
+        let is_same = |&(key, version): &(Key, Version)| self.rows[&key].version == version;
+        if !footprint.rows.iter().all(is_same) {
+            return Err(StoreError::Conflict.into());
+        }
+        for range in &footprint.ranges {
+            let now = self.read_range(range.low, range.high).await?;
+            if now.into_iter().map(|row| (row.key, row.version)).ne(range.rows.iter().copied()) {
+                return Err(StoreError::Conflict.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// All entries of a table whose rows lie between two keys, in no order; and the versions of the rows.
+    pub(crate) async fn scan(
+        &mut self,
+        table: &[u8],
+        low: Key,
+        high: Key,
+    ) -> Result<(Vec<(Entry, Kind)>, Vec<(Key, Version)>), Stop> {
+        let found = self.read_range(low, high).await?;
+        let seen = found.iter().map(|row| (row.key, row.version)).collect();
+        let mut entries = Vec::new();
+        let mut add = |row: &Row| {
+            let ours = row.cells.iter().filter(|cell| cell.table == table);
+            entries.extend(
+                ours.map(|cell| (Entry { key: cell.key.clone(), value: cell.value.clone() }, cell.kind)),
+            );
+        };
+        for row in &found {
+            // What this transaction has written itself comes before what was there.
+            if let Some(bytes) = row.value.as_ref().filter(|_| !self.has_changed(row.key)) {
+                add(&Row::parse(bytes)?);
+            }
+        }
+        for (_, cached) in self.rows.range(low..=high).filter(|(_, cached)| cached.is_changed) {
+            add(&cached.row);
+        }
+        Ok((entries, seen))
+    }
+
+    fn has_changed(&self, key: Key) -> bool {
+        self.rows.get(&key).is_some_and(|cached| cached.is_changed)
+    }
+
+    async fn read_range(&mut self, low: Key, high: Key) -> Result<Vec<highwire_txn::RangeRow>, Stop> {
+        let (_, before) = self.session.rows(usize::MAX);
+        let width = (high - low) / self.pieces + 1;
+        let mut from = low;
+        loop {
+            let to = from.saturating_add(width - 1).min(high);
+            self.session.add_range(from, to)?;
+            if to == high {
+                break;
+            }
+            from = to + 1;
+        }
+        self.session.execute().await?;
+        let mut rows = self.session.rows(before).0;
+        rows.sort_unstable_by_key(|row| row.key);
+        Ok(rows)
+    }
+
+    /// Where a key is, if it is anywhere.
+    async fn find(&mut self, table: &[u8], key: &[u8]) -> Result<Option<Key>, Stop> {
+        rows::check_key(table, key)?;
+        for step in 0..CHAIN_MAX {
+            let place = rows::place(table, key, step);
+            let cached = self.row(place).await?;
+            if cached.row.find(table, key).is_some() {
+                return Ok(Some(place));
+            }
+            if !cached.row.overflows {
+                break;
+            }
+        }
+        Ok(None)
+    }
+
+    async fn row(&mut self, place: Key) -> Result<&mut Cached, Stop> {
+        self.load(&[place]).await?;
+        Ok(self.rows.get_mut(&place).expect("it was just loaded"))
+    }
+
+    async fn load(&mut self, places: &[Key]) -> Result<(), Stop> {
+        let absent: Vec<Key> =
+            places.iter().copied().filter(|place| !self.rows.contains_key(place)).collect();
+        if absent.is_empty() {
+            return Ok(());
+        }
+        for &place in &absent {
+            self.session.add_read(place)?;
+        }
+        self.session.execute().await?;
+        for place in absent {
+            let (version, value) = self.session.seen(place).ok_or(Stop::Conflict)?;
+            let row = value.as_deref().map_or(Ok(Row::default()), Row::parse)?;
+            self.rows.insert(place, Cached { version, is_present: value.is_some(), row, is_changed: false });
+        }
+        Ok(())
+    }
+
+    /// Locks what is to be written, and sets it.
+    async fn lock(&mut self) -> Result<(), Stop> {
+        let mut any = false;
+        for (&place, cached) in self.rows.iter().filter(|(_, cached)| cached.is_changed) {
+            let mode = match (cached.is_present, cached.row.is_needless()) {
+                (true, true) => Mode::Delete,
+                (true, false) => Mode::Update,
+                (false, false) => Mode::Insert,
+                (false, true) => continue,
+            };
+            self.session.add_write(place, mode)?;
+            any = true;
+        }
+        if !any {
+            return Ok(());
+        }
+        self.session.execute().await?;
+        for (&place, cached) in self.rows.iter().filter(|(_, cached)| cached.is_changed) {
+            if !cached.row.is_needless() {
+                self.session.set_value(place, &cached.row.to_bytes())?;
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{Client, ClusterConfig, Engine, VALUE_BYTES_MAX};
+    use std::net::TcpListener;
+
+    /// All keys of this table belong into one chain of rows.
+    const TABLE: &str = "collide";
+
+    #[test]
+    fn keys_whose_hashes_collide_are_told_apart_in_a_chain_of_rows() {
+        let folder = std::env::temp_dir().join(format!("highwire-chains-{}", std::process::id()));
+        let port = TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port");
+        let text =
+            format!("f = 0\nregister = \"{}\"\n[[node]]\nid = 0\ndoor = \"{port}\"\n", folder.display());
+        let engine = Engine::start(&ClusterConfig::parse(&text).expect("a cluster"), 0).expect("a node");
+        let mut client = Client::new([port.to_string()]);
+        let value = |key: usize, bytes: usize| vec![key as u8; bytes];
+        // The first fits with others into a row, the next needs one of its own, and so on.
+        let sizes: Vec<usize> = (0..20).map(|key| if key % 3 == 0 { 100 } else { VALUE_BYTES_MAX }).collect();
+        for (key, &bytes) in sizes.iter().enumerate() {
+            client.put(TABLE, format!("{key}"), value(key, bytes)).expect("stored");
+        }
+        let check = |client: &mut Client, key: usize, bytes: Option<usize>| {
+            let there = client.get(TABLE, format!("{key}")).expect("read");
+            assert_eq!(there, bytes.map(|bytes| value(key, bytes)), "key {key}");
+        };
+        for (key, &bytes) in sizes.iter().enumerate() {
+            check(&mut client, key, Some(bytes));
+        }
+        check(&mut client, 99, None);
+        assert_eq!(client.scan(TABLE, "").expect("scanned").len(), 20);
+        // Whatever goes, those behind it in the chain are still found; what grows or comes again is there once.
+        for key in (0..20).step_by(2) {
+            assert_eq!(client.delete(TABLE, format!("{key}")), Ok(true));
+        }
+        client.put(TABLE, "3", value(3, VALUE_BYTES_MAX)).expect("stored");
+        client.put(TABLE, "4", value(4, 7)).expect("stored");
+        client.put(TABLE, "5", value(5, 1)).expect("stored");
+        let now = |key: usize| match key {
+            3 => Some(VALUE_BYTES_MAX),
+            4 => Some(7),
+            5 => Some(1),
+            key => (key % 2 == 1).then(|| sizes[key]),
+        };
+        for key in 0..20 {
+            check(&mut client, key, now(key));
+        }
+        assert_eq!(client.scan(TABLE, "").expect("scanned").len(), 11);
+        engine.store().stop();
+        engine.join().expect("no panic");
+        let _ = std::fs::remove_dir_all(&folder);
+    }
+}

@@ -1,0 +1,163 @@
+//! Clusters for tests: nodes of this process, or one process each.
+#![allow(dead_code, reason = "each test binary uses its part of this")]
+
+use highwire_store::{Client, ClusterConfig, Engine, NodeStatus};
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes, even on a machine whose cores are busy.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
+
+/// A cluster's folder, with its file in it.
+pub(crate) struct Folder(PathBuf);
+
+impl Drop for Folder {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+impl Folder {
+    /// A cluster of so many nodes at ports that nobody has.
+    pub(crate) fn new(nodes: usize, more: &str) -> Folder {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let name =
+            format!("highwire-store-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
+        let folder = Folder(std::env::temp_dir().join(name));
+        std::fs::create_dir_all(&folder.0).expect("a folder");
+        let holders: Vec<TcpListener> =
+            (0..nodes).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
+        let mut text = format!("register = \"register\"\n{more}\n");
+        for (id, holder) in holders.iter().enumerate() {
+            let door = holder.local_addr().expect("bound");
+            text.push_str(&format!("[[node]]\nid = {id}\ndoor = \"{door}\"\n"));
+        }
+        std::fs::write(folder.file(), text).expect("written");
+        folder
+    }
+
+    pub(crate) fn file(&self) -> PathBuf {
+        self.0.join("cluster.toml")
+    }
+
+    pub(crate) fn config(&self) -> ClusterConfig {
+        ClusterConfig::load(&self.file()).expect("a cluster file")
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        let mut client = Client::new(self.config().doors());
+        client.set_patience(PATIENCE);
+        client
+    }
+
+    /// Waits until every node of `nodes` serves, as one of so many members, and everything has all its copies.
+    #[track_caller]
+    pub(crate) fn wait_for(&self, nodes: &[usize], members: usize) {
+        let doors = self.config().doors();
+        let mut clients: Vec<Client> = nodes.iter().map(|&node| Client::new([doors[node].clone()])).collect();
+        clients.iter_mut().for_each(|client| client.set_patience(Duration::from_secs(1)));
+        until(&format!("nodes {nodes:?} of {members}"), || {
+            let statuses: Vec<NodeStatus> =
+                clients.iter_mut().filter_map(|client| client.status().ok()).collect();
+            let serves = |status: &NodeStatus| status.is_open && status.members.len() == members;
+            // The manager alone is told at once when copies are complete.
+            let is_settled = statuses.iter().any(|status| status.is_settled);
+            (statuses.len() == nodes.len() && statuses.iter().all(serves) && is_settled).then_some(())
+        });
+    }
+}
+
+#[track_caller]
+pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let deadline = Instant::now() + PATIENCE;
+    loop {
+        if let Some(value) = look() {
+            return value;
+        }
+        assert!(Instant::now() < deadline, "waited too long for {what}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
+}
+
+/// Nodes of this very process.
+pub(crate) struct Cluster {
+    pub(crate) folder: Folder,
+    engines: Vec<Engine>,
+}
+
+impl Cluster {
+    pub(crate) fn start(nodes: usize, more: &str) -> Cluster {
+        let folder = Folder::new(nodes, more);
+        let config = folder.config();
+        let engines: Vec<Engine> =
+            (0..nodes).map(|id| Engine::start(&config, id as u16).expect("a node")).collect();
+        let cluster = Cluster { folder, engines };
+        cluster.folder.wait_for(&(0..nodes).collect::<Vec<_>>(), nodes);
+        cluster
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.folder.client()
+    }
+
+    pub(crate) fn engine(&self, node: usize) -> &Engine {
+        &self.engines[node]
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        for engine in self.engines.drain(..) {
+            engine.store().stop();
+            engine.join().expect("the node's thread did not panic");
+        }
+    }
+}
+
+const FILE: &str = "HIGHWIRE_STORE_TEST_FILE";
+const NODE: &str = "HIGHWIRE_STORE_TEST_NODE";
+
+/// A node in a process of its own: this test program, which runs the test `this_process_is_a_node`.
+pub(crate) struct Process(Child);
+
+impl Process {
+    pub(crate) fn start(file: &Path, node: usize) -> Process {
+        let child = Command::new(std::env::current_exe().expect("this program"))
+            .args(["--exact", "this_process_is_a_node", "--nocapture"])
+            .env(FILE, file)
+            .env(NODE, node.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .spawn()
+            .expect("a process");
+        Process(child)
+    }
+
+    pub(crate) fn signal(&self, name: &str) {
+        let status = Command::new("kill").args([name, &self.0.id().to_string()]).status().expect("kill");
+        assert!(status.success());
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What the other process does; nothing in the first one.
+pub(crate) fn be_a_node_if_asked() {
+    let (Some(file), Ok(node)) = (std::env::var_os(FILE), std::env::var(NODE)) else { return };
+    let config = ClusterConfig::load(Path::new(&file)).expect("a cluster file");
+    let engine = Engine::start(&config, node.parse().expect("a number")).expect("a node");
+    let store = engine.store().clone();
+    std::thread::spawn(move || {
+        let _ = std::io::Read::read_to_end(&mut std::io::stdin(), &mut Vec::new());
+        store.stop();
+    });
+    engine.join().expect("no panic");
+}

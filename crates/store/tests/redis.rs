@@ -1,0 +1,84 @@
+//! Redis's own clients at the Redis doors of three nodes: redis-py, redis-cli and redis-benchmark, as Debian has them.
+
+mod common;
+
+use common::Cluster;
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// Debian's, which has what Debian's package `python3-redis` brings.
+const PYTHON: &str = "/usr/bin/python3";
+
+/// Three nodes and the ports of their Redis doors; `None`, and why, where the clients are not there.
+fn start() -> Option<(Cluster, Vec<String>)> {
+    let has = |program: &str, arguments: &[&str]| {
+        Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
+    };
+    let clients = [has("redis-cli", &["--version"]), has(PYTHON, &["-c", "import redis"])];
+    if clients != [true, true] {
+        eprintln!("skipped: needs Debian's redis-tools and python3-redis");
+        return None;
+    }
+    let cluster = Cluster::start(3, "");
+    let open = |node: usize| {
+        let port =
+            TcpListener::bind("127.0.0.1:0").and_then(|holder| holder.local_addr()).expect("a port").port();
+        cluster.engine(node).store().open_resp(&format!("127.0.0.1:{port}")).expect("the door");
+        port.to_string()
+    };
+    let ports = (0..3).map(open).collect();
+    Some((cluster, ports))
+}
+
+fn text(output: &Output) -> String {
+    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+}
+
+#[test]
+fn redis_py_finds_what_is_promised_and_is_refused_the_rest() {
+    let Some((_cluster, ports)) = start() else { return };
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/redis/conformance.py");
+    let output = Command::new(PYTHON).arg(script).args(&ports).output().expect("it runs");
+    assert!(output.status.success(), "{}", text(&output));
+}
+
+#[test]
+fn redis_cli_is_told_the_same_at_every_node() {
+    let Some((_cluster, ports)) = start() else { return };
+    let check = |node: usize, words: &str, expected: &str| {
+        let mut command = Command::new("redis-cli");
+        let output = command.args(["-p", &ports[node]]).args(words.split(' ')).output().expect("it runs");
+        assert_eq!(text(&output).trim(), expected, "{words}");
+    };
+    check(0, "SET greeting hello", "OK");
+    check(1, "GET greeting", "hello");
+    check(2, "APPEND greeting !", "6");
+    check(0, "-3 HSET h a 1", "1");
+    check(1, "-3 HGETALL h", "a 1");
+    check(
+        1,
+        "SET greeting x EX 10",
+        "ERR keys of this store do not expire: EX, PX, EXAT, PXAT and KEEPTTL are not promised",
+    );
+    check(
+        2,
+        "LPUSH list x",
+        "ERR unknown command 'LPUSH': it is not promised by this store; see docs/store.md",
+    );
+    check(2, "DEL greeting none", "1");
+    check(0, "EXISTS greeting", "0");
+}
+
+#[test]
+fn redis_benchmark_runs_through_without_an_error() {
+    let Some((_cluster, ports)) = start() else { return };
+    let words = "-q -t ping,set,get,incr,hset,mset -n 2000 -c 20 -P 4 -r 50";
+    let mut command = Command::new("redis-benchmark");
+    let output = command.args(["-p", &ports[0]]).args(words.split(' ')).output().expect("it runs");
+    let said = text(&output);
+    assert!(output.status.success() && !said.contains("Error"), "{said}");
+    for test in ["PING_INLINE", "PING_MBULK", "SET", "GET", "INCR", "HSET", "MSET (10 keys)"] {
+        assert!(said.contains(&format!("{test}: ")), "{test} is missing: {said}");
+    }
+}

@@ -1,0 +1,20 @@
+//! The store as people run it: clusters under real faults, and Redis's own clients at their doors.
+
+use anyhow::Result;
+
+use crate::packages;
+use crate::shell::{Line, Log};
+use crate::test::Tally;
+
+/// Redis's clients, not its server.
+const PACKAGES: &[&str] = &["redis-tools", "python3-redis"];
+
+/// The crate's tests, which say so themselves where a client is missing.
+pub(crate) fn step(log: &Log) -> Result<Tally> {
+    if let Err(missing) = packages::ensure(PACKAGES, log)? {
+        log.note(&missing.0)?;
+    }
+    let line = Line::cargo("test --package highwire-store --no-fail-fast -- --show-output");
+    let success = line.run_logged(log)?;
+    Ok(Tally::from_cargo_test(&log.text()?, success))
+}
