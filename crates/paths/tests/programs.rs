@@ -1,8 +1,10 @@
 //! Programs that know nothing of us, with the object preloaded: shells, Python, the core utilities, and one of our own in C
 //! that calls every function there is.
 
+use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 const ADDRESS: &str = "127.9.8.7";
 const GID: &str = "0000:0000:0000:0000:0000:ffff:7f09:0807";
@@ -52,6 +54,31 @@ fn has(program: &str) -> bool {
         println!("skipped: no {program} here");
     }
     there
+}
+
+#[test]
+fn files_are_kept_for_as_long_as_a_process_that_has_seen_them_lives() {
+    let world = World::new("held");
+    let script = "read guid < /sys/class/infiniband/hw0/node_guid; echo ready; read end";
+    let mut shell = world.command("sh");
+    shell.args(["-c", script]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut shell = shell.spawn().expect("it starts");
+    let mut line = String::new();
+    BufReader::new(shell.stdout.take().expect("it is piped")).read_line(&mut line).expect("a line");
+    assert_eq!(line, "ready\n");
+    let names =
+        || std::fs::read_dir(&world.place).expect("a folder").map(|entry| entry.expect("an entry").path());
+    let files: Vec<_> = names().filter(|path| path.is_dir()).collect();
+    let [files] = &files[..] else { panic!("{files:?}") };
+    // As whoever sweeps asks.
+    let is_free = || File::open(files).expect("it is there").try_lock().is_ok();
+    assert!(!is_free(), "a living process uses it");
+    shell.kill().expect("it lives");
+    shell.wait().expect("it is ours");
+    assert!(is_free(), "it was killed");
+    // The next program takes it up again.
+    let gid = world.check("cat", &["/sys/class/infiniband/hw0/ports/1/gids/0"]);
+    assert_eq!(gid, GID);
 }
 
 #[test]

@@ -5,6 +5,7 @@ use crate::config::{DeviceConfig, LinkChoice};
 use crate::error::OpenError;
 use crate::in_place::OwnThread;
 use highwire_broker::{Client, Sockets};
+use highwire_link::shm::stats;
 use highwire_link::shm::{EngineConfig, EngineName, Registry};
 use highwire_link::{UdpConfig, UdpLink};
 use std::net::{IpAddr, Ipv4Addr};
@@ -32,6 +33,7 @@ pub(super) fn join(config: &DeviceConfig) -> Result<Place, OpenError> {
     let root = Registry::open()?;
     // What killed processes left behind would fill the machine's shared memory. If it stays, the next one tries again.
     let _ = root.reap_stale();
+    let _ = stats::running_in(&root);
     let (client, Sockets { packets, side_band }) = Client::join(&root, ip, OwnThread::spawn)
         .map_err(|source| OpenError::Broker { address: ip, source })?;
     // Trains that the network makes out of lone packets mix those of all processes, and one would get all. On the machine

@@ -7,11 +7,12 @@
 //!     engine                        its segment; the living process holds a lock on byte 0
 //!     mem-1, mem-2 …                registered memory
 //!     chan-1, chan-2 …              rings that this engine sends into
+//!   files-…, draft-…                what preloaded programs see below /sys and /dev; used while somebody locks it
 //!   broker-127.83.20.7              where the GID's broker listens, if processes share it
 //! ```
 //!
 //! A directory whose `engine` nobody locks belonged to a process that is gone, however it ended, and is removed by
-//! whoever comes next. Only names that are addresses are ever removed.
+//! whoever comes next. Only names that are addresses, and such folders, are ever removed.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -30,6 +31,10 @@ use super::layout::{EngineHeader, STATE};
 use super::lock::{self, Byte};
 use super::name::EngineName;
 use super::peer::PeerEngine;
+
+/// Folders of files, complete ones and those that are being made or removed, begin like this.
+const FOLDERS: [&str; 2] = ["files-", DRAFT];
+const DRAFT: &str = "draft-";
 
 /// How many addresses to try before giving up; with a hundred engines each try succeeds but for one in 10^5.
 const LOOPBACK_ATTEMPTS: u32 = 64;
@@ -257,7 +262,26 @@ impl Registry {
                 reaped.push(name);
             }
         }
+        self.sweep_folders();
         Ok(reaped)
+    }
+
+    /// Removes the folders of files that stand behind `/sys` and `/dev` for preloaded programs, if none of those uses them any
+    /// more: each holds a shared lock on its folder. One that is wanted again is made again.
+    fn sweep_folders(&self) {
+        for entry in fs::read_dir(&self.root).into_iter().flatten().flatten() {
+            let name = entry.file_name();
+            let Some(name) = name.to_str().filter(|name| FOLDERS.iter().any(|kind| name.starts_with(kind)))
+            else {
+                continue;
+            };
+            let is_free = File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok());
+            // Under another name first: nobody is to find half of it.
+            let gone = self.root.join(format!("{DRAFT}{}-{name}", std::process::id()));
+            if is_free && fs::rename(entry.path(), &gone).is_ok() {
+                let _ = fs::remove_dir_all(gone);
+            }
+        }
     }
 
     /// Removes an engine's directory at its orderly end.

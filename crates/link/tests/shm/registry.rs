@@ -167,3 +167,27 @@ fn a_scribbled_engine_segment_is_an_error_and_no_panic() {
     }
     assert!(refused > 1_000 && accepted > 100, "{refused} refused, {accepted} accepted");
 }
+
+#[test]
+fn folders_of_files_that_no_process_uses_are_swept() {
+    let house = House::new("folders");
+    let made =
+        ["files-0123", "files-4567", "draft-17", "draft-18"].map(|name| house.registry.root().join(name));
+    for folder in &made {
+        std::fs::create_dir_all(folder.join("sys/class/infiniband")).unwrap();
+        std::fs::write(folder.join("sys/class/infiniband/guid"), "1").unwrap();
+    }
+    // As a program that has looked holds it, or one that is just making it.
+    let users = [&made[0], &made[2]].map(|folder| std::fs::File::open(folder).unwrap());
+    users.iter().for_each(|user| user.try_lock_shared().unwrap());
+    let left = || made.clone().map(|folder| folder.join("sys/class/infiniband/guid").exists());
+    assert!(house.registry.reap_stale().unwrap().is_empty());
+    assert_eq!(left(), [true, false, true, false]);
+    drop(users);
+    house.registry.reap_stale().unwrap();
+    assert_eq!(left(), [false; 4]);
+    let names = std::fs::read_dir(house.registry.root()).unwrap();
+    let drafts =
+        names.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("draft"));
+    assert_eq!(drafts.count(), 0);
+}

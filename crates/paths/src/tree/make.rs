@@ -1,8 +1,9 @@
 //! Making the folder.
 
 use std::ffi::CString;
-use std::fs::{self, DirBuilder, Permissions};
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io;
+use std::os::fd::IntoRawFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, symlink};
 use std::path::{Path, PathBuf};
 
@@ -25,19 +26,36 @@ pub(super) fn folder(identity: &Identity) -> Option<PathBuf> {
         REAL.iter().flat_map(|folder| names_in(folder).into_iter().map(|name| (*folder, name))).collect();
     let minor = (0..).find(|minor| real.iter().all(|(_, name)| *name != format!("uverbs{minor}")))?;
     let folder = place.join(format!("files-{:016x}", key(identity, &real)));
-    if folder.is_dir() {
+    if hold(&folder) {
         return Some(folder);
     }
     // Threads of one process may be here at once as well.
     // SAFETY: it always succeeds.
     let thread = unsafe { libc::gettid() };
     let draft = place.join(format!("draft-{thread}"));
+    // From the beginning, so that nobody takes it for what a process that was killed has left.
+    let is_held = fs::create_dir_all(&draft).is_ok() && hold(&draft);
     let made = fill(&draft, identity, minor, &real).and_then(|()| fs::rename(&draft, &folder));
+    if made.is_ok() && is_held {
+        return Some(folder);
+    }
     if made.is_err() {
         let _ = fs::remove_dir_all(&draft);
     }
     // Somebody else may have been quicker, and then theirs is as good.
-    folder.is_dir().then_some(folder)
+    hold(&folder).then_some(folder)
+}
+
+/// Says that this process uses a folder, for as long as it lives, or until it closes descriptors that it does not know: whoever
+/// opens a device sweeps away what nobody uses. False if the folder is not there, or about to go.
+fn hold(folder: &Path) -> bool {
+    let Ok(open) = File::open(folder) else { return false };
+    if open.try_lock_shared().is_err() || !folder.is_dir() {
+        return false;
+    }
+    // Never closed by us: the program may have closed it, and opened something of its own under the number.
+    let _ = open.into_raw_fd();
+    true
 }
 
 /// The folder that all processes of this user share, if it is theirs alone.
