@@ -24,6 +24,7 @@ mod stress;
 mod table;
 mod test;
 mod tour;
+mod witnesses;
 
 use std::process::ExitCode;
 

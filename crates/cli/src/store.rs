@@ -4,6 +4,7 @@ mod check;
 mod commands;
 mod serve;
 mod supervisor;
+mod workload;
 
 use std::process::ExitCode;
 
@@ -67,7 +68,9 @@ Example:
 
 Examples:
   highwire store check --seed 7
-  highwire store check --seeds 10000"
+  highwire store check --seeds 10000
+  highwire store check --seed 7 --history seed-7.edn   # for Elle
+  highwire store check --workload tatp"
     )]
     Check(check::Args),
 }

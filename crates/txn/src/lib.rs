@@ -21,6 +21,7 @@ mod store;
 mod sync;
 mod table;
 mod worker;
+pub mod workloads;
 
 pub use configuration::{Configuration, ConfigurationService, Member, Refusal, Register, Replica};
 pub use id::{Key, NodeId, RegionId, TableId, Txid, Version};

@@ -12,7 +12,7 @@ mod network;
 mod verdict;
 mod world;
 
-use crate::check::Verdict;
+use crate::check::{History, Verdict};
 use crate::settings::{Settings, TableKind};
 
 use world::World;
@@ -131,11 +131,16 @@ impl Plan {
 
     /// Runs it.
     pub fn run(&self) -> Result<Report, Failure> {
-        let fail = |what: String| Failure { seed: self.seed, what };
+        self.run_recorded().0
+    }
+
+    /// Runs it, and keeps what its clients saw, for other checkers than ours.
+    pub fn run_recorded(&self) -> (Result<Report, Failure>, History) {
         let mut world = World::new(self);
         world.run_with_faults();
-        world.heal().map_err(fail)?;
-        world.finish().map_err(fail)
+        let result = world.heal().and_then(|()| world.finish());
+        world.end_history();
+        (result.map_err(|what| Failure { seed: self.seed, what }), world.history)
     }
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 
 use crate::shell::{Line, Log, has_program, root, target_dir};
-use crate::{commands, compat, documents, fuzz, interop, java, layers, packages, rtl, store};
+use crate::{commands, compat, documents, fuzz, interop, java, layers, packages, rtl, store, witnesses};
 
 use super::tally::Tally;
 
@@ -51,6 +51,7 @@ pub(super) const ALL: &[Step] = &[
     long("irn-trace", "the receiver reproduces the IRN authors' trace", irn_trace),
     long("nanopu-traces", "the nanoPU answers recorded requests as the prototype did", nanopu_traces),
     long("dissector", "Wireshark reads the extension's packets as `highwire pcap` does", dissector),
+    long("witnesses", "Porcupine finds each key of simulated histories linearizable", witnesses::step),
     long("rtl", "the nanoPU's blocks in SystemVerilog do what the model does, cycle by cycle", rtl_blocks),
     long("wake-model", "no wake-up is lost in any modelled interleaving", wake_model),
     long("models", "loom finds no interleaving that breaks the tables", models),

@@ -1,11 +1,13 @@
 //! `highwire store check`: many simulated clusters, their faults, and the verdict on what their clients saw.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
+use highwire_txn::check::Form;
 use highwire_txn::simulation::{Failure, Plan, Report};
 
 use crate::console::Console;
@@ -22,6 +24,36 @@ pub(super) struct Args {
     /// Threads that run them.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=256))]
     threads: u64,
+    /// Write what the clients of the one seed saw, for another checker.
+    #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
+    history: Option<PathBuf>,
+    /// Which checker it is for.
+    #[arg(long, value_enum, default_value_t = HistoryForm::ListAppend, requires = "history")]
+    form: HistoryForm,
+    /// Run a benchmark's transactions instead, without faults, and count requests. Simulated: it says nothing about speed.
+    #[arg(long, value_enum, conflicts_with_all = ["seeds", "threads", "history"])]
+    workload: Option<super::workload::Kind>,
+}
+
+/// A history's form.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum HistoryForm {
+    /// EDN for Elle: lists and their elements.
+    ListAppend,
+    /// EDN for Elle: registers.
+    RwRegister,
+    /// Lines of JSON: each key by itself, for a checker of linearizability.
+    SingleKeys,
+}
+
+impl From<HistoryForm> for Form {
+    fn from(form: HistoryForm) -> Form {
+        match form {
+            HistoryForm::ListAppend => Form::ListAppend,
+            HistoryForm::RwRegister => Form::RwRegister,
+            HistoryForm::SingleKeys => Form::SingleKeys,
+        }
+    }
 }
 
 /// Sums over seeds.
@@ -55,17 +87,26 @@ impl Totals {
 
 /// Runs the seeds, in order as far as threads allow, up to the first failure.
 pub(super) fn run(check: &Args) -> Result<ExitCode> {
+    if let Some(kind) = check.workload {
+        return super::workload::run(kind, check.seed);
+    }
     let next = AtomicU64::new(0);
     let has_failed = AtomicBool::new(false);
     let totals = Mutex::new(Totals::default());
     let progress = Mutex::new(Progress::new("seeds", check.seeds).with_lines());
+    let written = Mutex::new(Ok(()));
     let work = || {
         while !has_failed.load(Ordering::Relaxed) {
             let place = next.fetch_add(1, Ordering::Relaxed);
             if place >= check.seeds {
                 return;
             }
-            let result = Plan::from_seed(check.seed.wrapping_add(place)).run();
+            let (result, history) = Plan::from_seed(check.seed.wrapping_add(place)).run_recorded();
+            if let Some(path) = &check.history {
+                let text = history.export(check.form.into());
+                let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
+                *written = std::fs::write(path, text).with_context(|| format!("{}", path.display()));
+            }
             let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
             let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
             progress.at(totals.seeds, Instant::now());
@@ -84,6 +125,7 @@ pub(super) fn run(check: &Args) -> Result<ExitCode> {
         }
     });
     drop(progress);
+    written.into_inner().unwrap_or_else(PoisonError::into_inner)?;
     let totals = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
     let mut console = Console::new();
     console.line(format!(

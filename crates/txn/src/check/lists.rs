@@ -62,7 +62,7 @@ pub(super) fn add_edges(history: &History, included: &[bool], graph: &mut Graph)
     Ok(())
 }
 
-fn elements(observation: &Observation) -> Vec<u64> {
+pub(super) fn elements(observation: &Observation) -> Vec<u64> {
     let bytes = observation.value.as_deref().unwrap_or_default();
     bytes
         .chunks(8)

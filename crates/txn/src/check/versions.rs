@@ -10,7 +10,11 @@ use super::{Anomaly, History, Outcome};
 type Cell = (TableId, Key, Version);
 
 /// Which transactions have happened: those that committed, and those of unknown outcome whose writes were seen, or would have had to be.
-pub(super) fn included(history: &History) -> Result<Vec<bool>, Anomaly> {
+pub(super) fn included(
+    history: &History,
+    choices: &[usize],
+    counts: &mut Vec<usize>,
+) -> Result<Vec<bool>, Anomaly> {
     let mut included: Vec<bool> =
         history.transactions.iter().map(|transaction| transaction.outcome == Outcome::Committed).collect();
     let mut writers = writers(history, &included)?;
@@ -38,8 +42,15 @@ pub(super) fn included(history: &History) -> Result<Vec<bool>, Anomaly> {
             let mut writes = history.transactions[index].writes.iter();
             writes.any(|write| (write.table, write.key, write.version) == cell && write.value == value)
         };
-        let candidate = doubtful.get(&cell).and_then(|candidates| candidates.iter().find(matches));
-        let Some(&index) = candidate else {
+        let candidates: Vec<usize> =
+            doubtful.get(&cell).into_iter().flatten().filter(matches).copied().collect();
+        let choice = if candidates.len() > 1 {
+            counts.push(candidates.len());
+            choices.get(counts.len() - 1).copied().unwrap_or(0)
+        } else {
+            0
+        };
+        let Some(&index) = candidates.get(choice) else {
             return Err(Anomaly(format!("{}/{}@{} was read, and nobody wrote it", cell.0.0, cell.1, cell.2)));
         };
         included[index] = true;

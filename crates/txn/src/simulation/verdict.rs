@@ -102,7 +102,7 @@ impl World {
     }
 
     /// Checks everything.
-    pub(super) fn finish(mut self) -> Result<Report, String> {
+    pub(super) fn finish(&mut self) -> Result<Report, String> {
         self.check_replicas()?;
         let last = self.final_read();
         let money: i64 = last
@@ -118,7 +118,7 @@ impl World {
         if money != expected {
             return Err(format!("{expected} in all accounts became {money}"));
         }
-        Ok(Report { configurations: self.service.0.id, verdict, ..self.report })
+        Ok(Report { configurations: self.service.0.id, verdict, ..self.report.clone() })
     }
 
     /// Replicas are equal to the last byte, versions included, and nothing is locked.

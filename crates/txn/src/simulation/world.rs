@@ -219,6 +219,14 @@ impl World {
         true
     }
 
+    /// Puts into the history what clients have under way, as after a crash.
+    pub(super) fn end_history(&mut self) {
+        let all: Vec<NodeId> = self.machines.keys().copied().collect();
+        for at in all {
+            self.crash(at, false);
+        }
+    }
+
     /// Starts a machine that is down, with the memory it has.
     pub(super) fn start(&mut self, at: NodeId) {
         let machine = self.machines.get_mut(&at).expect("a machine of ours");
