@@ -38,6 +38,8 @@ pub struct Configuration {
     pub guards: Vec<Vec<Member>>,
     /// Every record of earlier configurations has been decided and applied.
     pub complete: bool,
+    /// Members of earlier configurations are none here, and may hold leases that have not run out.
+    pub has_removed: bool,
 }
 
 /// Why no configuration with these members may follow.
@@ -72,6 +74,7 @@ impl Configuration {
             members,
             leaving: Vec::new(),
             complete: true,
+            has_removed: false,
         }
     }
 
@@ -91,6 +94,17 @@ impl Configuration {
             && !configuration.regions.is_empty()
             && configuration.regions.iter().all(is_whole);
         is_sound.then_some(configuration)
+    }
+
+    /// Members that stay: they keep the log and grant leases. Whoever leaves does neither any more, so that it can go at any moment without being
+    /// counted as a failure.
+    pub fn core(&self) -> Vec<Member> {
+        self.members.iter().copied().filter(|member| self.is_core(member.0)).collect()
+    }
+
+    /// Whether a member stays; all do if all want to go.
+    pub fn is_core(&self, node: NodeId) -> bool {
+        self.leaving.len() >= self.members.len() || !self.leaving.contains(&node)
     }
 
     /// The life in which a node is a member.
@@ -129,17 +143,24 @@ impl Configuration {
         self.regions.get(usize::from(region.0))?.iter().find(|replica| replica.node == node).copied()
     }
 
-    /// The f other nodes that log what `node` commits: the next ones in the ring of members.
+    /// The f other nodes that log what `node` commits: the next ones in the ring of those that stay. One more for a node that leaves: its own copy
+    /// does not count.
     pub fn log_replicas(&self, node: NodeId, f: usize) -> Vec<NodeId> {
-        let place = self.members.iter().position(|member| member.0 == node).unwrap_or(0);
-        let others = self.members.len().saturating_sub(1);
-        (1..=f.min(others)).map(|step| self.members[(place + step) % self.members.len()].0).collect()
+        let core = self.core();
+        let after = core.partition_point(|member| member.0 <= node);
+        let ring = core[after..].iter().chain(&core[..after]).map(|member| member.0);
+        ring.filter(|&other| other != node).take(self.others_needed(node, f)).collect()
     }
 
-    /// How many unexpired leases of others a node needs before it answers for its regions: as many as leave one granted by a member of
+    /// How many unexpired leases of others that stay a node needs before it answers for its regions: as many as leave one granted by a member of
     /// whatever configuration removes the node.
-    pub fn leases_needed(&self, f: usize) -> usize {
-        f.min(self.members.len().saturating_sub(1))
+    pub fn leases_needed(&self, node: NodeId, f: usize) -> usize {
+        let others = self.nodes().filter(|&other| other != node && self.is_core(other)).count();
+        self.others_needed(node, f).min(others)
+    }
+
+    fn others_needed(&self, node: NodeId, f: usize) -> usize {
+        if self.is_core(node) { f } else { f + 1 }
     }
 
     /// The configuration after this one, with these members, made by `manager`.
@@ -171,11 +192,14 @@ impl Configuration {
                 .collect(),
             regions: Vec::with_capacity(self.regions.len()),
             guards: self.guards.clone(),
+            has_removed: !self.complete && self.has_removed
+                || self.members.iter().any(|member| !members.contains(member)),
             members,
             complete: false,
         };
-        if !next.guards.contains(&next.members) {
-            next.guards.push(next.members.clone());
+        let core = next.core();
+        if !next.guards.contains(&core) {
+            next.guards.push(core);
         }
         for region in 0..self.regions.len() {
             let replicas = self.place(RegionId(region as u16), &next, f)?;

@@ -91,7 +91,7 @@ fields!(Row { version, owner, value });
 fields!(Entry { key, version, value });
 fields!(RangeRow { key, version, value });
 fields!(Replica { node, synced });
-fields!(Configuration { id, revision, manager, members, leaving, regions, guards, complete });
+fields!(Configuration { id, revision, manager, members, leaving, regions, guards, complete, has_removed });
 
 impl Encode for Mode {
     fn put(&self, to: &mut Vec<u8>) {

@@ -208,3 +208,16 @@ fn a_node_that_was_asleep_does_not_remove_those_that_were_awake() {
     (0..200).for_each(|_| cluster.step());
     assert_eq!(cluster.service.0.id, 1);
 }
+
+#[test]
+fn a_node_that_left_is_not_missed_when_another_fails_at_the_same_moment() {
+    let mut cluster = Cluster::new(4, 1);
+    cluster.run_until("leases", |cluster| cluster.is_settled());
+    cluster.node(NodeId(3)).leave();
+    cluster.run_until("a configuration without it", |cluster| cluster.service.0.boot(NodeId(3)).is_none());
+    assert!(!cluster.service.0.complete, "the failure must come before recovery is recorded");
+    cluster.restart(NodeId(3), false, 777);
+    // One failure, as f allows. The one that left was none.
+    cluster.nodes.remove(&NodeId(2));
+    cluster.run_until("rest among those that are there", |cluster| cluster.is_settled());
+}

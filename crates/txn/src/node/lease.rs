@@ -33,8 +33,9 @@ impl Leases {
         self.next_beat = now_ns;
     }
 
-    pub(super) fn held(&self, now_ns: u64) -> usize {
-        self.expiry_ns.values().filter(|&&expiry| now_ns < expiry).count()
+    /// Leases of those that count.
+    pub(super) fn held(&self, now_ns: u64, counts: impl Fn(NodeId) -> bool) -> usize {
+        self.expiry_ns.iter().filter(|&(&node, &expiry)| now_ns < expiry && counts(node)).count()
     }
 
     pub(super) fn is_silent(&self, node: NodeId, now_ns: u64, patience_ns: u64) -> bool {

@@ -171,7 +171,7 @@ impl Node {
         let mut new = old.clone();
         new.revision += 1;
         new.complete = true;
-        new.guards = vec![old.members.clone()];
+        new.guards = vec![old.core()];
         for &(region, node) in &self.membership.synced {
             let replicas = new.regions.get_mut(usize::from(region.0))?;
             replicas
@@ -287,7 +287,7 @@ impl Node {
             self.suspects(),
             self.newcomers(),
             self.wish().is_some(),
-            self.leases.held(self.now_ns),
+            self.leases.held(self.now_ns, |_| true),
             self.manager,
         )
     }

@@ -130,8 +130,9 @@ impl Node {
     /// Single-key reads are not validated, and a validation is as good as its answer is fresh: a primary answers only while no other can be
     /// one.
     fn check_lease(&self) -> Option<()> {
-        let needed = self.configuration.leases_needed(self.settings.f);
-        (self.leases.held(self.now_ns) >= needed || planted!(self, LeaseIgnored)).then_some(())
+        let needed = self.configuration.leases_needed(self.id, self.settings.f);
+        let granted = self.leases.held(self.now_ns, |node| self.configuration.is_core(node));
+        (granted >= needed || planted!(self, LeaseIgnored)).then_some(())
     }
 
     fn read(&self, table: TableId, key: Key) -> Option<Row> {

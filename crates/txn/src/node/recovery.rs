@@ -87,9 +87,7 @@ impl Node {
         }
         match manager.stage {
             Stage::Adopting => {
-                let configuration = &self.configuration;
-                let removed = configuration.guards.iter().flatten().any(|&member| !configuration.has(member));
-                let waits = removed && !planted!(self, LeasesAreNotWaitedFor);
+                let waits = self.configuration.has_removed && !planted!(self, LeasesAreNotWaitedFor);
                 let wait_ns = if waits { self.settings.lease_wait_ns() } else { 0 };
                 manager.stage = Stage::WaitingForLeases { until_ns: self.now_ns + wait_ns };
                 self.manage();

@@ -162,9 +162,13 @@ impl World {
             return true;
         }
         let risks = |node: NodeId| node == at || gone.contains(&node) || self.is_disturbed(node);
+        // A node that asks to be let in may become a member after its end, by a change that is late.
+        let outside = self.machines.keys().filter(|&&node| configuration.boot(node).is_none() && risks(node));
+        let outside: Vec<NodeId> = outside.copied().collect();
         let survives = |guard: &Vec<(NodeId, u64)>| {
             let risky = guard.iter().filter(|member| risks(member.0) || !configuration.has(**member)).count();
-            risky < (self.plan.f + 1).min(guard.len())
+            let others = outside.iter().filter(|&&node| guard.iter().all(|member| member.0 != node)).count();
+            risky + others < (self.plan.f + 1).min(guard.len())
         };
         let has_copy = |replicas: &Vec<crate::configuration::Replica>| {
             replicas.iter().any(|replica| replica.synced && !risks(replica.node))
