@@ -34,6 +34,8 @@ pub struct QueuePair {
     /// Whether answers had the last word: then requests go first.
     replied_last: bool,
     established: bool,
+    /// Something was posted since the last reset that takes a receive of the peer.
+    has_needed_receive: bool,
 }
 
 /// What a queue pair tells of itself.
@@ -114,6 +116,7 @@ impl QueuePair {
             plan: Plan::new(),
             replied_last: false,
             established: false,
+            has_needed_receive: false,
         }
     }
 
@@ -230,6 +233,7 @@ impl QueuePair {
         self.conn.state = QpState::Reset;
         self.requester = Requester::new(&self.conn, Psn::default(), Recovery::GoBackN, Instant::ZERO);
         self.responder = Responder::new(Psn::default());
+        self.has_needed_receive = false;
         self.receives.clear();
         self.established = false;
     }
@@ -293,6 +297,7 @@ impl QueuePair {
     #[inline]
     pub fn post_send(&mut self, ctx: &mut Context<'_>, wr: &SendWr<'_>) -> Result<(), PostError> {
         self.requester.post(&self.conn, wr)?;
+        self.has_needed_receive |= wr.operation.consumes_receive();
         if matches!(self.conn.state, QpState::Error | QpState::Sqe) {
             self.flush_sends(ctx);
         }

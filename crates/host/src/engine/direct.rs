@@ -1,6 +1,7 @@
 //! One-sided requests that this side carries out itself, in the memory of a peer on this host.
 //!
-//! Only where nothing is in flight on the queue pair, since they overtake packets. Whatever speaks against it, the request
+//! Only where nothing is in flight on the queue pair, since they overtake packets: on UC, where nobody acknowledges those, only when the
+//! peer has taken all that lay in the ring to it. Whatever speaks against it, the request
 //! goes the ordinary way, and the peer's responder is the one to refuse it.
 #![allow(unsafe_code)]
 
@@ -39,6 +40,9 @@ impl Engine {
         let looked_up = *self
             .now
             .get_or_insert_with(|| if neighbours.knows(gid, peer_qpn) { now } else { self.clock.now() });
+        if op.is_after_unacknowledged && !neighbours.is_drained(looked_up, gid, peer_qpn) {
+            return false;
+        }
         let Some(sender) = neighbours.sender_to(looked_up, gid, peer_qpn) else { return false };
         let mut direct = sender.direct(qp.qpn.value(), peer_qpn.value());
         let mut parts = [RawSlice { address: std::ptr::null(), len: 0 }; MAX_SGES];

@@ -185,6 +185,15 @@ impl Neighbours {
         self.known[at].rings[lane].as_mut().map(|ring| &mut ring.sender)
     }
 
+    /// Whether the owner of a queue pair on this host has dealt with everything that was sent to it.
+    #[inline]
+    pub(super) fn is_drained(&mut self, now: Instant, gid: Gid, qpn: Qpn) -> bool {
+        let Some((at, lane)) = self.ring_to(now, gid, qpn) else { return false };
+        self.known[at].rings[lane]
+            .as_ref()
+            .is_some_and(|ring| ring.backlog.is_empty() && !ring.sender.is_unheard())
+    }
+
     /// Whether the owner of a queue pair on this host lives, and has yet to look at what it was sent: then it has not been running.
     #[cold]
     pub(super) fn is_unheard(&self, gid: Gid, qpn: Qpn) -> bool {

@@ -206,7 +206,9 @@ impl QueuePair {
     /// Tells peers on this host what they may do through this queue pair.
     fn publish(&self, now: &QpSnapshot) {
         let Some(local) = self.pd.device.directly_reached() else { return };
-        if self.service != Service::Rc || matches!(now.state, QpState::Reset | QpState::Init) {
+        if !matches!(self.service, Service::Rc | Service::Uc)
+            || matches!(now.state, QpState::Reset | QpState::Init)
+        {
             return;
         }
         let entry = PublishedQueuePair {

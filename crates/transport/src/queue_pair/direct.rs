@@ -17,21 +17,30 @@ pub struct DirectOp {
     /// Bytes.
     pub length: u32,
     signaled: bool,
+    /// Nobody acknowledges what was posted before, so it may be under way.
+    pub is_after_unacknowledged: bool,
 }
 
 impl QueuePair {
     /// Whether an operation may be carried out by the driver in the peer's memory, and with which local memory.
     ///
-    /// Only on RC, and only while nothing that was posted before is unfinished: then there is nothing to be out of order
-    /// with. `None` sends the request the ordinary way, which also reports what is wrong with it.
+    /// Only while nothing that was posted before is unfinished: then there is nothing to be out of order with. On RC it has arrived by
+    /// then; on UC it has left, and may wait at the peer for a receive: so only WRITEs are carried out so, and only where nothing but WRITEs
+    /// went before, and the driver sees to it that those are not overtaken
+    /// (`is_after_unacknowledged`). `None` sends the request the ordinary way, which also reports what is wrong with it.
     #[inline]
     pub fn begin_direct(&mut self, ctx: &Context<'_>, wr: &SendWr<'_>) -> Option<DirectOp> {
         use highwire_verbs::Operation::{CompareSwap, FetchAdd, Read, Write};
         let conn = &self.conn;
-        if conn.config.service != Service::Rc || conn.state != QpState::Rts || !self.requester.is_idle() {
+        if conn.state != QpState::Rts || !self.requester.is_idle() {
             return None;
         }
-        if !matches!(wr.operation, Write(_) | Read(_) | CompareSwap { .. } | FetchAdd { .. }) {
+        let is_possible = match conn.config.service {
+            Service::Rc => matches!(wr.operation, Write(_) | Read(_) | CompareSwap { .. } | FetchAdd { .. }),
+            Service::Uc => matches!(wr.operation, Write(_)) && !self.has_needed_receive,
+            _ => false,
+        };
+        if !is_possible {
             return None;
         }
         if requester::check_post(conn, wr, 0).is_err() {
@@ -55,7 +64,14 @@ impl QueuePair {
             }
         }
         let signaled = wr.flags.signaled || conn.config.signal_all;
-        Some(DirectOp { wr_id: wr.wr_id, operation: wr.operation, sges, length, signaled })
+        Some(DirectOp {
+            wr_id: wr.wr_id,
+            operation: wr.operation,
+            sges,
+            length,
+            signaled,
+            is_after_unacknowledged: conn.config.service == Service::Uc,
+        })
     }
 
     /// Reports how a direct operation ended; anything but success breaks the connection.
