@@ -5,6 +5,7 @@ mod nanopu;
 mod protocol;
 mod rpc;
 mod speed;
+mod wake;
 
 use std::process::ExitCode;
 
@@ -25,7 +26,8 @@ const PAGE: &str = "docs/performance.md";
   cargo xtask bench                  print the tables
   cargo xtask bench --write-docs     and put them into docs/performance.md
   cargo xtask bench --nanopu --write-docs   the nanoPU's simulator alone
-  cargo xtask bench --rpc --write-docs      RPCs alone")]
+  cargo xtask bench --rpc --write-docs      RPCs alone
+  cargo xtask bench --wake --write-docs     waiting threads alone")]
 pub(crate) struct Args {
     /// Rewrite the tables of docs/performance.md.
     #[arg(long)]
@@ -39,6 +41,9 @@ pub(crate) struct Args {
     /// Only RPCs: rates, times, the ladder of optimisations and the budget of a datagram.
     #[arg(long, conflicts_with = "nanopu")]
     rpc: bool,
+    /// Only how soon waiting threads have their events.
+    #[arg(long, conflicts_with = "nanopu")]
+    wake: bool,
 }
 
 /// Measures and prints every table.
@@ -49,6 +54,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if args.rpc {
         return rpc::run(&program, args);
+    }
+    if args.wake {
+        return wake::run(&program, args);
     }
     let speed = speed::measure(&program, args.runs)?;
     println!("{}", speed.to_text());

@@ -1,6 +1,8 @@
 //! `highwire bench`: what parts of Highwire cost by themselves.
 
+mod idle;
 mod rpc;
+mod server;
 mod smallbank;
 mod stage;
 mod wake;
@@ -24,6 +26,10 @@ enum What {
     Wake(wake::Args),
     /// Transactions of a bank over the store: how many, how soon, and whether money is lost with a node.
     Smallbank(smallbank::Args),
+    /// What threads cost that wait and have nothing to do.
+    Idle(idle::Args),
+    /// A server with a thread for each connection, under every mode of waiting, beside threads and epoll over TCP.
+    Server(server::Args),
 }
 
 /// Measures.
@@ -32,5 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         What::Rpc(args) => rpc::run(args),
         What::Wake(args) => wake::run(args),
         What::Smallbank(args) => smallbank::run_bench(args),
+        What::Idle(args) => idle::run(args),
+        What::Server(args) => server::run(args),
     }
 }

@@ -54,6 +54,7 @@ pub(super) const ALL: &[Step] = &[
     long("witnesses", "Porcupine finds each key of simulated histories linearizable", witnesses::step),
     long("rtl", "the nanoPU's blocks in SystemVerilog do what the model does, cycle by cycle", rtl_blocks),
     long("wake-model", "no wake-up is lost in any modelled interleaving", wake_model),
+    long("wake-soak", "none of a million events for threads that wait is lost", wake_soak),
     long("models", "loom finds no interleaving that breaks the tables", models),
     long("miri", "Miri finds no undefined behaviour", miri),
     long("fuzz", "every fuzz target, briefly", fuzz::step),
@@ -190,6 +191,13 @@ fn docs(log: &Log) -> Result<Tally> {
 /// A feature of its own, because it replaces the crate's atomics.
 fn wake_model(log: &Log) -> Result<Tally> {
     cargo_test(log, Line::cargo("test --package highwire-wake --features model --test model"))
+}
+
+/// The long run, of a billion, is a command of the page about waiting.
+fn wake_soak(log: &Log) -> Result<Tally> {
+    let program = "run --quiet --package highwire-cli --bin highwire --";
+    let line = Line::cargo(program).words("bench wake --soak 1000000 --threads 1,16,64 --patience 60");
+    Ok(Tally::one(line.run_logged(log)?))
 }
 
 /// The trace is the authors' data and not ours to publish: it is read from where `HIGHWIRE_IRN_TRACE` points.

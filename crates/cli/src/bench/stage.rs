@@ -20,7 +20,7 @@ use highwire_wake::{
 use rustix::time::{ClockId, clock_gettime};
 
 /// An event that takes this long is lost.
-const PATIENCE: Duration = Duration::from_secs(20);
+pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// A polling thread that has not said for so long that it runs may be waiting for its core.
 const SILENCE: Duration = Duration::from_micros(100);
 /// So long the source leaves the threads alone after an answer: they are asleep by then, if they sleep.
@@ -50,6 +50,21 @@ pub(super) struct Outcome {
     pub(super) cpu: Duration,
 }
 
+/// What an event may suffer.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Care {
+    /// One that takes longer is lost.
+    pub(super) patience: Duration,
+    /// Planted: whoever finds this one tells nobody. None is the zeroth.
+    pub(super) untold: u64,
+}
+
+impl Default for Care {
+    fn default() -> Care {
+        Care { patience: PATIENCE, untold: 0 }
+    }
+}
+
 /// How long to go on.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Until {
@@ -67,6 +82,9 @@ struct Shared {
     is_over: AtomicBool,
     /// Nobody polls: the last one has said so.
     ready: AtomicU32,
+    /// Events that were found, and the one that nobody is told of.
+    found: AtomicU64,
+    untold: u64,
 }
 
 /// One waiting thread's own.
@@ -86,7 +104,12 @@ impl Work for Shared {
         let whose = self.mailbox.swap(NOBODY, Ordering::AcqRel);
         let Some(place) = self.seats.get(whose as usize) else { return Turn::Idle };
         place.events.fetch_add(1, Ordering::Release);
-        place.word.post();
+        // Short of an increment: one thread at a time finds an event.
+        let found = self.found.load(Ordering::Relaxed) + 1;
+        self.found.store(found, Ordering::Relaxed);
+        if found != self.untold {
+            place.word.post();
+        }
         Turn::Worked
     }
 
@@ -126,7 +149,7 @@ fn serve(shared: &Shared, number: usize) {
 ///
 /// # Errors
 /// An event was lost, or a thread could not be started.
-pub(super) fn play(scene: Scene, cores: [Core; 2], until: Until, seed: u64) -> Result<Outcome> {
+pub(super) fn play(scene: Scene, cores: [Core; 2], until: Until, seed: u64, care: Care) -> Result<Outcome> {
     let waiting_core = if scene.is_apart { cores[1] } else { cores[0] };
     let dispatcher = (scene.strategy == Strategy::Dispatcher).then(|| Arc::new(Dispatcher::default()));
     let strategy: Arc<dyn WakeStrategy> = match &dispatcher {
@@ -141,6 +164,8 @@ pub(super) fn play(scene: Scene, cores: [Core; 2], until: Until, seed: u64) -> R
         answers: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
         ready: AtomicU32::new(0),
+        found: AtomicU64::new(0),
+        untold: care.untold,
     };
     let hog_time = AtomicU64::new(0);
     thread::scope(|threads| {
@@ -172,7 +197,9 @@ pub(super) fn play(scene: Scene, cores: [Core; 2], until: Until, seed: u64) -> R
             })?;
         }
         let follows = scene.strategy == Strategy::Affine && scene.is_apart;
-        let source = Source { shared: &shared, dispatcher: dispatcher.as_deref(), cores, scene, follows };
+        let patience = care.patience;
+        let source =
+            Source { shared: &shared, dispatcher: dispatcher.as_deref(), cores, scene, follows, patience };
         let hog_time = &hog_time;
         let hog = move || Duration::from_nanos(hog_time.load(Ordering::Relaxed));
         let outcome = small().spawn_scoped(threads, move || source.run(until, seed, &hog));
@@ -195,6 +222,7 @@ struct Source<'a> {
     scene: Scene,
     /// It goes to the core where the thread sleeps.
     follows: bool,
+    patience: Duration,
 }
 
 impl Source<'_> {
@@ -254,7 +282,7 @@ impl Source<'_> {
                 } else if now - heard.1 > SILENCE {
                     shared.turn();
                 }
-                if now - begin > PATIENCE {
+                if now - begin > self.patience {
                     bail!("an event was lost: {:?}", self.scene);
                 }
             }

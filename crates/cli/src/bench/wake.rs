@@ -9,7 +9,7 @@ use highwire_link::floor::allowed_cores;
 use highwire_wake::Strategy;
 use serde::Serialize;
 
-use super::stage::{Outcome, Scene, Until, play};
+use super::stage::{Care, Outcome, PATIENCE, Scene, Until, play};
 use crate::console::{Console, Tone};
 
 /// Several threads that spin on one core wait for each other's slices, milliseconds for each event.
@@ -48,6 +48,12 @@ pub(crate) struct Args {
     /// Send so many events to random threads, without a pause, under every strategy that sleeps, and fail if one is lost.
     #[arg(long, value_name = "EVENTS")]
     soak: Option<u64>,
+    /// Plant a lost wake-up: nobody is told of this event of each turn of the soak.
+    #[arg(long, value_name = "EVENT", requires = "soak", hide = true)]
+    plant_lost: Option<u64>,
+    /// Seconds after which an event is lost.
+    #[arg(long, value_name = "SECONDS", requires = "soak", default_value_t = PATIENCE.as_secs())]
+    patience: u64,
     /// Print the result as JSON.
     #[arg(long)]
     json: bool,
@@ -90,7 +96,13 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let mut totals: Vec<Option<Outcome>> = scenes.iter().map(|_| None).collect();
     for round in 0..rounds {
         for (scene, total) in scenes.iter().zip(&mut totals) {
-            let turn = play(*scene, cores, Until::Time(Duration::from_millis(turn_ms)), u64::from(round))?;
+            let turn = play(
+                *scene,
+                cores,
+                Until::Time(Duration::from_millis(turn_ms)),
+                u64::from(round),
+                Care::default(),
+            )?;
             match total {
                 None => *total = Some(turn),
                 Some(total) => {
@@ -207,6 +219,8 @@ fn soak(args: &Args, strategies: &[Strategy], cores: [u32; 2], events: u64) -> R
     const TURN: u64 = 1_000_000;
     let strategies: Vec<Strategy> =
         strategies.iter().copied().filter(|strategy| *strategy != Strategy::BusyPoll).collect();
+    let care =
+        Care { patience: Duration::from_secs(args.patience), untold: args.plant_lost.unwrap_or_default() };
     let mut console = Console::new();
     let mut done = 0;
     let mut turn = 0usize;
@@ -215,7 +229,7 @@ fn soak(args: &Args, strategies: &[Strategy], cores: [u32; 2], events: u64) -> R
         let strategy = *strategies.get(turn % strategies.len().max(1)).context("no strategy that sleeps")?;
         let threads = args.threads[turn / strategies.len() % args.threads.len()];
         let scene = Scene { strategy, threads, is_own: false, is_busy: false, is_apart: true };
-        let outcome = play(scene, cores, Until::Events(count), turn as u64)?;
+        let outcome = play(scene, cores, Until::Events(count), turn as u64, care)?;
         done += outcome.times.len();
         turn += 1;
     }

@@ -1,0 +1,255 @@
+//! `highwire bench server`: a thread for each connection that blocks for its next request, against the same over TCP, and epoll.
+
+mod tcp;
+mod verbs;
+
+use std::fmt;
+use std::process::ExitCode;
+use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, Result, bail};
+use hdrhistogram::Histogram;
+use highwire_host::{LinkChoice, WakeMode};
+use highwire_stdx::Rng;
+use rustix::time::{ClockId, clock_gettime};
+use serde::Serialize;
+
+use crate::console::Console;
+
+/// Bytes of a request and of a response.
+const MESSAGE_BYTES: usize = 32;
+/// A response that takes this long is lost.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// Options of `highwire bench server`.
+#[derive(Debug, clap::Args)]
+#[command(
+    after_help = "A client that polls keeps so many requests of 32 bytes under way, each on a connection drawn at random. The server has a thread for each connection, which
+blocks in `CompletionChannel::event` or in `read`; `tcp-epoll` has one thread for all. Servers take turns. CPU time is that of all threads but the client's.
+
+Examples:
+  highwire bench server --quick
+  highwire bench server --threads 128 --depth 1 --server shm-balanced,tcp-threads --json"
+)]
+pub(crate) struct Args {
+    /// Connections, each with a thread.
+    #[arg(long, value_delimiter = ',', default_values_t = [16, 128, 512], value_parser = clap::value_parser!(u32).range(1..=1024))]
+    threads: Vec<u32>,
+    /// Requests under way.
+    #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
+    depth: u32,
+    /// Only these servers: shm- or udp- and a mode of waiting, tcp-threads, tcp-epoll.
+    #[arg(long, value_delimiter = ',')]
+    server: Vec<Server>,
+    /// Short turns, and 16 threads.
+    #[arg(long)]
+    quick: bool,
+    /// How often every server has its turn.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..))]
+    rounds: u32,
+    /// Milliseconds of a turn.
+    #[arg(long, default_value_t = 300, value_parser = clap::value_parser!(u64).range(1..))]
+    turn_ms: u64,
+    /// Print the result as JSON.
+    #[arg(long)]
+    json: bool,
+    /// Print a table for a page.
+    #[arg(long, conflicts_with = "json")]
+    markdown: bool,
+}
+
+/// What answers.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Server {
+    Verbs(LinkChoice, WakeMode),
+    TcpThreads,
+    TcpEpoll,
+}
+
+/// How long, and how many at once.
+#[derive(Clone, Copy, Debug)]
+struct Load {
+    connections: usize,
+    depth: usize,
+    time: Duration,
+    seed: u64,
+}
+
+/// What came of it.
+struct Outcome {
+    times: Histogram<u64>,
+    elapsed: Duration,
+    cpu: Duration,
+}
+
+/// Connections on which a client sends requests and looks for responses.
+trait Connections {
+    fn send(&mut self, connection: usize) -> Result<()>;
+
+    /// A connection that has a response, if any does that `waiting` lists.
+    fn poll(&mut self, waiting: &[usize]) -> Result<Option<usize>>;
+}
+
+#[derive(Debug, Serialize)]
+struct Row {
+    server: String,
+    threads: u32,
+    per_second: f64,
+    p50_ns: u64,
+    p99_ns: u64,
+    cpu_s_per_million: f64,
+}
+
+impl Server {
+    fn all() -> Vec<Server> {
+        let verbs = [LinkChoice::Auto, LinkChoice::Udp]
+            .into_iter()
+            .flat_map(|link| WakeMode::ALL.map(|mode| Server::Verbs(link, mode)));
+        verbs.chain([Server::TcpThreads, Server::TcpEpoll]).collect()
+    }
+
+    fn play(self, load: Load) -> Result<Outcome> {
+        match self {
+            Server::Verbs(link, mode) => verbs::play(link, mode, load),
+            Server::TcpThreads => tcp::play(false, load),
+            Server::TcpEpoll => tcp::play(true, load),
+        }
+    }
+}
+
+impl fmt::Display for Server {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Server::Verbs(LinkChoice::Udp, mode) => write!(f, "udp-{mode}"),
+            Server::Verbs(_, mode) => write!(f, "shm-{mode}"),
+            Server::TcpThreads => f.write_str("tcp-threads"),
+            Server::TcpEpoll => f.write_str("tcp-epoll"),
+        }
+    }
+}
+
+impl FromStr for Server {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Server, String> {
+        let found = Server::all().into_iter().find(|server| server.to_string() == text);
+        found.ok_or_else(|| {
+            let names: Vec<_> = Server::all().iter().map(ToString::to_string).collect();
+            format!("no such server: {text}; there are {}", names.join(", "))
+        })
+    }
+}
+
+/// Measures.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let servers = if args.server.is_empty() { Server::all() } else { args.server.clone() };
+    let threads = if args.quick { vec![16] } else { args.threads.clone() };
+    let (rounds, turn_ms) = if args.quick { (1, args.turn_ms.min(50)) } else { (args.rounds, args.turn_ms) };
+    let mut totals: Vec<(Server, u32, Option<Outcome>)> = Vec::new();
+    for &threads in &threads {
+        totals.extend(servers.iter().map(|server| (*server, threads, None)));
+    }
+    for round in 0..rounds {
+        for (server, threads, total) in &mut totals {
+            let connections = *threads as usize;
+            let depth = (args.depth as usize).min(connections);
+            let time = Duration::from_millis(turn_ms);
+            let turn = server.play(Load { connections, depth, time, seed: round.into() });
+            let turn = turn.with_context(|| format!("{server} with {threads} threads"))?;
+            match total {
+                None => *total = Some(turn),
+                Some(total) => {
+                    total.times.add(&turn.times)?;
+                    total.elapsed += turn.elapsed;
+                    total.cpu += turn.cpu;
+                }
+            }
+        }
+    }
+    let rows: Vec<Row> = totals
+        .into_iter()
+        .filter_map(|(server, threads, total)| Some(row(server, threads, &total?)))
+        .collect();
+    let mut console = Console::new();
+    if args.json {
+        console.json(&rows)?;
+    } else {
+        table(&rows, args.markdown, &mut console)?;
+    }
+    console.finish()?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn row(server: Server, threads: u32, outcome: &Outcome) -> Row {
+    let times = &outcome.times;
+    Row {
+        server: server.to_string(),
+        threads,
+        per_second: times.len() as f64 / outcome.elapsed.as_secs_f64(),
+        p50_ns: times.value_at_quantile(0.5),
+        p99_ns: times.value_at_quantile(0.99),
+        cpu_s_per_million: outcome.cpu.as_secs_f64() * 1e6 / times.len().max(1) as f64,
+    }
+}
+
+fn table(rows: &[Row], is_markdown: bool, console: &mut Console) -> Result<()> {
+    if is_markdown {
+        console.line("| server | threads | requests/s | p50 µs | p99 µs | CPU s per 10⁶ |")?;
+        console.line("|---|---:|---:|---:|---:|---:|")?;
+    } else {
+        console.line("server           threads  requests/s     p50 us     p99 us   CPU s/M")?;
+    }
+    for row in rows {
+        let Row { server, threads, per_second, .. } = row;
+        let (p50, p99, cpu) = (row.p50_ns as f64 / 1e3, row.p99_ns as f64 / 1e3, row.cpu_s_per_million);
+        console.line(if is_markdown {
+            format!("| `{server}` | {threads} | {per_second:.0} | {p50:.1} | {p99:.1} | {cpu:.2} |")
+        } else {
+            format!("{server:<16}{threads:>8}{per_second:>12.0}{p50:>11.1}{p99:>11.1}{cpu:>10.2}")
+        })?;
+    }
+    Ok(())
+}
+
+/// Keeps `depth` requests under way until the time is up, and then waits for those that are.
+fn drive(connections: &mut dyn Connections, load: Load) -> Result<Outcome> {
+    let mut rng = Rng::new(load.seed);
+    let mut times = Histogram::new(3)?;
+    let mut sent = vec![Instant::now(); load.connections];
+    let mut idle: Vec<usize> = (0..load.connections).collect();
+    let mut waiting = Vec::new();
+    let (begin, cpu) = (Instant::now(), others_time());
+    let mut heard = begin;
+    loop {
+        let now = Instant::now();
+        let is_over = now - begin >= load.time;
+        if is_over && waiting.is_empty() {
+            break;
+        }
+        while !is_over && waiting.len() < load.depth {
+            let connection = idle.swap_remove((rng.next_u64() % idle.len() as u64) as usize);
+            sent[connection] = Instant::now();
+            connections.send(connection)?;
+            waiting.push(connection);
+        }
+        if let Some(connection) = connections.poll(&waiting)? {
+            let at = waiting
+                .iter()
+                .position(|waits| *waits == connection)
+                .context("an answer nobody asked for")?;
+            heard = Instant::now();
+            times.record((heard - sent[connection]).as_nanos() as u64)?;
+            idle.push(waiting.swap_remove(at));
+        } else if now.saturating_duration_since(heard) > PATIENCE {
+            bail!("a response is missing");
+        }
+    }
+    Ok(Outcome { times, elapsed: begin.elapsed(), cpu: others_time().saturating_sub(cpu) })
+}
+
+/// What all threads but this one have taken.
+fn others_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32).saturating_sub(highwire_wake::thread_time())
+}

@@ -1,0 +1,141 @@
+//! The server over queue pairs: every thread sleeps on a channel of its own.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+use highwire_host::verbs::{Access, CompletionOp, CompletionStatus, Operation, RecvWr, SendWr, Service};
+use highwire_host::{
+    Buffer, ChannelTarget, CompletionChannel, CompletionQueue, CompletionQueueConfig, ConnectOptions, Device,
+    DeviceConfig, LinkChoice, QueuePair, QueuePairConfig, WaitFor, WakeMode,
+};
+
+use super::{Connections, Load, MESSAGE_BYTES, Outcome, PATIENCE, drive};
+
+const STACK_BYTES: usize = 128 << 10;
+/// The first byte of a request that asks the thread to end.
+const END: u8 = 1;
+
+/// A connection's end at the server.
+struct Served<'a> {
+    qp: QueuePair,
+    cq: CompletionQueue,
+    channel: CompletionChannel,
+    buffer: &'a Buffer,
+    /// Where in it the request comes to lie; the response lies behind it.
+    offset: u64,
+}
+
+impl Served<'_> {
+    fn receive(&self) -> Result<()> {
+        let sges = [self.buffer.sge(self.offset, MESSAGE_BYTES as u32)];
+        self.qp.post_recv(&RecvWr { wr_id: 0, sges: &sges }).context("cannot post a receive")
+    }
+
+    /// Answers until it is asked to end.
+    fn serve(&self) -> Result<()> {
+        loop {
+            self.cq.request_notify(WaitFor::Any)?;
+            while let Some(completion) = self.cq.poll_one() {
+                if completion.status != CompletionStatus::Success {
+                    bail!("a request ended with {:?}", completion.status);
+                }
+                if completion.operation != CompletionOp::Receive {
+                    continue;
+                }
+                let is_end = self.buffer.to_vec(self.offset as usize, 1) == [END];
+                self.receive()?;
+                let sges = [self.buffer.sge(self.offset + MESSAGE_BYTES as u64, MESSAGE_BYTES as u32)];
+                self.qp.post_send(&[SendWr::new(0, Operation::Send, &sges)]).context("cannot answer")?;
+                if is_end {
+                    return Ok(());
+                }
+            }
+            if self.channel.event(Some(2 * PATIENCE)).is_none() {
+                bail!("no request in {PATIENCE:?}");
+            }
+        }
+    }
+}
+
+struct Client {
+    qps: Vec<QueuePair>,
+    cq: CompletionQueue,
+    buffer: Buffer,
+}
+
+impl Client {
+    fn ask(&mut self, connection: usize, first: u8) -> Result<()> {
+        self.buffer.write(0, &[first; MESSAGE_BYTES]);
+        let sges = [self.buffer.sge(0, MESSAGE_BYTES as u32)];
+        let into = [self.buffer.sge(MESSAGE_BYTES as u64, MESSAGE_BYTES as u32)];
+        let qp = &self.qps[connection];
+        qp.post_recv(&RecvWr { wr_id: connection as u64, sges: &into }).context("cannot post a receive")?;
+        qp.post_send(&[SendWr::new(0, Operation::Send, &sges)]).context("cannot ask")
+    }
+}
+
+impl Connections for Client {
+    fn send(&mut self, connection: usize) -> Result<()> {
+        self.ask(connection, 0)
+    }
+
+    fn poll(&mut self, _waiting: &[usize]) -> Result<Option<usize>> {
+        while let Some(completion) = self.cq.poll_one() {
+            if completion.status != CompletionStatus::Success {
+                bail!("a response ended with {:?}", completion.status);
+            }
+            if completion.operation == CompletionOp::Receive {
+                return Ok(Some(completion.wr_id as usize));
+            }
+        }
+        Ok(None)
+    }
+}
+
+pub(super) fn play(link: LinkChoice, mode: WakeMode, load: Load) -> Result<Outcome> {
+    let config = DeviceConfig { link, wake: Some(mode), ..DeviceConfig::default() };
+    let open = || Device::open(&config).context("cannot open a device");
+    let (asking, serving) = (open()?, open()?);
+    let (asking_pd, serving_pd) = (asking.protection_domain(), serving.protection_domain());
+    let served_buffer = serving_pd.allocate(2 * MESSAGE_BYTES * load.connections, Access::ALL)?;
+    let cq = asking.completion_queue(4 * load.connections as u32)?;
+    let buffer = asking_pd.allocate(2 * MESSAGE_BYTES, Access::ALL)?;
+    let (mut qps, mut served) = (Vec::new(), Vec::new());
+    let options = ConnectOptions::default();
+    for number in 0..load.connections {
+        let channel = serving.completion_channel()?;
+        let target = Some(ChannelTarget { channel: &channel, tag: number as u64 });
+        let config = CompletionQueueConfig { channel: target, ..CompletionQueueConfig::new(16) };
+        let served_cq = serving.create_completion_queue(&config)?;
+        let qp = serving_pd.queue_pair(&QueuePairConfig::new(Service::Rc, &served_cq))?;
+        let peer = asking_pd.queue_pair(&QueuePairConfig::new(Service::Rc, &cq))?;
+        peer.connect(&qp.endpoint(), &options)?;
+        qp.connect(&peer.endpoint(), &options)?;
+        let offset = (2 * MESSAGE_BYTES * number) as u64;
+        let one = Served { qp, cq: served_cq, channel, buffer: &served_buffer, offset };
+        one.receive()?;
+        served.push(one);
+        qps.push(peer);
+    }
+    let mut client = Client { qps, cq, buffer };
+    thread::scope(|threads| {
+        let mut serving = Vec::new();
+        for one in &served {
+            let thread = thread::Builder::new().stack_size(STACK_BYTES);
+            serving.push(thread.spawn_scoped(threads, || one.serve())?);
+        }
+        // So that none is measured on its way to its first sleep.
+        thread::sleep(Duration::from_millis(20));
+        let outcome = drive(&mut client, load);
+        // One after the other: the buffer is one.
+        for connection in 0..load.connections {
+            client.ask(connection, END)?;
+            while outcome.is_ok() && client.poll(&[])?.is_none() {}
+        }
+        for thread in serving {
+            thread.join().unwrap_or_else(|_| bail!("a thread of the server panicked"))?;
+        }
+        outcome
+    })
+}

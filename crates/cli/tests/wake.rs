@@ -1,0 +1,64 @@
+//! `highwire bench wake`, `server` and `idle`: that they measure, and that a lost wake-up is found. Not how long anything takes.
+
+mod common;
+
+use common::highwire;
+use serde_json::Value;
+
+fn json(args: &[&str]) -> Value {
+    let output = highwire(args).output().expect("it starts");
+    let error = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.success(), "{args:?}: {error}");
+    serde_json::from_slice(&output.stdout).expect("a document")
+}
+
+#[test]
+fn every_strategy_has_a_row_in_every_scene() {
+    let rows = json(&["bench", "wake", "--quick", "--rounds", "1", "--turn-ms", "2", "--json"]);
+    let rows = rows.as_array().expect("a list");
+    for strategy in ["busy-poll", "event", "dispatcher", "leader-follower", "affine", "adaptive"] {
+        let of = rows.iter().filter(|row| row["strategy"] == strategy);
+        // One thread; and 16, with own and other events, for all but those that would only spin: on two cores and on one, idle and busy.
+        let expected = if strategy == "busy-poll" { 4 } else { 12 };
+        assert_eq!(of.clone().count(), expected, "{strategy}");
+        assert!(of.clone().all(|row| row["events"].as_u64() > Some(0)), "{strategy}: nothing happened");
+    }
+}
+
+#[test]
+fn every_server_answers() {
+    let rows = json(&["bench", "server", "--quick", "--turn-ms", "20", "--json"]);
+    let rows = rows.as_array().expect("a list");
+    assert_eq!(rows.len(), 8);
+    assert!(rows.iter().all(|row| row["per_second"].as_f64() > Some(0.0)), "{rows:?}");
+}
+
+#[test]
+fn a_soak_loses_nothing() {
+    let soak = ["bench", "wake", "--soak", "20000", "--threads", "1,16", "--patience", "60"];
+    let output = highwire(soak).output().expect("it starts");
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success() && text.contains("20000 events, 20000 answers, none lost"), "{text}");
+}
+
+/// Planted: whoever finds the hundredth event tells nobody.
+#[test]
+fn a_soak_finds_the_event_that_nobody_was_told_of() {
+    for strategy in ["event", "dispatcher", "affine"] {
+        let soak = ["bench", "wake", "--soak", "1000", "--threads", "4", "--strategy", strategy];
+        let planted = ["--plant-lost", "100", "--patience", "2"];
+        let output = highwire([&soak[..], &planted].concat()).output().expect("it starts");
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(!output.status.success() && text.contains("an event was lost"), "{strategy}: {text}");
+    }
+}
+
+/// A tenth of a per cent of a core is the aim. The bound is generous, and on CPU time, so that other programs do not matter.
+#[test]
+fn threads_that_wait_for_nothing_take_next_to_nothing() {
+    for mode in ["latency", "balanced", "power"] {
+        let idle = json(&["bench", "idle", "--threads", "512", "--seconds", "3", "--wake", mode, "--json"]);
+        let share = idle["share"].as_f64().expect("a number");
+        assert!(share < 0.02, "{mode}: {share} of a core");
+    }
+}
