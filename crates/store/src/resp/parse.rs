@@ -1,7 +1,7 @@
 //! Requests of Redis's protocol: arrays of strings, or one line of words.
 //!
-//! A request is flat, so this reads nothing nested, and bounds what it keeps: a general reader of the protocol follows as many levels as a
-//! stranger sends. (`redis-protocol`, which is well kept, recurses without a bound.)
+//! A request is flat, so this reads nothing nested and bounds what it keeps, where a general reader of the protocol has to follow as many
+//! levels as a stranger sends.
 
 /// The longest string, and the longest line. Longer than any value, so that the store can say what is too long.
 const STRING_BYTES_MAX: usize = 1 << 20;
