@@ -203,13 +203,15 @@ impl Broker {
         }
         let path = self.registry.broker_socket(self.address);
         let _ = std::fs::remove_file(succession::draft_of(&path));
-        let _ = std::fs::remove_file(path);
         let _ = self.registry.reap_stale();
         // A process that was killed while it made such a file has left one that tells nobody whose it was.
         for shard in SHARDS.take_while(|&shard| usize::from(shard) < self.side_band.len()) {
             stats::remove(&self.registry, EngineName::shared(self.address, shard));
         }
         let _ = stats::running_in(&self.registry);
+        self.counters.close();
+        // Last of all: where it is gone, nothing else of the broker is left.
+        let _ = std::fs::remove_file(path);
         // The next one may bind once it has the lock.
         drop(self);
         drop(lock);

@@ -72,6 +72,11 @@ impl Counters {
         self.is_written = false;
     }
 
+    /// Nobody reads them any more.
+    pub(super) fn close(&mut self) {
+        self.file = None;
+    }
+
     /// Writes them, if any has changed, and those that `others` calls its argument with.
     pub(super) fn write(&mut self, others: impl FnOnce(&mut dyn FnMut(&'static str, u64))) {
         if std::mem::replace(&mut self.is_written, true) {
