@@ -1,7 +1,7 @@
 //! The workloads of FaSST §6 and YCSB, as generators: a seed gives transactions, and what a transaction does next depends on nothing but what
 //! it has read.
 //!
-//! They know no store. A driver asks a [`Procedure`] for its next step and carries it out: on nodes in one thread ([`bench`]), or over real RPCs.
+//! They know no store. A driver asks a [`Procedure`] for its next step and carries it out: on nodes in one thread ([`mod@bench`]), or over real RPCs.
 
 pub mod bench;
 mod objects;
