@@ -8,9 +8,9 @@ use super::end::Status;
 use super::pair::{Options, Pair};
 use crate::interop::agent::Agent;
 
-/// An acknowledgement timeout of 17 ms (2^12 × 4.096 µs): retries come soon, yet not while the guest is merely slow.
+/// An acknowledgement timeout of 134 ms (2^15 × 4.096 µs): seven retries outlast a second in which the emulated guest does not run.
 const LOSSY: Options = Options {
-    timeout: 12,
+    timeout: 15,
     access: "lwra",
     psn: 0xff_ff80,
     retry: 7,
