@@ -230,7 +230,7 @@ fn rate(step: &'static str, load: &Load, turns: &[Turn]) -> Rate {
 }
 
 fn latency(load: &Load, turns: &[Turn]) -> Result<Latency> {
-    let mut times = hdrhistogram::Histogram::<u64>::new(3)?;
+    let mut times = pair::histogram()?;
     for turn in turns {
         times.add(&turn.times)?;
     }
