@@ -27,7 +27,6 @@ const HOUSE: &[(&str, u8, World)] = &[
     ("broker", 3, World::Real),
     ("transport", 3, World::Protocol),
     ("cm", 3, World::Protocol),
-    ("rpc", 3, World::Protocol),
     ("wake", 3, World::Real),
     ("shmem", 1, World::Real),
     ("rings", 3, World::Real),

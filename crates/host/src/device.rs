@@ -7,6 +7,7 @@ pub use sharing::default_shared_address;
 
 use crate::background;
 use crate::clock::Clock;
+use crate::cm::Running;
 use crate::completion_channel::CompletionChannel;
 use crate::completion_queue::{CompletionQueue, CompletionQueueConfig};
 use crate::config::{DeviceConfig, Engine};
@@ -33,7 +34,7 @@ use std::io;
 use std::mem::ManuallyDrop;
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -77,6 +78,8 @@ pub(crate) struct Shared {
     /// The lanes' doorbells, where other programs ring them.
     pub(crate) boards: Vec<WholeSegment>,
     pub(crate) rng: Mutex<Rng>,
+    /// Connection management, while anybody uses it.
+    pub(crate) connections: Mutex<Weak<Running>>,
     pub(crate) is_closing: AtomicBool,
     /// Visits of application threads, where those alone run the device.
     visits: AtomicU32,

@@ -7,6 +7,7 @@
 
 use crate::device::Device;
 use highwire_broker::{Client, Mad, PortSpace, Reply, ServiceIds};
+use highwire_verbs::Gid;
 use highwire_wire::{Qpn, UDP_PORT};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -64,6 +65,11 @@ impl Device {
 }
 
 impl Gsi {
+    /// The device's address.
+    pub fn gid(&self) -> Gid {
+        self.device.gid()
+    }
+
     /// The low byte of every communication id and SIDR request id that this process may choose, so that answers find it.
     pub fn shard(&self) -> u8 {
         self.client().shard()

@@ -62,11 +62,12 @@
 //! assert!(error.to_string().contains("192.0.2.1 is not an address of this machine"));
 //! ```
 //!
-//! `examples/` has more: `hello`, `one_sided`, `datagrams`, `events`, and `echo`, which is RPC.
+//! `examples/` has more: `hello`, `connecting` (listen, connect, accept), `one_sided`, `datagrams`, `events`, and `echo`, which is RPC.
 #![deny(unsafe_code)]
 
 mod background;
 mod clock;
+pub mod cm;
 mod completion_channel;
 mod completion_queue;
 mod config;

@@ -52,9 +52,7 @@ pub(crate) fn address() -> IpAddr {
 
 /// An EUI-64 made from the address; locally administered, so that it is nobody's.
 pub(crate) fn guid() -> [u8; 8] {
-    let gid = Gid::from_ip(address()).0;
-    let [a, b, c, d] = [gid[12], gid[13], gid[14], gid[15]];
-    [0x02, 0x48, 0x57, 0xFF, 0xFE, a ^ gid[0], b ^ gid[7], c.wrapping_mul(31) ^ d]
+    highwire_host::cm::guid_of(Gid::from_ip(address()))
 }
 
 c_api! {

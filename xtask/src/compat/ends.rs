@@ -19,8 +19,8 @@ const LOOK_AGAIN: Duration = Duration::from_millis(10);
 const READY_MAX: Duration = Duration::from_secs(10);
 /// For a server whose readiness does not show.
 const SETTLE: Duration = Duration::from_millis(500);
-/// How often a client that was too early comes again.
-const ATTEMPTS: u32 = 2;
+/// How often a client that was too early comes again: on a busy machine a server may take seconds to listen.
+const ATTEMPTS: u32 = 10;
 /// For a server to end after its client has.
 const GRACE: Duration = Duration::from_secs(5);
 

@@ -145,7 +145,9 @@ fn page(log: &Log) -> Result<Tally> {
 const EXAMPLES: &[&str] = &["hello", "one_sided", "datagrams", "events"];
 
 fn examples(log: &Log) -> Result<Tally> {
-    if !Line::cargo("build --package highwire-host --examples").run_logged(log)? {
+    let is_built = Line::cargo("build --package highwire-host --examples").run_logged(log)?
+        && Line::cargo("build --package highwire-cli").run_logged(log)?;
+    if !is_built {
         return Ok(Tally::one(false));
     }
     let folder = target_dir().join("debug/examples");
@@ -154,23 +156,30 @@ fn examples(log: &Log) -> Result<Tally> {
     for name in EXAMPLES {
         tally.add(Tally::one(Line::new(&program(name)).run_logged(log)?));
     }
-    let echoed = echo(&program("echo"), log)?;
-    tally.add(Tally::one(echoed));
+    let echoed = ask(&program("echo"), log)?;
+    tally.add(Tally::one(echoed.lines().eq("to be or not to be".split(' '))));
+    let connected = ask(&program("connecting"), log)?;
+    tally.add(Tally::one(connected == "TO BE OR NOT TO BE\n"));
     Ok(tally)
 }
 
-/// A server that says where it is, and a client that asks it.
-fn echo(program: &str, log: &Log) -> Result<bool> {
-    let mut server = Command::new(program).stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
+/// What a server that says where it is answers to a client of the same program.
+fn ask(program: &str, log: &Log) -> Result<String> {
+    // Devices that share their address start their broker, which is the command itself.
+    let broker = target_dir().join("debug/highwire");
+    let mut command = Command::new(program);
+    command.env("HIGHWIRE_BROKER", &broker);
+    let mut server = command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn()?;
     let mut address = String::new();
     let read = BufReader::new(server.stdout.take().expect("it is piped")).read_line(&mut address);
-    let asked = Line::new(program).arg(address.trim()).words("to be or not to be").capture();
+    let client = Line::new(program).env("HIGHWIRE_BROKER", broker.display().to_string());
+    let asked = client.arg(address.trim()).words("to be or not to be").capture();
     server.kill()?;
     server.wait()?;
     read?;
     let asked = asked?;
-    log.note(&format!("echo at {}: {}{}", address.trim(), asked.stdout, asked.stderr))?;
-    Ok(asked.success && asked.stdout.lines().eq("to be or not to be".split(' ')))
+    log.note(&format!("{program} at {}: {}{}", address.trim(), asked.stdout, asked.stderr))?;
+    Ok(if asked.success { asked.stdout } else { String::new() })
 }
 
 fn doctest(log: &Log) -> Result<Tally> {

@@ -131,6 +131,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         lane_fds,
         boards,
         rng: Mutex::new(rng),
+        connections: Mutex::default(),
         clock,
         is_closing: AtomicBool::new(false),
         visits: AtomicU32::new(0),

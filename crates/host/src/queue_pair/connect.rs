@@ -92,7 +92,7 @@ impl QueuePair {
         })
     }
 
-    fn to_rtr(&self, peer: &Endpoint, options: &ConnectOptions) -> QpAttr {
+    pub(crate) fn to_rtr(&self, peer: &Endpoint, options: &ConnectOptions) -> QpAttr {
         let mtu = options.mtu.unwrap_or(self.pd.device.mtu).min(self.pd.device.mtu);
         let attr = QpAttr {
             address: Some(Address::new(peer.gid)),
@@ -111,7 +111,7 @@ impl QueuePair {
         }
     }
 
-    fn to_rts(&self, options: &ConnectOptions) -> QpAttr {
+    pub(crate) fn to_rts(&self, options: &ConnectOptions) -> QpAttr {
         let attr = QpAttr { sq_psn: Some(self.psn), ..QpAttr::to_state(QpState::Rts) };
         match self.service {
             Service::Rc | Service::XrcInitiator | Service::XrcTarget => QpAttr {

@@ -74,30 +74,6 @@ pub(super) fn plain(ip: IpAddr) -> IpAddr {
     }
 }
 
-/// Whether an address is one of this machine's interfaces, or of its loopback network.
-pub(super) fn is_local(ip: IpAddr) -> bool {
-    let ip = plain(ip);
-    if ip.is_loopback() {
-        return true;
-    }
-    let mut first = std::ptr::null_mut();
-    // SAFETY: the list is freed below, and read only before.
-    if unsafe { libc::getifaddrs(&mut first) } != 0 {
-        return false;
-    }
-    let (mut is_found, mut entry) = (false, first);
-    while !entry.is_null() && !is_found {
-        // SAFETY: the list's entries are valid until it is freed; an address may be null.
-        let (address, next) = unsafe { ((*entry).ifa_addr, (*entry).ifa_next) };
-        // SAFETY: the kernel's addresses are as long as their family says.
-        is_found = unsafe { read(address) }.is_ok_and(|address| address.ip() == ip);
-        entry = next;
-    }
-    // SAFETY: it came from getifaddrs.
-    unsafe { libc::freeifaddrs(first) };
-    is_found
-}
-
 /// The multicast GID of an address, or `None` where it is no multicast address.
 pub(super) fn multicast_gid(ip: IpAddr) -> Option<[u8; 16]> {
     match plain(ip) {
@@ -129,13 +105,6 @@ mod tests {
         storage.ss_family = libc::AF_UNIX as u16;
         // SAFETY: as above.
         assert_eq!(unsafe { read((&raw const storage).cast()) }, Err(libc::EAFNOSUPPORT));
-    }
-
-    #[test]
-    fn loopback_is_here_and_strangers_are_not() {
-        let is_here = |text: &str| is_local(text.parse().expect("an address"));
-        assert!(is_here("127.3.2.1") && is_here("::1") && is_here("::ffff:127.0.0.1"));
-        assert!(!is_here("203.0.113.7"));
     }
 
     #[test]

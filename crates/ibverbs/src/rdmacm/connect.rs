@@ -1,6 +1,7 @@
 //! Making and ending connections, and finding datagram services.
 
 use highwire_cm::CallError;
+use highwire_host::Gsi;
 use highwire_wire::Qpn;
 use highwire_wire::cm::{
     CmPath, IpCm, LID_NONE, RejectReason, Rep, Req, SidrRep, SidrReq, SidrStatus, TransportType,
@@ -10,6 +11,7 @@ use libc::{c_int, c_void};
 use super::abi::{RDMA_CM_EVENT_USER, rdma_cm_event_type, rdma_cm_id, rdma_conn_param};
 use super::channel::{complete, push};
 use super::deliver::What;
+use super::gsi::say;
 use super::hub::{Hub, World, hub, now};
 use super::id::{Id, Phase};
 use super::{attributes, resolve, verbs};
@@ -303,13 +305,13 @@ fn reject(hub: &Hub, c: *mut rdma_cm_id, private_data: &[u8], reason: RejectReas
 }
 
 /// A connection is in use: should this process end without a word, the peer hears of it all the same.
-pub(super) fn on_connected(hub: &Hub, world: &mut World, c: usize) {
+pub(super) fn on_connected(gsi: &Gsi, world: &mut World, c: usize) {
     let Some(id) = world.ids.get_mut(&c) else { return };
     id.phase = Phase::Connected;
     if let Some(comm) = id.comm
         && let Some(farewell) = world.cm.farewell(comm)
     {
-        hub.gsi.leave_will(comm.0, farewell.to, &farewell.mad);
+        say(gsi.leave_will(comm.0, farewell.to.to_ip(), &farewell.mad));
     }
 }
 
@@ -321,7 +323,7 @@ fn establish(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
         return Err(libc::EINVAL);
     }
     world.cm.establish(comm).map_err(errno)?;
-    on_connected(hub, &mut world, c as usize);
+    on_connected(hub.gsi.gsi(), &mut world, c as usize);
     hub.flush(&mut world);
     Ok(())
 }

@@ -4,6 +4,7 @@
 //! the event: identifiers of new connections are made there, and queue pairs changed.
 
 use highwire_cm::{CommId, Event};
+use highwire_host::Gsi;
 use highwire_verbs::Gid;
 use highwire_wire::cm::{IpCm, Rej, RejectReason, Rep, Req, SidrRep, SidrReq, SidrStatus, TransportType};
 use libc::c_int;
@@ -11,6 +12,7 @@ use std::net::SocketAddr;
 
 use super::abi::*;
 use super::channel::{Held, Pending, push};
+use super::gsi::say;
 use super::hub::{Hub, World, now};
 use super::id::{self, Phase};
 use super::{attributes, multicast, verbs};
@@ -37,7 +39,7 @@ pub(super) enum What {
 }
 
 /// Queues news for whom it concerns.
-pub(super) fn dispatch(hub: &Hub, world: &mut World, event: Event) {
+pub(super) fn dispatch(gsi: &Gsi, world: &mut World, event: Event) {
     match event {
         Event::Requested { id: comm, from, request, ece_options } => {
             let addresses = request.private_data.first_chunk().and_then(IpCm::parse);
@@ -57,12 +59,13 @@ pub(super) fn dispatch(hub: &Hub, world: &mut World, event: Event) {
                 }
             }
         }
-        event => tell(hub, world, event),
+        event => tell(gsi, world, event),
     }
 }
 
 /// Queues news about a conversation that has an identifier.
-fn tell(hub: &Hub, world: &mut World, event: Event) {
+fn tell(gsi: &Gsi, world: &mut World, event: Event) {
+    let limits = world.limits;
     let comm = event.id();
     let Some(&c) = world.by_comm.get(&comm) else { return };
     let Some(id) = world.ids.get_mut(&c) else { return };
@@ -71,12 +74,12 @@ fn tell(hub: &Hub, world: &mut World, event: Event) {
             id.remote_ece = ibv_ece { vendor_id: reply.ece_vendor, options: ece_options, comp_mask: 0 };
             // The peer may have lowered both.
             id.initiator_depth = id.initiator_depth.min(reply.responder_resources);
-            id.responder_resources = reply.initiator_depth.min(hub.limits.responder_resources);
+            id.responder_resources = reply.initiator_depth.min(limits.responder_resources);
             id.reply = Some(reply);
             (What::Reply, 0)
         }
         Event::Established { .. } => {
-            super::connect::on_connected(hub, world, c);
+            super::connect::on_connected(gsi, world, c);
             (What::Plain(RDMA_CM_EVENT_ESTABLISHED), 0)
         }
         Event::Rejected { reject, .. } => {
@@ -90,7 +93,7 @@ fn tell(hub: &Hub, world: &mut World, event: Event) {
         }
         Event::Disconnected { .. } => {
             id.phase = Phase::Disconnected;
-            hub.gsi.revoke_will(comm.0);
+            say(gsi.revoke_will(comm.0));
             (What::Plain(RDMA_CM_EVENT_DISCONNECTED), 0)
         }
         Event::TimewaitExited { .. } => {
@@ -268,7 +271,7 @@ fn replied(hub: &Hub, c: *mut rdma_cm_id) -> Option<Box<Held>> {
                 kind = RDMA_CM_EVENT_ESTABLISHED;
                 // The peer may have gone meanwhile; its own news follows this.
                 let _ = world.cm.establish(comm);
-                super::connect::on_connected(hub, &mut world, c as usize);
+                super::connect::on_connected(hub.gsi.gsi(), &mut world, c as usize);
             }
             Err(errno) => {
                 (kind, status) = (RDMA_CM_EVENT_CONNECT_ERROR, -errno);

@@ -40,8 +40,3 @@ pub(crate) fn try_take(fd: RawFd) -> bool {
     let read = unsafe { libc::preadv2(fd, &vector, 1, -1, libc::RWF_NOWAIT) };
     read == 8
 }
-
-/// Takes everything, without waiting.
-pub(super) fn take_all(fd: RawFd) {
-    while try_take(fd) {}
-}

@@ -1,22 +1,15 @@
-//! Queue pair 1, as connection management uses it: datagrams in and out, services and ports that are ours.
-
-use std::net::IpAddr;
-use std::os::fd::{AsRawFd, RawFd};
+//! Queue pair 1, as connection management uses it: services and ports that are ours, with errnos.
 
 use highwire_host::broker::{PortSpace, ServiceIds};
 use highwire_host::{Gsi, GsiError};
-use highwire_link::shm::Registry;
-use highwire_verbs::Gid;
-use highwire_wire::cm::MAD_LEN;
 use libc::c_int;
 
 use crate::abi::ibv_context;
 use crate::context::Context;
 
-/// The device's general services interface, with errnos and GIDs.
+/// The device's general services interface, with errnos.
 pub(super) struct Services {
     gsi: Gsi,
-    registry: Option<Registry>,
 }
 
 impl Services {
@@ -30,7 +23,7 @@ impl Services {
             crate::env::log(|| format!("no connection management: {error}"));
             libc::ENODEV
         })?;
-        Ok(Services { gsi, registry: Registry::open().ok() })
+        Ok(Services { gsi })
     }
 
     /// The low byte of every identifier that this process chooses.
@@ -38,21 +31,9 @@ impl Services {
         self.gsi.shard()
     }
 
-    /// Sends a MAD. What cannot be sent is lost, as anything on a network may be: whoever waits for an answer repeats it.
-    pub(super) fn send(&self, to: Gid, mad: &[u8; MAD_LEN]) {
-        if let Err(error) = self.gsi.send(to.to_ip(), mad) {
-            crate::env::log(|| format!("a message to {to} is lost: {error}"));
-        }
-    }
-
-    /// The next MAD that has arrived, and whose queue pair 1 it came from.
-    pub(super) fn receive(&self) -> Option<(Gid, Box<[u8; MAD_LEN]>)> {
-        self.gsi.try_receive().map(|received| (Gid::from_ip(received.source), received.mad))
-    }
-
-    /// Readable while one waits.
-    pub(super) fn fd(&self) -> RawFd {
-        self.gsi.fd().as_raw_fd()
+    /// The interface itself.
+    pub(super) fn gsi(&self) -> &Gsi {
+        &self.gsi
     }
 
     /// Takes requests for a service from now on.
@@ -65,7 +46,7 @@ impl Services {
 
     /// Takes no more of them.
     pub(super) fn unlisten(&self, service_id: u64) {
-        self.say(self.gsi.unlisten(ServiceIds::one(service_id)));
+        say(self.gsi.unlisten(ServiceIds::one(service_id)));
     }
 
     /// Reserves a port of a port space, or any if it is 0.
@@ -78,31 +59,14 @@ impl Services {
 
     /// Gives a port back.
     pub(super) fn unbind(&self, port_space: u16, port: u16) {
-        self.say(self.gsi.release_port(PortSpace(port_space), port));
+        say(self.gsi.release_port(PortSpace(port_space), port));
     }
+}
 
-    /// Has `mad` sent if this process ends without a word.
-    pub(super) fn leave_will(&self, id: u32, to: Gid, mad: &[u8; MAD_LEN]) {
-        self.say(self.gsi.leave_will(id, to.to_ip(), mad));
-    }
-
-    /// Takes that back.
-    pub(super) fn revoke_will(&self, id: u32) {
-        self.say(self.gsi.revoke_will(id));
-    }
-
-    /// Whether a process of this user on this machine has a device of that address.
-    pub(super) fn is_served(&self, ip: IpAddr) -> bool {
-        self.registry
-            .as_ref()
-            .is_some_and(|registry| registry.is_shared(ip) || registry.directory(ip).exists())
-    }
-
-    /// What cannot be helped is only said.
-    fn say(&self, result: Result<(), GsiError>) {
-        if let Err(error) = result {
-            crate::env::log(|| error.to_string());
-        }
+/// What cannot be helped is only said.
+pub(super) fn say(result: Result<(), GsiError>) {
+    if let Err(error) = result {
+        crate::env::log(|| error.to_string());
     }
 }
 

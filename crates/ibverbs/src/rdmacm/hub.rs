@@ -1,21 +1,21 @@
 //! What connection management knows in this process: one device, one connection manager, all identifiers.
 //!
-//! One lock guards all of it: nothing here is on the data path. A thread of ours takes what arrives and watches the clock;
-//! whatever changes the connection manager calls [`Hub::flush`] afterwards.
+//! One lock guards all of it, that of the host's [`Driver`], whose thread takes what arrives and watches the clock: nothing here
+//! is on the data path. Every call that changes the connection manager calls [`Hub::flush`] afterwards.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
-use std::os::fd::{AsRawFd, OwnedFd};
-use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 
-use highwire_cm::{CommId, Config, ConnectionManager};
+use highwire_cm::{CommId, Config, ConnectionManager, Event};
+pub(super) use highwire_host::cm::now;
+use highwire_host::cm::{Application, Driver};
+use highwire_host::{Gsi, GsiError};
 use highwire_stdx::Rng;
 use highwire_verbs::Gid;
 use libc::c_int;
 
-use super::address::{is_local, plain};
 use super::channel::{Channel, Gone};
-use super::eventfd;
 use super::gsi::Services;
 use super::id::Id;
 use super::verbs;
@@ -36,10 +36,9 @@ pub(super) struct Hub {
     pub(super) mtu: u8,
     pub(super) limits: Limits,
     pub(super) gsi: Services,
-    world: Mutex<World>,
+    driver: Arc<Driver<World>>,
     /// Signalled whenever an event is acknowledged.
     pub(super) acknowledged: Condvar,
-    wake: OwnedFd,
 }
 
 /// What changes.
@@ -61,8 +60,7 @@ pub(super) struct World {
     pub(super) ports: HashMap<(u16, u16), Vec<usize>>,
     /// Events that applications hold, by address, and the identifier that waits for them to be acknowledged.
     pub(super) held: HashMap<usize, usize>,
-    /// What the thread sleeps for, in nanoseconds of the clock.
-    asleep_until: u64,
+    pub(super) limits: Limits,
 }
 
 /// An address that C gave and that outlives the process's use of it.
@@ -90,17 +88,8 @@ pub(super) fn hub() -> Result<&'static Hub, c_int> {
     }
     // Devices remain open while the library is loaded (rdma_get_devices(3)).
     let hub: &'static Hub = Box::leak(Box::new(Hub::open()?));
-    hub.start()?;
     *slot = Some((process, hub));
     Ok(hub)
-}
-
-/// Nanoseconds of the monotonic clock.
-pub(super) fn now() -> highwire_stdx::Instant {
-    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: the clock exists, and the structure is writable.
-    unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &mut time) };
-    highwire_stdx::Instant::from_nanos(time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64)
 }
 
 impl Hub {
@@ -125,8 +114,11 @@ impl Hub {
             services: HashMap::new(),
             ports: HashMap::new(),
             held: HashMap::new(),
-            asleep_until: u64::MAX,
+            limits,
         };
+        // Its thread runs as long as the process.
+        let (driver, _) = Driver::start(gsi.gsi().clone(), world)
+            .map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))?;
         Ok(Hub {
             context: Pointer(context),
             default_pd: OnceLock::new(),
@@ -134,9 +126,8 @@ impl Hub {
             mtu,
             limits,
             gsi,
-            world: Mutex::new(world),
+            driver,
             acknowledged: Condvar::new(),
-            wake: eventfd::new(0)?,
         })
     }
 
@@ -156,25 +147,12 @@ impl Hub {
     }
 
     pub(super) fn lock(&self) -> MutexGuard<'_, World> {
-        self.world.lock().unwrap_or_else(PoisonError::into_inner)
+        self.driver.lock()
     }
 
-    /// Sends what is to be sent, tells whom it concerns, and sees to it that the thread wakes in time.
+    /// Sends what is to be sent, tells those it concerns, and sees to it that the thread wakes in time.
     pub(super) fn flush(&self, world: &mut World) {
-        while let Some(transmit) = world.cm.poll_transmit() {
-            self.gsi.send(transmit.to, &transmit.mad);
-        }
-        while let Some(event) = world.cm.poll_event() {
-            super::deliver::dispatch(self, world, event);
-        }
-        // Telling may have led to refusals.
-        while let Some(transmit) = world.cm.poll_transmit() {
-            self.gsi.send(transmit.to, &transmit.mad);
-        }
-        let next = world.cm.poll_timeout().map_or(u64::MAX, |at| at.as_nanos());
-        if next < world.asleep_until {
-            eventfd::add(self.wake.as_raw_fd(), 1);
-        }
+        self.driver.flush(world);
     }
 
     /// The GID behind an address, as an application typed it.
@@ -182,67 +160,29 @@ impl Hub {
     /// # Errors
     /// ENODEV where no device of ours leads there.
     pub(super) fn gid_of(&self, ip: IpAddr) -> Result<Gid, c_int> {
-        let (ip, own) = (plain(ip), self.gid.to_ip());
-        if ip == own || ip.is_unspecified() {
-            return Ok(self.gid);
-        }
-        if self.gsi.is_served(ip) {
-            return Ok(Gid::from_ip(ip));
-        }
-        if is_local(ip) {
-            return Ok(self.gid);
-        }
-        if own.is_loopback() || own.is_ipv4() != ip.is_ipv4() {
+        self.gsi.gsi().gid_of(ip).ok_or_else(|| {
+            let own = self.gid.to_ip();
             crate::env::log(|| {
                 format!(
                     "{ip} cannot be reached from {own}: set HIGHWIRE_ADDR to an address of this machine that leads there"
                 )
             });
-            return Err(libc::ENODEV);
-        }
-        Ok(Gid::from_ip(ip))
+            libc::ENODEV
+        })
+    }
+}
+
+impl Application for World {
+    fn manager(&mut self) -> &mut ConnectionManager {
+        &mut self.cm
     }
 
-    fn start(&'static self) -> Result<(), c_int> {
-        let thread = std::thread::Builder::new().name("highwire-cm".into());
-        // Signals are the application's: the thread takes none of them.
-        let masked = highwire_host::SignalMask::all();
-        let started = thread.spawn(move || self.run());
-        drop(masked);
-        started.map(drop).map_err(|error| error.raw_os_error().unwrap_or(libc::EAGAIN))
+    fn on_event(&mut self, gsi: &Gsi, event: Event) {
+        super::deliver::dispatch(gsi, self, event);
     }
 
-    fn run(&self) {
-        // It touches no memory of the application's, so registered memory may still move.
-        let _own = highwire_host::OwnThread::mark();
-        loop {
-            let deadline = {
-                let mut world = self.lock();
-                while let Some((from, mad)) = self.gsi.receive() {
-                    world.cm.handle_mad(now(), from, mad.as_slice());
-                }
-                world.cm.handle_timeout(now());
-                self.flush(&mut world);
-                let next = world.cm.poll_timeout().map_or(u64::MAX, |at| at.as_nanos());
-                world.asleep_until = next;
-                next
-            };
-            self.sleep(deadline);
-            self.lock().asleep_until = 0;
-            eventfd::take_all(self.wake.as_raw_fd());
-        }
-    }
-
-    fn sleep(&self, deadline: u64) {
-        let pollfd = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds = [pollfd(self.gsi.fd()), pollfd(self.wake.as_raw_fd())];
-        let left_ns = deadline.saturating_sub(now().as_nanos());
-        let left = libc::timespec {
-            tv_sec: (left_ns / 1_000_000_000).min(3600) as libc::time_t,
-            tv_nsec: (left_ns % 1_000_000_000) as libc::c_long,
-        };
-        // SAFETY: both arrays live through the call.
-        unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &left, std::ptr::null()) };
+    fn on_unsent(&mut self, to: Gid, error: &GsiError) {
+        crate::env::log(|| format!("a message to {to} is lost: {error}"));
     }
 }
 

@@ -2,11 +2,12 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
+use highwire_host::cm::is_local;
 use highwire_verbs::Gid;
 use libc::{c_int, sockaddr};
 
 use super::abi::{RDMA_CM_EVENT_ADDR_RESOLVED, RDMA_CM_EVENT_ROUTE_RESOLVED, RDMA_PS_IB, rdma_cm_id};
-use super::address::{self, is_local, plain};
+use super::address::{self, plain};
 use super::channel::{self, complete, push};
 use super::deliver::What;
 use super::hub::{Hub, World, hub};
