@@ -65,6 +65,8 @@ pub(super) struct Turn {
     visitors_finds: u64,
     /// The RNIC had more to send than one turn takes.
     pub(super) more_to_send: bool,
+    /// This turn takes all that has arrived.
+    pub(super) reads_all: bool,
     /// Something was posted that has yet to leave.
     pub(super) posted: bool,
     /// A request in a ring was refused, and its completion has yet to be shown.
@@ -96,9 +98,9 @@ impl Engine {
         self.now = None;
         let overdue = self.is_overdue(by) || !self.may_defer;
         let requests = self.take_bells();
-        let packets = self.release_held() + self.receive();
+        let mut packets = self.release_held() + self.receive();
+        let expired = self.expire(requests + packets > 0, &mut packets);
         let work = requests + packets;
-        let expired = self.expire(work > 0);
         self.turn.visitors_finds += u64::from(packets > 0 && by == By::Visitor);
         let mut pumped = Pumped { work, packets, completions: 0, visitors_finds: self.turn.visitors_finds };
         let posted = std::mem::take(&mut self.turn.posted);
@@ -206,18 +208,19 @@ impl Engine {
             .min()
     }
 
-    /// Lets timers expire that are due; true if any was.
-    fn expire(&mut self, has_worked: bool) -> bool {
+    /// Lets timers expire that are due; true if any was. What lies unread may be what the timer waits for, so it is taken before.
+    fn expire(&mut self, has_worked: bool, packets: &mut u32) -> bool {
         self.turn.idle += 1;
         if !has_worked && self.turn.idle < IDLE_TURNS_PER_CLOCK {
             return false;
         }
         self.turn.idle = 0;
         let Some(deadline) = self.rnic.poll_timeout() else { return false };
-        let now = self.now();
-        if deadline > now {
+        if deadline > self.now() {
             return false;
         }
+        *packets += self.receive_all();
+        let now = self.now();
         let neighbours = self.neighbours.as_ref();
         let is_unheard = |gid, qpn| neighbours.is_some_and(|near| near.is_unheard(gid, qpn));
         self.rnic.handle_timeout_unless(now, is_unheard);

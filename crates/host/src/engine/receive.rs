@@ -15,10 +15,15 @@ use highwire_wire::{
 
 /// Trains taken in one turn, so that the engine also gets round to sending.
 const TRAINS_PER_TURN: u32 = 4;
+/// The same where a turn is about to send much, or to send it again: a peer's acknowledgements may come one by one, and what they say
+/// decides what is worth sending.
+const TRAINS_PER_BULKY_TURN: u32 = 512;
 /// A train this long has probably not come alone; after a shorter one, another look would cost a system call for nothing.
 const LONG_TRAIN: usize = 16;
 /// Packets taken from shared memory in one turn.
 const SHM_PACKETS_PER_TURN: usize = 64;
+/// The same where a timer is due.
+const SHM_PACKETS_PER_BULKY_TURN: usize = 4096;
 /// A look at the socket costs several times a look at shared memory. After it has been silent for `UDP_WARM_TURNS`, only
 /// every so many turns spend it, and rather one that found nothing than one whose packet somebody waits for.
 const UDP_BUSY_TURNS_SKIPPED: u32 = 256;
@@ -69,13 +74,23 @@ impl Engine {
         packets
     }
 
+    /// Takes all that has arrived, as far as it fits into one turn: of a process that did not run for a while, its clock says that the peer
+    /// was silent, and its rings and sockets may say otherwise.
+    #[cold]
+    pub(super) fn receive_all(&mut self) -> u32 {
+        self.turn.reads_all = true;
+        let packets = self.receive();
+        self.turn.reads_all = false;
+        packets
+    }
+
     #[inline]
     fn is_udp_due(&mut self, shm_is_busy: bool) -> bool {
         if self.neighbours.is_none() {
             return true;
         }
         self.turn.udp_warmth = self.turn.udp_warmth.saturating_sub(1);
-        let may_skip = shm_is_busy || self.turn.udp_warmth == 0;
+        let may_skip = (shm_is_busy || self.turn.udp_warmth == 0) && !self.turn.reads_all;
         let most = if shm_is_busy { UDP_BUSY_TURNS_SKIPPED } else { UDP_IDLE_TURNS_SKIPPED };
         if may_skip && self.turn.udp_skipped < most {
             self.turn.udp_skipped += 1;
@@ -90,7 +105,8 @@ impl Engine {
         let Some(neighbours) = &mut self.neighbours else { return 0 };
         let (rnic, memory, counters) = (&mut self.rnic, &mut self.memory, &mut self.counters);
         let (clock, now, destination, held) = (&self.clock, &mut self.now, self.gid, &mut self.held);
-        let count = neighbours.inbox.receive(SHM_PACKETS_PER_TURN, |source, received| {
+        let most = if self.turn.reads_all { SHM_PACKETS_PER_BULKY_TURN } else { SHM_PACKETS_PER_TURN };
+        let count = neighbours.inbox.receive(most, |source, received| {
             let now = *now.get_or_insert_with(|| clock.now());
             if let Some(disturbed) = &mut self.disturbed {
                 let bytes = received.copied(&mut [0; PACKET_MAX_BYTES]).to_vec();
@@ -120,7 +136,8 @@ impl Engine {
     fn receive_udp(&mut self) -> u32 {
         let mut packets = 0;
         let Some(mut rx) = self.rx.take() else { return 0 };
-        for _ in 0..TRAINS_PER_TURN {
+        let is_bulky = self.turn.more_to_send || self.turn.reads_all;
+        for _ in 0..if is_bulky { TRAINS_PER_BULKY_TURN } else { TRAINS_PER_TURN } {
             let now = self.now();
             let train = self.udp.receive(now, &mut rx);
             if train == 0 {
@@ -135,7 +152,7 @@ impl Engine {
             for packet in rx.packets().take(train - usize::from(rider.is_some())) {
                 self.handle_udp_packet(&packet);
             }
-            if train < LONG_TRAIN {
+            if train < LONG_TRAIN && !is_bulky {
                 break;
             }
         }
