@@ -22,11 +22,12 @@ enum Command {
     /// Run a cluster on this machine, or one node of a cluster.
     #[command(
         after_help = "Without --config: a cluster of this machine, one process for each node, started again when one is lost. It is empty at
-first and gone when this command ends.
+first and gone when this command ends, unless --data keeps it.
 
 Examples:
   highwire store serve --nodes 3
   highwire store serve --nodes 3 --resp 6379
+  highwire store serve --nodes 3 --data bank
   highwire store serve --config cluster.toml --node 2"
     )]
     Serve(serve::Args),

@@ -9,7 +9,7 @@
 
 use crate::session::Shared;
 use highwire_host::rpc::{Batch, Node, Replies, RequestType, Rpc, Worker, time};
-use highwire_txn::{NodeId, Outgoing};
+use highwire_txn::{NodeId, Outgoing, Reply};
 use std::collections::BTreeMap;
 use std::future::Future;
 use std::pin::{Pin, pin};
@@ -35,6 +35,25 @@ const CALLS_MAX: usize = 2048;
 /// A request to one node, and the ticket under which its response is expected.
 type Item = (u64, Vec<u8>);
 
+/// Lets a node with a disk answer others' requests: what is a promise, when the disk has it.
+pub(crate) fn serve_durably(rpc: &mut Rpc, shared: &Rc<Shared>) {
+    let shared = Rc::clone(shared);
+    rpc.register_nested(DELIVER, move |_, request| {
+        let shared = Rc::clone(&shared);
+        async move {
+            let now = shared.clock.now_ns();
+            let reply = shared.node.borrow_mut().handle_request(now, NodeId(request.node.0), &request.bytes);
+            match reply {
+                Some(Reply { after, bytes }) if shared.durable(after).await => {
+                    [&[ANSWER], bytes.as_slice()].concat()
+                }
+                // A node whose disk failed does nothing more: asking it again does no harm.
+                _ => vec![NOT_NOW],
+            }
+        }
+    });
+}
+
 /// Lets the node answer others' requests.
 pub(crate) fn serve(rpc: &mut Rpc, shared: &Rc<Shared>) {
     let shared = Rc::clone(shared);
@@ -43,7 +62,7 @@ pub(crate) fn serve(rpc: &mut Rpc, shared: &Rc<Shared>) {
         let now = shared.clock.now_ns();
         let answer = shared.node.borrow_mut().handle_request(now, NodeId(request.node.0), request.bytes);
         match answer {
-            Some(bytes) => {
+            Some(Reply { bytes, .. }) => {
                 response.write(&[ANSWER]);
                 response.write(&bytes);
             }

@@ -43,6 +43,8 @@ pub struct NodeConfig {
     pub door: String,
     /// The address of its RDMA device; an unused one of 127.0.0.0/8 unless given, which only nodes on this machine can reach.
     pub address: Option<IpAddr>,
+    /// The folder in which it keeps its journal, relative to the file; without one, it keeps everything in memory.
+    pub data: Option<PathBuf>,
 }
 
 fn default_f() -> usize {
@@ -87,6 +89,9 @@ impl ClusterConfig {
         let mut config = ClusterConfig::parse(&text).map_err(fail)?;
         let folder = path.parent().unwrap_or(Path::new("."));
         config.register = folder.join(&config.register);
+        for data in config.nodes.iter_mut().filter_map(|node| node.data.as_mut()) {
+            *data = folder.join(&data);
+        }
         Ok(config)
     }
 
@@ -123,6 +128,13 @@ impl ClusterConfig {
             if node.address.is_some() && self.nodes[..at].iter().any(|other| other.address == node.address) {
                 return Err(format!("node {}: another node has its `address` as well", node.id));
             }
+        }
+        // What one half promises and the other does not, nobody could rely on.
+        if let [some, none] =
+            [true, false].map(|has| self.nodes.iter().find(|node| node.data.is_some() == has))
+            && let (Some(some), Some(none)) = (some, none)
+        {
+            return Err(format!("node {} has a `data` folder and node {} has none", some.id, none.id));
         }
         let within = |name: &str, value: u64, low: u64, high: u64| {
             let fits = (low..=high).contains(&value);
@@ -210,6 +222,7 @@ mod tests {
         check(&NODES.replace("id = 1", "id = 0"), "two nodes have the `id` 0");
         check(&NODES.replace("a:1", "a:2"), "two nodes have the `door` a:2");
         check(&NODES.replace("a:1", "a:http"), "no `host:port`");
+        check(&format!("{NODES}data = \"d\"\n"), "node 0 has a `data` folder and node 1 has none");
         check("f = ", "line 1");
     }
 }

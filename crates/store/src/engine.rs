@@ -6,6 +6,7 @@
 use crate::carrier::{self, Backlog};
 use crate::clock::Clock;
 use crate::config::ClusterConfig;
+use crate::disk::{Disk, write_journal};
 use crate::error::StoreError;
 use crate::message::Introduction;
 use crate::register::FileRegister;
@@ -13,7 +14,7 @@ use crate::session::{Local, Shared};
 use crate::{door, peers};
 use highwire_host::rpc::{Bell, Idle, Node as RpcNode, Rpc, RpcConfig, time};
 use highwire_host::{Device, DeviceConfig, Endpoint};
-use highwire_txn::{Configuration, ConfigurationService, Node, NodeId, ServiceCall};
+use highwire_txn::{Configuration, ConfigurationService, DiskOperation, Node, NodeId, ServiceCall};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -40,10 +41,14 @@ const FIRST_LOOK: Duration = Duration::from_millis(20);
 const NEVER: time::Duration = time::Duration::from_secs(365 * 86400);
 /// A recovery's records travel in one message.
 const BATCH_BYTES_MAX: u32 = 256 << 20;
+/// The journal grows by so much before a checkpoint is written.
+const CHECKPOINT_BYTES: u64 = 64 << 20;
 
 enum Command {
     Run(Job),
     Service(Option<Configuration>),
+    /// A sync has ended; or the disk failed, and how.
+    Disk(Result<(), String>),
     Peer(Introduction),
     Stop,
 }
@@ -144,8 +149,15 @@ impl Engine {
         let own = config.node(id).map_err(StartError)?.clone();
         let listener = TcpListener::bind(&own.door)
             .map_err(|error| failed(format!("the door {} of node {id}", own.door), error))?;
-        let register = FileRegister::open(&config.register).map_err(|error| failed("the register", error))?;
-        let boot = random().map_err(|error| failed("the system's random numbers", error))?;
+        let mut register =
+            FileRegister::open(&config.register).map_err(|error| failed("the register", error))?;
+        let fresh_boot = random().map_err(|error| failed("the system's random numbers", error))?;
+        let disk = own.data.as_deref().map(|path| Disk::open(path, config, id, fresh_boot)).transpose();
+        let disk = disk.map_err(StartError)?;
+        if let Some(disk) = &disk {
+            disk.check(&mut register).map_err(StartError)?;
+        }
+        let boot = disk.as_ref().map_or(fresh_boot, Disk::boot);
         let (commands, inbox) = mpsc::channel();
         let (started, ready) = mpsc::channel();
         let waits_for = Arc::new(Mutex::new(Some("the node is starting".to_string())));
@@ -153,6 +165,7 @@ impl Engine {
             config: config.clone(),
             id: NodeId(id),
             boot,
+            disk,
             register,
             commands: commands.clone(),
             inbox,
@@ -220,6 +233,7 @@ struct Starter {
     config: ClusterConfig,
     id: NodeId,
     boot: u64,
+    disk: Option<Disk>,
     register: FileRegister,
     commands: Sender<Command>,
     inbox: Receiver<Command>,
@@ -232,19 +246,46 @@ impl Starter {
     }
 
     fn run(mut self, mut rpc: Rpc) {
-        let Some(node) = self.begin(&mut rpc) else { return };
+        let Some(mut node) = self.begin(&mut rpc) else { return };
+        let has_disk = self.disk.is_some();
+        let disk = self.disk.take().map(|Disk { folder, loaded }| {
+            node.keep_journal(&loaded, CHECKPOINT_BYTES);
+            folder.writer()
+        });
         let (calls, service) = mpsc::channel();
-        let (register, commands, bell) = (self.register, self.commands, rpc.bell());
+        let own_commands = self.commands;
+        let (register, commands, bell) = (self.register, own_commands.clone(), rpc.bell());
         // Files may be slow; the node must not wait for them.
         let work = move || serve_register(register, &service, &commands, &bell);
         if named("register".into()).spawn(work).is_err() {
             return;
         }
+        let (operations, writes) = mpsc::channel();
+        let writer = disk.map(|writer| {
+            let (commands, bell) = (own_commands.clone(), rpc.bell());
+            let report = move |report| {
+                let is_heard = commands.send(Command::Disk(report)).is_ok();
+                bell.ring();
+                is_heard
+            };
+            let work = move || write_journal(writer, &writes, report);
+            named("journal".into()).spawn(work)
+        });
+        let Ok(writer) = writer.transpose() else { return };
         let shared = Shared::new(node, self.config.f, self.config.workers, self.boot);
-        carrier::serve(&mut rpc, &shared);
+        match has_disk {
+            true => carrier::serve_durably(&mut rpc, &shared),
+            false => carrier::serve(&mut rpc, &shared),
+        }
         *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = None;
         let lease_ns = self.config.settings().lease_ns;
-        Drive { rpc, shared, backlog: Backlog::default(), inbox: self.inbox, calls, lease_ns }.run();
+        let (inbox, waits_for) = (self.inbox, self.waits_for);
+        let backlog = Backlog::default();
+        Drive { rpc, shared, backlog, inbox, calls, operations, waits_for, lease_ns }.run();
+        // The folder is free when the node has ended.
+        if let Some(writer) = writer {
+            let _ = writer.join();
+        }
     }
 
     /// Finds out what this node is: one of the first members, or one with nothing that asks to be let in.
@@ -255,8 +296,13 @@ impl Starter {
             match self.register.holds() {
                 Ok(Some(holds)) => {
                     let now = Clock.now_ns();
+                    if let Some(memory) = self.disk.as_mut().and_then(|disk| disk.loaded.memory.take()) {
+                        return Some(Node::restart(self.id, memory, settings, now));
+                    }
                     let is_first = holds.id == 1 && holds.has((self.id, self.boot));
-                    let boot = if holds.has((self.id, self.boot)) { self.boot ^ 1 } else { self.boot };
+                    // What a member of this life has promised, nobody knows any more; but a disk knows that it was nothing.
+                    let is_forgotten = self.disk.is_none() && holds.has((self.id, self.boot));
+                    let boot = if is_forgotten { self.boot ^ 1 } else { self.boot };
                     return Some(match is_first {
                         true => Node::new(self.id, self.boot, holds, settings, now),
                         false => Node::join(self.id, boot, holds, settings, now),
@@ -290,7 +336,8 @@ impl Starter {
                     connect(rpc, &peer);
                 }
                 Ok(Command::Stop) | Err(RecvTimeoutError::Disconnected) => return None,
-                Ok(Command::Run(_) | Command::Service(_)) | Err(RecvTimeoutError::Timeout) => {}
+                Ok(Command::Run(_) | Command::Service(_) | Command::Disk(_))
+                | Err(RecvTimeoutError::Timeout) => {}
             }
         }
     }
@@ -334,6 +381,8 @@ struct Drive {
     backlog: Backlog,
     inbox: Receiver<Command>,
     calls: Sender<ServiceCall>,
+    operations: Sender<DiskOperation>,
+    waits_for: Arc<Mutex<Option<String>>>,
     lease_ns: u64,
 }
 
@@ -369,11 +418,29 @@ impl Drive {
                     let now = self.shared.clock.now_ns();
                     self.shared.node.borrow_mut().handle_service(now, answer);
                 }
+                Command::Disk(Ok(())) => {
+                    let now = self.shared.clock.now_ns();
+                    self.shared.node.borrow_mut().handle_synced(now);
+                    self.shared.wake_promises();
+                }
+                Command::Disk(Err(what)) => self.halt(&what),
                 Command::Peer(peer) => connect(&mut self.rpc, &peer),
                 Command::Stop => return None,
             }
         }
         Some(any)
+    }
+
+    /// The disk failed. What was promised is on it; nothing more is.
+    fn halt(&mut self, what: &str) {
+        let what = format!(
+            "the node has stopped, because its journal could not be written: {what}. \
+             Make room, and start the node again; nothing that was committed is lost"
+        );
+        eprintln!("node {}: {what}", self.shared.node.borrow().id().0);
+        self.shared.node.borrow_mut().handle_disk_failure();
+        self.shared.wake_promises();
+        *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);
     }
 
     fn turn(&mut self) -> bool {
@@ -386,6 +453,12 @@ impl Drive {
         if let Some(call) = call {
             // Its thread ends only after this one.
             let _ = self.calls.send(call);
+        }
+        loop {
+            let operation = self.shared.node.borrow_mut().poll_disk();
+            let Some(operation) = operation else { break };
+            // After a failure its thread has ended, and has said why.
+            let _ = self.operations.send(operation);
         }
         let has_sent = self.backlog.send(&mut self.rpc, &self.shared, self.lease_ns);
         self.shared.deliver_events() | has_sent | is_due

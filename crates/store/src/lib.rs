@@ -5,6 +5,7 @@
 //!   Redis clients ─▶ resp ─┼───────▶ │ Session, Transaction ─▶ txn::Node  │ ◀─ clock
 //!   this process ──────────┘         │             carrier ─▶ host::rpc   │ ◀─▶ other nodes
 //!                                    └── register (files) ◀── service ────┘
+//!                                    └── disk (data) ◀── journal, syncs ──┘
 //! ```
 //!
 //! A node is one thread that owns its `txn::Node` and its RPC endpoint, so nothing in it is locked. Everything else sends that thread jobs:
@@ -15,6 +16,8 @@ mod carrier;
 mod client;
 mod clock;
 mod config;
+mod data;
+mod disk;
 mod door;
 mod engine;
 mod error;

@@ -25,6 +25,8 @@ pub(crate) struct Shared {
     pub(crate) rng: RefCell<Rng>,
     pub(crate) f: usize,
     workers: RefCell<Workers>,
+    /// Answers to other nodes that wait for the disk.
+    promises: RefCell<Vec<Waker>>,
     /// Transactions that were committed here, and those that were not.
     pub(crate) outcomes: RefCell<Outcomes>,
 }
@@ -62,8 +64,27 @@ impl Shared {
             f,
             rng: RefCell::new(Rng::new(seed)),
             workers: RefCell::new(workers),
+            promises: RefCell::default(),
             outcomes: RefCell::default(),
         })
+    }
+
+    /// Waits until the node's disk has what an answer promises. `false`: it never will.
+    pub(crate) async fn durable(&self, after: u64) -> bool {
+        std::future::poll_fn(|cx| {
+            let node = self.node.borrow();
+            if after <= node.durable() || node.is_halted() {
+                return Poll::Ready(!node.is_halted());
+            }
+            self.promises.borrow_mut().push(cx.waker().clone());
+            Poll::Pending
+        })
+        .await
+    }
+
+    /// The disk has more, or has failed.
+    pub(crate) fn wake_promises(&self) {
+        self.promises.take().into_iter().for_each(Waker::wake);
     }
 
     /// Hands out what the node reports to whoever waits for it. Whether there was anything.
@@ -269,7 +290,8 @@ impl Session {
             Event::Committed { .. } => Ok(()),
             Event::Aborted { reason, .. } => Err(reason.into()),
             Event::Unknown { .. } | Event::Executed { .. } => Err(Stop::Error(StoreError::Unknown(
-                "the node was removed from the cluster meanwhile, as one that was silent for too long".into(),
+                "the node lost its part in the cluster meanwhile: it was silent for too long, or its disk failed"
+                    .into(),
             ))),
         }
     }

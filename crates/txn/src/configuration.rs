@@ -22,6 +22,8 @@ pub struct Replica {
 /// What every member of it agrees on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
+    /// Whose it is: all configurations that follow from one first one share this number.
+    pub cluster: u64,
     /// The fence in every packet.
     pub id: u32,
     /// Counts changes that need no fence: replicas that became complete.
@@ -65,7 +67,9 @@ impl Configuration {
                 .map(|node| Replica { node, synced: true })
                 .collect()
         };
+        let cluster = members.iter().fold(0, |sum, &(node, boot)| mix(mix(sum ^ boot) ^ u64::from(node.0)));
         Configuration {
+            cluster,
             id: 1,
             revision: 0,
             manager: members[0].0,
@@ -182,6 +186,7 @@ impl Configuration {
             }
         }
         let mut next = Configuration {
+            cluster: self.cluster,
             id: self.id + 1,
             revision: 0,
             manager,

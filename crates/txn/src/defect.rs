@@ -35,6 +35,14 @@ pub(crate) enum Defect {
     SyncedTooEarly,
     RestartIsNotNoticed,
     RereadIsNotCompared,
+    AnswersBeforeDurable,
+    SyncedBeforeDurable,
+    TornEntryAccepted,
+    ReplayInWrongOrder,
+    CheckpointMissesWrites,
+    LifeIsNotJournalled,
+    WritesAreNotJournalled,
+    FullDiskIsIgnored,
 }
 
 /// Whether `$defect` is planted in this node.

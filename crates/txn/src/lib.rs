@@ -1,7 +1,7 @@
 //! Strictly serialisable, replicated, recoverable transactions over RPCs (FaSST, OSDI 2016), sans-IO.
 //!
 //! A [`Node`] is participant for its regions, coordinator for its workers and member of a [`Configuration`]. It knows no clock, no network and
-//! no disk: a driver brings requests, responses and time, and carries away what it polls. [`docs/txn.md`] states the protocol and
+//! no disk: a driver brings requests, responses and time, and carries away what it polls, writes to files among it. [`docs/txn.md`] states the protocol and
 //! its promise; [`simulation`] drives clusters of nodes through faults and checks the promise.
 //!
 //! [`docs/txn.md`]: https://github.com/highwire/highwire/blob/main/docs/txn.md
@@ -12,6 +12,7 @@ mod codec;
 mod configuration;
 mod defect;
 mod id;
+mod journal;
 mod message;
 mod node;
 mod record;
@@ -25,7 +26,8 @@ pub mod workloads;
 
 pub use configuration::{Configuration, ConfigurationService, Member, Refusal, Register, Replica};
 pub use id::{Key, NodeId, RegionId, TableId, Txid, Version};
-pub use node::{Counters, Event, Memory, Node, Outgoing, ServiceCall, TransactionError};
+pub use journal::{DiskOperation, FileName, LoadError, Loaded, NoFileName, load};
+pub use node::{Counters, Event, Memory, Node, Outgoing, Reply, ServiceCall, TransactionError};
 pub use settings::{Settings, TableKind};
 pub use store::Store;
 pub use table::{

@@ -91,7 +91,18 @@ fields!(Row { version, owner, value });
 fields!(Entry { key, version, value });
 fields!(RangeRow { key, version, value });
 fields!(Replica { node, synced });
-fields!(Configuration { id, revision, manager, members, leaving, regions, guards, complete, has_removed });
+fields!(Configuration {
+    cluster,
+    id,
+    revision,
+    manager,
+    members,
+    leaving,
+    regions,
+    guards,
+    complete,
+    has_removed
+});
 
 impl Encode for Mode {
     fn put(&self, to: &mut Vec<u8>) {
@@ -135,6 +146,21 @@ impl Decode for Lock {
             4 => Lock::Full,
             _ => return Err(Malformed),
         })
+    }
+}
+
+impl Request {
+    /// Whether the answer says that something is remembered for good.
+    pub(crate) fn is_promise(&self) -> bool {
+        matches!(
+            self,
+            Request::Log { .. }
+                | Request::CommitBackup { .. }
+                | Request::CommitPrimary { .. }
+                | Request::Adopt { .. }
+                | Request::Recover { .. }
+                | Request::Open {}
+        )
     }
 }
 

@@ -5,6 +5,7 @@
 //! nobody waits for it any more ([`Node::is_waiting`]). Unreliable requests may simply be lost.
 
 mod coordinator;
+mod disk;
 mod lease;
 mod member;
 mod participant;
@@ -19,12 +20,22 @@ use highwire_stdx::Rng;
 use crate::configuration::Configuration;
 use crate::defect::planted;
 use crate::id::{NodeId, Txid};
+use crate::journal::Journal;
 use crate::message::{Packet, Request, Response};
 use crate::settings::Settings;
 use crate::store::Store;
 use crate::worker::{AbortReason, Worker};
 
 pub use coordinator::TransactionError;
+
+/// The answer to a request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reply {
+    /// It must not leave before [`Node::durable`] is as great. 0: at once, as always without a disk.
+    pub after: u64,
+    /// The answer.
+    pub bytes: Vec<u8>,
+}
 
 /// A request for another node.
 #[derive(Clone, Debug)]
@@ -95,6 +106,13 @@ pub struct Memory {
     pub(crate) boot: u64,
     pub(crate) configuration: Configuration,
     pub(crate) store: Store,
+}
+
+impl Memory {
+    /// The configuration in which it was a member.
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
 }
 
 /// What a ticket was for.
@@ -172,6 +190,12 @@ pub struct Node {
     parked: Vec<(u64, Request)>,
     outgoing: VecDeque<Outgoing>,
     events: VecDeque<Event>,
+    /// At the level of disks.
+    journal: Option<Journal>,
+    /// What waits until the entries before one are durable.
+    held: VecDeque<(u64, disk::Held)>,
+    /// The disk failed: this node says and does nothing any more.
+    is_halted: bool,
     #[cfg(all(test, not(loom)))]
     pub(crate) defect: Option<crate::defect::Defect>,
 }
@@ -232,6 +256,9 @@ impl Node {
             parked: Vec::new(),
             outgoing: VecDeque::new(),
             events: VecDeque::new(),
+            journal: None,
+            held: VecDeque::new(),
+            is_halted: false,
             configuration,
             settings,
             #[cfg(all(test, not(loom)))]
@@ -245,19 +272,23 @@ impl Node {
         (self.role == Role::Member).then_some(memory)
     }
 
-    /// Handles a request of another node. `None`: no answer, at least not now.
-    pub fn handle_request(&mut self, now_ns: u64, from: NodeId, bytes: &[u8]) -> Option<Vec<u8>> {
+    /// Handles a request of another node. `None`: no answer, at least not now, and nothing was done.
+    pub fn handle_request(&mut self, now_ns: u64, from: NodeId, bytes: &[u8]) -> Option<Reply> {
         self.now_ns = self.now_ns.max(now_ns);
-        let packet = Packet::parse(bytes).ok().filter(|packet| packet.from == from)?;
+        let packet = Packet::parse(bytes).ok().filter(|packet| packet.from == from && !self.is_halted)?;
+        let is_promise = packet.request.is_promise();
         let response = self.answer_packet(packet);
+        let after = self.after(is_promise);
         self.run_local();
-        response.map(|response| response.encode())
+        response.map(|response| Reply { after, bytes: response.encode() })
     }
 
     /// Handles the response to a request of this node.
     pub fn handle_response(&mut self, now_ns: u64, ticket: u64, bytes: &[u8]) {
         self.now_ns = self.now_ns.max(now_ns);
-        if let Ok(response) = Response::parse(bytes) {
+        if let Ok(response) = Response::parse(bytes)
+            && !self.is_halted
+        {
             self.on_response(ticket, response);
             self.run_local();
         }
@@ -266,13 +297,18 @@ impl Node {
     /// Handles the service's answer; `None` if there was none in time, or an error.
     pub fn handle_service(&mut self, now_ns: u64, answer: Option<Configuration>) {
         self.now_ns = self.now_ns.max(now_ns);
-        self.on_service(answer);
-        self.run_local();
+        if !self.is_halted {
+            self.on_service(answer);
+            self.run_local();
+        }
     }
 
     /// Does what time demands. To be called at [`Node::next_timeout`], or at any time.
     pub fn handle_timeout(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
+        if self.is_halted {
+            return;
+        }
         if self.is_restarted && planted!(self, RestartIsNotNoticed) {
             self.is_restarted = false;
             self.is_open = true;
@@ -287,6 +323,9 @@ impl Node {
 
     /// When to call [`Node::handle_timeout`] next.
     pub fn next_timeout(&self) -> u64 {
+        if self.is_halted {
+            return u64::MAX;
+        }
         let manage = self.manager.as_ref().and_then(recovery::Manager::wake);
         let replicate = self.replication.wake();
         let soonest = [manage, replicate].into_iter().flatten().fold(self.leases.next_beat, u64::min);
@@ -295,7 +334,8 @@ impl Node {
 
     /// The next request to be sent.
     pub fn poll_request(&mut self) -> Option<Outgoing> {
-        self.outgoing.pop_front()
+        // Nobody hears of a configuration, or of a life, that a crash could take back.
+        if self.after(false) > 0 { None } else { self.outgoing.pop_front() }
     }
 
     /// The next call to the configuration service; one at a time.
@@ -359,9 +399,14 @@ impl Node {
     }
 
     fn send(&mut self, to: NodeId, request: Request, purpose: Purpose) {
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.tickets.insert(ticket, (to, purpose));
+        // A replica is complete when its disk has it.
+        let says_durable = matches!(request, Request::Synced { .. }) && !planted!(self, SyncedBeforeDurable);
+        let after = if says_durable { self.after(true) } else { 0 };
+        if after > 0 {
+            self.held.push_back((after, disk::Held::Request(to, request, purpose)));
+            return;
+        }
+        let ticket = self.ticket(to, purpose);
         if to == self.id {
             self.local.push_back((ticket, request));
             return;
@@ -372,15 +417,26 @@ impl Node {
         self.outgoing.push_back(Outgoing { ticket, to, bytes: packet.encode(), is_reliable });
     }
 
+    fn ticket(&mut self, to: NodeId, purpose: Purpose) -> u64 {
+        let ticket = self.next_ticket;
+        self.next_ticket += 1;
+        self.tickets.insert(ticket, (to, purpose));
+        ticket
+    }
+
     fn run_local(&mut self) {
         while let Some((ticket, request)) = self.local.pop_front() {
             if !self.is_waiting(ticket) {
                 continue;
             }
+            let is_promise = request.is_promise();
             let packet =
                 Packet { configuration: self.configuration.id, from: self.id, request: request.clone() };
             match self.answer_packet(packet) {
-                Some(response) => self.on_response(ticket, response),
+                Some(response) => match self.after(is_promise) {
+                    0 => self.on_response(ticket, response),
+                    after => self.held.push_back((after, disk::Held::Response(ticket, response))),
+                },
                 None => self.parked.push((ticket, request)),
             }
         }

@@ -1,11 +1,12 @@
 //! A cluster in one thread: nodes, clients, network, clocks, configuration service and faults, all from one seed.
 //!
 //! The nodes are the ones that run for real. What is simulated is their world: messages are lost, repeated, delayed and overtaken, links fail
-//! in one direction, machines pause, crash between any two messages and come back with their memory or without, clocks run at different
-//! rates, and the configuration service is slow, silent, or does as it was told without saying so. Then the faults end, and the
+//! in one direction, machines pause, crash between any two messages and come back with their memory or without, disks tear what was not synced, lose it or are full,
+//! clocks run at different rates, and the configuration service is slow, silent, or does as it was told without saying so. Then the faults end, and the
 //! cluster must make progress, settle, and have kept its promise.
 
 mod clients;
+mod disk;
 mod faults;
 mod machine;
 mod network;
@@ -40,6 +41,10 @@ pub struct Plan {
     pub fault_every_ns: u64,
     /// The greatest deviation of a clock's rate.
     pub drift_ppm: u64,
+    /// Nodes have disks: whoever comes back comes back with what his has kept, and no memory survives.
+    pub has_disks: bool,
+    /// A log that has grown by so much is followed by a checkpoint.
+    pub checkpoint_bytes: u64,
     #[cfg(all(test, not(loom)))]
     pub(crate) defect: Option<crate::defect::Defect>,
 }
@@ -59,6 +64,8 @@ pub struct Report {
     pub crashes: usize,
     /// Pauses, partitions and faults of the service.
     pub disturbances: usize,
+    /// Disks that were full when something was to be written.
+    pub full_disks: usize,
     /// The last configuration's number: how often membership changed.
     pub configurations: u32,
     /// What was checked.
@@ -93,6 +100,7 @@ impl Plan {
         let nodes = rng.between(3, 7) as u16;
         let f = if nodes >= 4 { rng.between(1, 2) as usize } else { 1 };
         let harsh = rng.unit();
+        let mut disks = highwire_stdx::Rng::new(seed ^ 0xD15C_0000);
         Plan {
             seed,
             nodes,
@@ -104,6 +112,8 @@ impl Plan {
             delay: 0.05 * rng.unit(),
             fault_every_ns: *rng.pick(&[0, 8_000_000, 15_000_000, 30_000_000]),
             drift_ppm: 50_000,
+            has_disks: disks.chance(0.4),
+            checkpoint_bytes: *disks.pick(&[3_000, 30_000]),
             #[cfg(all(test, not(loom)))]
             defect: None,
         }

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 
 use crate::configuration::Configuration;
-use crate::id::{NodeId, RegionId, TableId};
-use crate::record::{Record, Write};
+use crate::id::{NodeId, RegionId, TableId, Txid};
+use crate::record::Write;
 use crate::settings::Settings;
 use crate::table::Table;
 
@@ -37,11 +37,10 @@ impl Store {
         }
     }
 
-    /// Writes one key of a committed transaction here, if here is a replica, and lets go of its lock.
-    pub(crate) fn apply(&self, record: &Record, write: &Write, region: RegionId) {
-        if let Some(table) = self.table(region, write.table) {
-            table.apply(write.key, write.version(), write.value.as_deref(), record.txid);
-        }
+    /// Writes one key of a committed transaction here, if here is a replica, and lets go of its lock. Says whether it was news.
+    pub(crate) fn apply(&self, txid: Txid, write: &Write, region: RegionId) -> bool {
+        let table = self.table(region, write.table);
+        table.is_some_and(|table| table.apply(write.key, write.version(), write.value.as_deref(), txid))
     }
 
     /// All locks that are held here.

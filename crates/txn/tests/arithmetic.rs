@@ -55,7 +55,7 @@ impl Cluster {
             let receiver = self.nodes.get_mut(&request.to).expect("a node");
             let reply = receiver.handle_request(self.now_ns, from, &request.bytes).expect("an answer");
             let sender = self.nodes.get_mut(&from).expect("a node");
-            sender.handle_response(self.now_ns, request.ticket, &reply);
+            sender.handle_response(self.now_ns, request.ticket, &reply.bytes);
         }
     }
 
@@ -249,7 +249,7 @@ fn a_node_survives_any_bytes() {
             requests.push(request.bytes.clone());
             let now_ns = cluster.now_ns;
             let reply = cluster.node(request.to).handle_request(now_ns, NodeId(0), &request.bytes).unwrap();
-            cluster.node(NodeId(0)).handle_response(now_ns, request.ticket, &reply);
+            cluster.node(NodeId(0)).handle_response(now_ns, request.ticket, &reply.bytes);
         }
         cluster.settle();
         cluster.node(NodeId(0)).poll_event();

@@ -8,7 +8,7 @@ use highwire_txn::check::{Form, History, Outcome};
 use highwire_txn::simulation::Plan;
 
 fn history() -> History {
-    let plan = Plan { faulty_ns: 60_000_000, ..Plan::from_seed(4) };
+    let plan = Plan { faulty_ns: 60_000_000, has_disks: false, ..Plan::from_seed(4) };
     let (result, history) = plan.run_recorded();
     result.unwrap_or_else(|failure| panic!("{failure}"));
     history

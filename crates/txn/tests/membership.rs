@@ -84,7 +84,7 @@ impl Cluster {
         let is_heard = !self.silent.contains(&from) && !self.silent.contains(&request.to);
         let receiver = self.nodes.get_mut(&request.to).filter(|_| is_heard);
         match receiver.and_then(|node| node.handle_request(now_ns, from, &request.bytes)) {
-            Some(reply) => self.node(from).handle_response(now_ns, request.ticket, &reply),
+            Some(reply) => self.node(from).handle_response(now_ns, request.ticket, &reply.bytes),
             None if request.is_reliable => self.unanswered.entry(from).or_default().push(request),
             None => {}
         }

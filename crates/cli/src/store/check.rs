@@ -65,6 +65,7 @@ struct Totals {
     unknown: usize,
     crashes: usize,
     disturbances: usize,
+    full_disks: usize,
     configurations: u64,
     messages: u64,
     edges: usize,
@@ -79,6 +80,7 @@ impl Totals {
         self.unknown += report.unknown;
         self.crashes += report.crashes;
         self.disturbances += report.disturbances;
+        self.full_disks += report.full_disks;
         self.configurations += u64::from(report.configurations) - 1;
         self.messages += report.messages;
         self.edges += report.verdict.version_edges + report.verdict.list_edges;
@@ -133,8 +135,8 @@ pub(super) fn run(check: &Args) -> Result<ExitCode> {
         totals.seeds, totals.committed, totals.aborted, totals.unknown
     ))?;
     console.line(format!(
-        "{} crashes, {} pauses, partitions and other faults, {} changes of configuration, {} messages",
-        totals.crashes, totals.disturbances, totals.configurations, totals.messages
+        "{} crashes, {} full disks, {} pauses, partitions and other faults, {} changes of configuration, {} messages",
+        totals.crashes, totals.full_disks, totals.disturbances, totals.configurations, totals.messages
     ))?;
     let Some(failure) = totals.failure else {
         console.line(format!(

@@ -34,6 +34,10 @@ pub(super) struct Args {
     /// Do not start nodes again that are lost.
     #[arg(long, conflicts_with = "config")]
     pub(super) no_restart: bool,
+    /// Keep a journal in this folder, so that what was committed survives the loss of all memories. A cluster of this machine goes on with what
+    /// the folder holds.
+    #[arg(long, value_name = "DIR")]
+    pub(super) data: Option<PathBuf>,
     /// Run one node of the cluster that this file describes.
     #[arg(long, requires = "node")]
     config: Option<PathBuf>,
@@ -53,8 +57,11 @@ pub(super) struct Args {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     match (&args.config, args.node) {
         (Some(path), Some(node)) => {
-            let config = ClusterConfig::load(path).map_err(|error| usage(error.to_string()))?;
+            let mut config = ClusterConfig::load(path).map_err(|error| usage(error.to_string()))?;
             config.node(node).map_err(usage)?;
+            if let Some(own) = config.nodes.iter_mut().find(|own| own.id == node) {
+                own.data = args.data.clone().or(own.data.take());
+            }
             run_node(args, &config, node)
         }
         _ => supervisor::run(args),

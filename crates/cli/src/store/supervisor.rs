@@ -26,12 +26,44 @@ const SHORT_LIFE: Duration = Duration::from_secs(2);
 /// How long a new cluster may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The folder of a cluster: its file and its register. It goes with the supervisor.
-struct Folder(PathBuf);
+/// The folder of a cluster: its file, its register, and its nodes' data if it is to outlive the supervisor.
+struct Folder {
+    path: PathBuf,
+    is_kept: bool,
+}
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
+        if !self.is_kept {
+            let _ = fs::remove_dir_all(&self.path);
+        }
+    }
+}
+
+impl Folder {
+    fn open(data: Option<&Path>) -> Result<Folder> {
+        let temporary = || std::env::temp_dir().join(format!("highwire-store-{}", std::process::id()));
+        let folder = Folder { path: data.map_or_else(temporary, Path::to_path_buf), is_kept: data.is_some() };
+        fs::create_dir_all(&folder.path).with_context(|| folder.path.display().to_string())?;
+        Ok(folder)
+    }
+
+    /// Writes the cluster's file. One that is there must be of a cluster of the same shape.
+    fn write(&self, text: &str, config: &ClusterConfig) -> Result<PathBuf> {
+        let path = self.path.join("cluster.toml");
+        if path.exists() {
+            let old = ClusterConfig::load(&path).map_err(|error| usage(error.to_string()))?;
+            if (old.nodes.len(), old.f) != (config.nodes.len(), config.f) {
+                return Err(usage(format!(
+                    "--data: {} holds a cluster of --nodes {} --f {}",
+                    self.path.display(),
+                    old.nodes.len(),
+                    old.f
+                )));
+            }
+        }
+        fs::write(&path, text).with_context(|| path.display().to_string())?;
+        Ok(path)
     }
 }
 
@@ -39,12 +71,10 @@ impl Drop for Folder {
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let ends = EndSignals::block();
     let f = args.f.unwrap_or(usize::from(args.nodes > 1));
-    let folder = Folder(std::env::temp_dir().join(format!("highwire-store-{}", std::process::id())));
-    fs::create_dir_all(&folder.0).with_context(|| folder.0.display().to_string())?;
-    let path = folder.0.join("cluster.toml");
     let text = cluster_file(args, f)?;
     let config = ClusterConfig::parse(&text).map_err(usage)?;
-    fs::write(&path, text).with_context(|| path.display().to_string())?;
+    let folder = Folder::open(args.data.as_deref())?;
+    let path = folder.write(&text, &config)?;
     let mut doors = config.doors();
     doors.extend(
         (0..args.nodes).filter_map(|node| resp_of(args, node).transpose()).collect::<Result<Vec<_>>>()?,
@@ -100,6 +130,9 @@ fn cluster_file(args: &Args, f: usize) -> Result<String> {
         let port =
             args.port.checked_add(node).ok_or_else(|| usage("--port: there are no ports beyond 65535"))?;
         text.push_str(&format!("\n[[node]]\nid = {node}\ndoor = \"127.0.0.1:{port}\"\n"));
+        if args.data.is_some() {
+            text.push_str(&format!("data = \"node-{node}\"\n"));
+        }
     }
     Ok(text)
 }

@@ -23,6 +23,15 @@ impl Drop for Folder {
 impl Folder {
     /// A cluster of so many nodes at ports that nobody has.
     pub(crate) fn new(nodes: usize, more: &str) -> Folder {
+        Folder::make(nodes, more, false)
+    }
+
+    /// The same, and its nodes have data folders.
+    pub(crate) fn with_disks(nodes: usize, more: &str) -> Folder {
+        Folder::make(nodes, more, true)
+    }
+
+    fn make(nodes: usize, more: &str, has_disks: bool) -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name =
             format!("highwire-store-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -34,9 +43,16 @@ impl Folder {
         for (id, holder) in holders.iter().enumerate() {
             let door = holder.local_addr().expect("bound");
             text.push_str(&format!("[[node]]\nid = {id}\ndoor = \"{door}\"\n"));
+            if has_disks {
+                text.push_str(&format!("data = \"node-{id}\"\n"));
+            }
         }
         std::fs::write(folder.file(), text).expect("written");
         folder
+    }
+
+    pub(crate) fn path(&self) -> &Path {
+        &self.0
     }
 
     pub(crate) fn file(&self) -> PathBuf {
@@ -125,7 +141,26 @@ pub(crate) struct Process(Child);
 
 impl Process {
     pub(crate) fn start(file: &Path, node: usize) -> Process {
-        let child = Command::new(std::env::current_exe().expect("this program"))
+        Process::run(Command::new(std::env::current_exe().expect("this program")), file, node)
+    }
+
+    /// A node that a file that must not grow does not kill, but gives an error.
+    pub(crate) fn start_to_be_limited(file: &Path, node: usize) -> Process {
+        let mut shell = Command::new("sh");
+        shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
+        shell.arg(std::env::current_exe().expect("this program"));
+        Process::run(shell, file, node)
+    }
+
+    /// From now on its files must not be longer.
+    pub(crate) fn limit_files(&self, bytes: u64) {
+        let arguments = ["--pid", &self.0.id().to_string(), &format!("--fsize={bytes}")];
+        let status = Command::new("prlimit").args(arguments).status().expect("prlimit");
+        assert!(status.success());
+    }
+
+    fn run(mut command: Command, file: &Path, node: usize) -> Process {
+        let child = command
             .args(["--exact", "this_process_is_a_node", "--nocapture"])
             .env(FILE, file)
             .env(NODE, node.to_string())

@@ -5,6 +5,7 @@
 
 use crate::defect::planted;
 use crate::id::{Key, NodeId, TableId, Txid};
+use crate::journal::Entry;
 use crate::message::{Request, Response};
 use crate::record::Write;
 use crate::table::{Lock, Mode, VALUE_BYTES_MAX};
@@ -298,13 +299,16 @@ impl Node {
             }
         }
         let sealed = record.seal();
+        let node = self.id;
+        self.note(|| Entry::Logged { node, worker, record: sealed.clone() });
         self.store.slots.insert((self.id, worker), sealed.clone());
         let mut replicas = self.configuration.log_replicas(self.id, self.settings.f);
         if planted!(self, LogOnlyAtHome) {
             replicas.clear();
         }
         let log = |to| (0, to, Request::Log { worker, record: sealed.clone() });
-        self.ask(worker, replicas.into_iter().map(log).collect());
+        let own = self.hold(Purpose::Worker { worker, part: 0 });
+        self.ask_and(worker, replicas.into_iter().map(log).collect(), usize::from(own));
         if planted!(self, LogIsNotAwaited) && self.workers[usize::from(worker)].phase == Phase::Logging {
             self.workers[usize::from(worker)].waiting = 0;
             self.forget(worker);
@@ -413,8 +417,13 @@ impl Node {
 
     /// Sends a phase's requests; with none, the phase is over.
     fn ask(&mut self, worker: u16, requests: Vec<(usize, NodeId, Request)>) {
-        self.workers[usize::from(worker)].waiting = requests.len();
-        if requests.is_empty() {
+        self.ask_and(worker, requests, 0);
+    }
+
+    /// The same, and waits for more that is under way.
+    fn ask_and(&mut self, worker: u16, requests: Vec<(usize, NodeId, Request)>, more: usize) {
+        self.workers[usize::from(worker)].waiting = requests.len() + more;
+        if requests.len() + more == 0 {
             self.advance(worker);
         }
         for (part, to, request) in requests {

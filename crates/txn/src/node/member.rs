@@ -233,6 +233,7 @@ impl Node {
         self.is_open = false;
         self.manager = None;
         self.configuration = configuration;
+        self.note_adopted();
         self.sequence = self.sequence.max(u64::from(self.configuration.id) << 32);
         self.leases.adopt(self.now_ns);
         self.membership.suspicious_since = None;
@@ -263,22 +264,26 @@ impl Node {
         }
         self.store = Store::default();
         self.boot = self.rng.next_u64();
+        if !planted!(self, LifeIsNotJournalled) {
+            self.note_life();
+        }
         self.role = if self.membership.wants_to_leave { Role::Left } else { Role::Joining };
         self.leases.adopt(self.now_ns);
     }
 
-    fn forget_requests(&mut self) {
+    pub(super) fn forget_requests(&mut self) {
         self.tickets.clear();
         self.local.clear();
         self.parked.clear();
         self.outgoing.clear();
+        self.held.clear();
     }
 
     /// A line for a person who asks why nothing happens.
     pub fn standing(&self) -> String {
         let phases: Vec<_> = self.workers.iter().map(|worker| worker.phase).collect();
         format!(
-            "{:?} in configuration {}, open {}, restarted {}, calls {}, suspects {:?}, newcomers {:?}, wishes {}, leases {}, manages {:?}, workers {phases:?}",
+            "{:?} in configuration {}, open {}, restarted {}, calls {}, suspects {:?}, newcomers {:?}, wishes {}, leases {}, manages {:?}, copies {:?}, waits for its disk {:?}, halted {}, workers {phases:?}",
             self.role,
             self.configuration.id,
             self.is_open,
@@ -289,6 +294,9 @@ impl Node {
             self.wish().is_some(),
             self.leases.held(self.now_ns, |_| true),
             self.manager,
+            self.replication,
+            self.held.front().map(|held| (held.0, self.durable())),
+            self.is_halted,
         )
     }
 
@@ -296,7 +304,8 @@ impl Node {
     pub(super) fn is_sound(&self, configuration: &Configuration) -> bool {
         let known = |node: NodeId| configuration.boot(node).is_some();
         let whole = |replicas: &Vec<_>| !replicas.is_empty();
-        !configuration.members.is_empty()
+        configuration.cluster == self.configuration.cluster
+            && !configuration.members.is_empty()
             && known(configuration.manager)
             && configuration.regions.len() == self.configuration.regions.len()
             && configuration.regions.iter().all(whole)

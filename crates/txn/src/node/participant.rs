@@ -2,8 +2,9 @@
 
 use crate::defect::planted;
 use crate::id::{Key, NodeId, TableId, Txid};
+use crate::journal::Entry;
 use crate::message::{Packet, Request, Response};
-use crate::record::{Record, Write};
+use crate::record::Write;
 #[cfg(all(test, not(loom)))]
 use crate::table::Lock;
 use crate::table::{Row, Table, VALUE_BYTES_MAX};
@@ -85,6 +86,7 @@ impl Node {
             }
             Request::Log { worker, record } => {
                 if !planted!(self, LossIsOnlyPrinted) || !self.rng.chance(0.2) {
+                    self.note(|| Entry::Logged { node: from, worker, record: record.clone() });
                     self.store.slots.insert((from, worker), record);
                 }
                 Response::Done {}
@@ -160,9 +162,11 @@ impl Node {
         (fits && known && write.read < u64::MAX >> 1).then_some(())
     }
 
-    pub(crate) fn apply(&self, txid: Txid, write: &Write) {
+    pub(crate) fn apply(&mut self, txid: Txid, write: &Write) {
         let region = self.settings.region_of(&self.configuration, write.table, write.key);
-        self.store.apply(&Record { txid, writes: Vec::new() }, write, region);
+        if self.store.apply(txid, write, region) {
+            self.note(|| Entry::Wrote { write: write.clone() });
+        }
     }
 
     #[cfg(all(test, not(loom)))]

@@ -11,6 +11,7 @@ use std::collections::BTreeSet;
 use crate::configuration::Configuration;
 use crate::defect::planted;
 use crate::id::NodeId;
+use crate::journal::Entry;
 use crate::message::{Request, Response};
 use crate::record::Record;
 use crate::table::Table;
@@ -52,8 +53,11 @@ impl Node {
 
     fn ask_members(&mut self, request: impl Fn(NodeId) -> Request, purpose: Purpose) {
         let others = self.others();
+        // What the others are asked to make durable, the manager makes durable as well before it goes on.
+        let waits_for_disk = self.hold(purpose);
         if let Some(manager) = &mut self.manager {
             manager.missing = others.clone();
+            manager.missing.extend(waits_for_disk.then_some(self.id));
         }
         for to in others {
             self.send(to, request(to), purpose);
@@ -159,7 +163,10 @@ impl Node {
     fn recover(&mut self, records: &[Vec<u8>]) {
         let checked = !planted!(self, TornRecordAccepted);
         for record in records.iter().filter_map(|slot| Record::unseal(slot, checked).ok()) {
-            for write in record.writes.iter().filter(|write| self.check_write(write).is_some()) {
+            for write in &record.writes {
+                if self.check_write(write).is_none() {
+                    continue;
+                }
                 let region = self.settings.region_of(&self.configuration, write.table, write.key);
                 let is_backup = self.configuration.primary(region) != self.id;
                 if !(is_backup && planted!(self, RecoverySkipsBackups)) {
@@ -177,6 +184,7 @@ impl Node {
             return;
         }
         self.is_open = true;
+        self.note(|| Entry::Opened {});
         self.store.slots.clear();
         for worker in 0..self.settings.workers {
             self.settle(worker);

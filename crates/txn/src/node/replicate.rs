@@ -7,7 +7,10 @@ use std::collections::VecDeque;
 
 use crate::defect::planted;
 use crate::id::{RegionId, TableId, Txid};
+use crate::journal;
 use crate::message::{Request, Response};
+use crate::record::Write;
+use crate::table::{Entry, Table};
 
 use super::{Node, Purpose};
 
@@ -54,16 +57,15 @@ impl Node {
         let Response::Page { entries, mut next } = response else { return };
         let Some(&(region, table)) = self.replication.queue.front() else { return };
         let nobody = Txid { node: self.id, worker: u16::MAX, sequence: 0 };
-        if let Some(table) = self.store.table(region, table) {
-            for entry in &entries {
-                let version = if planted!(self, PagesOverwriteNewerRows) {
-                    entry.version.max(table.row(entry.key).version + 1)
-                } else {
-                    entry.version
-                };
-                if entry.value.as_ref().is_none_or(|value| value.len() <= crate::VALUE_BYTES_MAX) {
-                    table.apply(entry.key, version, entry.value.as_deref(), nobody);
-                }
+        for Entry { key, version, value } in entries {
+            let newest = |rows: &Table| rows.row(key).version + 1;
+            let version = match self.store.table(region, table).map(newest) {
+                Some(newest) if planted!(self, PagesOverwriteNewerRows) => version.max(newest),
+                _ => version,
+            };
+            let write = Write { table, key, read: version.wrapping_sub(1), value };
+            if self.check_write(&write).is_some() && self.store.apply(nobody, &write, region) {
+                self.note(|| journal::Entry::Wrote { write });
             }
         }
         if planted!(self, SyncedTooEarly) {

@@ -4,10 +4,12 @@ use crate::defect::Defect;
 
 use super::Plan;
 
-/// Runs seeds until the mistake is found, and says by which check.
+/// Runs seeds until the mistake is found, and says by which check. Those that concern disks are looked for where there are disks.
 fn hunt(defect: Defect, seeds: u64) {
     for seed in 0..seeds {
-        let plan = Plan { defect: Some(defect), ..Plan::from_seed(seed) };
+        let plan = Plan::from_seed(seed);
+        let has_disks = plan.has_disks || ON_DISKS.contains(&defect);
+        let plan = Plan { defect: Some(defect), has_disks, ..plan };
         if let Err(failure) = plan.run() {
             let first_line = failure.what.lines().next().unwrap_or_default();
             println!("{defect:?}: seed {seed}: {first_line}");
@@ -16,6 +18,17 @@ fn hunt(defect: Defect, seeds: u64) {
     }
     panic!("{defect:?} was not found in {seeds} seeds");
 }
+
+const ON_DISKS: [Defect; 8] = [
+    Defect::AnswersBeforeDurable,
+    Defect::SyncedBeforeDurable,
+    Defect::TornEntryAccepted,
+    Defect::ReplayInWrongOrder,
+    Defect::CheckpointMissesWrites,
+    Defect::LifeIsNotJournalled,
+    Defect::WritesAreNotJournalled,
+    Defect::FullDiskIsIgnored,
+];
 
 /// One test for each mistake, with the number of seeds within which it must be found.
 macro_rules! found {
@@ -40,6 +53,14 @@ found! {
     validation_ignores_locks: ValidationIgnoresLocks within 100 seeds;
     ranges_are_not_validated: RangesAreNotValidated within 100 seeds;
     reread_is_not_compared: RereadIsNotCompared within 100 seeds;
+    answers_before_durable: AnswersBeforeDurable within 100 seeds;
+    synced_before_durable: SyncedBeforeDurable within 400 seeds;
+    torn_entry_accepted: TornEntryAccepted within 100 seeds;
+    replay_in_wrong_order: ReplayInWrongOrder within 100 seeds;
+    checkpoint_misses_writes: CheckpointMissesWrites within 100 seeds;
+    life_is_not_journalled: LifeIsNotJournalled within 100 seeds;
+    writes_are_not_journalled: WritesAreNotJournalled within 100 seeds;
+    full_disk_is_ignored: FullDiskIsIgnored within 100 seeds;
     backups_are_not_awaited: BackupsAreNotAwaited within 100 seeds;
     log_is_not_awaited: LogIsNotAwaited within 400 seeds;
     log_only_at_home: LogOnlyAtHome within 100 seeds;

@@ -27,6 +27,9 @@ impl World {
         let all: Vec<NodeId> = self.machines.keys().copied().collect();
         let at = *self.rng.pick(&all);
         let keeps_memory = self.rng.chance(0.5);
+        if self.plan.has_disks && self.rng.chance(0.2) {
+            return self.strike_disks(at);
+        }
         match self.rng.below(12) {
             0..=2 => {
                 if self.may_fail(at, !keeps_memory) {
@@ -74,6 +77,24 @@ impl World {
             }
         }
         self.restart_those_that_left(&all);
+    }
+
+    /// The power goes everywhere, or a disk is full.
+    fn strike_disks(&mut self, at: NodeId) {
+        if self.rng.chance(0.4) {
+            if self.gone().is_empty() {
+                self.lose_all_memories();
+            }
+        } else if self.may_fail(at, false) {
+            let lasts = self.rng.between(500_000, 30_000_000);
+            self.disturb(at, lasts + AFTERMATH_NS);
+            let until_ns = self.now_ns + lasts;
+            if let Some(disk) = self.machines.get_mut(&at).and_then(|machine| machine.disk.as_mut()) {
+                disk.full_until_ns = until_ns;
+            }
+            let late = self.rng.below(20_000_000);
+            self.schedule(lasts + late, Event::RestartIfHalted { at });
+        }
     }
 
     /// A link, all links of a node in one direction, or all in both.
@@ -147,7 +168,8 @@ impl World {
         let is_there = |&(node, boot): &(NodeId, u64)| {
             let Some(machine) = self.machines.get(&node) else { return false };
             let runs = machine.process.as_ref().is_some_and(|process| process.node.boot() == boot);
-            runs || machine.memory.as_ref().is_some_and(|memory| memory.boot == boot)
+            let is_on_disk = machine.loaded.as_ref().is_some_and(|loaded| loaded.boot == Some(boot));
+            runs || is_on_disk || machine.memory.as_ref().is_some_and(|memory| memory.boot == boot)
         };
         self.service.0.members.iter().filter(|member| !is_there(member)).map(|member| member.0).collect()
     }

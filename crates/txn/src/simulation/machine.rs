@@ -3,9 +3,11 @@
 use std::collections::BTreeMap;
 
 use crate::id::NodeId;
+use crate::journal::Loaded;
 use crate::node::{Memory, Node};
 
 use super::clients::Client;
+use super::disk::Disk;
 use super::network::{Receiver, Sender};
 
 /// A clock with an offset and a rate of its own.
@@ -37,6 +39,17 @@ pub(super) struct Process {
     pub(super) clients: Vec<Client>,
     pub(super) timer_ns: u64,
     pub(super) service_call: u64,
+    /// Answers that wait for the disk.
+    pub(super) held: Vec<HeldReply>,
+}
+
+/// An answer that is a promise, which the disk must hold first.
+pub(super) struct HeldReply {
+    pub(super) after: u64,
+    pub(super) to: NodeId,
+    pub(super) process: u64,
+    pub(super) ticket: u64,
+    pub(super) bytes: Vec<u8>,
 }
 
 pub(super) struct Machine {
@@ -44,6 +57,9 @@ pub(super) struct Machine {
     pub(super) clock: Clock,
     pub(super) process: Option<Process>,
     pub(super) memory: Option<Memory>,
+    pub(super) disk: Option<Disk>,
+    /// What else the disk told after the last crash.
+    pub(super) loaded: Option<Loaded>,
     pub(super) paused_until_ns: u64,
 }
 

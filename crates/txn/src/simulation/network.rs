@@ -1,6 +1,6 @@
 //! What stands for the RPC layer: requests are repeated until they are answered, and executed at most once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::id::NodeId;
 
@@ -40,6 +40,8 @@ impl Sender {
 pub(super) struct Receiver {
     oldest: u64,
     replies: BTreeMap<u64, Vec<u8>>,
+    /// Executed; the answer is to come.
+    executing: BTreeSet<u64>,
 }
 
 /// What is to be done with a request.
@@ -56,12 +58,17 @@ impl Receiver {
         self.replies = self.replies.split_off(&self.oldest);
         match self.replies.get(&ticket) {
             Some(reply) => Admission::Answer(reply.clone()),
-            None if ticket < self.oldest => Admission::Drop,
+            None if ticket < self.oldest || self.executing.contains(&ticket) => Admission::Drop,
             None => Admission::Execute,
         }
     }
 
+    pub(super) fn begin(&mut self, ticket: u64) {
+        self.executing.insert(ticket);
+    }
+
     pub(super) fn remember(&mut self, ticket: u64, reply: &[u8]) {
+        self.executing.remove(&ticket);
         self.replies.insert(ticket, reply.to_vec());
     }
 }

@@ -11,11 +11,13 @@ fn hundreds_of_seeds_keep_the_promise() {
         total.aborted += report.aborted;
         total.unknown += report.unknown;
         total.crashes += report.crashes;
+        total.full_disks += report.full_disks;
         total.disturbances += report.disturbances;
         total.configurations += report.configurations - 1;
     }
     // A simulator in which nothing happens would pass, too.
     assert!(total.committed > 100_000 && total.aborted > 10_000 && total.unknown > 50, "{total:?}");
+    assert!(total.full_disks > 50, "{total:?}");
     assert!(total.crashes > 500 && total.disturbances > 500 && total.configurations > 1000, "{total:?}");
 }
 

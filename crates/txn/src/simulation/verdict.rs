@@ -24,8 +24,27 @@ impl World {
         for &at in &all {
             let machine = self.machines.get_mut(&at).expect("a machine of ours");
             machine.paused_until_ns = machine.paused_until_ns.min(self.now_ns);
+            if let Some(disk) = &mut machine.disk {
+                disk.full_until_ns = 0;
+            }
+            self.restart_if_halted(at);
             self.start(at);
         }
+        self.wait_for_progress("the faults ended")?;
+        if self.plan.has_disks {
+            self.lose_all_memories();
+            self.wait_for_progress("all memories were lost")?;
+        }
+        self.stop_clients();
+        let until = self.now_ns + PATIENCE_NS;
+        let rests = self.run(until, |world| {
+            world.revive_those_that_left();
+            world.is_at_rest()
+        });
+        if rests { Ok(()) } else { Err(format!("no rest after the clients ended\n{}", self.describe())) }
+    }
+
+    fn wait_for_progress(&mut self, after: &str) -> Result<(), String> {
         let committed = |world: &World| -> Vec<(NodeId, u64, Vec<u64>)> {
             let processes =
                 world.machines.values().filter_map(|machine| Some((machine.id, machine.process.as_ref()?)));
@@ -46,21 +65,17 @@ impl World {
                     before.push(new.clone());
                 }
             }
-            now.iter().all(|new| {
-                let old = before.iter().find(|old| old.1 == new.1);
-                old.is_some_and(|old| new.2.iter().zip(&old.2).all(|(new, old)| *new >= old + PROGRESS))
-            })
+            now.len() == world.machines.len()
+                && now.iter().all(|new| {
+                    let old = before.iter().find(|old| old.1 == new.1);
+                    old.is_some_and(|old| new.2.iter().zip(&old.2).all(|(new, old)| *new >= old + PROGRESS))
+                })
         });
-        if !progressed {
-            return Err(format!("no progress after the faults ended\n{}", self.describe()));
+        match self.wrong.take() {
+            Some(wrong) => Err(wrong),
+            None if progressed => Ok(()),
+            None => Err(format!("no progress after {after}\n{}", self.describe())),
         }
-        self.stop_clients();
-        let until = self.now_ns + PATIENCE_NS;
-        let rests = self.run(until, |world| {
-            world.revive_those_that_left();
-            world.is_at_rest()
-        });
-        if rests { Ok(()) } else { Err(format!("no rest after the clients ended\n{}", self.describe())) }
     }
 
     fn revive_those_that_left(&mut self) {
@@ -81,6 +96,7 @@ impl World {
                 process.node.is_open()
                     && process.node.configuration().id == configuration.id
                     && process.clients.iter().all(|client| client.job.is_none())
+                    && process.node.is_durable()
             })
         };
         configuration.is_settled(self.plan.f)
@@ -104,6 +120,7 @@ impl World {
     /// Checks everything.
     pub(super) fn finish(&mut self) -> Result<Report, String> {
         self.check_replicas()?;
+        self.check_disks()?;
         let last = self.final_read();
         let money: i64 = last
             .reads
@@ -142,6 +159,31 @@ impl World {
             let locks = machine.process.as_ref().map_or(0, |process| process.node.store().locks());
             if locks > 0 {
                 return Err(format!("{} has {locks} locks, and nobody to release them", machine.id));
+            }
+        }
+        Ok(())
+    }
+
+    /// What a disk holds is what its node remembers.
+    fn check_disks(&self) -> Result<(), String> {
+        for machine in self.machines.values() {
+            let (Some(disk), Some(process)) = (&machine.disk, &machine.process) else { continue };
+            let loaded =
+                disk.load(machine.id, &self.settings, &self.plan).map_err(|error| error.to_string())?;
+            let memory = loaded.memory.ok_or(format!("{}: the disk knows of no membership", machine.id))?;
+            let node = &process.node;
+            if (memory.boot, memory.configuration.id) != (node.boot(), node.configuration().id) {
+                return Err(format!("{}: the disk is in another life or configuration", machine.id));
+            }
+            for (&(region, table), rows) in &node.store().tables {
+                let on_disk = memory.store.table(region, table).map(|rows| rows.page(0, usize::MAX).0);
+                let mut on_disk = on_disk.unwrap_or_default();
+                let mut here = rows.page(0, usize::MAX).0;
+                on_disk.sort_unstable_by_key(|entry| entry.key);
+                here.sort_unstable_by_key(|entry| entry.key);
+                if on_disk != here {
+                    return Err(format!("{}: disk and memory of {region:?} {table:?} differ", machine.id));
+                }
             }
         }
         Ok(())

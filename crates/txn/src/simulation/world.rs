@@ -8,12 +8,14 @@ use highwire_stdx::Rng;
 use crate::check::{History, Observation, Outcome, Transaction};
 use crate::configuration::{Configuration, ConfigurationService, Register};
 use crate::id::{NodeId, Txid};
+use crate::journal::{FileName, Loaded};
 use crate::message::{Packet, Request};
-use crate::node::{Event as NodeEvent, Memory, Node, ServiceCall};
+use crate::node::{Event as NodeEvent, Memory, Node, Reply, ServiceCall};
 use crate::settings::Settings;
 
 use super::clients::{self, Client, Next};
-use super::machine::{Clock, Machine, Process};
+use super::disk::Disk;
+use super::machine::{Clock, HeldReply, Machine, Process};
 use super::network::{Admission, Frame, Sender};
 use super::{Plan, Report};
 
@@ -29,6 +31,8 @@ pub(super) enum Event {
     Fault,
     Start { at: NodeId },
     Unblock { from: NodeId, to: NodeId },
+    Synced { at: NodeId, process: u64, file: FileName },
+    RestartIfHalted { at: NodeId },
 }
 
 struct Scheduled {
@@ -87,6 +91,8 @@ pub(super) struct World {
     pub(super) report: Report,
     /// Processes that ended in the middle of sending: what they sent last may never have left.
     dead: BTreeSet<u64>,
+    /// Something that no check of the history would see.
+    pub(super) wrong: Option<String>,
 }
 
 const SERVICE_TIMEOUT_NS: u64 = 8_000_000;
@@ -118,6 +124,7 @@ impl World {
             disturbed_until_ns: BTreeMap::new(),
             report: Report::default(),
             dead: BTreeSet::new(),
+            wrong: None,
             plan: plan.clone(),
         };
         world.load();
@@ -125,14 +132,18 @@ impl World {
             let drift = plan.drift_ppm as i64;
             let drift_ppm = world.rng.between(0, 2 * plan.drift_ppm) as i64 - drift;
             let clock = Clock { offset_ns: world.rng.below(1 << 40), drift_ppm };
-            let machine = Machine { id, clock, process: None, memory: None, paused_until_ns: 0 };
+            let disk = plan.has_disks.then(Disk::default);
+            let (process, memory, loaded) = (None, None, None);
+            let machine = Machine { id, clock, process, memory, disk, loaded, paused_until_ns: 0 };
             world.machines.insert(id, machine);
-            let node = Node::new(id, boot, first.clone(), world.settings.clone(), clock.local(0));
+            let mut node = Node::new(id, boot, first.clone(), world.settings.clone(), clock.local(0));
+            world.begin_journal(id, &mut node, &Loaded::default());
             for write in world.history.transactions[0].writes.clone() {
                 let txid = world.history.transactions[0].txid;
                 let (table, key, value) = (write.table, write.key, write.value);
                 node.apply(txid, &crate::record::Write { table, key, read: 0, value });
             }
+            world.sync_at_once(id, &mut node);
             world.begin_process(id, node);
         }
         if plan.fault_every_ns > 0 {
@@ -190,6 +201,7 @@ impl World {
             clients,
             timer_ns: u64::MAX,
             service_call: 0,
+            held: Vec::new(),
         });
         let process = self.processes;
         for worker in 0..self.settings.workers {
@@ -216,6 +228,14 @@ impl World {
         machine.paused_until_ns = 0;
         machine.memory = if keeps_memory { process.node.into_memory() } else { None };
         self.report.crashes += 1;
+        if self.plan.has_disks {
+            machine.loaded = None;
+            if !keeps_memory {
+                machine.disk = Some(Disk::default());
+            }
+            let loses_power = self.rng.chance(0.8);
+            self.load_disk(at, loses_power);
+        }
         true
     }
 
@@ -234,10 +254,15 @@ impl World {
             return;
         }
         let now = machine.clock.local(self.now_ns);
-        let node = match machine.memory.take() {
+        let loaded = machine.loaded.take().unwrap_or_default();
+        let mut node = match machine.memory.take() {
             Some(memory) => Node::restart(at, memory, self.settings.clone(), now),
-            None => Node::join(at, self.rng.next_u64(), self.service.0.clone(), self.settings.clone(), now),
+            None => {
+                let boot = loaded.boot.unwrap_or_else(|| self.rng.next_u64());
+                Node::join(at, boot, self.service.0.clone(), self.settings.clone(), now)
+            }
         };
+        self.begin_journal(at, &mut node, &loaded);
         self.begin_process(at, node);
     }
 
@@ -271,6 +296,7 @@ impl World {
             | Event::Repeat { at, process, .. }
             | Event::Client { at, process, .. }
             | Event::Thought { at, process, .. }
+            | Event::Synced { at, process, .. }
             | Event::ServiceAnswers { at, process, .. } => Some((*at, Some(*process))),
             _ => None,
         };
@@ -293,6 +319,7 @@ impl World {
         match event {
             Event::Fault => self.inject(),
             Event::Start { at } => self.start(at),
+            Event::RestartIfHalted { at } => self.restart_if_halted(at),
             Event::Unblock { from, to } => {
                 self.blocked.remove(&(from, to));
             }
@@ -347,6 +374,7 @@ impl World {
                 self.schedule(pause_ns, Event::Repeat { at, process: number, ticket, pause_ns });
             }
             Event::Client { worker, .. } => self.begin_transaction(at, local, worker),
+            Event::Synced { file, .. } => self.on_synced(at, local, file),
             Event::Thought { worker, txid, .. } => {
                 let is_same = process.node.worker(worker).txid() == txid;
                 if is_same && process.clients[usize::from(worker)].job.is_some() {
@@ -402,19 +430,23 @@ impl World {
                     Admission::Answer(reply) => Some(reply),
                     Admission::Execute => {
                         let reply = process.node.handle_request(local, from, &bytes);
-                        if let Some(reply) = &reply
-                            && is_reliable
-                        {
-                            receiver.remember(ticket, reply);
+                        if let Some(Reply { after, bytes }) = &reply {
+                            if *after > 0 {
+                                receiver.begin(ticket);
+                                let (after, bytes) = (*after, bytes.clone());
+                                let held = HeldReply { after, to: from, process: sender, ticket, bytes };
+                                return process.held.push(held);
+                            }
+                            if is_reliable {
+                                receiver.remember(ticket, bytes);
+                            }
                         }
-                        reply
+                        reply.map(|reply| reply.bytes)
                     }
                 };
                 if let Some(reply) = reply {
                     let slot = if is_new { logged(from, &bytes) } else { None };
-                    if !self.springs(at, slot) {
-                        self.transmit(at, from, Frame::Response { process: sender, ticket, bytes: reply });
-                    }
+                    self.answer(at, from, sender, ticket, reply, slot);
                 }
             }
             Frame::Response { process: number, ticket, bytes } => {
@@ -423,6 +455,20 @@ impl World {
                     process.node.handle_response(local, ticket, &bytes);
                 }
             }
+        }
+    }
+
+    pub(super) fn answer(
+        &mut self,
+        at: NodeId,
+        to: NodeId,
+        process: u64,
+        ticket: u64,
+        bytes: Vec<u8>,
+        slot: Option<(NodeId, u16)>,
+    ) {
+        if !self.springs(at, slot) {
+            self.transmit(at, to, Frame::Response { process, ticket, bytes });
         }
     }
 
@@ -444,7 +490,8 @@ impl World {
         }
         self.crash(at, keeps_memory);
         let machine = self.machines.get_mut(&at).expect("a machine of ours");
-        if let Some(slot) = slot
+        // A disk tears by itself.
+        if let Some(slot) = slot.filter(|_| !self.plan.has_disks)
             && let Some(record) =
                 machine.memory.as_mut().and_then(|memory: &mut Memory| memory.store.slots.get_mut(&slot))
         {
@@ -504,13 +551,19 @@ impl World {
                 self.call_service(at, number, call_number, call);
             } else if let Some(event) = process.node.poll_event() {
                 self.tell_client(at, number, event);
+            } else if let Some(operation) = process.node.poll_disk() {
+                self.operate(at, number, operation);
             } else {
                 break;
             }
         }
         let Some(machine) = self.machines.get_mut(&at) else { return };
         let Some(process) = machine.process.as_mut() else { return };
-        let due = machine.clock.true_time(process.node.next_timeout()).max(self.now_ns + 1);
+        let due = process.node.next_timeout();
+        if due == u64::MAX {
+            return;
+        }
+        let due = machine.clock.true_time(due).max(self.now_ns + 1);
         if due < process.timer_ns {
             process.timer_ns = due;
             let number = process.number;

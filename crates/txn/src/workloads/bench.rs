@@ -227,7 +227,7 @@ impl Cluster {
             Message::Request { from, request } => {
                 let place = usize::from(request.to.0);
                 let reply = self.nodes[place].handle_request(self.now_ns, from, &request.bytes);
-                let bytes = reply.expect("nodes that are open answer");
+                let bytes = reply.expect("nodes that are open answer").bytes;
                 self.messages.push(Message::Response { to: from, ticket: request.ticket, bytes });
                 place
             }
