@@ -14,7 +14,8 @@ use crate::console::{Console, Tone};
 /// Options of `highwire stats`.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Counters that stand at zero are left out; --all shows them. dropped_… and refused_… name the reason.
+    after_help = "Counters that stand at zero are left out; --all shows them. dropped_… and refused_… name the reason. Channels are named by their descriptors,
+completion queues by the order in which they were made, and both only where a thread has waited.
 
 Examples:
   highwire stats
@@ -39,6 +40,9 @@ struct DeviceJson<'a> {
     broker: bool,
     pid: u32,
     counters: BTreeMap<&'a str, u64>,
+    /// By channel, and completion queue that a thread waits for without one.
+    channels: BTreeMap<&'a str, BTreeMap<&'a str, u64>>,
+    channels_left_out: u32,
 }
 
 fn is_broker(device: &RunningDevice) -> bool {
@@ -71,13 +75,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn json(device: &RunningDevice, all: bool) -> DeviceJson<'_> {
-    let counters = device.counters.iter().filter(|(_, value)| all || *value > 0);
+    let channels = device.channels.iter();
     DeviceJson {
         address: device.address,
         broker: is_broker(device),
         pid: device.pid,
-        counters: counters.map(|(name, value)| (name.as_str(), *value)).collect(),
+        counters: named(&device.counters, all),
+        channels: channels.map(|channel| (channel.name.as_str(), named(&channel.figures, all))).collect(),
+        channels_left_out: device.channels_left_out,
     }
+}
+
+/// By name, without those that stand at zero unless `all` are wanted.
+fn named(figures: &[(String, u64)], all: bool) -> BTreeMap<&str, u64> {
+    let shown = figures.iter().filter(|(_, value)| all || *value > 0);
+    shown.map(|(name, value)| (name.as_str(), *value)).collect()
 }
 
 fn show(devices: &[RunningDevice], all: bool, console: &mut Console) -> Result<()> {
@@ -93,6 +105,15 @@ fn show(devices: &[RunningDevice], all: bool, console: &mut Console) -> Result<(
             let is_trouble =
                 *value > 0 && ["dropped_", "refused_"].iter().any(|prefix| name.starts_with(prefix));
             console.line(if is_trouble { console.paint(Tone::Bad, &line) } else { line })?;
+        }
+        for channel in &device.channels {
+            console.line(format!("  {}", channel.name))?;
+            for (name, value) in channel.figures.iter().filter(|(_, value)| all || *value > 0) {
+                console.line(format!("    {name:<30}{value:>16}"))?;
+            }
+        }
+        if device.channels_left_out > 0 {
+            console.line(format!("  and {} channels that have counted less", device.channels_left_out))?;
         }
     }
     Ok(())

@@ -100,6 +100,7 @@ impl Thread<'_> {
     fn run(mut self) {
         let (mut idle, mut turns) = (0, 0u32);
         let mut has_slept = true;
+        let idle_turns_max = if self.device.waiting.saves_power() { 0 } else { IDLE_TURNS_MAX };
         while !self.device.is_closing.load(Ordering::SeqCst) {
             turns += 1;
             if turns % BUSY_TURNS_PER_LOOK == 0 {
@@ -109,7 +110,7 @@ impl Thread<'_> {
             idle = if worked { 0 } else { idle + 1 };
             // Where others spin, this thread's spinning is at their cost.
             let others_spin = self.is_led || self.lanes.iter().any(|lane| lane.visitors_are_near);
-            has_slept = idle > IDLE_TURNS_MAX || (!worked && others_spin);
+            has_slept = idle > idle_turns_max || (!worked && others_spin);
             if has_slept {
                 self.sleep();
             }
@@ -206,7 +207,8 @@ impl Thread<'_> {
         self.follow_sleeper();
         device.waker.prepare_sleep();
         self.look_for_leader_again();
-        let mut timeout = SLEEP_MAX;
+        let (mut timeout, mut watches_all) = (SLEEP_MAX, true);
+        let begin = device.clock.now();
         let mut is_ready = device.is_closing.load(Ordering::SeqCst);
         let mut fds = vec![device.waker.fd()];
         let mut slept = vec![false; self.lanes.len()];
@@ -215,17 +217,18 @@ impl Thread<'_> {
                 && shared.visits().wrapping_sub(lane.visits_at_work) > POLLING_VISITS
                 && device.waiting.any();
             if self.is_relieved {
+                watches_all = false;
                 continue;
             }
             if lane.is_attended() || polled || self.is_led {
-                timeout = timeout.min(BACK_OFF);
+                (timeout, watches_all) = (timeout.min(BACK_OFF), false);
                 continue;
             }
             fds.extend(device.lane_fds[index].iter().map(AsFd::as_fd));
             slept[index] = true;
             match shared.try_run(|engine| engine.prepare_sleep(Sleeper::Thread)) {
                 // Somebody else runs it, so it is looked after; not for long, perhaps.
-                None => timeout = timeout.min(BACK_OFF),
+                None => (timeout, watches_all) = (timeout.min(BACK_OFF), false),
                 Some(None) => is_ready = true,
                 Some(Some(at_most)) => timeout = timeout.min(at_most),
             }
@@ -235,9 +238,12 @@ impl Thread<'_> {
             let left = side_band.deadline().map(|at| at.saturating_since(device.clock.now()));
             timeout = timeout.min(left.unwrap_or(Duration::MAX));
         }
+        if watches_all && !is_ready {
+            device.waiting.watching.begin((begin + timeout).as_nanos());
+        }
         let was_woken = !is_ready && sys::wait_readable(&fds, Some(timeout));
         device.waker.awake();
-        device.waiting.resume();
+        device.waiting.resume(!was_woken && !is_ready);
         for ((shared, lane), slept) in device.lanes.iter().zip(&mut self.lanes).zip(slept) {
             lane.was_woken = was_woken && slept;
             lane.visits_at_work = shared.visits();

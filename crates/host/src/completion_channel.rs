@@ -8,12 +8,12 @@
 use crate::config::Engine;
 use crate::device::Owner;
 use crate::pollable::PollableQueue;
-use crate::waiting::{Count, Sleepers};
+use crate::waiting::{Count, Place, Sleepers};
 use highwire_wake::Outcome;
 use std::cell::Cell;
 use std::fmt;
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -72,7 +72,8 @@ impl CompletionChannel {
     pub(crate) fn new(device: &Arc<Owner>) -> io::Result<CompletionChannel> {
         // A queue reports once each time it is armed, so the application itself limits what piles up.
         let events = PollableQueue::new(usize::MAX)?;
-        let reports = Arc::new(Reports { events, sleepers: device.waiting.sleepers() });
+        let place = Place::Channel(events.fd().as_raw_fd());
+        let reports = Arc::new(Reports { events, sleepers: device.waiting.sleepers(place) });
         Ok(CompletionChannel { device: Arc::clone(device), reports })
     }
 
@@ -160,7 +161,9 @@ impl ChannelEnd {
     pub(crate) fn fire(&self) {
         if self.is_armed.swap(false, Ordering::SeqCst) {
             self.waiting.end();
-            self.reports.events.push(self.tag);
+            if self.reports.events.push(self.tag) {
+                self.reports.sleepers.note_told();
+            }
             self.reports.sleepers.wake();
         }
     }

@@ -15,7 +15,7 @@ use crate::error::{CreateError, NoChannel};
 use crate::events::{EventTarget, Reporter};
 use crate::lane::Lane;
 use crate::rings::{self, Home, Ring, RingFile};
-use crate::waiting::Sleepers;
+use crate::waiting::{Place, Sleepers};
 use highwire_rings::{Arm, COMPLETION_RING, CompletionQueueConsumer, CompletionQueueProducer, Cqe};
 use highwire_shmem::{RingLayout, WholeSegment};
 use highwire_verbs::{AsyncEvent, Completion, CqId};
@@ -137,7 +137,8 @@ impl CompletionQueue {
         let has_events = channel.is_some() || bell.is_some();
         let lane_of_queue = device.lane(lane).ok_or(CreateError::NoSuchLane(lane))?;
         let tasks = Tasks::new(&lane_of_queue.due, device.waiting.count());
-        let notifier = Arc::new(Notifier { sleepers: device.waiting.sleepers(), tasks, channel, bell });
+        let notifier =
+            Arc::new(Notifier { sleepers: device.waiting.sleepers(Place::Queue), tasks, channel, bell });
         let reporter = Reporter::new(events, &device.events);
         let sink = CqSink {
             ring,
@@ -185,9 +186,13 @@ impl CompletionQueue {
             return taken;
         }
         // If someone else runs the engine, what it finds for this queue shows in the ring.
-        inner.lane().visit(|engine| engine.pump());
+        let pumped = inner.lane().visit(|engine| engine.pump());
         let taken = take(&mut consumer, completions, &read);
         drop(consumer);
+        if taken == 0 && pumped.is_some_and(|pumped| pumped.completions > 0) && inner.device.waiting.any() {
+            // It found something for others, and may sleep now: what it kept for an answer is not to wait for theirs.
+            inner.lane().visit(|engine| engine.due_after(true));
+        }
         inner.device.after_visit();
         taken
     }
@@ -260,7 +265,7 @@ impl CompletionQueue {
         // A corrupt ring brings no event, and no completion either.
         let _ = inner.consumer().arm(what.into());
         if inner.device.engine != Engine::Inline {
-            inner.device.waker.wake();
+            inner.device.waiting.note_armed(&inner.device);
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ use crate::waker::Waker;
 use highwire_broker::Client;
 use highwire_link::CaptureFile;
 use highwire_link::shm::LocalEngine;
-use highwire_link::shm::stats::StatsFile;
+use highwire_link::shm::stats::{ChannelFigures, StatsFile};
 use highwire_shmem::{SharedPool, WholeSegment};
 use highwire_stdx::Rng;
 use highwire_verbs::{AsyncEvent, Gid, Mtu};
@@ -237,6 +237,11 @@ impl Device {
     pub fn counters(&self) -> CounterSnapshot {
         self.owner.counters()
     }
+
+    /// What waiting has cost, for each channel and each completion queue where a thread has waited.
+    pub fn channel_figures(&self) -> Vec<ChannelFigures> {
+        self.owner.waiting.accounts().by_place()
+    }
 }
 
 impl Shared {
@@ -310,7 +315,7 @@ impl Shared {
     /// Housekeeping, ten times a second or so: counters for others to read, captures, and peers that are gone.
     fn keep_house(&self) {
         if let Some(stats) = &self.stats {
-            stats.write(self.counters().iter());
+            stats.write_all(self.counters().iter(), &mut self.waiting.accounts().by_place());
         }
         if let Some(capture) = &self.capture {
             // A capture that stopped has said so in its counters.
@@ -358,7 +363,7 @@ impl Shared {
         for lane in &self.lanes {
             lane.control(|engine| engine.each_counter(&mut |name, value| snapshot.add(name, value)));
         }
-        self.waiting.each(&mut |name, value| snapshot.add(name, value));
+        self.waiting.accounts().each(&mut |name, value| snapshot.add(name, value));
         snapshot.add("segments_lost", highwire_shmem::guard::lost_segments());
         snapshot
     }

@@ -123,7 +123,7 @@ pub use window::MemoryWindow;
 
 pub use highwire_broker as broker;
 pub use highwire_link::FaultConfig;
-pub use highwire_link::shm::stats::{RunningDevice, running_brokers, running_devices};
+pub use highwire_link::shm::stats::{ChannelFigures, RunningDevice, running_brokers, running_devices};
 pub use highwire_rnic::{FlowCounts, QpSnapshot};
 pub use highwire_verbs as verbs;
 pub use highwire_wake::Mode as WakeMode;

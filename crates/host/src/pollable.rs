@@ -41,13 +41,16 @@ impl<T> PollableQueue<T> {
         Ok(PollableQueue { state: Mutex::new(state), event: EventFd::counting()?, max })
     }
 
-    pub(crate) fn push(&self, entry: T) {
+    /// Adds an entry; true if the descriptor tells of it.
+    pub(crate) fn push(&self, entry: T) -> bool {
         let mut state = self.lock();
         if state.entries.len() >= self.max {
             state.entries.pop_front();
         }
         state.entries.push_back(entry);
+        let before = state.signalled;
         self.settle(&mut state);
+        state.signalled > before
     }
 
     pub(crate) fn pop(&self) -> Option<T> {
@@ -127,7 +130,7 @@ mod tests {
     fn the_descriptor_is_readable_exactly_while_there_are_entries() {
         let queue = PollableQueue::new(3).expect("an eventfd");
         assert!(!is_readable(&queue) && queue.pop().is_none());
-        (0..5).for_each(|n| queue.push(n));
+        (0..5).for_each(|n| assert_eq!(queue.push(n), n < 3, "the descriptor tells of three"));
         assert!(is_readable(&queue));
         assert_eq!((queue.pop(), is_readable(&queue)), (Some(2), true));
         queue.retain(|n| *n == 4);
@@ -139,7 +142,7 @@ mod tests {
     fn the_descriptor_tells_of_what_no_blocked_thread_takes() {
         let queue = PollableQueue::new(9).expect("an eventfd");
         let (first, second) = (queue.block(), queue.block());
-        (0..2).for_each(|n| queue.push(n));
+        (0..2).for_each(|n| assert!(!queue.push(n), "it has a taker"));
         assert!(!is_readable(&queue), "both entries have a taker");
         queue.push(2);
         assert!(is_readable(&queue), "the third has none");

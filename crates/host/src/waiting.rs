@@ -6,24 +6,28 @@
 //!
 //! A leader that has polled long enough rests: it sleeps on the lanes' sockets itself, so that a packet costs one wake-up. The
 //! background thread then sleeps, too, and is told when the leader goes.
+//!
+//! Whoever sleeps on the sockets says until when. Threads that go to sleep on something else wake it only if the lanes want to be run
+//! before: a thread that is served wakes nobody in order to wait for the next event.
 
+mod accounts;
+mod lanes;
+
+pub(crate) use accounts::{Accounts, Place};
+
+use self::lanes::Lanes;
+use crate::config::Engine;
 use crate::device::Shared;
-use crate::engine::{Engine, Sleeper};
 use crate::sys;
 use crate::waker::Waker;
+use highwire_stdx::Instant as DeviceTime;
 use highwire_wake::{
-    Account, Core, Outcome, Posted, Slept, Station, Turn, Wait, WakeStrategy, WakeWord, Work,
+    Account, Core, Outcome, Posted, Relief, Station, Wait, WakeStrategy, WakeWord, Watch, thread_time,
 };
 use std::io;
-use std::os::fd::AsFd;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-
-/// The longest rest.
-const REST_MAX: highwire_stdx::Duration = highwire_stdx::Duration::from_millis(100);
-/// How long a thread rests on a lane that another one runs.
-const LOOK_AGAIN: highwire_stdx::Duration = highwire_stdx::Duration::from_micros(400);
 
 /// What the waiting threads of a device share.
 #[derive(Debug)]
@@ -36,12 +40,16 @@ pub(crate) struct Waiting {
     count: Arc<Count>,
     /// Wakes the leader that rests.
     pub(crate) leader_waker: Arc<Waker>,
+    /// Until when the leader that rests sleeps on the sockets, and until when the background thread.
+    resting: Watch,
+    pub(crate) watching: Watch,
     /// The background thread sleeps until the leader has gone.
-    is_relieved: AtomicBool,
+    relief: Relief,
     /// The work was left to the background thread, which has yet to take note of it.
     is_left: AtomicBool,
-    /// What all waits together have cost.
-    account: Arc<Account>,
+    /// How many times a thread was woken.
+    woken: Arc<AtomicU64>,
+    accounts: Arc<Accounts>,
 }
 
 /// How many there are that the background thread works for.
@@ -55,6 +63,8 @@ pub(crate) struct Sleepers {
     place: Option<usize>,
     station: Arc<Station>,
     account: Arc<Account>,
+    accounts: Arc<Accounts>,
+    woken: Arc<AtomicU64>,
     leader_waker: Arc<Waker>,
 }
 
@@ -76,18 +86,23 @@ impl Waiting {
             station: Arc::default(),
             count: Arc::default(),
             leader_waker: Arc::new(Waker::new()?),
-            is_relieved: AtomicBool::new(false),
+            resting: Watch::default(),
+            watching: Watch::default(),
+            relief: Relief::default(),
             is_left: AtomicBool::new(false),
-            account: Arc::default(),
+            woken: Arc::default(),
+            accounts: Arc::default(),
         })
     }
 
     /// A place to sleep.
-    pub(crate) fn sleepers(&self) -> Sleepers {
+    pub(crate) fn sleepers(&self, what: Place) -> Sleepers {
         let word = Arc::<WakeWord>::default();
         let place = self.station.seat.enroll(&word);
-        let (station, account) = (Arc::clone(&self.station), Arc::clone(&self.account));
-        Sleepers { word, place, station, account, leader_waker: Arc::clone(&self.leader_waker) }
+        let account = self.accounts.open(what);
+        let (station, accounts) = (Arc::clone(&self.station), Arc::clone(&self.accounts));
+        let (woken, leader_waker) = (Arc::clone(&self.woken), Arc::clone(&self.leader_waker));
+        Sleepers { word, place, station, account, accounts, woken, leader_waker }
     }
 
     pub(crate) fn count(&self) -> &Arc<Count> {
@@ -105,15 +120,58 @@ impl Waiting {
     }
 
     /// Leaves the work to the background thread, until a leader takes it up.
-    pub(crate) fn leave(&self, device: &Shared) {
+    fn leave(&self, device: &Shared) {
         self.is_left.store(true, Ordering::SeqCst);
-        // Even if it sleeps on the sockets: acknowledgements may have been kept back since, and timers have begun.
-        device.waker.wake();
+        if !self.is_seen_to(device, &self.watching, true) {
+            device.waker.wake();
+        }
+    }
+
+    /// Leaves it to the thread that leads.
+    fn leave_to_leader(&self, device: &Shared) {
+        // One that is awake looks at all of it before it rests.
+        if self.station.rest.is_taken() && !self.is_seen_to(device, &self.resting, true) {
+            self.leader_waker.wake();
+        }
+    }
+
+    /// An event was asked for, perhaps by a thread that will sleep on a descriptor.
+    pub(crate) fn note_armed(&self, device: &Shared) {
+        if !self.station.seat.is_taken() {
+            if !self.is_seen_to(device, &self.watching, false) {
+                device.waker.wake();
+            }
+        } else if self.station.rest.is_taken() && !self.is_seen_to(device, &self.resting, false) {
+            // When it goes and nobody takes its place, the background thread is told.
+            self.leader_waker.wake();
+        }
+    }
+
+    /// Whether somebody sleeps on the sockets who wakes before the lanes want to be run. Acknowledgements that were kept for the
+    /// next step of this thread leave now, if there is no such step.
+    fn is_seen_to(&self, device: &Shared, watch: &Watch, is_last_step: bool) -> bool {
+        // Where threads do not run the lanes, they cannot ask them either.
+        device.engine == Engine::Both
+            && device.lanes.iter().all(|lane| {
+                let due = lane.try_run(|engine| engine.due_after(is_last_step));
+                // Somebody else runs it just now, and may leave something.
+                due.is_some_and(|due| watch.wakes_before(due.map_or(u64::MAX, DeviceTime::as_nanos)))
+            })
+    }
+
+    /// How many times a thread was woken so far.
+    pub(crate) fn woken(&self) -> u64 {
+        self.woken.load(Ordering::Relaxed)
     }
 
     /// The core where a thread went to sleep last, if the background thread is to be there.
     pub(crate) fn sleeper_to_follow(&self) -> Option<Core> {
         if self.is_followed { self.station.slept_on() } else { None }
+    }
+
+    /// Whether nobody is to poll in vain.
+    pub(crate) fn saves_power(&self) -> bool {
+        self.is_followed
     }
 
     /// Whether the work was left since the last call.
@@ -134,14 +192,20 @@ impl Waiting {
         is_over: &dyn Fn() -> bool,
         timeout: Option<Duration>,
     ) -> Outcome {
+        // Whoever is woken while another thread spins on its core would otherwise wait for the end of that one's turn, milliseconds.
+        sys::be_quick_to_run_once();
         self.count.begin();
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let Sleepers { word, place, account, .. } = sleepers;
         let wait = Wait { word, place: *place, account, is_over, work: &Lanes(device), deadline };
+        let began = account.begin().then(thread_time);
         let outcome = self.strategy.wait(&self.station, &wait);
+        if let Some(began) = began {
+            account.note_sample(thread_time().saturating_sub(began));
+        }
         self.count.end();
-        if self.is_relieved.load(Ordering::SeqCst) {
-            self.resume();
+        if self.relief.is_forsaken(&self.station.seat) {
+            self.relief.end();
             device.waker.wake();
         }
         outcome
@@ -149,27 +213,30 @@ impl Waiting {
 
     /// The background thread is about to sleep until the leader that rests has gone; false if it has.
     pub(crate) fn relieve(&self) -> bool {
-        self.is_relieved.store(true, Ordering::SeqCst);
-        // The leader ends its rest and then looks whether anybody relies on it.
-        let is_relieved = self.station.rest.is_taken();
-        if !is_relieved {
-            self.resume();
+        self.relief.begin(&self.station.rest)
+    }
+
+    /// The background thread is awake; `by_itself`: because its time was up, and not because it was told.
+    pub(crate) fn resume(&self, by_itself: bool) {
+        if by_itself && self.relief.is_forsaken(&self.station.seat) {
+            self.accounts.of_device().note_rescue();
         }
-        is_relieved
+        self.relief.end();
+        self.watching.end();
     }
 
-    /// Nobody relies on the leader any more.
-    pub(crate) fn resume(&self) {
-        self.is_relieved.store(false, Ordering::SeqCst);
-    }
-
-    /// Every figure by name.
-    pub(crate) fn each(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        self.account.each(each);
+    /// What waits have cost, by place.
+    pub(crate) fn accounts(&self) -> &Accounts {
+        &self.accounts
     }
 }
 
 impl Sleepers {
+    /// A thread that sleeps on a descriptor was told.
+    pub(crate) fn note_told(&self) {
+        self.woken.fetch_add(1, Ordering::Relaxed);
+    }
+
     /// Wakes one thread; what it is to find is there.
     pub(crate) fn wake(&self) {
         self.ring_after(self.word.post());
@@ -184,6 +251,8 @@ impl Sleepers {
     fn ring_after(&self, posted: Posted) {
         if self.station.rest.is_to_be_rung(&self.word, posted) {
             self.leader_waker.wake();
+        } else if posted == Posted::Woke {
+            self.woken.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -193,75 +262,6 @@ impl Drop for Sleepers {
         if let Some(place) = self.place {
             self.station.seat.dismiss(place);
         }
-    }
-}
-
-/// The work that events come from.
-struct Lanes<'a>(&'a Shared);
-
-impl Lanes<'_> {
-    /// Sleeps until a packet, a timer, a ring, or `deadline`.
-    fn sleep_on_sockets(&self, deadline: Option<Instant>) -> Slept {
-        let device = self.0;
-        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let longest = REST_MAX.min(left.map_or(highwire_stdx::Duration::MAX, highwire_stdx::Duration::from));
-        let mut at_most = longest;
-        for lane in &device.lanes {
-            match lane.try_run(|engine| engine.prepare_sleep(Sleeper::Leader)) {
-                // Somebody else runs it just now, and may leave something.
-                None => at_most = at_most.min(LOOK_AGAIN),
-                Some(None) => return Slept::Posted,
-                Some(Some(left)) => at_most = at_most.min(left),
-            }
-        }
-        let lanes = device.lane_fds.iter().flatten().map(AsFd::as_fd);
-        let fds: Vec<_> = std::iter::once(device.waiting.leader_waker.fd()).chain(lanes).collect();
-        match sys::wait_readable_or_signal(&fds, Some(at_most)) {
-            sys::Waited::Interrupted if sys::ends_waits() => Slept::Interrupted,
-            sys::Waited::TimedOut if at_most == longest => Slept::TimedOut,
-            // Or a timer of the lane.
-            _ => Slept::Posted,
-        }
-    }
-}
-
-impl Work for Lanes<'_> {
-    fn turn(&self) -> Turn {
-        let mut all = Turn::Idle;
-        for lane in &self.0.lanes {
-            let run = |engine: &mut Engine| {
-                engine.awake_from_rest();
-                engine.pump()
-            };
-            match lane.visit(run) {
-                Some(pumped) if pumped.work > 0 || pumped.completions > 0 => all = Turn::Worked,
-                None if all == Turn::Idle => all = Turn::Taken,
-                _ => {}
-            }
-        }
-        all
-    }
-
-    fn hand_over(&self) {
-        self.0.waiting.leave(self.0);
-    }
-
-    fn rest(&self, word: &WakeWord, seen: u32, deadline: Option<Instant>) -> Option<Slept> {
-        let device = self.0;
-        let waiting = &device.waiting;
-        if !sys::may_be_interrupted_in_poll() {
-            return None;
-        }
-        sys::be_quick_to_run_once();
-        waiting.leader_waker.prepare_sleep();
-        let slept = waiting.station.rest.sleep(word, seen, || self.sleep_on_sockets(deadline));
-        waiting.leader_waker.awake();
-        if slept != Slept::Posted {
-            // No turn follows.
-            for lane in &device.lanes {
-                lane.try_run(Engine::awake_from_rest);
-            }
-        }
-        Some(slept)
+        self.accounts.close(&self.account);
     }
 }

@@ -3,11 +3,9 @@
 
 mod common;
 
-use common::{PATIENCE, Setup};
+use common::{PATIENCE, Setup, Told};
 use highwire_host::verbs::{Operation, RecvWr, Service};
-use highwire_host::{
-    ChannelTarget, CompletionQueueConfig, Engine, Interrupted, LinkChoice, QueuePairConfig, WaitFor, WakeMode,
-};
+use highwire_host::{Engine, Interrupted, LinkChoice, WaitFor, WakeMode};
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -36,13 +34,8 @@ fn a_signal_ends_a_wait_unless_its_handler_lets_calls_go_on() {
         let mut setup = Setup::new(Service::Rc, LinkChoice::Udp).engine(Engine::Both);
         setup.config.wake = Some(mode);
         let ends = [setup.end(), setup.end()];
-        let channel = ends[1].device.completion_channel().expect("a channel");
-        let target = Some(ChannelTarget { channel: &channel, tag: 1 });
-        let config = CompletionQueueConfig { channel: target, ..CompletionQueueConfig::new(16) };
-        let cq = ends[1].device.create_completion_queue(&config).expect("a completion queue");
-        let qp = ends[1].pd.queue_pair(&QueuePairConfig::new(Service::Rc, &cq)).expect("a queue pair");
-        ends[0].qp.connect(&qp.endpoint(), &setup.options).expect("connects");
-        qp.connect(&ends[0].qp.endpoint(), &setup.options).expect("connects");
+        let Told { qp, cq, channel } = setup.told(&ends[1], 1);
+        setup.join(&ends[0].qp, &qp);
         qp.post_recv(&RecvWr { wr_id: 0, sges: &[] }).expect("posts");
         for flags in [0, libc::SA_RESTART] {
             install(flags);

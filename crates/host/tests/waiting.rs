@@ -2,44 +2,42 @@
 
 mod common;
 
-use common::{PATIENCE, Setup};
+use common::{PATIENCE, Setup, Told};
 use highwire_host::verbs::{CompletionOp, CompletionStatus, Operation, RecvWr, SendWr, Service};
-use highwire_host::{
-    ChannelTarget, CompletionChannel, CompletionQueue, CompletionQueueConfig, Engine, LinkChoice, QueuePair,
-    QueuePairConfig, WaitFor, WakeMode,
-};
-use std::os::fd::AsRawFd;
+use highwire_host::{CompletionChannel, Device, Engine, LinkChoice, QueuePair, WaitFor, WakeMode};
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 const THREADS: usize = 6;
 const ROUNDS: u64 = 150;
 
-/// A served connection.
-struct Served {
-    qp: QueuePair,
-    cq: CompletionQueue,
-    channel: CompletionChannel,
+/// Answers every message, asleep or polling in between as the mode has it.
+fn serve(served: &Told) {
+    let mut answered = 0;
+    loop {
+        served.cq.request_notify(WaitFor::Any).expect("it has a channel");
+        while let Some(completion) = served.cq.poll_one() {
+            assert_eq!(completion.status, CompletionStatus::Success);
+            if completion.operation == CompletionOp::Receive {
+                served.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] }).expect("posts");
+                served.qp.post_send(&[SendWr::new(1, Operation::Send, &[])]).expect("posts");
+                answered += 1;
+            }
+        }
+        if answered == ROUNDS {
+            return;
+        }
+        assert_eq!(served.channel.event(Some(PATIENCE)), Some(7), "an event after {answered} answers");
+    }
 }
 
-impl Served {
-    /// Answers every message, asleep or polling in between as the mode has it.
-    fn serve(&self) {
-        let mut answered = 0;
-        loop {
-            self.cq.request_notify(WaitFor::Any).expect("it has a channel");
-            while let Some(completion) = self.cq.poll_one() {
-                assert_eq!(completion.status, CompletionStatus::Success);
-                if completion.operation == CompletionOp::Receive {
-                    self.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] }).expect("posts");
-                    self.qp.post_send(&[SendWr::new(1, Operation::Send, &[])]).expect("posts");
-                    answered += 1;
-                }
-            }
-            if answered == ROUNDS {
-                return;
-            }
-            assert_eq!(self.channel.event(Some(PATIENCE)), Some(7), "an event after {answered} answers");
-        }
-    }
+/// A figure of the channel that has this descriptor.
+fn figure(device: &Device, channel: &CompletionChannel, wanted: &str) -> u64 {
+    let name = format!("channel {}", channel.fd().as_raw_fd());
+    let channels = device.channel_figures();
+    let channel = channels.iter().find(|channel| channel.name == name);
+    let figure = channel.and_then(|channel| channel.figures.iter().find(|(name, _)| name == wanted));
+    figure.map_or(0, |(_, value)| *value)
 }
 
 #[test]
@@ -49,25 +47,16 @@ fn threads_that_block_are_all_served() {
             let mut setup = Setup::new(Service::Rc, link).engine(Engine::Both);
             setup.config.wake = Some(mode);
             let (asking, serving) = (setup.end(), setup.end());
-            let connections: Vec<(QueuePair, Served)> = (0..THREADS)
+            let connections: Vec<(QueuePair, Told)> = (0..THREADS)
                 .map(|_| {
-                    let channel = serving.device.completion_channel().expect("a channel");
-                    let target = Some(ChannelTarget { channel: &channel, tag: 7 });
-                    let config = CompletionQueueConfig { channel: target, ..CompletionQueueConfig::new(16) };
-                    let cq = serving.device.create_completion_queue(&config).expect("a completion queue");
-                    let qp =
-                        serving.pd.queue_pair(&QueuePairConfig::new(Service::Rc, &cq)).expect("a queue pair");
-                    let config = QueuePairConfig::new(Service::Rc, &asking.cq);
-                    let peer = asking.pd.queue_pair(&config).expect("a queue pair");
-                    peer.connect(&qp.endpoint(), &setup.options).expect("connects");
-                    qp.connect(&peer.endpoint(), &setup.options).expect("connects");
-                    qp.post_recv(&RecvWr { wr_id: 0, sges: &[] }).expect("posts");
-                    (peer, Served { qp, cq, channel })
+                    let (served, peer) = setup.told_by(&serving, 7, &asking);
+                    served.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] }).expect("posts");
+                    (peer, served)
                 })
                 .collect();
             std::thread::scope(|threads| {
                 for (_, served) in &connections {
-                    threads.spawn(|| served.serve());
+                    threads.spawn(|| serve(served));
                 }
                 // One message at a time, so that each time another thread is to be woken.
                 for _ in 0..ROUNDS {
@@ -96,24 +85,22 @@ fn threads_that_block_are_all_served() {
     }
 }
 
+/// Whether the descriptor is readable within that time.
+#[allow(unsafe_code)]
+fn is_readable(fd: BorrowedFd<'_>, within: Duration) -> bool {
+    let mut polled = libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    // SAFETY: one entry, of an open descriptor.
+    unsafe { libc::poll(&raw mut polled, 1, within.as_millis() as i32) == 1 }
+}
+
 /// A thread waits in `event` while another looks at the descriptor: whoever comes late finds it readable.
 #[test]
-#[allow(unsafe_code)]
 fn the_descriptor_is_quiet_while_a_thread_takes_the_events() {
     let setup = Setup::new(Service::Rc, LinkChoice::Auto).engine(Engine::Both);
     let ends = [setup.end(), setup.end()];
-    let channel = ends[1].device.completion_channel().expect("a channel");
-    let target = Some(ChannelTarget { channel: &channel, tag: 1 });
-    let config = CompletionQueueConfig { channel: target, ..CompletionQueueConfig::new(16) };
-    let cq = ends[1].device.create_completion_queue(&config).expect("a completion queue");
-    let qp = ends[1].pd.queue_pair(&QueuePairConfig::new(Service::Rc, &cq)).expect("a queue pair");
-    ends[0].qp.connect(&qp.endpoint(), &setup.options).expect("connects");
-    qp.connect(&ends[0].qp.endpoint(), &setup.options).expect("connects");
-    let readable = || {
-        let mut polled = libc::pollfd { fd: channel.fd().as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one entry, of an open descriptor.
-        unsafe { libc::poll(&raw mut polled, 1, 0) == 1 }
-    };
+    let Told { qp, cq, channel } = setup.told(&ends[1], 1);
+    setup.join(&ends[0].qp, &qp);
+    let readable = || is_readable(channel.fd(), Duration::ZERO);
     for round in 0..20 {
         qp.post_recv(&RecvWr { wr_id: round, sges: &[] }).expect("posts");
         cq.request_notify(WaitFor::Any).expect("has a channel");
@@ -135,13 +122,8 @@ fn a_thread_that_rests_hears_of_what_another_thread_completes() {
         let mut setup = Setup::new(Service::Uc, link).engine(Engine::Both);
         setup.config.wake = Some(WakeMode::Balanced);
         let ends = [setup.end(), setup.end()];
-        let channel = ends[0].device.completion_channel().expect("a channel");
-        let target = Some(ChannelTarget { channel: &channel, tag: 1 });
-        let config = CompletionQueueConfig { channel: target, ..CompletionQueueConfig::new(16) };
-        let cq = ends[0].device.create_completion_queue(&config).expect("a completion queue");
-        let qp = ends[0].pd.queue_pair(&QueuePairConfig::new(Service::Uc, &cq)).expect("a queue pair");
-        qp.connect(&ends[1].qp.endpoint(), &setup.options).expect("connects");
-        ends[1].qp.connect(&qp.endpoint(), &setup.options).expect("connects");
+        let Told { qp, cq, channel } = setup.told(&ends[0], 1);
+        setup.join(&qp, &ends[1].qp);
         let counter = |wanted: &str| {
             let counters = ends[0].device.counters();
             counters.iter().find(|(name, _)| *name == wanted).map_or(0, |(_, value)| value)
@@ -153,12 +135,91 @@ fn a_thread_that_rests_hears_of_what_another_thread_completes() {
                 let waiting = threads.spawn(|| channel.event(Some(PATIENCE)));
                 common::until("the thread's sleep", || (counter("wake_sleeps") > before).then_some(()));
                 // It counts its sleep just before it begins.
-                std::thread::sleep(std::time::Duration::from_millis(5));
+                std::thread::sleep(Duration::from_millis(5));
                 qp.post_send(&[SendWr::new(round, Operation::Send, &[])]).expect("posts");
                 assert_eq!(waiting.join().expect("no panic"), Some(1));
             });
             common::until("the completion", || cq.poll_one());
         }
         assert_eq!(counter("wake_rescues"), 0, "{link}: it found its event when it looked for itself");
+    }
+}
+
+/// So long a leader waits in vain here: long enough to rest, and for the background thread to rely on it.
+const IN_VAIN: Duration = Duration::from_millis(60);
+
+/// A thread that led goes, its time up or its event taken and its queue destroyed, and nobody else waits: the background thread,
+/// which slept because that one rested, is told at once and serves those who watch a descriptor.
+#[test]
+fn a_leader_that_goes_leaves_its_work_to_the_background_thread() {
+    for link in [LinkChoice::Udp, LinkChoice::Auto] {
+        let mut setup = Setup::new(Service::Rc, link).engine(Engine::Both);
+        setup.config.wake = Some(WakeMode::Balanced);
+        let (asking, serving) = (setup.end(), setup.end());
+        let (watched, to_watched) = setup.told_by(&serving, 1, &asking);
+        for round in 0..6 {
+            let (led, to_led) = setup.told_by(&serving, 2, &asking);
+            for told in [&watched, &led] {
+                told.qp.post_recv(&RecvWr { wr_id: round, sges: &[] }).expect("posts");
+                told.cq.request_notify(WaitFor::Any).expect("has a channel");
+            }
+            std::thread::scope(|threads| {
+                let leader = threads.spawn(|| {
+                    if round % 2 == 0 {
+                        led.channel.event(Some(IN_VAIN))
+                    } else {
+                        led.channel.event(Some(PATIENCE))
+                    }
+                });
+                if round % 2 == 1 {
+                    std::thread::sleep(IN_VAIN);
+                    to_led.post_send(&[SendWr::new(round, Operation::Send, &[])]).expect("posts");
+                }
+                assert_eq!(leader.join().expect("no panic"), (round % 2 == 1).then_some(2), "{link}");
+            });
+            drop((led, to_led));
+            to_watched.post_send(&[SendWr::new(round, Operation::Send, &[])]).expect("posts");
+            assert!(is_readable(watched.channel.fd(), PATIENCE), "{link}: an event at the descriptor");
+            assert_eq!(watched.channel.try_event(), Some(1));
+            common::until("the completion", || watched.cq.poll_one());
+            std::iter::from_fn(|| asking.cq.poll_one()).for_each(drop);
+        }
+        let rescues = serving.device.counters().value("wake_rescues");
+        assert_eq!(rescues, 0, "{link}: the background thread found out by itself that nobody leads");
+    }
+}
+
+/// The same while another thread waits: that one leads from then on, and rests on the sockets itself.
+#[test]
+fn a_leader_that_goes_calls_one_that_follows() {
+    for link in [LinkChoice::Udp, LinkChoice::Auto] {
+        let mut setup = Setup::new(Service::Rc, link).engine(Engine::Both);
+        setup.config.wake = Some(WakeMode::Balanced);
+        let (asking, serving) = (setup.end(), setup.end());
+        let (served, peer) = setup.told_by(&serving, 1, &asking);
+        let first = setup.told(&serving, 2);
+        served.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] }).expect("posts");
+        served.cq.request_notify(WaitFor::Any).expect("has a channel");
+        std::thread::scope(|threads| {
+            let sleeps = |told: &Told| figure(&serving.device, &told.channel, "wake_sleeps");
+            let leader = threads.spawn(|| first.channel.event(Some(20 * IN_VAIN)));
+            common::until("the leader's rest", || (sleeps(&first) > 0).then_some(()));
+            let follower = threads.spawn(|| served.channel.event(Some(2 * PATIENCE)));
+            common::until("the follower's sleep", || (sleeps(&served) > 0).then_some(()));
+            assert_eq!(leader.join().expect("no panic"), None);
+            // A follower sleeps until it is woken, a leader looks every now and then.
+            common::until("its rest as a leader", || (sleeps(&served) > 1).then_some(()));
+            peer.post_send(&[SendWr::new(0, Operation::Send, &[])]).expect("posts");
+            assert_eq!(follower.join().expect("no panic"), Some(1), "{link}");
+        });
+        assert_eq!(figure(&serving.device, &first.channel, "wakes_in_vain"), 1, "{link}");
+        let ends = ["wakes_ready", "wakes_own", "wakes_woken", "wakes_in_vain"];
+        let ended = ends.map(|name| figure(&serving.device, &served.channel, name));
+        assert_eq!(ended.iter().sum::<u64>(), 1, "{link}: {ended:?}");
+        assert_eq!(
+            serving.device.counters().value("wakes_in_vain"),
+            1,
+            "{link}: the device's are those of its channels"
+        );
     }
 }

@@ -16,6 +16,9 @@ pub enum Kind {
     InVain,
 }
 
+/// Of so many waits one has its processor time taken: asking costs as much as a short wait.
+const WAITS_PER_SAMPLE: u64 = 16;
+
 /// The account of one channel. Several threads may wait there.
 #[derive(Debug, Default)]
 pub struct Account {
@@ -24,9 +27,29 @@ pub struct Account {
     polled_ns: AtomicU64,
     sleeps: AtomicU64,
     rescues: AtomicU64,
+    /// Waits that have begun, those whose processor time was taken, and what that was in sum.
+    waits: AtomicU64,
+    samples: AtomicU64,
+    sampled_ns: AtomicU64,
 }
 
+/// What an account says.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Figures([u64; Figures::NAMES.len()]);
+
 impl Account {
+    /// Takes note that a wait begins; true if its processor time is to be taken.
+    #[inline]
+    pub fn begin(&self) -> bool {
+        self.waits.fetch_add(1, Ordering::Relaxed).is_multiple_of(WAITS_PER_SAMPLE)
+    }
+
+    /// Takes note of the processor time of a wait.
+    pub fn note_sample(&self, taken: Duration) {
+        self.samples.fetch_add(1, Ordering::Relaxed);
+        self.sampled_ns.fetch_add(taken.as_nanos() as u64, Ordering::Relaxed);
+    }
+
     /// Takes note of the end of a wait, the turns that the thread made, and how long they took.
     #[inline]
     pub fn note(&self, kind: Kind, turns: u64, polled: Duration) {
@@ -49,16 +72,83 @@ impl Account {
         self.rescues.fetch_add(1, Ordering::Relaxed);
     }
 
+    /// Every figure.
+    pub fn figures(&self) -> Figures {
+        let of = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
+        let ended = |kind: Kind| of(&self.ended[kind as usize]);
+        // What the others took is taken to be the same on average.
+        let cpu_ns = u128::from(of(&self.sampled_ns)) * u128::from(of(&self.waits))
+            / u128::from(of(&self.samples).max(1));
+        Figures([
+            ended(Kind::Ready),
+            ended(Kind::Own),
+            ended(Kind::Woken),
+            ended(Kind::InVain),
+            of(&self.sleeps),
+            of(&self.rescues),
+            of(&self.turns),
+            of(&self.polled_ns) / 1000,
+            u64::try_from(cpu_ns / 1000).unwrap_or(u64::MAX),
+        ])
+    }
+}
+
+impl Figures {
+    /// What they are called.
+    pub const NAMES: [&str; 9] = [
+        "wakes_ready",
+        "wakes_own",
+        "wakes_woken",
+        "wakes_in_vain",
+        "wake_sleeps",
+        "wake_rescues",
+        "wake_polls",
+        "wake_polled_us",
+        "wake_cpu_us",
+    ];
+
+    /// In the order of their names.
+    pub fn values(&self) -> &[u64] {
+        &self.0
+    }
+
+    /// Waits that have ended.
+    pub fn waits(&self) -> u64 {
+        self.0[..4].iter().sum()
+    }
+
     /// Every figure by name.
     pub fn each(&self, each: &mut dyn FnMut(&'static str, u64)) {
-        let of = |kind: Kind| self.ended[kind as usize].load(Ordering::Relaxed);
-        each("wakes_ready", of(Kind::Ready));
-        each("wakes_own", of(Kind::Own));
-        each("wakes_woken", of(Kind::Woken));
-        each("wakes_in_vain", of(Kind::InVain));
-        each("wake_sleeps", self.sleeps.load(Ordering::Relaxed));
-        each("wake_rescues", self.rescues.load(Ordering::Relaxed));
-        each("wake_polls", self.turns.load(Ordering::Relaxed));
-        each("wake_polled_us", self.polled_ns.load(Ordering::Relaxed) / 1000);
+        Figures::NAMES.iter().zip(self.0).for_each(|(name, value)| each(name, value));
+    }
+}
+
+impl std::ops::AddAssign for Figures {
+    fn add_assign(&mut self, other: Figures) {
+        self.0.iter_mut().zip(other.0).for_each(|(sum, value)| *sum += value);
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_of_the_sampled_waits_stands_for_all() {
+        let account = Account::default();
+        for _ in 0..4 * WAITS_PER_SAMPLE {
+            if account.begin() {
+                account.note_sample(Duration::from_micros(3));
+            }
+            account.note(Kind::Woken, 0, Duration::ZERO);
+        }
+        let figures = account.figures();
+        let mut by_name = Vec::new();
+        figures.each(&mut |name, value| by_name.push((name, value)));
+        assert!(by_name.contains(&("wake_cpu_us", 3 * 4 * WAITS_PER_SAMPLE)), "{by_name:?}");
+        assert!(by_name.contains(&("wakes_woken", 4 * WAITS_PER_SAMPLE)), "{by_name:?}");
+        let mut sum = figures;
+        sum += figures;
+        assert_eq!((figures.waits(), sum.waits()), (4 * WAITS_PER_SAMPLE, 8 * WAITS_PER_SAMPLE));
     }
 }

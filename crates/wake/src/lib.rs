@@ -9,14 +9,17 @@
 //! event concerns.
 
 mod account;
+mod relief;
 mod rest;
 mod seat;
 mod strategy;
 mod sync;
 mod sys;
+mod watch;
 mod word;
 
-pub use account::{Account, Kind};
+pub use account::{Account, Figures, Kind};
+pub use relief::Relief;
 pub use rest::Rest;
 pub use seat::{Leading, Seat};
 pub use strategy::{
@@ -24,7 +27,8 @@ pub use strategy::{
     Wait, WakeStrategy, Work,
 };
 pub use sys::{
-    Core, Priority, cores, current_core, pin, run_only_when_idle, run_urgently, runnable_threads,
-    thread_time, yield_core,
+    Core, Priority, allowed_cores, current_core, pin, process_switches, run_only_when_idle, run_urgently,
+    runnable_threads, thread_time, yield_core,
 };
+pub use watch::Watch;
 pub use word::{Posted, Scope, Slept, WakeWord};

@@ -3,6 +3,7 @@
 mod adaptive;
 mod choice;
 mod leader_follower;
+mod restraint;
 mod simple;
 
 pub use adaptive::Adaptive;
@@ -63,6 +64,9 @@ pub trait Work {
     /// Nobody who waits polls any more: whoever else runs the work is to see to it.
     fn hand_over(&self);
 
+    /// This thread is about to sleep while another leads: what it has begun is to be seen to in time even if that one rests.
+    fn leave_to_leader(&self) {}
+
     /// Sleeps until there is work, or `word` has more posts than `seen`, or it is `deadline`; `TimedOut` before that is a heartbeat, in
     /// case that nobody has told. `None`, at once: this cannot be slept on, so the work is to be handed over. Only the thread that
     /// leads calls it.
@@ -79,6 +83,8 @@ pub enum Turn {
     Idle,
     /// Something was.
     Worked,
+    /// Something was, for a thread that slept: it has been woken, and may need this core.
+    Woke,
     /// Another thread runs the work just now.
     Taken,
 }
@@ -90,8 +96,6 @@ pub struct Station {
     pub seat: Seat,
     /// Where that one sleeps when it has polled long enough.
     pub rest: Rest,
-    /// All of them wait on one core, so a woken thread runs only when the one that woke it makes way.
-    pub is_one_core: bool,
     adaptive: adaptive::Experience,
     returns: leader_follower::Returns,
     /// Where a thread went to sleep last, plus one.
@@ -105,7 +109,6 @@ impl Default for Station {
         Station {
             seat: Seat::default(),
             rest: Rest::default(),
-            is_one_core: false,
             adaptive: adaptive::Experience::default(),
             returns: leader_follower::Returns::default(),
             slept_on: AtomicU64::new(0),
@@ -115,14 +118,9 @@ impl Default for Station {
 }
 
 impl Station {
-    /// A station for threads that may run anywhere.
+    /// A station where nobody waits yet.
     pub fn new() -> Station {
         Station::default()
-    }
-
-    /// One for threads of one core.
-    pub fn of_one_core() -> Station {
-        Station { is_one_core: true, ..Station::default() }
     }
 
     /// The core on which a thread went to sleep last.
@@ -140,6 +138,14 @@ impl Station {
         if self.slept_on.load(Ordering::Relaxed) != here {
             self.slept_on.store(here, Ordering::Relaxed);
         }
+    }
+}
+
+impl Turn {
+    /// Whether anything was there.
+    #[inline]
+    pub fn is_work(self) -> bool {
+        matches!(self, Turn::Worked | Turn::Woke)
     }
 }
 

@@ -122,6 +122,17 @@ pub fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
+/// How often threads of this process have left their core to another thread, of their own accord or not.
+pub fn process_switches() -> u64 {
+    // SAFETY: zeros are a valid value, which the call fills in.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_SELF, &raw mut usage);
+        usage
+    };
+    u64::try_from(usage.ru_nvcsw + usage.ru_nivcsw).unwrap_or(0)
+}
+
 /// The threads of the whole machine that run or want to, this one included; `None` where the system does not say.
 pub fn runnable_threads() -> Option<usize> {
     // "0.20 0.18 0.12 1/80 11206": proc_loadavg(5).
@@ -129,14 +140,20 @@ pub fn runnable_threads() -> Option<usize> {
     text.split(' ').nth(3)?.split('/').next()?.parse().ok()
 }
 
-/// How many cores the machine has.
-pub fn cores() -> usize {
-    static CORES: std::sync::OnceLock<usize> = std::sync::OnceLock::new();
-    *CORES.get_or_init(|| {
-        // SAFETY: a plain question.
-        let online = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_ONLN) };
-        usize::try_from(online).unwrap_or(1).max(1)
-    })
+/// How many cores this thread may run on; they may be fewer than the machine has, and others tomorrow.
+pub fn allowed_cores() -> usize {
+    // SAFETY: zeros are an empty set, which the call fills in; 0 is this thread.
+    let count = unsafe {
+        let mut set: libc::cpu_set_t = std::mem::zeroed();
+        let size = size_of::<libc::cpu_set_t>();
+        // Refused where the machine has more cores than the set has room for.
+        if libc::sched_getaffinity(0, size, &raw mut set) == 0 {
+            libc::CPU_COUNT(&set)
+        } else {
+            libc::CPU_SETSIZE
+        }
+    };
+    usize::try_from(count).unwrap_or(1).max(1)
 }
 
 fn check(failed: libc::c_int) -> io::Result<()> {
@@ -148,6 +165,19 @@ mod tests {
     #[test]
     fn the_system_says_how_many_threads_want_to_run() {
         assert!(super::runnable_threads().is_none_or(|threads| threads >= 1), "this one runs");
-        assert!(super::cores() >= 1);
+    }
+
+    #[test]
+    fn a_thread_that_is_kept_on_one_core_counts_one() {
+        let everywhere = super::allowed_cores();
+        let pinned = std::thread::spawn(|| {
+            super::pin(&[super::current_core()]).expect("it runs there");
+            super::allowed_cores()
+        });
+        assert_eq!(pinned.join().expect("no panic"), 1);
+        assert_eq!(super::allowed_cores(), everywhere, "another thread's affair");
+        if everywhere < 2 {
+            println!("skipped: one core in all, so one is what anybody counts");
+        }
     }
 }

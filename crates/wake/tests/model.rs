@@ -3,7 +3,7 @@
 //! A wake-up that is lost leaves a model thread asleep for ever, which loom reports as a deadlock. The last tests plant the
 //! mistakes that the protocol exists to prevent, and expect to be told.
 
-use highwire_wake::{Rest, Scope, Seat, WakeWord};
+use highwire_wake::{Leading, Relief, Rest, Scope, Seat, Slept, WakeWord, Watch};
 use loom::sync::atomic::{AtomicUsize, Ordering};
 use loom::thread;
 use std::sync::Arc;
@@ -136,6 +136,109 @@ fn a_post_rings_for_the_leader_that_rests() {
     explore(|| {
         rest_elsewhere(|rest, word, bell| {
             if rest.is_to_be_rung(word, word.post()) {
+                bell.post();
+            }
+        });
+    });
+}
+
+/// A leader rests and goes, as `go` has it, while another thread sleeps because one rests.
+fn rely_on_a_leader(go: fn(Leading<'_>, &Seat, &Relief, &WakeWord)) {
+    let parts =
+        Arc::new((Seat::default(), Rest::default(), Relief::default(), WakeWord::new(Scope::Process)));
+    let leader = {
+        let parts = Arc::clone(&parts);
+        thread::spawn(move || {
+            let (seat, rest, relief, bell) = &*parts;
+            let word = WakeWord::new(Scope::Process);
+            let leading = seat.try_take().expect("it is free");
+            rest.sleep(&word, word.posts(), || Slept::Posted);
+            go(leading, seat, relief, bell);
+        })
+    };
+    let (_, rest, relief, bell) = &*parts;
+    let rings = bell.posts();
+    if relief.begin(rest) {
+        bell.sleep(rings, None);
+    }
+    leader.join().expect("no panic");
+}
+
+#[test]
+fn who_relies_on_a_leader_is_woken_when_it_goes() {
+    explore(|| {
+        rely_on_a_leader(|leading, seat, relief, bell| {
+            leading.pass_on();
+            if relief.is_forsaken(seat) {
+                bell.post();
+            }
+        });
+    });
+}
+
+/// Planted: the leader looks whether anybody relies on it before it leaves the seat.
+#[test]
+fn looking_who_relies_before_leaving_loses_a_wake_up() {
+    loses_a_wake_up("looking_who_relies_before_leaving_loses_a_wake_up", || {
+        rely_on_a_leader(|leading, seat, relief, bell| {
+            if relief.is_forsaken(seat) {
+                bell.post();
+            }
+            leading.pass_on();
+        });
+    });
+}
+
+/// A thread sleeps on the work, first until a time and then for ever; `leave` leaves it something that is due at that time.
+fn watch_the_work(leave: impl Fn(&AtomicUsize, &Watch, &WakeWord)) {
+    const DUE_NS: u64 = 1;
+    let parts = Arc::new((Watch::default(), WakeWord::new(Scope::Process)));
+    let left = Arc::new(AtomicUsize::new(0));
+    let watching = {
+        let (parts, left) = (Arc::clone(&parts), Arc::clone(&left));
+        thread::spawn(move || {
+            let (watch, bell) = &*parts;
+            for until in [DUE_NS, u64::MAX] {
+                let rings = bell.posts();
+                // SeqCst, as the token of the work is.
+                if left.load(Ordering::SeqCst) > 0 {
+                    return;
+                }
+                watch.begin(until);
+                match until {
+                    // Its time comes without anybody's help.
+                    DUE_NS => thread::yield_now(),
+                    _ => drop(bell.sleep(rings, None)),
+                }
+                watch.end();
+            }
+        })
+    };
+    let (watch, bell) = &*parts;
+    leave(&left, watch, bell);
+    watching.join().expect("no panic");
+}
+
+#[test]
+fn work_that_is_left_is_done_when_it_is_due() {
+    explore(|| {
+        watch_the_work(|left, watch, bell| {
+            left.fetch_add(1, Ordering::SeqCst);
+            if !watch.wakes_before(1) {
+                bell.post();
+            }
+        });
+    });
+}
+
+/// Planted: the thread asks who watches before it leaves the work.
+#[test]
+fn asking_who_watches_before_the_work_is_left_loses_a_wake_up() {
+    loses_a_wake_up("asking_who_watches_before_the_work_is_left_loses_a_wake_up", || {
+        watch_the_work(|left, watch, bell| {
+            let is_watched = watch.wakes_before(1);
+            left.fetch_add(1, Ordering::SeqCst);
+            if !is_watched {
                 bell.post();
             }
         });

@@ -12,6 +12,7 @@ use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 use highwire_host::{LinkChoice, WakeMode};
 use highwire_stdx::Rng;
+use highwire_wake::process_switches;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
@@ -26,7 +27,8 @@ const PATIENCE: Duration = Duration::from_secs(20);
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "A client that polls keeps so many requests of 32 bytes under way, each on a connection drawn at random. The server has a thread for each connection, which
-blocks in `CompletionChannel::event` or in `read`; `tcp-epoll` has one thread for all. Servers take turns. CPU time is that of all threads but the client's.
+blocks in `CompletionChannel::event` or in `read`; with `-poll` in `poll` on the channel's descriptor; with `-epoll` one thread watches the descriptors of all. Servers
+take turns. CPU time is that of all threads but the client's; switches are those of the whole process from one thread to another, of its own accord and not.
 
 Examples:
   highwire bench server --quick
@@ -39,7 +41,7 @@ pub(crate) struct Args {
     /// Requests under way.
     #[arg(long, default_value_t = 4, value_parser = clap::value_parser!(u32).range(1..=64))]
     depth: u32,
-    /// Only these servers: shm- or udp- and a mode of waiting, tcp-threads, tcp-epoll.
+    /// Only these servers: shm- or udp-, a mode of waiting, and -poll or -epoll or neither; tcp-threads, tcp-epoll.
     #[arg(long, value_delimiter = ',')]
     server: Vec<Server>,
     /// Short turns, and 16 threads.
@@ -62,9 +64,20 @@ pub(crate) struct Args {
 /// What answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Server {
-    Verbs(LinkChoice, WakeMode),
+    Verbs(LinkChoice, WakeMode, Door),
     TcpThreads,
     TcpEpoll,
+}
+
+/// Where a thread of the server blocks.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Door {
+    /// In the library, each on its own channel.
+    Event,
+    /// In `poll`, each on the descriptor of its own channel.
+    Poll,
+    /// In `epoll_wait`, one for all descriptors.
+    Epoll,
 }
 
 /// How long, and how many at once.
@@ -81,6 +94,7 @@ struct Outcome {
     times: Histogram<u64>,
     elapsed: Duration,
     cpu: Duration,
+    switches: u64,
 }
 
 /// Connections on which a client sends requests and looks for responses.
@@ -99,19 +113,29 @@ struct Row {
     p50_ns: u64,
     p99_ns: u64,
     cpu_s_per_million: f64,
+    switches_per_request: f64,
 }
 
 impl Server {
+    /// Every server.
     fn all() -> Vec<Server> {
-        let verbs = [LinkChoice::Auto, LinkChoice::Udp]
-            .into_iter()
-            .flat_map(|link| WakeMode::ALL.map(|mode| Server::Verbs(link, mode)));
+        let verbs = [LinkChoice::Auto, LinkChoice::Udp].into_iter().flat_map(|link| {
+            let of_link = move |mode| {
+                [Door::Event, Door::Poll, Door::Epoll].map(|door| Server::Verbs(link, mode, door))
+            };
+            WakeMode::ALL.into_iter().flat_map(of_link)
+        });
         verbs.chain([Server::TcpThreads, Server::TcpEpoll]).collect()
+    }
+
+    /// Those that a run compares unless it is told otherwise: who blocks on a descriptor is served by the same thread in every mode.
+    fn is_usual(&self) -> bool {
+        !matches!(self, Server::Verbs(_, WakeMode::Latency | WakeMode::Power, Door::Poll | Door::Epoll))
     }
 
     fn play(self, load: Load) -> Result<Outcome> {
         match self {
-            Server::Verbs(link, mode) => verbs::play(link, mode, load),
+            Server::Verbs(link, mode, door) => verbs::play(link, mode, door, load),
             Server::TcpThreads => tcp::play(false, load),
             Server::TcpEpoll => tcp::play(true, load),
         }
@@ -121,8 +145,15 @@ impl Server {
 impl fmt::Display for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Server::Verbs(LinkChoice::Udp, mode) => write!(f, "udp-{mode}"),
-            Server::Verbs(_, mode) => write!(f, "shm-{mode}"),
+            Server::Verbs(link, mode, door) => {
+                let link = if *link == LinkChoice::Udp { "udp" } else { "shm" };
+                let door = match door {
+                    Door::Event => "",
+                    Door::Poll => "-poll",
+                    Door::Epoll => "-epoll",
+                };
+                write!(f, "{link}-{mode}{door}")
+            }
             Server::TcpThreads => f.write_str("tcp-threads"),
             Server::TcpEpoll => f.write_str("tcp-epoll"),
         }
@@ -143,7 +174,8 @@ impl FromStr for Server {
 
 /// Measures.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let servers = if args.server.is_empty() { Server::all() } else { args.server.clone() };
+    let usual = || Server::all().into_iter().filter(Server::is_usual).collect();
+    let servers = if args.server.is_empty() { usual() } else { args.server.clone() };
     let threads = if args.quick { vec![16] } else { args.threads.clone() };
     let (rounds, turn_ms) = if args.quick { (1, args.turn_ms.min(50)) } else { (args.rounds, args.turn_ms) };
     let mut totals: Vec<(Server, u32, Option<Outcome>)> = Vec::new();
@@ -163,6 +195,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                     total.times.add(&turn.times)?;
                     total.elapsed += turn.elapsed;
                     total.cpu += turn.cpu;
+                    total.switches += turn.switches;
                 }
             }
         }
@@ -190,23 +223,26 @@ fn row(server: Server, threads: u32, outcome: &Outcome) -> Row {
         p50_ns: times.value_at_quantile(0.5),
         p99_ns: times.value_at_quantile(0.99),
         cpu_s_per_million: outcome.cpu.as_secs_f64() * 1e6 / times.len().max(1) as f64,
+        switches_per_request: outcome.switches as f64 / times.len().max(1) as f64,
     }
 }
 
 fn table(rows: &[Row], is_markdown: bool, console: &mut Console) -> Result<()> {
     if is_markdown {
-        console.line("| server | threads | requests/s | p50 µs | p99 µs | CPU s per 10⁶ |")?;
-        console.line("|---|---:|---:|---:|---:|---:|")?;
+        console.line(
+            "| server | threads | requests/s | p50 µs | p99 µs | CPU s per 10⁶ | switches per request |",
+        )?;
+        console.line("|---|---:|---:|---:|---:|---:|---:|")?;
     } else {
-        console.line("server           threads  requests/s     p50 us     p99 us   CPU s/M")?;
+        console.line("server              threads  requests/s     p50 us     p99 us   CPU s/M  switches")?;
     }
     for row in rows {
-        let Row { server, threads, per_second, .. } = row;
+        let Row { server, threads, per_second, switches_per_request: switches, .. } = row;
         let (p50, p99, cpu) = (row.p50_ns as f64 / 1e3, row.p99_ns as f64 / 1e3, row.cpu_s_per_million);
         console.line(if is_markdown {
-            format!("| `{server}` | {threads} | {per_second:.0} | {p50:.1} | {p99:.1} | {cpu:.2} |")
+            format!("| `{server}` | {threads} | {per_second:.0} | {p50:.1} | {p99:.1} | {cpu:.2} | {switches:.2} |")
         } else {
-            format!("{server:<16}{threads:>8}{per_second:>12.0}{p50:>11.1}{p99:>11.1}{cpu:>10.2}")
+            format!("{server:<19}{threads:>8}{per_second:>12.0}{p50:>11.1}{p99:>11.1}{cpu:>10.2}{switches:>10.2}")
         })?;
     }
     Ok(())
@@ -219,7 +255,7 @@ fn drive(connections: &mut dyn Connections, load: Load) -> Result<Outcome> {
     let mut sent = vec![Instant::now(); load.connections];
     let mut idle: Vec<usize> = (0..load.connections).collect();
     let mut waiting = Vec::new();
-    let (begin, cpu) = (Instant::now(), others_time());
+    let (begin, cpu, before) = (Instant::now(), others_time(), process_switches());
     let mut heard = begin;
     loop {
         let now = Instant::now();
@@ -245,7 +281,8 @@ fn drive(connections: &mut dyn Connections, load: Load) -> Result<Outcome> {
             bail!("a response is missing");
         }
     }
-    Ok(Outcome { times, elapsed: begin.elapsed(), cpu: others_time().saturating_sub(cpu) })
+    let (elapsed, cpu) = (begin.elapsed(), others_time().saturating_sub(cpu));
+    Ok(Outcome { times, elapsed, cpu, switches: process_switches() - before })
 }
 
 /// What all threads but this one have taken.

@@ -14,8 +14,8 @@ use anyhow::{Result, bail};
 use hdrhistogram::Histogram;
 use highwire_stdx::Rng;
 use highwire_wake::{
-    Account, Core, Dispatcher, Station, Strategy, Turn, Wait, WakeStrategy, WakeWord, Work, pin, thread_time,
-    yield_core,
+    Account, Core, Dispatcher, Posted, Station, Strategy, Turn, Wait, WakeStrategy, WakeWord, Work, pin,
+    thread_time, yield_core,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -107,10 +107,7 @@ impl Work for Shared {
         // Short of an increment: one thread at a time finds an event.
         let found = self.found.load(Ordering::Relaxed) + 1;
         self.found.store(found, Ordering::Relaxed);
-        if found != self.untold {
-            place.word.post();
-        }
-        Turn::Worked
+        if found != self.untold && place.word.post() == Posted::Woke { Turn::Woke } else { Turn::Worked }
     }
 
     // The source sees for itself that nobody polls.
@@ -157,7 +154,7 @@ pub(super) fn play(scene: Scene, cores: [Core; 2], until: Until, seed: u64, care
         None => scene.strategy.make(),
     };
     let shared = Shared {
-        station: Station::of_one_core(),
+        station: Station::new(),
         strategy,
         mailbox: AtomicU32::new(NOBODY),
         seats: (0..scene.threads).map(|_| Place::default()).collect(),

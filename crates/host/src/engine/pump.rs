@@ -195,14 +195,29 @@ impl Engine {
         self.finish_post();
     }
 
+    /// When the engine wants to be run again after a step of a thread that came by. If it is the last one for now,
+    /// acknowledgements that were kept for the next leave at once; else they are the next one's affair.
+    pub(crate) fn due_after(&mut self, is_last_step: bool) -> Option<Instant> {
+        if is_last_step && (self.turn.deferred || self.turn.posted) {
+            self.begin_post();
+            self.finish_post();
+        }
+        self.deadline_but_for_kept()
+    }
+
     /// When the engine wants to be run again, whatever arrives until then.
     pub(crate) fn deadline(&self) -> Option<Instant> {
+        let kept = self.turn.deferred.then(|| self.turn.deferred_until.unwrap_or(Instant::ZERO));
+        [self.deadline_but_for_kept(), kept].into_iter().flatten().min()
+    }
+
+    /// The same without acknowledgements that were kept back.
+    fn deadline_but_for_kept(&self) -> Option<Instant> {
         let waits = self.turn.more_to_send || self.tx.is_blocked() || self.has_backlog();
         let at_once = waits.then_some(Instant::ZERO);
-        let kept = self.turn.deferred.then(|| self.turn.deferred_until.unwrap_or(Instant::ZERO));
         let held_back = self.disturbed.as_ref().and_then(super::Disturbed::poll_timeout);
         let unreceived = self.held.deadline();
-        [self.rnic.poll_timeout(), self.udp.poll_timeout(), held_back, unreceived, kept, at_once]
+        [self.rnic.poll_timeout(), self.udp.poll_timeout(), held_back, unreceived, at_once]
             .into_iter()
             .flatten()
             .min()

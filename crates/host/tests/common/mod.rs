@@ -5,8 +5,9 @@ use highwire_host::verbs::{
     Access, Completion, CompletionStatus, Operation, Recovery, RecvWr, SendWr, Service,
 };
 use highwire_host::{
-    Buffer, CompletionQueue, ConnectOptions, Device, DeviceConfig, EMPTY_COMPLETION, Engine, FaultConfig,
-    LinkChoice, ProtectionDomain, QueuePair, QueuePairConfig,
+    Buffer, ChannelTarget, CompletionChannel, CompletionQueue, CompletionQueueConfig, ConnectOptions, Device,
+    DeviceConfig, EMPTY_COMPLETION, Engine, FaultConfig, LinkChoice, ProtectionDomain, QueuePair,
+    QueuePairConfig,
 };
 use std::time::{Duration, Instant};
 
@@ -79,8 +80,40 @@ impl Setup {
             [a, b].iter().for_each(|end| end.qp.activate(QKEY).expect("activates"));
             return;
         }
-        a.qp.connect(&b.qp.endpoint(), &self.options).expect("connects");
-        b.qp.connect(&a.qp.endpoint(), &self.options).expect("connects");
+        self.join(&a.qp, &b.qp);
+    }
+}
+
+/// A queue pair with a queue of its own, of whose completions a channel tells.
+pub struct Told {
+    pub qp: QueuePair,
+    pub cq: CompletionQueue,
+    pub channel: CompletionChannel,
+}
+
+impl Setup {
+    /// One more queue pair of `end`, which a channel tells of by `tag`.
+    pub fn told(&self, end: &End, tag: u64) -> Told {
+        let channel = end.device.completion_channel().expect("a channel");
+        let target = Some(ChannelTarget { channel: &channel, tag });
+        let config = CompletionQueueConfig { channel: target, ..CompletionQueueConfig::new(16) };
+        let cq = end.device.create_completion_queue(&config).expect("a completion queue");
+        let qp = end.pd.queue_pair(&QueuePairConfig::new(self.service, &cq)).expect("a queue pair");
+        Told { qp, cq, channel }
+    }
+
+    /// Connects two queue pairs with each other.
+    pub fn join(&self, a: &QueuePair, b: &QueuePair) {
+        a.connect(&b.endpoint(), &self.options).expect("connects");
+        b.connect(&a.endpoint(), &self.options).expect("connects");
+    }
+
+    /// One more queue pair of `end`, told of by a channel and connected to a queue pair of `peer`.
+    pub fn told_by(&self, end: &End, tag: u64, peer: &End) -> (Told, QueuePair) {
+        let told = self.told(end, tag);
+        let theirs = peer.pd.queue_pair(&QueuePairConfig::new(self.service, &peer.cq)).expect("a queue pair");
+        self.join(&told.qp, &theirs);
+        (told, theirs)
     }
 }
 

@@ -2,11 +2,15 @@
 //!
 //! ```text
 //!   0 ┌──────────────────────┬─────────────┬──────────────┐
-//!     │ "HWSTATS1"           │ pid u32     │ entries u32  │
+//!     │ "HWSTATS2"           │ pid u32     │ entries u32  │
 //!  16 ├──────────────────────┼─────────────┴──────────────┤
 //!     │ start_time u64       │ sequence u64: odd while it is being written │
 //!  64 ├──────────────────────┴────────────────────────────┤
 //!     │ entries × { name: 40 bytes, zero-padded · u64 }   │
+//!     ├───────────────────────────────────────────────────┤
+//!     │ channels u32 · left out u32 · figures u32         │
+//!     │ figures × { name: 40 bytes, zero-padded }         │
+//!     │ channels × { name: 40 bytes · 16 × u64 }          │
 //!     └───────────────────────────────────────────────────┘
 //! ```
 
@@ -18,13 +22,20 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering, fence};
 
-const MAGIC: u64 = u64::from_le_bytes(*b"HWSTATS1");
+const MAGIC: u64 = u64::from_le_bytes(*b"HWSTATS2");
 const SEQUENCE: usize = 24;
 const ENTRIES: usize = 64;
 const NAME_BYTES: usize = 40;
 const ENTRY_BYTES: usize = NAME_BYTES + 8;
 const ENTRIES_MAX: usize = 160;
-const FILE_BYTES: usize = ENTRIES + ENTRIES_MAX * ENTRY_BYTES;
+const CHANNELS: usize = ENTRIES + ENTRIES_MAX * ENTRY_BYTES;
+/// Channels that the file has room for. The busiest are shown.
+const CHANNELS_MAX: usize = 64;
+const FIGURES_MAX: usize = 16;
+const FIGURE_NAMES: usize = CHANNELS + 16;
+const CHANNEL_ROWS: usize = FIGURE_NAMES + FIGURES_MAX * NAME_BYTES;
+const CHANNEL_BYTES: usize = NAME_BYTES + FIGURES_MAX * 8;
+const FILE_BYTES: usize = CHANNEL_ROWS + CHANNELS_MAX * CHANNEL_BYTES;
 const PREFIX: &str = "stats-";
 
 /// The file of this device. Dropping it removes it.
@@ -46,6 +57,19 @@ pub struct RunningDevice {
     pub pid: u32,
     /// Its counters by name, as they were a moment ago.
     pub counters: Vec<(String, u64)>,
+    /// What its busiest channels have counted.
+    pub channels: Vec<ChannelFigures>,
+    /// Channels that there was no room for.
+    pub channels_left_out: u32,
+}
+
+/// What one channel of a device has counted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChannelFigures {
+    /// What it is called.
+    pub name: String,
+    /// Its figures by name, the same names for every channel of a device.
+    pub figures: Vec<(String, u64)>,
 }
 
 impl StatsFile {
@@ -69,6 +93,15 @@ impl StatsFile {
 
     /// Writes the present values. One thread at a time calls this; others that come meanwhile write nothing.
     pub fn write(&self, counters: impl IntoIterator<Item = (&'static str, u64)>) {
+        self.write_all(counters, &mut []);
+    }
+
+    /// The same, with those of the device's channels.
+    pub fn write_all(
+        &self,
+        counters: impl IntoIterator<Item = (&'static str, u64)>,
+        channels: &mut [ChannelFigures],
+    ) {
         let sequence = self.sequence.load(Ordering::Relaxed);
         let begun =
             self.sequence.compare_exchange(sequence, sequence + 1, Ordering::AcqRel, Ordering::Relaxed);
@@ -80,16 +113,47 @@ impl StatsFile {
         let mut count = 0u64;
         for (name, value) in counters.into_iter().take(ENTRIES_MAX) {
             let at = ENTRIES + count as usize * ENTRY_BYTES;
-            let mut padded = [0; NAME_BYTES];
-            let bytes = &name.as_bytes()[..name.len().min(NAME_BYTES)];
-            padded[..bytes.len()].copy_from_slice(bytes);
-            self.window.copy_in(at, &padded);
+            self.write_name(at, name);
             self.window.u64_at(at + NAME_BYTES).store(value, Ordering::Relaxed);
             count += 1;
         }
+        self.write_channels(channels);
         self.window.u64_at(8).store(u64::from(std::process::id()) | count << 32, Ordering::Relaxed);
         self.window.u64_at(SEQUENCE).store(sequence + 2, Ordering::Release);
         self.sequence.store(sequence + 2, Ordering::Release);
+    }
+}
+
+impl StatsFile {
+    fn write_name(&self, at: usize, name: &str) {
+        let mut padded = [0; NAME_BYTES];
+        let bytes = &name.as_bytes()[..name.len().min(NAME_BYTES)];
+        padded[..bytes.len()].copy_from_slice(bytes);
+        self.window.copy_in(at, &padded);
+    }
+
+    fn write_channels(&self, channels: &mut [ChannelFigures]) {
+        let left_out = channels.len().saturating_sub(CHANNELS_MAX);
+        if left_out > 0 {
+            channels.sort_by_key(|channel| {
+                std::cmp::Reverse(channel.figures.iter().map(|(_, value)| *value).max())
+            });
+        }
+        let names: &[(String, u64)] = channels.first().map_or(&[], |channel| &channel.figures);
+        let names = &names[..names.len().min(FIGURES_MAX)];
+        for (index, (name, _)) in names.iter().enumerate() {
+            self.write_name(FIGURE_NAMES + index * NAME_BYTES, name);
+        }
+        let shown = &channels[..channels.len().min(CHANNELS_MAX)];
+        for (index, channel) in shown.iter().enumerate() {
+            let at = CHANNEL_ROWS + index * CHANNEL_BYTES;
+            self.write_name(at, &channel.name);
+            for (figure, (_, value)) in channel.figures.iter().take(names.len()).enumerate() {
+                self.window.u64_at(at + NAME_BYTES + figure * 8).store(*value, Ordering::Relaxed);
+            }
+        }
+        self.window.u64_at(CHANNELS).store(shown.len() as u64 | (left_out as u64) << 32, Ordering::Relaxed);
+        self.window.u64_at(CHANNELS + 8).store(names.len() as u64, Ordering::Relaxed);
     }
 }
 
@@ -195,10 +259,11 @@ fn read(path: &Path, name: EngineName) -> Option<RunningDevice> {
         return None;
     }
     // A writer takes microseconds; one that died half-way leaves values that are as good as any.
-    let mut counters = Vec::new();
+    let (mut counters, mut channels, mut channels_left_out) = (Vec::new(), Vec::new(), 0);
     for _ in 0..1000 {
         let before = window.u64_at(SEQUENCE).load(Ordering::Acquire);
         counters = read_entries(&window);
+        (channels, channels_left_out) = read_channels(&window);
         fence(Ordering::Acquire);
         if before.is_multiple_of(2) && window.u64_at(SEQUENCE).load(Ordering::Relaxed) == before {
             break;
@@ -206,20 +271,38 @@ fn read(path: &Path, name: EngineName) -> Option<RunningDevice> {
         std::hint::spin_loop();
     }
     let shard = (name.shard > 0).then_some(name.shard);
-    Some(RunningDevice { address: name.gid, shard, pid, counters })
+    Some(RunningDevice { address: name.gid, shard, pid, counters, channels, channels_left_out })
 }
 
 fn read_entries(window: &Window) -> Vec<(String, u64)> {
     let count = (window.u64_at(8).load(Ordering::Relaxed) >> 32) as usize;
     let entry = |index: usize| {
         let at = ENTRIES + index * ENTRY_BYTES;
-        let mut name = [0; NAME_BYTES];
-        window.copy_out(at, &mut name);
-        let end = name.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
-        let value = window.u64_at(at + NAME_BYTES).load(Ordering::Relaxed);
-        (String::from_utf8_lossy(&name[..end]).into_owned(), value)
+        (read_name(window, at), window.u64_at(at + NAME_BYTES).load(Ordering::Relaxed))
     };
     (0..count.min(ENTRIES_MAX)).map(entry).collect()
+}
+
+fn read_channels(window: &Window) -> (Vec<ChannelFigures>, u32) {
+    let counts = window.u64_at(CHANNELS).load(Ordering::Relaxed);
+    let figures = (window.u64_at(CHANNELS + 8).load(Ordering::Relaxed) as usize).min(FIGURES_MAX);
+    let names: Vec<String> =
+        (0..figures).map(|index| read_name(window, FIGURE_NAMES + index * NAME_BYTES)).collect();
+    let channel = |index: usize| {
+        let at = CHANNEL_ROWS + index * CHANNEL_BYTES;
+        let value = |figure: usize| window.u64_at(at + NAME_BYTES + figure * 8).load(Ordering::Relaxed);
+        let figures = names.iter().enumerate().map(|(figure, name)| (name.clone(), value(figure)));
+        ChannelFigures { name: read_name(window, at), figures: figures.collect() }
+    };
+    let count = (counts as u32 as usize).min(CHANNELS_MAX);
+    ((0..count).map(channel).collect(), (counts >> 32) as u32)
+}
+
+fn read_name(window: &Window, at: usize) -> String {
+    let mut name = [0; NAME_BYTES];
+    window.copy_out(at, &mut name);
+    let end = name.iter().position(|&byte| byte == 0).unwrap_or(NAME_BYTES);
+    String::from_utf8_lossy(&name[..end]).into_owned()
 }
 
 /// Ticks after boot at which a process started, which tells it from a later one of the same number; 0 if there is none.

@@ -7,13 +7,12 @@
 //! come: a thread that sleeps is preferred when it wakes, one that polls has used up its share.
 
 use super::leader_follower::{End, lead_or_follow};
+use super::restraint::Restraint;
 use super::{Outcome, Station, Wait, WakeStrategy};
 use crate::sys;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Sleeps in a row before it polls again, at most.
-const SKIPS_MAX: u32 = 255;
 /// How long it stays off polling after another thread had the core: the first time, and at most.
 const CROWDED_FOR_NS: u64 = 20_000_000;
 const CROWDED_FOR_MAX_NS: u64 = 1_280_000_000;
@@ -30,9 +29,8 @@ pub struct Adaptive {
 /// What the threads of a station have observed. Every figure is a hint: lost updates cost a microsecond.
 #[derive(Debug, Default)]
 pub(super) struct Experience {
-    /// Waits that are to sleep at once, and how many there were the last time.
-    skips: AtomicU32,
-    skips_before: AtomicU32,
+    /// Waits that are to sleep at once.
+    polls: Restraint,
     crowded_until_ns: AtomicU64,
     crowded_for_ns: AtomicU64,
     /// When to look again whether there are more threads than cores, and what the last look said.
@@ -46,7 +44,7 @@ impl WakeStrategy for Adaptive {
         if wait.is_ready() {
             return Outcome::Over;
         }
-        if experience.may_poll() && !experience.is_crowded(station.nanos(Instant::now()), is_full) {
+        if experience.polls.may_try() && !experience.is_crowded(station.nanos(Instant::now()), is_full) {
             let (outcome, end) = lead_or_follow(station, wait, self.budget);
             experience.learn(end, || station.nanos(Instant::now()));
             return outcome;
@@ -54,27 +52,18 @@ impl WakeStrategy for Adaptive {
         let begin = Instant::now();
         let (outcome, _) = lead_or_follow(station, wait, Duration::ZERO);
         if outcome == Outcome::Over && begin.elapsed() < self.budget {
-            experience.forget_failures();
+            experience.polls.forget_failures();
         }
         outcome
     }
 }
 
-/// Whether more threads want to run than there are cores. Where the system does not say, a poll finds out.
+/// Whether more threads want to run than there are cores for this one. Where the system does not say, a poll finds out.
 fn is_full() -> bool {
-    sys::runnable_threads().is_some_and(|threads| threads > sys::cores())
+    sys::runnable_threads().is_some_and(|threads| threads > sys::allowed_cores())
 }
 
 impl Experience {
-    /// Whether this wait may begin with a poll.
-    fn may_poll(&self) -> bool {
-        let skips = self.skips.load(Ordering::Relaxed);
-        if skips > 0 {
-            self.skips.store(skips - 1, Ordering::Relaxed);
-        }
-        skips == 0
-    }
-
     fn is_crowded(&self, now: u64, is_full: impl FnOnce() -> bool) -> bool {
         if now < self.crowded_until_ns.load(Ordering::Relaxed) {
             return true;
@@ -86,22 +75,10 @@ impl Experience {
         self.is_full.load(Ordering::Relaxed)
     }
 
-    fn forget_failures(&self) {
-        self.skips.store(0, Ordering::Relaxed);
-        self.skips_before.store(0, Ordering::Relaxed);
-    }
-
     fn learn(&self, end: End, now: impl FnOnce() -> u64) {
         match end {
-            End::Own => {
-                let before = self.skips_before.load(Ordering::Relaxed);
-                self.skips_before.store(before / 2, Ordering::Relaxed);
-            }
-            End::Spent => {
-                let skips = (2 * self.skips_before.load(Ordering::Relaxed) + 1).min(SKIPS_MAX);
-                self.skips.store(skips, Ordering::Relaxed);
-                self.skips_before.store(skips, Ordering::Relaxed);
-            }
+            End::Own => self.polls.on_success(),
+            End::Spent => self.polls.on_failure(),
             End::Crowded => {
                 let before = self.crowded_for_ns.load(Ordering::Relaxed);
                 let now = now();
@@ -124,33 +101,6 @@ impl Experience {
 mod tests {
     use super::*;
 
-    fn polls_of(experience: &Experience, waits: usize) -> usize {
-        (0..waits).filter(|_| experience.may_poll()).count()
-    }
-
-    #[test]
-    fn polls_in_vain_become_rare_and_one_quick_event_brings_them_back() {
-        let experience = Experience::default();
-        for expected in [1, 3, 7, 15, 31, 63, 127, 255, 255] {
-            assert!(experience.may_poll());
-            experience.learn(End::Spent, || 0);
-            assert_eq!(polls_of(&experience, expected), 0);
-        }
-        assert!(experience.may_poll());
-        experience.learn(End::Spent, || 0);
-        assert!(!experience.may_poll());
-        experience.forget_failures();
-        assert_eq!(polls_of(&experience, 5), 5);
-        // One success among failures is no reason to begin with few again.
-        for expected in [1, 3, 7] {
-            experience.learn(End::Spent, || 0);
-            assert_eq!(polls_of(&experience, expected), 0);
-        }
-        experience.learn(End::Own, || 0);
-        experience.learn(End::Spent, || 0);
-        assert_eq!((polls_of(&experience, 7), polls_of(&experience, 1)), (0, 1));
-    }
-
     #[test]
     fn where_the_core_is_shared_it_stays_off_polling_for_longer_and_longer() {
         let experience = Experience::default();
@@ -167,7 +117,7 @@ mod tests {
         }
         // Quick events do not change that.
         experience.learn(End::Crowded, || now);
-        experience.forget_failures();
+        experience.polls.forget_failures();
         assert!(experience.is_crowded(now + CROWDED_FOR_MAX_NS - 1, || false));
         // After a long time it begins with a short one.
         now += 4 * CROWDED_FOR_MAX_NS;

@@ -76,7 +76,7 @@ pub(super) fn lead_or_follow(station: &Station, wait: &Wait<'_>, budget: Duratio
     loop {
         let posts = wait.word.posts();
         if let Some(leading) = station.seat.try_take() {
-            let (end, now) = lead(&leading, station, wait, budget, &mut polled);
+            let (end, now) = lead(&leading, wait, budget, &mut polled);
             let spent = now - polled.begin;
             match end {
                 End::Own => {
@@ -113,6 +113,7 @@ pub(super) fn lead_or_follow(station: &Station, wait: &Wait<'_>, budget: Duratio
         if wait.place.is_some_and(|place| !station.seat.follow(place)) {
             continue;
         }
+        wait.work.leave_to_leader();
         wait.account.note_sleep();
         if let Some(outcome) = wait.end_of(wait.word.sleep(posts, wait.deadline)) {
             let is_over = outcome == Outcome::Over;
@@ -142,6 +143,7 @@ fn rest(leading: &Leading<'_>, wait: &Wait<'_>, turns: &mut u64) -> Option<Outco
         }
         leading.beat();
         *turns += 1;
+        // Whoever that has woken runs as soon as this thread sleeps.
         if wait.work.turn() == Turn::Taken {
             // What woke this thread still is there, and whoever sees to it may need this core.
             sys::yield_core();
@@ -150,13 +152,7 @@ fn rest(leading: &Leading<'_>, wait: &Wait<'_>, turns: &mut u64) -> Option<Outco
 }
 
 /// Polls until the event is there or there is a reason not to go on; and when that was.
-fn lead(
-    leading: &Leading<'_>,
-    station: &Station,
-    wait: &Wait<'_>,
-    budget: Duration,
-    polled: &mut Polled,
-) -> (End, Instant) {
+fn lead(leading: &Leading<'_>, wait: &Wait<'_>, budget: Duration, polled: &mut Polled) -> (End, Instant) {
     let (mut looked, mut worked) = (polled.begin, polled.begin);
     // A post that came before the seat was ours.
     let mut posts = wait.word.posts();
@@ -173,14 +169,14 @@ fn lead(
                 return (End::Own, Instant::now());
             }
         }
-        if turn == Turn::Worked && station.is_one_core {
-            // Whoever it has woken is to have the core now.
+        if turn == Turn::Woke {
+            // Whoever it has woken is to have the core now. Where it has another, this is a short call.
             sys::yield_core();
         }
-        if turn == Turn::Worked || budget.is_zero() || polled.turns.is_multiple_of(TURNS_PER_CLOCK) {
+        if turn.is_work() || budget.is_zero() || polled.turns.is_multiple_of(TURNS_PER_CLOCK) {
             leading.beat();
             let now = Instant::now();
-            if turn == Turn::Worked {
+            if turn.is_work() {
                 worked = now;
             } else if now - looked > GAP_MAX {
                 return (End::Crowded, now);

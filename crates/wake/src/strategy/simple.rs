@@ -97,7 +97,7 @@ impl Dispatcher {
         while !self.is_closing.load(Ordering::Acquire) {
             let turn = work.turn();
             self.beats.store(self.beats.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
-            if turn == Turn::Worked && !makes_way {
+            if turn == Turn::Woke && !makes_way {
                 sys::yield_core();
             }
             lonely = if self.waiting.load(Ordering::Acquire) > 0 { 0 } else { lonely + 1 };

@@ -1,20 +1,27 @@
-//! The server over queue pairs: every thread sleeps on a channel of its own.
+//! The server over queue pairs: every thread sleeps on a channel of its own, or one thread watches the descriptors of all.
 
+use std::os::fd::AsFd;
 use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
-use highwire_host::verbs::{Access, CompletionOp, CompletionStatus, Operation, RecvWr, SendWr, Service};
+use highwire_host::verbs::{
+    Access, CompletionOp, CompletionStatus, Operation, RecvWr, SendFlags, SendWr, Service, Sge,
+};
 use highwire_host::{
     Buffer, ChannelTarget, CompletionChannel, CompletionQueue, CompletionQueueConfig, ConnectOptions, Device,
     DeviceConfig, LinkChoice, QueuePair, QueuePairConfig, WaitFor, WakeMode,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
+use rustix::io::Errno;
 
-use super::{Connections, Load, MESSAGE_BYTES, Outcome, PATIENCE, drive};
+use super::{Connections, Door, Load, MESSAGE_BYTES, Outcome, PATIENCE, drive};
 
 const STACK_BYTES: usize = 128 << 10;
 /// The first byte of a request that asks the thread to end.
 const END: u8 = 1;
+/// Events that one call takes.
+const EVENTS_MAX: usize = 64;
 
 /// A connection's end at the server.
 struct Served<'a> {
@@ -32,30 +39,88 @@ impl Served<'_> {
         self.qp.post_recv(&RecvWr { wr_id: 0, sges: &sges }).context("cannot post a receive")
     }
 
-    /// Answers until it is asked to end.
-    fn serve(&self) -> Result<()> {
-        loop {
-            self.cq.request_notify(WaitFor::Any)?;
-            while let Some(completion) = self.cq.poll_one() {
-                if completion.status != CompletionStatus::Success {
-                    bail!("a request ended with {:?}", completion.status);
-                }
-                if completion.operation != CompletionOp::Receive {
-                    continue;
-                }
-                let is_end = self.buffer.to_vec(self.offset as usize, 1) == [END];
-                self.receive()?;
-                let sges = [self.buffer.sge(self.offset + MESSAGE_BYTES as u64, MESSAGE_BYTES as u32)];
-                self.qp.post_send(&[SendWr::new(0, Operation::Send, &sges)]).context("cannot answer")?;
-                if is_end {
-                    return Ok(());
-                }
+    /// Asks for an event, and answers what has come; true once it was asked to end.
+    fn answer(&self) -> Result<bool> {
+        self.cq.request_notify(WaitFor::Any)?;
+        while let Some(completion) = self.cq.poll_one() {
+            if completion.status != CompletionStatus::Success {
+                bail!("a request ended with {:?}", completion.status);
             }
-            if self.channel.event(Some(2 * PATIENCE)).is_none() {
+            if completion.operation != CompletionOp::Receive {
+                continue;
+            }
+            let is_end = self.buffer.to_vec(self.offset as usize, 1) == [END];
+            self.receive()?;
+            let sges = [self.buffer.sge(self.offset + MESSAGE_BYTES as u64, MESSAGE_BYTES as u32)];
+            self.qp.post_send(&[unsignaled(&sges)]).context("cannot answer")?;
+            if is_end {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    /// Answers until it is asked to end, blocking in the library or in `poll`.
+    fn serve(&self, door: Door) -> Result<()> {
+        while !self.answer()? {
+            let has_come = match door {
+                Door::Event | Door::Epoll => self.channel.event(Some(2 * PATIENCE)).is_some(),
+                Door::Poll => self.poll_descriptor()? && self.channel.try_event().is_some(),
+            };
+            if !has_come {
                 bail!("no request in {PATIENCE:?}");
             }
         }
+        Ok(())
     }
+
+    /// Sleeps until the channel's descriptor is readable; false if that takes too long.
+    fn poll_descriptor(&self) -> Result<bool> {
+        loop {
+            let mut fds = [PollFd::from_borrowed_fd(self.channel.fd(), PollFlags::IN)];
+            match poll(&mut fds, Some(&patience())) {
+                Err(Errno::INTR) => {}
+                ready => return Ok(ready? > 0),
+            }
+        }
+    }
+}
+
+/// A message whose own completion wakes nobody: the peer's next one says all there is to know.
+fn unsignaled(sges: &[Sge]) -> SendWr<'_> {
+    let flags = SendFlags { signaled: false, ..SendFlags::default() };
+    SendWr { flags, ..SendWr::new(0, Operation::Send, sges) }
+}
+
+fn patience() -> Timespec {
+    Timespec { tv_sec: 2 * PATIENCE.as_secs() as i64, tv_nsec: 0 }
+}
+
+/// Answers for all connections until each was asked to end, blocking in `epoll_wait`.
+fn serve_all(served: &[Served<'_>]) -> Result<()> {
+    let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for (number, one) in (0..).zip(served) {
+        epoll::add(&set, one.channel.fd(), epoll::EventData::new_u64(number), epoll::EventFlags::IN)?;
+        one.answer()?;
+    }
+    let mut left = served.len();
+    let mut events = Vec::with_capacity(EVENTS_MAX);
+    while left > 0 {
+        events.clear();
+        match epoll::wait(&set, rustix::buffer::spare_capacity(&mut events), Some(&patience())) {
+            Err(Errno::INTR) => continue,
+            Ok(0) => bail!("no request in {PATIENCE:?}"),
+            waited => waited?,
+        };
+        for event in &events {
+            let one = &served[event.data.u64() as usize];
+            if one.channel.try_event().is_some() && one.answer()? {
+                epoll::delete(&set, one.channel.fd().as_fd())?;
+                left -= 1;
+            }
+        }
+    }
+    Ok(())
 }
 
 struct Client {
@@ -71,7 +136,7 @@ impl Client {
         let into = [self.buffer.sge(MESSAGE_BYTES as u64, MESSAGE_BYTES as u32)];
         let qp = &self.qps[connection];
         qp.post_recv(&RecvWr { wr_id: connection as u64, sges: &into }).context("cannot post a receive")?;
-        qp.post_send(&[SendWr::new(0, Operation::Send, &sges)]).context("cannot ask")
+        qp.post_send(&[unsignaled(&sges)]).context("cannot ask")
     }
 }
 
@@ -93,7 +158,7 @@ impl Connections for Client {
     }
 }
 
-pub(super) fn play(link: LinkChoice, mode: WakeMode, load: Load) -> Result<Outcome> {
+pub(super) fn play(link: LinkChoice, mode: WakeMode, door: Door, load: Load) -> Result<Outcome> {
     let config = DeviceConfig { link, wake: Some(mode), ..DeviceConfig::default() };
     let open = || Device::open(&config).context("cannot open a device");
     let (asking, serving) = (open()?, open()?);
@@ -121,9 +186,13 @@ pub(super) fn play(link: LinkChoice, mode: WakeMode, load: Load) -> Result<Outco
     let mut client = Client { qps, cq, buffer };
     thread::scope(|threads| {
         let mut serving = Vec::new();
-        for one in &served {
-            let thread = thread::Builder::new().stack_size(STACK_BYTES);
-            serving.push(thread.spawn_scoped(threads, || one.serve())?);
+        let small = || thread::Builder::new().stack_size(STACK_BYTES);
+        if door == Door::Epoll {
+            serving.push(small().spawn_scoped(threads, || serve_all(&served))?);
+        } else {
+            for one in &served {
+                serving.push(small().spawn_scoped(threads, move || one.serve(door))?);
+            }
         }
         // So that none is measured on its way to its first sleep.
         thread::sleep(Duration::from_millis(20));

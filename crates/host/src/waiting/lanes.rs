@@ -1,0 +1,93 @@
+//! The work that events come from, as the wake crate's strategies see it: a turn of every lane, and sleep on their sockets.
+
+use crate::device::Shared;
+use crate::engine::{Engine, Sleeper};
+use crate::sys;
+use highwire_wake::{Slept, Turn, WakeWord, Work};
+use std::os::fd::AsFd;
+use std::time::Instant;
+
+/// The longest rest.
+const REST_MAX: highwire_stdx::Duration = highwire_stdx::Duration::from_millis(100);
+/// How long a thread rests on a lane that another one runs.
+const LOOK_AGAIN: highwire_stdx::Duration = highwire_stdx::Duration::from_micros(400);
+
+/// The work that events come from.
+pub(super) struct Lanes<'a>(pub(super) &'a Shared);
+
+impl Lanes<'_> {
+    /// Sleeps until a packet, a timer, a ring, or `deadline`.
+    fn sleep_on_sockets(&self, deadline: Option<Instant>) -> Slept {
+        let device = self.0;
+        let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
+        let longest = REST_MAX.min(left.map_or(highwire_stdx::Duration::MAX, highwire_stdx::Duration::from));
+        let (mut at_most, mut watches_all) = (longest, true);
+        // Before the lanes are asked: what they want to be run for is not to lie before the end of the sleep by these lines' time.
+        let begin = device.clock.now();
+        for lane in &device.lanes {
+            match lane.try_run(|engine| engine.prepare_sleep(Sleeper::Leader)) {
+                // Somebody else runs it just now, and may leave something.
+                None => (at_most, watches_all) = (at_most.min(LOOK_AGAIN), false),
+                Some(None) => return Slept::Posted,
+                Some(Some(left)) => at_most = at_most.min(left),
+            }
+        }
+        let lanes = device.lane_fds.iter().flatten().map(AsFd::as_fd);
+        let fds: Vec<_> = std::iter::once(device.waiting.leader_waker.fd()).chain(lanes).collect();
+        if watches_all {
+            device.waiting.resting.begin((begin + at_most).as_nanos());
+        }
+        let waited = sys::wait_readable_or_signal(&fds, Some(at_most));
+        device.waiting.resting.end();
+        match waited {
+            sys::Waited::Interrupted if sys::ends_waits() => Slept::Interrupted,
+            sys::Waited::TimedOut if at_most == longest => Slept::TimedOut,
+            // Or a timer of the lane.
+            _ => Slept::Posted,
+        }
+    }
+}
+
+impl Work for Lanes<'_> {
+    fn turn(&self) -> Turn {
+        let (mut all, woken) = (Turn::Idle, self.0.waiting.woken());
+        for lane in &self.0.lanes {
+            let run = |engine: &mut Engine| {
+                engine.awake_from_rest();
+                engine.pump()
+            };
+            match lane.visit(run) {
+                Some(pumped) if pumped.work > 0 || pumped.completions > 0 => all = Turn::Worked,
+                None if all == Turn::Idle => all = Turn::Taken,
+                _ => {}
+            }
+        }
+        if self.0.waiting.woken() == woken { all } else { Turn::Woke }
+    }
+
+    fn hand_over(&self) {
+        self.0.waiting.leave(self.0);
+    }
+
+    fn leave_to_leader(&self) {
+        self.0.waiting.leave_to_leader(self.0);
+    }
+
+    fn rest(&self, word: &WakeWord, seen: u32, deadline: Option<Instant>) -> Option<Slept> {
+        let device = self.0;
+        let waiting = &device.waiting;
+        if !sys::may_be_interrupted_in_poll() {
+            return None;
+        }
+        waiting.leader_waker.prepare_sleep();
+        let slept = waiting.station.rest.sleep(word, seen, || self.sleep_on_sockets(deadline));
+        waiting.leader_waker.awake();
+        if slept != Slept::Posted {
+            // No turn follows.
+            for lane in &device.lanes {
+                lane.try_run(Engine::awake_from_rest);
+            }
+        }
+        Some(slept)
+    }
+}

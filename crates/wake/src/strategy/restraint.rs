@@ -1,0 +1,77 @@
+//! What is tried again soon while it pays, and ever more rarely while it does not.
+
+use std::sync::atomic::{AtomicU32, Ordering};
+
+/// Occasions in a row that are let pass, at most.
+const SKIPS_MAX: u32 = 255;
+
+/// Remembers whether something has paid. Every figure is a hint: lost updates cost a microsecond.
+#[derive(Debug, Default)]
+pub(super) struct Restraint {
+    /// Occasions that are yet to be let pass, and how many there were the last time.
+    skips: AtomicU32,
+    before: AtomicU32,
+}
+
+impl Restraint {
+    /// Whether this occasion may be used.
+    pub(super) fn may_try(&self) -> bool {
+        let skips = self.skips.load(Ordering::Relaxed);
+        if skips > 0 {
+            self.skips.store(skips - 1, Ordering::Relaxed);
+        }
+        skips == 0
+    }
+
+    /// It has paid. One success among failures is no reason to begin with few again.
+    pub(super) fn on_success(&self) {
+        let before = self.before.load(Ordering::Relaxed);
+        if before > 0 {
+            self.before.store(before / 2, Ordering::Relaxed);
+        }
+    }
+
+    /// It has not: once is let pass, then three times, seven times, up to 255.
+    pub(super) fn on_failure(&self) {
+        let skips = (2 * self.before.load(Ordering::Relaxed) + 1).min(SKIPS_MAX);
+        self.skips.store(skips, Ordering::Relaxed);
+        self.before.store(skips, Ordering::Relaxed);
+    }
+
+    /// It would have paid.
+    pub(super) fn forget_failures(&self) {
+        self.skips.store(0, Ordering::Relaxed);
+        self.before.store(0, Ordering::Relaxed);
+    }
+}
+
+#[cfg(all(test, not(feature = "model")))]
+mod tests {
+    use super::*;
+
+    fn tries_of(restraint: &Restraint, occasions: usize) -> usize {
+        (0..occasions).filter(|_| restraint.may_try()).count()
+    }
+
+    #[test]
+    fn failures_make_it_rare_and_forgetting_them_brings_it_back() {
+        let restraint = Restraint::default();
+        for expected in [1, 3, 7, 15, 31, 63, 127, 255, 255] {
+            assert!(restraint.may_try());
+            restraint.on_failure();
+            assert_eq!(tries_of(&restraint, expected), 0);
+        }
+        assert!(restraint.may_try());
+        restraint.on_failure();
+        assert!(!restraint.may_try());
+        restraint.forget_failures();
+        assert_eq!(tries_of(&restraint, 5), 5);
+        for expected in [1, 3, 7] {
+            restraint.on_failure();
+            assert_eq!(tries_of(&restraint, expected), 0);
+        }
+        restraint.on_success();
+        restraint.on_failure();
+        assert_eq!((tries_of(&restraint, 7), tries_of(&restraint, 1)), (0, 1));
+    }
+}
