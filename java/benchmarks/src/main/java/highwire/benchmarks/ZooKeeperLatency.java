@@ -91,7 +91,8 @@ public final class ZooKeeperLatency {
         }
         Process server = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
                 "-cp", System.getProperty("java.class.path"), "-Dhighwire.door=" + System.getProperty("highwire.door", ""),
-                "-Dhighwire.zookeeper.spin=" + Integer.getInteger("highwire.zookeeper.spin", 0),
+                "-Dhighwire.zookeeper.spin=" + Integer.getInteger("highwire.zookeeper.spin", 200),
+                "-Dhighwire.zookeeper.mailboxes=" + Integer.getInteger("highwire.zookeeper.mailboxes", 256),
                 ZooKeeperLatency.class.getName(), "serve").redirectError(ProcessBuilder.Redirect.INHERIT).start();
         BufferedReader said = server.inputReader();
         String line = said.readLine();

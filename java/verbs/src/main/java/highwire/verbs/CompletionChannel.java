@@ -1,5 +1,7 @@
 package highwire.verbs;
 
+import java.io.IOException;
+import java.net.InetSocketAddress;
 import java.time.Duration;
 import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
@@ -43,10 +45,26 @@ public final class CompletionChannel extends VerbsObject {
     }
 
     /**
+     * Where programs of this machine wake whoever waits here, with {@link Context#ring}, and the engine takes no part in it: for those that WRITE into each
+     * other's memory, which completes nothing at the other end.
+     *
+     * @return an address of the loopback interface, which may be told to others
+     * @throws VerbsException there is no socket to be had
+     */
+    public InetSocketAddress bell() throws VerbsException {
+        checkOpen();
+        try {
+            return events.bell();
+        } catch (IOException e) {
+            throw new VerbsException("no bell for the channel", e);
+        }
+    }
+
+    /**
      * Waits for a queue to report.
      *
      * @param timeout how long at most
-     * @return the queue, which wants to be polled; null if none has reported in time, or {@link #wakeup} was called
+     * @return the queue, which wants to be polled; null if none has reported in time, {@link #wakeup} was called, or the {@link #bell} rang
      * @throws EngineGoneException the engine has ended
      * @throws InterruptedException the thread was interrupted
      */
@@ -71,7 +89,7 @@ public final class CompletionChannel extends VerbsObject {
                 if (queue != null) {
                     return queue;
                 }
-            } else if (left <= 0) {
+            } else if (events.takeRing() || left <= 0) {
                 return null;
             }
         }

@@ -192,6 +192,15 @@ public final class Context implements AutoCloseable {
         }
     }
 
+    /**
+     * Wakes whoever waits on a completion channel of another program of this machine. It finds no completion there, and looks at what the two have agreed on.
+     *
+     * @param bell as {@link CompletionChannel#bell} said
+     */
+    public void ring(InetSocketAddress bell) {
+        board.ringBell(bell);
+    }
+
     /** Maps a file of the engine's by its number. */
     MemorySegment mapSegment(long segment, long bytes, Arena into) throws IOException {
         MemorySegment memory = Mapped.map(directory.resolve("mem-" + segment), into);

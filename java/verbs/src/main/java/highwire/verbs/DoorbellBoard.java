@@ -71,10 +71,15 @@ final class DoorbellBoard {
 
     /** Wakes the engine. A lost datagram is made up for by the engine's own timer. */
     void wake() {
+        ringBell(engine);
+    }
+
+    /** Sends an empty datagram. */
+    void ringBell(InetSocketAddress to) {
         try {
-            waker.send(ByteBuffer.allocate(0), engine);
+            waker.send(ByteBuffer.allocate(0), to);
         } catch (IOException e) {
-            // A full socket means that the engine has reasons enough to wake.
+            // A full socket means that whoever sleeps there has reasons enough to wake.
         }
     }
 

@@ -1,10 +1,13 @@
 package highwire.verbs;
 
 import java.io.IOException;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
 import java.net.UnixDomainSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 import java.nio.channels.ClosedChannelException;
+import java.nio.channels.DatagramChannel;
 import java.nio.channels.SelectionKey;
 import java.nio.channels.Selector;
 import java.nio.channels.SocketChannel;
@@ -50,6 +53,9 @@ final class Frames implements AutoCloseable {
     private final ByteBuffer buffer =
             ByteBuffer.allocateDirect(HEADER_BYTES + BODY_BYTES_MAX).order(ByteOrder.LITTLE_ENDIAN);
     private long timeoutNanos;
+    /** Where others wake whoever waits for words; null until somebody is told of it. */
+    private volatile DatagramChannel bell;
+    private boolean hasRung;
 
     private Frames(SocketChannel socket, Selector selector, Duration timeout) {
         this.socket = socket;
@@ -141,7 +147,41 @@ final class Frames implements AutoCloseable {
         }
     }
 
-    /** Waits for the next word that the engine sends unasked; false if the time passes or {@link #wakeup} is called first. */
+    /** Opens the bell, once. */
+    synchronized InetSocketAddress bell() throws IOException {
+        if (bell == null) {
+            DatagramChannel opened = DatagramChannel.open();
+            try {
+                opened.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0)).configureBlocking(false);
+                opened.register(selector, SelectionKey.OP_READ);
+            } catch (IOException e) {
+                opened.close();
+                throw e;
+            }
+            bell = opened;
+            // Whoever sleeps already sleeps without it.
+            selector.wakeup();
+        }
+        return (InetSocketAddress) bell.getLocalAddress();
+    }
+
+    /** Whether the bell has rung since the last call. */
+    boolean takeRing() {
+        boolean was = hasRung;
+        hasRung = false;
+        return was;
+    }
+
+    /** One datagram at a time: what else lies there ends the next wait. */
+    private boolean hasRung() throws IOException {
+        DatagramChannel rung = bell;
+        if (rung != null && rung.receive(ByteBuffer.allocate(0)) != null) {
+            hasRung = true;
+        }
+        return hasRung;
+    }
+
+    /** Waits for the next word that the engine sends unasked; false if the time passes, the bell rings or {@link #wakeup} is called first. */
     boolean awaitWord(long nanos, long[] word) throws EngineGoneException {
         long deadline = System.nanoTime() + nanos;
         try {
@@ -163,7 +203,7 @@ final class Frames implements AutoCloseable {
                 }
                 int ready = selector.select(Math.max(1, left / 1_000_000));
                 selector.selectedKeys().clear();
-                if (ready == 0 && deadline - System.nanoTime() > 0) {
+                if (ready == 0 ? deadline - System.nanoTime() > 0 : hasRung()) {
                     return false;
                 }
             }
@@ -199,6 +239,9 @@ final class Frames implements AutoCloseable {
     @Override
     public void close() {
         try {
+            if (bell != null) {
+                bell.close();
+            }
             selector.close();
         } catch (IOException e) {
             // A selector without descriptors left is closed as well.

@@ -6,7 +6,9 @@ import static org.junit.jupiter.api.Assertions.assertNull;
 import static org.junit.jupiter.api.Assertions.assertThrows;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.net.InetSocketAddress;
 import java.time.Duration;
+import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
@@ -241,6 +243,36 @@ class OperationsTest {
             assertTrue(System.nanoTime() - start < Engine.PATIENCE.toNanos(), "neither of them was the end of its time");
             assertNull(end.channel.await(Duration.ofMillis(1)), "a call wakes once");
         }
+    }
+
+    @Test
+    void aBellEndsTheWaitOfAnotherProgramOrItsNextOne() throws Exception {
+        try (End sleeper = new End(engine, Service.RC); End ringer = new End(engine, Service.RC)) {
+            for (boolean isAsleep : new boolean[] {true, false, true}) {
+                Thread waiting = Thread.ofPlatform().unstarted(() -> {
+                    try {
+                        assertNull(sleeper.channel.await(Duration.ofHours(1)));
+                    } catch (EngineGoneException | InterruptedException e) {
+                        throw new IllegalStateException(e);
+                    }
+                });
+                InetSocketAddress bell = sleeper.channel.bell();
+                if (isAsleep) {
+                    waiting.start();
+                    Engine.until("sleep", () -> waiting.getState() == Thread.State.RUNNABLE && isInSelector(waiting));
+                }
+                ringer.context.ring(bell);
+                if (!isAsleep) {
+                    waiting.start();
+                }
+                waiting.join(Engine.PATIENCE);
+                assertFalse(waiting.isAlive(), "the bell has rung");
+            }
+        }
+    }
+
+    private static boolean isInSelector(Thread thread) {
+        return Arrays.stream(thread.getStackTrace()).anyMatch(frame -> frame.getClassName().endsWith("SelectorImpl"));
     }
 
     @Test

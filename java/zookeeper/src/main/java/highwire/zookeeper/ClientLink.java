@@ -33,6 +33,8 @@ public final class ClientLink implements AutoCloseable {
     private Device device;
     private CompletionChannel channel;
     private CompletionQueue received;
+    /** Null where mailboxes are not wanted. */
+    private Sleeper sleeper;
     private Link link;
     private long looked = System.nanoTime();
     private volatile boolean isAsleep;
@@ -85,7 +87,8 @@ public final class ClientLink implements AutoCloseable {
                 device = Device.acquire();
                 channel = device.context().completionChannel();
                 received = device.context().completionQueue(Settings.depth(), channel);
-                link = new Link(device, channel, received, 0);
+                sleeper = Settings.mailboxes() == 0 ? null : new Sleeper(device, channel);
+                link = new Link(device, channel, received, 0, sleeper);
                 greeting = new Greeting();
                 Greeting.introduce(socket, link.introduction());
                 socket.keyFor(selector).interestOps(SelectionKey.OP_READ);
@@ -112,16 +115,22 @@ public final class ClientLink implements AutoCloseable {
      */
     public boolean await(int millis, BooleanSupplier hasWork) throws IOException, InterruptedException {
         spin.reset();
-        boolean hasCome = received.hasCompletion() || hasWork.getAsBoolean();
+        boolean hasCome = hasCome() || hasWork.getAsBoolean();
         while (!hasCome && spin.goOn()) {
-            hasCome = received.hasCompletion() || hasWork.getAsBoolean();
+            hasCome = hasCome() || hasWork.getAsBoolean();
         }
         long now = System.nanoTime();
         if (!hasCome) {
             isAsleep = true;
             received.requestNotify(false);
-            if (!received.hasCompletion() && !hasWork.getAsBoolean()) {
+            if (sleeper != null) {
+                sleeper.lieDown();
+            }
+            if (!hasCome() && !hasWork.getAsBoolean()) {
                 channel.await(Duration.ofNanos(Math.min(LOOK_NANOS, Math.max(1, millis) * 1_000_000L)));
+            }
+            if (sleeper != null) {
+                sleeper.getUp();
             }
             isAsleep = false;
             now = System.nanoTime();
@@ -131,6 +140,10 @@ public final class ClientLink implements AutoCloseable {
             return isThere();
         }
         return true;
+    }
+
+    private boolean hasCome() {
+        return received.hasCompletion() || link.hasMail();
     }
 
     private boolean isThere() {
@@ -149,6 +162,9 @@ public final class ClientLink implements AutoCloseable {
      * @throws IOException the link is broken
      */
     public void take(FrameReader reader, Queue<ByteBuffer> frames) throws IOException {
+        while (link.takeMail(reader, frames)) {
+            // All that has come.
+        }
         while (received.poll(completion)) {
             if (!completion.isSuccess()) {
                 throw new IOException("the connection is broken: a receive ended with " + completion.status());
@@ -211,7 +227,7 @@ public final class ClientLink implements AutoCloseable {
             return;
         }
         isClosed = true;
-        Device.close(socket, selector, link, received, channel);
+        Device.close(socket, selector, link, sleeper, received, channel);
         if (device != null) {
             device.release();
         }

@@ -23,6 +23,9 @@ public final class Hub {
         /** @param wrId of a receive. @param length what it brought. */
         void received(long wrId, int length);
 
+        /** Takes what lies in its link's mailbox, unless it wants nothing now; whether it took something. */
+        boolean takeMail();
+
         /** Something that it was asked to do, or to go on with. */
         void proceed();
 
@@ -33,9 +36,14 @@ public final class Hub {
     private final Device device;
     private final CompletionChannel channel;
     private final CompletionQueue received;
+    /** Null where no link is to have a mailbox. */
+    private final Sleeper sleeper;
     private final int connections;
+    private final int mailboxes;
     private final AtomicInteger lastId = new AtomicInteger();
     private final Map<Integer, Owner> owners = new ConcurrentHashMap<>();
+    /** Those whose links have mailboxes, which all are looked at. */
+    private final Set<Owner> withMailbox = ConcurrentHashMap.newKeySet();
     private final Queue<Owner> called = new ConcurrentLinkedQueue<>();
     private final Set<Owner> waiting = ConcurrentHashMap.newKeySet();
     private final Thread thread;
@@ -51,19 +59,23 @@ public final class Hub {
     public Hub() throws VerbsException {
         device = Device.acquire();
         connections = Settings.connections();
+        mailboxes = Settings.mailboxes();
         CompletionChannel events = null;
         CompletionQueue queue = null;
+        Sleeper bed = null;
         try {
             events = device.context().completionChannel();
             // As many as can ever be posted, so that it cannot overflow.
             queue = device.context().completionQueue(connections * Settings.depth(), events);
+            bed = mailboxes == 0 ? null : new Sleeper(device, events);
         } catch (VerbsException e) {
-            Device.close(events);
+            Device.close(queue, events);
             device.release();
             throw e;
         }
         channel = events;
         received = queue;
+        sleeper = bed;
         thread = Thread.ofPlatform().name("highwire-zookeeper").daemon().start(this::run);
     }
 
@@ -87,9 +99,14 @@ public final class Hub {
             throw new GreetingException("the server takes " + connections + " connections over queue pairs (" + Settings.CONNECTIONS + ")");
         }
         int id = lastId.incrementAndGet();
-        Link link = new Link(device, channel, received, id);
+        Link link = new Link(device, channel, received, id, withMailbox.size() < mailboxes ? sleeper : null);
         owners.put(id, owner);
         return link;
+    }
+
+    /** @param owner has learnt who its peer is, and that they meet in mailboxes. */
+    public void lookForMail(Owner owner) {
+        withMailbox.add(owner);
     }
 
     /**
@@ -101,6 +118,7 @@ public final class Hub {
     public synchronized void unlink(Owner owner, Link link) {
         owners.values().remove(owner);
         waiting.remove(owner);
+        withMailbox.remove(owner);
         link.close();
     }
 
@@ -143,7 +161,7 @@ public final class Hub {
             for (Owner owner : owners.values()) {
                 owner.broken(reason);
             }
-            Device.close(received, channel);
+            Device.close(sleeper, received, channel);
             device.release();
         }
     }
@@ -155,6 +173,9 @@ public final class Hub {
         while (received.poll(completion)) {
             hasWorked = true;
             dispatch();
+        }
+        for (Owner owner : withMailbox) {
+            hasWorked |= owner.takeMail();
         }
         for (Owner next = called.poll(); next != null; next = called.poll()) {
             hasWorked = true;
@@ -182,8 +203,14 @@ public final class Hub {
     private void sleep() throws EngineGoneException, InterruptedException {
         isAsleep = true;
         received.requestNotify(false);
+        if (sleeper != null) {
+            sleeper.lieDown();
+        }
         if (!turn() && !isClosing) {
             channel.await(LOOK);
+        }
+        if (sleeper != null) {
+            sleeper.getUp();
         }
         isAsleep = false;
     }

@@ -18,12 +18,15 @@ import highwire.verbs.SendRequest;
 import highwire.verbs.Service;
 import highwire.verbs.VerbsException;
 import java.io.IOException;
+import java.net.InetAddress;
 import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
+import java.util.Arrays;
 import java.util.Queue;
 
 /**
- * A stream of bytes each way between two ends: an RC queue pair, receives of one size, and SENDs of at most what the peer's receives hold.
+ * A stream of bytes each way between two ends: an RC queue pair, receives of one size, and SENDs of at most what the peer's receives hold; or {@link Mailbox}es, where both ends have
+ * the same engine.
  *
  * <p>Receives complete into a queue of the owner's, sends into one of the link's own, which reports only while something waits for room. Any thread sends; one
  * thread takes what came.
@@ -32,7 +35,7 @@ public final class Link implements AutoCloseable {
     /** The number of a receive is the link's times this, and the receive's place. */
     static final int DEPTH_MAX = 1 << 8;
 
-    private final int id;
+    private final InetAddress address;
     private final int depth;
     private final int segment;
     private final CompletionQueue sends;
@@ -44,6 +47,8 @@ public final class Link implements AutoCloseable {
     private final PostSend send;
     private final Completion completion = new Completion();
     private final ArrayDeque<ByteBuffer> backlog = new ArrayDeque<>();
+    /** Null where the owner has no use for one. */
+    private final Mailbox mailbox;
     private int peerSegment;
     private long sent;
     private long done;
@@ -57,16 +62,17 @@ public final class Link implements AutoCloseable {
      * @param channel where its sends report
      * @param received where its receives complete
      * @param id which of the owner's links it is
+     * @param sleeper the thread that takes what comes, if it looks for mail as well; else null
      * @throws VerbsException the engine refuses
      */
-    public Link(Device device, CompletionChannel channel, CompletionQueue received, int id) throws VerbsException {
-        this.id = id;
+    Link(Device device, CompletionChannel channel, CompletionQueue received, int id, Sleeper sleeper) throws VerbsException {
         this.depth = Settings.depth();
         this.segment = Settings.segment();
         CompletionQueue queue = null;
         QueuePair pair = null;
         RdmaArena room = null;
         MemoryRegion region = null;
+        Mailbox box = null;
         boolean isMade = false;
         try {
             queue = device.context().completionQueue(depth, channel);
@@ -74,18 +80,21 @@ public final class Link implements AutoCloseable {
                     new QueuePairConfig(Service.RC, queue, received, null, depth, depth, 1, 1, 0));
             room = device.context().arena(2L * depth * segment);
             region = device.domain().register(room.segment(), Access.LOCAL_WRITE);
-            // The peer reaches nothing here but the receives.
-            pair.prepare(0);
+            box = sleeper == null ? null : new Mailbox(device, pair, queue, sleeper);
+            // The peer reaches nothing here but the receives, or the mailbox.
+            pair.prepare(box == null ? 0 : Mailbox.ACCESS);
             isMade = true;
         } finally {
             if (!isMade) {
-                Device.close(pair, queue, region, room);
+                Device.close(pair, queue, region, room, box);
             }
         }
         this.sends = queue;
         this.qp = pair;
         this.arena = room;
         this.memory = region;
+        this.mailbox = box;
+        this.address = device.context().address();
         this.bytes = memory.segment().asByteBuffer();
         this.send = qp.postSend(new SendRequest(Opcode.SEND).sge(memory, 0, 0));
         this.receives = new PostRecv[depth];
@@ -108,7 +117,7 @@ public final class Link implements AutoCloseable {
 
     /** @return what the peer needs to know. */
     public String introduction() {
-        return qp.endpoint() + " " + segment;
+        return qp.endpoint() + " " + segment + (mailbox == null ? "" : " " + mailbox.introduction());
     }
 
     /**
@@ -120,10 +129,13 @@ public final class Link implements AutoCloseable {
     public synchronized void connect(String introduction) throws IOException {
         String[] words = introduction.split(" ");
         try {
-            if (words.length == 2) {
+            if (words.length == 2 || words.length == 2 + Mailbox.WORDS) {
                 Endpoint peer = Endpoint.parse(words[0]);
                 peerSegment = Math.min(segment, Integer.parseInt(words[1]));
                 if (peerSegment > 0) {
+                    if (mailbox != null && words.length > 2 && peer.address().equals(address)) {
+                        mailbox.connect(Arrays.copyOfRange(words, 2, words.length));
+                    }
                     // A peer that takes nothing for a while is waited for, as over TCP.
                     ConnectOptions options = ConnectOptions.DEFAULT;
                     qp.connect(peer, new ConnectOptions(0, options.mtu(), options.irn(), options.timeout(), options.retryCount(), 7));
@@ -161,6 +173,9 @@ public final class Link implements AutoCloseable {
      * @throws IOException the link is broken
      */
     public synchronized boolean flush() throws IOException {
+        if (hasMailbox()) {
+            return post();
+        }
         reap();
         while (!isClosed && !backlog.isEmpty()) {
             if (sent - done == depth) {
@@ -170,14 +185,21 @@ public final class Link implements AutoCloseable {
                     return false;
                 }
             }
-            post();
+            postSend();
         }
         return true;
     }
 
-    private void post() {
+    private void postSend() {
         int at = (depth + (int) (sent % depth)) * segment;
         ByteBuffer slot = bytes.slice(at, peerSegment);
+        fill(slot);
+        send.request(0).wrId(sent).sge(0, at, slot.position());
+        send.exec();
+        sent++;
+    }
+
+    private void fill(ByteBuffer slot) {
         while (slot.hasRemaining() && !backlog.isEmpty()) {
             ByteBuffer next = backlog.getFirst();
             FrameReader.move(next, slot);
@@ -185,9 +207,19 @@ public final class Link implements AutoCloseable {
                 backlog.removeFirst();
             }
         }
-        send.request(0).wrId(sent).sge(0, at, slot.position());
-        send.exec();
-        sent++;
+    }
+
+    /** Puts what there is room for into the peer's mailbox. */
+    private boolean post() throws IOException {
+        while (!isClosed && !backlog.isEmpty()) {
+            if (!mailbox.hasRoom()) {
+                return false;
+            }
+            ByteBuffer slot = mailbox.outgoing();
+            fill(slot);
+            mailbox.send(slot.position());
+        }
+        return true;
     }
 
     private void reap() throws IOException {
@@ -242,6 +274,33 @@ public final class Link implements AutoCloseable {
         receives[slot].exec();
     }
 
+    /** @return whether both ends have a mailbox, so that nothing comes otherwise. */
+    public boolean hasMailbox() {
+        return mailbox != null && mailbox.isConnected();
+    }
+
+    /** @return whether a message lies in the mailbox. */
+    public boolean hasMail() {
+        return hasMailbox() && mailbox.hasMail();
+    }
+
+    /**
+     * Takes the next message from the mailbox.
+     *
+     * @param reader puts frames together
+     * @param frames gets those that are complete
+     * @return whether there was one
+     * @throws IOException the peer has sent nonsense
+     */
+    public synchronized boolean takeMail(FrameReader reader, Queue<ByteBuffer> frames) throws IOException {
+        if (isClosed || !hasMail()) {
+            return false;
+        }
+        reader.take(mailbox.incoming(), frames);
+        mailbox.taken();
+        return true;
+    }
+
     /** Ends it; what the peer has not received is lost. */
     @Override
     public synchronized void close() {
@@ -250,6 +309,6 @@ public final class Link implements AutoCloseable {
         }
         isClosed = true;
         backlog.clear();
-        Device.close(qp, sends, memory, arena);
+        Device.close(qp, sends, memory, arena, mailbox);
     }
 }

@@ -10,6 +10,8 @@ public final class Settings {
     public static final String DEPTH = "highwire.zookeeper.depth";
     /** Connections over queue pairs that a server takes. */
     public static final String CONNECTIONS = "highwire.zookeeper.connections";
+    /** Connections that exchange messages in mailboxes where both ends have the same engine; 0 for none, at either end. */
+    public static final String MAILBOXES = "highwire.zookeeper.mailboxes";
     /** How long a thread looks for more before it sleeps, in microseconds. */
     public static final String SPIN = "highwire.zookeeper.spin";
 
@@ -30,9 +32,14 @@ public final class Settings {
         return number(CONNECTIONS, 1000, 1, 60_000);
     }
 
+    /** @return connections that may have mailboxes; the server's thread looks at each of them in every turn. */
+    public static int mailboxes() {
+        return number(MAILBOXES, 256, 0, 60_000);
+    }
+
     /** @return how long a thread looks for more before it sleeps. */
     public static Duration spin() {
-        return Duration.ofNanos(1000L * number(SPIN, 0, 0, 1_000_000));
+        return Duration.ofNanos(1000L * number(SPIN, 200, 0, 1_000_000));
     }
 
     private static int number(String name, int otherwise, int least, int most) {

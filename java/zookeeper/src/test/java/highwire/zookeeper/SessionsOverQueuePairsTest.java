@@ -1,6 +1,6 @@
 package highwire.zookeeper;
 
-/** Clients over queue pairs. */
+/** Clients over queue pairs, with mailboxes. */
 class SessionsOverQueuePairsTest extends Sessions {
     SessionsOverQueuePairsTest() {
         super(Server.QUEUE_PAIRS);

@@ -9,6 +9,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 import java.util.Iterator;
 import java.util.Queue;
+import java.util.concurrent.locks.ReentrantLock;
 import org.apache.zookeeper.ClientCnxn.EndOfStreamException;
 import org.apache.zookeeper.ClientCnxn.Packet;
 import org.apache.zookeeper.ZooDefs.OpCode;
@@ -17,7 +18,10 @@ import org.apache.zookeeper.common.ZKConfig;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
-/** ZooKeeper's client over a queue pair: {@code zookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketHighwire}. Its SendThread does all of the work. */
+/**
+ * ZooKeeper's client over a queue pair: {@code zookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketHighwire}. Whoever has a request sends it, so that it costs no
+ * hand-over to the SendThread, which does the rest.
+ */
 public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
     private static final Logger LOG = LoggerFactory.getLogger(ClientCnxnSocketHighwire.class);
     /** As ZooKeeper's own: whoever lost a server does not come back at once. */
@@ -31,6 +35,11 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
     /** The first packet of a connection is out; the others wait for its answer. */
     private boolean isPrimed;
     private boolean isOpen;
+    /** Of whoever sends: packets are pending in the order in which they went out. */
+    private final ReentrantLock sending = new ReentrantLock();
+    /** Where packets wait for their answers, and whose; null while only the SendThread may send. */
+    private Queue<Packet> pending;
+    private ClientCnxn client;
 
     /**
      * Made by ZooKeeper, by name.
@@ -85,10 +94,44 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
             throw new EndOfStreamException("Unable to read additional data from server sessionid 0x" + Long.toHexString(sessionId)
                     + ", likely server has closed its connection");
         }
-        for (Packet next = sendable(); next != null; next = sendable()) {
-            send(next, pendingQueue, cnxn);
+        sending.lock();
+        try {
+            pending = pendingQueue;
+            client = cnxn;
+            sendAll();
+            on.flush();
+            if (sendThread.tunnelAuthInProgress()) {
+                pending = null;
+            }
+        } finally {
+            sending.unlock();
         }
-        on.flush();
+    }
+
+    /** Holding the lock. */
+    private void sendAll() throws IOException {
+        for (Packet next = sendable(); next != null; next = sendable()) {
+            send(next, pending, client);
+        }
+    }
+
+    /** Sends what waits, in the thread of whoever wants it sent; false if that is for the SendThread. */
+    private boolean sendHere() {
+        if (!sending.tryLock()) {
+            return false;
+        }
+        try {
+            if (pending == null || !initialized) {
+                return false;
+            }
+            sendAll();
+            return !link.hasBacklog() && outgoingQueue.isEmpty();
+        } catch (IOException | IllegalStateException e) {
+            // The SendThread meets the same, and knows what to do.
+            return false;
+        } finally {
+            sending.unlock();
+        }
     }
 
     private void receive(ByteBuffer frame) throws IOException {
@@ -104,6 +147,7 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
     }
 
     private void send(Packet packet, Queue<Packet> pendingQueue, ClientCnxn cnxn) throws IOException {
+        // As of when the SendThread was awake last, if it is another thread that sends: a ping may come early.
         updateLastSend();
         boolean isAnswered = packet.requestHeader != null && packet.requestHeader.getType() != OpCode.ping
                 && packet.requestHeader.getType() != OpCode.auth;
@@ -153,6 +197,9 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
 
     @Override
     void cleanup() {
+        sending.lock();
+        pending = null;
+        sending.unlock();
         ClientLink had = link;
         if (had != null) {
             had.close();
@@ -176,7 +223,7 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
     @Override
     void packetAdded() {
         ClientLink on = link;
-        if (on != null) {
+        if (on != null && !sendHere()) {
             on.nudge();
         }
     }

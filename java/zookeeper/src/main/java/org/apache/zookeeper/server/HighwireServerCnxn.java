@@ -116,6 +116,9 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         }
         link = made;
         kind = Kind.LINK;
+        if (made.hasMailbox()) {
+            hub.lookForMail(this);
+        }
         Greeting.introduce(socket, made.introduction());
         if (isClosed.get()) {
             // Closed meanwhile, when there was no link to be seen.
@@ -136,6 +139,11 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         hub.call(new Hub.Owner() {
             @Override
             public void received(long wrId, int length) {}
+
+            @Override
+            public boolean takeMail() {
+                return false;
+            }
 
             @Override
             public void proceed() {
@@ -168,29 +176,50 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         }
     }
 
+    @Override
+    public boolean takeMail() {
+        boolean hasTaken = false;
+        while (!isThrottled.get() && !isClosed.get() && take(() -> link.takeMail(reader, frames))) {
+            hasTaken = true;
+        }
+        return hasTaken;
+    }
+
+    /** Where the next piece of the stream comes from. */
+    private interface Source {
+        /** Whether there was one, whose frames are complete now. */
+        boolean take() throws IOException;
+    }
+
     private void take(long wrId, int length) {
+        take(() -> {
+            link.take(wrId, length, reader, frames);
+            return true;
+        });
+    }
+
+    /** One client's nonsense must not end the thread of all. */
+    private boolean take(Source source) {
         if (isClosed.get()) {
-            return;
+            return false;
         }
         try {
-            link.take(wrId, length, reader, frames);
+            boolean hasTaken = source.take();
             for (ByteBuffer frame = frames.poll(); frame != null && !isClosed.get(); frame = frames.poll()) {
                 process(frame);
             }
+            return hasTaken;
         } catch (ClientCnxnLimitException e) {
             ServerMetrics.getMetrics().CONNECTION_REJECTED.add(1);
             LOG.warn("Closing session 0x{}", Long.toHexString(getSessionId()), e);
             close(DisconnectReason.CLIENT_CNX_LIMIT);
         } catch (CloseRequestException e) {
             close(e.getReason());
-        } catch (IOException e) {
-            LOG.warn("Closing session 0x{}", Long.toHexString(getSessionId()), e);
-            close(DisconnectReason.IO_EXCEPTION);
-        } catch (RuntimeException e) {
-            // One client's nonsense must not end the thread of all.
+        } catch (IOException | RuntimeException e) {
             LOG.warn("Closing session 0x{}", Long.toHexString(getSessionId()), e);
             close(DisconnectReason.IO_EXCEPTION);
         }
+        return false;
     }
 
     private void process(ByteBuffer frame) throws IOException, ClientCnxnLimitException {
