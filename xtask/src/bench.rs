@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: the tables of docs/performance.md, measured here and now.
 
+mod java;
 mod loss;
 mod nanopu;
 mod protocol;
@@ -27,7 +28,8 @@ const PAGE: &str = "docs/performance.md";
   cargo xtask bench --write-docs     and put them into docs/performance.md
   cargo xtask bench --nanopu --write-docs   the nanoPU's simulator alone
   cargo xtask bench --rpc --write-docs      RPCs alone
-  cargo xtask bench --wake --write-docs     waiting threads alone")]
+  cargo xtask bench --wake --write-docs     waiting threads alone
+  cargo xtask bench --java --write-docs     round trips of Java programs alone")]
 pub(crate) struct Args {
     /// Rewrite the tables of docs/performance.md.
     #[arg(long)]
@@ -44,6 +46,9 @@ pub(crate) struct Args {
     /// Only how soon waiting threads have their events.
     #[arg(long, conflicts_with = "nanopu")]
     wake: bool,
+    /// Only round trips between two JVMs, over Highwire and over sockets, Netty, gRPC and Aeron.
+    #[arg(long, conflicts_with_all = ["nanopu", "rpc", "wake"])]
+    java: bool,
 }
 
 /// Measures and prints every table.
@@ -57,6 +62,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if args.wake {
         return wake::run(&program, args);
+    }
+    if args.java {
+        return java::run(&program, args);
     }
     let speed = speed::measure(&program, args.runs)?;
     println!("{}", speed.to_text());
@@ -114,7 +122,7 @@ mod tests {
     #[test]
     fn the_page_has_every_section() {
         let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
-        for name in ["machine", "speed", "protocol", "goodput over loss", "rpc"] {
+        for name in ["machine", "speed", "protocol", "goodput over loss", "rpc", "java"] {
             replace_section(&page, name, "").expect("the section is marked");
         }
     }

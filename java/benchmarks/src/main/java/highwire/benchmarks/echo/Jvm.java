@@ -1,0 +1,29 @@
+package highwire.benchmarks.echo;
+
+import java.io.IOException;
+import java.lang.ProcessBuilder.Redirect;
+import java.nio.file.Path;
+import java.util.ArrayList;
+import java.util.Arrays;
+import java.util.List;
+import java.util.Map;
+
+/** Other JVMs, all started alike. */
+final class Jvm {
+    private Jvm() {}
+
+    /** One with our class path; what it says goes to us, its complaints go where ours go. */
+    static Process start(Map<String, String> properties, Class<?> main, String... args) throws IOException {
+        List<String> line = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "-Xms256m", "-Xmx512m", "-cp", System.getProperty("java.class.path"),
+                // Netty's and Aeron's native code and tricks; what is ours needs none of them.
+                "--enable-native-access=ALL-UNNAMED", "--add-opens=java.base/jdk.internal.misc=ALL-UNNAMED"));
+        if (Runtime.version().feature() >= 24) {
+            line.add("--sun-misc-unsafe-memory-access=allow");
+        }
+        properties.forEach((name, value) -> line.add("-D" + name + "=" + value));
+        line.add(main.getName());
+        line.addAll(Arrays.asList(args));
+        return new ProcessBuilder(line).redirectError(Redirect.INHERIT).start();
+    }
+}

@@ -1,0 +1,199 @@
+package highwire.benchmarks.echo;
+
+import highwire.verbs.Access;
+import highwire.verbs.Completion;
+import highwire.verbs.CompletionChannel;
+import highwire.verbs.CompletionQueue;
+import highwire.verbs.ConnectOptions;
+import highwire.verbs.Context;
+import highwire.verbs.Endpoint;
+import highwire.verbs.MemoryRegion;
+import highwire.verbs.Opcode;
+import highwire.verbs.PostRecv;
+import highwire.verbs.PostSend;
+import highwire.verbs.ProtectionDomain;
+import highwire.verbs.QpAttr;
+import highwire.verbs.QpState;
+import highwire.verbs.QueuePair;
+import highwire.verbs.QueuePairConfig;
+import highwire.verbs.RdmaArena;
+import highwire.verbs.ReceiveRequest;
+import highwire.verbs.SendRequest;
+import highwire.verbs.Service;
+import java.io.IOException;
+import java.lang.foreign.ValueLayout;
+import java.lang.invoke.VarHandle;
+import java.time.Duration;
+
+/** A queue pair at either end, and memory: one message that goes out, and behind it one that has come. */
+final class VerbsEnd implements AutoCloseable {
+    private static final VarHandle INT = ValueLayout.JAVA_INT.varHandle();
+    private static final Duration PATIENCE = Duration.ofSeconds(30);
+    private static final int DEPTH = 16;
+
+    final int bytes;
+    private final Waits waits;
+    private final long incoming;
+    private final Context context = Context.open();
+    private final ProtectionDomain domain = context.protectionDomain();
+    private final CompletionChannel channel;
+    private final CompletionQueue sends;
+    private final CompletionQueue receives;
+    private final QueuePair qp;
+    private final RdmaArena arena;
+    private final MemoryRegion memory;
+    private final PostRecv receive;
+    private final Completion completion = new Completion();
+    private long peerAddress;
+    private int peerKey;
+    private volatile boolean isStopped;
+
+    VerbsEnd(int bytes, Waits waits) throws IOException {
+        this.bytes = bytes;
+        this.waits = waits;
+        incoming = bytes + 4095L & -4096L;
+        channel = waits == Waits.BLOCKING ? context.completionChannel() : null;
+        sends = queue();
+        receives = queue();
+        qp = domain.queuePair(new QueuePairConfig(Service.RC, sends, receives, null, DEPTH, DEPTH, 1, 1, 0));
+        arena = context.arena(2 * incoming);
+        memory = domain.register(arena.segment(), Access.ALL);
+        receive = qp.postRecv(new ReceiveRequest().sge(memory, incoming, bytes));
+        qp.prepare(Access.ALL);
+        receive.exec();
+    }
+
+    private CompletionQueue queue() throws IOException {
+        return channel == null ? context.completionQueue(2 * DEPTH) : context.completionQueue(2 * DEPTH, channel);
+    }
+
+    String introduction() {
+        return qp.endpoint() + " " + memory.address() + " " + Integer.toUnsignedString(memory.rkey());
+    }
+
+    void connect(String peer) throws IOException {
+        String[] words = peer.split(" ");
+        peerAddress = Long.parseLong(words[1]);
+        peerKey = Integer.parseUnsignedInt(words[2]);
+        qp.connect(Endpoint.parse(words[0]), ConnectOptions.DEFAULT);
+    }
+
+    /** A call that sends the message that goes out. */
+    PostSend outgoing(Opcode opcode) {
+        return call(opcode, 0);
+    }
+
+    /** A call that sends back what has come, from where it lies. */
+    PostSend back(Opcode opcode) {
+        return call(opcode, incoming);
+    }
+
+    /** A call that READs the peer's message into the place of what has come. */
+    PostSend read() {
+        return qp.postSend(new SendRequest(Opcode.READ).remote(peerAddress, peerKey).sge(memory, incoming, bytes));
+    }
+
+    private PostSend call(Opcode opcode, long from) {
+        return qp.postSend(new SendRequest(opcode).remote(peerAddress + incoming, peerKey).sge(memory, from, bytes));
+    }
+
+    /** Takes what sends have completed, without waiting for it. */
+    void reap() throws IOException {
+        while (sends.poll(completion)) {
+            check();
+        }
+    }
+
+    /** Waits until a send has completed. */
+    void awaitSent() throws IOException, InterruptedException {
+        await(sends);
+    }
+
+    /** Waits for a message, and receives the next one into the same place; false once the end is stopped. */
+    boolean awaitReceived() throws IOException, InterruptedException {
+        if (!await(receives)) {
+            return false;
+        }
+        receive.exec();
+        return true;
+    }
+
+    private boolean await(CompletionQueue queue) throws IOException, InterruptedException {
+        while (!queue.poll(completion)) {
+            if (isStopped) {
+                return false;
+            }
+            if (waits == Waits.POLLING) {
+                Thread.onSpinWait();
+            } else {
+                sleep(queue);
+            }
+        }
+        check();
+        return true;
+    }
+
+    /** The queues share a channel; what the other one reports is looked at when its turn comes. */
+    private void sleep(CompletionQueue queue) throws IOException, InterruptedException {
+        queue.requestNotify(false);
+        if (!queue.hasCompletion()) {
+            channel.await(PATIENCE);
+        }
+    }
+
+    /** Spins until another message lies where messages come; false once the end is stopped. */
+    boolean awaitNumber(int number) {
+        while (last() != number) {
+            if (isStopped) {
+                return false;
+            }
+            Thread.onSpinWait();
+        }
+        return true;
+    }
+
+    /** The thread that waits here does so no longer. */
+    void stop() {
+        isStopped = true;
+    }
+
+    private void check() throws IOException {
+        if (!completion.isSuccess()) {
+            throw new IOException(completion.toString());
+        }
+    }
+
+    /** Both ends of a message carry its number; the last bytes of a WRITE become visible last. */
+    void number(int number) {
+        INT.set(memory.segment(), 0L, number);
+        INT.set(memory.segment(), bytes - 4L, number);
+    }
+
+    /** Makes that visible which a READ has to overwrite. */
+    void forget() {
+        INT.set(memory.segment(), incoming, 0);
+    }
+
+    int first() {
+        return (int) INT.get(memory.segment(), incoming);
+    }
+
+    private int last() {
+        return (int) INT.getAcquire(memory.segment(), incoming + bytes - 4);
+    }
+
+    @Override
+    public void close() throws IOException {
+        qp.modify(new QpAttr().state(QpState.ERROR));
+        qp.close();
+        memory.close();
+        arena.close();
+        sends.close();
+        receives.close();
+        if (channel != null) {
+            channel.close();
+        }
+        domain.close();
+        context.close();
+    }
+}

@@ -1,0 +1,97 @@
+package highwire.benchmarks.echo;
+
+import static org.junit.jupiter.api.Assertions.assertEquals;
+import static org.junit.jupiter.api.Assertions.assertThrows;
+import static org.junit.jupiter.api.Assertions.assertTrue;
+import static org.junit.jupiter.api.Assumptions.assumeTrue;
+
+import highwire.verbs.Engines;
+import java.io.IOException;
+import java.nio.file.Files;
+import java.nio.file.Path;
+import java.util.Map;
+import org.HdrHistogram.Histogram;
+import org.junit.jupiter.api.AfterAll;
+import org.junit.jupiter.api.BeforeAll;
+import org.junit.jupiter.api.Test;
+import org.junit.jupiter.api.Timeout;
+import org.junit.jupiter.params.ParameterizedTest;
+import org.junit.jupiter.params.provider.EnumSource;
+
+/** The comparison itself, briefly: what it measures works, and what comes back wrong is no round trip. */
+@Timeout(120)
+class EveryWayTest {
+    private static final int COUNT = 100;
+    private static final Path PROGRAM = Path.of(System.getProperty("highwire.program", "highwire"));
+    private static Engine near;
+    private static Engine far;
+
+    @BeforeAll
+    static void start() throws IOException {
+        if (Files.isExecutable(PROGRAM)) {
+            near = new Engine(PROGRAM);
+            far = new Engine(PROGRAM);
+        }
+    }
+
+    @AfterAll
+    static void end() throws IOException {
+        if (near != null) {
+            near.close();
+            far.close();
+        }
+    }
+
+    private static void use(Engine engine) {
+        System.setProperty(Engines.DOOR_PROPERTY, engine.door());
+    }
+
+    @ParameterizedTest
+    @EnumSource
+    void everyWayBringsMessagesThereAndBack(Way way) throws Exception {
+        assumeTrue(near != null, "skipped: " + PROGRAM + " is not there: cargo build -p highwire-cli");
+        Echo echo = way.echo();
+        assumeTrue(echo.obstacle() == null, "skipped: " + echo.obstacle());
+        for (int bytes : new int[] {4, 16384}) {
+            use(way.path == Way.Path.UDP ? far : near);
+            try (Echo.Server server = echo.serve(bytes)) {
+                use(near);
+                try (Echo.Client client = echo.connect(server.introduction(), bytes)) {
+                    server.meet(client.introduction());
+                    Histogram times = new Histogram(3);
+                    client.run(COUNT, times);
+                    assertEquals(COUNT, times.getTotalCount());
+                }
+            }
+        }
+    }
+
+    @Test
+    void aMessageThatComesBackAsAnotherIsAnError() {
+        Turns turns = new Turns() {
+            @Override
+            int exchange(int number) {
+                return number == 3 ? 2 : number;
+            }
+
+            @Override
+            public void close() {}
+        };
+        Histogram times = new Histogram(3);
+        IOException wrong = assertThrows(IOException.class, () -> turns.run(COUNT, times));
+        assertEquals("message 3 came back as 2", wrong.getMessage());
+        assertEquals(2, times.getTotalCount());
+    }
+
+    @Test
+    void theComparisonPrintsARowForEachWay() throws Exception {
+        assumeTrue(near != null, "skipped: " + PROGRAM + " is not there: cargo build -p highwire-cli");
+        Process process = Jvm.start(Map.of("highwire.program", PROGRAM.toString(), "highwire.rounds", "1", "highwire.millis", "20",
+                "highwire.sizes", "4,1024", "highwire.ways", "READ,NIO_TCP_BLOCKING"), Comparison.class);
+        String text = new String(process.getInputStream().readAllBytes());
+        assertEquals(0, process.waitFor(), text);
+        String times = "[0-9.]+ / [0-9.]+ / [0-9.]+";
+        assertTrue(text.lines().anyMatch(line -> line.matches("\\| Highwire READ \\| shared memory \\| polling \\| " + times + " \\| " + times + " \\| – \\|")), text);
+        assertTrue(text.lines().anyMatch(line -> line.matches("\\| NIO \\| TCP \\| blocking \\| " + times + " \\| " + times + " \\| 1.00 × \\|")), text);
+    }
+}
