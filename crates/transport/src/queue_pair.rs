@@ -1,5 +1,7 @@
 //! A queue pair: its state, its two halves, and who of them speaks next.
 
+mod arriving;
+mod changing;
 mod direct;
 
 pub use direct::DirectOp;
@@ -7,17 +9,16 @@ pub use direct::DirectOp;
 use crate::connection::{Connection, TransportConfig};
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::plan::{Arrival, Outgoing, Plan, Source};
+use crate::plan::{Outgoing, Plan, Source};
 use crate::receive_queue::ReceiveQueue;
 use crate::requester::Requester;
-use crate::responder::{self, Responder};
-use highwire_stdx::{Instant, Slab};
+use crate::responder::Responder;
+use highwire_stdx::Instant;
 use highwire_verbs::{
-    Access, Address, AsyncEvent, CompletionOp, CompletionStatus, CqId, Gather, Memory, ModifyError, Mtu,
-    Payload, Pd, PostError, QpAttr, QpConfig, QpState, Recovery, RecvWr, SEGMENT_GROUP, SendWr, Service,
-    SrqId,
+    Access, Address, CqId, Gather, Mtu, Pd, PostError, QpConfig, QpState, Recovery, RecvWr, SEGMENT_GROUP,
+    SendWr, Service, SrqId,
 };
-use highwire_wire::{Ext, Headers, NakCode, Operation as WireOperation, Position, Psn, Qpn};
+use highwire_wire::{Psn, Qpn};
 
 /// A queue pair of any service.
 #[derive(Clone, Debug)]
@@ -167,77 +168,6 @@ impl QueuePair {
         }
     }
 
-    /// Changes attributes and state.
-    ///
-    /// # Errors
-    /// [`ModifyError`]; nothing has changed then.
-    pub fn modify(&mut self, ctx: &mut Context<'_>, attr: &QpAttr) -> Result<(), ModifyError> {
-        let from = self.conn.state;
-        let to = attr.check(self.conn.config.service, from)?;
-        if let Some(recovery) = attr.recovery {
-            let before_sending = matches!(from, QpState::Reset | QpState::Init | QpState::Rtr);
-            if !before_sending && !self.requester.set_recovery(&self.conn, recovery, ctx.now) {
-                return Err(ModifyError::NotApplicable("recovery"));
-            }
-            self.recovery = recovery;
-        }
-        self.assign(attr);
-        match (from, to) {
-            (_, QpState::Reset) => self.reset(),
-            (_, QpState::Error) => self.enter_error(ctx),
-            (QpState::Init, QpState::Rtr) => {
-                let accepts = self.responder.accepts_irn;
-                self.responder = Responder::new(self.rq_psn);
-                self.responder.accepts_irn = accepts;
-                self.conn.state = to;
-            }
-            (QpState::Rtr, QpState::Rts) => {
-                self.conn.state = to;
-                self.requester.restart(&self.conn, self.sq_psn, self.recovery, ctx.now);
-            }
-            (QpState::Sqe, QpState::Rts) => {
-                self.conn.state = to;
-                let next = self.requester.next_psn();
-                self.requester.restart(&self.conn, next, self.recovery, ctx.now);
-            }
-            _ => self.conn.state = to,
-        }
-        self.requester.report_drained(&self.conn, ctx);
-        Ok(())
-    }
-
-    fn assign(&mut self, attr: &QpAttr) {
-        fn set<T>(field: &mut T, value: Option<T>) {
-            if let Some(value) = value {
-                *field = value;
-            }
-        }
-        let conn = &mut self.conn;
-        set(&mut conn.access, attr.access);
-        set(&mut conn.qkey, attr.qkey);
-        set(&mut conn.address, attr.address);
-        set(&mut conn.remote_qpn, attr.remote_qpn);
-        set(&mut conn.mtu, attr.path_mtu);
-        set(&mut self.rq_psn, attr.rq_psn);
-        set(&mut self.sq_psn, attr.sq_psn);
-        set(&mut conn.max_rd_atomic, attr.max_rd_atomic.map(u32::from));
-        set(&mut conn.max_dest_rd_atomic, attr.max_dest_rd_atomic.map(u32::from));
-        set(&mut conn.min_rnr_timer, attr.min_rnr_timer);
-        set(&mut conn.timeout, attr.timeout);
-        set(&mut conn.retry_count, attr.retry_count);
-        set(&mut conn.rnr_retry, attr.rnr_retry);
-        set(&mut conn.notify_drained, attr.notify_drained);
-    }
-
-    fn reset(&mut self) {
-        self.conn.state = QpState::Reset;
-        self.requester = Requester::new(&self.conn, Psn::default(), Recovery::GoBackN, Instant::ZERO);
-        self.responder = Responder::new(Psn::default());
-        self.has_needed_receive = false;
-        self.receives.clear();
-        self.established = false;
-    }
-
     /// Whether the peer's requests may come in IRN's format: it proved to be one of ours.
     pub fn set_irn_accepted(&mut self, accepted: bool) {
         self.responder.accepts_irn = accepted;
@@ -261,33 +191,6 @@ impl QueuePair {
     /// Whether requests are being kept back.
     pub fn is_held(&self) -> bool {
         self.requester.held
-    }
-
-    /// Goes into the error state: everything posted is flushed (IBTA §10.3.1.7).
-    pub fn enter_error(&mut self, ctx: &mut Context<'_>) {
-        if self.conn.state == QpState::Error {
-            return;
-        }
-        self.conn.state = QpState::Error;
-        self.flush_sends(ctx);
-        self.flush_receives(ctx);
-        if self.conn.config.srq.is_some() {
-            ctx.events.push_back(AsyncEvent::LastWqeReached(self.conn.qpn));
-        }
-    }
-
-    fn flush_sends(&mut self, ctx: &mut Context<'_>) {
-        self.requester.flush(&self.conn, ctx);
-    }
-
-    fn flush_receives(&mut self, ctx: &mut Context<'_>) {
-        let mut wqes = self.responder.flush();
-        while self.receives.take_into(&mut wqes).is_some() {}
-        for wqe in wqes {
-            let mut completion = responder::ended(&self.conn, &wqe, CompletionStatus::Flushed);
-            completion.operation = CompletionOp::Receive;
-            ctx.completions.push_back((self.conn.config.recv_cq, completion));
-        }
     }
 
     /// Takes a send request.
@@ -321,166 +224,6 @@ impl QueuePair {
             self.flush_receives(ctx);
         }
         Ok(())
-    }
-
-    /// Handles a packet that was found to be for this queue pair.
-    #[inline]
-    pub fn handle_packet<P: Payload>(
-        &mut self,
-        ctx: &mut Context<'_>,
-        arrival: &Arrival,
-        headers: &Headers,
-        payload: P,
-        memory: &mut impl Memory<P>,
-    ) {
-        if !self.conn.state.receives() {
-            return ctx.counters.count(Counter::DroppedWrongState);
-        }
-        let is_ud = self.conn.config.service == Service::Ud;
-        // A connection hears its peer and nobody else.
-        if !is_ud && arrival.source != self.conn.address.gid {
-            return ctx.counters.count(Counter::DroppedWrongSource);
-        }
-        let bth = &headers.bth;
-        match bth.opcode.info().operation {
-            WireOperation::Congestion => return self.requester.handle_cnp(ctx),
-            WireOperation::Send
-            | WireOperation::Write
-            | WireOperation::Read
-            | WireOperation::CompareSwap
-            | WireOperation::FetchAdd => {
-                self.responder.handle_request(
-                    &self.conn,
-                    &mut self.receives,
-                    ctx,
-                    arrival,
-                    headers,
-                    payload,
-                    memory,
-                );
-                self.note_established(ctx);
-                if let Some((aeth, psn)) = headers.ext.riding_ack()
-                    && self.conn.state.transmits()
-                {
-                    self.requester.note_echo(bth.becn);
-                    self.requester.on_irn_ack(&self.conn, ctx, psn, aeth, None);
-                }
-            }
-            // Of answers, which also who never goes beyond RTR gives.
-            WireOperation::ReadAcknowledge => self.responder.on_read_ack(ctx, bth.psn, None),
-            WireOperation::ReadSelectiveAcknowledge => match headers.ext {
-                Ext::IrnReadNack(sack) => self.responder.on_read_ack(ctx, bth.psn, Some(sack)),
-                _ => ctx.counters.count(Counter::DroppedMalformed),
-            },
-            // What is left speaks of this side's own requests.
-            _ if !self.conn.state.transmits() => return ctx.counters.count(Counter::DroppedWrongState),
-            WireOperation::Acknowledge | WireOperation::SelectiveAcknowledge => {
-                self.requester.note_echo(bth.becn);
-                match headers.ext {
-                    Ext::Aeth(aeth) if !self.requester.is_irn() => {
-                        self.requester.on_ack(&self.conn, ctx, bth.psn, aeth);
-                    }
-                    Ext::IrnAck(aeth) => {
-                        self.requester.on_irn_ack(&self.conn, ctx, bth.psn, aeth, None);
-                    }
-                    Ext::IrnNack(aeth, sack) => {
-                        self.requester.on_irn_ack(&self.conn, ctx, bth.psn, aeth, Some(sack));
-                    }
-                    _ => ctx.counters.count(Counter::DroppedStale),
-                }
-            }
-            WireOperation::ReadResponse | WireOperation::AtomicResponse => {
-                match (bth.opcode.is_irn(), self.requester.is_irn()) {
-                    (true, true) => {
-                        self.requester.on_irn_response(&self.conn, ctx, headers, payload, memory);
-                    }
-                    (false, false) => {
-                        self.requester.on_response(&self.conn, ctx, headers, payload, memory);
-                    }
-                    _ => ctx.counters.count(Counter::DroppedStale),
-                }
-            }
-        }
-        self.settle(ctx);
-    }
-
-    /// Takes a frame that was steered to this queue pair (RAW).
-    pub fn handle_frame<P: Payload>(
-        &mut self,
-        ctx: &mut Context<'_>,
-        payload: P,
-        memory: &mut impl Memory<P>,
-    ) {
-        if !self.conn.state.receives() {
-            return ctx.counters.count(Counter::DroppedWrongState);
-        }
-        self.responder.handle_frame(&self.conn, &mut self.receives, ctx, payload, memory);
-        self.settle(ctx);
-    }
-
-    fn note_established(&mut self, ctx: &mut Context<'_>) {
-        if !self.established && self.conn.state == QpState::Rtr && self.conn.config.service != Service::Ud {
-            self.established = true;
-            ctx.events.push_back(AsyncEvent::CommunicationEstablished(self.conn.qpn));
-        }
-    }
-
-    /// Draws the consequence if a half has failed.
-    #[inline]
-    fn settle(&mut self, ctx: &mut Context<'_>) {
-        if self.requester.failed && self.conn.state != QpState::Error {
-            if self.conn.config.service.is_reliable() {
-                self.enter_error(ctx);
-            } else if self.conn.state != QpState::Sqe {
-                self.conn.state = QpState::Sqe;
-                self.flush_sends(ctx);
-            }
-        }
-        if self.conn.state == QpState::Sqd {
-            self.requester.report_drained(&self.conn, ctx);
-        }
-        if let Some(code) = self.responder.failed
-            && self.conn.state != QpState::Error
-            && !self.responder.is_refusing()
-        {
-            ctx.events.push_back(match code {
-                NakCode::RemoteAccess => AsyncEvent::QpAccessError(self.conn.qpn),
-                NakCode::RemoteOperational => AsyncEvent::QpFatal(self.conn.qpn),
-                _ => AsyncEvent::QpRequestError(self.conn.qpn),
-            });
-            self.enter_error(ctx);
-        }
-    }
-
-    /// Whether a packet of an unreliable service would be dropped for want of a receive, and for no other reason that its headers
-    /// tell. A driver that can may keep it until there is one.
-    pub fn lacks_receive(&self, shared: &Slab<ReceiveQueue>, arrival: &Arrival, headers: &Headers) -> bool {
-        let conn = &self.conn;
-        let info = headers.bth.opcode.info();
-        let takes_receive = match conn.config.service {
-            Service::Ud => match headers.ext {
-                Ext::Deth(deth) | Ext::DethImm(deth, _) => deth.qkey == conn.qkey,
-                _ => false,
-            },
-            // One with immediate data takes it with its last packet, a message with its first.
-            Service::Uc => {
-                let begins = matches!(info.position, Position::First | Position::Only);
-                let is_taken = match info.operation {
-                    WireOperation::Send => begins,
-                    _ => matches!(headers.ext, Ext::Imm(_) | Ext::RethImm(..)),
-                };
-                arrival.source == conn.address.gid && is_taken
-            }
-            _ => false,
-        };
-        let queue = match conn.config.srq {
-            Some(srq) => shared.get(srq.0),
-            None => Some(&self.receives),
-        };
-        takes_receive
-            && conn.state.receives()
-            && queue.is_some_and(ReceiveQueue::is_empty)
-            && !self.responder.has_claimed()
     }
 
     /// The connected peer: its address and its queue pair.

@@ -6,20 +6,22 @@
 //!
 //! Invariant: completions leave in the order in which requests were posted.
 
+mod ending;
 mod irn;
 mod packets;
 mod requests;
 mod round_trips;
 mod standard;
+mod starting;
 
 use crate::congestion::{AckSample, Congestion, CongestionControl, LossKind, Pacer};
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::plan::Plan;
-use crate::send_queue::{Progress, SendQueue, SendWqe};
+use crate::send_queue::{SendQueue, SendWqe};
 use highwire_stdx::Instant;
-use highwire_verbs::{CompletionStatus, Operation, PostError, QpState, Recovery, SendWr, Service};
+use highwire_verbs::{CompletionStatus, PostError, Recovery, SendWr, Service};
 use highwire_wire::Psn;
 pub(crate) use irn::IrnRequester;
 pub(crate) use packets::position;
@@ -82,12 +84,6 @@ pub(crate) struct Requester {
     /// The queue pair is to go into error.
     pub(crate) failed: bool,
     drained_reported: bool,
-}
-
-/// Whether a request may start now.
-enum Gate {
-    Open,
-    Wait,
 }
 
 impl Requester {
@@ -358,40 +354,6 @@ impl Requester {
         self.credit_limit = promised;
     }
 
-    /// The request whose next packet may be built: the one at the cursor, started if it was not. Requests that never leave
-    /// this side are carried out on the way.
-    #[inline]
-    fn admit(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> Option<usize> {
-        loop {
-            let index = self.queue.cursor;
-            let wqe = self.queue.wqes.get(index)?;
-            match wqe.progress {
-                Progress::Done(CompletionStatus::Success) => self.queue.step(),
-                Progress::Done(_) => return None,
-                Progress::Waiting if wqe.operation.is_local() => {
-                    if !self.run_local(conn, ctx) {
-                        return None;
-                    }
-                }
-                Progress::Waiting => {
-                    return match self.start(conn, ctx) {
-                        Gate::Open => Some(index),
-                        Gate::Wait => None,
-                    };
-                }
-                Progress::Started => return self.is_still_permitted(conn, ctx, index).then_some(index),
-            }
-        }
-    }
-
-    /// The memory of a request is not what its keys permit any more. It ends so when those before it have ended.
-    fn lose_memory(&mut self, index: usize) {
-        if let Some(wqe) = self.queue.wqes.get_mut(index) {
-            wqe.progress = Progress::Done(CompletionStatus::LocalProtection);
-            self.poisoned = true;
-        }
-    }
-
     /// The packet that was planned last could not be read from the request's memory.
     pub(crate) fn fail_transmit(&mut self, conn: &Connection, ctx: &mut Context<'_>, index: u32) {
         self.lose_memory(index as usize);
@@ -405,228 +367,6 @@ impl Requester {
         self.last_progress = now;
         self.stalls = 0;
         self.retries_left = conn.retry_count;
-    }
-
-    /// Whether a request that was started may still read or write its memory; if not, it has failed.
-    #[inline]
-    fn is_still_permitted(&mut self, conn: &Connection, ctx: &Context<'_>, index: usize) -> bool {
-        if self.queue.wqes[index].operation.is_read_or_atomic() {
-            return true;
-        }
-        let Err(status) = self.translate(conn, ctx, index) else { return true };
-        self.queue.wqes[index].progress = Progress::Done(status);
-        self.poisoned = true;
-        false
-    }
-
-    /// Starts the request at the cursor: checks its memory and gives it its numbers.
-    fn start(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> Gate {
-        if self.poisoned || conn.state == QpState::Sqd {
-            return Gate::Wait;
-        }
-        let next = self.next_psn();
-        let wqe = &self.queue.wqes[self.queue.cursor];
-        let needs_answer = wqe.operation.is_read_or_atomic();
-        let limited = wqe.operation.consumes_receive()
-            && self.credit_limit.is_some_and(|limit| {
-                // One request beyond the limit may go, to find out (IBTA §9.7.7.2.5).
-                Psn::new(self.ssn + 1).distance_from(Psn::new(limit)) > 1
-            });
-        // A READ's data is taken when its answer leaves, an atomic is executed when it arrives; a READ must not see an
-        // atomic that was posted after it (IBTA §10.8.3.3).
-        let overtakes = wqe.operation.is_atomic() && self.reads_in_flight > 0 && self.awaits_read();
-        if wqe.flags.fence && self.reads_in_flight > 0
-            || overtakes
-            || needs_answer && self.reads_in_flight >= conn.max_rd_atomic
-            || limited
-        {
-            return Gate::Wait;
-        }
-        if let Err(status) = check_start(conn, &wqe.operation, wqe.sges.as_slice(), wqe.length) {
-            let index = self.queue.cursor;
-            self.queue.wqes[index].progress = Progress::Done(status);
-            self.poisoned = true;
-            return Gate::Wait;
-        }
-        let length = if wqe.operation.is_atomic() { 8 } else { wqe.length };
-        // A frame goes whole.
-        let packets = if conn.config.service == Service::Raw { 1 } else { conn.mtu.packets(length) };
-        if self.irn.is_none() && self.in_flight() + packets > PSN_SPAN_MAX && self.in_flight() > 0 {
-            return Gate::Wait;
-        }
-        let index = self.queue.cursor;
-        let permitted = match self.translate(conn, ctx, index) {
-            // Where an answer is to go is looked at when it is here, as cards do: what the responder has to say against the
-            // request comes first, and an atomic has been executed then.
-            Err(_) if needs_answer => Ok(()),
-            permitted => permitted,
-        };
-        if let Err(status) = permitted {
-            self.queue.wqes[index].progress = Progress::Done(status);
-            self.poisoned = true;
-            return Gate::Wait;
-        }
-        let (ssn, recv_sn, read_sn) = (self.ssn + 1, self.recv_sn, self.read_sn);
-        self.ssn = ssn & 0x00FF_FFFF;
-        let wqe = &mut self.queue.wqes[index];
-        wqe.progress = Progress::Started;
-        wqe.ssn = self.ssn;
-        wqe.first = next;
-        wqe.packets = if needs_answer { 1 } else { packets };
-        wqe.responses = if needs_answer { packets } else { 0 };
-        wqe.psns = if self.irn.is_some() || !needs_answer { wqe.packets } else { packets };
-        if needs_answer {
-            wqe.wqe_sn = read_sn;
-            self.read_sn = (read_sn + 1) & 0x00FF_FFFF;
-            self.reads_in_flight += 1;
-            if let Some(irn) = &mut self.irn {
-                wqe.response_first = irn.reserve_responses(packets);
-            }
-        } else if wqe.operation.consumes_receive() {
-            wqe.wqe_sn = recv_sn;
-            self.recv_sn = (recv_sn + 1) & 0x00FF_FFFF;
-        }
-        Gate::Open
-    }
-
-    /// Whether a READ that was sent lacks its answer.
-    fn awaits_read(&self) -> bool {
-        self.queue
-            .wqes
-            .iter()
-            .take(self.queue.cursor)
-            .any(|wqe| matches!(wqe.operation, Operation::Read(_)) && self.outcome(wqe).is_none())
-    }
-
-    /// How many receives are promised and not used; `None` while the responder gives no credits.
-    #[inline]
-    fn credits_left(&self) -> Option<u32> {
-        self.credit_limit.map(|limit| Psn::new(limit).distance_from(Psn::new(self.ssn)).max(0) as u32)
-    }
-
-    /// Turns local keys into addresses, once; later calls only check that the keys still live.
-    fn translate(
-        &mut self,
-        conn: &Connection,
-        ctx: &Context<'_>,
-        index: usize,
-    ) -> Result<(), CompletionStatus> {
-        let wqe = &mut self.queue.wqes[index];
-        let generation = ctx.regions.generation();
-        if wqe.flags.inline || wqe.checked == generation {
-            return Ok(());
-        }
-        if wqe.checked != 0 {
-            let alive =
-                wqe.sges.as_slice().iter().all(|s| s.length == 0 || ctx.regions.region(s.lkey).is_some());
-            if !alive {
-                return Err(CompletionStatus::LocalProtection);
-            }
-            wqe.checked = generation;
-            return Ok(());
-        }
-        let write = wqe.operation.is_read_or_atomic();
-        for sge in wqe.sges.as_mut_slice() {
-            // An empty element needs no key: there is nothing to protect.
-            if sge.length > 0 {
-                sge.addr = ctx
-                    .regions
-                    .check_local(conn.config.pd, sge.lkey, sge.addr, sge.length, write)
-                    .map_err(|_| CompletionStatus::LocalProtection)?;
-            }
-        }
-        wqe.checked = generation;
-        Ok(())
-    }
-
-    /// Carries out a request that never leaves this side; false while it has to wait, or if it failed.
-    fn run_local(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> bool {
-        // Keys change only when nothing that was posted before can still use them.
-        if self.queue.cursor > 0 || self.poisoned || conn.state == QpState::Sqd {
-            return false;
-        }
-        let wqe = &mut self.queue.wqes[0];
-        let status = match wqe.operation {
-            Operation::LocalInvalidate(key) => match ctx.regions.invalidate(conn.config.pd, conn.qpn, key) {
-                Ok(()) => CompletionStatus::Success,
-                Err(_) => CompletionStatus::LocalProtection,
-            },
-            Operation::BindWindow(bind) => match ctx.regions.bind(conn.config.pd, conn.qpn, &bind) {
-                Ok(()) => CompletionStatus::Success,
-                Err(_) => CompletionStatus::WindowBind,
-            },
-            _ => unreachable!("only local operations come here"),
-        };
-        wqe.progress = Progress::Done(status);
-        self.queue.step();
-        self.retire(conn, ctx);
-        !self.failed
-    }
-
-    /// Whether a request has ended, going by what was acknowledged.
-    #[inline]
-    fn outcome(&self, wqe: &SendWqe) -> Option<CompletionStatus> {
-        match wqe.progress {
-            Progress::Done(status) => Some(status),
-            Progress::Waiting => None,
-            Progress::Started => {
-                let acknowledged = match &self.irn {
-                    Some(irn) => irn.is_complete(wqe),
-                    None if wqe.responses > 0 => wqe.received == wqe.responses,
-                    None => wqe.end().ahead_of(self.first_unacknowledged).wrapping_sub(1) >= PSN_SPAN_MAX,
-                };
-                acknowledged.then_some(CompletionStatus::Success)
-            }
-        }
-    }
-
-    /// Completes what has ended, from the oldest on.
-    #[inline]
-    fn retire(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
-        while let Some(status) = self.queue.wqes.front().and_then(|wqe| self.outcome(wqe)) {
-            let Some(wqe) = self.queue.pop() else { return };
-            if wqe.responses > 0 && wqe.is_started() && wqe.psns > 0 {
-                self.reads_in_flight -= 1;
-            }
-            complete(conn, ctx, &wqe, status);
-            if status != CompletionStatus::Success {
-                self.failed = true;
-                return;
-            }
-        }
-    }
-
-    /// The oldest request ends in error, and with it the connection.
-    fn fail_front(&mut self, conn: &Connection, ctx: &mut Context<'_>, status: CompletionStatus) {
-        if let Some(wqe) = self.queue.wqes.front_mut() {
-            wqe.progress = Progress::Done(status);
-            self.retire(conn, ctx);
-        }
-        self.failed = true;
-    }
-
-    /// Gives every request back.
-    pub(crate) fn flush(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
-        for wqe in std::mem::take(&mut self.queue).wqes {
-            complete(conn, ctx, &wqe, CompletionStatus::Flushed);
-        }
-        self.reads_in_flight = 0;
-        self.deadline = None;
-        self.rnr_until = None;
-    }
-
-    /// Reports, once per visit to SQD, that everything that was started has ended (IBTA §10.3.1.5).
-    pub(crate) fn report_drained(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
-        let started = self.queue.wqes.front().is_some_and(SendWqe::is_started);
-        if conn.state != QpState::Sqd {
-            self.drained_reported = false;
-        } else if !started && !self.drained_reported {
-            self.drained_reported = true;
-            if !conn.notify_drained {
-                return;
-            }
-            ctx.events.push_back(highwire_verbs::AsyncEvent::SendQueueDrained(conn.qpn));
-        }
     }
 
     fn note_loss(&mut self, now: Instant, kind: LossKind) {

@@ -1,0 +1,172 @@
+//! Packets that arrive, by the half of the queue pair that they are for.
+
+use super::QueuePair;
+use crate::context::Context;
+use crate::counters::Counter;
+use crate::plan::Arrival;
+use crate::receive_queue::ReceiveQueue;
+use highwire_stdx::Slab;
+use highwire_verbs::{AsyncEvent, Memory, Payload, QpState, Service};
+use highwire_wire::{Ext, Headers, NakCode, Operation as WireOperation, Position};
+
+impl QueuePair {
+    /// Handles a packet that was found to be for this queue pair.
+    #[inline]
+    pub fn handle_packet<P: Payload>(
+        &mut self,
+        ctx: &mut Context<'_>,
+        arrival: &Arrival,
+        headers: &Headers,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) {
+        if !self.conn.state.receives() {
+            return ctx.counters.count(Counter::DroppedWrongState);
+        }
+        let is_ud = self.conn.config.service == Service::Ud;
+        // A connection hears its peer and nobody else.
+        if !is_ud && arrival.source != self.conn.address.gid {
+            return ctx.counters.count(Counter::DroppedWrongSource);
+        }
+        let bth = &headers.bth;
+        match bth.opcode.info().operation {
+            WireOperation::Congestion => return self.requester.handle_cnp(ctx),
+            WireOperation::Send
+            | WireOperation::Write
+            | WireOperation::Read
+            | WireOperation::CompareSwap
+            | WireOperation::FetchAdd => {
+                self.responder.handle_request(
+                    &self.conn,
+                    &mut self.receives,
+                    ctx,
+                    arrival,
+                    headers,
+                    payload,
+                    memory,
+                );
+                self.note_established(ctx);
+                if let Some((aeth, psn)) = headers.ext.riding_ack()
+                    && self.conn.state.transmits()
+                {
+                    self.requester.note_echo(bth.becn);
+                    self.requester.on_irn_ack(&self.conn, ctx, psn, aeth, None);
+                }
+            }
+            // Of answers, which also who never goes beyond RTR gives.
+            WireOperation::ReadAcknowledge => self.responder.on_read_ack(ctx, bth.psn, None),
+            WireOperation::ReadSelectiveAcknowledge => match headers.ext {
+                Ext::IrnReadNack(sack) => self.responder.on_read_ack(ctx, bth.psn, Some(sack)),
+                _ => ctx.counters.count(Counter::DroppedMalformed),
+            },
+            // What is left speaks of this side's own requests.
+            _ if !self.conn.state.transmits() => return ctx.counters.count(Counter::DroppedWrongState),
+            WireOperation::Acknowledge | WireOperation::SelectiveAcknowledge => {
+                self.requester.note_echo(bth.becn);
+                match headers.ext {
+                    Ext::Aeth(aeth) if !self.requester.is_irn() => {
+                        self.requester.on_ack(&self.conn, ctx, bth.psn, aeth);
+                    }
+                    Ext::IrnAck(aeth) => {
+                        self.requester.on_irn_ack(&self.conn, ctx, bth.psn, aeth, None);
+                    }
+                    Ext::IrnNack(aeth, sack) => {
+                        self.requester.on_irn_ack(&self.conn, ctx, bth.psn, aeth, Some(sack));
+                    }
+                    _ => ctx.counters.count(Counter::DroppedStale),
+                }
+            }
+            WireOperation::ReadResponse | WireOperation::AtomicResponse => {
+                match (bth.opcode.is_irn(), self.requester.is_irn()) {
+                    (true, true) => {
+                        self.requester.on_irn_response(&self.conn, ctx, headers, payload, memory);
+                    }
+                    (false, false) => {
+                        self.requester.on_response(&self.conn, ctx, headers, payload, memory);
+                    }
+                    _ => ctx.counters.count(Counter::DroppedStale),
+                }
+            }
+        }
+        self.settle(ctx);
+    }
+
+    /// Takes a frame that was steered to this queue pair (RAW).
+    pub fn handle_frame<P: Payload>(
+        &mut self,
+        ctx: &mut Context<'_>,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) {
+        if !self.conn.state.receives() {
+            return ctx.counters.count(Counter::DroppedWrongState);
+        }
+        self.responder.handle_frame(&self.conn, &mut self.receives, ctx, payload, memory);
+        self.settle(ctx);
+    }
+
+    pub(super) fn note_established(&mut self, ctx: &mut Context<'_>) {
+        if !self.established && self.conn.state == QpState::Rtr && self.conn.config.service != Service::Ud {
+            self.established = true;
+            ctx.events.push_back(AsyncEvent::CommunicationEstablished(self.conn.qpn));
+        }
+    }
+
+    /// Draws the consequence if a half has failed.
+    #[inline]
+    pub(super) fn settle(&mut self, ctx: &mut Context<'_>) {
+        if self.requester.failed && self.conn.state != QpState::Error {
+            if self.conn.config.service.is_reliable() {
+                self.enter_error(ctx);
+            } else if self.conn.state != QpState::Sqe {
+                self.conn.state = QpState::Sqe;
+                self.flush_sends(ctx);
+            }
+        }
+        if self.conn.state == QpState::Sqd {
+            self.requester.report_drained(&self.conn, ctx);
+        }
+        if let Some(code) = self.responder.failed
+            && self.conn.state != QpState::Error
+            && !self.responder.is_refusing()
+        {
+            ctx.events.push_back(match code {
+                NakCode::RemoteAccess => AsyncEvent::QpAccessError(self.conn.qpn),
+                NakCode::RemoteOperational => AsyncEvent::QpFatal(self.conn.qpn),
+                _ => AsyncEvent::QpRequestError(self.conn.qpn),
+            });
+            self.enter_error(ctx);
+        }
+    }
+
+    /// Whether a packet of an unreliable service would be dropped for want of a receive, and for no other reason that its headers
+    /// tell. A driver that can may keep it until there is one.
+    pub fn lacks_receive(&self, shared: &Slab<ReceiveQueue>, arrival: &Arrival, headers: &Headers) -> bool {
+        let conn = &self.conn;
+        let info = headers.bth.opcode.info();
+        let takes_receive = match conn.config.service {
+            Service::Ud => match headers.ext {
+                Ext::Deth(deth) | Ext::DethImm(deth, _) => deth.qkey == conn.qkey,
+                _ => false,
+            },
+            // One with immediate data takes it with its last packet, a message with its first.
+            Service::Uc => {
+                let begins = matches!(info.position, Position::First | Position::Only);
+                let is_taken = match info.operation {
+                    WireOperation::Send => begins,
+                    _ => matches!(headers.ext, Ext::Imm(_) | Ext::RethImm(..)),
+                };
+                arrival.source == conn.address.gid && is_taken
+            }
+            _ => false,
+        };
+        let queue = match conn.config.srq {
+            Some(srq) => shared.get(srq.0),
+            None => Some(&self.receives),
+        };
+        takes_receive
+            && conn.state.receives()
+            && queue.is_some_and(ReceiveQueue::is_empty)
+            && !self.responder.has_claimed()
+    }
+}
