@@ -3,6 +3,7 @@
 use crate::batch::{Batch, Reply};
 use crate::config::{Node, RequestType};
 use crate::core::Core;
+use crate::counters::Counters;
 use crate::error::CallError;
 use highwire_stdx::{Duration, Instant};
 use std::cell::RefCell;
@@ -26,6 +27,11 @@ impl Worker {
     /// The time, as the driver told it last.
     pub fn now(&self) -> Instant {
         self.core.borrow().now
+    }
+
+    /// What the endpoint has done so far.
+    pub fn counters(&self) -> Counters {
+        self.core.borrow().counters
     }
 
     /// The configuration id that goes with every datagram.

@@ -22,6 +22,7 @@ mod door;
 mod engine;
 mod error;
 mod message;
+mod metrics;
 mod peers;
 mod register;
 mod resp;

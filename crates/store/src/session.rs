@@ -5,6 +5,7 @@
 
 use crate::clock::Clock;
 use crate::error::StoreError;
+use crate::metrics::Latencies;
 use highwire_host::rpc::{Worker, time};
 use highwire_stdx::Rng;
 use highwire_txn::{
@@ -37,6 +38,11 @@ pub(crate) struct Outcomes {
     pub(crate) committed: u64,
     pub(crate) conflicts: u64,
     pub(crate) unknown: u64,
+    /// Attempts that no member could serve, and those that were for something that cannot be.
+    pub(crate) unavailable: u64,
+    pub(crate) refused: u64,
+    /// From the first attempt to the commit.
+    pub(crate) latencies: Latencies,
 }
 
 #[derive(Default)]
@@ -198,7 +204,7 @@ impl From<TransactionError> for Stop {
 /// A worker of the node, and its transaction.
 pub(crate) struct Session {
     local: Local,
-    worker: u16,
+    pub(crate) worker: u16,
 }
 
 impl Local {
@@ -233,11 +239,11 @@ impl Local {
 }
 
 impl Session {
-    fn node(&self) -> std::cell::RefMut<'_, Node> {
+    pub(crate) fn node(&self) -> std::cell::RefMut<'_, Node> {
         self.local.shared.node.borrow_mut()
     }
 
-    fn now(&self) -> u64 {
+    pub(crate) fn now(&self) -> u64 {
         self.local.shared.clock.now_ns()
     }
 
@@ -296,7 +302,8 @@ impl Session {
         }
     }
 
-    async fn event(&self) -> Event {
+    /// What happened to the transaction.
+    pub(crate) async fn event(&self) -> Event {
         std::future::poll_fn(|cx| {
             let mut workers = self.local.shared.workers.borrow_mut();
             let seat = &mut workers.seats[usize::from(self.worker)];

@@ -47,7 +47,8 @@ impl Local {
         patience_ns: u64,
         mut body: impl AsyncFnMut(&mut Transaction) -> Result<T, Stop>,
     ) -> Result<T, StoreError> {
-        let deadline = self.shared.clock.now_ns() + patience_ns;
+        let began = self.shared.clock.now_ns();
+        let deadline = began + patience_ns;
         let mut pieces = 1;
         for attempt in 0u32.. {
             let is_committing = Flag::new(false);
@@ -62,7 +63,9 @@ impl Local {
             };
             let stop = match self.until(deadline, once).await {
                 Some(Ok(value)) => {
-                    self.shared.outcomes.borrow_mut().committed += 1;
+                    let mut outcomes = self.shared.outcomes.borrow_mut();
+                    outcomes.committed += 1;
+                    outcomes.latencies.record(self.shared.clock.now_ns() - began);
                     return Ok(value);
                 }
                 Some(Err(stop)) => stop,
@@ -70,13 +73,18 @@ impl Local {
                     self.shared.outcomes.borrow_mut().unknown += 1;
                     return Err(StoreError::Unknown(self.why_unavailable()));
                 }
-                None => return Err(StoreError::Unavailable(self.why_unavailable())),
+                None => Stop::Unavailable,
             };
             let is_over = self.shared.clock.now_ns() >= deadline;
             match stop {
                 Stop::Error(error) => {
-                    self.shared.outcomes.borrow_mut().unknown +=
-                        u64::from(matches!(error, StoreError::Unknown(_)));
+                    let mut outcomes = self.shared.outcomes.borrow_mut();
+                    match error {
+                        StoreError::Unknown(_) => outcomes.unknown += 1,
+                        // A client's read set no longer holds: he tries again.
+                        StoreError::Conflict => outcomes.conflicts += 1,
+                        _ => outcomes.refused += 1,
+                    }
                     return Err(error);
                 }
                 Stop::TooLong if pieces < PIECES_MAX => pieces *= 4,
@@ -94,8 +102,13 @@ impl Local {
                     let pause = self.shared.rng.borrow_mut().between(most / 4, most);
                     self.sleep_ns(pause).await;
                 }
-                Stop::Unavailable if is_over => return Err(StoreError::Unavailable(self.why_unavailable())),
-                Stop::Unavailable => self.sleep_ns(2_000_000).await,
+                Stop::Unavailable => {
+                    self.shared.outcomes.borrow_mut().unavailable += 1;
+                    if is_over {
+                        return Err(StoreError::Unavailable(self.why_unavailable()));
+                    }
+                    self.sleep_ns(2_000_000).await;
+                }
             }
         }
         Err(StoreError::Conflict)

@@ -46,8 +46,12 @@ pub(super) struct Args {
     node: Option<u16>,
     /// Let Redis clients in at this port of the loopback address, or at this address and port. In a cluster on this machine node n has the
     /// nth port behind it.
-    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = resp_address)]
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = address_and_port)]
     pub(super) resp: Option<(String, u16)>,
+    /// Let Prometheus scrape /metrics at this port of the loopback address, or at this address and port. In a cluster on this machine node n
+    /// has the nth port behind it.
+    #[arg(long, value_name = "[ADDRESS:]PORT", value_parser = address_and_port)]
+    pub(super) metrics: Option<(String, u16)>,
     /// End when the standard input does: how a supervisor's nodes outlive it by nothing.
     #[arg(long, hide = true)]
     until_stdin_ends: bool,
@@ -68,7 +72,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-fn resp_address(text: &str) -> Result<(String, u16), String> {
+fn address_and_port(text: &str) -> Result<(String, u16), String> {
     let (address, port) = text.rsplit_once(':').unwrap_or(("127.0.0.1", text));
     let port = port.parse().ok().filter(|&port| port > 0 && !address.is_empty());
     Ok((address.to_string(), port.ok_or("write it as 6379 or 127.0.0.1:6379")?))
@@ -80,6 +84,10 @@ fn run_node(args: &Args, config: &ClusterConfig, id: u16) -> Result<ExitCode> {
     if let Some((address, port)) = &args.resp {
         let opened = engine.store().open_resp(&format!("{address}:{port}"));
         opened.with_context(|| format!("--resp: {address}:{port}"))?;
+    }
+    if let Some((address, port)) = &args.metrics {
+        let opened = engine.store().open_metrics(&format!("{address}:{port}"));
+        opened.with_context(|| format!("--metrics: {address}:{port}"))?;
     }
     let (store, door) = (engine.store().clone(), &config.node(id).map_err(usage)?.door);
     if args.until_stdin_ends {

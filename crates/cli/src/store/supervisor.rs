@@ -76,9 +76,10 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let folder = Folder::open(args.data.as_deref())?;
     let path = folder.write(&text, &config)?;
     let mut doors = config.doors();
-    doors.extend(
-        (0..args.nodes).filter_map(|node| resp_of(args, node).transpose()).collect::<Result<Vec<_>>>()?,
-    );
+    for node in 0..args.nodes {
+        doors.extend(nth("--resp", args.resp.as_ref(), node)?);
+        doors.extend(nth("--metrics", args.metrics.as_ref(), node)?);
+    }
     for door in doors {
         // Better one clear error now than one of each node.
         TcpListener::bind(&door).with_context(|| format!("{door} is taken; another port?"))?;
@@ -92,7 +93,8 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
             config: path.clone(),
             node,
             door: config.doors()[usize::from(node)].clone(),
-            resp: resp_of(args, node)?,
+            resp: nth("--resp", args.resp.as_ref(), node)?,
+            metrics: nth("--metrics", args.metrics.as_ref(), node)?,
             restarts: !args.no_restart,
             is_ending: Arc::clone(&is_ending),
             inputs: Arc::clone(&inputs),
@@ -137,10 +139,11 @@ fn cluster_file(args: &Args, f: usize) -> Result<String> {
     Ok(text)
 }
 
-/// Where Redis clients find a node.
-fn resp_of(args: &Args, node: u16) -> Result<Option<String>> {
-    let Some((address, port)) = &args.resp else { return Ok(None) };
-    let port = port.checked_add(node).ok_or_else(|| usage("--resp: there are no ports beyond 65535"))?;
+/// Where others find a node, if anywhere: the first node's address, and the nth port behind it.
+fn nth(option: &str, first: Option<&(String, u16)>, node: u16) -> Result<Option<String>> {
+    let Some((address, port)) = first else { return Ok(None) };
+    let beyond = || usage(format!("{option}: there are no ports beyond 65535"));
+    let port = port.checked_add(node).ok_or_else(beyond)?;
     Ok(Some(format!("{address}:{port}")))
 }
 
@@ -169,6 +172,7 @@ struct Keeper {
     node: u16,
     door: String,
     resp: Option<String>,
+    metrics: Option<String>,
     restarts: bool,
     is_ending: Arc<AtomicBool>,
     inputs: Arc<Mutex<Vec<Option<ChildStdin>>>>,
@@ -182,6 +186,7 @@ impl Keeper {
             .arg(&self.config)
             .args(["--node", &self.node.to_string()])
             .args(self.resp.iter().flat_map(|resp| ["--resp", resp]))
+            .args(self.metrics.iter().flat_map(|metrics| ["--metrics", metrics]))
             .stdin(Stdio::piped())
             // What ends the supervisor by the keyboard is for it to pass on.
             .process_group(0)
@@ -192,7 +197,8 @@ impl Keeper {
             *input = child.stdin.take();
         }
         let resp = self.resp.as_ref().map(|resp| format!(", redis {resp}")).unwrap_or_default();
-        say(format_args!("node {}: process {}, door {}{resp}", self.node, child.id(), self.door));
+        let metrics = self.metrics.as_ref().map(|at| format!(", metrics {at}")).unwrap_or_default();
+        say(format_args!("node {}: process {}, door {}{resp}{metrics}", self.node, child.id(), self.door));
         Ok(child)
     }
 
