@@ -2,9 +2,11 @@
 
 mod idle;
 mod rpc;
+mod served;
 mod server;
 mod smallbank;
 mod stage;
+mod store;
 mod wake;
 
 use std::process::ExitCode;
@@ -26,6 +28,11 @@ enum What {
     Wake(wake::Args),
     /// Transactions of a bank over the store: how many, how soon, and whether money is lost with a node.
     Smallbank(smallbank::Args),
+    /// Benchmarks of transactions by the store's own nodes: commits per CPU-second, latencies, aborts, requests per commit.
+    Store(store::Args),
+    /// One node of that.
+    #[command(hide = true)]
+    StoreNode(store::NodeArgs),
     /// What threads cost that wait and have nothing to do.
     Idle(idle::Args),
     /// A server with a thread for each connection, under every mode of waiting, beside threads and epoll over TCP.
@@ -38,6 +45,8 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         What::Rpc(args) => rpc::run(args),
         What::Wake(args) => wake::run(args),
         What::Smallbank(args) => smallbank::run_bench(args),
+        What::Store(args) => store::run(args),
+        What::StoreNode(args) => store::run_node(args),
         What::Idle(args) => idle::run(args),
         What::Server(args) => server::run(args),
     }

@@ -13,8 +13,10 @@ use crate::register::FileRegister;
 use crate::session::{Local, Shared};
 use crate::{door, peers};
 use highwire_host::rpc::{Bell, Idle, Node as RpcNode, Rpc, RpcConfig, time};
-use highwire_host::{Device, DeviceConfig, Endpoint};
-use highwire_txn::{Configuration, ConfigurationService, DiskOperation, Node, NodeId, ServiceCall};
+use highwire_host::{Device, DeviceConfig, Endpoint, LinkChoice};
+use highwire_txn::{
+    Configuration, ConfigurationService, DiskOperation, Node, NodeId, ServiceCall, Settings,
+};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
@@ -125,6 +127,19 @@ impl Store {
         F: FnOnce(Local) -> W + Send + 'static,
         W: Future<Output = T> + 'static,
     {
+        self.start(job)?.recv().map_err(|_| StoreError::Unknown("the node has ended".into()))
+    }
+
+    /// Starts a job on the node's thread; its result comes through the channel, which closes without one if the node ends.
+    ///
+    /// # Errors
+    /// The node is still starting.
+    pub(crate) fn start<T, F, W>(&self, job: F) -> Result<Receiver<T>, StoreError>
+    where
+        T: Send + 'static,
+        F: FnOnce(Local) -> W + Send + 'static,
+        W: Future<Output = T> + 'static,
+    {
         if let Some(what) = self.waits_for() {
             return Err(StoreError::Unavailable(what));
         }
@@ -136,7 +151,7 @@ impl Store {
             })
         };
         self.command(Command::Run(Box::new(job)));
-        result.recv().map_err(|_| StoreError::Unknown("the node has ended".into()))
+        Ok(result)
     }
 }
 
@@ -146,6 +161,19 @@ impl Engine {
     /// # Errors
     /// [`StartError`]: a wrong number, an address that is taken, a device that does not open.
     pub fn start(config: &ClusterConfig, id: u16) -> Result<Engine, StartError> {
+        Engine::start_with(config, id, config.settings(), LinkChoice::Auto)
+    }
+
+    /// The same with another schema, over another link.
+    ///
+    /// # Errors
+    /// As [`Engine::start`].
+    pub fn start_with(
+        config: &ClusterConfig,
+        id: u16,
+        settings: Settings,
+        link: LinkChoice,
+    ) -> Result<Engine, StartError> {
         let own = config.node(id).map_err(StartError)?.clone();
         let listener = TcpListener::bind(&own.door)
             .map_err(|error| failed(format!("the door {} of node {id}", own.door), error))?;
@@ -163,6 +191,7 @@ impl Engine {
         let waits_for = Arc::new(Mutex::new(Some("the node is starting".to_string())));
         let starter = Starter {
             config: config.clone(),
+            settings,
             id: NodeId(id),
             boot,
             disk,
@@ -171,7 +200,7 @@ impl Engine {
             inbox,
             waits_for: Arc::clone(&waits_for),
         };
-        let device = DeviceConfig { address: own.address, ..DeviceConfig::default() };
+        let device = DeviceConfig { address: own.address, link, ..DeviceConfig::default() };
         let work = move || match open(&device, id) {
             Ok((device, rpc)) => {
                 let _ = started.send(Ok((rpc.bell(), rpc.address().to_string())));
@@ -231,6 +260,7 @@ fn open(config: &DeviceConfig, id: u16) -> Result<(Device, Rpc), StartError> {
 /// A node that is not there yet.
 struct Starter {
     config: ClusterConfig,
+    settings: Settings,
     id: NodeId,
     boot: u64,
     disk: Option<Disk>,
@@ -278,7 +308,7 @@ impl Starter {
             false => carrier::serve(&mut rpc, &shared),
         }
         *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = None;
-        let lease_ns = self.config.settings().lease_ns;
+        let lease_ns = self.settings.lease_ns;
         let (inbox, waits_for) = (self.inbox, self.waits_for);
         let backlog = Backlog::default();
         Drive { rpc, shared, backlog, inbox, calls, operations, waits_for, lease_ns }.run();
@@ -291,7 +321,7 @@ impl Starter {
     /// Finds out what this node is: one of the first members, or one with nothing that asks to be let in.
     fn begin(&mut self, rpc: &mut Rpc) -> Option<Node> {
         let mut boots = BTreeMap::from([(self.id, self.boot)]);
-        let settings = self.config.settings();
+        let settings = self.settings.clone();
         loop {
             match self.register.holds() {
                 Ok(Some(holds)) => {

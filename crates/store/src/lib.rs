@@ -12,6 +12,7 @@
 //! futures that run there, beside the node's own work. `docs/store.md` states what the store promises and how to run it.
 #![forbid(unsafe_code)]
 
+pub mod bench;
 mod carrier;
 mod client;
 mod clock;

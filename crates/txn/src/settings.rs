@@ -9,6 +9,11 @@ use crate::table::{HashTable, OrderedTable, Table};
 pub enum TableKind {
     /// Point access; keys spread over regions by their hash.
     Hash,
+    /// The same, for a table whose size is known: at most so many keys in one region, instead of [`Settings::rows_max`].
+    Sized {
+        /// At least 1.
+        rows_max: usize,
+    },
     /// Ranges; runs of this many keys share a region.
     Ordered {
         /// At least 1.
@@ -45,6 +50,7 @@ impl Settings {
     pub(crate) fn table(&self, table: TableId) -> Option<Table> {
         Some(match self.tables.get(usize::from(table.0))? {
             TableKind::Hash => Table::Hash(Box::new(HashTable::new(self.rows_max))),
+            TableKind::Sized { rows_max } => Table::Hash(Box::new(HashTable::new(*rows_max))),
             TableKind::Ordered { .. } => Table::Ordered(OrderedTable::new(self.rows_max)),
         })
     }
@@ -52,7 +58,7 @@ impl Settings {
     /// The region that holds a key.
     pub fn region_of(&self, configuration: &Configuration, table: TableId, key: Key) -> RegionId {
         match self.tables[usize::from(table.0)] {
-            TableKind::Hash => configuration.region_of(table, key),
+            TableKind::Hash | TableKind::Sized { .. } => configuration.region_of(table, key),
             TableKind::Ordered { keys_per_run } => {
                 RegionId((key / keys_per_run % configuration.regions.len() as u64) as u16)
             }

@@ -43,6 +43,11 @@ impl Store {
         table.is_some_and(|table| table.apply(write.key, write.version(), write.value.as_deref(), txid))
     }
 
+    /// The memory that hash tables have taken here.
+    pub fn bytes(&self) -> usize {
+        self.tables.values().map(Table::bytes).sum()
+    }
+
     /// All locks that are held here.
     pub fn locks(&self) -> usize {
         self.tables.values().map(Table::locks).sum()

@@ -114,6 +114,14 @@ impl Table {
         either!(self, table => table.page(cursor, at_least))
     }
 
+    /// The memory that a hash table has taken; nodes of a tree are not counted.
+    pub fn bytes(&self) -> usize {
+        match self {
+            Table::Hash(table) => table.bytes(),
+            Table::Ordered(_) => 0,
+        }
+    }
+
     /// How many locks are held.
     pub fn locks(&self) -> usize {
         either!(self, table => table.locks())

@@ -96,6 +96,16 @@ pub trait Workload {
     fn success(&self, _name: &str) -> f64 {
         1.0
     }
+
+    /// Its kinds, with their shares in percent, where it has several.
+    fn mix(&self) -> &'static [(&'static str, u64)] {
+        &[]
+    }
+
+    /// What a row adds to the sum of all balances, where there are balances.
+    fn balance(&self, _value: &[u8]) -> i64 {
+        0
+    }
 }
 
 fn read(table: TableId, key: Key) -> Access {

@@ -1,7 +1,9 @@
 //! Clusters for tests: nodes of this process, or one process each.
 #![allow(dead_code, reason = "each test binary uses its part of this")]
 
-use highwire_store::{Client, ClusterConfig, Engine, NodeStatus};
+use highwire_host::LinkChoice;
+use highwire_store::bench::Benchmark;
+use highwire_store::{Client, ClusterConfig, Engine, NodeStatus, StartError};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -106,10 +108,24 @@ pub(crate) struct Cluster {
 
 impl Cluster {
     pub(crate) fn start(nodes: usize, more: &str) -> Cluster {
+        Cluster::start_by(nodes, more, Engine::start)
+    }
+
+    /// One with a benchmark's tables.
+    pub(crate) fn of_benchmark(nodes: usize, more: &str, benchmark: Benchmark) -> Cluster {
+        Cluster::start_by(nodes, more, |config, id| {
+            Engine::start_with(config, id, benchmark.settings(config), LinkChoice::Auto)
+        })
+    }
+
+    fn start_by(
+        nodes: usize,
+        more: &str,
+        start: impl Fn(&ClusterConfig, u16) -> Result<Engine, StartError>,
+    ) -> Cluster {
         let folder = Folder::new(nodes, more);
         let config = folder.config();
-        let engines: Vec<Engine> =
-            (0..nodes).map(|id| Engine::start(&config, id as u16).expect("a node")).collect();
+        let engines: Vec<Engine> = (0..nodes).map(|id| start(&config, id as u16).expect("a node")).collect();
         let cluster = Cluster { folder, engines };
         cluster.folder.wait_for(&(0..nodes).collect::<Vec<_>>(), nodes);
         cluster
@@ -121,6 +137,10 @@ impl Cluster {
 
     pub(crate) fn engine(&self, node: usize) -> &Engine {
         &self.engines[node]
+    }
+
+    pub(crate) fn engines(&self) -> &[Engine] {
+        &self.engines
     }
 }
 

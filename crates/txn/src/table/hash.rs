@@ -60,7 +60,7 @@ enum Place<'a> {
 impl HashTable {
     /// A table for about `rows_max` keys; an insert beyond them is refused.
     pub fn new(rows_max: usize) -> HashTable {
-        let buckets = (rows_max / (SLOTS - 2)).max(1).next_power_of_two();
+        let buckets = rows_max.div_ceil(SLOTS - 2).max(1);
         HashTable {
             locks: (0..buckets).map(|_| SeqLock::new()).collect(),
             heads: (0..buckets * BUCKET_WORDS).map(|_| AtomicU64::new(0)).collect(),
@@ -178,8 +178,13 @@ impl HashTable {
         (0..self.locks.len()).map(held).sum()
     }
 
+    pub(super) fn bytes(&self) -> usize {
+        let values: usize = self.values.iter().map(Pool::bytes).sum();
+        size_of_val(&*self.locks) + size_of_val(&*self.heads) + self.overflow.bytes() + values
+    }
+
     fn bucket_of(&self, key: Key) -> usize {
-        mix(key) as usize & (self.locks.len() - 1)
+        ((u128::from(mix(key)) * self.locks.len() as u128) >> 64) as usize
     }
 
     /// The buckets of a chain. To a racing reader it may seem longer than it is.

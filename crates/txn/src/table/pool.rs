@@ -55,6 +55,12 @@ impl Pool {
         &words[offset as usize * self.words..][..self.words]
     }
 
+    /// The memory that it has taken.
+    pub(crate) fn bytes(&self) -> usize {
+        let words = self.segments.iter().filter_map(OnceLock::get).map(|segment| segment.len());
+        words.sum::<usize>() * size_of::<u64>()
+    }
+
     /// A block that a racing reader was led to: perhaps none.
     pub(crate) fn try_block(&self, index: u32) -> Option<&[AtomicU64]> {
         let (segment, offset, _) = place(index);

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 
 use highwire_stdx::Rng;
 
-use super::{Procedure, Step, Workload};
+use super::{Procedure, Put, Step, Workload};
 use crate::configuration::Configuration;
 use crate::id::{Key, NodeId, TableId, Txid};
 use crate::node::{Counters, Event, Node, Outgoing};
@@ -121,17 +121,13 @@ impl Cluster {
             page_pause_ns: 0,
         };
         let first = Configuration::first(&ids, &boots, regions, bench.f);
-        let mut nodes: Vec<Node> = ids
+        let nodes: Vec<Node> = ids
             .iter()
             .zip(boots)
             .map(|(&id, boot)| Node::new(id, boot, first.clone(), settings.clone(), 1))
             .collect();
-        let loader = Txid { node: NodeId(u16::MAX), worker: 0, sequence: 0 };
         for row in workload.rows() {
-            let region = settings.region_of(&first, row.table, row.key);
-            let write = Write { table: row.table, key: row.key, read: 0, value: Some(row.value) };
-            let holders = nodes.iter_mut().filter(|node| first.replica(region, node.id()).is_some());
-            holders.for_each(|node| node.apply(loader, &write));
+            nodes.iter().for_each(|node| node.populate(row.clone()));
         }
         let (rng, messages, running) = (Rng::new(bench.seed), Vec::new(), BTreeMap::new());
         let mut cluster = Cluster {
@@ -282,7 +278,16 @@ impl Cluster {
     }
 }
 
+/// Whoever writes a population: no node that could be a member.
+const LOADER: Txid = Txid { node: NodeId(u16::MAX), worker: 0, sequence: 0 };
+
 impl Node {
+    /// Gives this node's copy of a key its first value, before the first transaction. Without a copy here it does nothing: the same rows are for
+    /// every node.
+    pub fn populate(&self, row: Put) {
+        self.apply(LOADER, &Write { table: row.table, key: row.key, read: 0, value: Some(row.value) });
+    }
+
     /// Carries out what a procedure wants next.
     pub fn carry_out(
         &mut self,

@@ -67,6 +67,14 @@ impl Workload for SmallBank {
         let two = (one + rng.between(1, range - 1)) % range;
         Box::new(Transaction { name, one, two, is_executed: false, money: 0 })
     }
+
+    fn mix(&self) -> &'static [(&'static str, u64)] {
+        &MIX
+    }
+
+    fn balance(&self, value: &[u8]) -> i64 {
+        balance(value)
+    }
 }
 
 impl Transaction {

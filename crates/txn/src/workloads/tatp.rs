@@ -146,6 +146,10 @@ impl Workload for Tatp {
             _ => 1.0,
         }
     }
+
+    fn mix(&self) -> &'static [(&'static str, u64)] {
+        &MIX
+    }
 }
 
 impl Transaction {
