@@ -42,7 +42,7 @@ fn every_workload_commits_on_every_node_over_either_link() {
 
 #[test]
 fn contention_is_a_parameter_and_shows_in_the_share_of_aborts() {
-    let runs = json(&["--workload", "smallbank", "--hot", "2,600"]);
+    let runs = json(&["--workload", "smallbank", "--hot", "2,600", "--workers", "4"]);
     let outcomes = &runs[0]["outcomes"];
     let (few, many) = (number(&outcomes[0]["abort_rate"]), number(&outcomes[1]["abort_rate"]));
     assert!(few > 2.0 * many, "{few} with a hot set of two customers, {many} with all of them");

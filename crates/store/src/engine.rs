@@ -14,9 +14,7 @@ use crate::session::{Local, Shared};
 use crate::{door, peers};
 use highwire_host::rpc::{Bell, Idle, Node as RpcNode, Rpc, RpcConfig, time};
 use highwire_host::{Device, DeviceConfig, Endpoint, LinkChoice};
-use highwire_txn::{
-    Configuration, ConfigurationService, DiskOperation, Node, NodeId, ServiceCall, Settings,
-};
+use highwire_txn::{Configuration, ConfigurationService, DiskOperation, Node, NodeId, ServiceCall, Settings};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;

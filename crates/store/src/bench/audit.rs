@@ -88,7 +88,7 @@ impl Store {
 }
 
 fn fill(local: &Local, rows: impl Iterator<Item = Put>) -> u64 {
-    let node = local.shared.node.borrow();
+    let mut node = local.shared.node.borrow_mut();
     rows.map(|row| node.populate(row)).count() as u64
 }
 

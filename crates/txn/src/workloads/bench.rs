@@ -121,13 +121,13 @@ impl Cluster {
             page_pause_ns: 0,
         };
         let first = Configuration::first(&ids, &boots, regions, bench.f);
-        let nodes: Vec<Node> = ids
+        let mut nodes: Vec<Node> = ids
             .iter()
             .zip(boots)
             .map(|(&id, boot)| Node::new(id, boot, first.clone(), settings.clone(), 1))
             .collect();
         for row in workload.rows() {
-            nodes.iter().for_each(|node| node.populate(row.clone()));
+            nodes.iter_mut().for_each(|node| node.populate(row.clone()));
         }
         let (rng, messages, running) = (Rng::new(bench.seed), Vec::new(), BTreeMap::new());
         let mut cluster = Cluster {
@@ -284,7 +284,7 @@ const LOADER: Txid = Txid { node: NodeId(u16::MAX), worker: 0, sequence: 0 };
 impl Node {
     /// Gives this node's copy of a key its first value, before the first transaction. Without a copy here it does nothing: the same rows are for
     /// every node.
-    pub fn populate(&self, row: Put) {
+    pub fn populate(&mut self, row: Put) {
         self.apply(LOADER, &Write { table: row.table, key: row.key, read: 0, value: Some(row.value) });
     }
 
