@@ -1,4 +1,4 @@
-//! The store as people run it: clusters under real faults, and Redis's own clients at their doors.
+//! The store as people run it: clusters under real faults, etcd for the register, and Redis's own clients at their doors.
 
 use anyhow::Result;
 
@@ -6,10 +6,10 @@ use crate::packages;
 use crate::shell::{Line, Log};
 use crate::test::Tally;
 
-/// Redis's clients, not its server.
-const PACKAGES: &[&str] = &["redis-tools", "python3-redis"];
+/// Redis's clients, not its server; and etcd.
+const PACKAGES: &[&str] = &["redis-tools", "python3-redis", "etcd-server"];
 
-/// The crate's tests, which say so themselves where a client is missing.
+/// The crate's tests, which say so themselves where a program is missing.
 pub(crate) fn step(log: &Log) -> Result<Tally> {
     if let Err(missing) = packages::ensure(PACKAGES, log)? {
         log.note(&missing.0)?;

@@ -1,6 +1,7 @@
 //! `cluster.toml`: which nodes there are, and what all of them are told alike.
 
 use crate::clock::DRIFT_PPM_MAX;
+use crate::register::ETCD;
 use highwire_txn::{NodeId, Settings, TableKind};
 use serde::Deserialize;
 use std::fmt;
@@ -14,7 +15,7 @@ pub struct ClusterConfig {
     /// How many nodes may be lost at once: everything is kept f + 1 times.
     #[serde(default = "default_f")]
     pub f: usize,
-    /// The folder in which the configurations are agreed on. All nodes must reach it; relative to the file.
+    /// Where the configurations are agreed on: a folder that all nodes reach, relative to the file, or `etcd://HOST:PORT,…/NAME`.
     pub register: PathBuf,
     /// Parts of the key space that are replicated as a whole.
     #[serde(default = "default_regions")]
@@ -88,7 +89,9 @@ impl ClusterConfig {
         let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
         let mut config = ClusterConfig::parse(&text).map_err(fail)?;
         let folder = path.parent().unwrap_or(Path::new("."));
-        config.register = folder.join(&config.register);
+        if !config.register.to_str().is_some_and(|place| place.starts_with(ETCD)) {
+            config.register = folder.join(&config.register);
+        }
         for data in config.nodes.iter_mut().filter_map(|node| node.data.as_mut()) {
             *data = folder.join(&data);
         }

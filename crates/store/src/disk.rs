@@ -2,7 +2,7 @@
 
 use crate::config::ClusterConfig;
 use crate::data::{DataFolder, JournalWriter};
-use crate::register::FileRegister;
+use crate::register::Register;
 use highwire_txn::{DiskOperation, Loaded, NodeId};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
@@ -32,7 +32,7 @@ impl Disk {
     }
 
     /// Whether the register is that of the cluster in which the folder was written.
-    pub(crate) fn check(&self, register: &mut FileRegister) -> Result<(), String> {
+    pub(crate) fn check(&self, register: &mut Register) -> Result<(), String> {
         let Some(memory) = &self.loaded.memory else { return Ok(()) };
         let known = memory.configuration();
         let refuse = |what: String| Err(format!("the data folder and the register: {what}"));

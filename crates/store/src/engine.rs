@@ -9,7 +9,7 @@ use crate::config::ClusterConfig;
 use crate::disk::{Disk, write_journal};
 use crate::error::StoreError;
 use crate::message::Introduction;
-use crate::register::FileRegister;
+use crate::register::Register;
 use crate::session::{Local, Shared};
 use crate::{door, peers};
 use highwire_host::rpc::{Bell, Idle, Node as RpcNode, Rpc, RpcConfig, time};
@@ -175,8 +175,7 @@ impl Engine {
         let own = config.node(id).map_err(StartError)?.clone();
         let listener = TcpListener::bind(&own.door)
             .map_err(|error| failed(format!("the door {} of node {id}", own.door), error))?;
-        let mut register =
-            FileRegister::open(&config.register).map_err(|error| failed("the register", error))?;
+        let mut register = Register::open(&config.register).map_err(|error| failed("the register", error))?;
         let fresh_boot = random().map_err(|error| failed("the system's random numbers", error))?;
         let disk = own.data.as_deref().map(|path| Disk::open(path, config, id, fresh_boot)).transpose();
         let disk = disk.map_err(StartError)?;
@@ -262,7 +261,7 @@ struct Starter {
     id: NodeId,
     boot: u64,
     disk: Option<Disk>,
-    register: FileRegister,
+    register: Register,
     commands: Sender<Command>,
     inbox: Receiver<Command>,
     waits_for: Arc<Mutex<Option<String>>>,
@@ -380,7 +379,7 @@ fn connect(rpc: &mut Rpc, peer: &Introduction) {
 
 /// Carries the node's calls to the register, one at a time.
 fn serve_register(
-    mut register: FileRegister,
+    mut register: Register,
     calls: &Receiver<ServiceCall>,
     commands: &Sender<Command>,
     bell: &Bell,

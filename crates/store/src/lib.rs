@@ -37,7 +37,7 @@ pub use config::{ClusterConfig, ConfigError, NodeConfig};
 pub use engine::{Engine, StartError, Store};
 pub use error::StoreError;
 pub use message::{Entry, NodeStatus};
-pub use register::{FileRegister, RegisterError};
+pub use register::{EtcdRegister, FileRegister, RegisterError};
 pub use rows::{KEY_BYTES_MAX, TABLE_BYTES_MAX, VALUE_BYTES_MAX};
 pub use session::Local;
 pub use transaction::Transaction;

@@ -1,4 +1,4 @@
-//! The configuration service for nodes that share a folder: a linearizable register with compare-and-swap, made of files.
+//! The configuration service: a key in etcd (`etcd`), or for nodes that share a folder a linearizable register with compare-and-swap, made of files.
 //!
 //! Change number *n* is the file `n`, which is written elsewhere first and then **linked** there: of two that try, one is told that the name
 //! exists. The register holds what the file with the greatest number says. Nobody holds a lock, so a process that is stopped or killed at
@@ -17,6 +17,67 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Changes that stay on disk, at least.
 const KEPT: u64 = 64;
 
+mod etcd;
+
+pub use etcd::EtcdRegister;
+
+/// The register of a cluster, wherever it is.
+#[derive(Debug)]
+pub(crate) enum Register {
+    Files(FileRegister),
+    Etcd(EtcdRegister),
+}
+
+/// How the place of a register in etcd begins.
+pub(crate) const ETCD: &str = "etcd://";
+
+impl Register {
+    /// The register at a place: a folder, or `etcd://HOST:PORT,…/NAME`.
+    pub(crate) fn open(place: &Path) -> Result<Register, RegisterError> {
+        match place.to_str().and_then(|text| text.strip_prefix(ETCD)) {
+            Some(address) => EtcdRegister::open(address).map(Register::Etcd),
+            None => FileRegister::open(place).map(Register::Files),
+        }
+    }
+
+    pub(crate) fn begin(&mut self, first: &Configuration) -> Result<Configuration, RegisterError> {
+        match self {
+            Register::Files(register) => register.begin(first),
+            Register::Etcd(register) => register.begin(first),
+        }
+    }
+
+    pub(crate) fn holds(&mut self) -> Result<Option<Configuration>, RegisterError> {
+        match self {
+            Register::Files(register) => register.holds(),
+            Register::Etcd(register) => register.holds(),
+        }
+    }
+}
+
+impl ConfigurationService for Register {
+    type Error = RegisterError;
+
+    fn read(&mut self) -> Result<Configuration, RegisterError> {
+        match self {
+            Register::Files(register) => register.read(),
+            Register::Etcd(register) => register.read(),
+        }
+    }
+
+    fn compare_and_swap(
+        &mut self,
+        id: u32,
+        revision: u32,
+        new: Configuration,
+    ) -> Result<Configuration, RegisterError> {
+        match self {
+            Register::Files(register) => register.compare_and_swap(id, revision, new),
+            Register::Etcd(register) => register.compare_and_swap(id, revision, new),
+        }
+    }
+}
+
 /// The register in a folder.
 #[derive(Debug)]
 pub struct FileRegister {
@@ -32,6 +93,10 @@ pub enum RegisterError {
     Damaged(PathBuf),
     /// Nothing has been written yet.
     Empty(PathBuf),
+    /// What is no address of etcd.
+    Address(String),
+    /// What etcd said, or that it said nothing.
+    Etcd(String),
 }
 
 impl fmt::Display for RegisterError {
@@ -40,6 +105,10 @@ impl fmt::Display for RegisterError {
             RegisterError::Io(path, error) => write!(f, "{}: {error}", path.display()),
             RegisterError::Damaged(path) => write!(f, "{} is no configuration, or damaged", path.display()),
             RegisterError::Empty(path) => write!(f, "{} holds no configuration yet", path.display()),
+            RegisterError::Address(text) => {
+                write!(f, "{text} is no register: write it as etcd://HOST:PORT,HOST:PORT/NAME")
+            }
+            RegisterError::Etcd(what) => write!(f, "etcd: {what}"),
         }
     }
 }

@@ -38,6 +38,9 @@ pub(super) struct Args {
     /// the folder holds.
     #[arg(long, value_name = "DIR")]
     pub(super) data: Option<PathBuf>,
+    /// Where the nodes agree on who they are: a folder that all reach, or etcd.
+    #[arg(long, value_name = "DIR|etcd://HOST:PORT,…/NAME")]
+    pub(super) register: Option<String>,
     /// Run one node of the cluster that this file describes.
     #[arg(long, requires = "node")]
     config: Option<PathBuf>,
@@ -63,6 +66,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         (Some(path), Some(node)) => {
             let mut config = ClusterConfig::load(path).map_err(|error| usage(error.to_string()))?;
             config.node(node).map_err(usage)?;
+            if let Some(register) = &args.register {
+                config.register = register.into();
+            }
             if let Some(own) = config.nodes.iter_mut().find(|own| own.id == node) {
                 own.data = args.data.clone().or(own.data.take());
             }

@@ -124,8 +124,9 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
 }
 
 fn cluster_file(args: &Args, f: usize) -> Result<String> {
+    let register = args.register.as_deref().unwrap_or("register");
     let mut text = format!(
-        "f = {f}\nregister = \"register\"\nlease_ms = {}\nrows_max = {}\n",
+        "f = {f}\nregister = {register:?}\nlease_ms = {}\nrows_max = {}\n",
         args.lease_ms, args.rows_max
     );
     for node in 0..args.nodes {

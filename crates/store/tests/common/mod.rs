@@ -25,15 +25,20 @@ impl Drop for Folder {
 impl Folder {
     /// A cluster of so many nodes at ports that nobody has.
     pub(crate) fn new(nodes: usize, more: &str) -> Folder {
-        Folder::make(nodes, more, false)
+        Folder::make(nodes, more, false, "register")
+    }
+
+    /// The same, and its register is somewhere else.
+    pub(crate) fn with_register(nodes: usize, more: &str, register: &str) -> Folder {
+        Folder::make(nodes, more, false, register)
     }
 
     /// The same, and its nodes have data folders.
     pub(crate) fn with_disks(nodes: usize, more: &str) -> Folder {
-        Folder::make(nodes, more, true)
+        Folder::make(nodes, more, true, "register")
     }
 
-    fn make(nodes: usize, more: &str, has_disks: bool) -> Folder {
+    fn make(nodes: usize, more: &str, has_disks: bool, register: &str) -> Folder {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name =
             format!("highwire-store-test-{}-{}", std::process::id(), NEXT.fetch_add(1, Ordering::Relaxed));
@@ -41,7 +46,7 @@ impl Folder {
         std::fs::create_dir_all(&folder.0).expect("a folder");
         let holders: Vec<TcpListener> =
             (0..nodes).map(|_| TcpListener::bind("127.0.0.1:0").expect("a port")).collect();
-        let mut text = format!("register = \"register\"\n{more}\n");
+        let mut text = format!("register = \"{register}\"\n{more}\n");
         for (id, holder) in holders.iter().enumerate() {
             let door = holder.local_addr().expect("bound");
             text.push_str(&format!("[[node]]\nid = {id}\ndoor = \"{door}\"\n"));

@@ -1,0 +1,163 @@
+//! etcd for the register: a real one, which is stopped and started while nodes are lost and come back.
+
+mod common;
+
+use common::{Folder, Process, be_a_node_if_asked, until};
+use highwire_store::{Client, EtcdRegister};
+use highwire_txn::{Configuration, ConfigurationService, NodeId};
+use std::net::TcpListener;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const LEASE: &str = "lease_ms = 400";
+
+#[test]
+fn this_process_is_a_node() {
+    be_a_node_if_asked();
+}
+
+/// One member of etcd, with its data in a folder.
+struct Etcd {
+    folder: PathBuf,
+    client: String,
+    peer: String,
+    child: Option<Child>,
+}
+
+impl Drop for Etcd {
+    fn drop(&mut self) {
+        self.stop();
+        let _ = std::fs::remove_dir_all(&self.folder);
+    }
+}
+
+impl Etcd {
+    /// `None`, and a word why: there is no etcd here.
+    fn start(name: &str) -> Option<Etcd> {
+        if Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err()
+        {
+            println!("skipped: there is no etcd here; apt-get install etcd-server");
+            return None;
+        }
+        let free = || {
+            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+            listener.local_addr().expect("bound").to_string()
+        };
+        let folder = std::env::temp_dir().join(format!("highwire-etcd-{name}-{}", std::process::id()));
+        let mut etcd = Etcd { folder, client: free(), peer: free(), child: None };
+        etcd.go();
+        Some(etcd)
+    }
+
+    fn go(&mut self) {
+        let (client, peer) = (format!("http://{}", self.client), format!("http://{}", self.peer));
+        let child = Command::new("etcd")
+            .arg("--data-dir")
+            .arg(&self.folder)
+            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("default={peer}")])
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("etcd");
+        self.child = Some(child);
+        let mut register = self.register("nothing");
+        until("etcd", || register.holds().ok());
+    }
+
+    fn stop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+
+    fn register(&self, name: &str) -> EtcdRegister {
+        EtcdRegister::open(&format!("{}/{name}", self.client)).expect("an address")
+    }
+}
+
+#[test]
+fn a_key_in_etcd_is_a_register() {
+    let Some(mut etcd) = Etcd::start("register") else { return };
+    let mut register = etcd.register("bank");
+    assert!(register.holds().expect("etcd answers").is_none());
+    assert!(register.read().is_err());
+    let first = Configuration::first(&[NodeId(0), NodeId(1)], &[7, 8], 4, 1);
+    assert_eq!(register.begin(&first).expect("the first"), first);
+    let second = Configuration { id: 2, ..first.clone() };
+    assert_eq!(register.begin(&second).expect("it holds one"), first, "a cluster begins once");
+    assert_eq!(register.compare_and_swap(1, 0, second.clone()).expect("it holds one"), second);
+    let stale = Configuration { id: 2, revision: 9, ..first.clone() };
+    assert_eq!(register.compare_and_swap(1, 0, stale).expect("it holds one"), second);
+    assert!(etcd.register("other").holds().expect("etcd answers").is_none(), "names are apart");
+    etcd.stop();
+    assert!(register.read().is_err());
+    etcd.go();
+    assert_eq!(register.read().expect("etcd is back"), second);
+}
+
+#[test]
+fn of_many_that_change_the_key_at_once_one_wins_each_time() {
+    const CHANGES: u32 = 30;
+    let Some(etcd) = Etcd::start("race") else { return };
+    let first = Configuration::first(&[NodeId(0), NodeId(1)], &[7, 8], 4, 1);
+    etcd.register("race").begin(&first).expect("the first");
+    // Each change adds one and its maker's mark; a change that was lost would be missing in the end.
+    let made: Vec<u32> = std::thread::scope(|scope| {
+        let change = |own: u16| {
+            let mut register = etcd.register("race");
+            let mut made = 0;
+            while made < CHANGES {
+                let now = register.read().expect("it holds one");
+                let mut new = Configuration { revision: now.revision + 1, ..now.clone() };
+                new.leaving.push(NodeId(own));
+                let after =
+                    register.compare_and_swap(now.id, now.revision, new.clone()).expect("it holds one");
+                made += u32::from(after.leaving.starts_with(&new.leaving));
+            }
+            made
+        };
+        let threads: Vec<_> = (0..3).map(|own| scope.spawn(move || change(own))).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
+    });
+    let last = etcd.register("race").read().expect("it holds one");
+    assert_eq!(last.revision, made.iter().sum::<u32>(), "each change is one change");
+    for own in 0..3 {
+        let marks = last.leaving.iter().filter(|mark| mark.0 == own).count();
+        assert_eq!(marks as u32, CHANGES);
+    }
+}
+
+#[test]
+fn nodes_serve_without_etcd_and_agree_on_members_when_it_is_back() {
+    let Some(mut etcd) = Etcd::start("cluster") else { return };
+    let folder = Folder::with_register(3, LEASE, &format!("etcd://{}/bank", etcd.client));
+    let mut nodes: Vec<Process> = (0..3).map(|node| Process::start(&folder.file(), node)).collect();
+    folder.wait_for(&[0, 1, 2], 3);
+    let mut client = folder.client();
+    client.put("t", "first", "1").expect("stored");
+
+    // Without etcd everything goes on, but for changes of membership.
+    etcd.stop();
+    for count in 0..20 {
+        client.put("t", "second", count.to_string()).expect("stored without etcd");
+    }
+    drop(nodes.remove(1));
+    // Longer than a node is waited for where etcd answers.
+    std::thread::sleep(Duration::from_millis(3000));
+    let mut witness = Client::new([folder.config().doors()[0].clone()]);
+    let status = until("a status", || witness.status().ok());
+    assert_eq!(status.members, [0, 1, 2], "members were changed, and by whom?");
+
+    etcd.go();
+    folder.wait_for(&[0, 2], 2);
+    client.put("t", "third", "3").expect("stored by two");
+    nodes.insert(1, Process::start(&folder.file(), 1));
+    folder.wait_for(&[0, 1, 2], 3);
+    for (key, value) in [("first", "1"), ("second", "19"), ("third", "3")] {
+        assert_eq!(client.get("t", key).expect("read"), Some(value.into()));
+    }
+}
