@@ -211,15 +211,28 @@ public final class Link implements AutoCloseable {
 
     /** Puts what there is room for into the peer's mailbox. */
     private boolean post() throws IOException {
-        while (!isClosed && !backlog.isEmpty()) {
-            if (!mailbox.hasRoom()) {
-                return false;
+        checkWhole();
+        try {
+            while (!isClosed && !backlog.isEmpty()) {
+                if (!mailbox.hasRoom()) {
+                    return false;
+                }
+                ByteBuffer slot = mailbox.outgoing();
+                fill(slot);
+                mailbox.send(slot.position());
             }
-            ByteBuffer slot = mailbox.outgoing();
-            fill(slot);
-            mailbox.send(slot.position());
+            return true;
+        } catch (IOException e) {
+            // What had been taken from the backlog is lost, so whoever comes next must hear of it, too.
+            failure = e.getMessage();
+            throw e;
         }
-        return true;
+    }
+
+    private void checkWhole() throws IOException {
+        if (failure != null) {
+            throw new IOException("the connection is broken: " + failure);
+        }
     }
 
     private void reap() throws IOException {
@@ -229,9 +242,7 @@ public final class Link implements AutoCloseable {
             }
             done++;
         }
-        if (failure != null) {
-            throw new IOException("the connection is broken: " + failure);
-        }
+        checkWhole();
     }
 
     /**

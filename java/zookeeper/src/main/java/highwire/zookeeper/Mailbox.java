@@ -192,7 +192,7 @@ final class Mailbox implements AutoCloseable {
             Thread.yield();
         }
         if (!completion.isSuccess()) {
-            throw new IOException("the connection is broken: " + completion.opcode() + " ended with " + completion.status());
+            throw new IOException(completion.opcode() + " ended with " + completion.status());
         }
     }
 

@@ -228,5 +228,6 @@ class MailboxTest {
                 left.send(8, number);
             }
         });
+        assertThrows(IOException.class, left.link::flush, "what was lost with it is not forgotten");
     }
 }
