@@ -29,7 +29,7 @@ const PAGE: &str = "docs/performance.md";
   cargo xtask bench --nanopu --write-docs   the nanoPU's simulator alone
   cargo xtask bench --rpc --write-docs      RPCs alone
   cargo xtask bench --wake --write-docs     waiting threads alone
-  cargo xtask bench --java --write-docs     round trips of Java programs alone")]
+  cargo xtask bench --java --write-docs     Java programs alone")]
 pub(crate) struct Args {
     /// Rewrite the tables of docs/performance.md.
     #[arg(long)]
@@ -46,7 +46,7 @@ pub(crate) struct Args {
     /// Only how soon waiting threads have their events.
     #[arg(long, conflicts_with = "nanopu")]
     wake: bool,
-    /// Only round trips between two JVMs, over Highwire and over sockets, Netty, gRPC and Aeron.
+    /// Only Java: round trips between two JVMs beside sockets, Netty, gRPC and Aeron, and GETs beside memcached's.
     #[arg(long, conflicts_with_all = ["nanopu", "rpc", "wake"])]
     java: bool,
 }

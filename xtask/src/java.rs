@@ -13,8 +13,9 @@ use crate::test::Tally;
 const JDK_MIN: u32 = 22;
 /// What apt may have where no such JDK is installed.
 const JDK_PACKAGE: &str = "openjdk-25-jdk-headless";
-/// Programs that were written for memcached; without them their tests are skipped.
-const MEMCACHED_CLIENTS: [&str; 3] = ["libmemcached-tools", "python3-pymemcache", "python3-binary-memcached"];
+/// Memcached in C, and programs that were written for it; without them their tests are skipped.
+const MEMCACHED: [&str; 4] =
+    ["memcached", "libmemcached-tools", "python3-pymemcache", "python3-binary-memcached"];
 
 /// Options of `cargo xtask java`.
 #[derive(Debug, clap::Args)]
@@ -64,7 +65,7 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
         Ok(None) => return Ok(Tally::failure()),
         Err(missing) => return Ok(Tally::skipped("java", &missing.0)),
     };
-    let clients = packages::ensure(&MEMCACHED_CLIENTS, log)?;
+    let clients = packages::ensure(&MEMCACHED, log)?;
     let success = maven.words("-q -B verify").run_logged(log)?;
     if !success && is_unreachable(&log.text()?) {
         return Ok(Tally::skipped(
@@ -74,7 +75,7 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
     }
     let mut tally = reports(&root().join("java"))?;
     if let Err(missing) = clients {
-        tally = tally.with_skip("clients of memcached", &missing.0);
+        tally = tally.with_skip("memcached and its clients", &missing.0);
     }
     if !success && tally.failed() == 0 {
         tally.add(Tally::failure());

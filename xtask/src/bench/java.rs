@@ -1,4 +1,4 @@
-//! Round trips of Java programs, ours beside others: what java/benchmarks prints, as a section of the page.
+//! Java programs, ours beside others: round trips, and GETs from a memcached; what java/benchmarks prints, as a section of the page.
 
 use std::process::ExitCode;
 
@@ -7,6 +7,7 @@ use anyhow::{Context, Result, bail};
 use super::{Args, PAGE, machine, replace_section};
 use crate::java;
 use crate::measure::Program;
+use crate::packages;
 use crate::shell::{Line, Log, root, target_dir};
 
 /// Measures, prints, and writes the section if it is asked to.
@@ -31,18 +32,25 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     if !maven.run_logged(&log)? || !rust.run_logged(&log)? {
         bail!("the programs do not build: {}", log.path().display());
     }
-    let output = Line::new(&home.join("bin/java").display().to_string())
-        .arg("-cp")
-        .arg(format!("{}:{}/*", target.join("classes").display(), libraries.display()))
-        .arg(format!("-Dhighwire.program={}", program.path().display()))
-        .arg(format!("-Dhighwire.rust={}", target_dir().join("release/examples/round_trip").display()))
-        .arg(format!("-Dhighwire.rounds={}", args.runs))
-        .arg("highwire.benchmarks.echo.Comparison")
-        .capture()?;
-    if !output.success {
-        bail!("the comparison failed: {}", output.stderr.trim());
+    if let Err(missing) = packages::ensure(&["memcached"], &log)? {
+        bail!("{}", missing.0);
     }
-    let text = format!("On {}\n{}", machine()?, output.stdout);
+    let measure = |class: &str| -> Result<String> {
+        let output = Line::new(&home.join("bin/java").display().to_string())
+            .arg("-cp")
+            .arg(format!("{}:{}/*", target.join("classes").display(), libraries.display()))
+            .arg(format!("-Dhighwire.program={}", program.path().display()))
+            .arg(format!("-Dhighwire.rust={}", target_dir().join("release/examples/round_trip").display()))
+            .arg(format!("-Dhighwire.rounds={}", args.runs))
+            .arg(class)
+            .capture()?;
+        if !output.success {
+            bail!("{class} failed: {}", output.stderr.trim());
+        }
+        Ok(output.stdout)
+    };
+    let trips = measure("highwire.benchmarks.echo.Comparison")?;
+    let text = format!("On {}\n{trips}\n{}", machine()?, measure("highwire.benchmarks.gets.Gets")?);
     println!("{text}");
     if args.write_docs {
         let path = root().join(PAGE);
