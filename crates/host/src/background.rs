@@ -243,7 +243,7 @@ impl Thread<'_> {
         }
         let was_woken = !is_ready && sys::wait_readable(&fds, Some(timeout));
         device.waker.awake();
-        device.waiting.resume(!was_woken && !is_ready);
+        device.waiting.resume();
         for ((shared, lane), slept) in device.lanes.iter().zip(&mut self.lanes).zip(slept) {
             lane.was_woken = was_woken && slept;
             lane.visits_at_work = shared.visits();

@@ -216,9 +216,9 @@ impl Waiting {
         self.relief.begin(&self.station.rest)
     }
 
-    /// The background thread is awake; `by_itself`: because its time was up, and not because it was told.
-    pub(crate) fn resume(&self, by_itself: bool) {
-        if by_itself && self.relief.is_forsaken(&self.station.seat) {
+    /// The background thread is awake. Whoever left the seat empty has ended its relief, unless nobody has told it.
+    pub(crate) fn resume(&self) {
+        if self.relief.is_forsaken(&self.station.seat) {
             self.accounts.of_device().note_rescue();
         }
         self.relief.end();

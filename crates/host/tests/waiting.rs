@@ -145,8 +145,8 @@ fn a_thread_that_rests_hears_of_what_another_thread_completes() {
     }
 }
 
-/// So long a leader waits in vain here: long enough to rest, and for the background thread to rely on it.
-const IN_VAIN: Duration = Duration::from_millis(60);
+/// So long a leader waits in vain here: it rests, and the background thread has looked twice and relies on it.
+const IN_VAIN: Duration = Duration::from_millis(250);
 
 /// A thread that led goes, its time up or its event taken and its queue destroyed, and nobody else waits: the background thread,
 /// which slept because that one rested, is told at once and serves those who watch a descriptor.
@@ -202,7 +202,7 @@ fn a_leader_that_goes_calls_one_that_follows() {
         served.cq.request_notify(WaitFor::Any).expect("has a channel");
         std::thread::scope(|threads| {
             let sleeps = |told: &Told| figure(&serving.device, &told.channel, "wake_sleeps");
-            let leader = threads.spawn(|| first.channel.event(Some(20 * IN_VAIN)));
+            let leader = threads.spawn(|| first.channel.event(Some(5 * IN_VAIN)));
             common::until("the leader's rest", || (sleeps(&first) > 0).then_some(()));
             let follower = threads.spawn(|| served.channel.event(Some(2 * PATIENCE)));
             common::until("the follower's sleep", || (sleeps(&served) > 0).then_some(()));
