@@ -141,9 +141,16 @@ fn a_node_whose_disk_is_full_says_so_and_nothing_is_lost() {
         nodes[1].limit_files(length + 50_000);
         let mut client = Client::new([folder.config().doors()[1].clone()]);
         client.set_patience(Duration::from_secs(1));
+        let mut before = String::new();
         let standing = until("a full disk", || {
-            let standing = client.status().ok()?.standing;
-            standing.contains("journal").then_some(standing)
+            let status = client.status();
+            let said = format!("{status:?}, {} committed", counting.sum());
+            let standing = status.map_or_else(|error| error.to_string(), |status| status.standing);
+            if standing != before {
+                eprintln!("node 1: {said}");
+                before.clone_from(&standing);
+            }
+            standing.contains("File too large").then_some(standing)
         });
         assert!(standing.contains("File too large") && standing.contains("Make room"), "{standing}");
         let refusal = client.put("t", "k", "v").expect_err("it has stopped").to_string();
@@ -161,9 +168,33 @@ fn a_node_whose_disk_is_full_says_so_and_nothing_is_lost() {
 }
 
 #[test]
+fn a_node_that_was_stopped_for_longer_than_its_lease_comes_back() {
+    let folder = Folder::with_disks(3, LEASE);
+    let nodes = start(&folder);
+    let counting = Counting::default();
+    counting.during(&folder, |counting| {
+        for _ in 0..3 {
+            counting.wait_for(20);
+            nodes[1].signal("-STOP");
+            folder.wait_for(&[0, 2], 2);
+            counting.wait_for(20);
+            nodes[1].signal("-CONT");
+            folder.wait_for(&[0, 1, 2], 3);
+        }
+    });
+    counting.check(&folder);
+}
+
+#[test]
 fn a_data_folder_is_refused_where_it_does_not_belong() {
     let folder = Folder::with_disks(3, LEASE);
-    drop(start(&folder));
+    let nodes = start(&folder);
+    // A node serves before its disk says so, and promises nothing until then.
+    for node in 0..3 {
+        let log = folder.path().join(format!("node-{node}")).join("log-00000000000000000000");
+        until("a journal", || std::fs::metadata(&log).is_ok_and(|log| log.len() > 0).then_some(()));
+    }
+    drop(nodes);
     let register = folder.path().join("register");
     let refusal = |node: u16| match Engine::start(&folder.config(), node) {
         Ok(_) => panic!("node {node} started"),
