@@ -1,6 +1,6 @@
 //! `txn`'s workloads on nodes that run: a node's own workers are the clients, as in FaSST's evaluation.
 //!
-//! A driver tells each node of a cluster the same things in the same order: populate, [play](Store::play) a turn, [audit](Store::audit). Nodes
+//! A driver tells each node of a cluster the same things in the same order: populate, [play](crate::Store::play) a turn, [audit](crate::Store::audit). Nodes
 //! that play are coordinators for their own workers and participants for the others', over whatever link the cluster has. In a closed loop a
 //! worker begins its next transaction when the last one has ended; in an open loop transactions begin when a Poisson process says so, and a
 //! latency counts from then, so that a node that falls behind cannot hide it.

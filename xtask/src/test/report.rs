@@ -20,9 +20,8 @@ pub(super) struct Finished {
 pub(super) fn show_failure(done: &Finished) {
     let text = done.log.text().unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
-    let from = interesting_start(&lines);
     println!();
-    for line in &lines[from..] {
+    for line in interesting(&lines) {
         println!("    {line}");
     }
     let shown = done.log.path().strip_prefix(root()).unwrap_or(done.log.path());
@@ -33,14 +32,57 @@ pub(super) fn show_failure(done: &Finished) {
     println!("    or:     cargo xtask test {}\n", done.step.name);
 }
 
-/// The tail, or an earlier line when the tests said in one place which of them failed and why.
-fn interesting_start(lines: &[&str]) -> usize {
-    let tail = lines.len().saturating_sub(TAIL_LINES);
-    let first_failure = lines.iter().position(|line| *line == "failures:" || line.starts_with("error"));
-    match first_failure {
-        Some(first) if first < tail && lines.len() - first < 3 * TAIL_LINES => first,
-        _ => tail,
+/// What failing tests said, wherever in the log that is; of anything else the first error, or the tail.
+fn interesting<'a>(lines: &[&'a str]) -> Vec<&'a str> {
+    let failures = failures(lines);
+    if !failures.is_empty() {
+        return failures;
     }
+    let tail = lines.len().saturating_sub(TAIL_LINES);
+    let first_error = lines.iter().position(|line| line.starts_with("error"));
+    let from = first_error.filter(|&first| first < tail && lines.len() - first < 3 * TAIL_LINES);
+    lines[from.unwrap_or(tail)..].to_vec()
+}
+
+/// The binaries with failing tests, and what each such test printed, without the frames of backtraces.
+fn failures<'a>(lines: &[&'a str]) -> Vec<&'a str> {
+    let mut shown = Vec::new();
+    let (mut binary, mut first) = ("", None);
+    for (place, &line) in lines.iter().enumerate() {
+        if line.trim_start().starts_with("Running ") || line.trim_start().starts_with("Doc-tests ") {
+            (binary, first) = (line, None);
+        } else if line == "failures:" && first.is_none() {
+            first = Some(place);
+        } else if line.starts_with("test result: ") {
+            if let Some(first) = first.take().filter(|_| line.contains("FAILED")) {
+                shown.extend(["", binary]);
+                shown.extend(without_frames(&lines[first..=place]));
+            }
+        }
+    }
+    shown
+}
+
+/// Of each test's output the beginning and the end.
+fn without_frames<'a>(lines: &[&'a str]) -> Vec<&'a str> {
+    let mut shown = Vec::new();
+    let speaks = |line: &&&'a str| !is_a_frame(line) && !line.is_empty();
+    for part in lines.chunk_by(|_, line| !line.starts_with("---- ")) {
+        let part: Vec<&str> = part.iter().filter(speaks).copied().collect();
+        let (beginning, rest) = part.split_at(part.len().min(TAIL_LINES / 2));
+        shown.extend(beginning);
+        if rest.len() > TAIL_LINES {
+            shown.push("[…]");
+        }
+        shown.extend(&rest[rest.len().saturating_sub(TAIL_LINES)..]);
+    }
+    shown
+}
+
+fn is_a_frame(line: &str) -> bool {
+    let line = line.trim_start();
+    let number = line.split_once(": ").is_some_and(|(first, _)| first.parse::<u32>().is_ok());
+    number || line.starts_with("at ") || line == "stack backtrace:"
 }
 
 /// The table of steps, the skips with their reasons, and the counts on the last line.
@@ -66,4 +108,65 @@ pub(super) fn show_summary(finished: &[Finished]) {
         }
     }
     println!("\n{} passed, {} failed, {} skipped", total.passed(), total.failed(), total.skips().len());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "\
+     Running tests/early.rs (target/debug/deps/early-1)
+test fine ... ok
+failures:
+
+---- what_fails stdout ----
+node 1: standing
+thread 'what_fails' panicked at early.rs:1:1:
+too long
+stack backtrace:
+   0: __rustc::rust_begin_unwind
+             at /rustc/library/std/src/panicking.rs:689:5
+
+failures:
+    what_fails
+
+test result: FAILED. 1 passed; 1 failed; 0 ignored
+     Running tests/late.rs (target/debug/deps/late-1)
+successes:
+    another
+test result: ok. 9 passed; 0 failed; 0 ignored
+error: 1 target failed:";
+
+    #[test]
+    fn what_a_test_said_is_shown_wherever_it_stands_in_the_log() {
+        let more = vec!["successes"; 500];
+        let lines: Vec<&str> = LOG.lines().chain(more).collect();
+        let shown = interesting(&lines).join("\n");
+        for part in ["tests/early.rs", "what_fails stdout", "node 1: standing", "too long", "1 failed"] {
+            assert!(shown.contains(part), "{part}: {shown}");
+        }
+        for part in ["late.rs", "another", "rust_begin", "panicking.rs", "successes"] {
+            assert!(!shown.contains(part), "{part}: {shown}");
+        }
+    }
+
+    #[test]
+    fn a_test_that_says_much_is_cut_in_its_middle() {
+        let much: Vec<String> = (0..500).map(|line| format!("line {line}")).collect();
+        let mut lines = vec!["failures:", "---- t stdout ----"];
+        lines.extend(much.iter().map(String::as_str));
+        lines.push("test result: FAILED. 0 passed; 1 failed");
+        let shown = interesting(&lines);
+        assert!(shown.len() < 100 && shown.contains(&"line 3") && shown.contains(&"line 499"), "{shown:?}");
+        assert!(shown.contains(&"[…]") && !shown.contains(&"line 200"));
+    }
+
+    #[test]
+    fn without_tests_the_first_error_is_shown() {
+        let mut lines = vec!["Checking a"; 60];
+        lines.push("error: unresolved link");
+        lines.extend(vec!["context"; 50]);
+        assert_eq!(interesting(&lines)[0], "error: unresolved link");
+        assert_eq!(interesting(&vec!["quiet"; 100]).len(), TAIL_LINES);
+    }
 }
