@@ -130,7 +130,7 @@ impl Open {
         highwire_host::log_to(|line| crate::env::log(|| line.to_string()));
         let device = Device::open(&config).map_err(|error| {
             // Programs say no more than that there is no such device, so this is always said.
-            eprintln!("highwire: {error}");
+            env::say(&error);
             errno::of_open(&error)
         })?;
         PACKET_KIND.store(if device.gid().to_ip().is_ipv4() { 0b1010 } else { 0b1001 }, Ordering::Relaxed);

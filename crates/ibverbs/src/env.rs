@@ -8,6 +8,7 @@ use highwire_host::WakeMode;
 use highwire_host::verbs::Recovery;
 use highwire_host::{DeviceConfig, LinkChoice, Sharing, WAKE_VARIABLE};
 use highwire_link::{FaultConfig, environment, parse_duration, parse_rate};
+use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
@@ -34,17 +35,22 @@ pub(crate) fn settings() -> Option<&'static Settings> {
     let read = || match read(|name| variable(name).filter(|value| !value.trim().is_empty())) {
         Ok(settings) => Some(settings),
         Err(message) => {
-            eprintln!("highwire: {message}");
+            say(&message);
             None
         }
     };
     SETTINGS.get_or_init(read).as_ref()
 }
 
+/// Says something on stderr. One that takes no more, a log on a full disk perhaps, harms no program.
+pub(crate) fn say(message: &dyn std::fmt::Display) {
+    let _ = writeln!(std::io::stderr(), "highwire: {message}");
+}
+
 /// Says why something failed, where somebody wants to know.
 pub(crate) fn log(message: impl FnOnce() -> String) {
     if settings().is_some_and(|settings| settings.is_loud) {
-        eprintln!("highwire: {}", message());
+        say(&message());
     }
 }
 

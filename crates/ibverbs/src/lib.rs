@@ -7,6 +7,7 @@
 //! `unsafe` is confined to this boundary: pointers from C are checked and turned into references here, and nothing below
 //! knows of them.
 #![warn(unsafe_op_in_unsafe_fn)]
+#![cfg_attr(not(test), deny(clippy::print_stderr))]
 
 mod abi;
 mod absent;

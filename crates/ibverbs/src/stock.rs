@@ -38,10 +38,10 @@ fn library() -> Option<&'static Library> {
             let loaded = Library::load(&path);
             if let Err(reason) = &loaded {
                 // The machine has devices, and they would be missing without a word.
-                eprintln!(
-                    "highwire: the machine's RDMA devices are not listed: {}: {reason}",
+                crate::env::say(&format!(
+                    "the machine's RDMA devices are not listed: {}: {reason}",
                     path.display()
-                );
+                ));
             }
             loaded.ok()
         })

@@ -18,6 +18,7 @@ use highwire_txn::{Configuration, ConfigurationService, DiskOperation, Node, Nod
 use std::collections::BTreeMap;
 use std::fmt;
 use std::future::Future;
+use std::io::Write as _;
 use std::net::TcpListener;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -232,6 +233,11 @@ impl Engine {
     }
 }
 
+/// Tells the operator. A log that takes no more, on a disk that is full perhaps, ends no node.
+fn say(what: fmt::Arguments<'_>) {
+    let _ = writeln!(std::io::stderr(), "{what}");
+}
+
 pub(crate) fn named(name: String) -> thread::Builder {
     thread::Builder::new().name(name)
 }
@@ -392,7 +398,7 @@ fn serve_register(
             }
         };
         if let Err(error) = &answer {
-            eprintln!("the register: {error}");
+            say(format_args!("the register: {error}"));
         }
         if commands.send(Command::Service(answer.ok())).is_err() {
             return;
@@ -464,7 +470,7 @@ impl Drive {
             "the node has stopped, because its journal could not be written: {what}. \
              Make room, and start the node again; nothing that was committed is lost"
         );
-        eprintln!("node {}: {what}", self.shared.node.borrow().id().0);
+        say(format_args!("node {}: {what}", self.shared.node.borrow().id().0));
         self.shared.node.borrow_mut().handle_disk_failure();
         self.shared.wake_promises();
         *self.waits_for.lock().unwrap_or_else(PoisonError::into_inner) = Some(what);

@@ -11,6 +11,7 @@
 //! A node is one thread that owns its `txn::Node` and its RPC endpoint, so nothing in it is locked. Everything else sends that thread jobs:
 //! futures that run there, beside the node's own work. `docs/store.md` states what the store promises and how to run it.
 #![forbid(unsafe_code)]
+#![cfg_attr(not(test), deny(clippy::print_stderr))]
 
 pub mod bench;
 mod carrier;

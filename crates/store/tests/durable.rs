@@ -5,6 +5,7 @@ mod common;
 use common::{Folder, Process, be_a_node_if_asked, until};
 use highwire_store::{Client, Engine, FileRegister, StoreError};
 use highwire_txn::{Configuration, NodeId};
+use std::fs::OpenOptions;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -130,8 +131,16 @@ fn what_was_acknowledged_is_there_after_all_nodes_were_killed() {
 #[test]
 fn a_node_whose_disk_is_full_says_so_and_nothing_is_lost() {
     let folder = Folder::with_disks(3, LEASE);
+    // What a node says of this goes to a file that must not grow either.
+    let log = |node| {
+        let log =
+            OpenOptions::new().create(true).append(true).open(folder.path().join(format!("{node}.txt")));
+        let log = log.expect("a file");
+        log.set_len(10_000_000).expect("room");
+        log
+    };
     let mut nodes: Vec<Process> =
-        (0..3).map(|node| Process::start_to_be_limited(&folder.file(), node)).collect();
+        (0..3).map(|node| Process::start_to_be_limited(&folder.file(), node, log(node))).collect();
     folder.wait_for(&[0, 1, 2], 3);
     let counting = Counting::default();
     counting.during(&folder, |counting| {

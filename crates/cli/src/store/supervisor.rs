@@ -221,7 +221,8 @@ impl Keeper {
             match self.start() {
                 Ok(again) => child = again,
                 Err(error) => {
-                    eprintln!("error: {error:#}");
+                    // The operator's terminal may be gone; what else this process keeps alive may not.
+                    let _ = writeln!(std::io::stderr(), "error: {error:#}");
                     return;
                 }
             }

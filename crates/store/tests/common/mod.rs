@@ -4,6 +4,7 @@
 use highwire_host::LinkChoice;
 use highwire_store::bench::Benchmark;
 use highwire_store::{Client, ClusterConfig, Engine, NodeStatus, StartError};
+use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -169,11 +170,11 @@ impl Process {
         Process::run(Command::new(std::env::current_exe().expect("this program")), file, node)
     }
 
-    /// A node that a file that must not grow does not kill, but gives an error.
-    pub(crate) fn start_to_be_limited(file: &Path, node: usize) -> Process {
+    /// A node that a file that must not grow does not kill, but gives an error. Its own messages are in `log`.
+    pub(crate) fn start_to_be_limited(file: &Path, node: usize, log: File) -> Process {
         let mut shell = Command::new("sh");
         shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
-        shell.arg(std::env::current_exe().expect("this program"));
+        shell.arg(std::env::current_exe().expect("this program")).stderr(log);
         Process::run(shell, file, node)
     }
 
