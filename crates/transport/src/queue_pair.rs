@@ -12,7 +12,7 @@ use crate::counters::Counter;
 use crate::plan::{Outgoing, Plan, Source};
 use crate::receive_queue::ReceiveQueue;
 use crate::requester::Requester;
-use crate::responder::Responder;
+use crate::responder::{Responder, Turn};
 use highwire_stdx::Instant;
 use highwire_verbs::{
     Access, Address, CqId, Gather, Mtu, Pd, PostError, QpConfig, QpState, Recovery, RecvWr, SEGMENT_GROUP,
@@ -291,16 +291,18 @@ impl QueuePair {
     #[inline]
     fn choose(&mut self, ctx: &mut Context<'_>) -> bool {
         let QueuePair { conn, requester, responder, receives, plan, .. } = self;
+        let conn = &*conn;
+        let turn = &mut Turn { conn, receives, ctx };
         if conn.transport.acks_ride
             && responder.has_ack_to_ride()
             && requester.is_about_to_send_one(conn)
-            && requester.poll_transmit(conn, ctx, plan)
+            && requester.poll_transmit(conn, turn.ctx, plan)
         {
-            responder.let_ack_ride(conn, receives, ctx, plan);
+            responder.let_ack_ride(turn, plan);
             self.settle(ctx);
             return true;
         }
-        if responder.poll_acknowledge(conn, receives, ctx, plan) {
+        if responder.poll_acknowledge(turn, plan) {
             // A refusal that leaves breaks the connection.
             self.settle(ctx);
             return true;
@@ -315,13 +317,12 @@ impl QueuePair {
         self.replied_last = !self.replied_last;
         #[allow(clippy::if_same_then_else, reason = "their order is the difference")]
         let planned = if self.replied_last {
-            responder.poll_reply(conn, receives, ctx, plan) || requester.poll_transmit(conn, ctx, plan)
+            responder.poll_reply(turn, plan) || requester.poll_transmit(conn, turn.ctx, plan)
         } else {
-            requester.poll_transmit(conn, ctx, plan) || responder.poll_reply(conn, receives, ctx, plan)
+            requester.poll_transmit(conn, turn.ctx, plan) || responder.poll_reply(turn, plan)
         };
         // An answer that cannot be given any more has become a refusal.
-        let planned =
-            planned || responder.is_refusing() && responder.poll_acknowledge(conn, receives, ctx, plan);
+        let planned = planned || responder.is_refusing() && responder.poll_acknowledge(turn, plan);
         self.settle(ctx);
         planned
     }
@@ -332,7 +333,10 @@ impl QueuePair {
         match self.plan.payload {
             Source::Nothing => {}
             Source::Request(index) => self.requester.fail_transmit(&self.conn, ctx, index),
-            Source::Read => self.responder.fail_transmit(&self.conn, ctx, self.plan.headers.bth.psn),
+            Source::Read => {
+                let mut turn = Turn { conn: &self.conn, receives: &mut self.receives, ctx };
+                self.responder.fail_transmit(&mut turn, self.plan.headers.bth.psn);
+            }
         }
         self.settle(ctx);
     }
@@ -344,7 +348,7 @@ impl QueuePair {
         let mut address = &self.conn.address;
         let payload = match plan.payload {
             Source::Nothing => Gather::EMPTY,
-            Source::Read => Gather::new(&self.responder.read_span, 0, plan.length),
+            Source::Read => Gather::new(self.responder.read_span(), 0, plan.length),
             Source::Request(index) => {
                 let wqe = &self.requester.queue.wqes[index as usize];
                 if self.conn.config.service == Service::Ud {

@@ -5,6 +5,7 @@ use crate::context::Context;
 use crate::counters::Counter;
 use crate::plan::Arrival;
 use crate::receive_queue::ReceiveQueue;
+use crate::responder::{Request, Turn};
 use highwire_stdx::Slab;
 use highwire_verbs::{AsyncEvent, Memory, Payload, QpState, Service};
 use highwire_wire::{Ext, Headers, NakCode, Operation as WireOperation, Position};
@@ -36,15 +37,8 @@ impl QueuePair {
             | WireOperation::Read
             | WireOperation::CompareSwap
             | WireOperation::FetchAdd => {
-                self.responder.handle_request(
-                    &self.conn,
-                    &mut self.receives,
-                    ctx,
-                    arrival,
-                    headers,
-                    payload,
-                    memory,
-                );
+                let mut turn = Turn { conn: &self.conn, receives: &mut self.receives, ctx };
+                self.responder.handle_request(&mut turn, Request { arrival, headers, payload }, memory);
                 self.note_established(ctx);
                 if let Some((aeth, psn)) = headers.ext.riding_ack()
                     && self.conn.state.transmits()
@@ -53,7 +47,7 @@ impl QueuePair {
                     self.requester.on_irn_ack(&self.conn, ctx, psn, aeth, None);
                 }
             }
-            // Of answers, which also who never goes beyond RTR gives.
+            // Acknowledgements of answers: a responder that never goes beyond RTR has given some, too.
             WireOperation::ReadAcknowledge => self.responder.on_read_ack(ctx, bth.psn, None),
             WireOperation::ReadSelectiveAcknowledge => match headers.ext {
                 Ext::IrnReadNack(sack) => self.responder.on_read_ack(ctx, bth.psn, Some(sack)),
@@ -101,7 +95,8 @@ impl QueuePair {
         if !self.conn.state.receives() {
             return ctx.counters.count(Counter::DroppedWrongState);
         }
-        self.responder.handle_frame(&self.conn, &mut self.receives, ctx, payload, memory);
+        let mut turn = Turn { conn: &self.conn, receives: &mut self.receives, ctx };
+        self.responder.handle_frame(&mut turn, payload, memory);
         self.settle(ctx);
     }
 
@@ -126,7 +121,7 @@ impl QueuePair {
         if self.conn.state == QpState::Sqd {
             self.requester.report_drained(&self.conn, ctx);
         }
-        if let Some(code) = self.responder.failed
+        if let Some(code) = self.responder.failed()
             && self.conn.state != QpState::Error
             && !self.responder.is_refusing()
         {

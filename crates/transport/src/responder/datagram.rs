@@ -1,47 +1,40 @@
 //! UD: one packet, one receive, no answer (IBTA §9.8.3); and frames of the Ethernet segment, which are received alike.
 
 use super::deliver::Ending;
-use super::{Refusal, Responder};
-use crate::connection::Connection;
-use crate::context::Context;
+use super::{Common, Refusal, Request, Turn};
 use crate::counters::Counter;
 use crate::plan::Arrival;
-use crate::receive_queue::ReceiveQueue;
 use highwire_verbs::{CompletionOp, CompletionStatus, Gid, Memory, Payload, scatter};
-use highwire_wire::{Deth, Ext, Headers, Qpn};
+use highwire_wire::{Deth, Ext, Qpn};
 
 /// The bytes in front of every datagram's payload (RoCEv2 A17.4.5.1).
 const GRH_LEN: u32 = 40;
 
-impl Responder {
-    #[allow(clippy::too_many_arguments, reason = "one packet with everything that it may touch")]
+impl Common {
     pub(super) fn handle_ud<P: Payload>(
         &mut self,
-        conn: &Connection,
-        own: &mut ReceiveQueue,
-        ctx: &mut Context<'_>,
-        arrival: &Arrival,
-        headers: &Headers,
-        payload: P,
+        turn: &mut Turn<'_, '_>,
+        request: Request<'_, P>,
         memory: &mut impl Memory<P>,
     ) {
+        let Request { arrival, headers, payload } = request;
         let (deth, immediate) = match headers.ext {
             Ext::Deth(deth) => (deth, None),
             Ext::DethImm(deth, imm) => (deth, Some(imm)),
-            _ => return ctx.counters.count(Counter::DroppedMalformed),
+            _ => return turn.ctx.counters.count(Counter::DroppedMalformed),
         };
-        if let Err(refusal) = self.take_datagram(conn, own, ctx, deth, payload) {
+        if let Err(refusal) = self.take_datagram(turn, deth, payload) {
             // A datagram is never refused aloud.
             let counter = match refusal {
                 Refusal::Drop(counter) => counter,
                 Refusal::NotReady => Counter::DroppedNoReceive,
                 Refusal::BadReceive => {
-                    self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
+                    self.fail_receive(turn, CompletionStatus::LocalProtection);
                     Counter::DroppedNoReceive
                 }
                 Refusal::Nak(_) | Refusal::Silence(_) => Counter::RefusedAccess,
             };
-            return ctx.counters.count(counter);
+            return turn.ctx.counters.count(counter);
         }
         let sges = self.claimed[0].sges.clone();
         let mut grh = [0; GRH_LEN as usize];
@@ -53,8 +46,8 @@ impl Responder {
             at += span.length as usize;
         }
         if placed.and_then(|()| scatter(memory, &sges, GRH_LEN, payload)).is_err() {
-            self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
-            return ctx.counters.count(Counter::DroppedNoReceive);
+            self.fail_receive(turn, CompletionStatus::LocalProtection);
+            return turn.ctx.counters.count(Counter::DroppedNoReceive);
         }
         let ending = Ending {
             operation: CompletionOp::Receive,
@@ -64,34 +57,32 @@ impl Responder {
             solicited: headers.bth.solicited,
             source_qpn: deth.source_qpn,
         };
-        self.complete_receive(conn, ctx, &ending);
+        self.complete_receive(turn, &ending);
     }
 
     /// A frame of the segment that was steered here: the receive gets it as it is.
-    pub(crate) fn handle_frame<P: Payload>(
+    pub(super) fn handle_frame<P: Payload>(
         &mut self,
-        conn: &Connection,
-        own: &mut ReceiveQueue,
-        ctx: &mut Context<'_>,
+        turn: &mut Turn<'_, '_>,
         payload: P,
         memory: &mut impl Memory<P>,
     ) {
-        match self.claim(conn, own, ctx, 0) {
+        match self.claim(turn, 0) {
             Ok(()) => {}
             Err(Refusal::BadReceive) => {
-                self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
-                return ctx.counters.count(Counter::DroppedNoReceive);
+                self.fail_receive(turn, CompletionStatus::LocalProtection);
+                return turn.ctx.counters.count(Counter::DroppedNoReceive);
             }
-            Err(_) => return ctx.counters.count(Counter::DroppedNoReceive),
+            Err(_) => return turn.ctx.counters.count(Counter::DroppedNoReceive),
         }
         if self.claimed[0].capacity < u64::from(payload.len()) {
-            self.fail_receive(conn, ctx, CompletionStatus::LocalLength);
-            return ctx.counters.count(Counter::DroppedTooLong);
+            self.fail_receive(turn, CompletionStatus::LocalLength);
+            return turn.ctx.counters.count(Counter::DroppedTooLong);
         }
         let sges = self.claimed[0].sges.clone();
         if scatter(memory, &sges, 0, payload).is_err() {
-            self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
-            return ctx.counters.count(Counter::DroppedNoReceive);
+            self.fail_receive(turn, CompletionStatus::LocalProtection);
+            return turn.ctx.counters.count(Counter::DroppedNoReceive);
         }
         let ending = Ending {
             operation: CompletionOp::Receive,
@@ -101,24 +92,22 @@ impl Responder {
             solicited: false,
             source_qpn: Qpn::default(),
         };
-        self.complete_receive(conn, ctx, &ending);
+        self.complete_receive(turn, &ending);
     }
 
     fn take_datagram<P: Payload>(
         &mut self,
-        conn: &Connection,
-        own: &mut ReceiveQueue,
-        ctx: &mut Context<'_>,
+        turn: &mut Turn<'_, '_>,
         deth: Deth,
         payload: P,
     ) -> Result<(), Refusal> {
-        if deth.qkey != conn.qkey {
+        if deth.qkey != turn.conn.qkey {
             return Err(Refusal::Drop(Counter::DroppedWrongKey));
         }
-        if payload.len() > conn.mtu.bytes() {
+        if payload.len() > turn.conn.mtu.bytes() {
             return Err(Refusal::Drop(Counter::DroppedTooLong));
         }
-        self.claim(conn, own, ctx, 0)?;
+        self.claim(turn, 0)?;
         // The receive stays for one that fits: a stranger must not be able to use it up (IBTA §9.9.6.3, responder class D).
         if self.claimed[0].capacity < u64::from(payload.len() + GRH_LEN) {
             return Err(Refusal::Drop(Counter::DroppedTooLong));

@@ -1,15 +1,16 @@
 //! Receives: taking one, filling it, completing it. The same for every service.
 
-use super::{Refusal, Responder};
+use super::{Common, Refusal, Turn};
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
-use crate::receive_queue::{ReceiveQueue, ReceiveWqe};
+use crate::plan::Plan;
+use crate::receive_queue::ReceiveWqe;
 use highwire_verbs::{
-    Access, AccessError, AsyncEvent, Completion, CompletionFlags, CompletionOp, CompletionStatus, Pd,
-    RemoteKey, Service,
+    Access, AccessError, AsyncEvent, Completion, CompletionFlags, CompletionOp, CompletionStatus, Memory,
+    MemoryLost, Payload, Pd, RemoteKey, Service,
 };
-use highwire_wire::{NakCode, Qpn};
+use highwire_wire::{AtomicEth, NakCode, Qpn, Syndrome};
 
 /// What the end of a message says about its receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,46 +23,35 @@ pub(super) struct Ending {
     pub(super) source_qpn: Qpn,
 }
 
-impl Responder {
+impl Common {
     /// Makes sure that receive number `index` of those that are not completed has been taken from the queue.
     ///
     /// # Errors
     /// There is none, or its memory is not what its keys permit.
     #[inline]
-    pub(super) fn claim(
-        &mut self,
-        conn: &Connection,
-        own: &mut ReceiveQueue,
-        ctx: &mut Context<'_>,
-        index: usize,
-    ) -> Result<(), Refusal> {
+    pub(super) fn claim(&mut self, turn: &mut Turn<'_, '_>, index: usize) -> Result<(), Refusal> {
         while self.claimed.len() <= index {
-            let queue = match conn.config.srq {
-                Some(srq) => ctx.shared.get_mut(srq.0),
-                None => Some(&mut *own),
+            let queue = match turn.conn.config.srq {
+                Some(srq) => turn.ctx.shared.get_mut(srq.0),
+                None => Some(&mut *turn.receives),
             };
             let taken = queue.and_then(|queue| queue.take_into(&mut self.claimed));
             let Some(limit_passed) = taken else { return Err(Refusal::NotReady) };
-            if let (true, Some(srq)) = (limit_passed, conn.config.srq) {
-                ctx.events.push_back(AsyncEvent::SrqLimitReached(srq));
+            if let (true, Some(srq)) = (limit_passed, turn.conn.config.srq) {
+                turn.ctx.events.push_back(AsyncEvent::SrqLimitReached(srq));
             }
         }
         let wqe = &mut self.claimed[index];
-        if wqe.checked != ctx.regions.generation() {
-            check_receive(conn, ctx, wqe)?;
+        if wqe.checked != turn.ctx.regions.generation() {
+            check_receive(turn.conn, turn.ctx, wqe)?;
         }
         Ok(())
     }
 
     /// The oldest receive that was taken ends in error.
-    pub(super) fn fail_receive(
-        &mut self,
-        conn: &Connection,
-        ctx: &mut Context<'_>,
-        status: CompletionStatus,
-    ) {
+    pub(super) fn fail_receive(&mut self, turn: &mut Turn<'_, '_>, status: CompletionStatus) {
         if let Some(wqe) = self.claimed.pop_front() {
-            ctx.completions.push_back((conn.config.recv_cq, ended(conn, &wqe, status)));
+            turn.ctx.completions.push_back((turn.conn.config.recv_cq, ended(turn.conn, &wqe, status)));
         }
     }
 
@@ -72,16 +62,14 @@ impl Responder {
     /// There is no receive.
     pub(super) fn fail_receive_of_refused(
         &mut self,
-        conn: &Connection,
-        own: &mut ReceiveQueue,
-        ctx: &mut Context<'_>,
+        turn: &mut Turn<'_, '_>,
         permitted: Result<u64, Refusal>,
         index: usize,
     ) -> Result<(), Refusal> {
         if permitted == Err(Refusal::Nak(NakCode::RemoteAccess)) {
-            self.claim(conn, own, ctx, index)?;
+            self.claim(turn, index)?;
             if index == 0 {
-                self.fail_receive(conn, ctx, CompletionStatus::LocalAccess);
+                self.fail_receive(turn, CompletionStatus::LocalAccess);
             }
         }
         Ok(())
@@ -89,51 +77,96 @@ impl Responder {
 
     /// The oldest receive is filled.
     #[inline]
-    pub(super) fn complete_receive(&mut self, conn: &Connection, ctx: &mut Context<'_>, ending: &Ending) {
+    pub(super) fn complete_receive(&mut self, turn: &mut Turn<'_, '_>, ending: &Ending) {
         let Some(wqe) = self.claimed.pop_front() else { return };
-        ctx.completions.push_back((
-            conn.config.recv_cq,
+        turn.ctx.completions.push_back((
+            turn.conn.config.recv_cq,
             Completion {
                 operation: ending.operation,
                 byte_len: ending.byte_len,
                 immediate: ending.immediate.or(ending.invalidate.map(|key| key.0)).unwrap_or(0),
                 source_qpn: ending.source_qpn,
                 flags: CompletionFlags {
-                    grh: conn.config.service == Service::Ud,
+                    grh: turn.conn.config.service == Service::Ud,
                     with_immediate: ending.immediate.is_some(),
                     with_invalidate: ending.invalidate.is_some(),
                     solicited: ending.solicited,
                     ..CompletionFlags::default()
                 },
-                ..ended(conn, &wqe, CompletionStatus::Success)
+                ..ended(turn.conn, &wqe, CompletionStatus::Success)
             },
         ));
     }
 
+    /// Carries out the second half of a SEND with invalidate. If it fails, the receive ends in an error and the queue pair with
+    /// it, and the peer hears nothing: the message was right, and what it does to this side's keys is no answer that the
+    /// protocol has (IBTA §9.9.6.3, responder class J; `RESPST_ERR_INVALIDATE_RKEY` of rdma_rxe).
+    pub(super) fn invalidate(
+        &mut self,
+        turn: &mut Turn<'_, '_>,
+        key: Option<RemoteKey>,
+    ) -> Result<(), Refusal> {
+        let Some(key) = key else { return Ok(()) };
+        turn.ctx.regions.invalidate(turn.conn.config.pd, turn.conn.qpn, key).map_err(|_| {
+            turn.ctx.counters.count(Counter::RefusedAccess);
+            self.fail_receive(turn, CompletionStatus::LocalAccess);
+            Refusal::Silence(NakCode::RemoteAccess)
+        })
+    }
+
+    /// One more request is completed.
+    #[inline]
+    pub(super) fn count_message(&mut self) {
+        self.msn = (self.msn + 1) & 0x00FF_FFFF;
+    }
+
+    /// Tells in an acknowledgement of marks since the last one.
+    #[inline]
+    pub(super) fn echo_mark(&mut self, plan: &mut Plan) {
+        // Written only where it says something: a byte stored late delays whoever copies the header.
+        if self.echo_due {
+            self.echo_due = false;
+            plan.headers.bth.becn = true;
+        }
+    }
+
+    /// The code for how many receives are ready, where they are this queue pair's alone. `has_begun`: one of those that were claimed
+    /// is being filled.
+    #[inline]
+    pub(super) fn credits(&self, turn: &Turn<'_, '_>, has_begun: bool) -> u8 {
+        let config = &turn.conn.config;
+        if !turn.conn.transport.credits || config.srq.is_some() || config.service.is_xrc() {
+            return Syndrome::NO_CREDITS;
+        }
+        let claimed = self.claimed.len() as u32;
+        highwire_wire::credit_code(turn.receives.len() + claimed - u32::from(has_begun).min(claimed))
+    }
+}
+
+impl Turn<'_, '_> {
     /// Checks a peer's access and gives the driver's address. Zero bytes need no key (IBTA §9.7.4.1.5).
     #[inline]
     pub(super) fn check_access(
-        conn: &Connection,
-        ctx: &mut Context<'_>,
+        &mut self,
         rkey: RemoteKey,
         va: u64,
         length: u32,
         needed: Access,
     ) -> Result<u64, Refusal> {
-        Self::check_access_in(conn, conn.config.pd, ctx, rkey, va, length, needed)
+        self.check_access_in(self.conn.config.pd, rkey, va, length, needed)
     }
 
     /// The same in a protection domain that is not the queue pair's present one.
     #[inline]
     pub(super) fn check_access_in(
-        conn: &Connection,
+        &mut self,
         pd: Pd,
-        ctx: &mut Context<'_>,
         rkey: RemoteKey,
         va: u64,
         length: u32,
         needed: Access,
     ) -> Result<u64, Refusal> {
+        let Turn { conn, ctx, .. } = self;
         if !conn.access.contains(needed) {
             ctx.counters.count(Counter::RefusedRequest);
             return Err(Refusal::Nak(NakCode::InvalidRequest));
@@ -148,6 +181,35 @@ impl Responder {
             ctx.counters.count(Counter::RefusedAccess);
             Refusal::Nak(NakCode::RemoteAccess)
         })
+    }
+
+    /// Checks and executes an atomic.
+    pub(super) fn run_atomic<P: Payload>(
+        &mut self,
+        is_swap: bool,
+        atomic: AtomicEth,
+        memory: &mut impl Memory<P>,
+    ) -> Result<u64, Refusal> {
+        let addr = match atomic.va.is_multiple_of(8) {
+            true => self.check_access(RemoteKey(atomic.rkey), atomic.va, 8, Access::REMOTE_ATOMIC)?,
+            false => return Err(self.refuse_request()),
+        };
+        if !addr.is_multiple_of(8) {
+            // A region may begin anywhere; what its first address is called says nothing about where it lies.
+            return Err(self.refuse_request());
+        }
+        let was = if is_swap {
+            memory.compare_swap(addr, atomic.compare, atomic.swap_or_add)
+        } else {
+            memory.fetch_add(addr, atomic.swap_or_add)
+        };
+        was.map_err(lost)
+    }
+
+    /// The peer asks for what no requester may ask for.
+    pub(super) fn refuse_request(&mut self) -> Refusal {
+        self.ctx.counters.count(Counter::RefusedRequest);
+        Refusal::Nak(NakCode::InvalidRequest)
     }
 }
 
@@ -180,4 +242,9 @@ pub(crate) fn ended(conn: &Connection, wqe: &ReceiveWqe, status: CompletionStatu
         source_qpn: conn.remote_qpn,
         flags: CompletionFlags::default(),
     }
+}
+
+/// The region is registered, and its memory is not there (IBTA §9.9.6.2: a malfunction at the responder).
+pub(super) fn lost(_: MemoryLost) -> Refusal {
+    Refusal::Nak(NakCode::RemoteOperational)
 }

@@ -1,71 +1,128 @@
 //! RC and UC as the specification has them: requests in the order of their PSNs (IBTA §9.7.4, §9.8.2).
+//!
+//! What goes back, and what comes again, is the business of `answers`.
 
-use super::deliver::Ending;
-use super::{Message, Refusal, Reply, Responder};
+mod answers;
+
+use super::deliver::{Ending, lost};
+use super::{Common, Refusal, Request, Turn};
 use crate::connection::Connection;
-use crate::context::Context;
 use crate::counters::Counter;
-use crate::plan::{Order, Plan, Source};
-use crate::receive_queue::ReceiveQueue;
-use crate::requester::position;
+use answers::Reply;
 use highwire_verbs::{
-    Access, CompletionOp, CompletionStatus, Memory, MemoryLost, Payload, RemoteKey, Sge, scatter,
+    Access, CompletionOp, CompletionStatus, Memory, MemoryLost, Payload, RemoteKey, scatter,
 };
-use highwire_wire::{
-    Aeth, AtomicEth, Ext, Headers, NakCode, Opcode, Operation, Position, Psn, Reth, Syndrome,
-};
+use highwire_wire::{AtomicEth, Ext, Headers, NakCode, Operation, Position, Psn, Reth, Syndrome};
+use std::collections::VecDeque;
 
 /// UC: packets that come so much too late are dropped. The specification would begin a message anew with each of them, and
 /// so run one twice if the network doubles packets. Who lost more than this in a row is ahead again, not late.
 const UC_LATE_MAX: u32 = 1 << 16;
 
-impl Responder {
+/// What a responder keeps while requests come in the order of their PSNs.
+#[derive(Clone, Debug)]
+pub(super) struct Standard {
+    expected: Psn,
+    message: Message,
+    /// A gap was reported and is not closed.
+    nak_sent: bool,
+    replies: VecDeque<Reply>,
+    /// The results of the last atomics, for requesters that did not get them (IBTA §9.7.5.1.3).
+    atomics: VecDeque<(Psn, u64)>,
+    /// RC: a request was executed, so this direction stays standard.
+    has_executed: bool,
+}
+
+/// The message whose packets are arriving, in order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Message {
+    None,
+    Send {
+        received: u32,
+    },
+    Write {
+        va: u64,
+        rkey: RemoteKey,
+        length: u32,
+        received: u32,
+        addr: u64,
+        checked: u64,
+    },
+    /// UC: the rest of a message that lost a packet.
+    Skipped,
+}
+
+impl Standard {
+    pub(super) fn new(rq_psn: Psn) -> Standard {
+        Standard {
+            expected: rq_psn,
+            message: Message::None,
+            nak_sent: false,
+            replies: VecDeque::new(),
+            atomics: VecDeque::new(),
+            has_executed: false,
+        }
+    }
+
+    pub(super) fn expected(&self) -> Psn {
+        self.expected
+    }
+
+    pub(super) fn has_executed(&self) -> bool {
+        self.has_executed
+    }
+
+    /// What has begun is over; a refusal that has not left yet still may: it tells the peer why.
+    pub(super) fn flush(&mut self) {
+        self.message = Message::None;
+        self.replies.retain(Reply::is_nak);
+    }
+
     #[inline]
     pub(super) fn handle_rc<P: Payload>(
         &mut self,
-        conn: &Connection,
-        own: &mut ReceiveQueue,
-        ctx: &mut Context<'_>,
-        headers: &Headers,
-        payload: P,
+        common: &mut Common,
+        turn: &mut Turn<'_, '_>,
+        request: Request<'_, P>,
         memory: &mut impl Memory<P>,
     ) {
+        let headers = request.headers;
         let psn = headers.bth.psn;
         match psn.distance_from(self.expected) {
             0 => {}
-            ..0 => return self.on_duplicate(conn, ctx, headers),
-            _ => return self.on_gap(ctx),
+            ..0 => return self.on_duplicate(turn, headers),
+            _ => return self.on_gap(turn),
         }
-        match self.execute(conn, own, ctx, headers, payload, memory) {
+        match self.execute(common, turn, request, memory) {
             Ok(psns) => {
                 self.expected = psn.add(psns);
+                self.has_executed = true;
                 self.nak_sent = false;
-                let answered = matches!(self.replies.back(),
-                    Some(Reply::Read { psn: p, .. } | Reply::Atomic { psn: p, .. }) if *p == psn);
-                if headers.bth.ack_request && !answered {
+                let is_answered = self.replies.back().is_some_and(|reply| reply.is_answer_to(psn));
+                if headers.bth.ack_request && !is_answered {
                     self.acknowledge(psn);
                 }
             }
-            Err(Refusal::Drop(counter)) => ctx.counters.count(counter),
+            Err(Refusal::Drop(counter)) => turn.ctx.counters.count(counter),
             Err(Refusal::NotReady) => {
-                ctx.counters.count(Counter::DroppedNoReceive);
+                turn.ctx.counters.count(Counter::DroppedNoReceive);
                 // The requester comes back to this PSN; what it sent behind it is out of order until then.
                 self.nak_sent = true;
-                self.refuse(psn, Syndrome::Rnr { timer: conn.min_rnr_timer });
+                self.refuse(psn, Syndrome::Rnr { timer: turn.conn.min_rnr_timer });
             }
             Err(Refusal::BadReceive) => {
-                self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
+                common.fail_receive(turn, CompletionStatus::LocalProtection);
                 self.refuse(psn, Syndrome::Nak(NakCode::RemoteOperational));
-                self.failed = Some(NakCode::RemoteOperational);
+                common.failed = Some(NakCode::RemoteOperational);
             }
             Err(Refusal::Nak(code)) => {
                 self.refuse(psn, Syndrome::Nak(code));
-                self.failed = Some(code);
+                common.failed = Some(code);
             }
             // The peer hears of what came before it, and of no more.
             Err(Refusal::Silence(code)) => {
                 self.acknowledge(psn.sub(1));
-                self.failed = Some(code);
+                common.failed = Some(code);
             }
         }
     }
@@ -74,40 +131,39 @@ impl Responder {
     #[inline]
     pub(super) fn handle_uc<P: Payload>(
         &mut self,
-        conn: &Connection,
-        own: &mut ReceiveQueue,
-        ctx: &mut Context<'_>,
-        headers: &Headers,
-        payload: P,
+        common: &mut Common,
+        turn: &mut Turn<'_, '_>,
+        request: Request<'_, P>,
         memory: &mut impl Memory<P>,
     ) {
+        let headers = request.headers;
         let psn = headers.bth.psn;
         let begins = matches!(headers.bth.opcode.info().position, Position::First | Position::Only);
         if (1..=UC_LATE_MAX).contains(&self.expected.ahead_of(psn)) {
-            return ctx.counters.count(Counter::Duplicates);
+            return turn.ctx.counters.count(Counter::Duplicates);
         }
         if psn != self.expected {
-            ctx.counters.count(Counter::OutOfSequence);
+            turn.ctx.counters.count(Counter::OutOfSequence);
             self.message = Message::Skipped;
         }
         self.expected = psn.next();
         if begins {
             self.message = Message::None;
         } else if matches!(self.message, Message::Skipped | Message::None) {
-            return ctx.counters.count(Counter::OutOfSequence);
+            return turn.ctx.counters.count(Counter::OutOfSequence);
         }
-        if let Err(refusal) = self.execute(conn, own, ctx, headers, payload, memory) {
+        if let Err(refusal) = self.execute(common, turn, request, memory) {
             self.message = Message::Skipped;
             let counter = match refusal {
                 Refusal::Drop(counter) => counter,
                 Refusal::NotReady => Counter::DroppedNoReceive,
                 Refusal::BadReceive => {
-                    self.fail_receive(conn, ctx, CompletionStatus::LocalProtection);
+                    common.fail_receive(turn, CompletionStatus::LocalProtection);
                     Counter::DroppedNoReceive
                 }
                 Refusal::Nak(_) | Refusal::Silence(_) => Counter::DroppedMalformed,
             };
-            ctx.counters.count(counter);
+            turn.ctx.counters.count(counter);
         }
     }
 
@@ -115,13 +171,12 @@ impl Responder {
     #[inline]
     fn execute<P: Payload>(
         &mut self,
-        conn: &Connection,
-        own: &mut ReceiveQueue,
-        ctx: &mut Context<'_>,
-        headers: &Headers,
-        payload: P,
+        common: &mut Common,
+        turn: &mut Turn<'_, '_>,
+        request: Request<'_, P>,
         memory: &mut impl Memory<P>,
     ) -> Result<u32, Refusal> {
+        let headers = request.headers;
         let info = headers.bth.opcode.info();
         let begins = matches!(info.position, Position::First | Position::Only);
         let fits = match (info.operation, self.message) {
@@ -129,17 +184,18 @@ impl Responder {
             (Operation::Send, Message::Send { .. }) | (Operation::Write, Message::Write { .. }) => !begins,
             _ => false,
         };
-        if !fits || conn.has_no_queue {
-            ctx.counters.count(Counter::RefusedRequest);
-            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        if !fits || turn.conn.has_no_queue {
+            return Err(turn.refuse_request());
         }
-        check_length(conn, info.position, payload.len())?;
+        check_length(turn.conn, info.position, request.payload.len())?;
         match (info.operation, headers.ext) {
-            (Operation::Send, _) => self.execute_send(conn, own, ctx, headers, payload, memory)?,
-            (Operation::Write, _) => self.execute_write(conn, own, ctx, headers, payload, memory)?,
-            (Operation::Read, Ext::Reth(reth)) => return self.execute_read(conn, ctx, headers.bth.psn, reth),
+            (Operation::Send, _) => self.execute_send(common, turn, request, memory)?,
+            (Operation::Write, _) => self.execute_write(common, turn, request, memory)?,
+            (Operation::Read, Ext::Reth(reth)) => {
+                return self.execute_read(common, turn, headers.bth.psn, reth);
+            }
             (Operation::CompareSwap | Operation::FetchAdd, Ext::Atomic(atomic)) => {
-                self.execute_atomic(conn, ctx, headers, atomic, memory)?;
+                self.execute_atomic(common, turn, headers, atomic, memory)?;
             }
             _ => return Err(Refusal::Drop(Counter::DroppedMalformed)),
         }
@@ -149,21 +205,20 @@ impl Responder {
     #[inline]
     fn execute_send<P: Payload>(
         &mut self,
-        conn: &Connection,
-        own: &mut ReceiveQueue,
-        ctx: &mut Context<'_>,
-        headers: &Headers,
-        payload: P,
+        common: &mut Common,
+        turn: &mut Turn<'_, '_>,
+        request: Request<'_, P>,
         memory: &mut impl Memory<P>,
     ) -> Result<(), Refusal> {
+        let Request { headers, payload, .. } = request;
         let received = if let Message::Send { received } = self.message { received } else { 0 };
-        self.claim(conn, own, ctx, 0)?;
-        let wqe = &self.claimed[0];
+        common.claim(turn, 0)?;
+        let wqe = &common.claimed[0];
         let total = u64::from(received) + u64::from(payload.len());
         if total > wqe.capacity.min(u64::from(highwire_verbs::MESSAGE_LENGTH_MAX)) {
             self.message = Message::None;
-            self.fail_receive(conn, ctx, CompletionStatus::LocalLength);
-            ctx.counters.count(Counter::DroppedTooLong);
+            common.fail_receive(turn, CompletionStatus::LocalLength);
+            turn.ctx.counters.count(Counter::DroppedTooLong);
             return Err(Refusal::Nak(NakCode::InvalidRequest));
         }
         if !payload.is_empty() {
@@ -178,66 +233,47 @@ impl Responder {
             Ext::Invalidate(key) => Some(RemoteKey(key)),
             _ => None,
         };
-        self.invalidate(conn, ctx, invalidate)?;
-        self.end_message(conn, ctx, headers, CompletionOp::Receive, total as u32, invalidate);
+        common.invalidate(turn, invalidate)?;
+        end_message(common, turn, headers, CompletionOp::Receive, total as u32, invalidate);
         Ok(())
-    }
-
-    /// Carries out the second half of a SEND with invalidate. If it fails, the receive ends in an error and the queue pair with
-    /// it, and the peer hears nothing: the message was right, and what it does to this side's keys is no answer that the
-    /// protocol has (IBTA §9.9.6.3, responder class J; `RESPST_ERR_INVALIDATE_RKEY` of rdma_rxe).
-    pub(super) fn invalidate(
-        &mut self,
-        conn: &Connection,
-        ctx: &mut Context<'_>,
-        key: Option<RemoteKey>,
-    ) -> Result<(), Refusal> {
-        let Some(key) = key else { return Ok(()) };
-        ctx.regions.invalidate(conn.config.pd, conn.qpn, key).map_err(|_| {
-            ctx.counters.count(Counter::RefusedAccess);
-            self.fail_receive(conn, ctx, CompletionStatus::LocalAccess);
-            Refusal::Silence(NakCode::RemoteAccess)
-        })
     }
 
     #[inline]
     fn execute_write<P: Payload>(
         &mut self,
-        conn: &Connection,
-        own: &mut ReceiveQueue,
-        ctx: &mut Context<'_>,
-        headers: &Headers,
-        payload: P,
+        common: &mut Common,
+        turn: &mut Turn<'_, '_>,
+        request: Request<'_, P>,
         memory: &mut impl Memory<P>,
     ) -> Result<(), Refusal> {
+        let Request { headers, payload, .. } = request;
         if let Ext::Reth(reth) | Ext::RethImm(reth, _) = headers.ext {
             let Reth { va, rkey, length } = reth;
             if length > highwire_verbs::MESSAGE_LENGTH_MAX {
                 return Err(Refusal::Nak(NakCode::InvalidRequest));
             }
             let rkey = RemoteKey(rkey);
-            let permitted = Self::check_access(conn, ctx, rkey, va, length, Access::REMOTE_WRITE);
+            let permitted = turn.check_access(rkey, va, length, Access::REMOTE_WRITE);
             if matches!(headers.ext, Ext::RethImm(..)) {
-                self.fail_receive_of_refused(conn, own, ctx, permitted, 0)?;
+                common.fail_receive_of_refused(turn, permitted, 0)?;
             }
             let addr = permitted?;
-            let checked = ctx.regions.generation();
+            let checked = turn.ctx.regions.generation();
             self.message = Message::Write { va, rkey, length, received: 0, addr, checked };
         }
         let Message::Write { va, rkey, length, received, mut addr, checked } = self.message else {
             return Err(Refusal::Nak(NakCode::InvalidRequest));
         };
-        if checked != ctx.regions.generation() {
-            addr = Self::check_access(conn, ctx, rkey, va, length, Access::REMOTE_WRITE)?;
+        if checked != turn.ctx.regions.generation() {
+            addr = turn.check_access(rkey, va, length, Access::REMOTE_WRITE)?;
         }
         let total = u64::from(received) + u64::from(payload.len());
         let is_end = ends(headers);
         if total > u64::from(length) || is_end && total != u64::from(length) {
-            ctx.counters.count(Counter::RefusedRequest);
-            return Err(Refusal::Nak(NakCode::InvalidRequest));
+            return Err(turn.refuse_request());
         }
         let has_immediate = matches!(headers.ext, Ext::Imm(_) | Ext::RethImm(..));
-        if has_immediate && let Err(refusal) = self.claim(conn, own, ctx, 0) {
+        if has_immediate && let Err(refusal) = common.claim(turn, 0) {
             // The packet comes again, as a whole.
             if matches!(headers.ext, Ext::RethImm(..)) {
                 self.message = Message::None;
@@ -249,262 +285,65 @@ impl Responder {
         }
         if !is_end {
             let received = total as u32;
-            let checked = ctx.regions.generation();
+            let checked = turn.ctx.regions.generation();
             self.message = Message::Write { va, rkey, length, received, addr, checked };
             return Ok(());
         }
         self.message = Message::None;
         if has_immediate {
-            self.end_message(conn, ctx, headers, CompletionOp::ReceiveWriteImm, length, None);
+            end_message(common, turn, headers, CompletionOp::ReceiveWriteImm, length, None);
         } else {
-            self.msn = (self.msn + 1) & 0x00FF_FFFF;
+            common.count_message();
         }
         Ok(())
     }
 
-    fn end_message(
-        &mut self,
-        conn: &Connection,
-        ctx: &mut Context<'_>,
-        headers: &Headers,
-        operation: CompletionOp,
-        byte_len: u32,
-        invalidate: Option<RemoteKey>,
-    ) {
-        self.msn = (self.msn + 1) & 0x00FF_FFFF;
-        let immediate = match headers.ext {
-            Ext::Imm(imm) | Ext::RethImm(_, imm) => Some(imm),
-            _ => None,
-        };
-        let ending = Ending {
-            operation,
-            byte_len,
-            immediate,
-            invalidate,
-            solicited: headers.bth.solicited,
-            source_qpn: conn.remote_qpn,
-        };
-        self.complete_receive(conn, ctx, &ending);
-    }
-
     fn execute_read(
         &mut self,
-        conn: &Connection,
-        ctx: &mut Context<'_>,
+        common: &mut Common,
+        turn: &mut Turn<'_, '_>,
         psn: Psn,
         reth: Reth,
     ) -> Result<u32, Refusal> {
-        if self.pending(false) >= conn.max_dest_rd_atomic as usize
-            || reth.length > highwire_verbs::MESSAGE_LENGTH_MAX
-        {
-            ctx.counters.count(Counter::RefusedRequest);
-            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        let Reth { va, rkey, length } = reth;
+        if !self.has_place(turn) || length > highwire_verbs::MESSAGE_LENGTH_MAX {
+            return Err(turn.refuse_request());
         }
-        let rkey = RemoteKey(reth.rkey);
-        Self::check_access(conn, ctx, rkey, reth.va, reth.length, Access::REMOTE_READ)?;
-        let packets = conn.mtu.packets(reth.length);
-        let (va, length) = (reth.va, reth.length);
-        let pd = conn.config.pd;
+        let (rkey, pd) = (RemoteKey(rkey), turn.conn.config.pd);
+        turn.check_access(rkey, va, length, Access::REMOTE_READ)?;
+        let packets = turn.conn.mtu.packets(length);
         self.replies.push_back(Reply::Read { psn, pd, va, rkey, length, sent: 0, packets, again: false });
-        self.msn = (self.msn + 1) & 0x00FF_FFFF;
+        common.count_message();
         Ok(packets)
     }
 
     fn execute_atomic<P: Payload>(
         &mut self,
-        conn: &Connection,
-        ctx: &mut Context<'_>,
+        common: &mut Common,
+        turn: &mut Turn<'_, '_>,
         headers: &Headers,
         atomic: AtomicEth,
         memory: &mut impl Memory<P>,
     ) -> Result<(), Refusal> {
         let psn = headers.bth.psn;
-        if self.pending(false) >= conn.max_dest_rd_atomic as usize {
-            ctx.counters.count(Counter::RefusedRequest);
-            return Err(Refusal::Nak(NakCode::InvalidRequest));
+        if !self.has_place(turn) {
+            return Err(turn.refuse_request());
         }
         let is_swap = headers.bth.opcode.info().operation == Operation::CompareSwap;
-        let original = Self::run_atomic(conn, ctx, is_swap, atomic, memory)?;
+        let original = turn.run_atomic(is_swap, atomic, memory)?;
         self.replies.push_back(Reply::Atomic { psn, original, again: false });
-        if self.atomics.len() >= conn.max_dest_rd_atomic.max(1) as usize {
+        if self.atomics.len() >= turn.conn.max_dest_rd_atomic.max(1) as usize {
             self.atomics.pop_front();
         }
         self.atomics.push_back((psn, original));
-        self.msn = (self.msn + 1) & 0x00FF_FFFF;
+        common.count_message();
         Ok(())
     }
 
-    /// Checks and executes an atomic.
-    pub(super) fn run_atomic<P: Payload>(
-        conn: &Connection,
-        ctx: &mut Context<'_>,
-        is_swap: bool,
-        atomic: AtomicEth,
-        memory: &mut impl Memory<P>,
-    ) -> Result<u64, Refusal> {
-        if !atomic.va.is_multiple_of(8) {
-            ctx.counters.count(Counter::RefusedRequest);
-            return Err(Refusal::Nak(NakCode::InvalidRequest));
-        }
-        let addr =
-            Self::check_access(conn, ctx, RemoteKey(atomic.rkey), atomic.va, 8, Access::REMOTE_ATOMIC)?;
-        if !addr.is_multiple_of(8) {
-            // A region may begin anywhere; what its first address is called says nothing about where it lies.
-            ctx.counters.count(Counter::RefusedRequest);
-            return Err(Refusal::Nak(NakCode::InvalidRequest));
-        }
-        let was = if is_swap {
-            memory.compare_swap(addr, atomic.compare, atomic.swap_or_add)
-        } else {
-            memory.fetch_add(addr, atomic.swap_or_add)
-        };
-        was.map_err(lost)
+    /// Whether the peer may have one more READ or atomic answered.
+    fn has_place(&self, turn: &Turn<'_, '_>) -> bool {
+        self.pending(false) < turn.conn.max_dest_rd_atomic as usize
     }
-
-    fn on_gap(&mut self, ctx: &mut Context<'_>) {
-        ctx.counters.count(Counter::OutOfSequence);
-        // One NAK per gap (IBTA §9.7.5.2.8).
-        if !self.nak_sent {
-            self.nak_sent = true;
-            self.refuse(self.expected, Syndrome::Nak(NakCode::PsnSequence));
-        }
-    }
-
-    /// Something that was executed comes again (IBTA §9.7.5.1.3).
-    fn on_duplicate(&mut self, conn: &Connection, ctx: &mut Context<'_>, headers: &Headers) {
-        ctx.counters.count(Counter::Duplicates);
-        let psn = headers.bth.psn;
-        match (headers.bth.opcode.info().operation, headers.ext) {
-            (Operation::Read, Ext::Reth(Reth { va, rkey, length })) => {
-                let rkey = RemoteKey(rkey);
-                let packets = conn.mtu.packets(length);
-                let is_past = psn.add(packets).distance_from(self.expected) <= 0;
-                let refused = Self::check_access(conn, ctx, rkey, va, length, Access::REMOTE_READ).is_err();
-                if !is_past || refused || length > highwire_verbs::MESSAGE_LENGTH_MAX {
-                    return;
-                }
-                // The requester went back to this READ; whatever was to follow it will be asked for again.
-                self.drop_replies_from(psn);
-                let pd = conn.config.pd;
-                self.answer_again(
-                    conn,
-                    Reply::Read { psn, pd, va, rkey, length, sent: 0, packets, again: true },
-                );
-            }
-            (Operation::CompareSwap | Operation::FetchAdd, _) => {
-                if let Some(&(_, original)) = self.atomics.iter().find(|(at, _)| *at == psn) {
-                    self.drop_replies_from(psn);
-                    self.answer_again(conn, Reply::Atomic { psn, original, again: true });
-                }
-            }
-            // Executed, not acknowledged as far as the requester knows: acknowledge everything so far.
-            _ => self.acknowledge(self.expected.sub(1)),
-        }
-    }
-
-    /// How many READs and atomics wait for their answer, those that were asked for before or those that were not.
-    fn pending(&self, repeated: bool) -> usize {
-        let is_counted = |reply: &&Reply| match reply {
-            Reply::Ack { .. } => false,
-            Reply::Read { again, .. } | Reply::Atomic { again, .. } => *again == repeated,
-        };
-        self.replies.iter().filter(is_counted).count()
-    }
-
-    /// Answers once more; beyond what an honest requester can want, it has to ask again.
-    fn answer_again(&mut self, conn: &Connection, reply: Reply) {
-        if self.pending(true) < conn.max_dest_rd_atomic as usize {
-            self.replies.push_back(reply);
-        }
-    }
-
-    fn drop_replies_from(&mut self, psn: Psn) {
-        self.replies.retain_mut(|reply| match reply {
-            Reply::Ack { psn: at, .. } | Reply::Atomic { psn: at, .. } => at.is_before(psn),
-            Reply::Read { psn: at, packets, sent, .. } => {
-                *packets = (*packets).min(psn.ahead_of(*at));
-                at.is_before(psn) && *sent < *packets
-            }
-        });
-    }
-
-    /// Acknowledges everything up to `psn`; acknowledgements that have not left yet become one.
-    #[inline]
-    fn acknowledge(&mut self, psn: Psn) {
-        let syndrome = Syndrome::Ack { credits: Syndrome::NO_CREDITS };
-        match self.replies.back_mut() {
-            Some(Reply::Ack { psn: last, syndrome: Syndrome::Ack { .. } }) => {
-                if last.is_before(psn) {
-                    *last = psn;
-                }
-            }
-            _ => self.replies.push_back(Reply::Ack { psn, syndrome }),
-        }
-    }
-
-    pub(super) fn refuse(&mut self, psn: Psn, syndrome: Syndrome) {
-        self.replies.push_back(Reply::Ack { psn, syndrome });
-    }
-
-    /// The next packet of the oldest answer.
-    pub(super) fn poll_standard_reply(
-        &mut self,
-        conn: &Connection,
-        own: &ReceiveQueue,
-        ctx: &mut Context<'_>,
-        plan: &mut Plan,
-    ) -> bool {
-        let aeth = Aeth { syndrome: Syndrome::Ack { credits: self.credits(conn, own) }, msn: self.msn };
-        let Some(reply) = self.replies.front_mut() else { return false };
-        match reply {
-            Reply::Ack { .. } => return false,
-            &mut Reply::Atomic { psn, original, .. } => {
-                self.replies.pop_front();
-                let ext = Ext::AtomicAck(aeth, original);
-                plan.bare(Opcode::RcAtomicAck, conn.remote_qpn, psn, ext, Order::Strict);
-            }
-            Reply::Read { psn, pd, va, rkey, length, sent, packets, .. } => {
-                let (psn, pd, va, rkey, length, packet) = (*psn, *pd, *va, *rkey, *length, *sent);
-                *sent += 1;
-                let total = conn.mtu.packets(length);
-                if *sent == *packets {
-                    self.replies.pop_front();
-                }
-                let offset = packet * conn.mtu.bytes();
-                let size = (length - offset).min(conn.mtu.bytes());
-                let Ok(addr) = Self::check_access_in(
-                    conn,
-                    pd,
-                    ctx,
-                    rkey,
-                    va.wrapping_add(u64::from(offset)),
-                    size,
-                    Access::REMOTE_READ,
-                ) else {
-                    // The key went away while the answer was under way.
-                    self.replies.clear();
-                    self.refuse(psn.add(packet), Syndrome::Nak(NakCode::RemoteAccess));
-                    self.failed = Some(NakCode::RemoteAccess);
-                    return false;
-                };
-                self.read_span = [Sge { addr, length: size, ..Sge::default() }];
-                let (opcode, ext) = match position(packet, total) {
-                    Position::First => (Opcode::RcReadResponseFirst, Ext::Aeth(aeth)),
-                    Position::Middle => (Opcode::RcReadResponseMiddle, Ext::None),
-                    Position::Last => (Opcode::RcReadResponseLast, Ext::Aeth(aeth)),
-                    Position::Only | Position::Any => (Opcode::RcReadResponseOnly, Ext::Aeth(aeth)),
-                };
-                plan.bare(opcode, conn.remote_qpn, psn.add(packet), ext, Order::Strict);
-                plan.carry(Source::Read, 0, size);
-            }
-        }
-        true
-    }
-}
-
-/// The region is registered, and its memory is not there (IBTA §9.9.6.2: a malfunction at the responder).
-pub(super) fn lost(_: MemoryLost) -> Refusal {
-    Refusal::Nak(NakCode::RemoteOperational)
 }
 
 /// Every packet but the last is full (IBTA §9.7.4.1.6).
@@ -522,4 +361,29 @@ fn check_length(conn: &Connection, position: Position, length: u32) -> Result<()
 #[inline]
 fn ends(headers: &Headers) -> bool {
     matches!(headers.bth.opcode.info().position, Position::Last | Position::Only)
+}
+
+/// The message is whole: counts it, and fills its receive.
+fn end_message(
+    common: &mut Common,
+    turn: &mut Turn<'_, '_>,
+    headers: &Headers,
+    operation: CompletionOp,
+    byte_len: u32,
+    invalidate: Option<RemoteKey>,
+) {
+    common.count_message();
+    let immediate = match headers.ext {
+        Ext::Imm(imm) | Ext::RethImm(_, imm) => Some(imm),
+        _ => None,
+    };
+    let ending = Ending {
+        operation,
+        byte_len,
+        immediate,
+        invalidate,
+        solicited: headers.bth.solicited,
+        source_qpn: turn.conn.remote_qpn,
+    };
+    common.complete_receive(turn, &ending);
 }
