@@ -107,9 +107,18 @@ impl QueuePair {
         }
     }
 
-    /// Draws the consequence if a half has failed.
+    /// Draws the consequence if a half has failed, or the last request that was to leave has left.
     #[inline]
     pub(super) fn settle(&mut self, ctx: &mut Context<'_>) {
+        // Asked after every packet, and rarely the case.
+        let has_failed = self.requester.failed || self.responder.failed().is_some();
+        if has_failed || self.conn.state == QpState::Sqd {
+            self.draw_consequences(ctx);
+        }
+    }
+
+    #[cold]
+    fn draw_consequences(&mut self, ctx: &mut Context<'_>) {
         if self.requester.failed && self.conn.state != QpState::Error {
             if self.conn.config.service.is_reliable() {
                 self.enter_error(ctx);

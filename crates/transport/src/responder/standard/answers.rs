@@ -170,6 +170,10 @@ impl Standard {
         turn: &mut Turn<'_, '_>,
         plan: &mut Plan,
     ) -> bool {
+        // Asked for every packet that leaves, and rarely the case.
+        if self.replies.is_empty() {
+            return false;
+        }
         let credits = common.credits(turn, self.has_begun());
         let Some(reply) = self.replies.front_mut() else { return false };
         let aeth = Aeth { syndrome: Syndrome::Ack { credits }, msn: common.msn };
