@@ -1,5 +1,6 @@
 //! What of the documentation the repository itself can confirm: each dependency has its row of reason, CONTRIBUTING.md names the very
-//! crates that hold unsafe code, pages link to files that are there, and no file has the marks of an unfinished merge.
+//! crates that hold unsafe code, pages link to files that are there, tables name functions that those files have, and no file has the marks
+//! of an unfinished merge.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -42,6 +43,11 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
             let folder = path.parent().unwrap_or(&path);
             let missing = targets.iter().filter(|target| !folder.join(target).exists());
             problems.extend(missing.map(|target| format!("{name} links to {target}, which is not there")));
+            for (source, functions) in text.lines().filter_map(functions_named) {
+                let code = std::fs::read_to_string(folder.join(source)).unwrap_or_default();
+                let missing = functions.iter().filter(|function| !has_function(&code, function));
+                problems.extend(missing.map(|it| format!("{name} says that {source} has `{it}`")));
+            }
         }
         tally.add(Tally::counts(usize::from(is_page && problems.is_empty()), problems.len()));
         problems.iter().try_for_each(|problem| log.note(problem))?;
@@ -74,6 +80,18 @@ fn link_targets(page: &str) -> Vec<String> {
     let ends = page.split("](").skip(1).filter_map(|rest| rest.split([')', ' ']).next());
     let files = ends.filter_map(|target| target.split('#').next());
     files.filter(|target| !target.is_empty() && !target.contains(':')).map(String::from).collect()
+}
+
+/// The source file that a row of a table links to in its last cell, and the functions that it names behind that.
+fn functions_named(row: &str) -> Option<(&str, Vec<String>)> {
+    let (_, rest) = row.strip_prefix('|')?.trim_end().strip_suffix('|')?.rsplit_once("](")?;
+    let (source, functions) = rest.split_once(')')?;
+    (source.ends_with(".rs") && !functions.contains('|')).then(|| (source, quoted_words(functions)))
+}
+
+fn has_function(code: &str, name: &str) -> bool {
+    let ends = |rest: &str| rest.starts_with(['(', '<']);
+    code.split("fn ").any(|rest| rest.strip_prefix(name).is_some_and(ends))
 }
 
 fn read(page: &str) -> Result<String> {
@@ -192,6 +210,17 @@ mod tests {
     fn links_to_files_are_found_and_others_are_not() {
         let page = "[a](a.md), [b](../b.md#part), [c](#here), [d](https://example.org/d.md)";
         assert_eq!(link_targets(page), ["a.md", "../b.md"]);
+    }
+
+    #[test]
+    fn a_row_names_functions_of_the_file_that_it_links_to() {
+        let row = "| 1 | what `it` does | [b.rs](crates/a/src/b.rs): `post`, `poll` |";
+        let named = functions_named(row);
+        assert_eq!(named, Some(("crates/a/src/b.rs", vec!["post".to_string(), "poll".to_string()])));
+        assert_eq!(functions_named("| `x` | [page](a.md) | `y` |"), None);
+        assert_eq!(functions_named("see [b.rs](b.rs): `post`"), None);
+        let code = "pub(crate) fn post<P: Payload>(p: P) {}\nfn polled() {}";
+        assert!(has_function(code, "post") && !has_function(code, "poll") && !has_function(code, "P"));
     }
 
     #[test]
