@@ -108,14 +108,20 @@ impl Executor {
     /// Whether a worker is to be resumed.
     #[inline]
     pub(crate) fn is_ready(&self) -> bool {
-        self.ready.words.iter().any(|word| word.load(Ordering::Relaxed) != 0)
+        self.words_used().iter().any(|word| word.load(Ordering::Relaxed) != 0)
+    }
+
+    /// Those that have a task's bit: a loop that only polls looks at them several times a turn, and there may be places for thousands.
+    #[inline]
+    fn words_used(&self) -> &[AtomicU64] {
+        &self.ready.words[..self.tasks.len().div_ceil(64)]
     }
 
     /// Resumes every worker that was woken, once; returns how many.
     #[inline]
     pub(crate) fn run(&mut self) -> u64 {
         let mut resumed = 0;
-        for at in 0..self.ready.words.len() {
+        for at in 0..self.words_used().len() {
             if self.ready.words[at].load(Ordering::Relaxed) == 0 {
                 continue;
             }
