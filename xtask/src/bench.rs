@@ -6,6 +6,7 @@ mod nanopu;
 mod protocol;
 mod rpc;
 mod speed;
+mod store;
 mod wake;
 
 use std::process::ExitCode;
@@ -29,7 +30,8 @@ const PAGE: &str = "docs/performance.md";
   cargo xtask bench --nanopu --write-docs   the nanoPU's simulator alone
   cargo xtask bench --rpc --write-docs      RPCs alone
   cargo xtask bench --wake --write-docs     waiting threads alone
-  cargo xtask bench --java --write-docs     Java programs alone")]
+  cargo xtask bench --java --write-docs     Java programs alone
+  cargo xtask bench --store --write-docs    the store alone, beside PostgreSQL, Redis and Valkey")]
 pub(crate) struct Args {
     /// Rewrite the tables of docs/performance.md.
     #[arg(long)]
@@ -49,6 +51,9 @@ pub(crate) struct Args {
     /// Only Java: round trips between two JVMs beside sockets, Netty, gRPC and Aeron, and GETs beside memcached's.
     #[arg(long, conflicts_with_all = ["nanopu", "rpc", "wake"])]
     java: bool,
+    /// Only the store: TATP, SmallBank and redis-benchmark beside PostgreSQL, Redis and Valkey, which are installed where that is possible.
+    #[arg(long, conflicts_with_all = ["nanopu", "rpc", "wake", "java"])]
+    store: bool,
 }
 
 /// Measures and prints every table.
@@ -65,6 +70,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if args.java {
         return java::run(&program, args);
+    }
+    if args.store {
+        return store::run(&program, args);
     }
     let speed = speed::measure(&program, args.runs)?;
     println!("{}", speed.to_text());
@@ -122,7 +130,7 @@ mod tests {
     #[test]
     fn the_page_has_every_section() {
         let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
-        for name in ["machine", "speed", "protocol", "goodput over loss", "rpc", "java"] {
+        for name in ["machine", "speed", "protocol", "goodput over loss", "rpc", "store", "java"] {
             replace_section(&page, name, "").expect("the section is marked");
         }
     }

@@ -75,6 +75,11 @@ pub trait Procedure {
     /// What comes next; first with nothing read, then after each execution.
     fn step(&mut self, view: &dyn View) -> Step;
 
+    /// What a stored procedure of its kind takes, for systems that run transactions where the data is; empty for kinds that have no name.
+    fn arguments(&self) -> Vec<i64> {
+        Vec::new()
+    }
+
     /// By how much the sum of all balances grows if it commits.
     fn money(&self) -> i64 {
         0

@@ -124,6 +124,10 @@ impl Procedure for Transaction {
         self.name
     }
 
+    fn arguments(&self) -> Vec<i64> {
+        vec![self.one as i64, self.two as i64]
+    }
+
     fn step(&mut self, view: &dyn View) -> Step {
         if !self.is_executed {
             self.is_executed = true;

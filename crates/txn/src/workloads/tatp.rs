@@ -234,6 +234,10 @@ impl Procedure for Transaction {
         self.name
     }
 
+    fn arguments(&self) -> Vec<i64> {
+        [self.subscriber, self.kind, self.start, self.end, self.random].map(|number| number as i64).to_vec()
+    }
+
     fn step(&mut self, view: &dyn View) -> Step {
         self.step += 1;
         match self.step {

@@ -108,3 +108,39 @@ fn a_seed_is_one_run_of_a_workload() {
     let run = || bench(4, 28, 2_000).run(&mut SmallBank { customers: 100, hot: 10, hot_share: 90 });
     assert_eq!(run(), run());
 }
+
+/// Nothing that has been read yet.
+struct Nothing;
+
+impl View for Nothing {
+    fn value(&self, _: TableId, _: Key) -> Option<&[u8]> {
+        None
+    }
+}
+
+#[test]
+fn stored_procedures_are_told_of_the_keys_that_steps_ask_for() {
+    let mut rng = Rng::new(3);
+    let mut both: [Box<dyn Workload>; 2] = [
+        Box::new(Tatp { subscribers: 1000 }),
+        Box::new(SmallBank { customers: 1000, hot: 40, hot_share: 90 }),
+    ];
+    for workload in &mut both {
+        for _ in 0..1000 {
+            let mut transaction = workload.draw(&mut rng, &|_, _| false);
+            let arguments = transaction.arguments();
+            let Step::Execute(accesses) = transaction.step(&Nothing) else { panic!("it reads first") };
+            for access in accesses {
+                // A subscriber's kind of data stands above its number.
+                let (low, kind) = ((access.key & 0xFFFF_FFFF) as i64, (access.key >> 32) as i64);
+                let keys = if arguments.len() == 2 { &arguments[..] } else { &arguments[..1] };
+                assert!(keys.contains(&low), "{}: {access:?} of {arguments:?}", transaction.name());
+                assert!(
+                    kind == 0 || kind == arguments[1],
+                    "{}: {access:?} of {arguments:?}",
+                    transaction.name()
+                );
+            }
+        }
+    }
+}
