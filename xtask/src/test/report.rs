@@ -53,11 +53,11 @@ fn failures<'a>(lines: &[&'a str]) -> Vec<&'a str> {
             (binary, first) = (line, None);
         } else if line == "failures:" && first.is_none() {
             first = Some(place);
-        } else if line.starts_with("test result: ") {
-            if let Some(first) = first.take().filter(|_| line.contains("FAILED")) {
-                shown.extend(["", binary]);
-                shown.extend(without_frames(&lines[first..=place]));
-            }
+        } else if line.starts_with("test result: ")
+            && let Some(first) = first.take().filter(|_| line.contains("FAILED"))
+        {
+            shown.extend(["", binary]);
+            shown.extend(without_frames(&lines[first..=place]));
         }
     }
     shown
