@@ -24,7 +24,7 @@ const WORKERS: u64 = 32;
 const WORKLOADS: [&str; 2] = ["tatp", "smallbank"];
 /// What redis-benchmark sends, to their server and to our door alike: one request at a time on each connection, and 16.
 const COMMANDS: &str = "-t set,get,incr,mset -c 50 -r 100000 --csv";
-const DEPTHS: [(u64, u64); 2] = [(1, 100_000), (16, 400_000)];
+const DEPTHS: [(u64, u64); 2] = [(1, 50_000), (16, 100_000)];
 
 /// Everything that a round measures.
 pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
