@@ -18,6 +18,7 @@ mod outcome;
 mod pattern;
 mod peer;
 mod scenarios;
+pub(crate) mod wake;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -66,6 +66,8 @@ enum Task {
     Java(java::Args),
     /// Talk to the Linux kernel's own software RNIC in a virtual machine.
     Interop(interop::Args),
+    /// Measure in a virtual machine what the kernel can do for waiting threads.
+    Wake(interop::wake::Args),
 }
 
 fn main() -> ExitCode {
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Task::Rocket(args) => rocket::run(&args),
         Task::Java(args) => java::run(&args),
         Task::Interop(args) => interop::run(&args),
+        Task::Wake(args) => interop::wake::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("error: {error:#}");

@@ -94,11 +94,11 @@ pub(super) fn build(kernel: &Kernel, ours: &[PathBuf], work: &Path) -> Result<()
     files.insert("/bin/busybox".into(), read(Path::new("/bin/busybox"))?);
     files.insert("/usr/bin/interop-agent".into(), read(&agent)?);
     files.insert("/etc/libibverbs.d/rxe.driver".into(), b"driver rxe\n".to_vec());
-    add_modules(kernel, &mut files)?;
+    add_modules(kernel, MODULES, &mut files)?;
 
     let mut programs: Vec<PathBuf> =
         PROGRAMS.iter().map(PathBuf::from).filter(|program| program.exists()).collect();
-    programs.extend(LIBRARIES.iter().filter_map(|pattern| newest_match(pattern)));
+    programs.extend(libraries_by_name());
     for library in libraries_of(programs.iter().chain([&agent]).chain(&ours))? {
         files.insert(library.clone(), read(Path::new(&library))?);
     }
@@ -113,7 +113,7 @@ pub(super) fn build(kernel: &Kernel, ours: &[PathBuf], work: &Path) -> Result<()
 }
 
 /// A copy without what only a debugger reads, which is nine tenths of it.
-fn stripped(file: &Path, work: &Path) -> Result<PathBuf> {
+pub(super) fn stripped(file: &Path, work: &Path) -> Result<PathBuf> {
     let folder = work.join("stripped");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
     let copy = folder.join(file.file_name().context("a file has a name")?);
@@ -145,12 +145,16 @@ fn compile_agent(work: &Path) -> Result<PathBuf> {
     Ok(agent)
 }
 
-/// Adds the modules with their dependencies, and the order to load them in.
-fn add_modules(kernel: &Kernel, files: &mut BTreeMap<String, Vec<u8>>) -> Result<()> {
+/// Adds these modules with their dependencies, and the order to load them in.
+pub(super) fn add_modules(
+    kernel: &Kernel,
+    names: &[&str],
+    files: &mut BTreeMap<String, Vec<u8>>,
+) -> Result<()> {
     let mut index = BTreeMap::new();
     index_modules(&kernel.modules.join("kernel"), &mut index)?;
     let mut order = Vec::new();
-    for name in MODULES {
+    for name in names {
         add_module(name, &index, files, &mut order)?;
     }
     files.insert("/modules/order".into(), (order.join("\n") + "\n").into_bytes());
@@ -214,7 +218,7 @@ fn dependencies(module: &[u8]) -> Vec<String> {
 }
 
 /// Every library that the dynamic linker would load for `programs`, by the paths it would use.
-fn libraries_of<'a>(programs: impl Iterator<Item = &'a PathBuf>) -> Result<BTreeSet<String>> {
+pub(super) fn libraries_of<'a>(programs: impl Iterator<Item = &'a PathBuf>) -> Result<BTreeSet<String>> {
     let output = Command::new("ldd").args(programs).output().context("cannot run ldd")?;
     let text = String::from_utf8_lossy(&output.stdout);
     if let Some(line) = text.lines().find(|line| line.contains("not found")) {
@@ -228,6 +232,11 @@ fn libraries_of<'a>(programs: impl Iterator<Item = &'a PathBuf>) -> Result<BTree
         .collect())
 }
 
+/// Those of [`LIBRARIES`] that this machine has.
+pub(super) fn libraries_by_name() -> impl Iterator<Item = PathBuf> {
+    LIBRARIES.iter().filter_map(|pattern| newest_match(pattern))
+}
+
 /// The last file, by name, that a path with one `*` in its file name stands for.
 fn newest_match(pattern: &str) -> Option<PathBuf> {
     let (dir, name) = pattern.rsplit_once('/')?;
@@ -239,7 +248,8 @@ fn newest_match(pattern: &str) -> Option<PathBuf> {
     fs::read_dir(dir).ok()?.filter_map(|entry| entry.ok().map(|entry| entry.path())).filter(matches).max()
 }
 
-fn archive(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
+/// All of it as one archive.
+pub(super) fn archive(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     let mut folders: BTreeSet<&str> =
         BTreeSet::from(["/proc", "/sys", "/dev", "/tmp", "/run", "/root", "/usr", "/usr/lib"]);
     for path in files.keys() {

@@ -17,6 +17,13 @@ pub(super) struct Kernel {
     pub(super) modules: PathBuf,
 }
 
+impl Kernel {
+    /// Its version, as `uname -r` says it.
+    pub(super) fn release(&self) -> String {
+        self.modules.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+}
+
 /// The stock kernel of this Debian release; downloads it unless it is there already.
 ///
 /// # Errors
@@ -95,7 +102,8 @@ fn unpacked(kernels: &Path) -> Result<Vec<PathBuf>> {
     Ok(dirs)
 }
 
-fn open(dir: &Path) -> Result<Kernel> {
+/// The kernel that was unpacked to `dir`.
+pub(super) fn open(dir: &Path) -> Result<Kernel> {
     let only = |folder: &str, prefix: &str| -> Result<PathBuf> {
         let folder = dir.join(folder);
         fs::read_dir(&folder)
@@ -105,11 +113,15 @@ fn open(dir: &Path) -> Result<Kernel> {
             .with_context(|| format!("no {prefix}… in {}", folder.display()))
     };
     let modules_root = if dir.join("lib/modules").exists() { "lib/modules" } else { "usr/lib/modules" };
-    let image = match only("boot", "vmlinux-") {
+    let modules = only(modules_root, "")?;
+    // Newer packages put the image beside the modules.
+    let beside = modules.strip_prefix(dir).unwrap_or(&modules).to_string_lossy().into_owned();
+    let folder = if dir.join("boot").exists() { "boot" } else { &beside };
+    let image = match only(folder, "vmlinux") {
         Ok(plain) => plain,
-        Err(_) => unpack_image(&only("boot", "vmlinuz-")?)?,
+        Err(_) => unpack_image(&only(folder, "vmlinuz")?)?,
     };
-    Ok(Kernel { image, modules: only(modules_root, "")? })
+    Ok(Kernel { image, modules })
 }
 
 /// The ELF image inside a bzImage, put beside it; the bzImage itself where its compression is another.

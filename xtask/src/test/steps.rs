@@ -62,6 +62,11 @@ pub(super) const ALL: &[Step] = &[
     long("java", "the verbs in Java, and conversations with them", java::step),
     long("store", "the store: real faults, and Redis's own clients", store::step),
     long("interop", "conversations with the Linux kernel's RNIC", interop::step),
+    long(
+        "wake-kernel",
+        "the kernel module for waiting threads loads, loses no event and unloads",
+        interop::wake::step,
+    ),
     long("leftovers", "nothing is left behind", leftovers),
 ];
 

@@ -1,0 +1,179 @@
+//! `cargo xtask wake kernel`: what the kernel can do for waiting threads that user space cannot.
+//!
+//! A module of ours (`interop/wake/module`), through which a dispatcher gives its core to the thread that it wakes, is built against the headers
+//! of the guest's kernel and measured in the guest beside the strategies of user space. The guest's processor is emulated: figures say how ways
+//! to wait compare, and nothing of microseconds on real cores.
+
+mod debian;
+mod guest;
+mod image;
+mod module;
+mod report;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context, Result, bail};
+
+use super::initramfs;
+use super::kernel::{self, Kernel};
+use crate::packages;
+use crate::shell::{Line, Log, root, target_dir};
+use crate::test::Tally;
+
+use report::Report;
+
+/// The tasks about waiting threads that take a machine of their own.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Args {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, clap::Subcommand)]
+enum Task {
+    /// The kernel module beside the strategies of user space, in a guest.
+    Kernel(Options),
+}
+
+/// Options of `cargo xtask wake kernel`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask wake kernel                 the checks, then the tables: some minutes
+  cargo xtask wake kernel --check         the module's promises alone: what `cargo xtask test wake-kernel` runs
+  cargo xtask wake kernel --write-docs    and put the tables into docs/wake.md")]
+struct Options {
+    /// Only check what the module promises.
+    #[arg(long, conflicts_with = "write_docs")]
+    check: bool,
+    /// Rewrite the tables of docs/wake.md.
+    #[arg(long)]
+    write_docs: bool,
+    /// How often every way to wait has its turn.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=100))]
+    rounds: u32,
+    /// Milliseconds of a turn.
+    #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=10_000))]
+    turn_ms: u32,
+    /// Waiting threads.
+    #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 128], value_parser = clap::value_parser!(u32).range(1..=512))]
+    threads: Vec<u32>,
+}
+
+/// What the guest and the module are made of, by Debian's names.
+const PACKAGES: &[&str] = &[
+    "qemu-system-x86",
+    "busybox-static",
+    "iproute2",
+    "gcc",
+    "make",
+    "binutils",
+    "libc6-dev",
+    "libelf1",
+    "ibverbs-providers",
+    "ibverbs-utils",
+    "perftest",
+];
+
+/// Events of the check: all must be answered.
+const EVENTS: u64 = 100_000;
+/// Boot, checks and power-off take a quarter of a minute where nobody else wants the cores.
+const CHECK_LIMIT: Duration = Duration::from_secs(600);
+/// A table of the default size takes some minutes there.
+const TABLE_LIMIT: Duration = Duration::from_secs(3600);
+
+/// Runs what was asked for with its output on the terminal.
+///
+/// # Errors
+/// A tool that is there but does not work, or a guest that does not finish.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let Task::Kernel(options) = &args.task;
+    if let Some(reason) = obstacle(&Log::create("wake-packages")?)? {
+        println!("skipped: {reason}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let checked = Report::of(&check()?);
+    print!("{checked}");
+    if options.check || !checked.failed.is_empty() {
+        return Ok(if checked.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    let threads = options.threads.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
+    let work = work_dir()?;
+    let kernel = kernel::fetch(&interop_dir()?)?;
+    prepare(&kernel, "release", &work)?;
+    let tasks = format!("table:{}:{}:{threads}", options.rounds, options.turn_ms);
+    let report = Report::of(&guest::run(&work, &tasks, TABLE_LIMIT)?);
+    print!("{report}");
+    if !report.failed.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
+    if options.write_docs {
+        report.write_docs()?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// The module's promises as a step of `cargo xtask test`.
+pub(crate) fn step(log: &Log) -> Result<Tally> {
+    if let Some(reason) = obstacle(log)? {
+        return Ok(Tally::skipped("wake-kernel", &reason));
+    }
+    let lines = check()?;
+    log.note(&lines.join("\n"))?;
+    let report = Report::of(&lines);
+    Ok(Tally::counts(report.passed.len(), report.failed.len()))
+}
+
+/// Builds everything, and has the guest check what the module promises.
+fn check() -> Result<Vec<String>> {
+    let work = work_dir()?;
+    let kernel = kernel::fetch(&interop_dir()?)?;
+    prepare(&kernel, "debug", &work)?;
+    guest::run(&work, &format!("check:{EVENTS}"), CHECK_LIMIT)
+}
+
+/// Module, program and initramfs for this kernel. The check takes what the other tests were built with, the table what is measured elsewhere.
+fn prepare(kernel: &Kernel, profile: &str, work: &Path) -> Result<()> {
+    let module = module::build(kernel, work)?;
+    let line = Line::cargo("build --quiet --package interop-wake");
+    let output = if profile == "release" { line.arg("--release") } else { line }.capture()?;
+    if !output.success {
+        bail!("the guest's program does not build:\n{}", output.stderr.trim());
+    }
+    let program = initramfs::stripped(&target_dir().join(profile).join("interop-wake"), work)?;
+    image::build(kernel, &[module, program], work)
+}
+
+/// Why this machine cannot run the guest, if so; installs packages where it may.
+fn obstacle(log: &Log) -> Result<Option<String>> {
+    if !cfg!(all(target_arch = "x86_64", target_os = "linux")) {
+        return Ok(Some("the guest is built for x86-64 Linux".into()));
+    }
+    if let Err(packages::Missing(reason)) = packages::ensure(PACKAGES, log)? {
+        return Ok(Some(reason));
+    }
+    let kernel = match kernel::fetch(&interop_dir()?) {
+        Ok(kernel) => kernel,
+        Err(error) => return Ok(Some(format!("no kernel for the guest: {error:#}"))),
+    };
+    Ok(module::headers(&kernel.release(), &work_dir()?)
+        .err()
+        .map(|error| format!("no headers of the guest's kernel: {error:#}")))
+}
+
+/// Where the other guest's kernel lies, which is ours too.
+fn interop_dir() -> Result<PathBuf> {
+    super::work_dir()
+}
+
+fn work_dir() -> Result<PathBuf> {
+    let dir = target_dir().join("wake");
+    std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
+    Ok(dir)
+}
+
+/// A file or folder of what runs in the guest.
+fn source(name: &str) -> PathBuf {
+    root().join("interop/wake").join(name)
+}
