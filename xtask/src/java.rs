@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
 
+use crate::libs;
 use crate::packages::{self, Missing};
 use crate::shell::{Line, Log, has_program, root, target_dir};
 use crate::test::Tally;
@@ -16,6 +17,8 @@ const JDK_PACKAGE: &str = "openjdk-25-jdk-headless";
 /// Memcached in C, and programs that were written for it; without them their tests are skipped.
 const MEMCACHED: [&str; 4] =
     ["memcached", "libmemcached-tools", "python3-pymemcache", "python3-binary-memcached"];
+/// Has `ibv_rc_pingpong`, the other end of java/ffm's conversations; without it they are skipped.
+const PINGPONG: [&str; 1] = ["ibverbs-utils"];
 
 /// Options of `cargo xtask java`.
 #[derive(Debug, clap::Args)]
@@ -66,6 +69,7 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
         Err(missing) => return Ok(Tally::skipped("java", &missing.0)),
     };
     let clients = packages::ensure(&MEMCACHED, log)?;
+    let pingpong = packages::ensure(&PINGPONG, log)?;
     let success = maven.words("-q -B verify").run_logged(log)?;
     if !success && is_unreachable(&log.text()?) {
         return Ok(Tally::skipped(
@@ -76,6 +80,9 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
     let mut tally = reports(&root().join("java"))?;
     if let Err(missing) = clients {
         tally = tally.with_skip("memcached and its clients", &missing.0);
+    }
+    if let Err(missing) = pingpong {
+        tally = tally.with_skip("rdma-core's ping-pong and Java", &missing.0);
     }
     if !success && tally.failed() == 0 {
         tally.add(Tally::failure());
@@ -95,9 +102,12 @@ fn maven(log: &Log) -> Result<std::result::Result<Option<Line>, Missing>> {
     if !is_built {
         return Ok(Ok(None));
     }
+    // The library that java/ffm calls, in place of the system's.
+    let Some(libraries) = libs::build(false)? else { return Ok(Ok(None)) };
     let debug = target_dir().join("debug");
     let maven = Line::new("mvn")
         .arg(format!("-Dhighwire.program={}", debug.join("highwire").display()))
+        .arg(format!("-Dhighwire.libs={}", libraries.display()))
         .arg(format!("-Dhighwire.peer={}", debug.join("examples/conversation").display()))
         .env("JAVA_HOME", home)
         .dir(root().join("java"));

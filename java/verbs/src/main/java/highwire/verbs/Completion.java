@@ -31,6 +31,31 @@ public final class Completion {
         sourceQpn = (int) (fourth >>> 32);
     }
 
+    /**
+     * Fills it, as another driver's poll does; all as {@code ibv_wc} has it.
+     *
+     * @param wrId what the request was called
+     * @param status how it ended
+     * @param opcode what completed
+     * @param flags what came along
+     * @param byteLen bytes received or read
+     * @param imm four bytes that came along, in host order
+     * @param qpn the queue pair
+     * @param sourceQpn the queue pair that sent it
+     * @return this
+     */
+    public Completion fill(long wrId, int status, int opcode, int flags, int byteLen, int imm, int qpn, int sourceQpn) {
+        this.wrId = wrId;
+        this.status = status;
+        this.opcode = opcode;
+        this.flags = flags;
+        this.byteLen = byteLen;
+        this.imm = imm;
+        this.qpn = qpn;
+        this.sourceQpn = sourceQpn;
+        return this;
+    }
+
     /** @return what the request was called. */
     public long wrId() {
         return wrId;

@@ -26,6 +26,11 @@ public enum Opcode {
         this.completed = completed;
     }
 
+    /** @return as {@code ibv_wr_opcode} counts. */
+    public int number() {
+        return number;
+    }
+
     boolean isRemote() {
         return this != SEND && this != SEND_WITH_IMM;
     }

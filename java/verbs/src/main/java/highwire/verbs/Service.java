@@ -14,4 +14,9 @@ public enum Service {
     Service(int number) {
         this.number = number;
     }
+
+    /** @return as {@code ibv_qp_type} counts. */
+    public int number() {
+        return number;
+    }
 }

@@ -10,7 +10,13 @@ public class VerbsException extends IOException {
         super(message);
     }
 
-    VerbsException(String message, Throwable cause) {
+    /**
+     * One of another driver's.
+     *
+     * @param message why
+     * @param cause what lies behind it, or null
+     */
+    protected VerbsException(String message, Throwable cause) {
         super(message, cause);
     }
 

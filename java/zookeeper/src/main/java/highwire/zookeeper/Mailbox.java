@@ -12,6 +12,7 @@ import highwire.verbs.RdmaArena;
 import highwire.verbs.SendRequest;
 import highwire.verbs.VerbsException;
 import java.io.IOException;
+import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
 import java.net.InetAddress;
@@ -39,7 +40,8 @@ final class Mailbox implements AutoCloseable {
     static final int WORDS = 7;
 
     private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
-    private static final long WANTED = 8;
+    static final long TAKEN = 0;
+    static final long WANTED = 8;
     private static final long PEER_TAKEN = 16;
     private static final long PEER_SLEEP = 24;
     private static final long ONE = 32;
@@ -219,12 +221,21 @@ final class Mailbox implements AutoCloseable {
     /** Its slot may be used again. */
     void taken() {
         taken++;
-        LONG.setRelease(memory.segment(), 0L, taken);
-        VarHandle.fullFence();
-        if ((long) LONG.getOpaque(memory.segment(), WANTED) != 0) {
-            LONG.setOpaque(memory.segment(), WANTED, 0L);
+        if (giveBack(memory.segment(), taken)) {
             context.ring(bell);
         }
+    }
+
+    /** Says how many were taken; whether the peer wants room and has to be told. */
+    static boolean giveBack(MemorySegment memory, long taken) {
+        LONG.setRelease(memory, TAKEN, taken);
+        // Either the peer, who says first what it wants, sees the room, or we see that it wants some.
+        VarHandle.fullFence();
+        if ((long) LONG.getOpaque(memory, WANTED) == 0) {
+            return false;
+        }
+        LONG.setOpaque(memory, WANTED, 0L);
+        return true;
     }
 
     @Override
