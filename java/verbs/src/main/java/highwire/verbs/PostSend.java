@@ -100,6 +100,8 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
         long compareAdd;
         long swap;
         long total;
+        /** Another one after each change. */
+        long version;
 
         Request(SendRequest described, MemorySegment image, long at) {
             this.opcode = described.opcode;
@@ -136,6 +138,7 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
 
         /** @param id comes back in the completion. @return this */
         public Request wrId(long id) {
+            version++;
             wrId = id;
             Mapped.putLong(image, at + Layout.WQE_WR_ID, id);
             return this;
@@ -143,12 +146,14 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
 
         /** @param value four bytes that go along. @return this */
         public Request imm(int value) {
+            version++;
             Mapped.putInt(image, at + Layout.WQE_IMM, value);
             return this;
         }
 
         /** @param address where in the peer's memory. @return this */
         public Request remoteAddress(long address) {
+            version++;
             remoteAddress = address;
             Mapped.putLong(image, at + Layout.WQE_REMOTE_ADDR, address);
             return this;
@@ -156,6 +161,7 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
 
         /** @param key the peer's key. @return this */
         public Request rkey(int key) {
+            version++;
             rkey = key;
             Mapped.putInt(image, at + Layout.WQE_RKEY, key);
             return this;
@@ -163,6 +169,7 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
 
         /** @param compare what must be there. @param value what is stored then. @return this */
         public Request compareSwap(long compare, long value) {
+            version++;
             compareAdd = compare;
             swap = value;
             Mapped.putLong(image, at + Layout.WQE_COMPARE_ADD, compare);
@@ -172,6 +179,7 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
 
         /** @param value what is added. @return this */
         public Request add(long value) {
+            version++;
             compareAdd = value;
             Mapped.putLong(image, at + Layout.WQE_COMPARE_ADD, value);
             return this;
@@ -188,6 +196,7 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
         public Request sge(int piece, long offset, int length) {
             MemoryRegion region = regions[piece];
             SendRequest.checkPiece(region, offset, length, opcode.writesLocally());
+            version++;
             total += length - lengths[piece];
             offsets[piece] = offset;
             lengths[piece] = length;

@@ -14,6 +14,9 @@ final class ProducerRing {
     final MemorySegment memory;
     final int slotBytes;
     private final long mask;
+    /** What was written into each slot last, and which version of it. The consumer never writes there. */
+    private final Object[] written;
+    private final long[] versions;
     private final Arena arena;
     private long tail;
     private long headCached;
@@ -24,6 +27,8 @@ final class ProducerRing {
         this.arena = arena;
         this.slotBytes = Mapped.getInt(memory, Layout.RING_SLOT_BYTES_OFFSET);
         this.mask = Mapped.getInt(memory, Layout.RING_SLOT_COUNT_OFFSET) - 1L;
+        this.written = new Object[(int) mask + 1];
+        this.versions = new long[(int) mask + 1];
     }
 
     static ProducerRing map(Context context, int kind, long segment, long bytes) throws IOException {
@@ -78,6 +83,18 @@ final class ProducerRing {
     /** Where the slot lies that is {@code ahead} slots behind the last one that was published. */
     long slot(int ahead) {
         return Layout.RING_HEADER_BYTES + ((tail + ahead) & mask) * slotBytes;
+    }
+
+    /** Whether that slot holds this version of a request since the last lap, so that it need not be written again; from now on it does. */
+    boolean renew(int ahead, Object request, long version) {
+        int index = (int) ((tail + ahead) & mask);
+        if (written[index] != request) {
+            written[index] = request;
+        } else if (versions[index] == version) {
+            return true;
+        }
+        versions[index] = version;
+        return false;
     }
 
     /** Makes slots visible. A full fence: the doorbell is looked at afterwards. */

@@ -295,7 +295,10 @@ public final class QueuePair extends VerbsObject {
         }
         for (int i = 0; i < count; i++) {
             PostSend.Request request = requests[first + i];
-            MemorySegment.copy(request.image, request.at, sends.memory, sends.slot(i), request.imageBytes);
+            // What is inline may have been changed behind our back.
+            if (!sends.renew(i, request, request.version) || request.isInline) {
+                MemorySegment.copy(request.image, request.at, sends.memory, sends.slot(i), request.imageBytes);
+            }
             posted++;
             if (request.isSignaled) {
                 signaledAs[(int) signaled++ & signaledAs.length - 1] = posted;
