@@ -7,6 +7,7 @@ mod bench;
 mod commands;
 mod compat;
 mod documents;
+mod faults;
 mod figures;
 mod fuzz;
 mod interop;
@@ -50,6 +51,8 @@ enum Task {
     Stress(stress::Args),
     /// Measure the tables of docs/performance.md.
     Bench(bench::Args),
+    /// Do real faults to real processes of the store, and measure how long each is felt.
+    Faults(faults::Args),
     /// Play every figure of the IRN paper on the simulator: claim, paper, here, inside the band?
     Figures(figures::Args),
     /// Run every experiment of the nanoPU paper on the simulator: claim, paper, here, inside the band?
@@ -77,6 +80,7 @@ fn main() -> ExitCode {
         Task::Fuzz(args) => fuzz::run(&args),
         Task::Stress(args) => stress::run(&args),
         Task::Bench(args) => bench::run(&args),
+        Task::Faults(args) => faults::run(&args),
         Task::Figures(args) => figures::run(&args),
         Task::Nanopu(args) => nanopu::run(&args),
         Task::Libs(args) => libs::run(&args),

@@ -6,6 +6,7 @@ mod merge;
 mod output;
 mod plans;
 mod run;
+mod scale;
 mod show;
 
 use std::process::ExitCode;
@@ -32,6 +33,8 @@ enum Command {
     Explain(show::PlanArgs),
     /// Join the parts that `run --shard` wrote.
     Merge(merge::Args),
+    /// READs and RPCs per second while a simulated cluster grows, over connections and over datagrams.
+    Scale(scale::Args),
     /// Measure the simulator: packet-hops per second of CPU.
     Bench(bench::Args),
 }
@@ -44,6 +47,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Command::Check(args) => show::check(args),
         Command::Explain(args) => show::explain(args),
         Command::Merge(args) => merge::run(args),
+        Command::Scale(args) => scale::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }

@@ -2,6 +2,7 @@
 
 mod check;
 mod commands;
+mod faults;
 mod serve;
 mod supervisor;
 mod workload;
@@ -74,6 +75,16 @@ Examples:
   highwire store check --workload tatp"
     )]
     Check(check::Args),
+    /// Do real faults to a cluster of processes under load, and tell how long each was felt.
+    #[command(
+        after_help = "Starts three nodes and etcd, and clients that count. What was committed is counted again after every fault: the exit status is 1 if
+anything was lost. Partitions and full disks need the right to make namespaces.
+
+Examples:
+  highwire store faults
+  highwire store faults --level disk --only kill,partition,rolling-restart"
+    )]
+    Faults(faults::Args),
 }
 
 /// Runs the subcommand.
@@ -87,5 +98,6 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Command::Txn(args) => commands::txn(args),
         Command::Status(args) => commands::status(args),
         Command::Check(args) => check::run(args),
+        Command::Faults(args) => faults::run(args),
     }
 }

@@ -21,6 +21,7 @@ mod rdma;
 pub mod report;
 pub mod rpc;
 mod run;
+pub mod scale;
 pub mod scenario;
 pub mod tcp;
 pub mod workload;

@@ -6,6 +6,7 @@
 
 use crate::error::StoreError;
 use crate::message::{Answer, Entry, Footprint, GREETING, NodeStatus, Request, WriteRequest, receive, send};
+use crate::milestones::Milestone;
 use crate::rows;
 use std::collections::BTreeMap;
 use std::io::{self, BufReader, Write as _};
@@ -14,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// How long a node may take to let a client in.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a node may take to answer: longer than its own patience with a transaction.
+/// How long a node may take to answer unless set: longer than its own patience with a transaction.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(8);
 
 /// A table and a key in it.
@@ -29,6 +30,7 @@ pub struct Client {
     next: usize,
     stream: Option<BufReader<TcpStream>>,
     patience: Duration,
+    answer_patience: Duration,
     started: Instant,
     counts: Counts,
 }
@@ -51,6 +53,7 @@ impl Client {
             next: 0,
             stream: None,
             patience: Duration::from_secs(20),
+            answer_patience: ANSWER_PATIENCE,
             started: Instant::now(),
             counts: Counts::default(),
         }
@@ -59,6 +62,12 @@ impl Client {
     /// How long a transaction may take, all attempts together; 20 seconds unless set.
     pub fn set_patience(&mut self, patience: Duration) {
         self.patience = patience;
+    }
+
+    /// How long a node may take to answer before it counts as lost; 8 seconds unless set. Less finds out sooner that a machine is gone which
+    /// can no longer say so, but a commit that takes longer has an unknown outcome.
+    pub fn set_answer_patience(&mut self, patience: Duration) {
+        self.answer_patience = patience.max(Duration::from_millis(1));
     }
 
     /// What was counted so far.
@@ -156,6 +165,29 @@ impl Client {
         }
     }
 
+    /// The nodes that are primaries of keys, as the node sees it that this client talks to.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn primaries(&mut self, keys: &[(&str, &[u8])]) -> Result<Vec<u16>, StoreError> {
+        let names = keys.iter().map(|(table, key)| (table.as_bytes().to_vec(), key.to_vec()));
+        match self.ask(&Request::Locate { keys: names.collect() })? {
+            Answer::Located { nodes } if nodes.len() == keys.len() => Ok(nodes),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
+    /// What happened to the node that this client talks to, the latest last.
+    ///
+    /// # Errors
+    /// [`StoreError`].
+    pub fn milestones(&mut self) -> Result<Vec<Milestone>, StoreError> {
+        match self.ask(&Request::Milestones)? {
+            Answer::Milestones(milestones) => Ok(milestones),
+            answer => Err(unexpected(answer)),
+        }
+    }
+
     /// Ends the node that this client talks to.
     ///
     /// # Errors
@@ -222,7 +254,7 @@ impl Client {
                 return Err(StoreError::Unavailable("the client knows no node".into()));
             }
             let door = &self.doors[self.next % self.doors.len()];
-            match enter(door) {
+            match enter(door, self.answer_patience) {
                 Ok(stream) => self.stream = Some(stream),
                 Err(error) => {
                     errors.push(format!("{door}: {error}"));
@@ -245,13 +277,13 @@ impl Client {
 /// Refused as often as this by all nodes, a client believes that there is no store.
 const NOBODY: usize = 9;
 
-fn enter(door: &str) -> io::Result<BufReader<TcpStream>> {
+fn enter(door: &str, patience: Duration) -> io::Result<BufReader<TcpStream>> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "no such host");
     for address in door.to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, CONNECT_PATIENCE) {
             Ok(mut stream) => {
                 stream.set_nodelay(true)?;
-                stream.set_read_timeout(Some(ANSWER_PATIENCE))?;
+                stream.set_read_timeout(Some(patience))?;
                 stream.write_all(&GREETING)?;
                 return Ok(BufReader::new(stream));
             }

@@ -2,6 +2,7 @@
 
 use crate::clock::DRIFT_PPM_MAX;
 use crate::register::ETCD;
+use highwire_host::LinkChoice;
 use highwire_txn::{NodeId, Settings, TableKind};
 use serde::Deserialize;
 use std::fmt;
@@ -29,9 +30,35 @@ pub struct ClusterConfig {
     /// Transactions that a node coordinates at a time.
     #[serde(default = "default_workers")]
     pub workers: u16,
+    /// What carries requests between nodes.
+    #[serde(default)]
+    pub link: Link,
     /// The nodes.
     #[serde(rename = "node")]
     pub nodes: Vec<NodeConfig>,
+}
+
+/// What carries requests between nodes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Link {
+    /// Shared memory between nodes of one user on one machine, UDP otherwise.
+    #[default]
+    Auto,
+    /// UDP.
+    Udp,
+    /// Shared memory; other nodes are unreachable.
+    Shm,
+}
+
+impl From<Link> for LinkChoice {
+    fn from(link: Link) -> LinkChoice {
+        match link {
+            Link::Auto => LinkChoice::Auto,
+            Link::Udp => LinkChoice::Udp,
+            Link::Shm => LinkChoice::Shm,
+        }
+    }
 }
 
 /// One node.
@@ -207,7 +234,9 @@ mod tests {
     fn a_cluster_file_is_read_and_its_nodes_are_in_order() {
         let config = ClusterConfig::parse(NODES).expect("a cluster");
         assert_eq!(config.doors(), ["a:2", "a:1"]);
-        assert_eq!((config.f, config.lease_ms), (1, 300));
+        assert_eq!((config.f, config.lease_ms, config.link), (1, 300, Link::Auto));
+        let config = ClusterConfig::parse(&format!("link = \"udp\"\n{NODES}")).expect("a cluster");
+        assert_eq!(config.link, Link::Udp);
         assert!(config.node(7).expect_err("no such node").contains("0, 1"));
     }
 
@@ -221,6 +250,7 @@ mod tests {
         check("register = \"r\"\nnode = []", "at least one");
         check(&format!("lease = 3\n{NODES}"), "unknown field `lease`");
         check(&format!("lease_ms = 3\n{NODES}"), "`lease_ms` is 3, not 10 to 60000");
+        check(&format!("link = \"tcp\"\n{NODES}"), "unknown variant `tcp`");
         check(&format!("f = 2\n{NODES}"), "`f` is 2, not 0 to 1");
         check(&NODES.replace("id = 1", "id = 0"), "two nodes have the `id` 0");
         check(&NODES.replace("a:1", "a:2"), "two nodes have the `door` a:2");

@@ -6,7 +6,7 @@ use crate::message::{
     Answer, Entry, Footprint, GREETING, NodeStatus, RangeFootprint, Request, WriteRequest, receive, send,
 };
 use crate::rows::{self, Kind};
-use crate::session::{Local, Stop};
+use crate::session::{Local, ROWS, Stop};
 use crate::transaction::Transaction;
 use std::io::{self, BufReader, Read as _};
 use std::net::{TcpListener, TcpStream};
@@ -91,6 +91,10 @@ fn answer(request: Request, store: &Store) -> Answer {
                 Err(error) => starting(store, error.to_string()),
             },
         }))),
+        Request::Locate { keys } => store.run(|local| async move { locate(&local, &keys) }),
+        Request::Milestones => {
+            store.run(|local| async move { Answer::Milestones(local.shared.milestones.borrow().list()) })
+        }
         Request::Meet(other) => {
             store.meet(other);
             Ok(Answer::Met(store.introduction.clone()))
@@ -111,6 +115,13 @@ async fn get(local: Local, keys: Vec<(Vec<u8>, Vec<u8>)>) -> Result<Answer, Stor
         Ok(Answer::Got { values, seen })
     });
     result.await
+}
+
+/// Where the first place of each key's chain is; longer chains are rare.
+fn locate(local: &Local, keys: &[(Vec<u8>, Vec<u8>)]) -> Answer {
+    let node = local.shared.node.borrow();
+    let primary = |(table, key): &(Vec<u8>, Vec<u8>)| node.primary(ROWS, rows::place(table, key, 0)).0;
+    Answer::Located { nodes: keys.iter().map(primary).collect() }
 }
 
 fn bytes_of(found: Option<(Kind, Vec<u8>)>) -> Result<Option<Vec<u8>>, Stop> {

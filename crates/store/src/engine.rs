@@ -160,7 +160,7 @@ impl Engine {
     /// # Errors
     /// [`StartError`]: a wrong number, an address that is taken, a device that does not open.
     pub fn start(config: &ClusterConfig, id: u16) -> Result<Engine, StartError> {
-        Engine::start_with(config, id, config.settings(), LinkChoice::Auto)
+        Engine::start_with(config, id, config.settings(), config.link.into())
     }
 
     /// The same with another schema, over another link.
@@ -481,6 +481,7 @@ impl Drive {
         let is_due = self.shared.node.borrow().next_timeout() <= now;
         if is_due {
             self.shared.node.borrow_mut().handle_timeout(now);
+            self.shared.milestones.borrow_mut().look_for_suspects(&self.shared.node.borrow(), now);
         }
         let call = self.shared.node.borrow_mut().poll_service();
         if let Some(call) = call {
@@ -493,6 +494,7 @@ impl Drive {
             // After a failure its thread has ended, and has said why.
             let _ = self.operations.send(operation);
         }
+        self.shared.milestones.borrow_mut().look(&self.shared.node.borrow(), self.shared.f, now);
         let has_sent = self.backlog.send(&mut self.rpc, &self.shared, self.lease_ns);
         self.shared.deliver_events() | has_sent | is_due
     }

@@ -2,6 +2,7 @@
 //! and its body in postcard's encoding.
 
 use crate::error::StoreError;
+use crate::milestones::Milestone;
 use highwire_txn::{Key, Version};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -23,6 +24,10 @@ pub(crate) enum Request {
     Commit { seen: Footprint, writes: Vec<WriteRequest> },
     /// How the node stands.
     Status,
+    /// Which nodes are primaries of keys.
+    Locate { keys: Vec<(Vec<u8>, Vec<u8>)> },
+    /// What happened to the node, and when.
+    Milestones,
     /// Another node introduces itself, and asks the same.
     Meet(Introduction),
     /// Ends the node.
@@ -35,6 +40,8 @@ pub(crate) enum Answer {
     Scanned { entries: Vec<Entry>, seen: Footprint },
     Committed,
     Status(Box<NodeStatus>),
+    Located { nodes: Vec<u16> },
+    Milestones(Vec<Milestone>),
     Met(Introduction),
     Stopping,
     Failed(StoreError),
@@ -156,6 +163,8 @@ mod tests {
         vec![
             Request::Get { keys: vec![(table.clone(), key.clone())] },
             Request::Commit { seen, writes: vec![WriteRequest { table, key, value }] },
+            Request::Locate { keys: vec![(b"t".to_vec(), b"k".to_vec())] },
+            Request::Milestones,
             Request::Meet(Introduction { node: 1, boot: 2, endpoint: "e".into() }),
         ]
     }

@@ -6,6 +6,7 @@
 use crate::clock::Clock;
 use crate::error::StoreError;
 use crate::metrics::Latencies;
+use crate::milestones::Milestones;
 use highwire_host::rpc::{Worker, time};
 use highwire_stdx::Rng;
 use highwire_txn::{
@@ -30,6 +31,7 @@ pub(crate) struct Shared {
     promises: RefCell<Vec<Waker>>,
     /// Transactions that were committed here, and those that were not.
     pub(crate) outcomes: RefCell<Outcomes>,
+    pub(crate) milestones: RefCell<Milestones>,
 }
 
 /// How transactions of this node have ended.
@@ -72,6 +74,7 @@ impl Shared {
             workers: RefCell::new(workers),
             promises: RefCell::default(),
             outcomes: RefCell::default(),
+            milestones: RefCell::default(),
         })
     }
 

@@ -19,7 +19,7 @@ use highwire_stdx::Rng;
 
 use crate::configuration::Configuration;
 use crate::defect::planted;
-use crate::id::{NodeId, Txid};
+use crate::id::{Key, NodeId, TableId, Txid};
 use crate::journal::Journal;
 use crate::message::{Packet, Request, Response};
 use crate::settings::Settings;
@@ -366,6 +366,11 @@ impl Node {
     /// The configuration that this node is in, or knows of.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
+    }
+
+    /// Where a key's writes go first, as far as this node knows.
+    pub fn primary(&self, table: TableId, key: Key) -> NodeId {
+        self.configuration.primary(self.settings.region_of(&self.configuration, table, key))
     }
 
     /// Whether transactions can run here.

@@ -185,16 +185,9 @@ impl Process {
         assert!(status.success());
     }
 
-    fn run(mut command: Command, file: &Path, node: usize) -> Process {
-        let child = command
-            .args(["--exact", "this_process_is_a_node", "--nocapture"])
-            .env(FILE, file)
-            .env(NODE, node.to_string())
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .expect("a process");
-        Process(child)
+    fn run(command: Command, file: &Path, node: usize) -> Process {
+        let mut command = as_node(command, file, node);
+        Process(command.stdin(Stdio::piped()).stdout(Stdio::null()).spawn().expect("a process"))
     }
 
     pub(crate) fn signal(&self, name: &str) {
@@ -208,6 +201,17 @@ impl Drop for Process {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// What starts a node in a process of its own, which ends with its standard input.
+pub(crate) fn node_command(file: &Path, node: u16) -> Command {
+    as_node(Command::new(std::env::current_exe().expect("this program")), file, usize::from(node))
+}
+
+fn as_node(mut command: Command, file: &Path, node: usize) -> Command {
+    command.args(["--exact", "this_process_is_a_node", "--nocapture"]);
+    command.env(FILE, file).env(NODE, node.to_string());
+    command
 }
 
 /// What the other process does; nothing in the first one.

@@ -183,7 +183,8 @@ impl Node {
         changed.then_some(new)
     }
 
-    fn suspects(&self) -> Vec<NodeId> {
+    /// Members that have been silent for too long, as this node sees it. Only a member suspects anyone.
+    pub fn suspects(&self) -> Vec<NodeId> {
         let patience = self.settings.suspect_ns();
         let silent = |&node: &NodeId| self.leases.is_silent(node, self.now_ns, patience);
         if self.role == Role::Member {
