@@ -78,10 +78,13 @@ fn every_operation_can_be_measured() {
 
 #[test]
 fn one_sided_operations_within_a_machine_need_no_packets() {
+    // The first requests meet a neighbour that is not known yet, and go as packets. Deeper pipelines would keep to packets for as
+    // long as one is in flight, which is a matter of chance.
     for operation in ["write", "read", "atomic"] {
-        let document = json(&format!("perf {operation} bw --iters 2000 --link shm --size 8 --no-floor"));
+        let words = format!("perf {operation} bw --iters 2000 --depth 1 --link shm --size 8 --no-floor");
+        let document = json(&words);
         let direct = counter(&document, "counters_here", "direct");
-        assert!(direct > 1000, "{operation}: most are carried out in the peer's memory: {document}");
+        assert!(direct > 1900, "{operation}: the peer's memory is at hand: {document}");
     }
 }
 
