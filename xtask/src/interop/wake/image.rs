@@ -29,7 +29,6 @@ pub(super) fn build(kernel: &Kernel, ours: &[PathBuf], work: &Path) -> Result<()
     let read = |path: &Path| fs::read(path).with_context(|| format!("cannot read {}", path.display()));
     let mut files = BTreeMap::new();
     files.insert("/init".into(), read(&source("init"))?);
-    files.insert(format!("{OURS}/rxe"), read(&source("rxe"))?);
     files.insert("/bin/busybox".into(), read(Path::new("/bin/busybox"))?);
     files.insert("/etc/libibverbs.d/rxe.driver".into(), b"driver rxe\n".to_vec());
     initramfs::add_modules(kernel, MODULES, &mut files)?;
