@@ -63,6 +63,8 @@ pub(crate) fn run(events: u64, threads: u32, cores: [u32; 2]) -> Result<Counts> 
         while total(answered) < total(sent) && begin.elapsed() < PATIENCE {
             yield_core();
         }
+        // Before the group is closed: that wakes every thread, and each would find what nobody has woken it for.
+        let (sent, answered) = (total(sent), total(answered));
         group.close()?;
         for thread in waiting {
             thread.join().unwrap_or_else(|_| bail!("a waiting thread panicked"))?;
@@ -70,6 +72,7 @@ pub(crate) fn run(events: u64, threads: u32, cores: [u32; 2]) -> Result<Counts> 
         for sending in sending {
             sending.context("a sender")?;
         }
+        ensure!(sent == answered, "{sent} events were sent, and {answered} answered before the end");
         Ok::<(), anyhow::Error>(())
     })?;
     for (slot, (sent, answered)) in sent.iter().zip(&answered).enumerate() {
