@@ -221,7 +221,11 @@ impl CompletionQueue {
 
     /// Lets whoever waits for the queue look again.
     pub(crate) fn wake(&self) {
-        self.inner.notifier.sleepers.wake_all();
+        let inner = &*self.inner;
+        match inner.device.engine {
+            Engine::Inline => inner.device.waker.wake(),
+            Engine::Both | Engine::Background => inner.notifier.sleepers.wake_all(),
+        }
     }
 
     /// The same; over as well when `also` says so, which is asked whenever somebody calls [`wake`](Self::wake).
@@ -414,3 +418,25 @@ pub const EMPTY: Completion = Completion::new(
     highwire_verbs::CompletionOp::Send,
     highwire_wire::Qpn::new(0),
 );
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Device, DeviceConfig, sys};
+
+    #[test]
+    fn a_thread_that_runs_the_device_itself_is_woken_in_its_sleep() {
+        let config = DeviceConfig { engine: Engine::Inline, ..DeviceConfig::default() };
+        let device = Device::open(&config).expect("a device");
+        let queue = device.completion_queue(8).expect("a queue");
+        let waker = &queue.inner.device.waker;
+        let is_rung = || sys::wait_readable(&[waker.fd()], Some(highwire_stdx::Duration::ZERO));
+        queue.wake();
+        assert!(!is_rung(), "a thread that is awake looks anyway");
+        waker.prepare_sleep();
+        queue.wake();
+        assert!(is_rung());
+        waker.awake();
+        assert!(!is_rung());
+    }
+}

@@ -286,7 +286,8 @@ impl Shared {
     }
 
     /// Without a background thread, a waiting thread runs the lanes itself: once, and then it sleeps until there is more,
-    /// unless that has brought what it waits for.
+    /// unless that has brought what it waits for. Of several threads that sleep so, [`CompletionQueue::wake`](crate::CompletionQueue)
+    /// wakes one at once; the others look again after [`WAIT_MAX`].
     pub(crate) fn run_and_sleep(&self, at_most: Duration, is_over: impl Fn() -> bool) {
         let mut at_most = highwire_stdx::Duration::from(at_most).min(WAIT_MAX);
         let mut fds: Vec<_> = self.side_band.iter().map(SideBand::fd).collect();
@@ -304,9 +305,13 @@ impl Shared {
             let left = side_band.deadline().map(|at| at.saturating_since(self.clock.now()));
             at_most = at_most.min(left.unwrap_or(WAIT_MAX));
         }
+        // A thread that has something to tell sees that this one sleeps, or this one sees what it has to tell.
+        self.waker.prepare_sleep();
+        fds.push(self.waker.fd());
         if !is_over() {
             sys::wait_readable(&fds, Some(at_most));
         }
+        self.waker.awake();
         self.lanes.iter().for_each(|lane| {
             lane.try_run(|engine| engine.awake(Sleeper::Thread));
         });
