@@ -17,16 +17,13 @@ use super::seqlock::SeqLock;
 use super::{Entry, Lock, Mode, Row, VALUE_BYTES_MAX, refusal};
 
 const SLOTS: usize = 7;
-const SLOT_WORDS: usize = 5;
+/// A bucket's words, by lines of the processor's cache: the link and the keys, of which the last spills into the second line; headers and
+/// values of three slots; those of four; the owners, which only locks need. Whoever looks a key up touches two lines, or three.
+const BUCKET_WORDS: usize = 39;
 /// Word 0 links to the next bucket of the chain: index + 1, or 0.
-const BUCKET_WORDS: usize = 1 + SLOTS * SLOT_WORDS;
-
-/// A slot's words.
-const KEY: usize = 0;
-const HEADER: usize = 1;
-const VALUE: usize = 2;
-const OWNER: usize = 3;
-const OWNER_SEQUENCE: usize = 4;
+const LINK: usize = 0;
+const KEYS: usize = 1;
+const OWNERS: usize = 23;
 
 const LOCKED: u64 = 1 << 63;
 
@@ -41,20 +38,71 @@ const CLASSES: usize = 10;
 
 /// An unordered table. All methods may be called by all threads.
 pub struct HashTable {
-    locks: Box<[SeqLock]>,
-    heads: Box<[AtomicU64]>,
+    heads: Box<[Head]>,
     overflow: Pool,
     values: [Pool; CLASSES],
     rows: AtomicUsize,
     rows_max: usize,
 }
 
+/// The first bucket of a chain, and the lock of the whole chain.
+#[repr(C, align(64))]
+struct Head {
+    lock: SeqLock,
+    words: [AtomicU64; BUCKET_WORDS],
+}
+
+impl Head {
+    fn new() -> Head {
+        Head { lock: SeqLock::new(), words: std::array::from_fn(|_| AtomicU64::new(0)) }
+    }
+}
+
+/// One of a bucket's slots.
+#[derive(Clone, Copy)]
+struct Slot<'a> {
+    bucket: &'a [AtomicU64; BUCKET_WORDS],
+    index: usize,
+}
+
+impl<'a> Slot<'a> {
+    fn key(self) -> &'a AtomicU64 {
+        &self.bucket[KEYS + self.index]
+    }
+
+    /// Whether the row is locked, and its version.
+    fn header(self) -> &'a AtomicU64 {
+        &self.bucket[self.state()]
+    }
+
+    fn value(self) -> &'a AtomicU64 {
+        &self.bucket[self.state() + 1]
+    }
+
+    /// The first three slots' come before a line ends, with a word to spare.
+    fn state(self) -> usize {
+        KEYS + SLOTS + 2 * self.index + usize::from(self.index >= 3)
+    }
+
+    fn owner(self) -> &'a AtomicU64 {
+        &self.bucket[OWNERS + 2 * self.index]
+    }
+
+    fn owner_sequence(self) -> &'a AtomicU64 {
+        &self.bucket[OWNERS + 2 * self.index + 1]
+    }
+
+    fn is_occupied(self) -> bool {
+        self.value().load(Ordering::Relaxed) & OCCUPIED != 0
+    }
+}
+
 /// Where a key is, or could be.
 enum Place<'a> {
-    Slot(&'a [AtomicU64]),
-    Free(&'a [AtomicU64]),
+    Slot(Slot<'a>),
+    Free(Slot<'a>),
     /// The chain is full; this is its last bucket.
-    After(&'a [AtomicU64]),
+    After(&'a [AtomicU64; BUCKET_WORDS]),
 }
 
 impl HashTable {
@@ -62,8 +110,7 @@ impl HashTable {
     pub fn new(rows_max: usize) -> HashTable {
         let buckets = rows_max.div_ceil(SLOTS - 2).max(1);
         HashTable {
-            locks: (0..buckets).map(|_| SeqLock::new()).collect(),
-            heads: (0..buckets * BUCKET_WORDS).map(|_| AtomicU64::new(0)).collect(),
+            heads: (0..buckets).map(|_| Head::new()).collect(),
             overflow: Pool::new(BUCKET_WORDS),
             values: std::array::from_fn(|class| Pool::new(1 << class)),
             rows: AtomicUsize::new(0),
@@ -73,7 +120,7 @@ impl HashTable {
 
     pub(super) fn row(&self, key: Key) -> Row {
         let bucket = self.bucket_of(key);
-        self.locks[bucket].read(|| match self.find(bucket, key)? {
+        self.heads[bucket].lock.read(|| match self.find(bucket, key)? {
             Place::Slot(slot) => self.row_of(slot),
             _ => Some(Row::default()),
         })
@@ -81,7 +128,7 @@ impl HashTable {
 
     pub(super) fn lock(&self, key: Key, owner: Txid, mode: Mode) -> Lock {
         let bucket = self.bucket_of(key);
-        let _guard = self.locks[bucket].write();
+        let _guard = self.heads[bucket].lock.write();
         let place = self.find(bucket, key).expect(STEADY);
         let row = match place {
             Place::Slot(slot) => self.row_of(slot).expect(STEADY),
@@ -103,7 +150,7 @@ impl HashTable {
 
     pub(super) fn unlock(&self, key: Key, owner: Txid) -> bool {
         let bucket = self.bucket_of(key);
-        let _guard = self.locks[bucket].write();
+        let _guard = self.heads[bucket].lock.write();
         let Some(Place::Slot(slot)) = self.find(bucket, key) else { return false };
         if owner_of(slot) != Some(owner) {
             return false;
@@ -114,18 +161,18 @@ impl HashTable {
 
     pub(super) fn apply(&self, key: Key, version: Version, value: Option<&[u8]>, owner: Txid) -> bool {
         let bucket = self.bucket_of(key);
-        let _guard = self.locks[bucket].write();
+        let _guard = self.heads[bucket].lock.write();
         let place = self.find(bucket, key).expect(STEADY);
         let stored = match place {
-            Place::Slot(slot) => slot[HEADER].load(Ordering::Relaxed) & !LOCKED,
+            Place::Slot(slot) => slot.header().load(Ordering::Relaxed) & !LOCKED,
             _ => 0,
         };
         let newer = version > stored;
         if newer {
             let slot = self.take(place, key);
             self.store(slot, value);
-            let lock = slot[HEADER].load(Ordering::Relaxed) & LOCKED;
-            slot[HEADER].store(lock | version, Ordering::Relaxed);
+            let lock = slot.header().load(Ordering::Relaxed) & LOCKED;
+            slot.header().store(lock | version, Ordering::Relaxed);
             if owner_of(slot) == Some(owner) {
                 set_owner(slot, None);
             }
@@ -138,10 +185,10 @@ impl HashTable {
     }
 
     pub(super) fn release_locks(&self) {
-        for bucket in 0..self.locks.len() {
-            let _guard = self.locks[bucket].write();
+        for bucket in 0..self.heads.len() {
+            let _guard = self.heads[bucket].lock.write();
             for chained in self.chain(bucket) {
-                for slot in slots(chained).filter(|slot| owner_of(slot).is_some()) {
+                for slot in slots(chained).filter(|slot| owner_of(*slot).is_some()) {
                     self.release(slot);
                 }
             }
@@ -150,14 +197,14 @@ impl HashTable {
 
     pub(super) fn page(&self, cursor: u64, at_least: usize) -> (Vec<Entry>, Option<u64>) {
         let mut entries = Vec::new();
-        for bucket in usize::try_from(cursor).unwrap_or(usize::MAX).min(self.locks.len())..self.locks.len() {
+        for bucket in usize::try_from(cursor).unwrap_or(usize::MAX).min(self.heads.len())..self.heads.len() {
             if entries.len() >= at_least {
                 return (entries, Some(bucket as u64));
             }
-            entries.extend(self.locks[bucket].read(|| {
+            entries.extend(self.heads[bucket].lock.read(|| {
                 let mut found = Vec::new();
                 for slot in self.chain(bucket).take(HOPS_MAX).flat_map(slots) {
-                    let (key, row) = (slot[KEY].load(Ordering::Relaxed), self.row_of(slot)?);
+                    let (key, row) = (slot.key().load(Ordering::Relaxed), self.row_of(slot)?);
                     if row.version > 0 {
                         found.push(Entry { key, version: row.version, value: row.value });
                     }
@@ -170,29 +217,28 @@ impl HashTable {
 
     pub(super) fn locks(&self) -> usize {
         let held = |bucket: usize| {
-            self.locks[bucket].read(|| {
+            self.heads[bucket].lock.read(|| {
                 let all = self.chain(bucket).take(HOPS_MAX).flat_map(slots);
-                Some(all.filter(|slot| owner_of(slot).is_some()).count())
+                Some(all.filter(|slot| owner_of(*slot).is_some()).count())
             })
         };
-        (0..self.locks.len()).map(held).sum()
+        (0..self.heads.len()).map(held).sum()
     }
 
     pub(super) fn bytes(&self) -> usize {
         let values: usize = self.values.iter().map(Pool::bytes).sum();
-        size_of_val(&*self.locks) + size_of_val(&*self.heads) + self.overflow.bytes() + values
+        size_of_val(&*self.heads) + self.overflow.bytes() + values
     }
 
     fn bucket_of(&self, key: Key) -> usize {
-        ((u128::from(mix(key)) * self.locks.len() as u128) >> 64) as usize
+        ((u128::from(mix(key)) * self.heads.len() as u128) >> 64) as usize
     }
 
     /// The buckets of a chain. To a racing reader it may seem longer than it is.
-    fn chain(&self, bucket: usize) -> impl Iterator<Item = &[AtomicU64]> {
-        let head = &self.heads[bucket * BUCKET_WORDS..][..BUCKET_WORDS];
-        std::iter::successors(Some(head), |words| {
-            let next = words[0].load(Ordering::Relaxed).checked_sub(1)?;
-            self.overflow.try_block(next as u32)
+    fn chain(&self, bucket: usize) -> impl Iterator<Item = &[AtomicU64; BUCKET_WORDS]> {
+        std::iter::successors(Some(&self.heads[bucket].words), |words| {
+            let next = words[LINK].load(Ordering::Relaxed).checked_sub(1)?;
+            self.overflow.try_block(next as u32)?.try_into().ok()
         })
     }
 
@@ -202,51 +248,51 @@ impl HashTable {
         let mut last = None;
         for words in self.chain(bucket).take(HOPS_MAX) {
             for slot in all_slots(words) {
-                if slot[VALUE].load(Ordering::Relaxed) & OCCUPIED == 0 {
-                    free.get_or_insert(slot);
-                } else if slot[KEY].load(Ordering::Relaxed) == key {
+                if slot.key().load(Ordering::Relaxed) == key && slot.is_occupied() {
                     return Some(Place::Slot(slot));
                 }
             }
+            free = free.or_else(|| all_slots(words).find(|slot| !slot.is_occupied()));
             last = Some(words);
         }
-        let last = last.filter(|words| words[0].load(Ordering::Relaxed) == 0)?;
+        let last = last.filter(|words| words[LINK].load(Ordering::Relaxed) == 0)?;
         Some(free.map_or(Place::After(last), Place::Free))
     }
 
     /// The key's slot, new if it had none.
-    fn take<'a>(&'a self, place: Place<'a>, key: Key) -> &'a [AtomicU64] {
+    fn take<'a>(&'a self, place: Place<'a>, key: Key) -> Slot<'a> {
         let slot = match place {
             Place::Slot(slot) => return slot,
             Place::Free(slot) => slot,
             Place::After(last) => {
                 let index = self.overflow.allocate();
-                let words = self.overflow.block(index);
+                let words = self.overflow.block(index).try_into().expect("blocks of this pool are buckets");
+                let slot = Slot { bucket: words, index: 0 };
                 words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
-                last[0].store(u64::from(index) + 1, Ordering::Relaxed);
-                &words[1..=SLOT_WORDS]
+                last[LINK].store(u64::from(index) + 1, Ordering::Relaxed);
+                slot
             }
         };
         self.rows.fetch_add(1, Ordering::Relaxed);
-        slot[KEY].store(key, Ordering::Relaxed);
-        slot[HEADER].store(0, Ordering::Relaxed);
-        slot[VALUE].store(OCCUPIED, Ordering::Relaxed);
+        slot.key().store(key, Ordering::Relaxed);
+        slot.header().store(0, Ordering::Relaxed);
+        slot.value().store(OCCUPIED, Ordering::Relaxed);
         slot
     }
 
     /// Unlocks; a row that nobody ever wrote goes.
-    fn release(&self, slot: &[AtomicU64]) {
+    fn release(&self, slot: Slot<'_>) {
         set_owner(slot, None);
-        if slot[HEADER].load(Ordering::Relaxed) == 0 {
-            slot[VALUE].store(0, Ordering::Relaxed);
+        if slot.header().load(Ordering::Relaxed) == 0 {
+            slot.value().store(0, Ordering::Relaxed);
             self.rows.fetch_sub(1, Ordering::Relaxed);
         }
     }
 
-    fn row_of(&self, slot: &[AtomicU64]) -> Option<Row> {
-        let word = slot[VALUE].load(Ordering::Relaxed);
+    fn row_of(&self, slot: Slot<'_>) -> Option<Row> {
+        let word = slot.value().load(Ordering::Relaxed);
         let value = if word & PRESENT == 0 { None } else { Some(self.load(word)?) };
-        let header = slot[HEADER].load(Ordering::Relaxed);
+        let header = slot.header().load(Ordering::Relaxed);
         Some(Row { version: header & !LOCKED, owner: owner_of(slot), value })
     }
 
@@ -254,16 +300,16 @@ impl HashTable {
         let length = (word >> LENGTH_SHIFT & LENGTH_MASK) as usize;
         let Some(class) = class_of(length) else { return (length == 0).then(Vec::new) };
         let block = self.values[class].try_block(word as u32)?;
-        let mut bytes = Vec::with_capacity(length.next_multiple_of(8));
-        for word in &block[..length.div_ceil(8)] {
-            bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
+        let mut bytes = vec![0; length.next_multiple_of(8)];
+        for (eight, word) in bytes.chunks_exact_mut(8).zip(block) {
+            eight.copy_from_slice(&word.load(Ordering::Relaxed).to_le_bytes());
         }
         bytes.truncate(length);
         Some(bytes)
     }
 
-    fn store(&self, slot: &[AtomicU64], value: Option<&[u8]>) {
-        let old = slot[VALUE].load(Ordering::Relaxed);
+    fn store(&self, slot: Slot<'_>, value: Option<&[u8]>) {
+        let old = slot.value().load(Ordering::Relaxed);
         let mut word = OCCUPIED;
         if let Some(bytes) = value {
             assert!(bytes.len() <= VALUE_BYTES_MAX, "a value of {} bytes got past its check", bytes.len());
@@ -279,7 +325,7 @@ impl HashTable {
                 word |= u64::from(index);
             }
         }
-        slot[VALUE].store(word, Ordering::Relaxed);
+        slot.value().store(word, Ordering::Relaxed);
         if old & PRESENT != 0
             && let Some(class) = class_of((old >> LENGTH_SHIFT & LENGTH_MASK) as usize)
         {
@@ -297,26 +343,26 @@ fn class_of(length: usize) -> Option<usize> {
     (length > 0 && class < CLASSES).then_some(class)
 }
 
-fn all_slots(bucket: &[AtomicU64]) -> impl Iterator<Item = &[AtomicU64]> {
-    bucket[1..].chunks_exact(SLOT_WORDS)
+fn all_slots(bucket: &[AtomicU64; BUCKET_WORDS]) -> impl Iterator<Item = Slot<'_>> {
+    (0..SLOTS).map(move |index| Slot { bucket, index })
 }
 
-fn slots(bucket: &[AtomicU64]) -> impl Iterator<Item = &[AtomicU64]> {
-    all_slots(bucket).filter(|slot| slot[VALUE].load(Ordering::Relaxed) & OCCUPIED != 0)
+fn slots(bucket: &[AtomicU64; BUCKET_WORDS]) -> impl Iterator<Item = Slot<'_>> {
+    all_slots(bucket).filter(|slot| slot.is_occupied())
 }
 
-fn owner_of(slot: &[AtomicU64]) -> Option<Txid> {
-    let locked = slot[HEADER].load(Ordering::Relaxed) & LOCKED != 0;
-    let place = slot[OWNER].load(Ordering::Relaxed);
-    let sequence = slot[OWNER_SEQUENCE].load(Ordering::Relaxed);
+fn owner_of(slot: Slot<'_>) -> Option<Txid> {
+    let locked = slot.header().load(Ordering::Relaxed) & LOCKED != 0;
+    let place = slot.owner().load(Ordering::Relaxed);
+    let sequence = slot.owner_sequence().load(Ordering::Relaxed);
     locked.then_some(Txid { node: NodeId((place >> 16) as u16), worker: place as u16, sequence })
 }
 
-fn set_owner(slot: &[AtomicU64], owner: Option<Txid>) {
-    let version = slot[HEADER].load(Ordering::Relaxed) & !LOCKED;
+fn set_owner(slot: Slot<'_>, owner: Option<Txid>) {
+    let version = slot.header().load(Ordering::Relaxed) & !LOCKED;
     if let Some(owner) = owner {
-        slot[OWNER].store(u64::from(owner.node.0) << 16 | u64::from(owner.worker), Ordering::Relaxed);
-        slot[OWNER_SEQUENCE].store(owner.sequence, Ordering::Relaxed);
+        slot.owner().store(u64::from(owner.node.0) << 16 | u64::from(owner.worker), Ordering::Relaxed);
+        slot.owner_sequence().store(owner.sequence, Ordering::Relaxed);
     }
-    slot[HEADER].store(if owner.is_some() { version | LOCKED } else { version }, Ordering::Relaxed);
+    slot.header().store(if owner.is_some() { version | LOCKED } else { version }, Ordering::Relaxed);
 }
