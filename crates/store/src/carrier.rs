@@ -10,7 +10,7 @@
 use crate::session::Shared;
 use highwire_host::rpc::{Batch, Node, Replies, RequestType, Rpc, Worker, time};
 use highwire_txn::{NodeId, Outgoing, Reply};
-use std::collections::BTreeMap;
+use std::collections::VecDeque;
 use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
@@ -74,7 +74,14 @@ pub(crate) fn serve(rpc: &mut Rpc, shared: &Rc<Shared>) {
 /// Requests that wait to be sent.
 #[derive(Default)]
 pub(crate) struct Backlog {
-    by_node: BTreeMap<(NodeId, bool), Vec<Item>>,
+    loads: VecDeque<Load>,
+}
+
+/// What goes to one node.
+struct Load {
+    to: NodeId,
+    is_reliable: bool,
+    items: Vec<Item>,
 }
 
 impl Backlog {
@@ -83,11 +90,16 @@ impl Backlog {
         loop {
             let outgoing = shared.node.borrow_mut().poll_request();
             let Some(Outgoing { ticket, to, bytes, is_reliable }) = outgoing else { break };
-            self.by_node.entry((to, is_reliable)).or_default().push((ticket, bytes));
+            // A handful of nodes: looking through them is quicker than any order.
+            let load = self.loads.iter_mut().find(|load| load.to == to && load.is_reliable == is_reliable);
+            match load {
+                Some(load) => load.items.push((ticket, bytes)),
+                None => self.loads.push_back(Load { to, is_reliable, items: vec![(ticket, bytes)] }),
+            }
         }
         let mut any = false;
         while rpc.running() < CALLS_MAX
-            && let Some(((to, is_reliable), items)) = self.by_node.pop_first()
+            && let Some(Load { to, is_reliable, items }) = self.loads.pop_front()
         {
             any = true;
             let shared = Rc::clone(shared);

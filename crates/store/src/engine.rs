@@ -1,7 +1,7 @@
 //! A node's thread: it owns the node and its endpoint, and drives both.
 //!
 //! One turn: what other threads have sent, what the network has brought, what time demands; then what the node has to say, to others, to the
-//! configuration service and to the transactions that wait. A turn with nothing to do is followed by a sleep.
+//! configuration service and to the transactions that wait. After some turns with nothing to do others get the core, and then the node sleeps.
 
 use crate::carrier::{self, Backlog};
 use crate::clock::Clock;
@@ -32,8 +32,14 @@ type Job = Box<dyn FnOnce(Local) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 /// How long a transaction may take, all its attempts together.
 pub(crate) const PATIENCE_NS: u64 = 5_000_000_000;
-/// Turns without work before a sleep.
-const TURNS_AWAKE: u32 = 200;
+/// Turns without work before other threads may have the core in between: on a machine with fewer cores than nodes, they are what this one
+/// waits for.
+const TURNS_AWAKE: u32 = 50;
+/// Turns without work that one with work pays for: a node that has much to do hands its core on rather than sleep, since a sleep costs the
+/// peer that ends it a system call, and both some microseconds; one that has little to do sleeps.
+const TURNS_EARNED: u32 = 20;
+/// And how many it can save.
+const TURNS_SAVED_MAX: u32 = 1000;
 /// The longest sleep.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 /// Between two looks at a register that holds nothing yet.
@@ -198,7 +204,9 @@ impl Engine {
             inbox,
             waits_for: Arc::clone(&waits_for),
         };
-        let device = DeviceConfig { address: own.address, link, ..DeviceConfig::default() };
+        // The node's thread runs the device, in every turn and while it sleeps: another one would only wake up to see that it does.
+        let engine = highwire_host::Engine::Inline;
+        let device = DeviceConfig { address: own.address, link, engine, ..DeviceConfig::default() };
         let work = move || match open(&device, id) {
             Ok((device, rpc)) => {
                 let _ = started.send(Ok((rpc.bell(), rpc.address().to_string())));
@@ -421,18 +429,28 @@ struct Drive {
 
 impl Drive {
     fn run(mut self) {
-        let mut idle_turns = 0;
+        let (mut idle_turns, mut saved_turns) = (0, 0);
         loop {
             let Some(mut has_worked) = self.take_commands() else { return };
             has_worked |= self.rpc.poll();
             has_worked |= self.turn();
-            idle_turns = if has_worked { 0 } else { idle_turns + 1 };
-            if idle_turns > TURNS_AWAKE {
-                idle_turns = 0;
-                let now = self.shared.clock.now_ns();
-                let due = self.shared.node.borrow().next_timeout().saturating_sub(now);
-                self.rpc.sleep(SLEEP_MAX.min(Duration::from_nanos(due)));
+            if has_worked {
+                (idle_turns, saved_turns) = (0, (saved_turns + TURNS_EARNED).min(TURNS_SAVED_MAX));
+                continue;
             }
+            idle_turns += 1;
+            if idle_turns <= TURNS_AWAKE {
+                continue;
+            }
+            if saved_turns > 0 {
+                saved_turns -= 1;
+                thread::yield_now();
+                continue;
+            }
+            idle_turns = 0;
+            let now = self.shared.clock.now_ns();
+            let due = self.shared.node.borrow().next_timeout().saturating_sub(now);
+            self.rpc.sleep(SLEEP_MAX.min(Duration::from_nanos(due)));
         }
     }
 
