@@ -27,3 +27,5 @@ pub use counters::{Counter, Counters};
 pub use plan::{Arrival, Order, Outgoing};
 pub use queue_pair::{DirectOp, QpSnapshot, QueuePair};
 pub use receive_queue::ReceiveQueue;
+pub use requester::table as requester_table;
+pub use responder::table as responder_table;

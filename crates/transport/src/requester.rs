@@ -13,6 +13,7 @@ mod requests;
 mod round_trips;
 mod standard;
 mod starting;
+pub mod table;
 
 use crate::congestion::{AckSample, Congestion, CongestionControl, LossKind, Pacer};
 use crate::connection::Connection;

@@ -13,6 +13,7 @@ mod datagram;
 mod deliver;
 mod irn;
 mod standard;
+pub mod table;
 
 use crate::congestion::CnpGenerator;
 use crate::connection::Connection;

@@ -4,6 +4,7 @@
 //! everything before. A gap, in acknowledgements or responses, sends the cursor back.
 
 use super::Requester;
+use super::table::{Action, Covers, action};
 use crate::congestion::{AckSample, CongestionControl, LossKind};
 use crate::connection::Connection;
 use crate::context::Context;
@@ -125,23 +126,20 @@ impl Requester {
         // A positive acknowledgement covers its own PSN, a negative one what is before it.
         let upto = if matches!(aeth.syndrome, Syndrome::Ack { .. }) { psn.next() } else { psn };
         let covered = upto.ahead_of(self.first_unacknowledged);
-        if covered > self.frontier.ahead_of(self.first_unacknowledged) {
+        let covers = Covers::of(covered, self.frontier.ahead_of(self.first_unacknowledged));
+        let action = action(covers, aeth.syndrome.into());
+        if action == Action::Ignore {
             ctx.counters.count(Counter::DroppedStale);
             return;
         }
         if let Syndrome::Ack { credits } = aeth.syndrome {
             self.on_credits(conn, aeth.msn, credits);
-            if covered > 0 {
+            if action == Action::Advance && covered > 0 {
                 if self.has_listeners {
                     self.news = self.sample(ctx.now, Some(psn));
                 }
                 self.advance(conn, ctx, upto);
             }
-            return;
-        }
-        if covered == self.frontier.ahead_of(self.first_unacknowledged) {
-            // It refuses something that was never sent.
-            ctx.counters.count(Counter::DroppedStale);
             return;
         }
         self.advance(conn, ctx, upto);
@@ -155,14 +153,14 @@ impl Requester {
                     self.go_back(upto);
                 }
             }
-            Syndrome::Nak(NakCode::PsnSequence) => {
-                ctx.counters.count(Counter::NaksReceived);
-                self.note_loss(ctx.now, LossKind::Nack);
-                self.retry(conn, ctx, upto);
-            }
             Syndrome::Nak(code) => {
                 ctx.counters.count(Counter::NaksReceived);
-                self.fail_front(conn, ctx, refusal(code));
+                if action == Action::GoBack {
+                    self.note_loss(ctx.now, LossKind::Nack);
+                    self.retry(conn, ctx, upto);
+                } else {
+                    self.fail_front(conn, ctx, refusal(code));
+                }
             }
             Syndrome::Ack { .. } => unreachable!("handled above"),
         }

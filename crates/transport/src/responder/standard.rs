@@ -5,6 +5,7 @@
 mod answers;
 
 use super::deliver::{Ending, lost};
+use super::table::{self, Action, Arrival, Kind, Progress};
 use super::{Common, Refusal, Request, Turn};
 use crate::connection::Connection;
 use crate::counters::Counter;
@@ -52,6 +53,18 @@ enum Message {
     Skipped,
 }
 
+impl Message {
+    #[inline]
+    fn progress(&self) -> Progress {
+        match self {
+            Message::None => Progress::Between,
+            Message::Send { .. } => Progress::InSend,
+            Message::Write { .. } => Progress::InWrite,
+            Message::Skipped => Progress::Skipping,
+        }
+    }
+}
+
 impl Standard {
     pub(super) fn new(rq_psn: Psn) -> Standard {
         Standard {
@@ -88,12 +101,21 @@ impl Standard {
     ) {
         let headers = request.headers;
         let psn = headers.bth.psn;
-        match psn.distance_from(self.expected) {
-            0 => {}
-            ..0 => return self.on_duplicate(turn, headers),
-            _ => return self.on_gap(turn),
-        }
-        match self.execute(common, turn, request, memory) {
+        let arrival = match psn.distance_from(self.expected) {
+            0 => Arrival::InOrder,
+            ..0 => Arrival::Again,
+            _ => Arrival::AfterGap,
+        };
+        let kind = Kind::of(headers.bth.opcode.info());
+        let executed = match table::reliable(arrival, self.message.progress(), kind) {
+            Action::Execute => self.execute(common, turn, request, memory),
+            Action::ReportGap => return self.on_gap(turn),
+            again @ (Action::Acknowledge | Action::AnswerAgain) => {
+                return self.on_duplicate(turn, headers, again);
+            }
+            _ => Err(turn.refuse_request()),
+        };
+        match executed {
             Ok(psns) => {
                 self.expected = psn.add(psns);
                 self.has_executed = true;
@@ -138,21 +160,31 @@ impl Standard {
     ) {
         let headers = request.headers;
         let psn = headers.bth.psn;
-        let begins = matches!(headers.bth.opcode.info().position, Position::First | Position::Only);
-        if (1..=UC_LATE_MAX).contains(&self.expected.ahead_of(psn)) {
+        let arrival = match self.expected.ahead_of(psn) {
+            0 => Arrival::InOrder,
+            1..=UC_LATE_MAX => Arrival::Again,
+            _ => Arrival::AfterGap,
+        };
+        let kind = Kind::of(headers.bth.opcode.info());
+        let action = table::unreliable(arrival, self.message.progress(), kind);
+        if action == Action::Drop {
             return turn.ctx.counters.count(Counter::Duplicates);
         }
-        if psn != self.expected {
+        if arrival == Arrival::AfterGap {
             turn.ctx.counters.count(Counter::OutOfSequence);
             self.message = Message::Skipped;
         }
         self.expected = psn.next();
-        if begins {
-            self.message = Message::None;
-        } else if matches!(self.message, Message::Skipped | Message::None) {
-            return turn.ctx.counters.count(Counter::OutOfSequence);
-        }
-        if let Err(refusal) = self.execute(common, turn, request, memory) {
+        let executed = match action {
+            Action::Skip => return turn.ctx.counters.count(Counter::OutOfSequence),
+            Action::Begin => {
+                self.message = Message::None;
+                self.execute(common, turn, request, memory)
+            }
+            Action::Execute => self.execute(common, turn, request, memory),
+            _ => Err(turn.refuse_request()),
+        };
+        if let Err(refusal) = executed {
             self.message = Message::Skipped;
             let counter = match refusal {
                 Refusal::Drop(counter) => counter,
@@ -178,13 +210,7 @@ impl Standard {
     ) -> Result<u32, Refusal> {
         let headers = request.headers;
         let info = headers.bth.opcode.info();
-        let begins = matches!(info.position, Position::First | Position::Only);
-        let fits = match (info.operation, self.message) {
-            (_, Message::None) => begins,
-            (Operation::Send, Message::Send { .. }) | (Operation::Write, Message::Write { .. }) => !begins,
-            _ => false,
-        };
-        if !fits || turn.conn.has_no_queue {
+        if turn.conn.has_no_queue {
             return Err(turn.refuse_request());
         }
         check_length(turn.conn, info.position, request.payload.len())?;

@@ -1,5 +1,6 @@
 //! What goes back to a requester whose requests come in order, and what is done when one comes again.
 
+use super::super::table::Action;
 use super::super::{Common, Turn, count_answer};
 use super::{Message, Standard};
 use crate::counters::Counter;
@@ -56,8 +57,12 @@ impl Standard {
     }
 
     /// Something that was executed comes again (IBTA §9.7.5.1.3).
-    pub(super) fn on_duplicate(&mut self, turn: &mut Turn<'_, '_>, headers: &Headers) {
+    pub(super) fn on_duplicate(&mut self, turn: &mut Turn<'_, '_>, headers: &Headers, action: Action) {
         turn.ctx.counters.count(Counter::Duplicates);
+        if action == Action::Acknowledge {
+            // Not acknowledged as far as the requester knows: acknowledge everything so far.
+            return self.acknowledge(self.expected.sub(1));
+        }
         let psn = headers.bth.psn;
         match (headers.bth.opcode.info().operation, headers.ext) {
             (Operation::Read, Ext::Reth(Reth { va, rkey, length })) => {
@@ -80,8 +85,7 @@ impl Standard {
                     self.answer_again(turn, Reply::Atomic { psn, original, again: true });
                 }
             }
-            // Executed, not acknowledged as far as the requester knows: acknowledge everything so far.
-            _ => self.acknowledge(self.expected.sub(1)),
+            _ => {}
         }
     }
 
