@@ -33,6 +33,12 @@ const BUSY_TURNS_PER_LOOK: u32 = 256;
 const POLLING_VISITS: u64 = 32;
 /// The longest sleep: counters are written and dead peers noticed at least this often.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
+/// After so many sleeps of that length with nothing in between, it is this one. Then the thread sleeps on the sockets even if a leader rests on
+/// them: the first packet wakes both, and from then on it looks after that leader as before.
+const QUIET_SLEEPS: u32 = 10;
+/// A leader that has said more often during one of them that it runs has not just looked by itself.
+const HEARTBEATS_MAX: u64 = 2;
+const SLUMBER_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) fn spawn(device: Arc<Shared>) -> Result<JoinHandle<()>, OpenError> {
     OwnThread::spawn("highwire", move || {
@@ -54,6 +60,8 @@ struct Thread<'a> {
     has_rested: bool,
     /// It need not look in before the leader goes.
     is_relieved: bool,
+    /// Sleeps in a row that nothing has ended.
+    quiet_sleeps: u32,
     /// Where it has moved to.
     core: Option<Core>,
 }
@@ -93,6 +101,7 @@ impl Thread<'_> {
             rests: false,
             has_rested: false,
             is_relieved: false,
+            quiet_sleeps: 0,
             core: None,
         }
     }
@@ -107,6 +116,9 @@ impl Thread<'_> {
                 self.device.look_around();
             }
             let worked = self.turn(has_slept);
+            if worked {
+                self.device.has_worked.store(true, Ordering::Relaxed);
+            }
             idle = if worked { 0 } else { idle + 1 };
             // Where others spin, this thread's spinning is at their cost.
             let others_spin = self.is_led || self.lanes.iter().any(|lane| lane.visitors_are_near);
@@ -165,7 +177,11 @@ impl Thread<'_> {
         if has_slept {
             let station = self.device.waiting.station();
             let beats = station.seat.beats();
-            let is_awake = std::mem::replace(&mut self.beats, beats) != beats;
+            let since = beats.wrapping_sub(std::mem::replace(&mut self.beats, beats));
+            let is_awake = since > 0;
+            if since > HEARTBEATS_MAX {
+                self.quiet_sleeps = 0;
+            }
             self.rests = !is_awake && station.rest.is_taken();
             // What lies there although somebody sleeps on it has waited for that thread since the last look.
             let is_starved =
@@ -207,7 +223,13 @@ impl Thread<'_> {
         self.follow_sleeper();
         device.waker.prepare_sleep();
         self.look_for_leader_again();
-        let (mut timeout, mut watches_all) = (SLEEP_MAX, true);
+        // A broker that is gone is noticed as soon as ever.
+        let is_quiet = self.quiet_sleeps >= QUIET_SLEEPS && device.broker.is_none();
+        let (longest, mut watches_all) = (if is_quiet { SLUMBER_MAX } else { SLEEP_MAX }, true);
+        let mut timeout = longest;
+        if is_quiet {
+            device.slumber.begin();
+        }
         let begin = device.clock.now();
         let mut is_ready = device.is_closing.load(Ordering::SeqCst);
         let mut fds = vec![device.waker.fd()];
@@ -216,11 +238,11 @@ impl Thread<'_> {
             let polled = device.engine == Engine::Both
                 && shared.visits().wrapping_sub(lane.visits_at_work) > POLLING_VISITS
                 && device.waiting.any();
-            if self.is_relieved {
+            if self.is_relieved && !is_quiet {
                 watches_all = false;
                 continue;
             }
-            if lane.is_attended() || polled || self.is_led {
+            if lane.is_attended() || polled || (self.is_led && !self.is_relieved) {
                 (timeout, watches_all) = (timeout.min(BACK_OFF), false);
                 continue;
             }
@@ -238,10 +260,22 @@ impl Thread<'_> {
             let left = side_band.deadline().map(|at| at.saturating_since(device.clock.now()));
             timeout = timeout.min(left.unwrap_or(Duration::MAX));
         }
+        if self.is_relieved {
+            // Threads that have posted, and do something else now, wake nobody; and a leader sleeps for long where nothing comes.
+            device.waiting.leave_to_leader(device);
+        }
         if watches_all && !is_ready {
             device.waiting.watching.begin((begin + timeout).as_nanos());
         }
         let was_woken = !is_ready && sys::wait_readable(&fds, Some(timeout));
+        device.slumber.end();
+        if was_woken || is_ready {
+            self.quiet_sleeps = 0;
+            // Whoever rests has just been woken, too, perhaps, and is to have its time.
+            self.has_rested &= !is_quiet;
+        } else if timeout == longest {
+            self.quiet_sleeps = self.quiet_sleeps.saturating_add(1);
+        }
         device.waker.awake();
         device.waiting.resume();
         for ((shared, lane), slept) in device.lanes.iter().zip(&mut self.lanes).zip(slept) {

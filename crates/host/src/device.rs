@@ -19,13 +19,14 @@ use crate::lane::Lane;
 use crate::region::ProtectionDomain;
 use crate::shared_receive_queue::{SharedReceiveQueue, SharedReceiveQueueConfig};
 use crate::side_band::SideBand;
+use crate::slumber::Slumber;
 use crate::sys;
-use crate::waiting::Waiting;
+use crate::waiting::{News, Waiting};
 use crate::waker::Waker;
 use highwire_broker::Client;
 use highwire_link::CaptureFile;
 use highwire_link::shm::LocalEngine;
-use highwire_link::shm::stats::{ChannelFigures, StatsFile};
+use highwire_link::shm::stats::{ChannelFigures, Channels, StatsFile};
 use highwire_shmem::{SharedPool, WholeSegment};
 use highwire_stdx::Rng;
 use highwire_verbs::{AsyncEvent, Gid, Mtu};
@@ -61,6 +62,7 @@ pub(crate) struct Shared {
     pub(crate) lanes: Vec<Lane>,
     pub(crate) events: EventQueue,
     pub(crate) waker: Arc<Waker>,
+    pub(crate) slumber: Arc<Slumber>,
     pub(crate) waiting: Waiting,
     pub(crate) side_band: Option<SideBand>,
     /// Present where peers on this host can reach the device through shared memory.
@@ -85,6 +87,9 @@ pub(crate) struct Shared {
     visits: AtomicU32,
     /// When housekeeping is due, in nanoseconds.
     housekeeping: AtomicU64,
+    /// Visits of application threads to all lanes when the counters were written last, and whether the background thread has had work since.
+    told_visits: AtomicU64,
+    pub(crate) has_worked: AtomicBool,
     /// Who gave it its part of a shared address. Goes last: afterwards the part may be somebody else's.
     pub(crate) broker: Option<Client>,
 }
@@ -320,7 +325,7 @@ impl Shared {
     /// Housekeeping, ten times a second or so: counters for others to read, captures, and peers that are gone.
     fn keep_house(&self) {
         if let Some(stats) = &self.stats {
-            stats.write_all(self.counters().iter(), &mut self.waiting.accounts().by_place());
+            self.tell(stats);
         }
         if let Some(capture) = &self.capture {
             // A capture that stopped has said so in its counters.
@@ -330,6 +335,20 @@ impl Shared {
         if let Some(broker) = &self.broker {
             broker.look_after_broker();
         }
+    }
+
+    /// Writes the counters for others to read, if they may have changed, and now and then in any case: calls that set things up count, too.
+    fn tell(&self, stats: &StatsFile) {
+        let visits = self.lanes.iter().fold(0, |sum: u64, lane| sum.wrapping_add(lane.visits()));
+        let were_visited = self.told_visits.swap(visits, Ordering::Relaxed) != visits;
+        let has_worked = self.has_worked.swap(false, Ordering::Relaxed);
+        let News { sum, busiest } = self.waiting.news(self.clock.now().as_nanos(), StatsFile::CHANNELS_MAX);
+        let channels = match &busiest {
+            Some((channels, others)) => Channels::Busiest(channels, *others),
+            None if were_visited || has_worked => Channels::Unchanged,
+            None => return,
+        };
+        stats.write_all(self.counters_with(|each| sum.each(each)).iter(), channels);
     }
 
     /// Where peers are told what they may reach without packets, if they may.
@@ -364,11 +383,16 @@ impl Shared {
     }
 
     pub(crate) fn counters(&self) -> CounterSnapshot {
+        self.counters_with(|each| self.waiting.accounts().each(each))
+    }
+
+    /// Those of the lanes, and of waiting what `waits` says.
+    fn counters_with(&self, waits: impl FnOnce(&mut dyn FnMut(&'static str, u64))) -> CounterSnapshot {
         let mut snapshot = CounterSnapshot::default();
         for lane in &self.lanes {
             lane.control(|engine| engine.each_counter(&mut |name, value| snapshot.add(name, value)));
         }
-        self.waiting.accounts().each(&mut |name, value| snapshot.add(name, value));
+        waits(&mut |name, value| snapshot.add(name, value));
         snapshot.add("segments_lost", highwire_shmem::guard::lost_segments());
         snapshot
     }

@@ -5,6 +5,7 @@
 use crate::completion_queue::DueTasks;
 use crate::engine::Engine;
 use crate::process::Process;
+use crate::slumber::Slumber;
 use crate::token::{EngineToken, Running};
 use highwire_shmem::DoorbellBoard;
 use std::net::SocketAddr;
@@ -29,6 +30,8 @@ pub(crate) struct Lane {
     pub(crate) board: DoorbellBoard,
     /// Tasks to wake once the token is free.
     pub(crate) due: Arc<DueTasks>,
+    /// Told of visits, while the background thread sleeps for long.
+    slumber: Arc<Slumber>,
     /// The one that made it.
     process: Process,
 }
@@ -37,15 +40,24 @@ pub(crate) struct Lane {
 struct Visits(AtomicU64);
 
 impl Lane {
-    pub(crate) fn new(engine: Engine, board: DoorbellBoard) -> Lane {
+    pub(crate) fn new(engine: Engine, board: DoorbellBoard, slumber: Arc<Slumber>) -> Lane {
         let process = Process::this();
         let due = Arc::default();
-        Lane { token: EngineToken::new(engine), visits: Visits(AtomicU64::new(0)), board, due, process }
+        let (token, visits) = (EngineToken::new(engine), Visits(AtomicU64::new(0)));
+        Lane { token, visits, board, due, slumber, process }
     }
 
     /// Runs the engine on behalf of an application thread, if nobody else does right now.
     #[inline]
     pub(crate) fn visit<R>(&self, run: impl FnOnce(&mut Engine) -> R) -> Option<R> {
+        let result = self.visit_and_stay(run);
+        self.slumber.on_visit();
+        result
+    }
+
+    /// The same for a thread that looks after the lane from then on, or sleeps on its sockets.
+    #[inline]
+    pub(crate) fn visit_and_stay<R>(&self, run: impl FnOnce(&mut Engine) -> R) -> Option<R> {
         // Not an increment: a lost count among several pollers still moves the value.
         self.visits.0.store(self.visits.0.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
         self.try_run(run)
@@ -70,6 +82,7 @@ impl Lane {
         let mut running = self.token.enter();
         let result = run(&mut running);
         self.leave(running);
+        self.slumber.on_visit();
         result
     }
 
@@ -93,6 +106,7 @@ impl Lane {
         if let Some(running) = self.token.try_enter() {
             self.leave(running);
         }
+        self.slumber.on_visit();
     }
 
     /// Work was put into a ring by whoever runs the engine now.

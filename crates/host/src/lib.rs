@@ -94,6 +94,7 @@ mod rings;
 pub mod rpc;
 mod shared_receive_queue;
 mod side_band;
+mod slumber;
 mod sys;
 mod token;
 mod waiting;

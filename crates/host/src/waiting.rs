@@ -13,7 +13,7 @@
 mod accounts;
 mod lanes;
 
-pub(crate) use accounts::{Accounts, Place};
+pub(crate) use accounts::{Accounts, News, Place};
 
 use self::lanes::Lanes;
 use crate::config::Engine;
@@ -26,7 +26,7 @@ use highwire_wake::{
 };
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// What the waiting threads of a device share.
@@ -52,9 +52,11 @@ pub(crate) struct Waiting {
     accounts: Arc<Accounts>,
 }
 
-/// How many there are that the background thread works for.
+/// How many there are that the background thread works for, in the lower half; in the upper, how many there have been.
 #[derive(Debug, Default)]
-pub(crate) struct Count(AtomicU32);
+pub(crate) struct Count(AtomicU64);
+
+const ONE_MORE: u64 = 1 << 32 | 1;
 
 /// A place where threads sleep: one for each completion queue and each channel.
 #[derive(Debug)]
@@ -70,7 +72,7 @@ pub(crate) struct Sleepers {
 
 impl Count {
     pub(crate) fn begin(&self) {
-        self.0.fetch_add(1, Ordering::SeqCst);
+        self.0.fetch_add(ONE_MORE, Ordering::SeqCst);
     }
 
     pub(crate) fn end(&self) {
@@ -111,7 +113,13 @@ impl Waiting {
 
     /// Whether there is anybody whom the background thread works for.
     pub(crate) fn any(&self) -> bool {
-        self.count.0.load(Ordering::SeqCst) > 0
+        self.count.0.load(Ordering::SeqCst) as u32 > 0
+    }
+
+    /// What waits have cost, for other programs to read.
+    pub(crate) fn news(&self, now_ns: u64, most_places: usize) -> News {
+        // Whoever has changed it since has entered all that it has to say.
+        self.accounts.news(now_ns, self.count.0.load(Ordering::Acquire), most_places)
     }
 
     /// Where waiting threads meet.
@@ -128,7 +136,7 @@ impl Waiting {
     }
 
     /// Leaves it to the thread that leads.
-    fn leave_to_leader(&self, device: &Shared) {
+    pub(crate) fn leave_to_leader(&self, device: &Shared) {
         // One that is awake looks at all of it before it rests.
         if self.station.rest.is_taken() && !self.is_seen_to(device, &self.resting, true) {
             self.leader_waker.wake();
@@ -197,7 +205,7 @@ impl Waiting {
         self.count.begin();
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
         let Sleepers { word, place, account, .. } = sleepers;
-        let wait = Wait { word, place: *place, account, is_over, work: &Lanes(device), deadline };
+        let wait = Wait { word, place: *place, account, is_over, work: &Lanes::new(device), deadline };
         let began = account.begin().then(thread_time);
         let outcome = self.strategy.wait(&self.station, &wait);
         if let Some(began) = began {

@@ -3,10 +3,15 @@
 mod common;
 
 use common::{PATIENCE, Setup, Told};
-use highwire_host::verbs::{CompletionOp, CompletionStatus, Operation, RecvWr, SendWr, Service};
-use highwire_host::{CompletionChannel, Device, Engine, LinkChoice, QueuePair, WaitFor, WakeMode};
+use highwire_host::verbs::{
+    CompletionOp, CompletionStatus, Operation, QpAttr, QpState, RecvWr, SendWr, Service,
+};
+use highwire_host::{
+    CompletionChannel, Device, Engine, LinkChoice, QueuePair, QueuePairConfig, WaitFor, WakeMode,
+    running_devices,
+};
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const THREADS: usize = 6;
 const ROUNDS: u64 = 150;
@@ -222,4 +227,89 @@ fn a_leader_that_goes_calls_one_that_follows() {
             "{link}: the device's are those of its channels"
         );
     }
+}
+
+/// Places that no file has room for all of.
+const PLACES: usize = 70;
+
+/// Other programs see the channels that have counted most, as they are: after a wait and after a channel has gone.
+#[test]
+fn other_processes_see_what_the_busiest_channels_count() {
+    let setup = Setup::new(Service::Rc, LinkChoice::Auto).engine(Engine::Both);
+    let end = setup.end();
+    let mut places: Vec<Told> = (0..PLACES).map(|_| setup.told(&end, 1)).collect();
+    let wait = |told: &Told| assert_eq!(told.channel.event(Some(Duration::from_millis(1))), None);
+    places.iter().for_each(wait);
+    let shown = || {
+        let running = running_devices().expect("the directory can be read");
+        running.into_iter().find(|device| device.address == end.device.gid().to_ip())
+    };
+    common::until("all of them", || shown().filter(|shown| shown.channels_left_out == 6));
+    let name = format!("channel {}", places[PLACES - 1].channel.fd().as_raw_fd());
+    for times in 1..=20 {
+        wait(&places[PLACES - 1]);
+        common::until("its wait", || {
+            let shown = shown()?;
+            let place = shown.channels.iter().find(|place| place.name == name)?;
+            let in_vain = place.figures.iter().find(|(name, _)| name == "wakes_in_vain")?.1;
+            let all = shown.counters.iter().find(|(name, _)| name == "wakes_in_vain")?.1;
+            (shown.channels.len() == 64 && in_vain == 1 + times && all == PLACES as u64 + times).then_some(())
+        });
+    }
+    places.drain(..30);
+    common::until("those that are left", || {
+        shown().filter(|shown| (shown.channels.len(), shown.channels_left_out) == (PLACES - 30, 0))
+    });
+}
+
+/// A leader to which nothing comes sleeps for longer and longer. A thread that posts, and then does something else, wakes nobody: what is due of
+/// it soon is seen to soon all the same, a retransmission here, to a peer that nobody runs.
+#[test]
+fn what_a_thread_has_posted_is_seen_to_while_the_leader_sleeps_for_long() {
+    const LONG: Duration = Duration::from_millis(700);
+    let mut setup = Setup::new(Service::Rc, LinkChoice::Udp).engine(Engine::Both);
+    setup.config.wake = Some(WakeMode::Balanced);
+    // Four milliseconds, several times.
+    (setup.options.timeout, setup.options.retry_count) = (10, 7);
+    let (end, silent) = (setup.end(), setup.clone().engine(Engine::Inline).end());
+    let led = setup.told(&end, 1);
+    led.cq.request_notify(WaitFor::Any).expect("has a channel");
+    let pause = || std::thread::sleep(Duration::from_millis(2));
+    let timeouts = || end.device.counters().value("timeouts");
+    // When the leader has begun to sleep for long.
+    let long_sleep = || {
+        let sleeps = || figure(&end.device, &led.channel, "wake_sleeps");
+        let (mut began, mut seen) = (Instant::now(), sleeps());
+        common::until("a long sleep", || {
+            pause();
+            let was_long = sleeps() > seen && began.elapsed() > LONG;
+            if sleeps() > seen {
+                (began, seen) = (Instant::now(), sleeps());
+            }
+            was_long.then_some(())
+        });
+    };
+    std::thread::scope(|threads| {
+        let leader = threads.spawn(|| led.channel.event(Some(4 * PATIENCE)));
+        // On a machine with other things to do it may take long by chance, but not every time.
+        let is_soon = (0..5).any(|round| {
+            let [qp, theirs] = [&end, &silent].map(|end| {
+                let config = QueuePairConfig::new(Service::Rc, &end.cq);
+                end.pd.queue_pair(&config).expect("a queue pair")
+            });
+            setup.join(&qp, &theirs);
+            long_sleep();
+            let (begun, before) = (Instant::now(), timeouts());
+            qp.post_send(&[SendWr::new(round, Operation::Send, &[])]).expect("posts");
+            common::until("a timeout", || {
+                pause();
+                (timeouts() > before).then_some(())
+            });
+            begun.elapsed() < LONG / 2
+        });
+        led.qp.modify(&QpAttr { state: Some(QpState::Error), ..QpAttr::default() }).expect("any time");
+        led.qp.post_recv(&RecvWr { wr_id: 0, sges: &[] }).expect("posts");
+        assert_eq!(leader.join().expect("no panic"), Some(1));
+        assert!(is_soon, "it was left until the leader woke by itself");
+    });
 }

@@ -10,6 +10,7 @@ use crate::lane::{Lane, MAILBOX_PACKETS};
 use crate::limits::BELLS;
 use crate::memory::HostMemory;
 use crate::side_band::SideBand;
+use crate::slumber::Slumber;
 use crate::sys;
 use crate::waiting::Waiting;
 use crate::waker::Waker;
@@ -67,6 +68,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
     let mtu = path_mtu(config, ip)?;
     let system = |what| move |error: io::Error| OpenError::System(what, error);
     let waker = Arc::new(Waker::new().map_err(system("make an eventfd"))?);
+    let slumber = Arc::new(Slumber::new(Arc::clone(&waker)));
     let waiting = waits(config)?;
     let events = EventQueue::new().map_err(system("make an eventfd"))?;
     let mailboxes: Arc<[_]> = (0..config.lanes).map(|_| ArrayQueue::new(MAILBOX_PACKETS)).collect();
@@ -109,7 +111,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
             waker: Arc::clone(&waker),
             leader_waker: Arc::clone(&waiting.leader_waker),
         };
-        lanes.push(Lane::new(Engine::new(parts), board));
+        lanes.push(Lane::new(Engine::new(parts), board, Arc::clone(&slumber)));
     }
     let pool = local.as_ref().map_or_else(SharedPool::anonymous, |local| local.pool().clone());
     Ok(Shared {
@@ -119,6 +121,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         lanes,
         events,
         waker,
+        slumber,
         waiting,
         side_band: SideBand::open(gid, side_band, rng.fork(1 << 32), clock.clone()),
         pool,
@@ -136,6 +139,8 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         is_closing: AtomicBool::new(false),
         visits: AtomicU32::new(0),
         housekeeping: AtomicU64::new(0),
+        told_visits: AtomicU64::new(0),
+        has_worked: AtomicBool::new(false),
         broker,
     })
 }

@@ -4,23 +4,35 @@ use crate::device::Shared;
 use crate::engine::{Engine, Sleeper};
 use crate::sys;
 use highwire_wake::{Slept, Turn, WakeWord, Work};
+use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-/// The longest rest.
+/// The longest rest: while something comes now and then, and after a while of nothing at all. A leader looks by itself in case that nobody has told
+/// it, which should not be; whether it is starved is for the background thread to find out.
 const REST_MAX: highwire_stdx::Duration = highwire_stdx::Duration::from_millis(100);
+const IDLE_REST_MAX: highwire_stdx::Duration = highwire_stdx::Duration::from_secs(1);
 /// How long a thread rests on a lane that another one runs.
 const LOOK_AGAIN: highwire_stdx::Duration = highwire_stdx::Duration::from_micros(400);
 
 /// The work that events come from.
-pub(super) struct Lanes<'a>(pub(super) &'a Shared);
+pub(super) struct Lanes<'a> {
+    device: &'a Shared,
+    /// The longest rest that comes next.
+    rest_max: Cell<highwire_stdx::Duration>,
+}
 
 impl Lanes<'_> {
+    pub(super) fn new(device: &Shared) -> Lanes<'_> {
+        Lanes { device, rest_max: Cell::new(REST_MAX) }
+    }
+
     /// Sleeps until a packet, a timer, a ring, or `deadline`.
     fn sleep_on_sockets(&self, deadline: Option<Instant>) -> Slept {
-        let device = self.0;
+        let device = self.device;
         let left = deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()));
-        let longest = REST_MAX.min(left.map_or(highwire_stdx::Duration::MAX, highwire_stdx::Duration::from));
+        let longest =
+            self.rest_max.get().min(left.map_or(highwire_stdx::Duration::MAX, highwire_stdx::Duration::from));
         let (mut at_most, mut watches_all) = (longest, true);
         // Before the lanes are asked: what they want to be run for is not to lie before the end of the sleep by these lines' time.
         let begin = device.clock.now();
@@ -39,9 +51,15 @@ impl Lanes<'_> {
         }
         let waited = sys::wait_readable_or_signal(&fds, Some(at_most));
         device.waiting.resting.end();
+        let is_idle = waited == sys::Waited::TimedOut && at_most == longest;
+        self.rest_max.set(if is_idle {
+            IDLE_REST_MAX.min(self.rest_max.get().saturating_mul(2))
+        } else {
+            REST_MAX
+        });
         match waited {
             sys::Waited::Interrupted if sys::ends_waits() => Slept::Interrupted,
-            sys::Waited::TimedOut if at_most == longest => Slept::TimedOut,
+            sys::Waited::TimedOut if is_idle => Slept::TimedOut,
             // Or a timer of the lane.
             _ => Slept::Posted,
         }
@@ -50,31 +68,31 @@ impl Lanes<'_> {
 
 impl Work for Lanes<'_> {
     fn turn(&self) -> Turn {
-        let (mut all, woken) = (Turn::Idle, self.0.waiting.woken());
-        for lane in &self.0.lanes {
+        let (mut all, woken) = (Turn::Idle, self.device.waiting.woken());
+        for lane in &self.device.lanes {
             let run = |engine: &mut Engine| {
                 engine.awake_from_rest();
                 engine.pump()
             };
-            match lane.visit(run) {
+            match lane.visit_and_stay(run) {
                 Some(pumped) if pumped.work > 0 || pumped.completions > 0 => all = Turn::Worked,
                 None if all == Turn::Idle => all = Turn::Taken,
                 _ => {}
             }
         }
-        if self.0.waiting.woken() == woken { all } else { Turn::Woke }
+        if self.device.waiting.woken() == woken { all } else { Turn::Woke }
     }
 
     fn hand_over(&self) {
-        self.0.waiting.leave(self.0);
+        self.device.waiting.leave(self.device);
     }
 
     fn leave_to_leader(&self) {
-        self.0.waiting.leave_to_leader(self.0);
+        self.device.waiting.leave_to_leader(self.device);
     }
 
     fn rest(&self, word: &WakeWord, seen: u32, deadline: Option<Instant>) -> Option<Slept> {
-        let device = self.0;
+        let device = self.device;
         let waiting = &device.waiting;
         if !sys::may_be_interrupted_in_poll() {
             return None;

@@ -29,7 +29,6 @@ const NAME_BYTES: usize = 40;
 const ENTRY_BYTES: usize = NAME_BYTES + 8;
 const ENTRIES_MAX: usize = 160;
 const CHANNELS: usize = ENTRIES + ENTRIES_MAX * ENTRY_BYTES;
-/// Channels that the file has room for. The busiest are shown.
 const CHANNELS_MAX: usize = 64;
 const FIGURES_MAX: usize = 16;
 const FIGURE_NAMES: usize = CHANNELS + 16;
@@ -44,6 +43,15 @@ pub struct StatsFile {
     path: PathBuf,
     window: Window,
     sequence: AtomicU64,
+}
+
+/// What the channels of a device have counted, as it is to be written.
+#[derive(Clone, Copy, Debug)]
+pub enum Channels<'a> {
+    /// Nothing since it was written last.
+    Unchanged,
+    /// The busiest, [`StatsFile::CHANNELS_MAX`] at most, and how many others there are.
+    Busiest(&'a [ChannelFigures], usize),
 }
 
 /// The counters of a device that runs now.
@@ -93,15 +101,11 @@ impl StatsFile {
 
     /// Writes the present values. One thread at a time calls this; others that come meanwhile write nothing.
     pub fn write(&self, counters: impl IntoIterator<Item = (&'static str, u64)>) {
-        self.write_all(counters, &mut []);
+        self.write_all(counters, Channels::Unchanged);
     }
 
     /// The same, with those of the device's channels.
-    pub fn write_all(
-        &self,
-        counters: impl IntoIterator<Item = (&'static str, u64)>,
-        channels: &mut [ChannelFigures],
-    ) {
+    pub fn write_all(&self, counters: impl IntoIterator<Item = (&'static str, u64)>, channels: Channels<'_>) {
         let sequence = self.sequence.load(Ordering::Relaxed);
         let begun =
             self.sequence.compare_exchange(sequence, sequence + 1, Ordering::AcqRel, Ordering::Relaxed);
@@ -117,7 +121,9 @@ impl StatsFile {
             self.window.u64_at(at + NAME_BYTES).store(value, Ordering::Relaxed);
             count += 1;
         }
-        self.write_channels(channels);
+        if let Channels::Busiest(channels, others) = channels {
+            self.write_channels(channels, others);
+        }
         self.window.u64_at(8).store(u64::from(std::process::id()) | count << 32, Ordering::Relaxed);
         self.window.u64_at(SEQUENCE).store(sequence + 2, Ordering::Release);
         self.sequence.store(sequence + 2, Ordering::Release);
@@ -125,6 +131,9 @@ impl StatsFile {
 }
 
 impl StatsFile {
+    /// Channels that the file has room for.
+    pub const CHANNELS_MAX: usize = CHANNELS_MAX;
+
     fn write_name(&self, at: usize, name: &str) {
         let mut padded = [0; NAME_BYTES];
         let bytes = &name.as_bytes()[..name.len().min(NAME_BYTES)];
@@ -132,13 +141,8 @@ impl StatsFile {
         self.window.copy_in(at, &padded);
     }
 
-    fn write_channels(&self, channels: &mut [ChannelFigures]) {
-        let left_out = channels.len().saturating_sub(CHANNELS_MAX);
-        if left_out > 0 {
-            channels.sort_by_key(|channel| {
-                std::cmp::Reverse(channel.figures.iter().map(|(_, value)| *value).max())
-            });
-        }
+    fn write_channels(&self, channels: &[ChannelFigures], others: usize) {
+        let left_out = others + channels.len().saturating_sub(CHANNELS_MAX);
         let names: &[(String, u64)] = channels.first().map_or(&[], |channel| &channel.figures);
         let names = &names[..names.len().min(FIGURES_MAX)];
         for (index, (name, _)) in names.iter().enumerate() {
