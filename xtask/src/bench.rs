@@ -28,7 +28,7 @@ const PAGE: &str = "docs/performance.md";
   cargo xtask bench                  print the tables
   cargo xtask bench --write-docs     and put them into docs/performance.md
   cargo xtask bench --nanopu --write-docs   the nanoPU's simulator alone
-  cargo xtask bench --rpc --write-docs      RPCs alone
+  cargo xtask bench --rpc --write-docs      RPCs alone, beside other systems'
   cargo xtask bench --wake --write-docs     waiting threads alone
   cargo xtask bench --java --write-docs     Java programs alone
   cargo xtask bench --store --write-docs    the store alone, beside PostgreSQL, Redis and Valkey")]
@@ -42,7 +42,7 @@ pub(crate) struct Args {
     /// Only the speed of the nanoPU's simulator.
     #[arg(long)]
     nanopu: bool,
-    /// Only RPCs: rates, times, the ladder of optimisations and the budget of a datagram.
+    /// Only RPCs: rates, times, the ladder of optimisations, the budget of a datagram, and echoes beside tarpc, UCX and iceoryx2, whose packages are installed where that is possible.
     #[arg(long, conflicts_with = "nanopu")]
     rpc: bool,
     /// Only how soon waiting threads have their events.
@@ -130,7 +130,9 @@ mod tests {
     #[test]
     fn the_page_has_every_section() {
         let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
-        for name in ["machine", "speed", "protocol", "goodput over loss", "rpc", "store", "java"] {
+        for name in
+            ["machine", "speed", "protocol", "goodput over loss", "rpc", "rpc beside others", "store", "java"]
+        {
             replace_section(&page, name, "").expect("the section is marked");
         }
     }

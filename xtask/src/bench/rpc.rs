@@ -1,4 +1,9 @@
-//! The speed of RPCs: `highwire bench rpc` as a section of the page.
+//! The speed of RPCs: `highwire bench rpc` as a section of the page, and the same echoes beside those of other systems as another.
+
+mod beside;
+mod ends;
+mod figures;
+mod peers;
 
 use std::process::ExitCode;
 
@@ -11,20 +16,31 @@ use crate::shell::root;
 /// What is run; the section says so.
 const WORDS: &str = "bench rpc --ladder --budget --markdown";
 
-/// Measures, prints, and writes the section if it is asked to.
+/// Measures, prints, and writes the sections if it is asked to.
 pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
+    // First: what cannot be built is better known before anything has been measured.
+    let workshop = beside::Workshop::open(program)?;
     let words = format!("{WORDS} --rounds {}", args.runs);
+    eprintln!("highwire {words}");
     let output = program.line(&words).capture()?;
     if !output.success {
         bail!("highwire {words}: {}", output.stderr.trim());
     }
     println!("{}", output.stdout);
+    let own = format!("`highwire {words}`, on {}\n{}", machine()?, output.stdout);
+    let others = format!(
+        "`cargo xtask bench --rpc --runs {}`, on {}{}",
+        args.runs,
+        machine()?,
+        workshop.measure(args.runs)?
+    );
+    println!("{others}");
     if args.write_docs {
         let path = root().join(PAGE);
         let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        let text = format!("`highwire {words}`, on {}\n{}", machine()?, output.stdout);
-        std::fs::write(&path, replace_section(&page, "rpc", &text)?)
-            .with_context(|| path.display().to_string())?;
+        let page = replace_section(&page, "rpc", &own)?;
+        let page = replace_section(&page, "rpc beside others", &others)?;
+        std::fs::write(&path, page).with_context(|| path.display().to_string())?;
         println!("{PAGE} is up to date");
     }
     Ok(ExitCode::SUCCESS)

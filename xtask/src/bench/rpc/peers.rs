@@ -1,0 +1,180 @@
+//! The systems: which program of `comparisons/rpc` speaks for each, what carries its messages, and how the programs are built.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use anyhow::Result;
+
+use crate::packages;
+use crate::shell::{Line, Log, root, target_dir};
+
+/// One program, with a server and a client in it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Program {
+    Highwire,
+    Iceoryx2,
+    Ucx,
+    Sockets,
+    Tarpc,
+}
+
+impl Program {
+    pub(super) const ALL: [Program; 5] =
+        [Program::Highwire, Program::Iceoryx2, Program::Ucx, Program::Sockets, Program::Tarpc];
+
+    /// The package in `comparisons/`; the one in C has none.
+    fn package(self) -> Option<&'static str> {
+        Some(match self {
+            Program::Highwire => "comparisons-rpc-highwire",
+            Program::Iceoryx2 => "comparisons-rpc-iceoryx2",
+            Program::Ucx => return None,
+            Program::Sockets => "comparisons-echo",
+            Program::Tarpc => "comparisons-rpc-tarpc",
+        })
+    }
+
+    fn file(self) -> &'static str {
+        match self {
+            Program::Highwire => "echo-highwire",
+            Program::Iceoryx2 => "echo-iceoryx2",
+            Program::Ucx => "echo-ucx",
+            Program::Sockets => "echo-sockets",
+            Program::Tarpc => "echo-tarpc",
+        }
+    }
+
+    /// What Debian must have for it.
+    fn needs(self) -> &'static [&'static str] {
+        match self {
+            Program::Iceoryx2 => &["libclang-dev"],
+            Program::Ucx => &["gcc", "libc6-dev", "libucx-dev"],
+            Program::Highwire | Program::Sockets | Program::Tarpc => &[],
+        }
+    }
+}
+
+/// A row: a system over something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Peer {
+    pub(super) name: &'static str,
+    /// What carries the messages, for people.
+    pub(super) carrier: &'static str,
+    /// How both ends wait.
+    pub(super) waits: &'static str,
+    pub(super) program: Program,
+    /// What carries the messages, for the program.
+    pub(super) over: &'static str,
+    pub(super) env: &'static [(&'static str, &'static str)],
+    /// Our libibverbs is under it, with this link.
+    pub(super) link: Option<&'static str>,
+}
+
+const fn peer(
+    program: Program,
+    name: &'static str,
+    over: &'static str,
+    carrier: &'static str,
+    waits: &'static str,
+) -> Peer {
+    Peer { name, carrier, waits, program, over, env: &[], link: None }
+}
+
+const fn on_ours(peer: Peer, link: &'static str, env: &'static [(&'static str, &'static str)]) -> Peer {
+    Peer { link: Some(link), env, ..peer }
+}
+
+const SHM: &str = "shared memory";
+const TCP: &str = "TCP";
+const UNIX: &str = "Unix socket";
+const POLL: &str = "poll";
+const SLEEP: &str = "sleep";
+const OURS_SHM: &str = "Highwire's libibverbs, shared memory";
+const OURS_UDP: &str = "Highwire's libibverbs, UDP";
+/// Shared memory and nothing else, lest it take the network.
+const UCX_SHM: &[(&str, &str)] = &[("UCX_TLS", "posix,sysv,self"), ("UCX_WARN_UNUSED_ENV_VARS", "n")];
+const UCX_VERBS: &[(&str, &str)] = &[("UCX_TLS", "rc_verbs,ud_verbs"), ("UCX_WARN_UNUSED_ENV_VARS", "n")];
+
+/// In the order of the table: ours, bounds, then by what carries the messages.
+pub(super) const PEERS: &[Peer] = &[
+    peer(Program::Highwire, "**Highwire**", "shm", SHM, POLL),
+    peer(Program::Iceoryx2, "iceoryx2 (a bound: one machine, no loss)", "shm", SHM, POLL),
+    Peer { env: UCX_SHM, ..peer(Program::Ucx, "UCX active messages", "shm", SHM, POLL) },
+    peer(Program::Highwire, "**Highwire**", "udp", "UDP", POLL),
+    peer(Program::Sockets, "bare sockets (the floor of those below)", "tcp", TCP, SLEEP),
+    peer(Program::Tarpc, "tarpc", "tcp", TCP, SLEEP),
+    peer(Program::Sockets, "bare sockets (the floor of those below)", "unix", UNIX, SLEEP),
+    peer(Program::Tarpc, "tarpc", "unix", UNIX, SLEEP),
+    on_ours(peer(Program::Ucx, "UCX active messages", "verbs", OURS_SHM, POLL), "shm", UCX_VERBS),
+    on_ours(peer(Program::Ucx, "UCX active messages", "verbs", OURS_UDP, POLL), "udp", UCX_VERBS),
+];
+
+/// Where a program is, or why it is not there.
+pub(super) type Built = BTreeMap<Program, std::result::Result<PathBuf, String>>;
+
+/// Builds what can be built; what a compiler says goes to the log.
+pub(super) fn build(log: &Log) -> Result<Built> {
+    let mut built = Built::new();
+    let mut ready = Vec::new();
+    for program in Program::ALL {
+        match packages::ensure(program.needs(), log)? {
+            Ok(()) => ready.push(program),
+            Err(missing) => drop(built.insert(program, Err(missing.0))),
+        }
+    }
+    let target = target_dir().join("comparisons");
+    let crates: Vec<&str> = ready.iter().filter_map(|program| program.package()).collect();
+    // Together where all of them build; one by one to know which does not.
+    let all_build = cargo(&crates, &target).run_logged(log)?;
+    for program in ready {
+        let is_built = match program.package() {
+            Some(_) if all_build => true,
+            Some(package) => cargo(&[package], &target).run_logged(log)?,
+            None => cc(&target).run_logged(log)?,
+        };
+        let path = target.join("release").join(program.file());
+        let reason = || format!("does not build here; {} says why", shown(log.path()));
+        built.insert(program, if is_built { Ok(path) } else { Err(reason()) });
+    }
+    Ok(built)
+}
+
+/// No page may say where this machine keeps its files.
+fn shown(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap_or(path).display().to_string()
+}
+
+fn cargo(crates: &[&str], target: &Path) -> Line {
+    let line = Line::cargo("build --release --keep-going --target-dir").arg(target);
+    crates.iter().fold(line, |line, name| line.words("--package").arg(name)).dir(root().join("comparisons"))
+}
+
+fn cc(target: &Path) -> Line {
+    let line = Line::new("cc").words("-O2 -Wall -Wextra -o").arg(target.join("release/echo-ucx"));
+    line.arg(root().join("comparisons/rpc/ucx/echo.c")).words("-lucp -lucs")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_program_has_a_row_and_lies_where_its_package_says() {
+        for program in Program::ALL {
+            assert!(PEERS.iter().any(|peer| peer.program == program), "{program:?}");
+            let Some(package) = program.package() else { continue };
+            let folder = package.trim_start_matches("comparisons-").trim_start_matches("rpc-");
+            let manifest = root().join("comparisons/rpc").join(folder).join("Cargo.toml");
+            let text = std::fs::read_to_string(&manifest).expect("it is in the repository");
+            assert!(text.contains(&format!("name = \"{package}\"")), "{package}");
+            assert!(text.contains(&format!("name = \"{}\"", program.file())), "{package}");
+        }
+    }
+
+    #[test]
+    fn no_two_rows_are_of_the_same_system_over_the_same() {
+        for (place, peer) in PEERS.iter().enumerate() {
+            let same = |other: &&Peer| (other.name, other.carrier) == (peer.name, peer.carrier);
+            assert_eq!(PEERS.iter().filter(same).count(), 1, "{place}: {peer:?}");
+        }
+    }
+}
