@@ -12,6 +12,7 @@ mod capture;
 mod cpio;
 mod guest;
 mod initramfs;
+mod java;
 mod kernel;
 mod namespace;
 mod outcome;
@@ -90,6 +91,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 peer::build()?;
                 ours = scenarios::programs::build()?;
                 ours.push(peer::program());
+                if scenarios::java::is_wanted(args.only.as_deref()) {
+                    java::build()?;
+                }
             }
             initramfs::build(&kernel, &ours, &work_dir()?)?;
             namespace::reenter(args)?

@@ -136,6 +136,16 @@ pub(crate) fn tools(log: &Log) -> Result<std::result::Result<PathBuf, Missing>> 
     Ok(Ok(home))
 }
 
+/// Compiles modules and what they need, without tests; whether that worked.
+pub(crate) fn package(modules: &str, home: &Path, log: &Log) -> Result<bool> {
+    Line::new("mvn")
+        .words("-q -B -am -DskipTests package -pl")
+        .arg(modules)
+        .env("JAVA_HOME", home)
+        .dir(root().join("java"))
+        .run_logged(log)
+}
+
 /// A JDK that is new enough: the one that `JAVA_HOME` names, or else one of those that are installed.
 fn find_jdk() -> Option<PathBuf> {
     let named = std::env::var_os("JAVA_HOME").map(PathBuf::from);
@@ -145,12 +155,17 @@ fn find_jdk() -> Option<PathBuf> {
         .into_iter()
         .chain(installed)
         .filter(|home| home.join("bin/javac").is_file())
-        .filter_map(|home| Some((release(&std::fs::read_to_string(home.join("release")).ok()?)?, home)))
+        .filter_map(|home| Some((release_of(&home)?, home)))
         .filter(|(release, _)| *release >= JDK_MIN)
         .collect();
     // The first of the newest, which JAVA_HOME is if it is as new.
     found.sort_by_key(|(release, _)| std::cmp::Reverse(*release));
     found.into_iter().next().map(|(_, home)| home)
+}
+
+/// The feature release of a JDK.
+pub(crate) fn release_of(home: &Path) -> Option<u32> {
+    release(&std::fs::read_to_string(home.join("release")).ok()?)
 }
 
 /// The feature release that a JDK's `release` file names.
@@ -159,7 +174,8 @@ fn release(text: &str) -> Option<u32> {
     version.trim_matches('"').split('.').next()?.split('-').next()?.parse().ok()
 }
 
-fn is_unreachable(log: &str) -> bool {
+/// Whether Maven has failed because it is offline.
+pub(crate) fn is_unreachable(log: &str) -> bool {
     ["Could not transfer artifact", "Unknown host", "in offline mode"].iter().any(|sign| log.contains(sign))
 }
 

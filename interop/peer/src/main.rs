@@ -6,6 +6,8 @@
 //! `interop-peer broker --address ADDRESS --registry DIRECTORY` owns the address for programs over the drop-in libraries,
 //! as `highwire broker` does for everybody else.
 //!
+//! `interop-peer door` serves `HIGHWIRE_ADDR` to programs that map its queues, as `highwire serve` does, and says where.
+//!
 //! A program of its own, so that `cargo xtask` builds whatever state the crates below are in, and so that a crash here is
 //! a failed scenario there.
 
@@ -16,16 +18,19 @@ mod request;
 mod serve;
 mod work;
 
+use std::io::Write;
 use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
+use highwire_host::{DeviceConfig, door};
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let result = match args.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         ["capture", file] => capture::print(file),
         ["serve"] => serve::serve(),
+        ["door"] => open_door(),
         ["broker", "--address", address, "--registry", registry] => own(address, registry, false),
         ["broker", "--address", address, "--registry", registry, "--succeed"] => own(address, registry, true),
         _ => usage(),
@@ -43,6 +48,16 @@ fn own(address: &str, registry: &str, succeeds: bool) -> Result<()> {
     Ok(highwire_host::broker::serve(Some(Path::new(registry)), address.parse()?, succeeds)?)
 }
 
+/// A line with the door's path, and then a device for whoever comes through it, until this process is told to end.
+fn open_door() -> Result<()> {
+    let mut said = Ok(());
+    door::serve(&DeviceConfig::default(), |_, door| {
+        let mut out = std::io::stdout().lock();
+        said = writeln!(out, "{}", door.path().display()).and_then(|()| out.flush());
+    })?;
+    Ok(said?)
+}
+
 fn usage() -> Result<()> {
-    bail!("usage: interop-peer serve | capture FILE")
+    bail!("usage: interop-peer serve | door | capture FILE")
 }

@@ -1,4 +1,4 @@
-//! The typed client of a verbs agent: the guest's over TCP, or a process of ours. `interop/guest/agent.h` describes the
+//! The typed client of a verbs agent: the guest's over TCP, a process of ours, or the JVM's. `interop/guest/agent.h` describes the
 //! lines that both speak.
 
 use std::fmt;
@@ -113,6 +113,15 @@ impl Agent {
             .context("cannot run setpriv")?;
         let answers: Box<dyn Read> = Box::new(ours.try_clone()?);
         Ok(Agent { requests: Box::new(ours), answers: BufReader::new(answers), process: Some(process) })
+    }
+
+    /// Connects to one that listens on a Unix-domain socket, such as the JVM's.
+    pub(super) fn connect_local(socket: &Path) -> Result<Agent> {
+        let requests =
+            UnixStream::connect(socket).with_context(|| format!("no agent at {}", socket.display()))?;
+        requests.set_read_timeout(Some(ANSWER_LIMIT))?;
+        let answers: Box<dyn Read> = Box::new(requests.try_clone()?);
+        Ok(Agent { requests: Box::new(requests), answers: BufReader::new(answers), process: None })
     }
 
     /// Sends one request and waits for its answer.

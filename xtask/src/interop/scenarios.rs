@@ -1,4 +1,5 @@
-//! The conversations, as a table: each is played once with Highwire as the requester and once as the responder.
+//! The conversations, as a table: each is played once with Highwire as the requester and once as the responder, and most of them again with a JVM's
+//! mapped queues in Highwire's place.
 //!
 //! Both ends are driven through the same lines (`interop/guest/agent.h`), so a scenario cannot tell who is who, and the
 //! control run plays the whole table between the kernel and itself.
@@ -6,6 +7,7 @@
 mod beside;
 mod datagram;
 mod end;
+pub(super) mod java;
 mod loss;
 mod naks;
 mod pair;
@@ -131,6 +133,8 @@ pub(super) fn list() {
     for scenario in ALL {
         println!("{:<22} {}", scenario.name, scenario.checks);
     }
+    println!("{:<30} all of them but those with windows, faults or another network", "…, java to kernel");
+    println!("{:<30} {}", java::PING_PONG, java::PING_PONG_CHECKS);
     for program in programs::ALL {
         println!("{:<30} {}", program.name, program.checks);
     }
@@ -171,6 +175,7 @@ pub(super) fn play(only: Option<&str>, control: bool) -> Result<Outcome> {
     }
     surroundings.change(Setting::Plain, &mut outcome)?;
     if !control {
+        java::play(only, &mut outcome)?;
         play_programs(only, &mut outcome)?;
         play_beside(only, &mut outcome)?;
     }
@@ -314,7 +319,7 @@ fn open(side: Side, setting: Setting) -> Result<End> {
     let v6 = setting == Setting::V6;
     match side {
         Side::Kernel => End::open(side, Agent::connect()?, if v6 { GUEST_ADDRESS_V6 } else { GUEST_ADDRESS }),
-        Side::Highwire => {
+        Side::Highwire | Side::Java => {
             let address = if v6 { HOST_ADDRESS_V6 } else { HOST_ADDRESS };
             End::open(side, Agent::start(&peer::program(), address)?, address)
         }

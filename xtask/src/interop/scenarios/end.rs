@@ -10,6 +10,8 @@ use crate::interop::agent::{Agent, Region, WorkCompletion};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::interop) enum Side {
     Highwire,
+    /// Highwire's engine too, with a JVM's mapped queues in front of it.
+    Java,
     Kernel,
 }
 
@@ -17,6 +19,7 @@ impl fmt::Display for Side {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Side::Highwire => "highwire",
+            Side::Java => "java",
             Side::Kernel => "kernel",
         })
     }

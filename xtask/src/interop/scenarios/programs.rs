@@ -64,6 +64,8 @@ pub(super) const ALL: &[Program] = &[
 /// How long a program may take. The emulated processor is slow, and on a busy machine its clock, set by what it ran in its first milliseconds, has
 /// been seen to go more than twice as fast as ours.
 const LIMIT_SECONDS: u32 = 120;
+/// What sees to the end of a server here.
+pub(super) const UNTIL_KILLED: &str = "setpriv --pdeathsig KILL --";
 /// How long a server may go on without its client.
 const SERVER_ENDS_WITHIN: Duration = Duration::from_secs(20);
 /// How often a client is started again whose server does not listen yet.
@@ -75,27 +77,39 @@ pub(in super::super) fn build() -> Result<Vec<PathBuf>> {
     Ok(["libibverbs.so.1", "librdmacm.so.1"].iter().map(|name| folder.join(name)).collect())
 }
 
+/// What sees to the end of a client here.
+pub(super) fn within_limit() -> String {
+    format!("timeout {LIMIT_SECONDS}")
+}
+
 /// Runs a pair, `client` on its side and the server on the other.
 pub(super) fn play(program: &Program, client: Side) -> Result<()> {
     match client {
-        Side::Highwire => to_kernel(program),
-        Side::Kernel => to_highwire(program),
+        Side::Kernel => to_highwire(
+            here(program.server.split(' '), UNTIL_KILLED),
+            &program.client.replace("{}", HOST_ADDRESS),
+            || Ok(()),
+        ),
+        Side::Highwire | Side::Java => to_kernel(
+            program.server,
+            ("/usr/bin/rdma resource show cm_id", "LISTEN"),
+            here(program.client.replace("{}", GUEST_ADDRESS).split(' '), &within_limit()),
+        ),
     }
 }
 
-fn to_kernel(program: &Program) -> Result<()> {
+/// A server in the guest, which listens when a command there prints a text, and a client here.
+pub(super) fn to_kernel(server: &str, listens: (&str, &str), mut client: Command) -> Result<()> {
     let mut guest = Agent::connect()?;
     guest.shell("rm -f /tmp/server.status")?;
-    let server = format!("timeout {LIMIT_SECONDS} {} > /tmp/server.log 2>&1", program.server);
+    let server = format!("timeout {LIMIT_SECONDS} {server} > /tmp/server.log 2>&1");
     guest.shell(&format!("( {server}; echo $? > /tmp/server.status ) < /dev/null > /dev/null 2>&1 &"))?;
     let begin = Instant::now();
-    while !guest.shell("/usr/bin/rdma resource show cm_id")?.contains("LISTEN") {
+    while !guest.shell(listens.0)?.contains(listens.1) {
         ensure!(begin.elapsed() < Duration::from_secs(10), "the server in the guest does not listen");
         sleep(Duration::from_millis(50));
     }
-    let client = program.client.replace("{}", GUEST_ADDRESS);
-    let output =
-        here(&client, &format!("timeout {LIMIT_SECONDS}")).output().context("cannot run the client")?;
+    let output = client.output().context("cannot run the client")?;
     let checked = check("client", &output);
     let wait = "for i in $(seq 100); do test -s /tmp/server.status && break; sleep 0.1; done";
     let status = guest.shell(&format!("{wait}; cat /tmp/server.status"))?;
@@ -108,17 +122,25 @@ fn to_kernel(program: &Program) -> Result<()> {
     Ok(())
 }
 
-fn to_highwire(program: &Program) -> Result<()> {
+/// A server here, which is waited for, and a client in the guest. Without knowing when it listens, the client tries a few times.
+pub(super) fn to_highwire(
+    mut server: Command,
+    client: &str,
+    until_listening: impl FnOnce() -> Result<()>,
+) -> Result<()> {
     let mut server = Server(
-        here(program.server, "setpriv --pdeathsig KILL --")
+        server
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .spawn()
             .context("cannot run the server")?,
     );
+    if let Err(error) = until_listening() {
+        let ended = check("server", &server.end()?).err();
+        return Err(ended.unwrap_or(error));
+    }
     let mut guest = Agent::connect()?;
-    let client = program.client.replace("{}", HOST_ADDRESS);
     let mut refusals = String::new();
     let mut attempt = 1;
     let said = loop {
@@ -176,8 +198,8 @@ impl Drop for Server {
 }
 
 /// A program of this machine over the drop-in libraries, within a program that sees to its end.
-fn here(line: &str, within: &str) -> Command {
-    let mut words = within.split(' ').chain(line.split(' '));
+pub(super) fn here<'a>(line: impl Iterator<Item = &'a str>, within: &'a str) -> Command {
+    let mut words = within.split(' ').chain(line);
     let mut command = Command::new(words.next().expect("splitting yields at least one word"));
     // One per run: a broker that has outlived an earlier one has its sockets in that one's namespace.
     let registry: PathBuf = target_dir().join(format!("interop/registry-{}", std::process::id()));
