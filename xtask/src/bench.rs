@@ -48,7 +48,7 @@ pub(crate) struct Args {
     /// Only how soon waiting threads have their events.
     #[arg(long, conflicts_with = "nanopu")]
     wake: bool,
-    /// Only Java: round trips between two JVMs beside sockets, Netty, gRPC and Aeron, and GETs beside memcached's.
+    /// Only Java: round trips between two JVMs beside sockets, Netty, gRPC, Aeron and JUCX, and GETs beside memcached's.
     #[arg(long, conflicts_with_all = ["nanopu", "rpc", "wake"])]
     java: bool,
     /// Only the store: TATP, SmallBank and redis-benchmark beside PostgreSQL, Redis and Valkey, which are installed where that is possible.

@@ -20,6 +20,9 @@ const MEMCACHED: [&str; 4] =
 /// Has `ibv_rc_pingpong`, the other end of java/ffm's conversations; without it they are skipped.
 const PINGPONG: [&str; 1] = ["ibverbs-utils"];
 
+/// What JUCX's native code wants from the system; without it its ways are not measured.
+pub(crate) const UCX: &str = "libucx0";
+
 /// Options of `cargo xtask java`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:

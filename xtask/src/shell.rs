@@ -108,6 +108,17 @@ impl Line {
         })
     }
 
+    /// Runs it with its complaints and its progress on the caller's terminal, and returns what it printed otherwise; `None` if it failed.
+    pub(crate) fn capture_stdout(&self) -> Result<Option<String>> {
+        let output = self
+            .command()
+            .stdin(Stdio::null())
+            .stderr(Stdio::inherit())
+            .output()
+            .with_context(|| format!("cannot start {}", self.program))?;
+        Ok(output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned()))
+    }
+
     /// Runs it with both outputs appended to `log`, in the order in which they were written.
     pub(crate) fn run_logged(&self, log: &Log) -> Result<bool> {
         log.note(&format!("$ {self}"))?;

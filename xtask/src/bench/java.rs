@@ -24,6 +24,7 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     if libraries.exists() {
         std::fs::remove_dir_all(&libraries).with_context(|| libraries.display().to_string())?;
     }
+    eprintln!("Maven builds the programs in Java, and cargo the one in Rust");
     let maven = Line::new("mvn")
         .words("-q -B -pl benchmarks -am -DskipTests package")
         .env("JAVA_HOME", &home)
@@ -35,6 +36,11 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     if let Err(missing) = packages::ensure(&["memcached"], &log)? {
         bail!("{}", missing.0);
     }
+    // Without it JUCX's rows say why they are empty.
+    if let Err(missing) = packages::ensure(&[java::UCX], &log)? {
+        eprintln!("JUCX {}", missing.0);
+    }
+    eprintln!("two tables: round trips, then GETs");
     let measure = |class: &str| -> Result<String> {
         let output = Line::new(&home.join("bin/java").display().to_string())
             .arg("-cp")
@@ -43,11 +49,8 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
             .arg(format!("-Dhighwire.rust={}", target_dir().join("release/examples/round_trip").display()))
             .arg(format!("-Dhighwire.rounds={}", args.runs))
             .arg(class)
-            .capture()?;
-        if !output.success {
-            bail!("{class} failed: {}", output.stderr.trim());
-        }
-        Ok(output.stdout)
+            .capture_stdout()?;
+        output.with_context(|| format!("{class} failed"))
     };
     let trips = measure("highwire.benchmarks.echo.Comparison")?;
     let text = format!("On {}\n{trips}\n{}", machine()?, measure("highwire.benchmarks.gets.Gets")?);

@@ -1,5 +1,6 @@
 package highwire.benchmarks.echo;
 
+import highwire.benchmarks.Progress;
 import highwire.verbs.Engines;
 import java.io.BufferedReader;
 import java.io.IOException;
@@ -57,8 +58,10 @@ public final class Comparison {
         String before = load();
         try (Engine near = new Engine(program); Engine far = new Engine(program)) {
             Comparison comparison = new Comparison(near, far);
+            Progress progress = new Progress(ROUNDS * ways.length);
             for (int round = 0; round < ROUNDS; round++) {
                 for (Way way : ways) {
+                    progress.step(way.title + " over " + way.path.text + ", " + way.waits.name().toLowerCase(Locale.ROOT));
                     comparison.measure(way);
                 }
                 comparison.measureRust(System.getProperty("highwire.rust"));
@@ -135,7 +138,7 @@ public final class Comparison {
             }
             System.out.println(" " + share(way) + " |");
         }
-        obstacles.forEach((way, reason) -> System.out.printf("%n%s: not on this machine: %s%n", way.title, reason));
+        obstacles.forEach((way, reason) -> System.out.printf("%n%s over %s: not on this machine: %s%n", way.title, way.path.text, reason));
         if (!rust.isEmpty()) {
             System.out.print("\n| 8 bytes there and back by WRITE, ns | Java | Rust | Java / Rust |\n|---|---:|---:|---:|\n");
             String[] names = {"p50", "p99", "p99.9"};

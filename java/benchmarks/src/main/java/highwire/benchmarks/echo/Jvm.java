@@ -24,6 +24,10 @@ final class Jvm {
         properties.forEach((name, value) -> line.add("-D" + name + "=" + value));
         line.add(main.getName());
         line.addAll(Arrays.asList(args));
-        return new ProcessBuilder(line).redirectError(Redirect.INHERIT).start();
+        ProcessBuilder builder = new ProcessBuilder(line).redirectError(Redirect.INHERIT);
+        // UCX's handlers take signals that the JVM uses itself, and it warns of interfaces that nobody asked for.
+        builder.environment().put("UCX_ERROR_SIGNALS", "");
+        builder.environment().put("UCX_LOG_LEVEL", "error");
+        return builder.start();
     }
 }

@@ -21,6 +21,8 @@ public enum Way {
     RPC_BLOCKING("Highwire jvRPC", Path.SHARED_MEMORY, Waits.BLOCKING, () -> new RpcEcho(Waits.BLOCKING)),
     /** Aeron without its network. */
     AERON_IPC("Aeron IPC", Path.SHARED_MEMORY, Waits.POLLING, () -> new AeronEcho(false)),
+    /** UCX behind Java. */
+    JUCX("JUCX tagged", Path.SHARED_MEMORY, Waits.POLLING, () -> new JucxEcho("posix,self,tcp")),
     /** Highwire between two JVMs, each with an engine of its own. */
     READ_UDP("Highwire READ", Path.UDP, Waits.POLLING, () -> new ReadEcho(Waits.POLLING)),
     /** The same, asleep. */
@@ -45,6 +47,8 @@ public enum Way {
     NIO_UNIX("NIO", Path.UNIX_SOCKET, Waits.POLLING, () -> new StreamEcho(UNIX, Waits.POLLING)),
     /** The same, asleep. */
     NIO_UNIX_BLOCKING("NIO", Path.UNIX_SOCKET, Waits.BLOCKING, () -> new StreamEcho(UNIX, Waits.BLOCKING)),
+    /** UCX behind Java, over sockets. */
+    JUCX_TCP("JUCX tagged", Path.TCP, Waits.POLLING, () -> new JucxEcho("tcp,self")),
     /** Netty on the JDK's selectors. */
     NETTY_NIO("Netty NIO", Path.TCP, Waits.BLOCKING, () -> new NettyEcho(NettyEcho.Kind.NIO)),
     /** Netty with native code. */

@@ -1,5 +1,6 @@
 package highwire.benchmarks.gets;
 
+import highwire.benchmarks.Progress;
 import highwire.benchmarks.echo.Engine;
 import highwire.benchmarks.gets.Servers.Server;
 import highwire.verbs.Engines;
@@ -134,7 +135,13 @@ public final class Gets {
 
     private static void measure(List<Way> ways) throws Exception {
         Random random = new Random(1);
+        // Ten lines, whatever the count.
+        int line = Math.max(1, (COUNT + COUNT / 2) / TURN / 10) * TURN;
+        Progress progress = new Progress((COUNT + COUNT / 2 + line - 1) / line);
         for (int done = -COUNT / 2; done < COUNT; done += TURN) {
+            if ((done + COUNT / 2) % line == 0) {
+                progress.step("GETs of all clients in turns");
+            }
             if (done >= 0 && done < TURN) {
                 ways.forEach(Way::reset);
             }
