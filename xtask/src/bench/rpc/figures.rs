@@ -78,7 +78,11 @@ fn microseconds(ns: f64) -> String {
 }
 
 fn thousands(rate: f64) -> String {
-    if rate < 1e6 { format!("{:.0} k/s", rate / 1e3) } else { format!("{:.2} M/s", rate / 1e6) }
+    match rate {
+        ..1e4 => format!("{:.1} k/s", rate / 1e3),
+        ..1e6 => format!("{:.0} k/s", rate / 1e3),
+        _ => format!("{:.2} M/s", rate / 1e6),
+    }
 }
 
 /// The table, and what of it is missing.

@@ -15,12 +15,19 @@ pub(super) enum Program {
     Iceoryx2,
     Ucx,
     Sockets,
+    CapnProto,
     Tarpc,
 }
 
 impl Program {
-    pub(super) const ALL: [Program; 5] =
-        [Program::Highwire, Program::Iceoryx2, Program::Ucx, Program::Sockets, Program::Tarpc];
+    pub(super) const ALL: [Program; 6] = [
+        Program::Highwire,
+        Program::Iceoryx2,
+        Program::Ucx,
+        Program::Sockets,
+        Program::CapnProto,
+        Program::Tarpc,
+    ];
 
     /// The package in `comparisons/`; the one in C has none.
     fn package(self) -> Option<&'static str> {
@@ -29,6 +36,7 @@ impl Program {
             Program::Iceoryx2 => "comparisons-rpc-iceoryx2",
             Program::Ucx => return None,
             Program::Sockets => "comparisons-echo",
+            Program::CapnProto => "comparisons-rpc-capnp",
             Program::Tarpc => "comparisons-rpc-tarpc",
         })
     }
@@ -39,6 +47,7 @@ impl Program {
             Program::Iceoryx2 => "echo-iceoryx2",
             Program::Ucx => "echo-ucx",
             Program::Sockets => "echo-sockets",
+            Program::CapnProto => "echo-capnp",
             Program::Tarpc => "echo-tarpc",
         }
     }
@@ -48,6 +57,7 @@ impl Program {
         match self {
             Program::Iceoryx2 => &["libclang-dev"],
             Program::Ucx => &["gcc", "libc6-dev", "libucx-dev"],
+            Program::CapnProto => &["capnproto"],
             Program::Highwire | Program::Sockets | Program::Tarpc => &[],
         }
     }
@@ -101,8 +111,10 @@ pub(super) const PEERS: &[Peer] = &[
     Peer { env: UCX_SHM, ..peer(Program::Ucx, "UCX active messages", "shm", SHM, POLL) },
     peer(Program::Highwire, "**Highwire**", "udp", "UDP", POLL),
     peer(Program::Sockets, "bare sockets (the floor of those below)", "tcp", TCP, SLEEP),
+    peer(Program::CapnProto, "Cap'n Proto (capnp-rpc)", "tcp", TCP, SLEEP),
     peer(Program::Tarpc, "tarpc", "tcp", TCP, SLEEP),
     peer(Program::Sockets, "bare sockets (the floor of those below)", "unix", UNIX, SLEEP),
+    peer(Program::CapnProto, "Cap'n Proto (capnp-rpc)", "unix", UNIX, SLEEP),
     peer(Program::Tarpc, "tarpc", "unix", UNIX, SLEEP),
     on_ours(peer(Program::Ucx, "UCX active messages", "verbs", OURS_SHM, POLL), "shm", UCX_VERBS),
     on_ours(peer(Program::Ucx, "UCX active messages", "verbs", OURS_UDP, POLL), "udp", UCX_VERBS),
