@@ -190,19 +190,29 @@ fn play_programs(only: Option<&str>, outcome: &mut Outcome) -> Result<()> {
             if only.is_some_and(|text| !name.contains(text)) {
                 continue;
             }
-            let mut started = Instant::now();
-            let mut result = programs::play(program, client);
-            if let Err(error) = &result {
-                Agent::connect().context("the guest is gone")?;
-                // Stock programs have patience of their own, which an emulated processor can exceed: once more, and it is said.
-                println!("again   {name}, because of this:\n        {error:#}");
-                outcome.repeated.push(name.clone());
-                started = Instant::now();
-                result = programs::play(program, client);
-            }
-            note(outcome, name, program.checks, started, result);
+            play_patiently(outcome, name, program.checks, || programs::play(program, client))?;
         }
     }
+    Ok(())
+}
+
+/// Runs a pair of programs. Stock programs have patience of their own, which an emulated processor can exceed: once more, and it is said.
+fn play_patiently(
+    outcome: &mut Outcome,
+    name: String,
+    checks: &str,
+    play: impl Fn() -> Result<()>,
+) -> Result<()> {
+    let mut started = Instant::now();
+    let mut result = play();
+    if let Err(error) = &result {
+        Agent::connect().context("the guest is gone")?;
+        println!("again   {name}, because of this:\n        {error:#}");
+        outcome.repeated.push(name.clone());
+        started = Instant::now();
+        result = play();
+    }
+    note(outcome, name, checks, started, result);
     Ok(())
 }
 

@@ -14,7 +14,7 @@ use super::super::outcome::Outcome;
 use super::end::{End, Side};
 use super::pair::Pair;
 use super::programs::{UNTIL_KILLED, here, to_highwire, to_kernel, within_limit};
-use super::{ALL, Scenario, Setting, note};
+use super::{ALL, Scenario, Setting, note, play_patiently};
 
 /// What Java's verbs have no words for: memory windows.
 const NOT_IN_JAVA: &[&str] = &["rc send_inv"];
@@ -70,12 +70,7 @@ pub(super) fn play(only: Option<&str>, outcome: &mut Outcome) -> Result<()> {
     // The port is for the libraries' engine now.
     drop(jvm);
     for (name, client) in roles(PING_PONG, only) {
-        let started = Instant::now();
-        let result = ping_pong(&home, client);
-        if result.is_err() {
-            Agent::connect().context("the guest is gone")?;
-        }
-        note(outcome, name, PING_PONG_CHECKS, started, result);
+        play_patiently(outcome, name, PING_PONG_CHECKS, || ping_pong(&home, client))?;
     }
     Ok(())
 }
