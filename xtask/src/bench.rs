@@ -16,6 +16,7 @@ use anyhow::{Context, Result, bail};
 use crate::measure::Program;
 use crate::shell::{Line, root};
 
+pub(crate) use java::comparison as java_comparison;
 pub(crate) use loss::{Goodputs, Recovery};
 pub(crate) use speed::{CASES, Outcome};
 

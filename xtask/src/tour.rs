@@ -3,10 +3,12 @@
 //! A stop is something to see: what is shown, the command that a visitor can repeat, and what came out. The last part is
 //! a table "what · measured here · floor or paper" and a page with the same in pictures.
 
+mod java;
 mod nanopu;
 mod page;
 mod stops;
 mod store;
+mod wake;
 
 use std::path::PathBuf;
 use std::process::ExitCode;

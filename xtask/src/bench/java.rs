@@ -1,5 +1,6 @@
 //! Java programs, ours beside others: round trips, and GETs from a memcached; what java/benchmarks prints, as a section of the page.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context, Result, bail};
@@ -7,31 +8,83 @@ use anyhow::{Context, Result, bail};
 use super::{Args, PAGE, machine, replace_section};
 use crate::java;
 use crate::measure::Program;
-use crate::packages;
+use crate::packages::{self, Missing};
 use crate::shell::{Line, Log, root, target_dir};
 
-/// Measures, prints, and writes the section if it is asked to.
-pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
-    let log = Log::create("bench-java")?;
-    let home = match java::tools(&log)? {
+const COMPARISON: &str = "highwire.benchmarks.echo.Comparison";
+
+/// What `class` of java/benchmarks needs.
+struct Programs<'a> {
+    program: &'a Program,
+    home: PathBuf,
+    /// Its libraries, and its classes.
+    target: PathBuf,
+}
+
+/// Builds java/benchmarks, and installs what is missing for that.
+fn build<'a>(program: &'a Program, log: &Log) -> Result<std::result::Result<Programs<'a>, Missing>> {
+    let home = match java::tools(log)? {
         Ok(home) => home,
-        Err(missing) => bail!("{}", missing.0),
+        Err(missing) => return Ok(Err(missing)),
     };
-    let folder = root().join("java");
-    let target = folder.join("benchmarks/target");
+    let target = root().join("java/benchmarks/target");
     // Maven puts libraries beside those of an earlier build, which may be others.
     let libraries = target.join("lib");
     if libraries.exists() {
         std::fs::remove_dir_all(&libraries).with_context(|| libraries.display().to_string())?;
     }
+    if !java::package("benchmarks", &home, log)? {
+        if java::is_unreachable(&log.text()?) {
+            let what = "Maven cannot reach its repository, and has not kept what it needs";
+            return Ok(Err(Missing(what.into())));
+        }
+        bail!("the programs in Java do not build: {}", log.path().display());
+    }
+    Ok(Ok(Programs { program, home, target }))
+}
+
+impl Programs<'_> {
+    fn line(&self, properties: &[(&str, &str)], class: &str) -> Line {
+        let path = format!("{}:{}/lib/*", self.target.join("classes").display(), self.target.display());
+        let mut line = Line::new(&self.home.join("bin/java").display().to_string())
+            .arg("-cp")
+            .arg(path)
+            .arg(format!("-Dhighwire.program={}", self.program.path().display()));
+        for (name, value) in properties {
+            line = line.arg(format!("-Dhighwire.{name}={value}"));
+        }
+        line.arg(class)
+    }
+}
+
+/// The table of round trips between JVMs, with the properties that `Comparison` in java/benchmarks has, or what is missing for it.
+pub(crate) fn comparison(
+    program: &Program,
+    properties: &[(&str, &str)],
+    log: &Log,
+) -> Result<std::result::Result<String, Missing>> {
+    let programs = match build(program, log)? {
+        Ok(programs) => programs,
+        Err(missing) => return Ok(Err(missing)),
+    };
+    let output = programs.line(properties, COMPARISON).capture()?;
+    if !output.success {
+        bail!("{COMPARISON}: {}", output.stderr.trim());
+    }
+    Ok(Ok(output.stdout))
+}
+
+/// Measures, prints, and writes the section if it is asked to.
+pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
+    let log = Log::create("bench-java")?;
     eprintln!("Maven builds the programs in Java, and cargo the one in Rust");
-    let maven = Line::new("mvn")
-        .words("-q -B -pl benchmarks -am -DskipTests package")
-        .env("JAVA_HOME", &home)
-        .dir(&folder);
+    let programs = match build(program, &log)? {
+        Ok(programs) => programs,
+        Err(missing) => bail!("{}", missing.0),
+    };
     let rust = Line::cargo("build --quiet --release --package highwire-host --example round_trip");
-    if !maven.run_logged(&log)? || !rust.run_logged(&log)? {
-        bail!("the programs do not build: {}", log.path().display());
+    if !rust.run_logged(&log)? {
+        bail!("the program in Rust does not build: {}", log.path().display());
     }
     if let Err(missing) = packages::ensure(&["memcached"], &log)? {
         bail!("{}", missing.0);
@@ -41,18 +94,13 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
         eprintln!("JUCX {}", missing.0);
     }
     eprintln!("two tables: round trips, then GETs");
+    let rust = target_dir().join("release/examples/round_trip").display().to_string();
+    let rounds = args.runs.to_string();
     let measure = |class: &str| -> Result<String> {
-        let output = Line::new(&home.join("bin/java").display().to_string())
-            .arg("-cp")
-            .arg(format!("{}:{}/*", target.join("classes").display(), libraries.display()))
-            .arg(format!("-Dhighwire.program={}", program.path().display()))
-            .arg(format!("-Dhighwire.rust={}", target_dir().join("release/examples/round_trip").display()))
-            .arg(format!("-Dhighwire.rounds={}", args.runs))
-            .arg(class)
-            .capture_stdout()?;
+        let output = programs.line(&[("rust", &rust), ("rounds", &rounds)], class).capture_stdout()?;
         output.with_context(|| format!("{class} failed"))
     };
-    let trips = measure("highwire.benchmarks.echo.Comparison")?;
+    let trips = measure(COMPARISON)?;
     let text = format!("On {}\n{trips}\n{}", machine()?, measure("highwire.benchmarks.gets.Gets")?);
     println!("{text}");
     if args.write_docs {

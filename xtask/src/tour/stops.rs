@@ -10,7 +10,7 @@ use crate::measure::{Program, Quantity};
 use crate::shell::{root, target_dir};
 
 use super::page::{Bar, Chart};
-use super::{Results, Stop, nanopu, store};
+use super::{Results, Stop, java, nanopu, store, wake};
 use crate::{libs, packages, shell::Log};
 
 /// Seconds of each of the eight goodput measurements.
@@ -32,6 +32,8 @@ pub(super) const ALL: &[Sight] = &[
     Sight { title: "A program written for RDMA cards, unmodified", visit: unmodified },
     Sight { title: "The same code on a simulated network", visit: simulated },
     Sight { title: "A store that loses a node and no money", visit: store::loses_a_node },
+    Sight { title: "Hundreds of threads wait, and none of them polls", visit: wake::strategies },
+    Sight { title: "Java, without a native library", visit: java::beside_sockets },
     Sight { title: "A processor with the network in its registers", visit: nanopu::timeline },
     Sight { title: "A core that is right to the cycle", visit: nanopu::rocket },
 ];

@@ -31,12 +31,15 @@ public final class Comparison {
     private static final int ROUNDS = Integer.getInteger("highwire.rounds", 3);
     private static final String MILLIS = System.getProperty(Ends.MILLIS, "300");
     private static final int WORD = 8;
+    private static final int GARBAGE = 200;
     private static final long PATIENCE_SECONDS = 120;
 
     private final Map<Way, Map<Integer, Histogram>> times = new EnumMap<>(Way.class);
     private final Map<Way, String> obstacles = new EnumMap<>(Way.class);
     private final List<long[]> java = new ArrayList<>();
+    private final List<long[]> collected = new ArrayList<>();
     private final List<long[]> rust = new ArrayList<>();
+    private long collections;
     private final Engine near;
     private final Engine far;
 
@@ -83,11 +86,15 @@ public final class Comparison {
     }
 
     private Map<Integer, Histogram> ask(Way way, int... sizes) throws Exception {
+        return askAmongGarbage(way, 0, sizes);
+    }
+
+    private Map<Integer, Histogram> askAmongGarbage(Way way, int garbage, int... sizes) throws Exception {
         String door = way.isOurs() ? near.door() : "";
         String other = way.isOurs() && way.path == Way.Path.UDP ? far.door() : door;
         List<String> words = new ArrayList<>(List.of("ask", way.name()));
         Arrays.stream(sizes).mapToObj(Integer::toString).forEach(words::add);
-        Process client = Jvm.start(Map.of(Engines.DOOR_PROPERTY, door, Ends.SERVER_DOOR, other, Ends.MILLIS, MILLIS), Ends.class, words.toArray(String[]::new));
+        Process client = Jvm.start(Map.of(Engines.DOOR_PROPERTY, door, Ends.SERVER_DOOR, other, Ends.MILLIS, MILLIS, Ends.GARBAGE, "" + garbage), Ends.class, words.toArray(String[]::new));
         // One that hangs is no reason to wait for ever, and its server ends with it.
         CompletableFuture.delayedExecutor(PATIENCE_SECONDS, TimeUnit.SECONDS).execute(client::destroyForcibly);
         Map<Integer, Histogram> found = new LinkedHashMap<>();
@@ -95,6 +102,8 @@ public final class Comparison {
         for (String line = Ends.hear(said); line != null; line = Ends.hear(said)) {
             if (line.startsWith("obstacle ")) {
                 obstacles.put(way, line.substring("obstacle ".length()));
+            } else if (line.startsWith("collections ")) {
+                collections += Long.parseLong(line.substring("collections ".length()));
             } else {
                 String[] parts = line.split(" ");
                 found.put(Integer.parseInt(parts[0]), histogram(parts[1]));
@@ -115,8 +124,8 @@ public final class Comparison {
         if (program == null) {
             return;
         }
-        Histogram mine = ask(Way.WRITE, WORD).get(WORD);
-        java.add(new long[] {mine.getValueAtPercentile(50), mine.getValueAtPercentile(99), mine.getValueAtPercentile(99.9)});
+        java.add(percentiles(ask(Way.WRITE, WORD).get(WORD)));
+        collected.add(percentiles(askAmongGarbage(Way.WRITE, GARBAGE, WORD).get(WORD)));
         Process other = new ProcessBuilder(program).redirectError(ProcessBuilder.Redirect.INHERIT).start();
         // … min 1  p50 2  p99 3  p99.9 4 ns …
         String[] words = new String(other.getInputStream().readAllBytes()).split(" +");
@@ -125,6 +134,10 @@ public final class Comparison {
             throw new IOException(program + " has failed");
         }
         rust.add(new long[] {Long.parseLong(words[at + 1]), Long.parseLong(words[at + 3]), Long.parseLong(words[at + 5])});
+    }
+
+    private static long[] percentiles(Histogram found) {
+        return new long[] {found.getValueAtPercentile(50), found.getValueAtPercentile(99), found.getValueAtPercentile(99.9)};
     }
 
     private void show(Way... ways) {
@@ -140,13 +153,16 @@ public final class Comparison {
         }
         obstacles.forEach((way, reason) -> System.out.printf("%n%s over %s: not on this machine: %s%n", way.title, way.path.text, reason));
         if (!rust.isEmpty()) {
-            System.out.print("\n| 8 bytes there and back by WRITE, ns | Java | Rust | Java / Rust |\n|---|---:|---:|---:|\n");
+            System.out.print("\n| 8 bytes there and back by WRITE, ns | Java | Rust | Java / Rust | Java, a collector at work | that / Rust |\n|---|---:|---:|---:|---:|---:|\n");
             String[] names = {"p50", "p99", "p99.9"};
             for (int i = 0; i < names.length; i++) {
                 long mine = median(java, i);
                 long theirs = median(rust, i);
-                System.out.printf(Locale.ROOT, "| %s | %d | %d | %.2f |%n", names[i], mine, theirs, (double) mine / theirs);
+                long busy = median(collected, i);
+                System.out.printf(Locale.ROOT, "| %s | %d | %d | %.2f | %d | %.2f |%n", names[i], mine, theirs, (double) mine / theirs, busy, (double) busy / theirs);
             }
+            System.out.printf("%nA collector at work: both JVMs take %d MB a second; in the one that asks memory was collected %d times in %d ms.%n",
+                    GARBAGE, collections, ROUNDS * Long.parseLong(MILLIS));
         }
     }
 

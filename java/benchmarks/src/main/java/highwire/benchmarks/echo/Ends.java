@@ -20,6 +20,8 @@ public final class Ends {
     static final String SERVER_DOOR = "highwire.serverDoor";
     /** For how long each size is measured, and before that for how long without counting, in milliseconds. */
     static final String MILLIS = "highwire.millis";
+    /** Megabytes a second that both ends take meanwhile, for the collector to have work. */
+    static final String GARBAGE = "highwire.garbage";
     /** What the lines begin with that are meant for the other JVM, as libraries print what they like. */
     private static final String MARK = "echo: ";
     private static final int BATCH = 100;
@@ -38,12 +40,19 @@ public final class Ends {
      */
     public static void main(String[] args) throws Exception {
         Way way = Way.valueOf(args[1]);
+        if (garbage() > 0) {
+            Garbage.make(garbage());
+        }
         if (args[0].equals("answer")) {
             answer(way.echo());
         } else {
             ask(way, args);
         }
         System.exit(0);
+    }
+
+    private static int garbage() {
+        return Integer.getInteger(GARBAGE, 0);
     }
 
     static void say(String line) {
@@ -80,7 +89,7 @@ public final class Ends {
             say("obstacle " + echo.obstacle());
             return;
         }
-        Process other = Jvm.start(Map.of(Engines.DOOR_PROPERTY, System.getProperty(SERVER_DOOR, "")), Ends.class, "answer", way.name());
+        Process other = Jvm.start(Map.of(Engines.DOOR_PROPERTY, System.getProperty(SERVER_DOOR, ""), GARBAGE, "" + garbage()), Ends.class, "answer", way.name());
         BufferedReader in = other.inputReader();
         BufferedWriter out = other.outputWriter();
         long millis = Long.getLong(MILLIS);
@@ -94,7 +103,11 @@ public final class Ends {
                 warmUp(client, warm);
                 warm = WARM_MILLIS;
                 Histogram times = new Histogram(3);
+                long collections = Garbage.collections();
                 run(client, millis, times);
+                if (garbage() > 0) {
+                    say("collections " + (Garbage.collections() - collections));
+                }
                 say(bytes + " " + text(times));
             }
             tell(out, "end");

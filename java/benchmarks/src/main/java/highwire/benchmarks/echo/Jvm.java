@@ -21,6 +21,10 @@ final class Jvm {
         if (Runtime.version().feature() >= 24) {
             line.add("--sun-misc-unsafe-memory-access=allow");
         }
+        if (!properties.getOrDefault(Ends.GARBAGE, "0").equals("0")) {
+            // Little room for what is new: it is collected many times a second.
+            line.add("-Xmn8m");
+        }
         properties.forEach((name, value) -> line.add("-D" + name + "=" + value));
         line.add(main.getName());
         line.addAll(Arrays.asList(args));

@@ -102,4 +102,12 @@ class EveryWayTest {
         assertTrue(text.lines().anyMatch(line -> line.matches("\\| Highwire READ \\| shared memory \\| polling \\| " + TIMES + " \\| " + TIMES + " \\| – \\|")), text);
         assertTrue(text.lines().anyMatch(line -> line.matches("\\| NIO \\| TCP \\| blocking \\| " + TIMES + " \\| " + TIMES + " \\| 1.00 × \\|")), text);
     }
+
+    @Test
+    void memoryIsCollectedWhileItIsMeasured() throws Exception {
+        Process process = Jvm.start(Map.of(Ends.MILLIS, "500", Ends.GARBAGE, "200"), Ends.class, "ask", Way.NIO_TCP_BLOCKING.name(), "8");
+        String text = new String(process.getInputStream().readAllBytes());
+        assertEquals(0, process.waitFor(), text);
+        assertTrue(text.lines().anyMatch(line -> line.matches("echo: collections [1-9][0-9]*")), text);
+    }
 }
