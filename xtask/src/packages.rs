@@ -28,7 +28,7 @@ pub(crate) fn ensure(packages: &[&str], log: &Log) -> Result<std::result::Result
     if installed {
         Ok(Ok(()))
     } else {
-        Ok(Err(Missing(format!("apt-get could not install {names}; see {}", log.path().display()))))
+        Ok(Err(Missing(format!("apt-get could not install {names}; the log {} says why", log.name()))))
     }
 }
 

@@ -180,6 +180,11 @@ impl Log {
         &self.path
     }
 
+    /// Its file's name, for reasons that pages quote: no page says where a machine keeps its files.
+    pub(crate) fn name(&self) -> String {
+        self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
+    }
+
     pub(crate) fn note(&self, text: &str) -> Result<()> {
         writeln!(self.append()?, "{text}").with_context(|| format!("cannot write {}", self.path.display()))
     }

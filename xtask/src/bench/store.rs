@@ -37,14 +37,14 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
             [] => kinds.push(kind),
             needed => match packages::ensure(needed, &log)? {
                 Ok(()) => kinds.push(kind),
-                Err(missing) => notes.push(format!("Not measured: {}, which {}.", kind.name(), missing.0)),
+                Err(missing) => notes.push(format!("Not measured: {}: {}.", kind.name(), missing.0)),
             },
         }
     }
     let has_clients = match packages::ensure(&["redis-tools"], &log)? {
         Ok(()) => true,
         Err(missing) => {
-            notes.push(format!("redis-benchmark did not run: it {}.", missing.0));
+            notes.push(format!("redis-benchmark did not run: {}.", missing.0));
             false
         }
     };

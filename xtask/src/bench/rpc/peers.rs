@@ -144,15 +144,10 @@ pub(super) fn build(log: &Log) -> Result<Built> {
             None => cc(&target).run_logged(log)?,
         };
         let path = target.join("release").join(program.file());
-        let reason = || format!("does not build here; {} says why", shown(log.path()));
+        let reason = || format!("does not build here; the log {} says why", log.name());
         built.insert(program, if is_built { Ok(path) } else { Err(reason()) });
     }
     Ok(built)
-}
-
-/// No page may say where this machine keeps its files.
-fn shown(path: &Path) -> String {
-    path.strip_prefix(root()).unwrap_or(path).display().to_string()
 }
 
 fn cargo(crates: &[&str], target: &Path) -> Line {
