@@ -3,11 +3,10 @@
 mod common;
 
 use common::{Folder, Process, be_a_node_if_asked, until};
+use highwire_store::faults::Etcd as Member;
 use highwire_store::{Client, EtcdRegister};
 use highwire_txn::{Configuration, ConfigurationService, NodeId};
-use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 const LEASE: &str = "lease_ms = 400";
@@ -17,17 +16,15 @@ fn this_process_is_a_node() {
     be_a_node_if_asked();
 }
 
-/// One member of etcd, with its data in a folder.
+/// One member of etcd, with its data in a folder that goes with it.
 struct Etcd {
+    member: Member,
     folder: PathBuf,
-    client: String,
-    peer: String,
-    child: Option<Child>,
 }
 
 impl Drop for Etcd {
     fn drop(&mut self) {
-        self.stop();
+        self.member.stop();
         let _ = std::fs::remove_dir_all(&self.folder);
     }
 }
@@ -35,47 +32,24 @@ impl Drop for Etcd {
 impl Etcd {
     /// `None`, and a word why: there is no etcd here.
     fn start(name: &str) -> Option<Etcd> {
-        if Command::new("etcd").arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status().is_err()
-        {
+        if !Member::is_there() {
             println!("skipped: there is no etcd here; apt-get install etcd-server");
             return None;
         }
-        let free = || {
-            let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-            listener.local_addr().expect("bound").to_string()
-        };
         let folder = std::env::temp_dir().join(format!("highwire-etcd-{name}-{}", std::process::id()));
-        let mut etcd = Etcd { folder, client: free(), peer: free(), child: None };
-        etcd.go();
-        Some(etcd)
+        Some(Etcd { member: Member::start(&folder, "127.0.0.1").expect("etcd"), folder })
     }
 
     fn go(&mut self) {
-        let (client, peer) = (format!("http://{}", self.client), format!("http://{}", self.peer));
-        let child = Command::new("etcd")
-            .arg("--data-dir")
-            .arg(&self.folder)
-            .args(["--listen-client-urls", &client, "--advertise-client-urls", &client])
-            .args(["--listen-peer-urls", &peer, "--initial-advertise-peer-urls", &peer])
-            .args(["--initial-cluster", &format!("default={peer}")])
-            .stdout(Stdio::null())
-            .stderr(Stdio::null())
-            .spawn()
-            .expect("etcd");
-        self.child = Some(child);
-        let mut register = self.register("nothing");
-        until("etcd", || register.holds().ok());
+        self.member.go().expect("etcd");
     }
 
     fn stop(&mut self) {
-        if let Some(mut child) = self.child.take() {
-            let _ = child.kill();
-            let _ = child.wait();
-        }
+        self.member.stop();
     }
 
     fn register(&self, name: &str) -> EtcdRegister {
-        EtcdRegister::open(&format!("{}/{name}", self.client)).expect("an address")
+        EtcdRegister::open(&format!("{}/{name}", self.member.client())).expect("an address")
     }
 }
 
@@ -134,7 +108,7 @@ fn of_many_that_change_the_key_at_once_one_wins_each_time() {
 #[test]
 fn nodes_serve_without_etcd_and_agree_on_members_when_it_is_back() {
     let Some(mut etcd) = Etcd::start("cluster") else { return };
-    let folder = Folder::with_register(3, LEASE, &format!("etcd://{}/bank", etcd.client));
+    let folder = Folder::with_register(3, LEASE, &format!("etcd://{}/bank", etcd.member.client()));
     let mut nodes: Vec<Process> = (0..3).map(|node| Process::start(&folder.file(), node)).collect();
     folder.wait_for(&[0, 1, 2], 3);
     let mut client = folder.client();

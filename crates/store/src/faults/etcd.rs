@@ -72,6 +72,11 @@ impl Etcd {
         }
     }
 
+    /// Where clients find it: an address and a port.
+    pub fn client(&self) -> &str {
+        &self.client
+    }
+
     /// What `register` of a cluster's file says.
     pub fn register(&self) -> String {
         format!("etcd://{}/faults", self.client)
