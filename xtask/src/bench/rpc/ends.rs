@@ -17,6 +17,8 @@ const START_PATIENCE: Duration = Duration::from_secs(30);
 /// Beyond its turn; a client without replies gives up before.
 const CALL_PATIENCE: Duration = Duration::from_secs(60);
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
+/// How long a client may take to notice a wrong reply; one that does has ended long before.
+const CHECK_MS: u64 = 10_000;
 /// A client says this when the bytes that come back are others.
 const WRONG: &str = "a wrong reply";
 
@@ -49,7 +51,7 @@ pub(super) fn play(peer: &Peer, place: Place<'_>, load: Load) -> Result<Value> {
 /// Has the server send one wrong reply, which the client must notice.
 pub(super) fn check(peer: &Peer, place: Place<'_>) -> Result<()> {
     let server = Server::start(peer, place, 1, "--wrong-reply 3")?;
-    let (is_well, _, errors) = server.call(peer, place, Load { window: 1, turn_ms: 50 })?;
+    let (is_well, _, errors) = server.call(peer, place, Load { window: 1, turn_ms: CHECK_MS })?;
     judge(is_well, &errors)
 }
 

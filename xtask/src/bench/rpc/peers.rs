@@ -15,18 +15,22 @@ pub(super) enum Program {
     Iceoryx2,
     Ucx,
     Sockets,
+    Zeromq,
     CapnProto,
     Tarpc,
+    Tonic,
 }
 
 impl Program {
-    pub(super) const ALL: [Program; 6] = [
+    pub(super) const ALL: [Program; 8] = [
         Program::Highwire,
         Program::Iceoryx2,
         Program::Ucx,
         Program::Sockets,
+        Program::Zeromq,
         Program::CapnProto,
         Program::Tarpc,
+        Program::Tonic,
     ];
 
     /// The package in `comparisons/`; the one in C has none.
@@ -36,8 +40,10 @@ impl Program {
             Program::Iceoryx2 => "comparisons-rpc-iceoryx2",
             Program::Ucx => return None,
             Program::Sockets => "comparisons-echo",
+            Program::Zeromq => "comparisons-rpc-zeromq",
             Program::CapnProto => "comparisons-rpc-capnp",
             Program::Tarpc => "comparisons-rpc-tarpc",
+            Program::Tonic => "comparisons-rpc-tonic",
         })
     }
 
@@ -47,8 +53,10 @@ impl Program {
             Program::Iceoryx2 => "echo-iceoryx2",
             Program::Ucx => "echo-ucx",
             Program::Sockets => "echo-sockets",
+            Program::Zeromq => "echo-zeromq",
             Program::CapnProto => "echo-capnp",
             Program::Tarpc => "echo-tarpc",
+            Program::Tonic => "echo-tonic",
         }
     }
 
@@ -57,8 +65,9 @@ impl Program {
         match self {
             Program::Iceoryx2 => &["libclang-dev"],
             Program::Ucx => &["gcc", "libc6-dev", "libucx-dev"],
+            Program::Zeromq => &["g++"],
             Program::CapnProto => &["capnproto"],
-            Program::Highwire | Program::Sockets | Program::Tarpc => &[],
+            Program::Highwire | Program::Sockets | Program::Tarpc | Program::Tonic => &[],
         }
     }
 }
@@ -111,9 +120,12 @@ pub(super) const PEERS: &[Peer] = &[
     Peer { env: UCX_SHM, ..peer(Program::Ucx, "UCX active messages", "shm", SHM, POLL) },
     peer(Program::Highwire, "**Highwire**", "udp", "UDP", POLL),
     peer(Program::Sockets, "bare sockets (the floor of those below)", "tcp", TCP, SLEEP),
+    peer(Program::Zeromq, "ZeroMQ", "tcp", TCP, SLEEP),
     peer(Program::CapnProto, "Cap'n Proto (capnp-rpc)", "tcp", TCP, SLEEP),
     peer(Program::Tarpc, "tarpc", "tcp", TCP, SLEEP),
+    peer(Program::Tonic, "tonic (gRPC)", "tcp", TCP, SLEEP),
     peer(Program::Sockets, "bare sockets (the floor of those below)", "unix", UNIX, SLEEP),
+    peer(Program::Zeromq, "ZeroMQ", "unix", UNIX, SLEEP),
     peer(Program::CapnProto, "Cap'n Proto (capnp-rpc)", "unix", UNIX, SLEEP),
     peer(Program::Tarpc, "tarpc", "unix", UNIX, SLEEP),
     on_ours(peer(Program::Ucx, "UCX active messages", "verbs", OURS_SHM, POLL), "shm", UCX_VERBS),
