@@ -43,7 +43,7 @@ pub(crate) struct Args {
     /// Only the speed of the nanoPU's simulator.
     #[arg(long)]
     nanopu: bool,
-    /// Only RPCs: rates, times, the ladder of optimisations, the budget of a datagram, and echoes beside tarpc, tonic, Cap'n Proto, ZeroMQ, UCX and iceoryx2, whose packages are installed where that is possible.
+    /// Only RPCs: rates, times, the ladder of optimisations, the budget of a datagram, and echoes beside tarpc, tonic, Cap'n Proto, ZeroMQ, UCX, ruapc and iceoryx2, whose packages are installed where that is possible.
     #[arg(long, conflicts_with = "nanopu")]
     rpc: bool,
     /// Only how soon waiting threads have their events.

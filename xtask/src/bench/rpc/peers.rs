@@ -19,10 +19,11 @@ pub(super) enum Program {
     CapnProto,
     Tarpc,
     Tonic,
+    Ruapc,
 }
 
 impl Program {
-    pub(super) const ALL: [Program; 8] = [
+    pub(super) const ALL: [Program; 9] = [
         Program::Highwire,
         Program::Iceoryx2,
         Program::Ucx,
@@ -31,6 +32,7 @@ impl Program {
         Program::CapnProto,
         Program::Tarpc,
         Program::Tonic,
+        Program::Ruapc,
     ];
 
     /// The package in `comparisons/`; the one in C has none.
@@ -44,7 +46,16 @@ impl Program {
             Program::CapnProto => "comparisons-rpc-capnp",
             Program::Tarpc => "comparisons-rpc-tarpc",
             Program::Tonic => "comparisons-rpc-tonic",
+            Program::Ruapc => "comparisons-rpc-ruapc",
         })
+    }
+
+    /// The folder of the workspace that the package is in.
+    fn workspace(self) -> &'static str {
+        match self {
+            Program::Ruapc => "comparisons/rpc/ruapc",
+            _ => "comparisons",
+        }
     }
 
     fn file(self) -> &'static str {
@@ -57,6 +68,7 @@ impl Program {
             Program::CapnProto => "echo-capnp",
             Program::Tarpc => "echo-tarpc",
             Program::Tonic => "echo-tonic",
+            Program::Ruapc => "echo-ruapc",
         }
     }
 
@@ -67,6 +79,7 @@ impl Program {
             Program::Ucx => &["gcc", "libc6-dev", "libucx-dev"],
             Program::Zeromq => &["g++"],
             Program::CapnProto => &["capnproto"],
+            Program::Ruapc => &["gcc", "libc6-dev", "libclang-dev", "libibverbs-dev", "pkg-config"],
             Program::Highwire | Program::Sockets | Program::Tarpc | Program::Tonic => &[],
         }
     }
@@ -107,6 +120,7 @@ const TCP: &str = "TCP";
 const UNIX: &str = "Unix socket";
 const POLL: &str = "poll";
 const SLEEP: &str = "sleep";
+const SLEEP_LATER: &str = "poll 50 µs, then sleep";
 const OURS_SHM: &str = "Highwire's libibverbs, shared memory";
 const OURS_UDP: &str = "Highwire's libibverbs, UDP";
 /// Shared memory and nothing else, lest it take the network.
@@ -124,12 +138,15 @@ pub(super) const PEERS: &[Peer] = &[
     peer(Program::CapnProto, "Cap'n Proto (capnp-rpc)", "tcp", TCP, SLEEP),
     peer(Program::Tarpc, "tarpc", "tcp", TCP, SLEEP),
     peer(Program::Tonic, "tonic (gRPC)", "tcp", TCP, SLEEP),
+    peer(Program::Ruapc, "ruapc", "tcp", TCP, SLEEP),
     peer(Program::Sockets, "bare sockets (the floor of those below)", "unix", UNIX, SLEEP),
     peer(Program::Zeromq, "ZeroMQ", "unix", UNIX, SLEEP),
     peer(Program::CapnProto, "Cap'n Proto (capnp-rpc)", "unix", UNIX, SLEEP),
     peer(Program::Tarpc, "tarpc", "unix", UNIX, SLEEP),
     on_ours(peer(Program::Ucx, "UCX active messages", "verbs", OURS_SHM, POLL), "shm", UCX_VERBS),
+    on_ours(peer(Program::Ruapc, "ruapc", "rdma", OURS_SHM, SLEEP_LATER), "shm", &[]),
     on_ours(peer(Program::Ucx, "UCX active messages", "verbs", OURS_UDP, POLL), "udp", UCX_VERBS),
+    on_ours(peer(Program::Ruapc, "ruapc", "rdma", OURS_UDP, SLEEP_LATER), "udp", &[]),
 ];
 
 /// Where a program is, or why it is not there.
@@ -146,13 +163,20 @@ pub(super) fn build(log: &Log) -> Result<Built> {
         }
     }
     let target = target_dir().join("comparisons");
-    let crates: Vec<&str> = ready.iter().filter_map(|program| program.package()).collect();
     // Together where all of them build; one by one to know which does not.
-    let all_build = cargo(&crates, &target).run_logged(log)?;
+    let mut built_together = BTreeMap::new();
+    for program in &ready {
+        built_together.entry(program.workspace()).or_insert_with(Vec::new).extend(program.package());
+    }
+    let mut all_build = BTreeMap::new();
+    for (workspace, crates) in &built_together {
+        all_build.insert(*workspace, cargo(workspace, crates, &target).run_logged(log)?);
+    }
     for program in ready {
+        let workspace = program.workspace();
         let is_built = match program.package() {
-            Some(_) if all_build => true,
-            Some(package) => cargo(&[package], &target).run_logged(log)?,
+            Some(_) if all_build[workspace] => true,
+            Some(package) => cargo(workspace, &[package], &target).run_logged(log)?,
             None => cc(&target).run_logged(log)?,
         };
         let path = target.join("release").join(program.file());
@@ -162,9 +186,9 @@ pub(super) fn build(log: &Log) -> Result<Built> {
     Ok(built)
 }
 
-fn cargo(crates: &[&str], target: &Path) -> Line {
+fn cargo(workspace: &str, crates: &[&str], target: &Path) -> Line {
     let line = Line::cargo("build --release --keep-going --target-dir").arg(target);
-    crates.iter().fold(line, |line, name| line.words("--package").arg(name)).dir(root().join("comparisons"))
+    crates.iter().fold(line, |line, name| line.words("--package").arg(name)).dir(root().join(workspace))
 }
 
 fn cc(target: &Path) -> Line {
