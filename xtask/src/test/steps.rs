@@ -60,6 +60,7 @@ pub(super) const ALL: &[Step] = &[
     long("fuzz", "every fuzz target, briefly", fuzz::step),
     long("dropin", "programs for RDMA cards, unmodified, a part of `cargo xtask compat`", compat::step),
     long("java", "the verbs in Java, and conversations with them", java::step),
+    long("comparisons", "what measures other systems counts rightly, and notices a wrong reply", comparisons),
     long("store", "the store: real faults, and Redis's own clients", store::step),
     long("interop", "conversations with the Linux kernel's RNIC", interop::step),
     long(
@@ -260,6 +261,22 @@ fn rtl_blocks(log: &Log) -> Result<Tally> {
         return Ok(Tally::skipped("rtl", &missing.0));
     }
     cargo_test(log, Line::cargo("test --package highwire-nanopu --test rtl"))
+}
+
+/// What all echoes have in common, and those over bare sockets, which take seconds to build. The others are built by whoever measures.
+fn comparisons(log: &Log) -> Result<Tally> {
+    let folder = root().join("comparisons");
+    // Which versions there are, the registry knows.
+    if !folder.join("Cargo.lock").is_file()
+        && !Line::cargo("generate-lockfile").dir(&folder).run_logged(log)?
+    {
+        let reason = "cargo cannot tell which versions to take; the log says why";
+        return Ok(Tally::skipped("comparisons", reason));
+    }
+    let mut tally = Tally::one(Line::cargo("fmt --check").dir(&folder).run_logged(log)?);
+    let line = Line::cargo("test --package comparisons-echo --all-features --no-fail-fast --target-dir");
+    tally.add(cargo_test(log, line.arg(target_dir().join("comparisons")).dir(folder))?);
+    Ok(tally)
 }
 
 fn models(log: &Log) -> Result<Tally> {
