@@ -89,7 +89,7 @@ impl Book {
     }
 
     /// A request to be sent at once, or none: the turn is over.
-    pub fn next(&mut self) -> Option<Request> {
+    pub fn request(&mut self) -> Option<Request> {
         if self.report.is_some() {
             return None;
         }
@@ -108,7 +108,7 @@ impl Book {
             bail!("a wrong reply to request {}: {reply:02x?}", request.number());
         }
         self.answered += 1;
-        if self.window == 1 || self.answered % REPLIES_PER_LOOK == 0 {
+        if self.window == 1 || self.answered.is_multiple_of(REPLIES_PER_LOOK) {
             self.look(Instant::now(), request)?;
         }
         Ok(())
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn a_reply_that_is_not_its_request_is_an_error() {
         let mut book = book(2);
-        let (first, second) = (book.next().expect("begun"), book.next().expect("begun"));
+        let (first, second) = (book.request().expect("begun"), book.request().expect("begun"));
         book.answered(&first, &first.bytes).expect("the same bytes");
         let error = book.answered(&second, &first.bytes).expect_err("another's reply").to_string();
         assert!(error.contains("wrong reply to request 1"), "{error}");
@@ -191,8 +191,8 @@ mod tests {
         let mut book = book(1);
         let start = book.start;
         let after = |ms| start + Duration::from_millis(ms);
-        let mut answer = |book: &mut Book, ms| {
-            let mut request = book.next().expect("the turn goes on");
+        let answer = |book: &mut Book, ms| {
+            let mut request = book.request().expect("the turn goes on");
             request.sent = Some(after(ms - 3));
             book.answered += 1;
             book.look(after(ms), &request).expect("clocks");
@@ -204,7 +204,7 @@ mod tests {
         for ms in [400, 800, 1099, 1100] {
             answer(&mut book, ms);
         }
-        assert_eq!(book.next(), None, "a second has gone by since the warm-up");
+        assert_eq!(book.request(), None, "a second has gone by since the warm-up");
         let report = book.report().expect("the turn is over");
         assert_eq!((report.requests, report.seconds), (4, 1.0));
         let [p50, p99, p999] = report.latency_ns.expect("one at a time");
@@ -214,7 +214,7 @@ mod tests {
     #[test]
     fn no_two_requests_are_alike() {
         let mut book = book(3);
-        let requests: Vec<_> = (0..300).map(|_| book.next().expect("begun").bytes).collect();
+        let requests: Vec<_> = (0..300).map(|_| book.request().expect("begun").bytes).collect();
         let different: std::collections::BTreeSet<_> = requests.iter().collect();
         assert_eq!(different.len(), requests.len());
         assert!(book.report().is_err(), "nothing was answered");

@@ -36,7 +36,7 @@ pub trait System {
     /// It cannot serve there.
     fn serve(over: &str, server: &'static Server) -> Result<()>;
 
-    /// Asks until [`Book::next`] says that the turn is over.
+    /// Asks until [`Book::request`] says that the turn is over.
     ///
     /// # Errors
     /// It cannot connect, a reply does not come, or is not its request.

@@ -36,7 +36,7 @@ where
             spawn_local(async move {
                 loop {
                     // Not in the `while let`: what it borrows would stay borrowed.
-                    let Some(request) = book.borrow_mut().next() else { return anyhow::Ok(()) };
+                    let Some(request) = book.borrow_mut().request() else { return anyhow::Ok(()) };
                     let reply = echo(request.bytes).await?;
                     book.borrow_mut().answered(&request, &reply)?;
                 }

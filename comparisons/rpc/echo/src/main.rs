@@ -88,7 +88,7 @@ fn ask(mut stream: impl Read + Write, mut book: Book) -> Result<Report> {
     loop {
         out.clear();
         for _ in 0..std::mem::take(&mut free) {
-            let Some(request) = book.next() else { return book.report() };
+            let Some(request) = book.request() else { return book.report() };
             out.extend_from_slice(&request.bytes);
             under_way.push_back(request);
         }

@@ -114,7 +114,7 @@ async fn ask(worker: &Worker, batch: u32, books: &RefCell<Books>) -> Result<()> 
     let mut requests = Vec::new();
     loop {
         requests.clear();
-        requests.extend((0..batch).map_while(|_| books.borrow_mut().book.next()));
+        requests.extend((0..batch).map_while(|_| books.borrow_mut().book.request()));
         if requests.is_empty() || books.borrow().failure.is_some() {
             return Ok(());
         }

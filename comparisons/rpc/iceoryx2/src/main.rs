@@ -65,14 +65,15 @@ impl System for Iceoryx {
         };
         let mut under_way = VecDeque::new();
         for _ in 0..book.window() {
-            let request = book.next().context("the turn has hardly begun")?;
+            let request = book.request().context("the turn has hardly begun")?;
             under_way.push_back((request, ask(&request)?));
         }
         let (mut polls, mut since) = (0_u32, None);
         while let Some((request, pending)) = under_way.front() {
             let Some(reply) = pending.receive()? else {
                 polls += 1;
-                if polls % POLLS_PER_LOOK == 0 && since.get_or_insert_with(Instant::now).elapsed() > PATIENCE
+                if polls.is_multiple_of(POLLS_PER_LOOK)
+                    && since.get_or_insert_with(Instant::now).elapsed() > PATIENCE
                 {
                     bail!("no reply for {PATIENCE:?}");
                 }
@@ -82,7 +83,7 @@ impl System for Iceoryx {
             drop(reply);
             under_way.pop_front();
             (polls, since) = (0, None);
-            let Some(next) = book.next() else { break };
+            let Some(next) = book.request() else { break };
             under_way.push_back((next, ask(&next)?));
         }
         book.report()

@@ -65,7 +65,7 @@ fn ask(socket: &Socket, mut book: Book) -> Result<Report> {
     let mut under_way = VecDeque::new();
     let mut reply = Message::new();
     for _ in 0..book.window() {
-        under_way.extend(book.next());
+        under_way.extend(book.request());
     }
     for request in &under_way {
         socket.send(&request.bytes[..], 0)?;
@@ -73,7 +73,7 @@ fn ask(socket: &Socket, mut book: Book) -> Result<Report> {
     while let Some(request) = under_way.pop_front() {
         socket.recv(&mut reply, 0).context("no reply")?;
         book.answered(&request, &reply)?;
-        let Some(next) = book.next() else { break };
+        let Some(next) = book.request() else { break };
         socket.send(&next.bytes[..], 0)?;
         under_way.push_back(next);
     }
