@@ -200,3 +200,52 @@ fn what_is_kept_for_one_queue_pair_holds_up_no_other() {
     });
     assert_eq!(b.device.counters().value("held_for_receive"), before);
 }
+
+/// Datagrams for a neighbour do not wait for a turn of the engine, and need none: whoever has posted them may turn to something else.
+#[test]
+fn all_datagrams_of_a_chain_arrive_though_their_sender_does_nothing_more() {
+    const CHAIN: u64 = 20;
+    let [a, b] = &Setup::new(Service::Ud, LinkChoice::Auto).pair();
+    for round in 0..10 {
+        let sges: Vec<_> = (0..CHAIN).map(|slot| [a.buffer.sge(slot * 8, 8)]).collect();
+        for slot in 0..CHAIN {
+            receive(b, slot);
+            a.buffer.write(slot as usize * 8, &(round * CHAIN + slot).to_le_bytes());
+        }
+        let unsignaled = highwire_host::verbs::SendFlags::default();
+        let chain: Vec<_> =
+            sges.iter().map(|sges| SendWr { flags: unsignaled, ..request(a, b, sges) }).collect();
+        a.qp.post_send(&chain).expect("posts");
+        for slot in 0..CHAIN {
+            assert_eq!(until("a datagram", || b.cq.poll_one()).wr_id, slot);
+            assert_eq!(number(b, slot), round * CHAIN + slot);
+        }
+    }
+}
+
+/// The same when there are more of them than a ring has room for: those that wait are not overtaken by later ones.
+#[test]
+fn no_datagram_overtakes_those_that_wait_for_room() {
+    // A ring takes a thousand, more or less.
+    const SENT: u64 = 1900;
+    let [a, b] = &Setup::new(Service::Ud, LinkChoice::Auto).pair();
+    let unsignaled = highwire_host::verbs::SendFlags::default();
+    let post = |number: u64| {
+        a.buffer.write(0, &number.to_le_bytes());
+        let sges = [a.buffer.sge(0, 8)];
+        a.qp.post_send(&[SendWr { flags: unsignaled, ..request(a, b, &sges) }]).expect("posts");
+    };
+    (0..SENT).for_each(post);
+    // There is room again now and then, and more datagrams come all the time.
+    for number in 0..2 * SENT {
+        receive(b, number % 64);
+        until("a datagram", || {
+            a.cq.poll(&mut []);
+            b.cq.poll_one()
+        });
+        assert_eq!(self::number(b, number % 64), number);
+        if number < SENT {
+            post(SENT + number);
+        }
+    }
+}

@@ -234,7 +234,10 @@ impl Rnic {
         with_qp!(self, now, slot, |entry, ctx| entry
             .qp
             .handle_packet(ctx, arrival, headers, payload, memory));
-        self.settle(now, slot);
+        // A datagram asks for no answer and stops no clock.
+        if service != Some(Service::Ud) {
+            self.settle(now, slot);
+        }
     }
 
     /// Whether a packet of UC or UD would be dropped for want of a receive, and for no other reason that its headers tell.
@@ -339,6 +342,20 @@ impl Rnic {
         if let Some(slot) = self.slot(qpn) {
             with_qp!(self, now, slot, |entry, ctx| entry.qp.complete_direct(ctx, op, status));
         }
+    }
+
+    /// Sends a datagram past the queue, if nothing waits there: `put` hands its packet to the link, or says that it did not. False if
+    /// nothing has happened; the request is then to be posted.
+    #[inline]
+    pub fn send_datagram(
+        &mut self,
+        now: Instant,
+        qpn: Qpn,
+        wr: &SendWr<'_>,
+        put: impl FnOnce(&Outgoing<'_>) -> bool,
+    ) -> bool {
+        let Some(slot) = self.slot(qpn) else { return false };
+        with_qp!(self, now, slot, |entry, ctx| entry.qp.send_datagram(ctx, wr, put)).unwrap_or(false)
     }
 
     pub(crate) fn forget_ready(&mut self, slot: u32) {

@@ -6,6 +6,7 @@
 //!
 //! Invariant: completions leave in the order in which requests were posted.
 
+mod datagram;
 mod ending;
 mod irn;
 mod packets;

@@ -1,15 +1,17 @@
-//! One-sided requests that this side carries out itself, in the memory of a peer on this host.
+//! Requests that need no place in the queue: datagrams for a neighbour, which go straight into its ring, and one-sided requests that
+//! this side carries out itself, in the memory of a peer on this host.
 //!
-//! Only where nothing is in flight on the queue pair, since they overtake packets: on UC, where nobody acknowledges those, only when the
+//! The latter only where nothing is in flight on the queue pair, since they overtake packets: on UC, where nobody acknowledges those, only when the
 //! peer has taken all that lay in the ring to it. Whatever speaks against it, the request
 //! goes the ordinary way, and the peer's responder is the one to refuse it.
 #![allow(unsafe_code)]
 
 use super::Engine;
+use super::neighbours::Sent;
 use crate::memory::HostMemory;
 use highwire_link::shm::RawSlice;
 use highwire_rings::MAX_SGES;
-use highwire_rnic::DirectOp;
+use highwire_rnic::{DirectOp, Outgoing};
 use highwire_stdx::Instant;
 use highwire_verbs::{CompletionStatus, Memory, MemoryLost, NULL_ADDR, Operation, SendWr};
 
@@ -67,6 +69,23 @@ impl Engine {
         let status = if is_whole { CompletionStatus::Success } else { CompletionStatus::LocalProtection };
         self.rnic.complete_direct(now, qp.qpn, &op, status);
         true
+    }
+}
+
+impl Engine {
+    /// Puts a datagram for a neighbour into its ring at once, if nothing speaks against it; false if nothing has happened.
+    #[inline]
+    pub(super) fn post_datagram(&mut self, index: u32, wr: &SendWr<'_>) -> bool {
+        let (Some(neighbours), Some(to)) = (&mut self.neighbours, &wr.datagram) else { return false };
+        if self.disturbed.is_some() || !neighbours.has_ring(to.address.gid, to.qpn) {
+            return false;
+        }
+        let Some(qp) = self.qps.get(index) else { return false };
+        // A ring that is there takes no time to find.
+        let now = self.now.unwrap_or(Instant::ZERO);
+        let memory = &self.memory;
+        let put = |outgoing: &Outgoing<'_>| neighbours.send(now, outgoing, memory) == Sent::Yes;
+        self.rnic.send_datagram(now, qp.qpn, wr, put)
     }
 }
 

@@ -113,6 +113,26 @@ impl Neighbours {
         }
     }
 
+    /// Whether what is for a queue pair goes into a ring that is there already, and in which nothing waits for room.
+    #[inline]
+    pub(super) fn has_ring(&mut self, gid: Gid, qpn: Qpn) -> bool {
+        if self.known.get(self.recent).is_none_or(|known| !known.is(gid, qpn)) {
+            match self.known.iter().position(|known| known.is(gid, qpn)) {
+                Some(at) => self.recent = at,
+                None => return false,
+            }
+        }
+        let rings = &self.known[self.recent].rings;
+        let lane = qpn.value() as usize % rings.len().max(1);
+        rings.get(lane).is_some_and(|ring| ring.as_ref().is_some_and(|ring| ring.backlog.is_empty()))
+    }
+
+    /// Whether something was put into a ring that its reader cannot see yet, or was not told of.
+    #[inline]
+    pub(super) fn is_unflushed(&self) -> bool {
+        !self.unflushed.is_empty()
+    }
+
     /// Sends a packet, if its destination is on this host.
     #[inline]
     pub(super) fn send(&mut self, now: Instant, outgoing: &Outgoing<'_>, memory: &HostMemory) -> Sent {

@@ -186,6 +186,9 @@ impl Engine {
             self.deliver();
             self.flush(true);
             self.note_deferral(By::Visitor, false);
+        } else if let Some(neighbours) = self.neighbours.as_mut().filter(|near| near.is_unflushed()) {
+            // Datagrams that went past the queue.
+            neighbours.flush();
         }
     }
 

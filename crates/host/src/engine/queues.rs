@@ -207,7 +207,7 @@ impl Engine {
         if !self.has_place(index) {
             return Err(PostError::QueueFull);
         }
-        if self.post_direct(index, wr) {
+        if self.post_direct(index, wr) || self.post_datagram(index, wr) {
             self.note_posted(index, wr.flags.signaled);
             return Ok(());
         }

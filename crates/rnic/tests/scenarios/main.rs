@@ -4,6 +4,7 @@
 mod common;
 
 mod congestion;
+mod datagrams;
 mod frames;
 mod guards;
 mod long;

@@ -1,9 +1,11 @@
-//! Operations that the driver carries out in the peer's memory itself, because it can reach it.
+//! What the driver does at once and past the queue: operations in a peer's memory that it can reach, and datagrams.
 
 use super::QueuePair;
 use crate::context::Context;
+use crate::counters::Counter;
+use crate::plan::{Order, Outgoing};
 use crate::requester;
-use highwire_verbs::{CompletionStatus, QpState, SendWr, Service, SgeList};
+use highwire_verbs::{CompletionStatus, Gather, QpState, SendWr, Service, SgeList};
 
 /// An operation that the driver carries out in the peer's memory itself, because it can reach it.
 #[derive(Clone, Debug)]
@@ -85,5 +87,39 @@ impl QueuePair {
         if status != CompletionStatus::Success {
             self.enter_error(ctx);
         }
+    }
+
+    /// Sends a datagram past the queue, if nothing waits there: `put` hands its packet to the link, or says that it did not. False if
+    /// nothing has happened; the request then goes the ordinary way, which also reports what is wrong with it.
+    #[inline]
+    pub fn send_datagram(
+        &mut self,
+        ctx: &mut Context<'_>,
+        wr: &SendWr<'_>,
+        put: impl FnOnce(&Outgoing<'_>) -> bool,
+    ) -> bool {
+        let Some(to) = &wr.datagram else { return false };
+        let mut sges = SgeList::EMPTY;
+        let QueuePair { conn, requester, plan, .. } = self;
+        let Some(length) = requester.plan_datagram(conn, ctx, wr, &mut sges, plan) else { return false };
+        let outgoing = Outgoing {
+            qpn: conn.qpn,
+            address: &to.address,
+            headers: &plan.headers,
+            payload: Gather::new(sges.as_slice(), 0, length),
+            order: Order::Strict,
+        };
+        if !put(&outgoing) {
+            return false;
+        }
+        requester.pass_datagram();
+        ctx.counters.count(Counter::PacketsSent);
+        ctx.counters.add(Counter::BytesSent, u64::from(length));
+        if wr.flags.signaled || conn.config.signal_all {
+            let mut completion = requester::ended(conn, wr.wr_id, &wr.operation, CompletionStatus::Success);
+            completion.byte_len = length;
+            ctx.completions.push_back((conn.config.send_cq, completion));
+        }
+        true
     }
 }

@@ -4,7 +4,7 @@ use super::Requester;
 use crate::connection::Connection;
 use crate::plan::{Order, Plan, Source};
 use crate::send_queue::SendWqe;
-use highwire_verbs::{Operation, Remote, SEGMENT_QKEY, Service};
+use highwire_verbs::{Datagram, Operation, Remote, SEGMENT_QKEY, Service};
 use highwire_wire::{AtomicEth, Deth, Ext, IrnEth, IrnFlags, Opcode, Position, Psn, Qpn, Reth};
 
 impl Requester {
@@ -25,7 +25,7 @@ impl Requester {
                 rc_headers(wqe, position, conn.mtu.bytes())
             }
             Service::Uc => uc_headers(wqe, position),
-            Service::Ud => ud_headers(conn, wqe),
+            Service::Ud => ud_headers(conn, &wqe.operation, wqe.datagram.as_ref()),
             Service::Raw => raw_headers(conn),
         };
         let dest_qpn = match wqe.datagram {
@@ -170,12 +170,13 @@ fn uc_headers(wqe: &SendWqe, position: Position) -> (Opcode, Ext) {
     (opcode, if opcode.info().layout == ext.layout() { ext } else { Ext::None })
 }
 
-fn ud_headers(conn: &Connection, wqe: &SendWqe) -> (Opcode, Ext) {
+#[inline]
+pub(super) fn ud_headers(conn: &Connection, operation: &Operation, to: Option<&Datagram>) -> (Opcode, Ext) {
     // With the high bit set, the QP's own Q_Key is sent: it is privileged (IBTA §10.2.5).
-    let qkey = wqe.datagram.map_or(0, |d| if d.qkey >> 31 == 1 { conn.qkey } else { d.qkey });
+    let qkey = to.map_or(0, |to| if to.qkey >> 31 == 1 { conn.qkey } else { to.qkey });
     let deth = Deth { qkey, source_qpn: conn.qpn };
-    match wqe.operation {
-        Operation::SendImm(imm) => (Opcode::UdSendOnlyImm, Ext::DethImm(deth, imm)),
+    match operation {
+        Operation::SendImm(imm) => (Opcode::UdSendOnlyImm, Ext::DethImm(deth, *imm)),
         _ => (Opcode::UdSendOnly, Ext::Deth(deth)),
     }
 }
