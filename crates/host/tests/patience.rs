@@ -79,16 +79,24 @@ fn a_neighbour_that_has_gone_is_not_waited_for() {
     in_time("the end of a device", move || drop(b));
 }
 
-fn hasty(recovery: Recovery) -> Setup {
-    let setup = Setup::new(Service::Rc, LinkChoice::Shm).recovery(recovery);
+/// Who is found through shared memory by its lock, and who over UDP by its socket.
+const HASTY: [(Recovery, LinkChoice); 4] = [
+    (Recovery::GoBackN, LinkChoice::Shm),
+    (Recovery::Irn, LinkChoice::Shm),
+    (Recovery::GoBackN, LinkChoice::Udp),
+    (Recovery::Irn, LinkChoice::Udp),
+];
+
+fn hasty(recovery: Recovery, link: LinkChoice) -> Setup {
+    let setup = Setup::new(Service::Rc, link).recovery(recovery);
     let options = ConnectOptions { timeout: 1, retry_count: 1, ..setup.options };
     Setup { options, ..setup }
 }
 
 #[test]
 fn a_living_neighbour_that_does_not_run_is_not_given_up() {
-    for recovery in [Recovery::GoBackN, Recovery::Irn] {
-        let [a, b] = &hasty(recovery).pair();
+    for (recovery, link) in HASTY {
+        let [a, b] = &hasty(recovery, link).pair();
         b.receive(1, 0, 64);
         a.post(2, Operation::Send, 0, 64);
         next_ok(a, b);
@@ -97,18 +105,18 @@ fn a_living_neighbour_that_does_not_run_is_not_given_up() {
         b.receive(3, 0, 64);
         a.post(4, Operation::Send, 0, 64);
         for _ in 0..1_000_000 {
-            assert_eq!(a.cq.poll_one(), None, "{recovery:?}");
+            assert_eq!(a.cq.poll_one(), None, "{recovery:?} {link}");
         }
-        assert_eq!(a.qp.state(), QpState::Rts, "{recovery:?}");
+        assert_eq!(a.qp.state(), QpState::Rts, "{recovery:?} {link}");
         next_ok(a, b);
-        assert_eq!(next_ok(b, a).wr_id, 3, "{recovery:?}");
+        assert_eq!(next_ok(b, a).wr_id, 3, "{recovery:?} {link}");
     }
 }
 
 #[test]
 fn a_neighbour_that_runs_and_does_not_answer_is_given_up() {
-    for recovery in [Recovery::GoBackN, Recovery::Irn] {
-        let [a, b] = hasty(recovery).pair();
+    for (recovery, link) in HASTY {
+        let [a, b] = hasty(recovery, link).pair();
         b.receive(1, 0, 64);
         a.post(2, Operation::Send, 0, 64);
         next_ok(&a, &b);
@@ -122,7 +130,7 @@ fn a_neighbour_that_runs_and_does_not_answer_is_given_up() {
         assert_eq!(
             (completion.wr_id, completion.status),
             (4, CompletionStatus::RetryExceeded),
-            "{recovery:?}"
+            "{recovery:?} {link}"
         );
     }
 }

@@ -89,6 +89,43 @@ fn converse([a, b]: &[End; 2], what: &str) {
     }
 }
 
+/// Each has a socket of its own at the common address, and the broker keeps those of who has gone.
+#[test]
+fn at_a_shared_address_who_lives_and_does_not_run_is_not_given_up_and_who_has_gone_is() {
+    let house = House::new(13);
+    for recovery in [Recovery::GoBackN, Recovery::Irn] {
+        let mut setup = house.setup(Service::Rc, LinkChoice::Udp).recovery(recovery);
+        (setup.options.timeout, setup.options.retry_count) = (1, 1);
+        let [a, b] = setup.pair();
+        b.receive(1, 0, 64);
+        a.post(2, Operation::Send, 0, 64);
+        next_ok(&a, &b);
+        next_ok(&b, &a);
+        // From here on nobody polls the neighbour's engine, and hundreds of timeouts pass.
+        b.receive(3, 0, 64);
+        a.post(4, Operation::Send, 0, 64);
+        for _ in 0..200_000 {
+            assert_eq!(a.cq.poll_one(), None, "{recovery:?}");
+        }
+        next_ok(&a, &b);
+        assert_eq!(next_ok(&b, &a).wr_id, 3, "{recovery:?}");
+        drop(b);
+        a.post(5, Operation::Send, 0, 64);
+        let ended = until("the end", || a.cq.poll_one());
+        assert_eq!((ended.wr_id, ended.status), (5, CompletionStatus::RetryExceeded), "{recovery:?}");
+        // One that runs and has no answer to give.
+        let [a, End { qp, cq, .. }] = setup.pair();
+        drop(qp);
+        a.post(6, Operation::Send, 0, 64);
+        let ended = until("the end", || {
+            cq.poll_one();
+            a.cq.poll_one()
+        });
+        assert_eq!((ended.wr_id, ended.status), (6, CompletionStatus::RetryExceeded), "{recovery:?}");
+    }
+    house.close();
+}
+
 #[test]
 fn devices_at_one_address_reach_each_other_over_both_links() {
     let house = House::new(1);

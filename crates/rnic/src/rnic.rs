@@ -247,12 +247,17 @@ impl Rnic {
 
     /// Handles the passing of time; early and late calls are harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
-        self.handle_timeout_unless(now, |_, _| false);
+        self.handle_timeout_unless(now, |_, _, _| false);
     }
 
     /// The same by a driver that knows more than the time: `is_unheard` says of a queue pair's peer, by address and number, that
-    /// it lives and has yet to look at what it was sent. While that is so, no answer from it is no reason to give up.
-    pub fn handle_timeout_unless(&mut self, now: Instant, mut is_unheard: impl FnMut(Gid, Qpn) -> bool) {
+    /// it lives and has yet to look at what it was sent. While that is so, no answer from it is no reason to give up. The third
+    /// argument tells whether this timer makes the requester do so: an answer that is dear is not needed before.
+    pub fn handle_timeout_unless(
+        &mut self,
+        now: Instant,
+        mut is_unheard: impl FnMut(Gid, Qpn, bool) -> bool,
+    ) {
         while let Some((at, slot)) = self.timers.take_due(now) {
             let Some(entry) = self.qps.get_mut(slot) else { continue };
             if entry.armed != at {
@@ -260,7 +265,7 @@ impl Rnic {
             }
             entry.armed = Instant::FAR_FUTURE;
             let (gid, qpn) = entry.qp.peer();
-            entry.qp.set_unheard(is_unheard(gid, qpn));
+            entry.qp.set_unheard(is_unheard(gid, qpn, entry.qp.gives_up(now)));
             with_qp!(self, now, slot, |entry, ctx| entry.qp.handle_timeout(ctx));
             self.settle(now, slot);
         }

@@ -237,6 +237,11 @@ impl QueuePair {
         self.requester.is_unheard = is_unheard;
     }
 
+    /// Whether a timer that is due at `now` makes it give its peer up.
+    pub fn gives_up(&self, now: Instant) -> bool {
+        self.requester.gives_up(&self.conn, now)
+    }
+
     /// Handles the passing of time; early and late calls are harmless.
     pub fn handle_timeout(&mut self, ctx: &mut Context<'_>) {
         if self.conn.state.receives() {

@@ -300,6 +300,17 @@ impl Requester {
         }
     }
 
+    /// Whether a timer that is due at `now` makes it give up, if the peer has not answered by then.
+    pub(crate) fn gives_up(&self, conn: &Connection, now: Instant) -> bool {
+        let is_due = self.deadline.is_some_and(|deadline| now >= deadline) && self.rnr_until.is_none();
+        is_due
+            && conn.state.transmits()
+            && match self.irn {
+                Some(_) => self.gives_up_irn(conn, now),
+                None => self.gives_up_standard(conn),
+            }
+    }
+
     pub(crate) fn handle_cnp(&mut self, ctx: &mut Context<'_>) {
         ctx.counters.count(Counter::CnpsReceived);
         self.congestion.on_cnp(ctx.now);

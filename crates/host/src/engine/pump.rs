@@ -239,9 +239,11 @@ impl Engine {
         }
         *packets += self.receive_all();
         let now = self.now();
-        let neighbours = self.neighbours.as_ref();
-        let is_unheard = |gid, qpn| neighbours.is_some_and(|near| near.is_unheard(gid, qpn));
-        self.rnic.handle_timeout_unless(now, is_unheard);
+        let (neighbours, room) = (self.neighbours.as_ref(), &self.room);
+        self.rnic.handle_timeout_unless(now, |gid, qpn, gives_up| {
+            // Sockets take a system call or several to look at.
+            neighbours.is_some_and(|near| near.is_unheard(gid, qpn)) || gives_up && room.is_unread(gid, qpn)
+        });
         true
     }
 

@@ -1,4 +1,4 @@
-//! Room in the sockets of those who share the device's address.
+//! Room in the sockets of those who share the device's address; and whether a peer on this machine has read what it was sent.
 //!
 //! The kernel throws away what does not fit into a receiving socket, and tells nobody. On the wire of a real RNIC that does
 //! not happen: a lossless network holds the sender up, at the pace of the receiver. So does this, for peers on this machine:
@@ -15,7 +15,8 @@ use highwire_broker::Doorman;
 use highwire_link::{ReceiveBuffer, receive_buffer};
 use highwire_stdx::{Duration, Instant};
 use highwire_verbs::Gid;
-use highwire_wire::Qpn;
+use highwire_wire::{Qpn, UDP_PORT};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes to a peer before its socket is asked for: so many fit into any.
@@ -105,6 +106,21 @@ impl Room {
         (peer.bytes, peer.bytes_per_look) = (0, bytes_per_look);
         self.due = None;
         false
+    }
+
+    /// Whether datagrams wait unread at the socket of a queue pair's owner on this machine: its process lives, or the socket would be
+    /// gone, and has not been running.
+    #[cold]
+    pub(super) fn is_unread(&self, gid: Gid, qpn: Qpn) -> bool {
+        let shard = qpn.value() as u8;
+        match self.doorman.as_ref().filter(|_| gid == self.own) {
+            // The broker itself empties the sockets of those who have gone.
+            Some(doorman) => {
+                let buffer = doorman.socket_of(shard).and_then(|socket| receive_buffer(socket.as_fd()));
+                buffer.is_ok_and(|buffer| buffer.used_bytes > 0)
+            }
+            None => sys::has_unread(SocketAddr::new(gid.to_ip(), UDP_PORT)),
+        }
     }
 
     #[cold]

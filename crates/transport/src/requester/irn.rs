@@ -197,12 +197,16 @@ impl Requester {
         };
     }
 
-    pub(super) fn timeout_irn(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
-        self.deadline = None;
-        if conn.patience().is_some_and(|patience| ctx.now.saturating_since(self.last_progress) >= patience)
+    /// Whether the next timeout is the last one.
+    pub(super) fn gives_up_irn(&self, conn: &Connection, now: Instant) -> bool {
+        conn.patience().is_some_and(|patience| now.saturating_since(self.last_progress) >= patience)
             && self.stalls >= u32::from(conn.retry_count)
             && !self.queue.wqes.is_empty()
-        {
+    }
+
+    pub(super) fn timeout_irn(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
+        self.deadline = None;
+        if self.gives_up_irn(conn, ctx.now) {
             ctx.counters.count(Counter::Timeouts);
             self.fail_front(conn, ctx, CompletionStatus::RetryExceeded);
             return;

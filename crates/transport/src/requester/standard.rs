@@ -286,6 +286,11 @@ impl Requester {
         self.deadline = conn.ack_deadline(ctx.now);
     }
 
+    /// Whether the next timeout is the last one.
+    pub(super) fn gives_up_standard(&self, conn: &Connection) -> bool {
+        !conn.transport.never_gives_up && self.retries_left == 0 && self.frontier != self.first_unacknowledged
+    }
+
     pub(super) fn timeout_standard(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
         self.deadline = None;
         if self.frontier == self.first_unacknowledged {
