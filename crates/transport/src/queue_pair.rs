@@ -164,7 +164,7 @@ impl QueuePair {
             rnr_retry: conn.rnr_retry,
             recovery: self.recovery,
             in_flight: self.requester.in_flight(),
-            send_queue_len: self.requester.queue.len() as u32,
+            send_queue_len: self.requester.queue().len() as u32,
         }
     }
 
@@ -185,12 +185,12 @@ impl QueuePair {
 
     /// Keeps requests back, or lets them go: while it is being found out what the peer understands.
     pub fn hold_transmit(&mut self, held: bool) {
-        self.requester.held = held;
+        self.requester.hold(held);
     }
 
     /// Whether requests are being kept back.
     pub fn is_held(&self) -> bool {
-        self.requester.held
+        self.requester.is_held()
     }
 
     /// Takes a send request.
@@ -234,7 +234,7 @@ impl QueuePair {
     /// Says whether the peer has yet to look at what it was sent, as a driver may know whose link keeps packets until then. Time
     /// that passes meanwhile does not count against it.
     pub fn set_unheard(&mut self, is_unheard: bool) {
-        self.requester.is_unheard = is_unheard;
+        self.requester.set_unheard(is_unheard);
     }
 
     /// Whether a timer that is due at `now` makes it give its peer up.
@@ -355,7 +355,7 @@ impl QueuePair {
             Source::Nothing => Gather::EMPTY,
             Source::Read => Gather::new(self.responder.read_span(), 0, plan.length),
             Source::Request(index) => {
-                let wqe = &self.requester.queue.wqes[index as usize];
+                let wqe = &self.requester.queue().wqes[index as usize];
                 if self.conn.config.service == Service::Ud {
                     address = wqe.datagram.as_ref().map_or(address, |datagram| &datagram.address);
                 }

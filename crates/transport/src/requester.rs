@@ -1,11 +1,12 @@
 //! The half of a queue pair that asks: it sends requests, finds losses, and completes what was posted.
 //!
-//! Requests start in order: a request gets its PSNs when its first packet may leave. How losses are found and repaired
-//! is the business of two small modules, `standard` (go-back-N, as RoCE NICs do) and `irn`; building packets is that of
-//! `packets`.
+//! Requests start in order: a request gets its PSNs when its first packet may leave. A requester is in one of two modes, which find and
+//! repair losses each in its own way and number packets each in its own way ([`Numbers`]): [`standard`] is go-back-N, as RoCE NICs
+//! have it, and [`irn`] resends only what was lost. What both share is in [`common`] and the files beside it; `packets` builds packets.
 //!
 //! Invariant: completions leave in the order in which requests were posted.
 
+mod common;
 mod datagram;
 mod ending;
 mod irn;
@@ -16,22 +17,20 @@ mod standard;
 mod starting;
 pub mod table;
 
-use crate::congestion::{AckSample, Congestion, CongestionControl, LossKind, Pacer};
+use crate::congestion::CongestionControl;
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::plan::Plan;
-use crate::send_queue::{SendQueue, SendWqe};
+use crate::send_queue::SendQueue;
+use common::{Common, Numbers};
 use highwire_stdx::Instant;
-use highwire_verbs::{CompletionStatus, PostError, Recovery, SendWr, Service};
-use highwire_wire::Psn;
-pub(crate) use irn::IrnRequester;
+use highwire_verbs::{Memory, Payload, PostError, Recovery, SendWr, Service};
+use highwire_wire::{Aeth, Headers, Psn, SackEth};
+use irn::Irn;
 pub(crate) use packets::position;
 pub(crate) use requests::{check_post, check_start, complete, ended};
-use round_trips::RoundTrips;
-
-/// The widest span of PSNs that may be in flight: half of all (IBTA §9.7.2).
-const PSN_SPAN_MAX: u32 = 1 << 23;
+use standard::Standard;
 
 /// What a packet's Ethernet, IP, UDP and transport headers and checksums add to its payload, about, for pacing.
 const FRAME_OVERHEAD: u32 = 62;
@@ -39,154 +38,115 @@ const FRAME_OVERHEAD: u32 = 62;
 /// The requester of a queue pair.
 #[derive(Clone, Debug)]
 pub(crate) struct Requester {
-    pub(crate) queue: SendQueue,
-    /// The next PSN to transmit; goes back with the cursor.
-    next_psn: Psn,
-    /// The first PSN that was never sent.
-    frontier: Psn,
-    first_unacknowledged: Psn,
-    ssn: u32,
-    recv_sn: u32,
-    read_sn: u32,
-    reads_in_flight: u32,
-    /// The SSN up to which receives are promised; `None` while the responder gives no credits.
-    credit_limit: Option<u32>,
-    retries_left: u8,
-    rnr_retries_left: u8,
-    rnr_until: Option<Instant>,
-    /// When to look for progress again.
-    deadline: Option<Instant>,
-    last_progress: Instant,
-    /// IRN: timeouts since then. A host that did not run for a while has only waited once.
-    stalls: u32,
-    /// What was sent still lies before the peer, which has not come to look at it.
-    pub(crate) is_unheard: bool,
-    unrequested_acks: u32,
-    /// When an acknowledgement was last asked for.
-    asked_at: Instant,
-    /// A gap in READ responses was noticed, and the READ sent again.
-    response_gap: bool,
-    irn: Option<Box<IrnRequester>>,
-    pub(crate) held: bool,
-    /// A request failed: nothing after it is started.
-    poisoned: bool,
-    congestion: Congestion,
-    round_trips: Option<Box<RoundTrips>>,
-    /// Somebody wants to know what leaves and what arrives.
-    has_listeners: bool,
-    /// Every packet asks for an acknowledgement.
-    asks_always: bool,
-    /// IRN: packets have been leaving since the window last had room for a train.
-    is_in_train: bool,
-    /// What the acknowledgement at hand tells, if there are listeners.
-    news: AckSample,
-    pacer: Pacer,
-    /// A packet waits for its turn until then.
-    paced_until: Option<Instant>,
-    /// The queue pair is to go into error.
-    pub(crate) failed: bool,
-    drained_reported: bool,
+    common: Common,
+    mode: Mode,
+}
+
+/// How requests are numbered, and how losses are found and repaired.
+#[derive(Clone, Debug)]
+enum Mode {
+    Standard(Standard),
+    Irn(Box<Irn>),
+}
+
+impl Mode {
+    fn numbers(&self) -> &dyn Numbers {
+        match self {
+            Mode::Standard(standard) => standard,
+            Mode::Irn(irn) => &**irn,
+        }
+    }
+}
+
+/// Runs `$body` with `$common` and whichever of the modes it is, as `$mode`.
+macro_rules! in_mode {
+    ($requester:expr, |$common:ident, $mode:ident| $body:expr) => {{
+        let Requester { common: $common, mode } = $requester;
+        match mode {
+            Mode::Standard($mode) => $body,
+            Mode::Irn($mode) => {
+                let $mode = &mut **$mode;
+                $body
+            }
+        }
+    }};
 }
 
 impl Requester {
     pub(crate) fn new(conn: &Connection, sq_psn: Psn, recovery: Recovery, now: Instant) -> Requester {
-        let irn = (recovery == Recovery::Irn && conn.config.service == Service::Rc)
-            .then(|| Box::new(IrnRequester::new(sq_psn, &conn.transport.irn)));
-        let congestion = conn.transport.congestion_control(irn.is_some());
-        let mut requester = Requester {
-            queue: SendQueue::default(),
-            next_psn: sq_psn,
-            frontier: sq_psn,
-            first_unacknowledged: sq_psn,
-            ssn: 0,
-            recv_sn: 0,
-            read_sn: 0,
-            reads_in_flight: 0,
-            credit_limit: None,
-            retries_left: conn.retry_count,
-            rnr_retries_left: conn.rnr_retry,
-            rnr_until: None,
-            deadline: None,
-            last_progress: now,
-            stalls: 0,
-            is_unheard: false,
-            unrequested_acks: 0,
-            asked_at: now,
-            response_gap: false,
-            irn,
-            held: false,
-            poisoned: false,
-            congestion,
-            round_trips: None,
-            has_listeners: false,
-            asks_always: false,
-            is_in_train: false,
-            news: AckSample::default(),
-            pacer: Pacer::new(conn.transport.pacing_burst),
-            paced_until: None,
-            failed: false,
-            drained_reported: false,
+        let is_irn = recovery == Recovery::Irn && conn.config.service == Service::Rc;
+        let mode = match is_irn {
+            true => Mode::Irn(Box::new(Irn::new(sq_psn, &conn.transport.irn))),
+            false => Mode::Standard(Standard::new(conn, sq_psn, now)),
         };
-        requester.set_listeners(conn);
-        requester
+        Requester { common: Common::new(conn, sq_psn, is_irn, now), mode }
     }
 
     /// Takes the attributes that a change of state set, keeping what is queued.
     pub(crate) fn restart(&mut self, conn: &Connection, sq_psn: Psn, recovery: Recovery, now: Instant) {
-        let (queue, held) = (std::mem::take(&mut self.queue), self.held);
-        *self = Requester { queue, held, ..Requester::new(conn, sq_psn, recovery, now) };
+        let (queue, held) = (std::mem::take(&mut self.common.queue), self.common.held);
+        *self = Requester::new(conn, sq_psn, recovery, now);
+        (self.common.queue, self.common.held) = (queue, held);
     }
 
-    /// Chooses another loss recovery, as long as nothing was sent.
+    /// Chooses another loss recovery, as long as nothing was sent: the responder goes by the format of the first packet.
     pub(crate) fn set_recovery(&mut self, conn: &Connection, recovery: Recovery, now: Instant) -> bool {
-        let unsent =
-            self.frontier == self.first_unacknowledged && !self.queue.wqes.iter().any(SendWqe::is_started);
-        let is_irn = self.irn.is_some();
-        if unsent && is_irn != (recovery == Recovery::Irn) {
-            self.restart(conn, self.frontier, recovery, now);
+        let is_same = self.is_irn() == (recovery == Recovery::Irn);
+        let is_unused = self.mode.numbers().is_unused();
+        if is_unused && !is_same {
+            let next = self.next_psn();
+            self.restart(conn, next, recovery, now);
         }
-        unsent || is_irn == (recovery == Recovery::Irn)
+        is_unused || is_same
     }
 
     pub(crate) fn is_irn(&self) -> bool {
-        self.irn.is_some()
+        matches!(self.mode, Mode::Irn(_))
     }
 
+    #[inline]
     pub(crate) fn is_idle(&self) -> bool {
-        self.queue.wqes.is_empty() && !self.held
+        self.common.queue.wqes.is_empty() && !self.common.held
+    }
+
+    /// What was posted and has not ended.
+    #[inline]
+    pub(crate) fn queue(&self) -> &SendQueue {
+        &self.common.queue
+    }
+
+    /// The queue pair is to go into error.
+    #[inline]
+    pub(crate) fn has_failed(&self) -> bool {
+        self.common.failed
+    }
+
+    /// Keeps requests back, or lets them go.
+    pub(crate) fn hold(&mut self, held: bool) {
+        self.common.held = held;
+    }
+
+    pub(crate) fn is_held(&self) -> bool {
+        self.common.held
+    }
+
+    /// Says whether what was sent still lies before the peer, which has not come to look at it.
+    pub(crate) fn set_unheard(&mut self, is_unheard: bool) {
+        self.common.is_unheard = is_unheard;
     }
 
     /// Packets sent and not acknowledged.
     pub(crate) fn in_flight(&self) -> u32 {
-        match &self.irn {
-            Some(irn) => irn.window.in_flight(),
-            None => self.next_psn.ahead_of(self.first_unacknowledged),
-        }
+        self.mode.numbers().in_flight()
     }
 
     pub(crate) fn next_psn(&self) -> Psn {
-        match &self.irn {
-            Some(irn) => irn.window.next_to_send(),
-            None => self.frontier,
-        }
+        self.mode.numbers().next_psn()
     }
 
     #[inline]
     pub(crate) fn post(&mut self, conn: &Connection, wr: &SendWr<'_>) -> Result<(), PostError> {
-        check_post(conn, wr, self.queue.len())?;
-        // Filled in place, see `SgeList::set`.
-        self.queue.wqes.push_back(SendWqe::EMPTY);
-        let Some(wqe) = self.queue.wqes.back_mut() else { return Err(PostError::QueueFull) };
-        wqe.wr_id = wr.wr_id;
-        wqe.operation = wr.operation;
-        wqe.flags = wr.flags;
-        wqe.sges.set(wr.sges);
-        // What does not fit is too long for any service.
-        wqe.length = u32::try_from(wqe.sges.total()).unwrap_or(u32::MAX);
-        if wr.datagram.is_some() {
-            wqe.datagram = wr.datagram;
-        }
-        Ok(())
+        self.common.post(conn, wr)
     }
 
     /// Plans the next packet of this half, if one may leave now.
@@ -197,192 +157,176 @@ impl Requester {
         ctx: &mut Context<'_>,
         plan: &mut Plan,
     ) -> bool {
-        if !conn.state.transmits() || self.held || self.failed {
-            return false;
-        }
-        // Unreliable requests end when they have left; the driver has copied the last one by now.
-        if !conn.config.service.is_reliable() || self.poisoned {
-            self.retire(conn, ctx);
-            if self.failed {
-                return false;
+        match &mut self.mode {
+            Mode::Standard(standard) => {
+                self.common.poll_transmit(standard, conn, ctx, plan, |common, standard, ctx, plan| {
+                    let planned = standard.poll(common, conn, ctx, plan);
+                    if !conn.config.service.is_reliable() {
+                        standard.forget_sent();
+                    }
+                    planned
+                })
+            }
+            Mode::Irn(irn) => {
+                self.common.poll_transmit(&mut **irn, conn, ctx, plan, |common, irn, ctx, plan| {
+                    irn.poll(common, conn, ctx, plan)
+                })
             }
         }
-        if self.is_waiting(ctx.now) {
-            let is_paced = self.rnr_until.is_none() && self.has_packets();
-            self.paced_until = is_paced.then(|| self.pacer.next_send());
-            return false;
-        }
-        let planned = match self.irn {
-            Some(_) => self.poll_irn(conn, ctx, plan),
-            None => self.poll_standard(conn, ctx, plan),
-        };
-        if self.poisoned {
-            self.retire(conn, ctx);
-        }
-        if !conn.config.service.is_reliable() {
-            // Nobody acknowledges: what has left is over.
-            self.first_unacknowledged = self.next_psn;
-        }
-        if planned && self.has_listeners {
-            self.note_departure(plan.headers.bth.psn, ctx.now, plan.length + FRAME_OVERHEAD);
-        }
-        planned
     }
 
     /// Whether [`Self::poll_transmit`] could give something now; may say yes in vain.
     #[inline]
     pub(crate) fn wants_transmit(&mut self, conn: &Connection, now: Instant) -> bool {
-        if !conn.state.transmits() || self.held || self.failed {
-            return false;
-        }
-        if self.is_waiting(now) {
-            // One more call notes until when the pace holds it back.
-            return self.rnr_until.is_none() && self.paced_until.is_none() && self.has_packets();
-        }
-        self.has_packets()
-    }
-
-    /// Whether there is a packet to send, or to send again, if nothing holds it back.
-    #[inline]
-    fn has_packets(&mut self) -> bool {
-        !self.queue.is_exhausted()
-            || self.irn.as_mut().is_some_and(|irn| irn.window.peek_retransmit().is_some())
-    }
-
-    /// Whether an RNR NAK or the pace holds the next packet back.
-    #[inline]
-    fn is_waiting(&self, now: Instant) -> bool {
-        self.rnr_until.is_some_and(|until| now < until)
-            || self.congestion.rate().is_some() && !self.pacer.is_due(now)
-    }
-
-    /// Whether congestion control lets another packet be in flight.
-    #[inline]
-    fn window_is_open(&self, in_flight: u32) -> bool {
-        self.congestion.window().is_none_or(|window| in_flight < window)
+        in_mode!(self, |common, mode| {
+            if !conn.state.transmits() || common.held || common.failed {
+                return false;
+            }
+            if common.is_waiting(now) {
+                // One more call notes until when the pace holds it back.
+                return common.rnr_until.is_none()
+                    && common.paced_until.is_none()
+                    && common.has_packets(mode);
+            }
+            common.has_packets(mode)
+        })
     }
 
     /// When something is to be done, at the latest; [`Instant::FAR_FUTURE`] for never.
     #[inline]
     pub(crate) fn next_deadline(&self, conn: &Connection) -> Instant {
-        if !conn.state.transmits() || self.held || self.failed {
-            return Instant::FAR_FUTURE;
-        }
-        let or_never = |at: Option<Instant>| at.unwrap_or(Instant::FAR_FUTURE);
-        // While an RNR NAK makes the queue wait, nobody is late.
-        self.rnr_until
-            .unwrap_or(or_never(self.deadline))
-            .min(or_never(self.paced_until))
-            .min(or_never(self.congestion.next_timer()))
+        self.common.next_deadline(conn)
     }
 
     pub(crate) fn handle_timeout(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
-        if !conn.state.transmits() || self.failed {
+        let Requester { common, mode } = self;
+        if !conn.state.transmits() || common.failed {
             return;
         }
-        self.congestion.on_timer(ctx.now);
-        if self.paced_until.is_some_and(|until| ctx.now >= until) {
-            self.paced_until = None;
+        common.congestion.on_timer(ctx.now);
+        if common.paced_until.is_some_and(|until| ctx.now >= until) {
+            common.paced_until = None;
         }
-        if self.rnr_until.is_some_and(|until| ctx.now >= until) {
-            self.rnr_until = None;
-            self.resume_after_rnr(conn, ctx);
+        if common.rnr_until.is_some_and(|until| ctx.now >= until) {
+            common.rnr_until = None;
+            match mode {
+                Mode::Standard(standard) => standard.resume_after_rnr(common, conn, ctx.now),
+                Mode::Irn(irn) => irn.resume_after_rnr(common, conn, ctx.now),
+            }
             return;
         }
-        if self.deadline.is_some_and(|deadline| ctx.now >= deadline) && self.rnr_until.is_none() {
-            if self.is_unheard {
-                return self.wait_on(conn, ctx.now);
-            }
-            match self.irn {
-                Some(_) => self.timeout_irn(conn, ctx),
-                None => self.timeout_standard(conn, ctx),
-            }
+        if !common.is_late(ctx.now) {
+            return;
+        }
+        match mode {
+            Mode::Standard(standard) if common.is_unheard => standard.wait_on(common, conn, ctx.now),
+            Mode::Irn(irn) if common.is_unheard => irn.wait_on(common, conn, ctx.now),
+            Mode::Standard(standard) => standard.handle_timeout(common, conn, ctx),
+            Mode::Irn(irn) => irn.handle_timeout(common, conn, ctx),
         }
     }
 
     /// Whether a timer that is due at `now` makes it give up, if the peer has not answered by then.
     pub(crate) fn gives_up(&self, conn: &Connection, now: Instant) -> bool {
-        let is_due = self.deadline.is_some_and(|deadline| now >= deadline) && self.rnr_until.is_none();
-        is_due
+        self.common.is_late(now)
             && conn.state.transmits()
-            && match self.irn {
-                Some(_) => self.gives_up_irn(conn, now),
-                None => self.gives_up_standard(conn),
+            && match &self.mode {
+                Mode::Standard(standard) => standard.gives_up(conn),
+                Mode::Irn(irn) => irn.gives_up(&self.common, conn, now),
             }
     }
 
     pub(crate) fn handle_cnp(&mut self, ctx: &mut Context<'_>) {
         ctx.counters.count(Counter::CnpsReceived);
-        self.congestion.on_cnp(ctx.now);
+        self.common.congestion.on_cnp(ctx.now);
     }
 
-    fn resume_after_rnr(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
-        if let Some(irn) = &mut self.irn {
-            irn.resend_front();
-            self.arm_irn(conn, ctx.now, true);
-        } else {
-            self.go_back(self.first_unacknowledged);
-            self.deadline = conn.ack_deadline(ctx.now);
+    /// Whether the acknowledgement at hand echoes a mark.
+    #[inline]
+    pub(crate) fn note_echo(&mut self, is_echo: bool) {
+        self.common.note_echo(is_echo);
+    }
+
+    /// An ACK or NAK of standard RoCEv2 (IBTA §9.7.5.2).
+    #[inline]
+    pub(crate) fn on_ack(&mut self, conn: &Connection, ctx: &mut Context<'_>, psn: Psn, aeth: Aeth) {
+        match &mut self.mode {
+            Mode::Standard(standard) => standard.on_ack(&mut self.common, conn, ctx, psn, aeth),
+            Mode::Irn(_) => ctx.counters.count(Counter::DroppedStale),
         }
     }
 
-    fn on_progress(&mut self, conn: &Connection, now: Instant) {
-        self.retries_left = conn.retry_count;
-        self.rnr_retries_left = conn.rnr_retry;
-        self.last_progress = now;
-        self.stalls = 0;
+    /// An acknowledgement of IRN's: cumulative, selective, or a refusal.
+    #[inline]
+    pub(crate) fn on_irn_ack(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        cumulative: Psn,
+        aeth: Aeth,
+        sack: Option<SackEth>,
+    ) {
+        match &mut self.mode {
+            Mode::Irn(irn) => irn.on_ack(&mut self.common, conn, ctx, cumulative, aeth, sack),
+            Mode::Standard(_) => ctx.counters.count(Counter::DroppedStale),
+        }
     }
 
-    /// An RNR NAK for the oldest request: waits, or gives up.
-    fn on_rnr(&mut self, conn: &Connection, ctx: &mut Context<'_>, timer: u8) {
-        ctx.counters.count(Counter::RnrReceived);
-        // The same one twice, or for a packet that was under way when the wait began.
-        if self.rnr_until.is_some() {
-            return;
-        }
-        self.last_progress = ctx.now;
-        self.stalls = 0;
-        // Seven means for ever (IBTA §9.7.5.2.8).
-        if conn.rnr_retry < 7 {
-            if self.rnr_retries_left == 0 {
-                self.fail_front(conn, ctx, CompletionStatus::RnrRetryExceeded);
-                return;
+    /// A READ response or the answer to an atomic, in the format of either mode: one of the other's is stale.
+    #[inline]
+    pub(crate) fn on_response<P: Payload>(
+        &mut self,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        headers: &Headers,
+        payload: P,
+        memory: &mut impl Memory<P>,
+    ) {
+        let common = &mut self.common;
+        match (&mut self.mode, headers.bth.opcode.is_irn()) {
+            (Mode::Standard(standard), false) => {
+                standard.on_response(common, conn, ctx, headers, payload, memory)
             }
-            self.rnr_retries_left -= 1;
+            (Mode::Irn(irn), true) => irn.on_response(common, conn, ctx, headers, payload, memory),
+            _ => ctx.counters.count(Counter::DroppedStale),
         }
-        self.rnr_until = Some(ctx.now + highwire_wire::rnr_delay(timer));
     }
 
-    fn on_credits(&mut self, conn: &Connection, msn: u32, code: u8) {
-        if !conn.transport.credits {
-            return;
+    /// Whether it is in IRN's mode, and has one message of one packet to send, with room for an acknowledgement.
+    #[inline]
+    pub(crate) fn is_about_to_send_one(&self, conn: &Connection) -> bool {
+        self.is_irn() && conn.state.transmits() && self.common.is_about_to_send_one(conn)
+    }
+
+    /// The next acknowledgement of responses, which are only IRN's to acknowledge.
+    #[inline]
+    pub(crate) fn poll_read_ack(&mut self, conn: &Connection, plan: &mut Plan) -> bool {
+        match &mut self.mode {
+            Mode::Standard(_) => false,
+            Mode::Irn(irn) => irn.poll_read_ack(conn, plan),
         }
-        let promised = highwire_wire::credit_count(code).map(|count| (msn + count) & 0x00FF_FFFF);
-        // A promise is not taken back: one that is smaller was overtaken, or rounded down to its code.
-        if let (Some(promised), Some(limit)) = (promised, self.credit_limit)
-            && Psn::new(promised).is_before(Psn::new(limit))
-        {
-            return;
-        }
-        self.credit_limit = promised;
+    }
+
+    #[inline]
+    pub(crate) fn wants_read_ack(&self) -> bool {
+        matches!(&self.mode, Mode::Irn(irn) if irn.wants_read_ack())
     }
 
     /// The packet that was planned last could not be read from the request's memory.
     pub(crate) fn fail_transmit(&mut self, conn: &Connection, ctx: &mut Context<'_>, index: u32) {
-        self.lose_memory(index as usize);
-        self.retire(conn, ctx);
+        in_mode!(self, |common, mode| {
+            common.lose_memory(index as usize);
+            common.retire(mode, conn, ctx);
+        });
     }
 
-    /// Nothing is lost and nobody has refused to answer: the peer has not been running. Its time begins anew.
-    fn wait_on(&mut self, conn: &Connection, now: Instant) {
-        let step = if self.irn.is_some() { Some(conn.transport.irn.rto_high) } else { conn.ack_timeout() };
-        self.deadline = step.map(|step| now + step);
-        self.last_progress = now;
-        self.stalls = 0;
-        self.retries_left = conn.retry_count;
+    /// Gives every request back.
+    pub(crate) fn flush(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
+        self.common.flush(conn, ctx);
     }
 
-    fn note_loss(&mut self, now: Instant, kind: LossKind) {
-        self.congestion.on_loss(now, kind);
+    /// Reports, once per visit to SQD, that everything that was started has ended (IBTA §10.3.1.5).
+    pub(crate) fn report_drained(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
+        self.common.report_drained(conn, ctx);
     }
 }

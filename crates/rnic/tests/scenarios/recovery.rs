@@ -253,6 +253,26 @@ fn the_recovery_may_be_chosen_while_requests_wait_and_not_later() {
     assert_eq!(pair.outcomes(A), ["2 Success"]);
 }
 
+/// The responder goes by the format of the first packet that it executed, however long ago that was.
+#[test]
+fn the_recovery_stays_as_it_is_when_everything_sent_has_been_acknowledged() {
+    for (recovery, other) in [(Recovery::GoBackN, Recovery::Irn), (Recovery::Irn, Recovery::GoBackN)] {
+        let mut pair = Pair::new(Setup::with(recovery));
+        let write = Operation::Write(pair.buffers[B].remote(0));
+        let (qpn, attr) = (pair.ends[A].qpn, QpAttr { recovery: Some(other), ..QpAttr::default() });
+        pair.post(A, 1, write, 0, 5000);
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["1 Success"]);
+        let refused = pair.net.nodes[A].rnic.modify_qp(pair.net.now, qpn, &attr);
+        assert_eq!(refused, Err(ModifyError::NotApplicable("recovery")), "from {recovery:?}");
+        let same = QpAttr { recovery: Some(recovery), ..QpAttr::default() };
+        pair.modify(A, &same);
+        pair.post(A, 2, write, 0, 5000);
+        pair.run();
+        assert_eq!(pair.outcomes(A), ["2 Success"], "with {recovery:?}");
+    }
+}
+
 #[test]
 fn a_host_that_did_not_run_for_a_while_has_waited_once() {
     for recovery in RECOVERIES {

@@ -58,9 +58,7 @@ impl QueuePair {
             WireOperation::Acknowledge | WireOperation::SelectiveAcknowledge => {
                 self.requester.note_echo(bth.becn);
                 match headers.ext {
-                    Ext::Aeth(aeth) if !self.requester.is_irn() => {
-                        self.requester.on_ack(&self.conn, ctx, bth.psn, aeth);
-                    }
+                    Ext::Aeth(aeth) => self.requester.on_ack(&self.conn, ctx, bth.psn, aeth),
                     Ext::IrnAck(aeth) => {
                         self.requester.on_irn_ack(&self.conn, ctx, bth.psn, aeth, None);
                     }
@@ -71,15 +69,7 @@ impl QueuePair {
                 }
             }
             WireOperation::ReadResponse | WireOperation::AtomicResponse => {
-                match (bth.opcode.is_irn(), self.requester.is_irn()) {
-                    (true, true) => {
-                        self.requester.on_irn_response(&self.conn, ctx, headers, payload, memory);
-                    }
-                    (false, false) => {
-                        self.requester.on_response(&self.conn, ctx, headers, payload, memory);
-                    }
-                    _ => ctx.counters.count(Counter::DroppedStale),
-                }
+                self.requester.on_response(&self.conn, ctx, headers, payload, memory);
             }
         }
         self.settle(ctx);
@@ -111,7 +101,7 @@ impl QueuePair {
     #[inline]
     pub(super) fn settle(&mut self, ctx: &mut Context<'_>) {
         // Asked after every packet, and rarely the case.
-        let has_failed = self.requester.failed || self.responder.failed().is_some();
+        let has_failed = self.requester.has_failed() || self.responder.failed().is_some();
         if has_failed || self.conn.state == QpState::Sqd {
             self.draw_consequences(ctx);
         }
@@ -119,7 +109,7 @@ impl QueuePair {
 
     #[cold]
     fn draw_consequences(&mut self, ctx: &mut Context<'_>) {
-        if self.requester.failed && self.conn.state != QpState::Error {
+        if self.requester.has_failed() && self.conn.state != QpState::Error {
             if self.conn.config.service.is_reliable() {
                 self.enter_error(ctx);
             } else if self.conn.state != QpState::Sqe {

@@ -2,7 +2,7 @@
 //! as it has left.
 
 use super::packets::ud_headers;
-use super::{Requester, check_post, check_start};
+use super::{Mode, Requester, check_post, check_start};
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::plan::{Order, Plan};
@@ -24,8 +24,8 @@ impl Requester {
         let is_possible = conn.config.service == Service::Ud
             && conn.state == QpState::Rts
             && self.is_idle()
-            && !self.failed
-            && !self.has_listeners;
+            && !self.common.failed
+            && !self.common.has_listeners;
         let to = wr.datagram.as_ref().filter(|to| is_possible && to.qpn != Qpn::MULTICAST)?;
         check_post(conn, wr, 0).ok()?;
         sges.set(wr.sges);
@@ -38,7 +38,7 @@ impl Requester {
             }
         }
         let (opcode, ext) = ud_headers(conn, &wr.operation, Some(to));
-        plan.bare(opcode, to.qpn, self.frontier, ext, Order::Strict);
+        plan.bare(opcode, to.qpn, self.mode.numbers().next_psn(), ext, Order::Strict);
         plan.headers.bth.solicited = wr.flags.solicited;
         plan.headers.bth.pad_count = pad_count(length as usize);
         Some(length)
@@ -47,8 +47,8 @@ impl Requester {
     /// The datagram has left.
     #[inline]
     pub(crate) fn pass_datagram(&mut self) {
-        self.frontier = self.frontier.next();
-        // Nobody acknowledges: what has left is over.
-        (self.next_psn, self.first_unacknowledged) = (self.frontier, self.frontier);
+        if let Mode::Standard(standard) = &mut self.mode {
+            standard.pass();
+        }
     }
 }

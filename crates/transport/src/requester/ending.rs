@@ -1,33 +1,27 @@
 //! Requests end: in the order in which they were posted, with what became of them.
 
-use super::{PSN_SPAN_MAX, Requester, complete};
+use super::common::{Common, Numbers};
+use super::complete;
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::send_queue::{Progress, SendWqe};
 use highwire_verbs::{CompletionStatus, QpState};
 
-impl Requester {
-    /// Whether a request has ended, going by what was acknowledged.
-    #[inline]
-    pub(super) fn outcome(&self, wqe: &SendWqe) -> Option<CompletionStatus> {
-        match wqe.progress {
-            Progress::Done(status) => Some(status),
-            Progress::Waiting => None,
-            Progress::Started => {
-                let acknowledged = match &self.irn {
-                    Some(irn) => irn.is_complete(wqe),
-                    None if wqe.responses > 0 => wqe.received == wqe.responses,
-                    None => wqe.end().ahead_of(self.first_unacknowledged).wrapping_sub(1) >= PSN_SPAN_MAX,
-                };
-                acknowledged.then_some(CompletionStatus::Success)
-            }
-        }
+/// Whether a request has ended, going by what was acknowledged.
+#[inline]
+pub(super) fn outcome(numbers: &impl Numbers, wqe: &SendWqe) -> Option<CompletionStatus> {
+    match wqe.progress {
+        Progress::Done(status) => Some(status),
+        Progress::Waiting => None,
+        Progress::Started => numbers.is_complete(wqe).then_some(CompletionStatus::Success),
     }
+}
 
+impl Common {
     /// Completes what has ended, from the oldest on.
     #[inline]
-    pub(super) fn retire(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
-        while let Some(status) = self.queue.wqes.front().and_then(|wqe| self.outcome(wqe)) {
+    pub(super) fn retire(&mut self, numbers: &impl Numbers, conn: &Connection, ctx: &mut Context<'_>) {
+        while let Some(status) = self.queue.wqes.front().and_then(|wqe| outcome(numbers, wqe)) {
             let Some(wqe) = self.queue.pop() else { return };
             if wqe.responses > 0 && wqe.is_started() && wqe.psns > 0 {
                 self.reads_in_flight -= 1;
@@ -41,16 +35,22 @@ impl Requester {
     }
 
     /// The oldest request ends in error, and with it the connection.
-    pub(super) fn fail_front(&mut self, conn: &Connection, ctx: &mut Context<'_>, status: CompletionStatus) {
+    pub(super) fn fail_front(
+        &mut self,
+        numbers: &impl Numbers,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        status: CompletionStatus,
+    ) {
         if let Some(wqe) = self.queue.wqes.front_mut() {
             wqe.progress = Progress::Done(status);
-            self.retire(conn, ctx);
+            self.retire(numbers, conn, ctx);
         }
         self.failed = true;
     }
 
     /// Gives every request back.
-    pub(crate) fn flush(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
+    pub(super) fn flush(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
         for wqe in std::mem::take(&mut self.queue).wqes {
             complete(conn, ctx, &wqe, CompletionStatus::Flushed);
         }
@@ -60,7 +60,7 @@ impl Requester {
     }
 
     /// Reports, once per visit to SQD, that everything that was started has ended (IBTA §10.3.1.5).
-    pub(crate) fn report_drained(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
+    pub(super) fn report_drained(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
         let started = self.queue.wqes.front().is_some_and(SendWqe::is_started);
         if conn.state != QpState::Sqd {
             self.drained_reported = false;

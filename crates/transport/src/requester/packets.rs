@@ -1,13 +1,13 @@
 //! Builds the request packets.
 
-use super::Requester;
+use super::common::Common;
 use crate::connection::Connection;
 use crate::plan::{Order, Plan, Source};
 use crate::send_queue::SendWqe;
 use highwire_verbs::{Datagram, Operation, Remote, SEGMENT_QKEY, Service};
 use highwire_wire::{AtomicEth, Deth, Ext, IrnEth, IrnFlags, Opcode, Position, Psn, Qpn, Reth};
 
-impl Requester {
+impl Common {
     /// Packet `packet` of the request at `index`, under PSN `psn`, as standard RoCEv2 has it.
     #[inline]
     pub(super) fn standard_packet(

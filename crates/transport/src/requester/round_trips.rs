@@ -3,7 +3,7 @@
 //! Only for congestion controls and timeouts that ask for it. A packet that is resent tells nothing any more: its acknowledgement may be
 //! that of either transmission. Each packet is measured once at most.
 
-use super::Requester;
+use super::common::Common;
 use crate::congestion::{AckSample, CongestionControl};
 use crate::connection::Connection;
 use highwire_stdx::{Duration, Instant};
@@ -11,7 +11,7 @@ use highwire_wire::Psn;
 
 /// The departures of the last packets, in a ring by PSN.
 #[derive(Clone, Debug)]
-pub(crate) struct RoundTrips {
+pub(super) struct RoundTrips {
     slots: Box<[Slot]>,
     /// The first PSN that has not left.
     next: Psn,
@@ -66,34 +66,32 @@ impl RoundTrips {
     }
 }
 
-impl Requester {
+impl Common {
     /// Finds out who listens, once the congestion control is known.
-    pub(super) fn set_listeners(&mut self, conn: &Connection) {
-        let window = if self.is_irn() { conn.transport.irn.cap } else { conn.transport.go_back_n_window };
-        let wants = self.congestion.wants_round_trips() || self.is_irn() && conn.transport.irn.computes_rto;
-        self.round_trips = wants.then(|| Box::new(RoundTrips::new(self.next_psn, window)));
+    pub(super) fn set_listeners(&mut self, conn: &Connection, first: Psn, is_irn: bool) {
+        let window = if is_irn { conn.transport.irn.cap } else { conn.transport.go_back_n_window };
+        let wants = self.congestion.wants_round_trips() || is_irn && conn.transport.irn.computes_rto;
+        self.round_trips = wants.then(|| Box::new(RoundTrips::new(first, window)));
         self.has_listeners = self.congestion.is_some() || wants;
         // A window follows every acknowledgement, and a small one would wait for the end of the burst. What a responder of
         // IRN keeps back for a while says nothing about the network.
-        self.asks_always = self.congestion.window().is_some() || wants && self.is_irn();
+        self.asks_always = self.congestion.window().is_some() || wants && is_irn;
     }
 
     /// A packet leaves.
     // Kept out of line, like the next one: who sends without listeners should not carry them along.
     #[inline(never)]
-    pub(super) fn note_departure(&mut self, psn: Psn, now: Instant, bytes: u32) {
+    pub(super) fn note_departure(&mut self, psn: Psn, now: Instant, bytes: u32, first_unacknowledged: Psn) {
         self.congestion.on_sent(now, bytes);
         self.pacer.on_sent(now, bytes, self.congestion.rate());
         if let Some(round_trips) = &mut self.round_trips {
-            let irn = self.irn.as_ref();
-            let first = irn.map_or(self.first_unacknowledged, |irn| irn.window.first_unacknowledged());
-            round_trips.on_sent(psn, now, first);
+            round_trips.on_sent(psn, now, first_unacknowledged);
         }
     }
 
     /// Whether the acknowledgement at hand echoes a mark.
     #[inline]
-    pub(crate) fn note_echo(&mut self, is_echo: bool) {
+    pub(super) fn note_echo(&mut self, is_echo: bool) {
         if self.has_listeners {
             self.news.is_ecn_echo = is_echo;
         }

@@ -3,33 +3,126 @@
 //! READ responses use the requests' PSNs: a READ of n packets takes n of them, and an answer to it acknowledges
 //! everything before. A gap, in acknowledgements or responses, sends the cursor back.
 
-use super::Requester;
+use super::common::{Common, Numbers};
 use super::table::{Action, Covers, action};
 use crate::congestion::{AckSample, CongestionControl, LossKind};
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::counters::Counter;
 use crate::plan::Plan;
-use crate::send_queue::Progress;
+use crate::send_queue::{Progress, SendWqe};
 use highwire_stdx::{Duration, Instant};
 use highwire_verbs::{CompletionStatus, Memory, Payload, scatter};
 use highwire_wire::{Aeth, Ext, Headers, NakCode, Psn, Syndrome};
 
-impl Requester {
+/// The widest span of PSNs that may be in flight: half of all (IBTA §9.7.2).
+const PSN_SPAN_MAX: u32 = 1 << 23;
+
+/// What a requester keeps for go-back-N, and for the services that nobody acknowledges.
+#[derive(Clone, Debug)]
+pub(super) struct Standard {
+    /// The PSN of the first packet of all.
+    first: Psn,
+    /// The next PSN to transmit; goes back with the cursor.
+    next_psn: Psn,
+    /// The first PSN that was never sent.
+    frontier: Psn,
+    first_unacknowledged: Psn,
+    retries_left: u8,
+    /// When an acknowledgement was last asked for.
+    asked_at: Instant,
+    /// A gap in READ responses was noticed, and the READ sent again.
+    response_gap: bool,
+}
+
+impl Numbers for Standard {
     #[inline]
-    pub(super) fn poll_standard(
+    fn next_psn(&self) -> Psn {
+        self.frontier
+    }
+
+    #[inline]
+    fn in_flight(&self) -> u32 {
+        self.next_psn.ahead_of(self.first_unacknowledged)
+    }
+
+    #[inline]
+    fn first_unacknowledged(&self) -> Psn {
+        self.first_unacknowledged
+    }
+
+    fn is_unused(&self) -> bool {
+        self.frontier == self.first && self.next_psn == self.first
+    }
+
+    #[inline]
+    fn has_room_for(&self, packets: u32) -> bool {
+        self.in_flight() == 0 || self.in_flight() + packets <= PSN_SPAN_MAX
+    }
+
+    #[inline]
+    fn number(&mut self, wqe: &mut SendWqe, packets: u32) {
+        wqe.first = self.frontier;
+        wqe.psns = if wqe.responses > 0 { packets } else { wqe.packets };
+    }
+
+    #[inline]
+    fn is_complete(&self, wqe: &SendWqe) -> bool {
+        match wqe.responses {
+            0 => wqe.end().ahead_of(self.first_unacknowledged).wrapping_sub(1) >= PSN_SPAN_MAX,
+            responses => wqe.received == responses,
+        }
+    }
+
+    /// The cursor has gone back to what is to be sent again.
+    #[inline]
+    fn has_lost(&mut self) -> bool {
+        false
+    }
+}
+
+impl Standard {
+    pub(super) fn new(conn: &Connection, sq_psn: Psn, now: Instant) -> Standard {
+        Standard {
+            first: sq_psn,
+            next_psn: sq_psn,
+            frontier: sq_psn,
+            first_unacknowledged: sq_psn,
+            retries_left: conn.retry_count,
+            asked_at: now,
+            response_gap: false,
+        }
+    }
+
+    /// Nobody acknowledges what an unreliable service sends: what has left is over.
+    #[inline]
+    pub(super) fn forget_sent(&mut self) {
+        self.first_unacknowledged = self.next_psn;
+    }
+
+    /// A packet has left that was in no queue.
+    #[inline]
+    pub(super) fn pass(&mut self) {
+        self.frontier = self.frontier.next();
+        (self.next_psn, self.first_unacknowledged) = (self.frontier, self.frontier);
+    }
+
+    #[inline]
+    pub(super) fn poll(
         &mut self,
+        common: &mut Common,
         conn: &Connection,
         ctx: &mut Context<'_>,
         plan: &mut Plan,
     ) -> bool {
-        let Some(index) = self.admit(conn, ctx) else { return false };
-        self.send_standard(conn, ctx, index, plan)
+        let Some(index) = common.admit(self, conn, ctx) else { return false };
+        self.send(common, conn, ctx, index, plan)
     }
 
     #[inline]
-    fn send_standard(
+    fn send(
         &mut self,
+        common: &mut Common,
         conn: &Connection,
         ctx: &mut Context<'_>,
         index: usize,
@@ -37,21 +130,21 @@ impl Requester {
     ) -> bool {
         let is_rc = conn.config.service.is_reliable();
         let in_flight = self.next_psn.ahead_of(self.first_unacknowledged);
-        if is_rc && (in_flight >= conn.transport.go_back_n_window || !self.window_is_open(in_flight)) {
+        if is_rc && (in_flight >= conn.transport.go_back_n_window || !common.window_is_open(in_flight)) {
             return false;
         }
-        let packet = self.queue.packet;
-        let wqe = &self.queue.wqes[index];
+        let packet = common.queue.packet;
+        let wqe = &common.queue.wqes[index];
         let is_read = wqe.responses > 0;
         if is_read && wqe.received == wqe.responses {
             // Its data is here; only its place in the order is not.
             self.next_psn = wqe.end();
-            self.queue.step();
-            return self.poll_standard(conn, ctx, plan);
+            common.queue.step();
+            return self.poll(common, conn, ctx, plan);
         }
         let psn = if is_read { wqe.first.add(wqe.received) } else { wqe.first.add(packet) };
-        self.standard_packet(conn, index, packet, psn, plan);
-        let wqe = &mut self.queue.wqes[index];
+        common.standard_packet(conn, index, packet, psn, plan);
+        let wqe = &mut common.queue.wqes[index];
         let is_last = packet + 1 == wqe.packets;
         self.next_psn = if is_read { wqe.end() } else { psn.next() };
         let is_resent =
@@ -65,14 +158,14 @@ impl Requester {
             if !is_rc {
                 wqe.progress = Progress::Done(CompletionStatus::Success);
             }
-            self.queue.step();
+            common.queue.step();
         } else {
-            self.queue.packet += 1;
+            common.queue.packet += 1;
         }
         if is_rc {
-            plan.headers.bth.ack_request = self.asks_for_ack(conn, ctx.now, is_last, is_read);
-            if self.deadline.is_none() {
-                self.deadline = conn.ack_deadline(ctx.now);
+            plan.headers.bth.ack_request = self.asks_for_ack(common, conn, ctx.now, is_last, is_read);
+            if common.deadline.is_none() {
+                common.deadline = conn.ack_deadline(ctx.now);
             }
         }
         true
@@ -80,49 +173,49 @@ impl Requester {
 
     /// At the end of a burst, and at times within it: enough for completions to flow and windows to move.
     #[inline]
-    fn asks_for_ack(&mut self, conn: &Connection, now: Instant, is_last: bool, is_read: bool) -> bool {
-        self.unrequested_acks += 1;
+    fn asks_for_ack(
+        &mut self,
+        common: &mut Common,
+        conn: &Connection,
+        now: Instant,
+        is_last: bool,
+        is_read: bool,
+    ) -> bool {
+        common.unrequested_acks += 1;
         let in_flight = self.next_psn.ahead_of(self.first_unacknowledged);
-        let asks = is_last && (self.queue.is_exhausted() || is_read || self.next_may_wait())
-            || self.unrequested_acks >= conn.transport.ack_interval
+        let asks = is_last && (common.queue.is_exhausted() || is_read || common.next_may_wait())
+            || common.unrequested_acks >= conn.transport.ack_interval
             || in_flight >= conn.transport.go_back_n_window
-            || self.asks_always
+            || common.asks_always
             // A slow pace must not make the timer run out before the first question.
             || conn.ack_timeout().is_some_and(|timeout| now >= self.asked_at + Duration::from_nanos(timeout.as_nanos() / 4));
         if asks {
-            self.unrequested_acks = 0;
+            common.unrequested_acks = 0;
             self.asked_at = now;
         }
         asks
     }
 
-    /// Whether the request at the cursor may have to wait for an answer to this one.
-    #[inline]
-    pub(super) fn next_may_wait(&self) -> bool {
-        self.queue.wqes.get(self.queue.cursor).is_none_or(|next| {
-            next.flags.fence
-                || next.operation.is_read_or_atomic()
-                || next.operation.is_local()
-                || next.operation.consumes_receive()
-                    && self
-                        .credit_limit
-                        .is_some_and(|limit| Psn::new(self.ssn + 1).distance_from(Psn::new(limit)) >= 0)
-        })
-    }
-
     /// Transmits again from `psn` on.
-    pub(super) fn go_back(&mut self, psn: Psn) {
+    pub(super) fn go_back(&mut self, common: &mut Common, psn: Psn) {
         if psn.ahead_of(self.first_unacknowledged) > self.next_psn.ahead_of(self.first_unacknowledged) {
             return;
         }
         self.next_psn = psn;
-        self.queue.rewind(psn);
-        self.unrequested_acks = 0;
+        common.queue.rewind(psn);
+        common.unrequested_acks = 0;
     }
 
     /// An ACK or NAK (IBTA §9.7.5.2).
     #[inline]
-    pub(crate) fn on_ack(&mut self, conn: &Connection, ctx: &mut Context<'_>, psn: Psn, aeth: Aeth) {
+    pub(super) fn on_ack(
+        &mut self,
+        common: &mut Common,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+        psn: Psn,
+        aeth: Aeth,
+    ) {
         // A positive acknowledgement covers its own PSN, a negative one what is before it.
         let upto = if matches!(aeth.syndrome, Syndrome::Ack { .. }) { psn.next() } else { psn };
         let covered = upto.ahead_of(self.first_unacknowledged);
@@ -133,33 +226,33 @@ impl Requester {
             return;
         }
         if let Syndrome::Ack { credits } = aeth.syndrome {
-            self.on_credits(conn, aeth.msn, credits);
+            common.on_credits(conn, aeth.msn, credits);
             if action == Action::Advance && covered > 0 {
-                if self.has_listeners {
-                    self.news = self.sample(ctx.now, Some(psn));
+                if common.has_listeners {
+                    common.news = common.sample(ctx.now, Some(psn));
                 }
-                self.advance(conn, ctx, upto);
+                self.advance(common, conn, ctx, upto);
             }
             return;
         }
-        self.advance(conn, ctx, upto);
-        if self.failed || upto != self.first_unacknowledged {
+        self.advance(common, conn, ctx, upto);
+        if common.failed || upto != self.first_unacknowledged {
             return;
         }
         match aeth.syndrome {
             Syndrome::Rnr { timer } => {
-                self.on_rnr(conn, ctx, timer);
-                if !self.failed {
-                    self.go_back(upto);
+                common.on_rnr(self, conn, ctx, timer);
+                if !common.failed {
+                    self.go_back(common, upto);
                 }
             }
             Syndrome::Nak(code) => {
                 ctx.counters.count(Counter::NaksReceived);
                 if action == Action::GoBack {
-                    self.note_loss(ctx.now, LossKind::Nack);
-                    self.retry(conn, ctx, upto);
+                    common.note_loss(ctx.now, LossKind::Nack);
+                    self.retry(common, conn, ctx, upto);
                 } else {
-                    self.fail_front(conn, ctx, refusal(code));
+                    common.fail_front(self, conn, ctx, refusal(code));
                 }
             }
             Syndrome::Ack { .. } => unreachable!("handled above"),
@@ -167,12 +260,12 @@ impl Requester {
     }
 
     /// Everything before `upto` has arrived, unless a READ among it still lacks its answer.
-    fn advance(&mut self, conn: &Connection, ctx: &mut Context<'_>, upto: Psn) {
+    fn advance(&mut self, common: &mut Common, conn: &Connection, ctx: &mut Context<'_>, upto: Psn) {
         let mut reached = upto;
         let mut lost_response = false;
-        if self.reads_in_flight > 0 {
+        if common.reads_in_flight > 0 {
             let base = self.first_unacknowledged;
-            let unanswered = self
+            let unanswered = common
                 .queue
                 .wqes
                 .iter()
@@ -192,25 +285,27 @@ impl Requester {
             let span = self.frontier.ahead_of(reached);
             if self.next_psn.ahead_of(reached) > span {
                 self.next_psn = reached;
-                self.queue.rewind(reached);
+                common.queue.rewind(reached);
             }
-            self.on_progress(conn, ctx.now);
-            if self.has_listeners {
-                let news = std::mem::take(&mut self.news);
-                self.congestion.on_ack(ctx.now, AckSample { packets: progress, ..news });
+            common.on_progress(conn, ctx.now);
+            self.retries_left = conn.retry_count;
+            if common.has_listeners {
+                let news = std::mem::take(&mut common.news);
+                common.congestion.on_ack(ctx.now, AckSample { packets: progress, ..news });
             }
-            self.deadline = if span == 0 { None } else { conn.ack_deadline(ctx.now) };
-            self.retire(conn, ctx);
+            common.deadline = if span == 0 { None } else { conn.ack_deadline(ctx.now) };
+            common.retire(self, conn, ctx);
         }
-        if lost_response && !self.failed {
-            self.on_response_gap(conn, ctx);
+        if lost_response && !common.failed {
+            self.on_response_gap(common, conn, ctx);
         }
     }
 
     /// A READ response or the answer to an atomic (IBTA §9.7.5.1.3, §9.7.5.1.6).
     #[inline]
-    pub(crate) fn on_response<P: Payload>(
+    pub(super) fn on_response<P: Payload>(
         &mut self,
+        common: &mut Common,
         conn: &Connection,
         ctx: &mut Context<'_>,
         headers: &Headers,
@@ -223,7 +318,7 @@ impl Requester {
             ctx.counters.count(Counter::DroppedStale);
             return;
         }
-        let unanswered = self
+        let unanswered = common
             .queue
             .wqes
             .iter()
@@ -232,74 +327,87 @@ impl Requester {
             ctx.counters.count(Counter::DroppedStale);
             return;
         };
-        let wqe = &self.queue.wqes[index];
+        let wqe = &common.queue.wqes[index];
         let (expected, received) = (wqe.first.add(wqe.received), wqe.received);
         if psn != expected {
             if expected.is_before(psn) {
                 // An earlier response was lost: everything before it has been executed all the same.
-                self.advance(conn, ctx, expected);
-                if !self.failed {
-                    self.on_response_gap(conn, ctx);
+                self.advance(common, conn, ctx, expected);
+                if !common.failed {
+                    self.on_response_gap(common, conn, ctx);
                 }
             } else {
                 ctx.counters.count(Counter::Duplicates);
             }
             return;
         }
-        let status = self
-            .translate(conn, ctx, index)
-            .and_then(|()| place_response(conn, &self.queue.wqes[index], received, headers, payload, memory));
+        let status = common.translate(conn, ctx, index).and_then(|()| {
+            place_response(conn, &common.queue.wqes[index], received, headers, payload, memory)
+        });
         if let Err(status) = status {
-            self.advance(conn, ctx, expected);
-            self.fail_front(conn, ctx, status);
+            self.advance(common, conn, ctx, expected);
+            common.fail_front(self, conn, ctx, status);
             return;
         }
-        self.queue.wqes[index].received += 1;
+        common.queue.wqes[index].received += 1;
         self.response_gap = false;
         if let Ext::Aeth(aeth) | Ext::AtomicAck(aeth, _) = headers.ext
             && let Syndrome::Ack { credits } = aeth.syndrome
         {
-            self.on_credits(conn, aeth.msn, credits);
+            common.on_credits(conn, aeth.msn, credits);
         }
-        self.advance(conn, ctx, psn.next());
+        self.advance(common, conn, ctx, psn.next());
     }
 
     /// Asks again for the responses that are missing, once per gap.
-    fn on_response_gap(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
+    fn on_response_gap(&mut self, common: &mut Common, conn: &Connection, ctx: &mut Context<'_>) {
         ctx.counters.count(Counter::OutOfSequence);
         if !self.response_gap {
             self.response_gap = true;
-            self.note_loss(ctx.now, LossKind::Nack);
-            self.retry(conn, ctx, self.first_unacknowledged);
+            common.note_loss(ctx.now, LossKind::Nack);
+            self.retry(common, conn, ctx, self.first_unacknowledged);
         }
     }
 
-    fn retry(&mut self, conn: &Connection, ctx: &mut Context<'_>, psn: Psn) {
+    fn retry(&mut self, common: &mut Common, conn: &Connection, ctx: &mut Context<'_>, psn: Psn) {
         if !conn.transport.never_gives_up {
             if self.retries_left == 0 {
-                self.fail_front(conn, ctx, CompletionStatus::RetryExceeded);
+                common.fail_front(self, conn, ctx, CompletionStatus::RetryExceeded);
                 return;
             }
             self.retries_left -= 1;
         }
-        self.go_back(psn);
-        self.deadline = conn.ack_deadline(ctx.now);
+        self.go_back(common, psn);
+        common.deadline = conn.ack_deadline(ctx.now);
+    }
+
+    /// After an RNR NAK.
+    pub(super) fn resume_after_rnr(&mut self, common: &mut Common, conn: &Connection, now: Instant) {
+        self.go_back(common, self.first_unacknowledged);
+        common.deadline = conn.ack_deadline(now);
+    }
+
+    /// Nothing is lost and the responder has not refused to answer: it has not been running. Its time begins anew.
+    pub(super) fn wait_on(&mut self, common: &mut Common, conn: &Connection, now: Instant) {
+        common.deadline = conn.ack_deadline(now);
+        common.last_progress = now;
+        self.retries_left = conn.retry_count;
     }
 
     /// Whether the next timeout is the last one.
-    pub(super) fn gives_up_standard(&self, conn: &Connection) -> bool {
+    pub(super) fn gives_up(&self, conn: &Connection) -> bool {
         !conn.transport.never_gives_up && self.retries_left == 0 && self.frontier != self.first_unacknowledged
     }
 
-    pub(super) fn timeout_standard(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
-        self.deadline = None;
+    pub(super) fn handle_timeout(&mut self, common: &mut Common, conn: &Connection, ctx: &mut Context<'_>) {
+        common.deadline = None;
         if self.frontier == self.first_unacknowledged {
             return;
         }
         ctx.counters.count(Counter::Timeouts);
         self.response_gap = false;
-        self.note_loss(ctx.now, LossKind::Timeout);
-        self.retry(conn, ctx, self.first_unacknowledged);
+        common.note_loss(ctx.now, LossKind::Timeout);
+        self.retry(common, conn, ctx, self.first_unacknowledged);
     }
 }
 

@@ -1,6 +1,8 @@
 //! Requests start: when they may, with their memory found and their numbers given.
 
-use super::{PSN_SPAN_MAX, Requester, check_start};
+use super::check_start;
+use super::common::{Common, Numbers};
+use super::ending::outcome;
 use crate::connection::Connection;
 use crate::context::Context;
 use crate::send_queue::Progress;
@@ -13,11 +15,16 @@ pub(super) enum Gate {
     Wait,
 }
 
-impl Requester {
+impl Common {
     /// The request whose next packet may be built: the one at the cursor, started if it was not. Requests that never leave
     /// this side are carried out on the way.
     #[inline]
-    pub(super) fn admit(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> Option<usize> {
+    pub(super) fn admit(
+        &mut self,
+        numbers: &mut impl Numbers,
+        conn: &Connection,
+        ctx: &mut Context<'_>,
+    ) -> Option<usize> {
         loop {
             let index = self.queue.cursor;
             let wqe = self.queue.wqes.get(index)?;
@@ -25,12 +32,12 @@ impl Requester {
                 Progress::Done(CompletionStatus::Success) => self.queue.step(),
                 Progress::Done(_) => return None,
                 Progress::Waiting if wqe.operation.is_local() => {
-                    if !self.run_local(conn, ctx) {
+                    if !self.run_local(numbers, conn, ctx) {
                         return None;
                     }
                 }
                 Progress::Waiting => {
-                    return match self.start(conn, ctx) {
+                    return match self.start(numbers, conn, ctx) {
                         Gate::Open => Some(index),
                         Gate::Wait => None,
                     };
@@ -61,11 +68,10 @@ impl Requester {
     }
 
     /// Starts the request at the cursor: checks its memory and gives it its numbers.
-    pub(super) fn start(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> Gate {
+    fn start(&mut self, numbers: &mut impl Numbers, conn: &Connection, ctx: &mut Context<'_>) -> Gate {
         if self.poisoned || conn.state == QpState::Sqd {
             return Gate::Wait;
         }
-        let next = self.next_psn();
         let wqe = &self.queue.wqes[self.queue.cursor];
         let needs_answer = wqe.operation.is_read_or_atomic();
         let limited = wqe.operation.consumes_receive()
@@ -75,7 +81,7 @@ impl Requester {
             });
         // A READ's data is taken when its answer leaves, an atomic is executed when it arrives; a READ must not see an
         // atomic that was posted after it (IBTA §10.8.3.3).
-        let overtakes = wqe.operation.is_atomic() && self.reads_in_flight > 0 && self.awaits_read();
+        let overtakes = wqe.operation.is_atomic() && self.reads_in_flight > 0 && self.awaits_read(numbers);
         if wqe.flags.fence && self.reads_in_flight > 0
             || overtakes
             || needs_answer && self.reads_in_flight >= conn.max_rd_atomic
@@ -92,7 +98,7 @@ impl Requester {
         let length = if wqe.operation.is_atomic() { 8 } else { wqe.length };
         // A frame goes whole.
         let packets = if conn.config.service == Service::Raw { 1 } else { conn.mtu.packets(length) };
-        if self.irn.is_none() && self.in_flight() + packets > PSN_SPAN_MAX && self.in_flight() > 0 {
+        if !numbers.has_room_for(packets) {
             return Gate::Wait;
         }
         let index = self.queue.cursor;
@@ -112,17 +118,13 @@ impl Requester {
         let wqe = &mut self.queue.wqes[index];
         wqe.progress = Progress::Started;
         wqe.ssn = self.ssn;
-        wqe.first = next;
         wqe.packets = if needs_answer { 1 } else { packets };
         wqe.responses = if needs_answer { packets } else { 0 };
-        wqe.psns = if self.irn.is_some() || !needs_answer { wqe.packets } else { packets };
+        numbers.number(wqe, packets);
         if needs_answer {
             wqe.wqe_sn = read_sn;
             self.read_sn = (read_sn + 1) & 0x00FF_FFFF;
             self.reads_in_flight += 1;
-            if let Some(irn) = &mut self.irn {
-                wqe.response_first = irn.reserve_responses(packets);
-            }
         } else if wqe.operation.consumes_receive() {
             wqe.wqe_sn = recv_sn;
             self.recv_sn = (recv_sn + 1) & 0x00FF_FFFF;
@@ -131,12 +133,12 @@ impl Requester {
     }
 
     /// Whether a READ that was sent lacks its answer.
-    pub(super) fn awaits_read(&self) -> bool {
+    fn awaits_read(&self, numbers: &impl Numbers) -> bool {
         self.queue
             .wqes
             .iter()
             .take(self.queue.cursor)
-            .any(|wqe| matches!(wqe.operation, Operation::Read(_)) && self.outcome(wqe).is_none())
+            .any(|wqe| matches!(wqe.operation, Operation::Read(_)) && outcome(numbers, wqe).is_none())
     }
 
     /// How many receives are promised and not used; `None` while the responder gives no credits.
@@ -181,7 +183,7 @@ impl Requester {
     }
 
     /// Carries out a request that never leaves this side; false while it has to wait, or if it failed.
-    pub(super) fn run_local(&mut self, conn: &Connection, ctx: &mut Context<'_>) -> bool {
+    fn run_local(&mut self, numbers: &impl Numbers, conn: &Connection, ctx: &mut Context<'_>) -> bool {
         // Keys change only when nothing that was posted before can still use them.
         if self.queue.cursor > 0 || self.poisoned || conn.state == QpState::Sqd {
             return false;
@@ -200,7 +202,7 @@ impl Requester {
         };
         wqe.progress = Progress::Done(status);
         self.queue.step();
-        self.retire(conn, ctx);
+        self.retire(numbers, conn, ctx);
         !self.failed
     }
 }
