@@ -1,8 +1,8 @@
 //! One thread sleeps on one descriptor for several completion queues, and hears when a queue pair breaks.
 //! `cargo run --example events`
 //!
-//! The descriptor of a channel goes into whatever event loop a program has. The order in which a queue is asked for an event is
-//! always the same: ask, poll until it is empty, and only then sleep.
+//! A program adds the channel's descriptor to its own event loop. It uses each queue in the same order: ask for an event, poll
+//! until the queue is empty, and only then sleep.
 
 use highwire_host::verbs::{Access, AsyncEvent, Operation, RecvWr, Remote, RemoteKey, SendWr, Service};
 use highwire_host::{
@@ -71,7 +71,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Ok::<_, Box<dyn Error>>(())
     })?;
 
-    // A key that nobody gave out: the side that refuses hears of it, although no request of its own has failed.
+    // No device gave out this key. The responder refuses the WRITE and gets an event, although no request of its own has
+    // failed.
     let talker_memory = talker_pd.allocate(64, Access::LOCAL_WRITE)?;
     let nowhere = Operation::Write(Remote { va: 0, rkey: RemoteKey(0xBAD) });
     talkers[0].0.post_send(&[SendWr::new(1, nowhere, &[talker_memory.sge(0, 8)])])?;

@@ -34,7 +34,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         clients.push(client);
         thread::spawn(move || {
             loop {
-                // Ask for an event, look once more, and only then sleep: what comes in between is an event.
+                // Ask for an event, poll once more, and only then sleep: a completion that arrives in between causes an event.
                 requests.request_notify(WaitFor::Any).expect("it has a channel");
                 while let Some(completion) = requests.poll_one() {
                     if completion.operation == CompletionOp::Receive {

@@ -1,9 +1,9 @@
-//! The thread that runs a device's lanes while nobody else does.
+//! The thread that runs a device's lanes while no application thread does.
 //!
-//! It serves passive targets and timers. While application threads take a lane's packets, it leaves that lane alone and
-//! only looks every now and then whether they still do; once they stop, or sleep until a completion comes, it takes over,
-//! and sleeps itself until a socket has something. A thread that waits and polls meanwhile, a leader (see the wake crate), takes
-//! them for all that wait, so there too it only looks whether that thread still runs.
+//! It serves peers whose target program makes no calls, and it serves timers. While application threads take a lane's packets,
+//! it leaves that lane alone and only checks now and then whether they still do. Once they stop, or sleep until a completion
+//! comes, it takes over, and sleeps until a socket has a packet. A leader (see the wake crate) is a waiting thread that polls
+//! and takes packets for all waiting threads; while there is one, the background thread only checks that the leader still runs.
 
 mod attendance;
 
@@ -24,17 +24,17 @@ use std::thread::JoinHandle;
 
 /// How often a lane that others run is looked at. Each look costs them a few microseconds on a machine of two cores.
 const BACK_OFF: Duration = Duration::from_micros(400);
-/// Turns without work before the thread sleeps: what comes back at once is met awake.
+/// Turns without work before the thread sleeps: a packet that comes back at once finds it awake.
 const IDLE_TURNS_MAX: u32 = 64;
-/// Turns of a thread that is too busy to sleep between two looks at what is not a lane's.
+/// A thread too busy to sleep looks after the side band and housekeeping once in so many turns.
 const BUSY_TURNS_PER_LOOK: u32 = 256;
-/// Visits during a turn or two of idleness that tell of a thread that polls, where another waits for an event: whoever waits
-/// has come by a few times before.
+/// So many visits during a turn or two of idleness show that a thread polls. A thread that waits for an event makes only a few
+/// visits before it sleeps.
 const POLLING_VISITS: u64 = 32;
 /// The longest sleep: counters are written and dead peers noticed at least this often.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
-/// After so many sleeps of that length with nothing in between, it is this one. Then the thread sleeps on the sockets even if a leader rests on
-/// them: the first packet wakes both, and from then on it looks after that leader as before.
+/// After so many of the longest sleeps with no work in between, a sleep lasts `SLUMBER_MAX`. Then the thread sleeps on the sockets even if
+/// a leader rests on them: the first packet wakes both, and from then on this thread checks on that leader as before.
 const QUIET_SLEEPS: u32 = 10;
 /// A leader that has said more often during one of them that it runs has not just looked by itself.
 const HEARTBEATS_MAX: u64 = 2;
@@ -129,7 +129,7 @@ impl Thread<'_> {
         }
     }
 
-    /// Runs every lane that nobody else looks after, and after a sleep those as well; true if there was anything to do.
+    /// Runs every lane that no other thread looks after, and after a sleep all lanes; true if there was anything to do.
     fn turn(&mut self, has_slept: bool) -> bool {
         let mut worked = false;
         self.look_for_leader(has_slept);
@@ -144,12 +144,12 @@ impl Thread<'_> {
         let may_be_visited = self.device.engine == Engine::Both && !anybody_waits;
         for (shared, lane) in self.device.lanes.iter().zip(&mut self.lanes) {
             let visits = shared.visits();
-            // Whoever came by before this thread woke is near until it has slept again.
+            // A visitor that came by before this thread woke counts as near until this thread has slept again.
             let has_come = visits != lane.visits || (lane.visitors_are_near && !has_slept);
             lane.visitors_are_near = may_be_visited && has_come;
             lane.visits = visits;
             if lane.is_attended() {
-                // A turn of its own would only keep them waiting, unless they do not look after the lane at all.
+                // A turn of this thread would only keep the visitors waiting, unless they do not look after the lane at all.
                 let finds = if has_slept { shared.try_run(|engine| engine.visitors_finds()) } else { None };
                 if finds.is_none_or(|finds| lane.attendance.note_finds(finds)) {
                     continue;
@@ -157,7 +157,7 @@ impl Thread<'_> {
             }
             let by = By::Background { visitors_are_near: lane.visitors_are_near };
             let pumped = shared.try_run(|engine| engine.pump_by(by));
-            // Nobody may have come because somebody is still at it, so absence changes no opinion.
+            // A long visit may still be going on, so that no new visit was counted: a missing visit changes no judgement.
             if has_slept && lane.visitors_are_near {
                 lane.attendance.on_turn(pumped, visits, lane.was_woken);
             }
@@ -170,8 +170,8 @@ impl Thread<'_> {
         worked
     }
 
-    /// Takes note of whether a leader takes what arrives. One that has not said so since the last sleep began, and does not
-    /// rest on the sockets either, may be waiting for its core, and nobody is to wait for it.
+    /// Takes note of whether a leader takes the packets that arrive. A leader that has not said so since the last sleep began,
+    /// and does not rest on the sockets either, may be waiting for a core; packets must not wait for it.
     fn look_for_leader(&mut self, has_slept: bool) {
         let is_left = self.device.waiting.take_left();
         if has_slept {
@@ -183,7 +183,7 @@ impl Thread<'_> {
                 self.quiet_sleeps = 0;
             }
             self.rests = !is_awake && station.rest.is_taken();
-            // What lies there although somebody sleeps on it has waited for that thread since the last look.
+            // Packets that lie in a socket although a leader sleeps on it have waited for that leader since the last look.
             let is_starved =
                 self.rests && std::mem::replace(&mut self.has_rested, self.rests) && self.is_readable();
             self.has_rested &= self.rests;
@@ -249,7 +249,7 @@ impl Thread<'_> {
             fds.extend(device.lane_fds[index].iter().map(AsFd::as_fd));
             slept[index] = true;
             match shared.try_run(|engine| engine.prepare_sleep(Sleeper::Thread)) {
-                // Somebody else runs it, so it is looked after; not for long, perhaps.
+                // Another thread runs this lane, so it is looked after, though perhaps not for long.
                 None => (timeout, watches_all) = (timeout.min(BACK_OFF), false),
                 Some(None) => is_ready = true,
                 Some(Some(at_most)) => timeout = timeout.min(at_most),
@@ -261,7 +261,8 @@ impl Thread<'_> {
             timeout = timeout.min(left.unwrap_or(Duration::MAX));
         }
         if self.is_relieved {
-            // Threads that have posted, and do something else now, wake nobody; and a leader sleeps for long where nothing comes.
+            // A thread that has posted and now does something else wakes no other thread, and a leader sleeps long while no
+            // packet comes. So this thread tells the leader before it sleeps.
             device.waiting.leave_to_leader(device);
         }
         if watches_all && !is_ready {
@@ -271,7 +272,7 @@ impl Thread<'_> {
         device.slumber.end();
         if was_woken || is_ready {
             self.quiet_sleeps = 0;
-            // Whoever rests has just been woken, too, perhaps, and is to have its time.
+            // The leader that rests may have just been woken, too, and gets time to run.
             self.has_rested &= !is_quiet;
         } else if timeout == longest {
             self.quiet_sleeps = self.quiet_sleeps.saturating_add(1);

@@ -179,7 +179,7 @@ impl Drop for Running {
 }
 
 impl Device {
-    /// The device's connection management, started if nobody uses it yet.
+    /// The device's connection management; the first caller starts it.
     fn connections(&self) -> Result<Arc<Running>, CmError> {
         let device = self.inner();
         let mut slot = device.connections.lock().unwrap_or_else(PoisonError::into_inner);
@@ -196,7 +196,7 @@ impl Device {
     }
 }
 
-/// The GUID of a device's channel adapter: of its address, in the range that anybody may give out.
+/// The GUID of a device's channel adapter: made from its address, in the range of locally administered numbers.
 pub fn guid_of(gid: Gid) -> [u8; 8] {
     let gid = gid.0;
     let [a, b, c, d] = [gid[12], gid[13], gid[14], gid[15]];

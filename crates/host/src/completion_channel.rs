@@ -2,8 +2,8 @@
 //!
 //! A queue that was armed with `request_notify` reports its next completion once. A thread that waits here is woken through
 //! its own word; the descriptor is written only for events that no such thread is about to take, which are those of programs that
-//! poll it. While a queue is armed, the device's thread counts its owner as asleep and runs the lane whether or not
-//! somebody came by just before.
+//! poll it. While a queue is armed, the device's thread counts its owner as asleep and runs the lane even if an application
+//! thread ran it just before.
 
 use crate::config::Engine;
 use crate::device::Owner;
@@ -48,7 +48,7 @@ pub struct CompletionChannel {
     reports: Arc<Reports>,
 }
 
-/// What queues have reported, and who waits for it.
+/// The events that queues have reported, and the threads that wait for events.
 #[derive(Debug)]
 struct Reports {
     events: PollableQueue<u64>,

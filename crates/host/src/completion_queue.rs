@@ -51,7 +51,7 @@ pub(crate) struct CqInner {
     file: Option<WholeSegment>,
 }
 
-/// Whom the engine tells when it finds something for the queue.
+/// The threads and tasks that the engine wakes when it finds something for the queue.
 #[derive(Debug)]
 pub(crate) struct Notifier {
     sleepers: Sleepers,
@@ -219,7 +219,7 @@ impl CompletionQueue {
         self.wait_or(what, timeout, &|| false)
     }
 
-    /// Lets whoever waits for the queue look again.
+    /// Lets the threads that wait for the queue look again.
     pub(crate) fn wake(&self) {
         let inner = &*self.inner;
         match inner.device.engine {
@@ -228,7 +228,7 @@ impl CompletionQueue {
         }
     }
 
-    /// The same; over as well when `also` says so, which is asked whenever somebody calls [`wake`](Self::wake).
+    /// The same; over as well when `also` says so, which is asked whenever a thread calls [`wake`](Self::wake).
     pub(crate) fn wait_or(&self, what: WaitFor, timeout: Duration, also: &dyn Fn() -> bool) -> bool {
         let inner = &*self.inner;
         let deadline = Instant::now() + timeout;
@@ -245,7 +245,7 @@ impl CompletionQueue {
                 if left.is_zero() {
                     return false;
                 }
-                // Who runs the lanes finds out by looking: arming once more costs nothing.
+                // This thread runs the lanes itself and sees completions by looking: arming the queue again costs nothing.
                 inner.device.run_and_sleep(left, is_over);
                 continue;
             }
@@ -298,7 +298,8 @@ impl CompletionQueue {
         self.rebuild(capacity, |_| true)
     }
 
-    /// Forgets the completions of a queue pair that wait here: it is being reset, and nobody is to hear of what it did before.
+    /// Forgets the completions of a queue pair that wait here: it is being reset, and the application must not see completions
+    /// from before.
     ///
     /// # Errors
     /// No memory; the queue is as it was then.
@@ -318,7 +319,7 @@ impl CompletionQueue {
         let inner = &*self.inner;
         let mut consumer = inner.consumer();
         inner.lane().control(|engine| {
-            // What has been sent counts as completed, whoever would have noticed.
+            // Requests that were sent count as completed, even if no thread has pumped since.
             engine.pump();
             let sink = engine.cq(inner.id).expect("the queue lives as long as this value");
             sink.ring.publish_release();
@@ -331,7 +332,7 @@ impl CompletionQueue {
                 }
             }
             producer.publish_release();
-            // They have been told of already, if anybody wanted to know.
+            // The application was told of these completions already, if it had asked for an event.
             producer.take_notification();
             if let Some(what) = consumer.armed() {
                 let _ = fresh.arm(what);

@@ -81,7 +81,7 @@ pub struct DeviceConfig {
     pub wake: Option<Mode>,
     /// Which links carry packets.
     pub link: LinkChoice,
-    /// Faults to inject into whatever leaves.
+    /// Faults to inject into the packets that leave.
     pub faults: Option<FaultConfig>,
     /// Where to record the packets of all lanes.
     pub capture: Option<PathBuf>,

@@ -1,4 +1,4 @@
-//! Devices: an address, lanes, and the thread that serves them when nobody else does.
+//! Devices: an address, lanes, and the background thread that serves them when no application thread does.
 
 mod open;
 mod sharing;
@@ -80,7 +80,7 @@ pub(crate) struct Shared {
     /// The lanes' doorbells, where other programs ring them.
     pub(crate) boards: Vec<WholeSegment>,
     pub(crate) rng: Mutex<Rng>,
-    /// Connection management, while anybody uses it.
+    /// Connection management, while the application uses it.
     pub(crate) connections: Mutex<Weak<Running>>,
     pub(crate) is_closing: AtomicBool,
     /// Visits of application threads, where those alone run the device.
@@ -90,7 +90,8 @@ pub(crate) struct Shared {
     /// Visits of application threads to all lanes when the counters were written last, and whether the background thread has had work since.
     told_visits: AtomicU64,
     pub(crate) has_worked: AtomicBool,
-    /// Who gave it its part of a shared address. Goes last: afterwards the part may be somebody else's.
+    /// The broker's client, which got the device its part of a shared address. Dropped last: afterwards another process may get
+    /// that part.
     pub(crate) broker: Option<Client>,
 }
 
@@ -273,7 +274,7 @@ impl Shared {
         }
     }
 
-    /// Whatever is not a lane's: the side band, and housekeeping if it is due.
+    /// Serves what belongs to no lane: the side band, and housekeeping if it is due.
     #[cold]
     pub(crate) fn look_around(&self) {
         if let Some(side_band) = &self.side_band {
@@ -302,7 +303,7 @@ impl Shared {
                 engine.pump();
                 engine.prepare_sleep(Sleeper::Thread)
             });
-            // A lane that somebody else runs is looked after.
+            // A lane that another thread runs is looked after.
             at_most = at_most.min(sleep.unwrap_or(Some(WAIT_MAX)).unwrap_or(highwire_stdx::Duration::ZERO));
         }
         self.look_around();

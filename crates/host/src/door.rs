@@ -45,7 +45,7 @@ struct Shared {
     is_closing: AtomicBool,
 }
 
-/// Everybody who is connected now.
+/// The programs that are connected now.
 #[derive(Default)]
 struct Visitors {
     next: u64,
@@ -160,7 +160,7 @@ impl Shared {
             if self.is_closing.load(Ordering::SeqCst) {
                 return;
             }
-            // Without a descriptor left nobody can be served now; whoever connects next may be.
+            // No descriptor is left, so this program cannot be served; the next one that connects may be.
             let Ok(socket) = socket else { continue };
             let Ok(copy) = socket.try_clone() else { continue };
             let mut visitors = self.visitors();

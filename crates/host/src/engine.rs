@@ -1,7 +1,7 @@
 //! The engine of one lane: an RNIC, the links its packets take, and the engine's ends of its queues.
 //!
-//! Whoever holds the lane's token calls into this, one thread at a time. After anything that changes the RNIC, everything
-//! it then has to say is drained: packets into the links, completions into their rings, events to the device.
+//! The thread that holds the lane's token calls into this; only one thread holds it at a time. After each change to the RNIC,
+//! the engine drains it: packets go into the links, completions into their rings, events to the device.
 
 mod direct;
 mod disturbed;
@@ -59,11 +59,11 @@ pub(crate) struct Parts {
     pub(crate) disturbed: Option<Disturbed>,
     /// Peers that shared memory does not reach are unreachable.
     pub(crate) is_shm_only: bool,
-    /// Present where other processes have the device's address as well: who knows their sockets.
+    /// Present where other processes share the device's address: the part of the broker's client that knows their sockets.
     pub(crate) doorman: Option<Doorman>,
     /// The multicast groups that its queue pairs join.
     pub(crate) groups: Groups,
-    /// Somebody comes by if no application thread does.
+    /// Set if a background thread will run the engine when no application thread does, so that acknowledgements may wait.
     pub(crate) may_defer: bool,
     pub(crate) board: DoorbellBoard,
     pub(crate) mailboxes: Arc<[ArrayQueue<Stray>]>,
@@ -111,7 +111,7 @@ pub(crate) struct Engine {
     waker: Arc<Waker>,
     leader_waker: Arc<Waker>,
     turn: pump::Turn,
-    /// Who sleeps until a peer rings.
+    /// Which of the sleepers sleeps until a peer rings.
     asleep: [bool; 2],
 }
 
@@ -188,8 +188,8 @@ impl Engine {
         self.finish_control();
     }
 
-    /// Who may be reached directly through a queue pair. A neighbour gets a channel at once: from then on it hears only that, and
-    /// so does this side of it.
+    /// Sets the peer that a queue pair may reach directly. A neighbour gets a channel at once: from then on both sides take
+    /// packets of this connection from shared memory only.
     pub(crate) fn set_peer(&mut self, index: u32, peer: Option<(Gid, Qpn)>) {
         let now = self.now();
         if let (Some(neighbours), Some((gid, qpn))) = (&mut self.neighbours, peer) {
@@ -200,8 +200,8 @@ impl Engine {
         }
     }
 
-    /// Gets ready for a sleep: whoever has something for the lane wakes it. Returns how long it may last, `None` if there
-    /// is something already.
+    /// Gets ready for a sleep: a neighbour or thread that has something for the lane wakes the sleeper. Returns how long it may
+    /// last, `None` if there is something already.
     pub(crate) fn prepare_sleep(&mut self, who: Sleeper) -> Option<Duration> {
         self.asleep[who as usize] = true;
         self.now = None;

@@ -72,7 +72,7 @@ impl Reporter {
         self.queue.push(TaggedEvent { event, tag: self.tag });
     }
 
-    /// The object is gone: nobody is to hear of it any more.
+    /// The object is gone: the application must not see its events any more.
     pub(crate) fn forget(&self, concerns: impl Fn(&AsyncEvent) -> bool) {
         self.queue.events.retain(|event| event.tag != self.tag || !concerns(&event.event));
     }

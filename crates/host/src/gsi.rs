@@ -1,9 +1,9 @@
 //! The general services interface: management datagrams from and to queue pair 1 (IBTA §13.5).
 //!
-//! What connection managers are built on. The address's broker receives for all its processes and tells them apart: a
-//! REQ or SIDR_REQ goes to whoever listens to its service, anything else to the shard in the low byte of the
-//! communication id that it answers to. So every id that a process hands out must end in [`Gsi::shard`]. Sending needs
-//! no broker: datagrams leave through the device's own link, with its faults and into its capture.
+//! What connection managers are built on. The address's broker receives for all its processes and tells them apart: a REQ or
+//! SIDR_REQ goes to the process that listens to its service, any other message to the shard in the low byte of the
+//! communication id that it answers to. So every id that a process hands out must end in [`Gsi::shard`]. Sending needs no
+//! broker: datagrams leave through the device's own link, with its faults and into its capture.
 
 use crate::device::Device;
 use highwire_broker::{Client, Mad, PortSpace, Reply, ServiceIds};
@@ -37,7 +37,7 @@ pub enum GsiError {
     /// The device does not share its address, so it has no queue pair 1.
     #[error("a device that does not share its address has no queue pair 1")]
     Exclusive,
-    /// Somebody else has the service or port.
+    /// Another process has the service or port.
     #[error("another process has it")]
     InUse,
     /// Every port of the space is taken.
@@ -78,7 +78,8 @@ impl Gsi {
     /// Sends a datagram to queue pair 1 at an address, from queue pair 1.
     ///
     /// # Errors
-    /// [`GsiError::LinkFull`]. What the network loses is no error: whoever waits for an answer asks again.
+    /// [`GsiError::LinkFull`]. A datagram that the network loses is no error: the connection manager that waits for an answer
+    /// sends it again.
     pub fn send(&self, to: IpAddr, mad: &Mad) -> Result<(), GsiError> {
         let sent = self.device.inner().lanes[0].control(|engine| engine.send_mad(to, mad));
         if sent { Ok(()) } else { Err(GsiError::LinkFull) }
@@ -101,8 +102,8 @@ impl Gsi {
         self.client().mads_fd()
     }
 
-    /// Asks for every REQ and SIDR_REQ for these services. Who asks for one that nobody has asked for is rejected by the
-    /// broker: REJ with reason 8, SIDR_REP with status 1 (IBTA §12.6.7.2, §12.11.2.4).
+    /// Asks for every REQ and SIDR_REQ for these services. The broker rejects a request for a service that no process listens
+    /// to: REJ with reason 8, SIDR_REP with status 1 (IBTA §12.6.7.2, §12.11.2.4).
     ///
     /// # Errors
     /// [`GsiError::InUse`] if a process, this one included, has asked for one of them; [`GsiError::Broker`].

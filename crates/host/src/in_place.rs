@@ -1,17 +1,17 @@
 //! Moves memory that a program registers onto shared memory, where it lies.
 //!
-//! A program that registers what `malloc` gave it, and whose target then spins on that memory without calling anybody, is as
-//! fast as a neighbour that can write there itself. So the whole pages of such a region are copied into a file of the
-//! device's pool, and that file is mapped in their place. The rules:
+//! A program that registers what `malloc` gave it, and and then spins on that memory without a call, gets data fast only if
+//! neighbours write there themselves. So the whole pages of such a region are copied into a file of the device's pool, and that
+//! file is mapped in their place. The rules:
 //!
 //! - Only whole pages of private anonymous memory move, never the stack, and [`BYTES_MAX`] at most at once. The rest of
 //!   the region is reached with packets.
 //! - Only while the process has no thread besides the caller and our own: another one could write to a page between its
 //!   copy and the change. Our own threads touch the application's memory only with a lane's token, and the caller
 //!   holds all of them meanwhile. Memory that is registered with another device of this process stays where it is.
-//! - Several regions may name the same pages: whoever comes later finds them moved, and the last one to go has them moved
-//!   back, contents and all. With other threads about, they then stay a private view of the file instead, which the kernel
-//!   puts in place in one step.
+//! - Several regions may name the same pages: a later region finds them moved, and when the last region goes, they are moved
+//!   back with their contents. If the process has other threads then, the pages become a private view of the file instead,
+//!   which the kernel puts in place in one step.
 //! - The file stays mapped a second time, for the library alone, and packets are served there. So a program that unmaps its
 //!   memory without deregistering it, or maps something else there, is like one that does so with a card: what peers
 //!   write stays in the old pages.
@@ -53,7 +53,7 @@ struct Moved {
 /// Pages that were moved at once, in one file.
 struct Run {
     segment: DedicatedSegment,
-    /// The library's own mapping of it, by which packets are served whatever the program does with its own.
+    /// The library's own mapping of it, through which packets are served even if the program unmaps its own.
     mapping: Arc<Segment>,
     /// Regions that name some of them.
     users: usize,
@@ -87,7 +87,7 @@ pub(crate) fn forget(device: usize, key: u32) {
 /// device touches memory.
 ///
 /// # Safety
-/// The memory belongs to the caller, who lets nobody write to it before this returns.
+/// The memory belongs to the caller, and no thread writes to it before this returns.
 pub(crate) unsafe fn acquire(
     device: usize,
     pool: &SharedPool,
@@ -128,8 +128,8 @@ pub(crate) unsafe fn acquire(
     let file = file_of(&mapping)?;
     let mut result = Ok(());
     quietly(&mut || {
-        // SAFETY: the kernel says that the pages are private memory; nobody writes to them, by this function's contract
-        // and because the engines are held.
+        // SAFETY: the kernel says that the pages are private memory; no thread writes to them, by this function's contract and
+        // because the engines are held.
         result = unsafe { move_to(&range, &mapping) };
     });
     result.ok()?;
@@ -156,8 +156,9 @@ pub(crate) fn release(part: SharedPart, quietly: impl FnOnce(&mut dyn FnMut())) 
     let alone = threads::is_alone();
     quietly(&mut || {
         for piece in &pieces {
-            // SAFETY: the kernel says that our file is mapped there. Alone, nobody writes meanwhile; otherwise the change is
-            // one step of the kernel's. What cannot be undone stays as it is, which is memory all the same.
+            // SAFETY: the kernel says that our file is mapped there. If this thread is alone, no other thread writes meanwhile;
+            // otherwise the kernel makes the change in one step. If that fails, the pages stay in the file, where they are
+            // still valid memory.
             let _ = unsafe {
                 if alone { move_back(&piece.range, is_whole) } else { detach(piece, &run.segment) }
             };
@@ -182,7 +183,7 @@ fn file_of(mapping: &Segment) -> Option<FileId> {
 /// Copies the pages into the file and maps it in their place.
 ///
 /// # Safety
-/// The range is private memory of this process that nobody writes to meanwhile.
+/// The range is private memory of this process, and no thread writes to it meanwhile.
 unsafe fn move_to(range: &Range<usize>, mapping: &Segment) -> io::Result<()> {
     let file = mapping.file().ok_or_else(|| io::Error::from(io::ErrorKind::InvalidInput))?;
     let _quiet = SignalsHeld::new();
@@ -197,7 +198,7 @@ unsafe fn move_to(range: &Range<usize>, mapping: &Segment) -> io::Result<()> {
 /// neighbours may still have them mapped: the program has them nowhere else.
 ///
 /// # Safety
-/// The range is a mapping of a file of ours that nobody in this process writes to meanwhile.
+/// The range is a mapping of a file of ours, and no thread of this process writes to it meanwhile.
 unsafe fn move_back(range: &Range<usize>, empties: bool) -> io::Result<()> {
     let _quiet = SignalsHeld::new();
     // SAFETY: by contract; the second mapping is ours alone.
@@ -221,9 +222,9 @@ unsafe fn move_back(range: &Range<usize>, empties: bool) -> io::Result<()> {
 unsafe fn detach(piece: &Piece, segment: &DedicatedSegment) -> io::Result<()> {
     let Nature::Shared { offset, .. } = piece.nature else { return Ok(()) };
     let file = segment.open()?;
-    // SAFETY: by contract; the kernel changes the mapping in one step, and both show the same bytes. What nobody has written to
-    // would go on showing the file, which a neighbour that has kept it mapped could still write to: so all of it is copied
-    // now, by the kernel, whatever other threads do meanwhile. Kernels before 5.14 do not know how.
+    // SAFETY: by contract; the kernel changes the mapping in one step, and both show the same bytes. Pages that no thread has
+    // written to would go on showing the file, and a neighbour that has kept the file mapped could still write to it. So the
+    // kernel copies all pages now, which is safe even if other threads write meanwhile. Kernels before 5.14 cannot do this.
     unsafe {
         map_over(&piece.range, file.as_fd(), libc::MAP_PRIVATE, offset)?;
         libc::madvise(piece.range.start as *mut libc::c_void, piece.range.len(), libc::MADV_POPULATE_WRITE);
@@ -232,7 +233,7 @@ unsafe fn detach(piece: &Piece, segment: &DedicatedSegment) -> io::Result<()> {
 }
 
 /// # Safety
-/// Whatever the range shows now may be replaced by the file.
+/// The caller permits that the file replaces what the range shows now.
 unsafe fn map_over(
     range: &Range<usize>,
     file: BorrowedFd<'_>,
@@ -257,7 +258,7 @@ unsafe fn map_over(
 /// of a fork. Fails, and changes nothing, if the range cannot be read.
 ///
 /// # Safety
-/// The range may be replaced, and nobody in this process writes to it meanwhile.
+/// The range may be replaced, and no thread of this process writes to it meanwhile.
 unsafe fn replace_by_copy(range: &Range<usize>) -> io::Result<()> {
     let length = range.len();
     // SAFETY: new memory at a place of the kernel's choice.

@@ -1,6 +1,6 @@
 //! One lane: an engine behind its token, and what threads without the token may touch.
 //!
-//! Lanes share nothing on the data path. Whatever belongs to another lane is left in that lane's mailbox.
+//! Lanes share nothing on the data path. A packet for another lane is left in that lane's mailbox.
 
 use crate::completion_queue::DueTasks;
 use crate::engine::Engine;
@@ -47,7 +47,7 @@ impl Lane {
         Lane { token, visits, board, due, slumber, process }
     }
 
-    /// Runs the engine on behalf of an application thread, if nobody else does right now.
+    /// Runs the engine on behalf of an application thread, if no other thread runs it right now.
     #[inline]
     pub(crate) fn visit<R>(&self, run: impl FnOnce(&mut Engine) -> R) -> Option<R> {
         let result = self.visit_and_stay(run);
@@ -68,7 +68,7 @@ impl Lane {
         self.visits.0.load(Ordering::Relaxed)
     }
 
-    /// Runs the engine, if nobody else does right now.
+    /// Runs the engine, if no other thread runs it right now.
     #[inline]
     pub(crate) fn try_run<R>(&self, run: impl FnOnce(&mut Engine) -> R) -> Option<R> {
         let mut running = self.token.try_enter()?;
@@ -86,8 +86,8 @@ impl Lane {
         result
     }
 
-    /// Runs the engine to take something down, unless this is a forked child: there it is the parent's, and whoever held
-    /// the token then holds it for ever.
+    /// Runs the engine to take something down, unless this is a forked child: there the engine is the parent's, and if a thread
+    /// held the token at the fork, it stays held for ever.
     pub(crate) fn dispose<R>(&self, run: impl FnOnce(&mut Engine) -> R) {
         if !self.is_inherited() {
             self.control(run);
@@ -100,7 +100,7 @@ impl Lane {
         !self.process.is_this()
     }
 
-    /// Work was put into a ring and its bell was rung: serve it, unless whoever runs the engine will.
+    /// Work was put into a ring and its bell was rung: serve it, unless the thread that runs the engine will.
     pub(crate) fn serve_bells(&self) {
         self.token.leave_work();
         if let Some(running) = self.token.try_enter() {
@@ -109,7 +109,7 @@ impl Lane {
         self.slumber.on_visit();
     }
 
-    /// Work was put into a ring by whoever runs the engine now.
+    /// The thread that runs the engine now has put work into a ring.
     pub(crate) fn leave_work(&self) {
         self.token.leave_work();
     }
@@ -121,7 +121,7 @@ impl Lane {
         while self.token.take_work_left() {
             match self.token.try_enter() {
                 Some(mut running) => running.pump(),
-                // Somebody else runs it, or is about to; the mark makes them look again.
+                // Another thread runs it, or is about to; the mark makes that thread look again.
                 None => {
                     self.token.leave_work();
                     match self.token.try_enter() {

@@ -9,8 +9,8 @@
 //!   └────────────────────────────────────────────────────┘
 //! ```
 //!
-//! A [`Device`] has an address and lanes. Whoever holds a lane's token runs its engine: a thread that posts or polls, or
-//! the device's own thread when nobody does. `docs/host.md` tells the whole story.
+//! A [`Device`] has an address and lanes. The thread that holds a lane's token runs its engine: an application thread that
+//! posts or polls, or the device's own thread when none does. `docs/host.md` tells the whole story.
 //!
 //! Two devices of one process, a message, and a WRITE into the memory of a peer that does nothing:
 //!

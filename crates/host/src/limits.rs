@@ -8,7 +8,7 @@ use highwire_verbs::MESSAGE_LENGTH_MAX;
 /// The doorbells of a lane: one for each queue pair and each shared receive queue.
 pub(crate) const BELLS: u32 = 4096;
 
-/// The limits of a device. Whatever is within them is refused only for want of memory.
+/// The limits of a device. A request within them is refused only if memory runs out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub struct DeviceLimits {

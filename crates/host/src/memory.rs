@@ -168,7 +168,7 @@ impl<'a> Bytes<'a> {
     }
 }
 
-/// The beginning of a packet in bytes that nobody else can change, with all its headers, and the whole packet.
+/// The beginning of a packet in bytes that no peer can change, with all its headers, and the whole packet.
 #[inline]
 pub(crate) fn look_at<'a>(
     received: &'a Received<'_>,

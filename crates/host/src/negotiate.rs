@@ -110,8 +110,8 @@ impl Negotiator {
             Some(known) => known.sq_psn = connection.sq_psn.or(known.sq_psn),
             None => {
                 self.connections.push(connection);
-                // Whoever connects both ends anew with the numbers that they had may do so one after the other: the peer has
-                // asked this end while it was still the old one, and will not ask again.
+                // A program may connect both ends again with the same numbers, one after the other. Then the peer has asked
+                // this end while it was still the old connection, and will not ask again.
                 if self.accepted.iter().any(|known| known.is_same(&connection)) {
                     self.actions.push_back(Action::AcceptIrn(connection.qpn));
                 }
@@ -173,7 +173,7 @@ impl Negotiator {
         }
     }
 
-    /// The network says that nobody listens at the peer's side-band port.
+    /// The network says that the peer's side-band port is closed.
     pub(crate) fn handle_unreachable(&mut self, now: Instant, peer: Gid) {
         if self.questions.iter().any(|q| q.connection.peer == peer && !q.proven) {
             self.remember_stranger(now, peer);

@@ -1,4 +1,4 @@
-//! Queues that an application sleeps on with `poll`, `epoll` or whatever else its event loop is made of.
+//! Queues that an application sleeps on with `poll`, `epoll` or another event loop.
 //!
 //! Invariant: the descriptor counts the entries, less those that blocked threads are about to take, so it is readable while
 //! there are others. All of it changes under one lock, or a reader could take an entry whose count is yet to come.
@@ -113,7 +113,7 @@ impl<T> Drop for Blocked<'_, T> {
     fn drop(&mut self) {
         let mut state = self.queue.lock();
         state.blocked -= 1;
-        // It may leave without an entry: then somebody at the descriptor is to have it.
+        // This thread may leave without an entry: then the descriptor tells of it, for a thread that polls that.
         self.queue.settle(&mut state);
     }
 }

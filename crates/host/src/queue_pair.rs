@@ -1,7 +1,7 @@
 //! Queue pairs: posting, connecting, changing.
 //!
-//! A post runs the engine at once if nobody else does, so that a packet leaves before the call returns; otherwise it
-//! leaves the request in the shared ring for whoever runs the engine.
+//! A post runs the engine at once if no other thread does, so that a packet leaves before the call returns; otherwise it leaves
+//! the request in the shared ring for the thread that runs the engine.
 
 mod connect;
 mod create;
@@ -30,7 +30,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// With fewer free places than this, a thread waits for the engine rather than post past it.
 const NEARLY_FULL: u64 = 64;
-/// How often it looks for the engine then. Not for ever: whoever runs the engine may be this thread, interrupted by a signal.
+/// How often a post tries to get the engine then. Not for ever: the engine may be run by this very thread, which a signal
+/// handler has interrupted.
 const PATIENCE: u32 = 10_000;
 
 /// A queue pair. It is destroyed when dropped; what was posted and has not completed never will.
@@ -213,8 +214,8 @@ impl QueuePair {
     }
 
     /// Lets the queue pair (UD) take datagrams that are sent to a multicast group: one of IPv4, mapped as addresses are, or of
-    /// IPv6. Whoever sends to it names queue pair [`Qpn::MULTICAST`]. A device of IPv4 reaches groups of IPv6 only at other
-    /// Highwires. Attaching twice is no more than once.
+    /// IPv6. Senders name queue pair [`Qpn::MULTICAST`]. A device of IPv4 reaches groups of IPv6 only at other Highwires.
+    /// Attaching twice is no more than once.
     ///
     /// # Errors
     /// [`MulticastError`].

@@ -37,7 +37,7 @@ pub(crate) struct PdInner {
     pub(crate) pd: Pd,
 }
 
-/// Registered memory that belongs to somebody else. Dropping it withdraws the keys.
+/// Registered memory that the application owns. Dropping it withdraws the keys.
 pub struct MemoryRegion {
     pd: Arc<PdInner>,
     addr: u64,
@@ -124,8 +124,8 @@ impl ProtectionDomain {
     /// Registers memory with everything that can be said about it.
     ///
     /// # Safety
-    /// As [`register`](Self::register). With `in_place`, nobody writes to the memory before this returns: no other thread, no
-    /// other device of this process, no input or output that is under way.
+    /// As [`register`](Self::register). With `in_place`, nothing else writes to the memory before this returns: no other
+    /// thread, no other device of this process, no input or output that is under way.
     ///
     /// # Errors
     /// [`MemoryError`]. That memory could not be moved is none: peers reach it with packets.

@@ -55,7 +55,7 @@ impl Ring {
     }
 }
 
-/// An empty ring in memory of the arena, to which it returns when nobody uses it any more.
+/// An empty ring in memory of the arena, to which it returns when its last user drops it.
 pub(crate) fn create(arena: &SharedPool, layout: &RingLayout) -> Result<Window, CreateError> {
     let buffer = arena.allocate(layout.bytes(), RING_ALIGN).map_err(CreateError::Memory)?;
     let window = Window::whole(&Arc::new(Segment::cut(buffer)));

@@ -1,7 +1,7 @@
 //! The socket on which devices ask each other whether they speak IRN.
 //!
-//! It is bound to the device's own address, so that nobody else can be asked by mistake. Whoever serves it takes its lock
-//! first and lanes after that, never the other way round.
+//! It is bound to the device's own address, so that a question cannot reach another device by mistake. A thread that serves it
+//! takes its lock first and lanes after that, never the other way round.
 
 use crate::device::Shared;
 use crate::negotiate::{Action, Connection, Negotiator};
@@ -85,7 +85,7 @@ impl SideBand {
         self.settle(device, state);
     }
 
-    /// Takes what has arrived and does what is due.
+    /// Takes the messages that have arrived and does what is due.
     pub(crate) fn serve(&self, device: &Shared) {
         let mut state = self.lock();
         let now = self.clock.now();

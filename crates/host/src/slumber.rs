@@ -1,17 +1,18 @@
-//! A sleep of the background thread for so long that whoever leaves work behind has to end it.
+//! A long sleep of the background thread. A thread that leaves work behind has to end it.
 //!
-//! A thread that comes by may set a time, a retransmission's for one, and then do something else. Mostly that is found soon, because the background
-//! thread looks every 100 ms. Where nothing has happened for a while it sleeps for longer, and says so first.
+//! An application thread may set a timer, for instance for a retransmission, and then do something else. The background thread usually sees
+//! the timer soon, because it looks every 100 ms. Where nothing has happened for a while it sleeps longer, and announces that first.
 //!
-//! Why no time is missed: the sleeper says so, and then reads the lanes' times, each under its lane's token. A thread that comes by sets its time
-//! under the same token, and looks afterwards. Of the two that hold the token one is the first: either the sleeper sees the time, or the other sees that it
-//! slumbers.
+//! Why no timer is missed: the sleeper announces its sleep, and then reads the lanes' timers, each under its lane's token. An application
+//! thread sets its timer under the same token, and looks for the announcement afterwards. One of the two holds the token first: either the
+//! sleeper sees the timer, or the application thread sees the announcement.
 
 use crate::waker::Waker;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// Shared by the background thread and the lanes. Alone in its line: everybody reads it all the time, and hardly anybody writes.
+/// Shared by the background thread and the lanes. Alone in its cache line: all threads read it all the time, and it is rarely
+/// written.
 #[derive(Debug)]
 #[repr(align(128))]
 pub(crate) struct Slumber {

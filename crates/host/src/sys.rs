@@ -91,8 +91,8 @@ impl EventFd {
     }
 }
 
-/// Asks the scheduler to let this thread run as soon as it wakes, and in return for short turns only. Nobody's privilege:
-/// what a thread gets in sum stays the same.
+/// Asks the scheduler to let this thread run as soon as it wakes, and in return for short turns only. That needs no privilege:
+/// the thread's total share of the processor stays the same.
 pub(crate) fn be_quick_to_run() {
     /// `struct sched_attr` of sched_setattr(2), as far as it is used.
     #[repr(C)]

@@ -1,4 +1,4 @@
-//! The engine token: who holds it runs the lane.
+//! The engine token: the thread that holds it runs the lane.
 //!
 //! A lock that the data path only ever *tries*. A thread that finds it held leaves its work in a ring and goes on,
 //! because the holder looks for such work after it has let go. Control calls, which are rare, wait for it; while one
@@ -38,7 +38,7 @@ impl<T> EngineToken<T> {
         }
     }
 
-    /// The token, if nobody has it and no control call waits for it.
+    /// The token, if no thread has it and no control call waits for it.
     #[inline]
     pub(crate) fn try_enter(&self) -> Option<Running<'_, T>> {
         if self.waiting.load(Ordering::Relaxed) != 0 {
@@ -47,7 +47,7 @@ impl<T> EngineToken<T> {
         self.take()
     }
 
-    /// The token, after waiting for it. For control calls only: nobody holds it for longer than one pump.
+    /// The token, after waiting for it. For control calls only: a thread holds it for one pump at most.
     pub(crate) fn enter(&self) -> Running<'_, T> {
         self.waiting.fetch_add(1, Ordering::SeqCst);
         let running = loop {

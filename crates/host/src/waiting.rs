@@ -7,8 +7,8 @@
 //! A leader that has polled long enough rests: it sleeps on the lanes' sockets itself, so that a packet costs one wake-up. The
 //! background thread then sleeps, too, and is told when the leader goes.
 //!
-//! Whoever sleeps on the sockets says until when. Threads that go to sleep on something else wake it only if the lanes want to be run
-//! before: a thread that is served wakes nobody in order to wait for the next event.
+//! The thread that sleeps on the sockets says until when. Threads that go to sleep on something else wake it only if the lanes want
+//! to be run before that time: so a thread usually wakes no other thread before it waits for its next event.
 
 mod accounts;
 mod lanes;
@@ -111,14 +111,14 @@ impl Waiting {
         &self.count
     }
 
-    /// Whether there is anybody whom the background thread works for.
+    /// Whether a thread or task waits, so that the background thread has to work for it.
     pub(crate) fn any(&self) -> bool {
         self.count.0.load(Ordering::SeqCst) as u32 > 0
     }
 
     /// What waits have cost, for other programs to read.
     pub(crate) fn news(&self, now_ns: u64, most_places: usize) -> News {
-        // Whoever has changed it since has entered all that it has to say.
+        // A thread that has changed the count has entered its figures before.
         self.accounts.news(now_ns, self.count.0.load(Ordering::Acquire), most_places)
     }
 
@@ -150,19 +150,19 @@ impl Waiting {
                 device.waker.wake();
             }
         } else if self.station.rest.is_taken() && !self.is_seen_to(device, &self.resting, false) {
-            // When it goes and nobody takes its place, the background thread is told.
+            // If the leader goes and no thread takes its place, the background thread is told.
             self.leader_waker.wake();
         }
     }
 
-    /// Whether somebody sleeps on the sockets who wakes before the lanes want to be run. Acknowledgements that were kept for the
+    /// Whether a thread sleeps on the sockets and wakes before the lanes want to be run. Acknowledgements that were kept for the
     /// next step of this thread leave now, if there is no such step.
     fn is_seen_to(&self, device: &Shared, watch: &Watch, is_last_step: bool) -> bool {
         // Where threads do not run the lanes, they cannot ask them either.
         device.engine == Engine::Both
             && device.lanes.iter().all(|lane| {
                 let due = lane.try_run(|engine| engine.due_after(is_last_step));
-                // Somebody else runs it just now, and may leave something.
+                // Another thread runs this lane just now, and may leave work behind.
                 due.is_some_and(|due| watch.wakes_before(due.map_or(u64::MAX, DeviceTime::as_nanos)))
             })
     }
@@ -177,7 +177,7 @@ impl Waiting {
         if self.is_followed { self.station.slept_on() } else { None }
     }
 
-    /// Whether nobody is to poll in vain.
+    /// Whether threads should not poll in vain, to save power.
     pub(crate) fn saves_power(&self) -> bool {
         self.is_followed
     }
@@ -200,7 +200,8 @@ impl Waiting {
         is_over: &dyn Fn() -> bool,
         timeout: Option<Duration>,
     ) -> Outcome {
-        // Whoever is woken while another thread spins on its core would otherwise wait for the end of that one's turn, milliseconds.
+        // A thread that is woken while another one spins on its core would otherwise wait milliseconds, until the other's time slice
+        // ends.
         sys::be_quick_to_run_once();
         self.count.begin();
         let deadline = timeout.and_then(|timeout| Instant::now().checked_add(timeout));
@@ -224,7 +225,8 @@ impl Waiting {
         self.relief.begin(&self.station.rest)
     }
 
-    /// The background thread is awake. Whoever left the seat empty has ended its relief, unless nobody has told it.
+    /// The background thread is awake. A leader that leaves the seat empty wakes this thread; if it has failed to, this is
+    /// counted as a rescue.
     pub(crate) fn resume(&self) {
         if self.relief.is_forsaken(&self.station.seat) {
             self.accounts.of_device().note_rescue();

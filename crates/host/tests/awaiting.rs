@@ -123,7 +123,7 @@ fn a_conversation_can_be_awaited_whoever_runs_the_engines() {
 fn a_task_that_nobody_polls_is_woken_by_the_thread_that_delivers() {
     let [a, b] = Setup::new(Service::Rc, LinkChoice::Auto).engine(Engine::Both).pair();
     receive(&b, 7);
-    // It waits before there is anything, and nobody polls its queue.
+    // The task waits before there is a completion, and no thread polls its queue.
     let unpark = Unpark::new();
     let waker = Waker::from(Arc::clone(&unpark));
     let mut next = pin!(b.cq.next());

@@ -201,7 +201,8 @@ fn what_is_kept_for_one_queue_pair_holds_up_no_other() {
     assert_eq!(b.device.counters().value("held_for_receive"), before);
 }
 
-/// Datagrams for a neighbour do not wait for a turn of the engine, and need none: whoever has posted them may turn to something else.
+/// Datagrams for a neighbour do not wait for a turn of the engine, and need none: the sending thread may turn to something else once
+/// it has posted them.
 #[test]
 fn all_datagrams_of_a_chain_arrive_though_their_sender_does_nothing_more() {
     const CHAIN: u64 = 20;

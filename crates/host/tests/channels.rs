@@ -61,7 +61,7 @@ fn an_event_loop_sleeps_until_the_armed_queue_has_something() {
                 assert_eq!((completion.wr_id, completion.status), (round, CompletionStatus::Success));
                 until("the send's completion", || a.cq.poll_one());
             }
-            // Not armed: no event, whatever completes. What was reported and not fetched goes with the queue.
+            // Not armed: a completion causes no event. Events that were reported and not fetched go with the queue.
             assert_eq!(a.cq.request_notify(WaitFor::Any), Err(NoChannel));
             sends.request_notify(WaitFor::Any).expect("has a channel");
             qp.modify(&QpAttr::to_state(QpState::Error)).expect("an error");
@@ -96,7 +96,7 @@ fn a_queue_armed_for_solicited_completions_sleeps_through_the_others() {
         (0..2).for_each(|wr_id| qp.post_recv(&RecvWr { wr_id, sges: &[] }).expect("posts"));
         cq.request_notify(WaitFor::Solicited).expect("has a channel");
         a.post(0, Operation::Send, 0, 0);
-        // It has arrived once the sender knows, and nobody was told.
+        // The message has arrived once the sender has its completion, and the receiver's channel has no event.
         until("the first message", || a.cq.poll_one());
         assert_eq!(channel.try_event(), None, "{link}");
         let flags = SendFlags { solicited: true, ..SendFlags::default() };
@@ -131,7 +131,7 @@ fn events_come_to_the_queue_that_the_object_was_made_with() {
         sleep_on(events.fd());
         let event = events.try_next().expect("an event");
         assert_eq!((event.tag, matches!(event.event, AsyncEvent::SrqLimitReached(_))), (3, true), "{link}");
-        // A key that nobody has: the responder refuses, and breaks.
+        // A key that no region has: the responder refuses, and its queue pair breaks.
         until("the send's completion", || a.cq.poll_one());
         let nowhere = highwire_host::verbs::Remote { va: 0, rkey: RemoteKey(0x0102_0304) };
         a.post(1, Operation::Write(nowhere), 0, 8);

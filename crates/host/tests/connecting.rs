@@ -200,7 +200,7 @@ fn every_way_to_be_refused_has_an_error_that_says_so() {
             .starts_with("192.0.2.1 cannot be reached from 127.")
     );
 
-    // A request that is too big to be said, or that nobody takes, ends at once or in time.
+    // A request whose private data is too big ends at once; one that the listener does not take ends in time.
     thread::scope(|threads| {
         let slow = Terms { patience: Duration::from_millis(50), ..terms(b"") };
         assert!(matches!(connect(listener.address(), Service::Rc, &slow), Err(CmError::TimedOut(_))));

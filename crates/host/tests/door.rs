@@ -82,7 +82,7 @@ fn everything_goes_with_the_program_wherever_it_stopped() {
         if steps > 0 {
             let mut pair = client.queue_pair([2, 3, 4][steps % 3]);
             if steps > 3 {
-                // In the middle of a direct operation on itself, and with a bell that it has rung without waking anybody.
+                // In the middle of a direct operation on itself, and with a bell that it has rung without waking the engine.
                 pair.sq_window.u64_at(offset::IN_USE).store(1 << 63 | u64::from(pair.key), Ordering::SeqCst);
                 client.board.ring_seqcst(pair.send_bell);
                 pair.post_receive(&client, 1, 0, 8);
@@ -216,7 +216,7 @@ fn requests_of_any_bytes_are_answered_or_end_the_session() {
             let words: Vec<u64> = (0..rng.below(20))
                 .map(|_| if rng.chance(0.7) { rng.below(8) } else { rng.next_u64() })
                 .collect();
-            // Whatever is asked for, there is an answer.
+            // Every request gets an answer.
             let _ = client.ask(rng.between(3, 18) as u16, &words);
         }
         let mut noise = vec![0; rng.below(40) as usize];

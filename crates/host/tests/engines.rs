@@ -1,4 +1,4 @@
-//! Who runs the engine: the polling thread, a thread of the device's own, or a waiting thread.
+//! Which thread runs the engine: the polling thread, a thread of the device's own, or a waiting thread.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! A process with devices forks: whatever the child does with its copies, the parent's devices go on.
+//! A process with devices forks: the parent's devices go on, no matter what the child does with its copies.
 #![allow(unsafe_code)]
 
 mod common;
@@ -53,7 +53,7 @@ fn check(setup: &Setup) {
         // SAFETY: the child only drops what it has and ends without returning; what that needs, it needs no other thread for.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: a child that waits for somebody is ended, and not in order.
+            // SAFETY: the alarm kills a child that waits for ever, which the parent sees in its exit status.
             unsafe { libc::alarm(30) };
             drop(ends.take());
             // SAFETY: ends the child at once: nothing of the test harness may run in it.
@@ -106,7 +106,7 @@ fn what_a_child_posts_is_refused_and_its_parent_loses_nothing() {
         // SAFETY: the child posts, polls and ends without returning.
         let child = unsafe { libc::fork() };
         if child == 0 {
-            // SAFETY: a child that waits for somebody is ended, and not in order.
+            // SAFETY: the alarm kills a child that waits for ever, which the parent sees in its exit status.
             unsafe { libc::alarm(30) };
             let sges = [a.buffer.sge(0, 8)];
             let wr = SendWr::new(9, Operation::Send, &sges);

@@ -113,7 +113,7 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: the pages are ours and nobody uses them any more.
+        // SAFETY: the pages are ours and no longer used.
         unsafe { libc::munmap(self.start.cast(), self.length) };
     }
 }
@@ -276,7 +276,7 @@ fn what_is_mapped_in_the_place_of_registered_memory_hears_nothing_of_peers() {
         next_ok(b, a);
     }
     assert!((2 * PAGE..10 * PAGE).all(|at| pages.get(at) == 0), "another mapping was written to");
-    // The region's own pages have it, as a card's would: peers still find it there, in whatever way they come.
+    // The region's own pages have the bytes, as with a card: peers still find them there, by direct operation or by packets.
     for (to, length) in [(0, 6000), (8192, 64)] {
         a.post(4, Operation::Read(region.remote(at(3))), to, length);
         next_ok(a, b);

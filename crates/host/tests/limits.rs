@@ -1,4 +1,4 @@
-//! As many objects as a device says, whatever else is scarce.
+//! A device can have as many objects as it says, even if descriptors are scarce.
 #![allow(unsafe_code, reason = "it limits the descriptors of the process")]
 
 mod common;

@@ -1,4 +1,5 @@
-//! Memory that a program has taken away while it was registered: an error for those who use it, and nothing worse.
+//! Memory that a program has taken away while it was registered: requests that use it end with an error, and nothing worse
+//! happens.
 #![allow(unsafe_code, reason = "registering memory of the process is, and so is taking it away")]
 
 mod common;
@@ -31,7 +32,7 @@ impl Pages {
         Pages { start: start.cast(), region }
     }
 
-    /// The second page goes. Nobody else gets its place: it stays reserved.
+    /// The second page goes. No other mapping gets its place: it stays reserved.
     fn lose(&self) {
         // SAFETY: the page is ours.
         let gone = unsafe {

@@ -76,7 +76,7 @@ fn everybody_in_the_group_gets_one_copy_and_nobody_else() {
             expect(a, 1, a, group, 7);
             expect(b, 1, a, group, 7);
             expect(b, 10, a, group, 7);
-            // Who is not in the group may send to it.
+            // A queue pair that is not in the group may send to it.
             send(&outside.qp, outside, group, 8);
             expect(a, 2, outside, group, 8);
             expect(b, 2, outside, group, 8);

@@ -13,7 +13,7 @@ use highwire_host::{
 
 const LINKS: [LinkChoice; 2] = [LinkChoice::Udp, LinkChoice::Shm];
 
-/// A word of memory that nobody writes any more: the request has completed.
+/// A word of memory that is no longer written to: the request has completed.
 fn word(bytes: &[u64], index: usize) -> u64 {
     bytes[index]
 }

@@ -1,14 +1,14 @@
 //! Who takes a lane's packets: threads that come by, or the device's own.
 //!
-//! That a thread comes by is not enough. One that posts a WRITE, polls for its completion, and then spins on the memory
-//! that its peer will write comes by all the time, and yet never when the peer's packet is there. So what counts is who
-//! *finds* packets. Where visitors do, the background thread stays away and only looks in now and then; where it does
-//! itself, it sleeps on the socket and is woken by every packet.
+//! An application thread that calls in (a visitor) need not be one that takes packets. A thread that posts a WRITE, polls for
+//! its completion, and then spins on the memory that its peer will write calls in all the time, and yet never when the peer's
+//! packet is there. So what counts is which thread *finds* packets. Where visitors find them, the background thread stays away
+//! and only checks now and then; where it finds them itself, it sleeps on the socket and every packet wakes it.
 
 use crate::engine::Pumped;
 
-/// Finds of visitors between two looks that show that they poll, even where some of their turns are long ones. Who spins on
-/// memory finds one at most: the acknowledgement of what it wrote itself.
+/// So many finds of visitors between two looks show that they poll, even if some of their turns are long. A thread that spins
+/// on memory finds one packet at most: the acknowledgement of its own WRITE.
 const FINDS_OF_POLLERS: u64 = 2;
 /// Wake-ups after which the thread asks itself whether they were worth it.
 const WAKES_PER_JUDGEMENT: u32 = 8;

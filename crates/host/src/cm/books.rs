@@ -1,4 +1,4 @@
-//! What the conversations of a device have come to: written by the driver's thread, read by whoever waits.
+//! The state of a device's conversations: the driver's thread writes it, application threads that wait read it.
 
 use super::driver::{Application, now};
 use crate::gsi::Gsi;
@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap, VecDeque};
 /// The manager, and everything that has been heard of it.
 pub(crate) struct Books {
     pub(super) manager: ConnectionManager,
-    /// By service: requests that nobody has taken yet.
+    /// By service: requests that the application has not taken yet.
     pub(super) listeners: BTreeMap<u64, VecDeque<Incoming>>,
     /// Conversations that a value of the application's stands for.
     pub(super) conversations: HashMap<CommId, Progress>,
@@ -52,7 +52,7 @@ impl Books {
         }
     }
 
-    /// Nobody asks about the conversation any more.
+    /// The application has dropped its value: it will not ask about the conversation again.
     pub(super) fn release(&mut self, gsi: &Gsi, comm: CommId) {
         if let Some(Progress::Ended(_)) = self.conversations.remove(&comm) {
             let _ = gsi.revoke_will(comm.0);
@@ -104,7 +104,7 @@ impl Application for Books {
             | Event::ServiceAnswered { .. }
             | Event::ServiceUnreachable { .. } => return,
         };
-        // Of one that was released there is nobody to tell.
+        // The application has released some conversations: it is not told of those.
         if let Some(noted) = self.conversations.get_mut(&comm) {
             *noted = progress;
         }

@@ -17,7 +17,7 @@ use std::time::Duration;
 /// Code of the packet rate in a REQ: 10 Gb/s. There is none to tell, and no peer uses it.
 const PACKET_RATE: u8 = 3;
 
-/// A queue pair with a peer. The peer is told when it is dropped, and when the process ends in whatever way.
+/// A queue pair with a peer. The peer is told when this value is dropped, and when the process ends, even if it is killed.
 pub struct Connection {
     running: Arc<Running>,
     queue_pair: QueuePair,
@@ -38,7 +38,7 @@ pub(super) struct Depths {
 }
 
 impl Device {
-    /// Connects `queue_pair`, which is in RESET or INIT, to whoever listens at `to` (port space TCP), and waits for the answer. Receives
+    /// Connects `queue_pair`, which is in RESET or INIT, to the listener at `to` (port space TCP), and waits for the answer. Receives
     /// for the peer's first messages are posted before, after [`QueuePair::prepare`].
     ///
     /// # Errors
@@ -242,7 +242,7 @@ impl Connection {
         let driver = &self.running.driver;
         {
             let mut books = driver.lock();
-            // One that is over already has nobody to tell.
+            // If the connection is over already, there is no peer to tell.
             let _ = books.manager.disconnect(now(), self.comm, &[]);
             driver.flush(&mut books);
         }

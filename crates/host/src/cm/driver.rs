@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-/// What a driver keeps under its lock: a connection manager, and what its events mean to somebody.
+/// What a driver keeps under its lock: a connection manager, and an application that handles its events.
 pub trait Application: Send + 'static {
     /// The manager.
     fn manager(&mut self) -> &mut ConnectionManager;

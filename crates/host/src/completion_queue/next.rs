@@ -1,8 +1,8 @@
 //! Completions as a future that any executor can run.
 //!
-//! A task that finds nothing leaves its waker with the queue, arms the queue, and counts as somebody who sleeps, so that the
-//! background thread takes the lane over. Whoever runs the engine and delivers a completion finds the wakers, and calls
-//! them once it has let go of the lane's token: what an executor does in a waker is its own affair.
+//! A task that finds nothing leaves its waker with the queue, arms the queue, and counts as a sleeping thread, so that the
+//! background thread takes the lane over. The thread that runs the engine and delivers a completion finds the wakers. It calls
+//! them only after it has let go of the lane's token, because a waker may run any code of the executor.
 //!
 //! Invariant: a task counts as asleep exactly while its waker is with the queue.
 
@@ -49,12 +49,12 @@ pub(crate) struct DueTasks {
 }
 
 impl CompletionQueue {
-    /// The next completion, for tasks of whatever executor, or of none.
+    /// The next completion, as a future that needs no particular executor.
     ///
-    /// What delivers it is the device's background thread, or a thread that polls; no thread is blocked meanwhile. With
+    /// The device's background thread, or a thread that polls, delivers it; no thread is blocked meanwhile. With
     /// [`Engine::Inline`] there is no background thread, so the task asks to be run again at once, and each run turns the
-    /// engine once. Several tasks may await one queue: each completion goes to one of them. Dropping the future before it
-    /// is ready loses nothing; the completion stays in the queue.
+    /// engine once. Several tasks may await one queue: each completion goes to one of them. Dropping the future before it is
+    /// ready loses nothing; the completion stays in the queue.
     ///
     /// ```
     /// use highwire_host::verbs::{Access, Operation, RecvWr, SendWr, Service};
@@ -107,7 +107,8 @@ impl Future for Next<'_> {
             }
             inner.use_events();
             self.task = Some(inner.notifier.tasks.stay(self.task, context.waker()));
-            // Armed after the waker is there: whoever delivers from now on finds it. A corrupt ring brings nothing.
+            // Armed after the waker is there: any thread that delivers a completion from now on finds it. A corrupt ring
+            // delivers nothing.
             if !inner.consumer().arm(WaitFor::Any.into()).unwrap_or(false) {
                 break;
             }

@@ -79,7 +79,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
     for (lane, socket) in (0..).zip(sockets) {
         let fds = socket.poll_fd().map(|fd| fd.try_clone_to_owned()).transpose();
         let mut fds: Vec<OwnedFd> = fds.map_err(system("copy a descriptor"))?.into_iter().collect();
-        // Without it groups cannot be sent to, which whoever tries finds out by silence, as on any network.
+        // If this fails, datagrams to groups are lost without an error, as on any network.
         fds.iter().for_each(|fd| drop(sys::send_groups_from(fd.as_fd(), ip)));
         let epoll = sys::Epoll::new().map_err(system("make an epoll instance"))?;
         fds.push(epoll.fd().try_clone_to_owned().map_err(system("copy a descriptor"))?);
@@ -128,7 +128,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         rings: SharedPool::anonymous(),
         local,
         is_disturbed: config.link == LinkChoice::Shm && is_watched(config),
-        // Nobody can look at the counters of a device that has no such file, and nothing else depends on it.
+        // Without the file, `highwire stat` cannot show the device's counters; nothing else depends on it.
         stats: StatsFile::create(name).ok(),
         capture,
         lane_fds,
@@ -210,7 +210,7 @@ fn find_place(config: &DeviceConfig, rng: &mut Rng) -> Result<Place, OpenError> 
     }
 }
 
-/// The address that somebody asked for.
+/// The address that the configuration or the environment asks for.
 pub(super) fn wanted_address(config: &DeviceConfig) -> Result<Option<IpAddr>, OpenError> {
     if config.address.is_some() {
         return Ok(config.address);
@@ -278,7 +278,7 @@ fn rnic_config(config: &DeviceConfig, gid: Gid, lane: u32, shard: u8) -> RnicCon
         pacing_burst: Duration::from_micros(50),
         ..TransportConfig::default()
     };
-    // Half a turn of the background thread: an acknowledgement that nobody waits for rides with what comes next.
+    // Half a turn of the background thread: an acknowledgement that the peer does not wait for rides with the next packet.
     transport.ack_delay = Duration::from_micros(200);
     transport.acks_ride = true;
     // What fits into a datagram train of the longest kind at the largest MTU.

@@ -23,13 +23,13 @@ fn address_of_user(uid: u32) -> IpAddr {
     Ipv4Addr::new(127, 83, c as u8, d as u8).into()
 }
 
-/// Joins those who share the address.
+/// Joins the processes that share the address.
 pub(super) fn join(config: &DeviceConfig) -> Result<Place, OpenError> {
     if config.lanes != 1 {
         return Err(OpenError::SharedLanes(config.lanes));
     }
     let ip = wanted_address(config)?.unwrap_or_else(default_shared_address).to_canonical();
-    // The broker is found through it, whatever links there are.
+    // The device finds the broker through the registry, even if it does not use shared memory.
     let root = Registry::open()?;
     // What killed processes left behind would fill the machine's shared memory. If it stays, the next one tries again.
     let _ = root.reap_stale();

@@ -274,7 +274,8 @@ impl Session {
 }
 
 impl Drop for Session {
-    /// The program works no more, wherever it stopped: nobody waits for what it said to be doing.
+    /// The program has gone. It may have stopped in the middle of a direct operation; no thread may go on waiting for it to
+    /// finish.
     fn drop(&mut self) {
         for sq in self.queue_pairs.values().filter_map(|held| held.object.mapped_sq()) {
             self.local.guests().remove(sq);

@@ -1,9 +1,9 @@
 //! Requests that need no place in the queue: datagrams for a neighbour, which go straight into its ring, and one-sided requests that
 //! this side carries out itself, in the memory of a peer on this host.
 //!
-//! The latter only where nothing is in flight on the queue pair, since they overtake packets: on UC, where nobody acknowledges those, only when the
-//! peer has taken all that lay in the ring to it. Whatever speaks against it, the request
-//! goes the ordinary way, and the peer's responder is the one to refuse it.
+//! One-sided requests are carried out directly only where nothing is in flight on the queue pair, since they would overtake packets. On UC,
+//! whose packets are not acknowledged, that is when the peer has taken every packet out of the ring to it. If any check fails, the request
+//! goes as packets, and the peer's responder decides whether to refuse it.
 #![allow(unsafe_code)]
 
 use super::Engine;

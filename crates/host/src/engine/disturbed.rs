@@ -1,8 +1,8 @@
 //! Shared memory with something in between: faults and captures, for packets that no network carries.
 //!
 //! Packets are laid out as for a wire and go through the same decorators, which end in an [`Outbox`] instead of a socket.
-//! What comes out is checked as a receiver would check it, because nobody behind a ring does: a packet that a fault has
-//! damaged ends here and is counted; the others go on into the neighbours' rings without their ICRC.
+//! The sender checks the ICRC of what comes out, because a receiver does not check packets from a ring: a packet that a fault
+//! has damaged ends here and is counted; the others go on into the neighbours' rings without their ICRC.
 
 use super::Neighbours;
 use super::neighbours::{BTH_MARKS, Sent};

@@ -2,13 +2,12 @@
 //!
 //! The specification lets a responder of an unreliable service drop what finds no receive (IBTA §9.8.2.2.4, §9.8.3.3), and a
 //! card does. A card's application gets its core, though; here it competes for it with the engines of both ends, and a
-//! sender that was given a whole turn of the processor sends more in it than any queue has receives. So packets that
-//! lack nothing but a receive are kept for a while, in order, and those behind them as well. When many are kept, nothing
-//! further is taken from the links: rings and sockets fill, and what sends into them on this machine waits, as on a
-//! lossless network.
+//! sender that was given a whole turn of the processor sends more in it than any queue has receives. So packets that lack
+//! nothing but a receive are kept for a while, in order, and so are the packets behind them. When many are kept, the lane takes
+//! nothing further from the links: rings and sockets fill, and senders on this machine wait, as on a lossless network.
 //!
-//! Whoever posts no receive for `PATIENCE` is not waited for any longer: what was kept goes the way of a card's, and what follows as
-//! well, until there is a receive again.
+//! If the application posts no receive for `PATIENCE`, the lane stops waiting for it: the kept packets are dropped, as a card would
+//! drop them, and so are later ones, until there is a receive again.
 //!
 //! Invariant: while packets of a queue pair are kept, the RNIC sees no other packet of it.
 
@@ -107,7 +106,7 @@ impl Held {
 }
 
 impl Engine {
-    /// Hands on what has found a receive, or waits for none any longer; returns the number of packets.
+    /// Hands on the packets that now have a receive, and those whose wait is over; returns the number of packets.
     #[inline]
     pub(super) fn release_held(&mut self) -> u32 {
         if self.held.is_empty() { 0 } else { self.release_some() }

@@ -2,7 +2,7 @@
 //!
 //! A datagram to a group always takes the network, loopback included: the kernel hands a copy to every socket that has joined,
 //! in every process and every lane, the sender's own among them. One socket per lane and group, however many queue pairs
-//! are attached, so nobody gets a copy twice.
+//! are attached, so no queue pair gets a datagram twice.
 
 use super::Engine;
 use super::receive::UDP_WARM_TURNS;
@@ -101,7 +101,7 @@ impl Engine {
         was_in
     }
 
-    /// Leaves the groups that nobody is attached to any more.
+    /// Leaves the groups that no queue pair is attached to any more.
     pub(crate) fn leave_empty_groups(&mut self) {
         let mut joined = std::mem::take(&mut self.groups.joined);
         // A closed socket leaves the epoll by itself.
@@ -109,7 +109,7 @@ impl Engine {
         self.groups.joined = joined;
     }
 
-    /// Takes what has arrived for groups; returns the number of packets.
+    /// Takes the packets that have arrived for groups; returns their number.
     #[cold]
     pub(super) fn receive_groups(&mut self) -> u32 {
         let mut packets = 0;
@@ -137,7 +137,7 @@ impl Engine {
             return;
         }
         let parsed = parse_packet_with_icrc(bytes);
-        // Whoever writes a queue pair's number to a group's address means one, and not all.
+        // A datagram to a group's address that names one queue pair is not meant for all of them.
         let Some((headers, payload, _)) =
             parsed.as_ref().ok().filter(|(headers, ..)| headers.bth.dest_qpn == Qpn::MULTICAST)
         else {

@@ -1,4 +1,4 @@
-//! Peers on this host: whom shared memory reaches, and the rings that lead to them.
+//! Neighbours: the peers on this host that shared memory reaches, and the rings that lead to them.
 //!
 //! A GID is looked up when the first packet for it comes up. One that is not there is looked up again after a while; one
 //! that has gone is forgotten, and its packets take the network, where their timeouts tell.
@@ -18,7 +18,7 @@ use std::collections::VecDeque;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::sync::Arc;
 
-/// When a GID that nobody had is looked up again.
+/// A GID that no neighbour had is looked up again after this time.
 const ABSENT_FOR: Duration = Duration::from_millis(500);
 /// Packets that wait for room in one ring; more are lost, as in a switch.
 const BACKLOG_PACKETS_MAX: usize = 4096;
@@ -53,7 +53,7 @@ struct Known {
 struct Ring {
     sender: ShmSender,
     backlog: VecDeque<Box<[u8]>>,
-    /// When a packet last left the backlog, as far as anybody has looked, and whether one has since.
+    /// When a packet last left the backlog, as seen at the last look, and whether one has left since that look.
     stillness: Stillness,
     has_moved: bool,
     is_unflushed: bool,
@@ -83,7 +83,7 @@ pub(super) fn traffic_class_of(bth: &Bth) -> u8 {
 
 #[inline]
 fn mark_traffic_class(packet: &mut [u8], traffic_class: u8) {
-    // The byte is read again only for those who ask for a class.
+    // The byte is written only for queue pairs that ask for a traffic class.
     if traffic_class != 0 {
         packet[BTH_MARKS] |= traffic_class >> 2;
     }

@@ -1,12 +1,14 @@
-//! One turn of the engine: what was asked for, what came in, what is due, and then everything the RNIC has to say.
+//! One turn of the engine: requests from the application, packets that arrived, timers that are due, and then everything that
+//! the RNIC wants to send or report.
 //!
 //! Acknowledgements may wait for the application's next step: when a turn has delivered completions, the application is
-//! about to answer, and its answer and the acknowledgement then leave in one train. They wait no longer than that: the
-//! next turn takes them along whatever else happens, and the background thread sees to it that there is a next turn. A
-//! device without one keeps nothing back.
+//! about to answer, and its answer and the acknowledgement then leave in one train. They wait no longer than that: the next
+//! turn always sends them, and the background thread makes sure that there is a next turn. A device without a background thread
+//! keeps no acknowledgement back.
 //!
-//! The background thread keeps them back as well, if application threads are near: whoever spins on the memory that a
-//! WRITE has just filled sees it and posts its own. There the time is bounded by a deadline, and patience by experience.
+//! The background thread keeps them back as well, if application threads are near: a thread that spins on the memory that a
+//! WRITE has just filled sees it and posts its own WRITE. A deadline bounds that time, and if no answer came, the thread waits
+//! more seldom.
 
 use super::Engine;
 use highwire_link::Link;
@@ -24,7 +26,7 @@ const HASTE_TURNS_MAX: u32 = 255;
 /// Who runs a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum By {
-    /// A thread that came by to post, poll or wait.
+    /// An application thread that posts, polls or waits.
     Visitor,
     /// The device's own thread; whether visitors have come by lately.
     Background { visitors_are_near: bool },
@@ -52,11 +54,11 @@ pub(super) struct Turn {
     pub(super) deferred: bool,
     /// Until when the background thread leaves them alone, if not just for one turn.
     deferred_until: Option<Instant>,
-    /// What came in last came over UDP.
+    /// The last packets came over UDP.
     pub(super) came_by_udp: bool,
     /// They are still in the RNIC.
     kept_in_rnic: bool,
-    /// It is the one who kept them.
+    /// The background thread kept them, in the hope that a visitor answers soon.
     kept_for_visitor: bool,
     /// The background thread's turns until it tries that again, and how many there were the last time.
     haste: u32,
@@ -192,7 +194,7 @@ impl Engine {
         }
     }
 
-    /// After a control call: whatever the RNIC has to say by now.
+    /// After a control call: sends and reports what the RNIC has ready.
     pub(crate) fn finish_control(&mut self) {
         self.turn.posted = true;
         self.finish_post();
@@ -208,7 +210,7 @@ impl Engine {
         self.deadline_but_for_kept()
     }
 
-    /// When the engine wants to be run again, whatever arrives until then.
+    /// When the engine wants to be run again, even if nothing arrives until then.
     pub(crate) fn deadline(&self) -> Option<Instant> {
         let kept = self.turn.deferred.then(|| self.turn.deferred_until.unwrap_or(Instant::ZERO));
         [self.deadline_but_for_kept(), kept].into_iter().flatten().min()

@@ -56,7 +56,7 @@ pub(crate) struct CqSink {
     pub(crate) notifier: Arc<Notifier>,
     /// Where its events go.
     pub(crate) reporter: Reporter,
-    /// Somebody has asked for events once, so the engine looks for whom to wake.
+    /// The application has asked for events at least once, so the engine looks for threads to wake.
     pub(crate) has_events: bool,
     pub(crate) is_touched: bool,
     pub(crate) is_overrun: bool,
@@ -319,7 +319,7 @@ impl Engine {
             taken += 1;
         }
         qp.sq.release();
-        // They leave with this step's or the next one's packets, whoever takes it.
+        // They leave with the packets of this turn or the next one, whichever thread runs it.
         self.turn.posted |= taken > 0;
         taken
     }
@@ -432,7 +432,7 @@ impl Engine {
         delivered
     }
 
-    /// Tells an event to whoever wants to hear of its object.
+    /// Reports an event to the reporter of the object that it concerns.
     #[cold]
     fn report(&mut self, event: AsyncEvent) {
         let reporter = match event {
@@ -445,7 +445,7 @@ impl Engine {
                 self.qps.iter().find(|(_, qp)| Some(qp.qpn) == qpn).map(|(_, qp)| &qp.reporter)
             }
         };
-        // An object that is gone by now has nobody who would know what the event is about.
+        // If the object is gone, the application could not tell what the event is about: it is dropped.
         if let Some(reporter) = reporter {
             reporter.report(event);
         }
@@ -486,7 +486,8 @@ impl Engine {
         }
     }
 
-    /// A queue pair in error is closed to neighbours as well, who would otherwise go on without asking it.
+    /// A queue pair in error is closed to neighbours as well: they would otherwise go on with direct operations, which do not
+    /// ask it.
     #[cold]
     fn close_if_broken(&mut self, qpn: Qpn) {
         let Some(neighbours) = &self.neighbours else { return };

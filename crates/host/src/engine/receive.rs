@@ -24,8 +24,9 @@ const LONG_TRAIN: usize = 16;
 const SHM_PACKETS_PER_TURN: usize = 64;
 /// The same where a timer is due.
 const SHM_PACKETS_PER_BULKY_TURN: usize = 4096;
-/// A look at the socket costs several times a look at shared memory. After it has been silent for `UDP_WARM_TURNS`, only
-/// every so many turns spend it, and rather one that found nothing than one whose packet somebody waits for.
+/// A look at the socket costs several times a look at shared memory. After the socket has been silent for `UDP_WARM_TURNS`,
+/// only one in so many turns looks at it: more often an idle turn than one that found packets, since a peer may wait for the
+/// answer to those.
 const UDP_BUSY_TURNS_SKIPPED: u32 = 256;
 const UDP_IDLE_TURNS_SKIPPED: u32 = 32;
 pub(super) const UDP_WARM_TURNS: u32 = 4096;
@@ -49,11 +50,11 @@ fn goes_first<'a>(rider: &[u8], mut before: impl Iterator<Item = &'a [u8]>) -> b
 }
 
 impl Engine {
-    /// Takes what has arrived; returns the number of packets.
+    /// Takes the packets that have arrived; returns their number.
     #[inline]
     pub(super) fn receive(&mut self) -> u32 {
         if !self.held.is_empty() && self.held.is_full() {
-            // What lies in rings and sockets stays there, and holds up its senders.
+            // Packets stay in rings and sockets, which hold up their senders.
             self.counters.waited_for_receive += 1;
             return 0;
         }

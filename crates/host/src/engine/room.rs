@@ -1,13 +1,14 @@
-//! Room in the sockets of those who share the device's address; and whether a peer on this machine has read what it was sent.
+//! Room in the sockets of the processes that share the device's address; and whether a peer on this machine has read what it
+//! was sent.
 //!
-//! The kernel throws away what does not fit into a receiving socket, and tells nobody. On the wire of a real RNIC that does
-//! not happen: a lossless network holds the sender up, at the pace of the receiver. So does this, for peers on this machine:
-//! every so many bytes it asks the kernel how full the peer's socket is, and while it is more than half full nothing
-//! further leaves. UC and UD need that, which repeat nothing; RC is spared repetitions.
+//! The kernel drops what does not fit into a receiving socket, and does not tell the sender. On a lossless network of real
+//! RNICs that does not happen: the network holds the sender up, at the pace of the receiver. This module does the same for
+//! peers on this machine: every so many bytes it asks the kernel how full the peer's socket is, and while it is more than half
+//! full the lane sends nothing further. UC and UD need that, because they repeat nothing; RC is spared repetitions.
 //!
-//! The socket is the broker's to give (`docs/host.md`). Only those of the device's own address are asked for: another
-//! address's socket, kept here, would keep that address from its next owner. Whoever stops taking anything at all holds the
-//! lane up no longer than a ring that does not move, once.
+//! The broker hands out the peer's socket (`docs/host.md`). The lane asks only for sockets of the device's own address: if it
+//! kept another address's socket, the next owner could not bind that address. A peer that stops reading altogether holds the
+//! lane up once, for as long as a ring that does not move would.
 
 use super::stillness::Stillness;
 use crate::sys;
@@ -29,7 +30,7 @@ const PACKET_OVERHEAD: u32 = 256;
 /// What is known about the peers' sockets.
 pub(super) struct Room {
     own: Gid,
-    /// Whom to ask for sockets; `None` where the address is not shared.
+    /// Asks the broker for sockets; `None` where the address is not shared.
     doorman: Option<Doorman>,
     peers: Vec<Peer>,
     recent: usize,
@@ -114,7 +115,7 @@ impl Room {
     pub(super) fn is_unread(&self, gid: Gid, qpn: Qpn) -> bool {
         let shard = qpn.value() as u8;
         match self.doorman.as_ref().filter(|_| gid == self.own) {
-            // The broker itself empties the sockets of those who have gone.
+            // The broker itself empties the sockets of processes that have gone.
             Some(doorman) => {
                 let buffer = doorman.socket_of(shard).and_then(|socket| receive_buffer(socket.as_fd()));
                 buffer.is_ok_and(|buffer| buffer.used_bytes > 0)

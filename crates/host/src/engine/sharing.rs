@@ -32,8 +32,8 @@ impl Sharing {
         Sharing { is_ours, registry: Registry::open().ok(), known: IdMap::new(0), recent: None }
     }
 
-    /// In which trains a packet may travel: one of those who share an address gets a train whole, so packets for different
-    /// ones keep apart.
+    /// In which trains a packet may travel: one of the processes that share an address receives a train whole, so packets for
+    /// different processes travel in different trains.
     #[inline]
     pub(super) fn class_of(&mut self, now: Instant, gid: Gid, qpn: Qpn) -> u8 {
         if self.is_ours || self.is_shared(now, gid) { qpn.value() as u8 } else { 0 }

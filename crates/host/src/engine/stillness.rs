@@ -1,7 +1,8 @@
-//! How long a neighbour that takes nothing is waited for.
+//! How long a sender waits for a neighbour that takes nothing.
 //!
-//! One that has stopped, or does not look, holds up nobody else for longer than a moment. One that wants to run and gets no
-//! processor is waited for ten times as long: on a busy machine that is common, and what UC and UD lose is lost for good.
+//! A neighbour that has stopped, or does not look, holds up other peers only for a moment. For a neighbour that wants to run
+//! and gets no processor the sender waits ten times as long: on a busy machine that is common, and packets of UC and UD that
+//! are lost are not repeated.
 
 use highwire_stdx::{Duration, Instant};
 

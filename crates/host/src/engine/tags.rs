@@ -239,7 +239,7 @@ impl Engine {
                 }
             }
         }
-        // Nobody has seen the receive: it is as good as before.
+        // The application has not seen a completion of the receive, so it may be used again.
         let again = RecvWr { wr_id: receive.wr_id, sges: receive.sges.as_slice() };
         let _ = post(&mut self.rnic, srq, Some(tags), &again);
         Cqe { completion: matched, tag: header.tag, tag_context: header.context }

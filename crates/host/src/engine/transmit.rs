@@ -121,7 +121,7 @@ impl Engine {
             self.room.note(gid, qpn, outgoing.payload.len() as usize);
             match written {
                 Ok(()) => self.turn.urgent += u32::from(outgoing.order == highwire_rnic::Order::Strict),
-                // Lost like on a wire; whoever waits for it asks again.
+                // Lost, as on a wire: the requester's timeout repeats it.
                 Err(WriteError::Reserve(_)) => self.counters.dropped_link_full += 1,
                 Err(WriteError::Memory(MemoryLost)) => self.rnic.fail_transmit(now, own_qpn),
             }

@@ -38,7 +38,8 @@ extern "C" fn in_child() {
     if ranges.is_null() {
         return;
     }
-    // SAFETY: whatever the pointer led to when the process was copied is there, whole: it is freed after it was replaced.
+    // SAFETY: the list that the pointer led to when the process was copied is there, whole: a list is freed only after the
+    // pointer was replaced.
     for range in unsafe { &*ranges } {
         // SAFETY: the range was moved by us, and the child has one thread. If the program has unmapped it since, nothing can
         // be read there, and nothing happens.

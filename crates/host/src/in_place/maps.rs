@@ -1,6 +1,6 @@
 //! What the kernel says about a range of this process's memory.
 //!
-//! Programs unmap, map again and move memory without telling anybody, so nothing else is believed.
+//! Programs unmap, map again and move memory without telling the library, so it trusts no other source.
 
 use std::fs;
 use std::io;

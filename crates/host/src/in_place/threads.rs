@@ -1,4 +1,4 @@
-//! Whether anybody else could be writing to this process's memory.
+//! Whether another thread could be writing to this process's memory.
 
 use crate::sys::SignalMask;
 use std::io;
@@ -31,7 +31,7 @@ impl OwnThread {
         let masked = SignalMask::all();
         let thread = Builder::new().name(name.into()).spawn(move || {
             let _own = OwnThread::mark();
-            // Refused only if nobody waits for it.
+            // Fails only if the spawning thread does not wait for it.
             let _ = ready.send(());
             body();
         })?;

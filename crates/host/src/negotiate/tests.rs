@@ -64,7 +64,7 @@ impl Pair {
         }
     }
 
-    /// Lets time pass until nobody waits for it any more.
+    /// Lets time pass until neither negotiator waits for a timeout.
     fn settle(&mut self) {
         self.drain();
         while let Some(next) = self.ends.iter().filter_map(Negotiator::poll_timeout).min() {

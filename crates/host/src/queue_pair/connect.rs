@@ -222,7 +222,8 @@ impl QueuePair {
         let _ = local.publish_queue_pair(self.qpn.value(), &entry);
     }
 
-    /// The connection ends: nobody may work through it any more, and nobody is told that IRN is welcome.
+    /// The connection ends: neighbours may no longer carry out operations through it, and peers are no longer told that IRN is
+    /// welcome.
     pub(super) fn disconnected(&self) {
         if let Some(local) = &self.pd.device.local {
             // A peer may be copying right now. One that is at it for longer goes on in memory that is still registered, or is

@@ -33,7 +33,7 @@ pub struct QueuePairConfig<'a> {
     pub srq: Option<&'a SharedReceiveQueue>,
     /// Sizes. At most 16 SGEs and 256 inline bytes.
     pub caps: QpCaps,
-    /// Every send completes visibly, whatever its flags say.
+    /// Every send completes visibly, even without the signaled flag.
     pub signal_all: bool,
     /// A request keeps its place in the send queue until a completion of it, or of a later one, has been taken out of the
     /// completion queue, as with the queues of cards. Otherwise the place is free as soon as the request has ended. A thread that

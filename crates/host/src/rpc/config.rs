@@ -36,7 +36,7 @@ impl RpcConfig {
     /// The configuration of a node, with defaults that do for seven peers.
     pub fn new(node: Node) -> RpcConfig {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-        // Microseconds: whatever starts again takes longer than that.
+        // Microseconds: a process takes longer than that to start again.
         let incarnation = since.as_micros() as u64;
         RpcConfig {
             endpoint: Config::new(node, incarnation),

@@ -58,7 +58,7 @@ impl Receives {
         let start = index as usize * self.place_bytes + DATAGRAM_AT - GRH_BYTES;
         let length = (byte_len as usize).clamp(GRH_BYTES, self.place_bytes - DATAGRAM_AT + GRH_BYTES);
         let cells = &self.memory[start..start + length];
-        // SAFETY: by this type's invariant nobody writes to a place between its completion and its next post, which needs this
+        // SAFETY: by this type's invariant no peer writes to a place between its completion and its next post, which needs this
         // value again.
         let bytes = unsafe { std::slice::from_raw_parts(cells.as_ptr().cast::<u8>(), cells.len()) };
         bytes.split_at(GRH_BYTES)

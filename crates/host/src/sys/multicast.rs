@@ -20,7 +20,7 @@ pub(crate) fn group_socket(group: IpAddr, port: u16, own: IpAddr) -> io::Result<
     // SAFETY: the descriptor is new and ours.
     let socket = unsafe { UdpSocket::from_raw_fd(fd) };
     set_option(&socket, libc::SOL_SOCKET, libc::SO_REUSEADDR, &1i32)?;
-    // Nobody repeats what a burst to a group loses.
+    // Datagrams of a burst to a group that are lost are not repeated.
     set_option(&socket, libc::SOL_SOCKET, libc::SO_RCVBUF, &RECEIVE_BYTES)?;
     match (group, own) {
         (IpAddr::V4(group), IpAddr::V4(own)) => {

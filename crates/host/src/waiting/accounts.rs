@@ -80,7 +80,7 @@ impl Accounts {
         account
     }
 
-    /// Nobody waits there any more.
+    /// No thread waits at this place any more.
     pub(super) fn close(&self, account: &Arc<Account>) {
         let mut books = self.books();
         if let Some(at) = books.open.iter().position(|(_, open)| Arc::ptr_eq(open, account)) {
@@ -178,7 +178,7 @@ mod tests {
         let first = accounts.news(now, waits, 8);
         assert_eq!((sum_of(&first), first.busiest), (0, Some((Vec::new(), 0))), "nothing was told yet");
         for _ in 0..3 {
-            // Nobody begins or ends a wait, and one that is under way counts something all the same.
+            // No wait begins or ends, but one that is under way counts something all the same.
             wait(&account, 1);
             for later in [0, READING_INTERVAL_NS - 1] {
                 let news = accounts.news(now + later, waits, 8);

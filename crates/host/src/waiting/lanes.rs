@@ -8,8 +8,8 @@ use std::cell::Cell;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-/// The longest rest: while something comes now and then, and after a while of nothing at all. A leader looks by itself in case that nobody has told
-/// it, which should not be; whether it is starved is for the background thread to find out.
+/// The longest rest while packets come now and then, and the longest after a while without any. A leader looks by itself in case it was not
+/// told of something, which should not happen; the background thread finds out whether the leader is starved.
 const REST_MAX: highwire_stdx::Duration = highwire_stdx::Duration::from_millis(100);
 const IDLE_REST_MAX: highwire_stdx::Duration = highwire_stdx::Duration::from_secs(1);
 /// How long a thread rests on a lane that another one runs.
@@ -38,7 +38,7 @@ impl Lanes<'_> {
         let begin = device.clock.now();
         for lane in &device.lanes {
             match lane.try_run(|engine| engine.prepare_sleep(Sleeper::Leader)) {
-                // Somebody else runs it just now, and may leave something.
+                // Another thread runs this lane just now, and may leave work behind.
                 None => (at_most, watches_all) = (at_most.min(LOOK_AGAIN), false),
                 Some(None) => return Slept::Posted,
                 Some(Some(left)) => at_most = at_most.min(left),

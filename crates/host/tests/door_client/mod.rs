@@ -121,7 +121,7 @@ impl Client {
     pub fn queue_pair_with_channel(&mut self, service: u64, channel: u64) -> RawQueuePair {
         let pd = self.ask(3, &[]).expect("a domain")[0];
         let arena = self.ask(5, &[1 << 16]).expect("an arena");
-        // Addresses are the program's own; these are nobody's.
+        // The program chooses the addresses; these are not mapped.
         let iova = 0x7000_0000_0000 + (arena[0] << 32);
         let region = self.ask(7, &[pd, arena[0], 0, 1 << 16, iova, 0b1111]).expect("a region");
         let cq = self.ask(9, &[64, channel]).expect("a completion queue");
