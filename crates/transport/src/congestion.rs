@@ -80,7 +80,7 @@ pub trait CongestionControl {
         None
     }
 
-    /// Whether samples must have round trips: somebody then has to note when each packet leaves.
+    /// Whether samples must have round trips: the requester then notes when each packet leaves.
     fn wants_round_trips(&self) -> bool {
         false
     }

@@ -16,13 +16,13 @@ pub struct TransportConfig {
     pub go_back_n_window: u32,
     /// Go-back-N: the timeout, where it is not the one of the queue pair's attributes.
     pub go_back_n_timeout: Option<Duration>,
-    /// Whether requesters try for ever, whatever their queue pair's attributes say: for simulations, where a broken connection
+    /// Whether requesters retry for ever and ignore their queue pair's retry counts: for simulations, where a broken connection
     /// would only hide how long a repair takes.
     pub never_gives_up: bool,
     /// An acknowledgement is asked for at least this often, in packets, besides at the end of a burst.
     pub ack_interval: u32,
-    /// IRN: how long a responder may keep an acknowledgement back that nobody asked for, so that it covers more. Zero
-    /// acknowledges every packet, as the paper has it (IRN §3.1). Less than the peer's `rto_low`.
+    /// IRN: how long a responder may keep an acknowledgement back that the requester did not ask for, so that it covers more
+    /// packets. Zero acknowledges every packet, as the paper has it (IRN §3.1). Less than the peer's `rto_low`.
     pub ack_delay: Duration,
     /// IRN: a long message waits until the window has room for so many packets, so that they leave in one train. One sends each
     /// packet as soon as it may leave, as the paper has it. No more than half of the cap counts.

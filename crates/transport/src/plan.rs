@@ -33,9 +33,9 @@ pub struct Outgoing<'a> {
 /// What the network says about a packet besides its bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Arrival {
-    /// Who sent it.
+    /// The address of its sender.
     pub source: Gid,
-    /// To whom; a multicast group's address, or this RNIC's own.
+    /// Its destination: a multicast group's address, or this RNIC's own.
     pub destination: Gid,
     /// The traffic class octet, or TOS, of its IP header: DSCP and ECN.
     pub traffic_class: u8,

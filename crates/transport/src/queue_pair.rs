@@ -1,4 +1,4 @@
-//! A queue pair: its state, its two halves, and who of them speaks next.
+//! A queue pair: its state, its requester and its responder, and which of the two sends next.
 
 mod arriving;
 mod changing;

@@ -203,8 +203,8 @@ impl Responder {
         }
     }
 
-    /// Congestion was seen on the way here. Who listens to CNPs gets one; DCTCP wants to know about every packet, and its
-    /// acknowledgements say so by BECN, as those of InfiniBand may (IBTA A10).
+    /// A switch on the way here has marked the packet as congested. A requester whose congestion control uses CNPs gets one.
+    /// DCTCP needs a mark for every packet, so the acknowledgement carries it as BECN, as InfiniBand permits (IBTA A10).
     #[cold]
     fn on_mark(&mut self, conn: &Connection, now: Instant) {
         if conn.transport.congestion.echoes_marks() {
@@ -290,7 +290,7 @@ impl Responder {
         }
     }
 
-    /// Whether a receive was taken for what comes next.
+    /// Whether a receive was taken in advance, for a message that comes next.
     pub(crate) fn has_claimed(&self) -> bool {
         !self.common.claimed.is_empty()
     }

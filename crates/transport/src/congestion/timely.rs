@@ -1,7 +1,7 @@
 //! Timely: the sender's rate follows the gradient of its round trips (Timely §4.3).
 //!
-//! Below `t_low` a round trip says nothing and the rate rises; above `t_high` it falls whatever the trend. In between the trend
-//! decides: round trips that shrink or stand still let the rate rise by a step, after several in a row by a larger one;
+//! Below `t_low` a round trip says nothing and the rate rises; above `t_high` it falls regardless of the trend. In between the
+//! trend decides: round trips that shrink or stand still let the rate rise by a step, after several in a row by a larger one;
 //! round trips that grow cut it in proportion to how fast they do, measured against the round trip of an empty network.
 //!
 //! The paper updates when a segment of 16 to 64 KB completes; models of it (Zhu and others, CoNEXT 2016) at most once per round

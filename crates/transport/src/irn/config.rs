@@ -39,7 +39,7 @@ pub struct IrnConfig {
 }
 
 impl IrnConfig {
-    /// What every receiver can track ahead of the packet it expects, whatever its own cap.
+    /// Packets that every receiver can track ahead of the one it expects, even if its own cap is lower.
     pub const WINDOW_PACKETS_MIN: u32 = 512;
     /// The largest cap: a quarter of the PSN space that still compares without doubt (2^23, IBTA §9.7.2), and a power
     /// of two so that bitmaps indexed by PSN wrap together with the PSN.

@@ -325,7 +325,8 @@ fn selective_repeat_ends_first_and_go_back_n_resends_most() {
     assert_eq!(table, expected, "{table}");
 }
 
-/// Whatever arrives, the window stays within its cap, resends only what is in flight, and counts what it disbelieves.
+/// With any input the window stays within its cap, resends only packets in flight, and counts acknowledgements that it does not
+/// believe.
 #[test]
 fn forged_acknowledgements_do_no_harm() {
     for seed in 0..500 {

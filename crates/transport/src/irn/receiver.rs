@@ -1,4 +1,4 @@
-//! What has arrived: the receiver's two bitmaps (IRN §5.3.3).
+//! The packets that have arrived: the receiver's two bitmaps (IRN §5.3.3).
 //!
 //! Packets are placed as they come, but the message sequence number moves and completions are due only once everything
 //! before them is there. So each early packet leaves two bits: together they say "arrived", "arrived, ends a message" or

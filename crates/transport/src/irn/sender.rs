@@ -134,7 +134,7 @@ impl SenderWindow {
         self.in_recovery
     }
 
-    /// What has been selectively acknowledged.
+    /// The packets that have been selectively acknowledged.
     pub fn sacked(&self) -> &SackWindow {
         &self.sacked
     }
@@ -144,7 +144,7 @@ impl SenderWindow {
         &self.config
     }
 
-    /// What has happened so far.
+    /// Counts of what has happened so far.
     pub fn counters(&self) -> SenderCounters {
         self.counters
     }
@@ -379,7 +379,7 @@ impl SenderWindow {
             self.resend_front();
             outcome.loss_detected = true;
         } else {
-            // Whatever was scheduled has been acknowledged in the meantime.
+            // All packets that were to be resent have been acknowledged in the meantime.
             self.repair = Repair::Idle;
         }
     }

@@ -25,7 +25,7 @@ impl QueuePair {
             return ctx.counters.count(Counter::DroppedWrongState);
         }
         let is_ud = self.conn.config.service == Service::Ud;
-        // A connection hears its peer and nobody else.
+        // A connected queue pair takes packets from its peer only.
         if !is_ud && arrival.source != self.conn.address.gid {
             return ctx.counters.count(Counter::DroppedWrongSource);
         }

@@ -19,7 +19,7 @@ pub struct DirectOp {
     /// Bytes.
     pub length: u32,
     signaled: bool,
-    /// Nobody acknowledges what was posted before, so it may be under way.
+    /// Earlier requests are not acknowledged (UC), so their packets may still be under way.
     pub is_after_unacknowledged: bool,
 }
 

@@ -185,7 +185,7 @@ impl Common {
             return Instant::FAR_FUTURE;
         }
         let or_never = |at: Option<Instant>| at.unwrap_or(Instant::FAR_FUTURE);
-        // While an RNR NAK makes the queue wait, nobody is late.
+        // While an RNR NAK makes the queue wait, no acknowledgement is overdue.
         self.rnr_until
             .unwrap_or(or_never(self.deadline))
             .min(or_never(self.paced_until))

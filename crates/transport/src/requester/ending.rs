@@ -18,7 +18,7 @@ pub(super) fn outcome(numbers: &impl Numbers, wqe: &SendWqe) -> Option<Completio
 }
 
 impl Common {
-    /// Completes what has ended, from the oldest on.
+    /// Completes the requests that have ended, from the oldest on.
     #[inline]
     pub(super) fn retire(&mut self, numbers: &impl Numbers, conn: &Connection, ctx: &mut Context<'_>) {
         while let Some(status) = self.queue.wqes.front().and_then(|wqe| outcome(numbers, wqe)) {

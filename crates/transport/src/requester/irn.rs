@@ -186,14 +186,15 @@ impl Irn {
             })
     }
 
-    /// When somebody waits for it: the end of a burst whose completion is seen, or a window that fills up. A responder
-    /// that acknowledges every packet pays no heed.
+    /// Whether this packet asks for an acknowledgement. It does if the requester needs one: at the end of a burst whose
+    /// completion the application sees, or when the window fills up. A responder that acknowledges every packet ignores the
+    /// request.
     #[inline]
     fn asks_for_ack(&mut self, common: &mut Common, conn: &Connection, is_last: bool, is_seen: bool) -> bool {
         common.unrequested_acks += 1;
         let in_flight = self.window.in_flight();
         let is_end = is_last && if common.queue.is_exhausted() { is_seen } else { common.next_may_wait() };
-        // What runs low is asked about while there is still some: receives that are promised, places in the queue.
+        // The requester asks before something runs out: receives that the peer has promised, or places in the send queue.
         let runs_low = common.credits_left().is_some_and(|left| left < CREDITS_LOW)
             || common.queue.len() * 2 >= conn.config.caps.max_send_wr as usize;
         let asks = is_end
@@ -431,7 +432,8 @@ impl Irn {
             Ext::IrnReadResponse(_, aeth) | Ext::IrnAtomicResponse(_, aeth, _) => aeth,
             _ => Aeth::ack(0),
         };
-        // Whoever answers a request has seen it, and all before it. Only a believable acknowledgement says so.
+        // A responder that answers a request has received it, and all requests before it. Only an acknowledgement that passes
+        // the checks proves that.
         self.on_ack(common, conn, ctx, request, aeth, None);
         if !common.failed {
             common.retire(self, conn, ctx);

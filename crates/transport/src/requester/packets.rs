@@ -129,7 +129,7 @@ fn rc_headers(wqe: &SendWqe, position: Position, mtu: u32) -> (Opcode, Ext) {
             (RcWriteOnlyImm, Ext::RethImm(reth(remote, wqe.length), imm))
         }
         (Operation::Read(remote), _) => {
-            // What has arrived already is not asked for again.
+            // The requester does not ask again for data that has already arrived.
             let done = (wqe.received * mtu).min(wqe.length);
             let rest = Remote { va: remote.va.wrapping_add(u64::from(done)), ..remote };
             (RcRead, Ext::Reth(reth(rest, wqe.length - done)))

@@ -89,7 +89,7 @@ pub(crate) fn check_start(
     Ok(())
 }
 
-/// Reports the end of a request, unless it is a success that nobody asked to see.
+/// Reports the end of a request, unless it is a success for which the application asked no completion.
 #[inline]
 pub(crate) fn complete(conn: &Connection, ctx: &mut Context<'_>, wqe: &SendWqe, status: CompletionStatus) {
     if status == CompletionStatus::Success && !wqe.flags.signaled && !conn.config.signal_all {

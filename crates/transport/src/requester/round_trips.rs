@@ -23,7 +23,7 @@ struct Slot {
     sent_at: Instant,
 }
 
-/// Whatever the window, no more departures than this are remembered: in a larger one only some packets are measured.
+/// At most this many departures are remembered: in a larger window only some packets are measured.
 const PACKETS_MAX: u32 = 1024;
 
 const EMPTY: Slot = Slot { psn: Psn::new(0), sent_at: Instant::FAR_FUTURE };
@@ -45,7 +45,8 @@ impl RoundTrips {
             self.next = psn.next();
         }
         let slot = self.slot(psn);
-        // Whoever waits for its acknowledgement stays, or in a large window all would be forgotten before theirs.
+        // A packet that waits for its acknowledgement keeps its slot; otherwise, in a large window, every packet would be
+        // forgotten before its acknowledgement came.
         let is_free = slot.sent_at == Instant::FAR_FUTURE || slot.psn.is_before(first_unacknowledged);
         if is_resent && slot.psn == psn {
             *slot = EMPTY;
@@ -67,7 +68,7 @@ impl RoundTrips {
 }
 
 impl Common {
-    /// Finds out who listens, once the congestion control is known.
+    /// Finds out, once the congestion control is known, whether departures and arrivals must be noted.
     pub(super) fn set_listeners(&mut self, conn: &Connection, first: Psn, is_irn: bool) {
         let window = if is_irn { conn.transport.irn.cap } else { conn.transport.go_back_n_window };
         let wants = self.congestion.wants_round_trips() || is_irn && conn.transport.irn.computes_rto;
@@ -79,7 +80,7 @@ impl Common {
     }
 
     /// A packet leaves.
-    // Kept out of line, like the next one: who sends without listeners should not carry them along.
+    // Kept out of line, like the next one: a requester without listeners should not pay for their code.
     #[inline(never)]
     pub(super) fn note_departure(&mut self, psn: Psn, now: Instant, bytes: u32, first_unacknowledged: Psn) {
         self.congestion.on_sent(now, bytes);

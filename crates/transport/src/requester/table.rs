@@ -1,9 +1,11 @@
-//! What a requester of RC does with what comes back, by how far it reaches (IBTA §9.7.5). Go-back-N; IRN's requester goes by bitmaps.
+//! What a requester of RC does with each answer, by how many packets in flight the answer covers (IBTA §9.7.5). This is go-back-N;
+//! IRN's requester uses bitmaps.
 
 use highwire_wire::{NakCode, Syndrome};
 use std::fmt::Write as _;
 
-/// What an answer covers of what is in flight. A positive one covers its own PSN, a negative one what is before it.
+/// How many of the packets in flight an answer covers. A positive answer covers its own PSN, a negative one the packets before
+/// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Covers {
     /// Nothing that was not known to have arrived.

@@ -123,7 +123,7 @@ impl Common {
     /// Tells in an acknowledgement of marks since the last one.
     #[inline]
     pub(super) fn echo_mark(&mut self, plan: &mut Plan) {
-        // Written only where it says something: a byte stored late delays whoever copies the header.
+        // Written only if set: a byte stored late delays the copy of the header.
         if self.echo_due {
             self.echo_due = false;
             plan.headers.bth.becn = true;

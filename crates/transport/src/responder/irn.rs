@@ -210,7 +210,7 @@ impl Irn {
         }
     }
 
-    /// Records the arrival and carries out what has become due.
+    /// Records the arrival and executes the requests that are now due.
     #[inline]
     fn record<P: Payload>(
         &mut self,

@@ -1,6 +1,6 @@
 //! RC and UC as the specification has them: requests in the order of their PSNs (IBTA §9.7.4, §9.8.2).
 //!
-//! What goes back, and what comes again, is the business of `answers`.
+//! The module `answers` handles acknowledgements, responses and duplicates.
 
 mod answers;
 
@@ -17,7 +17,8 @@ use highwire_wire::{AtomicEth, Ext, Headers, NakCode, Operation, Position, Psn, 
 use std::collections::VecDeque;
 
 /// UC: packets that come so much too late are dropped. The specification would begin a message anew with each of them, and
-/// so run one twice if the network doubles packets. Who lost more than this in a row is ahead again, not late.
+/// so run one twice if the network doubles packets. A packet that seems later than this is ahead instead: more packets than
+/// that were lost in a row.
 const UC_LATE_MAX: u32 = 1 << 16;
 
 /// What a responder keeps while requests come in the order of their PSNs.
@@ -85,7 +86,7 @@ impl Standard {
         self.has_executed
     }
 
-    /// What has begun is over; a refusal that has not left yet still may: it tells the peer why.
+    /// Drops messages and answers that have begun. A NAK that has not left yet may still leave: it tells the peer why.
     pub(super) fn flush(&mut self) {
         self.message = Message::None;
         self.replies.retain(Reply::is_nak);
@@ -149,7 +150,7 @@ impl Standard {
         }
     }
 
-    /// UC: a gap ends the message, and whatever cannot be executed is dropped silently.
+    /// UC: a gap ends the message, and a packet that cannot be executed is dropped silently.
     #[inline]
     pub(super) fn handle_uc<P: Payload>(
         &mut self,

@@ -51,7 +51,7 @@ pub enum Action {
     Execute,
     /// It does not follow from what came before: RC refuses it with a NAK, and UC drops its message.
     Refuse,
-    /// RC: what has been executed so far is acknowledged once more.
+    /// RC: all requests executed so far are acknowledged once more.
     Acknowledge,
     /// RC: its data goes back once more.
     AnswerAgain,
@@ -100,7 +100,7 @@ pub fn reliable(arrival: Arrival, progress: Progress, kind: Kind) -> Action {
     }
 }
 
-/// What UC does. A message that begins ends the one before, whatever became of it.
+/// What UC does. A message that begins ends the one before, even if that one is incomplete.
 #[inline]
 pub fn unreliable(arrival: Arrival, progress: Progress, kind: Kind) -> Action {
     match (arrival, progress, kind) {

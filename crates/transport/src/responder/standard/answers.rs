@@ -73,7 +73,7 @@ impl Standard {
                 if !is_past || refused || length > highwire_verbs::MESSAGE_LENGTH_MAX {
                     return;
                 }
-                // The requester went back to this READ; whatever was to follow it will be asked for again.
+                // The requester went back to this READ; it will ask again for the answers after it, too.
                 self.drop_replies_from(psn);
                 let pd = turn.conn.config.pd;
                 let again = Reply::Read { psn, pd, va, rkey, length, sent: 0, packets, again: true };
