@@ -236,7 +236,8 @@ impl Rnic {
     }
 }
 
-/// Whether a queue pair holds on to its domain and queues. An XRC target borrows those of whatever its peer names.
+/// Whether a queue pair holds on to its domain and queues. An XRC target has none of its own: it uses those of the shared
+/// receive queue that its peer names.
 fn is_tied(entry: &Entry) -> bool {
     entry.qp.config().service != Service::XrcTarget
 }

@@ -95,7 +95,7 @@ impl Rnic {
         }
     }
 
-    /// Whether nobody can guess its next key or queue pair number from those that are known.
+    /// Whether an attacker who knows earlier keys and queue pair numbers cannot guess the next one.
     pub fn draws_secretly(&self) -> bool {
         self.rng.is_secret() && self.regions.draws_secretly()
     }
@@ -115,7 +115,7 @@ impl Rnic {
         &mut self.regions
     }
 
-    /// What has happened so far.
+    /// Counts of what has happened so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }

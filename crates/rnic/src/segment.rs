@@ -156,7 +156,7 @@ impl Rnic {
 }
 
 impl Segment {
-    /// Who gets a frame that `sender` has sent, if it was one of ours; and counts it.
+    /// The queue pairs that get a frame, which is counted. `sender` is the queue pair that sent it, if it is one of ours.
     fn steer(&mut self, layers: &Layers, sender: Option<Qpn>, bytes: u32) -> Vec<Qpn> {
         let mut receivers = Vec::new();
         let mut is_taken = false;

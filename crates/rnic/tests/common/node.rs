@@ -25,7 +25,7 @@ pub struct Node<S> {
     pub(super) is_wake_set: bool,
     /// Everything that was registered.
     pub buffers: Vec<Buffer>,
-    /// The first byte of the arena that nobody has.
+    /// The first free byte of the arena.
     next_addr: u64,
 }
 
@@ -41,7 +41,7 @@ pub fn gid(index: usize) -> Gid {
     Gid::from_ip(IpAddr::V4(Ipv4Addr::new(10, 0, 0, index as u8 + 1)))
 }
 
-/// Bytes between two registered ranges that nobody may touch.
+/// Bytes between two registered ranges that must stay untouched.
 const GUARD: u64 = 64;
 
 impl<S> Node<S> {
@@ -118,7 +118,7 @@ impl Node<Bytes> {
         buffer
     }
 
-    /// Takes a range back; from now on nobody may touch it.
+    /// Takes a range back; from now on no packet may change it.
     pub fn deregister(&mut self, buffer: &Buffer) {
         assert!(self.try_deregister(buffer), "a window is bound to it");
     }

@@ -259,7 +259,7 @@ impl Pair {
         self.net.drain();
     }
 
-    /// Every packet that passes from now on, as text: who sends, its opcode, and its PSN counted from the side's first.
+    /// Every packet that passes from now on, as text: its sender, its opcode, and its PSN counted from the side's first.
     pub fn watch(&mut self) -> Rc<RefCell<Vec<String>>> {
         let log = Rc::new(RefCell::new(Vec::new()));
         let copy = Rc::clone(&log);

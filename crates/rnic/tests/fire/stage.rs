@@ -25,7 +25,7 @@ pub(crate) struct Stage {
     pub shared_words: Vec<(u64, u64)>,
 }
 
-/// Hands out a region piece by piece, with gaps that nobody may touch.
+/// Hands out a region piece by piece, with gaps that must stay untouched.
 struct Carver {
     buffer: Buffer,
     used: u64,
@@ -261,7 +261,7 @@ impl Stage {
             } else {
                 length
             };
-            // Who cannot say in its first bytes which request it is says so in immediate data.
+            // A request that has no room for its number in its first bytes carries it as immediate data.
             let kind = match kind {
                 Kind::Send if length < 4 => Kind::SendImm,
                 Kind::SendInvalidate if live.is_empty() || length < 4 => Kind::SendImm,

@@ -1,4 +1,4 @@
-//! Frames of the Ethernet segment: who gets what, by rules and by hash.
+//! Frames of the Ethernet segment: which queue pair gets which frame, by rules and by hash.
 
 use crate::common::{Buffer, Bytes, Node, gid};
 use highwire_rnic::{ArrivedFrame, Counter, FlowId, TransportConfig};
@@ -163,7 +163,7 @@ fn default_rules_get_what_nobody_took_and_sniffers_everything() {
     assert_eq!(station.arrive(&frame(1, true), None), [0, 30]);
     assert_eq!(station.arrive(&frame(2, true), None), [10, 20, 31]);
     assert_eq!(station.arrive(&frame(2, false), None), [11, 32]);
-    // Nobody hears himself, unless he listens in.
+    // A queue pair does not get its own frames, unless it sniffs.
     assert_eq!(station.arrive(&frame(1, false), Some(normal)), [12, 33]);
 }
 
@@ -194,7 +194,7 @@ fn the_hash_spreads_and_a_flow_stays_on_its_queue() {
         used[expected] += 1;
     }
     assert!(used.iter().filter(|count| **count > 0).count() > 1, "{used:?}");
-    // A queue that has gone gets nothing, and nobody gets it instead.
+    // A queue that has gone gets nothing, and no other queue gets its frames instead.
     queues.iter().for_each(|qpn| station.node.rnic.destroy_qp(*qpn).expect("there"));
     assert_eq!(station.arrive(&frame(1, false), None), []);
 }

@@ -100,7 +100,7 @@ fn numbers_wrap_in_the_middle_of_everything() {
         assert_eq!(pair.count(A, Counter::Retransmitted), 0);
         let qp = pair.net.nodes[A].rnic.query_qp(pair.ends[A].qpn).expect("the queue pair");
         assert!(qp.sq_psn.value() < 100, "{:?}", qp.sq_psn);
-        // Where nobody acknowledges, nothing stays in flight; otherwise half of all numbers would be the end.
+        // Without acknowledgements nothing stays in flight; otherwise sending would stop after half of all PSNs.
         assert_eq!(qp.in_flight, 0);
     }
 }

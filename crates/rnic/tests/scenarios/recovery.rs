@@ -61,7 +61,7 @@ fn an_early_completion_waits_for_its_turn() {
         pair.post(A, n, Operation::SendImm(n as u32), 4096 * n, 2000);
     }
     pair.run_for_us(9);
-    // Everything but the first packet lies in place, and nobody is told.
+    // Everything but the first packet lies in place, and no completion tells of it.
     assert_eq!(pair.bytes(B, 4096, 2000), pair.bytes(A, 4096, 2000));
     assert_eq!(pair.completions(B), []);
     pair.run();
@@ -281,7 +281,8 @@ fn a_host_that_did_not_run_for_a_while_has_waited_once() {
         for (from, operation) in
             [(A, Operation::Write(remote)), (A, Operation::Read(remote)), (B, Operation::Read(remote))]
         {
-            // The request is lost, or its answer; nobody runs for a minute, and then everybody looks at the clock first.
+            // The request is lost, or its answer. Neither side runs for a minute, and then both look at the clock before
+            // anything else.
             pair.drop_nth(from, &[0], |_| true);
             pair.post(A, 1, operation, 0, 1000);
             let later = pair.net.now + highwire_stdx::Duration::from_secs(60);

@@ -87,7 +87,7 @@ fn a_write_with_immediate_whose_key_is_wrong_takes_its_receive_along() {
         pair.run();
         assert_eq!(pair.outcomes(A), ["1 RemoteAccess"]);
         assert_eq!(pair.outcomes(B), ["7 LocalAccess", "8 Flushed"]);
-        // Without a receive the responder is not ready, whatever the key.
+        // Without a receive the responder answers RNR, even if the key is wrong.
         let mut pair = Pair::new(Setup { rnr_retry: 1, ..Setup::with(recovery) });
         pair.post(A, 1, Operation::WriteImm(bad, 9), 0, 10);
         pair.run();
