@@ -22,7 +22,7 @@ pub struct LocalAddress {
 /// Every IP address of this machine. Of 127.0.0.0/8, all of which is local, it names what the interface names.
 ///
 /// # Errors
-/// Whatever `getifaddrs` reports.
+/// Those of `getifaddrs`.
 pub fn local_addresses() -> io::Result<Vec<LocalAddress>> {
     let found = sys::interfaces()?;
     Ok(found

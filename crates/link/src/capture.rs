@@ -40,7 +40,7 @@ impl CaptureFile {
     /// Creates the file, or empties it. `origin` is the time since 1970 at which the links' clock stood at zero.
     ///
     /// # Errors
-    /// Whatever the file system reports.
+    /// Those of the file system.
     pub fn create(path: &std::path::Path, origin: Duration) -> io::Result<CaptureFile> {
         CaptureFile::to(File::create(path)?, origin)
     }
@@ -48,7 +48,7 @@ impl CaptureFile {
     /// Writes to anything else, a pipe for instance.
     ///
     /// # Errors
-    /// Whatever `writer` reports about the first bytes.
+    /// Those of `writer` for the first bytes.
     pub fn to(writer: impl Write + Send + 'static, origin: Duration) -> io::Result<CaptureFile> {
         let mut writer = BufWriter::with_capacity(1 << 18, Box::new(writer) as Box<dyn Write + Send>);
         writer.write_all(&pcap::file_header(LinkType::Ethernet))?;

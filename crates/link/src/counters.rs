@@ -42,7 +42,7 @@ pub struct Counters {
     pub rx_malformed: u64,
     /// Other failures of the receiving call.
     pub rx_other: u64,
-    /// Reports that nobody listens at a peer's port (ICMP port unreachable).
+    /// Reports that a peer's port is closed (ICMP port unreachable).
     pub icmp_refused: u64,
     /// Other ICMP reports.
     pub icmp_other: u64,

@@ -1,8 +1,8 @@
 //! The environment, for code that may run with another user's privileges.
 //!
-//! A program that is setuid, setgid or has capabilities of its file is started by a user who may not do what it may. What
-//! that user wrote into the environment must not choose programs to start, libraries to load or files to write, so such a
-//! program heeds none of it. The kernel says so (`AT_SECURE`, getauxval(3)), as it does to the dynamic linker.
+//! A program that is setuid, setgid or has file capabilities may do more than the user who starts it. Variables that this user
+//! sets must not choose programs to start, libraries to load or files to write, so such a program ignores them all. The kernel
+//! tells the program that it is one (`AT_SECURE`, getauxval(3)), as it tells the dynamic linker.
 
 use std::ffi::OsString;
 

@@ -61,7 +61,7 @@ pub struct Subject<'a> {
     pub bytes: &'a [u8],
 }
 
-/// Who passes verdicts: [`Rates`] by chance, a closure by whatever a test wants.
+/// Judges packets: [`Rates`] by chance, a closure by any rule of a test.
 pub trait Rule {
     /// The verdict on one packet.
     fn judge(&mut self, packet: &Subject<'_>) -> Verdict;
@@ -265,7 +265,7 @@ impl<L: Link, R: Rule> Faulty<L, R> {
         true
     }
 
-    /// Lets go of what has waited long enough.
+    /// Lets go of packets that have waited long enough.
     fn release(&mut self, now: Instant, seal: &mut Seal<'_>) {
         while let Some(index) = self.overtaken.iter().position(|o| o.patience_ends <= now) {
             let held = self.overtaken.remove(index);

@@ -71,7 +71,7 @@ pub fn pin_to_core(core: usize) -> io::Result<()> {
 /// The cores that the calling thread may run on, in ascending order.
 ///
 /// # Errors
-/// Whatever `sched_getaffinity` reports.
+/// Those of `sched_getaffinity`.
 pub fn allowed_cores() -> io::Result<Vec<usize>> {
     sys::allowed_cores()
 }

@@ -75,7 +75,7 @@ pub trait Link {
     /// How long this link's trains may be.
     fn train_limits(&self) -> TrainLimits;
 
-    /// Sends the packets of `batch`, sealing each, and empties it. Also releases whatever a decorator held back until
+    /// Sends the packets of `batch`, sealing each, and empties it. Also releases packets that a decorator held back until
     /// `now`, so an empty batch is offered when [`poll_timeout`](Link::poll_timeout) has passed.
     fn transmit(&mut self, now: Instant, batch: &mut TxBatch, seal: &mut Seal<'_>) -> Transmitted;
 

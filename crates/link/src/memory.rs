@@ -22,7 +22,7 @@ pub struct MemoryLink {
     dropped: u64,
 }
 
-/// Two ends of one wire. Packets to anybody but the other end are dropped and counted.
+/// Two ends of one wire. Packets to any address but the other end's are dropped and counted.
 pub fn memory_pair(a: SocketAddr, b: SocketAddr) -> (MemoryLink, MemoryLink) {
     let (to_b, to_a) = (Queue::default(), Queue::default());
     let end = |local, remote, outgoing: &Queue, incoming: &Queue| MemoryLink {

@@ -1,8 +1,9 @@
 //! Shared memory between the processes of one user on one host.
 //!
-//! Every engine owns a directory below [`Registry`], named by its GID, with an `engine` segment that peers map: who it
-//! is, which of its queue pairs and memory regions are open to them, and who sends to it. A living engine holds a
-//! lock on that file, which the kernel drops whatever way the process ends; what nobody locks may be removed.
+//! Every engine owns a directory below [`Registry`], named by its GID, with an `engine` segment that peers map. The segment
+//! says which engine this is, which of its queue pairs and memory regions are open to peers, and which peers send to it. A
+//! living engine holds a lock on that file, which the kernel drops however the process ends; a directory whose file is not
+//! locked may be removed.
 //!
 //! Packets travel through one ring per pair of lanes and direction ([`ShmSender`], [`Inbox`]); WRITE, READ and atomics
 //! can skip them ([`Direct`]). Processes of one user could read each other's memory anyway, so the aim is not secrecy

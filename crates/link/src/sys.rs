@@ -87,7 +87,7 @@ pub(crate) fn udp_socket(is_ipv6: bool) -> io::Result<OwnedFd> {
     let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: `socket` takes no pointers.
     let fd = check(unsafe { libc::socket(family, kind, libc::IPPROTO_UDP) })?;
-    // SAFETY: the descriptor is fresh, so nobody else owns it.
+    // SAFETY: the descriptor is new, so nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

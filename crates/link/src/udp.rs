@@ -93,8 +93,8 @@ impl UdpLink {
         for lane in 0..lanes.max(1) {
             let link = UdpLink::bind(&config, lane > 0).map_err(|e| failed(&config, e))?;
             if lanes > 1 && lane == 0 {
-                // Only now: the first lane binds without sharing, so an address that somebody else has is refused even
-                // where they would share it.
+                // Only now: the first lane binds without sharing, so an address that another process has is refused, even if
+                // that process would share it.
                 share(link.socket.as_fd()).map_err(|e| failed(&config, e))?;
                 config.port = link.local.port();
             }
@@ -106,8 +106,8 @@ impl UdpLink {
         Ok(links)
     }
 
-    /// Takes over a socket that is bound already, such as one of a [`SharedPort`]. Whatever `config` says of buffers and
-    /// features is set; what it says of the address is ignored.
+    /// Takes over a socket that is bound already, such as one of a [`SharedPort`]. Buffers and features are set as `config`
+    /// says; its address is ignored.
     ///
     /// # Errors
     /// [`OpenError`].
@@ -121,7 +121,8 @@ impl UdpLink {
         Ok(link)
     }
 
-    /// A socket that somebody else has set up and may be using: nothing about it changes. Port 0: it is not bound yet.
+    /// A socket that a former broker has set up and other processes may be using: nothing about it changes. Port 0: it is not
+    /// bound yet.
     fn inherit(socket: OwnedFd) -> io::Result<UdpLink> {
         let local = sys::bound_address(socket.as_fd())?;
         let overflow_seen = sys::memory_info(socket.as_fd()).map_or(0, |info| info[8]);
@@ -182,7 +183,7 @@ impl UdpLink {
         &self.counters
     }
 
-    /// The peer that last answered that nobody listens at its port, if one did; forgotten by asking.
+    /// The peer that last reported its port closed, if one did. Asking clears it.
     pub fn take_refused(&mut self) -> Option<SocketAddr> {
         self.refused.take()
     }
@@ -196,7 +197,7 @@ impl UdpLink {
     /// Waits until a packet arrives; false after `timeout_ms` milliseconds without.
     ///
     /// # Errors
-    /// Whatever `poll(2)` reports.
+    /// Those of `poll(2)`.
     pub fn wait_readable(&self, timeout_ms: i32) -> io::Result<bool> {
         sys::wait_readable(self.socket.as_fd(), timeout_ms)
     }
@@ -217,7 +218,8 @@ impl UdpLink {
             self.counters.tx_blocked += 1;
             return AfterError::Block;
         }
-        // A report about an earlier packet fails the next call, whomever that one was for: it deserves a second try.
+        // A report about an earlier packet makes the next call fail, even if that one sends to another peer: it deserves a
+        // second try.
         if self.drain_errors() > 0 && !is_retry {
             return AfterError::Retry;
         }
@@ -407,7 +409,7 @@ fn set_path_options(fd: BorrowedFd<'_>, is_ipv6: bool, ecn: Ecn) -> io::Result<(
 pub struct Datagram {
     /// How many bytes of the buffer it takes.
     pub bytes: usize,
-    /// Who sent it.
+    /// The address of its sender.
     pub source: SocketAddr,
     /// The traffic class octet, or TOS, of its IP header, where the socket was [told](tell_traffic_class) to say.
     pub traffic_class: u8,
@@ -447,7 +449,7 @@ pub struct ReceiveBuffer {
     pub size_bytes: u32,
 }
 
-/// How full a socket is, whoever receives from it.
+/// How full a socket is, which may be another process's.
 ///
 /// # Errors
 /// Those of `getsockopt(2)`.

@@ -1,4 +1,5 @@
-//! Engines of one user in shared memory: who finds whom, what arrives, what is allowed, and what a crash leaves behind.
+//! Engines of one user in shared memory: which engines find each other, what arrives, what is allowed, and what a crash leaves
+//! behind.
 
 #[path = "shm/channel.rs"]
 mod channel;

@@ -158,7 +158,7 @@ fn processes_that_share_an_address_receive_what_ends_in_their_number() {
     let mut expected = vec![Vec::new(); 3];
     let mut rng = Rng::new(9);
     for tag in 0..200 {
-        // Numbers that nobody has been given a socket for belong to socket 0.
+        // Packets for shards that have no socket go to socket 0.
         let shard = rng.below(5) as u32;
         let packet = packet(rng.next_u32() << 8 | shard, tag, 48);
         batch.push(Path { class: shard as u8, ..to.into() }, &packet, Order::Strict).unwrap();
@@ -176,7 +176,7 @@ fn processes_that_share_an_address_receive_what_ends_in_their_number() {
     assert_eq!(bytes(nobody), expected[0]);
     assert_eq!(bytes(receive(shared.socket(1), expected[1].len())), expected[1]);
     assert_eq!(bytes(receive(&mut adopted, expected[2].len())), expected[2]);
-    // What nobody took is thrown away before somebody else is given the socket.
+    // Packets that were not read are thrown away before another process gets the socket.
     batch.push(Path { class: 1, ..to.into() }, &packet(1, 1, 48), Order::Strict).unwrap();
     send(&mut a, &mut batch);
     shared.drain(1, &mut RxBatch::new());

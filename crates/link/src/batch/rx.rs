@@ -1,7 +1,7 @@
 //! Packets that arrived: one train in one buffer, as UDP GRO delivers it.
 //!
 //! One buffer rather than many: the kernel hands over up to 64 KiB per call, so a second buffer would save nothing and
-//! cost cache. Whoever wants more calls [`Link::receive`](crate::Link::receive) again.
+//! cost cache. A caller that wants more packets calls [`Link::receive`](crate::Link::receive) again.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -68,7 +68,7 @@ const NOTHING: Arrival = Arrival {
 /// One received packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Packet<'a> {
-    /// Who sent it.
+    /// The address of its sender.
     pub source: SocketAddr,
     /// BTH to ICRC.
     pub bytes: &'a [u8],
@@ -103,8 +103,8 @@ impl RxBatch {
         Packets { rest: &self.bytes[..self.arrival.bytes], arrival: self.arrival, train_index: 0 }
     }
 
-    /// The last packet, if it is shorter than those before it: what a sender lets ride behind others, because that costs it
-    /// no call of its own, whatever was to leave first.
+    /// The last packet, if it is shorter than those before it: a sender lets such a packet ride behind others, because then it
+    /// costs no system call of its own, even if it was to leave first.
     pub fn rider(&self) -> Option<Packet<'_>> {
         let Arrival { source, bytes, segment_bytes, traffic_class } = self.arrival;
         let length = bytes % segment_bytes;

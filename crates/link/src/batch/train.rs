@@ -62,7 +62,7 @@ pub(crate) fn lay_out(strict: &[u16], free: &[u16], limits: TrainLimits, mut eac
     let mut strict = Cursor::new(strict);
     let mut free = Cursor::new(free);
     while let Some(segment_bytes) = strict.peek().or_else(|| free.peek()) {
-        // The first packet boards whatever the limits say: it would never leave otherwise.
+        // The first packet boards even beyond the limits: it would never leave otherwise.
         let mut room =
             Room { segment_bytes, segments: limits.segments.max(1), bytes: limits.bytes.max(segment_bytes) };
         let strict = strict.take_run(&mut room);

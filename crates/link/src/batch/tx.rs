@@ -15,7 +15,7 @@ use std::net::SocketAddr;
 /// The longest datagram a batch takes.
 pub const PACKET_BYTES_MAX: usize = 65_000;
 
-/// Destinations in one batch, each with its buffers; whoever has more flushes in between.
+/// Destinations in one batch, each with its buffers; a caller with more of them flushes in between.
 const PATHS_MAX: usize = 64;
 
 /// Where packets go. Packets of one path may share a train.

@@ -92,7 +92,7 @@ fn check_size(bytes: usize) -> io::Result<()> {
 /// The round trip of one datagram between two threads that poll. Warms up with a tenth as many more.
 ///
 /// # Errors
-/// A size that is none, or whatever the sockets report.
+/// A size that is none, or an error of the sockets.
 pub fn udp_round_trip(payload_bytes: usize, iterations: u64) -> io::Result<Summary> {
     check_size(payload_bytes)?;
     let pair = Pair::new();
@@ -134,7 +134,7 @@ pub fn udp_round_trip(payload_bytes: usize, iterations: u64) -> io::Result<Summa
 /// as the receive buffer holds, so nothing is lost; should a train be lost all the same, the run ends early.
 ///
 /// # Errors
-/// A size that is none, a kernel without GSO or GRO, or whatever the sockets report.
+/// A size that is none, a kernel without GSO or GRO, or an error of the sockets.
 pub fn udp_gso_throughput(segment_bytes: usize, segments: u64) -> io::Result<Throughput> {
     check_size(segment_bytes)?;
     let per_train = TrainLimits::GSO.segments.min(TrainLimits::GSO.bytes / segment_bytes);
@@ -145,7 +145,7 @@ pub fn udp_gso_throughput(segment_bytes: usize, segments: u64) -> io::Result<Thr
 /// One thread sends `messages` datagrams of `payload_bytes`, one per call, and another receives them.
 ///
 /// # Errors
-/// A size that is none, or whatever the sockets report.
+/// A size that is none, or an error of the sockets.
 pub fn udp_message_rate(payload_bytes: usize, messages: u64) -> io::Result<Throughput> {
     check_size(payload_bytes)?;
     stream(&vec![0x5A; payload_bytes], payload_bytes, messages.max(1), false)

@@ -19,7 +19,7 @@
 //! form     1 here      up to 56 bytes follow the header
 //!          2 several   up to 224 bytes, in up to four slots, each with a header and 56 bytes
 //!          3 apart     the next word says where in the data the packet lies
-//!          + 0x8000    the next packet lies in slot 0, whatever slots are left out
+//!          + 0x8000    the next packet lies in slot 0; slots in between are left out
 //! ```
 //!
 //! The header word of a slot is its doorbell, so a packet of up to 56 bytes crosses from core to core as one cache

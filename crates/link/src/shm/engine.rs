@@ -180,8 +180,9 @@ impl LocalEngine {
         publish(&self.regions, rkey, region)
     }
 
-    /// Closes a queue pair and waits, at most for `patience`, until nobody works through it. Closing what was never
-    /// published is fine. May be called again after an error; a peer that was waited for in vain is then not waited for.
+    /// Closes a queue pair and waits, at most for `patience`, until no neighbour works through it. Closing a queue pair that
+    /// was never published is fine. May be called again after an error; the call then does not wait again for a peer that has
+    /// used up the patience.
     ///
     /// # Errors
     /// [`StillInUse`]; no new work can begin, but some is under way.
@@ -193,10 +194,10 @@ impl LocalEngine {
         self.wait_until_unused(patience, |word| (word >> 32) as u32 & 0xFF_FFFF == qpn)
     }
 
-    /// Closes a region and waits, at most for `patience`, until nobody works on it. After that its memory may be freed.
+    /// Closes a region and waits, at most for `patience`, until no neighbour works on it. After that its memory may be freed.
     ///
     /// # Errors
-    /// [`StillInUse`]; what the peer has mapped must not be used for anything else.
+    /// [`StillInUse`]; the memory that the peer has mapped must not be used for anything else.
     pub fn withdraw_region(&self, rkey: u32, patience: Duration) -> Result<(), StillInUse> {
         if !self.is_ours() {
             return Ok(());

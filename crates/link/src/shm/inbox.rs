@@ -51,7 +51,7 @@ struct Incoming {
 /// A packet, valid during the callback.
 #[derive(Debug)]
 pub enum Received<'a> {
-    /// Up to 224 bytes, copied out already: nobody can change them any more.
+    /// Up to 224 bytes, copied out already: the sender cannot change them any more.
     Copied(&'a [u8]),
     /// More than that, still where the sender wrote it.
     Shared(SharedBytes<'a>),
@@ -127,7 +127,7 @@ impl Inbox {
         true
     }
 
-    /// Says that this lane is awake, so that nobody bothers to wake it.
+    /// Says that this lane is awake, so that peers do not wake it.
     pub fn awake(&self) {
         self.engine.sleeping(self.lane).store(0, Ordering::Release);
     }
@@ -357,7 +357,7 @@ impl Received<'_> {
         self.len() == 0
     }
 
-    /// The packet as bytes that nobody else can change, copied into `buffer` unless they are private already.
+    /// The packet as bytes that the sender cannot change, copied into `buffer` unless they are private already.
     #[inline]
     pub fn copied<'b>(&'b self, buffer: &'b mut [u8; PACKET_MAX_BYTES]) -> &'b [u8] {
         match self {

@@ -64,7 +64,7 @@ pub(super) const FREE: u64 = 0;
 pub(super) const ANNOUNCED: u64 = 1;
 pub(super) const ACCEPTED: u64 = 2;
 
-/// Who an engine is and how its segment is divided.
+/// An engine's identity, and how its segment is divided.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct EngineHeader {
     pub(super) lanes: u32,
@@ -109,7 +109,7 @@ impl EngineHeader {
         EngineName::shared(self.gid(), self.shard as u8)
     }
 
-    /// Writes the header; the magic last, so that whoever sees it sees the rest.
+    /// Writes the header; the magic last, so that a reader who sees it sees the rest.
     pub(super) fn write(&self, window: &Window) {
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
         let (gid_low, gid_high) = gid_words(self.gid);

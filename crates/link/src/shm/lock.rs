@@ -11,12 +11,12 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 /// Which byte of an engine's file means what.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Byte {
-    /// Held as long as the engine lives; on the registry's lock file, by whoever changes directories.
+    /// An engine holds it as long as it lives; on the registry's lock file, a process holds it while it changes directories.
     Life,
     /// Held by a peer while it announces a channel.
     Attach,
-    /// On the registry's lock file: held by whoever looks for the broker of this address, and by that broker when it is about
-    /// to end. What happens at one address holds nobody up at another.
+    /// On the registry's lock file: held by a process that looks for the broker of this address, and by that broker when it is
+    /// about to end. Each address has its own lock, so that processes of one do not wait for those of another.
     Broker(IpAddr),
 }
 
@@ -61,7 +61,7 @@ pub(super) fn unlock(fd: BorrowedFd<'_>, byte: Byte) {
     let _ = call(fd, libc::F_OFD_SETLK, &mut request(byte, libc::F_UNLCK));
 }
 
-/// Whether somebody else holds the lock. Takes nothing, so it disturbs nobody.
+/// Whether another process or descriptor holds the lock. It does not take the lock, so it disturbs no other process.
 pub(super) fn is_locked(fd: BorrowedFd<'_>, byte: Byte) -> io::Result<bool> {
     let mut request = request(byte, libc::F_WRLCK);
     call(fd, libc::F_OFD_GETLK, &mut request)?;

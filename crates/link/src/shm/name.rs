@@ -67,7 +67,7 @@ impl FromStr for EngineName {
             None => (text, 0),
         };
         let name = EngineName::shared(gid.parse().map_err(|_| BadName)?, shard);
-        // Other spellings of a name are somebody else's directories.
+        // A directory with another spelling of the name is not ours.
         if name.to_string() == text { Ok(name) } else { Err(BadName) }
     }
 }

@@ -1,6 +1,6 @@
 //! Another process's engine, mapped.
 //!
-//! Everything in its segment was written by somebody else: it is copied out, then checked, then used.
+//! Everything in its segment was written by the other process: it is copied out, then checked, then used.
 
 use std::fmt;
 use std::io;

@@ -7,12 +7,12 @@
 //!     engine                        its segment; the living process holds a lock on byte 0
 //!     mem-1, mem-2 …                registered memory
 //!     chan-1, chan-2 …              rings that this engine sends into
-//!   files-…, draft-…                what preloaded programs see below /sys and /dev; used while somebody locks it
+//!   files-…, draft-…                what preloaded programs see below /sys and /dev; used while a process locks it
 //!   broker-127.83.20.7              where the GID's broker listens, if processes share it
 //! ```
 //!
-//! A directory whose `engine` nobody locks belonged to a process that is gone, however it ended, and is removed by
-//! whoever comes next. Only names that are addresses, and such folders, are ever removed.
+//! A directory whose `engine` is not locked belonged to a process that has ended, and the next process that opens the registry
+//! for an engine removes it. Only names that are addresses, and such folders, are ever removed.
 
 use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -48,7 +48,7 @@ pub struct Registry {
 /// Why there is no registry.
 #[derive(Debug)]
 pub enum RegistryError {
-    /// The directory belongs to somebody else, is open to others, or is none: using it would be unsafe.
+    /// The directory belongs to another user, is open to others, or is none: using it would be unsafe.
     Unsafe {
         /// The directory.
         path: PathBuf,
@@ -121,7 +121,7 @@ impl Registry {
             Err(error) => return Err(failed(error)),
         }
         let refuse = |reason| Err(RegistryError::Unsafe { path: root.to_path_buf(), reason });
-        // A symbolic link shows as itself here, and is refused: somebody else may own what it points at.
+        // A symbolic link shows as itself here, and is refused: another user may own what it points at.
         let meta = fs::symlink_metadata(root).map_err(failed)?;
         if !meta.is_dir() {
             return refuse("it is not a directory");
@@ -276,7 +276,7 @@ impl Registry {
                 continue;
             };
             let is_free = File::open(entry.path()).is_ok_and(|folder| folder.try_lock().is_ok());
-            // Under another name first: nobody is to find half of it.
+            // Renamed first, so that no process finds half of it.
             let gone = self.root.join(format!("{DRAFT}{}-{name}", std::process::id()));
             if is_free && fs::rename(entry.path(), &gone).is_ok() {
                 let _ = fs::remove_dir_all(gone);
@@ -302,7 +302,8 @@ impl Registry {
         Ok(names)
     }
 
-    /// Waits until nobody else starts or ends the broker of a GID, and keeps others from it until the file is dropped.
+    /// Waits until no other process starts or ends the broker of a GID, and keeps others from doing so until the file is
+    /// dropped.
     ///
     /// # Errors
     /// Those of opening and locking the registry's lock file.
@@ -312,7 +313,7 @@ impl Registry {
         Ok(file)
     }
 
-    /// The same without waiting; `None` if somebody else is at it.
+    /// The same without waiting; `None` if another process holds the lock.
     ///
     /// # Errors
     /// Those of opening and locking; `NotFound` if the registry has been removed.

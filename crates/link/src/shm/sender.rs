@@ -131,7 +131,7 @@ impl ShmSender {
         (self.slot, self.slot_generation) = (slot, generation);
     }
 
-    /// Whom it sends to.
+    /// The engine that it sends to.
     pub fn peer(&self) -> &Arc<PeerEngine> {
         &self.peer
     }
@@ -141,7 +141,7 @@ impl ShmSender {
         self.to_lane
     }
 
-    /// Whether a packet of `len` bytes would be taken now, so that nobody builds one in vain.
+    /// Whether a packet of `len` bytes would be taken now, so that the caller builds none in vain.
     ///
     /// # Errors
     /// [`SendError`], which is what the send would return.
@@ -197,8 +197,8 @@ impl ShmSender {
             }
             let at = self.channel.slot(self.tail) + 8;
             debug_assert!(at + SLOT_PAYLOAD_BYTES <= self.channel.window.len());
-            // SAFETY: in bounds of the mapping, which the window keeps. `reserve_slots` found that the receiver is done
-            // with the slot, so nobody looks at it before its header shows, and only we ever write to it.
+            // SAFETY: in bounds of the mapping, which the window keeps. `reserve_slots` found that the receiver is done with
+            // the slot, so it does not read the slot before the header shows, and only we ever write to it.
             let slot = unsafe { std::slice::from_raw_parts_mut(self.channel.window.as_ptr().add(at), len) };
             if let Err(error) = fill(slot) {
                 return Ok(Err(error));
@@ -331,7 +331,7 @@ impl ShmSender {
         // Acquire: the receiver is done with everything below before we overwrite it.
         let head = self.channel.head().load(Ordering::Acquire);
         if head < self.head || head > self.tail {
-            // Nobody can have consumed that many: the other side is broken.
+            // The receiver cannot have consumed that many: it is broken.
             self.channel.sender_closed().store(1, Ordering::Release);
             return Err(SendError::Closed);
         }
@@ -366,7 +366,7 @@ impl ShmSender {
         let start = self.data_start(len);
         let at = self.channel.data(start);
         debug_assert!(at + len <= self.channel.window.len());
-        // SAFETY: `reserve` found room for `len` bytes here, which nobody reads before they are published.
+        // SAFETY: `reserve` found room for `len` bytes here, which the receiver does not read before they are published.
         unsafe { gather(parts, self.channel.window.as_ptr().add(at), len) };
         self.data_tail = (start + len as u64).next_multiple_of(DATA_GRAIN);
         let slot = self.channel.slot(self.tail);
@@ -489,7 +489,7 @@ impl Drop for ShmSender {
         let lane = self.peer.header().lane(self.to_lane);
         self.peer.window().u64_at(lane + LANE_ANNOUNCED).fetch_add(1, Ordering::Release);
         if self.slot == 0 || self.is_closed() {
-            // Nobody will come for it any more.
+            // The receiver never saw this channel or has closed it, so no process will open the file any more.
             let _ = std::fs::remove_file(self.engine.directory().join(file_name(self.file)));
         }
     }

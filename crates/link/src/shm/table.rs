@@ -133,7 +133,7 @@ impl Place {
     }
 }
 
-/// Finds a live entry in somebody else's table. `None` also if the owner never finishes writing it.
+/// Finds a live entry in another process's table. `None` also if the owner never finishes writing it.
 #[inline]
 pub(super) fn find<E: Entry>(window: &Window, place: Place, key: u32) -> Option<E> {
     let wanted = u64::from(key) | u64::from(LIVE) << 32;

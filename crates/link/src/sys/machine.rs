@@ -98,7 +98,7 @@ pub(crate) fn pin_to(cores: &[usize]) -> io::Result<()> {
     Ok(())
 }
 
-/// 64 bits that nobody can guess.
+/// 64 bits that an attacker cannot guess.
 ///
 /// # Errors
 /// Those of getrandom(2).
@@ -106,7 +106,7 @@ pub fn random_u64() -> io::Result<u64> {
     random_bytes().map(u64::from_ne_bytes)
 }
 
-/// A generator that nobody can guess, whatever is known of what came from it.
+/// A generator whose next numbers an attacker cannot guess, even from all earlier ones.
 ///
 /// # Errors
 /// Those of getrandom(2).

@@ -81,7 +81,7 @@ pub(crate) struct Received {
 /// A report from the socket's error queue.
 pub(crate) struct ErrorReport {
     pub errno: i32,
-    /// Whom the packet was meant for that caused it.
+    /// The destination of the packet that caused it.
     pub destination: Option<SocketAddr>,
     /// Whether it came from the network rather than from this machine.
     pub is_icmp: bool,

@@ -10,11 +10,11 @@ use std::net::{IpAddr, SocketAddr};
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum OpenError {
-    /// Somebody else receives at that address and port.
+    /// Another process receives at that address and port.
     PortTaken {
         /// What was asked for.
         address: SocketAddr,
-        /// Who has it, as far as this process can see.
+        /// The processes that have it, as far as this process can see.
         holders: Vec<Holder>,
     },
     /// The address belongs to another machine, or to none.
@@ -123,7 +123,8 @@ fn holders_of(wanted: SocketAddr) -> Vec<Holder> {
     let mut found: Vec<(Holder, u64)> = table.filter(|(h, _)| conflicts(h.address, wanted)).collect();
     // Several lanes of one process are one answer.
     name_processes(&mut found);
-    // A shared port has sockets that lie on their way between processes, for nobody to see. Who has the others matters.
+    // Some sockets of a shared port lie in a socket pair, and no process has them open. The processes that have the others
+    // matter.
     if found.iter().any(|(holder, _)| holder.process.is_some()) {
         found.retain(|(holder, _)| holder.process.is_some());
     }

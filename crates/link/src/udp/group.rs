@@ -3,7 +3,7 @@
 //! Sockets of a group count in the order in which they were bound, and closing one would renumber others: so one owner
 //! binds them all, gives copies of their descriptors away, and closes none while the group lives. An owner may be killed at
 //! any moment, so a socket can be had before it is bound ([`SharedPort::prepare`]) and be put where it survives: then no
-//! socket that counts is ever closed. Who comes after it binds what it has left unbound.
+//! socket that counts is ever closed. The next owner binds the sockets that it has left unbound.
 
 use super::steer::{self, SteerBy};
 use super::{OpenError, UdpConfig, UdpLink, share};
@@ -28,7 +28,7 @@ impl SharedPort {
     /// [`OpenError`], whose text says what to do.
     pub fn open(config: &UdpConfig, by: SteerBy) -> Result<SharedPort, OpenError> {
         let failed = |error: io::Error| OpenError::new(config, error);
-        // It binds without sharing, so an address that somebody else has is refused even where they would share it.
+        // It binds without sharing, so an address that another process has is refused, even if that process would share it.
         let first = UdpLink::bind(config, false).map_err(failed)?;
         share(first.as_fd()).map_err(failed)?;
         let config = UdpConfig { port: first.local.port(), ..*config };
@@ -39,7 +39,7 @@ impl SharedPort {
     }
 
     /// Goes on with the sockets of a group whose owner is gone, in the order in which they were bound or were to be bound.
-    /// Those who use them do not notice.
+    /// The processes that use them do not notice.
     ///
     /// # Errors
     /// [`OpenError`]; fewer than two are no group.
@@ -94,7 +94,7 @@ impl SharedPort {
         let next = self.next.as_mut().expect("it was prepared");
         next.take_address(&self.config).map_err(failed)?;
         let number = self.sockets.len();
-        // Nothing is steered to it before this, and afterwards it stays whatever happens: numbers must not move.
+        // No packet is steered to it before this, and afterwards it stays in any case: numbers must not move.
         self.sockets.extend(self.next.take());
         steer::attach_shards(self.sockets[0].as_fd(), self.by, number + 1).map_err(failed)?;
         Ok(number)

@@ -196,7 +196,7 @@ fn memory_of_another_process_is_read_and_written() {
     direct.read(RKEY, 100, &mut back).unwrap();
     assert_eq!(&back, b"over the wire that is not there");
     second.kill();
-    // Its memory is still mapped here: writing harms nobody, and the next look tells the truth.
+    // Its memory is still mapped here: writing does no harm, and the next check finds that the process is dead.
     direct.write(RKEY, 100, b"too late").unwrap();
     assert!(!sender.peer().check_alive());
     assert!(sender.direct(2, 1).write(RKEY, 100, b"later").is_err());

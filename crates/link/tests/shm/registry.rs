@@ -1,4 +1,4 @@
-//! Who finds whom.
+//! Which engines find each other.
 
 use std::collections::BTreeSet;
 use std::os::unix::fs::{PermissionsExt, symlink};

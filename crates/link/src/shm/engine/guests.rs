@@ -1,8 +1,8 @@
-//! Programs that an engine works for and that reach into its regions by themselves.
+//! Guests: programs without an engine of their own that copy into an engine's regions by themselves.
 //!
-//! A peer engine says in its channel what it works on. A program that has no engine says it in its send ring, one word
-//! for each queue pair, and the engine that takes a region back looks at those words as well. Whoever knows that the program
-//! has ended takes the guest away, so that nobody waits for the dead.
+//! A peer engine says in its channel which region it works on. A guest says it in its send rings, one word for each queue pair,
+//! and the engine that withdraws a region looks at those words as well. When a guest's program ends, the engine's door removes
+//! the guest, so that no thread waits for a dead program.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
