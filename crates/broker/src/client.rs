@@ -25,7 +25,7 @@ pub type StartThread = fn(&str, Box<dyn FnOnce() + Send>) -> io::Result<JoinHand
 #[derive(Debug)]
 pub struct Client {
     tie: Arc<Tie>,
-    /// Who brings the broker back, or has done so: nothing that the device's own threads do may wait for that.
+    /// The thread that brings the broker back, or has done so: the device's own threads must not wait for that.
     helper: Mutex<Option<JoinHandle<()>>>,
     start_thread: StartThread,
     /// Where management datagrams for this process arrive, one per record.
@@ -52,7 +52,7 @@ impl Tie {
 
     fn recover(&self) {
         let mut standing = self.standing();
-        // Somebody may have asked something meanwhile, and found out.
+        // Another thread may have asked the broker something meanwhile, found it gone, and brought it back.
         if standing.is_over() {
             let _ = standing.recover(&self.registry, self.address);
         }
@@ -68,7 +68,7 @@ pub struct Sockets {
     pub side_band: OwnedFd,
 }
 
-/// Where to ask about others who share an address.
+/// Asks the broker about the other processes that share an address.
 #[derive(Clone, Debug)]
 pub struct Doorman {
     /// The broker's socket.
@@ -81,7 +81,7 @@ impl Doorman {
     /// The socket of UDP 4791 that a shard receives from, to look at.
     ///
     /// # Errors
-    /// [`NotFound`](io::ErrorKind::NotFound) if nobody has the shard, and whatever asking the broker comes to.
+    /// [`NotFound`](io::ErrorKind::NotFound) if no process has the shard, and errors of the connection to the broker.
     pub fn socket_of(&self, shard: u8) -> io::Result<OwnedFd> {
         let connection = sys::connect(&self.path)?;
         // A lane waits for this.
@@ -148,8 +148,8 @@ pub struct GsiPacket {
 }
 
 impl Client {
-    /// Joins those who share `address`, and starts its broker if there is none. Should that be killed, a thread that is started
-    /// by `start_thread` brings the next one.
+    /// Joins the processes that share `address`, and starts its broker if there is none. Should the broker be killed, a thread
+    /// that `start_thread` starts brings the next one.
     ///
     /// # Errors
     /// [`JoinError`].
@@ -187,7 +187,7 @@ impl Client {
         Ok((client, Sockets { packets, side_band }))
     }
 
-    /// Whom to ask about the others.
+    /// Asks the broker about the other processes of the address.
     pub fn doorman(&self) -> Doorman {
         let (registry, address) = (self.tie.registry.clone(), self.tie.address);
         Doorman { path: registry.broker_socket(address), registry, address }
@@ -196,7 +196,7 @@ impl Client {
     /// Looks whether the broker still lives, and has it succeeded if not. What does not succeed is tried again later. Nothing
     /// is waited for: it takes a program's start, and others may be at it.
     pub fn look_after_broker(&self) {
-        // Who asks something meanwhile finds out as well.
+        // A thread that holds the lock is asking the broker, and will see for itself that it is gone.
         let is_due = self.tie.standing.try_lock().is_ok_and(|standing| standing.is_due());
         let Ok(mut helper) = self.helper.try_lock() else { return };
         if is_due && helper.as_ref().is_none_or(JoinHandle::is_finished) {
@@ -282,7 +282,7 @@ impl Client {
 
 impl Drop for Client {
     fn drop(&mut self) {
-        // A place that is taken after this would be taken for nobody.
+        // Waits for the helper: a shard that it takes after this would have no owner.
         let helper = self.helper.get_mut().unwrap_or_else(PoisonError::into_inner);
         if let Some(helper) = helper.take() {
             let _ = helper.join();
@@ -301,7 +301,7 @@ pub struct Sharer {
     pub pid: u32,
 }
 
-/// Who shares an address now; `None` if it has no broker, which is not started for that.
+/// The processes that share an address now; `None` if it has no broker, which is not started for that.
 pub fn sharers(registry: &Registry, address: IpAddr) -> Option<Vec<Sharer>> {
     let connection = sys::connect(&registry.broker_socket(address)).ok()?;
     sys::set_patience(connection.as_fd(), PATIENCE_SECONDS).ok()?;
@@ -359,7 +359,7 @@ mod tests {
         let [.., c, d] = std::process::id().to_be_bytes();
         let address = IpAddr::from([127, 135, c, d.clamp(1, 254)]);
         let broker = Broker::open(&registry, address).expect("the address").with_linger(Duration::ZERO);
-        // In its place brokers that are killed as soon as somebody has found them.
+        // In its place stand brokers that are killed as soon as a client has connected to them.
         let (path, aside) = (registry.broker_socket(address), root.join("aside"));
         std::fs::rename(&path, &aside).expect("renames");
         let dying = sys::listen(&path).expect("listens");

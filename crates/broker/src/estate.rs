@@ -1,9 +1,10 @@
-//! What an address is, apart from who minds it: its sockets, so that they outlive every broker.
+//! The estate of an address: its sockets, kept so that they outlive every broker.
 //!
 //! The sockets of a group count in the order in which they were bound, and the kernel renumbers them when one is closed:
-//! the address of those who go on would fall apart with a broker that is killed. So all of them lie, as descriptors in
-//! records that nobody receives, in a pair of local sockets of which every sharer has copies: two descriptors each, whatever
-//! their number. Whoever starts the next broker hands it the pair; it looks at the records and leaves them where they are.
+//! if they were closed with a broker that is killed, packets of the processes that go on would be steered to wrong sockets. So
+//! all of them lie in a pair of local sockets, as descriptors in records that no process receives. Every sharer has copies of
+//! the pair: two descriptors, however many sockets there are. The sharer that starts the next broker hands it the pair; the
+//! broker looks at the records and leaves them where they are.
 //!
 //! An address has one estate from its first broker to its last, and a socket lies in it before it is bound. So whichever
 //! sharer is the first to notice that a broker is gone has the whole of it: also what was added for others meanwhile, by

@@ -1,9 +1,9 @@
-//! One address for all processes of a user: who gives out its parts, and how to be given one.
+//! One address for all processes of a user: the broker that gives out its parts, and the client that gets one.
 //!
 //! A broker is a process of its own that owns an address: the sockets of UDP 4791 and 4794, and queue pair 1. It hands a
-//! *shard* to each process that opens the address, with a number from 2 to 254 and a pair of sockets to which the kernel
-//! steers whatever is for a queue pair whose number ends in it. No data passes through the broker: it is asked when a
-//! device opens, when a service is listened to, and it passes management datagrams on. `docs/host.md` tells the rest.
+//! *shard* to each process that opens the address, with a number from 2 to 254 and a pair of sockets to which the kernel steers
+//! packets for queue pairs whose numbers end in it. No data passes through the broker: it is asked when a device opens, when a
+//! service is listened to, and it passes management datagrams on. `docs/host.md` tells the rest.
 #![deny(unsafe_code)]
 
 mod client;
@@ -21,5 +21,5 @@ pub use protocol::{Mad, PortSpace, Reply, ServiceIds};
 pub use server::{Broker, BrokerError, serve};
 pub use spawn::BROKER_VARIABLE;
 
-/// The shards that processes are given; 0 is nobody's, 1 that of queue pair 1, 255 that of multicast.
+/// The shards that processes are given; 0 belongs to no process, 1 to queue pair 1, 255 to multicast.
 pub(crate) const SHARDS: std::ops::RangeInclusive<u8> = 2..=254;

@@ -1,4 +1,4 @@
-//! Management datagrams as the broker sees them: whom one is for, and how to decline it.
+//! Management datagrams as the broker sees them: its recipient, and how to decline it.
 
 use super::protocol::Mad;
 use highwire_wire::cm::{CmMad, CmMessage, Drep, GSI_QKEY, Rej, RejectReason, Rejected, SidrRep, SidrStatus};
@@ -7,12 +7,12 @@ use highwire_wire::{Bth, Deth, Ext, Headers, ICRC_LEN, Opcode, Psn, Qpn};
 /// A packet with a management datagram: BTH, DETH, datagram, ICRC.
 pub const GSI_PACKET_BYTES: usize = Bth::LEN + Deth::LEN + size_of::<Mad>() + ICRC_LEN;
 
-/// Whom a datagram is for.
+/// The recipient of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Recipient {
-    /// Whoever listens to this service.
+    /// The process that listens to this service.
     Listener(u64),
-    /// Whoever chose this communication or request id.
+    /// The process that chose this communication or request id.
     Owner(u32),
 }
 
@@ -26,7 +26,7 @@ pub fn gsi_packet(psn: Psn, mad: &Mad) -> [u8; GSI_PACKET_BYTES] {
     packet
 }
 
-/// The management datagram in a packet, and who sent it; `None` if it is none (IBTA §13.5.2).
+/// The management datagram in a packet, and the queue pair that sent it; `None` if it is none (IBTA §13.5.2).
 pub(super) fn mad_of<'a>(headers: &Headers, payload: &'a [u8]) -> Option<(Qpn, &'a Mad)> {
     match headers.ext {
         Ext::Deth(deth) if headers.bth.dest_qpn == Qpn::GSI && deth.qkey == GSI_QKEY => {
@@ -41,7 +41,7 @@ pub(super) fn recipient(mad: &CmMad) -> Option<Recipient> {
     listener.or(mad.message.receiver_id().map(Recipient::Owner))
 }
 
-/// What to tell somebody whose datagram is for nobody here: that there is no such service, or that the connection is gone.
+/// The answer to a datagram without a recipient here: that there is no such service, or that the connection is gone.
 pub(super) fn decline(mad: &CmMad) -> Option<Mad> {
     let message = match &mad.message {
         CmMessage::Req(req) => CmMessage::Rej(Rej {
@@ -115,7 +115,7 @@ mod tests {
         check(0x10, "REJ", 0xA);
         check(0x17, "SIDR_REP", 0xA);
         check(0x15, "DREP", 0xA);
-        // Nobody answers a rejection.
+        // A rejection is never answered.
         assert_eq!(decline(&message(0x12, [0; 4])), None);
     }
 }

@@ -73,9 +73,9 @@ pub(super) enum Request {
     LeaveWill { id: u32, to: IpAddr, mad: Box<Mad> },
     /// No longer.
     RevokeWill { id: u32 },
-    /// Who shares the address. Anybody may ask.
+    /// Asks which processes share the address. Any process of the user may ask.
     Status,
-    /// The socket that a shard receives packets from, to look at how full it is. Anybody may ask.
+    /// The socket that a shard receives packets from, to look at how full it is. Any process of the user may ask.
     Socket { shard: u8 },
 }
 

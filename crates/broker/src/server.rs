@@ -1,7 +1,7 @@
 //! The broker itself: one thread, one `poll`.
 //!
-//! Invariant: a socket belongs to one member at a time, and to the broker while it belongs to none; then whatever arrives
-//! at it is thrown away, so that nobody is given what was for somebody else.
+//! Invariant: a socket belongs to one member at a time, and to the broker while it belongs to none. Then packets that arrive at
+//! it are thrown away, so that no member gets packets of an earlier one.
 
 mod counters;
 mod gsi;
@@ -29,7 +29,7 @@ use std::time::{Duration, Instant};
 
 /// How long a broker outlives the last of those it serves: a script starts its programs one after the other.
 const LINGER: Duration = Duration::from_secs(2);
-/// How often a broker that serves nobody looks whether it can still be found.
+/// How often a broker without members checks that clients can still find it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
 /// How long it waits for the first of them.
 const PATIENCE: Duration = Duration::from_secs(10);
@@ -59,11 +59,11 @@ pub struct Broker {
     services: Vec<(ServiceIds, u8)>,
     /// Services that were given up, and when.
     given_up: Vec<(ServiceIds, Instant)>,
-    /// Who has a port, and since when.
+    /// Which shard has a port, and since when.
     ports: BTreeMap<(PortSpace, u16), (u8, Instant)>,
     /// Requests for services that may be listened to in a moment.
     parked: Vec<Parked>,
-    /// Until then those who shared the address with a former broker may yet say what they listen to.
+    /// Until then members of a former broker may yet say which services they listen to.
     settled_at: Instant,
     linger: Duration,
     rng: Rng,
@@ -100,7 +100,8 @@ pub enum BrokerError {
 }
 
 impl Broker {
-    /// Takes an address. The caller holds the registry's lock of the address's broker, or knows that nobody else looks for this one.
+    /// Takes an address. The caller holds the registry's lock of the address's broker, or knows that no other process looks for this
+    /// one.
     ///
     /// # Errors
     /// [`BrokerError`], whose text says what to do.
@@ -110,7 +111,7 @@ impl Broker {
         let packets = SharedPort::open(&packets, SteerBy::DestinationQpn)?;
         let side_band = SharedPort::open(&side_band, SteerBy::ReceiverQpn)?;
         let path = registry.broker_socket(address);
-        // The address is ours, so whoever made this is gone.
+        // The address is ours, so the broker that made this socket is gone.
         let _ = std::fs::remove_file(&path);
         let listener = sys::listen(&path)?;
         let estate = Estate::new()?;
@@ -160,7 +161,7 @@ impl Broker {
         Broker { linger, ..self }
     }
 
-    /// Serves until nobody has been there for two seconds, and at first for ten.
+    /// Serves until there was no member for two seconds; the first member has ten seconds to come.
     ///
     /// # Errors
     /// Those of `poll(2)`.
@@ -187,12 +188,12 @@ impl Broker {
         }
     }
 
-    /// Ends, unless somebody has come or is about to.
+    /// Ends, unless a client has connected or is about to.
     fn end(mut self) -> Option<Broker> {
-        // Whoever looks for a broker holds this lock until connected: held by us, nobody is on the way.
+        // A client that looks for a broker holds this lock until it is connected. While we hold it, no client is on the way.
         let lock = match self.registry.try_lock_broker(self.address) {
             Ok(Some(lock)) => Some(lock),
-            // The registry was removed, so nobody can find this broker any more.
+            // The registry was removed, so clients cannot find this broker any more.
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Ok(None) | Err(_) => return Some(self),
         };
@@ -204,7 +205,7 @@ impl Broker {
         let path = self.registry.broker_socket(self.address);
         let _ = std::fs::remove_file(succession::draft_of(&path));
         let _ = self.registry.reap_stale();
-        // A process that was killed while it made such a file has left one that tells nobody whose it was.
+        // A process that was killed while it made its statistics file has left one without an owner's name.
         for shard in SHARDS.take_while(|&shard| usize::from(shard) < self.side_band.len()) {
             stats::remove(&self.registry, EngineName::shared(self.address, shard));
         }
@@ -225,7 +226,7 @@ impl Broker {
         let mut polled = vec![readable(self.listener.as_fd())];
         polled.extend(self.members.iter().map(|member| readable(member.connection.as_fd())));
         let members = self.members.len();
-        // Ours are those of nobody, of queue pair 1, and of every free shard.
+        // The broker reads the sockets of number 0, of queue pair 1, and of every free shard.
         let ours: Vec<usize> =
             [0, GSI].into_iter().chain(self.free.iter().map(|&s| usize::from(s))).collect();
         for &number in &ours {
@@ -243,7 +244,7 @@ impl Broker {
                 self.side_band.drain(number, &mut self.rx);
             }
         }
-        // From the last to the first, since those who leave are taken out.
+        // From the last to the first, since members that leave are taken out.
         for index in (0..members).rev() {
             if is_ready(1 + index) && self.serve(index).is_err() {
                 self.leave(index);
@@ -286,14 +287,14 @@ fn configs(address: IpAddr) -> [UdpConfig; 2] {
 /// Makes this process the broker of an address, says on standard output that it is ready or why it cannot be, and serves.
 /// For a process that has nothing else to do and one thread; it goes on in the background. `registry` is the directory in
 /// which the user's processes find each other, if it is not the usual one. With `succeeds`, standard input is a local socket
-/// that holds what a broker that was killed has left: those who share the address go on under this one.
+/// that holds the estate of a broker that was killed: the processes that share the address go on under this one.
 ///
 /// # Errors
 /// [`BrokerError`]; it was said on standard output, too.
 pub fn serve(registry: Option<&Path>, address: IpAddr, succeeds: bool) -> Result<(), BrokerError> {
     let say = |text: &str| {
         let mut out = io::stdout();
-        // Whoever asked may be gone by now.
+        // The process that started this broker may be gone by now.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     };
     let open = || {

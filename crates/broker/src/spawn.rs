@@ -1,8 +1,8 @@
 //! Finding the broker of an address, or starting it.
 //!
-//! One lock of the registry for each address makes that free of races: who looks for a broker holds it until connected, and a
-//! broker that wants to end takes it first, looks once more whether anybody has come, and removes its socket before letting
-//! go. Who waits for something to change lets go of it meanwhile.
+//! One lock of the registry for each address makes that free of races: a client that looks for a broker holds it until it is
+//! connected. A broker that wants to end takes the lock first, looks once more for new clients, and removes its socket before
+//! it lets go. A client that waits for a change lets go of the lock meanwhile.
 
 use super::client::JoinError;
 use super::estate::Estate;
@@ -24,8 +24,8 @@ const PROGRAM: &str = "highwire";
 /// What a broker says when it is ready.
 pub(super) const READY: &str = "ready\n";
 
-/// How long a newcomer waits for those who share an address to bring its broker back, and how often it looks. They need a
-/// moment; on a busy machine every one of them may wait for a processor.
+/// How long a newcomer waits until the sharers of an address have brought its broker back, and how often it looks. The sharers
+/// need a moment; on a busy machine each of them may wait for a processor.
 pub(super) const SUCCESSION_MAX: Duration = Duration::from_secs(20);
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a process that was killed may take to let go of its sockets.
@@ -92,7 +92,7 @@ pub(super) fn reconnect(registry: &Registry, address: IpAddr, estate: &Estate) -
     sys::connect(&path)
 }
 
-/// `None` if nobody listens there.
+/// `None` if no broker listens there.
 fn try_connect(path: &Path) -> io::Result<Option<OwnedFd>> {
     match sys::connect(path) {
         Ok(connection) => Ok(Some(connection)),
@@ -107,8 +107,8 @@ fn sharers_of(registry: &Registry, address: IpAddr) -> Vec<u32> {
     sharers.into_iter().map(|device| device.pid).collect()
 }
 
-/// Removes what brokers that were killed left behind, that of `own` and those that nobody looks for right now: under the lock
-/// nobody is between making such a socket and listening.
+/// Removes what brokers that were killed left behind, that of `own` and those that no client looks for right now. Under the
+/// lock no broker is between making such a socket and listening.
 fn reap(registry: &Registry, own: IpAddr) {
     for address in registry.shared_gids().unwrap_or_default() {
         let is_own = address == own.to_canonical();
@@ -119,7 +119,7 @@ fn reap(registry: &Registry, own: IpAddr) {
         let path = registry.broker_socket(address);
         let is_dead =
             sys::connect(&path).is_err_and(|error| error.raw_os_error() == Some(libc::ECONNREFUSED));
-        // While some live who shared it, there will be another.
+        // While a process that shares the address lives, it will start another broker.
         if is_dead && sharers_of(registry, address).is_empty() {
             let _ = std::fs::remove_file(path);
         }

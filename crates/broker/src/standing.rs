@@ -1,7 +1,7 @@
 //! What a sharer has with its broker, and how it gets that back when the broker is killed.
 //!
-//! Nobody else can take over: the sockets are with those who share the address. The first of them to notice starts the next
-//! broker and hands it the estate; all come back with their shard and say again what they have said before.
+//! Only a sharer can replace the broker, because the sharers have the sockets. The first sharer to notice starts the next
+//! broker and hands it the estate. All sharers come back with their shards and repeat what they had told the former broker.
 
 use super::client::{PATIENCE_SECONDS, exchange, is_end};
 use super::estate::Estate;
@@ -14,9 +14,9 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// When it is tried again to bring a broker back, where that has failed and nobody waits for it.
+/// After this pause a sharer tries again to bring a broker back, if that has failed and no thread waits for it.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// How long who asks something waits for the next broker.
+/// How long a thread that asks the broker something waits for the next broker.
 const PATIENCE: Duration = Duration::from_secs(PATIENCE_SECONDS as u64);
 
 /// A connection to the broker, and all that holds only as long as the broker knows of it.
@@ -108,8 +108,8 @@ impl Standing {
         self.say_again(self.connection.as_fd())
     }
 
-    /// Tells the new broker what the former one knew. Somebody may have taken a port meanwhile; whoever listened first hears
-    /// of it by silence.
+    /// Tells the new broker what the former one knew. Another process may have taken a port or service meanwhile; the process
+    /// that had it first gets no error, only no more requests.
     fn say_again(&self, connection: BorrowedFd<'_>) -> io::Result<()> {
         let ports = self.ports.iter().map(|&(space, port)| Request::Bind { space, port });
         let services = self.services.iter().map(|&services| Request::Listen(services));

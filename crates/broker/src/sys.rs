@@ -303,8 +303,8 @@ pub(super) fn own_file() -> Option<PathBuf> {
     if path.is_absolute() { Some(path) } else { std::env::current_exe().ok() }
 }
 
-/// Ends the present session, so that a terminal's signals no longer reach this process, and goes on in a child: nobody
-/// is to wait for it. Only for a process of one thread.
+/// Ends the present session, so that a terminal's signals no longer reach this process, and goes on in a child, for which no
+/// process has to wait. Only for a process of one thread.
 pub(super) fn detach() -> io::Result<()> {
     // SAFETY: this process has one thread (the caller's promise), so the child is whole. `_exit` runs nothing.
     unsafe {
@@ -320,7 +320,7 @@ pub(super) fn detach() -> io::Result<()> {
 pub(super) fn leave_standard_files() -> io::Result<()> {
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     for fd in 0..3 {
-        // SAFETY: no pointers; what the three numbers stood for nobody here uses any more.
+        // SAFETY: no pointers; this process no longer uses what the three numbers stood for.
         check(unsafe { libc::dup2(null.as_raw_fd(), fd) })?;
     }
     Ok(())

@@ -13,7 +13,7 @@ pub(super) enum Fate {
     Parked,
     /// Answered in place of a process that is not there.
     Declined,
-    /// Left from queue pair 1 in somebody's place.
+    /// Sent from queue pair 1 for a process.
     Sent,
     /// Damaged, or its addresses are not those that it was sent with.
     DroppedBadIcrc,
@@ -23,11 +23,11 @@ pub(super) enum Fate {
     DroppedBadQkey,
     /// Not a message of connection management, or one of no meaning.
     DroppedNotManagement,
-    /// A message of connection management that names nobody.
+    /// A message of connection management that names no recipient.
     DroppedNoRecipient,
     /// For a process that has yet to come back from a broker that was killed.
     DroppedOwnerAway,
-    /// For a process that is not there, and of a kind that nobody answers.
+    /// For a process that is not there, and of a kind that is not answered.
     DroppedNobody,
     /// Its process does not take what waits for it.
     DroppedProcessFull,
@@ -56,7 +56,7 @@ const FATES: [(Fate, &str); 14] = [
 
 pub(super) struct Counters {
     values: [u64; FATES.len()],
-    /// Without it, nobody reads them.
+    /// Without it, other programs cannot read them.
     file: Option<StatsFile>,
     is_written: bool,
 }
@@ -72,7 +72,7 @@ impl Counters {
         self.is_written = false;
     }
 
-    /// Nobody reads them any more.
+    /// Removes the file: the counters cannot be read any more.
     pub(super) fn close(&mut self) {
         self.file = None;
     }

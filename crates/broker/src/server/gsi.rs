@@ -1,4 +1,4 @@
-//! Queue pair 1: whom its datagrams are for, and what is said for those who cannot.
+//! Queue pair 1: passes its datagrams on to their recipients, and declines those that have none.
 
 use super::super::mad::{Recipient, decline, gsi_packet, mad_of, recipient};
 use super::super::protocol::{Mad, ip_bytes};
@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 impl Broker {
-    /// Takes what has arrived for queue pair 1.
+    /// Takes the packets that have arrived for queue pair 1.
     pub(super) fn receive_mads(&mut self) {
         let mut rx = std::mem::take(&mut self.rx);
         while self.packets.socket(GSI).receive(NO_TIME, &mut rx) > 0 {
@@ -29,7 +29,7 @@ impl Broker {
         }
     }
 
-    /// Gives a packet to whom it is for; says what became of it, unless that was counted where it happened.
+    /// Gives a packet to its recipient; returns what became of it, unless that was counted where it happened.
     fn pass_on(&mut self, packet: &Packet<'_>) -> Option<Fate> {
         let local = SocketAddr::new(self.address, UDP_PORT);
         let path = PathIcrc::between((packet.source.ip(), packet.source.port()), (local.ip(), local.port()));
@@ -56,7 +56,7 @@ impl Broker {
                 }
                 shard
             }
-            // Its owner has yet to come back, and whoever sent this will repeat it.
+            // Its owner has yet to come back, and the sender will repeat the message.
             Some(Recipient::Owner(id)) if self.unclaimed.contains(&(id as u8)) => {
                 return Some(Fate::DroppedOwnerAway);
             }

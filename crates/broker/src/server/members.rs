@@ -1,4 +1,4 @@
-//! Those who share the address: what each is given, and what becomes of it.
+//! Members, the processes that share the address: what the broker gives to each, and takes back.
 
 use super::super::protocol::{PortSpace, RECORD_BYTES_MAX, Reply, Request, VERSION};
 use super::super::{SHARDS, sys};
@@ -15,7 +15,7 @@ use std::time::Instant;
 /// So many shards stay free before one is given to a second process: neighbours take a moment to notice that the first is
 /// gone.
 const FREE_SHARDS_MIN: usize = 16;
-/// The first port that is given to those who want any.
+/// The first port for members that ask for any port.
 const EPHEMERAL_FIRST: u16 = 32_768;
 
 impl Broker {
@@ -113,7 +113,8 @@ impl Broker {
         let number = usize::from(part.shard);
         self.packets.drain(number, &mut self.rx);
         self.side_band.drain(number, &mut self.rx);
-        // Until the member makes its own: from now on nobody may take it for gone, nor the address for unused.
+        // Stands in until the member makes its own statistics file: from now on no process may think that the member is gone,
+        // or the address unused.
         stats::announce(
             &self.registry,
             EngineName::shared(self.address, part.shard),

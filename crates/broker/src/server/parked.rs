@@ -1,8 +1,9 @@
-//! Requests for services that nobody listens to yet, but may in a moment.
+//! Parked requests: their services have no listener yet, but may have one in a moment.
 //!
-//! Servers that make a listener for each connection are asked in between; some tell their clients a port before they listen
-//! to it; and after a succession nobody has said yet what he listens to. Such a request waits for its listener. Declined or
-//! lost, it would be repeated after longer and longer pauses, or not at all.
+//! A server that makes a listener for each connection gets requests between two listeners. Some servers tell their clients a
+//! port before they listen to it. And when a new broker has succeeded an old one, members have not told it yet which services
+//! they listen to. Such a request waits for its listener. If it were declined or lost, the client would repeat it after longer
+//! and longer pauses, or not at all.
 
 use super::super::mad::decline;
 use super::super::protocol::{PortSpace, ServiceIds};
@@ -14,7 +15,7 @@ use highwire_wire::cm::CmMad;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// Requests that wait at most; more are lost, and repeated by those who ask.
+/// Requests that wait at most; more are lost, and their senders repeat them.
 const PARKED_MAX: usize = 256;
 
 /// A request that waits.
@@ -28,7 +29,7 @@ pub(super) struct Parked {
 }
 
 impl Broker {
-    /// Whether somebody may be about to listen to a service that nobody listens to.
+    /// Whether a member may be about to listen to a service that has no listener.
     pub(super) fn may_be_listened_to(&mut self, service: u64) -> bool {
         let now = Instant::now();
         self.given_up.retain(|(_, when)| now.duration_since(*when) < GRACE);
@@ -40,9 +41,9 @@ impl Broker {
             || service >> 32 == 0 && self.ports.get(&port).is_some_and(is_new)
     }
 
-    /// Keeps a request until somebody listens.
+    /// Keeps a request until a member listens.
     pub(super) fn park(&mut self, service: u64, mad: &CmMad, packet: &Packet<'_>, record: Vec<u8>) -> Fate {
-        // Who asks again has not asked twice.
+        // A repeated request counts once.
         let is_same = |parked: &Parked| parked.from == packet.source && parked.mad.message == mad.message;
         if self.parked.iter().any(is_same) {
             return Fate::Parked;
@@ -55,7 +56,7 @@ impl Broker {
         Fate::Parked
     }
 
-    /// Somebody listens now: what waited for that is delivered.
+    /// A member listens now: requests that waited for it are delivered.
     pub(super) fn deliver_parked(&mut self, services: ServiceIds, shard: u8) {
         let part = self.members.iter().filter_map(|m| m.part.as_ref()).find(|part| part.shard == shard);
         let Some(part) = part else { return };
@@ -68,7 +69,7 @@ impl Broker {
         });
     }
 
-    /// Tells those whose time is up that nobody listens.
+    /// Declines requests whose time is up: the service has no listener.
     pub(super) fn decline_parked(&mut self) {
         let now = Instant::now();
         while let Some(at) = self.parked.iter().position(|parked| parked.until <= now) {

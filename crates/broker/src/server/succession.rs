@@ -21,9 +21,9 @@ pub(super) fn draft_of(path: &Path) -> PathBuf {
 }
 
 impl Broker {
-    /// Goes on with the sockets that a former broker has left to those who share the address. They keep their shards and
-    /// come back one by one; shards whose owners are gone become free. The sockets are in `parcel`, a local socket. The caller
-    /// holds the registry's lock of the address's broker.
+    /// Goes on with the sockets that a former broker has left to its members. The members keep their shards and come back one
+    /// by one; shards whose owners are gone become free. The sockets are in `parcel`, a local socket. The caller holds the
+    /// registry's lock of the address's broker.
     ///
     /// # Errors
     /// [`BrokerError`]: the estate is incomplete.
@@ -67,16 +67,16 @@ impl Broker {
         sys::send(connection, &Reply::Shard(shard).encode(), &[])
     }
 
-    /// Whether a shard is that of somebody who has not come back yet; then it counts as claimed.
+    /// Whether the owner of a shard has not come back yet; then the shard counts as claimed.
     fn take_back(&mut self, shard: u8) -> bool {
-        // Who left no trace was taken for gone, and comes after all.
+        // A member without a statistics file was taken for gone, and comes back after all.
         let freed = self.free.iter().position(|&free| free == shard);
         self.unclaimed.remove(&shard) || freed.and_then(|at| self.free.remove(at)).is_some()
     }
 
     /// Shards whose owners have ended without having come back are free.
     pub(super) fn reclaim(&mut self) {
-        // Who makes its own trace in place of the broker's has none for a moment.
+        // A member that replaces the broker's file by its own has none for a moment.
         if self.unclaimed.is_empty() || Instant::now() < self.settled_at {
             return;
         }
@@ -131,7 +131,7 @@ mod tests {
             Broker::open(&self.registry, self.address).expect("the address")
         }
 
-        /// The broker that somebody starts after one that was killed, with what he has.
+        /// The broker that a sharer starts after one that was killed, with the sharer's copy of the estate.
         fn next(&self, sharer: &Sharer) -> Broker {
             let parcel = sharer.estate.parcel().expect("a pair");
             Broker::succeed(&self.registry, self.address, parcel.as_fd()).expect("the estate")
@@ -212,7 +212,7 @@ mod tests {
         let c = house.join(&mut third);
         assert_eq!([a.shard, b.shard, c.shard], [2, 3, 4]);
         house.check_steering(&[&a, &b, &c]);
-        // A socket that nobody but its owner had would be closed now, and the kernel renumber the others.
+        // If only its owner had the socket, it would be closed now, and the kernel would renumber the others.
         drop(b);
         let d = house.join(&mut third);
         house.check_steering(&[&a, &c, &d]);
@@ -257,7 +257,7 @@ mod tests {
         second.settled_at = Instant::now() - Duration::from_secs(1);
         second.reclaim();
         assert!(second.free.is_empty(), "it may yet come back");
-        // Even one that was taken for gone may, as long as nobody else has its place.
+        // Even a member that was taken for gone may come back, as long as no other member has its shard.
         stats::remove(&house.registry, name);
         second.reclaim();
         assert_eq!(second.free, [a.shard]);
