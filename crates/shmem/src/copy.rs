@@ -50,8 +50,8 @@ pub unsafe fn copy_racy(source: *const u8, target: *mut u8, len: usize) {
     }
 }
 
-/// Like [`copy_racy`], but the last bytes become visible last: whoever sees the last byte of `target` with Acquire
-/// sees all of it. An aligned copy of 1, 2, 4 or 8 bytes is one store.
+/// Like [`copy_racy`], but the last bytes become visible last: a reader that sees the last byte of `target` with Acquire sees
+/// all of it. An aligned copy of 1, 2, 4 or 8 bytes is one store.
 ///
 /// # Safety
 /// As for [`copy_racy`].
@@ -149,7 +149,7 @@ pub(crate) fn after_reading() {
     fence(Ordering::Acquire);
 }
 
-/// Asks for a cache line, whoever has it.
+/// Asks for a cache line, even if another core has it.
 #[inline]
 pub(crate) fn prefetch_read(at: *const u8) {
     #[cfg(target_arch = "x86_64")]

@@ -130,7 +130,7 @@ impl DoorbellBoard {
         true
     }
 
-    /// Says that the engine is awake again, so that nobody bothers to wake it.
+    /// Says that the engine is awake again, so that threads that ring do not wake it.
     pub fn awake(&self) {
         self.window.u64_at(SLEEPING_OFFSET).store(0, Ordering::Release);
     }

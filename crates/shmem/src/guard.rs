@@ -34,15 +34,15 @@ pub struct Lost;
 /// [`Lost`], once [`install`] was called.
 ///
 /// # Safety
-/// Whatever lies at the target may be overwritten, and nobody holds a reference to it. The ranges do not overlap.
+/// The bytes at the target may be overwritten, and there is no reference to them. The ranges do not overlap.
 #[inline]
 pub unsafe fn copy_guarded(source: *const u8, target: *mut u8, len: usize) -> Result<(), Lost> {
     // SAFETY: the caller's promise.
     unsafe { machine::copy(source, target, len, 0) }
 }
 
-/// Like [`copy_guarded`], but the last bytes become visible last: whoever sees the last byte of `target` with Acquire sees all
-/// of it. An aligned copy of 1, 2, 4 or 8 bytes is one store.
+/// Like [`copy_guarded`], but the last bytes become visible last: a reader that sees the last byte of `target` with Acquire
+/// sees all of it. An aligned copy of 1, 2, 4 or 8 bytes is one store.
 ///
 /// # Errors
 /// As [`copy_guarded`].
@@ -96,7 +96,7 @@ pub(crate) fn forget(start: usize) {
     segments::forget(start);
 }
 
-/// How often a segment of this process has lost pages because somebody truncated its file.
+/// How often a segment of this process has lost pages because a process truncated its file.
 pub fn lost_segments() -> u64 {
     segments::LOST.load(Ordering::Relaxed)
 }
@@ -107,7 +107,7 @@ pub fn install() {
     if !cfg!(miri) {
         handler::install();
     }
-    // What was installed is seen by whoever copies afterwards.
+    // Threads that copy afterwards see what was installed.
     std::sync::atomic::fence(Ordering::SeqCst);
 }
 

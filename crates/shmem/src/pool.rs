@@ -63,8 +63,8 @@ pub struct DedicatedSegment {
     id: u32,
 }
 
-/// A segment of the pool's that holds one thing and nothing else, mapped; its file is removed when this is dropped. Its
-/// memory is never given to anybody else, so a program that still has it mapped then harms nobody.
+/// A segment of the pool's that holds one thing and nothing else, mapped; its file is removed when this is dropped. Its memory
+/// is never used again for another purpose, so a program that still has it mapped then does no harm.
 #[derive(Debug)]
 pub struct WholeSegment {
     dedicated: DedicatedSegment,
@@ -163,8 +163,8 @@ impl SharedPool {
         Ok(WholeSegment { dedicated, window })
     }
 
-    /// Cuts nothing more from the segment that an address lies in, which goes when the buffers in it have gone: somebody may
-    /// still write to what is given back there.
+    /// Cuts nothing more from the segment that an address lies in, which goes when the buffers in it have gone: a peer may
+    /// still write to memory that is given back there.
     pub fn retire(&self, address: *const u8) {
         let mut inner = self.lock();
         let found = inner.segments.values_mut().find(|arena| arena.segment.offset_of(address, 1).is_some());

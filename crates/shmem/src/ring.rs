@@ -137,7 +137,7 @@ impl Producer {
         self.shape.slot_offset(self.tail)
     }
 
-    /// Counts that slot as filled; nobody sees it before [`publish_release`](Self::publish_release).
+    /// Counts that slot as filled; the consumer does not see it before [`publish_release`](Self::publish_release).
     #[inline]
     pub fn advance(&mut self) {
         self.tail = self.tail.wrapping_add(1);

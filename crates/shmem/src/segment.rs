@@ -28,7 +28,7 @@ pub struct Segment {
 
 #[derive(Debug)]
 enum Backing {
-    /// The file is kept as long as somebody may want to lock it or to pass it on.
+    /// The file is kept as long as it may have to be locked or passed on.
     Mapped(Option<File>),
     Heap(Layout),
     /// A buffer of a pool, whose own segment is mapped.
@@ -44,7 +44,7 @@ unsafe impl Sync for Segment {}
 
 impl Segment {
     /// Zeroed memory of at least `len` bytes behind a memory file, whose descriptor can be passed to other
-    /// processes and whose size nobody can change any more.
+    /// processes and whose size no process can change any more.
     ///
     /// # Errors
     /// Those of `memfd_create`, `ftruncate`, `fcntl` and `mmap`.

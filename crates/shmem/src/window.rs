@@ -1,7 +1,7 @@
 //! A checked view of shared memory: the only way the rest of the crate touches it.
 //!
 //! A window is inside its segment by construction and keeps it mapped. Each access checks its offset again, which
-//! costs a fraction of a nanosecond and makes the accessors safe whatever a header claims.
+//! costs a fraction of a nanosecond and makes the accessors safe even if a header lies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -156,7 +156,7 @@ impl Window {
     #[inline]
     pub fn copy_in(&self, offset: usize, from: &[u8]) {
         assert!(offset <= self.len && self.len - offset >= from.len(), "write outside of the window");
-        // SAFETY: in bounds; nobody holds references into shared memory.
+        // SAFETY: in bounds; there are no references into shared memory.
         unsafe { copy::copy_racy(from.as_ptr(), self.base.add(offset), from.len()) };
     }
 

@@ -76,7 +76,7 @@ fn foreign_memory_is_no_board() {
 fn no_bell_is_lost_between_threads() {
     const ROUNDS: u64 = if cfg!(miri) { 50 } else { 20_000 };
     let (board, _) = board(130);
-    // One counter per queue stands for its cursor: whoever rings has published it before.
+    // One counter per queue stands for its cursor: a thread that rings has published it before.
     let published: Vec<AtomicU64> = (0..130).map(|_| AtomicU64::new(0)).collect();
     std::thread::scope(|scope| {
         for thread in 0..2u32 {

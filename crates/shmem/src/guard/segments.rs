@@ -52,7 +52,7 @@ pub(super) fn watch(start: usize, len: usize) {
             let fresh = Box::into_raw(Box::new(Block::new()));
             let linked = block.next.compare_exchange(next, fresh, Ordering::AcqRel, Ordering::Acquire);
             if linked.is_err() {
-                // SAFETY: nobody has seen it: another thread's was linked.
+                // SAFETY: no other thread has seen it: another thread's block was linked.
                 drop(unsafe { Box::from_raw(fresh) });
             }
         }
