@@ -69,7 +69,7 @@ pub enum Arm {
 #[derive(Debug)]
 pub struct CompletionQueueProducer {
     ring: Producer,
-    /// The strongest reason to wake somebody among the CQEs since the last look at `arm`.
+    /// The strongest reason to wake the application among the CQEs since the last look at `arm`.
     pending: u64,
 }
 
@@ -128,7 +128,7 @@ impl CompletionQueueProducer {
         self.ring.publish_release()
     }
 
-    /// Whether the CQEs published since the last call should wake somebody; disarms the queue if so.
+    /// Whether the CQEs published since the last call should wake the application; disarms the queue if so.
     ///
     /// Call it after [`publish_release`](Self::publish_release), once per batch, for queues that have a channel.
     /// It contains a full fence.

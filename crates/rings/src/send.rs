@@ -250,7 +250,7 @@ impl SendSlot<'_> {
         decode(&self.control, sges)
     }
 
-    /// Copies the inline bytes into `buffer` and returns them; nothing beyond the slot, whatever `length` says.
+    /// Copies the inline bytes into `buffer` and returns them; nothing beyond the slot, even if `length` says more.
     #[inline]
     pub fn inline<'b>(&self, buffer: &'b mut [u8; MAX_INLINE_BYTES]) -> &'b [u8] {
         let length = if self.is_inline() { (self.length() as usize).min(self.data_bytes) } else { 0 };
@@ -258,7 +258,7 @@ impl SendSlot<'_> {
         &buffer[..length]
     }
 
-    /// Copies the SGEs into `buffer` and returns them; nothing beyond the slot, whatever `num_sge` says.
+    /// Copies the SGEs into `buffer` and returns them; nothing beyond the slot, even if `num_sge` says more.
     #[inline]
     pub fn sges<'b>(&self, buffer: &'b mut [Sge; MAX_SGES]) -> &'b [Sge] {
         let count = if self.is_inline() { 0 } else { usize::from(self.num_sge()).min(self.data_bytes / 16) };
