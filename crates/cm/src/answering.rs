@@ -64,7 +64,7 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// Data has arrived on the queue pair of an accepted connection: the peer is ready, whatever became of its RTU.
+    /// Data has arrived on the queue pair of an accepted connection: the peer is ready, even if its RTU was lost.
     ///
     /// # Errors
     /// Unknown, or neither accepted nor established.

@@ -91,8 +91,7 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// The MAD that would end connection `id`, for whoever is to send it should this end vanish; `None` unless it is in
-    /// use.
+    /// The MAD that would end connection `id`. The broker can send it if this process vanishes; `None` unless it is in use.
     pub fn farewell(&self, id: CommId) -> Option<Transmit> {
         let connection = self.connections.get(&id.0)?;
         if !matches!(connection.state, State::Established | State::RepSent) {

@@ -26,8 +26,8 @@ pub struct Config {
     pub service_timeout: u8,
     /// How long a connection that ended is remembered, so that late messages do not look new.
     pub timewait: Duration,
-    /// For how long a service that is no longer listened to is not refused but ignored: a server that makes a listener
-    /// for each connection pauses between them, and who asks then repeats it.
+    /// For how long a service that is no longer listened to is not refused but ignored: a server that makes a listener for each
+    /// connection pauses between them, and a client that asks then repeats its request.
     pub grace: Duration,
     /// Requests that may wait for the application; more are dropped, and their senders repeat them.
     pub pending_max: usize,

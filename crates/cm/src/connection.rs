@@ -31,7 +31,7 @@ pub(crate) struct Connection {
     pub(crate) repeats: u8,
     /// The pause before the next repetition.
     pub(crate) pause: Duration,
-    /// How often the peer has said that nobody listens, and was not believed.
+    /// How often the peer has refused because it has no listener, and was not believed.
     pub(crate) refusals: u32,
     /// When to repeat or to give up, or when the memory ends.
     pub(crate) deadline: Option<Instant>,

@@ -12,7 +12,7 @@ pub enum Event {
     Requested {
         /// The connection's identifier here.
         id: CommId,
-        /// Who asks.
+        /// The address that asks.
         from: Gid,
         /// For what.
         request: Box<Req>,
@@ -49,7 +49,7 @@ pub enum Event {
     Disconnected {
         /// The connection.
         id: CommId,
-        /// Who wanted it.
+        /// Which side wanted it.
         cause: DisconnectCause,
     },
     /// Nothing of an ended connection can arrive any more.
@@ -61,7 +61,7 @@ pub enum Event {
     ServiceRequested {
         /// The question's identifier here.
         id: CommId,
-        /// Who asks.
+        /// The address that asks.
         from: Gid,
         /// For what.
         request: Box<SidrReq>,
@@ -73,14 +73,14 @@ pub enum Event {
         /// How.
         reply: Box<SidrRep>,
     },
-    /// Nobody answered a question for a datagram service's queue pair.
+    /// A question for a datagram service's queue pair got no answer.
     ServiceUnreachable {
         /// The question, which is forgotten with this event.
         id: CommId,
     },
 }
 
-/// Who ended a connection.
+/// Which side ended a connection.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum DisconnectCause {
     /// The peer asked for it; it has its answer already.

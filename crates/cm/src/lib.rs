@@ -1,4 +1,4 @@
-//! Connection management, sans-IO: who connects to whom, over datagrams that may be lost (IBTA §12).
+//! Connection management, sans-IO: makes and ends connections between queue pairs, over datagrams that may be lost (IBTA §12).
 //!
 //! A [`ConnectionManager`] is one end's memory of all its conversations: connections being made, in use and being taken
 //! down, and questions for a datagram service's queue pair (SIDR). It is driven like a transport: MADs, calls of the

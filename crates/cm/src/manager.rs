@@ -25,14 +25,14 @@ pub struct Transmit {
     pub mad: [u8; MAD_LEN],
 }
 
-/// What went by, for people who wonder.
+/// Counts of messages, for diagnosis.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Counters {
     /// Messages that came in and parsed.
     pub received: u64,
     /// Messages that did not parse.
     pub malformed: u64,
-    /// Messages about nothing that is known here, from somebody else, or of no use any more.
+    /// Messages about an unknown conversation, from another address than the peer's, or of no use any more.
     pub ignored: u64,
     /// Messages that went out, repetitions included.
     pub sent: u64,
@@ -49,7 +49,7 @@ pub enum CallError {
     UnknownId,
     /// The conversation is not at the point where that could be done.
     WrongState,
-    /// Somebody here listens for that service already.
+    /// The application listens for that service already.
     ServiceInUse,
     /// Private data or additional information longer than its message has room for.
     TooLong,
@@ -109,8 +109,8 @@ impl ConnectionManager {
         self.services.insert(service_id).then_some(()).ok_or(CallError::ServiceInUse)
     }
 
-    /// Takes no more requests for `service_id`. Those that wait for an answer remain; who asks within the next moment is
-    /// neither heard nor refused, as the service may only pause.
+    /// Takes no more requests for `service_id`. Those that wait for an answer remain; a request within the next moment is
+    /// neither reported nor refused, as the service may only pause.
     pub fn unlisten(&mut self, now: Instant, service_id: u64) {
         if self.services.remove(&service_id) {
             self.given_up.retain(|_, until| *until > now);
@@ -118,7 +118,7 @@ impl ConnectionManager {
         }
     }
 
-    /// Whether a service that nobody provides may be provided again at any moment.
+    /// Whether a service that has no listener now may have one again at any moment.
     pub(crate) fn is_pausing(&self, now: Instant, service_id: u64) -> bool {
         !self.services.contains(&service_id)
             && self.given_up.get(&service_id).is_some_and(|&until| until > now)
@@ -182,7 +182,7 @@ impl ConnectionManager {
         self.send(to, &CmMad { transaction_id, ece_options: 0, message: CmMessage::Rej(rej) });
     }
 
-    /// Puts `at` in the place of whatever deadline `id` had.
+    /// Replaces the deadline of `id` by `at`.
     pub(crate) fn set_timer(&mut self, id: u32, old: Option<Instant>, at: Option<Instant>) {
         if let Some(old) = old {
             self.timers.remove(&(old, id));

@@ -11,7 +11,7 @@ pub(crate) struct Asking {
     pub(crate) question: Box<CmMad>,
     pub(crate) repeats: u8,
     pub(crate) pause: Duration,
-    /// How often the peer has said that nobody provides it, and was not believed.
+    /// How often the peer has said that it does not provide the service, and was not believed.
     pub(crate) refusals: u32,
     pub(crate) deadline: Option<Instant>,
 }

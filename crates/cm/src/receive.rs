@@ -14,7 +14,7 @@ use crate::table::{Answer, State, answer};
 use crate::{CommId, ConnectionManager, DisconnectCause, Event};
 
 impl ConnectionManager {
-    /// Takes a MAD that queue pair 1 of `from` sent. Whatever its bytes are, nothing bad comes of it.
+    /// Takes a MAD that queue pair 1 of `from` sent. Any bytes are safe.
     pub fn handle_mad(&mut self, now: Instant, from: Gid, bytes: &[u8]) {
         let Ok(mad) = CmMad::parse(bytes) else {
             self.counters.malformed += 1;
@@ -259,8 +259,8 @@ impl ConnectionManager {
         self.tell(id, Event::Disconnected { id: CommId(id), cause });
     }
 
-    /// Whether nobody listens where somebody has just listened: a server that makes a listener for each connection is
-    /// between two of them. The request is repeated as if nothing had been said.
+    /// Whether a service without a listener had one a moment ago: a server that makes a listener for each connection may be
+    /// between two of them. The request is then repeated as if the peer had not answered.
     fn may_come_back(&self, now: Instant, id: u32, rej: &Rej) -> bool {
         let Some(Connection { state: State::ReqSent, peer, asked: Some(service), .. }) =
             self.connections.get(&id)
@@ -308,7 +308,7 @@ impl ConnectionManager {
         self.set_deadline(id, None);
     }
 
-    /// Reports the last event of a connection, or forgets it if nobody wants to know.
+    /// Reports the last event of a connection, or forgets it if the application has released the connection.
     pub(crate) fn end(&mut self, id: u32, event: Event) {
         if self.connections.get(&id).is_some_and(|connection| connection.is_released) {
             self.forget(id);
@@ -325,7 +325,7 @@ impl ConnectionManager {
         })
     }
 
-    /// A message about a connection that is not known: who still waits for an answer gets one (IBTA §12.9.8.2).
+    /// A message about a connection that is not known: a sender that still waits for an answer gets one (IBTA §12.9.8.2).
     fn handle_stranger(&mut self, from: Gid, mad: &CmMad) {
         self.counters.ignored += 1;
         match &mad.message {

@@ -114,7 +114,7 @@ impl ConnectionManager {
         self.events.push_back(Event::ServiceRequested { id: CommId(id), from, request: Box::new(*req) });
     }
 
-    /// Nobody here provides it.
+    /// The service has no listener here.
     fn refuse_service(&mut self, from: Gid, transaction_id: u64, req: &SidrReq) {
         let rep = SidrRep {
             request_id: req.request_id,
@@ -164,8 +164,7 @@ impl ConnectionManager {
         true
     }
 
-    /// Whether this end was connected to the same port a moment ago, or is still, in whatever port space: its server may
-    /// pause.
+    /// Whether this end was connected to the same port a moment ago, or is still, in any port space: its server may pause.
     fn has_just_left(&self, now: Instant, peer: Gid, service_id: u64) -> bool {
         let is_same = |service: u64| service as u16 == service_id as u16;
         let is_known = |connection: &Connection| {

@@ -7,7 +7,7 @@ use crate::table::State;
 use crate::{CommId, ConnectionManager, DisconnectCause, Event};
 
 impl ConnectionManager {
-    /// Does whatever is due at `now`. Early and late calls are harmless.
+    /// Does what is due at `now`. Early and late calls are harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(&(at, id)) = self.timers.first()
             && at <= now

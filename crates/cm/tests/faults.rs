@@ -13,7 +13,7 @@ use highwire_wire::cm::{RejectReason, SidrStatus};
 const SEEDS: u64 = 300;
 const CONNECTIONS: u32 = 12;
 
-/// What has happened to the connections of one end.
+/// Counts of what has happened to the connections of one end.
 #[derive(Default, Debug)]
 struct Ledger {
     requested: u32,

@@ -141,7 +141,7 @@ fn an_answer_to_a_disconnection_nobody_asked_for_ends_nothing() {
     assert!(c.net.end(1).poll_event().is_none(), "the answer to a DREQ has that DREQ's transaction");
 }
 
-/// A request is under way, and nobody has answered: only the transaction proves that an answer's sender has read it.
+/// A request is under way, and has no answer yet: only the transaction proves that an answer's sender has read it.
 #[test]
 fn a_request_is_answered_only_in_its_own_transaction() {
     let mut net = Net::new(1, 1, Faults::default());
