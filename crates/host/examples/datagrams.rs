@@ -1,5 +1,5 @@
-//! Unreliable datagrams: one queue pair talks to many peers, and each datagram that it receives says which peer sent it. `cargo
-//! run --example datagrams`
+//! Unreliable datagrams: one queue pair talks to many peers, and each datagram that it receives says which peer sent it.
+//! `cargo run --example datagrams`
 
 use highwire_host::verbs::{Access, Address, Completion, Datagram, Operation, RecvWr, SendWr, Service};
 use highwire_host::{Buffer, CompletionQueue, Device, DeviceConfig, QueuePair, QueuePairConfig, WaitFor};

@@ -94,7 +94,7 @@ impl Standard {
         }
     }
 
-    /// Nobody acknowledges what an unreliable service sends: what has left is over.
+    /// An unreliable service has no acknowledgements: a packet that has left is done.
     #[inline]
     pub(super) fn forget_sent(&mut self) {
         self.first_unacknowledged = self.next_psn;
