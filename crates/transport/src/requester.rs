@@ -141,7 +141,7 @@ impl Requester {
     }
 
     pub(crate) fn next_psn(&self) -> Psn {
-        self.mode.numbers().next_psn()
+        self.mode.numbers().frontier()
     }
 
     #[inline]

@@ -15,7 +15,7 @@ use highwire_wire::Psn;
 /// How a mode numbers packets, as far as the start and the end of a request depend on it.
 pub(super) trait Numbers {
     /// The first PSN that was never given to a packet.
-    fn next_psn(&self) -> Psn;
+    fn frontier(&self) -> Psn;
     /// Packets sent and not acknowledged.
     fn in_flight(&self) -> u32;
     /// The first PSN that was not acknowledged.

@@ -38,7 +38,7 @@ impl Requester {
             }
         }
         let (opcode, ext) = ud_headers(conn, &wr.operation, Some(to));
-        plan.bare(opcode, to.qpn, self.mode.numbers().next_psn(), ext, Order::Strict);
+        plan.bare(opcode, to.qpn, self.mode.numbers().frontier(), ext, Order::Strict);
         plan.headers.bth.solicited = wr.flags.solicited;
         plan.headers.bth.pad_count = pad_count(length as usize);
         Some(length)

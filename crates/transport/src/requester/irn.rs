@@ -48,7 +48,7 @@ pub(super) struct Irn {
 
 impl Numbers for Irn {
     #[inline]
-    fn next_psn(&self) -> Psn {
+    fn frontier(&self) -> Psn {
         self.window.next_to_send()
     }
 

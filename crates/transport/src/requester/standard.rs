@@ -37,7 +37,7 @@ pub(super) struct Standard {
 
 impl Numbers for Standard {
     #[inline]
-    fn next_psn(&self) -> Psn {
+    fn frontier(&self) -> Psn {
         self.frontier
     }
 
