@@ -1,5 +1,7 @@
 //! A process's end: its shard, and what it asks of the broker later on.
 
+use super::ask::{PATIENCE_SECONDS, exchange, is_end};
+use super::error::JoinError;
 use super::estate::Estate;
 use super::protocol::{Mad, PortSpace, RECORD_BYTES_MAX, Reply, Request, ServiceIds, VERSION, ip_from};
 use super::standing::Standing;
@@ -14,9 +16,6 @@ use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
-
-/// How long a broker may take to answer: it never waits for anything itself.
-pub(super) const PATIENCE_SECONDS: i64 = 10;
 
 /// How a thread of this name is started in a process that has rules for the threads of its libraries.
 pub type StartThread = fn(&str, Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
@@ -101,38 +100,6 @@ impl Doorman {
 pub fn process(registry: &Registry, address: IpAddr) -> Option<u32> {
     let connection = sys::connect(&registry.broker_socket(address)).ok()?;
     sys::peer_pid(connection.as_fd()).ok()
-}
-
-/// Whether the other end is gone.
-pub(super) fn is_end(error: &io::Error) -> bool {
-    use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
-    matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)
-}
-
-/// Why no shard was had.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum JoinError {
-    /// There is no broker and none could be started; the text says why.
-    #[error("{0}")]
-    NoBroker(String),
-    /// The program that would be the broker did not run.
-    #[error("{}: {source}", program.display())]
-    Start {
-        /// What was to be run.
-        program: PathBuf,
-        /// What the system said.
-        source: io::Error,
-    },
-    /// As many processes as there are shards have the address.
-    #[error("253 processes share it already, and no more can")]
-    Full,
-    /// It is of another release.
-    #[error("processes of another version of Highwire share it: end them, or choose another address")]
-    OtherVersion,
-    /// The broker does not answer, or the system refused something.
-    #[error("its broker does not answer: {0}")]
-    Io(#[from] io::Error),
 }
 
 /// A packet for queue pair 1.
@@ -311,22 +278,6 @@ pub fn sharers(registry: &Registry, address: IpAddr) -> Option<Vec<Sharer>> {
         }
         _ => None,
     }
-}
-
-pub(super) fn exchange(connection: BorrowedFd<'_>, request: &Request) -> io::Result<(Reply, Vec<OwnedFd>)> {
-    sys::send(connection, &request.encode(), &[])?;
-    hear(connection)
-}
-
-/// The broker's next answer.
-pub(super) fn hear(connection: BorrowedFd<'_>) -> io::Result<(Reply, Vec<OwnedFd>)> {
-    let mut record = [0; RECORD_BYTES_MAX];
-    let (len, fds) = sys::receive(connection, &mut record)?;
-    if len == 0 {
-        return Err(io::Error::from(io::ErrorKind::UnexpectedEof));
-    }
-    let reply = Reply::decode(&record[..len]).ok_or(io::ErrorKind::InvalidData)?;
-    Ok((reply, fds))
 }
 
 impl GsiPacket {

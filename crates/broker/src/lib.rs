@@ -6,7 +6,9 @@
 //! service is listened to, and it passes management datagrams on. `docs/host.md` tells the rest.
 #![deny(unsafe_code)]
 
+mod ask;
 mod client;
+mod error;
 mod estate;
 mod mad;
 mod protocol;
@@ -15,7 +17,8 @@ mod spawn;
 mod standing;
 mod sys;
 
-pub use client::{Client, Doorman, GsiPacket, JoinError, Sharer, Sockets, StartThread, process, sharers};
+pub use client::{Client, Doorman, GsiPacket, Sharer, Sockets, StartThread, process, sharers};
+pub use error::JoinError;
 pub use mad::{GSI_PACKET_BYTES, gsi_packet};
 pub use protocol::{Mad, PortSpace, Reply, ServiceIds};
 pub use server::{Broker, BrokerError, serve};

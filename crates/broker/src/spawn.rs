@@ -4,7 +4,7 @@
 //! connected. A broker that wants to end takes the lock first, looks once more for new clients, and removes its socket before
 //! it lets go. A client that waits for a change lets go of the lock meanwhile.
 
-use super::client::JoinError;
+use super::error::JoinError;
 use super::estate::Estate;
 use super::sys;
 use highwire_link::environment;

@@ -3,7 +3,7 @@
 //! Only a sharer can replace the broker, because the sharers have the sockets. The first sharer to notice starts the next
 //! broker and hands it the estate. All sharers come back with their shards and repeat what they had told the former broker.
 
-use super::client::{PATIENCE_SECONDS, exchange, is_end};
+use super::ask::{PATIENCE_SECONDS, exchange, hear, is_end};
 use super::estate::Estate;
 use super::protocol::{Mad, PortSpace, Reply, Request, ServiceIds, VERSION};
 use super::{spawn, sys};
@@ -100,7 +100,7 @@ impl Standing {
         sys::set_patience(connection.as_fd(), PATIENCE_SECONDS)?;
         let request = Request::Rejoin { version: VERSION, shard: self.shard };
         sys::send(connection.as_fd(), &request.encode(), &[self.far_mads.as_fd()])?;
-        let (reply, _) = super::client::hear(connection.as_fd())?;
+        let (reply, _) = hear(connection.as_fd())?;
         if reply != Reply::Shard(self.shard) {
             return Err(io::Error::other(format!("the new broker does not take us back: {reply:?}")));
         }

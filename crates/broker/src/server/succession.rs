@@ -96,7 +96,7 @@ impl Broker {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::client::hear;
+    use super::super::super::ask::hear;
     use super::super::super::protocol::{Request, VERSION};
     use super::*;
     use highwire_link::shm::stats;
