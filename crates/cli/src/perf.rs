@@ -10,6 +10,7 @@ mod ends;
 mod floor;
 mod host_end;
 mod latency;
+mod local;
 mod options;
 mod pin;
 mod plan;

@@ -4,12 +4,12 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use highwire_host::Engine;
 use highwire_link::{FaultConfig, parse_duration, parse_rate};
 
 use crate::exchange::DEFAULT_PORT;
 use crate::failure::usage;
 
+use super::local::Local;
 use super::plan::{Link, Plan, Recovery, Service};
 use super::session;
 
@@ -81,16 +81,6 @@ struct FaultArgs {
     /// The same seed gives the same faults.
     #[arg(long, default_value_t = 1)]
     seed: u64,
-}
-
-/// What only this end needs to know.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Local {
-    pub(crate) pcap: Option<PathBuf>,
-    pub(crate) engine: Engine,
-    pub(crate) core: Option<usize>,
-    pub(crate) with_floor: bool,
-    pub(crate) json: bool,
 }
 
 impl EndArgs {

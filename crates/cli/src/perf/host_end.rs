@@ -14,10 +14,9 @@ use highwire_link::FaultConfig;
 use crate::exchange::Exchange;
 
 use super::endpoint::{EndAddress, Endpoint, LinkUsed, Polled};
-use super::ends::Local;
+use super::local::{Counters, Local};
 use super::pin;
 use super::plan::{self, Link, Operation, Plan, Service};
-use super::session::Counters;
 
 const QKEY: u32 = 0x1234_5678;
 /// What a UD receive begins with (IBTA §11.4.1.2).

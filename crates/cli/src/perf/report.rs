@@ -12,8 +12,8 @@ use super::echo::Echo;
 use super::endpoint::LinkUsed;
 use super::floor::Floor;
 use super::latency::Latency;
+use super::local::Counters;
 use super::plan::Plan;
-use super::session::Counters;
 
 /// What the active end measured.
 pub(crate) enum Measured {

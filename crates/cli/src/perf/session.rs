@@ -1,6 +1,5 @@
 //! The two ends of a test: who starts whom, and what they say to each other around the measurement.
 
-use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
 use std::panic::resume_unwind;
@@ -15,14 +14,11 @@ use crate::exchange::Exchange;
 use crate::failure::usage;
 
 use super::endpoint::{EndAddress, Endpoint};
-use super::ends::Local;
 use super::host_end::HostEnd;
+use super::local::{Counters, Local};
 use super::plan::{Metric, Plan};
 use super::report::{Measured, Report};
 use super::{bandwidth, echo, floor, latency, pin};
-
-/// Counters of one end, by name.
-pub(crate) type Counters = BTreeMap<String, u64>;
 
 /// The passive end's answer to a plan.
 #[derive(Debug, Serialize, Deserialize)]

@@ -1,0 +1,19 @@
+//! What one end of a test keeps to itself.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+
+use highwire_host::Engine;
+
+/// Counters of one end, by name.
+pub(crate) type Counters = BTreeMap<String, u64>;
+
+/// What only this end needs to know.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Local {
+    pub(crate) pcap: Option<PathBuf>,
+    pub(crate) engine: Engine,
+    pub(crate) core: Option<usize>,
+    pub(crate) with_floor: bool,
+    pub(crate) json: bool,
+}
