@@ -43,7 +43,7 @@ pub struct QpConfig {
     pub srq: Option<SrqId>,
     /// Sizes.
     pub caps: QpCaps,
-    /// Every send completes visibly, whatever its flags say.
+    /// Every send completes visibly, even without the signaled flag.
     pub signal_all: bool,
 }
 
@@ -165,7 +165,7 @@ impl QpAttr {
         let to = self.state.unwrap_or(from);
         if self.state.is_some() {
             let change = transition(service, from, to).ok_or(ModifyError::WrongState { from, to })?;
-            // There is one port, and one partition, so nobody has to name them.
+            // There is one port, and one partition, so the application need not name them.
             let required = change.required.without(AttrMask::PORT | AttrMask::PKEY_INDEX);
             if let Some(name) = required.without(self.mask()).first_name() {
                 return Err(ModifyError::Missing(name));

@@ -1,4 +1,4 @@
-//! What comes back.
+//! Completions: how work requests ended.
 
 use crate::{CqId, SrqId};
 use highwire_wire::Qpn;

@@ -42,7 +42,7 @@ impl FlowSpec {
         };
         let mut spec = FlowSpec { kind, is_inner, value: key(value), mask: key(mask) };
         if kind == LayerKind::Ethernet {
-            // Whoever asks for a tag's value asks for a tag.
+            // A rule that asks for a tag's value asks for a tag.
             let asks_for_tag = spec.mask[14] | spec.mask[15] != 0;
             (spec.value[16], spec.mask[16]) = (1, u8::from(asks_for_tag));
         }
@@ -67,7 +67,7 @@ pub enum FlowKind {
     AllDefault,
     /// The same, of those to more than one station.
     MulticastDefault,
-    /// All of them, whoever else takes them, and those that the queue pair itself sends.
+    /// All frames, even if other queue pairs take them, and also those that the queue pair itself sends.
     Sniffer,
 }
 
@@ -131,7 +131,7 @@ impl FlowRule {
     /// # Errors
     /// [`FlowError::NotApplicable`], [`FlowError::BadSpecs`].
     pub fn check(&self) -> Result<(), FlowError> {
-        // A priority means nothing to the others, and harms nobody.
+        // A priority means nothing to the other kinds, and does no harm.
         let is_plain = self.specs.is_empty() && !self.drops && !self.passes_on;
         if self.kind != FlowKind::Normal && !is_plain {
             return Err(FlowError::NotApplicable);

@@ -142,7 +142,7 @@ impl Regions {
         Regions { map: IdMap::new(0), rng, generation: 1 }
     }
 
-    /// Whether nobody can guess its next key from those that are known.
+    /// Whether an attacker who knows earlier keys cannot guess the next one.
     pub fn draws_secretly(&self) -> bool {
         self.rng.is_secret()
     }
@@ -256,7 +256,7 @@ impl Regions {
         self.map.remove(key.0 >> 8).ok_or(RegisterError::NoSuchKey)
     }
 
-    /// Forgets a region whatever is bound to it: its windows are free again.
+    /// Forgets a region even if windows are bound to it; those are free again.
     pub fn revoke(&mut self, key: LocalKey) {
         let index = key.0 >> 8;
         self.unbind_all(index);

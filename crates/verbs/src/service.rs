@@ -35,7 +35,7 @@ impl Service {
         !matches!(self, Service::XrcInitiator)
     }
 
-    /// Whether what arrives may come from anybody: there is no peer.
+    /// Whether packets may come from any sender: there is no peer.
     pub const fn is_datagram(self) -> bool {
         matches!(self, Service::Ud | Service::Raw)
     }

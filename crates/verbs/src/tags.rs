@@ -1,8 +1,8 @@
 //! The matching list of a queue with tags: buffers that wait for a message with a tag of their own.
 //!
 //! A message that no buffer waits for is unexpected: it goes to the application, which looks for it among receives that it
-//! has not posted yet. Meanwhile it may post the very one, and nobody would bring the two together. So buffers
-//! that come while the application has not said that it knows of every unexpected message are kept out of the matching until it has.
+//! has not posted yet. Meanwhile it may post the very buffer, and then neither side would match the two. So buffers that come while
+//! the application has not said that it knows of every unexpected message are kept out of the matching until it has.
 
 use crate::work_request::SgeList;
 
@@ -29,7 +29,7 @@ pub struct TagList {
     waiting: Vec<Waiting>,
     capacity: usize,
     next: u32,
-    /// Messages that nobody waited for.
+    /// Messages that no buffer waited for.
     unexpected: u32,
     is_synced: bool,
 }

@@ -161,7 +161,7 @@ impl Regions {
         }
     }
 
-    /// Frees a window of whatever it is bound to.
+    /// Unbinds a window from the region that it is bound to.
     fn unbind(&mut self, index: u32) {
         let Some(window) = self.map.get_mut(index) else { return };
         let Kind::BoundWindow { region, holder } = window.kind else { return };
