@@ -1,4 +1,4 @@
-//! Datagram extended transport header: who sent it, and the key that admits it (IBTA §9.3.2).
+//! Datagram extended transport header: the queue pair that sent it, and the key that admits it (IBTA §9.3.2).
 
 use crate::{Qpn, bytes};
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// A malformed packet or capture: counted and dropped by whoever receives it.
+/// A malformed packet or capture: its receiver counts and drops it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ParseError {
     /// The header in which parsing stopped.

@@ -133,7 +133,7 @@ impl Layers {
         let [protocol, tos, ttl] = [head[9], head[1], head[8]];
         let fields: [&[u8]; 3] = [&head[12..16], &head[16..20], &[protocol, tos, ttl, flags]];
         self.push(LayerKind::Ipv4, is_inner, &fields);
-        // Only the first fragment has what comes next.
+        // Only the first fragment has the next header.
         if let Some(rest) = bytes.get(length..).filter(|_| length >= 20 && fragment & 0x1FFF == 0) {
             self.transport(protocol, rest, is_inner);
         }

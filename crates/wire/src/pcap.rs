@@ -40,7 +40,7 @@ pub struct Reader<'a> {
 /// One captured frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Record<'a> {
-    /// When it was captured, since 1970 or whatever origin the writer had.
+    /// When it was captured, since 1970 or another origin that the writer chose.
     pub time: Instant,
     /// How long it was on the wire; more than `bytes` where the capture cut it short.
     pub original_len: u32,
@@ -150,7 +150,7 @@ pub fn record_header(time: Instant, len: u32) -> [u8; RECORD_HEADER_LEN] {
     header
 }
 
-/// Writes a capture piece by piece to whatever `sink` does with bytes.
+/// Writes a capture: `sink` gets the bytes piece by piece.
 #[derive(Debug)]
 pub struct Writer<F> {
     sink: F,

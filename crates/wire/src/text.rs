@@ -14,7 +14,7 @@ use crate::{Ext, Frame, Headers, ICRC_LEN, IrnEth, IrnFlags, LinkType, ParseErro
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
-    /// Since whatever moment the reader counts from, such as the first frame.
+    /// Since the moment that the reader counts from, such as the first frame.
     pub time: Duration,
     /// The frame, or why it is none.
     pub frame: Result<Frame<'a>, ParseError>,

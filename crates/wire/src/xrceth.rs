@@ -1,7 +1,7 @@
 //! XRC: the extended transport header that names a shared receive queue, and the kinship with RC (IBTA A14).
 //!
-//! XRC's packets are RC's with other opcodes; its requests carry this header in front of RC's. So whoever speaks RC speaks
-//! XRC with one step more on the way in and on the way out.
+//! XRC's packets are RC's with other opcodes; its requests carry this header in front of RC's. So an implementation of RC needs
+//! only one step more on the way in and on the way out to speak XRC.
 
 use crate::{Bth, Ext, Headers, Opcode, Operation, Qpn, Service, bytes};
 

@@ -14,7 +14,7 @@ const SCRIPT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../wireshark/highw
 /// The messages of a negotiation, as hosts send them: a line of text, a line of bytes.
 const NEGOTIATION: &str = include_str!("../../../vectors/highwire/negotiation.txt");
 
-/// A frame to `port` around `packet`, which is whatever UDP carries.
+/// A frame to `port` around `packet`, which is any payload of UDP.
 fn frame_around(port: u16, packet: &[u8]) -> Vec<u8> {
     let mut bytes = vec![0; Ipv4::LEN + Udp::LEN];
     let length = (Udp::LEN + packet.len()) as u16;

@@ -43,7 +43,7 @@ pub enum CmAttribute {
 /// One message, with what the common header adds to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CmMad {
-    /// Chosen by whoever begins an exchange, repeated by whoever answers.
+    /// The end that begins an exchange chooses it; the end that answers repeats it.
     pub transaction_id: u64,
     /// Options of the enhanced connection establishment; 0 where there are none. It is the attribute modifier.
     pub ece_options: u32,

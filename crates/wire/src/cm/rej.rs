@@ -54,7 +54,7 @@ impl RejectReason {
     pub const UNSUPPORTED: RejectReason = RejectReason(5);
     /// The identifier of the connection means nothing here.
     pub const INVALID_COMMUNICATION_ID: RejectReason = RejectReason(6);
-    /// Nobody provides the service.
+    /// The service has no listener.
     pub const INVALID_SERVICE_ID: RejectReason = RejectReason(8);
     /// The service type is not supported.
     pub const INVALID_TRANSPORT_TYPE: RejectReason = RejectReason(9);

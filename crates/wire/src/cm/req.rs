@@ -11,7 +11,7 @@ pub enum TransportType {
     Rc,
     /// Unreliable connection.
     Uc,
-    /// Reliable datagram: known, and not spoken by anybody.
+    /// Reliable datagram: specified, and not implemented anywhere.
     Rd,
     /// Extended reliable connection.
     Xrc,

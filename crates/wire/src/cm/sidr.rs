@@ -44,7 +44,7 @@ pub struct SidrRep {
 impl SidrStatus {
     /// The queue pair and its key are valid.
     pub const SUCCESS: SidrStatus = SidrStatus(0);
-    /// Nobody provides the service.
+    /// The service has no listener.
     pub const UNSUPPORTED: SidrStatus = SidrStatus(1);
     /// The application said no.
     pub const REJECTED: SidrStatus = SidrStatus(2);

@@ -1,4 +1,4 @@
-//! The ICRC of packets whose IP and UDP headers nobody shows us.
+//! The ICRC of packets whose IP and UDP headers the kernel does not show us.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
