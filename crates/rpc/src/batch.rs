@@ -41,7 +41,7 @@ impl Batch {
         Batch { worker, flights: Vec::new(), places: Vec::new(), call: None, timeout: None }
     }
 
-    /// Gives up what has no response when this time is over, counted from when the batch is sent.
+    /// Gives up requests that have no response when this time is over; it counts from when the batch is sent.
     pub fn timeout(&mut self, timeout: Duration) {
         self.timeout = Some(timeout);
     }

@@ -95,7 +95,7 @@ impl Core {
         self.peers.get(usize::from(node))?.as_deref()
     }
 
-    /// What the network brought. The bytes have been checked by nobody.
+    /// Takes a datagram from the network. Its bytes have not been checked yet.
     #[inline]
     pub(crate) fn receive(&mut self, received: &Received<'_>) -> Step {
         self.counters.received += 1;

@@ -1,4 +1,4 @@
-//! An endpoint: one per thread, shared by a master (whoever drives it) and its workers (FaSST §4.1).
+//! An endpoint: one per thread, shared by a master (the code that drives it) and its workers (FaSST §4.1).
 //!
 //! Law of use: after any `handle_*` the driver calls [`run`](Endpoint::run) and then [`transmit`](Endpoint::transmit) until it has
 //! nothing more; once per sweep over the completions, so that what a sweep made leaves with one doorbell.
@@ -115,7 +115,7 @@ impl Endpoint {
         self.core.borrow_mut().fence = fence;
     }
 
-    /// A worker's access, for whoever makes workers.
+    /// A worker's access, for a driver that makes workers.
     pub fn worker(&self) -> Worker {
         Worker { core: Rc::clone(&self.core) }
     }
@@ -170,7 +170,7 @@ impl Endpoint {
     }
 
     /// Resumes the workers that are ready, and carries out requests to this very node. Workers that these make ready in turn are resumed
-    /// as well, within limits: one that yields again and again keeps nobody from the network.
+    /// as well, within limits: a worker that yields again and again cannot keep the endpoint from the network.
     #[inline]
     pub fn run(&mut self, now: Instant) {
         const ROUNDS_MAX: u32 = 4;
@@ -270,7 +270,7 @@ impl Endpoint {
         emit_message_header(batch, at, status, length);
     }
 
-    /// The rest of a batch, from the first request with a nested handler on. What has been answered is in `response`.
+    /// The rest of a batch, from the first request with a nested handler on. The answers so far are in `response`.
     #[cold]
     fn execute_nested(
         &mut self,

@@ -1,4 +1,4 @@
-//! A poll loop for workers: whoever was woken is resumed, in turn, until nobody is.
+//! A poll loop for workers: it resumes workers that were woken, in turn, until none is ready.
 //!
 //! Which workers are ready is a set of bits that wakers set, so a worker that is woken twice runs once, and resuming one costs a
 //! bit, a call and no allocation. Wakers may be sent to other threads, as their contract has it; the workers stay where they are.

@@ -8,7 +8,7 @@ use highwire_stdx::Instant;
 /// Where a flight is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
-    /// Nobody's.
+    /// Not in use.
     Free,
     /// Requests are being added.
     Open,

@@ -1,4 +1,4 @@
-//! Who sent a datagram, as the 40 bytes in front of it say.
+//! The address that sent a datagram, from the 40 bytes in front of it.
 
 use crate::GRH_BYTES;
 use highwire_verbs::Gid;

@@ -1,4 +1,4 @@
-//! Where the responses of a batch with nested handlers come together, in whatever order they are made.
+//! Collects the responses of a batch with nested handlers, which may be made in any order.
 
 use crate::core::{Core, Execution, Origin, push_message};
 use crate::wire::{HEADER_LEN, Messages};

@@ -156,7 +156,7 @@ impl PartsIn {
             return false;
         }
         let range = part.range();
-        // Memory grows with what has arrived, not with what was announced.
+        // Memory grows with the parts that have arrived, not with the length that was announced.
         if self.bytes.len() < range.end {
             self.bytes.resize(range.end, 0);
         }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 /// Whether batches can be sent to a peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Greeted {
-    /// Nobody has asked yet.
+    /// No greeting was sent yet.
     No,
     /// A greeting is on its way.
     Asking { since: Instant, again_at: Instant, times: u32 },

@@ -1,7 +1,7 @@
 //! The bytes of a datagram: an immediate that says what it is, a header that says whose it is, and messages.
 //!
 //! `docs/rpc.md` draws the layout. Every number is big-endian. Parsing checks everything that can be checked without knowing
-//! the conversation, so what comes behind it never looks at a length again.
+//! the conversation, so later code never looks at a length again.
 //!
 //! Invariant: what `emit` writes, `parse` reads back as the same value, and nothing else parses to it.
 
@@ -249,7 +249,7 @@ impl Part {
         out[6..8].copy_from_slice(&self.part_bytes.to_be_bytes());
     }
 
-    /// Reads a part's header, and checks that what comes behind it is that part.
+    /// Reads a part's header, and checks that the bytes behind it are that part.
     ///
     /// # Errors
     /// [`ParseError::TooShort`], [`ParseError::Part`].

@@ -53,7 +53,7 @@ impl Core {
         }
     }
 
-    /// Asks a peer who it is, if nobody has.
+    /// Greets a peer, to learn its incarnation, unless that was done before.
     pub(super) fn greet(&mut self, node: u16) {
         let (now, again_at) = (self.now, self.now + self.config.resend_after);
         let Some(peer) = self.peer_mut(node) else { return };

@@ -1,7 +1,7 @@
 //! What is to be sent, in order, and how it becomes datagrams.
 //!
-//! Entries name things; bytes are looked up when the driver asks, so that a report is as new as it can be and what nobody
-//! waits for any longer is not sent at all.
+//! Entries name things; bytes are looked up when the driver asks, so that a report is as new as it can be, and a request that
+//! no worker waits for any longer is not sent at all.
 
 use super::Core;
 use crate::config::Node;
