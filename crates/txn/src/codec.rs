@@ -1,4 +1,5 @@
-//! Bytes of messages: little-endian numbers, and lengths before what has one. Reading never panics and allocates no more than it was sent.
+//! Bytes of messages: little-endian numbers, and a length in front of each part of variable length. Reading never panics and allocates no
+//! more than it was sent.
 
 /// A message that is not one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -47,7 +47,7 @@ pub struct Configuration {
 /// Why no configuration with these members may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Refusal {
-    /// Nobody would be left.
+    /// No member would be left.
     Empty,
     /// A region would have no complete replica.
     RegionLost(RegionId),
@@ -100,8 +100,8 @@ impl Configuration {
         is_sound.then_some(configuration)
     }
 
-    /// Members that stay: they keep the log and grant leases. Whoever leaves does neither any more, so that it can go at any moment without being
-    /// counted as a failure.
+    /// Members that stay: they keep the log and grant leases. A member that leaves does neither any more, so that it can go at any moment
+    /// without being counted as a failure.
     pub fn core(&self) -> Vec<Member> {
         self.members.iter().copied().filter(|member| self.is_core(member.0)).collect()
     }
@@ -156,8 +156,8 @@ impl Configuration {
         ring.filter(|&other| other != node).take(self.others_needed(node, f)).collect()
     }
 
-    /// How many unexpired leases of others that stay a node needs before it answers for its regions: as many as leave one granted by a member of
-    /// whatever configuration removes the node.
+    /// How many unexpired leases of others that stay a node needs before it answers for its regions: so many that at least one of them was
+    /// granted by a member of any configuration that removes the node.
     pub fn leases_needed(&self, node: NodeId, f: usize) -> usize {
         let others = self.nodes().filter(|&other| other != node && self.is_core(other)).count();
         self.others_needed(node, f).min(others)
@@ -263,7 +263,8 @@ impl Configuration {
     }
 }
 
-/// Who should hold a region: the f + 1 nodes with the greatest hashes (rendezvous), so that few regions move when nodes come and go.
+/// The nodes that should hold a region: the f + 1 nodes with the greatest hashes (rendezvous), so that few regions move when nodes
+/// come and go.
 fn desired(nodes: &[NodeId], region: RegionId, f: usize) -> Vec<NodeId> {
     let weight =
         |node: NodeId| mix(mix(u64::from(region.0) + 1) ^ (u64::from(node.0) + 1).wrapping_mul(0x9E37_79B9));

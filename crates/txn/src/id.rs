@@ -1,7 +1,7 @@
 //! Names: nodes, regions, tables, transactions.
 //!
 //! A transaction's name is whole: node, worker and a sequence that no later life of that node can draw again. It is what owns a lock, so
-//! that the locks of a dead coordinator can be found and nobody else's are touched.
+//! that recovery finds the locks of a dead coordinator and touches no others.
 
 use std::fmt;
 

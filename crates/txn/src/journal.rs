@@ -1,8 +1,8 @@
 //! The journal: a node's memory as a write-ahead log, so that it survives the loss of all memories.
 //!
 //! Every change of what a node remembers is an entry. Entries gather while the last ones are being made durable, and go together (group commit). A
-//! promise leaves the node only when the entries behind it are durable; so a node that comes back from its disk remembers at least what
-//! anybody knows of it, and recovery cannot tell it from one whose memory survived.
+//! promise leaves the node only when the entries behind it are durable; so a node that comes back from its disk remembers at least what it
+//! has told other nodes, and recovery cannot tell it from one whose memory survived.
 //!
 //! A checkpoint is fuzzy: it states life, configuration and log slots of one moment, which is when a new file of the log begins, and then rows, page
 //! by page, while they change. Rows have versions, so what the log says of them once more is known already.
@@ -28,7 +28,8 @@ pub use load::{LoadError, Loaded, load};
 /// What a node wants of its disk, in this order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskOperation {
-    /// Bytes at the end of a file. A file that this process has not written to yet is new and empty, whatever its name held before.
+    /// Bytes at the end of a file. A file that this process has not written to yet is created empty, even if a file of that name
+    /// existed.
     Append {
         /// Which.
         file: FileName,
@@ -130,7 +131,7 @@ pub(crate) struct Journal {
     flushed: u64,
     /// Entries before this one are durable.
     durable: u64,
-    /// Nothing at all leaves the node before the entries before this one are durable: they say who it is.
+    /// The node sends no message before the entries before this one are durable: they hold its life and configuration.
     barrier: u64,
     buffer: Vec<u8>,
     /// The first entries of all log files, the current one last.

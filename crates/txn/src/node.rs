@@ -2,7 +2,7 @@
 //! clock of its own and the configuration service, all of which the driver brings.
 //!
 //! The driver promises: a request is executed at most once by a receiver in one of its lives, and is repeated until it is answered or
-//! nobody waits for it any more ([`Node::is_waiting`]). Unreliable requests may simply be lost.
+//! the node waits for it no longer ([`Node::is_waiting`]). Unreliable requests may simply be lost.
 
 mod coordinator;
 mod disk;
@@ -334,7 +334,7 @@ impl Node {
 
     /// The next request to be sent.
     pub fn poll_request(&mut self) -> Option<Outgoing> {
-        // Nobody hears of a configuration, or of a life, that a crash could take back.
+        // No request leaves that tells of a configuration, or of a life, that a crash could take back.
         if self.after(false) > 0 { None } else { self.outgoing.pop_front() }
     }
 
@@ -348,7 +348,7 @@ impl Node {
         self.events.pop_front()
     }
 
-    /// Whether anybody still waits for this response.
+    /// Whether the node still waits for this response.
     pub fn is_waiting(&self, ticket: u64) -> bool {
         self.tickets.contains_key(&ticket)
     }

@@ -41,7 +41,7 @@ pub struct Plan {
     pub fault_every_ns: u64,
     /// The greatest deviation of a clock's rate.
     pub drift_ppm: u64,
-    /// Nodes have disks: whoever comes back comes back with what his has kept, and no memory survives.
+    /// Nodes have disks: a node that comes back has what its disk has kept, and no memory survives.
     pub has_disks: bool,
     /// A log that has grown by so much is followed by a checkpoint.
     pub checkpoint_bytes: u64,

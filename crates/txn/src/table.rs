@@ -89,7 +89,7 @@ impl Table {
         either!(self, table => table.row(key))
     }
 
-    /// Locks a key for `owner`. Granted again to whoever has it.
+    /// Locks a key for `owner`. Granted again to the owner that has it.
     pub fn lock(&self, key: Key, owner: Txid, mode: Mode) -> Lock {
         either!(self, table => table.lock(key, owner, mode))
     }

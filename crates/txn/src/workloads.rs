@@ -72,7 +72,7 @@ pub trait Procedure {
     /// Its kind, as its benchmark calls it.
     fn name(&self) -> &'static str;
 
-    /// What comes next; first with nothing read, then after each execution.
+    /// The transaction's next step; called first with nothing read, then after each execution.
     fn step(&mut self, view: &dyn View) -> Step;
 
     /// What a stored procedure of its kind takes, for systems that run transactions where the data is; empty for kinds that have no name.

@@ -43,7 +43,7 @@ impl Single {
         single
     }
 
-    /// Does whatever the node wants of its disk.
+    /// Carries out the node's disk operations.
     fn settle(&mut self) {
         while let Some(operation) = self.node.poll_disk() {
             match operation {
@@ -136,7 +136,7 @@ fn damage_before_the_end_is_found_wherever_it_is() {
                 refused += 1;
             }
             Err(error) => panic!("{error}"),
-            // Only of the last group may be said that nobody was told of it.
+            // Only the last group may be dropped: no node was told of its entries.
             Ok(found) => {
                 assert!(all.starts_with(&found) && found.len() + 1 >= all.len(), "{place}: {found:?}");
                 torn += 1;

@@ -1,4 +1,5 @@
-//! Membership in scenarios: what the configuration service does to a proposal, and what becomes of a cluster when nobody is told.
+//! Membership in scenarios: what the configuration service does to a proposal, and what becomes of a cluster whose members are
+//! not told.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -199,7 +200,7 @@ fn a_node_that_wanted_to_leave_and_lost_its_memory_is_not_sent_away_in_its_next_
 fn a_node_that_was_asleep_does_not_remove_those_that_were_awake() {
     let mut cluster = Cluster::new(2, 1);
     cluster.run_until("leases", |cluster| cluster.is_settled());
-    // Nobody else runs meanwhile, as when a whole machine is stopped for a while: the other cannot have been faster.
+    // No other node runs meanwhile, as when a whole machine is stopped for a while: the other node cannot have been faster.
     cluster.now_ns += 30_000_000;
     let now_ns = cluster.now_ns;
     let manager = cluster.service.0.manager;

@@ -23,7 +23,7 @@ pub enum Form {
     SingleKeys,
 }
 
-/// Numbers for what has bytes.
+/// Numbers for keys and values, which are bytes.
 #[derive(Default)]
 struct Numbers {
     elements: BTreeMap<(TableId, Key, u64), usize>,
@@ -59,7 +59,8 @@ impl History {
         }
     }
 
-    /// Processes, as Jepsen has them: one transaction after the other, and a new one after an end that nobody knows.
+    /// Processes, as Jepsen has them: one transaction after the other, and a new process after a transaction whose outcome is
+    /// unknown.
     fn processes(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.transactions.len()).collect();
         order.sort_by_key(|&index| self.transactions[index].invoked_ns);

@@ -1,7 +1,7 @@
 //! How entries lie in files: length, checksum, number, what was durable before, and the entry.
 //!
-//! A frame that is not whole ends what can be read. Whether that is the loss of what nobody was told, or damage, the frames behind it say: each tells
-//! before which entry all were durable when it was written.
+//! Reading stops at a frame that is not whole. Either its entries were never durable, so no node was told of them, or the file is damaged.
+//! The frames behind it decide: each says up to which entry all were durable when it was written.
 
 use crate::codec::Malformed;
 

@@ -15,7 +15,7 @@ use crate::table::VALUE_BYTES_MAX;
 /// What a disk has kept.
 #[derive(Default)]
 pub struct Loaded {
-    /// `None`: the node was no member of anything, or of nothing that it had told anybody.
+    /// `None`: the node was no member of a configuration, or had not told any node that it was.
     pub memory: Option<Memory>,
     /// The node's life. `None`: it had none.
     pub boot: Option<u64>,

@@ -78,7 +78,7 @@ impl Node {
         Ok(())
     }
 
-    /// Reads and locks, in one round trip, whatever was added since the last time. Ends with [`Event::Executed`].
+    /// Reads and locks, in one round trip, all keys that were added since the last time. Ends with [`Event::Executed`].
     pub fn execute(&mut self, now_ns: u64, worker: u16) -> Result<(), TransactionError> {
         self.now_ns = self.now_ns.max(now_ns);
         self.in_phase(worker, Phase::Building)?;
@@ -286,7 +286,7 @@ impl Node {
         self.ask_primaries(worker, requests);
     }
 
-    /// The decision: from the first copy of the record on, the transaction commits whatever fails.
+    /// The decision: from the first copy of the record on, the transaction commits even if nodes fail.
     fn log(&mut self, worker: u16) {
         let mut record = self.workers[usize::from(worker)].record();
         self.workers[usize::from(worker)].phase = Phase::Logging;
@@ -431,7 +431,7 @@ impl Node {
         }
     }
 
-    /// Lets a planted mistake's responses concern nobody, while their requests are still repeated.
+    /// For a planted mistake: the worker ignores the responses, while their requests are still repeated.
     fn forget(&mut self, worker: u16) {
         for (_, purpose) in self.tickets.values_mut() {
             if matches!(purpose, Purpose::Worker { worker: whose, .. } if *whose == worker) {

@@ -1,10 +1,11 @@
 //! What a node makes durable, and what waits for that.
 //!
-//! Three things wait for the disk: an answer that is a promise, for all entries so far; the node's own part in what it asks of others (its copy of a
-//! record, the manager's share of a recovery), likewise; and whatever it says at all, for the entries that say who it is. Reads need not wait: what is
-//! read was committed by f + 1 durable records before it was written.
+//! Three things wait for the disk. An answer that is a promise waits for all entries so far. So does the node's own part in what it asks of
+//! other nodes (its copy of a record, the manager's share of a recovery). And every message waits for the entries that hold the node's life
+//! and configuration. Reads need not wait: a value was committed by f + 1 durable records before it was written.
 //!
-//! A disk that fails ends the node's part. What it had promised is on it; what it says from now on nobody could rely on, so it says nothing.
+//! A node whose disk fails stops. Its promises are on the disk; other nodes could not rely on anything that it says from now on, so it says
+//! nothing.
 
 use std::collections::VecDeque;
 
@@ -120,7 +121,8 @@ impl Node {
         }
     }
 
-    /// What must be durable before something leaves: for a promise everything so far, for all else who this node is. 0: it is.
+    /// The entry before which all must be durable before a message leaves: for a promise all entries so far, for other messages
+    /// those with this node's life and configuration. 0: they are durable.
     pub(super) fn after(&self, is_promise: bool) -> u64 {
         let Some(journal) = &self.journal else { return 0 };
         let after = if is_promise { journal.next() } else { journal.barrier() };

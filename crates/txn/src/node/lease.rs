@@ -1,8 +1,9 @@
 //! Leases and the detection of failures: heartbeats between all members.
 //!
 //! A response grants the sender of the heartbeat a lease from the moment at which it was sent, by the sender's own clock, and only within one
-//! configuration. A node answers for its regions while f others grant it leases: whatever configuration removes it, one of them is a member
-//! of that, and granted no more when it adopted it. So a new configuration opens when the time of a lease has passed after all adopted.
+//! configuration. A node answers for its regions while f others grant it leases. Any configuration that removes the node has one of them as
+//! a member, and that member granted no more leases once it had adopted the configuration. So a new configuration opens when the time of a
+//! lease has passed after all adopted.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -49,7 +50,7 @@ impl Node {
         if self.now_ns < self.leases.next_beat {
             return;
         }
-        // Who did not run for so long has heard nobody, and it is nobody else's fault.
+        // A node that did not run for so long has heard no other node, and the others are not to blame.
         let is_late = self.now_ns >= self.leases.next_beat + self.settings.suspect_ns();
         if is_late {
             self.leases.heard_ns.clear();

@@ -1,4 +1,4 @@
-//! Membership: whom to suspect, when to propose the next configuration, whom to let in and out.
+//! Membership: which nodes to suspect, when to propose the next configuration, which nodes to let in and out.
 //!
 //! Any member may propose; the configuration service's compare-and-swap chooses. Members wait their turn, so that seldom two try at once.
 
@@ -62,7 +62,8 @@ impl Node {
         let wishes = self.role == Role::Joining || self.revision().is_some() || self.wish().is_some();
         let since_read = self.now_ns.saturating_sub(self.membership.last_read_ns);
         let may_ask = since_read >= self.settings.heartbeat_ns();
-        // Nobody is told of revisions, nor of a change that was made so late that whoever proposed it had given up and wants it no more.
+        // No message tells a member of revisions, nor of a change that was made so late that its proposer had given it up. So members
+        // read the configuration now and then.
         let is_stale = since_read >= self.settings.stuck_ns;
         if wishes && may_ask || is_stale || self.membership.is_behind {
             self.membership.last_read_ns = self.now_ns;
@@ -137,7 +138,7 @@ impl Node {
         let newcomers = self.newcomers();
         let leaving = self.leaving();
         let turn = self.turn_ns(&suspects);
-        // Whoever came back proposes for itself, if it reaches the service.
+        // A node that came back proposes for itself, if it reaches the service; this node helps only after a while.
         let patience = self.settings.suspect_ns() + turn;
         let helps = self.membership.restarted_since.is_some_and(|since| self.now_ns >= since + patience);
         let urgent = self.is_restarted
@@ -160,7 +161,7 @@ impl Node {
         Some((members, leaving))
     }
 
-    /// The same configuration, with what has become true of it since.
+    /// The same configuration with its progress since: it is complete, and replicas are synced.
     fn revision(&self) -> Option<Configuration> {
         let old = &self.configuration;
         let leads =
@@ -227,7 +228,7 @@ impl Node {
         rank as u64 * self.settings.suspect_ns()
     }
 
-    /// Takes a configuration for its own. Whatever was under way in the last one is over; what had a record is for recovery to finish.
+    /// Takes a configuration for its own. Transactions of the last one are over; recovery finishes those that had a record.
     pub(super) fn adopt(&mut self, configuration: Configuration) {
         self.role = Role::Member;
         self.is_restarted = false;
@@ -280,7 +281,7 @@ impl Node {
         self.held.clear();
     }
 
-    /// A line for a person who asks why nothing happens.
+    /// A line for diagnosis: why a node makes no progress.
     pub fn standing(&self) -> String {
         let phases: Vec<_> = self.workers.iter().map(|worker| worker.phase).collect();
         format!(

@@ -1,10 +1,10 @@
 //! Recovery: what happens between a configuration's adoption and its opening.
 //!
-//! The manager asks all members to adopt; each answers with every record in its log, its own transactions' included. When all have, nobody
-//! can act in an older configuration any more; when the leases of those who were removed are over as well, nobody else can either. A transaction
-//! with a record anywhere is committed: its writes go to every replica that lacks them. All others are aborted: every lock is released.
-//! Then the manager opens the configuration. If it fails on the way, the next configuration does all of it again, and finds the same
-//! records: slots are emptied on opening only.
+//! The manager asks all members to adopt; each answers with every record in its log, its own transactions' included. When all have
+//! answered, no member can act in an older configuration any more; when the leases of the removed nodes are over as well, those cannot act
+//! either. A transaction with a record anywhere is committed: its writes go to every replica that lacks them. All others are aborted: every
+//! lock is released. Then the manager opens the configuration. If it fails on the way, the next configuration does all of it again, and
+//! finds the same records: slots are emptied on opening only.
 
 use std::collections::BTreeSet;
 

@@ -1,7 +1,7 @@
 //! How a new replica gets its data: page by page from the primary, with pauses that belong to the foreground.
 //!
-//! It is given all new writes from the moment its configuration opens, so whatever a page misses arrives by itself, and a page never puts an
-//! old version over a newer one.
+//! It is given all new writes from the moment its configuration opens, so a write that a page misses arrives by itself, and a page never
+//! puts an old version over a newer one.
 
 use std::collections::VecDeque;
 

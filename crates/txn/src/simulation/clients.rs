@@ -122,7 +122,7 @@ impl Client {
                 return Job::Read(table, key);
             }
         }
-        // It is nobody's primary.
+        // This node is primary of no region.
         Job::Read(LISTS, 0)
     }
 

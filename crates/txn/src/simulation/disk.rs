@@ -210,7 +210,7 @@ impl World {
         }
     }
 
-    /// A node whose disk failed does nothing. Somebody makes room and starts it again.
+    /// A node whose disk failed does nothing. Its operator makes room and starts it again.
     pub(super) fn restart_if_halted(&mut self, at: NodeId) {
         let process = self.machines.get(&at).and_then(|machine| machine.process.as_ref());
         if process.is_some_and(|process| process.node.is_halted()) {

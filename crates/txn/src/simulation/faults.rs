@@ -180,7 +180,7 @@ impl World {
         let gone = self.gone();
         let will_be_gone = loses_memory || gone.contains(&at);
         if !will_be_gone && gone.is_empty() && self.ambush.is_none_or(|ambush| ambush.keeps_memory) {
-            // Nothing is lost for good: whatever is removed is removed by the rules, and the rest waits for its return.
+            // No memory is lost for good: a node is removed only by the rules, and otherwise the cluster waits for its return.
             return true;
         }
         let risks = |node: NodeId| node == at || gone.contains(&node) || self.is_disturbed(node);

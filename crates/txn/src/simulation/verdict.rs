@@ -217,7 +217,7 @@ impl World {
         }
     }
 
-    /// Whoever saw all accounts saw all money.
+    /// A transaction that read all accounts saw all money.
     fn check_audits(&self, expected: i64) -> Result<(), String> {
         for transaction in
             self.history.transactions.iter().filter(|transaction| transaction.outcome == Outcome::Committed)

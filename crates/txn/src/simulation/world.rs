@@ -522,7 +522,7 @@ impl World {
         }
     }
 
-    /// Carries away whatever a node wants after something happened to it.
+    /// Carries out what a node asks for after an event: requests, answers, disk operations.
     fn drain(&mut self, at: NodeId) {
         let mut is_first = true;
         loop {
@@ -572,7 +572,7 @@ impl World {
     }
 
     fn call_service(&mut self, at: NodeId, process: u64, number: u64, call: ServiceCall) {
-        // Late ones arrive when their caller has given up: a change may be made when nobody expects it any more.
+        // A late call arrives after its caller has given up: a change may be made when no node expects it any more.
         let slow = !self.is_healed && self.rng.chance(0.05);
         let delay =
             if slow { self.rng.below(3 * SERVICE_TIMEOUT_NS) } else { self.rng.between(50_000, 500_000) };

@@ -1,7 +1,7 @@
 //! A lock-free stack of free blocks, by index.
 //!
 //! The head carries a count beside the index, so that a block that was taken and given back meanwhile is noticed (ABA). Links live in the
-//! blocks' own first words, which stay atomics whatever they hold, so that reading the link of a block that was just taken is harmless.
+//! blocks' own first words, which are always atomics, so that reading the link of a block that was just taken is harmless.
 
 use crate::sync::{AtomicU64, Ordering};
 

@@ -18,7 +18,7 @@ use super::{Entry, Lock, Mode, Row, VALUE_BYTES_MAX, refusal};
 
 const SLOTS: usize = 7;
 /// A bucket's words, by lines of the processor's cache: the link and the keys, of which the last spills into the second line; headers and
-/// values of three slots; those of four; the owners, which only locks need. Whoever looks a key up touches two lines, or three.
+/// values of three slots; those of four; the owners, which only locks need. Looking a key up touches two lines, or three.
 const BUCKET_WORDS: usize = 39;
 /// Word 0 links to the next bucket of the chain: index + 1, or 0.
 const LINK: usize = 0;
@@ -280,7 +280,7 @@ impl HashTable {
         slot
     }
 
-    /// Unlocks; a row that nobody ever wrote goes.
+    /// Unlocks; a row that was never written goes.
     fn release(&self, slot: Slot<'_>) {
         set_owner(slot, None);
         if slot.header().load(Ordering::Relaxed) == 0 {

@@ -31,7 +31,7 @@ impl Pool {
         }
     }
 
-    /// A block of the caller's own. Its words hold whatever they held.
+    /// A block of the caller's own. Its words keep their old contents.
     pub(crate) fn allocate(&self) -> u32 {
         if let Some(index) = self.free.pop(|index| &self.block(index)[0]) {
             return index;

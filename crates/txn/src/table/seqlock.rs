@@ -5,7 +5,7 @@
 
 use crate::sync::{AtomicU64, Ordering, fence, spin_loop};
 
-/// Even: nobody writes. Odd: one writer does.
+/// Even: no thread writes. Odd: one writer does.
 pub(crate) struct SeqLock {
     sequence: AtomicU64,
 }

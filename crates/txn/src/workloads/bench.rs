@@ -278,7 +278,7 @@ impl Cluster {
     }
 }
 
-/// Whoever writes a population: no node that could be a member.
+/// The owner that writes a population: no node that could be a member.
 const LOADER: Txid = Txid { node: NodeId(u16::MAX), worker: 0, sequence: 0 };
 
 impl Node {
