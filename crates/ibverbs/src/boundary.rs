@@ -1,8 +1,8 @@
 //! Where C calls in: functions with C names, panics caught, pointers looked at.
 //!
-//! Verbs' callers promise that a pointer is null or points to what its type says, and that nothing is destroyed while
-//! somebody uses it. That promise is what the `unsafe` of every exported function rests on; objects of our own are looked
-//! up in the [`registry`](crate::registry) besides, wherever a call is not on the data path.
+//! Verbs' callers promise that a pointer is null or points to what its type says, and that no object is destroyed while another
+//! call uses it. That promise is what the `unsafe` of every exported function rests on; objects of our own are looked up in the
+//! [`registry`](crate::registry) besides, wherever a call is not on the data path.
 
 use libc::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -177,7 +177,7 @@ fn memory_file() -> Result<OwnedFd, c_int> {
     if fd < 0 {
         return Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(libc::EMFILE));
     }
-    // SAFETY: it is new, and nobody else's.
+    // SAFETY: it is new, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

@@ -193,7 +193,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
             return libc::EPERM;
         }
         let what = if solicited_only == 0 { WaitFor::Any } else { WaitFor::Solicited };
-        // Without a channel there is nobody to tell, which is no error either.
+        // A queue without a channel has no reader of events, which is no error either.
         let _ = cq.host.request_notify(what);
         0
     })

@@ -50,7 +50,7 @@ pub(crate) fn address() -> IpAddr {
     crate::context::open_gid().map(Gid::to_ip).or_else(named).unwrap_or_else(default_shared_address)
 }
 
-/// An EUI-64 made from the address; locally administered, so that it is nobody's.
+/// An EUI-64 made from the address; locally administered, so that it belongs to no vendor's device.
 pub(crate) fn guid() -> [u8; 8] {
     highwire_host::cm::guid_of(Gid::from_ip(address()))
 }

@@ -47,7 +47,7 @@ pub(crate) fn say(message: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "highwire: {message}");
 }
 
-/// Says why something failed, where somebody wants to know.
+/// Says why something failed, if the user asked for messages.
 pub(crate) fn log(message: impl FnOnce() -> String) {
     if settings().is_some_and(|settings| settings.is_loud) {
         say(&message());

@@ -263,7 +263,7 @@ mod tests {
         events: Acknowledged,
     }
 
-    // SAFETY: nobody reads or writes `c`.
+    // SAFETY: no code reads or writes `c`.
     unsafe impl Send for Source {}
     // SAFETY: as above.
     unsafe impl Sync for Source {}

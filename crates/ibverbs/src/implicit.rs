@@ -1,9 +1,9 @@
 //! Implicit regions: on-demand regions of the whole address space (`ibv_reg_mr(3)`), for local keys.
 //!
-//! Nobody promised that all of it is memory, so requests that name such a key are looked at when they are posted: the kernel is
-//! asked to bring the pages in, which tells whether they are there. A stretch that is not keeps its place in the request under a
-//! key that nobody has, so that the request completes with a local protection error instead of ending the process. From then on
-//! it is as with any region: memory stays mapped until the requests that name it have completed.
+//! Not all of the address space is memory, so the library checks requests that name such a key when they are posted: it asks the
+//! kernel to bring the pages in, which tells whether they are there. A stretch that is not there keeps its place in the request
+//! under a key that no region has, so that the request completes with a local protection error instead of ending the process.
+//! From then on it is as with any region: memory stays mapped until the requests that name it have completed.
 
 use highwire_verbs::{Access, LocalKey, Sge};
 use libc::{c_int, c_void};
@@ -100,7 +100,7 @@ mod tests {
             return;
         }
         let memory = vec![1u8; 3 * 4096];
-        // SAFETY: a mapping of our own that nobody else knows.
+        // SAFETY: a mapping of our own that no other code knows.
         let sealed = unsafe {
             let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
             libc::mmap(std::ptr::null_mut(), 4096, libc::PROT_READ, flags, -1, 0)

@@ -77,7 +77,7 @@ impl Mr {
         Mr::publish(pd, region, range, access, None)
     }
 
-    /// Registers whatever memory there is and will be.
+    /// Registers all memory that there is and will be.
     fn register_implicit(pd: Use<Pd>, range: Range, access: c_uint) -> Result<*mut ibv_mr, c_int> {
         let permitted = access_of(access)?;
         implicit::check(permitted)?;
@@ -205,7 +205,7 @@ fn region(pd: &Pd, range: Range, access: c_uint) -> Result<MemoryRegion, c_int> 
     registered.map_err(|error| errno::of_memory(&error))
 }
 
-/// By which address keys refer to the first byte: zero for a zero-based region, whatever address was asked for.
+/// By which address keys refer to the first byte: zero for a zero-based region, even if another address was asked for.
 fn iova_of(range: Range, permitted: Access) -> u64 {
     if permitted.contains(Access::ZERO_BASED) { 0 } else { range.iova }
 }
@@ -364,7 +364,7 @@ c_api! {
             // SAFETY: handles do not change.
             let has_handle = |mr: &Mr| unsafe { (*mr.c.get()).handle } == handle && !mr.inner().is_imported;
             let mr = registry::first::<Mr>(has_handle).ok_or(libc::ENOENT)?;
-            // SAFETY: as `ibv_rereg_mr` asks, nobody changes a region that somebody else uses.
+            // SAFETY: the caller promises, as for `ibv_rereg_mr`, not to change a region that another thread uses.
             let (addr, length) = unsafe { ((*mr.c.get()).addr, (*mr.c.get()).length) };
             let (iova, access) = mr.iova_and_access();
             let imported = Mr::register(pd, Range { addr, length, iova }, access)?;

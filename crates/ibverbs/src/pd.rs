@@ -60,7 +60,7 @@ impl Pd {
     }
 }
 
-/// A thread domain: a promise that nobody else uses what is in it, which nothing here needs.
+/// A thread domain: the program's promise that one thread at a time uses its objects. Nothing here needs that.
 #[repr(C)]
 pub(crate) struct Td {
     c: UnsafeCell<ibv_td>,

@@ -19,7 +19,7 @@ use std::mem::MaybeUninit;
 /// put requests into packed structures, and C reads them there.
 ///
 /// # Safety
-/// `pointer` is null or points to a `T`, which nobody changes meanwhile.
+/// `pointer` is null or points to a `T`, which no thread changes meanwhile.
 #[inline]
 pub(crate) unsafe fn at<T: Copy>(pointer: *const T, copy: &mut MaybeUninit<T>) -> Option<&T> {
     if pointer.is_aligned() {

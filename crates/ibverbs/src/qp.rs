@@ -124,8 +124,8 @@ fn operations_of(service: Service) -> u64 {
     }
 }
 
-/// The inline bytes that who asks for so many is given. Devices grant what fits into a request anyway, and programs count
-/// on that: those of rdma-core ask for none and send inline.
+/// The inline bytes that a program gets when it asks for so many. Devices grant what fits into a request anyway, and programs
+/// rely on that: those of rdma-core ask for none and send inline.
 fn granted_inline(asked: u32) -> u32 {
     asked.next_multiple_of(INLINE_STEP).max(INLINE_STEP)
 }
@@ -291,7 +291,7 @@ impl Qp {
         }
     }
 
-    /// What it completed and nobody has polled yet, nobody will: it is being reset or destroyed.
+    /// Drops its completions that the program has not polled yet: the queue pair is being reset or destroyed.
     pub(crate) fn forget_completions(&self) {
         for cq in [&self.parts.send_cq, &self.parts.recv_cq].into_iter().flatten() {
             // Without memory for it they stay, which is no worse than before.

@@ -123,7 +123,7 @@ pub(crate) fn withdraw<T: Object>(pointer: *const T::C) {
     debug_assert!(is_done, "nothing was asked");
 }
 
-/// Takes a pointer back if `may_go` says so while nobody looks it up, and whether it is unknown now.
+/// Takes a pointer back if `may_go` says so; no other thread looks it up meanwhile. Returns whether it is unknown now.
 pub(crate) fn withdraw_if<T: Object>(pointer: *const T::C, may_go: impl FnOnce() -> bool) -> bool {
     let mut objects = write();
     let is_ours =
@@ -166,7 +166,7 @@ impl Users {
 
 /// An object that others depend on.
 pub(crate) trait Used: Object {
-    /// Who does.
+    /// Counts what uses the object.
     fn users(&self) -> &Users;
 }
 

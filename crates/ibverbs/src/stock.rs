@@ -26,7 +26,7 @@ struct Theirs {
 
 static THEIRS: RwLock<Theirs> = RwLock::new(Theirs { devices: BTreeSet::new(), contexts: BTreeSet::new() });
 
-/// Set once a device of the machine was seen, so that calls of everybody else cost one load.
+/// Set once a device of the machine was seen, so that calls of other programs cost one load.
 static IS_PRESENT: AtomicBool = AtomicBool::new(false);
 
 /// The library, looked for once.
@@ -68,7 +68,7 @@ pub(crate) fn open(device: *mut ibv_device) -> *mut ibv_context {
     adopt(|library| library.open_device(device))
 }
 
-/// Whether the machine has devices; nobody may have asked for the list yet.
+/// Whether the machine has devices; fetches the list if the program has not asked for it yet.
 pub(crate) fn has_devices() -> bool {
     is_present() || !devices().is_empty()
 }
@@ -92,7 +92,7 @@ fn adopt(open: impl FnOnce(&Library) -> *mut ibv_context) -> *mut ibv_context {
 /// Closes a context of the stock library; `None` if it is none.
 pub(crate) fn close(context: *mut ibv_context) -> Option<c_int> {
     let library = is_present().then(library).flatten()?;
-    // Forgotten before it ends: its address may be somebody else's right after.
+    // Forgotten before it ends: another object may get its address right after.
     let was_there = write().contexts.remove(&(context as usize));
     was_there.then(|| {
         let result = library.close_device(context);

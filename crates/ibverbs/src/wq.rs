@@ -87,7 +87,7 @@ fn state_of(state: QpState) -> ibv_wq_state {
 }
 
 impl Wq {
-    /// What it completed and nobody has polled yet, nobody will.
+    /// Drops its completions that the program has not polled yet.
     fn forget_completions(&self) {
         // Without memory for it they stay, which is no worse than before.
         let _ = self.cq.host.forget(self.host.qpn());

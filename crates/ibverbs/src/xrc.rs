@@ -1,7 +1,7 @@
 //! Extended reliable connections: domains, and numbers of shared receive queues (IBTA A14).
 //!
-//! A domain that is opened with a file is the same for everybody of this process who opens it with that file. Receive queues
-//! live in one process, so other processes' domains are others.
+//! All code of this process that opens a domain with the same file gets the same domain. Receive queues live in one process, so
+//! another process's domain is a different one.
 
 use crate::abi::*;
 use crate::boundary::{answer, c_ops, code, input};

@@ -183,7 +183,7 @@ pub(super) struct Addresses(*mut rdma_addrinfo);
 unsafe impl Send for Addresses {}
 
 impl Addresses {
-    /// Looks names up; without any, the hints are an answer of their own, whatever addresses they bring.
+    /// Looks names up; without any, the addresses in the hints are the answer.
     ///
     /// # Errors
     /// As getaddrinfo(3) has them.
@@ -274,7 +274,7 @@ impl Drop for Addresses {
 }
 
 /// # Safety
-/// The list is null or was made here, and nobody uses it.
+/// The list is null or was made here, and no other code uses it.
 unsafe fn free(list: *mut rdma_addrinfo) {
     let mut next = list;
     while !next.is_null() {

@@ -31,7 +31,7 @@ pub(super) struct Channel {
 /// A channel that was destroyed.
 pub(super) struct Gone {
     channel: Box<rdma_event_channel>,
-    /// Whether its descriptor said that nobody waits.
+    /// Whether its descriptor was in nonblocking mode.
     is_nonblocking: bool,
 }
 
@@ -108,7 +108,7 @@ pub(super) fn push(world: &mut World, id: usize, what: What, status: c_int) {
     }
 }
 
-/// Forgets the events about `id` that nobody has taken.
+/// Forgets the events about `id` that the program has not taken.
 pub(super) fn discard(world: &mut World, id: usize) {
     let Some(channel) = world.ids.get(&id).map(|id| id.channel) else { return };
     for pending in extract(world, id, channel) {
@@ -116,7 +116,7 @@ pub(super) fn discard(world: &mut World, id: usize) {
     }
 }
 
-/// Moves the events about `id` that nobody has taken from one channel to another.
+/// Moves the events about `id` that the program has not taken from one channel to another.
 pub(super) fn hand_over(world: &mut World, id: usize, from: usize, to: usize) {
     let moved = extract(world, id, from);
     if let Some(channel) = world.channels.get_mut(&to) {
@@ -142,7 +142,7 @@ fn extract(world: &mut World, id: usize, channel: usize) -> Vec<Pending> {
     );
     channel.queue = kept;
     for _ in &gone {
-        // Somebody may be about to take it: then they find nothing and wait again.
+        // Another thread may be about to take the event: then it finds nothing and waits again.
         eventfd::try_take(channel.fd());
     }
     gone
@@ -161,7 +161,7 @@ pub(super) fn next_event(hub: &Hub, channel: usize) -> Result<*mut rdma_cm_event
             else {
                 continue;
             };
-            // Whoever destroys the identifier now waits until the event is given back.
+            // A thread that destroys the identifier now waits until the event is given back.
             if let Some(id) = world.ids.get_mut(&pending.id) {
                 id.reported += 1;
             }

@@ -343,7 +343,7 @@ fn disconnect(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
         // SAFETY: the queue pair is the identifier's.
         unsafe { verbs::fail(qp) }?;
     }
-    // A connection that the peer has ended is over: there is nobody to tell.
+    // A connection that the peer has ended is over: no peer has to be told.
     let Some(comm) = comm else { return Ok(()) };
     let mut world = hub.lock();
     let told = world.cm.disconnect(now(), comm, &[]);

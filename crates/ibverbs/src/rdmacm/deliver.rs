@@ -34,11 +34,11 @@ pub(super) enum What {
     ServiceReply(Box<SidrRep>),
     /// A group was joined.
     Join(multicast::Joined),
-    /// Whatever the application wrote.
+    /// A value that the application wrote.
     User(u64),
 }
 
-/// Queues news for whom it concerns.
+/// Queues an event for the identifier that it concerns.
 pub(super) fn dispatch(gsi: &Gsi, world: &mut World, event: Event) {
     match event {
         Event::Requested { id: comm, from, request, ece_options } => {
@@ -114,7 +114,7 @@ fn tell(gsi: &Gsi, world: &mut World, event: Event) {
     push(world, c, what, status);
 }
 
-/// Lets go of what an event that nobody will take holds.
+/// Releases what an event holds that the program will not take.
 pub(super) fn give_up(world: &mut World, what: &What) {
     if let What::Request { comm, .. } | What::Service { comm, .. } = what {
         world.cm.release(now(), *comm);

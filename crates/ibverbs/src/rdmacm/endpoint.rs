@@ -88,7 +88,7 @@ fn active(
 }
 
 fn destroy(hub: &Hub, c: *mut rdma_cm_id) {
-    // Whatever is not there cannot be taken apart, and there is nobody to tell.
+    // Parts that are missing fail here, which is no error: the caller expects no result.
     let _ = queue_pair::destroy(c);
     let _ = queue_pair::destroy_srq(c);
     let _ = id::destroy(hub, c);

@@ -11,7 +11,7 @@ pub(crate) fn new(flags: c_int) -> Result<OwnedFd, c_int> {
     if fd < 0 {
         return Err(super::verbs::last_errno());
     }
-    // SAFETY: the descriptor is fresh and nobody else's.
+    // SAFETY: the descriptor is new, and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
@@ -32,7 +32,7 @@ pub(super) fn take(fd: RawFd) -> Result<(), c_int> {
     if read == 8 { Ok(()) } else { Err(super::verbs::last_errno()) }
 }
 
-/// Takes what there is, without waiting, whatever the descriptor's flags.
+/// Takes what there is, without waiting, even if the descriptor is blocking.
 pub(crate) fn try_take(fd: RawFd) -> bool {
     let mut count = 0u64;
     let vector = libc::iovec { iov_base: (&raw mut count).cast::<c_void>(), iov_len: 8 };

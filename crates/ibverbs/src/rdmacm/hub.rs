@@ -56,7 +56,7 @@ pub(super) struct World {
     pub(super) by_comm: HashMap<CommId, usize>,
     /// The identifiers that listen for a service: one per address.
     pub(super) services: HashMap<u64, Vec<usize>>,
-    /// Reserved ports, and who holds them.
+    /// Reserved ports, and the identifiers that hold them.
     pub(super) ports: HashMap<(u16, u16), Vec<usize>>,
     /// Events that applications hold, by address, and the identifier that waits for them to be acknowledged.
     pub(super) held: HashMap<usize, usize>,
@@ -135,7 +135,7 @@ impl Hub {
         self.context.0
     }
 
-    /// The protection domain of whoever brings none.
+    /// The protection domain for callers that bring none.
     pub(super) fn default_pd(&self) -> Result<*mut ibv_pd, c_int> {
         if let Some(pd) = self.default_pd.get() {
             return Ok(pd.0);

@@ -84,7 +84,7 @@ pub(super) struct Id {
     pub(super) acknowledged: u64,
 }
 
-// SAFETY: the pointer is an address to look up and to hand to C; who follows it is said at `c`.
+// SAFETY: the pointer is an address to look up and to hand to C; the field `c` says which code may follow it.
 unsafe impl Send for Id {}
 
 /// Until a lost packet is sent again, where nothing else was asked for: 4.096 µs · 2^18 = 1.07 s. Linux takes 19. Peers
@@ -251,7 +251,7 @@ pub(super) fn migrate(hub: &Hub, c: *mut rdma_cm_id, to: *mut rdma_event_channel
         channel::acknowledge(hub, event)?;
         world = hub.lock();
     }
-    // Whoever holds an event of the old channel has to give it back first.
+    // A thread that holds an event of the old channel has to give it back first.
     while world.ids.get(&(c as usize)).is_some_and(|id| id.acknowledged < id.reported) {
         world = hub.acknowledged.wait(world).unwrap_or_else(std::sync::PoisonError::into_inner);
     }

@@ -1,4 +1,4 @@
-//! Passive ends: who listens for what, and which of several identifiers a request is for.
+//! Passive ends: which identifiers listen, and which of several a request is for.
 
 use std::net::{Ipv4Addr, SocketAddr};
 

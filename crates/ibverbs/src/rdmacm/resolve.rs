@@ -161,7 +161,7 @@ fn reserve(
     Ok(port)
 }
 
-/// Gives a port back, if nobody else holds it.
+/// Gives a port back, if no other identifier holds it.
 pub(super) fn unreserve(hub: &Hub, world: &mut World, c: usize) {
     let held = world.ports.iter().find(|(_, holders)| holders.contains(&c)).map(|(&key, _)| key);
     let Some(key) = held else { return };

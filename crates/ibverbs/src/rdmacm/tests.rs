@@ -158,7 +158,7 @@ fn names_are_looked_up_while_the_program_waits_for_the_event() {
         };
         assert_eq!(ask(c"127.0.0.1", RAI_NUMERICHOST | RAI_DNS), 0, "errno {}", errno());
         assert_eq!(hear(), (c, RDMA_CM_EVENT_ADDRINFO_RESOLVED, 0));
-        // Whoever asks twice gets two lists.
+        // A program that asks twice gets two lists.
         for _ in 0..2 {
             assert_eq!(asked::rdma_query_addrinfo(c, &mut found), 0);
             assert_eq!(super::address::read((*found).ai_dst_addr), Ok(([127, 0, 0, 1], 7499).into()));
@@ -267,7 +267,7 @@ fn endpoints_connect_talk_of_themselves_and_part() {
             let private = std::slice::from_raw_parts(event.param.conn.private_data.cast::<u8>(), 56);
             assert_eq!((&private[..5], event.param.conn.private_data_len), (&b"hello"[..], 56));
             assert!(!(*accepted).qp.is_null() && accepted != passive.pointer());
-            // Who makes its queue pair itself takes it from here, before it accepts.
+            // A program that makes its queue pair itself takes the attributes from here, before it accepts.
             let (mut to, mut mask) = (ibv_qp_attr { qp_state: IBV_QPS_RTR, ..Default::default() }, 0);
             assert_eq!(attributes::rdma_init_qp_attr(accepted, &mut to, &mut mask), 0);
             assert_eq!(to.max_dest_rd_atomic, 2, "what the peer begins");

@@ -133,7 +133,7 @@ fn close(fd: c_int) -> Result<(), c_int> {
             let _ = shut_down(&stream, libc::SHUT_RDWR);
             Ok(())
         }
-        // SAFETY: the descriptor is the socket's, which nobody finds any more.
+        // SAFETY: the descriptor is the socket's, which other calls no longer find.
         Some(Socket::Datagram) => c::done(unsafe { libc::close(fd) }),
         None => epoll::close(fd),
     }

@@ -191,7 +191,7 @@ impl Stream {
         Ok(length)
     }
 
-    /// Takes what has arrived, up to the length of `to`.
+    /// Takes bytes that have arrived, up to the length of `to`.
     pub(super) fn receive_some(&mut self, to: &mut [u8], is_peek: bool) -> usize {
         let Some(pipe) = &mut self.pipe else { return 0 };
         let (mut done, mut at, mut messages) = (0, pipe.receive_at, 0);

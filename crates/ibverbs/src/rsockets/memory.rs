@@ -15,7 +15,7 @@ pub(super) struct Buffer {
     mr: *mut ibv_mr,
 }
 
-// SAFETY: the memory is this buffer's alone in this process; whoever has the buffer may use it.
+// SAFETY: the memory is this buffer's alone in this process; the owner of the buffer may use it.
 unsafe impl Send for Buffer {}
 
 impl Buffer {
@@ -23,7 +23,7 @@ impl Buffer {
     pub(super) fn new(pd: *mut ibv_pd, length: usize, access: u32) -> Result<Buffer, c_int> {
         let (protection, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
-        // SAFETY: a fresh mapping touches nobody's memory.
+        // SAFETY: a new mapping changes no existing memory.
         let start = unsafe { libc::mmap(null_mut(), length, protection, flags, -1, 0) };
         if start == libc::MAP_FAILED {
             return Err(c::last_errno());

@@ -215,7 +215,7 @@ mod tests {
         let hears_of_it = |has_data, events| of_ended(has_data, events) & libc::POLLHUP != 0;
         assert!(!hears_of_it(true, libc::POLLIN) && !hears_of_it(true, libc::POLLIN | libc::POLLOUT));
         assert!(hears_of_it(false, libc::POLLIN));
-        // Who does not read hears of it whatever there is, or it would sleep for ever.
+        // A program that does not wait for data hears of the end even if data is there, or it would sleep for ever.
         assert!(hears_of_it(true, libc::POLLOUT) && hears_of_it(true, 0));
         assert!(of_ended(true, libc::POLLIN) & libc::POLLIN != 0);
         assert!(of_ended(false, libc::POLLIN) & libc::POLLIN != 0, "the end can be read as well");

@@ -1,7 +1,7 @@
 //! One end of a stream: its queue pair, its buffers, and what is under way.
 //!
-//! Nothing happens by itself: whoever calls takes what has completed ([`Stream::progress`]) and waits on the two
-//! descriptors that [`Stream::descriptors`] names.
+//! No thread serves a stream: each call takes what has completed ([`Stream::progress`]) and waits on the two descriptors that
+//! [`Stream::descriptors`] names.
 
 use std::collections::VecDeque;
 use std::ptr::null_mut;
@@ -31,7 +31,7 @@ pub(super) enum State {
     Connected,
     /// It has ended, in order.
     Ended,
-    /// It failed; the errno is for whoever asks first.
+    /// It failed; the first call that asks gets the errno.
     Failed(c_int),
 }
 
@@ -166,7 +166,7 @@ impl Stream {
         unsafe { c::rdma_ack_cm_event(event) };
         let accepted = peer.ok_or(libc::ECONNABORTED).and_then(|peer| self.answer(id, peer));
         accepted.inspect_err(|_| {
-            // SAFETY: nobody else has the identifier.
+            // SAFETY: no other code has the identifier.
             unsafe { c::rdma_destroy_id(id) };
         })
     }
@@ -352,7 +352,7 @@ impl Stream {
     }
 
     fn on_established(&mut self, greeting: &[u8]) {
-        // Who accepted knows its peer already, and its event carries nothing.
+        // The accepting end knows its peer already, and its event carries nothing.
         if !self.is_writable {
             match Hello::parse(greeting) {
                 Some(peer) => self.greet(peer),

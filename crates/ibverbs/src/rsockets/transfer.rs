@@ -33,7 +33,7 @@ unsafe fn bytes<'a>(start: *const c_void, length: usize) -> Result<&'a [u8], c_i
 /// Room of the application.
 ///
 /// # Safety
-/// `start` is `length` bytes long, and nobody else's.
+/// `start` is `length` bytes long, and no other code uses them.
 unsafe fn room<'a>(start: *mut c_void, length: usize) -> Result<&'a mut [u8], c_int> {
     match length {
         0 => Ok(&mut []),
@@ -81,7 +81,7 @@ pub(super) fn send(fd: c_int, data: &[u8], flags: c_int) -> Result<usize, c_int>
     Ok(done)
 }
 
-/// Whether nothing can be sent any more, or not yet and nobody is trying.
+/// Whether nothing can be sent: not any more, or not yet because no connection was asked for.
 fn is_over(stream: &Stream) -> bool {
     match stream.state {
         State::Connected => !stream.is_writable,

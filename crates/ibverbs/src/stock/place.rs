@@ -87,7 +87,7 @@ fn open(folder: &CStr) -> Option<OwnedFd> {
     let flags = libc::O_RDONLY | libc::O_DIRECTORY | libc::O_CLOEXEC;
     // SAFETY: the path is a C string.
     let fd = unsafe { libc::syscall(libc::SYS_openat, libc::AT_FDCWD, folder.as_ptr(), flags) };
-    // SAFETY: it is new, and nobody else's.
+    // SAFETY: it is new, and nothing else owns it.
     i32::try_from(fd).ok().filter(|fd| *fd >= 0).map(|fd| unsafe { OwnedFd::from_raw_fd(fd) })
 }
 

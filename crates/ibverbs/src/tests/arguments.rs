@@ -286,7 +286,8 @@ fn access_bits_that_a_queue_pair_has_no_use_for_are_left_alone() {
         assert_eq!(qp_attr::ibv_query_qp(qp, &mut attr, mask as c_int, &mut init), 0);
         assert_eq!(attr.qp_access_flags & 0xF, IBV_ACCESS_REMOTE_WRITE);
         assert_eq!(qp::ibv_destroy_qp(qp), 0);
-        // Of memory it would be a promise, and nobody could keep it (`ib_check_mr_access` of the kernel says the same).
+        // For memory the flag would be a promise that no device here could keep (`ib_check_mr_access` of the kernel says the
+        // same).
         let mut bytes = [0_u8; 64];
         let access = (IBV_ACCESS_LOCAL_WRITE | flush) as c_int;
         assert!(mr::ibv_reg_mr(open.pd, bytes.as_mut_ptr().cast(), 64, access).is_null());
@@ -300,7 +301,7 @@ fn who_asks_for_no_inline_data_is_given_some_all_the_same() {
     for (asked, granted) in [(0, 64), (1, 64), (64, 64), (65, 128), (256, 256)] {
         let (qp, max) = open.qp_with_inline(IBV_QPT_RC, asked);
         assert_eq!((qp.is_null(), max), (false, granted), "{asked} asked for");
-        // SAFETY: made above, and nobody else's.
+        // SAFETY: made above, and nothing else uses it.
         assert_eq!(unsafe { qp::ibv_destroy_qp(qp) }, 0);
     }
     assert!(open.qp_with_inline(IBV_QPT_RC, 257).0.is_null() && errno() == libc::EINVAL);
