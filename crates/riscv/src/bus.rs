@@ -1,4 +1,4 @@
-//! What a hart sees of the world: memory, and the CSRs that somebody else implements.
+//! What a hart sees of the world: memory, and the CSRs that its platform implements.
 
 /// No memory answers at this address, or not in this way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -32,8 +32,8 @@ pub trait Bus {
         Ok(u32::from(self.fetch(address | 2)?) << 16 | u32::from(low))
     }
 
-    /// How often memory that [`Bus::fetch_word`] had read before was written to: while the number stays, the words do. Nothing if nobody
-    /// counts.
+    /// How often memory that [`Bus::fetch_word`] had read before was written to: while the number stays, the words do. `None` if the bus
+    /// does not count.
     #[inline(always)]
     fn code_changes(&self) -> Option<u64> {
         None

@@ -158,7 +158,7 @@ fn store<B: Bus>(bus: &mut B, address: u64, bytes: u8, value: u64) -> Result<u64
     Ok(0)
 }
 
-/// Whoever has an effect wants its accesses whole: Rocket calls anything else an access fault.
+/// A device whose registers have effects wants aligned accesses: for others Rocket raises an access fault.
 #[cold]
 fn misaligned(is_device: bool, [at_memory, at_device]: [Exception; 2], address: u64) -> Trap {
     Trap::new(if is_device { at_device } else { at_memory }, address)

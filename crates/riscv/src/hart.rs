@@ -33,7 +33,7 @@ pub struct Hart {
     pub(crate) fetched: FetchCache,
 }
 
-/// What comes next on a hart, for whoever executes it step by step.
+/// What a hart does next, for a driver that executes it step by step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
     /// This instruction, at `pc`.
@@ -199,7 +199,7 @@ impl Hart {
         }
     }
 
-    /// Forgets decoded instructions; for whoever changes code behind the hart's back.
+    /// Forgets decoded instructions; for a driver that changes code behind the hart's back.
     pub fn flush_fetched(&mut self) {
         self.fetched.flush();
     }

@@ -166,7 +166,8 @@ impl Machine {
 }
 
 impl Platform {
-    /// Answers what the program has asked its host for. For whoever runs a hart by itself, after each instruction or cycle.
+    /// Answers what the program has asked its host for. For a driver that runs a hart by itself, after each instruction or
+    /// cycle.
     #[inline]
     pub fn serve_program(&mut self) {
         if std::mem::take(&mut self.attention) {

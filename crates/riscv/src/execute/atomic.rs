@@ -1,7 +1,7 @@
 //! Atomic operations (RISC-V Unpriv §13).
 //!
 //! Harts take turns on the bus, so a load and a store are atomic by themselves; a reservation falls to stores of others,
-//! which whoever drives several harts reports by [`Hart::on_foreign_store`].
+//! which the driver of several harts reports by [`Hart::on_foreign_store`].
 
 use super::{load, store, word};
 use crate::bus::Bus;

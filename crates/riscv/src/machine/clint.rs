@@ -37,7 +37,7 @@ impl Clint {
         self.ticks = ticks;
     }
 
-    /// Nothing happens before the alarm, so let it be time for it; false if it would wake nobody.
+    /// Nothing happens before the alarm, so this moves the time to it; false if it would not wake the hart.
     pub(super) fn skip_to_alarm(&mut self, is_enabled: bool) -> bool {
         let alarm = self.alarms[0];
         let wakes = is_enabled && alarm != u64::MAX;

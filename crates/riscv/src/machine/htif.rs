@@ -69,7 +69,7 @@ impl Htif {
             (CONSOLE, 1) => self.console.push(word as u8),
             _ => {}
         }
-        // Whoever wrote it waits for it to become zero; the word is in memory, since it could be loaded.
+        // The program that wrote it waits for it to become zero; the word is in memory, since it could be loaded.
         let _ = ram.store(self.tohost, 8, 0);
     }
 
