@@ -40,7 +40,8 @@ impl Identity {
         }
     }
 
-    /// An EUI-64 made from the address; locally administered, so that it is nobody's. The verbs library's is the same.
+    /// An EUI-64 made from the address; locally administered, so that it belongs to no vendor's device. The verbs library's is
+    /// the same.
     pub(crate) fn guid(&self) -> [u16; 4] {
         let gid = self.gid().octets();
         let [a, b, c, d] = [gid[12] ^ gid[0], gid[13] ^ gid[7], gid[14].wrapping_mul(31), gid[15]];

@@ -1,4 +1,4 @@
-//! The C library's own functions, or those of whoever else stands behind this object.
+//! The C library's own functions, or those of another preloaded library behind this one.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::mem;

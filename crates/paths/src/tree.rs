@@ -1,7 +1,7 @@
 //! The folder of real files that stands behind our paths.
 //!
-//! It lies with what else the processes of one user share and is made by whoever looks first. Its name says what it
-//! describes, so that another address or another set of real devices gets another folder:
+//! It lies in the directory that the processes of one user share, and the first process that looks makes it. Its name says what
+//! it describes, so that another address or another set of real devices gets another folder:
 //!
 //! ```text
 //! /dev/shm/highwire-<uid>/files-<key>/       or in $HIGHWIRE_SHM_DIR

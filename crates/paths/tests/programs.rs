@@ -70,7 +70,7 @@ fn files_are_kept_for_as_long_as_a_process_that_has_seen_them_lives() {
         || std::fs::read_dir(&world.place).expect("a folder").map(|entry| entry.expect("an entry").path());
     let files: Vec<_> = names().filter(|path| path.is_dir()).collect();
     let [files] = &files[..] else { panic!("{files:?}") };
-    // As whoever sweeps asks.
+    // The same question that a sweeping process asks.
     let is_free = || File::open(files).expect("it is there").try_lock().is_ok();
     assert!(!is_free(), "a living process uses it");
     shell.kill().expect("it lives");

@@ -33,7 +33,7 @@ pub(super) fn folder(identity: &Identity) -> Option<PathBuf> {
     // SAFETY: it always succeeds.
     let thread = unsafe { libc::gettid() };
     let draft = place.join(format!("draft-{thread}"));
-    // From the beginning, so that nobody takes it for what a process that was killed has left.
+    // Held from the beginning, so that no process takes it for the rest of a process that was killed.
     let is_held = fs::create_dir_all(&draft).is_ok() && hold(&draft);
     let made = fill(&draft, identity, minor, &real).and_then(|()| fs::rename(&draft, &folder));
     if made.is_ok() && is_held {
@@ -42,12 +42,12 @@ pub(super) fn folder(identity: &Identity) -> Option<PathBuf> {
     if made.is_err() {
         let _ = fs::remove_dir_all(&draft);
     }
-    // Somebody else may have been quicker, and then theirs is as good.
+    // Another process may have been quicker, and then its folder is as good.
     hold(&folder).then_some(folder)
 }
 
-/// Says that this process uses a folder, for as long as it lives, or until it closes descriptors that it does not know: whoever
-/// opens a device sweeps away what nobody uses. False if the folder is not there, or about to go.
+/// Says that this process uses a folder, for as long as it lives, or until it closes descriptors that it does not know: a
+/// process that opens a device sweeps away folders that are not in use. False if the folder is not there, or about to go.
 fn hold(folder: &Path) -> bool {
     let Ok(open) = File::open(folder) else { return false };
     if open.try_lock_shared().is_err() || !folder.is_dir() {
