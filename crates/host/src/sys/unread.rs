@@ -3,31 +3,52 @@
 
 use std::net::{IpAddr, SocketAddr};
 
+/// How often the table is read before a socket that is not in it counts as gone. The kernel hands the table out piece by piece, and a
+/// socket that another process opens or closes meanwhile can make it leave a line out, or give one twice.
+const READS_MAX: u32 = 4;
+
 /// Whether datagrams wait at the one socket that is bound to `address`. False where there is none, or where several share the
 /// address and it cannot be told which of them is meant.
 pub(crate) fn has_unread(address: SocketAddr) -> bool {
-    let table = match address {
+    let path = match address {
         SocketAddr::V4(_) => "/proc/self/net/udp",
         SocketAddr::V6(_) => "/proc/self/net/udp6",
     };
-    std::fs::read_to_string(table)
-        .is_ok_and(|table| unread_in(&table, address).is_some_and(|bytes| bytes > 0))
+    for _ in 0..READS_MAX {
+        let Ok(table) = std::fs::read_to_string(path) else { return false };
+        match sockets_of(&table, address)[..] {
+            [] => {}
+            [socket] => return socket.unread_bytes > 0,
+            _ => return false,
+        }
+    }
+    false
 }
 
-/// The bytes that wait, by the kernel's account, at the only socket of an address.
-fn unread_in(table: &str, address: SocketAddr) -> Option<u64> {
+/// A socket of the table.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Socket {
+    inode: u64,
+    /// By the kernel's account, which is more than the datagrams' bytes.
+    unread_bytes: u64,
+}
+
+/// The sockets that have an address, each once.
+fn sockets_of(table: &str, address: SocketAddr) -> Vec<Socket> {
     let name = name_of(address);
-    let mut found = table.lines().filter_map(|line| {
-        let mut fields = line.split_ascii_whitespace().skip(1);
-        if fields.next()? != name {
-            return None;
+    let mut sockets: Vec<Socket> = Vec::new();
+    for line in table.lines() {
+        let fields: Vec<&str> = line.split_ascii_whitespace().collect();
+        // Its place in the table, its address, the peer's, its state, what waits to be sent and to be received, three fields of
+        // timers, the owner, and another timer's come before the inode.
+        let [_, local, _, _, queues, _, _, _, _, inode, ..] = fields[..] else { continue };
+        let (Some((_, received)), Ok(inode)) = (queues.split_once(':'), inode.parse()) else { continue };
+        let Ok(unread_bytes) = u64::from_str_radix(received, 16) else { continue };
+        if local == name && sockets.iter().all(|socket| socket.inode != inode) {
+            sockets.push(Socket { inode, unread_bytes });
         }
-        // The peer's address and the state stand between.
-        let (_, received) = fields.nth(2)?.split_once(':')?;
-        u64::from_str_radix(received, 16).ok()
-    });
-    let bytes = found.next()?;
-    found.next().is_none().then_some(bytes)
+    }
+    sockets
 }
 
 /// An address as the table has it: words of four bytes as they lie in memory, read as numbers of this machine.
@@ -65,20 +86,24 @@ mod tests {
     }
 
     #[test]
-    fn of_several_sockets_with_one_address_none_is_meant() {
-        let line = |number, unread| {
+    fn a_socket_counts_once_and_several_are_told_apart() {
+        let address: SocketAddr = "127.0.0.1:4791".parse().expect("an address");
+        let name = name_of(address);
+        let line = |inode: u64, unread: &str| {
             format!(
-                "  {number}: 0100007F:12B7 00000000:0000 07 00000000:{unread} 00:00000000 00000000     0        0 4711 2 0 0\n"
+                "  7: {name} 00000000:0000 07 00000000:{unread} 00:00000000 00000000     0        0 {inode} 2 0 0\n"
             )
         };
-        let address = "127.0.0.1:4791".parse().expect("an address");
-        if cfg!(target_endian = "little") {
-            assert_eq!(unread_in(&line(1, "00000300"), address), Some(768));
-            assert_eq!(unread_in(&(line(1, "00000300") + &line(2, "00000300")), address), None);
+        let head = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode\n";
+        let found = |lines: &[String]| sockets_of(&(head.to_string() + &lines.concat()), address);
+        let socket = |inode, unread_bytes| Socket { inode, unread_bytes };
+        assert_eq!(found(&[line(4711, "00000300")]), [socket(4711, 768)]);
+        // Given twice, because the table changed while it was read.
+        assert_eq!(found(&[line(4711, "00000300"), line(4711, "00000500")]), [socket(4711, 768)]);
+        assert_eq!(found(&[line(1, "00000000"), line(2, "00000300")]), [socket(1, 0), socket(2, 768)]);
+        for nonsense in ["", "1: 2 3", "a b c d e f g h i j", &line(1, "xyz"), &line(1, "").replace(':', "")]
+        {
+            assert_eq!(found(&[nonsense.to_string() + "\n"]), [], "{nonsense}");
         }
-        assert_eq!(
-            unread_in("  sl  local_address rem_address   st tx_queue rx_queue\n\n 1: 2 3\n", address),
-            None
-        );
     }
 }
