@@ -1,4 +1,4 @@
-//! A transport of one's own in a page: a receiver that lets so many packets be on their way to it, whoever sends them.
+//! A transport of one's own in a page: a receiver limits how many packets may be on their way to it, from all senders together.
 //!
 //! ```console
 //! $ cargo run --release -p highwire-nanopu --example credit

@@ -108,7 +108,7 @@ impl Tags {
         Some(was_dirty)
     }
 
-    /// A device reads the line, which stays, clean. Whether it was dirty; nothing if it was not there, or nobody may write to it.
+    /// A device reads the line, which stays, clean. Whether it was dirty; `None` if the cache has no writable copy of it.
     pub(crate) fn share(&mut self, address: u64) -> Option<bool> {
         let (set, ways) = (set_index(address), self.ways(address));
         if ways == 0 {

@@ -34,7 +34,7 @@ pub struct Answer {
 pub struct Strays {
     /// Answers to no request, or to one that had been answered.
     pub answers: u64,
-    /// Packets for somebody else.
+    /// Packets for another address.
     pub elsewhere: u64,
 }
 
@@ -89,7 +89,7 @@ pub struct Client {
     rounds: Option<Rounds>,
 }
 
-/// Requests being played, for whoever wants to stop in between.
+/// Requests being played, for a caller that wants to stop in between.
 #[derive(Debug)]
 pub struct Play<'a> {
     client: &'a mut Client,
@@ -123,7 +123,7 @@ impl<'a> Play<'a> {
         (self.client.wire_free, self.next, self.answered) = (0, 0, 0);
     }
 
-    /// How far it has come, for whoever wants to take cycles back together with the node's.
+    /// How far it has come, for a caller that wants to take cycles back together with the node's.
     pub fn progress(&self) -> Progress {
         Progress { client: self.client.clone(), next: self.next, answered: self.answered }
     }
@@ -255,7 +255,7 @@ impl Client {
         Ok(std::mem::take(&mut self.answers))
     }
 
-    /// What nobody asked for.
+    /// Packets that this client did not ask for.
     pub fn strays(&self) -> Strays {
         self.strays
     }

@@ -112,8 +112,8 @@ impl Core {
         self.memo.pipeline().unwrap_or(&self.pipeline).is_at_rest()
     }
 
-    /// Lets the program go on at `pc`, for whoever changes it from outside. What has executed and not committed is lost to
-    /// the network, but not to registers and memory.
+    /// Lets the program go on at `pc`, for a caller that changes it from outside. Instructions that have executed and not
+    /// committed lose their effect on the network, but not on registers and memory.
     pub fn restart_at(&mut self, pc: u64) {
         self.hart.pc = pc;
         let since = self.side.since(self.cycle);

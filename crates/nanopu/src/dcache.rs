@@ -179,7 +179,7 @@ impl DataCache {
     }
 
     /// Whether something ends on the bus in this cycle: a line, its way to memory, or an access to a device. Decode then lets
-    /// the next access try, whatever it was that was refused.
+    /// the next access try, no matter which access was refused.
     pub(crate) fn is_granted(&self, cycle: u64) -> bool {
         !self.is_quiet
             && (self.transfer.is_some_and(|transfer| transfer.fills && transfer.last == cycle)

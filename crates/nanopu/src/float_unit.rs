@@ -82,7 +82,8 @@ impl FloatUnit {
         }
     }
 
-    /// The instruction at write-back is final: from the next cycle on, nobody may read its late result.
+    /// The instruction at write-back is final: from the next cycle on, no instruction may read its late result before it is
+    /// there.
     pub(crate) fn commit(&mut self, latency: FloatLatency, register: Option<u8>) {
         let late = matches!(latency, FloatLatency::Unit(1..)) || latency == FloatLatency::Pipe(4);
         if late && let Some(register) = register {

@@ -20,7 +20,7 @@ use lines::Place;
 use queue::{QUEUE_PACKETS, Queue};
 use scan::Scan;
 
-/// The last word of a line of which nobody knows yet when it comes; far from overflow.
+/// Stands for the cycle of a line's last word while that is not known; far from overflow.
 const UNKNOWN: u64 = u64::MAX / 2;
 
 /// What the core tells the frontend in one cycle.

@@ -83,7 +83,7 @@ impl Default for TrimmingSwitch {
 }
 
 impl TrimmingSwitch {
-    /// As the fabric has it: so much behind each port, whatever the others hold.
+    /// As the fabric has it: so much behind each port, no matter how much the others hold.
     pub fn config(self) -> FabricConfig {
         FabricConfig {
             priorities: 2,
@@ -133,7 +133,7 @@ pub enum Place<T, H> {
 pub enum NetworkError {
     /// The parts do not fit.
     Build(BuildError),
-    /// A node's link has too little delay for anybody to run ahead.
+    /// A node's link has too little delay for nodes and fabric to run ahead of each other.
     NoDelay {
         /// The node.
         host: HostId,
@@ -198,7 +198,7 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier> Network<T, H, P> {
 }
 
 impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, P, O> {
-    /// The same, and somebody who watches the fabric.
+    /// The same, with an observer of the fabric.
     ///
     /// # Errors
     /// [`NetworkError::Build`], [`NetworkError::NoDelay`].
@@ -253,8 +253,8 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
     /// [`NetworkError::Trapped`] and [`NetworkError::Violated`].
     pub fn run_until(&mut self, limit: u64) -> Result<(), NetworkError> {
         while self.cycle < limit {
-            // Whatever a node sends from now on is on its switch a delay later, and whatever leaves the switch then is here
-            // another delay later.
+            // A packet that a node sends from now on reaches its switch a delay later, and one that leaves the switch then is
+            // here another delay later.
             let ahead = time_of(self.cycle + self.fabric_ahead);
             let before = Time::from_ps(ahead.as_ps().saturating_sub(1));
             self.fabric.run_until(before).map_err(|violation| NetworkError::Violated(Box::new(violation)))?;
@@ -381,7 +381,7 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
         self.fabric.host(host).other()
     }
 
-    /// Lets somebody do something with what is on a host that is no node, in between; nothing if a node is there.
+    /// Lets the caller act on a host that is no node, between two runs; `None` if a node is there.
     pub fn with_other<R>(&mut self, host: HostId, act: impl FnOnce(&mut H) -> R) -> Option<R> {
         self.fabric.with_host(host, |station, _| match station {
             Station::Node(_) => None,
@@ -399,7 +399,7 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
         }));
     }
 
-    /// Packets of nodes to addresses that nobody has, and frames that are none.
+    /// Packets of nodes to addresses that no host has, and frames that do not parse.
     pub fn lost(&self) -> u64 {
         self.nodes.iter().map(|berth| berth.lost).sum()
     }

@@ -214,12 +214,13 @@ impl<T: Transport> Node<T> {
         &self.cores[number]
     }
 
-    /// A core, for whoever changes its registers while it stands still.
+    /// A core, for a caller that changes its registers while it stands still.
     pub fn core_mut(&mut self, number: usize) -> &mut Core {
         &mut self.cores[number]
     }
 
-    /// Memory, for whoever changes it while the cores stand still. What they have decoded from there is forgotten.
+    /// Memory, for a caller that changes it while the cores stand still. The cores forget the instructions that they have
+    /// decoded from there.
     pub fn memory_mut(&mut self) -> &mut Ram {
         self.cores.iter_mut().for_each(|core| core.hart.flush_fetched());
         &mut self.platform.ram

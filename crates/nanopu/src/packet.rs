@@ -68,9 +68,9 @@ impl AppHeader {
 /// A packet.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Packet {
-    /// Who sent it, an IPv4 address.
+    /// The sender's IPv4 address.
     pub source: u32,
-    /// Whom it is for.
+    /// The receiver's.
     pub destination: u32,
     /// Bits of [`flag`].
     pub flags: u8,

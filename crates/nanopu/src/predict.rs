@@ -156,7 +156,7 @@ impl Predictor {
         self.biases[usize::from(packet ^ self.mixed) % HISTORIES]
     }
 
-    /// Whether an answer stays the same as long as the target buffer and the bias do: what comes from the return stack does not.
+    /// Whether an answer stays the same as long as the target buffer and the bias do: an answer from the return stack does not.
     #[inline(always)]
     pub(crate) fn is_lasting(&self, said: &Prediction) -> bool {
         !said.is_hit() || (!said.is_ambiguous() && !self.targets.is_return(said.entry()))

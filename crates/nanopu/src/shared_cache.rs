@@ -38,7 +38,7 @@ const LENT: u64 = 1 << 63;
 /// there, three until the answer, as for the questions of the instruction cache, measured on the core's RTL.
 pub(crate) const PROBE_CYCLES: u64 = 6;
 
-/// Who asks the cache for a line.
+/// The kind of client that asks the cache for a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asker {
     /// A first-level data cache, which keeps the line and says so.
@@ -74,7 +74,7 @@ impl SharedCache {
         SharedCache { config: SharedCacheConfig { ways, ..config }, lines: vec![NO_LINE; sets * ways], sets }
     }
 
-    /// Somebody asks for the line of `address`, with a memory of `memory_cycles` behind the cache.
+    /// `asker` asks for the line of `address`, with a memory of `memory_cycles` behind the cache.
     pub(crate) fn ask(&mut self, asker: Asker, address: u64, memory_cycles: u64) -> Asked {
         let line = address / LINE_BYTES;
         let first = (line as usize % self.sets) * self.config.ways;

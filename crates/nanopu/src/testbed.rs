@@ -28,7 +28,7 @@ const HOST_PLACE: HostId = HostId(0);
 /// The switch, its host, and the nodes.
 pub struct Testbed {
     network: Network<Ndp, Host>,
-    /// How far to run before somebody looks at the answers.
+    /// How far to run before the testbed looks at the answers.
     look_cycles: u64,
 }
 
@@ -39,7 +39,7 @@ pub enum TestbedError {
     Network(NetworkError),
     /// No answer within so many cycles.
     Silent {
-        /// The address of who was asked.
+        /// The address of the node that was asked.
         node: u32,
         /// How long.
         cycles: u64,

@@ -1,4 +1,4 @@
-//! What moved on which cycle, for people who look.
+//! A record of what moved on which cycle, for people to read.
 
 /// A place that a word or a packet passes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]

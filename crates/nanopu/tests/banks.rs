@@ -165,7 +165,7 @@ fn a_thread_that_holds_off_interrupts_holds_off_the_switch() {
     let mut words = Vec::new();
     words.extend(context(0, 0x80, 0));
     words.extend(context(1, 0x90, 6));
-    // From now on as nobody, with the scheduler's interrupt enabled.
+    // From now on as an unknown context, with the scheduler's interrupt enabled.
     words.extend([csr(write_immediate, 0x53, 31), 16 << 12 | 11 << 7 | 0x37, csr(write, 0x304, 11)]);
     words.extend([csr(set, 0x300, 8), SPIN]);
     words.resize(0x80 / 4, SPIN);

@@ -26,7 +26,7 @@ fn request(sent: u64, bytes: usize) -> Request {
     Request { sent, context: 0, payload: (0..bytes).map(|byte| byte as u8).collect() }
 }
 
-/// A switch that adds nothing, where nobody else sends.
+/// A switch that adds no delay where there is no other sender.
 fn cutting() -> FabricConfig {
     let forwarding = Forwarding::CutThrough { header_bytes: 0 };
     FabricConfig { priorities: 2, forwarding, ..FabricConfig::default() }
@@ -63,7 +63,7 @@ fn a_frame_takes_to_the_cycle_what_it_takes_without_a_network() {
     }
 }
 
-/// Three machines on one fabric, each asked by somebody: the DMA NIC is the slowest, and threads change nothing.
+/// Three machines on one fabric, each with a client of its own: the DMA NIC is the slowest, and threads change nothing.
 #[test]
 fn nanopus_and_a_dma_nic_share_a_network() {
     let run = |threads: usize| {

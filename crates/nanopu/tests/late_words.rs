@@ -186,7 +186,7 @@ fn a_late_word_leaves_in_the_name_of_whoever_runs_then() {
     let misuse = ran.node.misuse(0);
     let first = misuse.first(Mistake::WordInOtherName).expect("it is reported");
     assert_eq!((first.context, first.detail, first.pc), (0, 1, Some(START + 18 * 4)));
-    // Whoever reads x31 before switching waits for it.
+    // A program that reads x31 before it switches waits for it.
     let wait = itype(0, 31, 0, 12, 0x13);
     let ran = run(&[switch, csrwi(0x54, 1), csrwi(0x53, 0), put(5), put(9), DIVU, wait, switch]);
     assert_eq!((mistakes(&ran.node), ran.sent), (vec![], vec![B, A / B]));

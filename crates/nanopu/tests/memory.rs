@@ -158,7 +158,7 @@ enum Pace {
     Rounds { skips_idle: bool },
 }
 
-/// Whoever runs many cycles at once gets what single ones come to: the cores by themselves while nothing else happens.
+/// Running many cycles at once gives the same result as single ones: the cores by themselves while nothing else happens.
 #[test]
 fn many_cycles_at_once_are_as_many_single_ones() {
     const ROUND: u64 = 140;

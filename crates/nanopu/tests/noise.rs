@@ -1,4 +1,4 @@
-//! Whatever a program does, the core executes it exactly as a hart without a pipeline, and never panics.
+//! The core executes any program exactly as a hart without a pipeline does, and never panics.
 
 use highwire_nanopu::{Core, CoreConfig, Event};
 use highwire_riscv::csr::number::{MSTATUS, MTVEC};

@@ -1,4 +1,5 @@
-//! Cores that write several messages at once while send buffers are few: who waits for whom, and what it takes that nobody waits for ever.
+//! Cores that write several messages at once while send buffers are few: which core waits for which, and what it takes that no core waits
+//! for ever.
 
 use highwire_nanopu::nic::blocks::SendHalf;
 use highwire_nanopu::nic::{Ndp, NicConfig};

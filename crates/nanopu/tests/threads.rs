@@ -29,7 +29,7 @@ fn play(node: &mut Node, requests: &[Request]) -> Vec<Option<u64>> {
     .collect()
 }
 
-/// What comes first, so that the program has started, and served both contexts.
+/// The first requests, so that the program has started, and served both contexts.
 fn warm_up() -> Vec<Request> {
     (40..80).map(|i| work(30 * LINK_CYCLES * i, (i % 2) as u16, 1600)).collect()
 }

@@ -10,13 +10,13 @@ use highwire_stdx::Rng;
 const WIRE_CYCLES: u64 = 150;
 const PAYLOAD: usize = 2048;
 
-/// A NIC, and a program that reads whatever comes.
+/// A NIC, and a program that reads every message.
 struct End<T> {
     nic: Nic<T>,
     interfaces: [Interface; 1],
     /// Words of the message that is being read, without its header.
     left: u64,
-    /// Messages read, by who sent them.
+    /// Messages read, by sender.
     read: BTreeMap<u32, u64>,
     /// When the wire towards it is free.
     wire_free: u64,

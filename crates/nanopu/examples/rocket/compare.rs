@@ -35,8 +35,8 @@ pub(crate) struct Comparison {
     places: BTreeMap<u64, Place>,
     /// Differing steps one by one: the cycle on Rocket, what committed before, what committed then, cycles there and here.
     steps: Vec<String>,
-    /// Programs that were left before their end, because a conditional store failed on Rocket although nobody had taken the
-    /// reservation, as it may: its reservations last for some eighty cycles.
+    /// Programs that were left before their end, because a conditional store failed on Rocket although no other store had taken
+    /// the reservation. It may fail so: its reservations last for some eighty cycles.
     left_early: u64,
     /// Every commit on Rocket: address, cycles since the one before, register written.
     hash: u64,

@@ -322,7 +322,7 @@ impl Generator {
         }
     }
 
-    /// Accesses to the timer with little between them. Nobody lets its interrupt through, so that any alarm will do.
+    /// Accesses to the timer with little between them. Its interrupt is never enabled, so that any alarm will do.
     fn devices(&mut self) {
         for _ in 0..1 + self.rng.below(4) {
             if self.rng.chance(0.1) {
@@ -339,7 +339,7 @@ impl Generator {
         }
     }
 
-    /// A read of the time, which the two count differently: nobody sees the value.
+    /// A read of the time, which the two models count differently: the program does not use the value.
     fn time(&mut self) {
         let rd = self.free();
         self.op(Op::Lui, HANDLER[0], 0, 0, ((TIME + 0xfff) & !0xfff) as i32);

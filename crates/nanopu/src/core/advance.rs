@@ -7,8 +7,8 @@ use crate::dcache::{Access, Request};
 use crate::port::Port;
 
 impl Pipeline {
-    /// Everything moves one stage on. `overruled` says that write-back redirects, `killed` that anybody does. What was issued
-    /// stands in the stage behind execute.
+    /// Everything moves one stage on. `overruled` says that write-back redirects, `killed` that any stage does. The instruction
+    /// that was issued stands in the stage behind execute.
     #[inline(always)]
     pub(super) fn move_stages<B: Port>(&mut self, overruled: bool, killed: bool, world: &mut World<'_, B>) {
         let cycle = world.cycle;

@@ -15,7 +15,7 @@ impl Slot {
 
 impl Pipeline {
     #[inline(always)]
-    /// Whether what comes after the instruction in the memory stage is not at `next`.
+    /// Whether the instruction behind the one in the memory stage is not at `next`.
     pub(super) fn is_followed_wrongly(&self, next: u64) -> bool {
         let execute = &self.stages[self.execute];
         if execute.is_live {

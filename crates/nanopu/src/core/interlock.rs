@@ -51,8 +51,8 @@ impl Pipeline {
 
     /// Whether decode holds back a read of x30 until there is a word. An interrupt takes its place, and it comes again afterwards.
     ///
-    /// A read that is replayed has its word. One on a wrong path waits like any other, until what comes before it redirects; so the
-    /// thread is idle only when nothing is left before it.
+    /// A read that is replayed has its word. One on a wrong path waits like any other, until an instruction before it redirects; so
+    /// the thread is idle only when no instruction is left before it.
     #[inline(always)]
     pub(super) fn waits_for_word<B: Port>(&self, world: &mut World<'_, B>) -> bool {
         let fetched = self.frontend.fetched();

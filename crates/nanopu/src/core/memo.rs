@@ -130,7 +130,7 @@ fn is_same(a: &Answer, b: &Answer) -> bool {
 
 impl Memo {
     pub(super) fn new(is_on: bool) -> Memo {
-        // What comes first where nothing is known: no answer is the right one.
+        // The first step where nothing is known: no answer is the right one.
         let nothing = Question { ask: Ask::Nothing, a: 0, b: 0, c: 0, x: 0, y: 0 };
         Memo {
             is_on,

@@ -36,7 +36,7 @@ pub(crate) struct Slot {
     pub(super) is_live: bool,
     /// It must be fetched again, and only passes through.
     pub(super) replays: bool,
-    /// What comes behind it is fetched again.
+    /// The instructions behind it are fetched again.
     pub(super) turns: bool,
     /// It has trapped.
     pub(super) trap: Option<TrapStage>,
@@ -211,7 +211,7 @@ impl Pipeline {
         self.frontend.settle(since);
         self.stages.rotate_left(self.execute);
         self.execute = 0;
-        // What has left write-back.
+        // Clears the instruction that has left write-back.
         self.stages[1].is_live = false;
         for slot in &mut self.stages {
             if !slot.is_live {

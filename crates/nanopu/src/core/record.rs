@@ -124,7 +124,7 @@ impl Record {
 /// Records that are kept: those of the stages, of what was sent back from there, and the last that committed.
 const RECORDS: usize = 8;
 
-/// What has executed and not committed.
+/// The instructions that have executed and not committed.
 #[derive(Clone)]
 pub(crate) struct Records {
     /// By serial number.
@@ -142,7 +142,7 @@ impl Records {
         Records { records: [NO_RECORD; RECORDS], first: 0, end: 0, counter_offset: 0 }
     }
 
-    /// What has executed and not committed leaves, and `others` take its place.
+    /// Takes out the instructions that have executed and not committed, and puts `others` in their place.
     pub(super) fn exchange(&mut self, others: &[Record]) -> Vec<Record> {
         let left = (self.first..self.end).map(|serial| self.records[serial as usize % RECORDS]).collect();
         self.first = self.end;
@@ -153,7 +153,7 @@ impl Records {
         left
     }
 
-    /// Forgets what has executed and not committed.
+    /// Forgets the instructions that have executed and not committed.
     pub(super) fn clear(&mut self) {
         self.first = self.end;
     }
@@ -229,7 +229,7 @@ impl Records {
         let Some((&instruction, mark)) = hart.ready() else {
             return self.execute_carefully(hart, decoder, bus, cycle);
         };
-        // Of what has not come by here, none.
+        // An instruction that did not come by here has no flags.
         let flags = Flags(mark);
         if !flags.is_usual(B::IS_NETWORK) {
             if flags.reads_counter() && hart.privilege == Privilege::Machine {
@@ -291,7 +291,7 @@ impl Records {
         [record.next, instruction.bits.into()]
     }
 
-    /// The same for any instruction, whatever happens.
+    /// The same for any instruction and any outcome.
     #[inline(never)]
     fn execute_carefully<B: Port>(
         &mut self,

@@ -183,7 +183,7 @@ pub(crate) struct World<'a, B> {
     pub(crate) cycle: u64,
 }
 
-/// What was asked in this cycle, for whoever wants to repeat it.
+/// The questions of this cycle, for the memo to repeat them.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Log {
     pub(crate) is_on: bool,

@@ -85,7 +85,8 @@ impl DataCache {
         None
     }
 
-    /// Whether the instruction cache asked in the cycle before: the question of who holds its line takes the bus for two.
+    /// Whether the instruction cache asked in the cycle before: the probe that asks which cache holds its line takes the bus
+    /// for two cycles.
     pub(super) fn is_behind_code(&self, cycle: u64) -> bool {
         matches!(self.probe, Probe::Asked(earliest, _) if earliest == cycle + PROBE_CYCLES - 1)
     }

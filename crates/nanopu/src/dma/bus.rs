@@ -30,7 +30,8 @@ pub(crate) struct Memory<'a> {
 }
 
 impl Memory<'_> {
-    /// An engine asks for a line: cycles to its first word. What has to leave the second level for it leaves the first as well.
+    /// An engine asks for a line: cycles to its first word. A line that has to leave the second level for it leaves the first
+    /// as well.
     fn ask(&mut self, address: u64, memory_cycles: u64) -> u64 {
         let Asked { cycles, recalled } = self.cache.ask(Asker::Device, address, memory_cycles);
         if let Some(recalled) = recalled {

@@ -1,4 +1,4 @@
-//! The other end of the node's link: sends frames when they are due, and notes what comes back.
+//! The other end of the node's link: sends frames when they are due, and notes the answers.
 
 use crate::client::Request;
 use crate::core::Event;
@@ -19,7 +19,7 @@ pub struct DmaAnswer {
     pub payload: Vec<u8>,
 }
 
-/// Requests being played. There is no transport: every request is one frame, nobody acknowledges it, and nobody sends it again.
+/// Requests being played. There is no transport: every request is one frame, which is neither acknowledged nor sent again.
 #[derive(Debug)]
 pub struct DmaLink<'a> {
     client: u32,

@@ -257,7 +257,7 @@ fn recorded(text: &str, case: &Case) -> Option<Vec<u64>> {
             continue;
         }
         let round = (at - *first.get_or_insert(at)) / case.shape.round_cycles;
-        // What comes a millisecond later is the programs' own talk at the end.
+        // Messages that come a millisecond later are the programs' own talk at the end.
         if round > 100 {
             break;
         }

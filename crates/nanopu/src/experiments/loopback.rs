@@ -29,7 +29,7 @@ const THROUGHPUT: [(usize, f64, f64); 7] = [
     (512, 139.3, 138.0),
     (1024, 155.4, 161.0),
 ];
-/// Messages of a burst, and bytes of the one before them that says what comes.
+/// Messages of a burst, and bytes of the message before them that announces them.
 const BURST: usize = 20;
 const CONFIGURATION_BYTES: usize = 24;
 /// Messages that warm up caches and predictor.

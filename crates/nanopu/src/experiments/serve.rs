@@ -63,7 +63,7 @@ impl Server {
     }
 }
 
-/// A program that runs, and who asks it.
+/// A program that runs, and the client that asks it.
 struct Session<'a> {
     name: &'a str,
     node: Node,

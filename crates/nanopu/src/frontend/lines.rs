@@ -106,8 +106,8 @@ impl Frontend {
         self.s2_cache_valid && !self.s2_hit && !self.is_unwanted()
     }
 
-    /// Whether the second stage's packet is not asked for: nothing is there, or not memory, and it may yet turn out that nobody wanted
-    /// it. It enters the queue without its bytes, as one that traps or comes again.
+    /// Whether the second stage's packet is not asked for: nothing is there, or a device is, and the packet may yet turn out to be on
+    /// a wrong path. It enters the queue without its bytes, as one that traps or comes again.
     #[inline(always)]
     pub(super) fn is_unwanted(&self) -> bool {
         match self.s2_place {

@@ -147,7 +147,7 @@ impl Scan {
                 } else {
                     Flow::Jump
                 };
-                // A target that nobody knows yet is no entry.
+                // A target that is not known yet makes no entry.
                 self.is_known |= !self.uses_stack;
             }
             _ => return false,

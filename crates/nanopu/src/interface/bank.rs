@@ -26,7 +26,7 @@ impl Interface {
     }
 
     /// The bank of the thread that the scheduler asks for, and where it begins if it has not run. Nothing if one of the two threads
-    /// has no bank; a context that nobody has made known keeps nothing, and needs none.
+    /// has no bank; a context that no thread has made known keeps nothing, and needs none.
     pub fn wanted_bank(&self) -> Option<(usize, Option<u64>)> {
         let (target, _) = self.target.filter(|&(target, _)| target != self.current)?;
         let current = self.contexts.iter().find(|entry| entry.id == self.current);

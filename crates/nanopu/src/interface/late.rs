@@ -1,8 +1,8 @@
 //! A word for x31 that comes later than its instruction: a unit computes it, or a device is asked for it.
 //!
 //! In the program it stands where its instruction does, and there the check on the program counts it. The queue gets it when the
-//! register file would, in the name of the context that runs then. Decode holds back whatever else touches x31 meanwhile, so
-//! there is one such word at a time, and words stay in the program's order.
+//! register file would, in the name of the context that runs then. Decode holds back other instructions that touch x31
+//! meanwhile, so there is one such word at a time, and words stay in the program's order.
 
 use super::{Interface, Mistake, Occurrence};
 

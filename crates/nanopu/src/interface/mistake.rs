@@ -1,7 +1,7 @@
 //! What a program can do wrong with the network, and where it first did.
 //!
 //! None of it stops the hardware: a read finds nothing, a word is thrown away, a message is not what was meant. So each kind is
-//! counted, and its first occurrence kept for whoever looks for the reason.
+//! counted, and its first occurrence kept for the programmer who looks for the reason.
 
 /// A kind of wrong use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -9,7 +9,7 @@
 pub enum Mistake {
     /// A read of x30 that found no word.
     EmptyRead,
-    /// A read of x30 as a context that nobody has made known: there is no queue to read.
+    /// A read of x30 as a context that no thread has made known: there is no queue to read.
     ReadWithoutContext,
     /// A word for a context that no thread has made known.
     WordForUnknownContext,

@@ -10,7 +10,7 @@ pub(super) const TRANSMIT_WORDS: usize = 512;
 const RECEIVE_MESSAGES: usize = 4;
 
 impl Interface {
-    /// Whether a read of x30 has to wait. A context that nobody has made known has no queue to wait for.
+    /// Whether a read of x30 has to wait. A context that no thread has made known has no queue to wait for.
     #[inline]
     pub fn lacks_word(&self) -> bool {
         self.blocks && self.contexts.iter().any(|entry| entry.id == self.current && entry.words.is_empty())

@@ -1,4 +1,5 @@
-//! Where a node meets the fabric: a host that keeps what the node has sent until it is due, and what has come until the node takes it.
+//! Where a node meets the fabric: a host that keeps the node's packets until they are due, and arrived packets until the node takes
+//! them.
 
 use std::collections::VecDeque;
 

@@ -1,4 +1,4 @@
-//! A NIC on a fabric whose cores are ideal: they write a word a cycle, read whatever comes, and run no program.
+//! A NIC on a fabric whose cores are ideal: they write a word a cycle, read every word that comes, and run no program.
 //!
 //! What a transport does under load shows here without what programs do. The NIC is simulated cycle by cycle while it does
 //! anything.
@@ -26,7 +26,7 @@ const CONTEXT: u16 = 0;
 pub struct Sending {
     /// The cycle in which its core begins to write.
     pub at: u64,
-    /// To whom.
+    /// The receiver.
     pub to: HostId,
     /// Its payload, at least eight bytes: the first word is its number.
     pub bytes: u16,
@@ -37,7 +37,7 @@ pub struct Sending {
 /// A message that is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrived {
-    /// Who sent it.
+    /// The sender.
     pub from: HostId,
     /// Its place in the sender's plan.
     pub number: u64,
@@ -51,9 +51,9 @@ pub struct Endpoint<T> {
     interfaces: Vec<Interface>,
     /// Words that each core has not yet read of its message.
     unread: Vec<u64>,
-    /// What has not been begun, by its number.
+    /// Messages that have not been begun, by number.
     plan: VecDeque<(u64, Sending)>,
-    /// The cycle that comes next.
+    /// The next cycle.
     cycle: u64,
     departures: VecDeque<(Time, Frame)>,
     announced: Time,
@@ -145,7 +145,7 @@ impl<T: Transport> Endpoint<T> {
         self.cycle += 1;
     }
 
-    /// The NIC takes a word a cycle, whatever is there.
+    /// Writes a whole message; the NIC then takes a word a cycle.
     fn write(&mut self, number: u64, sending: Sending) {
         let Sending { to, bytes, core, .. } = sending;
         let core = core.min(self.interfaces.len() - 1);

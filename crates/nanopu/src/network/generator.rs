@@ -9,7 +9,7 @@ use super::frame::{Carrier, Frame};
 use super::{address, cycle_of, time_of};
 use crate::client::{Answer, Client, Request, Strays};
 
-/// Sends each request when it is due, answers what comes back, and takes the time until the answer's first word is there.
+/// Sends each request when it is due, acknowledges the answers, and takes the time until an answer's first word is there.
 #[derive(Clone, Debug)]
 pub struct Generator {
     client: Client,
@@ -42,7 +42,7 @@ impl Generator {
         self.client.answers().iter().filter(|answer| answer.is_some()).count() == self.count
     }
 
-    /// What nobody asked for.
+    /// Packets that this generator did not ask for.
     pub fn strays(&self) -> Strays {
         self.client.strays()
     }

@@ -145,7 +145,7 @@ mod tests {
         Packet { source: PEER, flags: flag::ACK, message: number, buffer: number, ..Packet::default() }
     }
 
-    /// A message is on the wire, acknowledged, and its number somebody else's, when its acknowledgement comes again.
+    /// A message has left, was acknowledged, and another message has its number, when its acknowledgement comes again.
     #[test]
     fn an_old_acknowledgement_does_not_end_a_message_that_is_being_written() {
         let (mut half, mut interfaces) = half(1);

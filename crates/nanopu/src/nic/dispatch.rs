@@ -142,7 +142,7 @@ struct LastBus {
 }
 
 impl LastBus {
-    /// One cycle: a word, and what has begun. Memory of a stream is free with its last word.
+    /// One cycle: moves a word, and calls `on_begin` with a message that begins. Memory of a stream is free with its last word.
     fn tick(
         &mut self,
         cycle: u64,

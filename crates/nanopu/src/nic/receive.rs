@@ -197,7 +197,7 @@ impl Receiver {
         }
     }
 
-    /// Hands on what has arrived in order, and with the first of it the message.
+    /// Hands on the packets that have arrived in order; the first of them also announces the message.
     fn stream(&mut self, cycle: u64, key: (u32, u16), packet: &Packet) {
         let partial = self.partial.get_mut(&key).expect("the caller made it");
         let bytes = partial.payload.len();

@@ -22,7 +22,7 @@ pub enum Selection {
 /// The selector of one context: counts per core, and the messages that wait for one. It has one level; of a tree it knows the cores'
 /// bound only.
 ///
-/// A message is whatever stands for it: a buffer's number, or a record of a queueing model.
+/// `M` stands for a message: a buffer's number, or a record of a queueing model.
 #[derive(Clone, Debug)]
 pub struct Selector<M> {
     selection: Selection,

@@ -45,8 +45,8 @@ pub struct SendCounters {
 /// A message of ours.
 #[derive(Clone, Debug)]
 struct Outgoing {
-    /// The number that receivers know it by: of more bits than there are buffers, so that the next message in the same buffer is not
-    /// taken for this one again by whoever has seen none in between.
+    /// The number that receivers know it by: of more bits than there are buffers, so that a receiver that has seen no message in
+    /// between does not take the next one in the same buffer for this one again.
     sequence: u16,
     context: u16,
     header: AppHeader,
@@ -203,7 +203,7 @@ impl Sender {
 
     /// See [`Nic::deadlocked`](super::Nic::deadlocked).
     pub(super) fn deadlocked(&self, interfaces: &[Interface]) -> Vec<usize> {
-        // Who waits, and for a message of how many bytes.
+        // The cores that wait for a buffer, and the bytes of their messages.
         let mut waiting: BTreeMap<usize, u16> = BTreeMap::new();
         for (core, interface) in interfaces.iter().enumerate().filter(|_| !self.by_context) {
             let Some((context, word)) = interface.peek_sent() else { continue };
@@ -213,7 +213,7 @@ impl Sender {
                 waiting.insert(core, bytes);
             }
         }
-        // Whoever waits for a message that somebody will end does not wait for ever.
+        // A core does not wait for ever if it waits for the buffer of a message that another core will end.
         loop {
             let writers: BTreeMap<u16, usize> = self.writers().collect();
             let ends =
@@ -483,8 +483,8 @@ impl Sender {
         let queue =
             self.queues.iter_mut().find(|queue| queue.front().is_some_and(|&(due, ..)| due <= cycle))?;
         let (_, number, offset) = queue.pop_front().expect("there is a first");
-        // What has arrived in the meantime need not leave again, and the number may be another message's by now, of
-        // which that packet is not there yet. To find that out costs the cycle.
+        // A packet that has arrived in the meantime need not leave again. The number may also be another message's by now,
+        // whose packet is not there yet. To find that out costs the cycle.
         let message = self.messages[usize::from(number)].as_mut()?;
         if (message.state.delivered | !message.sent) >> offset & 1 != 0 {
             return None;

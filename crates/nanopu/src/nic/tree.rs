@@ -175,7 +175,7 @@ mod tests {
         assert_eq!(tree.arrive_at(0, 2), Some((1, 2)));
         assert_eq!(tree.arrive_at(0, 4), None);
         assert_eq!(tree.arrive_at(1, 1), Some((2, 1)));
-        // What waits in the group goes to whoever is done first.
+        // A message that waits in the group goes to the first core that is done.
         assert_eq!((tree.finish(1), tree.hear(0)), (Some(4), Some(6)));
         assert_eq!((tree.finish(0), tree.hear(0)), (None, None));
         assert_eq!(tree.waiting(), 0);
@@ -191,7 +191,7 @@ mod tests {
         assert_eq!(tree.join(2), Joined { for_core: vec![2], for_group: vec![3] });
     }
 
-    /// Whatever comes in whatever order: nothing is lost, no core has more than it may.
+    /// For any messages in any order: none is lost, and no core has more than it may.
     #[test]
     fn every_message_is_served_once() {
         for seed in 0..50 {

@@ -1,4 +1,4 @@
-//! A node's time: one cycle, many, and those that nobody has to simulate.
+//! A node's time: one cycle, many, and idle ones that need not be simulated.
 
 use highwire_riscv::{Bus, Cause, Interrupt};
 
@@ -198,7 +198,7 @@ impl<T: Transport> Node<T> {
     }
 }
 
-/// What follows from what a core did in its last cycle. Who idles is only of interest where somebody skips that.
+/// Notes the consequences of a core's last cycle. Whether the core idles matters only where idle cycles are skipped.
 #[inline(always)]
 fn note(
     number: usize,

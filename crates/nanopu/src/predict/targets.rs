@@ -1,7 +1,7 @@
 //! The target buffer: entries that know a packet by the low bits of its address, and a few pages for the bits above them.
 //!
 //! An entry names its page and its target's page by number. When a page makes room for another, the entries that name it
-//! stay, and then stand for packets and targets that nobody ever saw, as on Rocket.
+//! stay, and then stand for packets and targets that never existed, as on Rocket.
 
 use super::tree::Tree;
 use super::{Flow, Prediction, UNUSED, Update, bit};
@@ -176,7 +176,7 @@ impl Targets {
     }
 
     /// Takes an update over, with the target at the lookup port. If the lookup there is ambiguous, its entries are forgotten, and
-    /// whatever the update makes of the others is lost, but for its contents: one register holds all valid bits.
+    /// the update's change to the valid bits is lost, but not its contents: one register holds all valid bits.
     pub(super) fn learn(&mut self, update: &Update, target: u64, is_ambiguous: bool) {
         let valid = self.valid;
         let ambiguous = if is_ambiguous { self.matching(target) } else { 0 };

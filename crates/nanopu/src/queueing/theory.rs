@@ -26,7 +26,7 @@ fn mmk_tail(k: usize, load: f64, t: f64) -> f64 {
     }
     let last = term * offered / k as f64 / (1.0 - load);
     let waits = last / (sum + last);
-    // Who waits does so for an exponential time of rate `spare`, and is then served.
+    // A request that waits does so for an exponential time of rate `spare`, and is then served.
     let spare = k as f64 - offered;
     let apart = spare - 1.0;
     let both = match apart.abs() < 1e-9 {

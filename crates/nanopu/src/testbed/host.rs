@@ -1,4 +1,5 @@
-//! The host in the switch: sends requests when they are due, acknowledges what comes, and repeats what is not acknowledged.
+//! The host in the switch: sends requests when they are due, acknowledges the packets that come, and repeats its own that are
+//! not acknowledged.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -42,7 +43,7 @@ impl Request {
 pub struct Answer {
     /// The cycle in which its first word was back.
     pub received: u64,
-    /// Who gave it.
+    /// The node that gave it.
     pub node: u32,
     /// What it carried.
     pub payload: Vec<u8>,
@@ -212,7 +213,7 @@ impl FabricHost<Frame> for Host {
                 true => self.acknowledgements.pop_front().map(|(_, packet)| packet)?,
                 false => self.ready.pop_front()?,
             };
-            // Nobody has an address beyond the network's.
+            // A packet to an address outside the network has no receiver: it is dropped.
             if let Some(frame) = Frame::new(&packet) {
                 return Some(frame);
             }

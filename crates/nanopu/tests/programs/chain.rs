@@ -1,4 +1,4 @@
-//! Chain replication: replicas agree after every write, whatever is lost on the way.
+//! Chain replication: replicas agree after every write, even if packets are lost on the way.
 
 use std::collections::BTreeMap;
 

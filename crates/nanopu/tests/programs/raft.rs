@@ -31,7 +31,7 @@ struct State {
 
 struct Cluster {
     testbed: Testbed,
-    /// Whom to ask first.
+    /// The node to ask first.
     guess: usize,
     leaders: BTreeMap<u64, usize>,
 }
@@ -157,7 +157,7 @@ fn a_leader_that_is_cut_off_is_replaced_and_follows_when_it_is_back() {
     cluster.guess = old;
     assert_eq!(cluster.submit(&write(1, 10), RECOVERY_CYCLES), Some(vec![status::OK]));
     cluster.cut_off(old);
-    // It still believes, and takes a write that nobody else ever sees.
+    // The old leader still believes that it leads, and takes a write that no other node ever sees.
     let lost =
         cluster.testbed.send(Request::of_words(cluster.testbed.cycle(), address(old), 0, &write(1, 20)));
     cluster.testbed.run(4 * ELECTION_CYCLES).expect("no trap");

@@ -77,7 +77,7 @@ fn a_full_store_says_so_and_goes_on() {
 fn four_cores_never_mix_values() {
     let Some(mut testbed) = testbed(&["mica"], 4) else { return };
     ask(&mut testbed, &set(hash(1), 1, 0));
-    // Everybody reads and writes the same value at once: an answer must be one that somebody wrote, whole.
+    // All requests read and write the same value at once: an answer must be a value that one request wrote, whole.
     let start = testbed.cycle() + 1_000;
     let numbers: Vec<usize> = (0..200)
         .map(|i| {

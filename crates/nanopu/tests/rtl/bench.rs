@@ -219,7 +219,7 @@ fn verilate(block: &Block, ports: &str, folder: &Path) {
     );
     let _ = std::fs::remove_dir_all(building.join("obj"));
     if std::fs::rename(&building, folder).is_err() {
-        // Somebody else was faster.
+        // Another process was faster.
         let _ = std::fs::remove_dir_all(&building);
     }
 }

@@ -171,7 +171,7 @@ struct Chaos {
     writes: f64,
 }
 
-/// Contexts that the program and the NIC use; one more than there is room for, and one that nobody makes known.
+/// Contexts that the program and the NIC use; one more than there is room for, and one that the program never makes known.
 const CONTEXTS: u64 = CONTEXTS_MAX as u64 + 2;
 
 impl Chaos {

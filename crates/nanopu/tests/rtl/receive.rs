@@ -268,7 +268,7 @@ impl Chaos {
         if self.rng.chance(0.01) {
             bytes.truncate(self.rng.between(1, bytes.len() as u64) as usize);
         }
-        // What comes behind a packet is anything.
+        // The bytes behind a packet may be anything.
         let extra = if self.rng.chance(0.05) { self.rng.below(20) } else { 0 };
         for _ in 0..(bytes.len().next_multiple_of(8) - bytes.len()) as u64 + 8 * extra {
             bytes.push(self.rng.next_u32() as u8);

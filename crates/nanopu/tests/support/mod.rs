@@ -34,7 +34,7 @@ pub(crate) fn program(name: &str) -> Option<Program> {
     Some(Program::parse(&bytes).expect("the linker makes whole programs"))
 }
 
-/// Who sends to the node.
+/// The client that sends to the node.
 #[allow(dead_code, reason = "not every test sends")]
 pub(crate) const CLIENT: u32 = 0x0a00_0001;
 /// The node.

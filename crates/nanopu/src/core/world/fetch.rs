@@ -43,7 +43,7 @@ impl<B: Port> World<'_, B> {
         version.wrapping_add(predictor.changes(set)).wrapping_add(self.bus.code_changes().unwrap_or(0))
     }
 
-    /// The version that an answer is good for. Zero if it is not: what comes from the return stack changes.
+    /// The version that an answer is good for. Zero if it is good for none: an answer from the return stack changes.
     #[inline(always)]
     pub(crate) fn version_of(&self, answer: &Answer, set: u8) -> u64 {
         if self.side.predictor.is_lasting(&prediction(answer)) { self.version(set) } else { 0 }
@@ -55,7 +55,8 @@ impl<B: Port> World<'_, B> {
         self.side.predictor.bias_of(packet)
     }
 
-    /// Does what [`Ask::Fetch`] asks, where the answer is this one if memory says so. Nobody has to look there who counts the changes to it.
+    /// Does what [`Ask::Fetch`] asks, where the answer is this one if memory still holds the same word. A bus that counts changes to code
+    /// need not be looked at.
     #[inline(always)]
     pub(crate) fn confirm(&mut self, q: &Question, answer: &Answer) -> bool {
         if self.bus.code_changes().is_none() && q.a & 4 != 0 {

@@ -12,7 +12,7 @@ impl Side {
         while stores != 0 {
             let (number, bytes) = (stores as u8, (stores >> 8) as u8);
             let writes = self.address(number);
-            // Nobody compares more bits in time.
+            // The hardware has no time to compare more bits.
             let meets = (reads ^ writes) & 0xff8 == 0;
             overlaps |= meets && byte_mask(reads, q.b) & byte_mask(writes, bytes) != 0;
             stores >>= 16;

@@ -37,7 +37,7 @@ pub(super) struct Contest {
 
 /// What became of it.
 pub(super) struct Found {
-    /// Who received what; of each receiver in the order in which messages were complete.
+    /// The messages and their receivers; for each receiver in the order in which messages were complete.
     pub(super) arrived: Vec<(HostId, Arrived)>,
     /// The longest queue behind host 0's port, in bytes, and how it grew, by microseconds.
     pub(super) queue_max: u64,

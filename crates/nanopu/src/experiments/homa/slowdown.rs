@@ -141,7 +141,7 @@ fn plans(seed: u64, span: u64) -> Vec<Vec<Sending>> {
     (0..HOSTS).map(host).collect()
 }
 
-/// By size, rising; infinite for what has not arrived.
+/// By size, rising; infinite for messages that have not arrived.
 fn slowdowns(
     plans: &[Vec<Sending>],
     contest: &Contest,

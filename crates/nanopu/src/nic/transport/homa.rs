@@ -66,7 +66,7 @@ struct Pending {
     /// Which message to begin it was: of those that have as much left, the older one is first.
     number: u64,
     granted: u16,
-    /// A round trip beyond what has arrived.
+    /// A round trip beyond the packets that have arrived.
     grantable: u16,
     /// A control packet for its sender.
     reply: Packet,
@@ -141,7 +141,8 @@ impl Transport for Homa {
         }
     }
 
-    /// What comes again is no more urgent than what is granted. If all has arrived, a grant may be lost: the last packet asks for it.
+    /// A packet that is sent again is no more urgent than granted packets. If all has arrived, a grant may be lost: the last packet
+    /// asks for it.
     fn on_timeout(&mut self, state: &mut Departing, sent: u64) {
         state.priority = state.priority.min(self.config.overcommitment.saturating_sub(1));
         if sent & !state.delivered == 0 {
@@ -158,7 +159,7 @@ impl Transport for Homa {
         self.config.control()
     }
 
-    /// The prototype's pipelines: four more stages decide whom to grant, and two look up a packet's priority.
+    /// The prototype's pipelines: four more stages decide which sender gets a grant, and two look up a packet's priority.
     fn pipeline_cycles(&self) -> PipelineCycles {
         PipelineCycles { ingress: 4, egress: 2 }
     }
@@ -175,7 +176,8 @@ mod tests {
         Packet { source, flags: flag::DATA, message_bytes, packet_offset: offset, ..Packet::default() }
     }
 
-    /// Gives Homa packets as they arrive, by packets of their message and place in it; whom it grants up to what, and how urgent.
+    /// Gives Homa packets as they arrive, by packets of their message and place in it; returns which sender it grants how much,
+    /// and how urgent.
     fn grants(config: HomaConfig, arrivals: &[(u16, u8)]) -> Vec<(u32, u16, u8)> {
         let mut homa = Homa::new(config);
         let mut states = std::collections::BTreeMap::new();
