@@ -144,8 +144,8 @@ impl<'p> Campaign<'p> {
     }
 
     /// Plays everything on `threads` threads. `observe` is told now and then how far it is, and `finished` of each plan as
-    /// soon as its last run is over: the measures in the order of its runs, whatever the number of threads, or the first of
-    /// its runs that has no outcome. A plan that fails does not keep others from being played.
+    /// soon as its last run is over: the measures in the order of its runs, with any number of threads, or the first of its
+    /// runs that has no outcome. A plan that fails does not keep others from being played.
     pub fn play(
         &self,
         threads: usize,
@@ -245,7 +245,7 @@ impl<'p> Campaign<'p> {
         filmed_key(run.film, plan, run)
     }
 
-    /// What has been filmed serves those who want no film as well.
+    /// Measures of a filmed run also serve readers that want no film.
     fn keep(&self, job: (usize, usize), measures: &Measures) {
         let (plan, run) = self.job(job);
         self.archive.keep(&filmed_key(run.film, plan, run), measures);

@@ -1,4 +1,4 @@
-//! A host's flows: which may start, what of them has arrived, what has been acknowledged, and who waited for that.
+//! A host's flows: which may start, how much of each has arrived and was acknowledged, and which flows waited for that.
 
 use highwire_fabric::Time;
 use std::cmp::Reverse;

@@ -1,4 +1,4 @@
-//! How far a run is, for whoever waits for it.
+//! How far a run is, for a caller that waits for it.
 
 use highwire_fabric::Time;
 

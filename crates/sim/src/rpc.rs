@@ -99,7 +99,7 @@ impl Cluster {
         }
     }
 
-    /// Stops a node: its endpoint is gone, with whatever was in its memory.
+    /// Stops a node: its endpoint is gone, with all of its memory.
     pub fn stop(&mut self, node: Node) {
         self.fabric.with_host(HostId(u32::from(node.0)), |host, _| host.stop());
     }

@@ -74,12 +74,12 @@ pub struct Ack {
     pub cumulative: u64,
     /// How far beyond it the sender may go.
     pub window: u32,
-    /// What has arrived beyond it, as half-open ranges counted from it; empty ranges say nothing.
+    /// Bytes that have arrived beyond it, as half-open ranges counted from it; empty ranges say nothing.
     pub blocks: [(u32, u32); SACK_BLOCKS],
 }
 
 impl Ack {
-    /// What has arrived beyond the cumulative acknowledgement, as ranges of offsets.
+    /// Bytes that have arrived beyond the cumulative acknowledgement, as ranges of offsets.
     pub fn sacked(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         let told = self.blocks.iter().filter(|(start, end)| start < end);
         told.map(|&(start, end)| (self.cumulative + u64::from(start), self.cumulative + u64::from(end)))

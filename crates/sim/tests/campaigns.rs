@@ -1,4 +1,4 @@
-//! The same bytes whatever the number of threads, and whether played whole or in parts.
+//! A campaign gives the same bytes with any number of threads, whole or in parts.
 #![allow(
     clippy::disallowed_types,
     reason = "an archive is shared by the threads that play; it is no state machine"

@@ -1,4 +1,4 @@
-//! What must hold in every run, whatever the scheme.
+//! What must hold in every run, under every scheme.
 
 use highwire_fabric::{Balancing, Ecn, Rate, Span, Time};
 use highwire_sim::scenario::{

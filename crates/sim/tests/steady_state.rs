@@ -163,9 +163,9 @@ fn dcqcn_settles_where_marks_keep_every_flow_at_its_share() {
     assert!(steady.unfairness() < 0.05, "{:?}", steady.sent);
 }
 
-/// Timely has no fixed point (Zhu and others, CoNEXT 2016): below T_low rates rise whatever the trend, above it a growing
-/// queue cuts them. So round trips swing around T_low and never come near T_high, and what flows have in common, their
-/// rises, makes them equal.
+/// Timely has no fixed point (Zhu and others, CoNEXT 2016): below T_low rates rise regardless of the trend, above it a growing
+/// queue cuts them. So round trips swing around T_low and never come near T_high, and what flows have in common, their rises,
+/// makes them equal.
 #[test]
 fn timely_swings_around_its_lower_threshold() {
     for flows in [2, 4] {
@@ -184,7 +184,7 @@ fn timely_swings_around_its_lower_threshold() {
     }
 }
 
-/// A flow that shares its way with nobody keeps the line's rate under every control.
+/// A flow that shares its way with no other flow keeps the line's rate under every control.
 #[test]
 fn a_lone_flow_is_never_slowed_down() {
     let controls =

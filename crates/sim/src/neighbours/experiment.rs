@@ -43,7 +43,7 @@ const POOL_BYTES: u64 = 1 << 20;
 /// An input that holds so much pauses its sender, where there is PFC.
 const XOFF_BYTES: u64 = 100_000;
 
-/// Who else is on the link, and how switches queue.
+/// The other traffic on the link, and how switches queue.
 #[derive(Clone, Copy)]
 struct Case {
     name: &'static str,

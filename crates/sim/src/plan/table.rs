@@ -1,4 +1,4 @@
-//! TOML tables with a memory of where everything stands and of what has been read.
+//! TOML tables that remember where each entry stands and which entries were read.
 
 use std::ops::Range;
 

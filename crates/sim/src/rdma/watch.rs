@@ -7,7 +7,7 @@ use highwire_stdx::{Duration, Instant};
 use highwire_verbs::Recovery;
 use highwire_wire::{Ext, Headers, Psn, Syndrome};
 
-/// What has been seen of one connection's sender. Packets are counted from its first PSN.
+/// What an observer knows of one connection's sender. Packets are counted from its first PSN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch {
     first: Psn,

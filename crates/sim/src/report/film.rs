@@ -1,6 +1,6 @@
-//! A film of a network: the queue behind every port and who is paused, picture by picture.
+//! A film of a network: the queue behind every port and the ports that are paused, picture by picture.
 //!
-//! Pictures hold only ports at which something is to be seen. Queues are in kilobytes.
+//! Pictures hold only ports with a queue or a pause. Queues are in kilobytes.
 
 use highwire_fabric::{NodeId, Span, Time, Topology};
 use serde::{Deserialize, Serialize};

@@ -23,7 +23,7 @@ pub enum Metric {
     Retransmitted,
     /// Times that a sender waited in vain.
     Timeouts,
-    /// Pause frames that told somebody to stop.
+    /// Pause frames that told a port to stop.
     Pauses,
     /// Share of the time that ports were paused, of all ports.
     Paused,

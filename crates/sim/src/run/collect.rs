@@ -105,8 +105,8 @@ impl Run<'_> {
         totals
     }
 
-    /// A run to rest ends with its last flow; what timers do afterwards is nobody's concern, and no clock's either: the threads of a
-    /// parallel run stop at different times.
+    /// A run to rest ends with its last flow; timers that run afterwards do not count. Nor does the time at which the run
+    /// stops: the threads of a parallel run stop at different times.
     fn end_time(&self) -> Time {
         let over = self.net.hosts().flat_map(|h| &h.ledger.sends).map(|send| send.acknowledged);
         match self.scenario.stop {

@@ -12,7 +12,7 @@ use super::ScenarioError;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Network {
-    /// Who is joined to whom.
+    /// How hosts and switches are joined.
     pub shape: Shape,
     /// Every link's rate.
     pub rate: Rate,
@@ -36,7 +36,7 @@ pub struct Network {
     pub faults: Vec<LinkFault>,
 }
 
-/// Who is joined to whom.
+/// How hosts and switches are joined.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Shape {
@@ -107,7 +107,7 @@ pub struct LinkFault {
     pub link: Option<u32>,
     /// The probability that a bit is wrong.
     pub bit_error_rate: f64,
-    /// The probability that a packet is lost, whatever its length.
+    /// The probability that a packet is lost, regardless of its length.
     pub packet_loss: f64,
 }
 

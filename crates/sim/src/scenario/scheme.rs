@@ -52,7 +52,7 @@ pub struct Irn {
     pub sack_restarts_timer: bool,
     /// How losses are repaired.
     pub recovery: LossRecovery,
-    /// How long an acknowledgement that nobody asked for may wait; zero: one per packet, as in the paper.
+    /// How long an acknowledgement that the requester did not ask for may wait; zero: one per packet, as in the paper.
     pub ack_delay: Span,
 }
 

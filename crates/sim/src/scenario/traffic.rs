@@ -12,9 +12,9 @@ pub struct FlowId(pub u32);
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Flow {
-    /// Who sends.
+    /// The sender.
     pub source: HostId,
-    /// Who receives; another host.
+    /// The receiver; another host.
     pub destination: HostId,
     /// How much, without headers: 1 to 2^31.
     pub bytes: u64,
@@ -25,7 +25,7 @@ pub struct Flow {
     /// host can know: what it receives is over with its last byte, what it sends with the last acknowledgement.
     #[serde(default)]
     pub after: Vec<FlowId>,
-    /// A tag for whoever reads the outcome: background, incast, …
+    /// A tag for readers of the outcome: background, incast, …
     #[serde(default)]
     pub class: u16,
     /// Flows of one group complete together: an incast, a collective. Groups are numbered from zero.

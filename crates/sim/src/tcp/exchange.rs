@@ -63,7 +63,7 @@ impl<'a> Exchange<'a> {
         }
     }
 
-    /// Sends whatever may leave.
+    /// Sends all segments that may leave.
     pub(super) fn drain(&mut self) {
         while let Some(segment) = self.sender.poll_transmit(self.now) {
             assert!(self.sent.len() < 200_000, "it sends for ever");
@@ -116,7 +116,7 @@ impl<'a> Exchange<'a> {
     }
 }
 
-/// Whatever the network does, every byte arrives once, and both ends come to rest.
+/// Every byte arrives once, and both ends come to rest, with any network faults.
 #[test]
 fn every_byte_arrives_exactly_once_whatever_the_network_does() {
     for seed in 0..400 {

@@ -1,4 +1,5 @@
-//! The half of a connection that receives: what has arrived, and what to say about it (RFC 9293, 2018, 5681 §4.2).
+//! The half of a connection that receives: the bytes that have arrived, and when and how to acknowledge them (RFC 9293, 2018,
+//! 5681 §4.2).
 //!
 //! A segment in order may wait for a second one before it is acknowledged; one that comes early, late, or closes a gap is
 //! acknowledged at once. The first SACK block is the range that changed last, then the others, last changed first.

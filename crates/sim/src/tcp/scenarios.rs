@@ -170,7 +170,7 @@ fn after_a_timeout_only_what_is_missing_is_resent() {
     assert_eq!(sender.counters().timeouts, 1);
 }
 
-/// The receive window binds whatever the congestion window is.
+/// The receive window binds, no matter how large the congestion window is.
 #[test]
 fn no_more_than_the_receive_window_is_in_flight() {
     let config = Config { window_bytes: 350, ..config(10, true) };

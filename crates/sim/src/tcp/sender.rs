@@ -29,7 +29,7 @@ pub struct Segment {
     pub is_resent: bool,
 }
 
-/// What has happened to a connection.
+/// Counts of what has happened to a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Counters {
     /// Segments sent again.
@@ -57,7 +57,7 @@ pub struct Sender {
     board: Scoreboard,
     /// Losses below it have been resent in this recovery (HighRxt).
     resent_to: u64,
-    /// The oldest segment is to be resent whatever the window says.
+    /// The oldest segment is to be resent even if the window is full.
     must_resend: bool,
     /// Where the last rescue retransmission of this recovery reached (RescueRxt).
     rescued_to: Option<u64>,
@@ -185,7 +185,7 @@ impl Sender {
         self.timeout.current()
     }
 
-    /// What has happened.
+    /// Counts of what has happened.
     pub fn counters(&self) -> Counters {
         self.counters
     }

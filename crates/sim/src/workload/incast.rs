@@ -11,7 +11,7 @@ use crate::Flow;
 pub struct Incast {
     /// How many hosts answer, chosen at random.
     pub senders: u32,
-    /// Who asked.
+    /// The host that asked.
     pub receiver: HostId,
     /// The whole answer, in equal parts; a remainder goes to the first.
     pub bytes: u64,

@@ -6,7 +6,7 @@ use highwire_stdx::Rng;
 use super::{Ground, WorkloadError};
 use crate::Flow;
 
-/// A random permutation in which nobody sends to itself.
+/// A random permutation in which no host sends to itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Permutation {
     /// What each host sends.
