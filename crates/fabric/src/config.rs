@@ -15,7 +15,7 @@ pub struct FabricConfig {
     pub pfc: Option<Pfc>,
     /// Marking; `None`: no packet is marked.
     pub ecn: Option<Ecn>,
-    /// Trimming; `None`: what has no room is dropped whole.
+    /// Trimming; `None`: a packet that has no room is dropped whole.
     pub trimming: Option<Trimming>,
     /// When a switch passes a packet on.
     pub forwarding: Forwarding,
@@ -98,7 +98,7 @@ pub struct Trimming {
     pub header_priority: u8,
 }
 
-/// When a switch passes a packet on to a port that nobody else uses or waits for.
+/// When a switch passes a packet on to a port that no other packet uses or waits for.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -191,8 +191,9 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         }
     }
 
-    /// Asks for what the next few events will touch: a port first, what is on its wire when that is there, what comes after it when
-    /// that is there. In a large network hosts do not stay in the caches between their packets either, so they are asked to do the same.
+    /// Prefetches the memory that the next few events will touch: first the port, then, once that is there, the packet on its wire, then
+    /// what that packet leads to. In a large network hosts do not stay in the caches between their packets either, so they are asked to
+    /// do the same.
     #[inline]
     fn look_ahead(&self) {
         let place = |key: u32| (key & ((1 << KIND_SHIFT) - 1)) as usize;

@@ -1,7 +1,7 @@
 //! Eyes on a run: what an observer is told as it happens.
 //!
-//! Counters are always there ([`crate::PortCounters`]); an observer is for those who want to see each case. The unit type
-//! observes nothing and costs nothing.
+//! Counters are always there ([`crate::PortCounters`]); an observer sees each single case. The unit type observes nothing and
+//! costs nothing.
 
 use crate::{PortId, Priorities, Time};
 

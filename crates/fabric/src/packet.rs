@@ -52,7 +52,8 @@ pub(crate) const WHOLE: u8 = 8;
 /// What a packet's path needs of it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Record {
-    /// When its last bit reaches the end of the link on which it is, or as much of it as whoever is there waits for.
+    /// When its last bit reaches the end of the link on which it is, or the part of the packet that the receiver waits for,
+    /// such as its header.
     pub(crate) arrival: Time,
     /// The next in the same list.
     pub(crate) next: u32,

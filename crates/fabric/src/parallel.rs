@@ -153,8 +153,8 @@ where
         self.parts.iter_mut().for_each(|part| part.set_link_errors(link, bit_error_rate, packet_loss));
     }
 
-    /// As [`Fabric::lose_if_by_wire`], with the same losses whatever the number of threads. There is no rule for all wires at once: no order
-    /// of events is common to several threads.
+    /// As [`Fabric::lose_if_by_wire`], with the same losses for any number of threads. There is no rule for all wires at once: no order of
+    /// events is common to several threads.
     pub fn lose_if_by_wire(&mut self, rule_of: Option<&dyn Fn(PortId) -> Verdict<P>>) {
         self.parts.iter_mut().for_each(|part| part.lose_if_by_wire(rule_of));
     }

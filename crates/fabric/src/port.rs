@@ -1,4 +1,4 @@
-//! A port: its sending side, the wire behind it, and what has passed.
+//! A port: its sending side, the wire behind it, and counts of what has passed.
 
 use crate::packet::Fifo;
 use crate::time::Pace;
@@ -28,9 +28,9 @@ pub(crate) struct Port {
     pub(crate) health: Health,
     /// An event will come when the port is free.
     pub(crate) is_awaited: bool,
-    /// What has entered the wire.
+    /// Packets that have entered the wire.
     pub(crate) sent: Tally,
-    /// What has left it at the other end, lost packets not included.
+    /// Packets that have left it at the other end, without lost ones.
     pub(crate) arrived: Tally,
 }
 

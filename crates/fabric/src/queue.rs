@@ -4,8 +4,8 @@
 //! lists in one pool, with a bitmap to find the next occupied one. Later ones wait in a coarse ring, and rare far ones in
 //! a heap; both pour into the fine ring when their time comes near. A bucket is sorted when it is opened.
 //!
-//! Invariant: events leave in the order of (time, key), whatever the order in which they came; so a run depends on what
-//! happens, not on how the queue, or a partition of it, stores it. Equal events are indistinguishable.
+//! Invariant: events leave in the order of (time, key), no matter in which order they came; so a run depends on what happens,
+//! not on how the queue, or a partition of it, stores it. Equal events are indistinguishable.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;

@@ -1,4 +1,4 @@
-//! Who is connected to whom, and which way packets go.
+//! Which hosts and switches are connected, and which way packets go.
 //!
 //! A topology is plain data: hosts with one port each, switches, and full-duplex links. Ports have global numbers: host
 //! `h` has port `h`, switches follow. Regular topologies route by arithmetic on an address that names pod, edge and slot

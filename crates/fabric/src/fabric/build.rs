@@ -77,7 +77,7 @@ impl fmt::Display for BuildError {
 impl std::error::Error for BuildError {}
 
 impl<P: Packet, H: Host<P>> Fabric<P, H> {
-    /// A network of this shape and behaviour with these hosts, observed by nobody.
+    /// A network of this shape and behaviour with these hosts, without an observer.
     ///
     /// # Errors
     /// If the parts do not fit.
@@ -285,7 +285,7 @@ fn switches_of(topology: &Topology, config: &FabricConfig) -> Vec<Switch> {
 }
 
 /// Buckets so narrow that few events share one, and so many that a wire's delay lies within the ring. In a large network more
-/// share one, for what comes next is known only within a bucket, and is asked for ahead of time.
+/// events share a bucket: the next events are known only within a bucket, and their memory is prefetched.
 fn event_queue_for(topology: &Topology) -> EventQueue {
     let transmission = topology.links().iter().map(|l| l.spec.rate.span_of(1600)).max().unwrap_or_default();
     let ahead = (topology.delay_max() + transmission).as_ps().max(1);

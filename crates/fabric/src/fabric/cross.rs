@@ -26,7 +26,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         self.store.push_back(wire, index);
     }
 
-    /// What has set out since this was asked last.
+    /// The packets that have left for other parts since the last call.
     pub(crate) fn departures(&mut self) -> std::vec::Drain<'_, Crossing<P>> {
         self.outbox.drain(..)
     }

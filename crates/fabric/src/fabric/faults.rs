@@ -20,7 +20,7 @@ pub(super) struct Fault {
 /// Whether a packet is lost that would now come into a switch.
 pub type Verdict<P> = Box<dyn FnMut(Time, &P) -> bool + Send>;
 
-/// Who says so.
+/// The rules that decide it.
 pub(super) enum Verdicts<P> {
     /// One rule for all.
     Network(Verdict<P>),
@@ -32,7 +32,7 @@ pub(super) enum Verdicts<P> {
 pub(super) struct FaultKind {
     /// The probability that a bit survives.
     bit_survives: f64,
-    /// The probability that a packet is lost whatever its length.
+    /// The probability that a packet is lost, regardless of its length.
     packet_lost: f64,
     rng: Rng,
 }

@@ -21,7 +21,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         let port = &self.ports[output as usize];
         let blocked = port.paused & 1 << record.priority;
         if port.waiting | blocked == 0 && !port.is_awaited && port.busy_until <= now {
-            // Nobody waits: through the crossbar at once.
+            // No packet waits for the port: this one goes through the crossbar at once.
             self.queues.pass(output, record.priority, local);
             return self.launch(now, output, index);
         }

@@ -50,7 +50,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         Ok(present)
     }
 
-    /// What has become of the packets sent by a port as far as this part knows, and how many are on the wire.
+    /// The fate of the packets that a port has sent, as far as this part knows, and how many are on the wire.
     pub(crate) fn after(&self, port: u32) -> (Tally, u64) {
         let state = &self.ports[port as usize];
         let mut sum = state.arrived;

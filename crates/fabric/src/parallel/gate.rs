@@ -1,7 +1,7 @@
 //! Where threads wait for each other, a few times per simulated microsecond.
 //!
 //! A window may be so short that sleeping costs more than it: threads spin for a while, and give their core away when others
-//! are late. Who panics breaks the gate, so that the others do not wait for ever.
+//! are late. A thread that panics breaks the gate, so that the others do not wait for ever.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
