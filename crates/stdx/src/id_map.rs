@@ -1,7 +1,7 @@
 //! A map from random numbers to things: the numbers are their own hash.
 //!
-//! QPNs and memory keys are drawn at random so that nobody can guess them; an open-addressing table keyed by
-//! their own bits then finds one in a cache line, with no hash function and no order that depends on one.
+//! QPNs and memory keys are drawn at random so that attackers cannot guess them; an open-addressing table keyed by their own
+//! bits then finds one in a cache line, with no hash function and no order that depends on one.
 
 /// A map keyed by 32-bit identifiers that are already random.
 #[derive(Clone, Debug)]

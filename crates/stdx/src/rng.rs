@@ -3,8 +3,8 @@
 //! Where a run must repeat itself: xoshiro256** seeded by SplitMix64 (Blackman and Vigna). One seed gives one sequence on
 //! every machine. A few of its numbers tell all the others, so keys that a peer sees must not come from it.
 //!
-//! Where nobody may guess the next one (keys, queue pair numbers, PSNs of a device that serves strangers): ChaCha20, whose
-//! 256 bits of seed the caller takes from its system. What such a generator forks is as secret.
+//! Where an attacker must not guess the next number (keys, queue pair numbers, PSNs of a device that serves strangers):
+//! ChaCha20, whose 256 bits of seed the caller takes from its system. What such a generator forks is as secret.
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};
@@ -36,7 +36,7 @@ impl Rng {
         Rng { source: Source::Repeatable([next(), next(), next(), next()]) }
     }
 
-    /// A generator whose numbers nobody can guess who does not know `seed`, however many of them are known.
+    /// A generator whose numbers cannot be guessed without `seed`, even from many earlier numbers.
     pub fn secret(seed: [u8; 32]) -> Rng {
         Rng { source: Source::Secret(Box::new(ChaCha20Rng::from_seed(seed))) }
     }
