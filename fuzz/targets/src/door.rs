@@ -25,7 +25,7 @@ use crate::ops::Decisions;
 const MAGIC: u64 = u64::from_le_bytes(*b"HWDOOR\0\0");
 const PATIENCE: Duration = Duration::from_secs(60);
 const ARENA_BYTES: u64 = 1 << 14;
-/// What the magic number and the size take of a board; whoever comes later has to be able to read them.
+/// The bytes of a board's magic number and size; programs that connect later have to be able to read them.
 const BOARD_HEADER_BYTES: u64 = 16;
 /// Ringing again helps where a vandal has wiped a bell away.
 const RING_AGAIN: Duration = Duration::from_millis(2);
@@ -33,7 +33,7 @@ const RING_AGAIN: Duration = Duration::from_millis(2);
 /// How often a thread of the engine's has panicked.
 static PANICS: AtomicUsize = AtomicUsize::new(0);
 
-/// The engine and those who must not notice anything.
+/// The engine, and the programs that must not notice anything.
 struct Stage {
     _device: Device,
     door: Door,
@@ -77,7 +77,7 @@ pub(crate) fn door(input: &[u8]) {
     stage.until("the end of its files", |stage| files(&stage.door) == stage.files);
 }
 
-/// A panic of the engine's own is its end, or a session's, whatever else seems to work.
+/// A panic in a thread of the engine ends it, or a session, even if everything else seems to work.
 fn check_threads() {
     assert_eq!(PANICS.load(Ordering::SeqCst), 0, "a thread of the engine has panicked");
 }
@@ -320,7 +320,7 @@ fn word(decisions: &mut Decisions<'_>) -> Option<u64> {
     })
 }
 
-/// Asks; a question in its form is answered, whatever is in it. `None` is a refusal.
+/// Asks. A well-formed question is always answered; `None` is a refusal.
 fn ask(socket: &mut UnixStream, kind: u16, words: &[u64]) -> Option<Vec<u64>> {
     let mut frame = ((words.len() * 8) as u64 | u64::from(kind) << 32).to_le_bytes().to_vec();
     words.iter().for_each(|word| frame.extend_from_slice(&word.to_le_bytes()));

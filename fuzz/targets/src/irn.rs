@@ -86,7 +86,7 @@ fn drive_sender(decisions: &mut Decisions<'_>) -> Option<()> {
     }
 }
 
-/// A receiver under arrivals in any order, against the set of what has arrived.
+/// A receiver under arrivals in any order, against the set of packets that have arrived.
 pub(crate) fn receiver(input: &[u8]) {
     drive_receiver(&mut Decisions::new(input));
 }

@@ -1,8 +1,8 @@
 //! What each fuzz target does with its bytes.
 //!
-//! A target is a function that must return whatever it is given; it panics when a promise of the code under test is
-//! broken. libFuzzer calls these functions, and so do the plain [`driver`] and `cargo test`, so that every machine
-//! tries them and a finding becomes a regression test by keeping its bytes.
+//! A target is a function that must return for any input; it panics when a promise of the code under test is broken. libFuzzer
+//! calls these functions, and so do the plain [`driver`] and `cargo test`, so that every machine tries them and a finding
+//! becomes a regression test by keeping its bytes.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,8 @@
 //! A whole RNIC under a network that replays, drops, reorders and forges packets.
 //!
 //! Four pairs of queue pairs of one RNIC are connected to each other: RC with go-back-N, RC with IRN, UC and UD. What
-//! they send is kept and delivered when, and as often as, the input says; packets that nobody sent come in between.
-//! Whatever happens, memory outside the region stays untouched, and a request completes at most once.
+//! they send is kept and delivered when, and as often as, the input says; forged packets come in between. In all cases memory
+//! outside the region stays untouched, and a request completes at most once.
 
 mod bench;
 mod captured;

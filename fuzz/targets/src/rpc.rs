@@ -1,4 +1,4 @@
-//! Datagrams of RPCs: parsers keep their promises, and an endpoint in the middle of a conversation survives whatever arrives.
+//! Datagrams of RPCs: parsers keep their promises, and an endpoint in the middle of a conversation survives any datagram.
 
 use highwire_rpc::wire::{Greeting, Header, Immediate, Kind, Messages, Part, Progress};
 use highwire_rpc::{Config, Endpoint, Node, Received, RequestType};
@@ -36,7 +36,7 @@ pub(crate) fn rpc(input: &[u8]) {
         endpoint.handle_timeout(now);
         drain(&mut endpoint, now);
     }
-    // Whatever was said, time brings every call to an end.
+    // Time ends every call, even if answers were forged.
     for _ in 0..10_000 {
         if endpoint.running() == 0 {
             return;

@@ -1,4 +1,4 @@
-//! Packets that nobody sent, near enough to the truth to get past the first checks.
+//! Forged packets, near enough to the truth to get past the first checks.
 
 use highwire_verbs::Gid;
 use highwire_wire::{Bth, DEFAULT_PKEY, Ext, Headers, MAX_HEADERS_LEN, Opcode, Psn, Reth};
