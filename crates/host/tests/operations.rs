@@ -262,7 +262,7 @@ fn a_wait_for_receives_ends_when_they_are_posted() {
 
 #[test]
 fn a_ring_that_is_full_is_waited_for() {
-    // Nobody repeats what an unreliable connection loses, and ten times as many packets as a ring and its backlog hold are under way.
+    // An unreliable connection repeats no lost packet, and ten times as many packets as a ring and its backlog hold are under way.
     let [a, b] = &Setup::new(Service::Uc, LinkChoice::Auto).pair();
     const MESSAGES: u64 = 60;
     let length = (1 << 20) - 1;

@@ -52,7 +52,7 @@ fn an_unreliable_write_does_not_overtake_a_send_that_waits_for_its_receive() {
     assert_eq!(a.device.counters().value("direct"), 0);
 }
 
-/// Only that: a READ is no operation of UC, whoever could carry it out.
+/// Only WRITEs: a READ is no operation of UC, even if the driver could carry it out.
 #[test]
 fn nothing_but_writes_is_direct_on_unreliable_connections() {
     let [a, b] = &Setup::new(Service::Uc, LinkChoice::Auto).pair();

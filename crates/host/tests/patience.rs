@@ -79,7 +79,7 @@ fn a_neighbour_that_has_gone_is_not_waited_for() {
     in_time("the end of a device", move || drop(b));
 }
 
-/// Who is found through shared memory by its lock, and who over UDP by its socket.
+/// Over shared memory the neighbour's lock tells that it lives, over UDP its socket.
 const HASTY: [(Recovery, LinkChoice); 4] = [
     (Recovery::GoBackN, LinkChoice::Shm),
     (Recovery::Irn, LinkChoice::Shm),
@@ -101,7 +101,7 @@ fn a_living_neighbour_that_does_not_run_is_not_given_up() {
         a.post(2, Operation::Send, 0, 64);
         next_ok(a, b);
         next_ok(b, a);
-        // From here on the neighbour's engine does not run: nobody polls it. Hundreds of its timeouts pass.
+        // From here on the neighbour's engine does not run, because no thread polls it. Hundreds of timeouts pass.
         b.receive(3, 0, 64);
         a.post(4, Operation::Send, 0, 64);
         for _ in 0..if link == LinkChoice::Udp { 100_000 } else { 1_000_000 } {

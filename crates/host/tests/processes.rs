@@ -30,7 +30,7 @@ impl Peer {
         Peer { child, input, output }
     }
 
-    /// The next line that the peer says to us, among whatever the test harness prints.
+    /// The next line that the peer says to us, among the lines of the test harness.
     fn hear(&mut self) -> Vec<String> {
         loop {
             let line = self.output.next().expect("the peer speaks").expect("text");

@@ -89,7 +89,7 @@ fn converse([a, b]: &[End; 2], what: &str) {
     }
 }
 
-/// Each has a socket of its own at the common address, and the broker keeps those of who has gone.
+/// Each has a socket of its own at the common address, and the broker keeps the sockets of processes that have gone.
 #[test]
 fn at_a_shared_address_who_lives_and_does_not_run_is_not_given_up_and_who_has_gone_is() {
     let house = House::new(13);
@@ -101,7 +101,7 @@ fn at_a_shared_address_who_lives_and_does_not_run_is_not_given_up_and_who_has_go
         a.post(2, Operation::Send, 0, 64);
         next_ok(&a, &b);
         next_ok(&b, &a);
-        // From here on nobody polls the neighbour's engine, and hundreds of timeouts pass.
+        // From here on no thread polls the neighbour's engine, and hundreds of timeouts pass.
         b.receive(3, 0, 64);
         a.post(4, Operation::Send, 0, 64);
         for _ in 0..100_000 {
@@ -246,7 +246,7 @@ fn faults_and_captures_work_at_a_shared_address() {
         let counters = ends[0].device.counters();
         assert!(counters.value("fault_dropped") > 0, "{link}");
         assert_eq!(counters.value("direct"), 0, "{link}: nothing gets around them");
-        // What comes and goes at queue pair 1 is in the capture, too.
+        // Packets from and to queue pair 1 are in the capture, too.
         let recorded = ends[0].device.counters().value("capture_recorded");
         let [a, b] = [&ends[0], &ends[1]].map(|end| end.device.gsi().expect("an interface"));
         for _ in 0..20 {
@@ -262,7 +262,7 @@ fn faults_and_captures_work_at_a_shared_address() {
 
 #[test]
 fn a_busy_neighbour_at_the_same_address_gets_none_of_ours() {
-    // Small messages of one sender to two receivers at one address would share trains if nobody kept them apart.
+    // Small messages of one sender to two receivers at one address would share trains if the sender did not keep them apart.
     let house = House::new(4);
     let setup = house.setup(Service::Ud, LinkChoice::Udp);
     let sender = setup.end();
@@ -340,7 +340,7 @@ fn a_broker_ends_without_its_registry() {
     let address = IpAddr::from([127, 191, c, d.clamp(1, 254)]);
     let broker = Broker::open(&registry, address).expect("an address").with_linger(Duration::from_secs(3600));
     let broker = std::thread::spawn(move || broker.run().expect("serves"));
-    // Who asks was there, too.
+    // The process that asks counts as a visitor, too.
     assert_eq!(sharers(&registry, address), Some(Vec::new()));
     // In one step: a broker that is about to end would make the lock again.
     let gone = root.with_extension("gone");
@@ -409,7 +409,7 @@ fn datagrams_find_the_listener_and_answers_their_owner() {
     assert_eq!(*heard.mad, request_for(service, u32::from(a.shard())));
     b.send(heard.source, &to_id(0xABCD_EF00 | u32::from(a.shard()))).expect("sends");
     assert_eq!(*hear(&a).mad, to_id(0xABCD_EF00 | u32::from(a.shard())));
-    // Nobody listens there.
+    // No process listens to that service.
     c.send(house.address, &request_for(service + 1, u32::from(c.shard()))).expect("sends");
     let rejected = hear(&c).mad;
     assert_eq!((rejected[16..18].to_vec(), rejected[34..36].to_vec()), (vec![0, 0x12], vec![0, 8]));
@@ -433,7 +433,7 @@ fn what_queue_pair_1_drops_is_counted_by_reason_where_others_read_it() {
         assert_eq!(ours.pid, std::process::id(), "it runs in this test");
         ours.counters.iter().find(|(other, _)| other == name).map(|(_, value)| *value)
     };
-    // A request that nobody listens to is answered, a confirmation for nobody is not.
+    // A request without a listener is answered, a confirmation without a recipient is not.
     gsi.send(house.address, &request_for(0x0106_1D30, u32::from(gsi.shard()))).expect("sends");
     hear(&gsi);
     gsi.send(house.address, &to_id(0x1234_56FD)).expect("sends");
@@ -445,7 +445,7 @@ fn what_queue_pair_1_drops_is_counted_by_reason_where_others_read_it() {
     packet[20] ^= 1;
     socket.send_to(&packet, (house.address, highwire_wire::UDP_PORT)).expect("sends");
     until("the damaged one", || (count("dropped_bad_icrc") == Some(1)).then_some(()));
-    // The broker shares nothing: nobody waits for it, and it is no device.
+    // The broker is no sharer and no device, and no process waits for it.
     let all = running_devices().expect("a directory");
     let shards: Vec<_> = all
         .iter()
@@ -476,7 +476,7 @@ fn a_request_waits_for_a_listener_that_is_about_to_come() {
         b.unlisten(ServiceIds::one(service(7001))).expect("pauses");
         ask(7001);
     }
-    // But who never listens is answered for.
+    // But if the process never listens, the broker declines for it.
     ask(7002);
     let rejected = [hear(&a).mad, hear(&a).mad];
     assert!(rejected.iter().all(|mad| (&mad[16..18], &mad[34..36]) == (&[0, 0x12][..], &[0, 8][..])));

@@ -1,4 +1,4 @@
-//! A broker is killed, and those who share its address go on.
+//! A broker is killed, and the processes that share its address go on.
 //!
 //! The program is three things: the test, which starts itself again with a registry and an address of its own; the scenario,
 //! which then runs in there; and the broker, which devices find by `HIGHWIRE_BROKER` and start by themselves.
@@ -71,10 +71,10 @@ fn those_who_share_an_address_outlive_its_broker() {
     for round in 0..3 {
         let before = shards(&registry, address);
         let killed = kill_broker(&registry, address);
-        // Nobody needs it for data.
+        // Data does not pass through the broker.
         ends.iter().for_each(converse);
         if round == 1 {
-            // Who comes before anybody has noticed waits.
+            // A process that opens the address before a sharer has noticed waits.
             drop(device(address));
         }
         until("the next broker", || (broker::process(&registry, address)? != killed).then_some(()));
@@ -92,7 +92,7 @@ fn those_who_share_an_address_outlive_its_broker() {
         assert!(matches!(c.bind_port(PortSpace::TCP, 7471), Err(GsiError::InUse)));
         c.send(address, &request(c.shard())).expect("sends");
         assert_eq!(hear(&b)[16..18], [0, 0x10], "the request found its listener");
-        // However soon the next one is killed as well, who asks something hears of it from none of them.
+        // The next brokers are killed at once as well. A process that asks something does not notice.
         let all = shards(&registry, address);
         for _ in 0..3 {
             kill_broker(&registry, address);
@@ -123,11 +123,11 @@ fn nobody_waits_for_the_next_broker_but_who_asks_it() {
         let buffer = pd.allocate(common::BUFFER_BYTES, Access::ALL).expect("a buffer");
         End { qp, buffer, cq, pd, device: end.device.clone() }
     });
-    // Somebody else is at it, and takes his time.
+    // Another process holds the lock, and takes its time.
     let lock = registry.lock_broker(address).expect("a lock");
     kill_broker(&registry, address);
     until("two that look for the next one", || (helpers() == 2).then_some(()));
-    // Whether a new peer speaks IRN is asked and answered by the devices' own threads, and nobody sends before.
+    // The devices' own threads ask and answer whether a new peer speaks IRN, and no data leaves before.
     setup.connect(&ends);
     converse(&ends);
     assert_eq!(helpers(), 2);

@@ -1,4 +1,4 @@
-//! Files of shared memory that another process of the user truncates: an error for those who use them, at most.
+//! Files of shared memory that another process of the user truncates: an error for the processes that use them, at most.
 
 mod common;
 
@@ -8,7 +8,7 @@ use highwire_host::verbs::{CompletionStatus, Operation, Service};
 use highwire_link::shm::Registry;
 use std::fs::OpenOptions;
 
-/// Every file in the directories of two devices that is named so, as somebody else has it open.
+/// Truncates every file with this prefix in the directories of two devices, as another process of the user could.
 fn truncate(ends: &[common::End; 2], prefix: &str) -> usize {
     let registry = Registry::open().expect("a registry");
     let mut count = 0;

@@ -98,7 +98,7 @@ fn is_readable(fd: BorrowedFd<'_>, within: Duration) -> bool {
     unsafe { libc::poll(&raw mut polled, 1, within.as_millis() as i32) == 1 }
 }
 
-/// A thread waits in `event` while another looks at the descriptor: whoever comes late finds it readable.
+/// A thread waits in `event` while another looks at the descriptor: a thread that comes late finds it readable.
 #[test]
 fn the_descriptor_is_quiet_while_a_thread_takes_the_events() {
     let setup = Setup::new(Service::Rc, LinkChoice::Auto).engine(Engine::Both);
@@ -153,8 +153,8 @@ fn a_thread_that_rests_hears_of_what_another_thread_completes() {
 /// So long a leader waits in vain here: it rests, and the background thread has looked twice and relies on it.
 const IN_VAIN: Duration = Duration::from_millis(250);
 
-/// A thread that led goes, its time up or its event taken and its queue destroyed, and nobody else waits: the background thread,
-/// which slept because that one rested, is told at once and serves those who watch a descriptor.
+/// The leader goes, because its time is up, or its event was taken and its queue destroyed, and no other thread waits. The
+/// background thread, which slept because the leader rested, is told at once and serves programs that watch a descriptor.
 #[test]
 fn a_leader_that_goes_leaves_its_work_to_the_background_thread() {
     for link in [LinkChoice::Udp, LinkChoice::Auto] {
@@ -262,8 +262,8 @@ fn other_processes_see_what_the_busiest_channels_count() {
     });
 }
 
-/// A leader to which nothing comes sleeps for longer and longer. A thread that posts, and then does something else, wakes nobody: what is due of
-/// it soon is seen to soon all the same, a retransmission here, to a peer that nobody runs.
+/// A leader that gets no packets sleeps for longer and longer. A thread that posts, and then does something else, wakes no other thread.
+/// Its timer is served in time all the same: here a retransmission to a peer whose engine does not run.
 #[test]
 fn what_a_thread_has_posted_is_seen_to_while_the_leader_sleeps_for_long() {
     const LONG: Duration = Duration::from_millis(700);

@@ -1,4 +1,4 @@
-//! Who takes a lane's packets: threads that come by, or the device's own.
+//! Which threads take a lane's packets: application threads, or the device's own.
 //!
 //! An application thread that calls in (a visitor) need not be one that takes packets. A thread that posts a WRITE, polls for
 //! its completion, and then spins on the memory that its peer will write calls in all the time, and yet never when the peer's

@@ -23,7 +23,7 @@ const ANSWER_WAIT: Duration = Duration::from_micros(30);
 /// Turns without waiting after an answer did not come, at most: the first time 1, then twice as many each time.
 const HASTE_TURNS_MAX: u32 = 255;
 
-/// Who runs a turn.
+/// Which thread runs a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum By {
     /// An application thread that posts, polls or waits.
