@@ -43,6 +43,7 @@ pub(crate) enum Defect {
     LifeIsNotJournalled,
     WritesAreNotJournalled,
     FullDiskIsIgnored,
+    JoinerGoesBack,
 }
 
 /// Whether `$defect` is planted in this node.

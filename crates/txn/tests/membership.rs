@@ -222,3 +222,37 @@ fn a_node_that_left_is_not_missed_when_another_fails_at_the_same_moment() {
     cluster.nodes.remove(&NodeId(2));
     cluster.run_until("rest among those that are there", |cluster| cluster.is_settled());
 }
+
+#[test]
+fn a_node_that_was_let_in_and_removed_before_it_knew_does_not_go_back_to_that() {
+    let mut cluster = Cluster::new(3, 1);
+    cluster.run_until("leases", |cluster| cluster.is_settled());
+    let node = NodeId(2);
+    cluster.restart(node, false, 777);
+    // The answer in which it is a member is on its way when it is removed again, and let in once more.
+    cluster.run_until("it is let in", |cluster| cluster.service.0.has((node, 777)));
+    let let_in = cluster.service.0.clone();
+    let asks = Node::join(node, 777, Cluster::new(3, 1).service.0, cluster.settings.clone(), cluster.now_ns);
+    cluster.nodes.insert(node, asks);
+    cluster.unanswered.clear();
+    cluster.silent.insert(node);
+    cluster.without_service.insert(node);
+    cluster.run_until("it is removed", |cluster| !cluster.service.0.has((node, 777)));
+    let removed = cluster.service.0.clone();
+    // It is heard again, and knows no more than before: who lets it in now does not know where it turns to.
+    cluster.silent.clear();
+    (0..200).for_each(|_| cluster.step());
+    assert!(
+        !cluster.service.0.has((node, 777)),
+        "it knows of no removal, and may still turn to {}",
+        let_in.id
+    );
+    // It learns of its removal; what is late changes nothing, and it comes in the same life.
+    let now_ns = cluster.now_ns;
+    cluster.node(node).handle_service(now_ns, Some(removed));
+    cluster.node(node).handle_service(now_ns, Some(let_in));
+    assert!(!cluster.nodes[&node].is_open());
+    cluster.without_service.clear();
+    cluster.run_until("rest in a configuration that has all", |cluster| cluster.is_settled());
+    assert!(cluster.service.0.has((node, 777)), "it has lost nothing");
+}

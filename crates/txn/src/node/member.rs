@@ -87,7 +87,7 @@ impl Node {
 
     /// The service says that this configuration holds.
     fn follow(&mut self, configuration: Configuration) {
-        let newer = configuration.id > self.configuration.id || self.role == Role::Joining;
+        let newer = self.is_next(&configuration);
         if newer && configuration.has((self.id, self.boot)) {
             let manages = configuration.manager == self.id;
             self.adopt(configuration);
@@ -102,6 +102,15 @@ impl Node {
         {
             self.configuration = configuration;
         }
+    }
+
+    /// Whether a configuration is one to be in after the one that this node knows. A node that asks to be let in knows one without it, or one
+    /// that was made since its process began. It never turns to an older one that has it: that one it has been removed from, and the next
+    /// may have let it in again.
+    pub(super) fn is_next(&self, configuration: &Configuration) -> bool {
+        let is_known = configuration.id == self.configuration.id;
+        let asks = self.role == Role::Joining && (is_known || planted!(self, JoinerGoesBack));
+        configuration.id > self.configuration.id || asks
     }
 
     /// What this node would put in the place of its configuration, if it is its turn and the rules allow it.
@@ -248,7 +257,9 @@ impl Node {
         }
         let configuration = &self.configuration;
         self.membership.leavers.retain(|&member| configuration.has(member));
-        self.membership.joiners.retain(|&node, &mut (boot, _)| !configuration.has((node, boot)));
+        // Whoever is still none asks again, and knows of this one then.
+        let stays = |node, boot| planted!(self, JoinerGoesBack) && !configuration.has((node, boot));
+        self.membership.joiners.retain(|&node, &mut (boot, _)| stays(node, boot));
         self.store.fit(&self.configuration, self.id, &self.settings);
         self.beat();
     }

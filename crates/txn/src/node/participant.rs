@@ -25,7 +25,11 @@ impl Node {
                 }
                 return self.answer_heartbeat(configuration, boot, sent_ns);
             }
-            Request::Join { boot } if self.role == Role::Member => {
+            // One that knows less than this node may still turn to a configuration that it has been removed from since.
+            Request::Join { boot }
+                if self.role == Role::Member
+                    && (configuration >= self.configuration.id || planted!(self, JoinerGoesBack)) =>
+            {
                 self.membership.joiners.insert(from, (boot, self.now_ns));
                 return Some(Response::Done {});
             }

@@ -120,7 +120,7 @@ impl Node {
         {
             return None;
         }
-        if new.id > self.configuration.id || self.role == Role::Joining {
+        if self.is_next(&new) {
             self.adopt(new);
         } else if new.id < self.configuration.id || self.is_restarted && !planted!(self, RestartIsNotNoticed)
         {

@@ -81,3 +81,12 @@ found! {
     synced_too_early: SyncedTooEarly within 100 seeds;
     restart_is_not_noticed: RestartIsNotNoticed within 100 seeds;
 }
+
+/// One in thousands of seeds meets it: a node is removed in the life in which it asks to be let in, is let in again, and only then turns to the
+/// configuration before its removal.
+#[test]
+fn joiner_goes_back() {
+    let plan = Plan { defect: Some(Defect::JoinerGoesBack), ..Plan::from_seed(1965) };
+    let failure = plan.run().expect_err("the mistake is found");
+    assert!(failure.what.starts_with("no progress"), "{failure}");
+}
