@@ -48,7 +48,7 @@ pub(crate) struct CqInner {
     /// Completions lost in rings that were replaced.
     overruns: AtomicU64,
     /// Its ring, if another program maps that.
-    file: Option<WholeSegment>,
+    pub(crate) file: Option<WholeSegment>,
 }
 
 /// The threads and tasks that the engine wakes when it finds something for the queue.

@@ -9,6 +9,7 @@ mod gsi;
 mod held;
 mod multicast;
 mod neighbours;
+mod on_demand;
 mod places;
 mod pump;
 mod queues;
@@ -99,6 +100,8 @@ pub(crate) struct Engine {
     qps: Slab<QpEnds>,
     /// Where in it the queue pairs are that keep the places of their requests.
     placed: IdMap<u32>,
+    /// The same for those whose receives wait in their ring until they are needed.
+    on_demand: IdMap<u32>,
     srqs: Slab<SrqEnds>,
     /// How many of them have tags.
     tag_queues: u32,
@@ -155,6 +158,7 @@ impl Engine {
             cqs: Vec::new(),
             qps: Slab::default(),
             placed: IdMap::new(0),
+            on_demand: IdMap::new(0),
             srqs: Slab::default(),
             tag_queues: 0,
             transfers: tags::Transfers::default(),

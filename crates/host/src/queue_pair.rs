@@ -38,7 +38,7 @@ const PATIENCE: u32 = 10_000;
 pub struct QueuePair {
     pd: Arc<PdInner>,
     send_cq: Arc<CqInner>,
-    _recv_cq: Arc<CqInner>,
+    recv_cq: Arc<CqInner>,
     _srq: Option<Arc<SrqInner>>,
     service: Service,
     reporter: Reporter,
@@ -56,6 +56,8 @@ pub struct QueuePair {
     places: Option<(Arc<AtomicU64>, u64)>,
     /// Its send and receive rings, if another program maps them.
     files: (Option<WholeSegment>, Option<WholeSegment>),
+    /// Its receives wait in their ring, and guests may take them.
+    on_demand: bool,
 }
 
 /// What another program needs to know to post to a queue pair.

@@ -4,7 +4,7 @@
 mod door_client;
 
 use door_client::{Client, PATIENCE, RawQueuePair, status};
-use highwire_host::door::Door;
+use highwire_host::door::{Door, VERSION};
 use highwire_host::{Device, DeviceConfig, Engine};
 use highwire_shmem::offset;
 use highwire_stdx::Rng;
@@ -58,6 +58,48 @@ fn two_programs_send_write_and_read_through_what_they_map() {
     qa.post(&a, &SendWr::new(10, Operation::Read(remote), &[qa.sge(1024, 7)]));
     assert_eq!(qa.completion().status, CompletionStatus::Success);
     assert_eq!(qa.memory.read(1024, 7), b"through");
+}
+
+#[test]
+fn receives_on_demand_stay_in_their_ring_until_a_message_wants_one() {
+    let (_device, door) = open();
+    let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
+    let (mut qa, mut qb) = (a.queue_pair_on_demand(), b.queue_pair_on_demand());
+    a.connect_to(&qa, &qb);
+    b.connect_to(&qb, &qa);
+    let taken = |qp: &RawQueuePair| qp.rq_window.u64_at(offset::HEAD).load(Ordering::SeqCst);
+    let wanted = |qp: &RawQueuePair| qp.rq_window.u64_at(offset::WANTED).load(Ordering::SeqCst);
+
+    for wr_id in 1..=4 {
+        qb.leave_receive(wr_id, 0, 64);
+    }
+    for wr_id in [1, 2] {
+        qa.post(&a, &SendWr::new(8, Operation::Send, &[qa.sge(0, 16)]));
+        assert_eq!(qb.completion().wr_id, wr_id);
+        assert_eq!(qa.completion().status, CompletionStatus::Success);
+        assert_eq!(taken(&qb), wr_id, "one for each message");
+    }
+    // A peer takes the third; the next message gets the fourth.
+    qb.rq_window.u64_at(offset::HEAD).store(3, Ordering::SeqCst);
+    qa.post(&a, &SendWr::new(8, Operation::Send, &[qa.sge(0, 16)]));
+    assert_eq!(qb.completion().wr_id, 4);
+    assert_eq!((taken(&qb), wanted(&qb)), (4, 0));
+
+    // In error all come back, those that are posted later as well, and for these the engine wants to be rung.
+    qb.leave_receive(5, 0, 64);
+    qb.leave_receive(6, 0, 64);
+    b.modify(&qb, 1, &[(1, 6)]);
+    for wr_id in [5, 6] {
+        let flushed = qb.completion();
+        assert_eq!((flushed.wr_id, flushed.status), (wr_id, CompletionStatus::Flushed));
+    }
+    assert_eq!((taken(&qb), wanted(&qb)), (6, 1));
+    qb.post_receive(&b, 7, 0, 64);
+    assert_eq!(qb.completion().wr_id, 7);
+    // Anew there are none.
+    qb.leave_receive(8, 0, 64);
+    b.modify(&qb, 1, &[(1, 0)]);
+    assert_eq!((taken(&qb), wanted(&qb)), (8, 0));
 }
 
 #[test]
@@ -120,9 +162,10 @@ fn what_is_used_stays_and_what_was_never_made_is_not_there() {
 #[test]
 fn another_version_is_refused_in_words() {
     let (_device, door) = open();
-    let (code, text) = Client::greet(&door, &[door_client::MAGIC, 2]).expect_err("another version");
+    let (code, text) = Client::greet(&door, &[door_client::MAGIC, VERSION + 1]).expect_err("another version");
     assert_eq!(code, status::VERSION);
-    assert!(text.contains("version 1") && text.contains("wants 2"), "{text}");
+    let (serves, wants) = (format!("version {VERSION}"), format!("wants {}", VERSION + 1));
+    assert!(text.contains(&serves) && text.contains(&wants), "{text}");
     assert_eq!(Client::greet(&door, &[1, 1]).expect_err("no magic").0, status::MALFORMED);
     assert_eq!(Client::greet(&door, &[]).expect_err("no words").0, status::MALFORMED);
 }

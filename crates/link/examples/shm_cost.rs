@@ -164,7 +164,14 @@ fn direct(a: &Arc<LocalEngine>, b: &Arc<LocalEngine>, floor: u64) {
     let access = Access::REMOTE_WRITE | Access::REMOTE_READ | Access::REMOTE_ATOMIC;
     let std::net::IpAddr::V4(gid) = a.gid() else { unreachable!("loopback") };
     let peer_gid = gid.to_ipv6_mapped().octets();
-    let qp = PublishedQueuePair { pd: 1, access, peer_qpn: 5, peer_gid, ready: true };
+    let qp = PublishedQueuePair {
+        pd: 1,
+        access,
+        peer_qpn: 5,
+        peer_gid,
+        ready: true,
+        receives: Default::default(),
+    };
     b.publish_queue_pair(9, &qp).expect("room");
     let region = PublishedRegion {
         pd: 1,

@@ -30,4 +30,4 @@ pub use name::{BadName, EngineName};
 pub use peer::{AttachError, PeerEngine};
 pub use registry::{ClaimError, LookupError, Registry, RegistryError};
 pub use sender::{SendError, ShmSender};
-pub use table::{Access, PublishedQueuePair, PublishedRegion};
+pub use table::{Access, PublishedQueuePair, PublishedReceives, PublishedRegion};

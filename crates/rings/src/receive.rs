@@ -11,7 +11,9 @@
 //! A slot of 64 bytes holds 3 SGEs, one of 128 bytes 7, one of 320 bytes 16.
 
 use crate::send::{BadWqe, BadWqeKind, MAX_SGES, decode_sge, encode_sge, has_room};
-use highwire_shmem::{Consumer, CursorError, LayoutError, Producer, RingKind, RingLayout, Window};
+use std::sync::atomic::{Ordering, fence};
+
+use highwire_shmem::{Consumer, CursorError, LayoutError, Producer, RingKind, RingLayout, Window, offset};
 use highwire_verbs::{PostError, RecvWr, Sge};
 
 /// Rings of receive WQEs, of a QP or an SRQ; the application produces.
@@ -134,6 +136,46 @@ impl ReceiveQueueConsumer {
             sges: slot + CONTROL_BYTES,
             sges_max: sges_max(self.0.layout().slot_bytes()),
         }))
+    }
+
+    /// Takes the oldest waiting WQE of a queue of which peers take WQEs as well; `buffer` is for its SGEs.
+    ///
+    /// # Errors
+    /// As for [`available`](Self::available); within, [`BadWqe`] if it claims more SGEs than the slot holds.
+    pub fn claim<'b>(
+        &mut self,
+        buffer: &'b mut [Sge; MAX_SGES],
+    ) -> Result<Option<Result<RecvWr<'b>, BadWqe>>, CursorError> {
+        let sges_max = sges_max(self.layout().slot_bytes());
+        let claimed = self.0.claim(|window, at| {
+            let mut sges = [Sge::default(); MAX_SGES];
+            let slot = ReceiveSlot {
+                control: window.load_words_relaxed(at),
+                window,
+                sges: at + CONTROL_BYTES,
+                sges_max,
+            };
+            let found = slot.request(&mut sges).map(|wr| (wr.wr_id, wr.sges.len()));
+            (found, sges)
+        })?;
+        Ok(claimed.map(|(found, sges)| {
+            found.map(|(wr_id, count)| {
+                *buffer = sges;
+                RecvWr { wr_id, sges: &buffer[..count] }
+            })
+        }))
+    }
+
+    /// Says whether the engine holds receives that it has taken and not used: then no peer may take a later one.
+    pub fn hold_release(&self, holds: bool) {
+        self.0.window().u64_at(offset::HELD).store(u64::from(holds), Ordering::Release);
+    }
+
+    /// From now on the application rings for each receive, or no more. The engine looks at the queue once more afterwards.
+    pub fn want_seqcst(&self, wants: bool) {
+        self.0.window().u64_at(offset::WANTED).store(u64::from(wants), Ordering::SeqCst);
+        // Store of the word, then load of tail: only a full fence keeps this order.
+        fence(Ordering::SeqCst);
     }
 
     /// Passes the WQE that `peek` showed.

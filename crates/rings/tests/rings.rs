@@ -366,3 +366,60 @@ fn two_threads_pass_every_completion_in_order() {
         }
     });
 }
+
+#[test]
+fn a_receive_that_several_want_has_one_taker() {
+    let receives = if cfg!(miri) { 200 } else { 4_000 };
+    let window = ring(RECEIVE_RING, 16, 64);
+    let mut producer = ReceiveQueueProducer::attach(&window).unwrap();
+    let mut takers: Vec<_> = (0..3).map(|_| ReceiveQueueConsumer::attach(&window).unwrap()).collect();
+    let taken: Vec<u64> = std::thread::scope(|scope| {
+        let threads: Vec<_> = takers
+            .iter_mut()
+            .map(|taker| {
+                scope.spawn(move || {
+                    let mut taken = Vec::new();
+                    loop {
+                        let mut buffer = [Sge::default(); MAX_SGES];
+                        match taker.claim(&mut buffer) {
+                            // Others were first every time.
+                            Err(_) | Ok(None) => std::thread::yield_now(),
+                            Ok(Some(Err(_))) => return taken,
+                            Ok(Some(Ok(wr))) => {
+                                let sge = Sge { addr: wr.wr_id, length: 8, lkey: LocalKey(9) };
+                                assert_eq!(wr.sges, [sge], "it is whole");
+                                taken.push(wr.wr_id);
+                            }
+                        }
+                    }
+                })
+            })
+            .collect();
+        let post = |producer: &mut ReceiveQueueProducer, wr: &RecvWr<'_>| {
+            while producer.post(wr).is_err() {
+                std::thread::yield_now();
+            }
+            producer.publish_release();
+        };
+        for wr_id in 0..receives {
+            let sge = Sge { addr: wr_id, length: 8, lkey: LocalKey(9) };
+            post(&mut producer, &RecvWr { wr_id, sges: &[sge] });
+        }
+        while window.u64_at(offset::HEAD).load(Ordering::Acquire) != receives {
+            std::thread::yield_now();
+        }
+        // One for each that claims more SGEs than fit: the end.
+        for end in receives..receives + 3 {
+            let slot = RING_HEADER_BYTES + (end % 16) as usize * 64;
+            window.store_words_relaxed(slot, &[end, 0xFF]);
+            window.u64_at(offset::TAIL).store(end + 1, Ordering::Release);
+        }
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    let mut sorted = taken;
+    sorted.sort_unstable();
+    assert_eq!(sorted, (0..receives).collect::<Vec<_>>());
+    // A cursor that nobody can have reached.
+    window.u64_at(offset::HEAD).store(receives + 99, Ordering::Relaxed);
+    assert!(takers[0].claim(&mut [Sge::default(); MAX_SGES]).is_err());
+}

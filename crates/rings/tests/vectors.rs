@@ -84,8 +84,12 @@ fn numbers_are_those_of_the_description() {
         ("ring.tail", offset::TAIL),
         ("ring.overrun", offset::OVERRUN),
         ("ring.in_use", offset::IN_USE),
+        ("ring.completed", offset::COMPLETED),
         ("ring.head", offset::HEAD),
+        ("ring.held", offset::HELD),
         ("ring.arm", offset::ARM),
+        ("ring.bell", offset::BELL),
+        ("ring.wanted", offset::WANTED),
         ("ring.header_bytes", RING_HEADER_BYTES),
         ("cqe.bytes", CQE_BYTES as usize),
     ];

@@ -63,10 +63,18 @@ pub mod offset {
     pub const OVERRUN: usize = 136;
     /// `u64`, what the application of a send ring works on without the engine: as `in_use` of a channel, or 0.
     pub const IN_USE: usize = 144;
+    /// `u64`, receives that peers have completed themselves in rings of queue pairs that complete here (CQ).
+    pub const COMPLETED: usize = 144;
     /// `u64`, slots ever consumed.
     pub const HEAD: usize = 256;
+    /// `u64`, 1 while the engine holds receives of this ring that it has yet to use (RQ on demand).
+    pub const HELD: usize = 264;
     /// `u64`, 0 not armed, 1 the next solicited completion, 2 the next completion.
     pub const ARM: usize = 384;
+    /// `u64`, the UDP port of the loopback interface where a peer that finds the queue armed rings; 0 if there is none (CQ).
+    pub const BELL: usize = 392;
+    /// `u64`, 1 if the engine wants a bell for receives after all (RQ on demand).
+    pub const WANTED: usize = 392;
 }
 
 /// What a ring carries, for the crate above to say that fills its slots: a number, and which slots are of use for it.

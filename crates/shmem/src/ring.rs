@@ -154,6 +154,9 @@ impl Producer {
     }
 }
 
+/// How often a slot that somebody else takes first is left to them: whoever takes one ends, so the next is tried soon.
+const CLAIM_ATTEMPTS: u32 = 64;
+
 /// The end that empties slots.
 #[derive(Debug)]
 pub struct Consumer {
@@ -211,6 +214,38 @@ impl Consumer {
         }
         self.tail_cached = tail;
         Ok(available)
+    }
+
+    /// Takes the oldest filled slot of a ring of which others take slots as well: it belongs to whoever moves the shared cursor
+    /// over it. `copy` is told where it lies before that is decided, and what it returns counts only afterwards.
+    ///
+    /// # Errors
+    /// As for [`available`](Self::available); also if the cursor never rests.
+    pub fn claim<R>(&mut self, copy: impl Fn(&Window, usize) -> R) -> Result<Option<R>, CursorError> {
+        let window = &self.shape.window;
+        for _ in 0..CLAIM_ATTEMPTS {
+            let head = window.u64_at(offset::HEAD).load(Ordering::Acquire);
+            // Acquire: pairs with the producer's Release, so the slots up to here are complete.
+            let tail = window.u64_at(offset::TAIL).load(Ordering::Acquire);
+            let available = tail.wrapping_sub(head);
+            if available == 0 {
+                return Ok(None);
+            }
+            if available > self.shape.slot_count() {
+                return Err(CursorError { own: head, found: tail });
+            }
+            let copied = copy(window, self.shape.slot_offset(head));
+            let next = head.wrapping_add(1);
+            // Release: our reads of the slot are done before the producer may overwrite it.
+            let moved =
+                window.u64_at(offset::HEAD).compare_exchange(head, next, Ordering::AcqRel, Ordering::Relaxed);
+            if moved.is_ok() {
+                (self.head, self.tail_cached) = (next, next);
+                return Ok(Some(copied));
+            }
+        }
+        let tail = window.u64_at(offset::TAIL).load(Ordering::Relaxed);
+        Err(CursorError { own: self.head, found: tail })
     }
 
     /// Where the next filled slot lies. The caller has seen `available() > 0`.

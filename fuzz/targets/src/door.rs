@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use highwire_host::door::Door;
+use highwire_host::door::{Door, VERSION};
 use highwire_host::{Device, DeviceConfig, Engine};
 use highwire_rings::{CompletionQueueConsumer, ReceiveQueueProducer, SendQueueProducer};
 use highwire_shmem::{DoorbellBoard, Segment, Window};
@@ -169,7 +169,7 @@ impl Program {
     fn connect(door: &Door) -> Program {
         let mut socket = UnixStream::connect(door.path()).expect("the door is open");
         socket.set_read_timeout(Some(PATIENCE)).expect("a time");
-        let words = ask(&mut socket, 1, &[MAGIC, 1]).expect("welcome");
+        let words = ask(&mut socket, 1, &[MAGIC, VERSION]).expect("welcome");
         let directory = door.path().parent().expect("a directory").to_path_buf();
         let board_window = map(&directory, words[5], words[6]).expect("a board");
         let board = DoorbellBoard::attach(&board_window).expect("a board");
@@ -196,7 +196,9 @@ impl Program {
         let iova = 0x7000_0000_0000 + (arena[0] << 32);
         let region = self.ask(7, &[pd, arena[0], 0, ARENA_BYTES, iova, 0b1111])?;
         let cq = self.ask(9, &[16, 0])?;
-        let qp = self.ask(13, &[pd, service, cq[0], cq[0], 0, 8, 8, 2 | 2 << 32, 32, 0, 0])?;
+        // Those of RC leave their receives in the ring.
+        let takes = u64::from(service == 2);
+        let qp = self.ask(13, &[pd, service, cq[0], cq[0], 0, 8, 8, 2 | 2 << 32, 32, 0, takes])?;
         let files = [(qp[3], qp[4]), (qp[6], qp[7]), (cq[1], cq[2]), (arena[1], arena[2])];
         let windows = files.map(|(segment, bytes)| map(&self.directory, segment, bytes));
         let [Some(sq), Some(rq), Some(cq), Some(memory)] = windows else { return None };

@@ -7,7 +7,7 @@ use std::fmt;
 use std::io::{self, Read, Write};
 
 /// The version of everything a program behind the door relies on; said in the first frame, and any other is refused.
-pub const VERSION: u64 = 1;
+pub const VERSION: u64 = 2;
 /// The first word of the first frame.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"HWDOOR\0\0");
 /// The longest body.

@@ -182,8 +182,19 @@ impl Session {
     }
 
     fn create_qp(&mut self, words: [u64; 11]) -> Answer {
-        let [pd, service, send_cq, recv_cq, srq, max_send_wr, max_recv_wr, sges, max_inline, signal_all, _] =
-            words;
+        let [
+            pd,
+            service,
+            send_cq,
+            recv_cq,
+            srq,
+            max_send_wr,
+            max_recv_wr,
+            sges,
+            max_inline,
+            signal_all,
+            takes,
+        ] = words;
         let domain = find(&self.pds, pd, "protection domain")?;
         let service = match service {
             2 => Service::Rc,
@@ -212,8 +223,11 @@ impl Session {
         if config.caps.max_send_wr.max(config.caps.max_recv_wr) > limits.max_wr {
             return Err(Refusal::refused(format!("a queue holds at most {} requests", limits.max_wr)));
         }
-        let object =
-            domain.queue_pair_in(&config, Home::Files(self.device.pool())).map_err(Refusal::refused)?;
+        // Where several receive from one queue, or from several peers, none can take from it.
+        let on_demand = takes != 0 && service == Service::Rc && srq == 0;
+        let object = domain
+            .queue_pair_in(&config, Home::Files(self.device.pool()), on_demand)
+            .map_err(Refusal::refused)?;
         if let Some(sq) = object.mapped_sq() {
             self.local.guests().add(sq);
         }

@@ -7,8 +7,8 @@ use super::stillness::Stillness;
 use crate::memory::HostMemory;
 use crate::sys;
 use highwire_link::shm::{
-    Access, ChannelConfig, EngineName, Inbox, LocalEngine, PeerEngine, PublishedQueuePair, SendError,
-    ShmSender,
+    Access, ChannelConfig, EngineName, Inbox, LocalEngine, PeerEngine, PublishedQueuePair, PublishedReceives,
+    SendError, ShmSender,
 };
 use highwire_rnic::{Outgoing, QpSnapshot};
 use highwire_stdx::{Duration, Instant};
@@ -286,6 +286,7 @@ impl Neighbours {
             peer_qpn: qp.remote_qpn.value(),
             peer_gid: qp.address.gid.0,
             ready: false,
+            receives: PublishedReceives::default(),
         };
         // Where it does not fit it never was.
         let _ = self.local.publish_queue_pair(qpn.value(), &entry);

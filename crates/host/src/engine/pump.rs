@@ -8,7 +8,7 @@
 //!
 //! The background thread keeps them back as well, if application threads are near: a thread that spins on the memory that a
 //! WRITE has just filled sees it and posts its own WRITE. A deadline bounds that time, and if no answer came, the thread waits
-//! more seldom.
+//! more seldom. A program behind the door never comes by; that it is near shows by the bells that it rings.
 
 use super::Engine;
 use highwire_link::Link;
@@ -20,6 +20,10 @@ const IDLE_TURNS_PER_CLOCK: u32 = 8;
 /// How long the background thread keeps acknowledgements for an answer: long enough for a thread that it has pushed off its
 /// core to come back, short beside every timeout.
 const ANSWER_WAIT: Duration = Duration::from_micros(30);
+/// For how long whoever has rung a bell is near: longer than a round trip of a program that answers at once.
+const GUESTS_ARE_NEAR: Duration = Duration::from_micros(500);
+/// The same for a program behind the door, which has to see its completion first and ring then.
+const GUESTS_ANSWER_WAIT: Duration = Duration::from_micros(100);
 /// Turns without waiting after an answer did not come, at most: the first time 1, then twice as many each time.
 const HASTE_TURNS_MAX: u32 = 255;
 
@@ -60,9 +64,9 @@ pub(super) struct Turn {
     kept_in_rnic: bool,
     /// The background thread kept them, in the hope that a visitor answers soon.
     kept_for_visitor: bool,
-    /// The background thread's turns until it tries that again, and how many there were the last time.
-    haste: u32,
-    haste_before: u32,
+    /// When a program behind the door last rang a bell.
+    rung: Option<Instant>,
+    patience: Patience,
     /// Turns of visitors that found packets.
     visitors_finds: u64,
     /// The RNIC had more to send than one turn takes.
@@ -79,6 +83,32 @@ pub(super) struct Turn {
     pub(super) udp_skipped: u32,
     /// Turns for which the socket stays worth looking at every time.
     pub(super) udp_warmth: u32,
+}
+
+/// Whether acknowledgements are kept for an answer, by what became of those that were.
+#[derive(Debug, Default)]
+struct Patience {
+    /// The background thread's turns until it tries that again, and how many there were the last time.
+    haste: u32,
+    haste_before: u32,
+}
+
+impl Patience {
+    /// Whether this turn may keep some.
+    fn has_any(&mut self) -> bool {
+        let has_any = self.haste == 0;
+        self.haste = self.haste.saturating_sub(1);
+        has_any
+    }
+
+    fn on_answer(&mut self) {
+        self.haste_before = 0;
+    }
+
+    fn on_none(&mut self) {
+        self.haste_before = (2 * self.haste_before + 1).min(HASTE_TURNS_MAX);
+        self.haste = self.haste_before;
+    }
 }
 
 impl Turn {
@@ -100,6 +130,7 @@ impl Engine {
         self.now = None;
         let overdue = self.is_overdue(by) || !self.may_defer;
         let requests = self.take_bells();
+        let by = self.seen_near(by, requests);
         let mut packets = self.release_held() + self.receive();
         let expired = self.expire(requests + packets > 0, &mut packets);
         let work = requests + packets;
@@ -125,7 +156,7 @@ impl Engine {
         }
         self.flush(overdue || !keeps);
         self.turn.deferred |= self.turn.kept_in_rnic;
-        self.note_deferral(by, overdue);
+        self.note_deferral(by, overdue, requests > 0);
         pumped
     }
 
@@ -147,26 +178,45 @@ impl Engine {
         if by != (By::Background { visitors_are_near: true }) {
             return false;
         }
-        let is_patient = self.turn.haste == 0;
-        self.turn.haste = self.turn.haste.saturating_sub(1);
-        is_patient
+        self.turn.patience.has_any()
+    }
+
+    /// The background thread is told of threads that come by; programs behind the door do not, and ring.
+    #[inline]
+    fn seen_near(&mut self, by: By, requests: u32) -> By {
+        if self.on_demand.is_empty() || by == By::Visitor {
+            return by;
+        }
+        if requests > 0 {
+            self.turn.rung = Some(self.now());
+            self.turn.patience.has_any();
+        }
+        let Some(rung) = self.turn.rung else { return by };
+        let are_near = self.now().saturating_since(rung) < GUESTS_ARE_NEAR;
+        if !are_near {
+            self.turn.rung = None;
+        }
+        if are_near && self.turn.patience.haste == 0 {
+            By::Background { visitors_are_near: true }
+        } else {
+            by
+        }
     }
 
     /// Keeps account of what became of acknowledgements that were kept.
-    fn note_deferral(&mut self, by: By, overdue: bool) {
+    fn note_deferral(&mut self, by: By, overdue: bool, has_answered: bool) {
         let is_near = by != (By::Background { visitors_are_near: false });
         if self.turn.deferred {
             if is_near && self.turn.deferred_until.is_none() {
-                self.turn.deferred_until = Some(self.now() + ANSWER_WAIT);
+                let wait = if self.turn.rung.is_some() { GUESTS_ANSWER_WAIT } else { ANSWER_WAIT };
+                self.turn.deferred_until = Some(self.now() + wait);
                 self.turn.kept_for_visitor = by != By::Visitor;
             }
         } else if self.turn.deferred_until.take().is_some() && self.turn.kept_for_visitor {
             match by {
-                By::Visitor => self.turn.haste_before = 0,
-                By::Background { .. } if overdue => {
-                    self.turn.haste_before = (2 * self.turn.haste_before + 1).min(HASTE_TURNS_MAX);
-                    self.turn.haste = self.turn.haste_before;
-                }
+                By::Visitor => self.turn.patience.on_answer(),
+                By::Background { .. } if has_answered => self.turn.patience.on_answer(),
+                By::Background { .. } if overdue => self.turn.patience.on_none(),
                 By::Background { .. } => {}
             }
         }
@@ -187,7 +237,7 @@ impl Engine {
             self.drain_transmit();
             self.deliver();
             self.flush(true);
-            self.note_deferral(By::Visitor, false);
+            self.note_deferral(By::Visitor, false, true);
         } else if let Some(neighbours) = self.neighbours.as_mut().filter(|near| near.is_unflushed()) {
             // Datagrams that went past the queue.
             neighbours.flush();
@@ -251,5 +301,27 @@ impl Engine {
 
     fn has_backlog(&self) -> bool {
         self.neighbours.as_ref().is_some_and(super::Neighbours::has_backlog)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_does_not_answer_is_waited_for_ever_more_rarely_and_whoever_does_is_again() {
+        let mut patience = Patience::default();
+        let mut turns_between = Vec::new();
+        for _ in 0..10 {
+            assert!(patience.has_any());
+            patience.on_none();
+            turns_between.push((0..).take_while(|_| !patience.has_any()).count());
+            // It has just been asked, and may keep some in the next turn too.
+            assert_eq!(patience.haste, 0);
+        }
+        assert_eq!(turns_between, [1, 3, 7, 15, 31, 63, 127, 255, 255, 255]);
+        patience.on_answer();
+        patience.on_none();
+        assert_eq!(patience.haste, 1);
     }
 }

@@ -33,6 +33,8 @@ pub(crate) struct QpEnds {
     pub(crate) sq: SendQueueConsumer,
     pub(crate) rq: Option<ReceiveQueueConsumer>,
     pub(crate) inline: InlineArena,
+    /// The engine has said that it holds receives; only of those whose receives wait in the ring.
+    pub(crate) holds: bool,
     /// Where a request keeps its place until the program has taken a completion.
     pub(crate) places: Option<Box<Places>>,
     /// Where its events go.
@@ -124,6 +126,7 @@ impl Engine {
         if let Some(qp) = self.qps.remove(index) {
             self.forget_transfers(qp.qpn);
             self.placed.remove(qp.qpn.value());
+            self.on_demand.remove(qp.qpn.value());
         }
         self.stalled.retain(|&stalled| stalled != index);
     }
@@ -269,7 +272,7 @@ impl Engine {
     fn fetch_sends(&mut self, index: u32) -> u32 {
         let now = self.now();
         let Some(qp) = self.qps.get_mut(index) else { return 0 };
-        let mut taken = 0;
+        let (mut taken, mut broken) = (0, None);
         loop {
             let (mut inline_buffer, mut sge_buffer) = ([0; MAX_INLINE_BYTES], [Sge::default(); MAX_SGES]);
             let slot = match qp.sq.peek() {
@@ -278,6 +281,7 @@ impl Engine {
                 Err(_) => {
                     // The ring is corrupt: nothing in it can be believed any more.
                     let _ = self.rnic.modify_qp(now, qp.qpn, &QpAttr::to_state(QpState::Error));
+                    broken = Some(qp.qpn);
                     break;
                 }
             };
@@ -321,6 +325,9 @@ impl Engine {
         qp.sq.release();
         // They leave with the packets of this turn or the next one, whichever thread runs it.
         self.turn.posted |= taken > 0;
+        if let Some(qpn) = broken {
+            self.settle_receives(qpn);
+        }
         taken
     }
 
@@ -381,6 +388,9 @@ impl Engine {
     }
 
     fn fetch_receives(&mut self, index: u32) -> u32 {
+        if self.leaves_receives(index) {
+            return 0;
+        }
         let Some(qp) = self.qps.get_mut(index) else { return 0 };
         let (qpn, recv_cq) = (qp.qpn, qp.recv_cq);
         let Some(rq) = &mut qp.rq else { return 0 };
@@ -426,8 +436,17 @@ impl Engine {
         if delivered > 0 || std::mem::take(&mut self.turn.has_refused) {
             self.publish();
         }
+        let mut has_settled = false;
         while let Some(event) = self.rnic.poll_event() {
+            if let Some(qpn) = event.qpn().filter(|_| !self.on_demand.is_empty()) {
+                // A responder that fails completes nothing that is not in its queue.
+                self.settle_receives(qpn);
+                has_settled = true;
+            }
             self.report(event);
+        }
+        if has_settled {
+            delivered += self.deliver();
         }
         delivered
     }
@@ -483,6 +502,7 @@ impl Engine {
         let users = self.qps.iter().filter(|(_, qp)| qp.send_cq == cq || qp.recv_cq == cq);
         for qpn in users.map(|(_, qp)| qp.qpn).collect::<Vec<_>>() {
             let _ = self.rnic.modify_qp(now, qpn, &QpAttr::to_state(QpState::Error));
+            self.settle_receives(qpn);
         }
     }
 
@@ -490,6 +510,7 @@ impl Engine {
     /// ask it.
     #[cold]
     fn close_if_broken(&mut self, qpn: Qpn) {
+        self.settle_receives(qpn);
         let Some(neighbours) = &self.neighbours else { return };
         if let Some(qp) = self.rnic.query_qp(qpn).filter(|qp| qp.state == QpState::Error) {
             neighbours.close(qpn, &qp);
@@ -497,13 +518,13 @@ impl Engine {
     }
 }
 
-struct Fetched {
+pub(super) struct Fetched {
     taken: u32,
     is_full: bool,
 }
 
 /// Takes receives out of a ring until it is empty or the queue behind it is full.
-fn fetch(
+pub(super) fn fetch(
     ring: &mut ReceiveQueueConsumer,
     mut post: impl FnMut(&RecvWr<'_>) -> Result<(), PostError>,
     mut refuse: impl FnMut(u64, PostError),
@@ -530,7 +551,7 @@ fn fetch(
 }
 
 #[inline]
-fn push(cqs: &mut [Option<CqSink>], cq: CqId, completion: &Completion) {
+pub(super) fn push(cqs: &mut [Option<CqSink>], cq: CqId, completion: &Completion) {
     let Some(Some(sink)) = cqs.get_mut(cq.0 as usize) else { return };
     sink.is_touched = true;
     if sink.ring.push(&Cqe::from(*completion)).is_err() {
@@ -539,7 +560,7 @@ fn push(cqs: &mut [Option<CqSink>], cq: CqId, completion: &Completion) {
 }
 
 /// The completion of a request that lay in a ring and that the RNIC did not take.
-fn refused(wr_id: u64, qpn: Qpn, operation: CompletionOp, error: PostError) -> Completion {
+pub(super) fn refused(wr_id: u64, qpn: Qpn, operation: CompletionOp, error: PostError) -> Completion {
     let status = match error {
         PostError::TooLong | PostError::TooShort => CompletionStatus::LocalLength,
         PostError::WrongState => CompletionStatus::Flushed,

@@ -3,6 +3,7 @@
 use super::Engine;
 use super::held::may_wait;
 use super::neighbours::{BELL_BYTES, traffic_class_of};
+use super::on_demand::Desk;
 use crate::lane::Stray;
 use crate::memory::{Bytes, look_at};
 use highwire_link::shm::PACKET_MAX_BYTES;
@@ -106,6 +107,13 @@ impl Engine {
         let Some(neighbours) = &mut self.neighbours else { return 0 };
         let (rnic, memory, counters) = (&mut self.rnic, &mut self.memory, &mut self.counters);
         let (clock, now, destination, held) = (&self.clock, &mut self.now, self.gid, &mut self.held);
+        let mut desk = Desk {
+            on_demand: &self.on_demand,
+            qps: &mut self.qps,
+            cqs: &mut self.cqs,
+            has_refused: &mut self.turn.has_refused,
+            gid: destination,
+        };
         let most = if self.turn.reads_all { SHM_PACKETS_PER_BULKY_TURN } else { SHM_PACKETS_PER_TURN };
         let count = neighbours.inbox.receive(most, |source, received| {
             let now = *now.get_or_insert_with(|| clock.now());
@@ -126,7 +134,11 @@ impl Engine {
                         return;
                     }
                     let payload = bytes.slice(payload.start as u32, payload.len() as u32);
+                    let taker = desk.before(rnic, now, &arrival, headers);
                     rnic.handle_packet(now, &arrival, headers, payload, memory);
+                    if let Some(taker) = taker {
+                        desk.after(rnic, now, taker);
+                    }
                 }
                 Err(_) => counters.dropped_malformed += 1,
             }
@@ -199,7 +211,12 @@ impl Engine {
             return;
         }
         let payload = Bytes::of(&packet.bytes[payload.clone()]);
-        self.rnic.handle_packet(now, &arrival, headers, payload, &mut self.memory);
+        let (mut desk, rnic, memory) = self.desk();
+        let taker = desk.before(rnic, now, &arrival, headers);
+        rnic.handle_packet(now, &arrival, headers, payload, memory);
+        if let Some(taker) = taker {
+            desk.after(rnic, now, taker);
+        }
     }
 
     /// Whether what a queue pair's peer sends comes through shared memory. Any user of the machine can send datagrams in the

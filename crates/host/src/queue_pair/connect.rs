@@ -7,7 +7,8 @@ use crate::engine::Engine;
 use crate::error::ConnectError;
 use crate::negotiate::Connection;
 use crate::region::{NEIGHBOUR_PATIENCE, shm_access};
-use highwire_link::shm::PublishedQueuePair;
+use crate::rings::Ring;
+use highwire_link::shm::{PublishedQueuePair, PublishedReceives};
 use highwire_rnic::QpSnapshot;
 use highwire_verbs::{Access, Address, ModifyError, Mtu, QpAttr, QpState, Recovery, Service};
 use std::sync::atomic::Ordering;
@@ -199,6 +200,7 @@ impl QueuePair {
         }
         let is_connected = !self.service.is_datagram() && now.state.receives();
         engine.set_peer(self.index, is_connected.then_some((now.address.gid, now.remote_qpn)));
+        engine.settle_receives(self.qpn);
         engine.finish_control();
         Ok((before.state, now, asks))
     }
@@ -217,9 +219,21 @@ impl QueuePair {
             peer_qpn: now.remote_qpn.value(),
             peer_gid: now.address.gid.0,
             ready: now.state.receives(),
+            receives: self.published_receives(),
         };
         // A full table only means that the peer sends packets.
         let _ = local.publish_queue_pair(self.qpn.value(), &entry);
+    }
+
+    /// Where a guest that is the peer finds its receives.
+    fn published_receives(&self) -> PublishedReceives {
+        if !self.on_demand {
+            return PublishedReceives::default();
+        }
+        PublishedReceives {
+            ring: self.files().rq.segment,
+            completions: Ring::place(self.recv_cq.file.as_ref()).segment,
+        }
     }
 
     /// The connection ends: neighbours may no longer carry out operations through it, and peers are no longer told that IRN is

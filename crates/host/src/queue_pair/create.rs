@@ -65,14 +65,16 @@ impl ProtectionDomain {
     /// # Errors
     /// [`CreateError`].
     pub fn queue_pair(&self, config: &QueuePairConfig<'_>) -> Result<QueuePair, CreateError> {
-        self.queue_pair_in(config, Home::Arena(&self.inner.device.rings))
+        self.queue_pair_in(config, Home::Arena(&self.inner.device.rings), false)
     }
 
-    /// The same, with the rings in a place of the caller's choice.
+    /// The same, with the rings in a place of the caller's choice. `on_demand`: receives stay in their ring, unannounced, until a
+    /// packet needs one or a guest takes one; for a connected service with a receive queue of its own.
     pub(crate) fn queue_pair_in(
         &self,
         config: &QueuePairConfig<'_>,
         home: Home<'_>,
+        on_demand: bool,
     ) -> Result<QueuePair, CreateError> {
         let device = &self.inner.device;
         let (send_cq, recv_cq) = (&config.send_cq.inner, &config.recv_cq.inner);
@@ -141,6 +143,7 @@ impl ProtectionDomain {
                 recv_cq: recv_cq.id,
                 sq,
                 rq,
+                holds: false,
                 inline: InlineArena::new(own_caps.max_send_wr, own_caps.max_inline),
                 places: used
                     .as_ref()
@@ -148,6 +151,9 @@ impl ProtectionDomain {
                 reporter: reporter.clone(),
                 peer: None,
             });
+            if on_demand {
+                engine.take_on_demand(index);
+            }
             let bell = engine.add_bell(Bell::Pair(index));
             if bell.is_none() {
                 engine.remove_qp(index);
@@ -158,7 +164,7 @@ impl ProtectionDomain {
         Ok(QueuePair {
             pd: Arc::clone(&self.inner),
             send_cq: Arc::clone(send_cq),
-            _recv_cq: Arc::clone(recv_cq),
+            recv_cq: Arc::clone(recv_cq),
             _srq: srq.map(Arc::clone),
             service: config.service,
             reporter,
@@ -171,6 +177,7 @@ impl ProtectionDomain {
             wants_irn: AtomicBool::new(false),
             places: used.map(|used| (used, u64::from(caps.max_send_wr))),
             files: (sq_ring.file, rq_file),
+            on_demand,
         })
     }
 }

@@ -1,7 +1,7 @@
 //! A program behind the door, as one in another language would be: a socket, and files that it maps.
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
 
-use highwire_host::door::Door;
+use highwire_host::door::{Door, VERSION};
 use highwire_rings::{Arm, CompletionQueueConsumer, ReceiveQueueProducer, SendQueueProducer};
 use highwire_shmem::{DoorbellBoard, Segment, Window};
 use highwire_verbs::{Completion, LocalKey, RecvWr, SendWr, Sge};
@@ -80,7 +80,7 @@ impl Client {
 
     pub fn connect(door: &Door) -> Client {
         let mut socket = UnixStream::connect(door.path()).expect("the door is open");
-        let words = ask(&mut socket, 1, &[MAGIC, 1]).expect("welcome");
+        let words = ask(&mut socket, 1, &[MAGIC, VERSION]).expect("welcome");
         let directory = door.path().parent().expect("a directory").to_path_buf();
         let mut gid = [0; 16];
         gid[..8].copy_from_slice(&words[3].to_le_bytes());
@@ -109,7 +109,7 @@ impl Client {
     /// A connection for events; it is channel 1 of the session.
     pub fn events(&self, door: &Door) -> UnixStream {
         let mut socket = UnixStream::connect(door.path()).expect("the door is open");
-        assert_eq!(ask(&mut socket, 2, &[MAGIC, 1, self.token]), Ok(vec![1]));
+        assert_eq!(ask(&mut socket, 2, &[MAGIC, VERSION, self.token]), Ok(vec![1]));
         socket.set_read_timeout(Some(PATIENCE)).expect("a time");
         socket
     }
@@ -118,7 +118,16 @@ impl Client {
         self.queue_pair_with_channel(service, 0)
     }
 
+    /// One whose receives stay in their ring until a message wants them.
+    pub fn queue_pair_on_demand(&mut self) -> RawQueuePair {
+        self.queue_pair_of(2, 0, 1)
+    }
+
     pub fn queue_pair_with_channel(&mut self, service: u64, channel: u64) -> RawQueuePair {
+        self.queue_pair_of(service, channel, 0)
+    }
+
+    fn queue_pair_of(&mut self, service: u64, channel: u64, takes: u64) -> RawQueuePair {
         let pd = self.ask(3, &[]).expect("a domain")[0];
         let arena = self.ask(5, &[1 << 16]).expect("an arena");
         // The program chooses the addresses; these are not mapped.
@@ -126,7 +135,7 @@ impl Client {
         let region = self.ask(7, &[pd, arena[0], 0, 1 << 16, iova, 0b1111]).expect("a region");
         let cq = self.ask(9, &[64, channel]).expect("a completion queue");
         let qp = self
-            .ask(13, &[pd, service, cq[0], cq[0], 0, 16, 16, 4 | 3 << 32, 64, 0, 0])
+            .ask(13, &[pd, service, cq[0], cq[0], 0, 16, 16, 4 | 3 << 32, 64, 0, takes])
             .expect("a queue pair");
         let sq_window = map(&self.directory, qp[3], qp[4]);
         let rq_window = map(&self.directory, qp[6], qp[7]);
@@ -153,7 +162,7 @@ impl Client {
         }
     }
 
-    fn modify(&mut self, qp: &RawQueuePair, mask: u64, set: &[(usize, u64)]) {
+    pub fn modify(&mut self, qp: &RawQueuePair, mask: u64, set: &[(usize, u64)]) {
         let mut words = [0; 19];
         (words[0], words[1]) = (qp.handle, mask);
         set.iter().for_each(|&(at, word)| words[1 + at] = word);
@@ -194,6 +203,12 @@ impl RawQueuePair {
         self.rq.post(&RecvWr { wr_id, sges: &[self.sge(at, length)] }).expect("room");
         self.rq.publish_release();
         client.ring(self.receive_bell);
+    }
+
+    /// The same and nobody is told.
+    pub fn leave_receive(&mut self, wr_id: u64, at: u64, length: u32) {
+        self.rq.post(&RecvWr { wr_id, sges: &[self.sge(at, length)] }).expect("room");
+        self.rq.publish_release();
     }
 
     pub fn arm(&mut self) {

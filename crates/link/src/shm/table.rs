@@ -4,7 +4,8 @@
 //!  0  sequence u64: odd while the owner writes the entry (a seqlock)
 //!  8  key u32 (QPN or rkey), state u32: 0 never used, 1 live, 2 removed
 //! 16  body, 48 bytes
-//!       QP   pd u32, access u32 · peer_qpn u32, ready u32 · peer gid, 16 bytes
+//!       QP   pd u32, access u32 · peer_qpn u32, ready u32 · peer gid, 16 bytes · segments of the receive ring u32 and of the
+//!            completion ring behind it u32: see the door
 //!       MR   pd u32, access u32 · iova u64 · length u64 · segment u32, bound_qpn u32 · offset u64 ·
 //!            before u32, behind u32: bytes at either end that are not in the segment
 //! ```
@@ -68,6 +69,17 @@ pub struct PublishedQueuePair {
     pub peer_gid: [u8; 16],
     /// Whether its state lets a responder work: RTR, RTS or SQD.
     pub ready: bool,
+    /// Where a guest of the same engine finds its receives and where they complete.
+    pub receives: PublishedReceives,
+}
+
+/// Rings of a queue pair that its peer may complete receives in, as numbers of segments; 0 if it may not.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PublishedReceives {
+    /// The receive ring.
+    pub ring: u32,
+    /// The completion ring of receives.
+    pub completions: u32,
 }
 
 /// A memory region or type 2 window that peers may address directly.
@@ -246,7 +258,8 @@ impl Entry for PublishedQueuePair {
     fn encode(&self) -> Body {
         let (low, high) = gid_words(self.peer_gid);
         let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
-        [pair(self.pd, self.access.0), pair(self.peer_qpn, u32::from(self.ready)), low, high, 0, 0]
+        let files = pair(self.receives.ring, self.receives.completions);
+        [pair(self.pd, self.access.0), pair(self.peer_qpn, u32::from(self.ready)), low, high, files, 0]
     }
 
     #[inline]
@@ -257,6 +270,7 @@ impl Entry for PublishedQueuePair {
             peer_qpn: body[1] as u32,
             ready: body[1] >> 32 == 1,
             peer_gid: gid_bytes(body[2], body[3]),
+            receives: PublishedReceives { ring: body[4] as u32, completions: (body[4] >> 32) as u32 },
         }
     }
 }

@@ -40,7 +40,14 @@ impl Pair {
 
     fn queue_pair(&self) -> PublishedQueuePair {
         let peer_gid = gid_bytes(self.initiator.gid());
-        PublishedQueuePair { pd: 3, access: ALL, peer_qpn: LOCAL_QPN, peer_gid, ready: true }
+        PublishedQueuePair {
+            pd: 3,
+            access: ALL,
+            peer_qpn: LOCAL_QPN,
+            peer_gid,
+            ready: true,
+            receives: Default::default(),
+        }
     }
 
     fn region(&self) -> PublishedRegion {

@@ -94,8 +94,14 @@ fn target(engine: &LocalEngine, peer: std::net::IpAddr) -> SharedBuffer {
         behind: 0,
     };
     engine.publish_region(RKEY, &region).unwrap();
-    let queue_pair =
-        PublishedQueuePair { pd: 1, access, peer_qpn: 2, peer_gid: gid_bytes(peer), ready: true };
+    let queue_pair = PublishedQueuePair {
+        pd: 1,
+        access,
+        peer_qpn: 2,
+        peer_gid: gid_bytes(peer),
+        ready: true,
+        receives: Default::default(),
+    };
     engine.publish_queue_pair(1, &queue_pair).unwrap();
     println!("ready");
     memory

@@ -133,8 +133,8 @@ impl QueuePair {
         }
     }
 
-    /// Whether a packet of an unreliable service would be dropped for want of a receive, and for no other reason that its headers
-    /// tell. A driver that can may keep it until there is one.
+    /// Whether a packet would be dropped, or answered with RNR, for want of a receive, and for no other reason that its headers
+    /// tell. A driver that can may keep it until there is one, or post one.
     pub fn lacks_receive(&self, shared: &Slab<ReceiveQueue>, arrival: &Arrival, headers: &Headers) -> bool {
         let conn = &self.conn;
         let info = headers.bth.opcode.info();
@@ -144,7 +144,7 @@ impl QueuePair {
                 _ => false,
             },
             // One with immediate data takes it with its last packet, a message with its first.
-            Service::Uc => {
+            Service::Uc | Service::Rc => {
                 let begins = matches!(info.position, Position::First | Position::Only);
                 let is_taken = match info.operation {
                     WireOperation::Send => begins,
@@ -162,5 +162,10 @@ impl QueuePair {
             && conn.state.receives()
             && queue.is_some_and(ReceiveQueue::is_empty)
             && !self.responder.has_claimed()
+    }
+
+    /// Whether receives of its own wait for messages.
+    pub fn holds_receives(&self) -> bool {
+        !self.receives.is_empty()
     }
 }

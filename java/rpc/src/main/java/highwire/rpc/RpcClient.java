@@ -15,6 +15,8 @@ import java.time.Duration;
 /** A session with a server. One thread at a time. Several calls may be in flight, each in a slot. */
 public final class RpcClient implements AutoCloseable {
     private static final int SPINS_PER_LOOK = 1 << 12;
+    /** The same where an engine has to run before anything can come. */
+    private static final int SPINS_FOR_ENGINE = 1 << 5;
     private static final long LOOK_NANOS = 50_000_000;
 
     private final SocketChannel channel;
@@ -137,7 +139,8 @@ public final class RpcClient implements AutoCloseable {
 
     /** Small, so that it is compiled for itself and soon. */
     private boolean hasComeSoon(int slot, int sequence) {
-        for (int spin = 0; spin < SPINS_PER_LOOK; spin++) {
+        int spins = slots.isNear() ? SPINS_PER_LOOK : SPINS_FOR_ENGINE;
+        for (int spin = 0; spin < spins; spin++) {
             if (slots.hasCome(slot, sequence)) {
                 return true;
             }

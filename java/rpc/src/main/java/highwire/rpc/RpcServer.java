@@ -19,6 +19,8 @@ public final class RpcServer implements AutoCloseable {
     private static final int GREETING_MILLIS = 5_000;
     private static final int TURNS_PER_LOOK = 1 << 16;
     private static final int IDLE_TURNS_PER_YIELD = 1 << 12;
+    /** The same where an engine has to run before anything can come from one of the sessions. */
+    private static final int IDLE_TURNS_FOR_ENGINE = 1 << 5;
     private static final Duration LOOK = Duration.ofMillis(50);
 
     private final Context context;
@@ -188,11 +190,13 @@ public final class RpcServer implements AutoCloseable {
                 Thread.yield();
             }
             boolean hasServed = false;
+            int turnsPerYield = IDLE_TURNS_PER_YIELD;
             for (Session session : sessions) {
                 hasServed |= serve(session, turns % TURNS_PER_LOOK == 0);
+                turnsPerYield = session.slots.isNear() ? turnsPerYield : IDLE_TURNS_FOR_ENGINE;
             }
             idle = hasServed ? 0 : idle + 1;
-            if (idle % IDLE_TURNS_PER_YIELD == IDLE_TURNS_PER_YIELD - 1) {
+            if (idle % turnsPerYield == turnsPerYield - 1) {
                 // A client may be waiting for this very core.
                 Thread.yield();
             }

@@ -57,11 +57,14 @@ final class Slots implements AutoCloseable {
     private final PostRecv receive;
     private final Completion completion = new Completion();
     private long sent;
+    private final Context context;
     private long peerAddress;
     private int peerKey;
     private boolean hasFailed;
+    private boolean isNear;
 
     Slots(Context context, RpcOptions options) throws VerbsException {
+        this.context = context;
         this.options = options;
         int total = options.slots() * options.slotBytes();
         pd = context.protectionDomain();
@@ -103,6 +106,12 @@ final class Slots implements AutoCloseable {
             signaled[slot] = call(slot, true);
         }
         qp.connect(peer, ConnectOptions.DEFAULT);
+        isNear = peer.address().equals(context.address());
+    }
+
+    /** Whether the peer has the same engine, which then has no part in messages. Otherwise whoever polls keeps that thread from its core. */
+    boolean isNear() {
+        return isNear;
     }
 
     /** A WRITE of two pieces: the arguments where they were marshalled, and the header. */

@@ -89,10 +89,22 @@ public final class CompletionChannel extends VerbsObject {
                 if (queue != null) {
                     return queue;
                 }
-            } else if (events.takeRing() || left <= 0) {
+            } else if (events.takeRing()) {
+                return rung();
+            } else if (left <= 0) {
                 return null;
             }
         }
+    }
+
+    /** The queue that a peer has rung for, if it was that. */
+    private CompletionQueue rung() {
+        for (CompletionQueue queue : queues.values()) {
+            if (queue.hasRung()) {
+                return queue;
+            }
+        }
+        return null;
     }
 
     @Override

@@ -6,6 +6,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 import java.time.Duration;
+import java.util.Arrays;
 
 /**
  * A completion queue. One thread polls it at a time; any number of threads post on queue pairs that complete into it.
@@ -49,9 +50,13 @@ public final class CompletionQueue extends VerbsObject {
     private int lock;
     private volatile boolean isArmed;
     private volatile QueuePair[] queuePairs = new QueuePair[2];
+    /** Receives that complete here and that peers may complete, where to look next, and how many such completions were polled. */
+    private volatile Receives[] receives = new Receives[0];
+    private int next;
+    private long completed;
 
     private CompletionQueue(
-            Context context, long handle, CompletionChannel channel, Arena arena, MemorySegment ring) {
+            Context context, long handle, CompletionChannel channel, int port, Arena arena, MemorySegment ring) {
         super(context, "completion queue", channel);
         this.handle = handle;
         this.channel = channel;
@@ -65,6 +70,7 @@ public final class CompletionQueue extends VerbsObject {
         this.localMask = local - 1;
         begin();
         if (channel != null) {
+            Mapped.putLongRelease(ring, Layout.RING_BELL_OFFSET, port);
             channel.add(this);
         }
     }
@@ -73,12 +79,13 @@ public final class CompletionQueue extends VerbsObject {
         if (capacity <= 0) {
             throw new IllegalArgumentException("a completion queue for " + capacity + " completions");
         }
+        int port = channel == null ? 0 : channel.bell().getPort();
         long[] made = context.frames.ask(Frames.CREATE_CQ, capacity, channel == null ? 0 : channel.number);
         Arena arena = Arena.ofShared();
         try {
             MemorySegment ring = context.mapSegment(made[1], made[2], arena);
             ProducerRing.check(ring, Layout.RING_KIND_COMPLETION);
-            return new CompletionQueue(context, made[0], channel, arena, ring);
+            return new CompletionQueue(context, made[0], channel, port, arena, ring);
         } catch (IOException e) {
             arena.close();
             context.frames.ask(Frames.DESTROY_CQ, made[0]);
@@ -109,7 +116,38 @@ public final class CompletionQueue extends VerbsObject {
         }
         return head != tailCached || head != Mapped.getLongAcquire(ring, Layout.RING_TAIL_OFFSET)
                 ? pollRing(into)
-                : false;
+                : completed != Mapped.getLongAcquire(ring, Layout.RING_COMPLETED_OFFSET) && pollCompleted(into);
+    }
+
+    /** One that a peer has completed. */
+    private boolean pollCompleted(Completion into) {
+        long all = Mapped.getLongAcquire(ring, Layout.RING_COMPLETED_OFFSET);
+        Receives[] queues = receives;
+        boolean isAwaited = false;
+        for (int i = 0; i < queues.length; i++) {
+            next = next + 1 < queues.length ? next + 1 : 0;
+            if (queues[next].take(into)) {
+                completed++;
+                return true;
+            }
+            isAwaited |= queues[next].isAwaited();
+        }
+        if (!isAwaited) {
+            // Those of a queue pair that was reset or closed are nobody's.
+            completed = all;
+        }
+        return false;
+    }
+
+    private boolean isCompleted() {
+        if (completed != Mapped.getLongAcquire(ring, Layout.RING_COMPLETED_OFFSET)) {
+            for (Receives queue : receives) {
+                if (queue.isCompleted()) {
+                    return true;
+                }
+            }
+        }
+        return false;
     }
 
     /**
@@ -147,6 +185,9 @@ public final class CompletionQueue extends VerbsObject {
         // One that a thread had carried out before it posted what has just completed goes first.
         if (localHead != (long) LOCAL_TAIL.getAcquire(this)) {
             takeLocal(into);
+            return true;
+        }
+        if (completed != Mapped.getLongAcquire(ring, Layout.RING_COMPLETED_OFFSET) && pollCompleted(into)) {
             return true;
         }
         long slot = Layout.RING_HEADER_BYTES + (head & mask) * Layout.CQE_BYTES;
@@ -205,7 +246,13 @@ public final class CompletionQueue extends VerbsObject {
     /** @return whether a completion waits; asked by the thread that polls. */
     public boolean hasCompletion() {
         return localHead != (long) LOCAL_TAIL.getAcquire(this)
-                || head != Mapped.getLongAcquire(ring, Layout.RING_TAIL_OFFSET);
+                || head != Mapped.getLongAcquire(ring, Layout.RING_TAIL_OFFSET)
+                || isCompleted();
+    }
+
+    /** Whether a peer has rung because of a completion here. */
+    boolean hasRung() {
+        return isArmed && Mapped.getLongAcquire(ring, Layout.RING_ARM_OFFSET) == 0 && isCompleted();
     }
 
     /**
@@ -251,6 +298,32 @@ public final class CompletionQueue extends VerbsObject {
             channel.await(Duration.ofNanos(left));
         }
         return true;
+    }
+
+    synchronized void addReceives(QueuePair queuePair, Receives queue) {
+        if (find(queuePair.qpn()) == null) {
+            add(queuePair);
+        }
+        Receives[] more = Arrays.copyOf(receives, receives.length + 1);
+        more[receives.length] = queue;
+        receives = more;
+    }
+
+    synchronized void removeReceives(QueuePair queuePair, Receives queue) {
+        remove(queuePair);
+        receives = Arrays.stream(receives).filter(other -> other != queue).toArray(Receives[]::new);
+    }
+
+    /** Completions of receives of a queue pair that the engine has left here and nobody has polled. */
+    int waitingReceives(int qpn) {
+        long tail = Mapped.getLongAcquire(ring, Layout.RING_TAIL_OFFSET);
+        Completion waiting = new Completion();
+        int count = 0;
+        for (long at = head; at != tail; at++) {
+            waiting.read(ring, Layout.RING_HEADER_BYTES + (at & mask) * Layout.CQE_BYTES);
+            count += waiting.qpn == qpn && waiting.isReceive() ? 1 : 0;
+        }
+        return count;
     }
 
     synchronized void add(QueuePair queuePair) {

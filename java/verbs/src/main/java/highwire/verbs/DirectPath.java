@@ -1,10 +1,13 @@
 package highwire.verbs;
 
+import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.invoke.VarHandle;
+import java.net.InetAddress;
+import java.net.InetSocketAddress;
 
 /**
- * One-sided requests that the posting thread carries out itself, between queue pairs of one engine.
+ * Requests that the posting thread carries out itself, between queue pairs of one engine.
  *
  * <p>The checks are those of the responder, on the tables that the engine publishes. {@code in_use} is stored before the tables are read, with a
  * full fence between: either we see that an entry is gone, or the engine sees that we work on it and waits. Whatever speaks against a
@@ -23,6 +26,15 @@ final class DirectPath {
     private int peerQpn;
     private int peerDomain;
     private int peerAccess;
+    /** Where the peer's receives wait, and where they complete; null if it is no program that leaves them to us. */
+    private MemorySegment peerReceives;
+    private MemorySegment peerCompletions;
+    private int peerSlotBytes;
+    private long peerMask;
+    /** The receive that is being completed. */
+    private long taken;
+    private long takenId;
+    private InetSocketAddress bell;
 
     /** What a request knows of the region that it names. */
     static final class Target {
@@ -64,6 +76,79 @@ final class DirectPath {
         return false;
     }
 
+    /**
+     * The same for a message, which uses the peer's oldest receive. If true, that receive is ours, {@code target} says where the bytes are, and
+     * {@link #endMessage} must follow. Whatever is not simple is for the engine: a receive of several pieces or one that is too short, one that the engine holds, or none.
+     */
+    boolean beginMessage(Target target, PostSend.Request request) {
+        if (!isConnected() || peerReceives == null) {
+            return false;
+        }
+        MemorySegment receives = peerReceives;
+        long head = Mapped.getLongAcquire(receives, Layout.RING_HEAD_OFFSET);
+        long waiting = Mapped.getLongAcquire(receives, Layout.RING_TAIL_OFFSET) - head;
+        if (waiting <= 0 || waiting > peerMask + 1 || Mapped.getLongOpaque(receives, Layout.RING_HELD_OFFSET) != 0) {
+            return false;
+        }
+        long slot = Layout.RING_HEADER_BYTES + (head & peerMask) * peerSlotBytes;
+        takenId = Mapped.getLong(receives, slot);
+        boolean begins;
+        if (request.opcode == Opcode.WRITE_WITH_IMM) {
+            begins = begin(target, request.rkey, request.remoteAddress, request.total, Access.REMOTE_WRITE);
+        } else {
+            long lengthAndKey = Mapped.getLong(receives, slot + Layout.RECEIVE_WQE_DATA + 8);
+            begins = (byte) Mapped.getLong(receives, slot + Layout.RECEIVE_WQE_SGES) == 1
+                    && request.total <= Integer.toUnsignedLong((int) lengthAndKey)
+                    && begin(target, (int) (lengthAndKey >>> 32), Mapped.getLong(receives, slot + Layout.RECEIVE_WQE_DATA), request.total, 0);
+        }
+        if (!begins) {
+            return false;
+        }
+        // What was read of the slot was true if nobody has taken it meanwhile: it is not written again before.
+        if (receives != peerReceives || !Mapped.LONG.compareAndSet(receives, Layout.RING_HEAD_OFFSET, head, head + 1)) {
+            end();
+            return false;
+        }
+        taken = head;
+        return true;
+    }
+
+    /** The message is where it belongs: completes the receive, and wakes who waits for that. */
+    void endMessage(PostSend.Request request) {
+        boolean isWrite = request.opcode == Opcode.WRITE_WITH_IMM;
+        int flags = request.opcode == Opcode.SEND ? 0 : Layout.CQE_WITH_IMM;
+        int opcode = isWrite ? Layout.CQE_OP_RECEIVE_WRITE : Layout.CQE_OP_RECEIVE;
+        int imm = request.opcode == Opcode.SEND ? 0 : request.imm;
+        long slot = Layout.RING_HEADER_BYTES + (taken & peerMask) * peerSlotBytes;
+        Mapped.putLong(peerReceives, slot + Layout.CQE_WR_ID, takenId);
+        Mapped.putLong(peerReceives, slot + Layout.CQE_STATUS, (long) flags << 16 | (long) opcode << 8);
+        Mapped.putLong(peerReceives, slot + Layout.CQE_BYTE_LEN, (long) imm << 32 | request.total);
+        Mapped.putLong(peerReceives, slot + Layout.CQE_QPN, peerQpn);
+        // Release: the message and its completion are there before the number that says so.
+        Mapped.putLongRelease(peerReceives, slot + Layout.RECEIVE_COMPLETED, taken + 1);
+        // With a full fence: either who arms the queue sees the completion, or we see that it is armed.
+        Mapped.LONG.getAndAdd(peerCompletions, Layout.RING_COMPLETED_OFFSET, 1L);
+        long armed = (long) Mapped.LONG.getVolatile(peerCompletions, Layout.RING_ARM_OFFSET);
+        if (armed != 0) {
+            wake(armed, request.isSolicited);
+        }
+        end();
+    }
+
+    private void wake(long armed, boolean isSolicited) {
+        if (armed == Layout.ARM_SOLICITED && !isSolicited
+                || !Mapped.LONG.compareAndSet(peerCompletions, Layout.RING_ARM_OFFSET, armed, 0L)) {
+            return;
+        }
+        int port = (int) Mapped.getLongOpaque(peerCompletions, Layout.RING_BELL_OFFSET) & 0xFFFF;
+        if (port != 0) {
+            if (bell == null || bell.getPort() != port) {
+                bell = new InetSocketAddress(InetAddress.getLoopbackAddress(), port);
+            }
+            context.ring(bell);
+        }
+    }
+
     /** The operation is over. */
     void end() {
         // Release: the copy is over before the engine sees that we are done.
@@ -85,7 +170,28 @@ final class DirectPath {
             own.at = -1;
             return false;
         }
+        mapReceives(peer.low(4), peer.high(4));
         return true;
+    }
+
+    private void mapReceives(int ring, int completions) {
+        peerReceives = null;
+        MemorySegment receives = ring == 0 ? null : context.peerMemory(ring);
+        MemorySegment completed = completions == 0 ? null : context.peerMemory(completions);
+        if (receives == null || completed == null) {
+            return;
+        }
+        try {
+            ProducerRing.check(receives, Layout.RING_KIND_RECEIVE);
+            ProducerRing.check(completed, Layout.RING_KIND_COMPLETION);
+        } catch (IOException e) {
+            // The engine knows what to do with a peer whose rings are broken.
+            return;
+        }
+        peerSlotBytes = Mapped.getInt(receives, Layout.RING_SLOT_BYTES_OFFSET);
+        peerMask = Mapped.getInt(receives, Layout.RING_SLOT_COUNT_OFFSET) - 1L;
+        peerCompletions = completed;
+        peerReceives = receives;
     }
 
     private boolean isReadyFor(EngineTables.Entry entry, int other) {

@@ -59,6 +59,10 @@ final class DoorbellBoard {
         }
     }
 
+    MemorySegment memory() {
+        return board;
+    }
+
     boolean has(int bell) {
         return bell >= 0 && bell < bits;
     }

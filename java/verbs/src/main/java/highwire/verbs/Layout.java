@@ -8,7 +8,7 @@ package highwire.verbs;
  */
 final class Layout {
     /** The version of the door and of everything that is mapped through it. */
-    static final long DOOR_VERSION = 1;
+    static final long DOOR_VERSION = 2;
     /** The first word said to a door: "HWDOOR". */
     static final long DOOR_MAGIC = 0x0000_524F_4F44_5748L;
 
@@ -28,8 +28,12 @@ final class Layout {
     static final long RING_TAIL_OFFSET = 128;
     static final long RING_OVERRUN_OFFSET = 136;
     static final long RING_IN_USE_OFFSET = 144;
+    static final long RING_COMPLETED_OFFSET = 144;
     static final long RING_HEAD_OFFSET = 256;
+    static final long RING_HELD_OFFSET = 264;
     static final long RING_ARM_OFFSET = 384;
+    static final long RING_BELL_OFFSET = 392;
+    static final long RING_WANTED_OFFSET = 392;
     static final long RING_HEADER_BYTES = 512;
 
     /** Words of a send WQE, in bytes from its start. */
@@ -44,7 +48,10 @@ final class Layout {
     static final long WQE_FLOW = 56;
     static final long WQE_DATA = 64;
     static final int SGE_BYTES = 16;
+    static final int RECEIVE_WQE_SGES = 8;
     static final int RECEIVE_WQE_DATA = 16;
+    /** The number of the receive plus one, once a peer has completed it here. */
+    static final int RECEIVE_COMPLETED = 56;
 
     static final int FLAG_FENCE = 1;
     static final int FLAG_SIGNALED = 2;
@@ -57,6 +64,9 @@ final class Layout {
     static final long CQE_STATUS = 8;
     static final long CQE_BYTE_LEN = 16;
     static final long CQE_QPN = 24;
+    static final int CQE_OP_RECEIVE = 128;
+    static final int CQE_OP_RECEIVE_WRITE = 129;
+    static final int CQE_WITH_IMM = 2;
 
     static final long ARM_SOLICITED = 1;
     static final long ARM_NEXT = 2;

@@ -7,6 +7,7 @@ import java.lang.foreign.MemorySegment;
 public final class PostRecv implements StatefulVerbCall<PostRecv> {
     private final VerbsObject owner;
     private final ProducerRing ring;
+    private final Receives receives;
     private final DoorbellBoard board;
     private final int bell;
     private final MemoryRegion[] regions;
@@ -15,7 +16,8 @@ public final class PostRecv implements StatefulVerbCall<PostRecv> {
     private boolean isFreed;
     private int taken;
 
-    PostRecv(VerbsObject owner, ProducerRing ring, int bell, ReceiveRequest described) {
+    /** {@code receives} are those of a queue pair that peers may complete; null for others. */
+    PostRecv(VerbsObject owner, ProducerRing ring, Receives receives, int bell, ReceiveRequest described) {
         int count = described.sges.size();
         int room = (ring.slotBytes - Layout.RECEIVE_WQE_DATA) / Layout.SGE_BYTES;
         if (count > room) {
@@ -23,6 +25,7 @@ public final class PostRecv implements StatefulVerbCall<PostRecv> {
         }
         this.owner = owner;
         this.ring = ring;
+        this.receives = receives;
         this.board = owner.context.board;
         this.bell = bell;
         this.regions = described.regions.toArray(MemoryRegion[]::new);
@@ -42,12 +45,14 @@ public final class PostRecv implements StatefulVerbCall<PostRecv> {
             throw new IllegalStateException("the call was freed");
         }
         owner.checkOpen();
-        if (!ring.hasRoom(1)) {
+        if (receives == null ? !ring.hasRoom(1) : !receives.hasRoom()) {
             throw QueueFullException.INSTANCE;
         }
         MemorySegment.copy(image, 0, ring.memory, ring.slot(0), image.byteSize());
         ring.publish(1);
-        board.ring(bell);
+        if (receives == null || receives.isBellWanted()) {
+            board.ring(bell);
+        }
         taken = 1;
         return this;
     }

@@ -94,6 +94,8 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
         final boolean isSignaled;
         final boolean isInline;
         final boolean mayBeDirect;
+        final boolean isSolicited;
+        int imm;
         long wrId;
         long remoteAddress;
         int rkey;
@@ -118,8 +120,9 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
             this.rkey = described.rkey;
             this.compareAdd = described.compareAdd;
             this.swap = described.swap;
-            boolean isOneSided = opcode == Opcode.WRITE || opcode == Opcode.READ || opcode.isAtomic();
-            this.mayBeDirect = isOneSided && (!opcode.isAtomic() || regions.length == 1);
+            this.mayBeDirect = !opcode.isAtomic() || regions.length == 1;
+            this.isSolicited = (described.flags & Layout.FLAG_SOLICITED) != 0;
+            this.imm = described.imm;
             described.serialise(image, at);
             this.total = isInline ? described.inline.length : 0;
             for (int length : lengths) {
@@ -147,6 +150,7 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
         /** @param value four bytes that go along. @return this */
         public Request imm(int value) {
             version++;
+            imm = value;
             Mapped.putInt(image, at + Layout.WQE_IMM, value);
             return this;
         }

@@ -85,6 +85,16 @@ final class ProducerRing {
         return Layout.RING_HEADER_BYTES + ((tail + ahead) & mask) * slotBytes;
     }
 
+    /** Where the slot with this number lies. */
+    long slotOf(long number) {
+        return Layout.RING_HEADER_BYTES + (number & mask) * slotBytes;
+    }
+
+    /** How many slots were published. */
+    long published() {
+        return tail;
+    }
+
     /** Whether that slot holds this version of a request since the last lap, so that it need not be written again; from now on it does. */
     boolean renew(int ahead, Object request, long version) {
         int index = (int) ((tail + ahead) & mask);

@@ -8,7 +8,7 @@ import java.lang.invoke.VarHandle;
 /**
  * A queue pair. One thread posts sends at a time, and one posts receives.
  *
- * <p>READ, WRITE and atomics on RC to a queue pair of the same engine are carried out by the posting thread, while nothing of this queue pair is
+ * <p>On RC to a queue pair of the same engine requests are carried out by the posting thread, while nothing of this queue pair is
  * in the engine's hands; everything else is left in the ring for the engine.
  */
 public final class QueuePair extends VerbsObject {
@@ -31,8 +31,11 @@ public final class QueuePair extends VerbsObject {
     private final Service service;
     private final ProtectionDomain domain;
     private final CompletionQueue sendCq;
+    private final CompletionQueue recvCq;
     private final ProducerRing sends;
     private final ProducerRing receives;
+    /** Null where receives are shared, or of a service without connections between two queue pairs. */
+    private final Receives onDemand;
     private final int sendBell;
     private final int receiveBell;
     private final int maxInline;
@@ -63,6 +66,8 @@ public final class QueuePair extends VerbsObject {
         this.receiveBell = (int) made[8];
         this.service = config.service();
         this.sendCq = config.sendCq();
+        this.recvCq = config.recvCq();
+        this.onDemand = receives != null && service == Service.RC ? new Receives(receives) : null;
         this.maxInline = config.maxInline();
         this.sends = sends;
         this.receives = receives;
@@ -71,6 +76,9 @@ public final class QueuePair extends VerbsObject {
         this.signaledAs = new long[sends.slotCount() * 4];
         begin();
         sendCq.add(this);
+        if (onDemand != null) {
+            recvCq.addReceives(this, onDemand);
+        }
     }
 
     static QueuePair create(ProtectionDomain domain, QueuePairConfig config) throws VerbsException {
@@ -85,7 +93,7 @@ public final class QueuePair extends VerbsObject {
         long[] made = context.frames.ask(
                 Frames.CREATE_QP, domain.handle, config.service().number, config.sendCq().handle, config.recvCq().handle, srq,
                 config.maxSendWr(), config.maxRecvWr(), config.maxSendSge() | (long) config.maxRecvSge() << 32,
-                config.maxInline(), 0, 0);
+                config.maxInline(), 0, 1);
         ProducerRing sends = null;
         try {
             sends = ProducerRing.map(context, Layout.RING_KIND_SEND, made[3], made[4]);
@@ -153,6 +161,9 @@ public final class QueuePair extends VerbsObject {
                 SEEN.setRelease(this, 0L);
                 RETIRED.setRelease(this, 0L);
                 isBroken = false;
+                if (onDemand != null) {
+                    onDemand.reset(recvCq.waitingReceives(qpn));
+                }
             }
         } finally {
             isDirect = service == Service.RC && state == QpState.RTS && peerGid.equals(context.gid);
@@ -264,7 +275,7 @@ public final class QueuePair extends VerbsObject {
         if (receives == null) {
             throw new IllegalStateException("the queue pair receives from its shared receive queue");
         }
-        return new PostRecv(this, receives, receiveBell, request);
+        return new PostRecv(this, receives, onDemand, receiveBell, request);
     }
 
     /** Requests that were left to the engine so far. */
@@ -318,6 +329,7 @@ public final class QueuePair extends VerbsObject {
         boolean isDone = switch (request.opcode) {
             case WRITE -> write(request);
             case READ -> read(request);
+            case SEND, SEND_WITH_IMM, WRITE_WITH_IMM -> message(request);
             default -> atomic(request);
         };
         if (isDone && request.isSignaled) {
@@ -331,6 +343,23 @@ public final class QueuePair extends VerbsObject {
         if (!direct.begin(target, request.rkey, request.remoteAddress, request.total, Access.REMOTE_WRITE)) {
             return false;
         }
+        copy(request, target);
+        direct.end();
+        return true;
+    }
+
+    /** Completes the peer's oldest receive. */
+    private boolean message(PostSend.Request request) {
+        DirectPath.Target target = request.target;
+        if (!direct.beginMessage(target, request)) {
+            return false;
+        }
+        copy(request, target);
+        direct.endMessage(request);
+        return true;
+    }
+
+    private static void copy(PostSend.Request request, DirectPath.Target target) {
         if (request.isInline) {
             Copies.copyLastRelease(request.image, request.at + Layout.WQE_DATA, target.memory, target.at, request.total);
         } else {
@@ -347,8 +376,6 @@ public final class QueuePair extends VerbsObject {
                 to += request.lengths[i];
             }
         }
-        direct.end();
-        return true;
     }
 
     private static int lastWithBytes(PostSend.Request request) {
@@ -395,6 +422,9 @@ public final class QueuePair extends VerbsObject {
     /** By the thread that polls: something of this queue pair has completed. */
     void onCompletion(Completion completion) {
         if (completion.isReceive()) {
+            if (onDemand != null) {
+                onDemand.onCompletion();
+            }
             return;
         }
         if (completion.status != 0) {
@@ -414,6 +444,9 @@ public final class QueuePair extends VerbsObject {
     @Override
     void release() {
         sendCq.remove(this);
+        if (onDemand != null) {
+            recvCq.removeReceives(this, onDemand);
+        }
         sends.close();
         if (receives != null) {
             receives.close();

@@ -36,7 +36,7 @@ public final class SharedReceiveQueue extends VerbsObject {
      */
     public PostRecv postRecv(ReceiveRequest request) {
         checkOpen();
-        return new PostRecv(this, ring, bell, request);
+        return new PostRecv(this, ring, null, bell, request);
     }
 
     @Override

@@ -84,10 +84,26 @@ final class Engine implements AutoCloseable {
         }
     }
 
+    /** Stops the process where it is. */
+    void halt() throws IOException, InterruptedException {
+        signal("-STOP");
+    }
+
+    /** Lets it go on. */
+    void goOn() throws IOException, InterruptedException {
+        signal("-CONT");
+    }
+
+    private void signal(String name) throws IOException, InterruptedException {
+        new ProcessBuilder("kill", name, Long.toString(process.pid())).redirectErrorStream(true).redirectOutput(ProcessBuilder.Redirect.DISCARD).start().waitFor();
+    }
+
     @Override
     public void close() throws IOException {
-        process.destroy();
         try {
+            // One that was halted does not hear that it is to end.
+            goOn();
+            process.destroy();
             assertTrue(process.waitFor(PATIENCE.toSeconds(), TimeUnit.SECONDS), "the engine ends when told to");
         } catch (InterruptedException e) {
             process.destroyForcibly();

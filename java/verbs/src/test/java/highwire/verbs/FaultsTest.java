@@ -155,8 +155,9 @@ class FaultsTest {
         check(visitor -> say(visitor, "05000000" + "0100" + "0100" + "6f7468657221"), VersionException.class, "other");
         check(visitor -> say(visitor, "00000000" + "0900" + "0000"), EngineGoneException.class, "no engine");
         check(visitor -> say(visitor, "ffffff7f" + "0100" + "0000"), EngineGoneException.class, "no engine");
-        String two = "0200000000000000" + "00".repeat(96);
-        check(visitor -> say(visitor, "68000000" + "0100" + "0000" + two), VersionException.class, "version 2");
+        long next = Layout.DOOR_VERSION + 1;
+        String welcome = String.format("%02x", next) + "00".repeat(7 + 96);
+        check(visitor -> say(visitor, "68000000" + "0100" + "0000" + welcome), VersionException.class, "version " + next);
         check(visitor -> say(visitor, "08000000" + "0100" + "0000" + "0100000000000000"), EngineGoneException.class, "no answer");
     }
 

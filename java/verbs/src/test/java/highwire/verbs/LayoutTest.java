@@ -38,8 +38,12 @@ class LayoutTest {
         ours.put("ring.tail", "" + Layout.RING_TAIL_OFFSET);
         ours.put("ring.overrun", "" + Layout.RING_OVERRUN_OFFSET);
         ours.put("ring.in_use", "" + Layout.RING_IN_USE_OFFSET);
+        ours.put("ring.completed", "" + Layout.RING_COMPLETED_OFFSET);
         ours.put("ring.head", "" + Layout.RING_HEAD_OFFSET);
+        ours.put("ring.held", "" + Layout.RING_HELD_OFFSET);
         ours.put("ring.arm", "" + Layout.RING_ARM_OFFSET);
+        ours.put("ring.bell", "" + Layout.RING_BELL_OFFSET);
+        ours.put("ring.wanted", "" + Layout.RING_WANTED_OFFSET);
         ours.put("ring.header_bytes", "" + Layout.RING_HEADER_BYTES);
         ours.put("cqe.bytes", "" + Layout.CQE_BYTES);
         ours.put("board.summary", "" + Layout.BOARD_SUMMARY_OFFSET);

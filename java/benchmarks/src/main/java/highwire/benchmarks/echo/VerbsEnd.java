@@ -30,6 +30,8 @@ final class VerbsEnd implements AutoCloseable {
     private static final VarHandle INT = ValueLayout.JAVA_INT.varHandle();
     private static final Duration PATIENCE = Duration.ofSeconds(30);
     private static final int DEPTH = 16;
+    /** Where an engine has to run before anything can come, whoever polls leaves it the core so often. */
+    private static final int SPINS_PER_YIELD = 32;
 
     final int bytes;
     private final Waits waits;
@@ -46,6 +48,8 @@ final class VerbsEnd implements AutoCloseable {
     private final Completion completion = new Completion();
     private long peerAddress;
     private int peerKey;
+    private boolean isNear;
+    private int spins;
     private volatile boolean isStopped;
 
     VerbsEnd(int bytes, Waits waits) throws IOException {
@@ -75,7 +79,17 @@ final class VerbsEnd implements AutoCloseable {
         String[] words = peer.split(" ");
         peerAddress = Long.parseLong(words[1]);
         peerKey = Integer.parseUnsignedInt(words[2]);
-        qp.connect(Endpoint.parse(words[0]), ConnectOptions.DEFAULT);
+        Endpoint end = Endpoint.parse(words[0]);
+        isNear = end.address().equals(context.address());
+        qp.connect(end, ConnectOptions.DEFAULT);
+    }
+
+    private void pause() {
+        if (!isNear && ++spins % SPINS_PER_YIELD == 0) {
+            Thread.yield();
+        } else {
+            Thread.onSpinWait();
+        }
     }
 
     /** A call that sends the message that goes out. */
@@ -124,7 +138,7 @@ final class VerbsEnd implements AutoCloseable {
                 return false;
             }
             if (waits == Waits.POLLING) {
-                Thread.onSpinWait();
+                pause();
             } else {
                 sleep(queue);
             }

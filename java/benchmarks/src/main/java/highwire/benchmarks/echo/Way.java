@@ -11,7 +11,7 @@ public enum Way {
     WRITE("Highwire WRITE", Path.SHARED_MEMORY, Waits.POLLING, WriteEcho::new),
     /** The same, one-sided. */
     READ("Highwire READ", Path.SHARED_MEMORY, Waits.POLLING, () -> new ReadEcho(Waits.POLLING)),
-    /** The same, through the engine. */
+    /** The same, two-sided. */
     SEND("Highwire SEND/RECV", Path.SHARED_MEMORY, Waits.POLLING, () -> new SendEcho(Waits.POLLING)),
     /** The same, asleep. */
     SEND_BLOCKING("Highwire SEND/RECV", Path.SHARED_MEMORY, Waits.BLOCKING, () -> new SendEcho(Waits.BLOCKING)),
