@@ -22,7 +22,8 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::thread::JoinHandle;
 
-/// How often a lane that others run is looked at. Each look costs them a few microseconds on a machine of two cores.
+/// How often this thread looks at a lane that application threads run. Each look costs them a few microseconds on a machine of
+/// two cores.
 const BACK_OFF: Duration = Duration::from_micros(400);
 /// Turns without work before the thread sleeps: a packet that comes back at once finds it awake.
 const IDLE_TURNS_MAX: u32 = 64;
@@ -36,7 +37,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(100);
 /// After so many of the longest sleeps with no work in between, a sleep lasts `SLUMBER_MAX`. Then the thread sleeps on the sockets even if
 /// a leader rests on them: the first packet wakes both, and from then on this thread checks on that leader as before.
 const QUIET_SLEEPS: u32 = 10;
-/// A leader that has said more often during one of them that it runs has not just looked by itself.
+/// A leader that has reported more often during one of these sleeps has had work: it did not just look by itself.
 const HEARTBEATS_MAX: u64 = 2;
 const SLUMBER_MAX: Duration = Duration::from_secs(1);
 

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! application threads                          background thread
-//!   post ─┐       ┌─ poll                            │ while nobody polls
+//!   post ─┐       ┌─ poll                            │ while no thread polls
 //!         ▼       ▼                                  ▼
 //!   ┌───────────────────── lane ─────────────────────────┐
 //!   │ token → engine: Rnic · rings · UDP · shared memory │   × lanes

@@ -55,7 +55,7 @@ impl Attendance {
             self.finds = turn.visitors_finds;
         }
         if self.is_attended {
-            // They had their chance: see `note_finds`.
+            // The visitors had their chance to find packets: see `note_finds`.
             if found && theirs < FINDS_OF_POLLERS {
                 self.take_over();
             }

@@ -60,7 +60,7 @@ pub(super) struct Turn {
     deferred_until: Option<Instant>,
     /// The last packets came over UDP.
     pub(super) came_by_udp: bool,
-    /// They are still in the RNIC.
+    /// The acknowledgements that were kept are still in the RNIC.
     kept_in_rnic: bool,
     /// The background thread kept them, in the hope that a visitor answers soon.
     kept_for_visitor: bool,
