@@ -107,8 +107,9 @@ final class HighwireRpcServer extends ProtobufRpcEngine2.Server {
             } catch (InterruptedException e) {
                 return;
             } catch (IOException | RuntimeException e) {
-                if (!e.getMessage().equals(said)) {
-                    said = e.getMessage();
+                String reason = e.toString();
+                if (!reason.equals(said)) {
+                    said = reason;
                     LOG.warn("No jvRPC at {}, calls go over TCP: {}", at, said);
                 }
             }
