@@ -9,9 +9,11 @@ mod ends;
 mod judge;
 mod measured;
 mod page;
+mod read;
 mod results;
 mod speed;
 mod suite;
+mod waiting;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,6 +35,8 @@ use results::{Results, Store, Verdict};
   cargo xtask compat --only ib_send_lat  the cases whose line contains this text
   cargo xtask compat --list              the cases
   cargo xtask compat --speed             latency and bandwidth beside TCP's
+  cargo xtask compat --waiting           programs that sleep for their completions, before and after: about five minutes
+  cargo xtask compat --waiting --rounds 3 --all-modes --write-docs    as the page has it: about half an hour
   cargo xtask compat --write-docs        everything, and write docs/compatibility.md; with --only, a part of it anew")]
 pub(crate) struct Args {
     /// Run only the cases whose line contains this text.
@@ -47,10 +51,16 @@ pub(crate) struct Args {
     /// Measure instead: perftest, UCX, qperf and rstream over Highwire and over the kernel's TCP.
     #[arg(long, conflicts_with_all = ["only", "list", "quick"])]
     speed: bool,
-    /// Rounds of it, of which the medians count.
-    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..), requires = "speed")]
-    rounds: u32,
-    /// Write docs/compatibility.md from the latest result of every case; with --speed, the tables of docs/performance.md.
+    /// Measure instead how soon programs that sleep have their completions, as on a card and as here, alone and beside threads that compute.
+    #[arg(long, conflicts_with_all = ["list", "quick", "speed"])]
+    waiting: bool,
+    /// Every mode of waiting, and not only `event` and the default.
+    #[arg(long, requires = "waiting")]
+    all_modes: bool,
+    /// Rounds of a measurement, of which the medians count [default: 3 of --speed, 1 of --waiting]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..), conflicts_with_all = ["list", "quick"])]
+    rounds: Option<u32>,
+    /// Write docs/compatibility.md from the latest result of every case; with --speed, the tables of docs/performance.md; with --waiting, its section.
     #[arg(long)]
     write_docs: bool,
     /// Use the libraries and the program as they were built last.
@@ -107,7 +117,7 @@ struct Workshop {
 /// # Errors
 /// The libraries cannot be built. A case that fails shows in the exit code.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    let cases = chosen(args)?;
+    let cases = if args.waiting { Vec::new() } else { chosen(args)? };
     if args.list {
         for case in &cases {
             println!("{}", case.line());
@@ -122,7 +132,18 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let workshop = Workshop::open(!args.no_build, !args.debug)?;
     if args.speed {
-        speed::run(&workshop, args.rounds, args.write_docs)?;
+        speed::run(&workshop, args.rounds.unwrap_or(3), args.write_docs)?;
+        workshop.close();
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.waiting {
+        let plan = waiting::Plan {
+            rounds: args.rounds.unwrap_or(1),
+            all_modes: args.all_modes,
+            only: args.only.as_deref(),
+            write_docs: args.write_docs,
+        };
+        waiting::run(&workshop, &plan)?;
         workshop.close();
         return Ok(ExitCode::SUCCESS);
     }

@@ -41,6 +41,8 @@ pub(super) struct End {
     pub(super) status: Option<ExitStatus>,
     /// It was ended because nothing more was wanted of it.
     pub(super) was_dismissed: bool,
+    /// From its start to its end.
+    pub(super) elapsed: Duration,
 }
 
 /// What became of a case.
@@ -161,8 +163,9 @@ impl<'a> Running<'a> {
             .stdout(output.try_clone()?)
             .stderr(output)
             .process_group(0);
+        let begun = Instant::now();
         let child = command.spawn().with_context(|| format!("cannot start {line}"))?;
-        Ok(Started { child, path })
+        Ok(Started { child, path, begun })
     }
 }
 
@@ -212,6 +215,7 @@ pub(super) fn play(running: &Running<'_>) -> Result<Outcome> {
 struct Started {
     child: Child,
     path: PathBuf,
+    begun: Instant,
 }
 
 impl Started {
@@ -235,12 +239,18 @@ impl Started {
             sleep(LOOK_AGAIN);
             status = self.child.try_wait()?;
         }
+        let elapsed = self.begun.elapsed();
         // Whatever it started goes with it.
         let group = format!("-{}", self.child.id());
         let _ = Line::new("kill").words("-KILL --").arg(&group).capture();
         self.child.wait()?;
         let bytes = std::fs::read(&self.path).with_context(|| self.path.display().to_string())?;
-        Ok(End { output: String::from_utf8_lossy(&bytes).into_owned(), status, was_dismissed: false })
+        Ok(End {
+            output: String::from_utf8_lossy(&bytes).into_owned(),
+            status,
+            was_dismissed: false,
+            elapsed,
+        })
     }
 }
 

@@ -10,17 +10,25 @@ use crate::shell::{Line, root};
 use super::case::Link;
 use super::results::{Results, Row, Verdict};
 use super::suite::{self, Ending};
-use super::{PACKAGES, measured};
+use super::{PACKAGES, measured, waiting};
 
 /// Writes the page.
 pub(super) fn write(results: &Results) -> Result<()> {
     let path = root().join("docs/compatibility.md");
-    std::fs::write(&path, text(results)).with_context(|| path.display().to_string())?;
+    let before = std::fs::read_to_string(&path).unwrap_or_default();
+    let text = text(results, section_of(&before, waiting::SECTION).unwrap_or("Not measured yet.\n"));
+    std::fs::write(&path, text).with_context(|| path.display().to_string())?;
     println!("wrote {}", path.display());
     Ok(())
 }
 
-fn text(results: &Results) -> String {
+/// What stands between the marks of a section that another command writes.
+fn section_of<'a>(page: &'a str, name: &str) -> Option<&'a str> {
+    let after = page.split_once(&format!("<!-- begin: {name} -->\n"))?.1;
+    Some(after.split_once(&format!("<!-- end: {name} -->"))?.0)
+}
+
+fn text(results: &Results, waiting: &str) -> String {
     let mut text = String::from(
         "# Compatibility\n\nPrograms and test suites of others, unmodified, as their packages ship them, under `highwire run`. This page is written by a command; \
          every row is one run of that command, over the link that the column names:\n\n```console\n$ cargo xtask compat --write-docs\n```\n\n",
@@ -39,6 +47,8 @@ fn text(results: &Results) -> String {
         text += &section(group, &rows);
     }
     text += &suites();
+    let name = waiting::SECTION;
+    let _ = writeln!(text, "{ABOUT_WAITING}\n<!-- begin: {name} -->\n{waiting}<!-- end: {name} -->\n");
     text += &versions();
     text += WHAT_IS_NOT_HERE;
     text
@@ -160,6 +170,14 @@ fn machine() -> String {
     format!("{name}, {cores} cores")
 }
 
+const ABOUT_WAITING: &str = "\
+## Programs that sleep, before and after
+
+`cargo xtask compat --waiting --rounds 3 --all-modes --write-docs` writes this section. Every program runs under `highwire run --wake event`, which is what a completion channel
+is on a card, and under `balanced`, which is the default, `latency` and `power` ([Waiting](wake.md)), in turns. `hogs`: a process on every core computes meanwhile.
+`ib_write_lat -e` does not exist: perftest refuses events for a WRITE. `ib_send_lat` without `-e` polls, and stands there for comparison; so do UCX's other tests beside `ucp_get`.
+";
+
 const WHAT_IS_NOT_HERE: &str = "\
 ## What is not here
 
@@ -168,3 +186,17 @@ const WHAT_IS_NOT_HERE: &str = "\
 - DiSNI 2.1 (Java): its jar has no native half (`libdisni`), and that is no package. `cargo test -p highwire-ibverbs disni` checks that the functions of
   C that the native methods of its `NativeDispatcher` stand for are exported.
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_another_command_has_written_stays() {
+        let name = waiting::SECTION;
+        let written = text(&Results::default(), "| a | table |\n");
+        assert_eq!(section_of(&written, name), Some("| a | table |\n"));
+        assert_eq!(text(&Results::default(), section_of(&written, name).unwrap_or_default()), written);
+        assert_eq!(section_of("# Compatibility\n", name), None);
+    }
+}

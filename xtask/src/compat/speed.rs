@@ -15,6 +15,10 @@ use super::Workshop;
 use super::case::{Case, Link, Ready};
 use super::ends::{self, Outcome, Running};
 use super::judge;
+use super::read::{
+    Read, perftest_bandwidth, perftest_latency, qperf_bandwidth, qperf_latency, rstream_bandwidth,
+    rstream_latency, ucx_bandwidth, ucx_latency,
+};
 
 /// The page that keeps the tables.
 const PAGE: &str = "docs/performance.md";
@@ -22,9 +26,6 @@ const LATENCY_HEADINGS: [&str; 5] =
     ["8 bytes, half a round trip", "over", "median", "lowest to highest", "times the floor"];
 const BANDWIDTH_HEADINGS: [&str; 5] =
     ["64 KiB messages, one direction", "over", "median", "lowest to highest", "of the floor"];
-
-/// What of a program's output counts: microseconds of half a round trip, or gigabits per second.
-type Read = fn(&str) -> Option<f64>;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
@@ -187,103 +188,9 @@ fn rows() -> Vec<Row> {
     rows
 }
 
-/// The numbers of the last line that is nothing but numbers.
-fn last_row(text: &str) -> Option<Vec<f64>> {
-    text.lines().rev().find_map(|line| {
-        let numbers: Option<Vec<f64>> = line.split_whitespace().map(|word| word.parse().ok()).collect();
-        numbers.filter(|numbers| numbers.len() >= 4)
-    })
-}
-
-/// Size, iterations, lowest, highest, typical.
-fn perftest_latency(text: &str) -> Option<f64> {
-    last_row(text)?.get(4).copied()
-}
-
-/// Size, iterations, peak and average in MiB/s.
-fn perftest_bandwidth(text: &str) -> Option<f64> {
-    last_row(text)?.get(3).map(|mib| mib * 8.0 * f64::from(1 << 20) / 1e9)
-}
-
-fn ucx_final(text: &str) -> Option<Vec<f64>> {
-    let line = text.lines().find_map(|line| line.strip_prefix("Final:"))?;
-    Some(line.split_whitespace().filter_map(|word| word.parse().ok()).collect())
-}
-
-/// Iterations, then the 50th percentile in microseconds of half a round trip.
-fn ucx_latency(text: &str) -> Option<f64> {
-    ucx_final(text)?.get(1).copied()
-}
-
-/// …, then average and overall bandwidth in MiB/s, and two message rates.
-fn ucx_bandwidth(text: &str) -> Option<f64> {
-    ucx_final(text)?.iter().rev().nth(2).map(|mib| mib * 8.0 * f64::from(1 << 20) / 1e9)
-}
-
-/// `latency  =  20.7 us`: half a round trip.
-fn qperf_latency(text: &str) -> Option<f64> {
-    let (number, unit) = qperf_value(text)?;
-    let scale = match unit.as_str() {
-        "ns" => 1e-3,
-        "us" => 1.0,
-        "ms" => 1e3,
-        _ => return None,
-    };
-    Some(number * scale)
-}
-
-/// `bw  =  834 MB/sec`, with 10^6 bytes.
-fn qperf_bandwidth(text: &str) -> Option<f64> {
-    let (number, unit) = qperf_value(text)?;
-    let scale = match unit.as_str() {
-        "KB/sec" => 8e-6,
-        "MB/sec" => 8e-3,
-        "GB/sec" => 8.0,
-        _ => return None,
-    };
-    Some(number * scale)
-}
-
-fn qperf_value(text: &str) -> Option<(f64, String)> {
-    let value = text.lines().find_map(|line| line.split_once('='))?.1;
-    let mut words = value.split_whitespace();
-    Some((words.next()?.parse().ok()?, words.next()?.to_string()))
-}
-
-/// The last line's columns: name, bytes, transfers, iterations, total, time, Gb/sec, microseconds per transfer.
-fn rstream_columns(text: &str) -> Option<Vec<&str>> {
-    let line = text.lines().rev().find(|line| line.split_whitespace().count() == 8)?;
-    Some(line.split_whitespace().collect())
-}
-
-fn rstream_latency(text: &str) -> Option<f64> {
-    rstream_columns(text)?[7].parse().ok()
-}
-
-fn rstream_bandwidth(text: &str) -> Option<f64> {
-    rstream_columns(text)?[6].parse().ok()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn every_program_is_read_in_one_unit() {
-        let lat = " #bytes #iterations t_min[usec]\n 8       20000          4.93           10005.78      5.25     \t       24.25\n---\n";
-        assert_eq!(perftest_latency(lat), Some(5.25));
-        let bw = " #bytes     #iterations    BW peak[MB/sec]\n 65536      5000             1300.00            1250.00\t\t   0.020\n---\n";
-        assert_eq!(perftest_bandwidth(bw).map(|gb| (gb * 100.0).round()), Some(1049.0));
-        let ucx = "Final:                  5000      4.635   844.646  1151.600       74.00      54.27        1184         868\n";
-        assert_eq!(ucx_latency(ucx), Some(4.635));
-        assert_eq!(ucx_bandwidth(ucx).map(|gb| (gb * 1000.0).round()), Some(455.0));
-        assert_eq!(qperf_latency("tcp_lat:\n    latency  =  20.7 us\n"), Some(20.7));
-        assert_eq!(qperf_bandwidth("tcp_bw:\n    bw  =  2.5 GB/sec\n"), Some(20.0));
-        let stream = "name      bytes   xfers   iters   total       time     Gb/sec    usec/xfer\n\
-                      custom    64      1       2k      250k        5.16s      0.30    12.83\n";
-        assert_eq!((rstream_latency(stream), rstream_bandwidth(stream)), (Some(12.83), Some(0.3)));
-        assert_eq!(perftest_latency("Couldn't connect"), None);
-    }
 
     #[test]
     fn the_page_has_the_section() {

@@ -30,7 +30,7 @@ pub(crate) struct EnvironmentArgs {
     #[arg(long, value_enum)]
     recovery: Option<Recovery>,
     /// How threads wait for completions [default: balanced]
-    #[arg(long, value_name = "latency|balanced|power")]
+    #[arg(long, value_name = "latency|balanced|power|event")]
     wake: Option<WakeMode>,
     /// Write every packet that a program sends and receives to a capture file.
     #[arg(long, value_name = "FILE")]

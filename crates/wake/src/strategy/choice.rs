@@ -21,6 +21,8 @@ pub enum Mode {
     Balanced,
     /// No polling.
     Power,
+    /// What a completion channel is on a card: no polling, and woken from wherever the event was found. For comparisons.
+    Event,
 }
 
 /// The strategies by name.
@@ -37,7 +39,7 @@ pub enum Strategy {
 
 impl Mode {
     /// Every mode.
-    pub const ALL: [Mode; 3] = [Mode::Latency, Mode::Balanced, Mode::Power];
+    pub const ALL: [Mode; 4] = [Mode::Latency, Mode::Balanced, Mode::Power, Mode::Event];
 
     /// Its name, as one writes it.
     pub fn name(self) -> &'static str {
@@ -45,6 +47,7 @@ impl Mode {
             Mode::Latency => "latency",
             Mode::Balanced => "balanced",
             Mode::Power => "power",
+            Mode::Event => "event",
         }
     }
 
@@ -54,6 +57,7 @@ impl Mode {
             Mode::Latency => Arc::new(LeaderFollower { budget: LATENCY_BUDGET }),
             Mode::Balanced => Arc::new(Adaptive { budget: BUDGET }),
             Mode::Power => Arc::new(Affine),
+            Mode::Event => Arc::new(Event),
         }
     }
 }
@@ -111,7 +115,10 @@ impl FromStr for Mode {
 
     fn from_str(text: &str) -> Result<Mode, String> {
         let found = Mode::ALL.into_iter().find(|mode| mode.name() == text);
-        found.ok_or_else(|| format!("no such mode: {text}; there are latency, balanced and power"))
+        found.ok_or_else(|| {
+            let names: Vec<_> = Mode::ALL.iter().map(|mode| mode.name()).collect();
+            format!("no such mode: {text}; there are {}", names.join(", "))
+        })
     }
 }
 
@@ -135,7 +142,7 @@ mod tests {
     fn every_name_is_read_back() {
         assert!(Mode::ALL.iter().all(|mode| mode.name().parse() == Ok(*mode)));
         assert!(Strategy::ALL.iter().all(|strategy| strategy.name().parse() == Ok(*strategy)));
-        assert!("fast".parse::<Mode>().is_err_and(|error| error.contains("balanced")));
+        assert!("fast".parse::<Mode>().is_err_and(|error| error.contains("balanced, power, event")));
         assert!("irq".parse::<Strategy>().is_err_and(|error| error.contains("leader-follower")));
     }
 }
