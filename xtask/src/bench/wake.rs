@@ -1,24 +1,43 @@
-//! How soon waiting threads have their events: `highwire bench wake` as a table.
+//! How soon waiting threads have their events: `highwire bench wake` as a table, what an event costs at each pace, and threaded servers beside
+//! TCP's and tokio's.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::{Args, PAGE, machine, replace_section};
 use crate::measure::Program;
-use crate::shell::root;
+use crate::shell::{Line, Log, root, target_dir};
+
+/// Events at these paces, in microseconds from an answer to the next event.
+const PACES: &str = "12,100,1000,10000";
 
 /// Measures, prints, and writes the section if it is asked to.
 pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
+    // First: what cannot be built is better known before anything has been measured.
+    let tokio = tokio_server()?;
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let waking = markdown(program, &format!("bench wake --rounds {}", args.runs))?;
-    let serving = markdown(program, "bench server")?;
+    let waking = markdown(program, &format!("bench wake --rounds {}", args.runs), &[])?;
+    let pace = format!("bench wake --pause-us {PACES} --threads 1,16 --rounds {}", args.runs);
+    let pace = markdown(program, &pace, &[])?;
+    let beside = match &tokio {
+        Ok(path) => {
+            ["one", "many"].map(|how| format!("--beside=tokio-{how}={} {how}", path.display())).to_vec()
+        }
+        Err(_) => Vec::new(),
+    };
+    let serving = markdown(program, &format!("bench server --rounds {}", args.runs), &beside)?;
+    let about_tokio = match tokio {
+        Ok(_) => String::from("`tokio-one`: tasks on one thread; `tokio-many`: on a thread for each core."),
+        Err(reason) => format!("tokio is not there: {reason}."),
+    };
     let idle = program.json("bench idle")?;
     let share = 100.0 * idle["share"].as_f64().context("no share of a core")?;
     let others = load.split(' ').next().unwrap_or("?");
     let text = format!(
-        "On {}with a load of {others} from other programs\n\n{waking}\nA server with a thread for each connection:\n\n{serving}\n{} threads that wait for \
-         nothing take {share:.3} % of a core.\n",
+        "On {}with a load of {others} from other programs\n\n{waking}\nWhat an event costs beside how soon it is there, at each pace, on two idle cores; with 16 threads, each event is for one drawn at random:\n\n{pace}\n\
+         A server with a thread for each connection. {about_tokio}\n\n{serving}\n{} threads that wait for nothing take {share:.3} % of a core.\n",
         machine()?,
         idle["threads"]
     );
@@ -33,10 +52,19 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn markdown(program: &Program, words: &str) -> Result<String> {
-    let output = program.line(words).arg("--markdown").capture()?;
-    if !output.success {
-        bail!("highwire {words}: {}", output.stderr.trim());
+fn markdown(program: &Program, words: &str, more: &[String]) -> Result<String> {
+    eprintln!("highwire {words}");
+    let line = more.iter().fold(program.line(words).arg("--markdown"), |line, word| line.arg(word));
+    line.capture_stdout()?.with_context(|| format!("highwire {words}: it says why"))
+}
+
+/// Builds the server on tokio, or says why there is none.
+fn tokio_server() -> Result<Result<PathBuf, String>> {
+    let log = Log::create("bench-tokio")?;
+    let target = target_dir().join("comparisons");
+    let line = Line::cargo("build --release --package comparisons-wake --target-dir").arg(&target);
+    if line.dir(root().join("comparisons")).run_logged(&log)? {
+        return Ok(Ok(target.join("release/server-tokio")));
     }
-    Ok(output.stdout)
+    Ok(Err(format!("it does not build here; the log {} says why", log.name())))
 }

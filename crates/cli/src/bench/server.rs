@@ -1,5 +1,6 @@
 //! `highwire bench server`: a thread for each connection that blocks for its next request, against the same over TCP, and epoll.
 
+mod beside;
 mod tcp;
 mod verbs;
 
@@ -17,6 +18,8 @@ use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
 use crate::console::Console;
+use crate::progress::Progress;
+use beside::Beside;
 
 /// Bytes of a request and of a response.
 const MESSAGE_BYTES: usize = 32;
@@ -29,6 +32,7 @@ const PATIENCE: Duration = Duration::from_secs(20);
     after_help = "A client that polls keeps so many requests of 32 bytes under way, each on a connection drawn at random. The server has a thread for each connection, which
 blocks in `CompletionChannel::event` or in `read`; with `-poll` in `poll` on the channel's descriptor; with `-epoll` one thread watches the descriptors of all. Servers
 take turns. CPU time is that of all threads but the client's; switches are those of the whole process from one thread to another, of its own accord and not.
+A server beside is a program of its own, which prints `port N` and answers every 32 bytes over TCP; its CPU time and its switches are what that program takes.
 
 Examples:
   highwire bench server --quick
@@ -44,6 +48,9 @@ pub(crate) struct Args {
     /// Only these servers: shm- or udp-, a mode of waiting, and -poll or -epoll or neither; tcp-threads, tcp-epoll.
     #[arg(long, value_delimiter = ',')]
     server: Vec<Server>,
+    /// A server that is another program, which takes turns with ours.
+    #[arg(long, value_name = "NAME=COMMAND")]
+    beside: Vec<Beside>,
     /// Short turns, and 16 threads.
     #[arg(long)]
     quick: bool,
@@ -59,6 +66,19 @@ pub(crate) struct Args {
     /// Print a table for a page.
     #[arg(long, conflicts_with = "json")]
     markdown: bool,
+}
+
+/// What takes turns.
+enum Entrant {
+    Ours(Server),
+    Theirs(Beside),
+}
+
+/// What a server has taken so far.
+#[derive(Clone, Copy, Default, Debug)]
+struct Cost {
+    cpu: Duration,
+    switches: u64,
 }
 
 /// What answers.
@@ -114,6 +134,8 @@ struct Row {
     p99_ns: u64,
     cpu_s_per_million: f64,
     switches_per_request: f64,
+    /// Requests per second beside those of `tcp-threads` with as many threads.
+    per_tcp_threads: Option<f64>,
 }
 
 impl Server {
@@ -130,7 +152,10 @@ impl Server {
 
     /// Those that a run compares unless it is told otherwise: who blocks on a descriptor is served by the same thread in every mode.
     fn is_usual(&self) -> bool {
-        !matches!(self, Server::Verbs(_, WakeMode::Latency | WakeMode::Power, Door::Poll | Door::Epoll))
+        !matches!(
+            self,
+            Server::Verbs(_, WakeMode::Latency | WakeMode::Power | WakeMode::Event, Door::Poll | Door::Epoll)
+        )
     }
 
     fn play(self, load: Load) -> Result<Outcome> {
@@ -138,6 +163,22 @@ impl Server {
             Server::Verbs(link, mode, door) => verbs::play(link, mode, door, load),
             Server::TcpThreads => tcp::play(false, load),
             Server::TcpEpoll => tcp::play(true, load),
+        }
+    }
+}
+
+impl Entrant {
+    fn name(&self) -> String {
+        match self {
+            Entrant::Ours(server) => server.to_string(),
+            Entrant::Theirs(beside) => beside.to_string(),
+        }
+    }
+
+    fn play(&self, load: Load) -> Result<Outcome> {
+        match self {
+            Entrant::Ours(server) => server.play(load),
+            Entrant::Theirs(beside) => beside.play(load),
         }
     }
 }
@@ -178,17 +219,22 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let servers = if args.server.is_empty() { usual() } else { args.server.clone() };
     let threads = if args.quick { vec![16] } else { args.threads.clone() };
     let (rounds, turn_ms) = if args.quick { (1, args.turn_ms.min(50)) } else { (args.rounds, args.turn_ms) };
-    let mut totals: Vec<(Server, u32, Option<Outcome>)> = Vec::new();
+    let entrants: Vec<Entrant> = (servers.into_iter().map(Entrant::Ours))
+        .chain(args.beside.iter().cloned().map(Entrant::Theirs))
+        .collect();
+    let mut totals: Vec<(&Entrant, u32, Option<Outcome>)> = Vec::new();
     for &threads in &threads {
-        totals.extend(servers.iter().map(|server| (*server, threads, None)));
+        totals.extend(entrants.iter().map(|entrant| (entrant, threads, None)));
     }
+    let mut progress = Progress::new("serving", u64::from(rounds) * totals.len() as u64).with_lines();
+    let mut played = 0;
     for round in 0..rounds {
         for (server, threads, total) in &mut totals {
             let connections = *threads as usize;
             let depth = (args.depth as usize).min(connections);
             let time = Duration::from_millis(turn_ms);
             let turn = server.play(Load { connections, depth, time, seed: round.into() });
-            let turn = turn.with_context(|| format!("{server} with {threads} threads"))?;
+            let turn = turn.with_context(|| format!("{} with {threads} threads", server.name()))?;
             match total {
                 None => *total = Some(turn),
                 Some(total) => {
@@ -198,12 +244,16 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                     total.switches += turn.switches;
                 }
             }
+            played += 1;
+            progress.at(played, Instant::now());
         }
     }
-    let rows: Vec<Row> = totals
+    drop(progress);
+    let mut rows: Vec<Row> = totals
         .into_iter()
-        .filter_map(|(server, threads, total)| Some(row(server, threads, &total?)))
+        .filter_map(|(server, threads, total)| Some(row(server.name(), threads, &total?)))
         .collect();
+    compare(&mut rows);
     let mut console = Console::new();
     if args.json {
         console.json(&rows)?;
@@ -214,48 +264,63 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn row(server: Server, threads: u32, outcome: &Outcome) -> Row {
+fn row(server: String, threads: u32, outcome: &Outcome) -> Row {
     let times = &outcome.times;
     Row {
-        server: server.to_string(),
+        server,
         threads,
         per_second: times.len() as f64 / outcome.elapsed.as_secs_f64(),
         p50_ns: times.value_at_quantile(0.5),
         p99_ns: times.value_at_quantile(0.99),
         cpu_s_per_million: outcome.cpu.as_secs_f64() * 1e6 / times.len().max(1) as f64,
         switches_per_request: outcome.switches as f64 / times.len().max(1) as f64,
+        per_tcp_threads: None,
+    }
+}
+
+/// Every server beside a thread for each connection over TCP.
+fn compare(rows: &mut [Row]) {
+    let tcp =
+        |row: &Row| (row.server == Server::TcpThreads.to_string()).then_some((row.threads, row.per_second));
+    let of_tcp: Vec<(u32, f64)> = rows.iter().filter_map(tcp).collect();
+    for row in rows {
+        let beside = of_tcp.iter().find(|(threads, _)| *threads == row.threads);
+        row.per_tcp_threads = beside.map(|(_, per_second)| row.per_second / per_second);
     }
 }
 
 fn table(rows: &[Row], is_markdown: bool, console: &mut Console) -> Result<()> {
     if is_markdown {
         console.line(
-            "| server | threads | requests/s | p50 µs | p99 µs | CPU s per 10⁶ | switches per request |",
+            "| server | threads | requests/s | of `tcp-threads` | p50 µs | p99 µs | CPU s per 10⁶ | switches per request |",
         )?;
-        console.line("|---|---:|---:|---:|---:|---:|---:|")?;
+        console.line("|---|---:|---:|---:|---:|---:|---:|---:|")?;
     } else {
-        console.line("server              threads  requests/s     p50 us     p99 us   CPU s/M  switches")?;
+        console.line(
+            "server              threads  requests/s   / tcp     p50 us     p99 us   CPU s/M  switches",
+        )?;
     }
     for row in rows {
         let Row { server, threads, per_second, switches_per_request: switches, .. } = row;
+        let beside = row.per_tcp_threads.map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}"));
         let (p50, p99, cpu) = (row.p50_ns as f64 / 1e3, row.p99_ns as f64 / 1e3, row.cpu_s_per_million);
         console.line(if is_markdown {
-            format!("| `{server}` | {threads} | {per_second:.0} | {p50:.1} | {p99:.1} | {cpu:.2} | {switches:.2} |")
+            format!("| `{server}` | {threads} | {per_second:.0} | {beside} | {p50:.1} | {p99:.1} | {cpu:.2} | {switches:.2} |")
         } else {
-            format!("{server:<19}{threads:>8}{per_second:>12.0}{p50:>11.1}{p99:>11.1}{cpu:>10.2}{switches:>10.2}")
+            format!("{server:<19}{threads:>8}{per_second:>12.0}{beside:>8}{p50:>11.1}{p99:>11.1}{cpu:>10.2}{switches:>10.2}")
         })?;
     }
     Ok(())
 }
 
 /// Keeps `depth` requests under way until the time is up, and then waits for those that are.
-fn drive(connections: &mut dyn Connections, load: Load) -> Result<Outcome> {
+fn drive(connections: &mut dyn Connections, load: Load, cost: &dyn Fn() -> Cost) -> Result<Outcome> {
     let mut rng = Rng::new(load.seed);
     let mut times = Histogram::new(3)?;
     let mut sent = vec![Instant::now(); load.connections];
     let mut idle: Vec<usize> = (0..load.connections).collect();
     let mut waiting = Vec::new();
-    let (begin, cpu, before) = (Instant::now(), others_time(), process_switches());
+    let (begin, before) = (Instant::now(), cost());
     let mut heard = begin;
     loop {
         let now = Instant::now();
@@ -281,12 +346,14 @@ fn drive(connections: &mut dyn Connections, load: Load) -> Result<Outcome> {
             bail!("a response is missing");
         }
     }
-    let (elapsed, cpu) = (begin.elapsed(), others_time().saturating_sub(cpu));
-    Ok(Outcome { times, elapsed, cpu, switches: process_switches() - before })
+    let (elapsed, after) = (begin.elapsed(), cost());
+    let cpu = after.cpu.saturating_sub(before.cpu);
+    Ok(Outcome { times, elapsed, cpu, switches: after.switches.saturating_sub(before.switches) })
 }
 
-/// What all threads but this one have taken.
-fn others_time() -> Duration {
+/// What all threads of this process but this one have taken.
+fn own_cost() -> Cost {
     let time = clock_gettime(ClockId::ProcessCPUTime);
-    Duration::new(time.tv_sec as u64, time.tv_nsec as u32).saturating_sub(highwire_wake::thread_time())
+    let all = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);
+    Cost { cpu: all.saturating_sub(highwire_wake::thread_time()), switches: process_switches() }
 }

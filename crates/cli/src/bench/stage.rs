@@ -3,7 +3,7 @@
 //! The source stands for a network card and its engine. It leaves an event in a mailbox, as a packet lies in a ring, and
 //! spins until it is answered. A thread that polls takes it from there; where no thread does, the source delivers it
 //! itself, which is what an interrupt or a background thread would do. It also does so when a polling thread has not said for a
-//! while that it runs.
+//! while that it runs. For a soak it leaves several events at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -14,8 +14,8 @@ use anyhow::{Result, bail};
 use hdrhistogram::Histogram;
 use highwire_stdx::Rng;
 use highwire_wake::{
-    Account, Core, Dispatcher, Posted, Station, Strategy, Turn, Wait, WakeStrategy, WakeWord, Work, pin,
-    thread_time, yield_core,
+    Account, Core, Dispatcher, Posted, Priority, Station, Strategy, Turn, Wait, WakeStrategy, WakeWord, Work,
+    pin, run_urgently, thread_time, yield_core,
 };
 use rustix::time::{ClockId, clock_gettime};
 
@@ -23,10 +23,13 @@ use rustix::time::{ClockId, clock_gettime};
 pub(super) const PATIENCE: Duration = Duration::from_secs(20);
 /// A polling thread that has not said for so long that it runs may be waiting for its core.
 const SILENCE: Duration = Duration::from_micros(100);
-/// So long the source leaves the threads alone after an answer: they are asleep by then, if they sleep.
-const PAUSE: Duration = Duration::from_micros(12);
 /// Nobody's number.
 const NOBODY: u32 = u32::MAX;
+/// Events under way at a time.
+pub(super) const DEPTH_MAX: usize = 64;
+/// Real-time priorities: whoever a dispatcher wakes runs before it.
+const DISPATCHER_PRIORITY: Priority = 1;
+const WAITER_PRIORITY: Priority = 2;
 const STACK_BYTES: usize = 64 << 10;
 
 /// What is to be measured.
@@ -40,12 +43,18 @@ pub(super) struct Scene {
     pub(super) is_busy: bool,
     /// The source has a core of its own.
     pub(super) is_apart: bool,
+    /// The waiting threads and their dispatcher run before all ordinary threads.
+    pub(super) is_urgent: bool,
+    /// So long the source leaves the threads alone after an answer.
+    pub(super) pause: Duration,
 }
 
 /// What came of it.
 pub(super) struct Outcome {
-    /// Nanoseconds from event to answer.
+    /// Nanoseconds from event to answer; where several are under way, to the last answer of them.
     pub(super) times: Histogram<u64>,
+    /// How many there were.
+    pub(super) events: u64,
     /// What the waiting threads and their dispatcher took.
     pub(super) cpu: Duration,
 }
@@ -57,11 +66,13 @@ pub(super) struct Care {
     pub(super) patience: Duration,
     /// Planted: whoever finds this one tells nobody. None is the zeroth.
     pub(super) untold: u64,
+    /// Events under way at a time, at most [`DEPTH_MAX`].
+    pub(super) depth: usize,
 }
 
 impl Default for Care {
     fn default() -> Care {
-        Care { patience: PATIENCE, untold: 0 }
+        Care { patience: PATIENCE, untold: 0, depth: 1 }
     }
 }
 
@@ -75,8 +86,8 @@ pub(super) enum Until {
 struct Shared {
     station: Station,
     strategy: Arc<dyn WakeStrategy>,
-    /// The thread that the event is for, until somebody delivers it.
-    mailbox: AtomicU32,
+    /// The threads that the events under way are for, until somebody delivers them.
+    mailboxes: Vec<AtomicU32>,
     seats: Vec<Place>,
     answers: AtomicU64,
     is_over: AtomicBool,
@@ -98,20 +109,34 @@ struct Place {
 
 impl Work for Shared {
     fn turn(&self) -> Turn {
-        if self.mailbox.load(Ordering::Relaxed) == NOBODY {
-            return Turn::Idle;
+        let mut all = Turn::Idle;
+        for mailbox in &self.mailboxes {
+            match self.deliver(mailbox) {
+                Turn::Idle => {}
+                Turn::Woke => all = Turn::Woke,
+                turn if all == Turn::Idle => all = turn,
+                _ => {}
+            }
         }
-        let whose = self.mailbox.swap(NOBODY, Ordering::AcqRel);
-        let Some(place) = self.seats.get(whose as usize) else { return Turn::Idle };
-        place.events.fetch_add(1, Ordering::Release);
-        // Short of an increment: one thread at a time finds an event.
-        let found = self.found.load(Ordering::Relaxed) + 1;
-        self.found.store(found, Ordering::Relaxed);
-        if found != self.untold && place.word.post() == Posted::Woke { Turn::Woke } else { Turn::Worked }
+        all
     }
 
     // The source sees for itself that nobody polls.
     fn hand_over(&self) {}
+}
+
+impl Shared {
+    fn deliver(&self, mailbox: &AtomicU32) -> Turn {
+        if mailbox.load(Ordering::Relaxed) == NOBODY {
+            return Turn::Idle;
+        }
+        let whose = mailbox.swap(NOBODY, Ordering::AcqRel);
+        let Some(place) = self.seats.get(whose as usize) else { return Turn::Idle };
+        place.events.fetch_add(1, Ordering::Release);
+        // Counted for the planted defect alone.
+        let is_untold = self.untold > 0 && self.found.fetch_add(1, Ordering::Relaxed) + 1 == self.untold;
+        if !is_untold && place.word.post() == Posted::Woke { Turn::Woke } else { Turn::Worked }
+    }
 }
 
 /// What a waiting thread does: wait, answer, again.
@@ -156,7 +181,7 @@ pub(super) fn play(scene: Scene, cores: [Core; 2], until: Until, seed: u64, care
     let shared = Shared {
         station: Station::new(),
         strategy,
-        mailbox: AtomicU32::new(NOBODY),
+        mailboxes: (0..care.depth.clamp(1, DEPTH_MAX)).map(|_| AtomicU32::new(NOBODY)).collect(),
         seats: (0..scene.threads).map(|_| Place::default()).collect(),
         answers: AtomicU64::new(0),
         is_over: AtomicBool::new(false),
@@ -172,6 +197,9 @@ pub(super) fn play(scene: Scene, cores: [Core; 2], until: Until, seed: u64, care
             let shared = &shared;
             small().spawn_scoped(threads, move || {
                 on_core();
+                if scene.is_urgent {
+                    drop(run_urgently(WAITER_PRIORITY));
+                }
                 serve(shared, number);
             })?;
         }
@@ -179,7 +207,8 @@ pub(super) fn play(scene: Scene, cores: [Core; 2], until: Until, seed: u64, care
             let shared = &shared;
             small().spawn_scoped(threads, move || {
                 on_core();
-                dispatcher.serve(shared);
+                let urgency = scene.is_urgent.then_some(DISPATCHER_PRIORITY);
+                dispatcher.serve_at(urgency, shared);
             })?;
         }
         if scene.is_busy {
@@ -227,6 +256,7 @@ impl Source<'_> {
         drop(pin(&[self.cores[0]]));
         let mut rng = Rng::new(seed);
         let mut times = Histogram::new(3)?;
+        let depth = self.shared.mailboxes.len() as u64;
         while self.shared.ready.load(Ordering::Acquire) < self.scene.threads {
             yield_core();
         }
@@ -243,25 +273,33 @@ impl Source<'_> {
             if is_done {
                 break;
             }
-            let whose = if self.scene.is_own { 0 } else { rng.next_u64() % u64::from(self.scene.threads) };
-            let time = self.one(whose as u32, count)?;
+            let mut whose = || {
+                if self.scene.is_own { 0 } else { (rng.next_u64() % u64::from(self.scene.threads)) as u32 }
+            };
+            let at_once = match until {
+                Until::Time(_) => depth,
+                Until::Events(events) => depth.min(events - count),
+            };
+            let time = self.send(at_once as usize, &mut whose, count + at_once)?;
             times.record(time.as_nanos() as u64)?;
-            count += 1;
+            count += at_once;
             if matches!(until, Until::Time(_)) {
                 self.pause();
             }
         }
-        Ok(Outcome { times, cpu: others_time(hog).saturating_sub(cpu_before) })
+        Ok(Outcome { times, events: count, cpu: others_time(hog).saturating_sub(cpu_before) })
     }
 
-    /// One event, until it is answered.
-    fn one(&self, whose: u32, answered: u64) -> Result<Duration> {
+    /// So many events at once, until all are answered that there have been.
+    fn send(&self, events: usize, whose: &mut dyn FnMut() -> u32, answers: u64) -> Result<Duration> {
         let shared = self.shared;
         let begin = Instant::now();
-        shared.mailbox.store(whose, Ordering::Release);
+        for mailbox in &shared.mailboxes[..events] {
+            mailbox.store(whose(), Ordering::Release);
+        }
         let mut heard = (self.beats(), begin);
         let mut turns = 0u32;
-        while shared.answers.load(Ordering::Acquire) == answered {
+        while shared.answers.load(Ordering::Acquire) < answers {
             if !self.is_polled() {
                 shared.turn();
             }
@@ -289,7 +327,7 @@ impl Source<'_> {
 
     fn pause(&self) {
         let begin = Instant::now();
-        while begin.elapsed() < PAUSE {
+        while begin.elapsed() < self.scene.pause {
             if self.scene.is_apart && !self.follows { std::hint::spin_loop() } else { yield_core() }
         }
     }

@@ -1,7 +1,12 @@
 //! `highwire bench wake`: every strategy, with few threads and many, beside each other in one run.
 
+mod aims;
+mod print;
+mod soak;
+
+use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
@@ -9,11 +14,14 @@ use highwire_link::floor::allowed_cores;
 use highwire_wake::Strategy;
 use serde::Serialize;
 
-use super::stage::{Care, Outcome, PATIENCE, Scene, Until, play};
-use crate::console::{Console, Tone};
+use super::stage::{Care, DEPTH_MAX, Outcome, PATIENCE, Scene, Until, play};
+use crate::console::Console;
+use crate::progress::Progress;
 
 /// Several threads that spin on one core wait for each other's slices, milliseconds for each event.
 const BUSY_POLLERS_MAX: u32 = 1;
+/// So long the source leaves the threads alone after an answer, unless told otherwise: they are asleep by then, if they sleep.
+const PAUSE_US: u64 = 12;
 /// Threads of a quick run, at most.
 const QUICK_THREADS_MAX: u32 = 16;
 
@@ -22,12 +30,14 @@ const QUICK_THREADS_MAX: u32 = 16;
 #[command(
     after_help = "A source of events on the first core sends one event at a time to one of the threads on the second, and measures the time to its
 answer. `own`: the same thread each time; `other`: one drawn at random. `busy`: another thread computes on the waiting threads' core.
-`one core`: the source shares it with them. Strategies take turns, so a busy machine is equally busy for all: compare ratios.
+`one core`: the source shares it with them. `fifo`: the waiting threads have a real-time priority, and their dispatcher one below theirs,
+which takes permission. Strategies take turns, so a busy machine is equally busy for all: compare ratios.
 
 Examples:
   highwire bench wake --quick
   highwire bench wake --threads 1,128 --strategy event,leader-follower --json
-  highwire bench wake --soak 1000000000 --threads 64      no times: is every one of so many events answered?"
+  highwire bench wake --soak 1000000000 --threads 16,64   no times: is every one of so many events answered?
+  highwire bench wake --soak 1000000000 --record soak.json    the same in pieces: it may be ended at any time, and goes on where it was"
 )]
 pub(crate) struct Args {
     /// Waiting threads.
@@ -42,12 +52,22 @@ pub(crate) struct Args {
     /// How often every strategy has its turn.
     #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..))]
     rounds: u32,
+    /// Microseconds between an answer and the next event. With more than one, what each strategy costs at each pace: events for random
+    /// threads, on two idle cores.
+    #[arg(long, value_delimiter = ',', default_values_t = [PAUSE_US], value_parser = clap::value_parser!(u64).range(0..=1_000_000))]
+    pause_us: Vec<u64>,
     /// Milliseconds of a turn.
     #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u64).range(1..))]
     turn_ms: u64,
     /// Send so many events to random threads, without a pause, under every strategy that sleeps, and fail if one is lost.
     #[arg(long, value_name = "EVENTS")]
     soak: Option<u64>,
+    /// Keep count of the events in a file, and go on from there.
+    #[arg(long, value_name = "FILE", requires = "soak")]
+    record: Option<PathBuf>,
+    /// Events of the soak that are under way at a time.
+    #[arg(long, requires = "soak", default_value_t = 16, value_parser = clap::value_parser!(u64).range(1..=DEPTH_MAX as u64))]
+    depth: u64,
     /// Plant a lost wake-up: nobody is told of this event of each turn of the soak.
     #[arg(long, value_name = "EVENT", requires = "soak", hide = true)]
     plant_lost: Option<u64>,
@@ -62,6 +82,13 @@ pub(crate) struct Args {
     markdown: bool,
 }
 
+impl Args {
+    /// Whether the pace is what is varied.
+    fn is_curve(&self) -> bool {
+        self.pause_us.len() > 1
+    }
+}
+
 /// One line of the result.
 #[derive(Debug, Serialize)]
 struct Row {
@@ -70,10 +97,14 @@ struct Row {
     event: &'static str,
     core: &'static str,
     cores: u32,
+    priority: &'static str,
+    pause_us: u64,
     events: u64,
     p50_ns: u64,
     p99_ns: u64,
     p999_ns: u64,
+    /// The longest that one event took: what starves shows here.
+    max_ns: u64,
     /// Of the waiting threads and their dispatcher.
     cpu_s_per_million: f64,
     /// p50 beside that of `event` in the same scene.
@@ -88,12 +119,14 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     };
     let strategies = if args.strategy.is_empty() { Strategy::ALL.to_vec() } else { args.strategy.clone() };
     if let Some(events) = args.soak {
-        return soak(args, &strategies, cores, events);
+        return soak::run(args, &strategies, cores, events);
     }
     let scenes = scenes(args, &strategies);
     let (rounds, turn_ms) =
         if args.quick { (args.rounds.min(2), args.turn_ms.min(20)) } else { (args.rounds, args.turn_ms) };
     let mut totals: Vec<Option<Outcome>> = scenes.iter().map(|_| None).collect();
+    let mut progress = Progress::new("waiting", u64::from(rounds) * scenes.len() as u64).with_lines();
+    let mut played = 0;
     for round in 0..rounds {
         for (scene, total) in scenes.iter().zip(&mut totals) {
             let turn = play(
@@ -107,19 +140,26 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
                 None => *total = Some(turn),
                 Some(total) => {
                     total.times.add(&turn.times)?;
+                    total.events += turn.events;
                     total.cpu += turn.cpu;
                 }
             }
+            played += 1;
+            progress.at(played, Instant::now());
         }
     }
+    drop(progress);
     let measured: Vec<(Scene, Outcome)> =
         scenes.into_iter().zip(totals).filter_map(|(scene, total)| Some((scene, total?))).collect();
     let rows: Vec<Row> = measured.iter().map(|(scene, outcome)| row(*scene, outcome, &measured)).collect();
     let mut console = Console::new();
-    match (args.json, args.markdown) {
+    match (args.json, args.is_curve()) {
         (true, _) => console.json(&rows)?,
-        (_, true) => markdown(&rows, &mut console)?,
-        _ => text(&rows, &mut console)?,
+        (_, true) => print::curve(&rows, &args.pause_us, args.markdown, &mut console)?,
+        _ => {
+            print::scenes(&rows, args.markdown, &mut console)?;
+            aims::print(&aims::of(&rows), args.markdown, &mut console)?;
+        }
     }
     console.finish()?;
     Ok(ExitCode::SUCCESS)
@@ -128,16 +168,21 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 fn scenes(args: &Args, strategies: &[Strategy]) -> Vec<Scene> {
     let threads: Vec<u32> =
         args.threads.iter().copied().filter(|threads| !args.quick || *threads <= QUICK_THREADS_MAX).collect();
+    let may_be_urgent = may_be_urgent();
     let mut scenes = Vec::new();
-    for is_apart in [true, false] {
-        for is_busy in [false, true] {
+    for pause in &args.pause_us {
+        for (is_apart, is_busy, is_urgent) in COMPANIES {
+            // A pace is about what it costs when nothing is in the way.
+            if (args.is_curve() && (is_busy || !is_apart)) || (is_urgent && !may_be_urgent) {
+                continue;
+            }
             for &threads in &threads {
                 for is_own in [true, false] {
                     for &strategy in strategies {
-                        let is_sensible = (is_own || threads > 1)
-                            && (strategy != Strategy::BusyPoll || threads <= BUSY_POLLERS_MAX);
-                        if is_sensible {
-                            scenes.push(Scene { strategy, threads, is_own, is_busy, is_apart });
+                        let pause = Duration::from_micros(*pause);
+                        let scene = Scene { strategy, threads, is_own, is_busy, is_apart, is_urgent, pause };
+                        if is_sensible(&scene, args.is_curve()) {
+                            scenes.push(scene);
                         }
                     }
                 }
@@ -145,6 +190,29 @@ fn scenes(args: &Args, strategies: &[Strategy]) -> Vec<Scene> {
         }
     }
     scenes
+}
+
+/// Two cores or one, a thread that computes on the waiting threads' core, and whether those have a priority: beside that thread, which is
+/// what a priority is for.
+const COMPANIES: [(bool, bool, bool); 5] = [
+    (true, false, false),
+    (true, true, false),
+    (true, true, true),
+    (false, false, false),
+    (false, true, false),
+];
+
+fn is_sensible(scene: &Scene, is_curve: bool) -> bool {
+    let polls_only = scene.strategy == Strategy::BusyPoll;
+    let is_alone = scene.threads == 1;
+    // One that only polls, with a priority, keeps everybody else from running.
+    let is_possible = !polls_only || (scene.threads <= BUSY_POLLERS_MAX && !scene.is_urgent);
+    is_possible && if is_curve { scene.is_own == is_alone } else { scene.is_own || !is_alone }
+}
+
+/// Whether this process may give its threads a real-time priority; a thread asks that ends at once.
+fn may_be_urgent() -> bool {
+    std::thread::spawn(|| highwire_wake::run_urgently(1).is_ok()).join().unwrap_or(false)
 }
 
 fn row(scene: Scene, outcome: &Outcome, all: &[(Scene, Outcome)]) -> Row {
@@ -158,82 +226,14 @@ fn row(scene: Scene, outcome: &Outcome, all: &[(Scene, Outcome)]) -> Row {
         event: if scene.is_own { "own" } else { "other" },
         core: if scene.is_busy { "busy" } else { "idle" },
         cores: if scene.is_apart { 2 } else { 1 },
-        events: times.len(),
+        priority: if scene.is_urgent { "fifo" } else { "usual" },
+        pause_us: scene.pause.as_micros() as u64,
+        events: outcome.events,
         p50_ns: p50(times),
         p99_ns: times.value_at_quantile(0.99),
         p999_ns: times.value_at_quantile(0.999),
-        cpu_s_per_million: outcome.cpu.as_secs_f64() * 1e6 / times.len() as f64,
+        max_ns: times.max(),
+        cpu_s_per_million: outcome.cpu.as_secs_f64() * 1e6 / outcome.events as f64,
         p50_per_event: beside.map(|beside| p50(times) as f64 / beside as f64),
     }
-}
-
-fn text(rows: &[Row], console: &mut Console) -> Result<()> {
-    let mut scene = String::new();
-    for row in rows {
-        let title =
-            format!("{} threads, {} event, {} core, {} cores", row.threads, row.event, row.core, row.cores);
-        if title != scene {
-            console.line(console.paint(Tone::Heading, &title))?;
-            console.line("  strategy            p50 us    p99 us  p99.9 us  CPU s/M   / event")?;
-            scene = title;
-        }
-        let us = |ns: u64| ns as f64 / 1e3;
-        console.line(format!(
-            "  {:<16}{:>10.2}{:>10.2}{:>10.2}{:>9.2}{:>10}",
-            row.strategy,
-            us(row.p50_ns),
-            us(row.p99_ns),
-            us(row.p999_ns),
-            row.cpu_s_per_million,
-            row.p50_per_event.map_or_else(|| "-".into(), |ratio| format!("{ratio:.2}")),
-        ))?;
-    }
-    Ok(())
-}
-
-fn markdown(rows: &[Row], console: &mut Console) -> Result<()> {
-    console.line("| threads | event | core | cores | strategy | p50 µs | p99 µs | p99.9 µs | CPU s per 10⁶ | p50 / `event` |")?;
-    console.line("|---|---|---|---|---|---|---|---|---|---|")?;
-    for row in rows {
-        let us = |ns: u64| ns as f64 / 1e3;
-        console.line(format!(
-            "| {} | {} | {} | {} | `{}` | {:.2} | {:.2} | {:.2} | {:.2} | {} |",
-            row.threads,
-            row.event,
-            row.core,
-            row.cores,
-            row.strategy,
-            us(row.p50_ns),
-            us(row.p99_ns),
-            us(row.p999_ns),
-            row.cpu_s_per_million,
-            row.p50_per_event.map_or_else(|| "–".into(), |ratio| format!("{ratio:.2}")),
-        ))?;
-    }
-    Ok(())
-}
-
-/// So many events under every strategy that sleeps, in turns: none may be lost.
-fn soak(args: &Args, strategies: &[Strategy], cores: [u32; 2], events: u64) -> Result<ExitCode> {
-    /// Events of a turn.
-    const TURN: u64 = 1_000_000;
-    let strategies: Vec<Strategy> =
-        strategies.iter().copied().filter(|strategy| *strategy != Strategy::BusyPoll).collect();
-    let care =
-        Care { patience: Duration::from_secs(args.patience), untold: args.plant_lost.unwrap_or_default() };
-    let mut console = Console::new();
-    let mut done = 0;
-    let mut turn = 0usize;
-    while done < events {
-        let count = TURN.min(events - done);
-        let strategy = *strategies.get(turn % strategies.len().max(1)).context("no strategy that sleeps")?;
-        let threads = args.threads[turn / strategies.len() % args.threads.len()];
-        let scene = Scene { strategy, threads, is_own: false, is_busy: false, is_apart: true };
-        let outcome = play(scene, cores, Until::Events(count), turn as u64, care)?;
-        done += outcome.times.len();
-        turn += 1;
-    }
-    console.line(format!("{done} events, {done} answers, none lost, in {turn} turns"))?;
-    console.finish()?;
-    Ok(ExitCode::SUCCESS)
 }

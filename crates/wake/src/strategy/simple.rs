@@ -2,7 +2,7 @@
 
 use super::{Outcome, Station, TURNS_PER_CLOCK, Turn, Wait, WakeStrategy, Work};
 use crate::account::Kind;
-use crate::sys;
+use crate::sys::{self, Priority};
 use crate::word::WakeWord;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant;
@@ -92,7 +92,14 @@ impl Dispatcher {
     /// What the dispatcher's thread does until [`close`](Self::close). Where the system refuses the lowest priority it runs as
     /// any other thread: the waiting threads then take turns with it.
     pub fn serve(&self, work: &dyn Work) {
-        let makes_way = sys::run_only_when_idle().is_ok();
+        self.serve_at(None, work);
+    }
+
+    /// The same; with a priority, and the permission that it takes, it runs before all ordinary threads, so that no other program keeps it
+    /// from looking. It has the core to itself then, but for threads of a higher priority: those that it wakes should have one.
+    pub fn serve_at(&self, priority: Option<Priority>, work: &dyn Work) {
+        let is_urgent = priority.is_some_and(|priority| sys::run_urgently(priority).is_ok());
+        let makes_way = is_urgent || sys::run_only_when_idle().is_ok();
         let mut lonely = 0;
         while !self.is_closing.load(Ordering::Acquire) {
             let turn = work.turn();

@@ -8,13 +8,13 @@ use std::time::Duration;
 use anyhow::{Context, Result, bail};
 use rustix::event::epoll;
 
-use super::{Connections, Load, MESSAGE_BYTES, Outcome, drive};
+use super::{Connections, Load, MESSAGE_BYTES, Outcome, drive, own_cost};
 
 const STACK_BYTES: usize = 128 << 10;
 /// Events that one call takes.
 const EVENTS_MAX: usize = 64;
 
-struct Client(Vec<TcpStream>);
+pub(super) struct Client(pub(super) Vec<TcpStream>);
 
 impl Connections for Client {
     fn send(&mut self, connection: usize) -> Result<()> {
@@ -103,7 +103,7 @@ pub(super) fn play(is_epoll: bool, load: Load) -> Result<Outcome> {
             }
         }
         thread::sleep(Duration::from_millis(20));
-        let outcome = drive(&mut client, load);
+        let outcome = drive(&mut client, load, &own_cost);
         drop(client);
         for thread in serving {
             thread.join().unwrap_or_else(|_| bail!("a thread of the server panicked"))?;

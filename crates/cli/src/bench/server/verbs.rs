@@ -15,7 +15,7 @@ use highwire_host::{
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
-use super::{Connections, Door, Load, MESSAGE_BYTES, Outcome, PATIENCE, drive};
+use super::{Connections, Door, Load, MESSAGE_BYTES, Outcome, PATIENCE, drive, own_cost};
 
 const STACK_BYTES: usize = 128 << 10;
 /// The first byte of a request that asks the thread to end.
@@ -196,7 +196,7 @@ pub(super) fn play(link: LinkChoice, mode: WakeMode, door: Door, load: Load) -> 
         }
         // So that none is measured on its way to its first sleep.
         thread::sleep(Duration::from_millis(20));
-        let outcome = drive(&mut client, load);
+        let outcome = drive(&mut client, load, &own_cost);
         // One after the other: the buffer is one.
         for connection in 0..load.connections {
             client.ask(connection, END)?;
