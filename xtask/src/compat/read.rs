@@ -89,8 +89,8 @@ pub(super) fn pingpong_latency(text: &str) -> Option<f64> {
 
 /// `fi_pingpong`: bytes, messages sent and acknowledged, total, time, MB/s, microseconds per transfer, transfers.
 pub(super) fn fi_pingpong_latency(text: &str) -> Option<f64> {
-    let rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let row = rows.filter(|row| row.len() == 8 && row[0].starts_with(|c: char| c.is_ascii_digit())).last()?;
+    let mut rows = text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
+    let row = rows.rfind(|row| row.len() == 8 && row[0].starts_with(|c: char| c.is_ascii_digit()))?;
     row[6].parse().ok()
 }
 
