@@ -1,5 +1,6 @@
 //! `cargo xtask bench`: the tables of docs/performance.md, measured here and now.
 
+mod cores;
 mod java;
 mod loss;
 mod nanopu;
@@ -31,6 +32,7 @@ const PAGE: &str = "docs/performance.md";
   cargo xtask bench --nanopu --write-docs   the nanoPU's simulator alone
   cargo xtask bench --rpc --write-docs      RPCs alone, beside other systems'
   cargo xtask bench --wake --write-docs     waiting threads alone
+  cargo xtask bench --cores --write-docs    the model of cores alone: beside this machine, and of more cores
   cargo xtask bench --java --write-docs     Java programs alone
   cargo xtask bench --store --write-docs    the store alone, beside PostgreSQL, Redis and Valkey")]
 pub(crate) struct Args {
@@ -49,11 +51,14 @@ pub(crate) struct Args {
     /// Only how soon waiting threads have their events.
     #[arg(long, conflicts_with = "nanopu")]
     wake: bool,
-    /// Only Java: round trips between two JVMs beside sockets, Netty, gRPC, Aeron and JUCX, and GETs beside memcached's.
+    /// Only the model of cores: how near it comes to this machine, and what it says of more cores.
     #[arg(long, conflicts_with_all = ["nanopu", "rpc", "wake"])]
+    cores: bool,
+    /// Only Java: round trips between two JVMs beside sockets, Netty, gRPC, Aeron and JUCX, and GETs beside memcached's.
+    #[arg(long, conflicts_with_all = ["nanopu", "rpc", "wake", "cores"])]
     java: bool,
     /// Only the store: TATP, SmallBank and redis-benchmark beside PostgreSQL, Redis and Valkey, which are installed where that is possible.
-    #[arg(long, conflicts_with_all = ["nanopu", "rpc", "wake", "java"])]
+    #[arg(long, conflicts_with_all = ["nanopu", "rpc", "wake", "cores", "java"])]
     store: bool,
 }
 
@@ -68,6 +73,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     if args.wake {
         return wake::run(&program, args);
+    }
+    if args.cores {
+        return cores::run(&program, args);
     }
     if args.java {
         return java::run(&program, args);
@@ -131,9 +139,18 @@ mod tests {
     #[test]
     fn the_page_has_every_section() {
         let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
-        for name in
-            ["machine", "speed", "protocol", "goodput over loss", "rpc", "rpc beside others", "store", "java"]
-        {
+        for name in [
+            "machine",
+            "speed",
+            "protocol",
+            "goodput over loss",
+            "rpc",
+            "rpc beside others",
+            "store",
+            "java",
+            "wake",
+            "cores",
+        ] {
             replace_section(&page, name, "").expect("the section is marked");
         }
     }

@@ -21,6 +21,7 @@ const HOUSE: &[(&str, u8, World)] = &[
     ("wire", 1, World::Protocol),
     ("riscv", 1, World::Protocol),
     ("fabric", 1, World::Simulated),
+    ("cores", 1, World::Simulated),
     ("verbs", 2, World::Protocol),
     ("link", 2, World::Real),
     ("nanopu", 2, World::Simulated),
@@ -38,14 +39,20 @@ const HOUSE: &[(&str, u8, World)] = &[
     ("store", 6, World::Real),
     ("ibverbs", 6, World::Face),
     ("paths", 6, World::Face),
+    ("stage", 6, World::Face),
     ("cli", 7, World::Face),
 ];
+
+/// The only crate that plays threads in a model of a machine.
+const STAGE: &str = "stage";
 
 /// One edge of the dependency graph, without the `highwire-` prefix.
 #[derive(Debug)]
 struct Dependency {
     from: String,
     to: String,
+    /// It wants `to` to let a model answer in the system's place.
+    enters_models: bool,
 }
 
 /// Checks every dependency between our crates, and that protocol crates carry the lints that keep the world out.
@@ -80,7 +87,9 @@ fn parse(metadata: &str) -> Result<(Vec<String>, Vec<Dependency>)> {
             if dependency["kind"] != "dev"
                 && let Some(to) = ours(dependency)
             {
-                dependencies.push(Dependency { from: from.clone(), to });
+                let features = dependency["features"].as_array().into_iter().flatten();
+                let enters_models = features.into_iter().any(|feature| feature == "world");
+                dependencies.push(Dependency { from: from.clone(), to, enters_models });
             }
         }
         crates.push(from);
@@ -94,7 +103,7 @@ fn place(name: &str) -> Option<(u8, World)> {
 
 /// What is wrong with one dependency, if anything is.
 fn problem(dependency: &Dependency) -> Option<String> {
-    let Dependency { from, to } = dependency;
+    let Dependency { from, to, enters_models } = dependency;
     let Some((from_layer, from_world)) = place(from) else {
         return Some(format!(
             "{from} has no place in the house: add it to xtask/src/layers.rs and ARCHITECTURE.md"
@@ -117,6 +126,10 @@ fn problem(dependency: &Dependency) -> Option<String> {
         (World::Real, World::Simulated) | (World::Simulated, World::Real) => {
             Some(format!("{from} depends on {to}: the two worlds do not know each other"))
         }
+        // The libraries that programs load would ask whether they are in a model, at every wait.
+        _ if *enters_models && from != STAGE => {
+            Some(format!("{from} asks {to} for its feature `world`, which is for {STAGE} alone"))
+        }
         _ => None,
     }
 }
@@ -138,7 +151,11 @@ mod tests {
     use super::*;
 
     fn check(from: &str, to: &str, expected: Option<&str>) {
-        let found = problem(&Dependency { from: from.into(), to: to.into() });
+        check_with(from, to, false, expected);
+    }
+
+    fn check_with(from: &str, to: &str, enters_models: bool, expected: Option<&str>) {
+        let found = problem(&Dependency { from: from.into(), to: to.into(), enters_models });
         match (found, expected) {
             (Some(found), Some(expected)) => assert!(found.contains(expected), "{found}"),
             (found, expected) => assert_eq!(found.as_deref(), expected),
@@ -163,6 +180,14 @@ mod tests {
     fn the_worlds_do_not_know_each_other() {
         check("host", "fabric", Some("two worlds"));
         check("sim", "link", Some("two worlds"));
+    }
+
+    #[test]
+    fn only_the_stage_leads_into_a_model() {
+        check_with("stage", "wake", true, None);
+        check_with("host", "wake", true, Some("which is for stage alone"));
+        check_with("ibverbs", "wake", true, Some("which is for stage alone"));
+        check_with("host", "wake", false, None);
     }
 
     #[test]

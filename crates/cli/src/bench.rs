@@ -1,11 +1,11 @@
 //! `highwire bench`: what parts of Highwire cost by themselves.
 
+mod cores;
 mod idle;
 mod rpc;
 mod served;
 mod server;
 mod smallbank;
-mod stage;
 mod store;
 mod wake;
 
@@ -26,6 +26,8 @@ enum What {
     Rpc(rpc::Args),
     /// How soon a waiting thread has its event, and what that costs.
     Wake(wake::Args),
+    /// What waking a thread costs here, for the model of cores, and how near that comes.
+    Cores(cores::Args),
     /// Transactions of a bank over the store: how many, how soon, and whether money is lost with a node.
     Smallbank(smallbank::Args),
     /// Benchmarks of transactions by the store's own nodes: commits per CPU-second, latencies, aborts, requests per commit.
@@ -44,6 +46,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match &args.what {
         What::Rpc(args) => rpc::run(args),
         What::Wake(args) => wake::run(args),
+        What::Cores(args) => cores::run(args),
         What::Smallbank(args) => smallbank::run_bench(args),
         What::Store(args) => store::run(args),
         What::StoreNode(args) => store::run_node(args),

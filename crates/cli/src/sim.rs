@@ -1,6 +1,7 @@
 //! `highwire sim`: experiments on a simulated network. One file per command.
 
 mod bench;
+mod cores;
 mod kept;
 mod merge;
 mod output;
@@ -35,6 +36,8 @@ enum Command {
     Merge(merge::Args),
     /// READs and RPCs per second while a simulated cluster grows, over connections and over datagrams.
     Scale(scale::Args),
+    /// Waiting threads on many cores, under every strategy of waiting.
+    Cores(cores::Args),
     /// Measure the simulator: packet-hops per second of CPU.
     Bench(bench::Args),
 }
@@ -48,6 +51,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         Command::Explain(args) => show::explain(args),
         Command::Merge(args) => merge::run(args),
         Command::Scale(args) => scale::run(args),
+        Command::Cores(args) => cores::run(args),
         Command::Bench(args) => bench::run(args),
     }
 }

@@ -6,7 +6,7 @@
 //! goes to sleep: look, arm, look again, sleep.
 //!
 //! This crate knows no completion queue. Whoever uses it says how to look ([`Work`]), and posts to the word of whom an
-//! event concerns.
+//! event concerns. It asks the system nothing that a model of a machine could not answer in its place ([`world`]).
 
 mod account;
 mod relief;
@@ -17,6 +17,7 @@ mod sync;
 mod sys;
 mod watch;
 mod word;
+pub mod world;
 
 pub use account::{Account, Figures, Kind};
 pub use relief::Relief;
@@ -27,8 +28,8 @@ pub use strategy::{
     Wait, WakeStrategy, Work,
 };
 pub use sys::{
-    Core, Priority, allowed_cores, current_core, pin, process_switches, run_only_when_idle, run_urgently,
-    runnable_threads, thread_time, yield_core,
+    Core, Priority, allowed_cores, current_core, pin, process_switches, process_time, run_only_when_idle,
+    run_urgently, runnable_threads, thread_time, yield_core,
 };
 pub use watch::Watch;
 pub use word::{Posted, Scope, Slept, WakeWord};

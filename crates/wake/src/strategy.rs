@@ -16,6 +16,7 @@ use crate::rest::Rest;
 use crate::seat::Seat;
 use crate::sys::{self, Core};
 use crate::word::{Slept, WakeWord};
+use crate::world;
 use std::fmt;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
@@ -112,7 +113,7 @@ impl Default for Station {
             adaptive: adaptive::Experience::default(),
             returns: leader_follower::Returns::default(),
             slept_on: AtomicU64::new(0),
-            epoch: Instant::now(),
+            epoch: world::now(),
         }
     }
 }

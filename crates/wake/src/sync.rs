@@ -23,13 +23,27 @@ impl Gate {
         is_shared: bool,
         timeout: Option<std::time::Duration>,
     ) -> Slept {
-        crate::sys::futex_wait(word, seen, is_shared, timeout)
+        match crate::world::model() {
+            Some(model) => {
+                model.sleep(name(word), &|| (word.load(Ordering::Relaxed) >> 32) as u32 == seen, timeout)
+            }
+            None => crate::sys::futex_wait(word, seen, is_shared, timeout),
+        }
     }
 
     /// Wakes one sleeper, or all.
     pub(crate) fn wake(&self, word: &AtomicU64, is_shared: bool, all: bool) -> u32 {
-        crate::sys::futex_wake(word, is_shared, if all { i32::MAX } else { 1 })
+        match crate::world::model() {
+            Some(model) => model.wake(name(word), all),
+            None => crate::sys::futex_wake(word, is_shared, if all { i32::MAX } else { 1 }),
+        }
     }
+}
+
+/// What a model knows a word by.
+#[cfg(not(feature = "model"))]
+fn name(word: &AtomicU64) -> usize {
+    std::ptr::from_ref(word).addr()
 }
 
 /// A futex as futex(2) describes it: the comparison and the beginning of the sleep are one step, under the lock that a

@@ -3,6 +3,7 @@
 
 #[cfg(not(feature = "model"))]
 use crate::word::Slept;
+use crate::world;
 use std::io;
 use std::time::Duration;
 
@@ -58,6 +59,9 @@ fn to_timespec(time: Duration) -> libc::timespec {
 /// The core that this thread runs on; it may be another one by now.
 #[inline]
 pub fn current_core() -> Core {
+    if let Some(model) = world::model() {
+        return model.core();
+    }
     // SAFETY: reads the thread's own place. Where the kernel does not say, all cores are one.
     u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
@@ -67,6 +71,9 @@ pub fn current_core() -> Core {
 /// # Errors
 /// None of them is there, or not this process's to use.
 pub fn pin(cores: &[Core]) -> io::Result<()> {
+    if let Some(model) = world::model() {
+        return if model.pin(cores) { Ok(()) } else { Err(io::ErrorKind::InvalidInput.into()) };
+    }
     // SAFETY: zeros are an empty set; CPU_SET stays within it for numbers below its size.
     let set = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
@@ -87,6 +94,10 @@ pub type Priority = u8;
 /// # Errors
 /// The system refuses.
 pub fn run_only_when_idle() -> io::Result<()> {
+    if let Some(model) = world::model() {
+        model.run_only_when_idle();
+        return Ok(());
+    }
     set_policy(libc::SCHED_IDLE, 0)
 }
 
@@ -110,15 +121,27 @@ fn set_policy(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
 
 /// Lets the others on this core run first.
 pub fn yield_core() {
+    if let Some(model) = world::model() {
+        return model.yield_core();
+    }
     // SAFETY: a plain system call.
     unsafe { libc::sched_yield() };
 }
 
 /// The time that this thread has spent on a core.
 pub fn thread_time() -> Duration {
+    world::model().map_or_else(|| time_of(libc::CLOCK_THREAD_CPUTIME_ID), |model| model.thread_time())
+}
+
+/// The time that all threads of this process have spent on cores.
+pub fn process_time() -> Duration {
+    world::model().map_or_else(|| time_of(libc::CLOCK_PROCESS_CPUTIME_ID), |model| model.process_time())
+}
+
+fn time_of(clock: libc::clockid_t) -> Duration {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: the clock exists, and the structure is writable.
-    unsafe { libc::clock_gettime(libc::CLOCK_THREAD_CPUTIME_ID, &raw mut time) };
+    unsafe { libc::clock_gettime(clock, &raw mut time) };
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
@@ -135,6 +158,9 @@ pub fn process_switches() -> u64 {
 
 /// The threads of the whole machine that run or want to, this one included; `None` where the system does not say.
 pub fn runnable_threads() -> Option<usize> {
+    if let Some(model) = world::model() {
+        return Some(model.runnable_threads());
+    }
     // "0.20 0.18 0.12 1/80 11206": proc_loadavg(5).
     let text = std::fs::read_to_string("/proc/loadavg").ok()?;
     text.split(' ').nth(3)?.split('/').next()?.parse().ok()
@@ -142,6 +168,9 @@ pub fn runnable_threads() -> Option<usize> {
 
 /// How many cores this thread may run on; they may be fewer than the machine has, and others tomorrow.
 pub fn allowed_cores() -> usize {
+    if let Some(model) = world::model() {
+        return model.allowed_cores();
+    }
     // SAFETY: zeros are an empty set, which the call fills in; 0 is this thread.
     let count = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();

@@ -15,6 +15,7 @@
 //! sleeper's count and its sleep is the futex's: it compares the posts once more.
 
 use crate::sync::{AtomicU64, Gate, Ordering};
+use crate::world;
 use std::time::{Duration, Instant};
 
 const ONE_POST: u64 = 1 << 32;
@@ -120,7 +121,7 @@ impl WakeWord {
 
 /// What is left until `deadline`.
 pub(crate) fn left(deadline: Option<Instant>) -> Option<Duration> {
-    deadline.map(|deadline| deadline.saturating_duration_since(Instant::now()))
+    deadline.map(|deadline| deadline.saturating_duration_since(world::now()))
 }
 
 #[cfg(all(test, not(feature = "model")))]

@@ -18,16 +18,17 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     // First: what cannot be built is better known before anything has been measured.
     let tokio = tokio_server()?;
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-    let waking = markdown(program, &format!("bench wake --rounds {}", args.runs), &[])?;
+    let waking = markdown(program.line(&format!("bench wake --rounds {}", args.runs)))?;
     let pace = format!("bench wake --pause-us {PACES} --threads 1,16 --rounds {}", args.runs);
-    let pace = markdown(program, &pace, &[])?;
+    let pace = markdown(program.line(&pace))?;
     let beside = match &tokio {
         Ok(path) => {
             ["one", "many"].map(|how| format!("--beside=tokio-{how}={} {how}", path.display())).to_vec()
         }
         Err(_) => Vec::new(),
     };
-    let serving = markdown(program, &format!("bench server --rounds {}", args.runs), &beside)?;
+    let server = program.line(&format!("bench server --rounds {}", args.runs));
+    let serving = markdown(beside.iter().fold(server, |line, word| line.arg(word)))?;
     let about_tokio = match tokio {
         Ok(_) => String::from("`tokio-one`: tasks on one thread; `tokio-many`: on a thread for each core."),
         Err(reason) => format!("tokio is not there: {reason}."),
@@ -52,10 +53,12 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn markdown(program: &Program, words: &str, more: &[String]) -> Result<String> {
-    eprintln!("highwire {words}");
-    let line = more.iter().fold(program.line(words).arg("--markdown"), |line, word| line.arg(word));
-    line.capture_stdout()?.with_context(|| format!("highwire {words}: it says why"))
+/// What a command prints for a page; it says on its standard error how far it is.
+pub(super) fn markdown(line: Line) -> Result<String> {
+    let line = line.arg("--markdown");
+    eprintln!("{line}");
+    let text = line.to_string();
+    line.capture_stdout()?.with_context(|| format!("{text}: it says why"))
 }
 
 /// Builds the server on tokio, or says why there is none.

@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 use highwire_link::floor::allowed_cores;
+use highwire_stage::{Care, DEPTH_MAX, Outcome, PATIENCE, Real, Scene, Until, play};
 use highwire_wake::Strategy;
 use serde::Serialize;
 
-use super::stage::{Care, DEPTH_MAX, Outcome, PATIENCE, Scene, Until, play};
 use crate::console::Console;
 use crate::progress::Progress;
 
@@ -130,8 +130,9 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     for round in 0..rounds {
         for (scene, total) in scenes.iter().zip(&mut totals) {
             let turn = play(
+                &mut Real::default(),
                 *scene,
-                cores,
+                &cores,
                 Until::Time(Duration::from_millis(turn_ms)),
                 u64::from(round),
                 Care::default(),
@@ -179,8 +180,15 @@ fn scenes(args: &Args, strategies: &[Strategy]) -> Vec<Scene> {
             for &threads in &threads {
                 for is_own in [true, false] {
                     for &strategy in strategies {
-                        let pause = Duration::from_micros(*pause);
-                        let scene = Scene { strategy, threads, is_own, is_busy, is_apart, is_urgent, pause };
+                        let scene = Scene {
+                            threads,
+                            is_own,
+                            hogs: is_busy.into(),
+                            is_apart,
+                            is_urgent,
+                            pause: Duration::from_micros(*pause),
+                            ..Scene::of(strategy)
+                        };
                         if is_sensible(&scene, args.is_curve()) {
                             scenes.push(scene);
                         }
@@ -224,7 +232,7 @@ fn row(scene: Scene, outcome: &Outcome, all: &[(Scene, Outcome)]) -> Row {
         strategy: scene.strategy.name(),
         threads: scene.threads,
         event: if scene.is_own { "own" } else { "other" },
-        core: if scene.is_busy { "busy" } else { "idle" },
+        core: if scene.hogs > 0 { "busy" } else { "idle" },
         cores: if scene.is_apart { 2 } else { 1 },
         priority: if scene.is_urgent { "fifo" } else { "usual" },
         pause_us: scene.pause.as_micros() as u64,

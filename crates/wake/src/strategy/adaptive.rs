@@ -10,8 +10,9 @@ use super::leader_follower::{End, lead_or_follow};
 use super::restraint::Restraint;
 use super::{Outcome, Station, Wait, WakeStrategy};
 use crate::sys;
+use crate::world;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// How long it stays off polling after another thread had the core: the first time, and at most.
 const CROWDED_FOR_NS: u64 = 20_000_000;
@@ -44,14 +45,14 @@ impl WakeStrategy for Adaptive {
         if wait.is_ready() {
             return Outcome::Over;
         }
-        if experience.polls.may_try() && !experience.is_crowded(station.nanos(Instant::now()), is_full) {
+        if experience.polls.may_try() && !experience.is_crowded(station.nanos(world::now()), is_full) {
             let (outcome, end) = lead_or_follow(station, wait, self.budget);
-            experience.learn(end, || station.nanos(Instant::now()));
+            experience.learn(end, || station.nanos(world::now()));
             return outcome;
         }
-        let begin = Instant::now();
+        let begin = world::now();
         let (outcome, _) = lead_or_follow(station, wait, Duration::ZERO);
-        if outcome == Outcome::Over && begin.elapsed() < self.budget {
+        if outcome == Outcome::Over && world::now() - begin < self.budget {
             experience.polls.forget_failures();
         }
         outcome

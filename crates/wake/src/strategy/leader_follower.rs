@@ -8,6 +8,7 @@ use crate::account::Kind;
 use crate::seat::Leading;
 use crate::sys;
 use crate::word::Slept;
+use crate::world;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
@@ -71,7 +72,7 @@ pub(super) fn lead_or_follow(station: &Station, wait: &Wait<'_>, budget: Duratio
         return (Outcome::Over, End::Ready);
     }
     let name = std::ptr::from_ref(wait.word).addr() as u64;
-    let mut polled = Polled { begin: Instant::now(), turns: 0 };
+    let mut polled = Polled { begin: world::now(), turns: 0 };
     station.returns.on_wait(name, station.nanos(polled.begin));
     loop {
         let posts = wait.word.posts();
@@ -99,7 +100,7 @@ pub(super) fn lead_or_follow(station: &Station, wait: &Wait<'_>, budget: Duratio
                     };
                     let is_over = outcome == Outcome::Over;
                     wait.account.note(if is_over { Kind::Own } else { Kind::InVain }, polled.turns, spent);
-                    if !is_over || station.returns.on_leave(name, station.nanos(Instant::now())) {
+                    if !is_over || station.returns.on_leave(name, station.nanos(world::now())) {
                         leading.pass_on();
                     }
                     return (outcome, end);
@@ -132,7 +133,7 @@ fn rest(leading: &Leading<'_>, wait: &Wait<'_>, turns: &mut u64) -> Option<Outco
         }
         wait.account.note_sleep();
         let slept = wait.work.rest(wait.word, posts, wait.deadline)?;
-        let is_heartbeat = slept == Slept::TimedOut && !wait.is_late(Instant::now());
+        let is_heartbeat = slept == Slept::TimedOut && !wait.is_late(world::now());
         match wait.end_of(slept) {
             Some(Outcome::Over) if is_heartbeat => {
                 wait.account.note_rescue();
@@ -166,7 +167,7 @@ fn lead(leading: &Leading<'_>, wait: &Wait<'_>, budget: Duration, polled: &mut P
         if now_posts != posts {
             posts = now_posts;
             if (wait.is_over)() {
-                return (End::Own, Instant::now());
+                return (End::Own, world::now());
             }
         }
         if turn == Turn::Woke {
@@ -175,7 +176,7 @@ fn lead(leading: &Leading<'_>, wait: &Wait<'_>, budget: Duration, polled: &mut P
         }
         if turn.is_work() || budget.is_zero() || polled.turns.is_multiple_of(TURNS_PER_CLOCK) {
             leading.beat();
-            let now = Instant::now();
+            let now = world::now();
             if turn.is_work() {
                 worked = now;
             } else if now - looked > GAP_MAX {

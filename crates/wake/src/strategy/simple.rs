@@ -4,8 +4,8 @@ use super::{Outcome, Station, TURNS_PER_CLOCK, Turn, Wait, WakeStrategy, Work};
 use crate::account::Kind;
 use crate::sys::{self, Priority};
 use crate::word::WakeWord;
+use crate::world;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::Instant;
 
 /// Spins until the event is there: the limit of what can be had, at a core for each thread.
 #[derive(Clone, Copy, Debug, Default)]
@@ -18,16 +18,16 @@ impl WakeStrategy for BusyPoll {
         if wait.is_ready() {
             return Outcome::Over;
         }
-        let begin = Instant::now();
+        let begin = world::now();
         let mut turns = 0;
         loop {
             wait.work.turn();
             turns += 1;
             let is_over = std::mem::replace(&mut posts, wait.word.posts()) != posts && (wait.is_over)();
-            if is_over || (turns % TURNS_PER_CLOCK == 0 && wait.is_late(Instant::now())) {
+            if is_over || (turns % TURNS_PER_CLOCK == 0 && wait.is_late(world::now())) {
                 let (kind, outcome) =
                     if is_over { (Kind::Own, Outcome::Over) } else { (Kind::InVain, Outcome::TimedOut) };
-                wait.account.note(kind, turns, begin.elapsed());
+                wait.account.note(kind, turns, world::now() - begin);
                 return outcome;
             }
         }

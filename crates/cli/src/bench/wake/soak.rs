@@ -5,11 +5,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result};
+use highwire_stage::{Care, Real, Scene, Until, play};
 use highwire_wake::{Core, Strategy};
 use serde::{Deserialize, Serialize};
 
 use super::Args;
-use crate::bench::stage::{Care, Scene, Until, play};
 use crate::console::Console;
 use crate::progress::Progress;
 
@@ -33,7 +33,7 @@ impl Record {
         serde_json::from_str(&text).with_context(|| format!("{} is no record of a soak", path.display()))
     }
 
-    /// Whoever is ended meanwhile leaves the old one.
+    /// A program that ends meanwhile leaves the old record.
     fn save(&self, path: Option<&Path>) -> Result<()> {
         let Some(path) = path else { return Ok(()) };
         let new = path.with_extension("new");
@@ -62,17 +62,9 @@ pub(super) fn run(args: &Args, strategies: &[Strategy], cores: [Core; 2], events
         let turn = record.turns as usize;
         let strategy = *strategies.get(turn % strategies.len().max(1)).context("no strategy that sleeps")?;
         let threads = args.threads[turn / strategies.len() % args.threads.len()];
-        let scene = Scene {
-            strategy,
-            threads,
-            is_own: false,
-            is_busy: false,
-            is_apart: true,
-            is_urgent: false,
-            pause: Duration::ZERO,
-        };
+        let scene = Scene { threads, is_own: false, pause: Duration::ZERO, ..Scene::of(strategy) };
         let begin = Instant::now();
-        let outcome = play(scene, cores, Until::Events(count), record.turns, care)?;
+        let outcome = play(&mut Real::default(), scene, &cores, Until::Events(count), record.turns, care)?;
         record.events += outcome.events;
         record.turns += 1;
         record.seconds += begin.elapsed().as_secs_f64();

@@ -1,0 +1,64 @@
+//! A thread's own stack, and the way from it back to the machine.
+#![allow(unsafe_code)]
+
+use corosensei::stack::DefaultStack;
+use corosensei::{Coroutine, CoroutineResult, Yielder};
+use std::cell::Cell;
+use std::io;
+use std::ptr::NonNull;
+use std::rc::Rc;
+
+type Back = NonNull<Yielder<(), ()>>;
+
+thread_local! {
+    /// The way back from the fiber that runs now.
+    static BACK: Cell<Option<Back>> = const { Cell::new(None) };
+}
+
+pub(crate) struct Fiber {
+    coroutine: Coroutine<(), (), ()>,
+    /// Its own, once it has begun.
+    back: Rc<Cell<Option<Back>>>,
+}
+
+impl Fiber {
+    pub(crate) fn new(stack_bytes: usize, body: impl FnOnce() + 'static) -> io::Result<Fiber> {
+        let back = Rc::new(Cell::new(None));
+        let own = Rc::clone(&back);
+        let coroutine = Coroutine::with_stack(DefaultStack::new(stack_bytes)?, move |yielder, ()| {
+            own.set(Some(NonNull::from(yielder)));
+            BACK.set(own.get());
+            body();
+        });
+        Ok(Fiber { coroutine, back })
+    }
+
+    /// Runs it until it suspends itself; false: it has ended.
+    pub(crate) fn resume(&mut self) -> bool {
+        let _until_back = Away { before: BACK.replace(self.back.get()) };
+        matches!(self.coroutine.resume(()), CoroutineResult::Yield(()))
+    }
+}
+
+/// A fiber runs; when it stops, be it by a panic, whoever resumed it is where it was.
+struct Away {
+    before: Option<Back>,
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        BACK.set(self.before);
+    }
+}
+
+/// Goes back to whoever has resumed this fiber.
+pub(crate) fn suspend() {
+    let back = BACK.get().expect("only threads of a machine ask it for time");
+    // SAFETY: `resume` has set it to the yielder of the fiber that runs now, which lives on that fiber's stack as long as its body.
+    unsafe { back.as_ref() }.suspend(());
+}
+
+/// Whether a fiber runs now.
+pub(crate) fn is_inside() -> bool {
+    BACK.get().is_some()
+}

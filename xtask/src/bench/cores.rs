@@ -1,0 +1,36 @@
+//! What the model of cores makes of this machine, and of machines with more cores: `highwire bench cores` and `highwire sim cores` as tables.
+
+use std::process::ExitCode;
+
+use anyhow::{Context, Result};
+
+use super::wake::markdown;
+use super::{Args, PAGE, machine, replace_section};
+use crate::measure::Program;
+use crate::shell::{root, target_dir};
+
+/// Measures, prints, and writes the section if it is asked to.
+pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
+    let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let costs = target_dir().join("cores.toml");
+    let costs = costs.to_str().context("the path of the target folder is not text")?;
+    let validate = format!("bench cores --validate --rounds {}", args.runs);
+    let validated = markdown(program.line(&validate).arg("--out").arg(costs))?;
+    let simulated = markdown(program.line("sim cores").arg("--costs").arg(costs))?;
+    let constants = std::fs::read_to_string(costs).context(costs.to_string())?;
+    let text = format!(
+        "On {}with a load of {} from other programs\n\n{validated}\n**Simulated**, with the constants of this machine ({}):\n\n{simulated}",
+        machine()?,
+        load.split(' ').next().unwrap_or("?"),
+        constants.trim().replace(" = ", " ").replace('\n', ", ")
+    );
+    println!("{text}");
+    if args.write_docs {
+        let path = root().join(PAGE);
+        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        std::fs::write(&path, replace_section(&page, "cores", &text)?)
+            .with_context(|| path.display().to_string())?;
+        println!("{PAGE} is up to date");
+    }
+    Ok(ExitCode::SUCCESS)
+}
