@@ -30,6 +30,12 @@ pub(crate) fn wants_to_run(process: u32) -> bool {
     })
 }
 
+/// Whether a process has not ended; one that its parent has yet to wait for has.
+pub(crate) fn is_alive(process: u32) -> bool {
+    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
+    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+}
+
 /// The user that this process works for.
 pub(crate) fn effective_uid() -> u32 {
     // SAFETY: reads the process's own identity and cannot fail.
@@ -234,8 +240,14 @@ mod tests {
         // SAFETY: the process is ours, and not waited for yet.
         assert_eq!(unsafe { libc::kill(pid as libc::pid_t, libc::SIGSTOP) }, 0);
         until(false);
+        assert!(is_alive(pid) && is_alive(std::process::id()), "stopped is not ended");
         child.kill().expect("it is ours");
+        let begun = std::time::Instant::now();
+        while is_alive(pid) {
+            assert!(begun.elapsed() < std::time::Duration::from_secs(60), "nobody has waited for it yet");
+            std::thread::yield_now();
+        }
         child.wait().expect("it has ended");
-        assert!(!wants_to_run(pid) && !wants_to_run(std::process::id()));
+        assert!(!is_alive(pid) && !wants_to_run(pid) && !wants_to_run(std::process::id()));
     }
 }

@@ -4,7 +4,9 @@ mod common;
 
 use common::{End, Setup, next, next_ok, until};
 use highwire_host::broker::{Broker, Mad, PortSpace, ServiceIds, sharers};
-use highwire_host::verbs::{Address, CompletionStatus, Datagram, Operation, QpCaps, Recovery, Service};
+use highwire_host::verbs::{
+    Address, CompletionStatus, Datagram, Operation, QpCaps, Recovery, SendWr, Service,
+};
 use highwire_host::{
     Device, DeviceConfig, EMPTY_COMPLETION, Engine, Gsi, GsiError, LinkChoice, OpenError, QueuePairConfig,
     ReceivedMad, Sharing, running_brokers, running_devices,
@@ -110,8 +112,12 @@ fn at_a_shared_address_who_lives_and_does_not_run_is_not_given_up_and_who_has_go
         next_ok(&a, &b);
         assert_eq!(next_ok(&b, &a).wr_id, 3, "{recovery:?}");
         drop(b);
-        a.post(5, Operation::Send, 0, 64);
-        let ended = until("the end", || a.cq.poll_one());
+        // It goes on sending, so that the socket is hardly ever empty.
+        let sges = [a.buffer.sge(0, 64)];
+        let ended = until("the end", || {
+            let _ = a.qp.post_send(&[SendWr::new(5, Operation::Send, &sges)]);
+            a.cq.poll_one()
+        });
         assert_eq!((ended.wr_id, ended.status), (5, CompletionStatus::RetryExceeded), "{recovery:?}");
         // One that runs and has no answer to give.
         let [a, End { qp, cq, .. }] = setup.pair();

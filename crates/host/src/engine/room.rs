@@ -115,10 +115,11 @@ impl Room {
     pub(super) fn is_unread(&self, gid: Gid, qpn: Qpn) -> bool {
         let shard = qpn.value() as u8;
         match self.doorman.as_ref().filter(|_| gid == self.own) {
-            // The broker itself empties the sockets of processes that have gone.
+            // A socket outlives its process here: the broker keeps it, and takes its time to empty it.
             Some(doorman) => {
                 let buffer = doorman.socket_of(shard).and_then(|socket| receive_buffer(socket.as_fd()));
                 buffer.is_ok_and(|buffer| buffer.used_bytes > 0)
+                    && doorman.process_of(shard).is_some_and(sys::is_alive)
             }
             None => sys::has_unread(SocketAddr::new(gid.to_ip(), UDP_PORT)),
         }
