@@ -35,7 +35,7 @@ use results::{Results, Store, Verdict};
   cargo xtask compat --only ib_send_lat  the cases whose line contains this text
   cargo xtask compat --list              the cases
   cargo xtask compat --speed             latency and bandwidth beside TCP's
-  cargo xtask compat --waiting           programs that sleep for their completions, before and after: about five minutes
+  cargo xtask compat --waiting           programs that sleep for their completions, before and after: about ten minutes
   cargo xtask compat --waiting --rounds 3 --all-modes --write-docs    as the page has it: about half an hour
   cargo xtask compat --write-docs        everything, and write docs/compatibility.md; with --only, a part of it anew")]
 pub(crate) struct Args {
