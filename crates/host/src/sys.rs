@@ -23,17 +23,21 @@ pub(crate) fn wants_to_run(process: u32) -> bool {
         return false;
     }
     let Ok(threads) = std::fs::read_dir(format!("/proc/{process}/task")) else { return false };
-    threads.flatten().any(|thread| {
-        let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-        // The name, which may hold anything, ends with the last parenthesis; the state follows (proc_pid_stat(5)).
-        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with(['R', 'D']))
-    })
+    threads
+        .flatten()
+        .any(|thread| state_in(&thread.path().join("stat")).is_some_and(|state| matches!(state, 'R' | 'D')))
 }
 
 /// Whether a process has not ended; one that its parent has yet to wait for has.
 pub(crate) fn is_alive(process: u32) -> bool {
-    let stat = std::fs::read_to_string(format!("/proc/{process}/stat")).unwrap_or_default();
-    stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with(['Z', 'X']))
+    state_in(format!("/proc/{process}/stat").as_ref()).is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// The state that a `stat` of a process or thread tells; `None` if it is not there.
+fn state_in(stat: &std::path::Path) -> Option<char> {
+    let stat = std::fs::read_to_string(stat).ok()?;
+    // The name, which may hold anything, ends with the last parenthesis; the state follows (proc_pid_stat(5)).
+    stat.rsplit_once(") ")?.1.chars().next()
 }
 
 /// The user that this process works for.

@@ -116,13 +116,8 @@ impl Neighbours {
     /// Whether what is for a queue pair goes into a ring that is there already, and in which nothing waits for room.
     #[inline]
     pub(super) fn has_ring(&mut self, gid: Gid, qpn: Qpn) -> bool {
-        if self.known.get(self.recent).is_none_or(|known| !known.is(gid, qpn)) {
-            match self.known.iter().position(|known| known.is(gid, qpn)) {
-                Some(at) => self.recent = at,
-                None => return false,
-            }
-        }
-        let rings = &self.known[self.recent].rings;
+        let Some(at) = self.find(gid, qpn) else { return false };
+        let rings = &self.known[at].rings;
         let lane = qpn.value() as usize % rings.len().max(1);
         rings.get(lane).is_some_and(|ring| ring.as_ref().is_some_and(|ring| ring.backlog.is_empty()))
     }
@@ -304,13 +299,10 @@ impl Neighbours {
 
     #[inline]
     fn ring_to(&mut self, now: Instant, gid: Gid, qpn: Qpn) -> Option<(usize, usize)> {
-        if self.known.get(self.recent).is_none_or(|known| !known.is(gid, qpn)) {
-            self.recent = match self.known.iter().position(|known| known.is(gid, qpn)) {
-                Some(at) => at,
-                None => self.meet(gid),
-            };
-        }
-        let at = self.recent;
+        let at = match self.find(gid, qpn) {
+            Some(at) => at,
+            None => self.meet(gid),
+        };
         let known = &mut self.known[at];
         if known.rings.is_empty() && !self.look_up(now, at, qpn) {
             return None;
@@ -323,10 +315,20 @@ impl Neighbours {
         Some((at, lane))
     }
 
+    /// Where in `known` a queue pair's owner is; the latest one is looked at first.
+    #[inline]
+    fn find(&mut self, gid: Gid, qpn: Qpn) -> Option<usize> {
+        if self.known.get(self.recent).is_none_or(|known| !known.is(gid, qpn)) {
+            self.recent = self.known.iter().position(|known| known.is(gid, qpn))?;
+        }
+        Some(self.recent)
+    }
+
     fn meet(&mut self, gid: Gid) -> usize {
         let peer = Err(Instant::ZERO);
         self.known.push(Known { gid, shard_mask: 0, shard: 0, peer, rings: Vec::new() });
-        self.known.len() - 1
+        self.recent = self.known.len() - 1;
+        self.recent
     }
 
     /// The name that the owner of a queue pair has, if it is on this host.
