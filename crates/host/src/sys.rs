@@ -4,13 +4,11 @@
 mod multicast;
 mod restart;
 mod signals;
-mod unread;
 
 pub(crate) use multicast::{group_socket, send_groups_from};
 pub(crate) use restart::{ends_waits, may_be_interrupted_in_poll};
 pub use signals::EndSignals;
 pub use signals::SignalMask;
-pub(crate) use unread::has_unread;
 
 use highwire_stdx::Duration;
 use std::io;

@@ -31,8 +31,8 @@ pub use faulty::{
 pub use memory::{MemoryLink, memory_pair};
 pub use sys::{random_u64, secret_rng};
 pub use udp::{
-    Datagram, Holder, OpenError, ROCE_PORT, ReceiveBuffer, SharedPort, SteerBy, UdpConfig, UdpLink, lane_of,
-    receive_buffer, receive_datagram, tell_traffic_class,
+    Datagram, Holder, OpenError, ROCE_PORT, ReceiveBuffer, SharedPort, SteerBy, UdpConfig, UdpLink,
+    has_unread, lane_of, receive_buffer, receive_datagram, tell_traffic_class,
 };
 
 use highwire_stdx::Instant;

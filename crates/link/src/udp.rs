@@ -10,10 +10,12 @@
 mod error;
 mod group;
 mod steer;
+mod table;
 
 pub use error::{Holder, OpenError};
 pub use group::SharedPort;
 pub use steer::{SteerBy, lane_of};
+pub use table::has_unread;
 
 use crate::batch::{Ecn, RxBatch, TrainLimits, TrainView, TxBatch};
 use crate::{Counters, Link, Seal, Transmitted, sys};

@@ -121,7 +121,7 @@ impl Room {
                 buffer.is_ok_and(|buffer| buffer.used_bytes > 0)
                     && doorman.process_of(shard).is_some_and(sys::is_alive)
             }
-            None => sys::has_unread(SocketAddr::new(gid.to_ip(), UDP_PORT)),
+            None => highwire_link::has_unread(SocketAddr::new(gid.to_ip(), UDP_PORT)),
         }
     }
 

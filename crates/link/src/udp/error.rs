@@ -1,6 +1,6 @@
 //! Why a link did not open, in words that say what to do next.
 
-use super::UdpConfig;
+use super::{UdpConfig, table};
 use crate::{LocalAddress, local_addresses};
 use std::fmt;
 use std::io;
@@ -117,10 +117,9 @@ fn explain_taken(f: &mut fmt::Formatter<'_>, address: &SocketAddr, holders: &[Ho
 
 /// The sockets that keep `wanted` from being bound.
 fn holders_of(wanted: SocketAddr) -> Vec<Holder> {
-    let read = |path: &str| std::fs::read_to_string(path).unwrap_or_default();
-    let (v4, v6) = (read("/proc/net/udp"), read("/proc/net/udp6"));
-    let table = v4.lines().chain(v6.lines()).filter_map(parse_entry);
-    let mut found: Vec<(Holder, u64)> = table.filter(|(h, _)| conflicts(h.address, wanted)).collect();
+    let sockets = table::sockets().into_iter().filter(|socket| conflicts(socket.address, wanted));
+    let holder = |socket: table::Socket| Holder { address: socket.address, uid: socket.uid, process: None };
+    let mut found: Vec<(Holder, u64)> = sockets.map(|socket| (holder(socket), socket.inode)).collect();
     // Several lanes of one process are one answer.
     name_processes(&mut found);
     // Some sockets of a shared port lie in a socket pair, and no process has them open. The processes that have the others
@@ -136,33 +135,6 @@ fn holders_of(wanted: SocketAddr) -> Vec<Holder> {
 fn conflicts(held: SocketAddr, wanted: SocketAddr) -> bool {
     let everywhere = held.ip().is_unspecified() && (held.is_ipv6() || wanted.is_ipv4());
     held.port() == wanted.port() && (held.ip() == wanted.ip() || everywhere)
-}
-
-/// A line of `/proc/net/udp` or `/proc/net/udp6`: the socket and its inode.
-fn parse_entry(line: &str) -> Option<(Holder, u64)> {
-    let mut fields = line.split_ascii_whitespace();
-    let (ip, port) = fields.nth(1)?.split_once(':')?;
-    let port = u16::from_str_radix(port, 16).ok()?;
-    // Five fields lie between: peer, state, queues, timer, retransmissions.
-    let uid = fields.nth(5)?.parse().ok()?;
-    let inode = fields.nth(1)?.parse().ok()?;
-    Some((Holder { address: SocketAddr::new(parse_ip(ip)?, port), uid, process: None }, inode))
-}
-
-/// The kernel prints addresses as machine words of eight hexadecimal digits.
-fn parse_ip(hex: &str) -> Option<IpAddr> {
-    let word = |text: &str| u32::from_str_radix(text, 16).ok().map(u32::to_ne_bytes);
-    match hex.len() {
-        8 => Some(IpAddr::from(word(hex)?)),
-        32 => {
-            let mut octets = [0; 16];
-            for (index, octets) in octets.chunks_exact_mut(4).enumerate() {
-                octets.copy_from_slice(&word(hex.get(8 * index..8 * index + 8)?)?);
-            }
-            Some(IpAddr::from(octets))
-        }
-        _ => None,
-    }
 }
 
 /// Finds the owners of sockets by the links in `/proc/<pid>/fd`, of which a process sees those of its own user. Of parent and
@@ -201,30 +173,6 @@ mod tests {
     fn a_process_has_a_parent() {
         assert_eq!(parent_of(std::process::id()), Some(std::os::unix::process::parent_id()));
         assert_eq!(parent_of(0), None);
-    }
-
-    fn check(line: &str, expected: Option<(&str, u32, u64)>) {
-        let found = parse_entry(line).map(|(holder, inode)| (holder.address.to_string(), holder.uid, inode));
-        assert_eq!(found, expected.map(|(a, uid, inode)| (a.to_owned(), uid, inode)));
-    }
-
-    #[test]
-    #[cfg(target_endian = "little")]
-    fn the_kernels_socket_table_is_understood() {
-        check(
-            "   sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt   uid  timeout inode",
-            None,
-        );
-        check(
-            " 2114: 0714537F:12B7 00000000:0000 07 00000000:00000000 00:00000000 00000000  1000        0 13579 2 00000000 0",
-            Some(("127.83.20.7:4791", 1000, 13_579)),
-        );
-        check(
-            "  77: 00000000000000000000000001000000:12B7 00000000000000000000000000000000:0000 07 00000000:00000000 00:00000000 00000000     0        0 22 2 00000000 0",
-            Some(("[::1]:4791", 0, 22)),
-        );
-        check("77: 0714537F:zz x x x x x 0 0 1", None);
-        check("", None);
     }
 
     #[test]
