@@ -3,34 +3,31 @@
 //! The thread that holds the lane's token calls into this; only one thread holds it at a time. After each change to the RNIC,
 //! the engine drains it: packets go into the links, completions into their rings, events to the device.
 
+mod deferral;
 mod direct;
-mod disturbed;
+mod ends;
 mod gsi;
 mod held;
 mod multicast;
-mod neighbours;
 mod on_demand;
 mod places;
 mod pump;
 mod queues;
 mod receive;
-mod room;
 mod segment;
-mod sharing;
-mod stillness;
+mod tagged;
 mod tags;
-mod transmit;
+mod turn;
 mod views;
+mod ways;
 
-pub(crate) use disturbed::Disturbed;
-pub(crate) use multicast::Groups;
+pub(crate) use ends::{Bell, CqSink, InlineArena, QpEnds, SrqEnds};
 pub use multicast::MulticastError;
-pub(crate) use neighbours::Neighbours;
 pub(crate) use places::Places;
-pub(crate) use pump::{By, Pumped};
-pub(crate) use queues::{Bell, CqSink, InlineArena, QpEnds, SrqEnds};
 pub use tags::TagRequest;
 pub(crate) use tags::{OWN_SENDS, Tags};
+pub(crate) use turn::{By, Pumped};
+pub(crate) use ways::{Disturbed, Groups, Neighbours, Shm, Udp, Ways};
 
 use crate::clock::Clock;
 use crate::counters::DriverCounters;
@@ -38,14 +35,17 @@ use crate::lane::Stray;
 use crate::memory::HostMemory;
 use crate::waker::Waker;
 use crossbeam_queue::ArrayQueue;
-use highwire_broker::Doorman;
-use highwire_link::{Link, RxBatch, TxBatch};
+use deferral::Deferral;
+use held::Held;
+use highwire_link::RxBatch;
 use highwire_rnic::Rnic;
 use highwire_shmem::DoorbellBoard;
 use highwire_stdx::{Duration, IdMap, Instant, Slab};
 use highwire_verbs::{CqId, Gid, QpAttr, Recovery};
 use highwire_wire::{Psn, Qpn};
 use std::sync::Arc;
+use tags::Transfers;
+use turn::{Time, Turn};
 
 /// What an engine is made of.
 pub(crate) struct Parts {
@@ -54,16 +54,7 @@ pub(crate) struct Parts {
     pub(crate) gid: Gid,
     pub(crate) clock: Clock,
     pub(crate) memory: HostMemory,
-    pub(crate) udp: Box<dyn Link + Send>,
-    pub(crate) neighbours: Option<Neighbours>,
-    /// What packets go through on their way to the neighbours; then they all go there.
-    pub(crate) disturbed: Option<Disturbed>,
-    /// Peers that shared memory does not reach are unreachable.
-    pub(crate) is_shm_only: bool,
-    /// Present where other processes share the device's address: the part of the broker's client that knows their sockets.
-    pub(crate) doorman: Option<Doorman>,
-    /// The multicast groups that its queue pairs join.
-    pub(crate) groups: Groups,
+    pub(crate) ways: Ways,
     /// Set if a background thread will run the engine when no application thread does, so that acknowledgements may wait.
     pub(crate) may_defer: bool,
     pub(crate) board: DoorbellBoard,
@@ -77,23 +68,13 @@ pub(crate) struct Engine {
     pub(crate) counters: DriverCounters,
     lane: u32,
     gid: Gid,
-    clock: Clock,
-    /// The time, once this step has asked for it.
-    now: Option<Instant>,
+    time: Time,
     memory: HostMemory,
-    udp: Box<dyn Link + Send>,
+    ways: Ways,
     rx: Option<RxBatch>,
-    tx: TxBatch,
-    paths: transmit::Paths,
-    neighbours: Option<Neighbours>,
-    disturbed: Option<Disturbed>,
-    is_shm_only: bool,
-    sharing: sharing::Sharing,
-    room: room::Room,
-    pub(crate) held: held::Held,
+    pub(crate) held: Held,
+    deferral: Deferral,
     gsi_psn: Psn,
-    groups: Groups,
-    may_defer: bool,
     board: DoorbellBoard,
     bells: Slab<Bell>,
     cqs: Vec<Option<CqSink>>,
@@ -105,7 +86,7 @@ pub(crate) struct Engine {
     srqs: Slab<SrqEnds>,
     /// How many of them have tags.
     tag_queues: u32,
-    transfers: tags::Transfers,
+    transfers: Transfers,
     /// Queues whose next WQE found the RNIC's queue full.
     stalled: Vec<u32>,
     /// Completion queues that have just lost a completion.
@@ -113,7 +94,7 @@ pub(crate) struct Engine {
     mailboxes: Arc<[ArrayQueue<Stray>]>,
     waker: Arc<Waker>,
     leader_waker: Arc<Waker>,
-    turn: pump::Turn,
+    turn: Turn,
     /// Which of the sleepers sleeps until a peer rings.
     asleep: [bool; 2],
 }
@@ -129,30 +110,20 @@ pub(crate) enum Sleeper {
 
 impl Engine {
     pub(crate) fn new(parts: Parts) -> Engine {
-        let Parts { rnic, lane, gid, clock, memory, udp, neighbours, is_shm_only, .. } = parts;
-        let Parts { disturbed, groups, doorman, may_defer, board, mailboxes, waker, leader_waker, .. } =
-            parts;
+        let Parts { rnic, lane, gid, clock, memory, ways, may_defer, .. } = parts;
+        let Parts { board, mailboxes, waker, leader_waker, .. } = parts;
         Engine {
             rnic,
             counters: DriverCounters::default(),
             lane,
             gid,
-            clock,
-            now: None,
+            time: Time::new(clock),
             memory,
-            udp,
+            ways,
             rx: Some(RxBatch::new()),
-            tx: TxBatch::new(),
-            paths: transmit::Paths::default(),
-            neighbours,
-            disturbed,
-            is_shm_only,
-            sharing: sharing::Sharing::new(doorman.is_some()),
-            room: room::Room::new(gid, doorman),
-            held: held::Held::default(),
+            held: Held::default(),
+            deferral: Deferral::new(may_defer),
             gsi_psn: Psn::default(),
-            groups,
-            may_defer,
             board,
             bells: Slab::default(),
             cqs: Vec::new(),
@@ -161,13 +132,13 @@ impl Engine {
             on_demand: IdMap::new(0),
             srqs: Slab::default(),
             tag_queues: 0,
-            transfers: tags::Transfers::default(),
+            transfers: Transfers::default(),
             stalled: Vec::new(),
             overrun: Vec::new(),
             mailboxes,
             waker,
             leader_waker,
-            turn: pump::Turn::default(),
+            turn: Turn::default(),
             asleep: [false; 2],
         }
     }
@@ -175,10 +146,7 @@ impl Engine {
     /// The time. Every step reads the clock once at most.
     #[inline]
     pub(crate) fn now(&mut self) -> Instant {
-        match self.now {
-            Some(now) => now,
-            None => *self.now.insert(self.clock.now()),
-        }
+        self.time.now()
     }
 
     /// Lets a queue pair's requests go: it is known now what its peer understands.
@@ -196,8 +164,8 @@ impl Engine {
     /// packets of this connection from shared memory only.
     pub(crate) fn set_peer(&mut self, index: u32, peer: Option<(Gid, Qpn)>) {
         let now = self.now();
-        if let (Some(neighbours), Some((gid, qpn))) = (&mut self.neighbours, peer) {
-            let _ = neighbours.sender_to(now, gid, qpn);
+        if let (Some(shm), Some((gid, qpn))) = (&mut self.ways.shm, peer) {
+            let _ = shm.rings.sender_to(now, gid, qpn);
         }
         if let Some(qp) = self.qps.get_mut(index) {
             qp.peer = peer;
@@ -208,13 +176,13 @@ impl Engine {
     /// last, `None` if there is something already.
     pub(crate) fn prepare_sleep(&mut self, who: Sleeper) -> Option<Duration> {
         self.asleep[who as usize] = true;
-        self.now = None;
+        self.time.pass();
         let now = self.now();
         let left = self.deadline().map_or(Duration::MAX, |at| at.saturating_since(now));
         let may_sleep = self.board.prepare_sleep_seqcst()
-            && self.neighbours.as_mut().is_none_or(|neighbours| {
+            && self.ways.shm.as_mut().is_none_or(|shm| {
                 // What lies in the rings is to stay there.
-                self.held.is_full() || neighbours.inbox.prepare_sleep()
+                self.held.is_full() || shm.rings.inbox.prepare_sleep()
             })
             && self.mailboxes[self.lane as usize].is_empty()
             && left > Duration::ZERO;
@@ -225,13 +193,13 @@ impl Engine {
     pub(crate) fn awake(&mut self, who: Sleeper) {
         self.asleep[who as usize] = false;
         // What ended it may lie in the socket.
-        self.turn.look_at_udp();
+        self.ways.udp.pace.hurry();
         if self.asleep.contains(&true) {
             return;
         }
         self.board.awake();
-        if let Some(neighbours) = &self.neighbours {
-            neighbours.inbox.awake();
+        if let Some(shm) = &self.ways.shm {
+            shm.rings.inbox.awake();
         }
     }
 
@@ -245,8 +213,8 @@ impl Engine {
 
     /// Housekeeping: forgets peers that are gone.
     pub(crate) fn reap(&mut self) {
-        if let Some(neighbours) = &mut self.neighbours {
-            neighbours.reap();
+        if let Some(shm) = &mut self.ways.shm {
+            shm.rings.reap();
         }
     }
 
@@ -254,9 +222,6 @@ impl Engine {
     pub(crate) fn each_counter(&self, each: &mut dyn FnMut(&'static str, u64)) {
         self.rnic.counters().iter().for_each(|(name, value)| each(name, value));
         self.counters.each(each);
-        self.udp.counters(each);
-        if let Some(disturbed) = &self.disturbed {
-            disturbed.counters(each);
-        }
+        self.ways.counters(each);
     }
 }

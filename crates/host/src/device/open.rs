@@ -3,7 +3,7 @@
 use super::Shared;
 use crate::clock::Clock;
 use crate::config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, LinkChoice, Sharing, WAKE_VARIABLE};
-use crate::engine::{Disturbed, Engine, Groups, Neighbours, Parts};
+use crate::engine::{Disturbed, Engine, Groups, Neighbours, Parts, Shm, Udp, Ways};
 use crate::error::OpenError;
 use crate::events::EventQueue;
 use crate::lane::{Lane, MAILBOX_PACKETS};
@@ -85,11 +85,13 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         fds.push(epoll.fd().try_clone_to_owned().map_err(system("copy a descriptor"))?);
         lane_fds.push(fds);
         let bell = |_| UdpSocket::bind((ip, 0)).map_err(system("open a socket"));
-        let neighbours = match &local {
-            Some(local) => Some(Neighbours::new(local, lane, bell(())?)),
+        let (udp, disturbed) = links(config, socket, lane, capture.as_ref());
+        let shm = match &local {
+            Some(local) => Some(Shm::new(Neighbours::new(local, lane, bell(())?), disturbed)),
             None => None,
         };
-        let (udp, disturbed) = links(config, socket, lane, capture.as_ref());
+        let doorman = broker.as_ref().map(Client::doorman);
+        let udp = Udp::new(udp, gid, doorman, Groups::new(ip, epoll));
         let served = local.as_ref().filter(|_| config.has_door).map(|local| local.pool());
         let (board, file) = doorbells(served).map_err(system("make shared memory"))?;
         boards.extend(file);
@@ -99,12 +101,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
             gid,
             clock: clock.clone(),
             memory: host_memory(),
-            udp,
-            neighbours,
-            disturbed,
-            is_shm_only: config.link == LinkChoice::Shm,
-            doorman: broker.as_ref().map(Client::doorman),
-            groups: Groups::new(ip, epoll),
+            ways: Ways::new(shm, udp, config.link == LinkChoice::Shm),
             may_defer: config.engine != crate::config::Engine::Inline,
             board: board.clone(),
             mailboxes: Arc::clone(&mailboxes),

@@ -7,12 +7,11 @@
 #![allow(unsafe_code)]
 
 use super::Engine;
-use super::neighbours::Sent;
+use super::ways::{Sent, Shm};
 use crate::memory::HostMemory;
 use highwire_link::shm::RawSlice;
 use highwire_rings::MAX_SGES;
 use highwire_rnic::{DirectOp, Outgoing};
-use highwire_stdx::Instant;
 use highwire_verbs::{CompletionStatus, Memory, MemoryLost, NULL_ADDR, Operation, SendWr};
 
 /// Longer requests go as packets, so that the lane is not held for long.
@@ -22,26 +21,21 @@ impl Engine {
     /// Carries a request out at once, if that can be done; false if nothing has happened.
     #[inline]
     pub(super) fn post_direct(&mut self, index: u32, wr: &SendWr<'_>) -> bool {
-        let Some(neighbours) = &mut self.neighbours else { return false };
-        if self.disturbed.is_some() {
-            return false;
-        }
+        let Some(neighbours) = self.ways.shm.as_mut().and_then(Shm::undisturbed) else { return false };
         let Some(qp) = self.qps.get(index) else { return false };
         let Some((gid, peer_qpn)) = qp.peer else { return false };
         if !matches!(wr.operation, Operation::Write(_) | Operation::Read(_)) && !wr.operation.is_atomic() {
             return false;
         }
         // No timer starts and none ends here, so any time will do that is not in the future.
-        let now = self.now.unwrap_or(Instant::ZERO);
+        let now = self.time.some_past();
         let Some(op) = self.rnic.begin_direct(now, qp.qpn, wr) else { return false };
         // Nothing lies behind a null region, and that is not for a copy to find out.
         let is_null = op.sges.as_slice().iter().any(|sge| sge.addr >= NULL_ADDR);
         if op.length > DIRECT_BYTES_MAX || is_null {
             return false;
         }
-        let looked_up = *self
-            .now
-            .get_or_insert_with(|| if neighbours.knows(gid, peer_qpn) { now } else { self.clock.now() });
+        let looked_up = if neighbours.knows(gid, peer_qpn) { now } else { self.time.now() };
         if op.is_after_unacknowledged && !neighbours.is_drained(looked_up, gid, peer_qpn) {
             return false;
         }
@@ -76,13 +70,13 @@ impl Engine {
     /// Puts a datagram for a neighbour into its ring at once, if nothing speaks against it; false if nothing has happened.
     #[inline]
     pub(super) fn post_datagram(&mut self, index: u32, wr: &SendWr<'_>) -> bool {
-        let (Some(neighbours), Some(to)) = (&mut self.neighbours, &wr.datagram) else { return false };
-        if self.disturbed.is_some() || !neighbours.has_ring(to.address.gid, to.qpn) {
+        let Some(neighbours) = self.ways.shm.as_mut().and_then(Shm::undisturbed) else { return false };
+        if !wr.datagram.as_ref().is_some_and(|to| neighbours.has_ring(to.address.gid, to.qpn)) {
             return false;
         }
         let Some(qp) = self.qps.get(index) else { return false };
         // A ring that is there takes no time to find.
-        let now = self.now.unwrap_or(Instant::ZERO);
+        let now = self.time.some_past();
         let memory = &self.memory;
         let put = |outgoing: &Outgoing<'_>| neighbours.send(now, outgoing, memory) == Sent::Yes;
         self.rnic.send_datagram(now, qp.qpn, wr, put)

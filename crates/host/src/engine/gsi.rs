@@ -2,10 +2,9 @@
 
 use super::Engine;
 use highwire_broker::gsi_packet;
-use highwire_link::{Order, Path, ReserveError};
+use highwire_link::ReserveError;
 use highwire_verbs::Gid;
-use highwire_wire::{Qpn, UDP_PORT};
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 
 impl Engine {
     /// Sends a datagram from queue pair 1 to queue pair 1 at an address; false if the link takes nothing more now.
@@ -14,22 +13,13 @@ impl Engine {
         let now = self.now();
         self.gsi_psn = self.gsi_psn.next();
         let packet = gsi_packet(self.gsi_psn, mad);
-        let peer = SocketAddr::new(to, UDP_PORT);
-        let path = Path { class: self.sharing.class_of(now, Gid::from_ip(to), Qpn::GSI), ..peer.into() };
-        let mut taken = self.take_laid_out(path, &packet);
+        let mut taken = self.ways.offer_mad(now, Gid::from_ip(to), &packet);
         if taken == Err(ReserveError::Full) {
             self.flush(true);
-            taken = self.take_laid_out(path, &packet);
+            taken = self.ways.offer_mad(now, Gid::from_ip(to), &packet);
         }
         self.finish_control();
         self.flush(true);
         taken.is_ok()
-    }
-
-    fn take_laid_out(&mut self, path: Path, packet: &[u8]) -> Result<(), ReserveError> {
-        match &mut self.disturbed {
-            Some(disturbed) => disturbed.take_laid_out(path, packet),
-            None => self.tx.push(path, packet, Order::Strict),
-        }
     }
 }

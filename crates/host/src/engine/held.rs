@@ -11,7 +11,7 @@
 //!
 //! Invariant: while packets of a queue pair are kept, the RNIC sees no other packet of it.
 
-use super::Engine;
+use crate::memory::{Bytes, HostMemory};
 use highwire_rnic::{Arrival, Rnic};
 use highwire_stdx::{Duration, Instant};
 use highwire_wire::{Headers, Opcode, Qpn, Service, parse_packet_head};
@@ -103,21 +103,12 @@ impl Held {
             self.bytes -= self.queues.swap_remove(at).bytes;
         }
     }
-}
 
-impl Engine {
     /// Hands on the packets that now have a receive, and those whose wait is over; returns the number of packets.
-    #[inline]
-    pub(super) fn release_held(&mut self) -> u32 {
-        if self.held.is_empty() { 0 } else { self.release_some() }
-    }
-
     #[cold]
-    fn release_some(&mut self) -> u32 {
-        let now = self.now();
-        let (rnic, memory, held) = (&mut self.rnic, &mut self.memory, &mut self.held);
+    pub(super) fn release(&mut self, now: Instant, rnic: &mut Rnic, memory: &mut HostMemory) -> u32 {
         let mut released = 0;
-        for queue in &mut held.queues {
+        for queue in &mut self.queues {
             while let Some((arrival, packet)) = queue.packets.front() {
                 // It was parsed before it was kept.
                 if let Ok((headers, payload)) = &parse_packet_head(packet, packet.len()) {
@@ -128,16 +119,16 @@ impl Engine {
                     } else {
                         queue.given_up = true;
                     }
-                    let payload = crate::memory::Bytes::of(&packet[payload.clone()]);
+                    let payload = Bytes::of(&packet[payload.clone()]);
                     rnic.handle_packet(now, arrival, headers, payload, memory);
                 }
                 queue.bytes -= packet.len();
-                held.bytes -= packet.len();
+                self.bytes -= packet.len();
                 queue.packets.pop_front();
                 released += 1;
             }
         }
-        held.queues
+        self.queues
             .retain(|queue| !queue.packets.is_empty() || queue.given_up && rnic.qp(queue.qpn).is_some());
         released
     }

@@ -9,7 +9,7 @@
 //! ones that it still posts.
 
 use super::Engine;
-use super::queues::{CqSink, QpEnds, fetch, push, refused};
+use super::ends::{CqSink, QpEnds, fetch, push, refused};
 use crate::memory::HostMemory;
 use highwire_rings::{BadWqe, MAX_SGES, ReceiveQueueConsumer};
 use highwire_rnic::{Arrival, Rnic};

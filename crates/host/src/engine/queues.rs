@@ -1,102 +1,15 @@
-//! The engine's ends of the queues: requests out of their rings into the RNIC, completions into theirs.
+//! Requests out of their rings into the RNIC, and completions into theirs.
 
 use super::Engine;
-use super::places::Places;
-use super::tags::{self, Tags};
-use crate::completion_queue::Notifier;
+use super::ends::{Bell, CqSink, QpEnds, SrqEnds, fetch, push, refused};
+use super::tags;
 use crate::error::ChainError;
-use crate::events::Reporter;
-use highwire_rings::{
-    BadWqe, CompletionQueueProducer, Cqe, MAX_INLINE_BYTES, MAX_SGES, ReceiveQueueConsumer, SendQueueConsumer,
-};
-use highwire_stdx::Instant;
+use highwire_rings::{BadWqe, MAX_INLINE_BYTES, MAX_SGES};
 use highwire_verbs::{
-    AsyncEvent, Completion, CompletionOp, CompletionStatus, CqId, Gid, LocalKey, PostError, QpAttr, QpState,
-    RecvWr, SendFlags, SendWr, Sge, SrqId,
+    AsyncEvent, Completion, CompletionOp, CompletionStatus, CqId, PostError, QpAttr, QpState, RecvWr,
+    SendFlags, SendWr, Sge,
 };
 use highwire_wire::Qpn;
-use std::sync::Arc;
-
-/// What a doorbell stands for.
-#[derive(Clone, Copy, Debug)]
-pub(crate) enum Bell {
-    /// Both queues of a queue pair.
-    Pair(u32),
-    Shared(u32),
-}
-
-/// The engine's ends of a queue pair.
-pub(crate) struct QpEnds {
-    pub(crate) qpn: Qpn,
-    pub(crate) send_cq: CqId,
-    pub(crate) recv_cq: CqId,
-    pub(crate) sq: SendQueueConsumer,
-    pub(crate) rq: Option<ReceiveQueueConsumer>,
-    pub(crate) inline: InlineArena,
-    /// The engine has said that it holds receives; only of those whose receives wait in the ring.
-    pub(crate) holds: bool,
-    /// Where a request keeps its place until the program has taken a completion.
-    pub(crate) places: Option<Box<Places>>,
-    /// Where its events go.
-    pub(crate) reporter: Reporter,
-    /// The connected peer.
-    pub(crate) peer: Option<(Gid, Qpn)>,
-}
-
-/// The engine's end of a shared receive queue.
-pub(crate) struct SrqEnds {
-    pub(crate) id: SrqId,
-    pub(crate) rq: ReceiveQueueConsumer,
-    /// Where its events go.
-    pub(crate) reporter: Reporter,
-    pub(crate) tags: Option<Box<Tags>>,
-}
-
-/// The engine's end of a completion queue.
-pub(crate) struct CqSink {
-    pub(crate) ring: CompletionQueueProducer,
-    pub(crate) notifier: Arc<Notifier>,
-    /// Where its events go.
-    pub(crate) reporter: Reporter,
-    /// The application has asked for events at least once, so the engine looks for threads to wake.
-    pub(crate) has_events: bool,
-    pub(crate) is_touched: bool,
-    pub(crate) is_overrun: bool,
-}
-
-/// Where inline data stays until its request is done: one place more than the queue has, so that the next request's
-/// place is free even while the queue is full.
-pub(crate) struct InlineArena {
-    bytes: Box<[u8]>,
-    place_bytes: usize,
-    next: usize,
-}
-
-impl InlineArena {
-    pub(crate) fn new(max_send_wr: u32, max_inline: u32) -> InlineArena {
-        let place_bytes = (max_inline as usize).next_multiple_of(64);
-        InlineArena { bytes: vec![0; place_bytes * (max_send_wr as usize + 1)].into(), place_bytes, next: 0 }
-    }
-
-    /// Copies `data` to the next place and says where; [`advance`](Self::advance) keeps it.
-    fn put(&mut self, data: &[u8]) -> Option<Sge> {
-        let place = self.bytes.get_mut(self.next..self.next + data.len())?;
-        if data.len() > self.place_bytes {
-            return None;
-        }
-        place.copy_from_slice(data);
-        Some(Sge { addr: place.as_ptr() as u64, length: data.len() as u32, lkey: LocalKey::default() })
-    }
-
-    /// The request that the last `put` was for is in the queue. Called for requests without inline data as well: the
-    /// places go round with the queue.
-    fn advance(&mut self) {
-        self.next += self.place_bytes;
-        if self.next >= self.bytes.len() {
-            self.next = 0;
-        }
-    }
-}
 
 impl Engine {
     /// Puts a queue pair's rings in place; returns its index.
@@ -356,7 +269,7 @@ impl Engine {
         }
         let qp = self.qps.get_mut(index).ok_or(refused(0, PostError::NoSuchQueue))?;
         // A receive starts no timer, so the time of the last step will do.
-        let now = self.now.unwrap_or(Instant::ZERO);
+        let now = self.time.some_past();
         let (rnic, qpn) = (&mut self.rnic, qp.qpn);
         let posted = requests
             .iter()
@@ -395,7 +308,7 @@ impl Engine {
         let (qpn, recv_cq) = (qp.qpn, qp.recv_cq);
         let Some(rq) = &mut qp.rq else { return 0 };
         let (rnic, cqs, has_refused) = (&mut self.rnic, &mut self.cqs, &mut self.turn.has_refused);
-        let now = self.now.unwrap_or(Instant::ZERO);
+        let now = self.time.some_past();
         let fetched = fetch(
             rq,
             |wr| rnic.post_recv(now, qpn, wr),
@@ -511,60 +424,9 @@ impl Engine {
     #[cold]
     fn close_if_broken(&mut self, qpn: Qpn) {
         self.settle_receives(qpn);
-        let Some(neighbours) = &self.neighbours else { return };
+        let Some(shm) = &self.ways.shm else { return };
         if let Some(qp) = self.rnic.query_qp(qpn).filter(|qp| qp.state == QpState::Error) {
-            neighbours.close(qpn, &qp);
+            shm.rings.close(qpn, &qp);
         }
     }
-}
-
-pub(super) struct Fetched {
-    taken: u32,
-    is_full: bool,
-}
-
-/// Takes receives out of a ring until it is empty or the queue behind it is full.
-pub(super) fn fetch(
-    ring: &mut ReceiveQueueConsumer,
-    mut post: impl FnMut(&RecvWr<'_>) -> Result<(), PostError>,
-    mut refuse: impl FnMut(u64, PostError),
-) -> Fetched {
-    let mut fetched = Fetched { taken: 0, is_full: false };
-    let mut buffer = [Sge::default(); MAX_SGES];
-    while let Ok(Some(slot)) = ring.peek() {
-        match slot.request(&mut buffer) {
-            Err(BadWqe { wr_id, .. }) => refuse(wr_id, PostError::TooManySges),
-            Ok(wr) => match post(&wr) {
-                Ok(()) => {}
-                Err(PostError::QueueFull) => {
-                    fetched.is_full = true;
-                    break;
-                }
-                Err(error) => refuse(wr.wr_id, error),
-            },
-        }
-        ring.advance();
-        fetched.taken += 1;
-    }
-    ring.release();
-    fetched
-}
-
-#[inline]
-pub(super) fn push(cqs: &mut [Option<CqSink>], cq: CqId, completion: &Completion) {
-    let Some(Some(sink)) = cqs.get_mut(cq.0 as usize) else { return };
-    sink.is_touched = true;
-    if sink.ring.push(&Cqe::from(*completion)).is_err() {
-        sink.is_overrun = true;
-    }
-}
-
-/// The completion of a request that lay in a ring and that the RNIC did not take.
-pub(super) fn refused(wr_id: u64, qpn: Qpn, operation: CompletionOp, error: PostError) -> Completion {
-    let status = match error {
-        PostError::TooLong | PostError::TooShort => CompletionStatus::LocalLength,
-        PostError::WrongState => CompletionStatus::Flushed,
-        _ => CompletionStatus::LocalQpOperation,
-    };
-    Completion::new(wr_id, status, operation, qpn)
 }

@@ -2,12 +2,12 @@
 
 use super::Engine;
 use super::held::may_wait;
-use super::neighbours::{BELL_BYTES, traffic_class_of};
 use super::on_demand::Desk;
+use super::ways::{BELL_BYTES, traffic_class_of};
 use crate::lane::Stray;
 use crate::memory::{Bytes, look_at};
+use highwire_link::Packet;
 use highwire_link::shm::PACKET_MAX_BYTES;
-use highwire_link::{Link, Packet};
 use highwire_rnic::Arrival;
 use highwire_verbs::{Gid, Payload};
 use highwire_wire::{
@@ -25,13 +25,6 @@ const LONG_TRAIN: usize = 16;
 const SHM_PACKETS_PER_TURN: usize = 64;
 /// The same where a timer is due.
 const SHM_PACKETS_PER_BULKY_TURN: usize = 4096;
-/// A look at the socket costs several times a look at shared memory. After the socket has been silent for `UDP_WARM_TURNS`,
-/// only one in so many turns looks at it: more often an idle turn than one that found packets, since a peer may wait for the
-/// answer to those.
-const UDP_BUSY_TURNS_SKIPPED: u32 = 256;
-const UDP_IDLE_TURNS_SKIPPED: u32 = 32;
-pub(super) const UDP_WARM_TURNS: u32 = 4096;
-
 /// Whether a packet that rides behind others is an acknowledgement that belongs before them. Its sender meant it so: what
 /// it acknowledges came before what the application answered, and programs take it for granted that a SEND has completed
 /// when its answer is there.
@@ -61,9 +54,11 @@ impl Engine {
         }
         let shm = self.receive_shm();
         let mut packets = shm;
-        if self.is_udp_due(shm > 0) {
+        let (has_shm, udp) = (self.ways.shm.is_some(), &mut self.ways.udp);
+        if !has_shm || udp.pace.is_due(shm > 0, self.turn.reads_all) {
+            let has_groups = !udp.groups.is_empty();
             packets += self.receive_udp();
-            if !self.groups.is_empty() {
+            if has_groups {
                 packets += self.receive_groups();
             }
         }
@@ -74,6 +69,16 @@ impl Engine {
             packets += self.receive_strays();
         }
         packets
+    }
+
+    /// Hands on the packets that were kept for a receive and need not be kept any longer; returns the number of packets.
+    #[inline]
+    pub(super) fn release_held(&mut self) -> u32 {
+        if self.held.is_empty() {
+            return 0;
+        }
+        let now = self.now();
+        self.held.release(now, &mut self.rnic, &mut self.memory)
     }
 
     /// Takes all that has arrived, as far as it fits into one turn: of a process that did not run for a while, its clock says that the peer
@@ -87,26 +92,11 @@ impl Engine {
     }
 
     #[inline]
-    fn is_udp_due(&mut self, shm_is_busy: bool) -> bool {
-        if self.neighbours.is_none() {
-            return true;
-        }
-        self.turn.udp_warmth = self.turn.udp_warmth.saturating_sub(1);
-        let may_skip = (shm_is_busy || self.turn.udp_warmth == 0) && !self.turn.reads_all;
-        let most = if shm_is_busy { UDP_BUSY_TURNS_SKIPPED } else { UDP_IDLE_TURNS_SKIPPED };
-        if may_skip && self.turn.udp_skipped < most {
-            self.turn.udp_skipped += 1;
-            return false;
-        }
-        self.turn.udp_skipped = 0;
-        true
-    }
-
-    #[inline]
     fn receive_shm(&mut self) -> u32 {
-        let Some(neighbours) = &mut self.neighbours else { return 0 };
+        let Some(shm) = &mut self.ways.shm else { return 0 };
+        let (neighbours, mut disturbed) = shm.both();
         let (rnic, memory, counters) = (&mut self.rnic, &mut self.memory, &mut self.counters);
-        let (clock, now, destination, held) = (&self.clock, &mut self.now, self.gid, &mut self.held);
+        let (time, destination, held) = (&mut self.time, self.gid, &mut self.held);
         let mut desk = Desk {
             on_demand: &self.on_demand,
             qps: &mut self.qps,
@@ -116,10 +106,10 @@ impl Engine {
         };
         let most = if self.turn.reads_all { SHM_PACKETS_PER_BULKY_TURN } else { SHM_PACKETS_PER_TURN };
         let count = neighbours.inbox.receive(most, |source, received| {
-            let now = *now.get_or_insert_with(|| clock.now());
-            if let Some(disturbed) = &mut self.disturbed {
+            let now = time.now();
+            if let Some(disturbed) = &mut disturbed {
                 let bytes = received.copied(&mut [0; PACKET_MAX_BYTES]).to_vec();
-                disturbed.record(now, source, &bytes, &mut self.paths);
+                disturbed.record(now, source, &bytes);
             }
             let mut head = [0; MAX_HEADERS_LEN];
             let (head, bytes) = look_at(&received, &mut head);
@@ -152,7 +142,7 @@ impl Engine {
         let is_bulky = self.turn.more_to_send || self.turn.reads_all;
         for _ in 0..if is_bulky { TRAINS_PER_BULKY_TURN } else { TRAINS_PER_TURN } {
             let now = self.now();
-            let train = self.udp.receive(now, &mut rx);
+            let train = self.ways.udp.receive(now, &mut rx);
             if train == 0 {
                 break;
             }
@@ -171,7 +161,7 @@ impl Engine {
         }
         self.rx = Some(rx);
         if packets > 0 {
-            self.turn.udp_warmth = UDP_WARM_TURNS;
+            self.ways.udp.pace.warm_up();
         }
         packets
     }
@@ -180,7 +170,7 @@ impl Engine {
         if packet.bytes.len() == BELL_BYTES {
             return;
         }
-        if !self.verify_udp_packet(packet) {
+        if !self.ways.udp.verify(packet) {
             self.counters.dropped_bad_icrc += 1;
             return;
         }
@@ -193,7 +183,7 @@ impl Engine {
         if lane != self.lane {
             return self.hand_over(lane, packet);
         }
-        if self.neighbours.as_ref().is_some_and(|near| near.inbox.hears(packet.source.ip(), None))
+        if self.ways.shm.as_ref().is_some_and(|shm| shm.rings.inbox.hears(packet.source.ip(), None))
             && self.is_for_neighbour(headers.bth.dest_qpn)
         {
             self.counters.dropped_beside_shm += 1;
@@ -223,18 +213,10 @@ impl Engine {
     /// peer's name; into its channel only the peer's own user can put something.
     #[cold]
     fn is_for_neighbour(&self, qpn: Qpn) -> bool {
-        let (Some(neighbours), Some(qp)) = (&self.neighbours, self.rnic.query_qp(qpn)) else { return false };
+        let (Some(shm), Some(qp)) = (&self.ways.shm, self.rnic.query_qp(qpn)) else { return false };
         let peer = qp.address.gid.to_ip();
-        let name = neighbours.name_of(peer, qp.remote_qpn);
-        !qp.config.service.is_datagram() && neighbours.inbox.hears(peer, Some(name.shard))
-    }
-
-    /// Whether the packet is undamaged.
-    #[inline]
-    fn verify_udp_packet(&mut self, packet: &Packet<'_>) -> bool {
-        let path = self.paths.between(packet.source, self.udp.local());
-        // The socket hides the identification that the ICRC covers; the place in the train is a good guess at it.
-        path.and_then(|path| path.verify_unknown_id(packet.train_index, packet.bytes)).is_some()
+        let name = shm.rings.name_of(peer, qp.remote_qpn);
+        !qp.config.service.is_datagram() && shm.rings.inbox.hears(peer, Some(name.shard))
     }
 
     /// Leaves a packet in the mailbox of the lane whose queue pair it is for.
@@ -267,14 +249,6 @@ impl Engine {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_page_says_how_often_the_socket_is_looked_at() {
-        let page: Vec<&str> = include_str!("../../../../docs/host.md").split_whitespace().collect();
-        let says = |sentence: String| page.join(" ").contains(&sentence);
-        assert!(says(format!("left out {UDP_BUSY_TURNS_SKIPPED} times in a row at most")));
-        assert!(says(format!("silent for {UDP_WARM_TURNS} turns, {UDP_IDLE_TURNS_SKIPPED} times")));
-    }
 
     #[test]
     fn an_acknowledgement_comes_before_what_it_rides_behind() {

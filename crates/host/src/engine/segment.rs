@@ -12,9 +12,9 @@ impl Engine {
     /// Adds a steering rule for a queue pair of this lane.
     pub(crate) fn add_flow(&mut self, qpn: Qpn, rule: FlowRule) -> Result<FlowId, SteerError> {
         let id = self.rnic.add_flow(qpn, rule).map_err(SteerError::Refused)?;
-        let gid = self.groups.reachable(SEGMENT_GROUP);
-        if !self.groups.has_joined(gid)
-            && let Err(error) = self.groups.join(gid)
+        let gid = self.ways.udp.groups.reachable(SEGMENT_GROUP);
+        if !self.ways.udp.groups.has_joined(gid)
+            && let Err(error) = self.ways.udp.groups.join(gid)
         {
             self.rnic.remove_flow(id);
             return Err(SteerError::Join(error));
@@ -31,7 +31,8 @@ impl Engine {
 
     /// Whether any queue pair or flow here wants what is sent to a group.
     pub(super) fn wants_group(&self, group: Gid) -> bool {
-        self.rnic.has_group(group) || self.rnic.has_flows() && group == self.groups.reachable(SEGMENT_GROUP)
+        self.rnic.has_group(group)
+            || self.rnic.has_flows() && group == self.ways.udp.groups.reachable(SEGMENT_GROUP)
     }
 
     /// The queue pair that sent a frame in this packet, if it carries one.
@@ -40,7 +41,7 @@ impl Engine {
             Ext::Deth(deth)
                 if headers.bth.opcode == Opcode::UdSendOnly
                     && deth.qkey == SEGMENT_QKEY
-                    && group == self.groups.reachable(SEGMENT_GROUP) =>
+                    && group == self.ways.udp.groups.reachable(SEGMENT_GROUP) =>
             {
                 Some(deth.source_qpn)
             }

@@ -26,7 +26,7 @@ const BACKLOG_PACKETS_MAX: usize = 4096;
 const BACKLOG_PACKETS_ENOUGH: usize = 1024;
 
 pub(crate) struct Neighbours {
-    pub(super) inbox: Inbox,
+    pub(crate) inbox: Inbox,
     local: Arc<LocalEngine>,
     lane: u32,
     known: Vec<Known>,
@@ -61,7 +61,7 @@ struct Ring {
 
 /// What became of a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Sent {
+pub(crate) enum Sent {
     Yes,
     /// The peer is not on this host.
     NotHere,
@@ -72,12 +72,12 @@ pub(super) enum Sent {
 }
 
 /// How long a datagram is that does nothing but wake: too short for a packet.
-pub(super) const BELL_BYTES: usize = 8;
+pub(crate) const BELL_BYTES: usize = 8;
 
 /// The DSCP of a packet in a ring, where there is no IP header: in the six reserved bits of its BTH (IBTA §9.2), right of
 /// F and B. A traffic class without its two bits for ECN.
 #[inline]
-pub(super) fn traffic_class_of(bth: &Bth) -> u8 {
+pub(crate) fn traffic_class_of(bth: &Bth) -> u8 {
     bth.reserved6 << 2
 }
 
@@ -115,7 +115,7 @@ impl Neighbours {
 
     /// Whether what is for a queue pair goes into a ring that is there already, and in which nothing waits for room.
     #[inline]
-    pub(super) fn has_ring(&mut self, gid: Gid, qpn: Qpn) -> bool {
+    pub(crate) fn has_ring(&mut self, gid: Gid, qpn: Qpn) -> bool {
         let Some(at) = self.find(gid, qpn) else { return false };
         let rings = &self.known[at].rings;
         let lane = qpn.value() as usize % rings.len().max(1);
@@ -124,13 +124,13 @@ impl Neighbours {
 
     /// Whether something was put into a ring that its reader cannot see yet, or was not told of.
     #[inline]
-    pub(super) fn is_unflushed(&self) -> bool {
+    pub(crate) fn is_unflushed(&self) -> bool {
         !self.unflushed.is_empty()
     }
 
     /// Sends a packet, if its destination is on this host.
     #[inline]
-    pub(super) fn send(&mut self, now: Instant, outgoing: &Outgoing<'_>, memory: &HostMemory) -> Sent {
+    pub(crate) fn send(&mut self, now: Instant, outgoing: &Outgoing<'_>, memory: &HostMemory) -> Sent {
         let headers = outgoing.headers.encoded_len();
         let payload = outgoing.payload.len() as usize;
         let bytes = headers + payload + usize::from(outgoing.headers.bth.pad_count);
@@ -195,14 +195,14 @@ impl Neighbours {
 
     /// The ring's sending end towards a queue pair on this host, for what needs no packet.
     #[inline]
-    pub(super) fn sender_to(&mut self, now: Instant, gid: Gid, qpn: Qpn) -> Option<&mut ShmSender> {
+    pub(crate) fn sender_to(&mut self, now: Instant, gid: Gid, qpn: Qpn) -> Option<&mut ShmSender> {
         let (at, lane) = self.ring_to(now, gid, qpn)?;
         self.known[at].rings[lane].as_mut().map(|ring| &mut ring.sender)
     }
 
     /// Whether the owner of a queue pair on this host has dealt with everything that was sent to it.
     #[inline]
-    pub(super) fn is_drained(&mut self, now: Instant, gid: Gid, qpn: Qpn) -> bool {
+    pub(crate) fn is_drained(&mut self, now: Instant, gid: Gid, qpn: Qpn) -> bool {
         let Some((at, lane)) = self.ring_to(now, gid, qpn) else { return false };
         self.known[at].rings[lane]
             .as_ref()
@@ -211,7 +211,7 @@ impl Neighbours {
 
     /// Whether the owner of a queue pair on this host lives, and has yet to look at what it was sent: then it has not been running.
     #[cold]
-    pub(super) fn is_unheard(&self, gid: Gid, qpn: Qpn) -> bool {
+    pub(crate) fn is_unheard(&self, gid: Gid, qpn: Qpn) -> bool {
         let Some(known) = self.known.iter().find(|known| known.is(gid, qpn)) else { return false };
         let Ok(peer) = &known.peer else { return false };
         let lane = qpn.value() as usize % known.rings.len().max(1);
@@ -221,7 +221,7 @@ impl Neighbours {
 
     /// Moves what waits into the rings, and wakes the peers that sleep.
     #[inline]
-    pub(super) fn flush(&mut self) {
+    pub(crate) fn flush(&mut self) {
         if self.backlogged > 0 {
             self.send_backlog();
         }
@@ -242,11 +242,11 @@ impl Neighbours {
 
     /// Whether it takes no look at the registry to send there.
     #[inline]
-    pub(super) fn knows(&self, gid: Gid, qpn: Qpn) -> bool {
+    pub(crate) fn knows(&self, gid: Gid, qpn: Qpn) -> bool {
         self.known.get(self.recent).is_some_and(|known| known.is(gid, qpn) && !known.rings.is_empty())
     }
 
-    pub(super) fn has_backlog(&self) -> bool {
+    pub(crate) fn has_backlog(&self) -> bool {
         self.backlogged > 0
     }
 
@@ -274,7 +274,7 @@ impl Neighbours {
 
     /// Tells neighbours that a queue pair is broken. One that is at work right now may finish.
     #[cold]
-    pub(super) fn close(&self, qpn: Qpn, qp: &QpSnapshot) {
+    pub(crate) fn close(&self, qpn: Qpn, qp: &QpSnapshot) {
         let entry = PublishedQueuePair {
             pd: qp.config.pd.0,
             access: Access(0),
@@ -332,7 +332,7 @@ impl Neighbours {
     }
 
     /// The name that the owner of a queue pair has, if it is on this host.
-    pub(super) fn name_of(&self, ip: IpAddr, qpn: Qpn) -> EngineName {
+    pub(crate) fn name_of(&self, ip: IpAddr, qpn: Qpn) -> EngineName {
         let is_shared = self.local.registry().is_shared(ip);
         EngineName::shared(ip, if is_shared { qpn.value() as u8 } else { 0 })
     }

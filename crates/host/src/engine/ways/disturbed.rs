@@ -4,9 +4,10 @@
 //! The sender checks the ICRC of what comes out, because a receiver does not check packets from a ring: a packet that a fault
 //! has damaged ends here and is counted; the others go on into the neighbours' rings without their ICRC.
 
-use super::Neighbours;
-use super::neighbours::{BTH_MARKS, Sent};
-use super::transmit::{Paths, WriteError, transmit, write};
+use super::Offered;
+use super::layout::{WriteError, write};
+use super::neighbours::{BTH_MARKS, Neighbours, Sent};
+use super::paths::Paths;
 use crate::counters::DriverCounters;
 use crate::memory::HostMemory;
 use highwire_link::{
@@ -25,6 +26,7 @@ const RESERVED_BITS: u8 = 0x3F;
 /// What stands between the RNIC and the rings of one lane.
 pub(crate) struct Disturbed {
     tx: TxBatch,
+    paths: Paths,
     link: Box<dyn Link + Send>,
     outbox: Outbox,
     capture: Option<CaptureFile>,
@@ -60,6 +62,7 @@ impl Disturbed {
         let outbox = Outbox { local, kept: Arc::default() };
         Disturbed {
             tx: TxBatch::new(),
+            paths: Paths::default(),
             link: decorate(outbox.clone()),
             outbox,
             capture,
@@ -70,14 +73,28 @@ impl Disturbed {
         }
     }
 
-    /// Takes one packet.
-    ///
-    /// # Errors
-    /// [`ReserveError::Full`] until the next flush, or the payload's memory has gone.
-    pub(super) fn take(&mut self, outgoing: &Outgoing<'_>, memory: &HostMemory) -> Result<(), WriteError> {
+    /// Takes one packet on its way into `rings`.
+    pub(super) fn offer(
+        &mut self,
+        now: Instant,
+        outgoing: &Outgoing<'_>,
+        memory: &HostMemory,
+        rings: &mut Neighbours,
+        counters: &mut DriverCounters,
+    ) -> Offered {
         let peer = SocketAddr::new(outgoing.address.gid.to_ip(), UDP_PORT);
         let path = Path { traffic_class: outgoing.address.traffic_class, ..peer.into() };
-        write(&mut self.tx, path, outgoing, memory)
+        let mut written = write(&mut self.tx, path, outgoing, memory);
+        if written == Err(WriteError::Reserve(ReserveError::Full)) {
+            self.flush(now, rings, counters);
+            written = write(&mut self.tx, path, outgoing, memory);
+        }
+        match written {
+            Ok(()) => {}
+            Err(WriteError::Reserve(_)) => counters.dropped_link_full += 1,
+            Err(WriteError::Memory(_)) => return Offered::Unread,
+        }
+        Offered::Taken
     }
 
     /// Takes one packet that is laid out already, but for its ICRC.
@@ -99,20 +116,15 @@ impl Disturbed {
     }
 
     /// When a packet that is held back is due.
-    pub(super) fn poll_timeout(&self) -> Option<Instant> {
+    pub(super) fn deadline(&self) -> Option<Instant> {
         self.link.poll_timeout()
     }
 
     /// Puts what was taken, and what was held back until now, into the rings, as far as it survives.
-    pub(super) fn flush(
-        &mut self,
-        now: Instant,
-        paths: &mut Paths,
-        neighbours: &mut Neighbours,
-        counters: &mut DriverCounters,
-    ) {
+    pub(super) fn flush(&mut self, now: Instant, rings: &mut Neighbours, counters: &mut DriverCounters) {
+        let paths = &mut self.paths;
         // An outbox is never full.
-        let _ = transmit(&mut *self.link, &mut self.tx, paths, now);
+        let _ = paths.transmit(&mut *self.link, &mut self.tx, now);
         let local = self.outbox.local;
         let mut kept = self.outbox.kept();
         let Kept { packets, bytes } = &mut *kept;
@@ -140,7 +152,7 @@ impl Disturbed {
             }
             let gid = Gid::from_ip(destination.ip());
             let body = &packet[..len - ICRC_LEN];
-            match neighbours.send_bytes(now, (gid, headers.bth.dest_qpn), traffic_class, body) {
+            match rings.send_bytes(now, (gid, headers.bth.dest_qpn), traffic_class, body) {
                 Sent::Yes => {}
                 Sent::Lost | Sent::Unread => counters.dropped_link_full += 1,
                 Sent::NotHere => counters.dropped_unreachable += 1,
@@ -150,10 +162,10 @@ impl Disturbed {
     }
 
     /// Records a packet that came out of a ring, with the ICRC that it would have had.
-    pub(super) fn record(&mut self, now: Instant, source: IpAddr, packet: &[u8], paths: &mut Paths) {
+    pub(crate) fn record(&mut self, now: Instant, source: IpAddr, packet: &[u8]) {
         let Some(capture) = &self.capture else { return };
         let ends = (SocketAddr::new(source, UDP_PORT), self.outbox.local);
-        let path = paths.between(ends.0, ends.1).filter(|_| packet.len() >= Bth::LEN);
+        let path = self.paths.between(ends.0, ends.1).filter(|_| packet.len() >= Bth::LEN);
         let is_recorded = path.is_some_and(|path| {
             self.arrival.clear();
             self.arrival.extend_from_slice(packet);

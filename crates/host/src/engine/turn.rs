@@ -1,0 +1,78 @@
+//! One turn of the engine: which thread runs it, what it achieved, and what it leaves to the next.
+
+use crate::clock::Clock;
+use highwire_stdx::Instant;
+
+/// Which thread runs a turn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum By {
+    /// An application thread that posts, polls or waits.
+    Visitor,
+    /// The device's own thread; whether visitors have come by lately.
+    Background { visitors_are_near: bool },
+}
+
+/// What a turn achieved.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Pumped {
+    /// Packets handled and requests taken.
+    pub(crate) work: u32,
+    /// Packets among them.
+    pub(crate) packets: u32,
+    /// Completions delivered.
+    pub(crate) completions: u32,
+    /// Turns of visitors that found packets, so far.
+    pub(crate) visitors_finds: u64,
+}
+
+/// What one turn leaves to the next.
+#[derive(Debug, Default)]
+pub(super) struct Turn {
+    /// The last packets came over UDP.
+    pub(super) came_by_udp: bool,
+    /// Turns of visitors that found packets.
+    pub(super) visitors_finds: u64,
+    /// The RNIC had more to send than one turn takes.
+    pub(super) more_to_send: bool,
+    /// This turn takes all that has arrived.
+    pub(super) reads_all: bool,
+    /// Something was posted that has yet to leave.
+    pub(super) posted: bool,
+    /// A request in a ring was refused, and its completion has yet to be shown.
+    pub(super) has_refused: bool,
+    /// Turns since the clock was last read.
+    pub(super) idle: u32,
+}
+
+/// The time of a step, which reads the clock once at most.
+pub(super) struct Time {
+    clock: Clock,
+    /// Once this step has asked for it.
+    now: Option<Instant>,
+}
+
+impl Time {
+    pub(super) fn new(clock: Clock) -> Time {
+        Time { clock, now: None }
+    }
+
+    #[inline]
+    pub(super) fn now(&mut self) -> Instant {
+        match self.now {
+            Some(now) => now,
+            None => *self.now.insert(self.clock.now()),
+        }
+    }
+
+    /// A time that has been, the latest that is known without a look at the clock: for what starts no timer.
+    #[inline]
+    pub(super) fn some_past(&self) -> Instant {
+        self.now.unwrap_or(Instant::ZERO)
+    }
+
+    /// Another step begins.
+    #[inline]
+    pub(super) fn pass(&mut self) {
+        self.now = None;
+    }
+}
