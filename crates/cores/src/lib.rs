@@ -12,4 +12,5 @@ mod machine;
 mod queue;
 
 pub use costs::Costs;
-pub use machine::{Ended, Machine, Stuck, ThreadId};
+pub use machine::{Ended, Machine, Stuck};
+pub use queue::ThreadId;

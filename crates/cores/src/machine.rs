@@ -13,7 +13,7 @@ mod schedule;
 
 use crate::costs::Costs;
 use crate::fiber::{self, Fiber};
-use crate::queue::Share;
+use crate::queue::{Share, ThreadId};
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BinaryHeap, VecDeque};
@@ -24,10 +24,6 @@ use std::{fmt, io};
 const STACK_BYTES: usize = 128 << 10;
 /// The steps in which a thread polls, at least.
 const GRAIN_NS: u64 = 25;
-
-/// A thread of the machine.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub struct ThreadId(pub(crate) usize);
 
 /// How a sleep ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

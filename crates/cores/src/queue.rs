@@ -6,7 +6,10 @@
 //! keeps what it was owed; what it owes it has paid when the others have caught up.
 
 use crate::costs::Costs;
-use crate::machine::ThreadId;
+
+/// A thread of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub struct ThreadId(pub(crate) usize);
 
 /// Weight of an ordinary thread, and of one that runs only when nothing else does (`SCHED_IDLE`).
 const WEIGHT: i64 = 1024;

@@ -10,7 +10,7 @@ use crate::completion_channel::{ChannelEnd, ChannelTarget};
 use crate::config::Engine;
 use crate::device::Owner;
 use crate::door::Bell;
-use crate::engine::CqSink;
+use crate::engine::{CqSink, Notify};
 use crate::error::{CreateError, NoChannel};
 use crate::events::{EventTarget, Reporter};
 use crate::lane::Lane;
@@ -61,8 +61,8 @@ pub(crate) struct Notifier {
     bell: Option<Bell>,
 }
 
-impl Notifier {
-    pub(crate) fn notify(&self) {
+impl Notify for Notifier {
+    fn notify(&self) {
         self.sleepers.wake_all();
         self.tasks.notify();
         if let Some(channel) = &self.channel {
@@ -142,7 +142,7 @@ impl CompletionQueue {
         let reporter = Reporter::new(events, &device.events);
         let sink = CqSink {
             ring,
-            notifier: Arc::clone(&notifier),
+            notifier: Arc::<Notifier>::clone(&notifier),
             reporter: reporter.clone(),
             has_events,
             is_touched: false,

@@ -21,7 +21,7 @@ mod turn;
 mod views;
 mod ways;
 
-pub(crate) use ends::{Bell, CqSink, InlineArena, QpEnds, SrqEnds};
+pub(crate) use ends::{Bell, CqSink, InlineArena, Notify, QpEnds, SrqEnds};
 pub use multicast::MulticastError;
 pub(crate) use places::Places;
 pub use tags::TagRequest;
@@ -31,8 +31,8 @@ pub(crate) use ways::{Disturbed, Groups, Neighbours, Shm, Udp, Ways};
 
 use crate::clock::Clock;
 use crate::counters::DriverCounters;
-use crate::lane::Stray;
 use crate::memory::HostMemory;
+use crate::stray::Stray;
 use crate::waker::Waker;
 use crossbeam_queue::ArrayQueue;
 use deferral::Deferral;

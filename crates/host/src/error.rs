@@ -6,7 +6,7 @@ use highwire_broker::JoinError;
 use highwire_link::ConfigError;
 use highwire_link::shm::{ClaimError, RegistryError};
 use highwire_shmem::{LayoutError, PoolError};
-use highwire_verbs::{ModifyError, PostError, RegisterError};
+use highwire_verbs::{FlowError, ModifyError, PostError, RegisterError};
 use std::io;
 use std::net::IpAddr;
 use std::path::PathBuf;
@@ -172,4 +172,16 @@ mod tests {
         let connect = ConnectError(ModifyError::NoSuchQp);
         assert_eq!(cause(&crate::rpc::RpcError::Connect(connect)), Some(&ModifyError::NoSuchQp));
     }
+}
+
+/// Why a rule that steers frames is not in force.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum SteerError {
+    /// The RNIC refused.
+    #[error(transparent)]
+    Refused(FlowError),
+    /// The system did not let us join the segment.
+    #[error("cannot join the Ethernet segment: {0}")]
+    Join(#[source] io::Error),
 }

@@ -4,31 +4,18 @@
 //! frames to it, and gets those that its rules ask for.
 
 use crate::completion_queue::{CompletionQueue, CompletionQueueConfig, CqInner};
-use crate::error::{ConnectError, CreateError};
+use crate::error::{ConnectError, CreateError, SteerError};
 use crate::events::EventTarget;
 use crate::queue_pair::{QueuePair, QueuePairConfig};
 use crate::region::ProtectionDomain;
 use highwire_rnic::{FlowCounts, FlowId};
-use highwire_verbs::{FlowError, FlowRule, QpAttr, QpCaps, QpState, Service, Spread};
-use std::io;
+use highwire_verbs::{FlowRule, QpAttr, QpCaps, QpState, Service, Spread};
 use std::sync::Arc;
 
 /// A steering rule that is in force; it ends when this is dropped, or with its queue pair.
 pub struct Flow {
     cq: Arc<CqInner>,
     id: FlowId,
-}
-
-/// Why a rule is not in force.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum SteerError {
-    /// The RNIC refused.
-    #[error(transparent)]
-    Refused(FlowError),
-    /// The system did not let us join the segment.
-    #[error("cannot join the Ethernet segment: {0}")]
-    Join(#[source] io::Error),
 }
 
 impl QueuePair {

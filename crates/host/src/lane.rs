@@ -8,20 +8,8 @@ use crate::process::Process;
 use crate::slumber::Slumber;
 use crate::token::{EngineToken, Running};
 use highwire_shmem::DoorbellBoard;
-use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A packet that arrived on another lane's socket: a train goes whole to the lane of its first packet.
-pub(crate) struct Stray {
-    pub(crate) source: SocketAddr,
-    pub(crate) traffic_class: u8,
-    pub(crate) train_index: u16,
-    pub(crate) bytes: Box<[u8]>,
-}
-
-/// Strays that wait at most; more are dropped, as by a full receive buffer.
-pub(crate) const MAILBOX_PACKETS: usize = 1024;
 
 pub(crate) struct Lane {
     token: EngineToken<Engine>,

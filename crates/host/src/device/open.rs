@@ -6,11 +6,12 @@ use crate::config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, LinkChoice, Shar
 use crate::engine::{Disturbed, Engine, Groups, Neighbours, Parts, Shm, Udp, Ways};
 use crate::error::OpenError;
 use crate::events::EventQueue;
-use crate::lane::{Lane, MAILBOX_PACKETS};
+use crate::lane::Lane;
 use crate::limits::BELLS;
 use crate::memory::HostMemory;
 use crate::side_band::SideBand;
 use crate::slumber::Slumber;
+use crate::stray::MAILBOX_PACKETS;
 use crate::sys;
 use crate::waiting::Waiting;
 use crate::waker::Waker;

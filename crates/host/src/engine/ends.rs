@@ -2,7 +2,6 @@
 
 use super::places::Places;
 use super::tags::Tags;
-use crate::completion_queue::Notifier;
 use crate::events::Reporter;
 use highwire_rings::{
     BadWqe, CompletionQueueProducer, Cqe, MAX_SGES, ReceiveQueueConsumer, SendQueueConsumer,
@@ -48,10 +47,16 @@ pub(crate) struct SrqEnds {
     pub(crate) tags: Option<Box<Tags>>,
 }
 
+/// Wakes the threads and tasks that wait for a completion queue.
+pub(crate) trait Notify: Send + Sync {
+    /// The queue has what it was armed for.
+    fn notify(&self);
+}
+
 /// The engine's end of a completion queue.
 pub(crate) struct CqSink {
     pub(crate) ring: CompletionQueueProducer,
-    pub(crate) notifier: Arc<Notifier>,
+    pub(crate) notifier: Arc<dyn Notify>,
     /// Where its events go.
     pub(crate) reporter: Reporter,
     /// The application has asked for events at least once, so the engine looks for threads to wake.

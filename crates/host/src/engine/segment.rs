@@ -1,7 +1,7 @@
 //! Frames of the Ethernet segment: the lane is in the segment's group while any rule wants frames.
 
 use super::Engine;
-use crate::frames::SteerError;
+use crate::error::SteerError;
 use crate::memory::Bytes;
 use highwire_rnic::{ArrivedFrame, FlowCounts, FlowId};
 use highwire_verbs::{FlowRule, Gid, SEGMENT_GROUP, SEGMENT_QKEY};
