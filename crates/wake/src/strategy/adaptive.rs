@@ -2,7 +2,11 @@
 //!
 //! What it may lose beside [`Event`](super::Event) is bounded: after a poll in vain it rests at once the next time, then three times,
 //! seven times, up to 255; one of those rests that was over within the budget, its wake-up included, makes it poll
-//! again. Nobody polls while more threads of the machine want to run than there are cores: a look every 20 ms tells. Where
+//! again. Two threads that answer each other may both rest only because the other one does, and then every wait takes two wake-ups: longer
+//! than the budget. So where rests are over within a few budgets, it tries some longer polls in a row. If they make the events come within the
+//! budget, it goes on; events that keep a pace of their own do not, and then it tries that ever more seldom, too.
+//!
+//! Nobody polls while more threads of the machine want to run than there are cores: a look every 20 ms tells. Where
 //! another thread had the core while it polled all the same, it stays off polling for a time that doubles, however soon events
 //! come: a thread that sleeps is preferred when it wakes, one that polls has used up its share.
 
@@ -11,7 +15,7 @@ use super::restraint::Restraint;
 use super::{Outcome, Station, Wait, WakeStrategy};
 use crate::sys;
 use crate::world;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long it stays off polling after another thread had the core: the first time, and at most.
@@ -19,6 +23,11 @@ const CROWDED_FOR_NS: u64 = 20_000_000;
 const CROWDED_FOR_MAX_NS: u64 = 1_280_000_000;
 /// Between two looks at how many threads want to run. One costs as much as a few events.
 const LOOK_INTERVAL_NS: u64 = 20_000_000;
+
+/// The longest poll of a trial, and the longest rest after which there is one, in budgets.
+const TRIAL_BUDGETS: u32 = 4;
+/// Polls of a trial. The peer is to notice, and to try as well.
+const TRIAL_POLLS: u32 = 8;
 
 /// Chooses between leading and sleeping by what it observes.
 #[derive(Clone, Copy, Debug)]
@@ -32,11 +41,25 @@ pub struct Adaptive {
 pub(super) struct Experience {
     /// Waits that are to sleep at once.
     polls: Restraint,
+    /// Rests that are to pass before the next trial, and how many polls of this one are left.
+    trials: Restraint,
+    trial_polls_left: AtomicU32,
     crowded_until_ns: AtomicU64,
     crowded_for_ns: AtomicU64,
     /// When to look again whether there are more threads than cores, and what the last look said.
     next_look_ns: AtomicU64,
     is_full: AtomicBool,
+}
+
+/// How a thread waits this time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Plan {
+    /// It polls for a budget at most.
+    Poll,
+    /// It polls for longer, to see whether its peer then answers sooner.
+    Trial,
+    /// It sleeps at once.
+    Rest,
 }
 
 impl WakeStrategy for Adaptive {
@@ -45,15 +68,25 @@ impl WakeStrategy for Adaptive {
         if wait.is_ready() {
             return Outcome::Over;
         }
-        if experience.polls.may_try() && !experience.is_crowded(station.nanos(world::now()), is_full) {
-            let (outcome, end) = lead_or_follow(station, wait, self.budget);
-            experience.learn(end, || station.nanos(world::now()));
-            return outcome;
-        }
         let begin = world::now();
-        let (outcome, _) = lead_or_follow(station, wait, Duration::ZERO);
-        if outcome == Outcome::Over && world::now() - begin < self.budget {
-            experience.polls.forget_failures();
+        let plan = experience.plan(station.nanos(begin), is_full);
+        let budget = match plan {
+            Plan::Poll => self.budget,
+            Plan::Trial => TRIAL_BUDGETS * self.budget,
+            Plan::Rest => Duration::ZERO,
+        };
+        let (outcome, end) = lead_or_follow(station, wait, budget);
+        match plan {
+            // A poll that has paid is the most frequent end, and needs no clock.
+            Plan::Poll => experience.learn(end, || station.nanos(world::now())),
+            Plan::Trial => {
+                let now = world::now();
+                experience.learn_from_trial(end, now - begin < self.budget, || station.nanos(now));
+            }
+            Plan::Rest if outcome == Outcome::Over => {
+                experience.learn_from_rest(world::now() - begin, self.budget);
+            }
+            Plan::Rest => {}
         }
         outcome
     }
@@ -65,6 +98,54 @@ fn is_full() -> bool {
 }
 
 impl Experience {
+    fn plan(&self, now: u64, is_full: impl FnOnce() -> bool) -> Plan {
+        let plan = if self.polls.may_try() {
+            Plan::Poll
+        } else if self.trial_polls_left.load(Ordering::Relaxed) > 0 {
+            Plan::Trial
+        } else {
+            return Plan::Rest;
+        };
+        if self.is_crowded(now, is_full) { Plan::Rest } else { plan }
+    }
+
+    /// A rest is over, its wake-up included.
+    fn learn_from_rest(&self, took: Duration, budget: Duration) {
+        if took < budget {
+            self.polls.forget_failures();
+        } else if took < TRIAL_BUDGETS * budget && self.trials.may_try() {
+            self.trial_polls_left.store(TRIAL_POLLS, Ordering::Relaxed);
+        }
+    }
+
+    /// A poll of a trial is over; whether the event came as soon as a poll that pays wants it.
+    fn learn_from_trial(&self, end: End, is_soon: bool, now: impl FnOnce() -> u64) {
+        let left = match end {
+            End::Own if is_soon => {
+                self.trials.on_success();
+                self.polls.forget_failures();
+                0
+            }
+            End::Own => {
+                let left = self.trial_polls_left.load(Ordering::Relaxed).saturating_sub(1);
+                if left == 0 {
+                    self.trials.on_failure();
+                }
+                left
+            }
+            End::Spent => {
+                self.trials.on_failure();
+                0
+            }
+            End::Crowded => {
+                self.learn(end, now);
+                0
+            }
+            End::Ready | End::Followed | End::Late => return,
+        };
+        self.trial_polls_left.store(left, Ordering::Relaxed);
+    }
+
     fn is_crowded(&self, now: u64, is_full: impl FnOnce() -> bool) -> bool {
         if now < self.crowded_until_ns.load(Ordering::Relaxed) {
             return true;
@@ -134,5 +215,74 @@ mod tests {
         assert!(!experience.is_crowded(LOOK_INTERVAL_NS, || false));
         assert!(!experience.is_crowded(2 * LOOK_INTERVAL_NS - 1, || true));
         assert!(experience.is_crowded(2 * LOOK_INTERVAL_NS, || true));
+    }
+
+    const BUDGET: Duration = Duration::from_micros(50);
+
+    /// A wait that would last `polled` if the thread polled, and `rested` if it slept: what it does, and how long it took.
+    fn wait(experience: &Experience, polled: Duration, rested: Duration) -> (Plan, Duration) {
+        let plan = experience.plan(0, || false);
+        let longest = if plan == Plan::Trial { TRIAL_BUDGETS * BUDGET } else { BUDGET };
+        let end = if polled < longest { End::Own } else { End::Spent };
+        match plan {
+            Plan::Poll => experience.learn(end, || 0),
+            Plan::Trial => experience.learn_from_trial(end, polled < BUDGET, || 0),
+            Plan::Rest => experience.learn_from_rest(rested, BUDGET),
+        }
+        (plan, if plan == Plan::Rest { rested } else { polled })
+    }
+
+    /// Both have been disappointed for long.
+    fn disappointed() -> Experience {
+        let experience = Experience::default();
+        for _ in 0..8 {
+            experience.polls.on_failure();
+        }
+        experience
+    }
+
+    #[test]
+    fn two_threads_that_rest_because_the_other_one_does_find_out() {
+        for wake_us in [30, 45, 60, 80] {
+            let wake = Duration::from_micros(wake_us);
+            let threads = [disappointed(), disappointed()];
+            // Whether each rested when it waited last.
+            let mut rested = [true, true];
+            let mut fast = 0;
+            for event in 0..400 {
+                let (me, peer) = (event % 2, 1 - event % 2);
+                // The peer answers once it is awake, and this thread sees that once it is.
+                let answer = if rested[peer] { wake } else { Duration::from_micros(1) };
+                let (plan, _) = wait(&threads[me], answer, answer + wake);
+                rested[me] = plan == Plan::Rest;
+                fast = if rested == [false, false] { fast + 1 } else { 0 };
+            }
+            assert!(fast > 300, "with wake-ups of {wake_us} us both poll since {fast} events only");
+        }
+    }
+
+    #[test]
+    fn events_with_a_pace_of_their_own_are_polled_for_ever_more_seldom() {
+        for pace_us in [60, 100, 150, 250, 1_000] {
+            let experience = disappointed();
+            let (pace, wake) = (Duration::from_micros(pace_us), Duration::from_micros(20));
+            let polls = |experience: &Experience, events: u32| {
+                (0..events).filter(|_| wait(experience, pace, pace + wake).0 != Plan::Rest).count()
+            };
+            polls(&experience, 2_000);
+            let later = polls(&experience, 4_000);
+            assert!(later <= 200, "{later} polls for 4000 events with {pace_us} us between them");
+        }
+    }
+
+    #[test]
+    fn a_trial_ends_where_another_thread_wants_the_core() {
+        let experience = disappointed();
+        experience.learn_from_rest(2 * BUDGET, BUDGET);
+        assert_eq!(experience.plan(0, || false), Plan::Trial);
+        experience.learn_from_trial(End::Crowded, false, || 7);
+        assert_eq!(experience.plan(8, || false), Plan::Rest);
+        experience.learn_from_rest(2 * BUDGET, BUDGET);
+        assert_eq!(experience.plan(9, || false), Plan::Rest, "it has just seen that");
     }
 }
