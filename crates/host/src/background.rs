@@ -266,8 +266,13 @@ impl Thread<'_> {
             // packet comes. So this thread tells the leader before it sleeps.
             device.waiting.leave_to_leader(device);
         }
-        if watches_all && !is_ready {
-            device.waiting.watching.begin((begin + timeout).as_nanos());
+        if !is_ready {
+            let until_ns = (begin + timeout).as_nanos();
+            if watches_all {
+                device.waiting.watching.begin(until_ns);
+            } else if timeout <= BACK_OFF {
+                device.waiting.dozing.begin(until_ns);
+            }
         }
         let was_woken = !is_ready && sys::wait_readable(&fds, Some(timeout));
         device.slumber.end();

@@ -15,7 +15,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::Duration;
 
 /// A completion channel. Clones are the same channel; it lives as long as a queue that reports to it.
@@ -53,7 +53,12 @@ pub struct CompletionChannel {
 struct Reports {
     events: PollableQueue<u64>,
     sleepers: Sleepers,
+    /// How many more events may be taken at the descriptor before the threads that take them no longer count as ones that block here.
+    blocks: AtomicU8,
 }
+
+/// Events in a row that a thread which blocks may find there already.
+const FOUND_AT_ONCE_MAX: u8 = 4;
 
 /// Where a completion queue reports, and what it is called there.
 #[derive(Clone, Copy, Debug)]
@@ -73,7 +78,8 @@ impl CompletionChannel {
         // A queue reports once each time it is armed, so the application itself limits what piles up.
         let events = PollableQueue::new(usize::MAX)?;
         let place = Place::Channel(events.fd().as_raw_fd());
-        let reports = Arc::new(Reports { events, sleepers: device.waiting.sleepers(place) });
+        let sleepers = device.waiting.sleepers(place);
+        let reports = Arc::new(Reports { events, sleepers, blocks: AtomicU8::new(0) });
         Ok(CompletionChannel { device: Arc::clone(device), reports })
     }
 
@@ -85,7 +91,10 @@ impl CompletionChannel {
 
     /// The tag of the queue that reported first, if any has.
     pub fn try_event(&self) -> Option<u64> {
-        self.reports.events.pop()
+        let event = self.reports.events.pop()?;
+        let blocks = self.reports.blocks.load(Ordering::Relaxed);
+        self.reports.blocks.store(blocks.saturating_sub(1), Ordering::Relaxed);
+        Some(event)
     }
 
     /// The same, waiting for one; for ever without a `timeout`.
@@ -118,6 +127,7 @@ impl CompletionChannel {
         };
         let outcome = self.device.waiting.wait(&self.device, &self.reports.sleepers, &is_over, timeout);
         drop(blocked);
+        self.reports.blocks.store(FOUND_AT_ONCE_MAX, Ordering::Relaxed);
         match (found.get(), outcome) {
             (None, Outcome::Interrupted) => Err(Interrupted),
             (found, _) => Ok(found),
@@ -155,6 +165,11 @@ impl ChannelEnd {
         if !self.is_armed.swap(true, Ordering::SeqCst) {
             self.waiting.begin();
         }
+    }
+
+    /// Whether a thread will probably block on the channel soon.
+    pub(crate) fn is_blocked_on(&self) -> bool {
+        self.reports.blocks.load(Ordering::Relaxed) > 0
     }
 
     /// Something was delivered that the queue was armed for.

@@ -265,11 +265,12 @@ impl CompletionQueue {
     /// The queue has no channel.
     pub fn request_notify(&self, what: WaitFor) -> Result<(), NoChannel> {
         let inner = &*self.inner;
-        inner.notifier.channel.as_ref().ok_or(NoChannel)?.arm();
+        let channel = inner.notifier.channel.as_ref().ok_or(NoChannel)?;
+        channel.arm();
         // A corrupt ring brings no event, and no completion either.
         let _ = inner.consumer().arm(what.into());
         if inner.device.engine != Engine::Inline {
-            inner.device.waiting.note_armed(&inner.device);
+            inner.device.waiting.note_armed(&inner.device, channel.is_blocked_on());
         }
         Ok(())
     }

@@ -43,6 +43,8 @@ pub(crate) struct Waiting {
     /// Until when the leader that rests sleeps on the sockets, and until when the background thread.
     resting: Watch,
     pub(crate) watching: Watch,
+    /// The background thread sleeps for a moment, and looks at everything then.
+    pub(crate) dozing: Watch,
     /// The background thread sleeps until the leader has gone.
     relief: Relief,
     /// The work was left to the background thread, which has yet to take note of it.
@@ -90,6 +92,7 @@ impl Waiting {
             leader_waker: Arc::new(Waker::new()?),
             resting: Watch::default(),
             watching: Watch::default(),
+            dozing: Watch::default(),
             relief: Relief::default(),
             is_left: AtomicBool::new(false),
             woken: Arc::default(),
@@ -143,10 +146,12 @@ impl Waiting {
         }
     }
 
-    /// An event was asked for, perhaps by a thread that will sleep on a descriptor.
-    pub(crate) fn note_armed(&self, device: &Shared) {
+    /// An event was asked for, perhaps by a thread that will sleep on a descriptor. One that will block on the channel does the work itself
+    /// then; until it does, the background thread need not get up if it looks soon anyway.
+    pub(crate) fn note_armed(&self, device: &Shared, will_block: bool) {
         if !self.station.seat.is_taken() {
-            if !self.is_seen_to(device, &self.watching, false) {
+            let can_wait = will_block && self.dozing.wakes_before(u64::MAX);
+            if !can_wait && !self.is_seen_to(device, &self.watching, false) {
                 device.waker.wake();
             }
         } else if self.station.rest.is_taken() && !self.is_seen_to(device, &self.resting, false) {
@@ -233,6 +238,7 @@ impl Waiting {
         }
         self.relief.end();
         self.watching.end();
+        self.dozing.end();
     }
 
     /// What waits have cost, by place.

@@ -11,6 +11,7 @@ use highwire_host::{
     QueuePairConfig, SharedReceiveQueueConfig, WaitFor,
 };
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::Duration;
 
 const LINKS: [LinkChoice; 2] = [LinkChoice::Udp, LinkChoice::Auto];
 
@@ -72,6 +73,43 @@ fn an_event_loop_sleeps_until_the_armed_queue_has_something() {
             until("both flushed", || (sends.poll_one()?.wr_id == 10).then_some(()));
             drop((qp, sends, receives));
             assert_eq!(channel.try_event(), None);
+        }
+    }
+}
+
+#[test]
+fn a_program_may_block_on_a_channel_and_sleep_on_its_descriptor_by_turns() {
+    for link in LINKS {
+        let setup = Setup::new(Service::Rc, link).engine(Engine::Both);
+        let (a, b) = (setup.end(), setup.end());
+        let channel = b.device.completion_channel().expect("a channel");
+        let target = Some(ChannelTarget { channel: &channel, tag: 1 });
+        let config = CompletionQueueConfig { channel: target, ..CompletionQueueConfig::new(64) };
+        let cq = b.device.create_completion_queue(&config).expect("a completion queue");
+        let qp = b.pd.queue_pair(&QueuePairConfig::new(Service::Rc, &cq)).expect("a queue pair");
+        a.qp.connect(&qp.endpoint(), &setup.options).expect("connects");
+        qp.connect(&a.qp.endpoint(), &setup.options).expect("connects");
+        for round in 0..60u64 {
+            qp.post_recv(&RecvWr { wr_id: round, sges: &[] }).expect("posts");
+            cq.request_notify(WaitFor::Any).expect("has a channel");
+            // Now the queue may be armed without a thread that comes to wait, and the message comes later.
+            if round % 7 == 6 {
+                std::thread::sleep(Duration::from_millis(2));
+            }
+            let sender = std::thread::scope(|scope| {
+                let sender = scope.spawn(|| a.post(round, Operation::Send, 0, 0));
+                match round / 6 % 2 {
+                    0 => assert_eq!(channel.event(Some(PATIENCE)), Some(1), "{link}, round {round}"),
+                    _ => {
+                        sleep_on(channel.fd());
+                        assert_eq!(channel.try_event(), Some(1), "{link}, round {round}");
+                    }
+                }
+                sender.join()
+            });
+            sender.expect("the message was posted");
+            assert_eq!(cq.poll_one().map(|c| c.wr_id), Some(round));
+            until("the send's completion", || a.cq.poll_one());
         }
     }
 }

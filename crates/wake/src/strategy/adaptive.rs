@@ -6,7 +6,8 @@
 //! than the budget. So where rests are over within a few budgets, it tries some longer polls in a row. If they make the events come within the
 //! budget, it goes on; events that keep a pace of their own do not, and then it tries that ever more seldom, too.
 //!
-//! Nobody polls while more threads of the machine want to run than there are cores: a look every 20 ms tells. Where
+//! Nobody polls while more threads of the machine want to run than there are cores: a look every 20 ms tells, and some more looks soon after
+//! one that says so, because threads that wake each other want to run at the same moment without being in each other's way. Where
 //! another thread had the core while it polled all the same, it stays off polling for a time that doubles, however soon events
 //! come: a thread that sleeps is preferred when it wakes, one that polls has used up its share.
 
@@ -15,7 +16,7 @@ use super::restraint::Restraint;
 use super::{Outcome, Station, Wait, WakeStrategy};
 use crate::sys;
 use crate::world;
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
 /// How long it stays off polling after another thread had the core: the first time, and at most.
@@ -23,6 +24,9 @@ const CROWDED_FOR_NS: u64 = 20_000_000;
 const CROWDED_FOR_MAX_NS: u64 = 1_280_000_000;
 /// Between two looks at how many threads want to run. One costs as much as a few events.
 const LOOK_INTERVAL_NS: u64 = 20_000_000;
+/// The same after one that says that there are too many, until so many in a row have said so.
+const LOOK_AGAIN_NS: u64 = 1_000_000;
+const LOOKS_IN_A_ROW: u32 = 4;
 
 /// The longest poll of a trial, and the longest rest after which there is one, in budgets.
 const TRIAL_BUDGETS: u32 = 4;
@@ -46,9 +50,9 @@ pub(super) struct Experience {
     trial_polls_left: AtomicU32,
     crowded_until_ns: AtomicU64,
     crowded_for_ns: AtomicU64,
-    /// When to look again whether there are more threads than cores, and what the last look said.
+    /// When to look again whether there are more threads than cores, and how many looks in a row have said so.
     next_look_ns: AtomicU64,
-    is_full: AtomicBool,
+    full_looks: AtomicU32,
 }
 
 /// How a thread waits this time.
@@ -151,10 +155,13 @@ impl Experience {
             return true;
         }
         if now >= self.next_look_ns.load(Ordering::Relaxed) {
-            self.next_look_ns.store(now + LOOK_INTERVAL_NS, Ordering::Relaxed);
-            self.is_full.store(is_full(), Ordering::Relaxed);
+            let looks = if is_full() { self.full_looks.load(Ordering::Relaxed) + 1 } else { 0 };
+            let is_settled = looks == 0 || looks >= LOOKS_IN_A_ROW;
+            let next = if is_settled { LOOK_INTERVAL_NS } else { LOOK_AGAIN_NS };
+            self.full_looks.store(looks.min(LOOKS_IN_A_ROW), Ordering::Relaxed);
+            self.next_look_ns.store(now + next, Ordering::Relaxed);
         }
-        self.is_full.load(Ordering::Relaxed)
+        self.full_looks.load(Ordering::Relaxed) >= LOOKS_IN_A_ROW
     }
 
     fn learn(&self, end: End, now: impl FnOnce() -> u64) {
@@ -210,11 +217,22 @@ mod tests {
     #[test]
     fn nobody_polls_while_more_threads_want_to_run_than_there_are_cores() {
         let experience = Experience::default();
-        assert!(experience.is_crowded(0, || true));
-        assert!(experience.is_crowded(LOOK_INTERVAL_NS - 1, || unreachable!("it has just looked")));
-        assert!(!experience.is_crowded(LOOK_INTERVAL_NS, || false));
-        assert!(!experience.is_crowded(2 * LOOK_INTERVAL_NS - 1, || true));
-        assert!(experience.is_crowded(2 * LOOK_INTERVAL_NS, || true));
+        let mut now = 0;
+        for look in 1..LOOKS_IN_A_ROW {
+            assert!(
+                !experience.is_crowded(now, || true),
+                "look {look} may have met some that have just been woken"
+            );
+            now += LOOK_AGAIN_NS;
+        }
+        assert!(experience.is_crowded(now, || true));
+        assert!(experience.is_crowded(now + LOOK_INTERVAL_NS - 1, || unreachable!("it has just looked")));
+        now += LOOK_INTERVAL_NS;
+        assert!(experience.is_crowded(now, || true));
+        now += LOOK_INTERVAL_NS;
+        assert!(!experience.is_crowded(now, || false));
+        assert!(!experience.is_crowded(now + LOOK_INTERVAL_NS - 1, || unreachable!("it has just looked")));
+        assert!(!experience.is_crowded(now + LOOK_INTERVAL_NS, || true), "it begins anew");
     }
 
     const BUDGET: Duration = Duration::from_micros(50);
