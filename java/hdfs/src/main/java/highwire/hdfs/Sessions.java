@@ -170,6 +170,11 @@ public final class Sessions {
         }
     }
 
+    /** @return how many times any of this JVM's sessions was used, so far. */
+    public static long allCalls() {
+        return ALL.values().stream().mapToLong(Sessions::calls).sum();
+    }
+
     /** @return how many times a session was used, so far. */
     public long calls() {
         return calls.get();
