@@ -14,6 +14,7 @@ import java.net.InetSocketAddress;
 import java.nio.ByteBuffer;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.time.Duration;
 import org.agrona.CloseHelper;
 import org.agrona.DirectBuffer;
 import org.agrona.concurrent.BackoffIdleStrategy;
@@ -25,6 +26,8 @@ record AeronEcho(boolean isUdp) implements Echo {
     private static final int THERE = 1001;
     private static final int BACK = 1002;
     private static final int TERM_BYTES = 1 << 20;
+    /** After how long without a sign of life Aeron gives up an end; its own 5 and 10 seconds are too short for a machine whose cores all are wanted. */
+    private static final Duration PATIENCE = Duration.ofSeconds(100);
 
     /** What introductions say: where the driver is, and a port. */
     private String channel(int port) {
@@ -35,6 +38,10 @@ record AeronEcho(boolean isUdp) implements Echo {
         try (DatagramSocket socket = new DatagramSocket(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0))) {
             return socket.getLocalPort();
         }
+    }
+
+    private static Aeron client(String folder) {
+        return Aeron.connect(new Aeron.Context().aeronDirectoryName(folder).driverTimeoutMs(PATIENCE.toMillis()));
     }
 
     private static void offer(Publication to, DirectBuffer buffer, int offset, int length) {
@@ -58,8 +65,10 @@ record AeronEcho(boolean isUdp) implements Echo {
 
         Answering() throws IOException {
             driver = MediaDriver.launch(new MediaDriver.Context().aeronDirectoryName(folder.resolve("driver").toString())
-                    .threadingMode(ThreadingMode.SHARED).sharedIdleStrategy(isUdp ? new YieldingIdleStrategy() : new BackoffIdleStrategy()).dirDeleteOnShutdown(true));
-            aeron = Aeron.connect(new Aeron.Context().aeronDirectoryName(driver.aeronDirectoryName()));
+                    .threadingMode(ThreadingMode.SHARED).sharedIdleStrategy(isUdp ? new YieldingIdleStrategy() : new BackoffIdleStrategy()).dirDeleteOnShutdown(true)
+                    .driverTimeoutMs(PATIENCE.toMillis()).clientLivenessTimeoutNs(PATIENCE.toNanos()).publicationUnblockTimeoutNs(2 * PATIENCE.toNanos())
+                    .imageLivenessTimeoutNs(PATIENCE.toNanos()).publicationConnectionTimeoutNs(PATIENCE.toNanos()));
+            aeron = client(driver.aeronDirectoryName());
             there = aeron.addSubscription(channel(port), THERE);
         }
 
@@ -107,7 +116,7 @@ record AeronEcho(boolean isUdp) implements Echo {
     public Client connect(String server, int bytes) throws IOException {
         String[] words = server.split(" ");
         int port = unusedPort();
-        Aeron aeron = Aeron.connect(new Aeron.Context().aeronDirectoryName(words[0]));
+        Aeron aeron = client(words[0]);
         Subscription back = aeron.addSubscription(channel(port), BACK);
         Publication there = aeron.addPublication(channel(Integer.parseInt(words[1])), THERE);
         UnsafeBuffer message = new UnsafeBuffer(ByteBuffer.allocateDirect(bytes));

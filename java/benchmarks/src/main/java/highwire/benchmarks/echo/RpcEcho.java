@@ -6,6 +6,7 @@ import highwire.rpc.RpcMode;
 import highwire.rpc.RpcOptions;
 import highwire.rpc.RpcServer;
 import highwire.verbs.Context;
+import highwire.verbs.Engines;
 import java.io.IOException;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
@@ -22,7 +23,7 @@ record RpcEcho(Waits waits) implements Echo {
     public Server serve(int bytes) throws IOException {
         RpcMode mode = waits == Waits.POLLING ? RpcMode.POLLING : RpcMode.BLOCKING;
         RpcOptions options = new RpcOptions(mode, 2, (bytes + HEADER_ROOM + 63) / 64 * 64);
-        Context context = Context.open();
+        Context context = Context.open(Engines.find(), PATIENCE);
         RpcServer server = RpcServer.open(context, new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), RpcEcho::answer, options);
         return new Server() {
             @Override
@@ -45,7 +46,7 @@ record RpcEcho(Waits waits) implements Echo {
 
     @Override
     public Client connect(String server, int bytes) throws IOException {
-        Context context = Context.open();
+        Context context = Context.open(Engines.find(), PATIENCE);
         InetSocketAddress address = new InetSocketAddress(InetAddress.getLoopbackAddress(), Integer.parseInt(server));
         RpcClient client = RpcClient.connect(context, address, PATIENCE);
         return new Turns() {

@@ -7,6 +7,7 @@ import highwire.verbs.CompletionQueue;
 import highwire.verbs.ConnectOptions;
 import highwire.verbs.Context;
 import highwire.verbs.Endpoint;
+import highwire.verbs.Engines;
 import highwire.verbs.MemoryRegion;
 import highwire.verbs.Opcode;
 import highwire.verbs.PostRecv;
@@ -36,7 +37,7 @@ final class VerbsEnd implements AutoCloseable {
     final int bytes;
     private final Waits waits;
     private final long incoming;
-    private final Context context = Context.open();
+    private final Context context = Context.open(Engines.find(), PATIENCE);
     private final ProtectionDomain domain = context.protectionDomain();
     private final CompletionChannel channel;
     private final CompletionQueue sends;
