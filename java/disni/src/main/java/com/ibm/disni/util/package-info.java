@@ -1,0 +1,2 @@
+/** Memory that can be registered. */
+package com.ibm.disni.util;

@@ -1,0 +1,96 @@
+package com.ibm.disni.verbs;
+
+import highwire.verbs.QueuePair;
+import java.io.IOException;
+import java.util.List;
+
+/** A queue pair. One thread posts sends at a time, and one posts receives. */
+public class IbvQP {
+    public static final byte IBV_QPT_RC = 2;
+    public static final byte IBV_QPT_UC = 3;
+    public static final byte IBV_QPT_UD = 4;
+    public static final int IBV_QPS_RESET = 0;
+    public static final int IBV_QPS_INIT = 1;
+    public static final int IBV_QPS_RTR = 2;
+    public static final int IBV_QPS_RTS = 3;
+    public static final int IBV_QPS_SQD = 4;
+    public static final int IBV_QPS_SQE = 5;
+    public static final int IBV_QPS_ERR = 6;
+
+    protected IbvPd pd;
+    protected IbvCQ send_cq;
+    protected IbvCQ recv_cq;
+    final QueuePair queuePair;
+    final boolean isAllSignaled;
+
+    IbvQP(IbvPd pd, IbvQPInitAttr attr, QueuePair queuePair) {
+        this.pd = pd;
+        this.send_cq = attr.getSend_cq();
+        this.recv_cq = attr.getRecv_cq();
+        this.isAllSignaled = attr.getSq_sig_all() != 0;
+        this.queuePair = queuePair;
+    }
+
+    public IbvContext getContext() {
+        return pd.getContext();
+    }
+
+    public IbvPd getPd() {
+        return pd;
+    }
+
+    public IbvCQ getSend_cq() {
+        return send_cq;
+    }
+
+    public IbvCQ getRecv_cq() {
+        return recv_cq;
+    }
+
+    /** @return its number. */
+    public int getQp_num() {
+        return queuePair.qpn();
+    }
+
+    /** @return the state that this program has brought it to. */
+    public int getState() {
+        return queuePair.state().ordinal();
+    }
+
+    public int getQp_type() {
+        return IBV_QPT_RC;
+    }
+
+    public boolean isOpen() {
+        return !queuePair.isClosed();
+    }
+
+    /**
+     * A call that posts send requests, in order.
+     *
+     * @param requests what they are now; later changes are made in the call
+     * @param bad is not looked at
+     * @return the call
+     * @throws IOException a request names memory that is not registered, or cannot be
+     */
+    public SVCPostSend postSend(List<IbvSendWR> requests, List<IbvSendWR> bad) throws IOException {
+        return new PostSendCall(this, requests);
+    }
+
+    /**
+     * A call that posts receives, in order.
+     *
+     * @param requests what they are now
+     * @param bad is not looked at
+     * @return the call
+     * @throws IOException a receive names memory that is not registered
+     */
+    public SVCPostRecv postRecv(List<IbvRecvWR> requests, List<IbvRecvWR> bad) throws IOException {
+        return new PostRecvCall(this, requests);
+    }
+
+    @Override
+    public String toString() {
+        return "queue pair " + Integer.toHexString(getQp_num()) + ", " + queuePair.state();
+    }
+}

@@ -1,0 +1,40 @@
+package highwire.disni;
+
+import highwire.verbs.Context;
+import highwire.verbs.Engines;
+import highwire.verbs.VerbsException;
+import java.nio.file.Path;
+import java.time.Duration;
+import java.util.HashMap;
+import java.util.Map;
+
+/**
+ * The engines that this program uses. DiSNI has one device context for all endpoints of a device and never closes it; so it is here: one for each
+ * door, until the JVM ends.
+ */
+public final class Device {
+    /** How long an answer of the engine is waited for; DiSNI's calls have no room for another time. */
+    private static final Duration PATIENCE = Duration.ofSeconds(30);
+
+    private static final Map<Path, Context> OPEN = new HashMap<>();
+
+    private Device() {}
+
+    /**
+     * The context of the engine that is found now; one whose engine has ended is replaced.
+     *
+     * @return the context
+     * @throws VerbsException there is no engine
+     */
+    public static Context context() throws VerbsException {
+        Path door = Engines.find();
+        synchronized (OPEN) {
+            Context open = OPEN.get(door);
+            if (open == null || !open.valid()) {
+                open = Context.open(door, PATIENCE);
+                OPEN.put(door, open);
+            }
+            return open;
+        }
+    }
+}
