@@ -66,7 +66,7 @@ enum Task {
     /// Hold the nanoPU's core against the RTL of Rocket, commit by commit.
     Rocket(rocket::Args),
     /// Run stock Hadoop, or ZooKeeper's own tests, over the Java modules.
-    Java(java::Args),
+    Java(java::suites::Args),
     /// Talk to the Linux kernel's own software RNIC in a virtual machine.
     Interop(interop::Args),
     /// Measure in a virtual machine what the kernel can do for waiting threads.
@@ -87,7 +87,7 @@ fn main() -> ExitCode {
         Task::Compat(args) => compat::run(&args),
         Task::Rtl(args) => rtl::run(&args),
         Task::Rocket(args) => rocket::run(&args),
-        Task::Java(args) => java::run(&args),
+        Task::Java(args) => java::suites::run(&args),
         Task::Interop(args) => interop::run(&args),
         Task::Wake(args) => interop::wake::run(&args),
     };

@@ -1,0 +1,182 @@
+//! Test suites that take too long, or fetch too much, for the step of `cargo xtask test`: others' own, over TCP and over Highwire.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::process::ExitCode;
+
+use anyhow::{Context, Result, bail};
+
+use super::{attribute, maven};
+use crate::shell::{Log, root};
+
+/// Options of `cargo xtask java`.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:
+  cargo xtask java hadoop         java/hdfs with stock Hadoop: 108 MB from Maven Central the first time
+  cargo xtask java hadoop-suite   classes of HDFS's own test suite, over TCP and with the NameNode's protocol over jvRPC
+  cargo xtask java zookeeper      classes of ZooKeeper's own test suite, over TCP and over queue pairs")]
+pub(crate) struct Args {
+    /// What to run.
+    suite: Suite,
+    /// Only these classes, with commas between; for another project's suite.
+    #[arg(long)]
+    classes: Option<String>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
+enum Suite {
+    /// The tests of java/hdfs.
+    Hadoop,
+    /// HDFS's own tests with and without the property of java/hdfs.
+    #[value(name = "hadoop-suite")]
+    Hdfs,
+    /// ZooKeeper's own tests with and without the properties of java/zookeeper.
+    Zookeeper,
+}
+
+impl Suite {
+    /// What Maven is told, and the module that has the tests.
+    fn words(self) -> (&'static str, &'static str) {
+        match self {
+            Suite::Hadoop => ("-q -B -Phadoop,suite -pl hdfs -am verify", "hdfs"),
+            Suite::Hdfs => ("-q -B -Phadoop-suite -DskipTests -pl hdfs-suite -am verify", "hdfs-suite"),
+            Suite::Zookeeper => ("-q -B -Psuite -pl zookeeper -am verify", "zookeeper"),
+        }
+    }
+
+    /// How another project's tests run as if there were no Highwire.
+    fn stock(self) -> &'static [&'static str] {
+        match self {
+            Suite::Hadoop => &[],
+            Suite::Hdfs => &["-Dsuite.engine=org.apache.hadoop.ipc.ProtobufRpcEngine2"],
+            Suite::Zookeeper => &[
+                "-Dsuite.client=org.apache.zookeeper.ClientCnxnSocketNIO",
+                "-Dsuite.server=org.apache.zookeeper.server.NIOServerCnxnFactory",
+            ],
+        }
+    }
+}
+
+/// What takes too long, or too much from elsewhere, for the step of `cargo xtask test`.
+pub(crate) fn run(args: &Args) -> Result<ExitCode> {
+    let log = Log::create("java")?;
+    let maven = || match maven(&log)? {
+        Ok(Some(maven)) => Ok(maven),
+        Ok(None) => bail!("the programs on the other side do not build: {}", log.path().display()),
+        Err(missing) => bail!("{}", missing.0),
+    };
+    let (words, module) = args.suite.words();
+    let target = root().join("java").join(module).join("target");
+    let (reports, calls) = (target.join("suite-reports"), target.join("suite-calls"));
+    let measure = |more: &[&str]| -> Result<(bool, Outcomes)> {
+        for folder in [&reports, &calls] {
+            if folder.exists() {
+                std::fs::remove_dir_all(folder)?;
+            }
+        }
+        let mut maven = more.iter().fold(maven()?.words(words), |maven, word| maven.arg(word));
+        if let Some(classes) = &args.classes {
+            maven = maven.arg(format!("-Dtest={classes}")).arg("-Dsurefire.failIfNoSpecifiedTests=false");
+        }
+        let success = maven.run_logged(&log)?;
+        Ok((success, outcomes(&reports)?))
+    };
+    if args.suite == Suite::Hadoop {
+        let (success, found) = measure(&[])?;
+        let failed = found.values().filter(|passed| !**passed).count();
+        println!("{} passed, {failed} failed: {}", found.len() - failed, log.path().display());
+        return Ok(if success && failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+    }
+    // What fails as it is, in this place, is no fault of ours.
+    let ignore = "-Dmaven.test.failure.ignore=true";
+    eprintln!("the tests over TCP, then over Highwire");
+    let (_, tcp) = measure(&[&[ignore], args.suite.stock()].concat())?;
+    let (_, ours) = measure(&[ignore])?;
+    print!("{}", table(&tcp, &ours));
+    let mut is_good = !tcp.is_empty();
+    for ((class, test), _) in tcp.iter().filter(|(_, passed)| **passed) {
+        if ours.get(&(class.clone(), test.clone())) != Some(&true) {
+            println!("{class}.{test} passes over TCP alone");
+            is_good = false;
+        }
+    }
+    if args.suite == Suite::Hdfs {
+        // That tests pass means nothing if their calls went another way.
+        let calls = sum_of_files(&calls)?;
+        println!("{calls} calls over jvRPC");
+        is_good &= calls > 0;
+    }
+    println!("{}", log.path().display());
+    Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Whether each test that was not skipped has passed, by class and name.
+type Outcomes = BTreeMap<(String, String), bool>;
+
+/// What the reports in a folder say.
+fn outcomes(folder: &Path) -> Result<Outcomes> {
+    let mut found = Outcomes::new();
+    for report in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        if report.path().extension().is_some_and(|extension| extension == "xml") {
+            add_outcomes(&std::fs::read_to_string(report.path())?, &mut found);
+        }
+    }
+    Ok(found)
+}
+
+fn add_outcomes(report: &str, found: &mut Outcomes) {
+    for case in report.split("<testcase ").skip(1) {
+        let class = attribute(case, "classname").unwrap_or("?").rsplit('.').next().unwrap_or("?");
+        let name = attribute(case, "name").unwrap_or("?");
+        if !case.contains("<skipped") {
+            let passed = !case.contains("<failure ") && !case.contains("<error ");
+            found.insert((class.to_owned(), name.to_owned()), passed);
+        }
+    }
+}
+
+/// Tests that passed, class by class.
+fn table(tcp: &Outcomes, ours: &Outcomes) -> String {
+    let count = |of: &Outcomes, class: &str| {
+        of.iter().filter(|((in_class, _), passed)| in_class == class && **passed).count()
+    };
+    let all: BTreeSet<&(String, String)> = tcp.keys().chain(ours.keys()).collect();
+    let classes: BTreeSet<&str> = all.iter().map(|(class, _)| class.as_str()).collect();
+    let mut text =
+        String::from("| class | tests | passed over TCP | over Highwire |\n|---|---:|---:|---:|\n");
+    let mut sums = [0; 3];
+    for class in classes {
+        let row = [all.iter().filter(|(of, _)| of == class).count(), count(tcp, class), count(ours, class)];
+        sums.iter_mut().zip(row).for_each(|(sum, part)| *sum += part);
+        text += &format!("| `{class}` | {} | {} | {} |\n", row[0], row[1], row[2]);
+    }
+    text + &format!("| all | {} | {} | {} |\n", sums[0], sums[1], sums[2])
+}
+
+/// Of a number in each file of a folder.
+fn sum_of_files(folder: &Path) -> Result<u64> {
+    let mut sum = 0;
+    for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {
+        let text = std::fs::read_to_string(file.path())?;
+        sum += text.trim().parse::<u64>().with_context(|| file.path().display().to_string())?;
+    }
+    Ok(sum)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_runs_are_compared_test_by_test() {
+        let (mut tcp, mut ours) = (Outcomes::new(), Outcomes::new());
+        add_outcomes(
+            "<testcase name=\"a\" classname=\"x.C\"/><testcase name=\"b\" classname=\"x.C\"><skipped/></testcase>",
+            &mut tcp,
+        );
+        add_outcomes("<testcase name=\"a\" classname=\"x.C\"><error type=\"E\"/></testcase>", &mut ours);
+        assert_eq!(tcp.into_iter().collect::<Vec<_>>(), [(("C".into(), "a".into()), true)]);
+        let tcp = Outcomes::from([(("C".into(), "a".into()), true)]);
+        assert!(table(&tcp, &ours).ends_with("| `C` | 1 | 1 | 0 |\n| all | 1 | 1 | 0 |\n"));
+    }
+}
