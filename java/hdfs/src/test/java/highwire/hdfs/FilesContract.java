@@ -20,6 +20,7 @@ import org.apache.hadoop.fs.FileAlreadyExistsException;
 import org.apache.hadoop.fs.FileSystem;
 import org.apache.hadoop.fs.Path;
 import org.apache.hadoop.fs.permission.FsPermission;
+import org.apache.hadoop.hdfs.DistributedFileSystem;
 import org.apache.hadoop.hdfs.protocolPB.ClientNamenodeProtocolPB;
 import org.apache.hadoop.hdfs.protocolPB.ClientNamenodeProtocolTranslatorPB;
 import org.apache.hadoop.ipc.Client;
@@ -109,6 +110,10 @@ abstract class FilesContract {
         // One that the client does not make its own of.
         RemoteException remote = assertThrows(RemoteException.class, () -> files.setReplication(new Path("/once"), (short) 1000));
         assertEquals(IOException.class.getName(), remote.getClassName());
+        // And what is no exception there.
+        RemoteException error = assertThrows(RemoteException.class, () -> ((DistributedFileSystem) files).getClient().getFileInfo("relative"));
+        assertEquals(AssertionError.class.getName(), error.getClassName());
+        assertTrue(error.getMessage().startsWith("Absolute path required"), error.getMessage());
     }
 
     @Test

@@ -71,7 +71,8 @@ public final class RpcServer implements AutoCloseable {
             int answered;
             try {
                 answered = service.serve(slots.code(slot), slots.incoming(slot, length), length, outgoing);
-            } catch (Exception e) {
+            } catch (Throwable e) {
+                // An Error, too, is the call's: the thread serves others, and the client waits for an answer.
                 byte[] text = String.valueOf(e.getMessage()).getBytes(StandardCharsets.UTF_8);
                 answered = Math.min(text.length, options.maxBytes());
                 MemorySegment.copy(MemorySegment.ofArray(text), 0, outgoing, 0, answered);

@@ -76,6 +76,9 @@ class RpcTest {
         if (method == 9) {
             throw new IOException("no such luck");
         }
+        if (method == 10) {
+            throw new AssertionError("not even an exception");
+        }
         if (method == 8) {
             return 0;
         }
@@ -148,14 +151,19 @@ class RpcTest {
 
     @Test
     void whatTheServiceThrowsIsHeardAndTheSessionGoesOn() throws Exception {
-        try (Context there = context();
-                Context here = context();
-                RpcServer server = RpcServer.open(there, ANY, RpcTest::reverse, RpcOptions.DEFAULT);
-                RpcClient client = RpcClient.connect(here, server.address(), PATIENCE)) {
-            RpcCall call = client.begin(9).send(0);
-            RpcException thrown = assertThrows(RpcException.class, () -> call.await(PATIENCE));
-            assertEquals("no such luck", thrown.getMessage());
-            assertEquals(0, client.begin(8).send(0).await(PATIENCE));
+        for (RpcMode mode : RpcMode.values()) {
+            try (Context there = context();
+                    Context here = context();
+                    RpcServer server = RpcServer.open(there, ANY, RpcTest::reverse, options(mode));
+                    RpcClient client = RpcClient.connect(here, server.address(), PATIENCE)) {
+                for (int method : new int[] {9, 10}) {
+                    RpcCall call = client.begin(method).send(0);
+                    RpcException thrown = assertThrows(RpcException.class, () -> call.await(PATIENCE));
+                    assertEquals(RpcException.class, thrown.getClass(), "the service's, not the connection's");
+                    assertEquals(method == 9 ? "no such luck" : "not even an exception", thrown.getMessage());
+                    assertEquals(0, client.begin(8).send(0).await(PATIENCE));
+                }
+            }
         }
     }
 

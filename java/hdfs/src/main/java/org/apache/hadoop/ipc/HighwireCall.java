@@ -30,17 +30,21 @@ final class HighwireCall extends Server.Call {
             caller.user().doAs((PrivilegedExceptionAction<Void>) () -> {
                 try {
                     result[0] = server.call(RPC.RpcKind.RPC_PROTOCOL_BUFFER, protocol, request, getTimestampNanos());
-                } catch (Exception e) {
+                } catch (Throwable e) {
+                    // NameNodes throw AssertionError at what a client has said, and TCP's server tells it.
                     result[0] = e;
                 }
                 return null;
             });
             sendResponse();
             await();
-            if (result[0] instanceof Exception failure) {
-                throw failure;
+            switch (result[0]) {
+                case Exception failure -> throw failure;
+                case Error failure -> throw failure;
+                case null, default -> {
+                    return (Writable) result[0];
+                }
             }
-            return (Writable) result[0];
         } finally {
             Server.getCurCall().set(null);
         }

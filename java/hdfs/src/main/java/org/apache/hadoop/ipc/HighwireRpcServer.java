@@ -171,7 +171,7 @@ final class HighwireRpcServer extends ProtobufRpcEngine2.Server {
         } catch (InterruptedException e) {
             Thread.currentThread().interrupt();
             throw new RpcServerException("the server ends");
-        } catch (Exception e) {
+        } catch (Throwable e) {
             String name = e.getClass().getName();
             String trace = StringUtils.stringifyException(e);
             // The name would stand there twice.
