@@ -41,6 +41,22 @@ fn every_workload_commits_on_every_node_over_either_link() {
 }
 
 #[test]
+fn with_journals_commits_are_on_disks_and_nothing_is_left_there_in_the_end() {
+    let parent = std::env::temp_dir().join(format!("highwire-bench-data-{}", std::process::id()));
+    std::fs::create_dir_all(&parent).expect("a folder");
+    let folder = parent.display().to_string();
+    let runs = json(&["--workload", "tatp,smallbank", "--data", &folder]);
+    for run in runs.as_array().expect("runs") {
+        assert_eq!(run["problems"], Value::Array(Vec::new()), "{run}");
+        assert_eq!(run["outcomes"][0]["total"]["begun"], 450);
+        // Each row is in three journals, and each commit as well; a row's key and version are sixteen bytes.
+        assert!(number(&run["journal_bytes"]) > 16.0 * number(&run["memory"]["copies"]), "{run}");
+    }
+    assert_eq!(json(&["--workload", "tatp"])[0]["journal_bytes"], Value::Null);
+    std::fs::remove_dir(&parent).expect("an empty folder");
+}
+
+#[test]
 fn contention_is_a_parameter_and_shows_in_the_share_of_aborts() {
     let runs = json(&["--workload", "smallbank", "--hot", "2,600", "--workers", "4"]);
     let outcomes = &runs[0]["outcomes"];

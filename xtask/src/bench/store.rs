@@ -52,11 +52,14 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     let mut commands = Commands::default();
     for round in 1..=args.runs {
         eprintln!("round {round} of {}: Highwire by its own workers", args.runs);
-        for workload in WORKLOADS {
+        for (workload, is_durable) in WORKLOADS.into_iter().flat_map(|name| [(name, false), (name, true)]) {
+            // Where the other systems' files are.
+            let data = std::env::temp_dir();
+            let data = if is_durable { format!("--data {}", data.display()) } else { String::new() };
             let words = format!(
-                "bench store --workload {workload} --keys {KEYS} --workers {WORKERS} --seconds {SECONDS}s --half-load"
+                "bench store --workload {workload} --keys {KEYS} --workers {WORKERS} --seconds {SECONDS}s --half-load {data}"
             );
-            rows.add_own(workload, &program.json(&words)?)?;
+            rows.add_own(workload, is_durable, &program.json(&words)?)?;
         }
         for kind in &kinds {
             eprintln!("round {round} of {}: {}", args.runs, kind.name());

@@ -64,7 +64,11 @@ pub(super) struct Folder(PathBuf);
 
 impl Folder {
     pub(super) fn new(what: &str) -> Result<Folder> {
-        let folder = Folder(std::env::temp_dir().join(format!("highwire-{what}-{}", std::process::id())));
+        Folder::below(&std::env::temp_dir(), what)
+    }
+
+    pub(super) fn below(parent: &Path, what: &str) -> Result<Folder> {
+        let folder = Folder(parent.join(format!("highwire-{what}-{}", std::process::id())));
         std::fs::create_dir_all(&folder.0).with_context(|| folder.0.display().to_string())?;
         Ok(folder)
     }

@@ -5,6 +5,7 @@ mod node;
 mod outcome;
 mod print;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -32,6 +33,7 @@ Examples:
   highwire bench store
   highwire bench store --workload smallbank --hot 10,100,1000,12000
   highwire bench store --workload tatp --half-load --link udp
+  highwire bench store --workload tatp,smallbank --data /var/tmp
   highwire bench store --workload objects --nodes 4 --reads 4 --writes 2
   highwire bench store --workload ycsb --theta 0,0.5,0.9,0.99 --json"
 )]
@@ -48,6 +50,9 @@ pub(super) struct Args {
     /// What carries requests between nodes.
     #[arg(long, default_value_t = LinkName::Shm)]
     link: LinkName,
+    /// Nodes keep journals, in a new folder below this one, which goes with the cluster: a commit is told when f + 1 of them have it durably.
+    #[arg(long, value_name = "DIR")]
+    data: Option<PathBuf>,
     /// Transactions that a node coordinates at a time.
     #[arg(long, default_value_t = 32, value_parser = clap::value_parser!(u16).range(1..=1024))]
     workers: u16,
@@ -274,6 +279,7 @@ fn measure(args: &Args, workload: Workload) -> Result<Run> {
         nodes: args.nodes,
         replicas: args.replicas,
         link: args.link.to_string(),
+        journal_bytes: cluster.journal_bytes()?,
         workers: args.workers,
         seed: args.seed,
         memory,

@@ -87,7 +87,7 @@ impl Kind {
         !matches!(self, Kind::PostgresMemory | Kind::PostgresDisk)
     }
 
-    fn is_durable(self) -> bool {
+    pub(super) fn is_durable(self) -> bool {
         self >= Kind::DoorsDisk
     }
 }

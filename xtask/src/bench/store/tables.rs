@@ -21,9 +21,41 @@ struct Loops {
     p999_ns: Vec<f64>,
 }
 
-/// Transactions, by benchmark and system; `None` is ours by its own workers.
+/// Whose row it is. Those that keep everything in memory come first.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Whose {
+    Ours { is_durable: bool },
+    Theirs(Kind),
+}
+
+impl Whose {
+    fn name(self) -> &'static str {
+        match self {
+            Whose::Ours { is_durable: false } => "Highwire, the nodes' own workers",
+            Whose::Ours { is_durable: true } => "Highwire, the nodes' own workers, `--data`",
+            Whose::Theirs(kind) => kind.name(),
+        }
+    }
+
+    fn copies(self) -> &'static str {
+        match self {
+            Whose::Ours { is_durable: false } => "3, memory",
+            Whose::Ours { is_durable: true } => "3, disk",
+            Whose::Theirs(kind) => kind.copies(),
+        }
+    }
+
+    fn is_durable(self) -> bool {
+        match self {
+            Whose::Ours { is_durable } => is_durable,
+            Whose::Theirs(kind) => kind.is_durable(),
+        }
+    }
+}
+
+/// Transactions, by benchmark, level and system.
 #[derive(Debug, Default)]
-pub(super) struct Rows(BTreeMap<(String, Option<Kind>), Loops>);
+pub(super) struct Rows(BTreeMap<(String, bool, Whose), Loops>);
 
 fn number(document: &Value, path: &str) -> Result<f64> {
     let value = document.pointer(path).and_then(Value::as_f64);
@@ -33,7 +65,7 @@ fn number(document: &Value, path: &str) -> Result<f64> {
 impl Rows {
     /// What the driver printed.
     pub(super) fn add(&mut self, kind: Kind, workload: &str, document: &Value) -> Result<()> {
-        let loops = self.0.entry((workload.into(), Some(kind))).or_default();
+        let loops = self.of(workload, Whose::Theirs(kind));
         loops.per_second.push(number(document, "/closed/committed_per_second")?);
         loops.per_cpu_second.push(number(document, "/closed/committed_per_cpu_second")?);
         loops.aborted.push(number(document, "/closed/abort_rate")?);
@@ -44,8 +76,8 @@ impl Rows {
     }
 
     /// What `highwire bench store --half-load --json` printed.
-    pub(super) fn add_own(&mut self, workload: &str, document: &Value) -> Result<()> {
-        let loops = self.0.entry((workload.into(), None)).or_default();
+    pub(super) fn add_own(&mut self, workload: &str, is_durable: bool, document: &Value) -> Result<()> {
+        let loops = self.of(workload, Whose::Ours { is_durable });
         loops.per_second.push(number(document, "/0/outcomes/0/committed_per_second")?);
         loops.per_cpu_second.push(number(document, "/0/outcomes/0/committed_per_cpu_second")?);
         loops.aborted.push(number(document, "/0/outcomes/0/abort_rate")?);
@@ -55,9 +87,13 @@ impl Rows {
         Ok(())
     }
 
+    fn of(&mut self, workload: &str, whose: Whose) -> &mut Loops {
+        self.0.entry((workload.into(), whose.is_durable(), whose)).or_default()
+    }
+
     pub(super) fn to_markdown(&self) -> String {
         let mut text = String::new();
-        let mut benchmarks: Vec<&String> = self.0.keys().map(|(workload, _)| workload).collect();
+        let mut benchmarks: Vec<&String> = self.0.keys().map(|(workload, _, _)| workload).collect();
         benchmarks.dedup();
         for workload in benchmarks {
             let mut table = Table::new(&[
@@ -70,10 +106,10 @@ impl Rows {
                 "p99",
                 "p99.9",
             ]);
-            for ((_, kind), loops) in self.0.iter().filter(|((name, _), _)| name == workload) {
+            for ((_, _, whose), loops) in self.0.iter().filter(|((name, _, _), _)| name == workload) {
                 table.row([
-                    kind.map_or("Highwire, the nodes' own workers", Kind::name).into(),
-                    kind.map_or("3, memory", Kind::copies).into(),
+                    whose.name().into(),
+                    whose.copies().into(),
                     count(median(&loops.per_second)),
                     count(median(&loops.per_cpu_second)),
                     format!("{:.2} %", 100.0 * median(&loops.aborted)),
@@ -186,5 +222,17 @@ mod tests {
             "{text}"
         );
         assert!(rows.add(Kind::RedisMemory, "tatp", &Value::Null).is_err());
+        // Ours are the first of each level.
+        let loop_of = |rate: f64| {
+            serde_json::json!({"committed_per_second": rate, "committed_per_cpu_second": rate, "abort_rate": 0.0,
+                "latency_ns": {"p50": 1, "p99": 2, "p999": 3}})
+        };
+        let own = serde_json::json!([{"outcomes": [loop_of(9.0), loop_of(4.0)]}]);
+        rows.add_own("tatp", true, &own).expect("it is whole");
+        rows.add_own("tatp", false, &own).expect("it is whole");
+        let text = rows.to_markdown();
+        let at = |what: &str| text.find(what).unwrap_or_else(|| panic!("no {what} in {text}"));
+        assert!(at("own workers | 3, memory") < at("| Redis | 1, memory"));
+        assert!(at("| Redis | 1, memory") < at("own workers, `--data` | 3, disk"));
     }
 }

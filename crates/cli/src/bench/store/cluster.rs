@@ -41,6 +41,7 @@ pub(super) struct Cluster {
     nodes: Vec<Node>,
     // Behind the nodes, which use it.
     _folder: Folder,
+    journals: Option<Folder>,
 }
 
 /// What keys cost.
@@ -64,6 +65,19 @@ pub(super) struct Played {
 }
 
 impl Cluster {
+    /// What lies in the nodes' journals, where they keep any.
+    pub(super) fn journal_bytes(&self) -> Result<Option<u64>> {
+        let Some(journals) = &self.journals else { return Ok(None) };
+        let mut bytes = 0;
+        for node in std::fs::read_dir(journals.path())? {
+            for file in std::fs::read_dir(node?.path())? {
+                // A node removes files that a checkpoint has made needless.
+                bytes += file?.metadata().map_or(0, |file| file.len());
+            }
+        }
+        Ok(Some(bytes))
+    }
+
     /// Starts it and waits until it serves.
     pub(super) fn start(args: &Args, benchmark: Benchmark) -> Result<Cluster> {
         let port = free_ports(args.nodes)?;
@@ -74,12 +88,20 @@ impl Cluster {
             args.workers,
             args.nodes * REGIONS
         );
+        let journals = match &args.data {
+            Some(parent) => Some(Folder::below(&std::path::absolute(parent)?, "bench-journals")?),
+            None => None,
+        };
         for node in 0..args.nodes {
             text.push_str(&format!("[[node]]\nid = {node}\ndoor = \"127.0.0.1:{}\"\n", port + node));
+            if let Some(journals) = &journals {
+                // TOML's strings and Rust's have the same escapes for what may be in a path.
+                text.push_str(&format!("data = {:?}\n", journals.path().join(format!("node-{node}"))));
+            }
         }
         let file = folder.path().join("cluster.toml");
         std::fs::write(&file, text).with_context(|| file.display().to_string())?;
-        let mut cluster = Cluster { nodes: Vec::new(), _folder: folder };
+        let mut cluster = Cluster { nodes: Vec::new(), _folder: folder, journals };
         for node in 0..args.nodes {
             let process = Command::new(std::env::current_exe()?)
                 .args(["bench", "store-node", "--config"])

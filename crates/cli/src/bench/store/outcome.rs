@@ -17,6 +17,9 @@ pub(super) struct Run {
     pub(super) nodes: u16,
     pub(super) replicas: u16,
     pub(super) link: String,
+    /// What lay in the nodes' journals in the end; none has one without `--data`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) journal_bytes: Option<u64>,
     /// Of each node.
     pub(super) workers: u16,
     pub(super) seed: u64,

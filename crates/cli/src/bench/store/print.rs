@@ -21,8 +21,12 @@ pub(super) fn print(runs: &[Run], is_markdown: bool, console: &mut Console) -> R
 fn print_run(run: &Run, is_markdown: bool, console: &mut Console) -> Result<()> {
     let link = if run.link == "shm" { "shared memory" } else { "UDP" };
     let title = format!(
-        "{}: {} nodes, {} copies, {} workers each, over {link}",
-        run.workload, run.nodes, run.replicas, run.workers
+        "{}: {} nodes, {} copies{}, {} workers each, over {link}",
+        run.workload,
+        run.nodes,
+        run.replicas,
+        if run.journal_bytes.is_some() { " on disks" } else { "" },
+        run.workers
     );
     console.line(if is_markdown { format!("{title}\n") } else { console.paint(Tone::Heading, &title) })?;
     for table in [speed(run), requests(run), kinds(run)] {
