@@ -11,7 +11,8 @@ mod receives;
 pub use config::{Idle, RpcConfig, RpcError};
 pub use highwire_rpc::{
     Batch, CallError, Config as EndpointConfig, Counters as RpcCounters, NestedRequest, Node, Optimisations,
-    Replies, Reply, Request, RequestType, Response, Running, SpawnError, Worker, wire,
+    Parcel, ParcelId, Replies, Reply, Request, RequestType, Response, ReturnedParcel, Running, SpawnError,
+    Worker, wire,
 };
 pub use highwire_stdx as time;
 

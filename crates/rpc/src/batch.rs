@@ -7,7 +7,6 @@ use crate::config::{Node, RequestType};
 use crate::core::Call;
 use crate::error::CallError;
 use crate::flight::Answer;
-use crate::handler::status;
 use crate::wire::MESSAGES_MAX;
 use crate::worker::Worker;
 use highwire_stdx::{Duration, Instant};
@@ -178,21 +177,7 @@ impl Replies {
     pub fn get(&self, index: usize) -> Result<&[u8], CallError> {
         match self.places[index] {
             Place::Failed(error) => Err(error),
-            Place::In { flight, index } => {
-                let answer = &self.answers[usize::from(flight)];
-                if let Some(failure) = answer.failure {
-                    return Err(failure);
-                }
-                let entry = answer.entries[usize::from(index)];
-                let bytes = &answer.bytes[entry.start as usize..][..entry.length as usize];
-                match entry.status {
-                    status::OK => Ok(bytes),
-                    status::NO_SUCH_TYPE => Err(CallError::NoSuchType),
-                    status::FENCED => Err(CallError::Fenced),
-                    status::OVERLOADED => Err(CallError::Overloaded),
-                    _ => Err(CallError::HandlerFailed),
-                }
-            }
+            Place::In { flight, index } => self.answers[usize::from(flight)].get(usize::from(index)),
         }
     }
 

@@ -27,6 +27,9 @@ pub(crate) struct Call {
     pub(crate) waker: Option<Waker>,
 }
 
+/// Instead of a call: a flight that no worker waits for.
+pub(crate) const PARCEL: u32 = u32::MAX;
+
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) config: Config,
@@ -40,6 +43,8 @@ pub(crate) struct Core {
     pub(crate) flights: Vec<Flight>,
     free_flights: Vec<u32>,
     pub(crate) calls: Slab<Call>,
+    /// Parcels that are done, in that order.
+    pub(crate) returned: VecDeque<u32>,
     outbox: Outbox,
     /// Flights to this very node.
     pub(crate) local: VecDeque<u32>,
@@ -74,6 +79,7 @@ impl Core {
             flights: Vec::new(),
             free_flights: Vec::new(),
             calls: Slab::default(),
+            returned: VecDeque::new(),
             outbox: Outbox::default(),
             local: VecDeque::new(),
             local_batches: 0,

@@ -41,7 +41,7 @@ pub struct Endpoint {
     // Before the core: workers that are dropped cancel what they wait for.
     executor: Executor,
     handlers: Handlers,
-    core: Rc<RefCell<Core>>,
+    pub(crate) core: Rc<RefCell<Core>>,
     /// The longest response that a handler may make.
     response_bytes_max: usize,
 }

@@ -1,6 +1,7 @@
 //! A batch of one worker to one destination, from its first request to its response.
 
 use crate::error::CallError;
+use crate::handler::status;
 use crate::parts::{PartsIn, PartsOut};
 use crate::wire::HEADER_LEN;
 use highwire_stdx::Instant;
@@ -36,6 +37,28 @@ pub(crate) struct Answer {
     /// The responder's configuration id.
     pub(crate) fence: u16,
     pub(crate) failure: Option<CallError>,
+}
+
+impl Answer {
+    /// The response to the request at this place of the batch.
+    ///
+    /// # Panics
+    /// Beyond the batch.
+    #[inline]
+    pub(crate) fn get(&self, place: usize) -> Result<&[u8], CallError> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        let entry = self.entries[place];
+        let bytes = &self.bytes[entry.start as usize..][..entry.length as usize];
+        match entry.status {
+            status::OK => Ok(bytes),
+            status::NO_SUCH_TYPE => Err(CallError::NoSuchType),
+            status::FENCED => Err(CallError::Fenced),
+            status::OVERLOADED => Err(CallError::Overloaded),
+            _ => Err(CallError::HandlerFailed),
+        }
+    }
 }
 
 /// A batch to one destination. Its buffers stay when it is done, for the next one.

@@ -23,6 +23,7 @@ mod flight;
 mod grh;
 mod handler;
 mod nested;
+mod parcel;
 mod parts;
 mod peer;
 pub mod wire;
@@ -36,6 +37,7 @@ pub use endpoint::{Endpoint, Received};
 pub use error::{AddPeerError, CallError, SpawnError};
 pub use executor::Running;
 pub use handler::{NestedRequest, Request, Response};
+pub use parcel::{Parcel, ParcelId, ReturnedParcel};
 pub use worker::{Sleep, Worker, YieldNow};
 
 /// Bytes that a UD receive holds in front of the datagram (RoCEv2 A17.4.5.1).

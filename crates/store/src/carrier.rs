@@ -5,16 +5,15 @@
 //! incarnation, or the node says that nobody waits; it is never given up because the peer is silent. A receiver that has no answer *yet*
 //! has not executed the request and says so; the sender asks again, as a new call.
 //!
+//! Calls are parcels: no task waits for them, and what comes back is handed to the node in its turn.
+//!
 //! The RPC layer's own fence has 16 bits and is not used: each message carries the whole configuration id.
 
 use crate::session::Shared;
-use highwire_host::rpc::{Batch, Node, Replies, RequestType, Rpc, Worker, time};
-use highwire_txn::{NodeId, Outgoing, Reply};
-use std::collections::VecDeque;
-use std::future::Future;
-use std::pin::{Pin, pin};
+use highwire_host::rpc::{Node, Parcel, ParcelId, RequestType, Rpc, time};
+use highwire_txn::{Addressed, NodeId, Reply};
+use std::mem::take;
 use std::rc::Rc;
-use std::task::Poll;
 
 /// The only type: the message says the rest.
 const DELIVER: RequestType = RequestType(1);
@@ -27,13 +26,8 @@ const ANSWER: u8 = 1;
 /// Between two times that a node is asked again.
 const PAUSE_MIN_NS: u64 = 100_000;
 const PAUSE_MAX_NS: u64 = 4_000_000;
-/// How often a call that is under way looks whether anybody still waits.
+/// How often calls that are under way are looked at, whether anybody still waits.
 const LOOK_NS: u64 = 20_000_000;
-/// Calls under way; more wait for their turn.
-const CALLS_MAX: usize = 2048;
-
-/// A request to one node, and the ticket under which its response is expected.
-type Item = (u64, Vec<u8>);
 
 /// Lets a node with a disk answer others' requests: what is a promise, when the disk has it.
 pub(crate) fn serve_durably(rpc: &mut Rpc, shared: &Rc<Shared>) {
@@ -57,136 +51,165 @@ pub(crate) fn serve_durably(rpc: &mut Rpc, shared: &Rc<Shared>) {
 /// Lets the node answer others' requests.
 pub(crate) fn serve(rpc: &mut Rpc, shared: &Rc<Shared>) {
     let shared = Rc::clone(shared);
+    let mut answer = Vec::new();
     rpc.register(DELIVER, move |request, response| {
         // After the request has come, or a lease that ended while this thread was stopped would still seem to hold.
         let now = shared.clock.now_ns();
-        let answer = shared.node.borrow_mut().handle_request(now, NodeId(request.node.0), request.bytes);
-        match answer {
-            Some(Reply { bytes, .. }) => {
-                response.write(&[ANSWER]);
-                response.write(&bytes);
-            }
+        answer.clear();
+        answer.push(ANSWER);
+        let mut node = shared.node.borrow_mut();
+        match node.handle_request_into(now, NodeId(request.node.0), request.bytes, &mut answer) {
+            Some(_) => response.write(&answer),
             None => response.write(&[NOT_NOW]),
         }
     });
 }
 
-/// Requests that wait to be sent.
+/// Requests on their way.
 #[derive(Default)]
 pub(crate) struct Backlog {
-    loads: VecDeque<Load>,
+    /// What is being filled.
+    loads: Vec<Load>,
+    /// By the parcel's number.
+    under_way: Vec<Option<UnderWay>>,
+    /// Requests that are to be made again.
+    again: Vec<Again>,
+    /// When calls are looked at next.
+    look_ns: u64,
+    /// One request's bytes.
+    bytes: Vec<u8>,
+    /// Lists of tickets that can be used again.
+    spare: Vec<Vec<u64>>,
 }
 
-/// What goes to one node.
+/// What goes to one node together.
 struct Load {
     to: NodeId,
     is_reliable: bool,
-    items: Vec<Item>,
+    pause_ns: u64,
+    parcel: Parcel,
+    tickets: Vec<u64>,
+}
+
+/// A parcel that was sent.
+struct UnderWay {
+    to: NodeId,
+    tickets: Vec<u64>,
+    is_reliable: bool,
+    /// Before what has no answer is sent again.
+    pause_ns: u64,
+}
+
+/// A request that has no answer.
+struct Again {
+    at_ns: u64,
+    pause_ns: u64,
+    addressed: Addressed,
+    bytes: Vec<u8>,
 }
 
 impl Backlog {
-    /// Sends whatever the node has to say: what goes to one node goes together. Whether there was anything.
-    pub(crate) fn send(&mut self, rpc: &mut Rpc, shared: &Rc<Shared>, lease_ns: u64) -> bool {
-        loop {
-            let outgoing = shared.node.borrow_mut().poll_request();
-            let Some(Outgoing { ticket, to, bytes, is_reliable }) = outgoing else { break };
-            // A handful of nodes: looking through them is quicker than any order.
-            let load = self.loads.iter_mut().find(|load| load.to == to && load.is_reliable == is_reliable);
-            match load {
-                Some(load) => load.items.push((ticket, bytes)),
-                None => self.loads.push_back(Load { to, is_reliable, items: vec![(ticket, bytes)] }),
-            }
-        }
+    /// Hands the node its answers. Whether there were any.
+    pub(crate) fn receive(&mut self, rpc: &mut Rpc, shared: &Shared) -> bool {
         let mut any = false;
-        while rpc.running() < CALLS_MAX
-            && let Some(Load { to, is_reliable, items }) = self.loads.pop_front()
-        {
+        while let Some(parcel) = rpc.take_parcel() {
             any = true;
-            let shared = Rc::clone(shared);
-            let spawned = rpc.spawn(move |worker| async move {
-                let to = Node(to.0);
-                if is_reliable {
-                    carry(worker, &shared, to, items).await;
-                } else {
-                    carry_once(worker, &shared, to, items, lease_ns).await;
+            let place = self.under_way.get_mut(parcel.id().0 as usize);
+            let Some(call) = place.and_then(Option::take) else { continue };
+            let UnderWay { to, mut tickets, is_reliable, pause_ns } = call;
+            let now_ns = shared.clock.now_ns();
+            let mut node = shared.node.borrow_mut();
+            parcel.each(|place, request, reply| {
+                let Some(&ticket) = tickets.get(place) else { return };
+                match reply {
+                    Ok([ANSWER, answer @ ..]) => node.handle_response(now_ns, ticket, answer),
+                    _ if is_reliable && node.is_waiting(ticket) => self.again.push(Again {
+                        at_ns: now_ns + pause_ns,
+                        pause_ns: (pause_ns * 2).min(PAUSE_MAX_NS),
+                        addressed: Addressed { ticket, to, is_reliable },
+                        bytes: request.to_vec(),
+                    }),
+                    _ => {}
                 }
             });
-            debug_assert!(spawned.is_ok(), "there is room for more workers than {CALLS_MAX}");
+            tickets.clear();
+            self.spare.push(tickets);
         }
         any
     }
-}
 
-/// Heartbeats: of no use when they are old.
-async fn carry_once(worker: Worker, shared: &Shared, to: Node, items: Vec<Item>, lease_ns: u64) {
-    let mut batch = batch(&worker, to, &items);
-    batch.timeout(time::Duration::from_nanos(lease_ns));
-    let replies = batch.send().await;
-    take_answers(shared, &replies, items);
-}
+    /// Sends whatever the node has to say: what goes to one node goes together. Whether there was anything.
+    pub(crate) fn send(&mut self, rpc: &mut Rpc, shared: &Shared, lease_ns: u64) -> bool {
+        let now_ns = shared.clock.now_ns();
+        let mut bytes = take(&mut self.bytes);
+        loop {
+            bytes.clear();
+            let Some(request) = shared.node.borrow_mut().poll_request_into(&mut bytes) else { break };
+            self.load(rpc, request, PAUSE_MIN_NS, &bytes, now_ns);
+        }
+        self.bytes = bytes;
+        if self.again.iter().any(|again| again.at_ns <= now_ns) {
+            let due = self.again.extract_if(.., |again| again.at_ns <= now_ns);
+            for Again { pause_ns, addressed, bytes, .. } in due.collect::<Vec<_>>() {
+                if shared.node.borrow().is_waiting(addressed.ticket) {
+                    self.load(rpc, addressed, pause_ns, &bytes, now_ns);
+                }
+            }
+        }
+        let any = !self.loads.is_empty();
+        for Load { to, is_reliable, pause_ns, parcel, tickets } in self.loads.drain(..) {
+            // Heartbeats: of no use when they are old.
+            let timeout = (!is_reliable).then_some(time::Duration::from_nanos(lease_ns));
+            let ParcelId(id) = parcel.send(timeout);
+            let place = id as usize;
+            if place >= self.under_way.len() {
+                self.under_way.resize_with(place + 1, || None);
+            }
+            self.under_way[place] = Some(UnderWay { to, tickets, is_reliable, pause_ns });
+        }
+        if self.look_ns <= now_ns {
+            self.look_ns = now_ns + LOOK_NS;
+            self.cancel_unawaited(rpc, shared);
+        }
+        any
+    }
 
-async fn carry(worker: Worker, shared: &Shared, to: Node, mut items: Vec<Item>) {
-    let mut pause = PAUSE_MIN_NS;
-    loop {
-        items.retain(|item| shared.node.borrow().is_waiting(item.0));
-        if items.is_empty() {
+    /// Adds a request to what goes to its node.
+    fn load(&mut self, rpc: &mut Rpc, request: Addressed, pause_ns: u64, bytes: &[u8], now_ns: u64) {
+        let Addressed { ticket, to, is_reliable } = request;
+        // A handful of nodes: looking through them is quicker than any order.
+        let fitting =
+            |load: &&mut Load| (load.to, load.is_reliable, load.pause_ns) == (to, is_reliable, pause_ns);
+        if let Some(load) = self.loads.iter_mut().rev().find(fitting)
+            && load.parcel.add(DELIVER, bytes).is_ok()
+        {
+            load.tickets.push(ticket);
             return;
         }
-        let batch = batch(&worker, to, &items);
-        let Some(replies) = while_awaited(&worker, shared, &items, batch.send()).await else { return };
-        items = take_answers(shared, &replies, items);
-        drop(replies);
-        if !items.is_empty() {
-            worker.sleep(time::Duration::from_nanos(pause)).await;
-            pause = (pause * 2).min(PAUSE_MAX_NS);
+        let mut parcel = rpc.parcel(Node(to.0));
+        if parcel.add(DELIVER, bytes).is_ok() {
+            let mut tickets = self.spare.pop().unwrap_or_default();
+            tickets.push(ticket);
+            self.loads.push(Load { to, is_reliable, pause_ns, parcel, tickets });
+        } else if is_reliable {
+            // Longer than any message: the node may stop waiting for it.
+            let (at_ns, bytes) = (now_ns + PAUSE_MAX_NS, bytes.to_vec());
+            self.again.push(Again { at_ns, pause_ns, addressed: request, bytes });
         }
     }
-}
 
-fn batch(worker: &Worker, to: Node, items: &[Item]) -> Batch {
-    let mut batch = worker.batch();
-    for (_, bytes) in items {
-        batch.add(to, DELIVER, bytes);
-    }
-    batch
-}
-
-/// Hands the node its answers; returns the requests that have none.
-fn take_answers(shared: &Shared, replies: &Replies, items: Vec<Item>) -> Vec<Item> {
-    let mut unanswered = Vec::new();
-    for (item, reply) in items.into_iter().zip(replies.iter()) {
-        match reply {
-            Ok([ANSWER, answer @ ..]) => {
-                let now = shared.clock.now_ns();
-                shared.node.borrow_mut().handle_response(now, item.0, answer);
-            }
-            _ => unanswered.push(item),
-        }
-    }
-    unanswered
-}
-
-/// The call's result; `None` when nobody waits for any of its answers any more, and then it is cancelled.
-async fn while_awaited(
-    worker: &Worker,
-    shared: &Shared,
-    items: &[Item],
-    call: impl Future<Output = Replies>,
-) -> Option<Replies> {
-    let mut call = pin!(call);
-    loop {
-        let mut look = pin!(worker.sleep(time::Duration::from_nanos(LOOK_NS)));
-        let result = std::future::poll_fn(|cx| match call.as_mut().poll(cx) {
-            Poll::Ready(replies) => Poll::Ready(Some(replies)),
-            Poll::Pending => Pin::as_mut(&mut look).poll(cx).map(|()| None),
-        })
-        .await;
-        if result.is_some() {
-            return result;
-        }
+    /// Gives up calls when nobody waits for any of their answers any more.
+    fn cancel_unawaited(&self, rpc: &mut Rpc, shared: &Shared) {
         let node = shared.node.borrow();
-        if !items.iter().any(|item| node.is_waiting(item.0)) {
-            return None;
+        for (id, call) in (0..).zip(&self.under_way) {
+            if call.as_ref().is_some_and(|call| !call.tickets.iter().any(|&ticket| node.is_waiting(ticket))) {
+                rpc.cancel_parcel(ParcelId(id));
+            }
         }
+    }
+
+    /// When a request is to be made again.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.again.iter().map(|again| again.at_ns).min()
     }
 }

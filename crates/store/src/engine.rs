@@ -449,7 +449,8 @@ impl Drive {
             }
             idle_turns = 0;
             let now = self.shared.clock.now_ns();
-            let due = self.shared.node.borrow().next_timeout().saturating_sub(now);
+            let due = self.shared.node.borrow().next_timeout();
+            let due = self.backlog.next_ns().map_or(due, |again| again.min(due)).saturating_sub(now);
             self.rpc.sleep(SLEEP_MAX.min(Duration::from_nanos(due)));
         }
     }
@@ -513,7 +514,14 @@ impl Drive {
             let _ = self.operations.send(operation);
         }
         self.shared.milestones.borrow_mut().look(&self.shared.node.borrow(), self.shared.f, now);
+        let has_received = self.backlog.receive(&mut self.rpc, &self.shared);
+        let has_events = self.shared.deliver_events();
+        if has_events {
+            // Workers go on at once: what they ask for leaves with what this turn has to say.
+            let now = self.rpc.now();
+            self.rpc.run(now);
+        }
         let has_sent = self.backlog.send(&mut self.rpc, &self.shared, self.lease_ns);
-        self.shared.deliver_events() | has_sent | is_due
+        self.shared.deliver_events() | has_events | has_received | has_sent | is_due
     }
 }

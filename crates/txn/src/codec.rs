@@ -62,6 +62,18 @@ impl<T: Decode> Decode for Option<T> {
     }
 }
 
+impl<T: Encode> Encode for Box<T> {
+    fn put(&self, to: &mut Vec<u8>) {
+        (**self).put(to);
+    }
+}
+
+impl<T: Decode> Decode for Box<T> {
+    fn take(from: &mut &[u8]) -> Result<Self, Malformed> {
+        T::take(from).map(Box::new)
+    }
+}
+
 impl<T: Encode> Encode for Vec<T> {
     fn put(&self, to: &mut Vec<u8>) {
         u32::try_from(self.len()).expect("fewer than 2^32 items").put(to);

@@ -150,10 +150,9 @@ impl Configuration {
     /// The f other nodes that log what `node` commits: the next ones in the ring of those that stay. One more for a node that leaves: its own copy
     /// does not count.
     pub fn log_replicas(&self, node: NodeId, f: usize) -> Vec<NodeId> {
-        let core = self.core();
-        let after = core.partition_point(|member| member.0 <= node);
-        let ring = core[after..].iter().chain(&core[..after]).map(|member| member.0);
-        ring.filter(|&other| other != node).take(self.others_needed(node, f)).collect()
+        let core = || self.nodes().filter(|&other| self.is_core(other));
+        let ring = core().filter(|&other| other > node).chain(core().filter(|&other| other < node));
+        ring.take(self.others_needed(node, f)).collect()
     }
 
     /// How many unexpired leases of others that stay a node needs before it answers for its regions: so many that at least one of them was

@@ -8,15 +8,18 @@ mod coordinator;
 mod disk;
 mod lease;
 mod member;
+mod outbox;
 mod participant;
 mod recovery;
 mod replicate;
+mod tickets;
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::mem::take;
 
 use highwire_stdx::Rng;
 
+use crate::codec::Encode;
 use crate::configuration::Configuration;
 use crate::defect::planted;
 use crate::id::{Key, NodeId, TableId, Txid};
@@ -46,6 +49,17 @@ pub struct Outgoing {
     pub to: NodeId,
     /// The request.
     pub bytes: Vec<u8>,
+    /// To be repeated until answered.
+    pub is_reliable: bool,
+}
+
+/// Where a request goes, for drivers that keep its bytes elsewhere.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Addressed {
+    /// Names the response.
+    pub ticket: u64,
+    /// Where to.
+    pub to: NodeId,
     /// To be repeated until answered.
     pub is_reliable: bool,
 }
@@ -182,13 +196,12 @@ pub struct Node {
     manager: Option<recovery::Manager>,
     replication: replicate::Replication,
     counters: Counters,
-    next_ticket: u64,
-    tickets: BTreeMap<u64, (NodeId, Purpose)>,
+    tickets: tickets::Tickets,
     /// Requests to this node itself, which need no network.
     local: VecDeque<(u64, Request)>,
     /// Local requests that could not be answered yet.
     parked: Vec<(u64, Request)>,
-    outgoing: VecDeque<Outgoing>,
+    outgoing: outbox::Outbox,
     events: VecDeque<Event>,
     /// At the level of disks.
     journal: Option<Journal>,
@@ -250,11 +263,10 @@ impl Node {
             manager: None,
             replication: replicate::Replication::default(),
             counters: Counters::default(),
-            next_ticket: 0,
-            tickets: BTreeMap::new(),
+            tickets: tickets::Tickets::default(),
             local: VecDeque::new(),
             parked: Vec::new(),
-            outgoing: VecDeque::new(),
+            outgoing: outbox::Outbox::default(),
             events: VecDeque::new(),
             journal: None,
             held: VecDeque::new(),
@@ -274,13 +286,26 @@ impl Node {
 
     /// Handles a request of another node. `None`: no answer, at least not now, and nothing was done.
     pub fn handle_request(&mut self, now_ns: u64, from: NodeId, bytes: &[u8]) -> Option<Reply> {
+        let mut answer = Vec::new();
+        let after = self.handle_request_into(now_ns, from, bytes, &mut answer)?;
+        Some(Reply { after, bytes: answer })
+    }
+
+    /// The same; the answer's bytes are added to `answer`, and the number is [`Reply::after`].
+    pub fn handle_request_into(
+        &mut self,
+        now_ns: u64,
+        from: NodeId,
+        bytes: &[u8],
+        answer: &mut Vec<u8>,
+    ) -> Option<u64> {
         self.now_ns = self.now_ns.max(now_ns);
         let packet = Packet::parse(bytes).ok().filter(|packet| packet.from == from && !self.is_halted)?;
-        let is_promise = packet.request.is_promise();
-        let response = self.answer_packet(packet);
-        let after = self.after(is_promise);
+        let response = self.answer_packet(packet.configuration, from, &packet.request);
+        let after = self.after(packet.request.is_promise());
         self.run_local();
-        response.map(|response| Reply { after, bytes: response.encode() })
+        response?.put(answer);
+        Some(after)
     }
 
     /// Handles the response to a request of this node.
@@ -334,8 +359,17 @@ impl Node {
 
     /// The next request to be sent.
     pub fn poll_request(&mut self) -> Option<Outgoing> {
-        // No request leaves that tells of a configuration, or of a life, that a crash could take back.
-        if self.after(false) > 0 { None } else { self.outgoing.pop_front() }
+        if self.may_send() { self.outgoing.pop() } else { None }
+    }
+
+    /// The same; the request's bytes are added to `bytes`.
+    pub fn poll_request_into(&mut self, bytes: &mut Vec<u8>) -> Option<Addressed> {
+        if self.may_send() { self.outgoing.pop_into(bytes) } else { None }
+    }
+
+    /// No request leaves that tells of a configuration, or of a life, that a crash could take back.
+    fn may_send(&self) -> bool {
+        self.after(false) == 0
     }
 
     /// The next call to the configuration service; one at a time.
@@ -350,7 +384,7 @@ impl Node {
 
     /// Whether the node still waits for this response.
     pub fn is_waiting(&self, ticket: u64) -> bool {
-        self.tickets.contains_key(&ticket)
+        self.tickets.contains(ticket)
     }
 
     /// This node's name.
@@ -411,7 +445,7 @@ impl Node {
             self.held.push_back((after, disk::Held::Request(to, request, purpose)));
             return;
         }
-        let ticket = self.ticket(to, purpose);
+        let ticket = self.tickets.issue(to, purpose);
         if to == self.id {
             self.local.push_back((ticket, request));
             return;
@@ -419,14 +453,7 @@ impl Node {
         self.count(&request);
         let is_reliable = !matches!(purpose, Purpose::Heartbeat | Purpose::Join);
         let packet = Packet { configuration: self.configuration.id, from: self.id, request };
-        self.outgoing.push_back(Outgoing { ticket, to, bytes: packet.encode(), is_reliable });
-    }
-
-    fn ticket(&mut self, to: NodeId, purpose: Purpose) -> u64 {
-        let ticket = self.next_ticket;
-        self.next_ticket += 1;
-        self.tickets.insert(ticket, (to, purpose));
-        ticket
+        self.outgoing.push(Addressed { ticket, to, is_reliable }, &packet);
     }
 
     fn run_local(&mut self) {
@@ -434,11 +461,8 @@ impl Node {
             if !self.is_waiting(ticket) {
                 continue;
             }
-            let is_promise = request.is_promise();
-            let packet =
-                Packet { configuration: self.configuration.id, from: self.id, request: request.clone() };
-            match self.answer_packet(packet) {
-                Some(response) => match self.after(is_promise) {
+            match self.answer_packet(self.configuration.id, self.id, &request) {
+                Some(response) => match self.after(request.is_promise()) {
                     0 => self.on_response(ticket, response),
                     after => self.held.push_back((after, disk::Held::Response(ticket, response))),
                 },
@@ -448,7 +472,7 @@ impl Node {
     }
 
     fn on_response(&mut self, ticket: u64, response: Response) {
-        let Some((from, purpose)) = self.tickets.remove(&ticket) else { return };
+        let Some((from, purpose)) = self.tickets.redeem(ticket) else { return };
         match purpose {
             Purpose::Worker { worker, part } => self.on_worker_response(worker, part, response),
             Purpose::Heartbeat => self.on_heartbeat(from, response),

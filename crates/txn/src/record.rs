@@ -3,7 +3,7 @@
 //! It names everything that recovery needs to finish the transaction without its coordinator: table, key, the version read under the lock,
 //! whether the key is deleted, and the value itself. A checksum tells a torn record from a whole one after a crash that memory survived.
 
-use crate::codec::{Malformed, decode, encode, fields};
+use crate::codec::{Encode as _, Malformed, decode, fields};
 use crate::id::{Key, NodeId, TableId, Txid, Version};
 
 /// One key's part of a record.
@@ -26,6 +26,11 @@ impl Write {
     }
 }
 
+/// Bytes of a slot's checksum.
+const SUM_BYTES: usize = 4;
+/// Room for two short writes: most records take one allocation.
+const RECORD_BYTES_USUAL: usize = 160;
+
 /// A transaction's writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
@@ -44,9 +49,11 @@ fields!(Record { txid, writes });
 impl Record {
     /// The bytes of a log slot: a checksum, then the record.
     pub(crate) fn seal(&self) -> Vec<u8> {
-        let body = encode(self);
-        let mut sealed = crc32fast::hash(&body).to_le_bytes().to_vec();
-        sealed.extend_from_slice(&body);
+        let mut sealed = Vec::with_capacity(RECORD_BYTES_USUAL);
+        sealed.extend_from_slice(&[0; SUM_BYTES]);
+        self.put(&mut sealed);
+        let sum = crc32fast::hash(&sealed[SUM_BYTES..]);
+        sealed[..SUM_BYTES].copy_from_slice(&sum.to_le_bytes());
         sealed
     }
 

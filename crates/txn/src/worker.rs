@@ -106,6 +106,14 @@ impl Worker {
         }
     }
 
+    /// Begins another transaction; what it adds finds the last one's room.
+    pub(crate) fn begin(&mut self, txid: Txid) {
+        (self.phase, self.txid, self.waiting) = (Phase::Building, txid, 0);
+        (self.failure, self.doomed) = (None, false);
+        self.items.clear();
+        self.ranges.clear();
+    }
+
     /// How far it has come.
     pub fn phase(&self) -> Phase {
         self.phase

@@ -1,7 +1,7 @@
 //! The requester's half: flights into slots, responses back, and what becomes of flights that get none.
 
 use super::outbox::Tx;
-use super::{Core, greet};
+use super::{Core, PARCEL, greet};
 use crate::config::Node;
 use crate::error::CallError;
 use crate::flight::{Answer, Entry, Flight, Stage};
@@ -311,7 +311,9 @@ impl Core {
                 self.start_waiting(node);
             }
         }
-        if let Some(call) = self.calls.get_mut(call) {
+        if call == PARCEL {
+            self.returned.push_back(id);
+        } else if let Some(call) = self.calls.get_mut(call) {
             call.remaining -= 1;
             if call.remaining == 0
                 && let Some(waker) = &call.waker

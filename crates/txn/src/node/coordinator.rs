@@ -9,7 +9,7 @@ use crate::journal::Entry;
 use crate::message::{Request, Response};
 use crate::record::Write;
 use crate::table::{Lock, Mode, VALUE_BYTES_MAX};
-use crate::worker::{AbortReason, Item, Phase, RangeItem, Worker};
+use crate::worker::{AbortReason, Item, Phase, RangeItem};
 
 use super::{Event, Node, Purpose};
 
@@ -37,9 +37,7 @@ impl Node {
         self.in_phase(worker, Phase::Idle)?;
         self.sequence += 1;
         let txid = Txid { node: self.id, worker, sequence: self.sequence };
-        let slot = &mut self.workers[usize::from(worker)];
-        *slot = Worker::new(txid);
-        slot.phase = Phase::Building;
+        self.workers[usize::from(worker)].begin(txid);
         Ok(txid)
     }
 
@@ -301,7 +299,7 @@ impl Node {
         let sealed = record.seal();
         let node = self.id;
         self.note(|| Entry::Logged { node, worker, record: sealed.clone() });
-        self.store.slots.insert((self.id, worker), sealed.clone());
+        self.store.slots.entry((self.id, worker)).or_default().clone_from(&sealed);
         let mut replicas = self.configuration.log_replicas(self.id, self.settings.f);
         if planted!(self, LogOnlyAtHome) {
             replicas.clear();
@@ -321,9 +319,9 @@ impl Node {
         let record = self.workers[usize::from(worker)].record();
         let mut requests = Vec::new();
         for write in record.writes {
-            for to in self.backups_of(&write) {
-                requests.push((0, to, Request::CommitBackup { txid: record.txid, write: write.clone() }));
-            }
+            let region = self.settings.region_of(&self.configuration, write.table, write.key);
+            let copy = |to| (0, to, Request::CommitBackup { txid: record.txid, write: write.clone() });
+            requests.extend(self.configuration.backups(region).map(copy));
         }
         self.ask(worker, requests);
         if planted!(self, BackupsAreNotAwaited) {
@@ -433,16 +431,11 @@ impl Node {
 
     /// For a planted mistake: the worker ignores the responses, while their requests are still repeated.
     fn forget(&mut self, worker: u16) {
-        for (_, purpose) in self.tickets.values_mut() {
+        for purpose in self.tickets.purposes_mut() {
             if matches!(purpose, Purpose::Worker { worker: whose, .. } if *whose == worker) {
                 *purpose = Purpose::Synced;
             }
         }
-    }
-
-    fn backups_of(&self, write: &Write) -> Vec<NodeId> {
-        let region = self.settings.region_of(&self.configuration, write.table, write.key);
-        self.configuration.backups(region).collect()
     }
 
     fn in_phase(&self, worker: u16, phase: Phase) -> Result<(), TransactionError> {

@@ -134,7 +134,7 @@ impl Node {
     pub(super) fn hold(&mut self, purpose: Purpose) -> bool {
         let after = self.after(true);
         if after > 0 {
-            let ticket = self.ticket(self.id, purpose);
+            let ticket = self.tickets.issue(self.id, purpose);
             self.held.push_back((after, Held::Response(ticket, Response::Done {})));
         }
         after > 0

@@ -57,11 +57,11 @@ impl Node {
             self.leases.since = self.now_ns;
         }
         self.leases.next_beat = self.now_ns + self.settings.heartbeat_ns();
-        self.leases.beats.push_back(self.next_ticket);
+        self.leases.beats.push_back(self.tickets.next());
         if self.leases.beats.len() > BEATS_KEPT
             && let Some(oldest) = self.leases.beats.pop_front()
         {
-            self.tickets.retain(|&ticket, (_, purpose)| {
+            self.tickets.retain(|ticket, purpose| {
                 ticket >= oldest || !matches!(purpose, Purpose::Heartbeat | Purpose::Join)
             });
         }

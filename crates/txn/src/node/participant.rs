@@ -3,7 +3,7 @@
 use crate::defect::planted;
 use crate::id::{Key, NodeId, TableId, Txid};
 use crate::journal::Entry;
-use crate::message::{Packet, Request, Response};
+use crate::message::{Request, Response};
 use crate::record::Write;
 #[cfg(all(test, not(loom)))]
 use crate::table::Lock;
@@ -13,9 +13,13 @@ use super::{Node, Role};
 
 impl Node {
     /// `None`: not now, or never. The sender repeats what it still needs.
-    pub(super) fn answer_packet(&mut self, packet: Packet) -> Option<Response> {
-        let Packet { configuration, from, request } = packet;
-        match request {
+    pub(super) fn answer_packet(
+        &mut self,
+        configuration: u32,
+        from: NodeId,
+        request: &Request,
+    ) -> Option<Response> {
+        match *request {
             Request::Heartbeat { boot, sent_ns, is_restarted } => {
                 if is_restarted
                     && configuration == self.configuration.id
@@ -37,7 +41,7 @@ impl Node {
                 self.membership.leavers.insert((from, boot));
                 return Some(Response::Done {});
             }
-            Request::Adopt { new } => return self.answer_adopt(from, new),
+            Request::Adopt { ref new } => return self.answer_adopt(from, (**new).clone()),
             _ => {}
         }
         let same = configuration == self.configuration.id && self.configuration.boot(from).is_some();
@@ -47,15 +51,15 @@ impl Node {
             return None;
         }
         match request {
-            Request::Recover { records } => self.answer_recover(from, &records),
+            Request::Recover { records } => self.answer_recover(from, records),
             Request::Open {} => self.answer_open(from),
             _ if !self.is_open => None,
             request => self.answer_data(from, request),
         }
     }
 
-    fn answer_data(&mut self, from: NodeId, request: Request) -> Option<Response> {
-        Some(match request {
+    fn answer_data(&mut self, from: NodeId, request: &Request) -> Option<Response> {
+        Some(match *request {
             Request::Read { table, key } => {
                 self.check_lease()?;
                 Response::Read { row: self.read(table, key)? }
@@ -78,36 +82,35 @@ impl Node {
                 let free = row.owner.is_none() || planted!(self, ValidationIgnoresLocks);
                 Response::Valid { valid: row.version == version && free }
             }
-            Request::ValidateScan { txid, table, low, high, seen } => {
+            Request::ValidateScan { txid, table, low, high, ref seen } => {
                 self.check_lease()?;
                 let Table::Ordered(ordered) = self.primary_table(table, low)? else { return None };
                 let now = ordered.scan(low, high, self.settings.scan_rows_max, txid);
                 let same = |row: &crate::table::RangeRow, old: &(Key, u64)| (row.key, row.version) == *old;
                 let valid = now.is_ok_and(|now| {
-                    now.len() == seen.len() && now.iter().zip(&seen).all(|(row, old)| same(row, old))
+                    now.len() == seen.len() && now.iter().zip(seen).all(|(row, old)| same(row, old))
                 });
                 Response::Valid { valid }
             }
-            Request::Log { worker, record } => {
+            Request::Log { worker, ref record } => {
                 if !planted!(self, LossIsOnlyPrinted) || !self.rng.chance(0.2) {
                     self.note(|| Entry::Logged { node: from, worker, record: record.clone() });
-                    self.store.slots.insert((from, worker), record);
+                    self.store.slots.entry((from, worker)).or_default().clone_from(record);
                 }
                 Response::Done {}
             }
-            Request::CommitBackup { txid, write } => {
-                self.check_write(&write)?;
-                let ignores = planted!(self, NewReplicaIgnoresWrites) && !self.is_synced(&write);
-                if !ignores {
-                    let kept = u64::from(planted!(self, BackupsKeepTheirVersion));
-                    let write = Write { read: write.read.saturating_sub(kept), ..write };
-                    self.apply(txid, &write);
+            Request::CommitBackup { txid, ref write } => {
+                self.check_write(write)?;
+                if planted!(self, BackupsKeepTheirVersion) {
+                    self.apply(txid, &Write { read: write.read.saturating_sub(1), ..write.clone() });
+                } else if !planted!(self, NewReplicaIgnoresWrites) || self.is_synced(write) {
+                    self.apply(txid, write);
                 }
                 Response::Done {}
             }
-            Request::CommitPrimary { txid, write } => {
-                self.check_write(&write)?;
-                self.apply(txid, &write);
+            Request::CommitPrimary { txid, ref write } => {
+                self.check_write(write)?;
+                self.apply(txid, write);
                 Response::Done {}
             }
             Request::Unlock { txid, table, key } => {

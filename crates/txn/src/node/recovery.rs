@@ -48,7 +48,7 @@ impl Node {
         let records = self.records().into_iter().collect();
         self.manager = Some(Manager { stage: Stage::Adopting, missing: BTreeSet::new(), records });
         let new = self.configuration.clone();
-        self.ask_members(|_| Request::Adopt { new: new.clone() }, Purpose::Adopt);
+        self.ask_members(|_| Request::Adopt { new: Box::new(new.clone()) }, Purpose::Adopt);
     }
 
     fn ask_members(&mut self, request: impl Fn(NodeId) -> Request, purpose: Purpose) {
