@@ -7,6 +7,11 @@
 use std::io;
 use std::net::IpAddr;
 use std::os::fd::{AsRawFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+/// Between two attempts at a lock: at first, and at most.
+const PAUSE_MIN: Duration = Duration::from_micros(20);
+const PAUSE_MAX: Duration = Duration::from_millis(2);
 
 /// Which byte of an engine's file means what.
 #[derive(Clone, Copy, Debug)]
@@ -45,14 +50,22 @@ pub(super) fn try_lock(fd: BorrowedFd<'_>, byte: Byte) -> io::Result<bool> {
     }
 }
 
-/// Waits for the lock. Holders keep it for microseconds.
-pub(super) fn lock(fd: BorrowedFd<'_>, byte: Byte) -> io::Result<()> {
-    loop {
-        match call(fd, libc::F_OFD_SETLKW, &mut request(byte, libc::F_WRLCK)) {
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            result => return result,
+/// Waits for the lock. Holders keep it for microseconds, unless one is stopped or starved: it is waited for as long as `patience` lasts.
+///
+/// # Errors
+/// `TimedOut` then, among those of the system.
+pub(super) fn lock(fd: BorrowedFd<'_>, byte: Byte, patience: Duration) -> io::Result<()> {
+    let begin = Instant::now();
+    let mut pause = PAUSE_MIN;
+    while !try_lock(fd, byte)? {
+        if begin.elapsed() >= patience {
+            let text = format!("another process has held a lock for {patience:?}: it may be stopped");
+            return Err(io::Error::new(io::ErrorKind::TimedOut, text));
         }
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(PAUSE_MAX);
     }
+    Ok(())
 }
 
 /// Gives the lock back.
@@ -91,6 +104,26 @@ fn call(fd: BorrowedFd<'_>, command: i32, request: &mut libc::flock) -> io::Resu
 mod tests {
     use super::*;
     use std::os::fd::AsFd;
+
+    #[test]
+    fn a_lock_is_waited_for_and_not_for_ever() {
+        let path = std::env::temp_dir().join(format!("highwire-patience-{}", std::process::id()));
+        let open = || {
+            let mut options = std::fs::OpenOptions::new();
+            options.read(true).write(true).create(true).truncate(false).open(&path).expect("a file")
+        };
+        let (holder, waiter) = (open(), open());
+        assert!(try_lock(holder.as_fd(), Byte::Life).expect("an answer"));
+        let error = lock(waiter.as_fd(), Byte::Life, Duration::from_millis(30)).expect_err("it is held");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(error.to_string().contains("may be stopped"), "{error}");
+        lock(waiter.as_fd(), Byte::Attach, Duration::ZERO).expect("the other byte is free");
+        let waiting = std::thread::spawn(move || lock(waiter.as_fd(), Byte::Life, Duration::from_secs(60)));
+        std::thread::sleep(Duration::from_millis(20));
+        unlock(holder.as_fd(), Byte::Life);
+        waiting.join().expect("no panic").expect("it was given back");
+        let _ = std::fs::remove_file(&path);
+    }
 
     #[test]
     fn brokers_of_different_addresses_do_not_wait_for_each_other() {

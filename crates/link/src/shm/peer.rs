@@ -8,6 +8,7 @@ use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use highwire_shmem::{LayoutError, Segment, SharedPool, Window};
 
@@ -18,6 +19,10 @@ use super::lock::{self, Byte};
 use super::name::EngineName;
 use super::registry::{LookupError, Registry};
 use super::sender::ShmSender;
+
+/// How long an attachment waits for another one to the same engine, before the peer is reached over the network instead: the thread
+/// that attaches runs a lane.
+const ATTACH_PATIENCE: Duration = Duration::from_millis(250);
 
 /// An engine of the same user on this host, other than our own or our own seen from outside.
 #[derive(Debug)]
@@ -150,7 +155,7 @@ impl PeerEngine {
         let _threads = self.attaching.lock().unwrap_or_else(PoisonError::into_inner);
         let file = self.window.segment().file().expect("an opened segment has a file");
         let failed = |error| AttachError::Io(self.registry.directory(self.name), error);
-        lock::lock(file, Byte::Attach).map_err(failed)?;
+        lock::lock(file, Byte::Attach, ATTACH_PATIENCE).map_err(failed)?;
         let slot = (0..self.header.channel_slots)
             .map(|slot| self.header.channel(slot))
             .find(|&at| self.window.u64_at(at).load(Ordering::Acquire) & 0xFF == FREE);

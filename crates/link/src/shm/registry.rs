@@ -22,6 +22,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use highwire_shmem::{LayoutError, Segment, Window};
 use highwire_stdx::Rng;
@@ -38,6 +39,12 @@ const DRAFT: &str = "draft-";
 
 /// How many addresses to try before giving up; with a hundred engines each try succeeds but for one in 10^5.
 const LOOPBACK_ATTEMPTS: u32 = 64;
+
+/// How long a process waits for another one that changes directories, or that starts a broker, before it says that it cannot go on.
+const PATIENCE: Duration = Duration::from_secs(10);
+const BROKER_PATIENCE: Duration = Duration::from_secs(30);
+/// The same for what can be left to the next process.
+const HOUSEKEEPING_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The engines of this user on this host.
 #[derive(Clone, Debug)]
@@ -181,7 +188,7 @@ impl Registry {
         let name = name.into();
         let directory = self.directory(name);
         let failed = |error| ClaimError::Io(directory.clone(), error);
-        let guard = self.lock().map_err(failed)?;
+        let guard = self.lock(PATIENCE).map_err(failed)?;
         match inspect(&directory).map_err(failed)? {
             Found::Living { pid } => return Err(ClaimError::Taken { name, pid }),
             Found::Stale => fs::remove_dir_all(&directory).map_err(failed)?,
@@ -253,7 +260,7 @@ impl Registry {
     /// # Errors
     /// Those of reading and removing.
     pub fn reap_stale(&self) -> io::Result<Vec<EngineName>> {
-        let _guard = self.lock()?;
+        let _guard = self.lock(HOUSEKEEPING_PATIENCE)?;
         let mut reaped = Vec::new();
         for name in self.names()? {
             let directory = self.directory(name);
@@ -287,7 +294,7 @@ impl Registry {
     /// Removes an engine's directory at its orderly end.
     pub(super) fn release(&self, directory: &Path) {
         // Without the lock we might remove a successor's directory; then rather leave ours to the next reaper.
-        if let Ok(_guard) = self.lock() {
+        if let Ok(_guard) = self.lock(HOUSEKEEPING_PATIENCE) {
             let _ = fs::remove_dir_all(directory);
         }
     }
@@ -306,10 +313,10 @@ impl Registry {
     /// dropped.
     ///
     /// # Errors
-    /// Those of opening and locking the registry's lock file.
+    /// Those of opening and locking the registry's lock file; `TimedOut` if a process has kept it for half a minute.
     pub fn lock_broker(&self, gid: IpAddr) -> io::Result<File> {
         let file = self.open_lock()?;
-        lock::lock(file.as_fd(), Byte::Broker(gid.to_canonical()))?;
+        lock::lock(file.as_fd(), Byte::Broker(gid.to_canonical()), BROKER_PATIENCE)?;
         Ok(file)
     }
 
@@ -322,10 +329,11 @@ impl Registry {
         Ok(lock::try_lock(file.as_fd(), Byte::Broker(gid.to_canonical()))?.then_some(file))
     }
 
-    /// Keeps other processes and threads from making or removing directories until the file is dropped.
-    fn lock(&self) -> io::Result<File> {
+    /// Keeps other processes and threads from making or removing directories until the file is dropped; `TimedOut` if one of them has kept
+    /// this one from it for as long as `patience` lasts.
+    fn lock(&self, patience: Duration) -> io::Result<File> {
         let file = self.open_lock()?;
-        lock::lock(file.as_fd(), Byte::Life)?;
+        lock::lock(file.as_fd(), Byte::Life, patience)?;
         Ok(file)
     }
 
@@ -427,5 +435,29 @@ impl std::error::Error for LookupError {
             LookupError::Io(_, error) => Some(error),
             LookupError::Absent | LookupError::Gone => None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// As by a process that was stopped in the middle.
+    #[test]
+    fn a_process_that_keeps_the_registry_locked_holds_nobody_up_for_ever() {
+        let root = std::env::temp_dir().join(format!("highwire-kept-{}", std::process::id()));
+        let registry = Registry::open_at(&root).expect("a registry");
+        let held = registry.lock(PATIENCE).expect("the lock is free");
+        let error = registry.reap_stale().expect_err("it is held");
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        let address = IpAddr::from([127, 9, 8, 7]);
+        match registry.claim(address, &EngineConfig::default()) {
+            Err(ClaimError::Io(_, error)) => assert_eq!(error.kind(), io::ErrorKind::TimedOut),
+            other => panic!("{:?}", other.map(|_| ())),
+        }
+        drop(held);
+        registry.claim(address, &EngineConfig::default()).expect("it was given back");
+        assert!(registry.reap_stale().expect("it is free").is_empty());
+        let _ = fs::remove_dir_all(root);
     }
 }
