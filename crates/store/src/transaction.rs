@@ -50,6 +50,8 @@ impl Local {
         let began = self.shared.clock.now_ns();
         let deadline = began + patience_ns;
         let mut pieces = 1;
+        // The last attempt that came to an end ended so.
+        let mut has_conflicted = false;
         for attempt in 0u32.. {
             let is_committing = Flag::new(false);
             let once = async {
@@ -73,6 +75,8 @@ impl Local {
                     self.shared.outcomes.borrow_mut().unknown += 1;
                     return Err(StoreError::Unknown(self.why_unavailable()));
                 }
+                // It was in time, time and again, and others were before it: the members do answer.
+                None if has_conflicted => Stop::Conflict,
                 None => Stop::Unavailable,
             };
             let is_over = self.shared.clock.now_ns() >= deadline;
@@ -94,6 +98,7 @@ impl Local {
                     ));
                 }
                 Stop::Conflict => {
+                    has_conflicted = true;
                     self.shared.outcomes.borrow_mut().conflicts += 1;
                     if is_over {
                         return Err(StoreError::Conflict);
@@ -103,6 +108,7 @@ impl Local {
                     self.sleep_ns(pause).await;
                 }
                 Stop::Unavailable => {
+                    has_conflicted = false;
                     self.shared.outcomes.borrow_mut().unavailable += 1;
                     if is_over {
                         return Err(StoreError::Unavailable(self.why_unavailable()));
