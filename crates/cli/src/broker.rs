@@ -29,7 +29,7 @@ pub(crate) struct Args {
 
 /// Serves until nobody needs it.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    // What went wrong was said already, to whoever started this.
+    // What went wrong was said already, to the process that started this one.
     match broker::serve(args.registry.as_deref(), args.address, args.succeed) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(_) => Ok(ExitCode::FAILURE),

@@ -1,6 +1,6 @@
 //! `highwire churn`: processes come to a shared address and leave it at random, some by SIGKILL, while others work there.
 //!
-//! What must hold: those who stay lose nothing and notice nothing; whoever was connected to a process that was killed gets
+//! What must hold: those who stay lose nothing and notice nothing; a process whose peer was killed gets
 //! an error and no more; and in the end no port, ring, file or broker is left. The choices follow from the seed; what each
 //! of them meets depends on the machine, as it should.
 

@@ -93,11 +93,11 @@ fn shared(registry: &Registry, address: IpAddr) -> Row {
     let mut sharers = sharers_of(registry, address);
     let mut reason = None;
     if sharers.is_none() {
-        // Whoever starts a broker now is not to find the port taken by this look at it.
+        // A process that starts a broker now is not to find the port taken by this look at it.
         let _lock = registry.lock_broker(address);
         sharers = sharers_of(registry, address);
         if sharers.is_none() {
-            // As whoever came first would.
+            // As the first process would.
             reason = UdpLink::open(&UdpConfig::new(address)).err().map(|error| error.to_string());
         }
     }

@@ -1,7 +1,7 @@
 //! What two ends tell each other before they have a queue pair: one JSON document per line over TCP.
 //!
 //! Both greet first, with the version of this exchange, so that two releases that do not understand each other say so. A
-//! line is bounded and has a deadline: whoever connects to the port cannot make us wait or allocate without end.
+//! line is bounded and has a deadline: a stranger that connects to the port cannot make us wait or allocate without end.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};

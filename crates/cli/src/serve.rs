@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whoever started this learns that programs may come now.
+/// The process that started this one learns that programs may come now.
 fn announce(device: &Device, door: &Door) -> Result<()> {
     let mut console = Console::new();
     console.line(format_args!("{} serves at {}", device.gid(), door.path().display()))?;

@@ -140,7 +140,7 @@ fn a_killed_broker_leaves_those_who_are_there_alone_and_the_address_usable() {
     kill_broker();
     while broker::process(&registry, ip).is_some() || UdpSocket::bind((ip, 4791)).is_err() {}
     assert_eq!(device()["state"], "active");
-    // Whoever starts a broker, for whichever address, clears away what a killed one left, unless somebody else is at it.
+    // A process that starts a broker, for whichever address, clears away what a killed one left, unless another process is at it.
     for last in 6.. {
         let mut other = sharer(&self::address(last));
         other.kill().expect("kills");

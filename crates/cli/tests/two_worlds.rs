@@ -1,6 +1,6 @@
 //! The same plan for the same RNICs, once on the simulated network and once over sockets of this machine.
 //!
-//! One body, two arms: whoever carries the plan out, every byte arrives, every packet leaves once and is repeated only if the
+//! One body, two arms: whichever world carries the plan out, every byte arrives, every packet leaves once and is repeated only if the
 //! network loses some. The test is here because faces may know both worlds, and the worlds not each other.
 
 use highwire_host::verbs::{Access, CompletionStatus, Mtu, Operation, Recovery, SendWr, Service};

@@ -95,7 +95,7 @@ fn a_soak_goes_on_where_its_record_ends() {
     std::fs::remove_file(&record).expect("it was kept");
 }
 
-/// Planted: whoever finds the hundredth event tells nobody. One event at a time: the next one for the same thread would tell it of both.
+/// Planted: the thread that finds the hundredth event wakes no other. One event at a time: the next one for the same thread would tell it of both.
 #[test]
 fn a_soak_finds_the_event_that_nobody_was_told_of() {
     for strategy in ["event", "dispatcher", "affine"] {

@@ -40,7 +40,7 @@ impl Fiber {
     }
 }
 
-/// A fiber runs; when it stops, be it by a panic, whoever resumed it is where it was.
+/// A fiber runs; when it stops, be it by a panic, the thread that resumed it is where it was.
 struct Away {
     before: Option<Back>,
 }
@@ -51,7 +51,7 @@ impl Drop for Away {
     }
 }
 
-/// Goes back to whoever has resumed this fiber.
+/// Goes back to the thread that has resumed this fiber.
 pub(crate) fn suspend() {
     let back = BACK.get().expect("only threads of a machine ask it for time");
     // SAFETY: `resume` has set it to the yielder of the fiber that runs now, which lives on that fiber's stack as long as its body.

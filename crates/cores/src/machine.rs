@@ -28,7 +28,7 @@ const GRAIN_NS: u64 = 25;
 /// How a sleep ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Ended {
-    /// Somebody woke it, or there was no reason to sleep.
+    /// A thread woke it, or there was no reason to sleep.
     Woken,
     /// The time was up.
     TimedOut,

@@ -1,6 +1,6 @@
 //! Who runs next on a core: earliest eligible virtual deadline first, as Linux does since 6.6.
 //!
-//! Each thread has a virtual time, which passes while it runs, more slowly the greater its weight. Whoever is not ahead of the weighted mean of all
+//! Each thread has a virtual time, which passes while it runs, more slowly the greater its weight. A thread that is not ahead of the weighted mean of all
 //! that want the core is eligible; of these the one runs whose virtual deadline comes first, which is a slice after it began. A thread that has
 //! been picked keeps its core until that deadline (its guard) against all that wake meanwhile, unless it gets ahead of the mean. One that sleeps
 //! keeps what it was owed; what it owes it has paid when the others have caught up.

@@ -154,7 +154,7 @@ impl Producer {
     }
 }
 
-/// How often a slot that somebody else takes first is left to them: whoever takes one ends, so the next is tried soon.
+/// How often a slot that another consumer takes first is left to it: the taker ends soon, so the next slot is tried soon.
 const CLAIM_ATTEMPTS: u32 = 64;
 
 /// The end that empties slots.

@@ -62,7 +62,7 @@ impl Modelled {
     }
 
     /// They begin one after the other, as fast as the machine starts threads; but the second some time after the first, drawn from up to two
-    /// ticks, because on a machine the first may take the core from whoever starts them.
+    /// ticks, because on a machine the first may take the core from the thread that starts them.
     #[must_use]
     pub fn one_by_one(self, seed: u64) -> Modelled {
         let Costs { spawn_ns, tick_ns, .. } = self.machine.costs();

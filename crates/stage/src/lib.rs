@@ -27,7 +27,7 @@ pub use hands::{Hands, Modelled, Real};
 pub use measure::costs;
 use source::Source;
 
-/// An event that takes this long is lost, unless somebody says otherwise.
+/// An event that takes this long is lost, unless the caller says otherwise.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 /// So long a source leaves the threads alone after an answer, unless told otherwise: they are asleep by then, if they sleep.
 pub const PAUSE: Duration = Duration::from_micros(12);
@@ -105,7 +105,7 @@ pub struct Outcome {
 pub struct Care {
     /// One that takes longer is lost.
     pub patience: Duration,
-    /// Planted: whoever finds this one tells nobody. None is the zeroth.
+    /// Planted: the thread that finds this event wakes no other. None is the zeroth.
     pub untold: u64,
     /// Events of a source that are under way at a time, at most [`DEPTH_MAX`].
     pub depth: usize,

@@ -247,14 +247,14 @@ fn moving(cores: [Core; 2]) -> io::Result<u64> {
     thread.join().map_err(|_| io::Error::other("a measurement panicked"))?
 }
 
-/// What waking a thread took whoever woke it, when that had answered, and what it took that one; medians and a mean.
+/// What waking a thread took the waker, when the woken thread had answered, and what it took that one; medians and a mean.
 struct Woken {
     call: u64,
     answer: u64,
     cpu: u64,
 }
 
-/// Wakes a thread on the second core. `makes_way`: the thread runs only when nothing else does, so it does not interrupt whoever wakes it. `is_busy`: another such thread keeps its core busy.
+/// Wakes a thread on the second core. `makes_way`: the thread runs only when nothing else does, so it does not interrupt its waker. `is_busy`: another such thread keeps its core busy.
 fn wake(cores: [Core; 2], makes_way: bool, is_busy: bool) -> io::Result<Woken> {
     let (word, asked, answered) = (WakeWord::default(), AtomicU64::new(0), AtomicU64::new(0));
     let (is_over, cpu) = (AtomicBool::new(false), AtomicU64::new(0));

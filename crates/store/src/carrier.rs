@@ -1,6 +1,6 @@
 //! Carries a node's requests over RPCs, and others' requests to the node.
 //!
-//! `txn` asks of whoever carries: a request is executed at most once by a receiver in one of its lives, and repeated until it is answered or
+//! `txn` asks of a carrier: a request is executed at most once by a receiver in one of its lives, and repeated until it is answered or
 //! nobody waits for it. One RPC call gives that for as long as it lasts, so a call lasts until it is answered, the peer has become another
 //! incarnation, or the node says that nobody waits; it is never given up because the peer is silent. A receiver that has no answer *yet*
 //! has not executed the request and says so; the sender asks again, as a new call.

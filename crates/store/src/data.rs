@@ -1,7 +1,7 @@
 //! A node's folder: its journal as files, and whose they are.
 //!
 //! One thread writes, so that the node never waits for the disk: it takes the node's operations one after the other, and says when a sync has
-//! ended. The first operation that fails is the last one: what a file holds after a failed write or sync, nobody knows but whoever reads it anew.
+//! ended. The first operation that fails is the last one: what a file holds after a failed write or sync is known only after reading it anew.
 
 use highwire_txn::{DiskOperation, FileName, LoadError, Loaded, NodeId, Settings, load};
 use serde::{Deserialize, Serialize};

@@ -463,7 +463,7 @@ impl Drive {
             match command {
                 Command::Run(job) => {
                     let shared = Rc::clone(&self.shared);
-                    // A job that finds no room is dropped, and whoever sent it is told by that.
+                    // A job that finds no room is dropped, and that tells its sender.
                     let _ = self.rpc.spawn(move |rpc| job(Local { shared, rpc }));
                 }
                 Command::Service(answer) => {

@@ -116,7 +116,7 @@ pub struct NodeStatus {
     pub conflicts: u64,
     /// Transactions of unknown outcome.
     pub unknown: u64,
-    /// One line for whoever wonders why nothing happens.
+    /// One line for a person who wonders why nothing happens.
     pub standing: String,
 }
 

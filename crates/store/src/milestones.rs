@@ -1,4 +1,4 @@
-//! What became of a node's membership, and when: for whoever wants to know how long a fault was felt, and by what.
+//! What became of a node's membership, and when: for a person who wants to know how long a fault was felt, and by what.
 //!
 //! Times are of `CLOCK_BOOTTIME`, which all processes of one machine share; those of two machines must not be compared.
 

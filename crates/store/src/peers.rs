@@ -1,7 +1,7 @@
 //! How nodes find one another: each calls at the others' doors, says where its queue pair is, and is told the same.
 //!
 //! The conversation stays open. When it ends the other process has probably ended too, and its next life has another queue pair, so this one
-//! calls again until somebody answers.
+//! calls again until a node answers.
 
 use crate::config::ClusterConfig;
 use crate::engine::{Store, named};

@@ -161,7 +161,7 @@ impl FileRegister {
         Ok(Some((number, configuration)))
     }
 
-    /// Makes change `number`, unless somebody else has made one of that number.
+    /// Makes change `number`, unless another node has made one of that number.
     fn link(&self, number: u64, configuration: &Configuration) -> Result<(), RegisterError> {
         static DRAFTS: AtomicU64 = AtomicU64::new(0);
         let draft = DRAFTS.fetch_add(1, Ordering::Relaxed);
@@ -254,7 +254,7 @@ mod tests {
             let threads: Vec<_> = (0..THREADS).map(|own| scope.spawn(move || change(own))).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });
-        // Nobody wins twice with one change, and each change is somebody's, though another may have followed before it was read back.
+        // No node wins twice with one change, and each change is some node's, though another may have followed before it was read back.
         assert!(wins.iter().sum::<u32>() <= CHANGES, "{wins:?}");
         assert!(wins.iter().sum::<u32>() > 0, "{wins:?}");
         let _ = fs::remove_dir_all(&folder);

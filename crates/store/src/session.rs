@@ -58,7 +58,7 @@ struct Workers {
 struct Seat {
     event: Option<Event>,
     waker: Option<Waker>,
-    /// Whoever had it is gone; its transaction is to be ended.
+    /// The client that had it is gone; its transaction is to be ended.
     is_orphan: bool,
 }
 
@@ -96,7 +96,7 @@ impl Shared {
         self.promises.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Hands out what the node reports to whoever waits for it. Whether there was anything.
+    /// Hands out what the node reports to the sessions that wait for it. Whether there was anything.
     pub(crate) fn deliver_events(&self) -> bool {
         let mut any = false;
         loop {

@@ -84,7 +84,7 @@ fn write_skew_is_impossible_and_a_phantom_as_well() {
                 let (table, mut client) = (table.clone(), cluster.client());
                 scope.spawn(move || {
                     let result = client.transact(|transaction| {
-                        // Whoever finds nobody takes the duty.
+                        // A doctor who finds none on duty takes it.
                         if transaction.scan(&table, "")?.is_empty() {
                             transaction.put(&table, name, "here");
                         }

@@ -50,7 +50,7 @@ fn a_scrape_sees_transactions_commit_conflict_and_be_refused() {
     for number in 0..count {
         client.put("t", format!("k{number}"), "1").expect("stored");
     }
-    // Read, and changed by somebody else before the commit: in each other's way, once.
+    // Read, and changed by another client before the commit: in each other's way, once.
     let mut other = cluster.client();
     let mut is_first = true;
     let raced = client.transact(|transaction| {

@@ -66,7 +66,7 @@ impl Account {
         self.sleeps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes note of an event that lay there when a sleep ended of itself: whoever found it has told nobody.
+    /// Takes note of an event that lay there when a sleep ended of itself: the thread that found it has not posted.
     #[inline]
     pub fn note_rescue(&self) {
         self.rescues.fetch_add(1, Ordering::Relaxed);

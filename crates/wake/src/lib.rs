@@ -5,7 +5,7 @@
 //! sleeps on ([`WakeWord`]), the seat of the thread that polls for all others ([`Seat`]), and the order in which a thread
 //! goes to sleep: look, arm, look again, sleep.
 //!
-//! This crate knows no completion queue. Whoever uses it says how to look ([`Work`]), and posts to the word of whom an
+//! This crate knows no completion queue. Its user says how to look ([`Work`]), and posts to the word of the thread that an
 //! event concerns. It asks the system nothing that a model of a machine could not answer in its place ([`world`]).
 
 mod account;

@@ -32,7 +32,7 @@ impl Relief {
         self.is_relieved.store(0, Ordering::Relaxed);
     }
 
-    /// Whether it sleeps although nobody leads. To be asked by whoever may have led, after it has left the seat.
+    /// Whether it sleeps although no thread leads. To be asked by a thread that may have led, after it has left the seat.
     #[inline]
     pub fn is_forsaken(&self, seat: &Seat) -> bool {
         fence(Ordering::SeqCst);

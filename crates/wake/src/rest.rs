@@ -19,7 +19,7 @@ pub struct Rest {
 impl Rest {
     /// Sleeps in `sleep`, unless `word` has more posts than `seen`. The bell must be able to end the sleep from before this call.
     pub fn sleep(&self, word: &WakeWord, seen: u32, sleep: impl FnOnce() -> Slept) -> Slept {
-        // SeqCst, as in `is_taken`: who stays away while somebody rests says so before it looks.
+        // SeqCst, as in `is_taken`: a thread that stays away while another rests says so before it looks.
         self.word.store(name(word), Ordering::SeqCst);
         let slept = word.sleep_elsewhere(seen, sleep);
         self.word.store(0, Ordering::SeqCst);
@@ -33,7 +33,7 @@ impl Rest {
         posted == Posted::Woke && self.word.load(Ordering::Relaxed) == name(word)
     }
 
-    /// Whether somebody rests.
+    /// Whether a thread rests.
     #[inline]
     pub fn is_taken(&self) -> bool {
         self.word.load(Ordering::SeqCst) != 0

@@ -1,7 +1,7 @@
 //! The seat of the leader: of several waiting threads one polls for all, the others follow it asleep.
 //!
 //! A leader says with every few turns that it runs (`beat`). One that does not, because another thread has its core, is
-//! found out by whoever watches, who then polls in its place: nobody waits for a thread that waits for a core.
+//! found out by the watcher, which then polls in its place: no thread waits for one that waits for a core.
 //!
 //! Why a seat does not stay empty while a follower would take it: a follower enters its name and then looks at the seat; a
 //! leader leaves the seat and then looks for names. A full fence between the two steps on both sides.
@@ -71,7 +71,7 @@ impl Seat {
         was_free.then(|| Leading { seat: self })
     }
 
-    /// Whether somebody leads.
+    /// Whether a thread leads.
     #[inline]
     pub fn is_taken(&self) -> bool {
         self.taken.load(Ordering::Acquire) != 0

@@ -43,7 +43,7 @@ pub enum Outcome {
 
 /// What one thread waits for.
 pub struct Wait<'a> {
-    /// Where it sleeps. Whoever finds its event posts here, after making it visible.
+    /// Where it sleeps. The thread that finds its event posts here, after making it visible.
     pub word: &'a WakeWord,
     /// The word's place at the seat, if it has one.
     pub place: Option<usize>,
@@ -62,7 +62,7 @@ pub trait Work {
     /// Runs it once. Events that it finds are made visible, and their words posted to, before this returns.
     fn turn(&self) -> Turn;
 
-    /// Nobody who waits polls any more: whoever else runs the work is to see to it.
+    /// No waiting thread polls any more: the background thread is to see to the work.
     fn hand_over(&self);
 
     /// This thread is about to sleep while another leads: what it has begun is to be seen to in time even if that one rests.
@@ -164,7 +164,7 @@ impl Wait<'_> {
         self.deadline.is_some_and(|deadline| now >= deadline)
     }
 
-    /// Look, then sleep until somebody posts: over and over, until the event is there.
+    /// Look, then sleep until a post: over and over, until the event is there.
     fn sleep_until_over(&self, turns: u64, polled: Duration) -> Outcome {
         let outcome = loop {
             let posts = self.word.posts();

@@ -1,10 +1,10 @@
 //! Until when a thread sleeps on what brings the work.
 //!
-//! Work has times of its own: an acknowledgement that is missing by then, one that was kept back. Whoever sleeps on the descriptors
+//! Work has times of its own: an acknowledgement that is missing by then, one that was kept back. A thread that sleeps on the descriptors
 //! sleeps until the first of them. A thread that sets an earlier one, and goes to sleep in turn, wakes the other; all others, whose times
 //! come later, wake nobody. That is nearly all of them, since a time that is set later is mostly a later one.
 //!
-//! Why no time is missed: who has slept says so, and only then looks for the first time and says until when it sleeps next; the setter
+//! Why no time is missed: a sleeper that wakes says so, and only then looks for the first time and says until when it sleeps next; the setter
 //! sets its time, and only then asks. A full fence keeps the two steps apart on both sides, so either the setter is told that nobody
 //! sleeps, or the sleeper sees the time. The bell must be able to end the sleep from before the look.
 

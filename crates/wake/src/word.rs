@@ -35,7 +35,7 @@ pub enum Scope {
 pub enum Posted {
     /// A thread slept, or was about to: it has been woken.
     Woke,
-    /// Nobody slept. Whoever looks next finds the event by itself.
+    /// No thread slept. The next one that looks finds the event by itself.
     NobodySlept,
 }
 
@@ -110,7 +110,7 @@ impl WakeWord {
     }
 
     /// The same for a thread that sleeps on something else than this word, in `sleep`. A post that finds it counted wakes nobody by
-    /// itself: whoever posts asks its [`Rest`](crate::Rest) whether there is such a thread.
+    /// itself: the poster asks its [`Rest`](crate::Rest) whether there is such a thread.
     pub fn sleep_elsewhere(&self, seen: u32, sleep: impl FnOnce() -> Slept) -> Slept {
         let before = self.word.fetch_add(1, Ordering::AcqRel);
         let slept = if (before >> 32) as u32 == seen { sleep() } else { Slept::Posted };

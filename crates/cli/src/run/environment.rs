@@ -1,7 +1,7 @@
 //! What `highwire run` and `highwire env` set, from the options that both have.
 //!
 //! Options are checked here, where a person reads the answer, and handed on as text: the libraries read the same
-//! variables from whoever sets them.
+//! variables from the user who sets them.
 
 use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, UdpSocket};

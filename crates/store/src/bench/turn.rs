@@ -132,7 +132,7 @@ impl Play {
     /// The next transaction, and when it is to begin. `None`: no more.
     pub(super) fn next(&mut self, now_ns: u64) -> Option<Arrival> {
         let end_ns = self.began_ns + self.turn.length_ns;
-        // As long again for those that are late; whoever has still not begun then never will.
+        // As long again for processes that are late; one that has still not begun then never will.
         let is_hopeless = now_ns > end_ns + self.turn.length_ns;
         while self.begun < self.turn.transactions {
             let at_ns = match self.turn.rate {

@@ -27,7 +27,7 @@ pub fn is_private() -> bool {
 pub fn private() -> Result<Command, String> {
     let attempt = "ip link add probe type bridge && ip link add probe0 type veth peer name probe1 && mount -t tmpfs tmpfs \"$0\"";
     let mut reasons = Vec::new();
-    // Whoever is not root may be in a namespace of users, where that is allowed.
+    // A user who is not root may be in a namespace of users, where that is allowed.
     for more in [&[][..], &["--map-root-user"]] {
         let probed = Command::new("unshare")
             .args(["--net", "--mount"])

@@ -257,7 +257,7 @@ impl Node {
         }
         let configuration = &self.configuration;
         self.membership.leavers.retain(|&member| configuration.has(member));
-        // Whoever is still none asks again, and knows of this one then.
+        // A node that is still no member asks again, and knows of this one then.
         let stays = |node, boot| planted!(self, JoinerGoesBack) && !configuration.has((node, boot));
         self.membership.joiners.retain(|&node, &mut (boot, _)| stays(node, boot));
         self.store.fit(&self.configuration, self.id, &self.settings);

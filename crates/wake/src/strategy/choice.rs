@@ -8,7 +8,7 @@ use std::time::Duration;
 
 /// How long a leader polls in vain where nobody asked for latency at any price: a few wake-ups' time.
 const BUDGET: Duration = Duration::from_micros(50);
-/// And where somebody did.
+/// And where the user did.
 const LATENCY_BUDGET: Duration = Duration::from_millis(10);
 
 /// What a program wants.

@@ -144,9 +144,9 @@ fn rest(leading: &Leading<'_>, wait: &Wait<'_>, turns: &mut u64) -> Option<Outco
         }
         leading.beat();
         *turns += 1;
-        // Whoever that has woken runs as soon as this thread sleeps.
+        // A thread that this has woken runs as soon as this one sleeps.
         if wait.work.turn() == Turn::Taken {
-            // What woke this thread still is there, and whoever sees to it may need this core.
+            // What woke this thread still is there, and the thread that sees to it may need this core.
             sys::yield_core();
         }
     }
@@ -171,7 +171,7 @@ fn lead(leading: &Leading<'_>, wait: &Wait<'_>, budget: Duration, polled: &mut P
             }
         }
         if turn == Turn::Woke {
-            // Whoever it has woken is to have the core now. Where it has another, this is a short call.
+            // The thread that it has woken is to have the core now. Where it has another, this is a short call.
             sys::yield_core();
         }
         if turn.is_work() || budget.is_zero() || polled.turns.is_multiple_of(TURNS_PER_CLOCK) {

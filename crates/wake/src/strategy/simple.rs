@@ -34,7 +34,7 @@ impl WakeStrategy for BusyPoll {
     }
 }
 
-/// Sleeps at once; whoever runs the work wakes it from wherever that is. What a completion channel is on a card.
+/// Sleeps at once; the thread that runs the work wakes it from wherever that is. What a completion channel is on a card.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Event;
 
@@ -44,7 +44,7 @@ impl WakeStrategy for Event {
     }
 }
 
-/// Sleeps at once, and says where: whoever runs the work moves to that core, since a thread is woken several times faster
+/// Sleeps at once, and says where: the thread that runs the work moves to that core, since a thread is woken several times faster
 /// from its own core than from another. The paper's design for those who save power.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Affine;
@@ -60,7 +60,7 @@ impl WakeStrategy for Affine {
 }
 
 /// Sleeps at once; a thread of the same core, the dispatcher, polls for all that sleep there ([`Dispatcher::serve`]), and makes way for
-/// whoever it wakes because it runs only when nothing else does. The paper's design for those who want latency.
+/// the thread that it wakes because it runs only when nothing else does. The paper's design for those who want latency.
 #[derive(Debug, Default)]
 pub struct Dispatcher {
     /// Where the dispatcher itself sleeps while nobody waits.

@@ -5,7 +5,7 @@ use anyhow::Result;
 use super::Row;
 use crate::console::Console;
 
-/// Two ticks of a scheduler that ticks 250 times a second: whoever has no permission to be urgent waits no longer for its core.
+/// Two ticks of a scheduler that ticks 250 times a second: a thread without permission to be urgent waits no longer for its core.
 const STARVED_NS: f64 = 8e6;
 
 /// Something to be reached, and what was.
