@@ -13,6 +13,7 @@ use highwire_verbs::AsyncEvent;
 use std::cell::UnsafeCell;
 use std::os::fd::AsRawFd;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Events that were handed out and those that were acknowledged. An object is not destroyed before they are as many.
 #[derive(Debug, Default)]
@@ -103,6 +104,15 @@ fn may_wait(fd: c_int) -> Result<(), c_int> {
 fn next_event(channel: &CompletionChannel) -> Result<u64, c_int> {
     may_wait(channel.fd().as_raw_fd())?;
     channel.event_or_signal(None).ok().flatten().ok_or(libc::EINTR)
+}
+
+/// Waits on a channel as a thread in `ibv_get_cq_event` does, for so long at most, and takes the event; whether there was one.
+///
+/// # Errors
+/// EINTR for a signal, EINVAL for a channel that is gone.
+pub(crate) fn pass_event(channel: *mut ibv_comp_channel, longest: Duration) -> Result<bool, c_int> {
+    let channel = registry::find::<Channel>(channel)?;
+    channel.host.event_or_signal(Some(longest)).map(|event| event.is_some()).map_err(|_| libc::EINTR)
 }
 
 /// Waits as `read` on the descriptor would: not at all if it is non-blocking, and a signal ends it.

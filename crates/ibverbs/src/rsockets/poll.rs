@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use libc::{c_int, c_short, fd_set, nfds_t, pollfd, timeval};
 
-use super::socket::{Socket, find, lock};
+use super::socket::{BLOCK, Socket, block, find, lock};
 use super::stream::{State, Stream};
 use crate::boundary::{c_api, set_errno};
 
@@ -120,16 +120,34 @@ fn sleep(fds: &[pollfd], watched: &[Watched], left: Option<Duration>) -> Result<
 pub(super) fn poll(fds: &mut [pollfd], timeout: Option<Duration>) -> Result<usize, c_int> {
     let watched: Vec<Watched> = fds.iter().map(|fd| watch(fd.fd)).collect();
     let begin = Instant::now();
+    // A thread that polls one stream for long waits for its completions, which it may do by polling, before it sleeps.
+    let mut alone = match &watched[..] {
+        [Watched::Stream(stream)] if timeout.is_none_or(|timeout| timeout > BLOCK) => Some(stream),
+        _ => None,
+    };
     loop {
         let count = look(fds, &watched);
         let passed = begin.elapsed();
         if count > 0 || timeout.is_some_and(|timeout| passed >= timeout) {
             return Ok(count);
         }
-        if passed >= SPIN {
+        if passed < SPIN {
+            continue;
+        }
+        if let Some(stream) = alone.take().filter(|stream| is_armed_alone(stream, fds[0].events)) {
+            block(stream)?;
+        } else {
             sleep(fds, &watched, timeout.map(|timeout| timeout.saturating_sub(passed)))?;
         }
     }
+}
+
+/// Arms a stream: whether it is still to be waited for, and by no other thread.
+fn is_armed_alone(stream: &Mutex<Stream>, events: c_short) -> bool {
+    let mut stream = lock(stream);
+    stream.arm();
+    // What completed before it was armed makes no noise.
+    readiness(&mut stream, events) == 0 && stream.waiters == 0
 }
 
 /// # Safety

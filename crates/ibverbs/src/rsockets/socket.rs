@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 
 use super::stream::{State, Stream};
+use crate::events::pass_event;
 
 /// What a number stands for.
 #[derive(Clone)]
@@ -43,6 +44,9 @@ pub(super) fn lock(stream: &Mutex<Stream>) -> MutexGuard<'_, Stream> {
 
 /// How long a thread looks again and again before it sleeps.
 const SPIN: Duration = Duration::from_micros(10);
+/// How long it then waits for completions alone, as a thread that blocks on a completion channel, which may poll. What the connection
+/// management has to say is seen after that.
+pub(super) const BLOCK: Duration = Duration::from_millis(1);
 /// How long it sleeps where another thread may take its wake-up.
 const NAP_MS: c_int = 20;
 
@@ -56,6 +60,7 @@ pub(super) fn wait<'a>(
     is_ready: impl Fn(&Stream) -> bool,
 ) -> Result<MutexGuard<'a, Stream>, c_int> {
     let begin = Instant::now();
+    let mut has_blocked = false;
     loop {
         let mut guard = lock(stream);
         guard.progress();
@@ -79,6 +84,11 @@ pub(super) fn wait<'a>(
         if is_ready(&guard) || matches!(guard.state, State::Failed(_)) {
             continue;
         }
+        if !std::mem::replace(&mut has_blocked, true) && guard.waiters == 0 {
+            drop(guard);
+            block(stream)?;
+            continue;
+        }
         guard.waiters += 1;
         let timeout = if guard.waiters > 1 { NAP_MS } else { -1 };
         let mut fds = guard.descriptors().map(|fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 });
@@ -92,5 +102,23 @@ pub(super) fn wait<'a>(
         if woken < 0 {
             return Err(errno);
         }
+    }
+}
+
+/// Blocks on the completion channel of a stream that is armed, for [`BLOCK`] at most.
+///
+/// # Errors
+/// EINTR for a signal.
+pub(super) fn block(stream: &Mutex<Stream>) -> Result<(), c_int> {
+    let mut guard = lock(stream);
+    let Some(channel) = guard.pipe.as_ref().map(|pipe| pipe.channel) else { return Ok(()) };
+    guard.waiters += 1;
+    drop(guard);
+    let passed = pass_event(channel, BLOCK);
+    lock(stream).waiters -= 1;
+    match passed {
+        // Closed by another thread meanwhile: the caller sees that for itself.
+        Ok(_) | Err(libc::EINVAL) => Ok(()),
+        Err(errno) => Err(errno),
     }
 }
