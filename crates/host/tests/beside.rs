@@ -3,10 +3,10 @@
 mod common;
 
 use common::{Setup, next_ok, until};
-use highwire_host::LinkChoice;
-use highwire_host::verbs::{Operation, Service};
+use highwire_host::verbs::{Gid, Operation, Service};
+use highwire_host::{Endpoint, LinkChoice};
 use highwire_wire::{Ext, Headers, ICRC_LEN, Opcode, PathIcrc, UDP_PORT};
-use std::net::UdpSocket;
+use std::net::{Ipv4Addr, UdpSocket};
 
 #[test]
 fn what_the_network_brings_for_a_neighbours_connection_is_dropped_and_counted() {
@@ -56,4 +56,23 @@ fn what_the_network_brings_is_taken_where_there_is_no_channel() {
     next_ok(a, b);
     next_ok(b, a);
     assert_eq!(b.device.counters().value("dropped_beside_shm"), 0);
+}
+
+#[test]
+fn a_device_of_shared_memory_alone_sends_nothing_to_a_peer_that_is_no_neighbour() {
+    for (link, unreachable) in [(LinkChoice::Shm, 1), (LinkChoice::Auto, 0)] {
+        let setup = Setup::new(Service::Uc, link);
+        let a = setup.end();
+        // Any address of this machine will do that no device has.
+        let elsewhere =
+            (1..=u8::MAX).find_map(|last| UdpSocket::bind((Ipv4Addr::new(127, 9, 83, last), UDP_PORT)).ok());
+        let elsewhere = elsewhere.expect("a free address");
+        elsewhere.set_nonblocking(true).expect("a socket's mode");
+        let gid = Gid::from_ip(elsewhere.local_addr().expect("an address").ip());
+        a.qp.connect(&Endpoint { gid, ..a.qp.endpoint() }, &setup.options).expect("connects");
+        a.post(1, Operation::Send, 0, 64);
+        assert_eq!(until("it has left", || a.cq.poll_one()).wr_id, 1);
+        assert_eq!(a.device.counters().value("dropped_unreachable"), unreachable, "{link:?}");
+        assert_eq!(elsewhere.recv(&mut [0; 256]).is_err(), unreachable == 1, "{link:?}");
+    }
 }

@@ -59,7 +59,7 @@ impl Engine {
         let now = self.now();
         self.turn.more_to_send = true;
         for _ in 0..PACKETS_PER_TURN {
-            if !self.ways.take_more(now, &mut self.counters) {
+            if !self.ways.takes_more(now, &mut self.counters) {
                 return;
             }
             let Some(outgoing) = self.rnic.poll_transmit(now) else {

@@ -74,7 +74,7 @@ impl Ways {
 
     /// Whether the RNIC should be asked for another packet.
     #[inline]
-    pub(super) fn take_more(&mut self, now: Instant, counters: &mut DriverCounters) -> bool {
+    pub(super) fn takes_more(&mut self, now: Instant, counters: &mut DriverCounters) -> bool {
         self.udp.takes_more(now, counters)
             && self.shm.as_mut().is_none_or(|shm| shm.takes_more(now, counters))
     }
