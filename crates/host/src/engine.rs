@@ -16,7 +16,6 @@ mod queues;
 mod receive;
 mod segment;
 mod tagged;
-mod tags;
 mod turn;
 mod views;
 mod ways;
@@ -24,8 +23,7 @@ mod ways;
 pub(crate) use ends::{Bell, CqSink, InlineArena, Notify, QpEnds, SrqEnds};
 pub use multicast::MulticastError;
 pub(crate) use places::Places;
-pub use tags::TagRequest;
-pub(crate) use tags::{OWN_SENDS, Tags};
+pub(crate) use tagged::OWN_SENDS;
 pub(crate) use turn::{By, Pumped};
 pub(crate) use ways::{Disturbed, Groups, Neighbours, Shm, Udp, Ways};
 
@@ -44,7 +42,6 @@ use highwire_stdx::{Duration, IdMap, Instant, Slab};
 use highwire_verbs::{CqId, Gid, QpAttr, Recovery};
 use highwire_wire::{Psn, Qpn};
 use std::sync::Arc;
-use tags::Transfers;
 use turn::{Time, Turn};
 
 /// What an engine is made of.
@@ -84,9 +81,6 @@ pub(crate) struct Engine {
     /// The same for those whose receives wait in their ring until they are needed.
     on_demand: IdMap<u32>,
     srqs: Slab<SrqEnds>,
-    /// How many of them have tags.
-    tag_queues: u32,
-    transfers: Transfers,
     /// Queues whose next WQE found the RNIC's queue full.
     stalled: Vec<u32>,
     /// Completion queues that have just lost a completion.
@@ -131,8 +125,6 @@ impl Engine {
             placed: IdMap::new(0),
             on_demand: IdMap::new(0),
             srqs: Slab::default(),
-            tag_queues: 0,
-            transfers: Transfers::default(),
             stalled: Vec::new(),
             overrun: Vec::new(),
             mailboxes,

@@ -110,7 +110,7 @@ pub use config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, Engine, LinkChoice,
 pub use counters::CounterSnapshot;
 pub use device::{Device, default_shared_address};
 pub use endpoint::{Endpoint, EndpointError};
-pub use engine::{MulticastError, TagRequest};
+pub use engine::MulticastError;
 pub use error::{ChainError, ConnectError, CreateError, MemoryError, NoChannel, OpenError, SteerError};
 pub use events::{EventQueue, EventTarget, TaggedEvent, log_to};
 pub use frames::{Flow, SpreadConfig};

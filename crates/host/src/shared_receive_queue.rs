@@ -2,7 +2,7 @@
 
 use crate::completion_queue::{CompletionQueue, CqInner};
 use crate::config;
-use crate::engine::{Bell, SrqEnds, TagRequest, Tags};
+use crate::engine::{Bell, SrqEnds};
 use crate::error::CreateError;
 use crate::events::{EventTarget, Reporter};
 use crate::queue_lock::QueueLock;
@@ -11,7 +11,9 @@ use crate::region::{PdInner, ProtectionDomain};
 use crate::rings::{self, Home, Ring, RingFile};
 use highwire_rings::{RECEIVE_RING, ReceiveQueueConsumer, ReceiveQueueProducer};
 use highwire_shmem::{RingLayout, WholeSegment};
-use highwire_verbs::{AsyncEvent, ModifyError, PostError, RecvWr, SrqId, TagHandle, TaggedBuffer, XrcDomain};
+use highwire_verbs::{
+    AsyncEvent, ModifyError, PostError, RecvWr, SrqId, TagHandle, TagRequest, TaggedBuffer, XrcDomain,
+};
 use highwire_wire::Qpn;
 use std::sync::Arc;
 
@@ -103,16 +105,17 @@ impl SharedReceiveQueue {
         let reporter = Reporter::new(events, &device.events);
         let (id, number, index, bell) =
             device.lane(lane).ok_or(CreateError::NoSuchLane(lane))?.control(|engine| {
-                let (id, number) = match xrc {
-                    Some((domain, cq)) => {
-                        let made =
-                            engine.rnic.create_xrc_srq(pd.inner.pd, domain, cq.inner.id, max_wr, max_sge);
-                        made.map(|(id, number)| (id, Some(number)))?
+                let (rnic, pd) = (&mut engine.rnic, pd.inner.pd);
+                let (id, number) = match (xrc, tags) {
+                    (Some((domain, cq)), _) => rnic
+                        .create_xrc_srq(pd, domain, cq.inner.id, max_wr, max_sge)
+                        .map(|(id, number)| (id, Some(number)))?,
+                    (None, Some((tags, cq))) => {
+                        (rnic.create_tagged_srq(pd, cq.inner.id, tags, max_wr, max_sge)?, None)
                     }
-                    None => (engine.rnic.create_srq(pd.inner.pd, max_wr, max_sge)?, None),
+                    (None, None) => (rnic.create_srq(pd, max_wr, max_sge)?, None),
                 };
-                let tags = tags.map(|(count, cq)| Box::new(Tags::new(count, cq.inner.id, pd.inner.pd)));
-                let index = engine.add_srq(SrqEnds { id, rq: consumer, reporter: reporter.clone(), tags });
+                let index = engine.add_srq(SrqEnds { id, rq: consumer, reporter: reporter.clone() });
                 let bell = engine.add_bell(Bell::Shared(index));
                 if bell.is_none() {
                     engine.remove_srq(index);
@@ -175,8 +178,7 @@ impl SharedReceiveQueue {
     /// [`PostError::QueueFull`]; [`PostError::NoSuchQueue`] if the queue does not match tags.
     pub fn add_tag(&self, buffer: TaggedBuffer, request: &TagRequest) -> Result<TagHandle, PostError> {
         let inner = &*self.inner;
-        inner.pd.device.lanes[inner.lane as usize]
-            .control(|engine| engine.add_tag(inner.index, buffer, request))
+        inner.pd.device.lanes[inner.lane as usize].control(|engine| engine.add_tag(inner.id, buffer, request))
     }
 
     /// Takes one back; if a message was quicker, the completion says so.
@@ -186,7 +188,7 @@ impl SharedReceiveQueue {
     pub fn remove_tag(&self, handle: TagHandle, request: &TagRequest) -> Result<(), PostError> {
         let inner = &*self.inner;
         inner.pd.device.lanes[inner.lane as usize]
-            .control(|engine| engine.remove_tag(inner.index, handle, request))
+            .control(|engine| engine.remove_tag(inner.id, handle, request))
     }
 
     /// Says how many unexpected messages the application has seen. Until that is all of them, new buffers are kept out.
@@ -195,7 +197,7 @@ impl SharedReceiveQueue {
     /// [`PostError::NoSuchQueue`] if the queue does not match tags.
     pub fn sync_tags(&self, request: &TagRequest) -> Result<(), PostError> {
         let inner = &*self.inner;
-        inner.pd.device.lanes[inner.lane as usize].control(|engine| engine.sync_tags(inner.index, request))
+        inner.pd.device.lanes[inner.lane as usize].control(|engine| engine.sync_tags(inner.id, request))
     }
 
     /// The number by which peers name it, if it is of XRC.

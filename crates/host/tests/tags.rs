@@ -5,11 +5,9 @@ mod common;
 use common::{End, Setup, until};
 use highwire_host::verbs::{
     Completion, CompletionOp, CompletionStatus, Operation, PostError, RecvWr, SendWr, Service, SgeList,
-    TagFlags, TaggedBuffer,
+    TagFlags, TagRequest, TaggedBuffer,
 };
-use highwire_host::{
-    LinkChoice, QueuePair, QueuePairConfig, SharedReceiveQueue, SharedReceiveQueueConfig, TagRequest,
-};
+use highwire_host::{LinkChoice, QueuePair, QueuePairConfig, SharedReceiveQueue, SharedReceiveQueueConfig};
 use highwire_wire::{TagHeader, TagOperation};
 
 const ROOM: u32 = 512;

@@ -6,7 +6,7 @@ use crate::errno;
 use crate::post::Sges;
 use crate::registry;
 use crate::srq::Srq;
-use highwire_host::TagRequest;
+use highwire_host::verbs::TagRequest;
 use highwire_verbs::{PostError, SgeList, TagHandle, TaggedBuffer};
 
 /// Carries one operation out; an added buffer's handle goes where C expects it.

@@ -12,6 +12,7 @@ mod multicast;
 mod objects;
 mod rnic;
 mod segment;
+mod tags;
 mod timers;
 mod xrc;
 
@@ -24,3 +25,4 @@ pub use multicast::AttachError;
 pub use objects::CreateError;
 pub use rnic::Rnic;
 pub use segment::{ArrivedFrame, FlowCounts, FlowId};
+pub use tags::{Seen, Transfer};

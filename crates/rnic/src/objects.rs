@@ -121,6 +121,7 @@ impl Rnic {
             return Err(RegisterError::InUse);
         }
         self.forget_srqn(srq);
+        self.forget_tags(srq);
         self.shared.remove(srq.0).map(drop).ok_or(RegisterError::NoSuchKey)
     }
 
@@ -186,6 +187,7 @@ impl Rnic {
         self.forget_ready(slot);
         self.detach_from_all(qpn);
         self.forget_flows(qpn);
+        self.forget_transfers(qpn);
         let entry = self.qps.remove(slot).ok_or(ModifyError::NoSuchQp)?;
         if !is_tied(&entry) {
             return Ok(());

@@ -2,6 +2,7 @@
 
 use crate::config::RnicConfig;
 use crate::segment::{Segment, SpreadOver};
+use crate::tags::{Tags, Transfers};
 use crate::timers::Timers;
 use crate::xrc;
 use highwire_stdx::{IdMap, Instant, Rng, Slab};
@@ -23,6 +24,9 @@ pub struct Rnic {
     /// Completion queues, with how many queue pairs use each.
     pub(crate) cqs: BTreeMap<CqId, u32>,
     pub(crate) shared: Slab<ReceiveQueue>,
+    /// What those that match tags have besides.
+    pub(crate) tags: BTreeMap<SrqId, Tags>,
+    pub(crate) transfers: Transfers,
     /// Shared receive queues of XRC by their numbers.
     pub(crate) by_srqn: IdMap<SrqId>,
     pub(crate) qps: Slab<Entry>,
@@ -80,6 +84,8 @@ impl Rnic {
             pds: BTreeSet::new(),
             cqs: BTreeMap::new(),
             shared: Slab::default(),
+            tags: BTreeMap::new(),
+            transfers: Transfers::default(),
             by_srqn: IdMap::new(0),
             qps: Slab::default(),
             by_qpn: IdMap::new(config.lanes.next_power_of_two().trailing_zeros()),
@@ -185,6 +191,9 @@ impl Rnic {
     /// [`PostError`]; nothing was queued then.
     #[inline]
     pub fn post_srq_recv(&mut self, srq: SrqId, wr: &RecvWr<'_>) -> Result<(), PostError> {
+        if self.has_tags() {
+            return self.post_tagged_recv(srq, wr);
+        }
         self.shared.get_mut(srq.0).ok_or(PostError::NoSuchQueue)?.post(wr)
     }
 
@@ -322,7 +331,8 @@ impl Rnic {
         }
     }
 
-    /// The next completion, with the queue it belongs to.
+    /// The next completion, with the queue it belongs to. If there are queues that [match tags](Rnic::has_tags), the driver
+    /// asks what the application sees of it.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<(CqId, Completion)> {
         self.completions.pop_front()

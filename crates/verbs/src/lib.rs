@@ -25,7 +25,7 @@ pub use flow::{
     FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES, FlowError, FlowKind, FlowRule, FlowSpec, SEGMENT_GROUP,
     SEGMENT_QKEY,
 };
-pub use memory::{Gather, Length, Memory, MemoryLost, Payload, Span, scatter};
+pub use memory::{Gather, Length, LocalMemory, Memory, MemoryLost, Payload, Span, scatter};
 pub use qp_state::{AttrMask, QpState, Transition, check_attributes, transition, transition_table};
 pub use region::{
     AccessError, LocalKey, MemoryWindow, NULL_ADDR, Pd, Region, RegionAttr, RegionChange, Regions,
@@ -33,7 +33,7 @@ pub use region::{
 };
 pub use service::{Mtu, Service};
 pub use spread::{SPREAD_KEY_LEN, Spread, SpreadFields, toeplitz};
-pub use tags::{TagHandle, TagList, TaggedBuffer};
+pub use tags::{TagHandle, TagList, TagRequest, TaggedBuffer};
 pub use work_request::{Datagram, Operation, PostError, RecvWr, Remote, SendFlags, SendWr, Sge, SgeList};
 
 /// A completion queue, by the index its RNIC gave it.

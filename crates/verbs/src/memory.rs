@@ -73,6 +73,20 @@ pub trait Memory<P: Payload> {
     fn fetch_add(&mut self, addr: u64, add: u64) -> Result<u64, MemoryLost>;
 }
 
+/// Memory behind checked addresses within which messages are moved: what tag matching needs of a driver.
+pub trait LocalMemory {
+    /// Copies bytes out of local spans to the front of `out`, which is at least as long.
+    ///
+    /// # Errors
+    /// [`MemoryLost`].
+    fn copy_out(&self, from: &Gather<'_>, out: &mut [u8]) -> Result<(), MemoryLost>;
+    /// Copies as many bytes from one list of local spans to another, which do not overlap.
+    ///
+    /// # Errors
+    /// [`MemoryLost`].
+    fn copy_within(&mut self, from: &Gather<'_>, to: &Gather<'_>) -> Result<(), MemoryLost>;
+}
+
 /// A run of local memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Span {

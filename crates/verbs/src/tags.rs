@@ -19,6 +19,17 @@ pub struct TaggedBuffer {
     pub sges: SgeList,
 }
 
+/// How a change of a list is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TagRequest {
+    /// Given back in its completion.
+    pub wr_id: u64,
+    /// Whether it has one.
+    pub signaled: bool,
+    /// How many unexpected messages the application has seen, if it says so.
+    pub unexpected: Option<u32>,
+}
+
 /// Names a buffer of a list.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct TagHandle(pub u32);

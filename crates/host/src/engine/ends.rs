@@ -1,7 +1,6 @@
 //! The engine's ends of the queues.
 
 use super::places::Places;
-use super::tags::Tags;
 use crate::events::Reporter;
 use highwire_rings::{
     BadWqe, CompletionQueueProducer, Cqe, MAX_SGES, ReceiveQueueConsumer, SendQueueConsumer,
@@ -44,7 +43,6 @@ pub(crate) struct SrqEnds {
     pub(crate) rq: ReceiveQueueConsumer,
     /// Where its events go.
     pub(crate) reporter: Reporter,
-    pub(crate) tags: Option<Box<Tags>>,
 }
 
 /// Wakes the threads and tasks that wait for a completion queue.

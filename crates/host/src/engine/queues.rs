@@ -2,7 +2,6 @@
 
 use super::Engine;
 use super::ends::{Bell, CqSink, QpEnds, SrqEnds, fetch, push, refused};
-use super::tags;
 use crate::error::ChainError;
 use highwire_rings::{BadWqe, MAX_INLINE_BYTES, MAX_SGES};
 use highwire_verbs::{
@@ -37,7 +36,6 @@ impl Engine {
 
     pub(crate) fn remove_qp(&mut self, index: u32) {
         if let Some(qp) = self.qps.remove(index) {
-            self.forget_transfers(qp.qpn);
             self.placed.remove(qp.qpn.value());
             self.on_demand.remove(qp.qpn.value());
         }
@@ -45,13 +43,11 @@ impl Engine {
     }
 
     pub(crate) fn add_srq(&mut self, ends: SrqEnds) -> u32 {
-        self.tag_queues += u32::from(ends.tags.is_some());
         self.srqs.insert(ends)
     }
 
     pub(crate) fn remove_srq(&mut self, index: u32) {
-        let gone = self.srqs.remove(index);
-        self.tag_queues -= u32::from(gone.is_some_and(|ends| ends.tags.is_some()));
+        self.srqs.remove(index);
     }
 
     /// A doorbell for a queue, if the board has one left.
@@ -295,7 +291,7 @@ impl Engine {
         if srq.rq.available() != Ok(0) {
             return Err(PostError::QueueFull);
         }
-        let posted = tags::post(&mut self.rnic, srq.id, srq.tags.as_deref_mut(), wr);
+        let posted = self.rnic.post_srq_recv(srq.id, wr);
         self.serve_held();
         posted
     }
@@ -327,8 +323,7 @@ impl Engine {
         let Some(srq) = self.srqs.get_mut(index) else { return 0 };
         let (id, rnic) = (srq.id, &mut self.rnic);
         // An SRQ has no completion queue: what cannot be posted is dropped, as hardware does with a bad WQE.
-        let tags = &mut srq.tags;
-        fetch(&mut srq.rq, |wr| tags::post(rnic, id, tags.as_deref_mut(), wr), |_, _| {}).taken
+        fetch(&mut srq.rq, |wr| rnic.post_srq_recv(id, wr), |_, _| {}).taken
     }
 
     /// Moves completions and events out of the RNIC; returns the number of completions.
@@ -339,12 +334,15 @@ impl Engine {
             if !self.placed.is_empty() {
                 self.note_completed(cq, &completion);
             }
-            if self.tag_queues == 0 || !self.take_tagged(&completion) {
+            if !self.rnic.has_tags() || !self.show_matched(&completion) {
                 push(&mut self.cqs, cq, &completion);
             }
             if completion.status != CompletionStatus::Success {
                 self.close_if_broken(completion.qpn);
             }
+        }
+        if self.rnic.has_tags() {
+            self.begin_transfers();
         }
         if delivered > 0 || std::mem::take(&mut self.turn.has_refused) {
             self.publish();

@@ -2,7 +2,7 @@
 
 use highwire_rnic::{Arrival, Outgoing, Rnic};
 use highwire_stdx::{Instant, Rng};
-use highwire_verbs::{Gid, Length, Memory, MemoryLost};
+use highwire_verbs::{Gather, Gid, Length, LocalMemory, Memory, MemoryLost};
 use highwire_wire::{Headers, ICRC_LEN, PathIcrc, UDP_PORT, parse_packet, parse_packet_with_icrc};
 use std::ops::Range;
 
@@ -98,6 +98,30 @@ impl<'a> Memory<&'a [u8]> for Bytes {
 
     fn fetch_add(&mut self, addr: u64, add: u64) -> Result<u64, MemoryLost> {
         Ok(self.swap_word(addr, |old| old.wrapping_add(add)))
+    }
+}
+
+impl LocalMemory for Bytes {
+    fn copy_out(&self, from: &Gather<'_>, out: &mut [u8]) -> Result<(), MemoryLost> {
+        let mut rest = out;
+        for span in from.spans() {
+            let (now, later) = rest.split_at_mut(span.length as usize);
+            now.copy_from_slice(&self.bytes[self.index(span.addr, u64::from(span.length), false)]);
+            rest = later;
+        }
+        Ok(())
+    }
+
+    fn copy_within(&mut self, from: &Gather<'_>, to: &Gather<'_>) -> Result<(), MemoryLost> {
+        let mut bytes = vec![0; from.len() as usize];
+        self.copy_out(from, &mut bytes)?;
+        let mut rest = &bytes[..];
+        for span in to.spans() {
+            let (now, later) = rest.split_at(span.length as usize);
+            self.write_bytes(span.addr, now);
+            rest = later;
+        }
+        Ok(())
     }
 }
 

@@ -13,6 +13,7 @@ mod order;
 mod recovery;
 mod refusals;
 mod states;
+mod tags;
 mod windows;
 mod xrc;
 
