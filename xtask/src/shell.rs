@@ -195,6 +195,12 @@ impl Log {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
+    /// Keeps what it says now under another name, because the next run begins it anew.
+    pub(crate) fn keep_as(&self, name: &str) -> Result<()> {
+        let to = self.path.with_file_name(format!("{name}.log"));
+        std::fs::copy(&self.path, &to).map(drop).with_context(|| format!("cannot write {}", to.display()))
+    }
+
     fn append(&self) -> io::Result<File> {
         OpenOptions::new().append(true).open(&self.path)
     }

@@ -3,6 +3,7 @@
 //! A step writes what it runs and prints into its own log, `target/xtask/<step>.log`, and answers with a [`Tally`]. What
 //! cannot run on this machine is a skip with its reason, never a silent pass.
 
+mod busy;
 mod report;
 mod steps;
 mod tally;
@@ -16,6 +17,7 @@ use anyhow::{Result, bail};
 
 use crate::shell::{Log, target_dir};
 
+use busy::Busy;
 use report::Finished;
 use steps::Step;
 pub(crate) use tally::Tally;
@@ -27,6 +29,8 @@ use ticker::Ticker;
   cargo xtask test                 everything; also what continuous integration runs
   cargo xtask test --quick         format, lints, layers and tests: what to run before a commit
   cargo xtask test lint docs       two steps by name
+  cargo xtask test --rounds 10 --busy 2 unit dropin
+                                   two steps ten times, beside two threads that compute all the time
   cargo xtask test --list          the steps and what each checks")]
 pub(crate) struct Args {
     /// The steps to run, by name; all of them without any.
@@ -34,6 +38,12 @@ pub(crate) struct Args {
     /// Only the steps that take seconds: what to run before a commit.
     #[arg(long, conflicts_with = "steps")]
     quick: bool,
+    /// Run the chosen steps this many times, also after a failure, and say of each how often it passed.
+    #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Keep the machine busy with this many threads that compute, beside the steps.
+    #[arg(long, default_value_t = 0, value_name = "THREADS", value_parser = clap::value_parser!(u32).range(0..=1024))]
+    busy: u32,
     /// List the steps and leave.
     #[arg(long)]
     list: bool,
@@ -48,24 +58,32 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     let chosen = choose(args)?;
+    let _busy = Busy::start(args.busy);
     let mut seconds_before = Durations::load();
     let mut finished = Vec::new();
-    for (index, step) in chosen.iter().enumerate() {
-        let expected = seconds_before.of(step.name);
-        let title = format!("[{:>2}/{}] {}", index + 1, chosen.len(), step.title);
-        let ticker = Ticker::start(title.clone(), expected);
-        let done = run_step(step)?;
-        ticker.stop();
-        println!("{title} … {} in {:.1} s", done.tally.verdict(), done.seconds);
-        if done.tally.failed() > 0 {
-            report::show_failure(&done);
-        } else if !done.tally.is_only_skips() {
-            seconds_before.set(step.name, done.seconds.ceil() as u64);
+    for round in 1..=args.rounds {
+        for (index, step) in chosen.iter().enumerate() {
+            let expected = seconds_before.of(step.name);
+            let of_rounds =
+                if args.rounds > 1 { format!("round {round}/{} ", args.rounds) } else { String::new() };
+            let title = format!("{of_rounds}[{:>2}/{}] {}", index + 1, chosen.len(), step.title);
+            let ticker = Ticker::start(title.clone(), expected);
+            let done = run_step(step)?;
+            ticker.stop();
+            println!("{title} … {} in {:.1} s", done.tally.verdict(), done.seconds);
+            if done.tally.failed() > 0 {
+                report::show_failure(&done);
+                if args.rounds > 1 {
+                    done.log.keep_as(&format!("{}.round-{round}", step.name))?;
+                }
+            } else if !done.tally.is_only_skips() && args.busy == 0 {
+                seconds_before.set(step.name, done.seconds.ceil() as u64);
+            }
+            finished.push(done);
         }
-        finished.push(done);
     }
     seconds_before.store();
-    report::show_summary(&finished);
+    report::show_summary(&finished, args.rounds);
     let failed = finished.iter().any(|done| done.tally.failed() > 0);
     Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

@@ -85,21 +85,27 @@ fn is_a_frame(line: &str) -> bool {
     number || line.starts_with("at ") || line == "stack backtrace:"
 }
 
-/// The table of steps, the skips with their reasons, and the counts on the last line.
-pub(super) fn show_summary(finished: &[Finished]) {
-    println!("\n{:<12} {:<8} {:>7} {:>7} {:>8} {:>9}", "step", "", "passed", "failed", "skipped", "seconds");
+/// The table of steps, the skips with their reasons, and the counts on the last line. Of several rounds each step has one row:
+/// its tests, summed, in how many rounds all of them passed, and the longest time.
+pub(super) fn show_summary(finished: &[Finished], rounds: u32) {
+    let of_rounds = if rounds > 1 { format!(" {:>8}", "rounds") } else { String::new() };
+    println!(
+        "\n{:<12} {:<8} {:>7} {:>7} {:>8} {:>9}{of_rounds}",
+        "step", "", "passed", "failed", "skipped", "seconds"
+    );
     let mut total = Tally::default();
-    for done in finished {
+    for row in rows(finished) {
+        let of_rounds = if rounds > 1 { format!(" {:>4}/{rounds:<3}", row.green) } else { String::new() };
         println!(
-            "{:<12} {:<8} {:>7} {:>7} {:>8} {:>9.1}",
-            done.step.name,
-            done.tally.verdict(),
-            done.tally.passed(),
-            done.tally.failed(),
-            done.tally.skips().len(),
-            done.seconds
+            "{:<12} {:<8} {:>7} {:>7} {:>8} {:>9.1}{of_rounds}",
+            row.name,
+            row.tally.verdict(),
+            row.tally.passed(),
+            row.tally.failed(),
+            row.tally.skips().len(),
+            row.seconds
         );
-        total.add(done.tally.clone());
+        total.add(row.tally);
     }
     if !total.skips().is_empty() {
         println!("\nskipped:");
@@ -108,6 +114,36 @@ pub(super) fn show_summary(finished: &[Finished]) {
         }
     }
     println!("\n{} passed, {} failed, {} skipped", total.passed(), total.failed(), total.skips().len());
+}
+
+/// What all rounds of a step came to.
+#[derive(Debug, PartialEq)]
+struct Row {
+    name: &'static str,
+    tally: Tally,
+    green: usize,
+    seconds: f64,
+}
+
+fn rows(finished: &[Finished]) -> Vec<Row> {
+    let mut rows: Vec<Row> = Vec::new();
+    for done in finished {
+        let green = usize::from(done.tally.failed() == 0);
+        match rows.iter_mut().find(|row| row.name == done.step.name) {
+            Some(row) => {
+                row.tally.add(done.tally.clone());
+                row.green += green;
+                row.seconds = row.seconds.max(done.seconds);
+            }
+            None => rows.push(Row {
+                name: done.step.name,
+                tally: done.tally.clone(),
+                green,
+                seconds: done.seconds,
+            }),
+        }
+    }
+    rows
 }
 
 #[cfg(test)]
@@ -159,6 +195,26 @@ error: 1 target failed:";
         let shown = interesting(&lines);
         assert!(shown.len() < 100 && shown.contains(&"line 3") && shown.contains(&"line 499"), "{shown:?}");
         assert!(shown.contains(&"[…]") && !shown.contains(&"line 200"));
+    }
+
+    #[test]
+    fn a_step_of_many_rounds_is_one_row_that_says_how_many_were_green() {
+        let done = |index: usize, tally, seconds| Finished {
+            step: &crate::test::steps::ALL[index],
+            log: Log::create("rounds-of-the-test").expect("a log"),
+            tally,
+            seconds,
+        };
+        let finished = [
+            done(0, Tally::counts(5, 0), 2.0),
+            done(1, Tally::counts(1, 0), 1.0),
+            done(0, Tally::counts(3, 2), 9.0),
+            done(1, Tally::counts(1, 0), 1.0),
+            done(0, Tally::counts(5, 0), 3.0),
+        ];
+        let rows = rows(&finished);
+        let of = |row: &Row| (row.tally.passed(), row.tally.failed(), row.green, row.seconds);
+        assert_eq!(rows.iter().map(of).collect::<Vec<_>>(), [(13, 2, 2, 9.0), (2, 0, 2, 1.0)]);
     }
 
     #[test]
