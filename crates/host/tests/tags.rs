@@ -22,7 +22,7 @@ struct Matching {
     sender: End,
     receiver: End,
     srq: SharedReceiveQueue,
-    _qp: QueuePair,
+    qp: QueuePair,
 }
 
 impl Matching {
@@ -44,7 +44,7 @@ impl Matching {
             let sges = [receiver.buffer.sge(at, 10), receiver.buffer.sge(at + 10, ROOM - 10)];
             srq.post_recv(&RecvWr { wr_id: 100 + wr_id, sges: &sges }).expect("posts");
         }
-        Matching { sender, receiver, srq, _qp: qp }
+        Matching { sender, receiver, srq, qp }
     }
 
     /// Adds a buffer at place `place`, which is also its number.
@@ -178,4 +178,38 @@ fn what_does_not_fit_or_is_not_there_is_said() {
     assert!(results.iter().any(|c| c.wr_id == 2 && c.status != CompletionStatus::Success), "{results:?}");
     let plain = matching.receiver.device.shared_receive_queue(&matching.receiver.pd, 4, 1).expect("a queue");
     assert_eq!(plain.sync_tags(&quiet), Err(PostError::NoSuchQueue));
+}
+
+#[test]
+fn a_rendezvous_waits_for_a_place_in_a_full_send_queue() {
+    for link in LINKS {
+        let matching = Matching::new(link);
+        // The sender has no receives yet, so these stay until the queue is full.
+        let sges = [matching.receiver.buffer.sge(0, 8)];
+        let full = until("a full queue", || {
+            let wr = SendWr::new(500, Operation::Send, &sges);
+            matching.qp.post_send(&[wr]).err().map(|refused| refused.error)
+        });
+        assert_eq!(full, PostError::QueueFull);
+        let message = matching.sender.fill(FAR as usize, 400, 5);
+        matching.add(3, 0x33, None);
+        let remote = matching.sender.buffer.remote(FAR);
+        let place =
+            [&remote.va.to_be_bytes()[..], &remote.rkey.0.to_be_bytes(), &400u32.to_be_bytes()].concat();
+        matching.send(TagOperation::Rendezvous, 0x33, &place);
+        matching.expect(3, CompletionOp::ReceiveTagged, MATCHED, 0x33);
+        let mut told = 0;
+        let whole = until("the message", || {
+            let _ = matching
+                .sender
+                .qp
+                .post_recv(&RecvWr { wr_id: 55, sges: &[matching.sender.buffer.sge(1 << 17, 64)] });
+            told += u32::from(matching.sender.cq.poll_one().is_some());
+            matching.receiver.cq.poll_tagged().filter(|(completion, ..)| completion.wr_id != 500)
+        });
+        assert_eq!((whole.0.wr_id, whole.0.status), (3, CompletionStatus::Success));
+        assert_eq!(whole.0.flags.tags, TagFlags::DATA_VALID);
+        assert_eq!(matching.tagged(3, 400), message);
+        assert!(told > 100, "{told}");
+    }
 }

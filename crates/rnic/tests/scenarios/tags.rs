@@ -296,6 +296,20 @@ fn a_rendezvous_that_fails_is_said_once_and_breaks_the_connection() {
 }
 
 #[test]
+fn a_rendezvous_goes_with_its_queue_pair() {
+    let mut matching = Matching::new();
+    matching.add(1, 0x11);
+    let place = matching.place(FAR, 64);
+    matching.post(0, TagOperation::Rendezvous, 0x11, &place);
+    matching.pair.run();
+    let arrived = matching.pair.completions(B);
+    let (qpn, node) = (matching.pair.ends[B].qpn, &mut matching.pair.net.nodes[B]);
+    assert!(matches!(node.rnic.match_tags(&arrived[0], &mut node.memory), Seen::Instead { .. }));
+    node.rnic.destroy_qp(qpn).expect("goes");
+    assert!(node.rnic.next_transfer().is_none());
+}
+
+#[test]
 fn an_unexpected_message_keeps_new_buffers_out_until_it_is_known() {
     let mut matching = Matching::new();
     matching.send(TagOperation::Eager, 0x44, b"early");
@@ -327,6 +341,10 @@ fn what_does_not_fit_or_may_not_be_written_is_said() {
     matching.pair.net.nodes[B].deregister(&gone);
     matching.send(TagOperation::Eager, 2, b"nowhere");
     assert_eq!(matching.shown(), [(8, LocalProtection, ReceiveTagged, TagFlags::MATCHED)]);
+    let constant = matching.pair.net.nodes[B].register(256, Access::REMOTE_READ);
+    matching.add_at(7, 3, &[constant.sge(0, 256)]).expect("adds");
+    matching.send(TagOperation::Eager, 3, b"constant");
+    assert_eq!(matching.shown(), [(7, LocalProtection, ReceiveTagged, TagFlags::MATCHED)]);
     let handles: Vec<_> = (0..4).map(|place| matching.add(place, 0x60 + place)).collect();
     assert_eq!(matching.add_at(5, 9, &small), Err(PostError::QueueFull));
     let rnic = &mut matching.pair.net.nodes[B].rnic;
