@@ -59,10 +59,40 @@ pub(crate) struct Notifier {
     channel: Option<ChannelEnd>,
     /// Where the program that has the ring waits, if another one has.
     bell: Option<Bell>,
+    told: Told,
+}
+
+/// How far events have told of the completions of a ring, counted from when it was made.
+///
+/// Cards tell of completions that came before the queue was armed and have not been polled, and programs rely on that: one that polls
+/// until it finds nothing, arms the queue and sleeps. What an event has told of, or could have, is not told again: a program that
+/// arms the queue before it polls would be woken twice for each completion.
+#[derive(Debug, Default)]
+struct Told {
+    /// Completions that events have told of.
+    all: AtomicU64,
+    /// Completions up to the last one that wakes a program which asked for solicited messages alone.
+    urgent: AtomicU64,
+}
+
+impl Told {
+    /// Whether a queue that has just been armed owes an event for what was there before, if `taken` completions of `shown` were taken.
+    fn owes(&self, what: WaitFor, taken: u64, shown: u64) -> bool {
+        let last = match what {
+            WaitFor::Any => shown,
+            WaitFor::Solicited => self.urgent.load(Ordering::Relaxed).min(shown),
+        };
+        last > taken.max(self.all.load(Ordering::Relaxed))
+    }
 }
 
 impl Notify for Notifier {
-    fn notify(&self) {
+    fn note_urgent(&self, urgent: u64) {
+        self.told.urgent.store(urgent, Ordering::Relaxed);
+    }
+
+    fn notify(&self, shown: u64) {
+        self.told.all.fetch_max(shown, Ordering::Relaxed);
         self.sleepers.wake_all();
         self.tasks.notify();
         if let Some(channel) = &self.channel {
@@ -137,8 +167,13 @@ impl CompletionQueue {
         let has_events = channel.is_some() || bell.is_some();
         let lane_of_queue = device.lane(lane).ok_or(CreateError::NoSuchLane(lane))?;
         let tasks = Tasks::new(&lane_of_queue.due, device.waiting.count());
-        let notifier =
-            Arc::new(Notifier { sleepers: device.waiting.sleepers(Place::Queue), tasks, channel, bell });
+        let notifier = Arc::new(Notifier {
+            sleepers: device.waiting.sleepers(Place::Queue),
+            tasks,
+            channel,
+            bell,
+            told: Told::default(),
+        });
         let reporter = Reporter::new(events, &device.events);
         let sink = CqSink {
             ring,
@@ -257,9 +292,10 @@ impl CompletionQueue {
         }
     }
 
-    /// Asks for one event on the queue's channel, at the next completion that `what` describes. Completions that wait already
-    /// bring none, so the queue is polled once more afterwards (IBTA §11.4.2.2). Asking again before the event is no more
-    /// than asking once; for any completion outweighs for solicited ones.
+    /// Asks for one event on the queue's channel, at the next completion that `what` describes. Of completions that wait already
+    /// it comes at once, as with cards, but for those that an earlier event has told of: the queue is polled once more afterwards
+    /// (IBTA §11.4.2.2). Asking again before the event is no more than asking once; for any completion outweighs for
+    /// solicited ones.
     ///
     /// # Errors
     /// The queue has no channel.
@@ -267,8 +303,16 @@ impl CompletionQueue {
         let inner = &*self.inner;
         let channel = inner.notifier.channel.as_ref().ok_or(NoChannel)?;
         channel.arm();
+        let mut consumer = inner.consumer();
         // A corrupt ring brings no event, and no completion either.
-        let _ = inner.consumer().arm(what.into());
+        let waiting = consumer.available_after_arm(what.into()).unwrap_or(0);
+        let shown = consumer.observed();
+        if waiting > 0 && inner.notifier.told.owes(what, shown - waiting, shown) && consumer.disarm() {
+            inner.notifier.told.all.fetch_max(shown, Ordering::Relaxed);
+            channel.fire();
+            return Ok(());
+        }
+        drop(consumer);
         if inner.device.engine != Engine::Inline {
             inner.device.waiting.note_armed(&inner.device, channel.is_blocked_on());
         }
@@ -340,6 +384,9 @@ impl CompletionQueue {
             }
             inner.overruns.fetch_add(consumer.overruns(), Ordering::Relaxed);
             inner.capacity.store(layout.slot_count() as u32, Ordering::Relaxed);
+            // They are counted anew, and no event is owed for them.
+            inner.notifier.told.all.store(producer.pushed(), Ordering::Relaxed);
+            inner.notifier.told.urgent.store(producer.urgent(), Ordering::Relaxed);
             (sink.ring, *consumer) = (producer, fresh);
             engine.forget_numbers(inner.id);
             Ok(())

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{PATIENCE, Setup, until};
+use common::{PATIENCE, Setup, Told, until};
 use highwire_host::verbs::{
     AsyncEvent, CompletionStatus, Operation, QpAttr, QpState, RecvWr, RemoteKey, SendFlags, SendWr, Service,
 };
@@ -142,6 +142,54 @@ fn a_queue_armed_for_solicited_completions_sleeps_through_the_others() {
         sleep_on(channel.fd());
         assert_eq!(channel.try_event(), Some(1));
         assert_eq!((cq.poll_one().map(|c| c.wr_id), cq.poll_one().map(|c| c.wr_id)), (Some(0), Some(1)));
+    }
+}
+
+#[test]
+fn a_queue_tells_once_of_what_came_between_the_last_look_and_the_arming() {
+    for link in LINKS {
+        let setup = Setup::new(Service::Rc, link).engine(Engine::Both);
+        let (a, b) = (setup.end(), setup.end());
+        let Told { qp, cq, channel } = setup.told(&b, 7);
+        setup.join(&a.qp, &qp);
+        let send = |wr_id, solicited| {
+            qp.post_recv(&RecvWr { wr_id, sges: &[] }).expect("posts");
+            let flags = SendFlags { solicited, ..SendFlags::SIGNALED };
+            a.qp.post_send(&[SendWr { flags, ..SendWr::new(wr_id, Operation::Send, &[]) }]).expect("posts");
+            // The message has arrived once the sender has its completion.
+            until("the message", || a.cq.poll_one());
+        };
+        let taken = || cq.poll_one().map(|completion| completion.wr_id);
+        let arm = |what| {
+            cq.request_notify(what).expect("has a channel");
+            channel.try_event()
+        };
+        send(1, false);
+        assert_eq!(arm(WaitFor::Solicited), None, "{link}: not solicited");
+        assert_eq!(arm(WaitFor::Any), Some(7), "{link}: the program has not seen it");
+        // It has been told now, and may arm the queue before it polls.
+        assert_eq!(arm(WaitFor::Any), None, "{link}");
+        send(2, false);
+        assert_eq!((channel.try_event(), channel.try_event()), (Some(7), None), "{link}: armed meanwhile");
+        assert_eq!((taken(), taken(), taken()), (Some(1), Some(2), None));
+        assert_eq!(arm(WaitFor::Any), None, "{link}: nothing is there");
+        send(3, false);
+        assert_eq!(channel.try_event(), Some(7), "{link}");
+        assert_eq!((taken(), taken()), (Some(3), None));
+        send(4, true);
+        send(5, false);
+        assert_eq!((arm(WaitFor::Solicited), arm(WaitFor::Solicited)), (Some(7), None), "{link}: the first");
+        assert_eq!((taken(), taken(), taken()), (Some(4), Some(5), None));
+        send(6, true);
+        assert_eq!((channel.try_event(), taken()), (Some(7), Some(6)), "{link}");
+        send(7, true);
+        assert_eq!(taken(), Some(7), "{link}");
+        let both = (arm(WaitFor::Solicited), arm(WaitFor::Any));
+        assert_eq!(
+            both,
+            (None, None),
+            "{link}: what was taken is not told, although no event has told of it"
+        );
     }
 }
 

@@ -71,6 +71,8 @@ pub struct CompletionQueueProducer {
     ring: Producer,
     /// The strongest reason to wake the application among the CQEs since the last look at `arm`.
     pending: u64,
+    /// How many CQEs were written when the last was one of a solicited message, or of a failure.
+    urgent: u64,
 }
 
 /// The application's end of a completion queue.
@@ -84,7 +86,7 @@ impl CompletionQueueProducer {
     /// What is wrong with the header or its cursors.
     pub fn attach(window: &Window) -> Result<CompletionQueueProducer, LayoutError> {
         let ring = Producer::attach(window, COMPLETION_RING)?;
-        Ok(CompletionQueueProducer { ring, pending: 0 })
+        Ok(CompletionQueueProducer { ring, pending: 0, urgent: 0 })
     }
 
     /// The ring's shape.
@@ -108,6 +110,9 @@ impl CompletionQueueProducer {
         let completion = &cqe.completion;
         let wakes_all = completion.flags.solicited || completion.status != CompletionStatus::Success;
         self.pending |= if wakes_all { 3 } else { 2 };
+        if wakes_all {
+            self.urgent = self.ring.filled();
+        }
         Ok(())
     }
 
@@ -115,6 +120,12 @@ impl CompletionQueueProducer {
     #[inline]
     pub fn pushed(&self) -> u64 {
         self.ring.filled()
+    }
+
+    /// How many there were when the last of a solicited message or of a failure was written; 0 if there was none.
+    #[inline]
+    pub fn urgent(&self) -> u64 {
+        self.urgent
     }
 
     /// How many of them the application has taken, freshly looked at; none are counted if its cursor is impossible.
@@ -199,12 +210,30 @@ impl CompletionQueueConsumer {
     /// # Errors
     /// As for [`poll`](Self::poll).
     pub fn arm(&mut self, what: Arm) -> Result<bool, CursorError> {
+        self.available_after_arm(what).map(|available| available > 0)
+    }
+
+    /// The same; returns how many wait.
+    ///
+    /// # Errors
+    /// As for [`poll`](Self::poll).
+    pub fn available_after_arm(&mut self, what: Arm) -> Result<u64, CursorError> {
         let arm = self.0.window().u64_at(offset::ARM);
         // A weaker request does not replace a stronger one that is still open.
         arm.fetch_max(what as u64, Ordering::AcqRel);
         // Store of arm, then load of tail: only a full fence keeps this order.
         fence(Ordering::SeqCst);
-        Ok(self.0.observe_tail_acquire()? > 0)
+        self.0.observe_tail_acquire()
+    }
+
+    /// Takes the request for a wake-up back; false if the wake-up is on its way.
+    pub fn disarm(&mut self) -> bool {
+        self.0.window().u64_at(offset::ARM).swap(0, Ordering::AcqRel) != 0
+    }
+
+    /// How many CQEs the engine has shown since the ring was made, as far as the last look told.
+    pub fn observed(&self) -> u64 {
+        self.0.observed()
     }
 
     /// What it was armed for and has not been woken for yet.

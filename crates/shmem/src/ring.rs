@@ -216,6 +216,12 @@ impl Consumer {
         Ok(available)
     }
 
+    /// How many slots have been filled since the ring was made, as far as the last look showed.
+    #[inline]
+    pub fn observed(&self) -> u64 {
+        self.tail_cached
+    }
+
     /// Takes the oldest filled slot of a ring of which others take slots as well: it belongs to whoever moves the shared cursor
     /// over it. `copy` is told where it lies before that is decided, and what it returns counts only afterwards.
     ///

@@ -47,8 +47,11 @@ pub(crate) struct SrqEnds {
 
 /// Wakes the threads and tasks that wait for a completion queue.
 pub(crate) trait Notify: Send + Sync {
-    /// The queue has what it was armed for.
-    fn notify(&self);
+    /// Before CQEs are shown: of all since the ring was made, so many were written when the last was one that also wakes a
+    /// program that asked for solicited messages alone.
+    fn note_urgent(&self, urgent: u64);
+    /// The queue has what it was armed for; so many CQEs have been shown.
+    fn notify(&self, shown: u64);
 }
 
 /// The engine's end of a completion queue.

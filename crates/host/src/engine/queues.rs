@@ -385,9 +385,12 @@ impl Engine {
         for (index, sink) in self.cqs.iter_mut().enumerate() {
             let Some(sink) = sink.as_mut().filter(|sink| sink.is_touched) else { continue };
             sink.is_touched = false;
+            if sink.has_events {
+                sink.notifier.note_urgent(sink.ring.urgent());
+            }
             sink.ring.publish_release();
             if sink.has_events && sink.ring.take_notification() {
-                sink.notifier.notify();
+                sink.notifier.notify(sink.ring.pushed());
             }
             if std::mem::take(&mut sink.is_overrun) {
                 self.overrun.push(CqId(index as u32));
