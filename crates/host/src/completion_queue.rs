@@ -8,6 +8,7 @@ pub use next::Next;
 use self::next::Tasks;
 use crate::completion_channel::{ChannelEnd, ChannelTarget};
 use crate::config::Engine;
+use crate::crowd::EmptyPolls;
 use crate::device::Owner;
 use crate::door::Bell;
 use crate::engine::{CqSink, Notify};
@@ -45,6 +46,7 @@ pub(crate) struct CqInner {
     /// The engine looks for sleepers of this queue.
     uses_events: AtomicBool,
     capacity: AtomicU32,
+    empty_polls: EmptyPolls,
     /// Completions lost in rings that were replaced.
     overruns: AtomicU64,
     /// Its ring, if another program maps that.
@@ -192,8 +194,20 @@ impl CompletionQueue {
         let capacity = AtomicU32::new(layout.slot_count() as u32);
         let overruns = AtomicU64::new(0);
         let uses_events = AtomicBool::new(has_events);
-        let inner =
-            CqInner { device, lane, id, consumer, notifier, reporter, uses_events, capacity, overruns, file };
+        let empty_polls = EmptyPolls::default();
+        let inner = CqInner {
+            device,
+            lane,
+            id,
+            consumer,
+            notifier,
+            reporter,
+            uses_events,
+            capacity,
+            empty_polls,
+            overruns,
+            file,
+        };
         Ok(CompletionQueue { inner: Arc::new(inner) })
     }
 
@@ -218,6 +232,7 @@ impl CompletionQueue {
         };
         let taken = take(&mut consumer, completions, &read);
         if taken > 0 || inner.device.engine == Engine::Background {
+            inner.note_poll(taken);
             return taken;
         }
         // If someone else runs the engine, what it finds for this queue shows in the ring.
@@ -229,6 +244,7 @@ impl CompletionQueue {
             inner.lane().visit(|engine| engine.due_after(true));
         }
         inner.device.after_visit();
+        inner.note_poll(taken);
         taken
     }
 
@@ -412,6 +428,13 @@ impl CqInner {
 
     fn consumer(&self) -> MutexGuard<'_, CompletionQueueConsumer> {
         self.consumer.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    #[inline]
+    fn note_poll(&self, taken: usize) {
+        if self.empty_polls.note(taken > 0) {
+            self.device.crowd.give_way();
+        }
     }
 
     /// From now on the engine looks for sleepers of this queue, which costs it a fence per delivery.

@@ -12,6 +12,7 @@ use crate::completion_channel::CompletionChannel;
 use crate::completion_queue::{CompletionQueue, CompletionQueueConfig};
 use crate::config::{DeviceConfig, Engine};
 use crate::counters::CounterSnapshot;
+use crate::crowd::Crowd;
 use crate::engine::Sleeper;
 use crate::error::{CreateError, OpenError};
 use crate::events::EventQueue;
@@ -90,6 +91,7 @@ pub(crate) struct Shared {
     /// Visits of application threads to all lanes when the counters were written last, and whether the background thread has had work since.
     told_visits: AtomicU64,
     pub(crate) has_worked: AtomicBool,
+    pub(crate) crowd: Crowd,
     /// The broker's client, which got the device its part of a shared address. Dropped last: afterwards another process may get
     /// that part.
     pub(crate) broker: Option<Client>,
@@ -332,7 +334,13 @@ impl Shared {
             // A capture that stopped has said so in its counters.
             let _ = capture.flush();
         }
-        self.lanes.iter().for_each(|lane| lane.control(|engine| engine.reap()));
+        let neighbours = self.lanes.iter().map(|lane| {
+            lane.control(|engine| {
+                engine.reap();
+                engine.neighbours()
+            })
+        });
+        self.crowd.note(neighbours.max().unwrap_or(0));
         if let Some(broker) = &self.broker {
             broker.look_after_broker();
         }
@@ -395,6 +403,7 @@ impl Shared {
         }
         waits(&mut |name, value| snapshot.add(name, value));
         snapshot.add("segments_lost", highwire_shmem::guard::lost_segments());
+        snapshot.add("gave_way", self.crowd.turns());
         snapshot
     }
 }

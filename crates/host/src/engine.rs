@@ -210,6 +210,11 @@ impl Engine {
         }
     }
 
+    /// How many peers on this host it has met.
+    pub(crate) fn neighbours(&self) -> usize {
+        self.ways.shm.as_ref().map_or(0, |shm| shm.rings.count())
+    }
+
     /// Reports every counter of the lane by name.
     pub(crate) fn each_counter(&self, each: &mut dyn FnMut(&'static str, u64)) {
         self.rnic.counters().iter().for_each(|(name, value)| each(name, value));

@@ -72,6 +72,7 @@ mod completion_channel;
 mod completion_queue;
 mod config;
 mod counters;
+mod crowd;
 mod device;
 pub mod door;
 mod endpoint;

@@ -3,6 +3,7 @@
 use super::Shared;
 use crate::clock::Clock;
 use crate::config::{ADDRESS_VARIABLE, Congestion, DeviceConfig, LinkChoice, Sharing, WAKE_VARIABLE};
+use crate::crowd::Crowd;
 use crate::engine::{Disturbed, Engine, Groups, Neighbours, Parts, Shm, Udp, Ways};
 use crate::error::OpenError;
 use crate::events::EventQueue;
@@ -139,6 +140,7 @@ pub(super) fn open(config: &DeviceConfig) -> Result<Shared, OpenError> {
         housekeeping: AtomicU64::new(0),
         told_visits: AtomicU64::new(0),
         has_worked: AtomicBool::new(false),
+        crowd: Crowd::new(std::thread::available_parallelism().map_or(1, usize::from)),
         broker,
     })
 }

@@ -287,6 +287,12 @@ impl Neighbours {
         let _ = self.local.publish_queue_pair(qpn.value(), &entry);
     }
 
+    /// Other engines on this host that it has met and that live, as far as it knows.
+    pub(crate) fn count(&self) -> usize {
+        let own = self.local.name();
+        self.known.iter().filter(|known| known.peer.as_ref().is_ok_and(|peer| peer.name() != own)).count()
+    }
+
     /// Housekeeping: forgets peers that are gone and were not noticed.
     pub(crate) fn reap(&mut self) {
         self.inbox.reap();

@@ -1,0 +1,92 @@
+//! Threads that poll in vain on a machine with fewer cores than neighbours that talk to each other.
+//!
+//! Each of them would keep its core until the scheduler takes it away, milliseconds later, while the neighbour that it waits for
+//! cannot run: four MPI ranks on two cores. So such a thread gives its core away now and then. Where there are cores enough for a process
+//! and its neighbours, a thread that polls has a core to itself, and nothing is asked of the kernel: what else runs on
+//! the machine would take the core for as long as the scheduler lets it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
+
+/// Empty polls of one queue after which its thread gives its core away, if there is a crowd.
+const POLLS_PER_TURN: u32 = 64;
+
+/// Whether a device and its neighbours outnumber the cores.
+#[derive(Debug)]
+pub(crate) struct Crowd {
+    cores: usize,
+    is_crowd: AtomicBool,
+    turns: AtomicU64,
+}
+
+/// Polls of one queue in a row that have found nothing.
+#[derive(Debug, Default)]
+pub(crate) struct EmptyPolls(AtomicU32);
+
+impl Crowd {
+    pub(crate) fn new(cores: usize) -> Crowd {
+        Crowd { cores, is_crowd: AtomicBool::new(false), turns: AtomicU64::new(0) }
+    }
+
+    /// The device has so many neighbours now.
+    pub(crate) fn note(&self, neighbours: usize) {
+        self.is_crowd.store(neighbours >= self.cores, Ordering::Relaxed);
+    }
+
+    /// A thread has polled in vain for a while: where there is a crowd, others get its core.
+    #[cold]
+    pub(crate) fn give_way(&self) {
+        if self.is_crowd.load(Ordering::Relaxed) {
+            self.turns.fetch_add(1, Ordering::Relaxed);
+            std::thread::yield_now();
+        }
+    }
+
+    /// How often a thread has given its core away.
+    pub(crate) fn turns(&self) -> u64 {
+        self.turns.load(Ordering::Relaxed)
+    }
+}
+
+impl EmptyPolls {
+    /// Notes one poll; true if so many in a row have found nothing that the thread should [give way](Crowd::give_way).
+    #[inline]
+    pub(crate) fn note(&self, found: bool) -> bool {
+        // Not an increment: of several pollers' counts some get lost.
+        let empty = self.0.load(Ordering::Relaxed);
+        if found {
+            if empty != 0 {
+                self.0.store(0, Ordering::Relaxed);
+            }
+            return false;
+        }
+        let empty = empty.wrapping_add(1);
+        self.0.store(empty, Ordering::Relaxed);
+        empty.is_multiple_of(POLLS_PER_TURN)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thread_gives_way_after_many_polls_in_a_row_that_found_nothing() {
+        let polls = EmptyPolls::default();
+        for _ in 0..3 {
+            assert!((1..POLLS_PER_TURN).all(|_| !polls.note(false)));
+            assert!(polls.note(false));
+        }
+        assert!((1..POLLS_PER_TURN).all(|_| !polls.note(false)));
+        assert!(!polls.note(true) && !polls.note(false), "it begins anew");
+    }
+
+    #[test]
+    fn cores_are_given_away_only_where_a_device_and_its_neighbours_outnumber_them() {
+        let crowd = Crowd::new(2);
+        for (neighbours, turns) in [(0, 0), (1, 0), (2, 1), (7, 2), (1, 2)] {
+            crowd.note(neighbours);
+            crowd.give_way();
+            assert_eq!(crowd.turns(), turns, "{neighbours} neighbours");
+        }
+    }
+}
