@@ -1,5 +1,6 @@
 //! `highwire store`: the transactional store.
 
+mod account;
 mod check;
 mod commands;
 mod faults;

@@ -7,11 +7,13 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Instant;
 
 use anyhow::{Context, Result};
-use highwire_txn::check::Form;
+use highwire_txn::check::{Form, History};
 use highwire_txn::simulation::{Failure, Plan, Report};
 
 use crate::console::Console;
 use crate::progress::Progress;
+
+use super::account::Account;
 
 #[derive(Debug, clap::Args)]
 pub(super) struct Args {
@@ -24,6 +26,9 @@ pub(super) struct Args {
     /// Threads that run them.
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u64).range(1..=256))]
     threads: u64,
+    /// Keep in this file how far the run is, and go on there if the file exists.
+    #[arg(long, value_name = "FILE", conflicts_with = "history")]
+    resume: Option<PathBuf>,
     /// Write what the clients of the one seed saw, for another checker.
     #[arg(long, value_name = "FILE", conflicts_with = "seeds")]
     history: Option<PathBuf>,
@@ -31,7 +36,7 @@ pub(super) struct Args {
     #[arg(long, value_enum, default_value_t = HistoryForm::ListAppend, requires = "history")]
     form: HistoryForm,
     /// Run a benchmark's transactions instead, without faults, and count requests. Simulated: it says nothing about speed.
-    #[arg(long, value_enum, conflicts_with_all = ["seeds", "threads", "history"])]
+    #[arg(long, value_enum, conflicts_with_all = ["seeds", "threads", "history", "resume"])]
     workload: Option<super::workload::Kind>,
 }
 
@@ -56,68 +61,31 @@ impl From<HistoryForm> for Form {
     }
 }
 
-/// Sums over seeds.
-#[derive(Default)]
-struct Totals {
-    seeds: u64,
-    committed: usize,
-    aborted: usize,
-    unknown: usize,
-    crashes: usize,
-    disturbances: usize,
-    full_disks: usize,
-    configurations: u64,
-    messages: u64,
-    edges: usize,
-    failure: Option<Failure>,
-}
-
-impl Totals {
-    fn add(&mut self, report: &Report) {
-        self.seeds += 1;
-        self.committed += report.committed;
-        self.aborted += report.aborted;
-        self.unknown += report.unknown;
-        self.crashes += report.crashes;
-        self.disturbances += report.disturbances;
-        self.full_disks += report.full_disks;
-        self.configurations += u64::from(report.configurations) - 1;
-        self.messages += report.messages;
-        self.edges += report.verdict.version_edges + report.verdict.list_edges;
-    }
-}
-
 /// Runs the seeds, in order as far as threads allow, up to the first failure.
 pub(super) fn run(check: &Args) -> Result<ExitCode> {
     if let Some(kind) = check.workload {
         return super::workload::run(kind, check.seed);
     }
-    let next = AtomicU64::new(0);
-    let has_failed = AtomicBool::new(false);
-    let totals = Mutex::new(Totals::default());
+    let account = Account::open(check.seed, check.seeds, check.resume.as_deref())?;
+    let next = AtomicU64::new(account.done());
+    let has_ended = AtomicBool::new(false);
+    let account = Mutex::new(account);
+    let failed = Mutex::new(Ok(None));
     let progress = Mutex::new(Progress::new("seeds", check.seeds).with_lines());
-    let written = Mutex::new(Ok(()));
     let work = || {
-        while !has_failed.load(Ordering::Relaxed) {
+        while !has_ended.load(Ordering::Relaxed) {
             let place = next.fetch_add(1, Ordering::Relaxed);
             if place >= check.seeds {
                 return;
             }
             let (result, history) = Plan::from_seed(check.seed.wrapping_add(place)).run_recorded();
-            if let Some(path) = &check.history {
-                let text = history.export(check.form.into());
-                let mut written = written.lock().unwrap_or_else(PoisonError::into_inner);
-                *written = std::fs::write(path, text).with_context(|| format!("{}", path.display()));
-            }
-            let mut totals = totals.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut account = account.lock().unwrap_or_else(PoisonError::into_inner);
             let mut progress = progress.lock().unwrap_or_else(PoisonError::into_inner);
-            progress.at(totals.seeds, Instant::now());
-            match result {
-                Ok(report) => totals.add(&report),
-                Err(failure) => {
-                    has_failed.store(true, Ordering::Relaxed);
-                    totals.failure = Some(failure);
-                }
+            progress.at(account.run(), Instant::now());
+            let noted = note(check, &mut account, place, result, &history);
+            if !matches!(noted, Ok(None)) {
+                has_ended.store(true, Ordering::Relaxed);
+                *failed.lock().unwrap_or_else(PoisonError::into_inner) = noted;
             }
         }
     };
@@ -127,8 +95,8 @@ pub(super) fn run(check: &Args) -> Result<ExitCode> {
         }
     });
     drop(progress);
-    written.into_inner().unwrap_or_else(PoisonError::into_inner)?;
-    let totals = totals.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let totals = account.into_inner().unwrap_or_else(PoisonError::into_inner).end()?;
+    let failure = failed.into_inner().unwrap_or_else(PoisonError::into_inner)?;
     let mut console = Console::new();
     console.line(format!(
         "{} seeds: {} transactions committed, {} aborted, {} of unknown outcome",
@@ -138,7 +106,7 @@ pub(super) fn run(check: &Args) -> Result<ExitCode> {
         "{} crashes, {} full disks, {} pauses, partitions and other faults, {} changes of configuration, {} messages",
         totals.crashes, totals.full_disks, totals.disturbances, totals.configurations, totals.messages
     ))?;
-    let Some(failure) = totals.failure else {
+    let Some(failure) = failure else {
         console.line(format!(
             "strictly serialisable: {} dependencies and real time, and no cycle",
             totals.edges
@@ -149,4 +117,22 @@ pub(super) fn run(check: &Args) -> Result<ExitCode> {
     console.line(failure)?;
     console.finish()?;
     Ok(ExitCode::FAILURE)
+}
+
+/// Writes down what came of a seed; gives the failure, if it has broken the promise.
+fn note(
+    check: &Args,
+    account: &mut Account,
+    place: u64,
+    result: Result<Report, Failure>,
+    history: &History,
+) -> Result<Option<Failure>> {
+    if let Some(path) = &check.history {
+        let text = history.export(check.form.into());
+        std::fs::write(path, text).with_context(|| format!("{}", path.display()))?;
+    }
+    match result {
+        Ok(report) => account.add(place, report).map(|()| None),
+        Err(failure) => Ok(Some(failure)),
+    }
 }
