@@ -111,13 +111,13 @@ struct Again {
 impl Backlog {
     /// Hands the node its answers. Whether there were any.
     pub(crate) fn receive(&mut self, rpc: &mut Rpc, shared: &Shared) -> bool {
-        let mut any = false;
+        let mut now = None;
         while let Some(parcel) = rpc.take_parcel() {
-            any = true;
+            // All of them had come before this turn: reading the clock once does no harm.
+            let now_ns = *now.get_or_insert_with(|| shared.clock.now_ns());
             let place = self.under_way.get_mut(parcel.id().0 as usize);
             let Some(call) = place.and_then(Option::take) else { continue };
             let UnderWay { to, mut tickets, is_reliable, pause_ns } = call;
-            let now_ns = shared.clock.now_ns();
             let mut node = shared.node.borrow_mut();
             parcel.each(|place, request, reply| {
                 let Some(&ticket) = tickets.get(place) else { return };
@@ -135,12 +135,11 @@ impl Backlog {
             tickets.clear();
             self.spare.push(tickets);
         }
-        any
+        now.is_some()
     }
 
     /// Sends whatever the node has to say: what goes to one node goes together. Whether there was anything.
-    pub(crate) fn send(&mut self, rpc: &mut Rpc, shared: &Shared, lease_ns: u64) -> bool {
-        let now_ns = shared.clock.now_ns();
+    pub(crate) fn send(&mut self, rpc: &mut Rpc, shared: &Shared, now_ns: u64, lease_ns: u64) -> bool {
         let mut bytes = take(&mut self.bytes);
         loop {
             bytes.clear();

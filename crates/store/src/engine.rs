@@ -518,10 +518,10 @@ impl Drive {
         let has_events = self.shared.deliver_events();
         if has_events {
             // Workers go on at once: what they ask for leaves with what this turn has to say.
-            let now = self.rpc.now();
-            self.rpc.run(now);
+            let as_of = self.rpc.now();
+            self.rpc.run(as_of);
         }
-        let has_sent = self.backlog.send(&mut self.rpc, &self.shared, self.lease_ns);
+        let has_sent = self.backlog.send(&mut self.rpc, &self.shared, now, self.lease_ns);
         self.shared.deliver_events() | has_events | has_received | has_sent | is_due
     }
 }

@@ -7,10 +7,23 @@ pub(crate) struct Malformed;
 
 pub(crate) trait Encode {
     fn put(&self, to: &mut Vec<u8>);
+
+    /// Many, one behind the other.
+    fn put_all(items: &[Self], to: &mut Vec<u8>)
+    where
+        Self: Sized,
+    {
+        items.iter().for_each(|item| item.put(to));
+    }
 }
 
 pub(crate) trait Decode: Sized {
     fn take(from: &mut &[u8]) -> Result<Self, Malformed>;
+
+    /// So many, one behind the other. Each is at least a byte, and there are no fewer bytes than that.
+    fn take_all(from: &mut &[u8], count: usize) -> Result<Vec<Self>, Malformed> {
+        (0..count).map(|_| Self::take(from)).collect()
+    }
 }
 
 macro_rules! number {
@@ -29,7 +42,32 @@ macro_rules! number {
         }
     )*};
 }
-number!(u8, u16, u32, u64);
+number!(u16, u32, u64);
+
+// Bytes are copied all at once: they are most of a message.
+impl Encode for u8 {
+    fn put(&self, to: &mut Vec<u8>) {
+        to.push(*self);
+    }
+
+    fn put_all(items: &[u8], to: &mut Vec<u8>) {
+        to.extend_from_slice(items);
+    }
+}
+
+impl Decode for u8 {
+    fn take(from: &mut &[u8]) -> Result<u8, Malformed> {
+        let (&byte, rest) = from.split_first().ok_or(Malformed)?;
+        *from = rest;
+        Ok(byte)
+    }
+
+    fn take_all(from: &mut &[u8], count: usize) -> Result<Vec<u8>, Malformed> {
+        let (bytes, rest) = from.split_at_checked(count).ok_or(Malformed)?;
+        *from = rest;
+        Ok(bytes.to_vec())
+    }
+}
 
 impl Encode for bool {
     fn put(&self, to: &mut Vec<u8>) {
@@ -77,7 +115,7 @@ impl<T: Decode> Decode for Box<T> {
 impl<T: Encode> Encode for Vec<T> {
     fn put(&self, to: &mut Vec<u8>) {
         u32::try_from(self.len()).expect("fewer than 2^32 items").put(to);
-        self.iter().for_each(|item| item.put(to));
+        T::put_all(self, to);
     }
 }
 
@@ -88,7 +126,7 @@ impl<T: Decode> Decode for Vec<T> {
         if count as usize > from.len() {
             return Err(Malformed);
         }
-        (0..count).map(|_| T::take(from)).collect()
+        T::take_all(from, count as usize)
     }
 }
 
