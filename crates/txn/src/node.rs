@@ -202,6 +202,8 @@ pub struct Node {
     /// Local requests that could not be answered yet.
     parked: Vec<(u64, Request)>,
     outgoing: outbox::Outbox,
+    /// Empty: memory for a phase's requests.
+    requests: Vec<(usize, TableId, Key, Request)>,
     events: VecDeque<Event>,
     /// At the level of disks.
     journal: Option<Journal>,
@@ -267,6 +269,7 @@ impl Node {
             local: VecDeque::new(),
             parked: Vec::new(),
             outgoing: outbox::Outbox::default(),
+            requests: Vec::new(),
             events: VecDeque::new(),
             journal: None,
             held: VecDeque::new(),
@@ -454,6 +457,26 @@ impl Node {
         let is_reliable = !matches!(purpose, Purpose::Heartbeat | Purpose::Join);
         let packet = Packet { configuration: self.configuration.id, from: self.id, request };
         self.outgoing.push(Addressed { ticket, to, is_reliable }, &packet);
+    }
+
+    /// Sends one reliable request to several nodes. Its bytes are made once.
+    fn send_all(&mut self, to: &[NodeId], request: Request, purpose: Purpose) {
+        let packet = Packet { configuration: self.configuration.id, from: self.id, request };
+        let mut is_first = true;
+        for &to in to {
+            let ticket = self.tickets.issue(to, purpose);
+            if to == self.id {
+                self.local.push_back((ticket, packet.request.clone()));
+                continue;
+            }
+            self.count(&packet.request);
+            let addressed = Addressed { ticket, to, is_reliable: true };
+            match is_first {
+                true => self.outgoing.push(addressed, &packet),
+                false => self.outgoing.push_again(addressed),
+            }
+            is_first = false;
+        }
     }
 
     fn run_local(&mut self) {

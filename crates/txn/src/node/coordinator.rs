@@ -3,11 +3,13 @@
 //! A worker goes on only when all responses of a phase are in, so it has one batch of requests at a time, and a receiver need remember no more
 //! than that.
 
+use std::mem::take;
+
 use crate::defect::planted;
 use crate::id::{Key, NodeId, TableId, Txid};
 use crate::journal::Entry;
 use crate::message::{Request, Response};
-use crate::record::Write;
+use crate::record::{Record, Write};
 use crate::table::{Lock, Mode, VALUE_BYTES_MAX};
 use crate::worker::{AbortReason, Item, Phase, RangeItem};
 
@@ -83,17 +85,18 @@ impl Node {
         if self.end_if_doomed(worker) {
             return Ok(());
         }
+        let mut requests = take(&mut self.requests);
         let slot = &mut self.workers[usize::from(worker)];
         slot.phase = Phase::Executing;
         let txid = slot.txid;
-        let mut requests = Vec::new();
         for (part, item) in slot.items.iter_mut().enumerate().filter(|(_, item)| !item.asked) {
             item.asked = true;
             let (table, key) = (item.table, item.key);
-            requests.push(match item.mode {
-                Some(mode) => (part, table, key, Request::Lock { txid, table, key, mode }),
-                None => (part, table, key, Request::Read { table, key }),
-            });
+            let request = match item.mode {
+                Some(mode) => Request::Lock { txid, table, key, mode },
+                None => Request::Read { table, key },
+            };
+            requests.push((part, table, key, request));
         }
         for (part, range) in slot.ranges.iter_mut().enumerate().filter(|(_, range)| !range.asked) {
             range.asked = true;
@@ -118,7 +121,9 @@ impl Node {
             return Err(TransactionError::ValueTooLong);
         }
         let item = self.workers[usize::from(worker)].item(table, key).filter(|item| item.locked);
-        item.ok_or(TransactionError::NotInWriteSet)?.new = value.to_vec();
+        let new = &mut item.ok_or(TransactionError::NotInWriteSet)?.new;
+        new.clear();
+        new.extend_from_slice(value);
         Ok(())
     }
 
@@ -263,10 +268,10 @@ impl Node {
         let without_versions = planted!(self, AbsentKeysAreNotValidated);
         let without_ranges = planted!(self, RangesAreNotValidated);
         let nothing = planted!(self, NoValidation);
+        let mut requests = take(&mut self.requests);
         let slot = &mut self.workers[usize::from(worker)];
         slot.phase = Phase::Validating;
         let txid = slot.txid;
-        let mut requests = Vec::new();
         // Keys of the write set are locked: they cannot have changed.
         for (part, item) in slot.items.iter().enumerate().filter(|(_, item)| item.mode.is_none() && !nothing)
         {
@@ -304,9 +309,10 @@ impl Node {
         if planted!(self, LogOnlyAtHome) {
             replicas.clear();
         }
-        let log = |to| (0, to, Request::Log { worker, record: sealed.clone() });
         let own = self.hold(Purpose::Worker { worker, part: 0 });
-        self.ask_and(worker, replicas.into_iter().map(log).collect(), usize::from(own));
+        self.workers[usize::from(worker)].waiting = usize::from(own);
+        self.ask_all(worker, &replicas, Request::Log { worker, record: sealed });
+        self.asked(worker);
         if planted!(self, LogIsNotAwaited) && self.workers[usize::from(worker)].phase == Phase::Logging {
             self.workers[usize::from(worker)].waiting = 0;
             self.forget(worker);
@@ -315,15 +321,17 @@ impl Node {
     }
 
     fn commit_backups(&mut self, worker: u16) {
-        self.workers[usize::from(worker)].phase = Phase::CommitBackup;
-        let record = self.workers[usize::from(worker)].record();
-        let mut requests = Vec::new();
-        for write in record.writes {
+        let slot = &mut self.workers[usize::from(worker)];
+        (slot.phase, slot.waiting) = (Phase::CommitBackup, 0);
+        let Record { txid, writes } = slot.record();
+        let mut replicas = Vec::new();
+        for write in writes {
             let region = self.settings.region_of(&self.configuration, write.table, write.key);
-            let copy = |to| (0, to, Request::CommitBackup { txid: record.txid, write: write.clone() });
-            requests.extend(self.configuration.backups(region).map(copy));
+            replicas.clear();
+            replicas.extend(self.configuration.backups(region));
+            self.ask_all(worker, &replicas, Request::CommitBackup { txid, write });
         }
-        self.ask(worker, requests);
+        self.asked(worker);
         if planted!(self, BackupsAreNotAwaited) {
             self.workers[usize::from(worker)].waiting = 0;
             self.forget(worker);
@@ -334,10 +342,11 @@ impl Node {
     /// Only now: a primary's write releases its lock, and the next transaction's writes must find this one's at the backups.
     fn commit_primaries(&mut self, worker: u16) {
         self.workers[usize::from(worker)].phase = Phase::CommitPrimary;
-        let record = self.workers[usize::from(worker)].record();
-        let txid = record.txid;
+        let Record { txid, writes } = self.workers[usize::from(worker)].record();
+        let mut requests = take(&mut self.requests);
         let write = |write: Write| (0, write.table, write.key, Request::CommitPrimary { txid, write });
-        self.ask_primaries(worker, record.writes.into_iter().map(write).collect());
+        requests.extend(writes.into_iter().map(write));
+        self.ask_primaries(worker, requests);
         if planted!(self, LogSlotReusedEarly)
             && self.workers[usize::from(worker)].phase == Phase::CommitPrimary
         {
@@ -347,6 +356,7 @@ impl Node {
     }
 
     fn start_abort(&mut self, worker: u16) {
+        let mut requests = take(&mut self.requests);
         let slot = &mut self.workers[usize::from(worker)];
         slot.phase = Phase::Aborting;
         let txid = slot.txid;
@@ -354,7 +364,7 @@ impl Node {
             let (table, key) = (item.table, item.key);
             (0, table, key, Request::Unlock { txid, table, key })
         };
-        let requests = slot.items.iter().filter(|item| item.locked).map(unlock).collect();
+        requests.extend(slot.items.iter().filter(|item| item.locked).map(unlock));
         self.ask_primaries(worker, requests);
     }
 
@@ -404,28 +414,27 @@ impl Node {
         Ok(())
     }
 
-    fn ask_primaries(&mut self, worker: u16, requests: Vec<(usize, TableId, Key, Request)>) {
-        let to_primary = |(part, table, key, request)| {
+    /// Sends a phase's requests, each to its key's primary; with none, the phase is over. The list's memory is used again.
+    fn ask_primaries(&mut self, worker: u16, mut requests: Vec<(usize, TableId, Key, Request)>) {
+        self.workers[usize::from(worker)].waiting = requests.len();
+        for (part, table, key, request) in requests.drain(..) {
             let region = self.settings.region_of(&self.configuration, table, key);
-            (part, self.configuration.primary(region), request)
-        };
-        let requests = requests.into_iter().map(to_primary).collect();
-        self.ask(worker, requests);
-    }
-
-    /// Sends a phase's requests; with none, the phase is over.
-    fn ask(&mut self, worker: u16, requests: Vec<(usize, NodeId, Request)>) {
-        self.ask_and(worker, requests, 0);
-    }
-
-    /// The same, and waits for more that is under way.
-    fn ask_and(&mut self, worker: u16, requests: Vec<(usize, NodeId, Request)>, more: usize) {
-        self.workers[usize::from(worker)].waiting = requests.len() + more;
-        if requests.len() + more == 0 {
-            self.advance(worker);
+            self.send(self.configuration.primary(region), request, Purpose::Worker { worker, part });
         }
-        for (part, to, request) in requests {
-            self.send(to, request, Purpose::Worker { worker, part });
+        self.requests = requests;
+        self.asked(worker);
+    }
+
+    /// Sends one request to several nodes.
+    fn ask_all(&mut self, worker: u16, to: &[NodeId], request: Request) {
+        self.workers[usize::from(worker)].waiting += to.len();
+        self.send_all(to, request, Purpose::Worker { worker, part: 0 });
+    }
+
+    /// All requests of a phase have been sent: if there were none, it is over.
+    fn asked(&mut self, worker: u16) {
+        if self.workers[usize::from(worker)].waiting == 0 {
+            self.advance(worker);
         }
     }
 

@@ -25,6 +25,12 @@ impl Outbox {
         self.entries.push_back((addressed, start..self.bytes.len()));
     }
 
+    /// The last packet once more, to another node.
+    pub(super) fn push_again(&mut self, addressed: Addressed) {
+        let last = self.entries.back().map_or(0..0, |(_, range)| range.clone());
+        self.entries.push_back((addressed, last));
+    }
+
     /// Takes the next one, and adds its bytes to `to`.
     pub(super) fn pop_into(&mut self, to: &mut Vec<u8>) -> Option<Addressed> {
         let (addressed, range) = self.entries.pop_front()?;
@@ -74,7 +80,10 @@ mod tests {
             // One that comes meanwhile does not overwrite those that wait.
             outbox.push(addressed(7), &packet(7));
             assert_eq!(outbox.pop().map(|third| third.bytes), Some(packet(2 + round).encode()));
+            // One that goes to two nodes is there twice.
+            outbox.push_again(addressed(8));
             assert_eq!(outbox.pop().map(|last| last.bytes), Some(packet(7).encode()));
+            assert_eq!(outbox.pop().map(|copy| (copy.ticket, copy.bytes)), Some((8, packet(7).encode())));
             assert!(outbox.pop().is_none() && outbox.bytes.is_empty());
         }
     }

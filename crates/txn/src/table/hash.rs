@@ -308,16 +308,21 @@ impl HashTable {
         Some(bytes)
     }
 
+    /// Puts a value in the place of the old one: in the same block if it has the size, since readers that race with this look again.
     fn store(&self, slot: Slot<'_>, value: Option<&[u8]>) {
         let old = slot.value().load(Ordering::Relaxed);
+        let old_class =
+            if old & PRESENT == 0 { None } else { class_of((old >> LENGTH_SHIFT & LENGTH_MASK) as usize) };
         let mut word = OCCUPIED;
+        let mut class = None;
         if let Some(bytes) = value {
             assert!(bytes.len() <= VALUE_BYTES_MAX, "a value of {} bytes got past its check", bytes.len());
             word |= PRESENT | (bytes.len() as u64) << LENGTH_SHIFT;
-            if let Some(class) = class_of(bytes.len()) {
-                let index = self.values[class].allocate();
-                let block = self.values[class].block(index);
-                for (chunk, target) in bytes.chunks(8).zip(block) {
+            class = class_of(bytes.len());
+            if let Some(class) = class {
+                let pool = &self.values[class];
+                let index = if old_class == Some(class) { old as u32 } else { pool.allocate() };
+                for (chunk, target) in bytes.chunks(8).zip(pool.block(index)) {
                     let mut padded = [0; 8];
                     padded[..chunk.len()].copy_from_slice(chunk);
                     target.store(u64::from_le_bytes(padded), Ordering::Relaxed);
@@ -326,10 +331,8 @@ impl HashTable {
             }
         }
         slot.value().store(word, Ordering::Relaxed);
-        if old & PRESENT != 0
-            && let Some(class) = class_of((old >> LENGTH_SHIFT & LENGTH_MASK) as usize)
-        {
-            self.values[class].release(old as u32);
+        if let Some(old_class) = old_class.filter(|_| old_class != class) {
+            self.values[old_class].release(old as u32);
         }
     }
 }
@@ -352,10 +355,13 @@ fn slots(bucket: &[AtomicU64; BUCKET_WORDS]) -> impl Iterator<Item = Slot<'_>> {
 }
 
 fn owner_of(slot: Slot<'_>) -> Option<Txid> {
-    let locked = slot.header().load(Ordering::Relaxed) & LOCKED != 0;
+    if slot.header().load(Ordering::Relaxed) & LOCKED == 0 {
+        // The owners have lines of their own, which most reads need not wait for.
+        return None;
+    }
     let place = slot.owner().load(Ordering::Relaxed);
     let sequence = slot.owner_sequence().load(Ordering::Relaxed);
-    locked.then_some(Txid { node: NodeId((place >> 16) as u16), worker: place as u16, sequence })
+    Some(Txid { node: NodeId((place >> 16) as u16), worker: place as u16, sequence })
 }
 
 fn set_owner(slot: Slot<'_>, owner: Option<Txid>) {
