@@ -1,18 +1,19 @@
 //! A node's thread: it owns the node and its endpoint, and drives both.
 //!
 //! One turn: what other threads have sent, what the network has brought, what time demands; then what the node has to say, to others, to the
-//! configuration service and to the transactions that wait. After some turns with nothing to do others get the core, and then the node sleeps.
+//! configuration service and to the transactions that wait. What it does after a turn with nothing to do, `idle` decides.
 
 use crate::carrier::{self, Backlog};
 use crate::clock::Clock;
 use crate::config::ClusterConfig;
 use crate::disk::{Disk, write_journal};
 use crate::error::StoreError;
+use crate::idle::{Idle, Rest};
 use crate::message::Introduction;
 use crate::register::Register;
 use crate::session::{Local, Shared};
 use crate::{door, peers};
-use highwire_host::rpc::{Bell, Idle, Node as RpcNode, Rpc, RpcConfig, time};
+use highwire_host::rpc::{Bell, Node as RpcNode, Rpc, RpcConfig, time};
 use highwire_host::{Device, DeviceConfig, Endpoint, LinkChoice};
 use highwire_txn::{Configuration, ConfigurationService, DiskOperation, Node, NodeId, ServiceCall, Settings};
 use std::collections::BTreeMap;
@@ -32,14 +33,6 @@ type Job = Box<dyn FnOnce(Local) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 /// How long a transaction may take, all its attempts together.
 pub(crate) const PATIENCE_NS: u64 = 5_000_000_000;
-/// Turns without work before other threads may have the core in between: on a machine with fewer cores than nodes, they are what this one
-/// waits for.
-const TURNS_AWAKE: u32 = 50;
-/// Turns without work that one with work pays for: a node that has much to do hands its core on rather than sleep, since a sleep costs the
-/// peer that ends it a system call, and both some microseconds; one that has little to do sleeps.
-const TURNS_EARNED: u32 = 20;
-/// And how many it can save.
-const TURNS_SAVED_MAX: u32 = 1000;
 /// The longest sleep.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 /// Between two looks at a register that holds nothing yet.
@@ -259,7 +252,7 @@ fn random() -> std::io::Result<u64> {
 fn open(config: &DeviceConfig, id: u16) -> Result<(Device, Rpc), StartError> {
     let device = Device::open(config).map_err(|error| failed("the RDMA device", error))?;
     let mut config = RpcConfig::new(RpcNode(id));
-    config.idle = Idle::Spin;
+    config.idle = highwire_host::rpc::Idle::Spin;
     (config.receives, config.sends) = (1024, 512);
     config.endpoint.failure_after = NEVER;
     config.endpoint.tasks_max = 4096;
@@ -429,30 +422,38 @@ struct Drive {
 
 impl Drive {
     fn run(mut self) {
-        let (mut idle_turns, mut saved_turns) = (0, 0);
+        let mut idle = Idle::default();
         loop {
             let Some(mut has_worked) = self.take_commands() else { return };
             has_worked |= self.rpc.poll();
             has_worked |= self.turn();
             if has_worked {
-                (idle_turns, saved_turns) = (0, (saved_turns + TURNS_EARNED).min(TURNS_SAVED_MAX));
+                idle.worked();
                 continue;
             }
-            idle_turns += 1;
-            if idle_turns <= TURNS_AWAKE {
-                continue;
+            match idle.rest(|| self.pace()) {
+                Rest::Look => {}
+                Rest::Offer => {
+                    let before = self.shared.clock.now_ns();
+                    thread::yield_now();
+                    if let Some(nap) = idle.offered(self.shared.clock.now_ns() - before) {
+                        thread::sleep(nap);
+                    }
+                }
+                Rest::Sleep => {
+                    let now = self.shared.clock.now_ns();
+                    let due = self.shared.node.borrow().next_timeout();
+                    let due = self.backlog.next_ns().map_or(due, |again| again.min(due)).saturating_sub(now);
+                    self.rpc.sleep(SLEEP_MAX.min(Duration::from_nanos(due)));
+                }
             }
-            if saved_turns > 0 {
-                saved_turns -= 1;
-                thread::yield_now();
-                continue;
-            }
-            idle_turns = 0;
-            let now = self.shared.clock.now_ns();
-            let due = self.shared.node.borrow().next_timeout();
-            let due = self.backlog.next_ns().map_or(due, |again| again.min(due)).saturating_sub(now);
-            self.rpc.sleep(SLEEP_MAX.min(Duration::from_nanos(due)));
         }
+    }
+
+    /// The time, and how many requests there have been, to this node and of it.
+    fn pace(&self) -> (u64, u64) {
+        let counters = self.rpc.counters();
+        (self.shared.clock.now_ns(), counters.handled + counters.requests)
     }
 
     /// `None`: the node is to end.

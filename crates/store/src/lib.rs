@@ -24,6 +24,7 @@ mod door;
 mod engine;
 mod error;
 pub mod faults;
+mod idle;
 mod message;
 mod metrics;
 mod milestones;
