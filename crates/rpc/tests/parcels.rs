@@ -157,3 +157,37 @@ fn a_full_one_takes_no_more_and_one_that_is_not_sent_is_nothing() {
     assert_eq!(wait(&mut net, 0).1, [(b"self".to_vec(), Ok(b"self".to_vec()))]);
     assert_eq!(net.sent, 0);
 }
+
+#[test]
+fn names_and_slots_are_used_again_whatever_became_of_their_parcels() {
+    let mut net = Net::new(2, 1, |config| config.slots = 2);
+    let silence = || -> common::DropRule { Box::new(|_, _, _, _| true) };
+    net.drain();
+    for round in 0..50 {
+        // One is never sent, one comes back and is not looked at, one is late, and two are given up, of which one waits for a slot.
+        drop(net.endpoint(0).parcel(Node(1)));
+        let unread = send(&mut net, 0, 1, &[b"unread"], None);
+        while net.endpoint(0).take_parcel().is_none() {
+            assert!(net.step(), "nothing happens any more");
+        }
+        net.drop_if = Some(silence());
+        let late = send(&mut net, 0, 1, &[b"late"], Some(Duration::from_millis(1)));
+        let given_up = [(); 2].map(|()| send(&mut net, 0, 1, &[b"given", b"up"], None));
+        net.run_for(Duration::from_millis(2));
+        assert_eq!(take(&mut net, 0).map(|parcel| parcel.0), Some(late));
+        for id in given_up {
+            net.endpoint(0).cancel_parcel(id);
+            assert_eq!(take(&mut net, 0).map(|parcel| parcel.0), Some(id));
+        }
+        net.drop_if = None;
+        let nobody = send(&mut net, 0, 9, &[b"nobody"], None);
+        assert!(take(&mut net, 0).is_some_and(|(_, all)| all[0].1.is_err()));
+        let names = [unread, late, given_up[0], given_up[1], nobody];
+        assert!(names.iter().all(|id| id.0 < 3), "round {round}: {names:?} of three at a time");
+    }
+    // Both slots are there, and what failed before does not show.
+    let all = [(); 6].map(|()| send(&mut net, 0, 1, &[b"again"], None));
+    for _ in all {
+        assert_eq!(wait(&mut net, 0).1, [(b"again".to_vec(), Ok(b"again".to_vec()))]);
+    }
+}

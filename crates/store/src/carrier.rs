@@ -212,3 +212,6 @@ impl Backlog {
         self.again.iter().map(|again| again.at_ns).min()
     }
 }
+
+#[cfg(test)]
+mod tests;
