@@ -2,7 +2,10 @@
 
 mod check;
 mod device;
+mod module;
+mod rxe;
 mod scheduler;
+mod slices;
 mod stage;
 mod stress;
 mod sys;
@@ -42,6 +45,31 @@ enum Task {
         #[arg(long)]
         scheduler: Option<PathBuf>,
     },
+    /// The completion channels of the kernel's own software RNIC, through stock libibverbs.
+    Rxe {
+        /// Messages of a run.
+        #[arg(long, default_value_t = 2000)]
+        messages: u32,
+        #[arg(long, default_value_t = 3)]
+        rounds: u32,
+        /// The program that loads the sched_ext scheduler, for rows with it.
+        #[arg(long)]
+        scheduler: Option<PathBuf>,
+        /// The kernel module, for rows with it.
+        #[arg(long)]
+        module: Option<PathBuf>,
+        /// So many microseconds a reader of a completion channel polls with the module.
+        #[arg(long, default_value_t = 200)]
+        poll_us: u32,
+        /// Only what the module promises of completion channels.
+        #[arg(long)]
+        check: bool,
+    },
+    /// How often a thread loses its core while it holds what others wait for, with and without extensions of its time slice.
+    Slices {
+        #[arg(long, default_value_t = 5000)]
+        ms: u64,
+    },
     /// Wait at a slot for ever.
     Hold,
 }
@@ -55,6 +83,18 @@ fn main() -> Result<ExitCode> {
         Task::Table { threads, rounds, turn_ms, scheduler } => {
             let turn = Duration::from_millis(turn_ms);
             table::run(&table::Options { threads, rounds, turn, cores: cores()?, scheduler })?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Task::Rxe { messages, rounds, scheduler, module, poll_us, check } => {
+            let options = rxe::Options { messages, rounds, cores: cores()?, scheduler, module, poll_us };
+            if check {
+                return Ok(if rxe::check(&options) { ExitCode::SUCCESS } else { ExitCode::FAILURE });
+            }
+            rxe::run(&options)?;
+            Ok(ExitCode::SUCCESS)
+        }
+        Task::Slices { ms } => {
+            slices::run(Duration::from_millis(ms), cores()?[1])?;
             Ok(ExitCode::SUCCESS)
         }
         Task::Hold => check::hold().map(|()| ExitCode::SUCCESS),

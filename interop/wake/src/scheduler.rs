@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 
 const STATE: &str = "/sys/kernel/sched_ext/state";
 /// Loading takes the kernel's verifier a moment, and emulated cores are slow.
@@ -21,7 +21,8 @@ pub(crate) struct Scheduler {
 impl Scheduler {
     /// Starts it and returns when it schedules.
     pub(crate) fn start(program: &PathBuf) -> Result<Scheduler> {
-        let process = Command::new(program).stdin(Stdio::null()).stdout(Stdio::null()).spawn();
+        ensure!(!Scheduler::is_active(), "another scheduler is there already");
+        let process = Command::new(program).stdin(Stdio::piped()).stdout(Stdio::null()).spawn();
         let process = process.with_context(|| format!("cannot start {}", program.display()))?;
         let mut scheduler = Scheduler { process };
         let begin = Instant::now();
@@ -50,12 +51,14 @@ impl Scheduler {
 
 impl Drop for Scheduler {
     fn drop(&mut self) {
-        // Its link ends with it; a moment later the kernel's own scheduler has all threads back.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
+        // It unloads the scheduler when its input ends; a moment later the kernel's own has all threads back.
+        drop(self.process.stdin.take());
         let begin = Instant::now();
-        while Scheduler::is_active() && begin.elapsed() < PATIENCE {
+        let has_ended = |process: &mut Child| matches!(process.try_wait(), Ok(Some(_)));
+        while (Scheduler::is_active() || !has_ended(&mut self.process)) && begin.elapsed() < PATIENCE {
             thread::sleep(Duration::from_millis(10));
         }
+        let _ = self.process.kill();
+        let _ = self.process.wait();
     }
 }

@@ -2,12 +2,14 @@
 //!
 //! A module of ours (`interop/wake/module`), through which a dispatcher gives its core to the thread that it wakes, is built against the headers
 //! of the guest's kernel and measured in the guest beside the strategies of user space. The guest's processor is emulated: figures say how ways
-//! to wait compare, and nothing of microseconds on real cores.
+//! to wait compare, and nothing of microseconds on real cores. A second guest has the newest kernel that there is, for what that one can do: a
+//! scheduler of ours, and extensions of time slices.
 
 mod debian;
 mod guest;
 mod image;
 mod module;
+mod newest;
 mod report;
 
 use std::path::{Path, PathBuf};
@@ -37,16 +39,31 @@ enum Task {
     Kernel(Options),
 }
 
+/// A table of its own.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, clap::ValueEnum)]
+enum Part {
+    /// Every way to wait, in turns.
+    Strategies,
+    /// Completion channels of the kernel's own RNIC, through stock libibverbs.
+    Channels,
+    /// Extensions of time slices.
+    Slices,
+}
+
 /// Options of `cargo xtask wake kernel`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:
   cargo xtask wake kernel                 the checks, then the tables: some minutes
   cargo xtask wake kernel --check         the module's promises alone: what `cargo xtask test wake-kernel` runs
-  cargo xtask wake kernel --write-docs    and put the tables into docs/wake.md")]
+  cargo xtask wake kernel --write-docs    and put the tables into docs/wake.md
+  cargo xtask wake kernel --newest        the newest kernel instead, with our scheduler (270 MB to download, once)")]
 struct Options {
     /// Only check what the module promises.
     #[arg(long, conflicts_with = "write_docs")]
     check: bool,
+    /// The newest kernel, where sched_ext and time slices are; the module is not built for that one.
+    #[arg(long, conflicts_with = "check")]
+    newest: bool,
     /// Rewrite the tables of docs/wake.md.
     #[arg(long)]
     write_docs: bool,
@@ -56,6 +73,9 @@ struct Options {
     /// Milliseconds of a turn.
     #[arg(long, default_value_t = 400, value_parser = clap::value_parser!(u32).range(1..=10_000))]
     turn_ms: u32,
+    /// What to measure; all of it if nothing is said.
+    #[arg(long, value_enum, value_delimiter = ',', default_values_t = [Part::Strategies, Part::Channels, Part::Slices])]
+    only: Vec<Part>,
     /// Waiting threads.
     #[arg(long, value_delimiter = ',', default_values_t = [1, 16, 128], value_parser = clap::value_parser!(u32).range(1..=512))]
     threads: Vec<u32>,
@@ -78,6 +98,11 @@ const PACKAGES: &[&str] = &[
 
 /// Events of the check: all must be answered.
 const EVENTS: u64 = 100_000;
+/// Messages of a run of the check over the kernel's own RNIC.
+const CHANNEL_MESSAGES: u32 = 300;
+/// Messages of a run over the kernel's own RNIC, and milliseconds of the two runs about time slices.
+const MESSAGES: u32 = 1000;
+const SLICES_MS: u32 = 5000;
 /// Boot, checks and power-off take a quarter of a minute where nobody else wants the cores.
 const CHECK_LIMIT: Duration = Duration::from_secs(600);
 /// A table of the default size takes some minutes there.
@@ -93,23 +118,55 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         println!("skipped: {reason}");
         return Ok(ExitCode::SUCCESS);
     }
+    if options.newest {
+        return newest_table(options);
+    }
     let checked = Report::of(&check()?);
     print!("{checked}");
     if options.check || !checked.failed.is_empty() {
         return Ok(if checked.failed.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    let threads = options.threads.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
     let work = work_dir()?;
     let kernel = kernel::fetch(&interop_dir()?)?;
-    prepare(&kernel, "release", &work)?;
-    let tasks = format!("table:{}:{}:{threads}", options.rounds, options.turn_ms);
-    let report = Report::of(&guest::run(&work, &tasks, TABLE_LIMIT)?);
+    let module = module::build(&kernel, &work)?;
+    prepare(&kernel, "release", &[module], &work)?;
+    measure(options, &work, report::KERNEL)
+}
+
+/// The newest kernel's guest.
+fn newest_table(options: &Options) -> Result<ExitCode> {
+    if let Err(packages::Missing(reason)) =
+        packages::ensure(newest::PACKAGES, &Log::create("wake-packages")?)?
+    {
+        println!("skipped: {reason}");
+        return Ok(ExitCode::SUCCESS);
+    }
+    // Beside the other guest: both may run at once.
+    let work = work_dir()?.join("newest");
+    std::fs::create_dir_all(&work)?;
+    let kernel = newest::fetch(&work)?;
+    let scheduler = newest::scheduler(&work)?;
+    prepare(&kernel, "release", &scheduler, &work)?;
+    measure(options, &work, report::NEWEST)
+}
+
+/// Has the guest of `work` measure everything, and writes it into a section of the page if that is wanted.
+fn measure(options: &Options, work: &Path, section: &str) -> Result<ExitCode> {
+    let threads = options.threads.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
+    let rounds = options.rounds;
+    let task = |part: &Part| match part {
+        Part::Strategies => format!("table:{rounds}:{}:{threads}", options.turn_ms),
+        Part::Channels => format!("rxe:{rounds}:{MESSAGES}"),
+        Part::Slices => format!("slices:{SLICES_MS}"),
+    };
+    let tasks = options.only.iter().map(task).collect::<Vec<_>>().join(",");
+    let report = Report::of(&guest::run(work, &tasks, TABLE_LIMIT)?);
     print!("{report}");
     if !report.failed.is_empty() {
         return Ok(ExitCode::FAILURE);
     }
     if options.write_docs {
-        report.write_docs()?;
+        report.write_docs(section)?;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -129,20 +186,20 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
 fn check() -> Result<Vec<String>> {
     let work = work_dir()?;
     let kernel = kernel::fetch(&interop_dir()?)?;
-    prepare(&kernel, "debug", &work)?;
-    guest::run(&work, &format!("check:{EVENTS}"), CHECK_LIMIT)
+    let module = module::build(&kernel, &work)?;
+    prepare(&kernel, "debug", &[module], &work)?;
+    guest::run(&work, &format!("check:{EVENTS},channels:{CHANNEL_MESSAGES}"), CHECK_LIMIT)
 }
 
-/// Module, program and initramfs for this kernel. The check takes what the other tests were built with, the table what is measured elsewhere.
-fn prepare(kernel: &Kernel, profile: &str, work: &Path) -> Result<()> {
-    let module = module::build(kernel, work)?;
+/// Program and initramfs for this kernel, with these files of ours. The check takes what the other tests were built with, the table what is measured elsewhere.
+fn prepare(kernel: &Kernel, profile: &str, ours: &[PathBuf], work: &Path) -> Result<()> {
     let line = Line::cargo("build --quiet --package interop-wake");
     let output = if profile == "release" { line.arg("--release") } else { line }.capture()?;
     if !output.success {
         bail!("the guest's program does not build:\n{}", output.stderr.trim());
     }
     let program = initramfs::stripped(&target_dir().join(profile).join("interop-wake"), work)?;
-    image::build(kernel, &[module, program], work)
+    image::build(kernel, &[ours, &[program]].concat(), work)
 }
 
 /// Why this machine cannot run the guest, if so; installs packages where it may.

@@ -1,13 +1,13 @@
-//! Debian's packages, downloaded and unpacked, never installed: of this machine's release.
+//! Debian's packages, downloaded and unpacked, never installed: of this machine's release, or of another suite beside it.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::{Context, Result, bail};
 
 use crate::shell::Line;
 
-/// What apt knows on this machine.
+/// What apt knows: of this machine, or of another suite in folders of its own.
 #[derive(Clone, Debug)]
 pub(super) struct View {
     options: Vec<String>,
@@ -17,6 +17,33 @@ impl View {
     /// What this machine installs from.
     pub(super) fn of_this_machine() -> View {
         View { options: vec!["-oAPT::Sandbox::User=root".into()] }
+    }
+
+    /// Another suite of the same archive. Its lists go to `folder`; the machine's own are left alone.
+    ///
+    /// # Errors
+    /// apt does not know where the archive is, or cannot read the suite's lists.
+    pub(super) fn of_suite(suite: &str, folder: &Path) -> Result<View> {
+        let archive = archive()?;
+        for part in ["lists/partial", "cache/archives/partial"] {
+            fs::create_dir_all(folder.join(part))?;
+        }
+        let sources = folder.join("sources.list");
+        let signed = "signed-by=/usr/share/keyrings/debian-archive-keyring.gpg";
+        fs::write(&sources, format!("deb [{signed}] {archive} {suite} main\n"))?;
+        let mut view = View::of_this_machine();
+        let at = |part: &str| folder.join(part).display().to_string();
+        view.options.extend([
+            format!("-oDir::Etc::sourcelist={}", sources.display()),
+            "-oDir::Etc::sourceparts=/dev/null".into(),
+            format!("-oDir::State::lists={}", at("lists")),
+            format!("-oDir::Cache={}", at("cache")),
+        ]);
+        let output = view.line("apt-get").words("-qq update").capture()?;
+        if !output.success {
+            bail!("apt-get update of {suite}: {}", output.stderr.trim());
+        }
+        Ok(view)
     }
 
     /// What a package depends on, its own names only, newest version.
@@ -71,4 +98,18 @@ impl View {
     fn line(&self, program: &str) -> Line {
         self.options.iter().fold(Line::new(program), |line, option| line.arg(option))
     }
+}
+
+/// Where this machine's own suite comes from.
+fn archive() -> Result<String> {
+    let output = Line::new("apt-get")
+        .words("indextargets --format $(REPO_URI)")
+        .arg("Created-By: Packages")
+        .capture()?;
+    output
+        .stdout
+        .lines()
+        .find(|uri| uri.trim_end_matches('/').ends_with("/debian"))
+        .map(str::to_owned)
+        .context("apt knows no archive of Debian's; try: apt-get update")
 }

@@ -11,7 +11,7 @@ use crate::interop::initramfs::{self, OURS};
 use crate::interop::kernel::Kernel;
 
 /// What the guest loads before anything else, for its `rxe0`.
-const MODULES: &[&str] = &["dummy", "crc32_generic", "rdma_rxe"];
+const MODULES: &[&str] = &["dummy", "crc32_generic", "rdma_rxe", "ib_uverbs"];
 
 const PROGRAMS: &[&str] = &[
     "/usr/sbin/ip",

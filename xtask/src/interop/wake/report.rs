@@ -7,12 +7,14 @@ use serde_json::Value;
 
 use super::guest::ACCELERATOR;
 use crate::bench::{machine, replace_section};
+use crate::measure::Spread;
 use crate::shell::root;
 use crate::table::Table;
 
 /// The page with the tables.
 const PAGE: &str = "docs/wake.md";
-const SECTION: &str = "kernel";
+pub(super) const KERNEL: &str = "kernel";
+pub(super) const NEWEST: &str = "newest kernel";
 
 /// Lines of the guest by their kind.
 #[derive(Clone, Debug, Default)]
@@ -23,6 +25,10 @@ pub(super) struct Report {
     /// Checks that failed, and why; and tasks that ended in an error.
     pub(super) failed: Vec<String>,
     rows: Vec<Value>,
+    /// Programs over the kernel's own RNIC.
+    rxe: Vec<Value>,
+    /// Threads that lose their core while they hold something.
+    slices: Vec<Value>,
     /// What belongs to none of these, for people to read.
     others: Vec<String>,
 }
@@ -44,6 +50,14 @@ impl Report {
                 line.strip_prefix("row: ").and_then(|row| serde_json::from_str(row).ok())
             {
                 report.rows.push(row);
+            } else if let Some(row) =
+                line.strip_prefix("rxe: ").and_then(|row| serde_json::from_str(row).ok())
+            {
+                report.rxe.push(row);
+            } else if let Some(row) =
+                line.strip_prefix("slices: ").and_then(|row| serde_json::from_str(row).ok())
+            {
+                report.slices.push(row);
             } else if line != "done" {
                 report.others.push(line.clone());
             }
@@ -92,6 +106,74 @@ impl Report {
         table
     }
 
+    /// `ib_send_lat` over the kernel's own RNIC.
+    fn rxe_table(&self) -> Table {
+        let headings = [
+            "`ib_send_lat` over rxe",
+            "both ends on",
+            "core",
+            "typical µs",
+            "p99 µs",
+            "events polled for",
+            "kernel",
+            "preemption",
+            "clock",
+            "processor",
+        ];
+        let mut table = Table::new(&headings);
+        for row in &self.rxe {
+            let median = |name: &str| {
+                let values = row[name].as_array().into_iter().flatten().filter_map(Value::as_f64).collect();
+                Spread::of(values).map_or_else(|| "–".into(), |spread| format!("{:.1}", spread.median))
+            };
+            let way = if row["way"] == "sleeps" { "`-e`" } else { "polling" };
+            let with = match row["with"].as_str() {
+                Some("scheduler") => " + sched_ext",
+                Some("module") => " + module",
+                _ => "",
+            };
+            let polled = match (row["hits"].as_u64(), row["polls"].as_u64()) {
+                (Some(hits), Some(polls)) if polls > 0 => {
+                    format!("{:.0} %", 100.0 * hits as f64 / polls as f64)
+                }
+                _ => "–".into(),
+            };
+            table.row([
+                format!("{way}{with}"),
+                if row["cores"] == 1 { "one core".into() } else { "a core each".into() },
+                if row["busy"] == true { "busy".into() } else { "idle".into() },
+                median("typical_us"),
+                median("p99_us"),
+                polled,
+                self.machine("kernel").into(),
+                self.machine("preemption").into(),
+                self.machine("clock").into(),
+                ACCELERATOR.into(),
+            ]);
+        }
+        table
+    }
+
+    /// What time slices that are extended keep from happening.
+    fn slices_text(&self) -> String {
+        let mut text = String::new();
+        for row in &self.slices {
+            let number = |name: &str| row[name].as_u64().unwrap_or(0);
+            let how = if row["extension"] == true { "with extensions of its time slice" } else { "without" };
+            text += &format!(
+                "- A thread that takes a token for 5 µs over and over, beside one that computes, {how}: {} times, {} extended, {} times it lost its core with the token, {:.0} µs the longest.\n",
+                number("holds"),
+                number("granted"),
+                number("lost"),
+                row["longest_us"].as_f64().unwrap_or(f64::NAN)
+            );
+        }
+        if !self.slices.iter().any(|row| row["extension"] == true) {
+            text += "- This kernel extends no time slices.\n";
+        }
+        text
+    }
+
     /// A row's median beside that of `event` in the same scene, under the kernel's own scheduler.
     fn beside_event(&self, row: &Value) -> Option<f64> {
         let is_beside = |other: &&Value| {
@@ -104,26 +186,47 @@ impl Report {
         Some(row["p50_ns"].as_f64()? / beside["p50_ns"].as_f64()?)
     }
 
-    /// Puts the tables into the page.
+    /// Puts what was measured into the page: the strategies into this section, channels and time slices into the one for them.
     ///
     /// # Errors
     /// The page has no such section, or cannot be written.
-    pub(super) fn write_docs(&self) -> Result<()> {
+    pub(super) fn write_docs(&self, section: &str) -> Result<()> {
         let path = root().join(PAGE);
-        let page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        let mut page = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
         let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
-        let text = format!(
-            "Guest: {}. Around it: {}, with a load of {}.\n\n{}",
+        let place = format!(
+            "Guest: {}. Around it: {}, with a load of {}.\n\n",
             self.machine("build"),
             machine()?.trim_end(),
             load.split(' ').next().unwrap_or("?"),
-            self.table().to_markdown()
         );
-        std::fs::write(&path, replace_section(&page, SECTION, &text)?)
-            .with_context(|| path.display().to_string())?;
+        if !self.rows.is_empty() {
+            page = replace_section(&page, section, &format!("{place}{}", self.table().to_markdown()))?;
+        }
+        if !self.rxe.is_empty() {
+            page = replace_section(
+                &page,
+                &channels(section),
+                &format!("{place}{}", self.rxe_table().to_markdown()),
+            )?;
+        }
+        if !self.slices.is_empty() {
+            page = replace_section(&page, &slices(section), &format!("{place}{}", self.slices_text()))?;
+        }
+        std::fs::write(&path, page).with_context(|| path.display().to_string())?;
         println!("{PAGE} is up to date");
         Ok(())
     }
+}
+
+/// The section of the page for the kernel's own completion channels.
+fn channels(section: &str) -> String {
+    format!("{section}, channels")
+}
+
+/// And the one for time slices.
+fn slices(section: &str) -> String {
+    format!("{section}, slices")
 }
 
 impl fmt::Display for Report {
@@ -134,7 +237,13 @@ impl fmt::Display for Report {
         self.others.iter().try_for_each(|line| writeln!(f, "{line}"))?;
         self.passed.iter().try_for_each(|name| writeln!(f, "ok: {name}"))?;
         self.failed.iter().try_for_each(|name| writeln!(f, "failed: {name}"))?;
-        if self.rows.is_empty() { Ok(()) } else { write!(f, "{}", self.table().to_text()) }
+        if !self.rows.is_empty() {
+            writeln!(f, "{}", self.table().to_text())?;
+        }
+        if !self.rxe.is_empty() {
+            writeln!(f, "{}", self.rxe_table().to_text())?;
+        }
+        if self.slices.is_empty() { Ok(()) } else { write!(f, "{}", self.slices_text()) }
     }
 }
 
@@ -176,8 +285,37 @@ mod tests {
     }
 
     #[test]
+    fn programs_over_the_kernels_rnic_and_time_slices_are_told() {
+        let report = report(
+            r#"rxe: {"way":"sleeps","cores":1,"busy":true,"with":"scheduler","typical_us":[9.0,30.0,11.0],"p99_us":[50.0,40.0,60.0],"polls":0,"hits":0}
+rxe: {"way":"sleeps","cores":2,"busy":false,"with":"module","typical_us":[8.0],"p99_us":[9.0],"polls":200,"hits":150}
+slices: {"extension":false,"holds":100,"lost":7,"granted":0,"longest_us":4000.4}
+slices: none here: this kernel extends no time slices: Invalid argument"#,
+        );
+        let table = report.rxe_table();
+        assert_eq!(
+            table.rows()[0][..6],
+            ["`-e` + sched_ext", "one core", "busy", "11.0", "50.0", "–"].map(String::from)
+        );
+        assert_eq!(
+            table.rows()[1][..6],
+            ["`-e` + module", "a core each", "idle", "8.0", "9.0", "75 %"].map(String::from)
+        );
+        let text = report.slices_text();
+        assert!(
+            text.contains("without: 100 times, 0 extended, 7 times it lost its core with the token, 4000 µs"),
+            "{text}"
+        );
+        assert!(text.ends_with("This kernel extends no time slices.\n"), "{text}");
+    }
+
+    #[test]
     fn the_page_has_the_section() {
         let page = std::fs::read_to_string(root().join(PAGE)).expect("the page is in the repository");
-        replace_section(&page, SECTION, "").expect("the section is marked");
+        for section in [KERNEL, NEWEST] {
+            for section in [section.to_owned(), channels(section), slices(section)] {
+                replace_section(&page, &section, "").expect("the section is marked");
+            }
+        }
     }
 }

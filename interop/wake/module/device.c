@@ -23,6 +23,7 @@
 #include <linux/uaccess.h>
 #include <linux/version.h>
 
+#include "channels.h"
 #include "highwire_wake.h"
 
 struct slot {
@@ -298,7 +299,26 @@ static struct miscdevice device = {
 	.mode = 0600,
 };
 
-module_misc_device(device);
+static int __init begin(void)
+{
+	int error = channels_begin();
+
+	if (error)
+		return error;
+	error = misc_register(&device);
+	if (error)
+		channels_end();
+	return error;
+}
+
+static void __exit end(void)
+{
+	misc_deregister(&device);
+	channels_end();
+}
+
+module_init(begin);
+module_exit(end);
 
 MODULE_DESCRIPTION("A dispatcher gives its core to the thread that it wakes");
 MODULE_LICENSE("Dual MIT/GPL");
