@@ -5,8 +5,10 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.file.Files;
 import java.nio.file.Path;
+import java.util.ArrayList;
 import java.util.Arrays;
 import java.util.Comparator;
+import java.util.List;
 import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.stream.Stream;
@@ -21,7 +23,8 @@ import org.apache.zookeeper.server.ZooKeeperServer;
 
 /**
  * {@code exists()} of one stock client against one stock server in another JVM, over queue pairs and over TCP in turns of a hundred calls. Wants an engine: {@code
- * -Dhighwire.door}, or the only one. {@code -Dhighwire.count} calls of each kind are counted after a tenth as many.
+ * -Dhighwire.door}, or the only one. {@code -Dhighwire.count} calls of each kind are counted after a tenth as many. The
+ * server has the same properties {@code highwire.zookeeper.*}.
  */
 public final class ZooKeeperLatency {
     private static final String QUEUE_PAIRS = "org.apache.zookeeper.ClientCnxnSocketHighwire";
@@ -89,11 +92,12 @@ public final class ZooKeeperLatency {
             serve();
             return;
         }
-        Process server = new ProcessBuilder(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
-                "-cp", System.getProperty("java.class.path"), "-Dhighwire.door=" + System.getProperty("highwire.door", ""),
-                "-Dhighwire.zookeeper.spin=" + Integer.getInteger("highwire.zookeeper.spin", 200),
-                "-Dhighwire.zookeeper.mailboxes=" + Integer.getInteger("highwire.zookeeper.mailboxes", 256),
-                ZooKeeperLatency.class.getName(), "serve").redirectError(ProcessBuilder.Redirect.INHERIT).start();
+        List<String> command = new ArrayList<>(List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(),
+                "-cp", System.getProperty("java.class.path"), "-Dhighwire.door=" + System.getProperty("highwire.door", "")));
+        System.getProperties().stringPropertyNames().stream().filter(name -> name.startsWith("highwire.zookeeper."))
+                .forEach(name -> command.add("-D" + name + "=" + System.getProperty(name)));
+        command.addAll(List.of(ZooKeeperLatency.class.getName(), "serve"));
+        Process server = new ProcessBuilder(command).redirectError(ProcessBuilder.Redirect.INHERIT).start();
         BufferedReader said = server.inputReader();
         String line = said.readLine();
         while (line != null && !line.matches("\\d+")) {

@@ -14,17 +14,39 @@ import java.nio.channels.SocketChannel;
 import java.nio.channels.UnresolvedAddressException;
 import java.nio.channels.UnsupportedAddressTypeException;
 import java.time.Duration;
+import java.util.ArrayDeque;
 import java.util.Queue;
+import java.util.concurrent.locks.ReentrantLock;
 import java.util.function.BooleanSupplier;
 
-/** A client's connection: the TCP connection over which it meets the server, and the link. One thread uses it; others wake that one or hang up. */
+/**
+ * A client's connection: the TCP connection over which it meets the server, and the link. One thread uses it; others send, wake that one or hang up, and one of them at a time looks for mail in its
+ * place while it waits for an answer itself.
+ */
 public final class ClientLink implements AutoCloseable {
     /** How often the TCP connection is looked at. */
     private static final long LOOK_NANOS = 50_000_000;
 
+    /** Who is given what has come, one frame after the other. */
+    public interface Receiver {
+        /** @param frame without its length. @throws IOException it makes no sense */
+        void receive(ByteBuffer frame) throws IOException;
+    }
+
     private final SocketChannel socket;
     private final Selector selector;
+    private final FrameReader reader;
+    private final Queue<ByteBuffer> frames = new ArrayDeque<>();
     private final Spin spin = new Spin();
+    /** Of the thread that takes what has come, and of the word that says whether somebody looks. */
+    private final ReentrantLock taking = new ReentrantLock();
+    /** How long a thread looks that waits for its answer. Holding the lock, or while it looks. */
+    private final Spin looking = new Spin();
+    /** Changed by whoever holds the lock: a thread looks for mail in place of the one that uses this; and that one lies down. */
+    private volatile boolean isLookedFor;
+    private boolean isDown;
+    /** What a thread met that looked for mail. */
+    private volatile IOException failure;
     private final Completion completion = new Completion();
     private final ByteBuffer scratch = ByteBuffer.allocate(1);
     private Greeting greeting;
@@ -42,19 +64,21 @@ public final class ClientLink implements AutoCloseable {
     private volatile CompletionChannel sleepsOn;
     private volatile boolean isClosed;
 
-    private ClientLink(SocketChannel socket, Selector selector) {
+    private ClientLink(SocketChannel socket, Selector selector, FrameReader reader) {
         this.socket = socket;
         this.selector = selector;
+        this.reader = reader;
     }
 
     /**
      * Begins to connect.
      *
      * @param server where it listens
+     * @param reader puts frames together
      * @return the connection; {@link #greet} goes on
      * @throws IOException the address is none
      */
-    public static ClientLink connect(InetSocketAddress server) throws IOException {
+    public static ClientLink connect(InetSocketAddress server, FrameReader reader) throws IOException {
         SocketChannel socket = SocketChannel.open();
         Selector selector = null;
         try {
@@ -63,7 +87,7 @@ public final class ClientLink implements AutoCloseable {
             selector = Selector.open();
             socket.register(selector, SelectionKey.OP_CONNECT);
             socket.connect(server);
-            return new ClientLink(socket, selector);
+            return new ClientLink(socket, selector, reader);
         } catch (UnresolvedAddressException | UnsupportedAddressTypeException | SecurityException | IOException e) {
             Device.close(selector, socket);
             throw e;
@@ -114,24 +138,23 @@ public final class ClientLink implements AutoCloseable {
      * @throws InterruptedException the thread was interrupted
      */
     public boolean await(int millis, BooleanSupplier hasWork) throws IOException, InterruptedException {
-        spin.reset();
+        spin.restart();
         boolean hasCome = hasCome() || hasWork.getAsBoolean();
-        while (!hasCome && spin.goOn()) {
+        while (!hasCome && !isLookedFor && spin.goOn()) {
             hasCome = hasCome() || hasWork.getAsBoolean();
+        }
+        if (hasCome) {
+            spin.found();
         }
         long now = System.nanoTime();
         if (!hasCome) {
             isAsleep = true;
             received.requestNotify(false);
-            if (sleeper != null) {
-                sleeper.lieDown();
-            }
+            lieDown(true);
             if (!hasCome() && !hasWork.getAsBoolean()) {
                 channel.await(Duration.ofNanos(Math.min(LOOK_NANOS, Math.max(1, millis) * 1_000_000L)));
             }
-            if (sleeper != null) {
-                sleeper.getUp();
-            }
+            lieDown(false);
             isAsleep = false;
             now = System.nanoTime();
         }
@@ -142,8 +165,33 @@ public final class ClientLink implements AutoCloseable {
         return true;
     }
 
+    /** A thread that looks for mail takes it, too. */
     private boolean hasCome() {
-        return received.hasCompletion() || link.hasMail();
+        return received.hasCompletion() || !isLookedFor && link.hasMail();
+    }
+
+    private void lieDown(boolean down) {
+        if (sleeper == null) {
+            return;
+        }
+        taking.lock();
+        try {
+            isDown = down;
+            if (!isLookedFor) {
+                tellPeers(down);
+            }
+        } finally {
+            taking.unlock();
+        }
+    }
+
+    /** Holding the lock: whether the server has to ring for what it sends. */
+    private void tellPeers(boolean sleeps) {
+        if (sleeps) {
+            sleeper.lieDown();
+        } else {
+            sleeper.getUp();
+        }
     }
 
     private boolean isThere() {
@@ -157,20 +205,117 @@ public final class ClientLink implements AutoCloseable {
     /**
      * Takes what has come.
      *
-     * @param reader puts frames together
-     * @param frames gets those that are complete
+     * @param receiver gets the frames that are complete
      * @throws IOException the link is broken
      */
-    public void take(FrameReader reader, Queue<ByteBuffer> frames) throws IOException {
-        while (link.takeMail(reader, frames)) {
-            // All that has come.
+    public void take(Receiver receiver) throws IOException {
+        if (failure != null) {
+            throw failure;
         }
-        while (received.poll(completion)) {
-            if (!completion.isSuccess()) {
-                throw new IOException("the connection is broken: a receive ended with " + completion.status());
+        taking.lock();
+        try {
+            takeMail(receiver);
+            while (received.poll(completion)) {
+                if (!completion.isSuccess()) {
+                    throw new IOException("the connection is broken: a receive ended with " + completion.status());
+                }
+                link.take(completion.wrId(), completion.byteLen(), reader, frames);
             }
-            link.take(completion.wrId(), completion.byteLen(), reader, frames);
+            handOver(receiver);
+        } finally {
+            taking.unlock();
         }
+    }
+
+    private void takeMail(Receiver receiver) throws IOException {
+        while (link.takeMail(reader, frames)) {
+            handOver(receiver);
+        }
+    }
+
+    private void handOver(Receiver receiver) throws IOException {
+        for (ByteBuffer frame = frames.poll(); frame != null; frame = frames.poll()) {
+            receiver.receive(frame);
+        }
+    }
+
+    /**
+     * Begins to look for mail in place of the thread that uses this, which may sleep meanwhile: an answer then wakes no thread. Whoever is about to send calls it before, or the server
+     * would ring for the answer.
+     *
+     * @return false if there is no mailbox, another thread looks already, or looking has not paid lately
+     */
+    public boolean beginLook() {
+        if (sleepsOn == null || !link.hasMailbox() || taking.isHeldByCurrentThread() || !taking.tryLock()) {
+            return false;
+        }
+        try {
+            if (isClosed || isLookedFor || looking.isToRest()) {
+                return false;
+            }
+            looking.restart();
+            isLookedFor = true;
+            if (isDown) {
+                tellPeers(false);
+            }
+            return true;
+        } finally {
+            taking.unlock();
+        }
+    }
+
+    /**
+     * Takes what has come, or else lets others run. Of the thread for which {@link #beginLook} was true.
+     *
+     * @param receiver gets the frames that are complete
+     * @return false when it is time to end
+     * @throws IOException the link is broken
+     */
+    public boolean look(Receiver receiver) throws IOException {
+        if (taking.tryLock()) {
+            try {
+                if (isClosed) {
+                    return false;
+                }
+                if (link.hasMail()) {
+                    takeMail(receiver);
+                    looking.found();
+                    return true;
+                }
+            } finally {
+                taking.unlock();
+            }
+        }
+        return looking.goOn();
+    }
+
+    /**
+     * Leaves it to the thread that uses this again. What comes from now on wakes it; what has come is taken here.
+     *
+     * @param receiver gets the frames that are complete
+     * @throws IOException the link is broken
+     */
+    public void endLook(Receiver receiver) throws IOException {
+        taking.lock();
+        try {
+            isLookedFor = false;
+            if (!isClosed && isDown) {
+                tellPeers(true);
+                takeMail(receiver);
+            }
+        } finally {
+            taking.unlock();
+        }
+    }
+
+    /**
+     * Leaves it to the thread that uses this to say that the link is broken.
+     *
+     * @param reason what {@link #take} is to throw
+     */
+    public void fail(IOException reason) {
+        failure = reason;
+        wakeup();
     }
 
     /** @param buffers are sent in this order. @throws IOException the link is broken */
@@ -223,11 +368,16 @@ public final class ClientLink implements AutoCloseable {
 
     @Override
     public void close() {
-        if (isClosed) {
-            return;
+        taking.lock();
+        try {
+            if (isClosed) {
+                return;
+            }
+            isClosed = true;
+            Device.close(socket, selector, link, sleeper, received, channel);
+        } finally {
+            taking.unlock();
         }
-        isClosed = true;
-        Device.close(socket, selector, link, sleeper, received, channel);
         if (device != null) {
             device.release();
         }

@@ -145,10 +145,10 @@ public final class Hub {
             Spin spin = new Spin();
             while (!isClosing) {
                 if (turn()) {
-                    spin.reset();
+                    spin.found();
                 } else if (!spin.goOn()) {
                     sleep();
-                    spin.reset();
+                    spin.restart();
                 }
             }
         } catch (EngineGoneException | IllegalStateException e) {

@@ -15,6 +15,9 @@ public final class Settings {
     /** How long a thread looks for more before it sleeps, in microseconds. */
     public static final String SPIN = "highwire.zookeeper.spin";
 
+    /** Whether a server answers a read at once that nothing of its client's is before; 0 for all requests through ZooKeeper's own threads. */
+    public static final String READS = "highwire.zookeeper.reads";
+
     private Settings() {}
 
     /** @return bytes of one SEND and of each receive. */
@@ -40,6 +43,11 @@ public final class Settings {
     /** @return how long a thread looks for more before it sleeps. */
     public static Duration spin() {
         return Duration.ofNanos(1000L * number(SPIN, 200, 0, 1_000_000));
+    }
+
+    /** @return whether the server's thread answers reads itself where it can. */
+    public static boolean reads() {
+        return number(READS, 1, 0, 1) == 1;
     }
 
     private static int number(String name, int otherwise, int least, int most) {

@@ -1,46 +1,72 @@
 package highwire.zookeeper;
 
 /**
- * How long a thread looks for more before it sleeps: for a while, and only while nobody else wants its core. Where somebody does, looking costs the time slice of another thread, so after that
- * the thread sleeps at once for a number of times.
+ * How long a thread looks for more before it sleeps: for a while, and only while nobody else wants its core. Where nothing came in all of that while several times in a row, the thread sleeps at
+ * once for some times; one success, and it looks again each time.
  */
 final class Spin {
     /** A call of yield that takes longer has let another thread run. */
     private static final long YIELD_NANOS = 20_000;
-    /** Waits without looking, once another thread has run. */
-    private static final int REST = 4;
+    /** In a row; after so many the rest grows no more. */
+    private static final int MISSES_MAX = 4;
 
     private final long most = Settings.spin().toNanos();
     private long start;
     private long last;
+    /** Since the wait began. */
+    private boolean hasLooked;
+    private int misses;
+    /** Waits without looking that are still to come. */
     private int rest;
 
     Spin() {
-        reset();
+        restart();
     }
 
-    /** There was something to do. */
-    void reset() {
+    /** A wait begins. */
+    void restart() {
         start = System.nanoTime();
         last = start;
+        hasLooked = false;
+    }
+
+    /** What was waited for has come; the next wait begins. */
+    void found() {
+        if (hasLooked) {
+            misses = 0;
+        }
+        restart();
     }
 
     /** Lets others run; false when it is time to sleep. */
     boolean goOn() {
-        if (rest > 0) {
-            rest--;
+        if (!hasLooked && isToRest()) {
             return false;
         }
+        hasLooked = true;
         if (last - start >= most) {
+            missed();
             return false;
         }
         Thread.yield();
         long now = System.nanoTime();
         boolean isWanted = now - last > YIELD_NANOS;
-        if (isWanted) {
-            rest = REST;
-        }
         last = now;
         return !isWanted;
+    }
+
+    /** Whether a wait is not worth a look; each is one less. */
+    boolean isToRest() {
+        if (rest == 0) {
+            return most == 0;
+        }
+        rest--;
+        return true;
+    }
+
+    private void missed() {
+        // 0, 1, 3, 7: the first may be chance.
+        rest = (1 << misses) - 1;
+        misses = Math.min(misses + 1, MISSES_MAX - 1);
     }
 }

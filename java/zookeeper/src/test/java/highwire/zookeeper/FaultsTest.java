@@ -37,6 +37,10 @@ class FaultsTest {
     private static final String SESSIONLESS = "zookeeper.nio.sessionlessCnxnTimeout";
     private static final String OUTSTANDING = "zookeeper.globalOutstandingLimit";
 
+    private static FrameReader anyFrames() {
+        return new FrameReader(length -> { });
+    }
+
     @Test
     void bothKindsOfClientsShareAPort() throws Exception {
         try (Engine engine = Engine.start(); Server server = Server.start(Server.FACTORY)) {
@@ -93,7 +97,7 @@ class FaultsTest {
     void withoutAnEngineTheReasonIsSaidAndNobodyHangs() throws Exception {
         System.setProperty("highwire.door", "/nowhere/door");
         try (Server server = Server.start(Server.FACTORY);
-                ClientLink link = ClientLink.connect(new InetSocketAddress("127.0.0.1", server.port()))) {
+                ClientLink link = ClientLink.connect(new InetSocketAddress("127.0.0.1", server.port()), anyFrames())) {
             NoEngineException why = assertThrows(NoEngineException.class, () -> {
                 while (!link.greet(100)) { }
             });
@@ -108,7 +112,7 @@ class FaultsTest {
     @Test
     void aServerWithoutHighwireIsALostConnection() throws Exception {
         try (Engine engine = Engine.start(); Server server = Server.start(Server.STOCK_FACTORY)) {
-            try (ClientLink link = ClientLink.connect(new InetSocketAddress("127.0.0.1", server.port()))) {
+            try (ClientLink link = ClientLink.connect(new InetSocketAddress("127.0.0.1", server.port()), anyFrames())) {
                 assertThrows(IOException.class, () -> {
                     while (!link.greet(100)) { }
                 });
@@ -123,7 +127,7 @@ class FaultsTest {
     /** A server that says nothing at all, and then these bytes. */
     private static IOException answered(ByteBuffer answer) throws Exception {
         try (ServerSocket listener = new ServerSocket(0, 1, InetAddress.getLoopbackAddress());
-                ClientLink link = ClientLink.connect((InetSocketAddress) listener.getLocalSocketAddress())) {
+                ClientLink link = ClientLink.connect((InetSocketAddress) listener.getLocalSocketAddress(), anyFrames())) {
             Thread impostor = Thread.ofPlatform().start(() -> {
                 try (Socket socket = listener.accept()) {
                     socket.getInputStream().read(new byte[64]);
@@ -164,7 +168,7 @@ class FaultsTest {
             Device device = Device.acquire();
             try (CompletionChannel channel = device.context().completionChannel();
                     CompletionQueue received = device.context().completionQueue(64, channel);
-                    ClientLink client = ClientLink.connect((InetSocketAddress) listener.getLocalAddress());
+                    ClientLink client = ClientLink.connect((InetSocketAddress) listener.getLocalAddress(), anyFrames());
                     SocketChannel socket = listener.accept()) {
                 boolean isThere = client.greet(100);
                 try (Link link = answer(socket, device, channel, received)) {
@@ -187,7 +191,7 @@ class FaultsTest {
     void aClientThatHangsUpIsNoticedBeforeItsTimeIsUp() throws Exception {
         System.setProperty(SESSIONLESS, "6000000");
         try (Engine engine = Engine.start(); Server server = Server.start(Server.FACTORY);
-                ClientLink client = ClientLink.connect(new InetSocketAddress("127.0.0.1", server.port()))) {
+                ClientLink client = ClientLink.connect(new InetSocketAddress("127.0.0.1", server.port()), anyFrames())) {
             while (!client.greet(100)) { }
             assertEquals(1, server.connections());
             client.hangUp();
@@ -252,7 +256,7 @@ class FaultsTest {
         System.setProperty(Settings.CONNECTIONS, "1");
         try (Engine engine = Engine.start(); Server server = Server.start(Server.FACTORY)) {
             ZooKeeper first = server.client(Server.QUEUE_PAIRS);
-            try (ClientLink link = ClientLink.connect(new InetSocketAddress("127.0.0.1", server.port()))) {
+            try (ClientLink link = ClientLink.connect(new InetSocketAddress("127.0.0.1", server.port()), anyFrames())) {
                 GreetingException why = assertThrows(GreetingException.class, () -> {
                     while (!link.greet(100)) { }
                 });

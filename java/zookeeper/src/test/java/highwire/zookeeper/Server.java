@@ -2,6 +2,7 @@ package highwire.zookeeper;
 
 import static org.junit.jupiter.api.Assertions.assertTrue;
 
+import java.io.File;
 import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.nio.file.Files;
@@ -31,22 +32,33 @@ final class Server implements AutoCloseable {
 
     private final Path data;
     private final String factoryName;
+    private final Maker maker;
     private ServerCnxnFactory factory;
     private int port;
 
-    private Server(Path data, String factoryName) throws Exception {
+    /** Makes ZooKeeper's part. */
+    interface Maker {
+        ZooKeeperServer make(File data, int tickMillis) throws IOException;
+    }
+
+    private Server(Path data, String factoryName, Maker maker) throws Exception {
         this.data = data;
         this.factoryName = factoryName;
+        this.maker = maker;
         start();
     }
 
     static Server start(String factoryName) throws Exception {
-        return new Server(Files.createTempDirectory("zookeeper-"), factoryName);
+        return start(factoryName, (data, tickMillis) -> new ZooKeeperServer(data, data, tickMillis));
+    }
+
+    static Server start(String factoryName, Maker maker) throws Exception {
+        return new Server(Files.createTempDirectory("zookeeper-"), factoryName, maker);
     }
 
     void start() throws Exception {
         System.setProperty("zookeeper.serverCnxnFactory", factoryName);
-        ZooKeeperServer server = new ZooKeeperServer(data.toFile(), data.toFile(), TICK_MILLIS);
+        ZooKeeperServer server = maker.make(data.toFile(), TICK_MILLIS);
         factory = ServerCnxnFactory.createFactory(new InetSocketAddress("127.0.0.1", port), 0);
         factory.startup(server);
         port = factory.getLocalPort();

@@ -6,7 +6,6 @@ import java.io.IOException;
 import java.net.InetSocketAddress;
 import java.net.SocketAddress;
 import java.nio.ByteBuffer;
-import java.util.ArrayDeque;
 import java.util.Iterator;
 import java.util.Queue;
 import java.util.concurrent.locks.ReentrantLock;
@@ -20,7 +19,7 @@ import org.slf4j.LoggerFactory;
 
 /**
  * ZooKeeper's client over a queue pair: {@code zookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketHighwire}. Whoever has a request sends it, so that it costs no
- * hand-over to the SendThread, which does the rest.
+ * hand-over to the SendThread; whoever waits for its answer looks for it a while, so that it costs no hand-over back. The SendThread does the rest.
  */
 public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
     private static final Logger LOG = LoggerFactory.getLogger(ClientCnxnSocketHighwire.class);
@@ -28,8 +27,6 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
     private static final int PAUSE_MILLIS = 100;
 
     private final int maxLength;
-    private final Queue<ByteBuffer> frames = new ArrayDeque<>();
-    private FrameReader reader;
     /** Null while there is no connection. */
     private volatile ClientLink link;
     /** The first packet of a connection is out; the others wait for its answer. */
@@ -40,6 +37,8 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
     /** Where packets wait for their answers, and whose; null while only the SendThread may send. */
     private Queue<Packet> pending;
     private ClientCnxn client;
+    /** Since the SendThread was awake last another one has had an answer. */
+    private volatile boolean hasHeard;
 
     /**
      * Made by ZooKeeper, by name.
@@ -63,13 +62,11 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
         initialized = false;
         isPrimed = false;
         isOpen = false;
-        frames.clear();
-        reader = new FrameReader(length -> {
+        link = ClientLink.connect(address, new FrameReader(length -> {
             if (length < 0 || length > maxLength) {
                 throw new IOException("Packet len " + length + " is out of range!");
             }
-        });
-        link = ClientLink.connect(address);
+        }));
     }
 
     @Override
@@ -86,9 +83,10 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
         }
         boolean hasEnded = !on.await(timeout, () -> sendable() != null);
         updateNow();
-        on.take(reader, frames);
-        for (ByteBuffer frame = frames.poll(); frame != null; frame = frames.poll()) {
-            receive(frame);
+        on.take(this::receive);
+        if (hasHeard) {
+            hasHeard = false;
+            updateLastHeard();
         }
         if (hasEnded) {
             throw new EndOfStreamException("Unable to read additional data from server sessionid 0x" + Long.toHexString(sessionId)
@@ -131,6 +129,20 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
             return false;
         } finally {
             sending.unlock();
+        }
+    }
+
+    /** In the thread of whoever waits for an answer. The SendThread only has a session to begin with, so there is one. */
+    private void receiveHere(ByteBuffer frame) throws IOException {
+        recvCount.getAndIncrement();
+        sendThread.readResponse(frame);
+        hasHeard = true;
+    }
+
+    /** Looks for the answer to a packet that is on its way, for a while. */
+    private void lookForAnswer(ClientLink on, Packet packet) throws IOException {
+        while (!packet.finished && on.look(this::receiveHere)) {
+            // Until it is there, or it is time to sleep.
         }
     }
 
@@ -223,9 +235,31 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
     @Override
     void packetAdded() {
         ClientLink on = link;
-        if (on != null && !sendHere()) {
+        if (on == null) {
+            return;
+        }
+        // What this thread has added, unless another one was quick.
+        Packet packet = outgoingQueue.peekLast();
+        boolean looks = packet != null && isAwaited(packet) && on.beginLook();
+        boolean isSent = sendHere();
+        if (!isSent) {
             on.nudge();
         }
+        if (looks) {
+            try {
+                if (isSent) {
+                    lookForAnswer(on, packet);
+                }
+                on.endLook(this::receiveHere);
+            } catch (IOException | RuntimeException e) {
+                on.fail(e instanceof IOException io ? io : new IOException(e));
+            }
+        }
+    }
+
+    /** Whether a thread is about to wait for its answer: only then has it neither callback nor path. */
+    private static boolean isAwaited(Packet packet) {
+        return packet.cb == null && packet.clientPath == null && packet.replyHeader != null;
     }
 
     @Override

@@ -12,7 +12,11 @@ import java.util.ArrayDeque;
 import java.util.Queue;
 import java.util.concurrent.atomic.AtomicBoolean;
 import org.apache.jute.BinaryInputArchive;
+import org.apache.jute.Record;
+import org.apache.zookeeper.ClientCnxn;
+import org.apache.zookeeper.data.Stat;
 import org.apache.zookeeper.proto.ConnectRequest;
+import org.apache.zookeeper.proto.ReplyHeader;
 import org.apache.zookeeper.proto.RequestHeader;
 import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
@@ -45,7 +49,8 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
     private final Queue<Deferred> deferred = new ArrayDeque<>();
     private final Queue<ByteBuffer> frames = new ArrayDeque<>();
     private final FrameReader reader = new FrameReader(this::checkLength);
-    private boolean hasSession;
+    /** Null until there is a session. */
+    private volatile Reads reads;
 
     HighwireServerCnxn(ZooKeeperServer server, SocketChannel socket, SelectionKey key, HighwireServerCnxnFactory factory,
             NIOServerCnxnFactory.SelectorThread thread) throws IOException {
@@ -225,10 +230,14 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
     private void process(ByteBuffer frame) throws IOException, ClientCnxnLimitException {
         packetReceived(4 + frame.remaining());
         factory.touchCnxn(this);
-        if (hasSession) {
+        if (reads != null) {
             RequestHeader header = new RequestHeader();
             ByteBufferInputStream.byteBuffer2Record(frame, header);
-            zkServer.processPacket(this, header, RequestRecord.fromBytes(frame.slice()));
+            RequestRecord record = RequestRecord.fromBytes(frame.slice());
+            if (!reads.answer(this, header, record)) {
+                reads.queued();
+                zkServer.processPacket(this, header, record);
+            }
             return;
         }
         if (!isZKServerRunning()) {
@@ -236,7 +245,7 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         }
         ConnectRequest request = protocolManager.deserializeConnectRequest(BinaryInputArchive.getArchive(new ByteBufferInputStream(frame)));
         zkServer.processConnectRequest(this, request);
-        hasSession = true;
+        reads = new Reads(zkServer);
     }
 
     @Override
@@ -290,6 +299,16 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         } catch (IOException e) {
             broken(e.getMessage());
         }
+    }
+
+    @Override
+    public int sendResponse(ReplyHeader header, Record record, String tag, String cacheKey, Stat stat, int type) {
+        int length = super.sendResponse(header, record, tag, cacheKey, stat, type);
+        Reads of = reads;
+        if (of != null && header.getXid() != ClientCnxn.NOTIFICATION_XID) {
+            of.answered();
+        }
+        return length;
     }
 
     @Override

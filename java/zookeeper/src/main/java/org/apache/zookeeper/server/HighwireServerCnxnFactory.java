@@ -26,6 +26,7 @@ public final class HighwireServerCnxnFactory extends NIOServerCnxnFactory {
         Settings.depth();
         Settings.connections();
         Settings.spin();
+        Settings.reads();
         super.configure(addr, maxClientCnxns, backlog, isSecure);
     }
 
