@@ -168,6 +168,7 @@ final class FaultsTest {
     @Test
     void aServerThatIsClosedAcceptsNobodyAndSaysSo() throws Exception {
         try (Pair pair = new Pair()) {
+            InetSocketAddress address = (InetSocketAddress) pair.server.getSrcAddr();
             Thread closes = Thread.ofVirtual().start(() -> {
                 try {
                     pair.server.close();
@@ -178,6 +179,7 @@ final class FaultsTest {
             assertThrows(IOException.class, pair.server::accept);
             closes.join();
             assertTrue(pair.client.isConnected(), "who was accepted stays");
+            assertThrows(ConnectException.class, () -> new Socket(address.getAddress(), address.getPort()).close(), "the port is free again");
         }
     }
 

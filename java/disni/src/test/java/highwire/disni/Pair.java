@@ -67,6 +67,8 @@ final class Pair implements AutoCloseable {
         final ByteBuffer buffer = memory.getBuffer();
         final LinkedBlockingQueue<IbvWC> completions = new LinkedBlockingQueue<>();
         final LinkedBlockingQueue<RdmaCmEvent> events = new LinkedBlockingQueue<>();
+        /** What it throws at each completion, if anything. */
+        volatile RuntimeException fault;
         IbvMr region;
 
         End(RdmaActiveEndpointGroup<End> group, RdmaCmId id, boolean isServerSide) throws IOException {
@@ -82,7 +84,11 @@ final class Pair implements AutoCloseable {
 
         @Override
         public void dispatchCqEvent(IbvWC completion) {
+            RuntimeException thrown = fault;
             completions.add(completion);
+            if (thrown != null) {
+                throw thrown;
+            }
         }
 
         @Override

@@ -84,6 +84,27 @@ final class VerbsTest {
     }
 
     @Test
+    void aKeyThatWasSetBeforeTheExecutionIsTheOneThatCounts() throws Exception {
+        IbvSendWR request = request(IBV_WR_RDMA_WRITE, 0, 8);
+        request.getRdma().setRkey(pair.served.region.getRkey() + 0x100);
+        SVCPostSend call = call(request);
+        call.getWrMod(0).getRdmaMod().setRkey(pair.served.region.getRkey());
+        call.execute();
+        assertEquals(IBV_WC_SUCCESS, pair.client.status());
+    }
+
+    @Test
+    void anEndpointThatThrowsIsToldOfWhatComesNext() throws Exception {
+        SVCPostSend call = call(request(IBV_WR_RDMA_WRITE, 0, 8));
+        pair.client.fault = new IllegalArgumentException("thrown on purpose");
+        call.execute();
+        assertEquals(IBV_WC_SUCCESS, pair.client.status());
+        pair.client.fault = null;
+        call.execute();
+        assertEquals(IBV_WC_SUCCESS, pair.client.status());
+    }
+
+    @Test
     void onlySignaledRequestsCompleteAndTheFlagCanBeChanged() throws Exception {
         IbvSendWR silent = request(IBV_WR_RDMA_WRITE, 0, 8);
         silent.setSend_flags(0);
