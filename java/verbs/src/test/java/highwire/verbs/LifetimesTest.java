@@ -9,26 +9,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 
 /** What lives how long, and what is said to somebody who gets it wrong. */
-class LifetimesTest {
-    private static Engine engine;
-
-    @BeforeAll
-    static void start() {
-        engine = Engine.start();
-    }
-
-    @AfterAll
-    static void stop() throws Exception {
-        if (engine != null) {
-            engine.close();
-        }
-    }
-
+class LifetimesTest extends WithEngine {
     @Test
     void whatIsNeededDoesNotCloseAndWhatIsClosedIsNotUsed() throws Exception {
         long before = engine.files();

@@ -7,26 +7,10 @@ import static org.junit.jupiter.api.Assertions.assertTrue;
 
 import java.time.Duration;
 import java.util.concurrent.atomic.AtomicReference;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 
 /** Messages on RC, and the receives that wait for them. */
-class MessagesTest {
-    private static Engine engine;
-
-    @BeforeAll
-    static void start() {
-        engine = Engine.start();
-    }
-
-    @AfterAll
-    static void stop() throws Exception {
-        if (engine != null) {
-            engine.close();
-        }
-    }
-
+class MessagesTest extends WithEngine {
     @Test
     void messagesWithinAnEngineAreCarriedOutByThePoster() throws Exception {
         End[] ends = End.pair(engine, Service.RC);

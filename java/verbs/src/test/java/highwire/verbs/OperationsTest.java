@@ -10,26 +10,10 @@ import java.net.InetSocketAddress;
 import java.time.Duration;
 import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicReference;
-import org.junit.jupiter.api.AfterAll;
-import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 
 /** Everything once, between two programs of one engine and of two. */
-class OperationsTest {
-    private static Engine engine;
-
-    @BeforeAll
-    static void start() {
-        engine = Engine.start();
-    }
-
-    @AfterAll
-    static void stop() throws Exception {
-        if (engine != null) {
-            engine.close();
-        }
-    }
-
+class OperationsTest extends WithEngine {
     @Test
     void aMessageArrivesWithItsFourBytes() throws Exception {
         for (Service service : new Service[] {Service.RC, Service.UC}) {
