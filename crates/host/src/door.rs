@@ -30,6 +30,8 @@ use std::thread::{Builder, JoinHandle};
 
 /// The door's name in the device's directory.
 pub const DOOR_NAME: &str = "door";
+/// Between two attempts to let programs in where no descriptor is left.
+const REST: std::time::Duration = std::time::Duration::from_millis(10);
 
 /// An open door. Dropping it ends every session.
 pub struct Door {
@@ -160,8 +162,12 @@ impl Shared {
             if self.is_closing.load(Ordering::SeqCst) {
                 return;
             }
-            // No descriptor is left, so this program cannot be served; the next one that connects may be.
-            let Ok(socket) = socket else { continue };
+            // No descriptor is left, so this program cannot be served yet; it stays in the listener's queue, which is no reason to
+            // turn without a rest.
+            let Ok(socket) = socket else {
+                std::thread::sleep(REST);
+                continue;
+            };
             let Ok(copy) = socket.try_clone() else { continue };
             let mut visitors = self.visitors();
             visitors.threads.retain(|thread| !thread.is_finished());

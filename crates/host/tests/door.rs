@@ -153,9 +153,103 @@ fn what_is_used_stays_and_what_was_never_made_is_not_there() {
     use status::{IN_USE, MALFORMED, NO_SUCH_OBJECT, REFUSED};
     let expected = [IN_USE, IN_USE, IN_USE, NO_SUCH_OBJECT, REFUSED, MALFORMED, MALFORMED];
     assert_eq!(codes, expected);
+    // A queue that is used for one direction alone is used.
+    let cqs = [0; 2].map(|_| client.ask(9, &[8, 0]).expect("a completion queue")[0]);
+    let of_two =
+        client.ask(13, &[pair.pd, 2, cqs[0], cqs[1], 0, 4, 4, 1 | 1 << 32, 0, 0, 0]).expect("a queue pair");
+    for cq in cqs {
+        assert_eq!(client.ask(10, &[cq]).expect_err("the queue is used").0, IN_USE);
+    }
+    assert_eq!(client.ask(14, &of_two[..1]), Ok(vec![]));
+    for cq in cqs {
+        assert_eq!(client.ask(10, &[cq]), Ok(vec![]));
+    }
     for (kind, handle) in [(14, pair.handle), (8, pair.region), (10, pair.cq), (6, pair.arena), (4, pair.pd)]
     {
         assert_eq!(client.ask(kind, &[handle]), Ok(vec![]), "in the right order everything goes");
+    }
+}
+
+#[test]
+fn sizes_end_where_the_arena_and_the_limits_end() {
+    let (device, door) = open();
+    let mut client = Client::connect(&door);
+    let pd = client.ask(3, &[]).expect("a domain")[0];
+    let arena = client.ask(5, &[1 << 16]).expect("an arena");
+    let (handle, bytes) = (arena[0], arena[2]);
+    let mut register = |offset, length| {
+        client
+            .ask(7, &[pd, handle, offset, length, 0x7000_0000_0000, 0b1111])
+            .map(drop)
+            .map_err(|(code, _)| code)
+    };
+    assert_eq!(register(0, bytes), Ok(()));
+    assert_eq!(register(bytes - 8, 8), Ok(()));
+    for (offset, length) in [(0, bytes + 1), (8, bytes - 7), (bytes, 8), (1, u64::MAX)] {
+        assert_eq!(register(offset, length), Err(status::REFUSED), "{offset} {length}");
+    }
+    let limits = device.limits();
+    let (max_cqe, max_wr) = (u64::from(limits.max_cqe), u64::from(limits.max_wr));
+    assert_eq!(client.ask(9, &[max_cqe + 1, 0]).expect_err("too long").0, status::REFUSED);
+    let cq = client.ask(9, &[8, 0]).expect("a completion queue")[0];
+    for (sends, receives) in [(max_wr + 1, 1), (1, max_wr + 1)] {
+        let words = [pd, 2, cq, cq, 0, sends, receives, 1 | 1 << 32, 0, 0, 0];
+        assert_eq!(client.ask(13, &words).expect_err("too long").0, status::REFUSED);
+    }
+    assert_eq!(client.ask(11, &[pd, max_wr + 1, 1]).expect_err("too long").0, status::REFUSED);
+}
+
+#[test]
+fn receives_of_a_shared_queue_are_not_on_demand_whatever_is_asked_for() {
+    let (_device, door) = open();
+    let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
+    let (mut qa, mut qb) = (a.queue_pair(2), b.queue_pair_that_shares());
+    a.connect_to(&qa, &qb);
+    b.connect_to(&qb, &qa);
+    qb.post_receive(&b, 5, 0, 64);
+    qa.memory.write(0, b"shared");
+    qa.post(&a, &SendWr::new(8, Operation::Send, &[qa.sge(0, 6)]));
+    assert_eq!(qb.completion().wr_id, 5);
+    assert_eq!(qb.memory.read(0, 6), b"shared");
+    assert_eq!(qa.completion().status, CompletionStatus::Success);
+    assert_eq!(b.ask(12, &[qb.srq]).expect_err("the queue is used").0, status::IN_USE);
+}
+
+#[test]
+fn a_program_that_never_reads_its_events_holds_up_nobody() {
+    let (_device, door) = open();
+    let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
+    let events = b.events(&door);
+    let (mut qa, mut qb) = (a.queue_pair(2), b.queue_pair_with_channel(2, 1));
+    a.connect_to(&qa, &qb);
+    b.connect_to(&qb, &qa);
+    // More than any socket takes.
+    for wr_id in 0..3000 {
+        qb.post_receive(&b, wr_id, 0, 64);
+        qb.arm();
+        qa.post(&a, &SendWr::new(wr_id, Operation::Send, &[]));
+        assert_eq!((qb.completion().wr_id, qa.completion().wr_id), (wr_id, wr_id));
+    }
+    drop(events);
+}
+
+#[test]
+fn no_socket_of_a_program_that_has_gone_stays_open() {
+    let (_device, door) = open();
+    let path = door.path().to_str().expect("a path").to_owned();
+    // The listener, and one for each connection that is accepted, bear its name.
+    let sockets = || {
+        let open = std::fs::read_to_string("/proc/self/net/unix").expect("the kernel's list");
+        open.lines().filter(|line| line.ends_with(&path)).count()
+    };
+    assert_eq!(sockets(), 1);
+    for _ in 0..5 {
+        let mut client = Client::connect(&door);
+        let events = client.events(&door);
+        client.ask(3, &[]).expect("a domain");
+        assert!(sockets() >= 3);
+        drop((client, events));
+        until("the end of its sockets", || sockets() == 1);
     }
 }
 

@@ -147,8 +147,9 @@ impl Session {
 
     fn create_cq(&mut self, [capacity, channel]: [u64; 2]) -> Answer {
         let config = CompletionQueueConfig::new(narrow(capacity, "capacity")?);
-        if config.capacity > self.device.limits().max_cqe {
-            return Err(Refusal::refused(format!("a completion queue holds at most {}", 1 << 20)));
+        let max_cqe = self.device.limits().max_cqe;
+        if config.capacity > max_cqe {
+            return Err(Refusal::refused(format!("a completion queue holds at most {max_cqe}")));
         }
         let handle = self.next();
         let bell = match channel {

@@ -46,6 +46,8 @@ pub struct RawQueuePair {
     pub key: u32,
     pub iova: u64,
     pub qpn: u32,
+    /// Zero for none.
+    pub srq: u64,
     pub send_bell: u32,
     pub receive_bell: u32,
     pub sq_window: Window,
@@ -127,18 +129,31 @@ impl Client {
         self.queue_pair_of(service, channel, 0)
     }
 
+    /// One that takes its receives from a shared queue, which its ring and bell for receives then are, and asks for receives on
+    /// demand besides.
+    pub fn queue_pair_that_shares(&mut self) -> RawQueuePair {
+        self.queue_pair_with(2, 0, 1, true)
+    }
+
     fn queue_pair_of(&mut self, service: u64, channel: u64, takes: u64) -> RawQueuePair {
+        self.queue_pair_with(service, channel, takes, false)
+    }
+
+    fn queue_pair_with(&mut self, service: u64, channel: u64, takes: u64, shares: bool) -> RawQueuePair {
         let pd = self.ask(3, &[]).expect("a domain")[0];
         let arena = self.ask(5, &[1 << 16]).expect("an arena");
         // The program chooses the addresses; these are not mapped.
         let iova = 0x7000_0000_0000 + (arena[0] << 32);
         let region = self.ask(7, &[pd, arena[0], 0, 1 << 16, iova, 0b1111]).expect("a region");
         let cq = self.ask(9, &[64, channel]).expect("a completion queue");
+        let shared = shares.then(|| self.ask(11, &[pd, 16, 2]).expect("a shared receive queue"));
+        let srq = shared.as_ref().map_or(0, |shared| shared[0]);
         let qp = self
-            .ask(13, &[pd, service, cq[0], cq[0], 0, 16, 16, 4 | 3 << 32, 64, 0, takes])
+            .ask(13, &[pd, service, cq[0], cq[0], srq, 16, 16, 4 | 3 << 32, 64, 0, takes])
             .expect("a queue pair");
         let sq_window = map(&self.directory, qp[3], qp[4]);
-        let rq_window = map(&self.directory, qp[6], qp[7]);
+        let receives = shared.map_or([qp[6], qp[7], qp[8]], |shared| [shared[1], shared[2], shared[3]]);
+        let rq_window = map(&self.directory, receives[0], receives[1]);
         let cq_window = map(&self.directory, cq[1], cq[2]);
         RawQueuePair {
             handle: qp[0],
@@ -151,7 +166,8 @@ impl Client {
             qpn: qp[1] as u32,
             psn: qp[2],
             send_bell: qp[5] as u32,
-            receive_bell: qp[8] as u32,
+            receive_bell: receives[2] as u32,
+            srq,
             sq: SendQueueProducer::attach(&sq_window).expect("a ring"),
             rq: ReceiveQueueProducer::attach(&rq_window).expect("a ring"),
             consumer: CompletionQueueConsumer::attach(&cq_window).expect("a ring"),
