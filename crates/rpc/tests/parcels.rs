@@ -164,7 +164,7 @@ fn names_and_slots_are_used_again_whatever_became_of_their_parcels() {
     let silence = || -> common::DropRule { Box::new(|_, _, _, _| true) };
     net.drain();
     for round in 0..50 {
-        // One is never sent, one comes back and is not looked at, one is late, and two are given up, of which one waits for a slot.
+        // One is never sent, one comes back and is not looked at, one is late, and three are given up, of which one waits for a slot.
         drop(net.endpoint(0).parcel(Node(1)));
         let unread = send(&mut net, 0, 1, &[b"unread"], None);
         while net.endpoint(0).take_parcel().is_none() {
@@ -172,18 +172,21 @@ fn names_and_slots_are_used_again_whatever_became_of_their_parcels() {
         }
         net.drop_if = Some(silence());
         let late = send(&mut net, 0, 1, &[b"late"], Some(Duration::from_millis(1)));
-        let given_up = [(); 2].map(|()| send(&mut net, 0, 1, &[b"given", b"up"], None));
+        let given_up = [(); 3].map(|()| send(&mut net, 0, 1, &[b"given", b"up"], None));
         net.run_for(Duration::from_millis(2));
         assert_eq!(take(&mut net, 0).map(|parcel| parcel.0), Some(late));
-        for id in given_up {
+        // The one that waits goes first: later its turn must not come.
+        for id in given_up.into_iter().rev() {
             net.endpoint(0).cancel_parcel(id);
             assert_eq!(take(&mut net, 0).map(|parcel| parcel.0), Some(id));
         }
+        net.run_for(Duration::from_millis(1));
+        assert!(take(&mut net, 0).is_none(), "round {round}: one came back twice");
         net.drop_if = None;
         let nobody = send(&mut net, 0, 9, &[b"nobody"], None);
         assert!(take(&mut net, 0).is_some_and(|(_, all)| all[0].1.is_err()));
-        let names = [unread, late, given_up[0], given_up[1], nobody];
-        assert!(names.iter().all(|id| id.0 < 3), "round {round}: {names:?} of three at a time");
+        let names = [unread, late, given_up[0], given_up[1], given_up[2], nobody];
+        assert!(names.iter().all(|id| id.0 < 4), "round {round}: {names:?} of four at a time");
     }
     // Both slots are there, and what failed before does not show.
     let all = [(); 6].map(|()| send(&mut net, 0, 1, &[b"again"], None));
