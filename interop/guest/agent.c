@@ -194,7 +194,7 @@ int main(int argc, char **argv)
         perror("interop-agent");
         return 1;
     }
-    /* Whoever started us may go on as soon as we listen. */
+    /* The guest's init may go on as soon as we listen. */
     if (fork())
         return 0;
     signal(SIGCHLD, SIG_IGN);

@@ -207,7 +207,7 @@ impl Churn {
         Ok(())
     }
 
-    /// Nobody is to notice, neither those who are there nor those who come.
+    /// No process is to notice, neither those that are there nor those that come.
     fn kill_broker(&mut self) {
         let broker = Registry::open().ok().and_then(|registry| broker::process(&registry, self.address));
         let pid = broker.and_then(|pid| Pid::from_raw(pid.try_into().ok()?));

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let ours = shared_address()?;
     let others = registry.shared_gids().context("cannot list the addresses that are shared")?;
     let mut rows = vec![shared(&registry, ours)];
-    // Those that were found as a directory's entry and have nobody are about to end.
+    // Those that were found as a directory's entry and have no process are about to end.
     let others =
         others.into_iter().filter(|address| *address != ours).map(|address| shared(&registry, address));
     rows.extend(others.filter(|row| !row.processes.is_empty()));
@@ -121,7 +121,7 @@ fn shared(registry: &Registry, address: IpAddr) -> Row {
     }
 }
 
-/// Who shares an address; `None` if it has no broker and nobody who would bring one back.
+/// Who shares an address; `None` if it has no broker and no process that would bring one back.
 fn sharers_of(registry: &Registry, address: IpAddr) -> Option<Vec<Sharer>> {
     let known = sharers(registry, address);
     let is_served = known.is_some();

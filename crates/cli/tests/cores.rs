@@ -1,5 +1,5 @@
 //! `highwire bench cores` and `highwire sim cores`: that this machine's constants are measured and asked for, and that the model answers.
-//! How long anything takes is nobody's promise here.
+//! How long anything takes is not promised here.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::process::Output;
 use common::highwire;
 use serde_json::Value;
 
-/// Nobody's: looks are coarse, so that a run takes few steps.
+/// Of no machine: looks are coarse, so that a run takes few steps.
 const COSTS: &str = "relax_ns = 200
 turn_ns = 100
 event_ns = 200

@@ -134,7 +134,7 @@ fn a_killed_broker_leaves_those_who_are_there_alone_and_the_address_usable() {
         );
     }
     assert!(child.try_wait().expect("a status").is_none(), "it goes on");
-    // Now with nobody to bring one back. Its end takes a moment.
+    // Now with no process to bring one back. Its end takes a moment.
     child.kill().expect("kills");
     child.wait().expect("ends");
     kill_broker();

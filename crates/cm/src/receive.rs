@@ -138,7 +138,7 @@ impl ConnectionManager {
     }
 
     /// A queue pair that we hold a connection to asks anew: its owner has forgotten that connection (IBTA §12.9.8.3), or
-    /// someone else speaks in its name.
+    /// another process speaks in its name.
     fn doubt_holder(&mut self, from: Gid, req: &Req) {
         if let Some(id) = self.holder(from, req) {
             self.doubt(id);

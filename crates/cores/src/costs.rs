@@ -25,7 +25,7 @@ macro_rules! costs {
 }
 
 costs! {
-    /// A polling thread's look at what nobody has changed, with a pause.
+    /// A polling thread's look at what no other has changed, with a pause.
     relax_ns,
     /// A turn of work in which there is nothing.
     turn_ns,
@@ -35,7 +35,7 @@ costs! {
     fetch_ns,
     /// A look at the clock.
     clock_ns,
-    /// A call that finds nothing to do: a wake-up of nobody, a yield to nobody.
+    /// A call that finds nothing to do: a wake-up where none sleeps, a yield where none waits.
     call_ns,
     /// Asking how many threads want to run.
     census_ns,
@@ -82,7 +82,7 @@ impl Costs {
         const SLICE_MIN_NS: u64 = 1000;
         self.each().into_iter().find_map(|(name, ns)| {
             let min = match name {
-                // Whoever polls, or yields to nobody, would do so for ever in the same nanosecond.
+                // A thread that polls, or yields where none waits, would do so for ever in the same nanosecond.
                 "relax_ns" | "turn_ns" | "call_ns" => 1,
                 "slice_ns" | "tick_ns" => SLICE_MIN_NS,
                 _ => 0,
@@ -97,7 +97,7 @@ impl Costs {
 pub(crate) mod tests {
     use super::Costs;
 
-    /// Nobody's.
+    /// Of no machine.
     pub(crate) const COSTS: Costs = Costs {
         relax_ns: 1,
         turn_ns: 1,

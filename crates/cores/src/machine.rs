@@ -174,7 +174,7 @@ impl Machine {
     /// Runs until every thread has ended.
     ///
     /// # Errors
-    /// Threads sleep that nobody will wake.
+    /// Threads sleep that no other will wake.
     pub fn run(&self) -> Result<(), Stuck> {
         while let Some(thread) = self.next() {
             self.play(thread);
@@ -254,7 +254,7 @@ impl Machine {
         self.want(|thread| thread.wants = Want::Yield);
     }
 
-    /// The thread sleeps until somebody wakes whoever sleeps on `word`, if `is_unchanged` when it is about to.
+    /// The thread sleeps until another wakes those that sleep on `word`, if `is_unchanged` when it is about to.
     pub fn sleep(&self, word: usize, is_unchanged: &dyn Fn() -> bool, timeout_ns: Option<u64>) -> Ended {
         let costs = self.costs();
         self.spend(costs.call_ns);
@@ -382,7 +382,7 @@ impl Machine {
     }
 
     fn want(&self, want: impl FnOnce(&mut Thread)) {
-        // Asked by somebody who is no thread of it, such as whoever builds it: that takes no time.
+        // Asked by code that is no thread of it, such as the one that builds it: that takes no time.
         if !fiber::is_inside() {
             return;
         }

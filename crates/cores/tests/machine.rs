@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use highwire_cores::{Costs, Ended, Machine};
 
-/// Nobody's: each is told from the others in a sum.
+/// Of no machine: each is told from the others in a sum.
 const COSTS: Costs = Costs {
     relax_ns: 1,
     turn_ns: 1,
@@ -112,7 +112,7 @@ fn a_thread_that_is_woken_runs_after_what_the_way_to_it_costs() {
             note(&own, machine, "wakes");
             assert_eq!(machine.wake(WORD, false), 1);
             note(&own, machine, "has woken");
-            // Nobody takes the core from it because it has woken somebody.
+            // No thread takes the core from it because it has woken one.
             machine.spend(STAYS_NS);
         });
         machine.run().expect("everybody is woken");
@@ -284,7 +284,7 @@ fn a_thread_that_panics_ends_the_run_and_the_next_machine_is_none_the_worse() {
     assert_eq!(machine.now_ns(), 7);
 }
 
-/// The scheduler looks at a core with every tick, and whenever somebody asks it for the time of the thread that runs there.
+/// The scheduler looks at a core with every tick, and whenever a thread asks it for the time of the thread that runs there.
 #[test]
 fn a_slice_ends_with_a_tick_or_when_the_thread_asks_for_its_time() {
     let costs = Costs { slice_ns: 1_000_000, tick_ns: 4_000_000, switch_ns: 0, ..COSTS };

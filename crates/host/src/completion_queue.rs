@@ -235,7 +235,7 @@ impl CompletionQueue {
             inner.note_poll(taken);
             return taken;
         }
-        // If someone else runs the engine, what it finds for this queue shows in the ring.
+        // If another thread runs the engine, what it finds for this queue shows in the ring.
         let pumped = inner.lane().visit(|engine| engine.pump());
         let taken = take(&mut consumer, completions, &read);
         drop(consumer);

@@ -115,7 +115,7 @@ fn one_that_nobody_waits_for_any_more_comes_back_at_once_and_leaves_its_slot() {
         net.endpoint(0).cancel_parcel(id);
         let (returned, all) = take(&mut net, 0).expect("it is there");
         assert_eq!((returned, all), (id, vec![(b"never".to_vec(), Err(CallError::DeadlineExceeded))]));
-        // Its name may be another's now, or nobody's.
+        // Its name may be another parcel's now, or free.
         net.endpoint(0).cancel_parcel(id);
         assert!(take(&mut net, 0).is_none());
     }

@@ -222,7 +222,7 @@ impl Consumer {
         self.tail_cached
     }
 
-    /// Takes the oldest filled slot of a ring of which others take slots as well: it belongs to whoever moves the shared cursor
+    /// Takes the oldest filled slot of a ring of which others take slots as well: it belongs to the consumer that moves the shared cursor
     /// over it. `copy` is told where it lies before that is decided, and what it returns counts only afterwards.
     ///
     /// # Errors

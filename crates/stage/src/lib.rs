@@ -33,7 +33,7 @@ pub const PATIENCE: Duration = Duration::from_secs(20);
 pub const PAUSE: Duration = Duration::from_micros(12);
 /// Events of a source that are under way at a time, at most.
 pub const DEPTH_MAX: usize = 64;
-/// Nobody's number.
+/// The number of no thread.
 const NOBODY: u32 = u32::MAX;
 /// Real-time priorities: a thread that a dispatcher wakes runs before the dispatcher.
 const DISPATCHER_PRIORITY: Priority = 1;
@@ -129,7 +129,7 @@ pub enum Until {
 /// Why a scene was not played to its end.
 #[derive(Debug, thiserror::Error)]
 pub enum PlayError {
-    /// Nobody answered in time.
+    /// No thread answered in time.
     #[error("an event was lost: {0:?}")]
     Lost(Scene),
     /// There is no room for another thread.
@@ -138,7 +138,7 @@ pub enum PlayError {
     /// One of the threads panicked.
     #[error("a thread panicked")]
     Panicked,
-    /// Threads of a model sleep that nobody will wake.
+    /// Threads of a model sleep that no other will wake.
     #[error(transparent)]
     Stuck(#[from] highwire_cores::Stuck),
 }
@@ -154,7 +154,7 @@ struct Shared {
     places: Vec<Place>,
     is_over: AtomicBool,
     ready: AtomicU32,
-    /// Events that were found, and the one that nobody is told of.
+    /// Events that were found, and the one that no thread is told of.
     found: AtomicU64,
     untold: u64,
     /// The time of threads that do not count: sources and hogs.
@@ -202,7 +202,7 @@ impl Work for Lanes<'_> {
         turn
     }
 
-    // The source sees for itself that nobody polls.
+    // The source sees for itself that no thread polls.
     fn hand_over(&self) {}
 }
 

@@ -6,7 +6,7 @@ use highwire_cores::{Costs, Machine};
 use highwire_stage::{Care, Modelled, Outcome, PlayError, Scene, Seats, Until, play};
 use highwire_wake::Strategy;
 
-/// Nobody's: such as they might be, but for looks that are coarse and slices that are short, so that a run takes few steps.
+/// Of no machine: such as they might be, but for looks that are coarse and slices that are short, so that a run takes few steps.
 const COSTS: Costs = Costs {
     relax_ns: 100,
     turn_ns: 50,

@@ -2,7 +2,7 @@
 //!
 //! `txn` asks of a carrier: a request is executed at most once by a receiver in one of its lives, and repeated until it is answered or
 //! nobody waits for it. One RPC call gives that for as long as it lasts, so a call lasts until it is answered, the peer has become another
-//! incarnation, or the node says that nobody waits; it is never given up because the peer is silent. A receiver that has no answer *yet*
+//! incarnation, or the node says that no transaction waits; it is never given up because the peer is silent. A receiver that has no answer *yet*
 //! has not executed the request and says so; the sender asks again, as a new call.
 //!
 //! Calls are parcels: no task waits for them, and what comes back is handed to the node in its turn.
@@ -26,7 +26,7 @@ const ANSWER: u8 = 1;
 /// Between two times that a node is asked again.
 const PAUSE_MIN_NS: u64 = 100_000;
 const PAUSE_MAX_NS: u64 = 4_000_000;
-/// How often calls that are under way are looked at, whether anybody still waits.
+/// How often calls that are under way are looked at, whether a transaction still waits for them.
 const LOOK_NS: u64 = 20_000_000;
 
 /// Lets a node with a disk answer others' requests: what is a promise, when the disk has it.
@@ -197,7 +197,7 @@ impl Backlog {
         }
     }
 
-    /// Gives up calls when nobody waits for any of their answers any more.
+    /// Gives up calls when no transaction waits for any of their answers any more.
     fn cancel_unawaited(&self, rpc: &mut Rpc, shared: &Shared) {
         let node = shared.node.borrow();
         for (id, call) in (0..).zip(&self.under_way) {

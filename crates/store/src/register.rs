@@ -1,11 +1,11 @@
 //! The configuration service: a key in etcd (`etcd`), or for nodes that share a folder a linearizable register with compare-and-swap, made of files.
 //!
 //! Change number *n* is the file `n`, which is written elsewhere first and then **linked** there: of two that try, one is told that the name
-//! exists. The register holds what the file with the greatest number says. Nobody holds a lock, so a process that is stopped or killed at
+//! exists. The register holds what the file with the greatest number says. No process holds a lock, so one that is stopped or killed at
 //! any point keeps nobody waiting, and the register outlives every node.
 //!
 //! Why a reader cannot see an old value: the file that was the greatest when it began to list the folder stays there until [`KEPT`] more have come.
-//! Why a late writer does no harm: a link below the greatest number changes nothing that anybody reads.
+//! Why a late writer does no harm: a link below the greatest number changes nothing that any process reads.
 
 use highwire_txn::{Configuration, ConfigurationService};
 use std::fmt;

@@ -118,7 +118,7 @@ impl Shared {
         }
     }
 
-    /// Ends a transaction that nobody waits for, and frees its worker when it has ended.
+    /// Ends a transaction that no client waits for, and frees its worker when it has ended.
     fn end_orphan(&self, worker: u16) {
         let mut node = self.node.borrow_mut();
         match node.worker(worker).phase() {

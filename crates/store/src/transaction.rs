@@ -1,6 +1,6 @@
 //! A transaction over keys that are strings, on the node's own thread: it reads as it goes, keeps its writes, and locks only when it commits.
 //!
-//! So nobody holds a lock while he thinks, and a client that goes away has nothing to give back. What was read earlier, by this node or another,
+//! So no client holds a lock while it thinks, and a client that goes away has nothing to give back. What was read earlier, by this node or another,
 //! can be demanded to be still so ([`Transaction::demand`]): that is how clients' transactions and Redis's WATCH commit.
 
 use crate::error::StoreError;

@@ -103,7 +103,7 @@ fn ycsb_takes_the_requests_of_the_formula() {
     check(Benchmark::Ycsb { keys: 500, operations: 4, mix: YcsbMix::F, theta: 0.9 }, true);
 }
 
-/// With more nodes than copies a coordinator can have none of its keys at home, as in the paper; and one that works alone meets nobody.
+/// With more nodes than copies a coordinator can have none of its keys at home, as in the paper; and one that works alone meets no other.
 #[test]
 fn objects_whose_keys_are_elsewhere_take_exactly_the_papers_requests() {
     let benchmark = Benchmark::Objects { keys: 2000, reads: 4, writes: 2 };

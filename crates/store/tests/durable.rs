@@ -23,7 +23,7 @@ fn this_process_is_a_node() {
 struct Counting {
     is_over: AtomicBool,
     acknowledged: [AtomicU64; CLIENTS],
-    /// Attempts whose ends nobody knows.
+    /// Attempts whose ends no client was told.
     unknown: [AtomicU64; CLIENTS],
 }
 
@@ -80,7 +80,7 @@ impl Counting {
         });
     }
 
-    /// Every acknowledged transaction is there, each as a whole, and nothing that nobody asked for.
+    /// Every acknowledged transaction is there, each as a whole, and nothing that no client asked for.
     #[track_caller]
     fn check(&self, folder: &Folder) {
         let mut client = folder.client();

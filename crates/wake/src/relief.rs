@@ -1,7 +1,7 @@
-//! The thread that does the work while nobody leads, and sleeps while a leader rests.
+//! The thread that does the work while no other leads, and sleeps while a leader rests.
 //!
 //! Why it does not sleep on when the leader goes: it says that it relies on the leader, and then looks whether one rests; a leader
-//! ends its rest, leaves the seat, and then looks whether anybody relies on it. A full fence keeps the two steps apart on both sides, so one
+//! ends its rest, leaves the seat, and then looks whether a waiter relies on it. A full fence keeps the two steps apart on both sides, so one
 //! of the two sees the other. Where another leader has the seat by then, it is for that one to look when it goes.
 
 use crate::rest::Rest;

@@ -12,7 +12,7 @@ use crate::word::{Posted, Slept, WakeWord};
 /// Who sleeps on the descriptors of the work. One at a time: it takes the seat to.
 #[derive(Debug, Default)]
 pub struct Rest {
-    /// The word of the one who does, zero if nobody does.
+    /// The word of the thread that does, zero if none does.
     word: AtomicU64,
 }
 

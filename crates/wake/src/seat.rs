@@ -64,7 +64,7 @@ impl Seat {
         }
     }
 
-    /// The seat, if nobody has it.
+    /// The seat, if it is free.
     #[inline]
     pub fn try_take(&self) -> Option<Leading<'_>> {
         let was_free = self.taken.swap(1, Ordering::AcqRel) == 0;

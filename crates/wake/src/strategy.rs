@@ -119,7 +119,7 @@ impl Default for Station {
 }
 
 impl Station {
-    /// A station where nobody waits yet.
+    /// A station where no thread waits yet.
     pub fn new() -> Station {
         Station::default()
     }

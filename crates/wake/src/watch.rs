@@ -2,7 +2,7 @@
 //!
 //! Work has times of its own: an acknowledgement that is missing by then, one that was kept back. A thread that sleeps on the descriptors
 //! sleeps until the first of them. A thread that sets an earlier one, and goes to sleep in turn, wakes the other; all others, whose times
-//! come later, wake nobody. That is nearly all of them, since a time that is set later is mostly a later one.
+//! come later, wake no thread. That is nearly all of them, since a time that is set later is mostly a later one.
 //!
 //! Why no time is missed: a sleeper that wakes says so, and only then looks for the first time and says until when it sleeps next; the setter
 //! sets its time, and only then asks. A full fence keeps the two steps apart on both sides, so either the setter is told that nobody
@@ -13,7 +13,7 @@ use crate::sync::{AtomicU64, Ordering, fence};
 /// What the thread that sleeps on the work says about it, in nanoseconds of whatever clock both use.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// Zero: nobody does.
+    /// Zero: no thread does.
     until: AtomicU64,
 }
 
@@ -23,7 +23,7 @@ impl Watch {
         self.until.store(until_ns.max(1), Ordering::Release);
     }
 
-    /// It is awake. What it looks at from now on was not set by anybody who takes it to be asleep.
+    /// It is awake. What it looks at from now on was not set by a thread that takes it to be asleep.
     pub fn end(&self) {
         self.until.store(0, Ordering::Relaxed);
         fence(Ordering::SeqCst);

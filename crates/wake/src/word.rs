@@ -50,7 +50,7 @@ pub enum Slept {
     Interrupted,
 }
 
-/// A futex with a count of its sleepers: a post for which nobody sleeps is no system call.
+/// A futex with a count of its sleepers: a post for which no thread sleeps is no system call.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct WakeWord {
@@ -60,7 +60,7 @@ pub struct WakeWord {
 }
 
 impl WakeWord {
-    /// A word on which nobody sleeps.
+    /// A word on which no thread sleeps.
     pub fn new(scope: Scope) -> WakeWord {
         WakeWord { scope, ..WakeWord::default() }
     }
@@ -109,7 +109,7 @@ impl WakeWord {
         })
     }
 
-    /// The same for a thread that sleeps on something else than this word, in `sleep`. A post that finds it counted wakes nobody by
+    /// The same for a thread that sleeps on something else than this word, in `sleep`. A post that finds it counted wakes no thread by
     /// itself: the poster asks its [`Rest`](crate::Rest) whether there is such a thread.
     pub fn sleep_elsewhere(&self, seen: u32, sleep: impl FnOnce() -> Slept) -> Slept {
         let before = self.word.fetch_add(1, Ordering::AcqRel);

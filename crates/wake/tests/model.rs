@@ -176,7 +176,7 @@ fn who_relies_on_a_leader_is_woken_when_it_goes() {
     });
 }
 
-/// Planted: the leader looks whether anybody relies on it before it leaves the seat.
+/// Planted: the leader looks whether a waiter relies on it before it leaves the seat.
 #[test]
 fn looking_who_relies_before_leaving_loses_a_wake_up() {
     loses_a_wake_up("looking_who_relies_before_leaving_loses_a_wake_up", || {
@@ -206,7 +206,7 @@ fn watch_the_work(leave: impl Fn(&AtomicUsize, &Watch, &WakeWord)) {
                 }
                 watch.begin(until);
                 match until {
-                    // Its time comes without anybody's help.
+                    // Its time comes without another thread's help.
                     DUE_NS => thread::yield_now(),
                     _ => drop(bell.sleep(rings, None)),
                 }

@@ -48,7 +48,7 @@ fn own(address: &str, registry: &str, succeeds: bool) -> Result<()> {
     Ok(highwire_host::broker::serve(Some(Path::new(registry)), address.parse()?, succeeds)?)
 }
 
-/// A line with the door's path, and then a device for whoever comes through it, until this process is told to end.
+/// A line with the door's path, and then a device for the programs that come through it, until this process is told to end.
 fn open_door() -> Result<()> {
     let mut said = Ok(());
     door::serve(&DeviceConfig::default(), |_, door| {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR GPL-2.0-only
 /*
- * The kernel's own completion channels, for programs over stock libibverbs: whoever is about to sleep in a read of such a channel polls it
+ * The kernel's own completion channels, for programs over stock libibverbs: a thread that is about to sleep in a read of such a channel polls it
  * first, for a bounded time. An event that comes meanwhile takes no sleep, no wake-up and no interrupt of another core.
  *
  * The poll is a probe at the entry of ib_uverbs' own read, which then does what it always did: it finds the event that the poll has seen, or
  * sleeps. So nothing of this module is left on the stack of a thread that sleeps, and the module can be unloaded at any time.
  *
- * A probe runs with preemption off. Therefore the poll ends as soon as the scheduler wants the core, or anybody else is runnable on it: where
- * both ends of a conversation share a core, nobody polls.
+ * A probe runs with preemption off. Therefore the poll ends as soon as the scheduler wants the core, or another thread is runnable on it: where
+ * both ends of a conversation share a core, neither polls.
  */
 #include <linux/atomic.h>
 #include <linux/fs.h>

@@ -7,7 +7,7 @@
  * yield_to() tells the scheduler who that is to be, for the case that others want the core as well.
  *
  * No wake-up is lost: posts, who sleeps at a slot and who has given its core away are read and written under the group's lock, and
- * whoever is about to sleep has said so in its state before it lets go of the lock.
+ * a thread that is about to sleep has said so in its state before it lets go of the lock.
  */
 #include <linux/fs.h>
 #include <linux/hrtimer.h>
@@ -170,7 +170,7 @@ static long do_switch(struct group *group, struct slot *slot, u32 patience_us)
 	destroy_hrtimer_on_stack(&timer.timer);
 	put_task_struct(waiter);
 	spin_lock(&group->lock);
-	/* Nobody has called: the patience was over, or a signal came. */
+	/* No thread has called: the patience was over, or a signal came. */
 	if (group->parked == current) {
 		group->parked = NULL;
 		group->counts.late++;

@@ -25,7 +25,7 @@
 #define HWW_SLOTS_MAX 4096
 #define HWW_PATIENCE_US_MAX 1000000
 
-/* Nobody slept at the slot: the post stays there, and the dispatcher has kept its core. */
+/* No thread slept at the slot: the post stays there, and the dispatcher has kept its core. */
 #define HWW_NOBODY 0
 /* A thread has waited again and given the core back. */
 #define HWW_RETURNED 1
@@ -37,7 +37,7 @@ struct hww_counts {
 	__u64 taken;    /* posts that a HWW_WAIT has returned */
 	__u64 sleeps;   /* times that a HWW_WAIT slept */
 	__u64 switches; /* times that a dispatcher gave its core away */
-	__u64 late;     /* of these, how often nobody gave it back in time */
+	__u64 late;     /* of these, how often no thread gave it back in time */
 };
 
 #define HWW_SLOTS _IO('H', 0x81)

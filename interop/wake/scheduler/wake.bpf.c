@@ -2,9 +2,9 @@
 /*
  * A sched_ext scheduler that knows waiters and dispatchers.
  *
- * A dispatcher is a thread that runs only when nothing else does (SCHED_IDLE), as highwire-wake's are. Whoever is woken has an event, and
- * takes the core where it slept, for a short turn, from whoever computes there; where a dispatcher of that very core has found the event, it is the next
- * to run there. A thread that has used up its turn queues with all others, so that one that computes keeps nobody from the core.
+ * A dispatcher is a thread that runs only when nothing else does (SCHED_IDLE), as highwire-wake's are. A thread that is woken has an event, and
+ * takes the core where it slept, for a short turn, from the thread that computes there; where a dispatcher of that very core has found the event, it is the next
+ * to run there. A thread that has used up its turn queues with all others, so that one that computes keeps no other from the core.
  * Dispatchers run when that queue is empty.
  *
  * Declared here is what of the kernel's types is used; libbpf finds the rest in the running kernel.
@@ -28,7 +28,7 @@ char _license[] SEC("license") = "Dual MIT/GPL";
 
 /* A waiter takes its event and answers in microseconds. */
 #define WAITER_TURN_NS (1000 * 1000)
-/* Whoever is woken takes the core at once; a dispatcher's turn ends for those who queue. */
+/* A thread that is woken takes the core at once; a dispatcher's turn ends for those that queue. */
 #define DISPATCHER_TURN_NS (1000 * 1000)
 #define OTHERS_TURN_NS (4 * 1000 * 1000)
 /* Dispatchers wait for a core here, behind everything else. */
@@ -80,7 +80,7 @@ void BPF_PROG(enqueue, struct task_struct *p, __u64 enq_flags)
 		scx_bpf_dsq_insert(p, DSQ_GLOBAL, OTHERS_TURN_NS, enq_flags);
 }
 
-/* Reached only where neither the core's own queue nor the global one has anybody. */
+/* Reached only where neither the core's own queue nor the global one has a thread. */
 SEC("struct_ops/dispatch")
 void BPF_PROG(dispatch, __s32 cpu, struct task_struct *prev)
 {

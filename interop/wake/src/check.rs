@@ -1,4 +1,4 @@
-//! What the device promises: it wakes whom it is told to and loses nobody, refuses what makes no sense, and stays while it is used.
+//! What the device promises: it wakes the thread that it is told to and loses none, refuses what makes no sense, and stays while it is used.
 
 use std::io::{self, BufRead, BufReader, Read};
 use std::process::{Command, Stdio};

@@ -35,7 +35,7 @@ pub(crate) struct Group {
 /// What became of a dispatcher's switch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Switched {
-    /// Nobody slept there.
+    /// No thread slept there.
     Nobody,
     /// The core came back when a thread waited again.
     Returned,

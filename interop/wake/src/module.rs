@@ -52,7 +52,7 @@ impl Module {
     /// Unloads it now.
     ///
     /// # Errors
-    /// Somebody still uses it.
+    /// A program still uses it.
     pub(crate) fn unload(mut self) -> Result<()> {
         self.end()
     }

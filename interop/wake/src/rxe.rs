@@ -1,4 +1,4 @@
-//! Programs that nobody has changed over the kernel's own software RNIC: how soon a message is there for who sleeps on a completion channel, of
+//! Unmodified programs over the kernel's own software RNIC: how soon a message is there for a program that sleeps on a completion channel, of
 //! itself, under our scheduler, and with our module.
 
 use std::path::PathBuf;

@@ -107,7 +107,7 @@ fn hold(time: Duration, extension: bool) -> Result<Row> {
         row.lost += u64::from(took > AWAY);
         longest = longest.max(took);
         spin(BETWEEN);
-        // Somebody else's turn, so that this thread's own ends at any time and not where it has used up its share.
+        // Another thread's turn, so that this thread's own ends at any time and not where it has used up its share.
         if row.holds.is_multiple_of(64) {
             yield_core();
         }

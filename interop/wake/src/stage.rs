@@ -28,7 +28,7 @@ const SILENCE: Duration = Duration::from_millis(1);
 const PAUSE: Duration = Duration::from_micros(60);
 /// A dispatcher that has given its core away wants it back after this, whatever the thread does with it.
 const SWITCH_PATIENCE_US: u32 = 10_000;
-/// Nobody's number.
+/// The number of no thread.
 const NOBODY: u32 = u32::MAX;
 const STACK_BYTES: usize = 64 << 10;
 
@@ -80,7 +80,7 @@ enum Means {
 struct Shared {
     means: Means,
     station: Station,
-    /// The thread that the event is for, until somebody delivers it.
+    /// The thread that the event is for, until a thread delivers it.
     mailbox: AtomicU32,
     places: Vec<Place>,
     answers: AtomicU64,
@@ -105,12 +105,12 @@ impl Work for Shared {
         if place.word.post() == Posted::Woke { Turn::Woke } else { Turn::Worked }
     }
 
-    // The source sees for itself that nobody polls.
+    // The source sees for itself that no thread polls.
     fn hand_over(&self) {}
 }
 
 impl Shared {
-    /// Whose event lies in the mailbox; whoever asks has to deliver it.
+    /// Whose event lies in the mailbox; the thread that asks has to deliver it.
     fn take(&self) -> Option<u32> {
         if self.mailbox.load(Ordering::Relaxed) == NOBODY {
             return None;

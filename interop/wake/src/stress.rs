@@ -63,7 +63,7 @@ pub(crate) fn run(events: u64, threads: u32, cores: [u32; 2]) -> Result<Counts> 
         while total(answered) < total(sent) && begin.elapsed() < PATIENCE {
             yield_core();
         }
-        // Before the group is closed: that wakes every thread, and each would find what nobody has woken it for.
+        // Before the group is closed: that wakes every thread, and each would find what no thread has woken it for.
         let (sent, answered) = (total(sent), total(answered));
         group.close()?;
         for thread in waiting {

@@ -219,7 +219,7 @@ struct Started {
 }
 
 impl Started {
-    /// Until somebody listens on the port, or this end is gone.
+    /// Until a program listens on the port, or this end is gone.
     fn wait_for_port(&mut self, port: u16) -> Result<()> {
         let deadline = Instant::now() + READY_MAX;
         while Instant::now() < deadline && self.child.try_wait()?.is_none() && !is_listening(port)? {

@@ -65,7 +65,7 @@ fn floor(workshop: &Workshop, _: &Case) -> Result<Verdict> {
     })
 }
 
-/// Nobody who stays notices anything, and nothing is left behind.
+/// No process that stays notices anything, and nothing is left behind.
 fn churn(workshop: &Workshop, _: &Case) -> Result<Verdict> {
     let line = Line::new(&workshop.highwire.to_string_lossy());
     let output = line.words("churn --processes 100 --steps 6000 --seed 7").capture()?;

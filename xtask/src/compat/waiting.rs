@@ -1,4 +1,4 @@
-//! `cargo xtask compat --waiting`: what programs that nobody has changed gain from how threads wait: every program under the `event` mode,
+//! `cargo xtask compat --waiting`: what unmodified programs gain from how threads wait: every program under the `event` mode,
 //! which is what a completion channel is on a card, and under the others, in turns, on the machine as it is and with a thread that
 //! computes on every core.
 
@@ -43,7 +43,7 @@ const USUAL_MODES: usize = 2;
 /// Who else wants the cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Others {
-    /// Nobody of ours.
+    /// No program of ours.
     Idle,
     /// A thread on every core that computes.
     Hogs,

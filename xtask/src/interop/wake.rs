@@ -103,7 +103,7 @@ const CHANNEL_MESSAGES: u32 = 300;
 /// Messages of a run over the kernel's own RNIC, and milliseconds of the two runs about time slices.
 const MESSAGES: u32 = 1000;
 const SLICES_MS: u32 = 5000;
-/// Boot, checks and power-off take a quarter of a minute where nobody else wants the cores.
+/// Boot, checks and power-off take a quarter of a minute where no other program wants the cores.
 const CHECK_LIMIT: Duration = Duration::from_secs(600);
 /// A table of the default size takes some minutes there.
 const TABLE_LIMIT: Duration = Duration::from_secs(3600);

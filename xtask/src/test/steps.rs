@@ -263,7 +263,7 @@ fn rtl_blocks(log: &Log) -> Result<Tally> {
     cargo_test(log, Line::cargo("test --package highwire-nanopu --test rtl"))
 }
 
-/// What all echoes have in common, and those over bare sockets, which take seconds to build. The others are built by whoever measures.
+/// What all echoes have in common, and those over bare sockets, which take seconds to build. The others are built by the benchmarks.
 fn comparisons(log: &Log) -> Result<Tally> {
     let folder = root().join("comparisons");
     // Which versions there are, the registry knows.

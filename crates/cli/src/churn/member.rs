@@ -200,7 +200,7 @@ fn occupy(gsi: &Gsi, address: IpAddr, visit: u32) -> Result<()> {
     let port = gsi.bind_port(PortSpace::TCP, 0)?;
     gsi.listen(ServiceIds::one(u64::from(PortSpace::TCP.0) << 16 | u64::from(port)))?;
     let mut will = [0; 256];
-    // A DREQ to itself, which will find nobody.
+    // A DREQ to itself, which will find no connection.
     (will[0], will[1], will[17], will[31]) = (1, 7, 0x15, gsi.shard());
     gsi.leave_will(visit, address, &will)?;
     Ok(())

@@ -230,7 +230,7 @@ impl Keeper {
     }
 }
 
-/// Tells whoever still reads.
+/// Tells the terminal, if it is still there.
 fn say(what: fmt::Arguments<'_>) {
     let _ = writeln!(io::stdout(), "{what}");
 }

@@ -15,7 +15,7 @@ int nanopu_main(uint64_t core) {
         nanopu_skip(nanopu_words(header) - 1);
         uint64_t peer = header & ~0xffffUL;
         nanopu_write(peer | 8);
-        /* Whoever takes the quotient for a header finds a peer and eight bytes. */
+        /* A program that takes the quotient for a header finds a peer and eight bytes. */
         divide((peer | 8) * 3, 3);
         if (kind == 1) {
             nanopu_csr_write(NANOPU_CURRENT_CONTEXT, 1);

@@ -1,4 +1,4 @@
-/* Sends messages to somebody who never answers, until the NIC has no buffer for more, and then goes on. */
+/* Sends messages to a peer that never answers, until the NIC has no buffer for more, and then goes on. */
 #include "nanopu.h"
 
 __attribute__((noinline)) void send(uint64_t header) {

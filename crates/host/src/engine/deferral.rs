@@ -265,7 +265,7 @@ mod tests {
         let mut deferral = Deferral::new(true);
         assert!(!turn(&mut deferral, FAR, PACKETS, at(1)));
         assert!(turn(&mut deferral, NEAR, PACKETS, at(2)));
-        // Nobody answers: the next time it does not wait, and then it does again.
+        // No thread answers: the next time it does not wait, and then it does again.
         assert!(!turn(&mut deferral, NEAR, Found::default(), at(40)));
         assert!(!turn(&mut deferral, NEAR, PACKETS, at(41)));
         assert!(turn(&mut deferral, NEAR, PACKETS, at(42)));

@@ -1,7 +1,7 @@
 //! Receives of programs behind the door, which wait in their ring until a packet needs one.
 //!
 //! Such a program rings no bell for a receive, so an engine that sleeps goes on sleeping. And a peer behind the same door that finds
-//! nothing in flight takes the oldest receive itself, with a message that it copies (`docs/uapi.md`, guests): whoever moves the ring's
+//! nothing in flight takes the oldest receive itself, with a message that it copies (`docs/uapi.md`, guests): the one that moves the ring's
 //! cursor over a receive has it. The engine therefore takes from a peer's queue one receive at a time, when a packet of the engine's
 //! own begins a message; while it holds one that went unused, it says so, and no peer takes a later one.
 //!
@@ -60,7 +60,7 @@ impl Desk<'_> {
                 claim(rq, 1, |wr| rnic.post_recv(now, qpn, wr), refuse);
             }
         } else {
-            // Nobody else takes any, and a peer that speaks IRN may use several before it has sent all of the first message.
+            // No other peer takes any, and a peer that speaks IRN may use several before it has sent all of the first message.
             fetch(rq, post, refuse(self.cqs, self.has_refused, recv_cq, qpn));
         }
     }

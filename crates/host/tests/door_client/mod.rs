@@ -221,7 +221,7 @@ impl RawQueuePair {
         client.ring(self.receive_bell);
     }
 
-    /// The same and nobody is told.
+    /// The same, and the engine is not told.
     pub fn leave_receive(&mut self, wr_id: u64, at: u64, length: u32) {
         self.rq.post(&RecvWr { wr_id, sges: &[self.sge(at, length)] }).expect("room");
         self.rq.publish_release();

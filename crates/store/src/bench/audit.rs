@@ -58,7 +58,7 @@ impl Store {
         })
     }
 
-    /// Looks at everything that the node holds. Nobody may be playing.
+    /// Looks at everything that the node holds. No client may be playing.
     ///
     /// # Errors
     /// The node has not started, or has ended.

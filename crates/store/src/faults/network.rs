@@ -1,6 +1,6 @@
 //! A network for processes of one machine: a bridge, and a namespace for each node that hangs on it.
 //!
-//! The whole of it lies in a namespace of its own, in which this very program runs ([`private`]). So names and addresses are nobody else's, the machine's
+//! The whole of it lies in a namespace of its own, in which this very program runs ([`private`]). So no other program has its names and addresses, the machine's
 //! own network is not touched, and everything is gone when the program is, however it ends.
 
 use super::{FaultError, failed, until};
@@ -117,7 +117,7 @@ impl Network {
         inside
     }
 
-    /// Takes a node off the bridge: it hears nobody, nobody hears it, and no end is told.
+    /// Takes a node off the bridge: it hears no node, no node hears it, and no end is told.
     ///
     /// # Errors
     /// [`FaultError`]

@@ -21,7 +21,7 @@ pub enum Fault {
     Kill,
     /// A node is stopped for longer than its lease, and then goes on.
     Stop,
-    /// A node hears nobody and nobody hears it, and then the network is whole again.
+    /// A node hears no other and no other hears it, and then the network is whole again.
     Partition,
     /// A node's disk is full, and then there is room again.
     FullDisk,

@@ -24,7 +24,7 @@ impl Drop for Folder {
 }
 
 impl Folder {
-    /// A cluster of so many nodes at ports that nobody has.
+    /// A cluster of so many nodes at ports that are free.
     pub(crate) fn new(nodes: usize, more: &str) -> Folder {
         Folder::make(nodes, more, false, "register")
     }

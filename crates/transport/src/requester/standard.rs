@@ -18,7 +18,7 @@ use highwire_wire::{Aeth, Ext, Headers, NakCode, Psn, Syndrome};
 /// The widest span of PSNs that may be in flight: half of all (IBTA §9.7.2).
 const PSN_SPAN_MAX: u32 = 1 << 23;
 
-/// What a requester keeps for go-back-N, and for the services that nobody acknowledges.
+/// What a requester keeps for go-back-N, and for the services that have no acknowledgements.
 #[derive(Clone, Debug)]
 pub(super) struct Standard {
     /// The PSN of the first packet of all.

@@ -6,7 +6,7 @@
 //! than the budget. So where rests are over within a few budgets, it tries some longer polls in a row. If they make the events come within the
 //! budget, it goes on; events that keep a pace of their own do not, and then it tries that ever more seldom, too.
 //!
-//! Nobody polls while more threads of the machine want to run than there are cores: a look every 20 ms tells, and some more looks soon after
+//! No thread polls while more threads of the machine want to run than there are cores: a look every 20 ms tells, and some more looks soon after
 //! one that says so, because threads that wake each other want to run at the same moment without being in each other's way. Where
 //! another thread had the core while it polled all the same, it stays off polling for a time that doubles, however soon events
 //! come: a thread that sleeps is preferred when it wakes, one that polls has used up its share.

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a leader polls in vain where nobody asked for latency at any price: a few wake-ups' time.
+/// How long a leader polls in vain where the program did not ask for latency at any price: a few wake-ups' time.
 const BUDGET: Duration = Duration::from_micros(50);
 /// And where the user did.
 const LATENCY_BUDGET: Duration = Duration::from_millis(10);

@@ -63,7 +63,7 @@ impl WakeStrategy for Affine {
 /// the thread that it wakes because it runs only when nothing else does. The paper's design for those who want latency.
 #[derive(Debug, Default)]
 pub struct Dispatcher {
-    /// Where the dispatcher itself sleeps while nobody waits.
+    /// Where the dispatcher itself sleeps while no thread waits.
     bell: WakeWord,
     waiting: AtomicU64,
     beats: AtomicU64,

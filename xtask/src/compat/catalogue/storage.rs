@@ -25,10 +25,10 @@ fn add_fio(cases: &mut Vec<Case>, link: Link) {
     }
 }
 
-/// Who the initiator says that it is; tgt lets nobody in over iSER whom it has not been told of.
+/// Who the initiator says that it is; tgt lets no initiator in over iSER that it has not been told of.
 const INITIATOR: &str = "iqn.2026-01.test:initiator";
 
-/// A disk of 16 MiB, exported until somebody ends it.
+/// A disk of 16 MiB, exported until the test ends it.
 fn target() -> String {
     let admin = "tgtadm --lld iser --mode";
     format!(

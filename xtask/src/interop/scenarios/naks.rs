@@ -127,7 +127,7 @@ pub(super) fn rnr_exhausted(pair: &mut Pair) -> Result<()> {
     refused(pair, link, &work, &[Status::RnrRetryExceeded])
 }
 
-/// The responder's queue pair is gone, so nobody answers.
+/// The responder's queue pair is gone, so it does not answer.
 pub(super) fn silent_peer(pair: &mut Pair) -> Result<()> {
     // Timeout 10 is 4.2 ms, which the kernel rounds up to its own clock.
     let link = pair.link("rc", Options { timeout: 10, retry: 2, ..Options::default() })?;

@@ -259,7 +259,7 @@ impl Node {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // Whoever is told nothing more ends; one that does not is killed.
+        // A node that is told nothing more ends; one that does not is killed.
         self.nodes.iter_mut().for_each(|node| drop(node.orders.take()));
         let deadline = Instant::now() + Duration::from_secs(10);
         for node in &mut self.nodes {

@@ -58,7 +58,7 @@ pub(super) struct Usage {
     pub(super) resident_bytes: u64,
 }
 
-/// Serves until nobody tells it anything any more.
+/// Serves until the bench has nothing to tell it any more.
 pub(in super::super) fn run(args: &Args) -> Result<ExitCode> {
     let config = ClusterConfig::load(&args.config).map_err(|error| usage(error.to_string()))?;
     let benchmark: Benchmark =

@@ -160,7 +160,7 @@ public class CallBenchmark {
         return Mapped.getLongAcquire(ring, Layout.RING_ARM_OFFSET);
     }
 
-    /** One store with Release: what would publish if nobody had to be woken. */
+    /** One store with Release: what would publish if no engine had to be woken. */
     @Benchmark
     public void store() {
         Mapped.putLongRelease(ring, Layout.RING_ARM_OFFSET, posted++);

@@ -11,7 +11,7 @@ import org.openjdk.jcstress.annotations.Outcome;
 import org.openjdk.jcstress.annotations.State;
 import org.openjdk.jcstress.infra.results.II_Result;
 
-/** An engine that goes to sleep while somebody posts: either it does not, or it is woken. */
+/** An engine that goes to sleep while a program posts: either it does not, or it is woken. */
 @JCStressTest
 @Outcome(id = {"0, 0", "0, 1"}, expect = ACCEPTABLE, desc = "It has seen the bell and stays awake.")
 @Outcome(id = "1, 0", expect = ACCEPTABLE, desc = "It sleeps, and was sent a datagram.")
@@ -36,7 +36,7 @@ public class DoorbellAndSleep {
         result.r1 = Rings.sleeps(boardMemory) ? 1 : 0;
     }
 
-    /** Whoever takes the word sends the datagram. */
+    /** The thread that takes the word sends the datagram. */
     @Arbiter
     public void taken(II_Result result) {
         result.r2 = (int) Mapped.getLong(boardMemory, Layout.BOARD_SLEEPING_OFFSET);

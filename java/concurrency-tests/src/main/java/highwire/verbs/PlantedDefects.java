@@ -41,7 +41,7 @@ public class PlantedDefects {
             result.r1 = Rings.sleeps(board) ? 1 : 0;
         }
 
-        /** Whoever takes the word sends the datagram. */
+        /** The thread that takes the word sends the datagram. */
         @Arbiter
         public void taken(II_Result result) {
             result.r2 = (int) Mapped.getLong(board, Layout.BOARD_SLEEPING_OFFSET);

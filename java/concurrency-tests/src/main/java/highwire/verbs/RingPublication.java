@@ -9,7 +9,7 @@ import org.openjdk.jcstress.annotations.Outcome;
 import org.openjdk.jcstress.annotations.State;
 import org.openjdk.jcstress.infra.results.JJ_Result;
 
-/** Whoever sees the tail sees the slot that it covers. */
+/** A consumer that sees the tail sees the slot that it covers. */
 @JCStressTest
 @Outcome(id = "0, 0", expect = ACCEPTABLE, desc = "Nothing is published yet.")
 @Outcome(id = "41, 43", expect = ACCEPTABLE, desc = "The whole slot.")

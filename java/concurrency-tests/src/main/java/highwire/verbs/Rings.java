@@ -17,7 +17,7 @@ final class Rings {
         try {
             WAKER = DatagramChannel.open();
             WAKER.configureBlocking(false);
-            // Its own socket: whoever is woken here has looked at the board.
+            // Its own socket: a thread that is woken here has looked at the board.
             WAKER.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
             NOBODY = (InetSocketAddress) WAKER.getLocalAddress();
         } catch (IOException e) {

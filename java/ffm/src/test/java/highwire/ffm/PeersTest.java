@@ -85,7 +85,7 @@ class PeersTest {
         int port = freePort();
         Process c = c(port);
         try {
-            // The program says nothing once it listens, so whoever comes too early tries again.
+            // The program says nothing once it listens, so a peer that comes too early tries again.
             Process java = java(port, "127.0.0.1");
             long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
             while (java.waitFor() != 0 && c.isAlive() && System.nanoTime() < deadline) {
@@ -105,7 +105,7 @@ class PeersTest {
     }
 
     private static void check(Process process) throws Exception {
-        // Read meanwhile: a process whose output nobody reads does not end.
+        // Read meanwhile: a process whose output is not read does not end.
         CompletableFuture<String> said = CompletableFuture.supplyAsync(() -> process.inputReader().lines().collect(Collectors.joining("\n")));
         if (!process.waitFor(120, TimeUnit.SECONDS)) {
             process.destroyForcibly();

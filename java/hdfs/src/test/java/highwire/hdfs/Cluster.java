@@ -50,7 +50,7 @@ final class Cluster implements AutoCloseable {
                     ServerSocket second = new ServerSocket(first.getLocalPort() + 1, 1, InetAddress.getLoopbackAddress())) {
                 return second.getLocalPort() - 1;
             } catch (IOException | IllegalArgumentException e) {
-                // The next one is somebody's, or there is none.
+                // The next one is another program's, or there is none.
             }
         }
     }

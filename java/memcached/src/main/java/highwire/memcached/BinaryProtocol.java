@@ -60,7 +60,7 @@ final class BinaryProtocol {
         opaque = input.getInt(at + 12);
         cas = input.getLong(at + 16);
         if (keyLength + extrasLength > body || keyLength > Store.KEY_MAX) {
-            // Where the next request begins is anybody's guess if the lengths contradict each other.
+            // Where the next request begins cannot be known if the lengths contradict each other.
             input.position(at + HEADER);
             session.skip(body);
             status(INVALID, "Invalid arguments");

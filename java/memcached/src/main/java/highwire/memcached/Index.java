@@ -71,7 +71,7 @@ final class Index {
             }
         }
         if (item.slot >= 0) {
-            // Release: the record is whole before anybody is sent there.
+            // Release: the record is whole before a reader is sent there.
             LONG.setRelease(memory, at + 8L * item.slot, entry(item.hash, item.at, bytes));
         } else if (isNew) {
             missing(at, 1);

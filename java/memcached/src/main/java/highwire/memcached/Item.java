@@ -15,7 +15,7 @@ final class Item {
     int length;
     long accessed;
     boolean wasFetched;
-    /** Marked by the meta protocol: to be fetched anew by whoever is told first. */
+    /** Marked by the meta protocol: to be fetched anew by the client that is told first. */
     boolean isStale;
     boolean isWon;
     /** Neighbours in the order of last use. */

@@ -19,7 +19,7 @@ import java.util.function.BiConsumer;
  * A memcached. One thread serves all TCP connections; with a context, peers may READ the same store, and change it by jvRPC.
  */
 public final class MemcachedServer implements AutoCloseable {
-    /** Connections at one time; whoever comes then is told and sent away. */
+    /** Connections at one time; a client that comes then is told and sent away. */
     static final int CONNECTIONS_MAX = 1024;
     private static final String REFUSAL = "ERROR Too many open connections\r\n";
 
@@ -162,7 +162,7 @@ public final class MemcachedServer implements AutoCloseable {
                 store.counters.count(Counter.curr_connections);
             }
         } catch (IOException e) {
-            // Whoever connected has gone, or the process has no descriptors left: the others go on.
+            // The client has gone, or the process has no descriptors left: the others go on.
         }
     }
 
@@ -185,7 +185,7 @@ public final class MemcachedServer implements AutoCloseable {
         if (session.isClosing() && isEmpty) {
             return false;
         }
-        // Whoever does not take the answers is not asked for more questions.
+        // A client that does not take the answers is not asked for more questions.
         boolean listens = !session.isClosing() && !session.isFull();
         key.interestOps((isEmpty ? 0 : SelectionKey.OP_WRITE) | (listens ? SelectionKey.OP_READ : 0));
         return true;

@@ -22,7 +22,7 @@ import java.util.zip.CRC32C;
  *   n  version    u64   the same again
  * </pre>
  *
- * <p>The version goes to 0 before the change that made the record obsolete is acknowledged: whoever reads a version that is not 0 reads a value that was
+ * <p>The version goes to 0 before the change that made the record obsolete is acknowledged: a client that reads a version that is not 0 reads a value that was
  * current at that moment. A chunk that is used again while it is read shows two versions, or fails the checksum.
  */
 final class Record {
@@ -82,7 +82,7 @@ final class Record {
         return (long) LONG.getAcquire(memory, at);
     }
 
-    /** The value of a record that nobody writes meanwhile. */
+    /** The value of a record that no thread writes meanwhile. */
     static byte[] value(MemorySegment memory, long at) {
         byte[] value = new byte[memory.get(HALF, at + 32)];
         MemorySegment.copy(memory, at + KEY + keyLength(memory, at), MemorySegment.ofArray(value), 0, value.length);

@@ -90,7 +90,7 @@ final class Store {
         return item;
     }
 
-    /** An item for somebody who asks for its value; counts. */
+    /** An item for a client that asks for its value; counts. */
     synchronized Item get(byte[] key) {
         counters.count(Counter.cmd_get);
         Item item = find(key);

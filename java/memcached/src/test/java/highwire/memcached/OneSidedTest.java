@@ -175,7 +175,7 @@ class OneSidedTest {
             assertEquals(gets, pair.client.reads() - reads, "one READ each");
             assertEquals(asked, store.counters.get(Counter.cmd_get) + store.counters.get(Counter.rpc_calls));
             assertEquals(heard, store.counters.get(Counter.bytes_read));
-            // Its threads look twenty times a second whether their peers live; whoever answers a request spends microseconds on it.
+            // Its threads look twenty times a second whether their peers live; a thread that answers a request spends microseconds on it.
             assertTrue(spent / gets < 500, spent / gets + " ns of the server's threads per GET");
             before = serverNanos();
             for (int i = 0; i < 1000; i++) {

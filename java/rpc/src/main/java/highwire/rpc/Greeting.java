@@ -51,7 +51,7 @@ final class Greeting {
         return VERSION + " " + options.mode() + " " + options.slots() + " " + options.slotBytes();
     }
 
-    /** From here on the connection is only a sign of life, and nobody waits for it. */
+    /** From here on the connection is only a sign of life, and no thread waits for it. */
     static void leaveOpen(SocketChannel channel) throws IOException {
         channel.configureBlocking(false);
     }

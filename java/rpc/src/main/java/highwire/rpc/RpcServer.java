@@ -148,7 +148,7 @@ public final class RpcServer implements AutoCloseable {
                 try {
                     greet(channel);
                 } catch (IOException e) {
-                    // Whoever connected is no client, or is gone again.
+                    // The peer is no client, or is gone again.
                     channel.close();
                 }
             } catch (IOException e) {

@@ -34,7 +34,7 @@ import java.time.Duration;
  *  a slot:  ........ arguments, rounded up to 8 | method or status u32, slot u32 | call u64 | length u32, sequence u32
  * </pre>
  *
- * <p>A message ends where its slot ends, and the last eight bytes of a WRITE become visible last: whoever sees the expected sequence number there sees
+ * <p>A message ends where its slot ends, and the last eight bytes of a WRITE become visible last: a reader that sees the expected sequence number there sees
  * the whole message.
  */
 final class Slots implements AutoCloseable {
@@ -109,7 +109,7 @@ final class Slots implements AutoCloseable {
         isNear = peer.address().equals(context.address());
     }
 
-    /** Whether the peer has the same engine, which then has no part in messages. Otherwise whoever polls keeps that thread from its core. */
+    /** Whether the peer has the same engine, which then has no part in messages. Otherwise a thread that polls keeps that engine's thread from its core. */
     boolean isNear() {
         return isNear;
     }

@@ -106,7 +106,7 @@ public final class DisniRead {
 
     private static void serve(RdmaServerEndpoint<End> server) {
         try {
-            // Memory of the server itself, for whoever comes.
+            // Memory of the server itself, for any client.
             ByteBuffer text = MemoryAllocation.getInstance().allocate(TEXT.length()).getBuffer();
             text.put(0, TEXT.getBytes(StandardCharsets.UTF_8));
             IbvMr region = server.registerMemory(text).execute().free().getMr();

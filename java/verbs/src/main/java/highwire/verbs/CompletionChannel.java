@@ -45,7 +45,7 @@ public final class CompletionChannel extends VerbsObject {
     }
 
     /**
-     * Where programs of this machine wake whoever waits here, with {@link Context#ring}, and the engine takes no part in it: for those that WRITE into each
+     * Where programs of this machine wake a thread that waits here, with {@link Context#ring}, and the engine takes no part in it: for those that WRITE into each
      * other's memory, which completes nothing at the other end.
      *
      * @return an address of the loopback interface, which may be told to others

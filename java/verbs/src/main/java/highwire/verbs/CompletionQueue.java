@@ -133,7 +133,7 @@ public final class CompletionQueue extends VerbsObject {
             isAwaited |= queues[next].isAwaited();
         }
         if (!isAwaited) {
-            // Those of a queue pair that was reset or closed are nobody's.
+            // Those of a queue pair that was reset or closed belong to no queue pair.
             completed = all;
         }
         return false;
@@ -234,7 +234,7 @@ public final class CompletionQueue extends VerbsObject {
         LOCAL_TAIL.setRelease(this, localTail + 1);
         LOCK.setRelease(this, 0);
         if (channel != null) {
-            // The completion is visible before we look whether somebody sleeps; the sleeper arms before it looks.
+            // The completion is visible before we look whether a thread sleeps; the sleeper arms before it looks.
             VarHandle.fullFence();
             if (isArmed) {
                 isArmed = false;
@@ -314,7 +314,7 @@ public final class CompletionQueue extends VerbsObject {
         receives = Arrays.stream(receives).filter(other -> other != queue).toArray(Receives[]::new);
     }
 
-    /** Completions of receives of a queue pair that the engine has left here and nobody has polled. */
+    /** Completions of receives of a queue pair that the engine has left here and no thread has polled. */
     int waitingReceives(int qpn) {
         long tail = Mapped.getLongAcquire(ring, Layout.RING_TAIL_OFFSET);
         Completion waiting = new Completion();

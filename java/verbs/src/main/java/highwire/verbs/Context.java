@@ -193,7 +193,7 @@ public final class Context implements AutoCloseable {
     }
 
     /**
-     * Wakes whoever waits on a completion channel of another program of this machine. It finds no completion there, and looks at what the two have agreed on.
+     * Wakes the thread that waits on a completion channel of another program of this machine. It finds no completion there, and looks at what the two have agreed on.
      *
      * @param bell as {@link CompletionChannel#bell} said
      */
@@ -252,7 +252,7 @@ public final class Context implements AutoCloseable {
             }
             isClosed = true;
         }
-        // Mappings go first: what the engine takes back afterwards is seen by nobody here any more.
+        // Mappings go first: what the engine takes back afterwards is seen by no thread here any more.
         arena.close();
         board.close();
         frames.close();

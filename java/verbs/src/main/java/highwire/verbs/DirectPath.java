@@ -104,7 +104,7 @@ final class DirectPath {
         if (!begins) {
             return false;
         }
-        // What was read of the slot was true if nobody has taken it meanwhile: it is not written again before.
+        // What was read of the slot was true if no other peer has taken it meanwhile: it is not written again before.
         if (receives != peerReceives || !Mapped.LONG.compareAndSet(receives, Layout.RING_HEAD_OFFSET, head, head + 1)) {
             end();
             return false;

@@ -83,7 +83,7 @@ final class DoorbellBoard {
         try {
             waker.send(ByteBuffer.allocate(0), to);
         } catch (IOException e) {
-            // A full socket means that whoever sleeps there has reasons enough to wake.
+            // A full socket means that the sleeper there has reasons enough to wake.
         }
     }
 

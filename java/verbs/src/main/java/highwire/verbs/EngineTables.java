@@ -6,7 +6,7 @@ import java.lang.invoke.VarHandle;
 
 /**
  * The tables in which the engine publishes queue pairs and regions. Entries are read without a lock: an even number before and after, the same
- * both times, means that nobody wrote meanwhile. Since the number only grows, an entry whose number is still the same is still the same.
+ * both times, means that the engine did not write meanwhile. Since the number only grows, an entry whose number is still the same is still the same.
  */
 final class EngineTables {
     private static final int READ_ATTEMPTS = 64;

@@ -1,6 +1,6 @@
 package highwire.verbs;
 
-/** The engine did not answer in time. The context is closed, since nobody knows what became of the request. */
+/** The engine did not answer in time. The context is closed, since what became of the request is not known. */
 public class EngineTimeoutException extends VerbsException {
     private static final long serialVersionUID = 1;
 

@@ -53,7 +53,7 @@ final class Frames implements AutoCloseable {
     private final ByteBuffer buffer =
             ByteBuffer.allocateDirect(HEADER_BYTES + BODY_BYTES_MAX).order(ByteOrder.LITTLE_ENDIAN);
     private long timeoutNanos;
-    /** Where others wake whoever waits for words; null until somebody is told of it. */
+    /** Where other programs wake the thread that waits for words; null until one is told of it. */
     private volatile DatagramChannel bell;
     private boolean hasRung;
 
@@ -159,7 +159,7 @@ final class Frames implements AutoCloseable {
                 throw e;
             }
             bell = opened;
-            // Whoever sleeps already sleeps without it.
+            // A thread that sleeps already sleeps without it.
             selector.wakeup();
         }
         return (InetSocketAddress) bell.getLocalAddress();

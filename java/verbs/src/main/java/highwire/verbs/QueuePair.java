@@ -300,7 +300,7 @@ public final class QueuePair extends VerbsObject {
         PostSend.Request[] requests = call.requests;
         int count = requests.length - first;
         checkOpen();
-        // Whoever never polls finds the queue full, even where the engine has emptied it.
+        // A program that never polls finds the queue full, even where the engine has emptied it.
         if (!sends.hasRoom(count) || signaled + count - (long) SEEN.getAcquire(this) > signaledAs.length) {
             throw QueueFullException.INSTANCE;
         }

@@ -4,7 +4,7 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 
 /**
- * The receives of a connected queue pair, as its owner sees them. They wait in their ring, and nobody is rung for. Whoever has a message takes the oldest:
+ * The receives of a connected queue pair, as its owner sees them. They wait in their ring, and no bell is rung for them. A peer that has a message takes the oldest:
  * the engine, which completes it in the completion ring, or a peer of the same engine, which copies the message itself and then writes the completion over the receive.
  *
  * <p>Receives complete in the order in which they were posted, so there is one place to look: the oldest that has not completed. A slot is free
@@ -62,7 +62,7 @@ final class Receives {
         return true;
     }
 
-    /** By the thread that polls: somebody has taken a receive that has not been polled. */
+    /** By the thread that polls: a peer has taken a receive that has not been polled. */
     boolean isAwaited() {
         return Mapped.getLongAcquire(ring.memory, Layout.RING_HEAD_OFFSET) != delivered;
     }

@@ -11,7 +11,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import org.junit.jupiter.api.Test;
 
-/** What lives how long, and what is said to somebody who gets it wrong. */
+/** What lives how long, and what a program is told that gets it wrong. */
 class LifetimesTest extends WithEngine {
     @Test
     void whatIsNeededDoesNotCloseAndWhatIsClosedIsNotUsed() throws Exception {

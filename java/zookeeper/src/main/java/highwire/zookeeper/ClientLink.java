@@ -38,11 +38,11 @@ public final class ClientLink implements AutoCloseable {
     private final FrameReader reader;
     private final Queue<ByteBuffer> frames = new ArrayDeque<>();
     private final Spin spin = new Spin();
-    /** Of the thread that takes what has come, and of the word that says whether somebody looks. */
+    /** Of the thread that takes what has come, and of the word that says whether a thread looks. */
     private final ReentrantLock taking = new ReentrantLock();
     /** How long a thread looks that waits for its answer. Holding the lock, or while it looks. */
     private final Spin looking = new Spin();
-    /** Changed by whoever holds the lock: a thread looks for mail in place of the one that uses this; and that one lies down. */
+    /** Changed under the lock: a thread looks for mail in place of the one that uses this; and that one lies down. */
     private volatile boolean isLookedFor;
     private boolean isDown;
     /** What a thread met that looked for mail. */
@@ -240,7 +240,7 @@ public final class ClientLink implements AutoCloseable {
     }
 
     /**
-     * Begins to look for mail in place of the thread that uses this, which may sleep meanwhile: an answer then wakes no thread. Whoever is about to send calls it before, or the server
+     * Begins to look for mail in place of the thread that uses this, which may sleep meanwhile: an answer then wakes no thread. A caller that is about to send calls it before, or the server
      * would ring for the answer.
      *
      * @return false if there is no mailbox, another thread looks already, or looking has not paid lately

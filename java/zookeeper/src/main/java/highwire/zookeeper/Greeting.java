@@ -34,7 +34,7 @@ public final class Greeting {
     /** The peer's message, to be read. */
     public Greeting() {}
 
-    /** The magic number has been read by somebody else. */
+    /** The magic number has been read by the one who accepted the connection. */
     public void skipMagic() {
         header.putInt(MAGIC);
     }

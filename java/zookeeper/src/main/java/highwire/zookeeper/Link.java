@@ -223,7 +223,7 @@ public final class Link implements AutoCloseable {
             }
             return true;
         } catch (IOException e) {
-            // What had been taken from the backlog is lost, so whoever comes next must hear of it, too.
+            // What had been taken from the backlog is lost, so the next caller must hear of it, too.
             failure = e.getMessage();
             throw e;
         }

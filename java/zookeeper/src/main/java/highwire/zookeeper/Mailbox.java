@@ -21,7 +21,7 @@ import java.nio.ByteBuffer;
 import java.nio.ByteOrder;
 
 /**
- * Messages between two JVMs of one engine, which takes no part: each end WRITEs into slots of the other one, READs how many were taken and whether anybody sleeps there, and
+ * Messages between two JVMs of one engine, which takes no part: each end WRITEs into slots of the other one, READs how many were taken and whether a thread sleeps there, and
  * rings if so. The thread that posts carries all of that out itself.
  *
  * <pre>

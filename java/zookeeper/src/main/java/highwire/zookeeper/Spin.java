@@ -1,7 +1,7 @@
 package highwire.zookeeper;
 
 /**
- * How long a thread looks for more before it sleeps: for a while, and only while nobody else wants its core. Where nothing came in all of that while several times in a row, the thread sleeps at
+ * How long a thread looks for more before it sleeps: for a while, and only while no other thread wants its core. Where nothing came in all of that while several times in a row, the thread sleeps at
  * once for some times; one success, and it looks again each time.
  */
 final class Spin {

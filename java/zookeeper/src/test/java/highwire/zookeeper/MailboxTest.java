@@ -126,7 +126,7 @@ class MailboxTest {
         for (int number = 0; number < count; number++) {
             int came = right.take();
             while (came < 0) {
-                // Whoever took something rang, because room was wanted.
+                // The taker rang, because room was wanted.
                 assertNull(left.channel.await(Duration.ofHours(1)));
                 left.link.flush();
                 came = right.take();

@@ -35,7 +35,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Reads that the server's thread answers at once, and answers that the thread takes which waits for them: nobody can tell by what is read. */
+/** Reads that the server's thread answers at once, and answers that a caller takes itself: no client can tell by what is read. */
 @Timeout(value = 300, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class ReadsTest {
     private static final Set<Integer> READS =
@@ -236,7 +236,7 @@ class ReadsTest {
         ZooKeeper client = client();
         assertNotNull(client.exists("/", false));
         long before = expiry(client);
-        // Whoever asks sends no pings.
+        // A client that asks sends no pings.
         Server.until("more time", () -> {
             try {
                 assertNotNull(client.exists("/", false));
@@ -269,7 +269,7 @@ class ReadsTest {
         });
         assertNotNull(client.exists("/read", false), "a tree that is being emptied is not read");
         closer.get().join();
-        // It is empty from then on; nobody may see that.
+        // It is empty from then on; no client may see that.
         assertThrows(KeeperException.ConnectionLossException.class, () -> client.exists("/read", false));
     }
 

@@ -29,7 +29,7 @@ final class Jvm {
         line.add(main.getName());
         line.addAll(Arrays.asList(args));
         ProcessBuilder builder = new ProcessBuilder(line).redirectError(Redirect.INHERIT);
-        // UCX's handlers take signals that the JVM uses itself, and it warns of interfaces that nobody asked for.
+        // UCX's handlers take signals that the JVM uses itself, and it warns of interfaces that were not asked for.
         builder.environment().put("UCX_ERROR_SIGNALS", "");
         builder.environment().put("UCX_LOG_LEVEL", "error");
         return builder.start();

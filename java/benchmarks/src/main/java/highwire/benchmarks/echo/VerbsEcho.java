@@ -10,7 +10,7 @@ abstract class VerbsEcho implements Echo {
         this.waits = waits;
     }
 
-    /** What the server's memory holds before anybody comes. */
+    /** What the server's memory holds before a client comes. */
     void prepare(VerbsEnd end) {}
 
     /** The server's thread, until its end is stopped. */

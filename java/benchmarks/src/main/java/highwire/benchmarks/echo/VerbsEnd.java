@@ -31,7 +31,7 @@ final class VerbsEnd implements AutoCloseable {
     private static final VarHandle INT = ValueLayout.JAVA_INT.varHandle();
     private static final Duration PATIENCE = Duration.ofSeconds(30);
     private static final int DEPTH = 16;
-    /** Where an engine has to run before anything can come, whoever polls leaves it the core so often. */
+    /** Where an engine has to run before anything can come, a thread that polls leaves it the core so often. */
     private static final int SPINS_PER_YIELD = 32;
 
     final int bytes;

@@ -62,7 +62,7 @@ public class RdmaEndpoint {
      *
      * @param address where it listens
      * @param timeout milliseconds to reach it in; its program has 30 seconds more to accept ({@code highwire.disni.answer})
-     * @throws ConnectException nobody listens there, or it refuses
+     * @throws ConnectException no server listens there, or it refuses
      * @throws SocketTimeoutException it did not answer in time
      * @throws IOException there is no engine, or it refuses
      * @throws InterruptedException the thread was interrupted

@@ -18,12 +18,12 @@ import org.slf4j.Logger;
 import org.slf4j.LoggerFactory;
 
 /**
- * ZooKeeper's client over a queue pair: {@code zookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketHighwire}. Whoever has a request sends it, so that it costs no
- * hand-over to the SendThread; whoever waits for its answer looks for it a while, so that it costs no hand-over back. The SendThread does the rest.
+ * ZooKeeper's client over a queue pair: {@code zookeeper.clientCnxnSocket=org.apache.zookeeper.ClientCnxnSocketHighwire}. A caller sends its own request, so that it costs no
+ * hand-over to the SendThread; it looks for its answer a while, so that that costs no hand-over back. The SendThread does the rest.
  */
 public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
     private static final Logger LOG = LoggerFactory.getLogger(ClientCnxnSocketHighwire.class);
-    /** As ZooKeeper's own: whoever lost a server does not come back at once. */
+    /** As ZooKeeper's own: a client that lost its server does not come back at once. */
     private static final int PAUSE_MILLIS = 100;
 
     private final int maxLength;
@@ -32,7 +32,7 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
     /** The first packet of a connection is out; the others wait for its answer. */
     private boolean isPrimed;
     private boolean isOpen;
-    /** Of whoever sends: packets are pending in the order in which they went out. */
+    /** Held by the thread that sends: packets are pending in the order in which they went out. */
     private final ReentrantLock sending = new ReentrantLock();
     /** Where packets wait for their answers, and whose; null while only the SendThread may send. */
     private Queue<Packet> pending;
@@ -113,7 +113,7 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
         }
     }
 
-    /** Sends what waits, in the thread of whoever wants it sent; false if that is for the SendThread. */
+    /** Sends what waits, in the caller's thread; false if that is for the SendThread. */
     private boolean sendHere() {
         if (!sending.tryLock()) {
             return false;
@@ -132,7 +132,7 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
         }
     }
 
-    /** In the thread of whoever waits for an answer. The SendThread only has a session to begin with, so there is one. */
+    /** In the thread of the caller that waits for an answer. The SendThread only has a session to begin with, so there is one. */
     private void receiveHere(ByteBuffer frame) throws IOException {
         recvCount.getAndIncrement();
         sendThread.readResponse(frame);

@@ -143,7 +143,7 @@ public class RdmaCmId {
             connection.verbs = verbs;
             cmChannel.report(EventType.RDMA_CM_EVENT_CONNECT_REQUEST, this, connection, null);
         } catch (IOException | IllegalArgumentException e) {
-            // Whoever it is, it is told, and nobody else needs to know.
+            // The peer is told, and no one else needs to know.
             try (heard) {
                 Lines.say(heard, Lines.NO + e.getMessage());
             } catch (IOException gone) {

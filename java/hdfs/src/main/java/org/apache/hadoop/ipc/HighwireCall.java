@@ -59,7 +59,7 @@ final class HighwireCall extends Server.Call {
         }
     }
 
-    /** By whoever finishes last: this thread, or the one for which the answer waited. */
+    /** By the thread that finishes last: this thread, or the one for which the answer waited. */
     @Override
     synchronized void doResponse(Throwable failure, RpcStatusProto status) {
         aborted = failure;

@@ -49,7 +49,7 @@ final class HighwireInvoker extends ProtobufRpcEngine2.Invoker {
         timeoutMillis = connection.getRpcTimeout();
     }
 
-    /** Whoever must prove who they are, or reads from observers, stays with TCP. */
+    /** A client that must prove who it is, or reads from observers, stays with TCP. */
     private static Sessions sessions(Client.ConnectionId connection, Configuration conf, AlignmentContext alignment) {
         InetSocketAddress server = connection.getAddress();
         int port = server.getPort() + Wire.portOffset(conf);

@@ -21,7 +21,7 @@ public final class HighwireServerCnxnFactory extends NIOServerCnxnFactory {
 
     @Override
     public void configure(InetSocketAddress addr, int maxClientCnxns, int backlog, boolean isSecure) throws IOException {
-        // Values that are out of range are told to whoever starts the server, not to the first client.
+        // Values that are out of range are told to the operator who starts the server, not to the first client.
         Settings.segment();
         Settings.depth();
         Settings.connections();
