@@ -69,6 +69,7 @@ fn receives_on_demand_stay_in_their_ring_until_a_message_wants_one() {
     b.connect_to(&qb, &qa);
     let taken = |qp: &RawQueuePair| qp.rq_window.u64_at(offset::HEAD).load(Ordering::SeqCst);
     let wanted = |qp: &RawQueuePair| qp.rq_window.u64_at(offset::WANTED).load(Ordering::SeqCst);
+    let held = |qp: &RawQueuePair| qp.rq_window.u64_at(offset::HELD).load(Ordering::SeqCst);
 
     for wr_id in 1..=4 {
         qb.leave_receive(wr_id, 0, 64);
@@ -78,6 +79,7 @@ fn receives_on_demand_stay_in_their_ring_until_a_message_wants_one() {
         assert_eq!(qb.completion().wr_id, wr_id);
         assert_eq!(qa.completion().status, CompletionStatus::Success);
         assert_eq!(taken(&qb), wr_id, "one for each message");
+        until("a word that peers may take the next one", || held(&qb) == 0);
     }
     // A peer takes the third; the next message gets the fourth.
     qb.rq_window.u64_at(offset::HEAD).store(3, Ordering::SeqCst);
@@ -277,6 +279,19 @@ fn a_region_that_a_program_works_on_is_not_given_back_before_it_is_done_or_gone(
     drop(a);
     until("the end of a's session", || door.sessions() == 1);
     assert_eq!(b.ask(8, &[qb.region]), Ok(vec![]), "nobody waits for the dead");
+}
+
+#[test]
+fn a_queue_pair_that_is_destroyed_works_on_nothing_any_more() {
+    let (_device, door) = open();
+    let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
+    let (qa, qb) = (a.queue_pair(2), b.queue_pair(2));
+    a.connect_to(&qa, &qb);
+    b.connect_to(&qb, &qa);
+    let word = 1 << 63 | u64::from(qb.qpn) << 32 | u64::from(qb.key);
+    qa.sq_window.u64_at(offset::IN_USE).store(word, Ordering::SeqCst);
+    assert_eq!(a.ask(14, &[qa.handle]), Ok(vec![]));
+    assert_eq!(b.ask(8, &[qb.region]), Ok(vec![]), "the program still runs, and its queue pair has gone");
 }
 
 #[test]
