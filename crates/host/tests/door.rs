@@ -266,17 +266,23 @@ fn another_version_is_refused_in_words() {
     assert_eq!(Client::greet(&door, &[]).expect_err("no words").0, status::MALFORMED);
 }
 
-#[test]
-fn a_region_that_a_program_works_on_is_not_given_back_before_it_is_done_or_gone() {
-    let (_device, door) = open();
-    let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
+/// Two programs whose queue pairs are connected; the first says that it works on the other's region.
+fn works_on_the_other(door: &Door) -> [(Client, RawQueuePair); 2] {
+    let (mut a, mut b) = (Client::connect(door), Client::connect(door));
     let (qa, qb) = (a.queue_pair(2), b.queue_pair(2));
     a.connect_to(&qa, &qb);
     b.connect_to(&qb, &qa);
     let word = 1 << 63 | u64::from(qb.qpn) << 32 | u64::from(qb.key);
     qa.sq_window.u64_at(offset::IN_USE).store(word, Ordering::SeqCst);
+    [(a, qa), (b, qb)]
+}
+
+#[test]
+fn a_region_that_a_program_works_on_is_not_given_back_before_it_is_done_or_gone() {
+    let (_device, door) = open();
+    let [(a, qa), (mut b, qb)] = works_on_the_other(&door);
     assert_eq!(b.ask(8, &[qb.region]).expect_err("a is at it").0, status::IN_USE);
-    drop(a);
+    drop((a, qa));
     until("the end of a's session", || door.sessions() == 1);
     assert_eq!(b.ask(8, &[qb.region]), Ok(vec![]), "nobody waits for the dead");
 }
@@ -284,12 +290,7 @@ fn a_region_that_a_program_works_on_is_not_given_back_before_it_is_done_or_gone(
 #[test]
 fn a_queue_pair_that_is_destroyed_works_on_nothing_any_more() {
     let (_device, door) = open();
-    let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
-    let (qa, qb) = (a.queue_pair(2), b.queue_pair(2));
-    a.connect_to(&qa, &qb);
-    b.connect_to(&qb, &qa);
-    let word = 1 << 63 | u64::from(qb.qpn) << 32 | u64::from(qb.key);
-    qa.sq_window.u64_at(offset::IN_USE).store(word, Ordering::SeqCst);
+    let [(mut a, qa), (mut b, qb)] = works_on_the_other(&door);
     assert_eq!(a.ask(14, &[qa.handle]), Ok(vec![]));
     assert_eq!(b.ask(8, &[qb.region]), Ok(vec![]), "the program still runs, and its queue pair has gone");
 }

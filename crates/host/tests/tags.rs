@@ -62,6 +62,14 @@ impl Matching {
         self.sender.qp.post_send(&[SendWr::new(1, Operation::Send, &sges)]).expect("posts");
     }
 
+    /// Offers `length` bytes at [`FAR`] of the sender's buffer to the tagged buffer `place`, which waits for them.
+    fn offer(&self, place: u64, tag: u64, length: u32) {
+        let remote = self.sender.buffer.remote(FAR);
+        let at = [&remote.va.to_be_bytes()[..], &remote.rkey.0.to_be_bytes(), &length.to_be_bytes()].concat();
+        self.send(TagOperation::Rendezvous, tag, &at);
+        self.expect(place, CompletionOp::ReceiveTagged, MATCHED, tag);
+    }
+
     /// The receiver's next completion, with its tag.
     fn next(&self) -> (Completion, u64, u32) {
         until("a completion", || {
@@ -113,11 +121,7 @@ fn a_rendezvous_reads_the_message_and_tells_its_sender() {
         let message = matching.sender.fill(FAR as usize, 400, 3);
         matching.sender.receive(55, 1 << 17, 64);
         matching.add(3, 0x33, None);
-        let remote = matching.sender.buffer.remote(FAR);
-        let place =
-            [&remote.va.to_be_bytes()[..], &remote.rkey.0.to_be_bytes(), &400u32.to_be_bytes()].concat();
-        matching.send(TagOperation::Rendezvous, 0x33, &place);
-        matching.expect(3, CompletionOp::ReceiveTagged, MATCHED, 0x33);
+        matching.offer(3, 0x33, 400);
         matching.expect(3, CompletionOp::ReceiveTagged, TagFlags::DATA_VALID, 0);
         assert_eq!(matching.tagged(3, 400), message);
         let mut ended: Vec<u64> = (0..2)
@@ -193,11 +197,7 @@ fn a_rendezvous_waits_for_a_place_in_a_full_send_queue() {
         assert_eq!(full, PostError::QueueFull);
         let message = matching.sender.fill(FAR as usize, 400, 5);
         matching.add(3, 0x33, None);
-        let remote = matching.sender.buffer.remote(FAR);
-        let place =
-            [&remote.va.to_be_bytes()[..], &remote.rkey.0.to_be_bytes(), &400u32.to_be_bytes()].concat();
-        matching.send(TagOperation::Rendezvous, 0x33, &place);
-        matching.expect(3, CompletionOp::ReceiveTagged, MATCHED, 0x33);
+        matching.offer(3, 0x33, 400);
         let mut told = 0;
         let whole = until("the message", || {
             let _ = matching
