@@ -37,7 +37,7 @@ impl Crowd {
     pub(crate) fn give_way(&self) {
         if self.is_crowd.load(Ordering::Relaxed) {
             self.turns.fetch_add(1, Ordering::Relaxed);
-            std::thread::yield_now();
+            highwire_wake::yield_core();
         }
     }
 

@@ -16,7 +16,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// An address that nothing is mapped at.
 const NOWHERE: u64 = 8;
 
-type Check = fn(&Options) -> Result<()>;
+/// Something that is promised: an error if it does not hold.
+pub(crate) type Check<O> = fn(&O) -> Result<()>;
 
 /// How much, and where.
 #[derive(Debug)]
@@ -27,7 +28,7 @@ pub(crate) struct Options {
 }
 
 /// In this order: the last one unloads the module.
-const CHECKS: &[(&str, Check)] = &[
+const CHECKS: &[(&str, Check<Options>)] = &[
     ("requests that make no sense are refused", nonsense_is_refused),
     ("one thread waits at a slot, the second is refused", one_thread_waits_at_a_slot),
     ("a post before the wait is not lost", a_post_before_the_wait_is_kept),
@@ -40,8 +41,13 @@ const CHECKS: &[(&str, Check)] = &[
 
 /// Runs them all; a line for each. False when one has failed.
 pub(crate) fn run(options: &Options) -> bool {
+    run_each(CHECKS, options)
+}
+
+/// Runs these; a line for each. False when one has failed.
+pub(crate) fn run_each<O>(checks: &[(&str, Check<O>)], options: &O) -> bool {
     let mut is_well = true;
-    for (name, check) in CHECKS {
+    for (name, check) in checks {
         match check(options) {
             Ok(()) => println!("check: ok {name}"),
             Err(error) => {

@@ -11,6 +11,7 @@ use anyhow::{Context, Result, bail, ensure};
 use highwire_wake::{Core, pin};
 use serde::Serialize;
 
+use crate::check::{Check, run_each};
 use crate::module::{Module, Polled};
 use crate::scheduler::Scheduler;
 
@@ -154,23 +155,12 @@ fn polled(loaded: &Loaded) -> Result<Polled> {
 
 /// What the module promises of completion channels; a line for each. False when one has failed.
 pub(crate) fn check(options: &Options) -> bool {
-    type Check = fn(&Options) -> Result<()>;
-    let checks: [(&str, Check); 3] = [
+    let checks: [(&str, Check<Options>); 3] = [
         ("a poll of completion channels that is too long is refused", long_polls_are_refused),
         ("readers of a completion channel poll it, and have their events", readers_poll),
         ("the module is unloaded while programs read, and they go on", unloading_disturbs_nobody),
     ];
-    let mut is_well = true;
-    for (name, check) in checks {
-        match check(options) {
-            Ok(()) => println!("check: ok {name}"),
-            Err(error) => {
-                is_well = false;
-                println!("check: failed {name}: {error:#}");
-            }
-        }
-    }
-    is_well
+    run_each(&checks, options)
 }
 
 const APART: Scene = Scene { sleeps: true, is_together: false, is_busy: false };

@@ -334,15 +334,18 @@ impl Engine {
             if !self.placed.is_empty() {
                 self.note_completed(cq, &completion);
             }
-            if !self.rnic.has_tags() || !self.show_matched(&completion) {
+            if !self.rnic.has_tags() {
                 push(&mut self.cqs, cq, &completion);
+            } else {
+                if !self.show_matched(&completion) {
+                    push(&mut self.cqs, cq, &completion);
+                }
+                // One in a neighbour's memory completes at once: this loop sees it.
+                self.begin_transfers();
             }
             if completion.status != CompletionStatus::Success {
                 self.close_if_broken(completion.qpn);
             }
-        }
-        if self.rnic.has_tags() {
-            self.begin_transfers();
         }
         if delivered > 0 || std::mem::take(&mut self.turn.has_refused) {
             self.publish();

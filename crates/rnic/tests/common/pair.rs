@@ -122,7 +122,8 @@ impl Pair {
         pair
     }
 
-    fn connect(&mut self, index: usize, setup: &Setup) {
+    /// Connects the queue pair of a side with that of the other.
+    pub fn connect(&mut self, index: usize, setup: &Setup) {
         let attr = QpAttr {
             access: Some(setup.access),
             qkey: (setup.service == Service::Ud).then_some(QKEY),

@@ -1,13 +1,13 @@
 //! Tag matching: messages find the buffer that waits for their tag, whole or by rendezvous.
 
-use crate::common::{A, B, End, Pair, Setup, connect};
+use crate::common::{A, B, End, Pair, Setup};
 use highwire_rnic::{CreateError, Seen};
 use highwire_verbs::{
-    Access, Completion, CompletionOp, CompletionStatus, CqId, Mtu, Operation, PostError, QpAttr, QpCaps,
-    QpConfig, QpState, RecvWr, RegisterError, SendWr, Service, Sge, SgeList, SrqId, TagFlags, TagHandle,
-    TagRequest, TaggedBuffer,
+    Access, Completion, CompletionOp, CompletionStatus, CqId, Operation, PostError, QpCaps, QpConfig,
+    QpState, RecvWr, RegisterError, SendWr, Service, Sge, SgeList, SrqId, TagFlags, TagHandle, TagRequest,
+    TaggedBuffer,
 };
-use highwire_wire::{Psn, TagHeader, TagOperation};
+use highwire_wire::{TagHeader, TagOperation};
 
 /// Bytes of a receive, and of a tagged buffer.
 const ROOM: u32 = 512;
@@ -52,23 +52,8 @@ impl Matching {
         let config =
             QpConfig { pd, send_cq: cq_a, recv_cq: cq_a, srq: None, caps: QpCaps::default(), ..config };
         pair.ends[A] = End { node: A, qpn: node.rnic.create_qp(config).expect("a queue pair") };
-        let attr = QpAttr {
-            access: Some(Access::ALL),
-            path_mtu: Some(Mtu::B1024),
-            rq_psn: Some(Psn::new(7)),
-            sq_psn: Some(Psn::new(7)),
-            max_dest_rd_atomic: Some(4),
-            max_rd_atomic: Some(4),
-            min_rnr_timer: Some(1),
-            timeout: Some(8),
-            retry_count: Some(7),
-            rnr_retry: Some(2),
-            ..QpAttr::default()
-        };
-        for side in [A, B] {
-            let (end, peer, now) = (pair.ends[side], pair.ends[1 - side], pair.net.now);
-            connect(&mut pair.net.nodes[side], end.qpn, peer, now, &attr, false);
-        }
+        let setup = Setup { psn: [7; 2], rnr_retry: 2, ..Setup::default() };
+        [A, B].iter().for_each(|&side| pair.connect(side, &setup));
         let mut matching = Matching { pair, srq, cq, seen: Vec::new() };
         for wr_id in 0..receives {
             // In two pieces, so that a header is not in one.

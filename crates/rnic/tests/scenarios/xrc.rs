@@ -1,12 +1,12 @@
 //! Extended reliable connections: one connection to many shared receive queues (IBTA A14).
 
-use crate::common::{A, B, End, Pair, Setup, connect};
+use crate::common::{A, B, End, Pair, Setup};
 use highwire_rnic::Counter;
 use highwire_verbs::{
-    Access, CompletionOp, CqId, Datagram, Mtu, Operation, PostError, QpAttr, QpCaps, QpConfig, QpState,
-    RecvWr, SendWr, Service, SrqId, XrcDomain,
+    CompletionOp, CqId, Datagram, Operation, PostError, QpCaps, QpConfig, QpState, RecvWr, SendWr, Service,
+    SrqId, XrcDomain,
 };
-use highwire_wire::{Psn, Qpn};
+use highwire_wire::Qpn;
 
 const DOMAIN: XrcDomain = XrcDomain(0x77);
 
@@ -33,23 +33,8 @@ impl Xrc {
             let (srq, srqn) = node.rnic.create_xrc_srq(node.pd, DOMAIN, cq, 16, 2).expect("an SRQ");
             (srq, srqn, cq)
         });
-        let attr = QpAttr {
-            access: Some(Access::ALL),
-            path_mtu: Some(Mtu::B1024),
-            rq_psn: Some(Psn::new(0xFF_FFFE)),
-            sq_psn: Some(Psn::new(0xFF_FFFE)),
-            max_dest_rd_atomic: Some(4),
-            max_rd_atomic: Some(4),
-            min_rnr_timer: Some(1),
-            timeout: Some(8),
-            retry_count: Some(7),
-            rnr_retry: Some(7),
-            ..QpAttr::default()
-        };
-        for side in [A, B] {
-            let (end, peer, now) = (pair.ends[side], pair.ends[1 - side], pair.net.now);
-            connect(&mut pair.net.nodes[side], end.qpn, peer, now, &attr, false);
-        }
+        let setup = Setup { psn: [0xFF_FFFE; 2], ..Setup::default() };
+        [A, B].iter().for_each(|&side| pair.connect(side, &setup));
         Xrc { pair, srqs }
     }
 
