@@ -4,6 +4,7 @@ mod account;
 mod check;
 mod commands;
 mod faults;
+mod options;
 mod serve;
 mod supervisor;
 mod workload;
@@ -32,7 +33,7 @@ Examples:
   highwire store serve --nodes 3 --data bank
   highwire store serve --config cluster.toml --node 2"
     )]
-    Serve(serve::Args),
+    Serve(options::Args),
     /// Print a key's value.
     #[command(after_help = "Example:
   highwire store get accounts alice")]

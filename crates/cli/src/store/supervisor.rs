@@ -18,7 +18,7 @@ use highwire_store::{Client, ClusterConfig};
 use crate::console::Console;
 use crate::failure::usage;
 
-use super::serve::Args;
+use super::options::Args;
 
 /// Before a node that was lost is started again; longer for one that does not live long.
 const RESTART_AFTER: Duration = Duration::from_millis(500);
