@@ -9,6 +9,7 @@ mod calls;
 mod epoll;
 mod flow;
 mod iomap;
+mod mapped;
 mod memory;
 mod options;
 mod poll;

@@ -9,6 +9,7 @@ use std::ptr::null_mut;
 use libc::{c_int, c_void};
 
 use super::c;
+use super::mapped::Mapped;
 use super::memory::Buffer;
 use super::options::Options;
 use super::wire::{Hello, IoMap, TARGETS, Target};
@@ -82,7 +83,7 @@ pub(super) struct Stream {
     /// Requests for connections that `raccept` has not taken.
     pub(super) requests: VecDeque<*mut rdma_cm_event>,
     /// Memory that the peer may write to, and which of it the peer has yet to be told.
-    pub(super) mapped: Vec<super::iomap::Mapped>,
+    pub(super) mapped: Vec<Mapped>,
     /// Threads that wait for it.
     pub(super) waiters: u32,
 }
@@ -310,8 +311,19 @@ impl Stream {
         self.take_events();
         self.take_completions();
         if self.state == State::Connected {
-            super::iomap::announce(self);
+            self.announce();
             self.give_credits();
+        }
+    }
+
+    /// Tells the peer of mappings that it does not know.
+    fn announce(&mut self) {
+        for at in 0..self.mapped.len() {
+            let Some((index, entry)) = self.mapped[at].unannounced() else { continue };
+            if !self.send_iomap(index, &entry) {
+                return;
+            }
+            self.mapped[at].set_announced();
         }
     }
 
