@@ -1,13 +1,15 @@
 //! Batches of datagrams: what a [`Link`](crate::Link) sends from and receives into.
 
+mod path;
 mod rx;
 mod stage;
 mod train;
 mod tx;
 
+pub use path::{Order, Path};
 pub(crate) use rx::Arrival;
 pub use rx::{Ecn, Packet, Packets, RxBatch};
 pub use stage::Slot;
 pub use train::TrainLimits;
 pub(crate) use tx::TrainView;
-pub use tx::{Order, PACKET_BYTES_MAX, Path, ReserveError, TxBatch};
+pub use tx::{PACKET_BYTES_MAX, ReserveError, TxBatch};

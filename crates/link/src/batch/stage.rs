@@ -2,8 +2,8 @@
 //!
 //! Packets lie end to end, so that a run of equal-sized ones already is a train.
 
+use super::path::{Order, Path};
 use super::train::Run;
-use super::tx::{Order, Path};
 use crate::{Place, Seal};
 use std::ops::{Deref, DerefMut};
 

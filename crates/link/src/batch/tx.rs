@@ -7,6 +7,7 @@
 //! A batch is filled (`reserve`, `commit`), handed to [`Link::transmit`](crate::Link::transmit), and comes back empty.
 //! Invariant: once laid out into trains, a batch takes no packet before it is empty.
 
+use super::path::{Order, Path};
 use super::stage::{FREE_BYTES, Slot, Stage};
 use super::train::{Train, TrainLimits, lay_out};
 use crate::{Place, Seal};
@@ -17,41 +18,6 @@ pub const PACKET_BYTES_MAX: usize = 65_000;
 
 /// Destinations in one batch, each with its buffers; a caller with more of them flushes in between.
 const PATHS_MAX: usize = 64;
-
-/// Where packets go. Packets of one path may share a train.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Path {
-    /// The peer's address and port.
-    pub peer: SocketAddr,
-    /// Packets of different classes never share a train. A receiver with several lanes gets a train whole, on the lane of
-    /// its first packet, so a sender that knows the peer's lanes gives each one its class; others leave it 0.
-    pub class: u8,
-    /// The traffic class octet, or TOS, of the IP headers. Its upper six bits count, the DSCP (RFC 2474 §3); the others are
-    /// the link's own, for ECN.
-    pub traffic_class: u8,
-}
-
-impl From<SocketAddr> for Path {
-    fn from(peer: SocketAddr) -> Path {
-        Path { peer, class: 0, traffic_class: 0 }
-    }
-}
-
-impl Path {
-    /// Where the first packet of a train sits.
-    fn place_from(&self, source: SocketAddr) -> Place {
-        Place { source, destination: self.peer, train_index: 0 }
-    }
-}
-
-/// Whether a packet's place among others to the same destination matters.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Order {
-    /// Leaves after every strict packet that was appended before it.
-    Strict,
-    /// May leave anywhere in the batch, except before free packets appended earlier.
-    Free,
-}
 
 /// Why no room could be reserved.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
