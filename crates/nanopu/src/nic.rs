@@ -15,6 +15,7 @@ pub(crate) mod dispatch;
 mod pace;
 mod receive;
 mod select;
+mod selection;
 mod send;
 mod timing;
 mod transport;
@@ -22,11 +23,12 @@ mod tree;
 
 pub use dispatch::DeliveredWord;
 pub use receive::{ReceiveCounters, Reply};
-pub use select::{Selection, Selector};
+pub use select::Selector;
+pub use selection::{Selection, TreeShape};
 pub use send::SendCounters;
 pub use timing::SelectionTiming;
 pub use transport::{Answer, Arriving, Departing, Homa, HomaConfig, Ndp, PipelineCycles, Transport, bit};
-pub use tree::{Joined, Tree, TreeShape};
+pub use tree::{Joined, Tree};
 
 use crate::interface::{Demand, Interface};
 use crate::packet::{HEADER_BYTES, Packet, flag};

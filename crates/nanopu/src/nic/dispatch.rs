@@ -10,7 +10,8 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use super::NicConfig;
-use super::select::{Selection, Selector};
+use super::select::Selector;
+use super::selection::Selection;
 use super::timing::SelectionTiming;
 use super::tree::{Joined, Tree};
 use crate::packet::{AppHeader, words_of};

@@ -6,18 +6,7 @@
 
 use std::collections::VecDeque;
 
-use super::tree::TreeShape;
-
-/// How messages find their cores.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Selection {
-    /// The core with the fewest messages, if it has less than this many; at least one.
-    Jbsq(u32),
-    /// The core that the hash of the flow says.
-    Rss,
-    /// JBSQ in two levels: see [`Tree`](super::Tree).
-    Tree(TreeShape),
-}
+use super::selection::Selection;
 
 /// The selector of one context: counts per core, and the messages that wait for one. It has one level; of a tree it knows the cores'
 /// bound only.

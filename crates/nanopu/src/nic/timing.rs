@@ -3,7 +3,7 @@
 //! The prototype's constants are those of its four cores. Where cores are many, comparators are deeper and wires longer; both are
 //! estimates, made here, with their reasons.
 
-use super::select::Selection;
+use super::selection::Selection;
 
 /// From a message to its first word in a core's queue, on the prototype.
 const DISPATCH_CYCLES: u64 = 2;

@@ -6,30 +6,8 @@
 
 use std::collections::VecDeque;
 
-use super::select::{Selection, Selector};
-
-/// The shape of a tree.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct TreeShape {
-    /// Cores of a group, at least one. The last group has what is left.
-    pub cores_per_group: u32,
-    /// The most messages that a core holds, as in JBSQ; at least one.
-    pub per_core: u32,
-    /// Messages that a group holds beyond those of its cores.
-    pub per_group: u32,
-}
-
-impl TreeShape {
-    /// The group of a core.
-    pub fn group_of(self, core: usize) -> usize {
-        core / self.cores_per_group.max(1) as usize
-    }
-
-    /// How many groups so many cores are.
-    pub fn groups(self, cores: usize) -> usize {
-        cores.max(1).div_ceil(self.cores_per_group.max(1) as usize)
-    }
-}
+use super::select::Selector;
+use super::selection::{Selection, TreeShape};
 
 /// What a core that joins sets free.
 #[derive(Clone, PartialEq, Eq, Debug)]
