@@ -6,7 +6,7 @@
 
 use rustc_apfloat::Round;
 
-use crate::float::{Arithmetic, flag};
+use crate::arithmetic::{Arithmetic, flag};
 
 /// A floating-point type of the processor.
 pub(crate) trait Host: Copy + PartialOrd {

@@ -7,9 +7,11 @@
 //! panic; the same program and the same calls give the same results, always.
 #![forbid(unsafe_code)]
 
+mod arithmetic;
 mod bus;
 mod compressed;
 pub mod csr;
+mod decode;
 mod disassemble;
 mod elf;
 mod execute;

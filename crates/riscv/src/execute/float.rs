@@ -1,9 +1,10 @@
 //! Floating-point instructions: registers, boxing and flags around the arithmetic of [`crate::float`].
 
 use super::{illegal, load, store};
+use crate::arithmetic::Arithmetic;
 use crate::bus::Bus;
 use crate::csr::status;
-use crate::float::{self, Arithmetic, F32, F64, Format};
+use crate::float::{self, F32, F64, Format};
 use crate::hart::Hart;
 use crate::instruction::Instruction;
 use crate::op::Op;
