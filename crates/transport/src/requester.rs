@@ -10,6 +10,7 @@ mod common;
 mod datagram;
 mod ending;
 mod irn;
+mod listeners;
 mod packets;
 mod requests;
 mod round_trips;

@@ -1,0 +1,50 @@
+//! What departures and acknowledgements tell those who listen: the congestion control, the pacer, the computed timeout.
+
+use super::common::Common;
+use super::round_trips::RoundTrips;
+use crate::congestion::{AckSample, CongestionControl};
+use crate::connection::Connection;
+use highwire_stdx::Instant;
+use highwire_wire::Psn;
+
+impl Common {
+    /// Finds out, once the congestion control is known, whether departures and arrivals must be noted.
+    pub(super) fn set_listeners(&mut self, conn: &Connection, first: Psn, is_irn: bool) {
+        let window = if is_irn { conn.transport.irn.cap } else { conn.transport.go_back_n_window };
+        let wants = self.congestion.wants_round_trips() || is_irn && conn.transport.irn.computes_rto;
+        self.round_trips = wants.then(|| Box::new(RoundTrips::new(first, window)));
+        self.has_listeners = self.congestion.is_some() || wants;
+        // A window follows every acknowledgement, and a small one would wait for the end of the burst. What a responder of
+        // IRN keeps back for a while says nothing about the network.
+        self.asks_always = self.congestion.window().is_some() || wants && is_irn;
+    }
+
+    /// A packet leaves.
+    // Kept out of line, like the next one: a requester without listeners should not pay for their code.
+    #[inline(never)]
+    pub(super) fn note_departure(&mut self, psn: Psn, now: Instant, bytes: u32, first_unacknowledged: Psn) {
+        self.congestion.on_sent(now, bytes);
+        self.pacer.on_sent(now, bytes, self.congestion.rate());
+        if let Some(round_trips) = &mut self.round_trips {
+            round_trips.on_sent(psn, now, first_unacknowledged);
+        }
+    }
+
+    /// Whether the acknowledgement at hand echoes a mark.
+    #[inline]
+    pub(super) fn note_echo(&mut self, is_echo: bool) {
+        if self.has_listeners {
+            self.news.is_ecn_echo = is_echo;
+        }
+    }
+
+    /// What an acknowledgement tells that was caused by the arrival of `cause`.
+    #[inline(never)]
+    pub(super) fn sample(&mut self, now: Instant, cause: Option<Psn>) -> AckSample {
+        let rtt = match (&mut self.round_trips, cause) {
+            (Some(round_trips), Some(psn)) => round_trips.take(psn, now),
+            _ => None,
+        };
+        AckSample { rtt, ..std::mem::take(&mut self.news) }
+    }
+}
