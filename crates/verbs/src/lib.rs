@@ -10,6 +10,7 @@ mod attributes;
 mod completion;
 mod flow;
 mod memory;
+mod modify_error;
 mod qp_state;
 mod region;
 mod service;
@@ -19,13 +20,14 @@ mod work_request;
 
 pub use access::Access;
 pub use address::{Address, Gid};
-pub use attributes::{ModifyError, QpAttr, QpCaps, QpConfig, Recovery};
+pub use attributes::{QpAttr, QpCaps, QpConfig, Recovery};
 pub use completion::{AsyncEvent, Completion, CompletionFlags, CompletionOp, CompletionStatus, TagFlags};
 pub use flow::{
     FRAME_BYTES_MIN, FRAME_OVERHEAD_BYTES, FlowError, FlowKind, FlowRule, FlowSpec, SEGMENT_GROUP,
     SEGMENT_QKEY,
 };
 pub use memory::{Gather, Length, LocalMemory, Memory, MemoryLost, Payload, Span, scatter};
+pub use modify_error::ModifyError;
 pub use qp_state::{AttrMask, QpState, Transition, check_attributes, transition, transition_table};
 pub use region::{
     AccessError, LocalKey, MemoryWindow, NULL_ADDR, Pd, Region, RegionAttr, RegionChange, Regions,

@@ -1,6 +1,6 @@
 //! The states of a queue pair, and which attributes each change needs and takes (IBTA §10.3.1, §11.2.5.2, table 91).
 
-use crate::attributes::ModifyError;
+use crate::modify_error::ModifyError;
 use crate::service::Service;
 use std::fmt;
 use std::ops::{BitAnd, BitOr};
