@@ -8,11 +8,13 @@ mod catalogue;
 mod ends;
 mod judge;
 mod measured;
+mod outcome;
 mod page;
 mod read;
 mod results;
 mod speed;
 mod suite;
+mod verdict;
 mod waiting;
 
 use std::path::PathBuf;
@@ -26,7 +28,8 @@ use crate::test::Tally;
 use crate::{libs, packages};
 
 use case::Case;
-use results::{Results, Store, Verdict};
+use results::{Results, Store};
+use verdict::Verdict;
 
 /// Options of `cargo xtask compat`.
 #[derive(Debug, Default, clap::Args)]
@@ -168,7 +171,7 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
     let cases = chosen(&Args { quick: true, ..Args::default() })?;
     let mut tally = Tally::default();
     for case in &cases {
-        let verdict = case.play(&workshop)?;
+        let verdict = ends::run(&workshop, case)?;
         log.note(&format!("{}: {verdict}", case.line()))?;
         tally.add(match verdict {
             Verdict::Works(_) => Tally::one(true),
@@ -198,7 +201,7 @@ fn play(cases: &[Case], workshop: &Workshop) -> Result<Results> {
     let mut store = Store::load(&workshop.results());
     for (number, case) in (1..).zip(cases) {
         let started = Instant::now();
-        let verdict = case.play(workshop)?;
+        let verdict = ends::run(workshop, case)?;
         println!(
             "[{number:>3}/{}] {:<70} {verdict}  ({:.1} s)",
             cases.len(),

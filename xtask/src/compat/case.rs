@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use anyhow::Result;
 
 use super::Workshop;
-use super::ends::{self, Outcome, Running};
-use super::results::Verdict;
+use super::outcome::Outcome;
+use super::verdict::Verdict;
 
 /// How packets travel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -153,25 +153,6 @@ impl Case {
     pub(super) fn line(&self) -> String {
         let options = if self.options.is_empty() { String::new() } else { format!(" [{}]", self.options) };
         format!("{} ({}){options}", self.title, self.link)
-    }
-
-    /// Runs it to its end, or to the end of its time.
-    pub(super) fn play(&self, workshop: &Workshop) -> Result<Verdict> {
-        if let Script::Special(play) = self.script {
-            return play(workshop, self);
-        }
-        let running = Running::new(workshop, self)?;
-        if let Some(program) = running.missing_program() {
-            return Ok(Verdict::Skipped(format!("no program {program} here")));
-        }
-        let outcome = ends::play(&running)?;
-        Ok(match outcome.trouble() {
-            Some(trouble) => Verdict::Fails(trouble),
-            None => match (self.judge)(&outcome) {
-                Ok(note) => Verdict::Works(note),
-                Err(reason) => Verdict::Fails(reason),
-            },
-        })
     }
 }
 

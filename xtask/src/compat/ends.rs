@@ -1,9 +1,9 @@
 //! Running the one or two ends of a case: starting, waiting, ending what does not end, keeping what was printed.
 
 use std::fs::File;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
@@ -13,6 +13,8 @@ use crate::shell::{Line, has_program};
 
 use super::Workshop;
 use super::case::{Case, Link, Ready, Script, fresh_port};
+use super::outcome::{End, Outcome};
+use super::verdict::Verdict;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 /// For a server to listen.
@@ -33,71 +35,23 @@ pub(super) struct Running<'a> {
     pub(super) folder: PathBuf,
 }
 
-/// What became of one end.
-#[derive(Debug, Clone)]
-pub(super) struct End {
-    pub(super) output: String,
-    /// None if its time ran out.
-    pub(super) status: Option<ExitStatus>,
-    /// It was ended because nothing more was wanted of it.
-    pub(super) was_dismissed: bool,
-    /// From its start to its end.
-    pub(super) elapsed: Duration,
-}
-
-/// What became of a case.
-#[derive(Debug)]
-pub(super) struct Outcome {
-    /// The end that was asked to act; the only one of a case with one end.
-    pub(super) client: End,
-    pub(super) server: Option<End>,
-    pub(super) folder: PathBuf,
-}
-
-impl Outcome {
-    /// Why it did not even end as it should, if so.
-    pub(super) fn trouble(&self) -> Option<String> {
-        let client = self.client.trouble().map(|trouble| self.explained(trouble, &self.client));
-        let server = self.server.as_ref();
-        let server_trouble = || {
-            server.and_then(|end| {
-                end.trouble().map(|trouble| self.explained(format!("server: {trouble}"), end))
-            })
-        };
-        client.or_else(server_trouble)
+/// Runs a case to its end, or to the end of its time.
+pub(super) fn run(workshop: &Workshop, case: &Case) -> Result<Verdict> {
+    if let Script::Special(play) = case.script {
+        return play(workshop, case);
     }
-
-    fn explained(&self, trouble: String, end: &End) -> String {
-        let said =
-            end.output.lines().rev().map(str::trim).find(|line| !line.is_empty() && !line.starts_with("---"));
-        match said {
-            Some(line) => format!("{trouble}: {}", line.chars().take(120).collect::<String>()),
-            None => trouble,
-        }
+    let running = Running::new(workshop, case)?;
+    if let Some(program) = running.missing_program() {
+        return Ok(Verdict::Skipped(format!("no program {program} here")));
     }
-}
-
-impl End {
-    /// It said no by itself: a crash or a hang is never tried again.
-    fn was_refused(&self) -> bool {
-        self.status.and_then(|status| status.code()).is_some_and(|code| code != 0)
-    }
-
-    fn worked(&self) -> bool {
-        self.status.is_some_and(|status| status.success())
-    }
-
-    fn trouble(&self) -> Option<String> {
-        match self.status {
-            _ if self.was_dismissed => None,
-            None => Some("did not end in time".into()),
-            Some(status) if status.success() => None,
-            Some(status) => Some(match (status.signal(), status.code()) {
-                (Some(signal), _) => format!("ended by signal {signal}"),
-                (_, code) => format!("exit {}", code.unwrap_or(-1)),
-            }),
-        }
-    }
+    let outcome = play(&running)?;
+    Ok(match outcome.trouble() {
+        Some(trouble) => Verdict::Fails(trouble),
+        None => match (case.judge)(&outcome) {
+            Ok(note) => Verdict::Works(note),
+            Err(reason) => Verdict::Fails(reason),
+        },
+    })
 }
 
 impl<'a> Running<'a> {

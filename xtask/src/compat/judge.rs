@@ -1,6 +1,6 @@
 //! What of a program's output proves that it did its job.
 
-use super::ends::Outcome;
+use super::outcome::Outcome;
 
 /// Exit status 0 at both ends is enough.
 pub(super) fn ended_well(_: &Outcome) -> Result<String, String> {

@@ -7,7 +7,7 @@ use crate::shell::Line;
 use super::Workshop;
 use super::case::{Case, Link, Ready};
 use super::judge;
-use super::results::Verdict;
+use super::verdict::Verdict;
 
 pub(super) const GROUP: &str = "measured";
 

@@ -8,8 +8,9 @@ use anyhow::{Context, Result};
 use crate::shell::{Line, root};
 
 use super::case::Link;
-use super::results::{Results, Row, Verdict};
+use super::results::{Results, Row};
 use super::suite::{self, Ending};
+use super::verdict::Verdict;
 use super::{PACKAGES, measured, waiting};
 
 /// Writes the page.

@@ -1,56 +1,13 @@
 //! What came of the cases.
 
 use std::collections::BTreeMap;
-use std::fmt;
 use std::path::Path;
 
 use anyhow::{Context, Result};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::case::{Case, Link};
-
-/// What came of one case.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum Verdict {
-    /// With what there is to say about it.
-    Works(String),
-    /// And why.
-    Fails(String),
-    /// It did not run, and why.
-    Skipped(String),
-}
-
-impl fmt::Display for Verdict {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Verdict::Works(note) if note.is_empty() => f.write_str("ok"),
-            Verdict::Works(note) => write!(f, "ok: {note}"),
-            Verdict::Fails(reason) => write!(f, "FAILED: {reason}"),
-            Verdict::Skipped(reason) => write!(f, "skipped: {reason}"),
-        }
-    }
-}
-
-impl Verdict {
-    fn to_json(&self) -> Value {
-        let (kind, text) = match self {
-            Verdict::Works(note) => ("works", note),
-            Verdict::Fails(reason) => ("fails", reason),
-            Verdict::Skipped(reason) => ("skipped", reason),
-        };
-        json!([kind, text])
-    }
-
-    fn from_json(value: &Value) -> Option<Verdict> {
-        let text = value.get(1)?.as_str()?.to_string();
-        match value.get(0)?.as_str()? {
-            "works" => Some(Verdict::Works(text)),
-            "fails" => Some(Verdict::Fails(text)),
-            "skipped" => Some(Verdict::Skipped(text)),
-            _ => None,
-        }
-    }
-}
+use super::verdict::Verdict;
 
 /// The latest result of every case, kept between runs, so that a part of them can be run anew.
 #[derive(Debug, Default)]

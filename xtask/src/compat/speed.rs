@@ -13,8 +13,9 @@ use crate::table::Table;
 
 use super::Workshop;
 use super::case::{Case, Link, Ready};
-use super::ends::{self, Outcome, Running};
+use super::ends::{self, Running};
 use super::judge;
+use super::outcome::Outcome;
 use super::read::{
     Read, perftest_bandwidth, perftest_latency, qperf_bandwidth, qperf_latency, rstream_bandwidth,
     rstream_latency, ucx_bandwidth, ucx_latency,

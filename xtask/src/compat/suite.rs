@@ -11,7 +11,7 @@ use super::Workshop;
 use super::case::{Case, Link};
 use super::ends::{self, Running};
 use super::judge;
-use super::results::Verdict;
+use super::verdict::Verdict;
 
 const SOURCE: &str = "/usr/share/doc/rdma-core/tests";
 /// What the kernel's software RNIC, `rdma_rxe` of Linux 6.1, makes of the same tests.

@@ -6,8 +6,9 @@ use crate::shell::Line;
 
 use super::super::Workshop;
 use super::super::case::{Case, Link, Ready};
+use super::super::ends;
 use super::super::judge;
-use super::super::results::Verdict;
+use super::super::verdict::Verdict;
 use super::LINKS;
 
 pub(super) fn add(cases: &mut Vec<Case>) {
@@ -135,7 +136,7 @@ fn play_mpi(workshop: &Workshop, case: &Case) -> Result<Verdict> {
     };
     let one = Case::one(case.group, &line, judge::mpi).titled(&case.title).at_most(60);
     let one = Case { link: case.link, ..one };
-    one.play(workshop)
+    ends::run(workshop, &one)
 }
 
 /// Whether Open MPI's openib can connect over Ethernet at all.

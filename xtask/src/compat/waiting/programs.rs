@@ -4,8 +4,8 @@ use anyhow::Result;
 
 use super::super::Workshop;
 use super::super::case::{Case, Link, Ready};
-use super::super::ends::Outcome;
 use super::super::judge;
+use super::super::outcome::Outcome;
 use super::super::read::{self, Read};
 
 /// Pings of a run of rping, which shows no times: its start and its connection are shared by so many.
