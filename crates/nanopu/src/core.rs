@@ -38,7 +38,7 @@ pub struct Commit {
 pub enum Event {
     /// Nothing left the pipeline.
     Bubble,
-    /// An instruction did.
+    /// An instruction committed.
     Commit(Commit),
     /// A trap was taken.
     Trap {
@@ -54,13 +54,13 @@ pub enum Event {
 /// A core: a hart and its pipeline.
 #[derive(Clone)]
 pub struct Core {
-    /// The architectural state, ahead of write-back by what is in the pipeline.
+    /// The architectural state: ahead of write-back by the instructions in the pipeline.
     pub hart: Hart,
     cycle: u64,
-    /// The pipeline, while it is not in the memo.
+    /// The pipeline's state, while the memo does not hold it.
     pipeline: Pipeline,
     memo: Memo,
-    /// Cycles that it has worked out there.
+    /// Cycles that the pipeline has worked out outside the memo.
     worked_out: u64,
     side: Side,
 }
@@ -96,13 +96,14 @@ impl Core {
         self.worked_out + self.memo.worked_out
     }
 
-    /// A device writes to the line of `address`: the data cache loses it. Whether it was dirty; nothing if it was not there.
+    /// A device writes to the line of `address`, so the data cache loses it. Returns whether the line was
+    /// dirty, or `None` if it was not cached.
     pub(crate) fn take_line(&mut self, address: u64) -> Option<bool> {
         self.side.take_line(address)
     }
 
-    /// A device reads the line of `address`: the data cache keeps it, and must ask before it writes to it. Whether it was dirty;
-    /// nothing if it was not there.
+    /// A device reads the line of `address`: the data cache keeps it, but must ask before it writes to it.
+    /// Returns whether the line was dirty, or `None` if it was not cached.
     pub(crate) fn share_line(&mut self, address: u64) -> Option<bool> {
         self.side.share_line(address)
     }
@@ -135,7 +136,7 @@ impl Core {
         Event::Bubble
     }
 
-    /// Runs while `goes_on` says so, which looks at the bus after each cycle, for at most `cycles` cycles.
+    /// Runs for at most `cycles` cycles, while `goes_on`, called with the bus after each cycle, returns true.
     pub fn run_while<B: Port>(&mut self, bus: &mut B, cycles: u64, goes_on: impl Fn(&B) -> bool) {
         if cycles > 0 {
             let mut left = cycles;
@@ -159,7 +160,7 @@ impl Core {
         self.hart.csrs.minstret = self.hart.csrs.minstret.wrapping_add(instructions);
     }
 
-    /// What happened at write-back in the cycle before, at length. The record is still there.
+    /// What happened at write-back in the cycle before, in full: the instruction's record is still kept.
     #[inline(always)]
     pub(crate) fn event(&self, turn: Turn) -> Event {
         let record = self.side.records.last();
@@ -185,7 +186,8 @@ impl Core {
         last
     }
 
-    /// Cycle by cycle, until `goes_on` says no, which sees the program and the bus after each cycle, and what happened in it.
+    /// Runs cycle by cycle until `goes_on` returns false. It is called after each cycle with the program, the
+    /// bus and what happened in the cycle.
     #[inline(always)]
     pub(crate) fn run<B: Port>(&mut self, bus: &mut B, mut goes_on: impl FnMut(&Hart, &mut B, Turn) -> bool) {
         let Core { hart, cycle, pipeline, memo, side, worked_out } = self;

@@ -18,7 +18,8 @@ use probe::Probe;
 /// An access on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Access {
-    /// Loads are counted modulo [`LOADS`], and what writes modulo [`STORES`], with [`STORE`].
+    /// Loads are counted modulo [`LOADS`]; accesses that write are counted modulo [`STORES`] and carry the
+    /// bit [`STORE`].
     number: u8,
     pub(crate) bytes: u8,
     reads: bool,
@@ -35,12 +36,12 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// One that the cache has not taken: what the instruction in a slot does to it, if it does anything.
+    /// The access of the instruction in a slot, if it has one, before the cache takes it.
     pub(crate) fn of(slot: &Slot) -> Option<Access> {
         let (reads, writes) = match slot.needs.class {
             Class::Load => (true, false),
             Class::Store => (false, true),
-            // A conditional store answers, and so reads.
+            // A conditional store returns a value, and so counts as a read.
             Class::Atomic => (true, !slot.reserves),
             _ => return None,
         };
@@ -49,13 +50,13 @@ impl Access {
         Some(Access { number: 0, bytes, reads, writes, fails, reserves, is_device, traps, passes: false })
     }
 
-    /// Whether it needs what the array holds.
+    /// Whether it needs the array's contents.
     pub(crate) fn reads(&self) -> bool {
         self.reads
     }
 }
 
-/// What the execute stage sends.
+/// A request of the execute stage.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Request {
     pub(crate) access: Access,
@@ -76,14 +77,14 @@ struct Transfer {
     began: u64,
     /// Whether the line comes in.
     fills: bool,
-    /// A line that is fetched to be written arrives ready for it.
+    /// The line is fetched to be written, and arrives with the right to do so.
     writes: bool,
 }
 
 /// The cache.
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct DataCache {
-    /// Accesses that have come so far.
+    /// Counts of the loads and stores so far.
     loads: u8,
     stores: u8,
     s1: Option<Access>,
@@ -96,9 +97,10 @@ pub(crate) struct DataCache {
     /// A store that waits for the array because the one before it does.
     held: Option<Access>,
     pending: Option<Access>,
-    /// What last left the first stage, not to come again, writes. The second stage takes the next for the same if it comes again.
+    /// The last access to leave the first stage without a replay writes. If the next is replayed, the second
+    /// stage takes it for the same kind.
     last_writes: bool,
-    /// The last that wrote read as well, and stores no earlier than it must.
+    /// The last access that writes also reads, so its store goes into the array no earlier than it must.
     reads_first: bool,
     transfer: Option<Transfer>,
     /// The cycle in which memory has taken the last line that was written back.
@@ -111,9 +113,9 @@ pub(crate) struct DataCache {
     device: Option<DeviceRequest>,
     /// A device's answer was taken in the cycle before, and its word is written in this one.
     has_word: bool,
-    /// The bus took this cache's last request, not one of the instruction cache, and so prefers the other's.
+    /// The bus took this cache's request last, and so prefers the instruction cache's next time.
     asked_last: bool,
-    /// In this cycle it takes the instruction cache's.
+    /// In this cycle the bus takes the instruction cache's request.
     yields: bool,
     /// A line is struck off in this cycle to make room, although the bus did not take the request for the other.
     strikes: bool,
@@ -148,8 +150,9 @@ impl DataCache {
         }
     }
 
-    /// The beginning of a cycle in which the instruction cache asks the bus for a line: whether it has to try again, because
-    /// this cache asks too, and the other was heard last.
+    /// At the beginning of a cycle in which the instruction cache asks the bus for a line: whether the
+    /// instruction cache has to try again, because this cache asks too and the bus took the other's request
+    /// last.
     pub(crate) fn share_requests<B: Port>(&mut self, world: &mut World<'_, B>) -> bool {
         let asks = match self.s2 {
             Some((access, false)) if access.is_device => self.asks_device(),
@@ -166,7 +169,7 @@ impl DataCache {
 
     /// Whether the second stage needs a line that may be asked for now.
     fn misses_line(&self) -> bool {
-        // A line waits for a device's answer.
+        // A line is not asked for while a device's answer is outstanding.
         matches!(self.s2, Some((access, false)) if !self.s2_hit && !access.is_device && !access.traps)
             && self.transfer.is_none()
             && self.device.is_none()
@@ -187,7 +190,7 @@ impl DataCache {
                 || self.device.is_some_and(|device| device.answer <= cycle))
     }
 
-    /// Whether an access is on its way. A line that makes room for another is none.
+    /// Whether an access is on its way. A line that is written back to make room does not count.
     pub(crate) fn is_busy(&self) -> bool {
         let fills = self.transfer.is_some_and(|transfer| transfer.fills);
         self.is_entered() || fills || self.device.is_some()
@@ -203,8 +206,9 @@ impl DataCache {
         self.is_quiet
     }
 
-    /// Whether an access of the execute stage is accepted in this cycle; `refuses_s1` as the cache has said. The cache
-    /// answers without a `request` too, for one that `reads` or not.
+    /// Whether the cache accepts an access of the execute stage in this cycle; `refuses_s1` is what
+    /// [`DataCache::refuses_s1`] returned. Without a `request`, the answer is for an access that `reads` or
+    /// not.
     #[inline(always)]
     pub(crate) fn is_ready(
         &self,
@@ -225,8 +229,8 @@ impl DataCache {
             && !self.is_word_waiting(cycle)
     }
 
-    /// Whether a store goes into the array in this cycle, and takes its port: because there must be room for the next, while no
-    /// request reads, or because a probe must find it there.
+    /// Whether a store goes into the array in this cycle and takes its port: because the next store needs
+    /// room, because no request reads, or because a probe must find the store's bytes there.
     fn drains(&self, cycle: u64, request: Option<&Access>) -> bool {
         let wants_read = request.is_some_and(|access| access.reads);
         let first = self.s2_store().or(self.held);
@@ -241,7 +245,8 @@ impl DataCache {
         if self.is_quiet {
             return false;
         }
-        // Whether its line is there, and it stores at all, is known too late.
+        // The overlap check cannot know yet whether the store's line is there, nor whether a conditional
+        // store succeeds.
         let writer = self.s2.filter(|(access, refused)| !refused && access.writes).map(|(access, _)| access);
         let touches_tags =
             self.s2_hit && writer.is_some_and(|store| !world.is(Ask::MarkDirty, self.number(&store), 0));
@@ -260,7 +265,7 @@ impl DataCache {
         stores != 0 && world.ask(Ask::Overlaps, [self.number(read), read.bytes, 0], [stores, 0])[0] != 0
     }
 
-    /// The number of an access counted back from the next of its kind.
+    /// The number of an access, counted back from the next access of its kind.
     #[inline(always)]
     fn number(&self, access: &Access) -> u8 {
         match access.number & STORE {
@@ -269,7 +274,7 @@ impl DataCache {
         }
     }
 
-    /// The store in the second stage, whose line is there.
+    /// The store in the second stage, if its line is there.
     fn s2_store(&self) -> Option<Access> {
         let stores = |access: &Access| access.writes && !access.fails && self.s2_hit;
         self.s2.and_then(|(access, refused)| (!refused && stores(&access)).then_some(access))
@@ -281,8 +286,8 @@ impl DataCache {
         self.pending.is_some() && is_likely && needs_room
     }
 
-    /// Everything moves. `request` is what the execute stage sends; `kills_s1` follows a redirect; `code_line` is when a line of
-    /// the instruction cache is complete.
+    /// Moves everything by one cycle. `request` is what the execute stage sends; `kills_s1` follows a
+    /// redirect; `code_line` is when a line of the instruction cache is complete.
     #[inline(always)]
     pub(crate) fn tick<B: Port>(
         &mut self,
@@ -353,7 +358,8 @@ impl DataCache {
         self.reads_first &= !self.is_quiet;
     }
 
-    /// What the stores' bookkeeping sees of the first stage: also what only passes through, and the word of a device.
+    /// Updates `last_writes` and `reads_first` from the first stage. Accesses that only pass through count,
+    /// and so does a device's word.
     fn follow_s1(&mut self, is_refused: bool) {
         if self.has_word {
             self.last_writes = false;
@@ -365,7 +371,7 @@ impl DataCache {
         }
     }
 
-    /// Takes an access, and its address.
+    /// Gives an access its number, and lets the world note its address.
     #[inline(always)]
     fn enter<B: Port>(&mut self, access: Access, instruction: u8, world: &mut World<'_, B>) -> Access {
         let writes = access.writes;
@@ -426,14 +432,14 @@ impl DataCache {
         }
     }
 
-    /// As it would stand in cycle 0, with no access before.
+    /// Brings the state into its normal form: as in cycle 0, with no access before.
     pub(crate) fn settle(&mut self, cycle: u64) {
         self.guard_end = self.guard_end.filter(|&end| end > cycle);
         let (loads, stores) = (self.loads, self.stores);
         self.count_from(loads.wrapping_neg() % LOADS, stores.wrapping_neg() % STORES, cycle.wrapping_neg());
     }
 
-    /// The opposite: so many loads and stores have been, and so many cycles.
+    /// The opposite of [`DataCache::settle`]: after so many loads, stores and cycles.
     pub(crate) fn resume(&mut self, loads: u8, stores: u8, cycle: u64) {
         self.count_from(loads, stores, cycle);
     }

@@ -31,12 +31,12 @@ pub(crate) struct Needs {
     pub(crate) class: Class,
     /// Bytes of memory that it touches.
     pub(crate) access_bytes: u8,
-    /// Cycles in a floating-point pipeline, or [`DIVIDER`]; zero if it passes through neither.
+    /// Cycles in a floating-point pipeline, or [`DIVIDER`]; zero if the instruction uses neither.
     float_cycles: u8,
     pub(crate) flags: Flags,
 }
 
-/// Of an instruction that traps, or of bits that are none.
+/// The needs of an instruction that traps, or of bits that are no instruction.
 pub(crate) const NO_NEEDS: Needs =
     Needs { uses: 0, writes: 0, class: Class::Alu, access_bytes: 0, float_cycles: 0, flags: NO_FLAGS };
 
@@ -98,7 +98,8 @@ impl Needs {
         }
     }
 
-    /// Of an instruction that traps: what others have to wait for all the same. An access goes through the cache first.
+    /// The needs that other instructions wait for even if this one traps. An access goes through the cache
+    /// before it traps.
     pub(crate) fn of_trap(&self) -> Needs {
         let always = flag::LATE_IN_EXECUTE
             | flag::LATE_IN_MEMORY
@@ -166,12 +167,12 @@ impl Needs {
         self.is_float() && self.writes & FLOATS == 0
     }
 
-    /// Whether it reads or writes them, or the rounding mode.
+    /// Whether it reads or writes the floating-point flags or the rounding mode.
     pub(crate) fn is_float_csr(&self) -> bool {
         self.has(flag::FLOAT_CSR)
     }
 
-    /// Whether it reads x30, the network's.
+    /// Whether it reads x30, the network's receive register.
     #[inline(always)]
     pub(crate) fn reads_network(&self) -> bool {
         self.has(flag::READS_NETWORK)
@@ -187,7 +188,8 @@ impl Needs {
         self.has(flag::PORT)
     }
 
-    /// Whether decode pauses behind it: a fence that nothing follows, which `fence.i` is to Rocket, too.
+    /// Whether decode pauses behind it: it is a fence without successors, as Rocket takes `fence.i` to be,
+    /// too.
     pub(crate) fn pauses(&self) -> bool {
         self.has(flag::PAUSES)
     }
@@ -208,7 +210,7 @@ impl Needs {
         self.has(flag::PLAIN)
     }
 
-    /// Whether it is a branch that goes on behind itself either way.
+    /// Whether it is a branch to the next instruction.
     pub(crate) fn branches_to_next(&self) -> bool {
         self.flags.branches_to_next()
     }
@@ -228,12 +230,12 @@ impl Needs {
         self.writes & if self.has(flag::LATE_IN_EXECUTE) { u64::MAX } else { FLOATS }
     }
 
-    /// Nor when it leaves the memory stage.
+    /// The register whose result is not there when it leaves the memory stage.
     pub(crate) fn late_in_memory(&self) -> u64 {
         self.writes & if self.has(flag::LATE_IN_MEMORY) { u64::MAX } else { FLOATS }
     }
 
-    /// Nor when it leaves write-back.
+    /// The register whose result is not there when it leaves write-back.
     pub(crate) fn late_in_write_back(&self) -> u64 {
         self.writes & if self.has(flag::LONG) { u64::MAX } else { FLOATS }
     }
@@ -280,7 +282,8 @@ impl Decoder {
         Decoder { entries: Box::new([nowhere; ENTRIES]) }
     }
 
-    /// What `bits` at `pc` mean, if anything. Half an instruction is remembered apart from the whole.
+    /// The instruction that `bits` at `pc` are, if any. Half an instruction is remembered apart from the
+    /// whole.
     #[inline(always)]
     pub(crate) fn decode(&mut self, pc: u64, bits: u32, is_half: bool) -> Option<&Known> {
         let known = self.look_at(pc, bits, is_half);
@@ -298,14 +301,14 @@ impl Decoder {
         known
     }
 
-    /// What the instruction needs that the hart is about to execute at `pc`.
+    /// The needs of the instruction that the hart is about to execute at `pc`.
     #[inline(always)]
     pub(crate) fn needs(&self, pc: u64, instruction: &Instruction) -> Needs {
         let known = &self.entries[(pc >> 1) as usize % ENTRIES];
         if known.pc == pc && known.bits == instruction.bits { known.needs } else { Needs::of(instruction) }
     }
 
-    /// What these bits at `pc` need, which are an instruction.
+    /// The needs of the instruction `bits` at `pc`.
     pub(crate) fn needs_of(&mut self, pc: u64, bits: u32) -> Needs {
         self.decode(pc, bits, false).map_or(NO_NEEDS, |known| known.needs)
     }

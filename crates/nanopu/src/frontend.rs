@@ -20,22 +20,23 @@ use lines::Place;
 use queue::{QUEUE_PACKETS, Queue};
 use scan::Scan;
 
-/// Stands for the cycle of a line's last word while that is not known; far from overflow.
+/// Stands for the cycle of a line's last word while that is not known. Half the range, so that additions do
+/// not overflow.
 const UNKNOWN: u64 = u64::MAX / 2;
 
 /// What the core tells the frontend in one cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Request {
-    /// Go on here instead.
+    /// Fetch goes on here instead.
     pub(crate) redirect: Option<u64>,
-    /// What is there will be executed: write-back says so.
+    /// Write-back redirects, so the instruction at `redirect` will be executed.
     pub(crate) is_certain: bool,
     pub(crate) update: Option<Update>,
-    /// The instruction buffer's head is taken.
+    /// Decode takes the buffer's head.
     pub(crate) takes: bool,
-    /// Forget cached instructions.
+    /// The instruction cache is to be emptied.
     pub(crate) flushes_cache: bool,
-    /// The bus takes another's request.
+    /// The bus takes the data cache's request.
     pub(crate) waits_for_bus: bool,
 }
 
@@ -53,13 +54,14 @@ pub(crate) struct Fetched {
 }
 
 mod flag {
-    /// There is something at all.
+    /// The buffer is not empty.
     pub(super) const LIVE: u8 = 1 << 0;
     /// Memory is there.
     pub(super) const PRESENT: u8 = 1 << 1;
     /// The predictor mistook the middle of an instruction for its end: fetch it again.
     pub(super) const REPLAYS: u8 = 1 << 2;
-    /// Half of the bits are a guess: the rest has not arrived. It cannot go on, but it can wait.
+    /// Half of the bits are a guess, because the rest has not arrived. The instruction cannot leave decode,
+    /// but decode can already see what it must wait for.
     pub(super) const HALF: u8 = 1 << 3;
     /// The bits are an instruction.
     pub(super) const KNOWN: u8 = 1 << 4;
@@ -80,7 +82,7 @@ impl Fetched {
         self.flags & flag::KNOWN != 0
     }
 
-    /// Whether it is one of two bytes; what could not be fetched is.
+    /// Whether it is two bytes long; an instruction that could not be fetched counts as such.
     #[inline(always)]
     pub(crate) fn is_short(&self) -> bool {
         self.flags & flag::PRESENT == 0 || is_compressed(self.bits as u16)
@@ -104,7 +106,7 @@ impl Fetched {
 struct Packet {
     pc: u64,
     word: u32,
-    /// The last half-word that belongs to it: nothing behind a taken jump does.
+    /// The last half-word that belongs to the packet: the halves behind a taken jump do not.
     last: u8,
     entry: u8,
     number: u8,
@@ -143,14 +145,14 @@ impl Partial {
         self.flags & flag::LIVE != 0
     }
 
-    /// Whether it needs no other half.
+    /// Whether the half-word is a whole instruction.
     #[inline(always)]
     fn is_single(&self) -> bool {
         self.flags & flag::PRESENT == 0 || self.flags & flag::REPLAYS != 0 || is_compressed(self.half)
     }
 }
 
-/// What the first half of a cycle finds out for the second.
+/// The first half's findings, for the second half of the cycle.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Delivered {
     /// What is known of the packet in the first stage.
@@ -175,7 +177,7 @@ pub(crate) struct Frontend {
     used: u8,
     /// After reset the history table is cleared entry by entry, and learns nothing until that is done.
     clearing_cycles: u32,
-    /// Fetch packets so far, modulo 256: what their histories are found by.
+    /// Fetch packets so far, modulo 256: the key of their histories.
     packets: u8,
     /// The cycle in which the last word of the missing line arrives.
     refill: Option<u64>,
@@ -184,7 +186,7 @@ pub(crate) struct Frontend {
     s1_valid: bool,
     s1_pc: u64,
     s1_was_valid: bool,
-    /// What is fetched may yet turn out not to be executed.
+    /// The packet in the first stage may turn out not to be executed.
     s1_is_guess: bool,
     s2_valid: bool,
     s2_is_guess: bool,
@@ -207,7 +209,7 @@ pub(crate) struct Frontend {
     /// The packet in the second stage enters the queue in this cycle.
     fires: bool,
     arriving: Packet,
-    /// What the head of the buffer was when it was last looked at, while it stays.
+    /// The head of the buffer, as long as it stays the same.
     head: Fetched,
     is_head_known: bool,
 }
@@ -259,7 +261,8 @@ impl Frontend {
         (self.replay_pending, self.wrong_path) = (true, false);
     }
 
-    /// As it would stand in cycle 0 and before any packet: what no longer matters is gone.
+    /// Brings the state into its normal form: as in cycle 0 and before any packet, without what no longer
+    /// matters.
     pub(crate) fn settle(&mut self, since: &Since) {
         (self.fires, self.arriving, self.is_mistaken) = (false, Packet::NONE, false);
         if !self.is_head_known {
@@ -277,7 +280,7 @@ impl Frontend {
         self.count_from(since.packets.wrapping_neg(), since.cycle.wrapping_neg());
     }
 
-    /// The opposite: numbers count from `since`.
+    /// The opposite of [`Frontend::settle`]: counts numbers on from `since`.
     pub(crate) fn resume(&mut self, since: &Since) {
         self.count_from(since.packets, since.cycle);
     }
@@ -328,8 +331,9 @@ impl Frontend {
         delivered
     }
 
-    /// Looks for what turns in the packet that enters the queue. Decode can take an instruction out of it in the same cycle, and
-    /// already hears that it has no entry or must be fetched again.
+    /// Looks for a jump or branch in the packet that enters the queue. Decode can take an instruction out of
+    /// the packet in the same cycle, and must know then that the target buffer has no entry for it or that it
+    /// must be fetched again.
     #[inline(always)]
     fn find_turn<B: Port>(&mut self, delivered: &mut Delivered, world: &mut World<'_, B>) {
         let glance = self.glance();
@@ -347,7 +351,7 @@ impl Frontend {
         }
     }
 
-    /// What the core can decode in this cycle.
+    /// The instruction that the core can decode in this cycle.
     #[inline(always)]
     pub(crate) fn fetched(&self) -> &Fetched {
         &self.head
@@ -357,7 +361,7 @@ impl Frontend {
     fn second_stage(&self, fetched: u64) -> Packet {
         let p = &self.s2_prediction;
         let is_present = self.s2_place != Place::Nowhere && fetched & fetched::PRESENT != 0;
-        // A packet that was not asked for has no bytes.
+        // A packet that fetch did not ask memory for has no bytes.
         let comes_again = is_present && !self.s2_hit;
         Packet {
             pc: self.s2_pc,
@@ -387,7 +391,7 @@ impl Frontend {
         }
     }
 
-    /// The second half of a cycle: everything moves. True if a line is missing that was not before.
+    /// The second half of a cycle: everything moves. True if the frontend asks for a missing line.
     #[inline(always)]
     pub(crate) fn tick<B: Port>(
         &mut self,
@@ -453,7 +457,7 @@ impl Frontend {
         misses
     }
 
-    /// Where fetch goes on if a jump or branch in the second stage says so.
+    /// Where fetch goes on if the second stage has found a jump or branch.
     fn guess<B: Port>(&self, scan: &Scan, predicted: u64, world: &mut World<'_, B>) -> u64 {
         if !scan.uses_stack {
             return scan.target.unwrap_or(predicted);

@@ -42,7 +42,7 @@ impl Prediction {
         self.bits & bit::HIT != 0
     }
 
-    /// Whether it does, and expects it to be taken.
+    /// Whether the target buffer knows a jump or branch in this packet, and expects it to be taken.
     #[inline(always)]
     pub(crate) fn turns(&self) -> bool {
         self.bits & (bit::HIT | bit::TAKEN) == bit::HIT | bit::TAKEN
@@ -76,7 +76,8 @@ impl Prediction {
 /// A correction or a new entry.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Update {
-    /// The entry to correct, or [`NEW`]. One that comes from a packet without a hit is the first, as on Rocket.
+    /// The entry to correct, or [`NEW`]. An update from a packet without a hit corrects the first entry, as
+    /// on Rocket.
     pub(crate) entry: u8,
     /// The fetch packet that is to find it.
     pub(crate) packet: u64,
@@ -91,7 +92,7 @@ pub(crate) struct Resolution {
     pub(crate) packet: u64,
     pub(crate) is_branch: bool,
     pub(crate) taken: bool,
-    /// Fetch had gone elsewhere.
+    /// Fetch had followed another path.
     pub(crate) is_wrong: bool,
     /// The history table takes note.
     pub(crate) learns: bool,
@@ -100,15 +101,15 @@ pub(crate) struct Resolution {
 impl Flow {
     const ALL: [Flow; 4] = [Flow::Branch, Flow::Jump, Flow::Call, Flow::Return];
 
-    /// By number, as `self as u8` counts.
+    /// The flow of this number, the inverse of `self as u8`.
     pub(crate) fn of(number: u8) -> Flow {
         Flow::ALL[usize::from(number) % Flow::ALL.len()]
     }
 }
 
-/// In place of an entry: none.
+/// Stands for no entry.
 pub(crate) const UNUSED: u8 = u8::MAX;
-/// In place of an entry: the one that was not used for longest.
+/// Stands for the least recently used entry.
 pub(crate) const NEW: u8 = ENTRIES as u8;
 pub(crate) const HISTORIES: usize = 512;
 const RETURNS: usize = 6;
@@ -150,7 +151,7 @@ impl Predictor {
         self.bias_of(bias_packet(pc))
     }
 
-    /// The same of what [`bias_packet`] says of `pc`.
+    /// The same, for a packet as [`bias_packet`] gives it.
     #[inline(always)]
     pub(crate) fn bias_of(&self, packet: u16) -> bool {
         self.biases[usize::from(packet ^ self.mixed) % HISTORIES]
@@ -221,18 +222,19 @@ impl Predictor {
         self.targets.forget(pc);
     }
 
-    /// An entry was used, or [`UNUSED`]: none.
+    /// Counts a use of `entry`, which may be [`UNUSED`].
     #[inline(always)]
     pub(crate) fn touch(&mut self, entry: u8) {
         self.targets.touch(entry);
     }
 
-    /// Takes an update over, with the target at the lookup port. Whose lookup is ambiguous loses its valid bit again.
+    /// Takes an update over; the target is at the lookup port. If the lookup there is ambiguous, the entries
+    /// that answer it lose their valid bits.
     pub(crate) fn learn(&mut self, update: &Update, target: u64, is_ambiguous: bool) {
         self.targets.learn(update, target, is_ambiguous);
     }
 
-    /// Counts how often what the target buffer says of some packets may have changed; of those of [`change_set`].
+    /// How often the target buffer's answers for a set of packets may have changed; see [`change_set`].
     #[inline(always)]
     pub(crate) fn changes(&self, set: u8) -> u64 {
         self.targets.changes(set)

@@ -33,7 +33,7 @@ impl Pipeline {
         let slot = &self.stages[execute];
         let works = slot.works() && slot.serial != WRONG_PATH;
         let serial = slot.serial;
-        // What is on a wrong path, or has trapped before, only passes through the cache.
+        // An access on a wrong path, or whose trap decode has found, only passes through the cache.
         let traps_before = slot.trap == Some(TrapStage::Decode);
         let passes = (!works || traps_before) && slot.needs.is_access();
         let enters = slot.works() && (slot.is_access || passes);
@@ -49,7 +49,8 @@ impl Pipeline {
             self.stages[execute].is_live = false;
         } else {
             let unit_ready = self.long.is_none();
-            // What was issued in the hope of a hit, behind a load from a device, comes again.
+            // An instruction that needs a load's word was issued in the hope of a hit; the load goes to a
+            // device, so the instruction is replayed.
             let hoped = asks_device && slot.works() && slot.needs.uses & self.loading != 0;
             let refused = hoped || (access.is_some() && !cache_ready) || (is_long && !unit_ready);
             if is_long && unit_ready && works && !hoped {
@@ -75,15 +76,16 @@ impl Pipeline {
         self.execute = (self.execute + 1) % 4;
     }
 
-    /// The instruction in the memory stage moves on if it is one of the program's; says whether it will be replayed, as it
-    /// is when the floating-point unit has no room for it, or a device's word comes between.
+    /// Moves the instruction in the memory stage on if it is one of the program's. Returns whether it will be
+    /// replayed, because the floating-point unit has no room for it or a device's word takes its port.
     fn leave_memory(&mut self, cycle: u64, memory: usize, overruled: bool) -> bool {
         let slot = &mut self.stages[memory];
         slot.is_live &= !overruled && slot.serial != WRONG_PATH;
         if !slot.is_live {
             return false;
         }
-        // A device's word takes the register file's port when this instruction would; one that has trapped would not.
+        // A device's word takes the register file's port in this instruction's cycle. An instruction that
+        // trapped in decode needs no port.
         let takes_port = slot.needs.takes_port() && slot.trap != Some(TrapStage::Decode);
         slot.replays |= takes_port && self.data_cache.takes_word(cycle);
         if !slot.replays && slot.needs.is_float() {

@@ -8,11 +8,13 @@
 //!
 //! Nothing waits for memory: an access that missed is sent back like any other, and comes again when its thread runs again. The
 //! multiplier, the divider and the division of the floating-point unit go on, and write into the bank that they began for: each
-//! bank has its scoreboard. Waited for are a late word for x31, which must not go out in the other thread's name, the word of a
-//! device, and the floating-point pipelines, which know one bank. The cache stays as it is: its one miss holds back the other thread's
-//! accesses, too. So do predictor, return addresses and branch history.
+//! bank has its scoreboard. The switch does wait for a late word for x31, which must not go out in the other
+//! thread's name, for a device's word, and for the floating-point pipelines, which know one bank. The threads
+//! share the cache, whose one miss holds back the other thread's accesses too, the predictor, the return
+//! stack and the branch history.
 //!
-//! The switch comes where the scheduler's interrupt would: a thread that holds off that one (`mie`, `mstatus`) holds off this.
+//! The switch comes where the scheduler's interrupt would: a thread that masks the interrupt (`mie`,
+//! `mstatus`) holds off the switch too.
 
 use highwire_riscv::{Hart, Thread};
 
@@ -22,7 +24,7 @@ use super::world::{Answer, Ask, World};
 use crate::interface::CONTEXTS_MAX;
 use crate::port::{Port, SWITCH_THREAD, TX_REGISTER};
 
-/// The place of a thread without a bank, which is not kept: the program's start.
+/// The program's start runs in no bank; this place stands for it, and its registers are not kept.
 const NO_BANK: u8 = CONTEXTS_MAX as u8;
 
 /// What the pipeline knows of the banks.
@@ -32,7 +34,7 @@ pub(super) struct Boards {
     running: u8,
     /// The bank that fetch was turned to while the pipeline drains.
     next: Option<u8>,
-    /// Integer registers of the others that the multiplier and divider will write.
+    /// For each other bank, the integer registers that the multiplier and divider will write.
     busy: [u64; CONTEXTS_MAX + 1],
 }
 
@@ -55,14 +57,15 @@ impl Pipeline {
         self.boards.as_ref().is_some_and(|boards| boards.next.is_some())
     }
 
-    /// A switch that has begun is forgotten.
+    /// Forgets a switch that has begun.
     pub(super) fn stay(&mut self) {
         if let Some(boards) = &mut self.boards {
             boards.next = None;
         }
     }
 
-    /// The beginning of a cycle: banks change, or the scheduler wishes that they do. Returns where fetch goes on if a switch begins.
+    /// At the beginning of a cycle: finishes a switch, or begins one if the scheduler asks for it. Returns
+    /// where fetch goes on if a switch begins.
     pub(super) fn heed_scheduler<B: Port>(&mut self, world: &mut World<'_, B>) -> Option<u64> {
         self.change_banks(world);
         let boards = self.boards.as_mut().filter(|boards| boards.next.is_none())?;
@@ -71,7 +74,7 @@ impl Pipeline {
         Some(pc)
     }
 
-    /// Changes banks if a switch has begun and nothing of the old thread's is left behind decode.
+    /// Changes banks if a switch has begun and no instruction of the old thread is left behind decode.
     fn change_banks<B: Port>(&mut self, world: &mut World<'_, B>) {
         let has_late_word = self.busy >> TX_REGISTER & 1 != 0 || self.loading != 0;
         if !self.is_leaving() || !self.is_drained() || has_late_word || !self.floats.has_written() {
@@ -101,7 +104,7 @@ impl Pipeline {
     }
 }
 
-/// The threads that do not run. The one that does is the hart.
+/// The threads that do not run. The running thread's state is in the hart.
 #[derive(Clone, Default)]
 pub(super) struct Banks {
     parked: [Parked; CONTEXTS_MAX + 1],
@@ -111,13 +114,13 @@ pub(super) struct Banks {
 #[derive(Clone, Default)]
 struct Parked {
     thread: Option<Thread>,
-    /// What it has executed and not committed.
+    /// The instructions that it has executed and not committed.
     records: Vec<Record>,
 }
 
 impl Banks {
-    /// Where the thread of the bank that the scheduler asks for goes on, and the bank, counted from one; zeroes if it asks for none, or
-    /// the thread that runs does not let it.
+    /// The pc of the thread whose bank the scheduler asks for, and the bank, counted from one. Zeroes if the
+    /// scheduler asks for none, or the running thread masks the switch.
     pub(super) fn turns<B: Port>(&mut self, hart: &Hart, bus: &B) -> Answer {
         let Some((bank, begins)) = bus.wanted_bank().filter(|_| hart.would_take(SWITCH_THREAD)) else {
             return [0; 2];
@@ -133,7 +136,8 @@ impl Banks {
         }
     }
 
-    /// The thread of bank `from` leaves the hart to that of bank `to`: how many records come back with it, and how many have left.
+    /// The thread of bank `from` leaves the hart to that of bank `to`. Returns how many records come back
+    /// with the new thread, and how many leave with the old one.
     pub(super) fn change(&mut self, from: u8, to: u8, hart: &mut Hart, records: &mut Records) -> Answer {
         let Parked { thread, records: returned } = std::mem::take(&mut self.parked[usize::from(to)]);
         let mut thread = thread.expect("fetch turned to it");

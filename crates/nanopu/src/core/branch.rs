@@ -1,4 +1,5 @@
-//! The memory stage compares what follows it with what should, and teaches the predictor.
+//! The memory stage compares the instruction that follows it with the one that should, and teaches the
+//! predictor.
 
 use highwire_riscv::Class;
 
@@ -7,7 +8,7 @@ use super::pipeline::{Pipeline, Slot, WRONG_PATH};
 use crate::predict::{Flow, Resolution, Update};
 
 impl Slot {
-    /// The address behind it.
+    /// The address behind the instruction.
     pub(super) fn sequential(&self) -> u64 {
         self.pc.wrapping_add(if self.is_short { 2 } else { 4 })
     }
@@ -21,12 +22,12 @@ impl Pipeline {
         if execute.is_live {
             return execute.pc != next;
         }
-        // Of a thread that leaves the core, nothing follows: fetch is elsewhere.
+        // When the thread is leaving the core, nothing follows: fetch is in the other thread.
         !self.is_leaving() && self.frontend.head_pc().is_none_or(|pc| pc != next)
     }
 
-    /// What should follow the instruction in the memory stage, if there is one. It only knows jumps and branches: traps, and returns
-    /// from them, go through write-back.
+    /// The address that should follow the instruction in the memory stage, if there is one. This stage only
+    /// knows jumps and branches: write-back handles traps and returns from them.
     pub(super) fn expected_behind_memory(&self) -> Option<u64> {
         let slot = self.memory();
         if !slot.works() || slot.serial == WRONG_PATH || slot.trap == Some(TrapStage::Interrupt) {
@@ -39,7 +40,8 @@ impl Pipeline {
         })
     }
 
-    /// Whether fetch is turned if something else follows. What decode has found to trap teaches the predictor, but turns nothing.
+    /// Whether fetch is redirected if something else follows. An instruction whose trap decode found teaches
+    /// the predictor, but redirects nothing.
     pub(super) fn may_correct(&self) -> bool {
         self.memory().trap != Some(TrapStage::Decode)
     }

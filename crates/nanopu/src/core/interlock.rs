@@ -40,8 +40,8 @@ impl Pipeline {
         self.may_sleep && self.next_serial == self.end_serial && world.is(Ask::Asleep, 0, 0)
     }
 
-    /// The end of a cycle, in which a hint to pause left decode or not, and fetch was `turned` or not. Decode pauses until fetch is
-    /// turned, the data cache has given a line away, or the cycle counter has seen a multiple of 32.
+    /// At the end of a cycle: decode pauses if a hint to pause `begins`, until fetch is `turned`, the data
+    /// cache has given a line away, or the cycle counter has reached a multiple of 32.
     #[inline(always)]
     pub(super) fn pause<B: Port>(&mut self, begins: bool, turned: bool, world: &mut World<'_, B>) {
         if self.paused || begins {
@@ -49,10 +49,11 @@ impl Pipeline {
         }
     }
 
-    /// Whether decode holds back a read of x30 until there is a word. An interrupt takes its place, and it comes again afterwards.
+    /// Whether decode holds back a read of x30 until there is a word. An interrupt takes the read's place,
+    /// and the read is fetched again afterwards.
     ///
-    /// A read that is replayed has its word. One on a wrong path waits like any other, until an instruction before it redirects; so
-    /// the thread is idle only when no instruction is left before it.
+    /// A read that is replayed has its word. A read on a wrong path waits too, until an instruction before it
+    /// redirects; so the thread counts as idle only when no instruction is left before the read.
     #[inline(always)]
     pub(super) fn waits_for_word<B: Port>(&self, world: &mut World<'_, B>) -> bool {
         let fetched = self.frontend.fetched();

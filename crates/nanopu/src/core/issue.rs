@@ -10,7 +10,8 @@ use crate::latency::FloatLatency;
 use crate::port::Port;
 
 impl Pipeline {
-    /// The instruction at the head of the buffer leaves decode, for the stage behind execute; false if it does not.
+    /// Moves the instruction at the head of the buffer from decode into the stage behind execute. False if it
+    /// stays.
     #[inline(always)]
     pub(super) fn issue<B: Port>(&mut self, world: &mut World<'_, B>) -> bool {
         let fetched = self.frontend.fetched();
@@ -50,7 +51,8 @@ impl Pipeline {
                     self.end_serial += 1;
                     self.may_sleep = false;
                 }
-                // Where a program writes its own code, fetch and the hart may differ until a fence.
+                // Fetch and the hart may see different bits where a program has written its own code and not
+                // fenced yet.
                 if outcome.trap.is_some() {
                     slot.needs = match outcome.trap {
                         Some(TrapStage::Interrupt) => NO_NEEDS,
@@ -66,13 +68,13 @@ impl Pipeline {
                 self.bind(&mut slot, &outcome);
             }
         }
-        // Even what is on a wrong path holds back the accesses behind it.
+        // Even a fence on a wrong path holds back the accesses behind it.
         self.fence |= fences && !slot.replays && slot.trap != Some(TrapStage::Interrupt);
         self.stages[(self.execute + 1) % 4] = slot;
         true
     }
 
-    /// The instruction in `slot` is the program's next.
+    /// Fills `slot` in from the outcome: its instruction is the program's next.
     #[inline(always)]
     fn bind(&mut self, slot: &mut Slot, outcome: &Outcome) {
         slot.next = outcome.next;
@@ -89,7 +91,8 @@ impl Pipeline {
         }
     }
 
-    /// Behind an instruction that will redirect from write-back, everything is fetched again.
+    /// Whether an instruction ahead will redirect from write-back, so that everything behind it is fetched
+    /// again.
     #[inline(always)]
     fn is_behind_turn(&self) -> bool {
         let turns = |slot: &Slot| slot.works() && (slot.serial == WRONG_PATH || slot.turns);

@@ -1,12 +1,14 @@
-//! Cycles that have been seen before: where the pipeline stood, what it asked, what it heard, and where it stood then.
+//! Remembered cycles: the pipeline's state before, the questions it asked, the answers it got, and its state
+//! after.
 //!
-//! The [`Pipeline`](super::pipeline::Pipeline) is a machine without data: standing the same and hearing the same, it does the same. So a
-//! cycle that has been worked out once is a list of questions with the answers that were given, and doing it again is to ask the
-//! [`World`](super::world::World) those questions. As soon as an answer is new, the pipeline itself works the cycle out, from
-//! where it stood and with the answers so far, and the list becomes a tree. FastSim did so for an out-of-order processor
-//! (Schnarr and Larus, ASPLOS 1998).
+//! The [`Pipeline`](super::pipeline::Pipeline) holds no data: in the same state and with the same answers, it
+//! does the same. So a cycle that has been worked out once is a list of questions with the answers that were
+//! given, and doing it again is to ask the [`World`](super::world::World) those questions. As soon as an
+//! answer is new, the pipeline itself works the cycle out, from its state at the beginning and with the
+//! answers so far, and the list becomes a tree. FastSim did so for an out-of-order processor (Schnarr and
+//! Larus, ASPLOS 1998).
 //!
-//! Invariant: nothing depends on what is remembered.
+//! Invariant: no result depends on what is remembered, only the time that it takes.
 
 use std::collections::BTreeMap;
 use std::hash::{Hash, Hasher};
@@ -16,37 +18,37 @@ use super::world::{Answer, Ask, Log, Question, Since, World, prediction};
 use crate::port::Port;
 use crate::predict::{bias_packet, change_set};
 
-/// After so many steps everything is forgotten: some tens of megabytes.
+/// After so many steps, some tens of megabytes, the memo forgets everything.
 const STEPS_MAX: usize = 1 << 19;
 
-/// In place of a step: none.
+/// Stands for no step.
 const NONE: u32 = 0;
-/// In place of the next step: the cycle ends. The rest is a place and what happened.
+/// In place of the next step: the cycle ends. The other bits are the place reached and what happened.
 const END: u32 = 1 << 31;
 const TURN: u32 = 29;
 const PLACE: u32 = (1 << TURN) - 1;
-/// In place of a place: none.
+/// Stands for no place.
 const NOWHERE: u32 = u32::MAX;
 
-/// A question with one of its answers, in a line of the host's cache.
+/// A question with one of its answers; fills one line of the host's cache.
 #[derive(Clone, Debug)]
 #[repr(align(64))]
 struct Step {
     question: Question,
     answer: Answer,
-    /// What follows.
+    /// The step that follows this answer.
     next: u32,
-    /// The same question with another answer.
+    /// The step of the same question with another answer.
     other: u32,
-    /// What was asked before.
+    /// The step before.
     before: u32,
-    /// Of a fetch packet, what the history table calls it,
+    /// For [`Ask::Fetch`]: the fetch packet as the history table knows it.
     packet: u16,
-    /// what it said of it,
+    /// The history table's bias for the packet.
     bias: bool,
-    /// what the target buffer has in common with it,
+    /// The set of packets whose changes the target buffer counts together with this one's.
     set: u8,
-    /// and when the answer was this one: see [`World::version`].
+    /// The version for which the answer holds: see [`World::version`].
     version: u64,
 }
 
@@ -58,33 +60,33 @@ impl Step {
     }
 }
 
-/// Where the pipeline can stand at the beginning of a cycle.
+/// A state that the pipeline can have at the beginning of a cycle.
 #[derive(Clone, Debug)]
 struct Place {
     pipeline: Box<Pipeline>,
-    /// Another place with the same hash.
+    /// The next place with the same hash.
     same: Option<u32>,
 }
 
-/// What is remembered of one core.
+/// The remembered cycles of one core.
 #[derive(Clone, Debug)]
 pub(super) struct Memo {
-    /// Whether anything is to be remembered.
+    /// Whether cycles are to be remembered.
     pub(super) is_on: bool,
     steps: Vec<Step>,
     places: Vec<Place>,
-    /// The first question of the cycle at each of them.
+    /// For each place, the step of the cycle's first question.
     firsts: Vec<u32>,
     by_hash: BTreeMap<u64, u32>,
-    /// Where the pipeline stands; [`NOWHERE`] while it stands in the core itself.
+    /// The place of the pipeline's state; [`NOWHERE`] while the core itself holds the state.
     at: u32,
-    /// An answer that was not known.
+    /// The new answer of the last question.
     news: Answer,
-    /// Cycles that were worked out.
+    /// Cycles that the pipeline worked out.
     pub(super) worked_out: u64,
 }
 
-/// A hash that is short to calculate; places with the same one are compared.
+/// A hash that is quick to calculate; places with the same hash are compared.
 struct Mixer(u64);
 
 impl Hasher for Mixer {
@@ -121,8 +123,8 @@ impl Hasher for Mixer {
     }
 }
 
-/// Compares word by word. Compared as arrays, they are loaded as sixteen bytes at once, and the host has to wait until both halves of the
-/// new answer, just written, are in its cache.
+/// Compares word by word. Compared as arrays, answers are loaded as sixteen bytes at once, and the host has
+/// to wait until both halves of the new answer, just written, are in its cache.
 #[inline(always)]
 fn is_same(a: &Answer, b: &Answer) -> bool {
     (a[0] ^ b[0]) | (a[1] ^ b[1]) == 0
@@ -130,7 +132,7 @@ fn is_same(a: &Answer, b: &Answer) -> bool {
 
 impl Memo {
     pub(super) fn new(is_on: bool) -> Memo {
-        // The first step where nothing is known: no answer is the right one.
+        // Stands before the first step of every place, and matches no answer.
         let nothing = Question { ask: Ask::Nothing, a: 0, b: 0, c: 0, x: 0, y: 0 };
         Memo {
             is_on,
@@ -144,13 +146,13 @@ impl Memo {
         }
     }
 
-    /// Whether the pipeline stands somewhere here.
+    /// Whether the memo holds the pipeline's state.
     #[inline(always)]
     pub(super) fn is_used(&self) -> bool {
         self.at != NOWHERE
     }
 
-    /// The pipeline where it stands, with all numbers counted from there.
+    /// The pipeline's state, with all numbers counted from the current cycle.
     pub(super) fn pipeline(&self) -> Option<&Pipeline> {
         Some(&self.places.get(self.at as usize)?.pipeline)
     }
@@ -194,7 +196,8 @@ impl Memo {
         }
     }
 
-    /// Asks what the fetch packet of `place` is, and finds the step with the answer, unless that is new.
+    /// Asks the question of the step at `place`, and finds the step with the answer. `None` if the answer is
+    /// new.
     #[inline(never)]
     fn hear<B: Port>(&mut self, place: &mut u32, world: &mut World<'_, B>) -> Option<&mut Step> {
         let answer = world.answer(&self.steps[*place as usize].question);
@@ -212,8 +215,8 @@ impl Memo {
         Some(step)
     }
 
-    /// The pipeline works the rest of a cycle out, or all of it where there is no `step`. What was heard last, and is not known to
-    /// follow `step`'s question, is news.
+    /// Lets the pipeline work out the rest of a cycle, or all of it if `step` is none. `self.news` holds the
+    /// last answer, which is new to `step`'s question.
     #[inline(never)]
     fn work_out<B: Port>(&mut self, step: u32, world: &mut World<'_, B>) -> Turn {
         let answer = (step != NONE).then_some(self.news);
@@ -239,7 +242,7 @@ impl Memo {
         let asked = std::mem::take(&mut world.side.log).asked;
         self.worked_out += 1;
 
-        // The new answer is one more to the last question, or what follows is new altogether.
+        // The new answer becomes one more answer to the last question, or the first step of this place.
         let first = known.saturating_sub(1);
         let mut last = before;
         for (number, &(question, answer)) in asked.iter().enumerate().skip(first) {
@@ -265,12 +268,12 @@ impl Memo {
         turn
     }
 
-    /// From the next cycle on, the pipeline stands here.
+    /// Takes the pipeline's state over, from the next cycle on.
     pub(super) fn stand<B: Port>(&mut self, pipeline: Pipeline, turn: Turn, world: &mut World<'_, B>) {
         self.at = self.place_of(pipeline, &world.side.next(turn != Turn::BUBBLE, world.cycle));
     }
 
-    /// Gives the pipeline back, as it stands at the beginning of the cycle that `since` counts to.
+    /// Gives the pipeline's state back, as it is at the beginning of the cycle that `since` counts to.
     pub(super) fn leave(&mut self, since: &Since) -> Option<Pipeline> {
         let at = std::mem::replace(&mut self.at, NOWHERE);
         let mut pipeline = (*self.places.get(at as usize)?.pipeline).clone();

@@ -1,11 +1,11 @@
-//! What the pipeline hears of an instruction when it executes, in two words.
+//! The outcome of an executed instruction, as far as the pipeline needs it, in two words.
 
 use highwire_riscv::{Cause, Exception, Trap};
 
 use super::world::Answer;
 use crate::latency::FloatLatency;
 
-/// What the pipeline hears of an instruction that executed.
+/// The outcome of an executed instruction, as far as the pipeline needs it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Outcome {
     pub(super) next: u64,
@@ -15,7 +15,7 @@ pub(super) struct Outcome {
     pub(super) trap: Option<TrapStage>,
     /// It touches memory.
     pub(super) is_access: bool,
-    /// Or rather a device.
+    /// It touches a device.
     pub(super) is_device: bool,
     /// A load that reserves.
     pub(super) reserves: bool,
@@ -23,7 +23,7 @@ pub(super) struct Outcome {
     pub(super) fails: bool,
     /// Nothing was executed, because the hart waits.
     pub(super) waits: bool,
-    /// Nor because the program goes on elsewhere.
+    /// Nothing was executed, because the program goes on at another address.
     pub(super) is_astray: bool,
     /// A branch to the next instruction is taken.
     pub(super) goes_to_next: bool,
@@ -36,9 +36,9 @@ pub(super) struct Outcome {
 pub(super) enum TrapStage {
     /// In decode: the bits are no instruction, or could not be fetched.
     Decode,
-    /// Behind it: accesses, and calls of the machine.
+    /// Behind decode: accesses and environment calls.
     WriteBack,
-    /// It is an interrupt that takes the instruction's place.
+    /// An interrupt takes the instruction's place.
     Interrupt,
 }
 

@@ -18,7 +18,8 @@ use crate::port::{Port, TX_REGISTER};
 /// The serial number of an instruction on a wrong path.
 pub(super) const WRONG_PATH: u64 = u64::MAX;
 
-/// In place of the number of an instruction that has committed, for what outlives it.
+/// Stands for the serial number of any instruction that has committed, in state that outlives the
+/// instruction.
 const COMMITTED: u64 = WRONG_PATH - 1;
 
 fn earlier(serial: u64, since: &Since) -> u64 {
@@ -32,23 +33,23 @@ fn later(serial: u64, since: &Since) -> u64 {
 /// An instruction in a stage.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Slot {
-    /// There is one.
+    /// The stage holds an instruction.
     pub(super) is_live: bool,
     /// It must be fetched again, and only passes through.
     pub(super) replays: bool,
-    /// The instructions behind it are fetched again.
+    /// The instructions behind it are to be fetched again.
     pub(super) turns: bool,
     /// It has trapped.
     pub(super) trap: Option<TrapStage>,
-    /// It is one of two bytes.
+    /// It is two bytes long.
     pub(super) is_short: bool,
     /// What the memory stage expects behind it, if it traps.
     pub(super) expected: u64,
-    /// A branch to the next instruction, and taken.
+    /// It is a taken branch to the next instruction.
     pub(super) goes_to_next: bool,
     /// It touches memory.
     pub(super) is_access: bool,
-    /// Or rather a device.
+    /// It touches a device.
     pub(crate) is_device: bool,
     /// A load that reserves.
     pub(crate) reserves: bool,
@@ -90,13 +91,13 @@ pub(super) const BUBBLE: Slot = Slot {
 };
 
 impl Slot {
-    /// It is there, and more than passes through.
+    /// Whether the stage holds an instruction that does not only pass through.
     #[inline(always)]
     pub(super) fn works(&self) -> bool {
         self.is_live && !self.replays
     }
 
-    /// It has trapped, or will.
+    /// Whether it traps.
     pub(crate) fn traps(&self) -> bool {
         self.trap.is_some()
     }
@@ -107,17 +108,17 @@ impl Slot {
 pub(super) struct Long {
     /// The first cycle in which the result can be written.
     pub(super) ready: u64,
-    /// The register that it is for, as a set.
+    /// The register that it writes, as a set.
     pub(super) register: u64,
-    /// Whose it is.
+    /// The serial number of its instruction.
     pub(super) serial: u64,
-    /// The bank of registers that it is for.
+    /// The bank of registers that it writes to.
     pub(super) bank: u8,
 }
 
 /// What happened at write-back.
 ///
-/// A number, as [`Memo`](super::memo::Memo) keeps it: it is asked about in every cycle.
+/// Stored as the number that [`Memo`](super::memo::Memo) keeps, because the memo reads it in every cycle.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Turn(u8);
 
@@ -126,7 +127,7 @@ impl Turn {
     pub(crate) const COMMIT: Turn = Turn(1);
     pub(crate) const TRAP: Turn = Turn(2);
 
-    /// The lowest two bits of `number`, which [`Turn::number`] has said.
+    /// From the lowest two bits of `number`, the inverse of [`Turn::number`].
     #[inline(always)]
     pub(super) fn of(number: u32) -> Turn {
         Turn(number as u8 & 3)
@@ -141,9 +142,9 @@ impl Turn {
 #[derive(Clone, PartialEq, Eq, Hash, Debug)]
 pub(super) struct Pipeline {
     pub(super) frontend: Frontend,
-    /// The stages behind decode, as a ring: moving on is counting on.
+    /// The stages behind decode, as a ring: to move all instructions on is to count `execute` on.
     pub(super) stages: [Slot; 4],
-    /// Which of them is execute; memory and write-back come before it.
+    /// The index of the execute stage; memory and write-back are at the indices before it.
     pub(super) execute: usize,
     /// The serial number of the instruction that commits next.
     pub(super) first_serial: u64,
@@ -152,9 +153,9 @@ pub(super) struct Pipeline {
     /// The serial number of the next instruction that leaves decode on the right path.
     pub(super) next_serial: u64,
     pub(super) data_cache: DataCache,
-    /// An access was refused, and decode holds back others until the line is there.
+    /// The cache refused an access, and decode holds back other accesses until the line is there.
     pub(super) blocked: bool,
-    /// What was in the execute stage last is a read to the cache's eyes.
+    /// The cache takes the last instruction of the execute stage for a read.
     pub(super) reads_stale: bool,
     pub(super) fence: bool,
     /// Decode holds back everything behind a hint to pause.
@@ -163,12 +164,12 @@ pub(super) struct Pipeline {
     pub(super) may_sleep: bool,
     /// Registers that the multiplier and divider will write.
     pub(super) busy: u64,
-    /// What the multiplier and divider does.
+    /// The multiplication or division under way.
     pub(super) long: Option<Long>,
-    /// The register that a device's word is for, as a set; here x0 is one, too.
+    /// The register that a device's word is for, as a set, which here may contain x0.
     pub(super) loading: u64,
     pub(super) floats: FloatUnit,
-    /// On a core with banks of registers.
+    /// The scoreboards of the other banks, on a core with banks of registers.
     pub(super) boards: Option<Boards>,
 }
 
@@ -206,7 +207,8 @@ impl Pipeline {
         self.frontend.restart_at(pc);
     }
 
-    /// As it would stand at the beginning of everything: what no longer matters is gone, and numbers count from there.
+    /// Brings the state into its normal form, for comparison: clears what no longer matters, and counts all
+    /// numbers from `since`.
     pub(super) fn settle(&mut self, since: &Since) {
         self.frontend.settle(since);
         self.stages.rotate_left(self.execute);
@@ -229,13 +231,13 @@ impl Pipeline {
         self.data_cache.settle(since.cycle);
         if let Some(long) = &mut self.long {
             long.ready = long.ready.wrapping_sub(since.cycle);
-            // Whose it was matters only until that has committed.
+            // The serial number matters only until its instruction has committed.
             long.serial = if long.serial < since.serial { COMMITTED } else { earlier(long.serial, since) };
         }
         self.floats.settle(since.cycle);
     }
 
-    /// The opposite: numbers count from `since`.
+    /// The opposite of [`Pipeline::settle`]: counts numbers on from `since`.
     pub(super) fn resume(&mut self, since: &Since) {
         self.frontend.resume(since);
         for slot in self.stages.iter_mut().filter(|slot| slot.is_live) {
@@ -265,7 +267,7 @@ impl Pipeline {
         let waits_for_bus = self.frontend.asks_line() && self.data_cache.share_requests(world);
         let delivered = self.frontend.deliver(world);
 
-        // Write-back speaks first: what it replays or redirects overrules everything behind it.
+        // Write-back comes first: its replay or redirect overrules every younger instruction.
         let (turn, redirect_back) = self.retire(world);
         let has_word = self.data_cache.writes_word();
         let arriving = self.arriving(cycle);
@@ -393,8 +395,8 @@ impl Pipeline {
             && !self.frontend.is_refilling()
     }
 
-    /// How many instructions that have executed stand before the one with this number, as the world counts: what commits in this
-    /// cycle is one of them.
+    /// How many executed instructions stand before the one with this number, as the world counts them: the
+    /// instruction that commits in this cycle is included.
     #[inline(always)]
     pub(super) fn behind(&self, serial: u64) -> u8 {
         serial.wrapping_sub(self.first_serial) as u8

@@ -1,4 +1,4 @@
-//! What instructions did when they executed, kept until they commit: the program's side of the pipeline.
+//! The effects of executed instructions, kept until they commit: the program's side of the pipeline.
 
 use highwire_riscv::csr::number::{CYCLE, MCYCLE};
 use highwire_riscv::{
@@ -11,7 +11,7 @@ use crate::decode::{Decoder, Flags, NO_FLAGS, Needs};
 use crate::latency::{FloatLatency, float_latency, integer_unit_cycles};
 use crate::port::{Port, RX_REGISTER, csr};
 
-/// From decode to write-back, where counters are read.
+/// Cycles from decode to write-back, where counters are read.
 const WRITE_BACK_CYCLES: u64 = 3;
 
 /// What an instruction did when it executed. Written for every instruction, so it holds nothing that follows from the rest.
@@ -21,25 +21,25 @@ pub(super) struct Record {
     pub(super) pc: u64,
     /// Where the program goes on.
     next: u64,
-    /// Of an instruction that trapped: whether it is an access.
+    /// For an instruction that trapped, only whether it is an access.
     flags: Flags,
-    /// Nothing if the trap came before it was known.
+    /// `None` if the trap came before the instruction was known.
     instruction: Option<Instruction>,
     /// The trap that was taken instead.
     pub(super) trap: Option<Trap>,
     /// The value of the register that it writes.
     value: u64,
-    /// Of its access to memory, if it is one.
+    /// The address that it accesses, if it is an access.
     address: u64,
-    /// What a store, an atomic operation, or an access to a CSR brings along.
+    /// The operand of a store, an atomic operation or a CSR access.
     operand: u64,
-    /// The access is to a device.
+    /// Whether it accesses a device.
     is_device: bool,
-    /// The counter when it executed.
+    /// The cycle counter when it executed.
     counted: u64,
-    /// Of a multiplication or division.
+    /// Cycles of its multiplication or division.
     unit_cycles: u64,
-    /// Of a floating-point instruction.
+    /// Its latency in the floating-point unit.
     float: FloatLatency,
     /// A branch to the next instruction is taken.
     goes_to_next: bool,
@@ -84,7 +84,8 @@ impl Record {
 }
 
 impl Record {
-    /// Whether its register is written after it has committed: the multiplier or divider has the value, or a device.
+    /// Whether its register is written after it has committed: the value comes from the multiplier, the
+    /// divider or a device.
     fn is_late(&self) -> bool {
         self.flags.is_long() || (self.flags.is_access() && self.is_device)
     }
@@ -121,15 +122,16 @@ impl Record {
     }
 }
 
-/// Records that are kept: those of the stages, of what was sent back from there, and the last that committed.
+/// Records that are kept: for the instructions in the stages, those that were sent back from there, and the
+/// last that committed.
 const RECORDS: usize = 8;
 
 /// The instructions that have executed and not committed.
 #[derive(Clone)]
 pub(crate) struct Records {
-    /// By serial number.
+    /// Indexed by serial number.
     records: [Record; RECORDS],
-    /// The serial number of the first record, which commits next.
+    /// The serial number of the first record: its instruction commits next.
     pub(super) first: u64,
     /// The serial number behind the last record.
     pub(super) end: u64,
@@ -164,13 +166,13 @@ impl Records {
         &mut self.records[self.first.wrapping_add(a.into()) as usize % RECORDS]
     }
 
-    /// What committed or trapped last.
+    /// The record of the instruction that committed or trapped last.
     #[inline(always)]
     pub(super) fn last(&self) -> &Record {
         &self.records[self.first.wrapping_sub(1) as usize % RECORDS]
     }
 
-    /// The value of the record behind `a` others, and where it comes from.
+    /// The value of the record behind `a` others, and its instruction's pc.
     pub(super) fn value(&mut self, a: u8) -> (u64, u64) {
         let record = self.behind(a);
         (if record.trap.is_some() { 0 } else { record.value }, record.pc)
@@ -211,7 +213,8 @@ impl Records {
         record.outcome()
     }
 
-    /// Executes the program's next instruction, if it is the one at `pc`, and takes its record; nothing if the hart waits.
+    /// Executes the program's next instruction, if it is the one at `pc`, and records it. Executes nothing if
+    /// the hart waits.
     #[inline(always)]
     pub(super) fn execute<B: Port>(
         &mut self,
@@ -229,7 +232,7 @@ impl Records {
         let Some((&instruction, mark)) = hart.ready() else {
             return self.execute_carefully(hart, decoder, bus, cycle);
         };
-        // An instruction that did not come by here has no flags.
+        // An instruction that this function has not seen before has no flags yet.
         let flags = Flags(mark);
         if !flags.is_usual(B::IS_NETWORK) {
             if flags.reads_counter() && hart.privilege == Privilege::Machine {
@@ -276,7 +279,7 @@ impl Records {
         [record.next, packed]
     }
 
-    /// A read of the cycle counter in machine mode, which is what it shows at write-back.
+    /// Reads the cycle counter in machine mode: the value is the counter's at write-back.
     fn read_counter(&mut self, hart: &mut Hart, instruction: &Instruction, flags: Flags) -> Answer {
         let (pc, counted) = (hart.pc, hart.csrs.mcycle);
         hart.perform_foreign(instruction);
@@ -291,7 +294,7 @@ impl Records {
         [record.next, instruction.bits.into()]
     }
 
-    /// The same for any instruction and any outcome.
+    /// Like [`Records::execute`], for any instruction and any outcome.
     #[inline(never)]
     fn execute_carefully<B: Port>(
         &mut self,
@@ -351,13 +354,14 @@ impl Records {
         record.value = match record.trap {
             None => written(hart, &needs),
             Some(_) => {
-                // A trap asks nothing of the units, but it may reach the cache before it is one.
+                // An instruction that traps uses no unit, but its access may reach the cache before the trap
+                // is found.
                 record.flags = needs.flags.access_alone();
                 0
             }
         };
         if needs.class == Class::Csr && instruction.immediate as u16 == MCYCLE && record.trap.is_none() {
-            // Untouched, it has counted the instruction itself.
+            // If the program has not written it, `mcycle` has counted only the instruction itself.
             let moved = hart.csrs.mcycle.wrapping_sub(counted);
             self.counter_offset = self.counter_offset.wrapping_add(if moved == 1 { 0 } else { moved });
         }
@@ -384,7 +388,7 @@ fn meet_network<B: Port>(record: &mut Record, hart: &mut Hart, bus: &mut B, cycl
             Op::Csrrs | Op::Csrrsi => Some(before | operand),
             _ => Some(before & !operand),
         };
-        // Until now nothing can have used the register: what depends on it waits for write-back.
+        // No instruction can have used the register yet: dependent instructions wait for write-back.
         if rd != 0 {
             record.value = before;
             hart.x[usize::from(rd & 31)] = before;
@@ -417,7 +421,7 @@ fn is_taken(hart: &Hart, branch: &Instruction) -> bool {
     }
 }
 
-/// What an access to a CSR brings along.
+/// The operand of a CSR access.
 #[inline(always)]
 fn csr_operand(hart: &Hart, instruction: &Instruction) -> u64 {
     match instruction.op {

@@ -1,8 +1,10 @@
-//! Everything that the pipeline asks and tells: the program, the predictor's tables, the caches' tags, the bus.
+//! Everything that the pipeline asks or tells: the program, the predictor's tables, the caches' tags, the
+//! bus.
 //!
-//! The pipeline itself knows neither a register's value nor the address of an access. It calls things by numbers that count from now,
-//! asks questions with small answers, and so does the same whenever it stands the same and hears the same. That is what lets
-//! [`Memo`](super::memo::Memo) repeat a cycle without it.
+//! The pipeline itself knows neither a register's value nor the address of an access. It names things by
+//! numbers relative to the current cycle and asks questions with small answers, so in the same state and with
+//! the same answers it does the same. That is what lets [`Memo`](super::memo::Memo) repeat a cycle without
+//! it.
 
 mod fetch;
 mod overlap;
@@ -22,18 +24,19 @@ pub(crate) use fetch::{fetched, prediction};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(crate) enum Ask {
-    /// What the pipeline does not ask.
+    /// No question; the pipeline never asks it.
     Nothing,
-    /// Is a hart asleep that may be?
+    /// Is the hart asleep?
     Asleep,
-    /// Does the cycle counter let decode go on that pauses?
+    /// Does the cycle counter end decode's pause?
     Wakes,
     /// Does a read of x30 at `x` wait for a word? `a` if nothing is in the pipeline before it.
     WordWaits,
-    /// Does the scheduler ask for the thread of another bank? The answer is where that goes on, and the bank, counted from one.
+    /// Does the scheduler ask for the thread of another bank? The answer is that thread's pc, and the bank,
+    /// counted from one.
     Turns,
-    /// The thread of bank `a` leaves the core to that of bank `b`. The answer is how many instructions that have executed come back
-    /// with it, and how many have left.
+    /// The thread of bank `a` leaves the core to that of bank `b`. The answer is how many executed
+    /// instructions come back with the new thread, and how many leave with the old one.
     ChangeBanks,
     /// Execute the program's next instruction, if it is the one at `x`.
     Execute,
@@ -43,15 +46,16 @@ pub(crate) enum Ask {
     Act,
     /// The multiplier and divider takes the value of the instruction behind `a` others.
     KeepLong,
-    /// It writes x31.
+    /// The multiplier and divider writes its value to x31.
     SendLong,
-    /// A device is asked for the word of the first instruction, which commits, and which is for x31.
+    /// The first instruction commits; it is a load for x31, and a device is asked for its word.
     KeepLoad,
-    /// That word is written there.
+    /// The device's word is written to x31.
     SendLoad,
 
-    /// What is known of the fetch packet `x`? Of `a`, bit 0: its history is kept; bit 1: is its line there; bit 2: what are
-    /// the four bytes at `y`. The entry `b` was used in the cycle before. The answer is a target and [`fetched`].
+    /// What is known of the fetch packet `x`? The bits of `a` say what else is wanted: bit 0, that its
+    /// history is kept; bit 1, whether its line is cached; bit 2, the four bytes at `y`. The predictor's
+    /// entry `b` was used in the cycle before. The answer is a target and [`fetched`].
     Fetch,
     /// The four bytes at `x`.
     Word,
@@ -63,11 +67,11 @@ pub(crate) enum Ask {
     Speculate,
     /// All targets are forgotten.
     Forget,
-    /// Those of the packet `x` are.
+    /// All targets of the packet `x` are forgotten.
     ForgetPacket,
-    /// The target `y` is learnt, of the packet `x`.
+    /// The target `y` of the packet `x` is learnt.
     Learn,
-    /// What became of a branch, or of what was wrongly followed.
+    /// What became of a branch, or of an instruction that was followed wrongly.
     Resolve,
 
     FillCode,
@@ -84,11 +88,13 @@ pub(crate) enum Ask {
     MarkDirty,
     /// Whether the access `a` touches one of the accesses in `x`.
     Overlaps,
-    /// The line of an access is to be brought in: does another one have to go out, and how long does memory take?
+    /// The line of an access is to be brought in: does another line have to be written back, and how long
+    /// does memory take?
     Replace,
-    /// Would it?
+    /// Would another line have to be written back?
     WouldReplace,
-    /// The line that would make room for that of an access is dropped, and nothing is asked for.
+    /// The line that would make room for an access's line is dropped, although the access's line is not asked
+    /// for.
     Strike,
     FillData,
     DataCycles,
@@ -98,7 +104,7 @@ pub(crate) enum Ask {
     Probe,
 }
 
-/// A question: what, of which, with what.
+/// A question and its operands.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Question {
     pub(crate) ask: Ask,
@@ -109,10 +115,10 @@ pub(crate) struct Question {
     pub(crate) y: u64,
 }
 
-/// The answer; zeroes where there is none.
+/// The answer; zeroes where a question has none.
 pub(crate) type Answer = [u64; 2];
 
-/// Places for the addresses of loads, and of stores, by number; no more are ever under way.
+/// Places for the addresses of loads and of stores, by number. Never more are under way.
 pub(crate) const LOADS: u8 = 4;
 pub(crate) const STORES: u8 = 8;
 /// A pause ends when the cycle counter is a multiple of this.
@@ -120,7 +126,7 @@ const PAUSE_CYCLES: u64 = 32;
 /// Histories of fetch packets that can still matter.
 const HISTORIES: usize = 64;
 
-/// What the pipeline has to do with and does not hold itself.
+/// The state that the pipeline uses and does not hold itself.
 #[derive(Clone)]
 pub(crate) struct Side {
     pub(crate) records: Records,
@@ -136,11 +142,11 @@ pub(crate) struct Side {
     store_addresses: [u64; STORES as usize],
     pub(crate) loads: u8,
     pub(crate) stores: u8,
-    /// Of the line on its way.
+    /// The address of the line on its way.
     transfer: u64,
     /// The value that the multiplier and divider has taken, and the address of its instruction.
     long: (u64, u64),
-    /// The same of a word for x31 that a device was asked for.
+    /// The same for a word for x31 that a device was asked for.
     load: (u64, u64),
     memory_cycles: u64,
     /// Threads that do not run, on a core that has banks for them.
@@ -175,7 +181,7 @@ impl Side {
     }
 }
 
-/// All of it, for one cycle.
+/// Everything that the pipeline can ask, for one cycle.
 pub(crate) struct World<'a, B> {
     pub(crate) hart: &'a mut Hart,
     pub(crate) side: &'a mut Side,
@@ -188,13 +194,14 @@ pub(crate) struct World<'a, B> {
 pub(crate) struct Log {
     pub(crate) is_on: bool,
     pub(crate) asked: Vec<(Question, Answer)>,
-    /// So many of `asked` have been asked before, and their answers stand there.
+    /// How many of `asked` were asked before the pipeline began; it gets their answers from here.
     pub(crate) known: usize,
     pub(crate) next: usize,
 }
 
 impl<B: Port> World<'_, B> {
-    /// The scheduler's wish for another thread is an interrupt, unless that has a bank of registers.
+    /// Raises an interrupt if the scheduler wishes for another thread, unless that thread has a bank of
+    /// registers.
     #[inline(always)]
     pub(crate) fn hear_scheduler(&mut self) {
         if B::IS_NETWORK && (self.bus.wants_switch() || self.hart.csrs.is_pending(SWITCH_THREAD)) {
@@ -225,7 +232,7 @@ impl<B: Port> World<'_, B> {
         answer
     }
 
-    /// Does what is asked.
+    /// Answers a question, or does what it tells.
     #[inline(always)]
     pub(crate) fn answer(&mut self, q: &Question) -> Answer {
         let (cycle, side) = (self.cycle, &mut *self.side);
@@ -274,7 +281,7 @@ impl<B: Port> World<'_, B> {
             Ask::Fetch => {
                 let word = if q.a & 4 != 0 { self.bus.fetch_word(q.y).ok() } else { None };
                 let [target, mut rest] = side.fetch(q, word);
-                // Only memory is in the cache.
+                // A held line is memory; of any other packet, fetch must know what is there.
                 if q.a & 2 != 0 && rest & fetched::HELD == 0 {
                     if self.bus.is_device(q.x) {
                         rest |= fetched::DEVICE;
@@ -406,20 +413,20 @@ pub(crate) struct Since {
 }
 
 impl Side {
-    /// How far everything has come at the beginning of `cycle`.
+    /// The counts at the beginning of `cycle`.
     pub(crate) fn since(&self, cycle: u64) -> Since {
         let (packets, loads, stores) = (self.packets, self.loads, self.stores);
         Since { packets, loads, stores, serial: self.records.first, cycle }
     }
 
-    /// How far it has come behind `cycle`, in which an instruction `commits` or not.
+    /// The counts behind `cycle`, in which an instruction `commits` or not.
     pub(crate) fn next(&self, commits: bool, cycle: u64) -> Since {
         let mut since = self.since(cycle + 1);
         since.serial += u64::from(commits);
         since
     }
 
-    /// How far it had come at the beginning of `cycle`, in which this was asked so far.
+    /// The counts at the beginning of `cycle`, in which the questions of `asked` have been answered so far.
     pub(crate) fn before(&self, asked: &[(Question, Answer)], cycle: u64) -> Since {
         let mut since = self.since(cycle);
         for (question, answer) in asked {
@@ -435,21 +442,22 @@ impl Side {
     }
 }
 
-/// In the number of an access: it writes.
+/// Set in the number of an access that writes.
 pub(crate) const STORE: u8 = 0x80;
 
 impl Side {
-    /// The data cache loses a line. Whether it was dirty; nothing if it was not there.
+    /// The data cache loses a line. Returns whether it was dirty, or `None` if it was not cached.
     pub(crate) fn take_line(&mut self, address: u64) -> Option<bool> {
         self.data.take(address)
     }
 
-    /// The data cache keeps a line, and must ask before it is written to. Whether it was dirty; nothing if it was not there.
+    /// The data cache keeps a line, but must ask before it writes to it. Returns whether it was dirty, or
+    /// `None` if it was not cached.
     pub(crate) fn share_line(&mut self, address: u64) -> Option<bool> {
         self.data.share(address)
     }
 
-    /// The address of an access, which is counted back from the next one of its kind.
+    /// The address of an access, whose number counts back from the next access of its kind.
     #[inline(always)]
     fn address(&self, access: u8) -> u64 {
         if access & STORE != 0 {

@@ -9,13 +9,14 @@ use crate::port::Port;
 /// A request to a device on its way.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) struct DeviceRequest {
-    /// The cycle in which the answer is there. That to a load waits for a cycle without an access in the first stage.
+    /// The cycle in which the answer is there. The answer to a load waits for a cycle without an access in
+    /// the first stage.
     pub(super) answer: u64,
     reads: bool,
 }
 
 impl DataCache {
-    /// Whether the access at write-back is one to a device that begins now.
+    /// Whether the access at write-back goes to a device and begins now.
     pub(crate) fn asks_device(&self) -> bool {
         matches!(self.s2, Some((access, false)) if access.is_device) && self.device.is_none() && !self.yields
     }
@@ -32,7 +33,7 @@ impl DataCache {
         self.has_word
     }
 
-    /// Whether a device's word is there and waits, and so lets no other access in.
+    /// Whether a device's word waits to enter, and so lets no other access in.
     pub(super) fn is_word_waiting(&self, cycle: u64) -> bool {
         self.is_word_due(cycle) && self.word_waits()
     }
@@ -45,8 +46,9 @@ impl DataCache {
         self.s1.is_some() || self.port_taken
     }
 
-    /// Takes a device's answer, or sends it the second stage's access. A pending store `drains` into the array in this
-    /// cycle, the execute stage `wants_read`, and `code_line` is when a line of instructions is complete.
+    /// Takes a device's answer, or sends the second stage's access to the device. A pending store `drains`
+    /// into the array in this cycle, the execute stage `wants_read`, and `code_line` is when a line of
+    /// instructions is complete.
     pub(super) fn move_device<B: Port>(
         &mut self,
         drains: bool,

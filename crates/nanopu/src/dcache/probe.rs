@@ -5,14 +5,15 @@ use crate::cache::LINE_WORDS;
 use crate::core::{Ask, World};
 use crate::port::Port;
 
-/// From a miss of the instruction cache to the probe of this one.
+/// Cycles from a miss of the instruction cache to the probe of the data cache.
 const PROBE_CYCLES: u64 = 3;
 
 /// So long after a line has come in, or while a reservation is fresh, probes wait and let accesses pass, so that the program gets
 /// on.
 const GUARD_CYCLES: u64 = 7;
 
-/// From the tags of a probed line to the last of its words on the way to memory, which takes them in two turns.
+/// Cycles from reading a probed line's tags to sending the last of its words to memory, which takes them in
+/// two turns.
 const PROBED_LINE_CYCLES: u64 = 12;
 
 /// How long a reservation lasts, and below which count it is no longer valid.
@@ -23,10 +24,11 @@ const BACKING_OFF: u8 = 3;
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(super) enum Probe {
     None,
-    /// It has not arrived before this cycle, and waits until both stages are empty. For the line of this address.
+    /// It arrives in this cycle at the earliest, and waits until both stages are empty. It asks for the line
+    /// of this address.
     Asked(u64, u64),
-    /// It came in this cycle, and finds this: it takes the tags then, the second stage two cycles later, and later, if the
-    /// line is there, the cache.
+    /// It came in this cycle and found this. It occupies the tags in this cycle, the second stage two cycles
+    /// later and, if the line is there, the cache after that.
     Came(u64, Found),
 }
 
@@ -40,13 +42,13 @@ pub(super) enum Found {
 }
 
 impl Found {
-    /// The last cycle of a probe behind its first.
+    /// The last cycle of a probe, counted from its first.
     fn last(self) -> u64 {
         match self {
             Found::Nothing => 2,
             // The tags are written.
             Found::Clean => 3,
-            // The line leaves before.
+            // The line is sent to memory before the tags are written.
             Found::Dirty => 3 + PROBED_LINE_CYCLES,
         }
     }
@@ -59,8 +61,8 @@ impl DataCache {
         self.is_quiet = false;
     }
 
-    /// The beginning of a cycle: if the question of [`DataCache::ask`] arrives in it, how many cycles pass before memory can
-    /// answer it.
+    /// At the beginning of a cycle: if the probe of [`DataCache::ask`] arrives in it, how many cycles pass
+    /// before memory can answer.
     #[inline(always)]
     pub(crate) fn is_probed<B: Port>(&mut self, world: &mut World<'_, B>) -> Option<u64> {
         if self.is_quiet {
@@ -69,7 +71,7 @@ impl DataCache {
         let cycle = world.cycle;
         match self.probe {
             Probe::Asked(earliest, address) if earliest <= cycle && self.takes_probe(cycle) => {
-                // What instructions are fetched from may be read here, but no longer be written to.
+                // The data cache may still read a line of instructions, but no longer write to it.
                 let [found, write_cycles] = world.ask(Ask::Probe, [0; 3], [address, 0]);
                 let found = match found {
                     0 => Found::Nothing,
@@ -93,7 +95,7 @@ impl DataCache {
 
     fn takes_probe(&self, cycle: u64) -> bool {
         let arriving = |transfer: &Transfer| match transfer.fills {
-            // From the second word on, and while the line that made room is struck off.
+            // A probe waits from the fill's second word on, and while the line that made room is struck off.
             true => cycle + LINE_WORDS > transfer.last + 1 || cycle == transfer.began + 1,
             false => true,
         };
@@ -108,7 +110,7 @@ impl DataCache {
         self.guard_end.is_some_and(|end| cycle < end) || self.reservation > BACKING_OFF
     }
 
-    /// Whether a probe takes the tags in this cycle; it does so from the moment it is there, although it may wait.
+    /// Whether a probe takes the tags in this cycle; it takes them from its arrival on, even while it waits.
     pub(super) fn probe_passes(&self, cycle: u64) -> bool {
         match self.probe {
             Probe::None => false,
@@ -120,7 +122,7 @@ impl DataCache {
         }
     }
 
-    /// Whether a probe in the second stage lets the access in the first come again.
+    /// Whether a probe in the second stage makes the access in the first stage replay.
     pub(super) fn probe_refuses(&self, cycle: u64) -> bool {
         matches!(self.probe, Probe::Came(came, Found::Clean | Found::Dirty) if cycle == came + 2)
     }
@@ -130,7 +132,7 @@ impl DataCache {
         matches!(self.probe, Probe::Came(came, found) if cycle > came && cycle <= came + found.last())
     }
 
-    /// Whether the last of a line, or of the answer to a probe, leaves the cache in this cycle.
+    /// Whether the last word of a line, or of the answer to a probe, leaves the cache in this cycle.
     pub(crate) fn releases(&self, cycle: u64) -> bool {
         let writes_back = |transfer: &Transfer| !transfer.fills && transfer.last == cycle + 1;
         let answers = match self.probe {

@@ -1,6 +1,6 @@
-//! What kind of instruction one is, in a word: the same for the pipeline and for the records beside it.
+//! The kind of an instruction as bits, which the pipeline and its records share.
 
-/// What kind of instruction one is, as bits.
+/// The kind of an instruction, as bits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) struct Flags(pub(crate) u32);
 
@@ -28,11 +28,11 @@ pub(super) mod flag {
     pub(in super::super) const SENDS: u32 = 1 << 20;
     pub(in super::super) const READS_STALE: u32 = 1 << 21;
     pub(in super::super) const PAUSES: u32 = 1 << 22;
-    /// What makes an instruction more than a computation.
+    /// The flags of an instruction that is more than a computation.
     pub(in super::super) const BEYOND: u32 = ACCESS | CSR | READS_NETWORK;
 }
 
-/// Of what is no instruction.
+/// The flags of bits that are no instruction.
 pub(crate) const NO_FLAGS: Flags = Flags(0);
 
 impl Flags {
@@ -53,7 +53,7 @@ impl Flags {
         self.has(flag::CSR)
     }
 
-    /// The same, and nothing else: what is left of an access that traps.
+    /// Only the flag of an access, which is what remains when an instruction traps.
     pub(crate) fn access_alone(self) -> Flags {
         Flags(self.0 & flag::ACCESS)
     }
@@ -77,25 +77,25 @@ impl Flags {
         self.has(flag::SIMPLE | if has_network { flag::NETWORK_CSR } else { 0 })
     }
 
-    /// Whether, if that is so, it touches neither memory nor network.
+    /// Whether a usual instruction touches neither memory nor network.
     #[inline(always)]
     pub(crate) fn only_computes(self) -> bool {
         !self.has(flag::BEYOND)
     }
 
-    /// Whether it reads x30, the network's.
+    /// Whether it reads x30, the network's receive register.
     #[inline(always)]
     pub(crate) fn reads_network(self) -> bool {
         self.has(flag::READS_NETWORK)
     }
 
-    /// Whether it writes x31, the network's.
+    /// Whether it writes x31, the network's send register.
     #[inline(always)]
     pub(crate) fn sends(self) -> bool {
         self.has(flag::SENDS)
     }
 
-    /// Whether it is a branch that goes on behind itself either way.
+    /// Whether it is a branch to the next instruction.
     #[inline(always)]
     pub(crate) fn branches_to_next(self) -> bool {
         self.has(flag::TO_NEXT)

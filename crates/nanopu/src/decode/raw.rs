@@ -1,7 +1,8 @@
-//! What decode waits for where the bits are no instruction: half of one, or one that traps.
+//! What decode waits for where the bits are no instruction, or only half of one.
 //!
-//! Hardware looks at as few bits as tell instructions apart, and finds that there is none beside that. So it waits
-//! for what such bits seem to need before it lets them trap, and half an instruction can hold itself up.
+//! Rocket's decoder looks only at the bits that tell instructions apart, and checks separately whether they
+//! are an instruction at all. So decode waits for what the bits seem to need before it lets them trap, and
+//! half an instruction can stall itself.
 
 use highwire_riscv::{Class, Instruction};
 
@@ -39,7 +40,7 @@ const JUMP: &[Pattern] = &[(0x68, 0x68)];
 const CSR: &[Pattern] = &[(0x1070, 0x1070), (0x2070, 0x2070)];
 
 /// Whether the data cache takes these four bytes for a load or an atomic operation. It looks at the five bits that tell one
-/// access from another; of other instructions they mean nothing, and are there all the same.
+/// access from another; other instructions have those bits too, with another meaning.
 pub(super) fn reads_cache(bits: u32) -> bool {
     let is = |mask: u32, value: u32| bits & mask == value;
     let command = [
@@ -56,7 +57,7 @@ pub(super) fn reads_cache(bits: u32) -> bool {
     matches!(command, 0 | 4 | 6..=15 | 16)
 }
 
-/// Whether nothing has to follow these four bytes, a fence.
+/// Whether these four bytes, a fence, have no successors.
 pub(super) fn follows_nothing(bits: u32) -> bool {
     bits & 0x00f0_0000 == 0
 }
@@ -112,7 +113,7 @@ pub(crate) fn jump_target(pc: u64, bits: u32) -> u64 {
 mod tests {
     use super::*;
 
-    /// Where the bits are an instruction, both say the same.
+    /// Where the bits are an instruction, the raw needs are those of the instruction.
     #[test]
     fn few_bits_tell_what_instructions_need() {
         let mut state = 1u32;
@@ -122,7 +123,7 @@ mod tests {
             let bits = state.rotate_left(16) | 3;
             let Ok(instruction) = Instruction::decode(bits) else { continue };
             let (raw, known) = (needs(bits), Needs::of(&instruction));
-            // Hardware makes jumps and calls of the machine wait for less.
+            // Environment calls and fences wait for less in hardware.
             if matches!(instruction.class(), Class::System | Class::Fence) {
                 continue;
             }

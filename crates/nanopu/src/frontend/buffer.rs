@@ -49,7 +49,7 @@ impl Frontend {
                 head.flags |= flag::KNOWN;
             }
         }
-        // The next packet may be what the buffer lacks.
+        // An empty queue means that the next packet may complete the head, so it must be looked at again.
         self.is_head_known = !is_empty;
     }
 
@@ -95,7 +95,7 @@ impl Frontend {
         self.keep_rest(packet, if is_half { first } else { first + if is_single { 1 } else { 2 } });
     }
 
-    /// The same while a half-word waits.
+    /// Takes the instruction that a waiting half-word begins.
     fn take_partial(&mut self) {
         let is_single = self.partial.is_single();
         if self.queue.is_empty() {
@@ -108,7 +108,7 @@ impl Frontend {
         let is_whole = packet.flags & (flag::PRESENT | flag::REPLAYS) == flag::PRESENT;
         if is_single || !is_whole {
             self.partial = Partial::NONE;
-            // A packet of a single half follows into the buffer at once.
+            // A packet with a single half moves into the buffer at once.
             if packet.last == packet.first() {
                 self.keep_rest(packet, packet.last);
             }
@@ -118,7 +118,8 @@ impl Frontend {
         self.keep_rest(packet, packet.first() + 1);
     }
 
-    /// The first packet is done but for the halves from `first` on, of which at most one is left.
+    /// Takes the first packet out of the queue, but for the halves from `first` on, of which at most one is
+    /// left.
     #[inline(always)]
     fn keep_rest(&mut self, packet: Packet, first: u8) {
         self.queue.pop();
@@ -134,7 +135,7 @@ impl Frontend {
     }
 }
 
-/// The wires of a second half that is not there carry the first again.
+/// Half an instruction as decode sees it: the wires of the missing second half carry the first half again.
 fn twice(half: u16) -> u32 {
     u32::from(half) << 16 | u32::from(half)
 }

@@ -1,4 +1,4 @@
-//! What the predictor learns.
+//! Teaching the predictor.
 
 use super::Frontend;
 use super::scan::Scan;
@@ -7,7 +7,8 @@ use crate::port::Port;
 use crate::predict::{Flow, NEW, Prediction, Resolution, UNUSED, Update};
 
 impl Frontend {
-    /// The predictor's own registers, at the end of a cycle in which the lookup answered `seen`; `update` arrives.
+    /// Moves the predictor's registers at the end of a cycle, in which the lookup answered `seen` and
+    /// `update` arrives.
     #[inline(always)]
     pub(super) fn teach<B: Port>(
         &mut self,
@@ -29,7 +30,7 @@ impl Frontend {
         self.pending = update;
     }
 
-    /// What became of an instruction of packet `number`.
+    /// Teaches the predictor the resolution of an instruction of packet `number`.
     #[inline(always)]
     pub(crate) fn resolve<B: Port>(&self, resolution: &Resolution, number: u8, world: &mut World<'_, B>) {
         let Resolution { packet, is_branch, taken, is_wrong, learns } = *resolution;
@@ -39,7 +40,7 @@ impl Frontend {
         world.ask(Ask::Resolve, [self.packets.wrapping_sub(number), what, 0], [packet, 0]);
     }
 
-    /// What the predictor learns from the second stage, without the core.
+    /// The update that the second stage makes without the core.
     pub(super) fn own_update(&self, scan: &Scan, known: bool, queued: usize) -> Option<Update> {
         let likely_bubble = queued <= 1;
         let learns = !self.wrong_path && likely_bubble && !known && scan.taken && !scan.is_known;
@@ -52,7 +53,7 @@ impl Frontend {
         })
     }
 
-    /// A jump or branch enters the queue.
+    /// Follows a jump or branch that enters the queue.
     pub(super) fn follow<B: Port>(
         &mut self,
         scan: &Scan,

@@ -1,4 +1,4 @@
-//! The instruction cache: lines that are missing, and what is not asked for.
+//! The instruction cache: missing lines, and packets that memory is not asked for.
 
 use super::{Frontend, Request, UNKNOWN};
 use crate::cache::{LINE_BYTES, LINE_WORDS, share_bus};
@@ -62,7 +62,7 @@ impl Frontend {
         let cycle = world.cycle;
         let missed = self.misses();
         let can_request = !(missed || self.refill.is_some());
-        // In the cycle of its request, a line is too young to be forgotten.
+        // A flush in the cycle of a line's request does not invalidate the line.
         self.invalidated = self.refill.is_some() && (self.invalidated || request.flushes_cache);
         let begins = self.asks_line() && !request.waits_for_bus;
         if begins {
@@ -106,8 +106,9 @@ impl Frontend {
         self.s2_cache_valid && !self.s2_hit && !self.is_unwanted()
     }
 
-    /// Whether the second stage's packet is not asked for: nothing is there, or a device is, and the packet may yet turn out to be on
-    /// a wrong path. It enters the queue without its bytes, as one that traps or comes again.
+    /// Whether fetch does not ask for the second stage's packet: its address is empty, or belongs to a device
+    /// while the packet may still be on a wrong path. The packet enters the queue without its bytes, and
+    /// traps or is fetched again.
     #[inline(always)]
     pub(super) fn is_unwanted(&self) -> bool {
         match self.s2_place {
@@ -122,8 +123,8 @@ impl Frontend {
         self.refill_address
     }
 
-    /// The missing line comes from memory, since the data cache was asked in this cycle, `waits` cycles later. `data_line` is
-    /// when a line of that cache is complete.
+    /// The data cache was probed in this cycle, so the missing line comes from memory `waits` cycles later.
+    /// `data_line` is when a line of the data cache is complete.
     pub(crate) fn expect_line<B: Port>(
         &mut self,
         waits: u64,

@@ -2,7 +2,7 @@
 
 use super::Packet;
 
-/// As many packets wait at most.
+/// At most so many packets wait.
 pub(super) const QUEUE_PACKETS: usize = 5;
 
 /// A power of two that holds them.
@@ -44,7 +44,7 @@ impl Queue {
         self.count += 1;
     }
 
-    /// Takes the oldest packet, which is there.
+    /// Takes the oldest packet out; there must be one.
     #[inline(always)]
     pub(super) fn pop(&mut self) {
         debug_assert!(self.count > 0, "only what is there is taken");
@@ -52,7 +52,7 @@ impl Queue {
         self.count -= 1;
     }
 
-    /// Lets the first packet lie first, and forgets those that were there before.
+    /// Moves the packets to the front, and forgets the old contents of the other places.
     pub(super) fn settle(&mut self) {
         self.packets.rotate_left(self.first % PLACES);
         self.first = 0;

@@ -22,7 +22,7 @@ pub(super) struct Scan {
     pub(super) partial: Option<u16>,
 }
 
-/// What can be seen of a packet without decoding it; all there is to see unless it may turn.
+/// What a packet shows without decoding; that is enough unless it may hold a jump or branch.
 pub(super) struct Glance {
     pub(super) may_turn: bool,
     pub(super) partial: Option<u16>,
@@ -114,7 +114,8 @@ impl Scan {
         let target = pc.wrapping_add_signed(instruction.immediate.into());
         let is_short = instruction.length == 2;
         let (is_return, is_call) = match instruction.class() {
-            // Like hardware that looks at few bits: x1 and x5 as sources return, odd destinations call.
+            // Rocket's scan looks at few bits: x1 and x5 as sources mean a return, odd destinations mean a
+            // call.
             Class::JumpRegister if is_short => {
                 (instruction.rd == 0 && instruction.rs1 & 0x1b == 1, instruction.rd == 1)
             }
@@ -147,7 +148,7 @@ impl Scan {
                 } else {
                     Flow::Jump
                 };
-                // A target that is not known yet makes no entry.
+                // The scan does not know this jump's target, so it makes no entry.
                 self.is_known |= !self.uses_stack;
             }
             _ => return false,
@@ -171,8 +172,9 @@ fn may_turn(word: u32) -> bool {
 /// `c.ebreak`.
 const SHORT_BREAK: u32 = 0x9002;
 
-/// What hardware that looks at few bits takes for a jump or branch, although it is none: branches and indirect jumps with other
-/// functions, the short jump through x0, and the short breakpoint, which would be the short call through x0.
+/// The jump or branch for which Rocket, which looks at few bits, takes a word that is none: branches and
+/// indirect jumps with other functions, the short jump through x0, and the short breakpoint, which would be
+/// the short call through x0.
 #[cold]
 fn like(word: u32) -> Option<Instruction> {
     let meant = match word & 3 {

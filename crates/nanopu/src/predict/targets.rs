@@ -35,7 +35,7 @@ pub(super) struct Targets {
     valid: u32,
     /// The entries that a packet may have, by bit, by a few bits of its address: most packets have none.
     candidates: [u32; CANDIDATES],
-    /// Counts for the same packets how often what the entries say of them may have changed.
+    /// For the same sets of packets, how often the entries' answers may have changed.
     changes: [u64; CANDIDATES],
     entries: [Entry; ENTRIES],
     pages: [u64; PAGES],
@@ -63,7 +63,7 @@ impl Targets {
         targets
     }
 
-    /// What the entries say of the packet of `pc`, beside `bits`.
+    /// The entries' answer for the packet of `pc`, added to `bits`.
     #[inline(always)]
     pub(super) fn look_up(&self, pc: u64, bits: u32, bias: bool, return_address: Option<u64>) -> Prediction {
         match self.matching(pc) {
@@ -72,8 +72,8 @@ impl Targets {
         }
     }
 
-    /// What these entries say. Several can speak at once, as two jumps in a packet can leave behind; like the hardware's
-    /// encoders, what they say is then mixed bit by bit.
+    /// The answer of these entries. Two jumps in a packet can leave several entries that match; their answers
+    /// are then mixed bit by bit, as the hardware's encoders do.
     #[inline(always)]
     fn answer(
         &self,
@@ -119,7 +119,7 @@ impl Targets {
         (self.known_pages >> index & 1 != 0).then_some(page)
     }
 
-    /// A target's page. Seven is no page, and the hardware's selector takes it for the last.
+    /// A target's page. There is no page seven, and the hardware's selector takes the last page for it.
     fn target_page(&self, number: u8) -> u64 {
         self.page(number.min(PAGES as u8)).unwrap_or(0)
     }
@@ -144,7 +144,7 @@ impl Targets {
         self.entries[usize::from(entry) % ENTRIES].flow == Flow::Return
     }
 
-    /// Counts how often what the entries say of some packets may have changed; of those of [`change_set`].
+    /// How often the entries' answers for a set of packets may have changed; see [`change_set`].
     #[inline(always)]
     pub(super) fn changes(&self, set: u8) -> u64 {
         self.changes[usize::from(set) % CANDIDATES]
@@ -155,12 +155,12 @@ impl Targets {
         self.keep(0);
     }
 
-    /// Forgets the entries that speak of the packet of `pc` at once.
+    /// Forgets all entries that match the packet of `pc`.
     pub(super) fn forget(&mut self, pc: u64) {
         self.keep(!self.matching(pc));
     }
 
-    /// Only these entries count from now on, if they did before.
+    /// Invalidates all entries but these.
     fn keep(&mut self, kept: u32) {
         let mut lost = self.valid & !kept;
         self.valid &= kept;
@@ -170,7 +170,7 @@ impl Targets {
         }
     }
 
-    /// What is said of the packets with these bits may change.
+    /// Notes that the answers for the packets with these bits may change.
     fn change(&mut self, packet: u16) {
         self.changes[candidate_set(packet)] += 1;
     }
@@ -188,7 +188,7 @@ impl Targets {
         self.touch(index);
     }
 
-    /// An entry was used, or [`UNUSED`]: none.
+    /// Counts a use of `entry`, which may be [`UNUSED`].
     #[inline(always)]
     pub(super) fn touch(&mut self, entry: u8) {
         if entry != UNUSED {
@@ -196,7 +196,7 @@ impl Targets {
         }
     }
 
-    /// Writes an entry whose target is `target`, and says which.
+    /// Writes an entry whose target is `target`, and returns its number.
     fn write(&mut self, target: u64, update: &Update) -> u8 {
         let known = usize::from(update.entry);
         let index = if known < ENTRIES { known } else { self.recency.oldest() };
@@ -216,7 +216,7 @@ impl Targets {
         index as u8
     }
 
-    /// The numbers of two pages, which are taken in if they are not known.
+    /// The numbers of two pages, which are added if they are not known.
     fn find_pages(&mut self, page: u64, target_page: u64) -> (u8, u8) {
         let find = |wanted| (0..PAGES).find(|&index| self.page(index as u8 + 1) == Some(wanted));
         let after = |index: usize| (index + 1) % PAGES;
@@ -247,7 +247,7 @@ fn low_bits(address: u64) -> u16 {
     (address & LOW & !1) as u16
 }
 
-/// The packets that the packet of `pc` has its candidates in common with.
+/// The set of packets that share their candidates with the packet of `pc`.
 pub(crate) fn change_set(pc: u64) -> u8 {
     candidate_set(low_bits(pc)) as u8
 }

@@ -1,12 +1,12 @@
 //! Pseudo-least-recent use.
 
-/// Which of several entries was not used for long: a binary tree of bits that point away from the last use.
+/// Finds an entry that was not used for long: a binary tree of bits that point away from the last use.
 #[derive(Clone, Debug)]
 pub(super) struct Tree {
     ways: usize,
     /// Whether the upper part of each node's range is the older one, by bit.
     older_is_upper: u32,
-    /// What a use does to the bits: those of the way's path, and of them those to set.
+    /// For each way, the bits on its path, and those of them that a use sets.
     paths: [(u32, u32); WAYS_MAX],
 }
 
@@ -18,7 +18,8 @@ impl Tree {
     pub(super) fn new(ways: usize) -> Tree {
         let mut paths = [(0, 0); WAYS_MAX];
         for (way, path) in paths.iter_mut().enumerate() {
-            // A mixture of entries can be the number of none; the tree then goes by its low bits.
+            // A mixture of entries' numbers may be the number of no entry; the tree then goes by its low
+            // bits.
             *path = Tree::path(ways, if way < ways { way } else { way.saturating_sub(WAYS_MAX - ways) });
         }
         Tree { ways, older_is_upper: 0, paths }

@@ -1,4 +1,4 @@
-//! What fetch asks: a packet's prediction, its line, its bytes; and when an answer is good for another time.
+//! Fetch's question: a packet's prediction, its line and its bytes; and when a remembered answer still holds.
 
 use super::{Answer, HISTORIES, Question, Side, World};
 use crate::port::Port;
@@ -10,15 +10,15 @@ pub(crate) mod fetched {
     pub(crate) const PREDICTION: u64 = 0xffff;
     /// The line is in the cache.
     pub(crate) const HELD: u64 = 1 << 16;
-    /// The packet of the lookup is not in the cache, and no memory.
+    /// The packet of the lookup belongs to a device.
     pub(crate) const DEVICE: u64 = 1 << 18;
     /// Nothing is there.
     pub(crate) const NOWHERE: u64 = 1 << 19;
     /// There is memory, and the bytes stand from [`WORD`] on.
     pub(crate) const PRESENT: u64 = 1 << 17;
-    /// See there.
+    /// The lowest bit of the four bytes.
     pub(crate) const WORD: u32 = 32;
-    /// What is said of the bytes.
+    /// The bytes, and whether they are there.
     pub(crate) const BYTES: u64 = !0 << WORD | PRESENT;
 }
 
@@ -28,22 +28,24 @@ pub(crate) fn prediction(&[target, rest]: &Answer) -> Prediction {
     Prediction { target, bits: (rest & fetched::PREDICTION) as u32 }
 }
 
-/// A word that there is.
+/// The answer's bits for a word that memory has.
 #[inline(always)]
 fn present(word: u32) -> u64 {
     fetched::PRESENT | u64::from(word) << fetched::WORD
 }
 
 impl<B: Port> World<'_, B> {
-    /// Counts what can change an answer to [`Ask::Fetch`] beside the history table and the return stack: changes to the target buffer, of the
-    /// packets of `set`, to the instruction cache, and to memory that instructions come from.
+    /// Counts what can change an answer to [`Ask::Fetch`] beside the history table and the return stack:
+    /// changes to the target buffer's entries for the packets of `set`, to the instruction cache, and to
+    /// memory that instructions come from.
     #[inline(always)]
     pub(crate) fn version(&self, set: u8) -> u64 {
         let Side { version, predictor, .. } = &*self.side;
         version.wrapping_add(predictor.changes(set)).wrapping_add(self.bus.code_changes().unwrap_or(0))
     }
 
-    /// The version that an answer is good for. Zero if it is good for none: an answer from the return stack changes.
+    /// The version for which an answer holds. Zero if it may change at any time, as an answer from the return
+    /// stack may.
     #[inline(always)]
     pub(crate) fn version_of(&self, answer: &Answer, set: u8) -> u64 {
         if self.side.predictor.is_lasting(&prediction(answer)) { self.version(set) } else { 0 }
@@ -55,8 +57,9 @@ impl<B: Port> World<'_, B> {
         self.side.predictor.bias_of(packet)
     }
 
-    /// Does what [`Ask::Fetch`] asks, where the answer is this one if memory still holds the same word. A bus that counts changes to code
-    /// need not be looked at.
+    /// Repeats [`Ask::Fetch`], where `answer` still holds if memory has the same word. False if it has
+    /// another. If the bus counts changes to code, the version already covers the word, and memory is not
+    /// read.
     #[inline(always)]
     pub(crate) fn confirm(&mut self, q: &Question, answer: &Answer) -> bool {
         if self.bus.code_changes().is_none() && q.a & 4 != 0 {
@@ -71,7 +74,7 @@ impl<B: Port> World<'_, B> {
 }
 
 impl Side {
-    /// What is kept of a lookup.
+    /// Keeps the history of a lookup, and counts the use of its entry.
     #[inline(always)]
     pub(super) fn note(&mut self, q: &Question) {
         self.histories[usize::from(self.packets) % HISTORIES] = self.predictor.history();

@@ -3,7 +3,8 @@
 use super::{Question, Side};
 
 impl Side {
-    /// Whether the read `a` of `b` bytes touches one of the stores in `x`: up to three times number and bytes.
+    /// Whether the read `a` of `b` bytes touches one of the stores in `x`, which holds up to three pairs of
+    /// number and bytes.
     #[inline(always)]
     pub(super) fn overlaps(&self, q: &Question) -> bool {
         let reads = self.address(q.a);
@@ -21,8 +22,8 @@ impl Side {
     }
 }
 
-/// The bytes that an access of `bytes` at `address` touches of the eight around it, by bit. A misaligned one, which will trap, has
-/// those that the same gates make of it.
+/// The bytes of the aligned eight that an access of `bytes` at `address` touches, as bits. For a misaligned
+/// access, which will trap, the bits are those that Rocket's gates give.
 #[inline(always)]
 fn byte_mask(address: u64, bytes: u8) -> u8 {
     let mut mask = 1;
