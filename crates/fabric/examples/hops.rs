@@ -51,7 +51,7 @@ struct WindowHost {
     peer: u32,
     to_send: u32,
     in_flight: u32,
-    /// Acknowledgements owed, and the host that they go to.
+    /// Acknowledgements that this host owes, and the host that gets them.
     owed: u32,
     owed_to: u32,
 }

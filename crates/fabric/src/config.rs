@@ -5,7 +5,7 @@ use crate::{Priorities, Rate, Span};
 /// How a network behaves. Every number is in bytes unless its name says otherwise.
 #[derive(Clone, Debug)]
 pub struct FabricConfig {
-    /// Everything random follows from it: ECMP's hashes, RED, bit errors, spraying.
+    /// The source of everything random: ECMP's hashes, RED, bit errors, spraying.
     pub seed: u64,
     /// How many priorities are modelled, 1 to 8. The highest is served first.
     pub priorities: u8,
@@ -55,7 +55,7 @@ pub struct Pfc {
     pub xoff_bytes: u64,
     /// It sends XON when they are down to this.
     pub xon_bytes: u64,
-    /// Room per input and lossless priority beyond XOFF, for what is on the way already.
+    /// Room per input and lossless priority beyond XOFF, for packets that are already on the way.
     pub headroom_bytes: u64,
     /// What a pause frame occupies on the link.
     pub frame_bytes: u32,
@@ -65,9 +65,9 @@ pub struct Pfc {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Ecn {
-    /// Below it none is marked.
+    /// In a shorter queue no packet is marked.
     pub min_bytes: u64,
-    /// Above it each is marked. Equal to `min_bytes`: a step.
+    /// In a longer queue every packet is marked. Equal to `min_bytes`: a step.
     pub max_bytes: u64,
     /// The probability just below `max_bytes`; it rises linearly from zero at `min_bytes`.
     pub max_probability: f64,
@@ -80,9 +80,9 @@ pub struct Ecn {
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum MarkWhen {
-    /// When a packet joins: it sees the queue in front of it.
+    /// When a packet joins: it is judged by the queue in front of it.
     Joining,
-    /// When a packet leaves: it sees the queue behind it, which is news a queueing delay fresher.
+    /// When a packet leaves: it is judged by the queue behind it, so the mark is newer by one queueing delay.
     Leaving,
 }
 
@@ -90,9 +90,9 @@ pub enum MarkWhen {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trimming {
-    /// What may wait for one output at one priority before packets are trimmed.
+    /// Bytes that may wait for one output at one priority before packets are trimmed.
     pub data_bytes_max: u64,
-    /// What may wait for one output in the header queue before headers are dropped.
+    /// Bytes that may wait for one output in the header queue before headers are dropped.
     pub header_bytes_max: u64,
     /// The header queue's priority.
     pub header_priority: u8,
@@ -103,13 +103,14 @@ pub struct Trimming {
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Forwarding {
-    /// When all of it is there.
+    /// When the whole packet has arrived.
     StoreAndForward,
-    /// When its first bytes are there, by which the switch knows where it goes; the rest follows. So packets are serialised once on
-    /// their way and not at every hop, and a bit error, or that a buffer is full, shows at the first byte instead of the last.
-    /// A packet that may leave by a faster link than it comes is stored whole, or its rest would come too late there.
+    /// When its header has arrived, which tells the switch where the packet goes; the rest follows. So
+    /// packets are serialised once on their way and not at every hop, and a bit error or a full buffer shows
+    /// at the first byte instead of the last. A packet that may leave by a faster link than it came by is
+    /// stored whole: otherwise the faster link would run out of its bytes.
     CutThrough {
-        /// How many bytes that are; with none a packet is in a switch as soon as its first bit is.
+        /// The header's length. With zero, a packet has arrived at a switch as soon as its first bit has.
         header_bytes: u32,
     },
 }
@@ -130,11 +131,11 @@ pub enum Balancing {
 #[cfg_attr(feature = "serde", serde(rename_all = "kebab-case"))]
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Rerouting {
-    /// It does not know: packets are lost until the link is back.
+    /// Nothing, because it does not know: packets are lost until the link is back.
     None,
-    /// It picks among its own equally short ways that are alive; lost where there is none.
+    /// It picks among its own equally short ways that are alive. If there is none, the packet is lost.
     Local,
-    /// All switches know at once: shortest ways are computed anew on what is alive.
+    /// All switches know at once: shortest ways are computed anew over the links that are alive.
     Global,
 }
 
@@ -176,8 +177,9 @@ impl Pfc {
     /// A pause frame's length: the smallest Ethernet frame.
     pub const FRAME_BYTES: u32 = 64;
 
-    /// What can arrive after the decision to pause: what fills the link both ways, the packet that keeps the pause frame
-    /// waiting, the frame, the packet that the sender has begun, and the one that crossed the threshold.
+    /// The bytes that can arrive after the decision to pause: those that fill the link both ways, the packet
+    /// that keeps the pause frame waiting, the frame, the packet that the sender has begun, and the one that
+    /// crossed the threshold.
     pub fn headroom_needed(rate: Rate, delay: Span, packet_bytes_max: u32, frame_bytes: u32) -> u64 {
         let round_trip = rate.bytes_in(delay * 2) + 1;
         round_trip + 3 * u64::from(packet_bytes_max) + u64::from(frame_bytes)

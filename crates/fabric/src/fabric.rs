@@ -74,7 +74,7 @@ pub struct Fabric<P, H, O = ()> {
     verified_at: u64,
     fingerprint: u64,
     is_started: bool,
-    /// So many ports that what an event touches is not in the caches.
+    /// Whether the network has so many ports that an event's memory is not in the caches.
     is_large: bool,
 }
 
@@ -95,7 +95,7 @@ struct Switch {
     /// ECMP: a random odd factor and a random summand.
     factor: u64,
     salt: u64,
-    /// Bytes in all its buffers, and what of the pool is not set aside as headroom.
+    /// Bytes in all its buffers, and the part of the pool that is not set aside as headroom.
     used_bytes: u64,
     shared_bytes: u64,
     rng: Rng,
@@ -113,7 +113,7 @@ struct Timer {
 /// Networks of more ports are large: fat trees of 1024 hosts have six thousand.
 const LARGE_PORTS: u32 = 2_000;
 const SPINS_MAX: u32 = 100_000;
-/// Everything is counted again after this many events.
+/// [`Fabric::verify`] runs after this many events.
 const VERIFY_EVERY: u64 = 1 << 22;
 
 const KIND_SHIFT: u32 = 30;
@@ -128,8 +128,8 @@ const fn key(kind: u32, place: u32) -> u32 {
     kind << KIND_SHIFT | place
 }
 
-/// What an event adds to the fingerprint. A sum, so that parts of a network can count for themselves; the order of events
-/// follows from what they are.
+/// An event's summand in the fingerprint. A sum, so that each part of a network can add up its own events; it
+/// need not contain the order, which follows from the events' times and keys.
 #[inline]
 fn trace(now: Time, key: u32) -> u64 {
     let mixed = (now.as_ps() ^ u64::from(key) << 32).wrapping_mul(0x9E37_79B9_7F4A_7C15);
@@ -169,7 +169,8 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         self.verify()
     }
 
-    /// Lets the caller do something to a host between events, as an application would, and sees to what follows from it.
+    /// Lets the caller act on a host between events, as an application would, then asks the host for packets
+    /// and its deadline.
     pub fn with_host<R>(&mut self, host: HostId, act: impl FnOnce(&mut H, Time) -> R) -> R {
         self.start();
         let now = self.events.now();
@@ -191,9 +192,9 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         }
     }
 
-    /// Prefetches the memory that the next few events will touch: first the port, then, once that is there, the packet on its wire, then
-    /// what that packet leads to. In a large network hosts do not stay in the caches between their packets either, so they are asked to
-    /// do the same.
+    /// Prefetches the memory that the next few events will touch: first the port, then, once that is there,
+    /// the packet on its wire, then the queues or the host that the packet goes to. In a large network hosts
+    /// do not stay in the caches between their packets either, so they are asked to do the same.
     #[inline]
     fn look_ahead(&self) {
         let place = |key: u32| (key & ((1 << KIND_SHIFT) - 1)) as usize;
@@ -227,7 +228,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         }
     }
 
-    /// Shows the host that an event is for, if it is for one, and what it will receive.
+    /// Tells a host that an event for it is near, and which packet it will receive.
     #[inline]
     fn look_at_host(&self, key: u32, look: impl FnOnce(&H, Option<&P>)) {
         let place = key & ((1 << KIND_SHIFT) - 1);
@@ -260,7 +261,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         }
     }
 
-    /// After anything happened to a host: the port asks for a packet, the timer for a deadline.
+    /// After anything has happened to a host, asks it for a packet if its port is idle, and for its deadline.
     #[inline]
     fn drain(&mut self, host: u32, now: Time) {
         if !self.ports[host as usize].is_awaited {

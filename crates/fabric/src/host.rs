@@ -1,4 +1,4 @@
-//! The seam between the fabric and what hangs on it.
+//! The seam between the fabric and its hosts.
 //!
 //! A host has one network port. The fabric calls `handle_*`, then drains: it asks for a packet as long as the port is idle,
 //! and for the next deadline. The NIC's own scheduling therefore stays in the host, which is asked for *one* packet at
@@ -38,7 +38,7 @@ pub enum Nearness<'a, P> {
     Next(Option<&'a P>),
 }
 
-/// What hangs on the fabric: an RNIC, a nanoPU, a load generator.
+/// A machine on the fabric: an RNIC, a nanoPU, a load generator.
 ///
 /// A host shares nothing with other hosts but packets, so that hosts can run on different threads.
 pub trait Host<P: Packet> {
@@ -56,8 +56,8 @@ pub trait Host<P: Packet> {
     /// When to come back; [`Time::NEVER`] if only packets matter. A deadline in the past means now.
     fn poll_timeout(&self) -> Time;
 
-    /// This host is about to be called, or may be: it can ask for the memory that it will touch ([`crate::prefetch`]). It is told only
-    /// in large networks, and nothing may depend on it.
+    /// The fabric will soon call this host, or may: the host can prefetch the memory that it will touch
+    /// ([`crate::prefetch`]). The fabric calls this only in large networks, and no result may depend on it.
     #[inline]
     fn look_ahead(&self, _nearness: Nearness<'_, P>) {}
 }

@@ -1,4 +1,4 @@
-//! Eyes on a run: what an observer is told as it happens.
+//! Observing a run: the fabric calls an observer as things happen.
 //!
 //! Counters are always there ([`crate::PortCounters`]); an observer sees each single case. The unit type observes nothing and
 //! costs nothing.
@@ -16,7 +16,7 @@ pub enum DropReason {
     LinkDown,
 }
 
-/// Told what happens to packets. Every method does nothing unless it is written.
+/// Learns what happens to packets. The default of every method does nothing.
 pub trait Observer<P> {
     /// Whether [`Observer::on_wait`] is called, which costs a sum over priorities for each packet that waits.
     const SEES_QUEUES: bool = false;
@@ -41,7 +41,7 @@ pub trait Observer<P> {
         let _ = (now, port, packet);
     }
 
-    /// The sender `port` has been told which of its priorities pause.
+    /// The peer has told the sender `port` which of its priorities pause.
     fn on_pause(&mut self, now: Time, port: PortId, paused: Priorities) {
         let _ = (now, port, paused);
     }

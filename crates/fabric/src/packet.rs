@@ -46,14 +46,13 @@ pub(crate) const ECN_CAPABLE: u8 = 1;
 pub(crate) const CONTROL: u8 = 2;
 /// Cut down to its headers already.
 pub(crate) const TRIMMED: u8 = 4;
-/// A flag: a switch that cuts through takes it whole, for the port by which it may leave is faster.
+/// A switch that cuts through stores this packet whole, because the port by which it may leave is faster.
 pub(crate) const WHOLE: u8 = 8;
 
 /// What a packet's path needs of it.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Record {
-    /// When its last bit reaches the end of the link on which it is, or the part of the packet that the receiver waits for,
-    /// such as its header.
+    /// When its last bit reaches the end of its link; or, if the receiver cuts through, when its header does.
     pub(crate) arrival: Time,
     /// The next in the same list.
     pub(crate) next: u32,
@@ -142,7 +141,7 @@ impl<P: Packet> Store<P> {
         }
     }
 
-    /// The packet at a place that may be none.
+    /// The packet at `index`, if there is one.
     #[inline]
     pub(crate) fn get(&self, index: u32) -> Option<&P> {
         self.packets.get(index as usize)?.as_ref()

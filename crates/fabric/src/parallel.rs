@@ -1,9 +1,10 @@
 //! One network on several threads, with the same result as on one.
 //!
-//! The network is cut into parts; each is a [`Fabric`] that has its hosts and switches and runs on its own thread. What
-//! one part does reaches another no sooner than the shortest delay of a link between them, so all may run that far without
-//! looking (a *window*), then exchange the packets that crossed, then go on. Events are ordered by time and place, each
-//! random generator belongs to one node or wire, and nothing else is shared: the parts do exactly what the whole does.
+//! The network is cut into parts; each is a [`Fabric`] that has its hosts and switches and runs on its own
+//! thread. A packet from one part reaches another no sooner than the shortest delay of a link between them,
+//! so all parts may run that far on their own (a *window*), then exchange the packets that crossed, then go
+//! on. Events are ordered by time and place, each random generator belongs to one node or wire, and nothing
+//! else is shared: the parts do exactly what the whole does.
 // The threads hand packets over through locks; each state machine still has one owner.
 #![allow(clippy::disallowed_types)]
 
@@ -32,7 +33,8 @@ pub struct ParallelFabric<P, H, O = ()> {
     lookahead: Span,
     /// Per port with a wire to another part: which part sends, which receives.
     cuts: Vec<(u32, usize, usize)>,
-    /// Links change at these times, earliest first. Windows end there, so that what is on a wire then is where it is lost.
+    /// Links change at these times, earliest first. Windows end there, so that a packet that the change loses
+    /// lies in the part that loses it.
     changes: Vec<Time>,
     violation: Option<Violation>,
 }
@@ -153,8 +155,8 @@ where
         self.parts.iter_mut().for_each(|part| part.set_link_errors(link, bit_error_rate, packet_loss));
     }
 
-    /// As [`Fabric::lose_if_by_wire`], with the same losses for any number of threads. There is no rule for all wires at once: no order of
-    /// events is common to several threads.
+    /// As [`Fabric::lose_if_by_wire`], with the same losses for any number of threads. There is no rule for
+    /// all wires at once, because several threads have no common order of events.
     pub fn lose_if_by_wire(&mut self, rule_of: Option<&dyn Fn(PortId) -> Verdict<P>>) {
         self.parts.iter_mut().for_each(|part| part.lose_if_by_wire(rule_of));
     }
@@ -230,14 +232,14 @@ where
         self.parts.iter().map(Fabric::packets_in_flight).sum()
     }
 
-    /// What happened at a port so far.
+    /// The counters of a port.
     pub fn counters(&self, port: PortId) -> PortCounters {
         let mut sum = PortCounters::default();
         self.parts.iter().for_each(|part| sum.merge(&part.counters(port)));
         sum
     }
 
-    /// What happened at all ports so far.
+    /// The sum of all ports' counters.
     pub fn totals(&self) -> PortCounters {
         let mut sum = PortCounters::default();
         self.parts.iter().for_each(|part| sum.merge(&part.totals()));
@@ -323,7 +325,8 @@ struct Rounds<'a, P> {
 }
 
 impl<P: Packet> Rounds<'_, P> {
-    /// Runs one part, window by window. All threads decide alike, from what all have said before they met.
+    /// Runs one part, window by window. All threads choose the same window, from the next events that all
+    /// have published before they met.
     fn drive<H: Host<P>, O: Observer<P>>(&self, me: usize, part: &mut Fabric<P, H, O>) {
         let _breaker = Breaker(&self.gate);
         part.start();
@@ -345,7 +348,7 @@ impl<P: Packet> Rounds<'_, P> {
             if self.has_failed.load(Ordering::Relaxed) || next == u64::MAX || next > self.limit.as_ps() {
                 break;
             }
-            // The error stays in the part; all threads hear of it when they meet.
+            // The error stays in the part; all threads see it when they meet.
             let _ = part.run_until(self.window_end(Time::from_ps(next)));
         }
         if part.violation().is_none() && self.limit != Time::NEVER {

@@ -22,7 +22,7 @@ pub(crate) struct Port {
     pub(crate) waiting: u8,
     /// Priorities that the peer has paused.
     pub(crate) paused: u8,
-    /// Priorities that the peer should pause, and what it was told last.
+    /// Priorities that the peer should pause, and those that it was last told to pause.
     pub(crate) pause_wanted: u8,
     pub(crate) pause_told: u8,
     pub(crate) health: Health,
@@ -74,14 +74,14 @@ impl Tally {
     }
 }
 
-/// What happened at one port so far.
+/// The counters of one port.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PortCounters {
     /// What the port sent, pause frames included.
     pub sent: Tally,
-    /// What of it arrived at the other end.
+    /// The part of it that arrived at the other end.
     pub arrived: Tally,
-    /// What was lost on the wire behind it: by bit errors, or because the link failed.
+    /// Packets lost on the wire behind it: by bit errors, or because the link failed.
     pub lost: Tally,
     /// Packets that found no room to wait for this port.
     pub dropped: Tally,

@@ -3,7 +3,7 @@
 //! A large network does not fit into the caches, and an event's packet lies wherever it was when it entered. The queue knows the
 //! next few events, so their memory can be on its way while the present one is handled.
 
-/// Asks for `slice[index]`, if there is such an element. Nothing but time depends on it.
+/// Prefetches `slice[index]`, if there is such an element. Affects nothing but time.
 #[inline(always)]
 pub(crate) fn prefetch_at<T>(slice: &[T], index: usize) {
     if let Some(element) = slice.get(index) {
@@ -11,7 +11,7 @@ pub(crate) fn prefetch_at<T>(slice: &[T], index: usize) {
     }
 }
 
-/// Asks for all of `value`.
+/// Prefetches all of `value`.
 #[inline(always)]
 #[allow(unsafe_code, reason = "a hint to the processor has no safe form on stable Rust")]
 pub fn prefetch<T>(value: &T) {

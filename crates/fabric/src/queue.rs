@@ -1,8 +1,9 @@
 //! The event queue: a timing wheel whose cost does not grow with the number of events.
 //!
 //! Most events of a network lie a packet's length or a link's delay ahead, so a ring of narrow buckets holds them: linked
-//! lists in one pool, with a bitmap to find the next occupied one. Later ones wait in a coarse ring, and rare far ones in
-//! a heap; both pour into the fine ring when their time comes near. A bucket is sorted when it is opened.
+//! lists in one pool, with a bitmap to find the next occupied one. Later events wait in a coarse ring, and
+//! rare far ones in a heap; both move into the fine ring when their time comes near. A bucket is sorted when
+//! it is opened.
 //!
 //! Invariant: events leave in the order of (time, key), no matter in which order they came; so a run depends on what happens,
 //! not on how the queue, or a partition of it, stores it. Equal events are indistinguishable.
@@ -30,7 +31,8 @@ pub struct EventQueue {
     count_log2: u32,
     heads: Vec<u32>,
     occupied: Bitmap,
-    /// Number of the open bucket. Bucket `b` holds the times of `(b - 1) << width_log2` and on, so that none is 0.
+    /// Number of the open bucket. Bucket `b` begins at time `(b - 1) << width_log2`, so that no bucket has
+    /// number 0.
     cursor: u64,
     /// What is left of the open bucket, latest first: time within the bucket above the key.
     open: Vec<u64>,
@@ -130,7 +132,7 @@ impl EventQueue {
         Some(self.open[at] as u32)
     }
 
-    /// Nothing happens up to `limit`, so time may advance to it; an unlimited wait ends where it began.
+    /// Advances time to `limit`, up to which there is no event. Without a limit, time stays.
     #[cold]
     fn wait_until(&mut self, limit: u64) -> Option<(Time, u32)> {
         if limit != u64::MAX {

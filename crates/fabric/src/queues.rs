@@ -15,7 +15,7 @@ pub(crate) struct Queues {
     lists: Vec<Fifo>,
 }
 
-/// What waits for one output at one priority.
+/// The packets that wait for one output at one priority.
 #[derive(Clone, Copy)]
 pub(crate) struct Lane {
     pub(crate) bytes: u64,
@@ -70,7 +70,7 @@ impl Queues {
         &mut self.lanes[output as usize * self.priorities + usize::from(priority)]
     }
 
-    /// A packet passed from `row` to the output without waiting: the next row has its turn.
+    /// Notes that a packet passed from `row` to the output without waiting, so it is the next row's turn.
     #[inline]
     pub(crate) fn pass(&mut self, output: u32, priority: u8, row: u16) {
         self.lane_mut(output, priority).turn = row + 1;

@@ -22,7 +22,7 @@ pub struct Span(u64);
 impl Time {
     /// The start of the run.
     pub const ZERO: Time = Time(0);
-    /// Later than every event: what a host answers that waits for nothing.
+    /// Later than every event: the deadline of a host that waits for none.
     pub const NEVER: Time = Time(u64::MAX);
 
     /// The point `ps` picoseconds after the start.
@@ -116,7 +116,7 @@ impl Span {
     }
 }
 
-/// What a link carries, in bits per second.
+/// The rate of a link, in bits per second.
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(try_from = "u64", into = "u64"))]
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]

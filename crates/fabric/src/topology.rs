@@ -56,13 +56,13 @@ pub struct Topology {
     name: String,
     host_names: Vec<String>,
     switch_names: Vec<String>,
-    /// Per host, what the switches' arithmetic looks at.
+    /// Per host, the address from which switches compute the next hop.
     pub(crate) addresses: Vec<u32>,
     pub(crate) routers: Vec<Router>,
     pub(crate) tables: Tables,
     port_counts: Vec<u16>,
     links: Vec<Link>,
-    /// For each node, hosts first: what each of its ports leads to, and over which link. Made when first asked for.
+    /// For each node, hosts first: each port's neighbour and link. Computed on first use.
     neighbours: OnceLock<Vec<Vec<(NodeId, usize)>>>,
 }
 
@@ -104,7 +104,7 @@ impl Topology {
         self.neighbours = OnceLock::new();
     }
 
-    /// What it is, in a few words: `fat tree k=6, 54 hosts`.
+    /// A short description: `fat tree k=6, 54 hosts`.
     pub fn name(&self) -> &str {
         &self.name
     }

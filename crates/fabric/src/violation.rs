@@ -1,4 +1,4 @@
-//! What must never happen, and how it is reported.
+//! Broken invariants, and how they are reported.
 
 use std::fmt;
 

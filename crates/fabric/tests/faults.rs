@@ -123,7 +123,8 @@ fn a_rule_picks_what_is_lost_at_each_switch() {
     let mut asked = 0;
     net.lose_if(Some(Box::new(move |_, frame| {
         asked += 1;
-        // Three switches each: the third packet at its first, and another at its second.
+        // Each packet passes three switches. The rule loses the third packet at its first switch and the
+        // seventh at its second.
         frame.number == 3 || (frame.number == 7 && asked > 8)
     })));
     net.run_until(Time::from_us(10)).expect("no invariant breaks");
@@ -153,7 +154,7 @@ fn by_wire(port: PortId) -> Verdict<Frame> {
     })
 }
 
-/// What must be the same: fingerprint, counters, and every host's log.
+/// The results that must be the same: fingerprint, counters, and every host's log.
 type Found = (u64, PortCounters, Vec<Vec<(Time, Frame)>>);
 
 #[test]

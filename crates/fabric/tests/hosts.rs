@@ -104,7 +104,8 @@ fn the_port_asks_when_it_is_idle_and_after_what_happens() {
     let mut net = pair();
     net.with_host(HostId(0), |host, _| host.to_send = 2);
     net.run_to_rest().expect("no invariant breaks");
-    // At the start, by the caller, when the first has left, and when the second has and there is no third.
+    // The port asks at the start, after the caller's change, when the first packet has left, and when the
+    // second has left.
     assert_eq!(net.host(HostId(0)).asked, [0, 0, 200, 400].map(Time::from_ns));
 }
 

@@ -175,7 +175,7 @@ fn a_pause_frame_waits_for_its_wire() {
 
 #[test]
 fn too_little_headroom_fails_loudly() {
-    // Headroom for small packets, but the hosts send jumbo frames.
+    // The headroom is for small packets, but the hosts send jumbo frames.
     let pfc = Pfc::for_input(100_000, Rate::from_gbps(40), Span::from_us(2), 64).expect("it fits");
     let buffering = Buffering::InputQueued { input_bytes: 100_000 };
     let mut hosts = stations(9);

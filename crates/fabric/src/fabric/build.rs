@@ -31,7 +31,8 @@ pub enum BuildError {
     Priorities(u8),
     /// A value of the configuration is out of range: its name, and what would be right.
     OutOfRange(&'static str, &'static str),
-    /// PFC would drop packets: what is on the way when an input pauses its peer does not fit into the headroom.
+    /// PFC would drop packets: the bytes on the way when an input pauses its peer do not fit into the
+    /// headroom.
     Headroom {
         /// The port, by the names of its node and number.
         port: String,
@@ -219,8 +220,8 @@ fn check_topology(topology: &Topology, config: &FabricConfig) -> Result<(), Buil
     Ok(())
 }
 
-/// The longest packet is the host's affair, so only the part of the headroom that the link itself fills is checked here;
-/// the invariant watches the rest.
+/// Only hosts know how long their longest packet is, so this checks only the part of the headroom that the
+/// link itself fills. If a longer packet does not fit, the run stops with a violation.
 fn check_headroom(topology: &Topology, link: &Link, pfc: Pfc) -> Result<(), BuildError> {
     let needed_bytes = Pfc::headroom_needed(link.spec.rate, link.spec.delay, 64, pfc.frame_bytes);
     if pfc.headroom_bytes >= needed_bytes {

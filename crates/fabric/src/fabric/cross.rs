@@ -1,7 +1,7 @@
 //! Where a part of a network meets the others.
 //!
-//! A wire between two parts belongs to the part at its far end: the sender's part keeps the packet in an outbox until the
-//! parts meet, which they do before it can arrive.
+//! A wire between two parts belongs to the part at its far end: the sender's part keeps the packet in an
+//! outbox until the threads meet, which is before the packet can arrive.
 
 use super::{ARRIVE, Crossing, Fabric, key};
 use crate::port::Tally;
@@ -42,18 +42,18 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         assert!(early.is_none(), "a part that is at rest has no events");
     }
 
-    /// What went wrong, if something did.
+    /// The violation that stopped this part, if one did.
     pub(crate) fn violation(&self) -> Option<&Violation> {
         self.violation.as_deref()
     }
 
-    /// What a port has put on its wire.
+    /// The packets that a port has put on its wire.
     pub(crate) fn sent(&self, port: u32) -> Tally {
         self.ports[port as usize].sent
     }
 
-    /// Ports whose wires lead to another part, and the least time that anything takes over one of them: the delay and a
-    /// byte's length, unless not even one is waited for.
+    /// Ports whose wires lead to another part, and the least time that a packet takes over one of them: the
+    /// delay, and a byte's length unless switches cut through without waiting for a header.
     pub(crate) fn cut_ports(&self) -> (Vec<u32>, Span) {
         let is_cut = |port: &u32| self.kinds[usize::from(self.ports[*port as usize].kind)].is_cut;
         let ports = (0..self.ports.len() as u32).filter(is_cut).collect();

@@ -1,8 +1,8 @@
 //! Links that fail, come back, or damage packets.
 //!
-//! A link fails in both directions at once: what is on the wire is lost, and so is what waits in front of it. Pause frames
-//! are not damaged by bit errors: a real one is repeated until it is heard, and losing the only one would stop the network
-//! for a reason that does not exist.
+//! A link fails in both directions at once: packets on the wire are lost, and so are packets that wait for
+//! it. Bit errors do not damage pause frames: real switches repeat a pause frame until it arrives, and losing
+//! this fabric's only one would stop the network where a real one goes on.
 
 use highwire_stdx::Rng;
 
@@ -17,10 +17,10 @@ pub(super) struct Fault {
     is_up: bool,
 }
 
-/// Whether a packet is lost that would now come into a switch.
+/// A rule: whether a packet that is about to enter a switch is lost.
 pub type Verdict<P> = Box<dyn FnMut(Time, &P) -> bool + Send>;
 
-/// The rules that decide it.
+/// The rules in force.
 pub(super) enum Verdicts<P> {
     /// One rule for all.
     Network(Verdict<P>),
@@ -65,8 +65,9 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         }
     }
 
-    /// From now on, packets are lost on their way into a switch by this rule; `None` ends that. It is asked in the order of
-    /// events, so a rule that counts is repeated by a run that is. It replaces the rules of [`Fabric::lose_if_by_wire`].
+    /// From now on, packets are lost on their way into a switch by this rule; `None` ends that. It is asked
+    /// in the order of events, so a rule that counts packets loses the same ones when a run is repeated. It
+    /// replaces the rules of [`Fabric::lose_if_by_wire`].
     pub fn lose_if(&mut self, rule: Option<Verdict<P>>) {
         self.verdicts = rule.map(Verdicts::Network);
     }
@@ -82,7 +83,8 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         });
     }
 
-    /// Whether a rule loses the packet that comes in over the wire behind `port`. Pause frames are none.
+    /// Whether a rule loses the packet that comes in over the wire behind `port`. Rules do not apply to pause
+    /// frames.
     #[cold]
     pub(super) fn is_condemned(&mut self, now: Time, port: u32, index: u32) -> bool {
         let rule = match &mut self.verdicts {
@@ -109,7 +111,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         kind.rng.chance(1.0 - survives)
     }
 
-    /// A packet does not leave the wire behind `port`.
+    /// Loses a packet on the wire behind `port`.
     #[cold]
     pub(super) fn lose(&mut self, now: Time, port: u32, index: u32, reason: DropReason) {
         let bytes = self.store.records[index as usize].bytes;
@@ -167,7 +169,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
                 self.discard(now, port, index, DropReason::LinkDown);
             }
         }
-        // Both ends forget what they told each other.
+        // Both ends forget which priorities they have paused at each other.
         self.ports[port as usize].pause_told = 0;
         self.set_paused(now, port, 0);
     }

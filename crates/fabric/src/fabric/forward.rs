@@ -1,4 +1,4 @@
-//! A packet in a switch: where it goes, whether there is room, what becomes of it if not.
+//! A packet in a switch: its output, the room in the buffer, and what happens if there is none.
 
 use super::Fabric;
 use crate::packet::{ECN_CAPABLE, Record, TRIMMED};
@@ -207,7 +207,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         }
     }
 
-    /// Marks a packet if the queue says so.
+    /// Marks a packet if the queue is long enough.
     #[inline]
     fn judge(&mut self, now: Time, ecn: Ecn, output: u32, index: u32, record: &Record) {
         let waiting = self.queues.lane(output, record.priority).bytes;
@@ -229,7 +229,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
     }
 }
 
-/// The way picked, or the next one alive if that is what rerouting means.
+/// The way picked, or with local rerouting the next one that is alive.
 #[cold]
 fn first_alive(
     ways: &Ways<'_>,

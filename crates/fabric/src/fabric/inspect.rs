@@ -90,7 +90,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         PortId(self.switches[switch as usize].base + u32::from(port))
     }
 
-    /// What a port belongs to.
+    /// The node that a port belongs to.
     pub fn node_of(&self, port: PortId) -> NodeId {
         match self.ports[port.0 as usize].switch {
             u32::MAX => NodeId::Host(port.0),
@@ -98,7 +98,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         }
     }
 
-    /// What happened at a port so far.
+    /// The counters of a port.
     pub fn counters(&self, port: PortId) -> PortCounters {
         let state = &self.ports[port.0 as usize];
         let mut counters = self.counters[port.0 as usize];
@@ -109,7 +109,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         counters
     }
 
-    /// What happened at all ports so far.
+    /// The sum of all ports' counters.
     pub fn totals(&self) -> PortCounters {
         let mut sum = PortCounters::default();
         (0..self.port_count()).for_each(|p| sum.merge(&self.counters(PortId(p))));

@@ -1,8 +1,8 @@
 //! Priority flow control: an input about to overflow stops the sender at the other end of its link.
 //!
 //! A pause frame says which priorities pause and holds until the next one; it waits for the packet being sent, overtakes
-//! all others and takes its time on the wire. Real frames carry a time to live and are refreshed; that never matters as long
-//! as none is lost, and here none is.
+//! all others and takes its time on the wire. Real frames carry a duration and are refreshed; that only
+//! matters when one is lost, and here none is.
 
 use super::forward::scaled;
 use super::{FREE, Fabric, key};
@@ -47,14 +47,15 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         }
         let Some(pfc) = &self.config.pfc else { return };
         let held = self.inputs[self.input_at(input) + 1 + usize::from(priority)];
-        // An empty input must resume even where a full pool leaves it no threshold: nothing of it will leave later.
+        // An empty input must resume even where a full pool leaves it no threshold: none of its packets will
+        // leave later and cause the XON.
         if held == 0 || held <= pfc.xon_bytes.min(self.xoff_bytes(pfc, input)) {
             self.ports[input as usize].pause_wanted &= !bit;
             self.wake(now, input);
         }
     }
 
-    /// Tells the peer of an idle port what it shall pause.
+    /// Tells the peer of an idle port which priorities it shall pause.
     pub(super) fn send_pause_frame(&mut self, now: Time, port: u32) {
         let Some(pfc) = &self.config.pfc else { return };
         let state = &mut self.ports[port as usize];

@@ -7,7 +7,7 @@ use crate::violation::BadPacket;
 use crate::{DropReason, Forwarding, Host, Observer, Packet, PortId, Priorities, Span, Time, ViolationKind};
 
 impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
-    /// Something for `port` has come up: serves it now, or as soon as it is free.
+    /// Serves `port`, for which a packet or pause frame now waits: at once, or as soon as the port is free.
     #[inline]
     pub(super) fn wake(&mut self, now: Time, port: u32) {
         let state = &mut self.ports[port as usize];
@@ -22,7 +22,8 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         }
     }
 
-    /// Sends the next packet of an idle port: a pause frame, or what waits at the highest priority that is not paused.
+    /// Sends the next packet of an idle port: a pause frame, or the first packet of the highest priority that
+    /// is not paused.
     #[inline]
     pub(super) fn serve(&mut self, now: Time, port: u32) {
         let state = &self.ports[port as usize];
@@ -168,8 +169,9 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
 }
 
 impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
-    /// The header of the first packet on the wire behind `port` is in a switch that cuts through. If it may leave by a faster link, its
-    /// rest would come too late there: it stays on the wire, which it occupies anyway, until all of it has come.
+    /// The header of the first packet on the wire behind `port` is in a switch that cuts through. If the
+    /// packet may leave by a faster link, it stays on the wire, which it occupies anyway, until all of it has
+    /// arrived: the faster link would otherwise run out of its bytes.
     fn wait_for_whole(&mut self, now: Time, port: u32, record: &Record) -> bool {
         let Forwarding::CutThrough { header_bytes } = self.config.forwarding else { return false };
         let state = &self.ports[port as usize];

@@ -1,4 +1,4 @@
-//! Counting everything again: what the running counters say must be what is there.
+//! Counting everything again: the running counters must agree with the queues and wires.
 
 use super::Fabric;
 use crate::packet::CONTROL;
@@ -9,8 +9,8 @@ use crate::{Buffering, Host, NodeId, Observer, Packet, PortId, Violation, Violat
 type Mismatch = (String, &'static str, u64, u64);
 
 impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
-    /// Checks that nothing was created or lost: on each link, in each switch, in all, and that buffers hold what their
-    /// counters say and no more than they can. Runs call it themselves now and then and at the end.
+    /// Checks that nothing was created or lost: on each link, in each switch, in all, and that buffers hold
+    /// what their counters say and no more than they can. A run calls it now and then and at its end.
     ///
     /// # Errors
     /// The first difference, or the violation that stopped the run before.
@@ -36,12 +36,12 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         equal("the network", "packets in flight", self.store.len() as u64, present)
     }
 
-    /// What was sent has arrived, was lost or is on the way. Returns the packets on the way.
+    /// Checks that every packet sent has arrived, was lost or is on the way. Returns the number on the way.
     fn recount_wire(&self, port: u32) -> Result<u64, Mismatch> {
         let state = &self.ports[port as usize];
         let (sum, present) = self.after(port);
         if self.kinds[usize::from(state.kind)].is_cut {
-            // Its two ends are counted by two parts.
+            // Two parts count the two ends of a wire between them.
             return Ok(present);
         }
         let place = || format!("the link behind {}", self.port_name(PortId(port)));
@@ -61,7 +61,7 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         (sum, present.packets)
     }
 
-    /// The queues for a port hold what its counters say. Returns the packets in them.
+    /// Checks that the queues for a port hold what its counters say. Returns the packets in them.
     fn recount_queues(&self, port: u32) -> Result<u64, Mismatch> {
         let state = &self.ports[port as usize];
         if state.switch == u32::MAX {
@@ -83,7 +83,8 @@ impl<P: Packet, H: Host<P>, O: Observer<P>> Fabric<P, H, O> {
         Ok(present)
     }
 
-    /// What came into a switch has left it, ended there or waits in it; and the buffer is not overfull.
+    /// Checks that every packet that entered a switch has left it, ended there or waits in it, and that the
+    /// buffer is not overfull.
     fn recount_switch(&self, switch: u32) -> Result<(), Mismatch> {
         let base = self.switches[switch as usize].base;
         let ports = base..base + u32::from(self.topology.switch_ports(switch));

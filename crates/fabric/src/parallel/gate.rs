@@ -1,7 +1,7 @@
 //! Where threads wait for each other, a few times per simulated microsecond.
 //!
-//! A window may be so short that sleeping costs more than it: threads spin for a while, and give their core away when others
-//! are late. A thread that panics breaks the gate, so that the others do not wait for ever.
+//! A window may be shorter than the cost of sleeping, so threads spin for a while, and yield their core when
+//! others are late. A thread that panics breaks the gate, so that the others do not wait for ever.
 
 use std::hint;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -34,13 +34,13 @@ impl Gate {
         Gate { count, waiting: zero(0), rounds: zero(0), is_broken: AtomicBool::new(false) }
     }
 
-    /// Returns when all have come. What any did before, all see after.
+    /// Returns when all threads have come. What a thread did before it came, all see afterwards.
     ///
     /// # Panics
     /// If a thread that should come has panicked.
     pub(super) fn wait(&self) {
         let round = self.rounds.load(Ordering::Acquire);
-        // AcqRel: the last to come has seen what all did before, and passes it on with `rounds`.
+        // AcqRel: the last thread to come sees what all did before, and publishes it with `rounds`.
         if self.waiting.fetch_add(1, Ordering::AcqRel) + 1 == self.count {
             self.waiting.store(0, Ordering::Relaxed);
             self.rounds.store(round.wrapping_add(1), Ordering::Release);

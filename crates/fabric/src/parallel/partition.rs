@@ -1,7 +1,7 @@
 //! Cutting a network into parts of about equal work with few links between them.
 //!
-//! Hosts are cut into equal runs of numbers, where possible between two edge switches. A switch goes where most of what
-//! it is connected to went, and switches that are connected to all parts alike are dealt out in turn.
+//! Hosts are cut into equal runs of numbers, where possible between two edge switches. A switch joins the
+//! part of most of its neighbours; switches that are connected to all parts alike are dealt out in turn.
 
 use std::ops::Range;
 
@@ -52,7 +52,7 @@ impl Partition {
     fn deal_switches(&mut self, topology: &Topology) {
         let switches = &topology.neighbours()[topology.host_count() as usize..];
         loop {
-            // One tier after the other: a tier sees only what was dealt before it.
+            // One tier after the other: a tier counts only neighbours in tiers that were dealt before.
             let before = self.of_switch.clone();
             for (switch, neighbours) in switches.iter().enumerate().filter(|&(s, _)| before[s] == usize::MAX)
             {

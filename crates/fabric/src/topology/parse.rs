@@ -1,6 +1,6 @@
 //! A graph from text: [`Topology::parse`] shows the form.
 //!
-//! One pass over the lines, then the checks that need them all. Every error knows its line.
+//! One pass over the lines, then the checks that need them all. Every error names its line.
 
 use std::collections::BTreeMap;
 use std::fmt;

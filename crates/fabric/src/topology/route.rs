@@ -25,7 +25,7 @@ pub(crate) enum Router {
     Table,
 }
 
-/// What a switch of a tree knows.
+/// A switch of a tree, as its routing needs it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct TreeRouter {
     /// An address lies below this switch if it agrees with `own` from this bit on.
@@ -96,7 +96,7 @@ impl Ways<'_> {
         }
     }
 
-    /// The `n`th of them.
+    /// The `n`th port.
     #[inline]
     pub(crate) fn nth(&self, n: usize) -> u16 {
         match self {

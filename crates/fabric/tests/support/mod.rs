@@ -9,7 +9,7 @@ use highwire_fabric::{
 
 pub const HEADER_BYTES: u32 = 64;
 
-/// A packet that carries what tests ask about.
+/// A packet with every field that tests check.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame {
     pub source: u32,
@@ -113,7 +113,7 @@ impl Host<Frame> for Station {
     }
 
     fn poll_timeout(&self) -> Time {
-        // What is due already waits for the port, not for the clock.
+        // A frame that is due already waits for the port, not for the clock.
         self.script.front().map_or(Time::NEVER, |s| if s.0 > self.now { s.0 } else { Time::NEVER })
     }
 }
