@@ -32,7 +32,8 @@ pub struct Verdict {
 
 /// Checks a history by both witnesses.
 pub fn check(history: &History) -> Result<Verdict, Anomaly> {
-    // Deletions look alike: if several transactions of unknown end may have made one that was seen, any of them may be the one.
+    // All deletions look alike: if several transactions of unknown outcome may have made a deletion that was
+    // seen, each of them is tried as its writer.
     let mut choices: Vec<usize> = Vec::new();
     let mut first = None;
     for _ in 0..ALTERNATIVES_MAX {
@@ -58,7 +59,8 @@ pub fn check(history: &History) -> Result<Verdict, Anomaly> {
 
 const ALTERNATIVES_MAX: usize = 1000;
 
-/// `choices` says which of several possible writers happened, in the order in which the question comes up; `counts` how many there were each time.
+/// `choices` says which of several possible writers is assumed, in the order in which the question arises;
+/// `counts` receives how many there were each time.
 fn check_with(history: &History, choices: &[usize], counts: &mut Vec<usize>) -> Result<Verdict, Anomaly> {
     let included = versions::included(history, choices, counts)?;
     let mut by_versions = Graph::new(history, &included);

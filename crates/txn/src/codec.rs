@@ -1,7 +1,7 @@
 //! Bytes of messages: little-endian numbers, and a length in front of each part of variable length. Reading never panics and allocates no
 //! more than it was sent.
 
-/// A message that is not one.
+/// Bytes that are no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Malformed;
 
@@ -20,7 +20,8 @@ pub(crate) trait Encode {
 pub(crate) trait Decode: Sized {
     fn take(from: &mut &[u8]) -> Result<Self, Malformed>;
 
-    /// So many, one behind the other. Each is at least a byte, and there are no fewer bytes than that.
+    /// Takes `count` items, one behind the other. The caller has checked that there are at least `count`
+    /// bytes, and an item is at least a byte.
     fn take_all(from: &mut &[u8], count: usize) -> Result<Vec<Self>, Malformed> {
         (0..count).map(|_| Self::take(from)).collect()
     }
@@ -44,7 +45,7 @@ macro_rules! number {
 }
 number!(u16, u32, u64);
 
-// Bytes are copied all at once: they are most of a message.
+// Byte strings are copied all at once, because they make up most of a message.
 impl Encode for u8 {
     fn put(&self, to: &mut Vec<u8>) {
         to.push(*self);

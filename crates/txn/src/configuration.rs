@@ -1,9 +1,9 @@
-//! A configuration: which nodes are the cluster, and which of them hold what. One after the other, agreed on through the configuration
-//! service, and named in every packet.
+//! A configuration: which nodes are the cluster, and which regions each holds. The nodes agree on one
+//! configuration after the other through the configuration service, and name theirs in every packet.
 //!
 //! Two rules decide which configuration may follow, and between them no committed write is lost to f failures:
-//! every region keeps a replica that is complete, and of every set of nodes that may hold undecided records at least one stays that any
-//! f + 1 of them include.
+//! every region keeps a complete replica, and of every set of nodes that may hold undecided records, at most
+//! f, and never all, are removed.
 
 use crate::id::{Key, NodeId, RegionId, TableId, mix};
 
@@ -13,16 +13,16 @@ pub type Member = (NodeId, u64);
 /// One copy of a region.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Replica {
-    /// Where.
+    /// The node that holds it.
     pub node: NodeId,
-    /// Has everything; otherwise it is being filled, and is given new writes meanwhile.
+    /// Whether it is complete. If not, it is being filled, and receives new writes meanwhile.
     pub synced: bool,
 }
 
-/// What every member of it agrees on.
+/// A configuration, on which all its members agree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Configuration {
-    /// Whose it is: all configurations that follow from one first one share this number.
+    /// The cluster's number, which all configurations that follow from one first one share.
     pub cluster: u64,
     /// The fence in every packet.
     pub id: u32,
@@ -40,7 +40,8 @@ pub struct Configuration {
     pub guards: Vec<Vec<Member>>,
     /// Every record of earlier configurations has been decided and applied.
     pub complete: bool,
-    /// Members of earlier configurations are none here, and may hold leases that have not run out.
+    /// Members of earlier configurations are missing from this one, and may hold leases that have not
+    /// expired.
     pub has_removed: bool,
 }
 
@@ -212,7 +213,7 @@ impl Configuration {
         Ok(next)
     }
 
-    /// A region's replicas in `next`: complete ones stay until those that are wanted are complete, too.
+    /// A region's replicas in `next`: the complete ones stay until the desired ones are complete, too.
     fn place(&self, region: RegionId, next: &Configuration, f: usize) -> Result<Vec<Replica>, Refusal> {
         let stays = |node: NodeId| self.boot(node).is_some() && self.boot(node) == next.boot(node);
         let mut replicas: Vec<Replica> = self.regions[usize::from(region.0)]
@@ -275,7 +276,7 @@ fn desired(nodes: &[NodeId], region: RegionId, f: usize) -> Vec<NodeId> {
 
 /// Where configurations are agreed on: one register, changed by compare-and-swap. It detects no failures and keeps no leases.
 pub trait ConfigurationService {
-    /// What goes wrong on the way there. After an error a change may have happened or not.
+    /// An error on the way to the service. After it, a change may have happened or not.
     type Error;
 
     /// The configuration that holds now.

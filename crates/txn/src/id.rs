@@ -1,7 +1,8 @@
 //! Names: nodes, regions, tables, transactions.
 //!
-//! A transaction's name is whole: node, worker and a sequence that no later life of that node can draw again. It is what owns a lock, so
-//! that recovery finds the locks of a dead coordinator and touches no others.
+//! A transaction's name is unique for ever: node, worker and a sequence that no later life of that node can
+//! draw again. Locks are owned by this name, so that recovery finds the locks of a dead coordinator and
+//! touches no others.
 
 use std::fmt;
 

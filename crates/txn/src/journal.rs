@@ -5,7 +5,8 @@
 //! has told other nodes, and recovery cannot tell it from one whose memory survived.
 //!
 //! A checkpoint is fuzzy: it states life, configuration and log slots of one moment, which is when a new file of the log begins, and then rows, page
-//! by page, while they change. Rows have versions, so what the log says of them once more is known already.
+//! by page, while they change. Rows have versions, so replaying a log entry for a row that the checkpoint has
+//! already does nothing.
 
 mod file_name;
 mod frame;
@@ -25,7 +26,7 @@ pub use file_name::{FileName, NoFileName};
 pub(crate) use load::{Care, load_with};
 pub use load::{LoadError, Loaded, load};
 
-/// What a node wants of its disk, in this order.
+/// An operation that a node asks of its disk. The driver carries them out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiskOperation {
     /// Bytes at the end of a file. A file that this process has not written to yet is created empty, even if a file of that name
@@ -33,7 +34,7 @@ pub enum DiskOperation {
     Append {
         /// Which.
         file: FileName,
-        /// Them.
+        /// The bytes.
         bytes: Vec<u8>,
     },
     /// The file and its name must be durable before [`crate::Node::handle_synced`] is called.
@@ -91,7 +92,7 @@ pub(crate) enum Part {
         table: TableId,
         rows: Vec<RowEntry>,
     },
-    /// Without it the checkpoint is none.
+    /// The end: a checkpoint without it does not count.
     End {
         parts: u64,
     },
@@ -158,7 +159,7 @@ impl Journal {
             });
             firsts.collect::<Vec<u64>>()
         };
-        // What a file of this name holds is behind the last whole entry.
+        // A file of this name would hold only bytes behind the last whole entry.
         let mut logs = firsts(true);
         logs.retain(|&first| first != next);
         logs.push(next);
@@ -220,7 +221,7 @@ impl Journal {
         }
         let operation = self.operations.pop_front();
         if let Some(DiskOperation::Sync { file }) = operation {
-            // A checkpoint's sync says nothing of entries.
+            // A sync of a checkpoint makes no log entries durable.
             self.syncing = Some(if matches!(file, FileName::Log(_)) { self.flushed } else { self.durable });
         }
         operation

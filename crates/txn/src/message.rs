@@ -1,4 +1,5 @@
-//! What nodes ask one another. Every request carries the sender's configuration; most are refused by a node that is in another one.
+//! Requests between nodes, and their responses. Every request carries the sender's configuration; a node in
+//! another configuration refuses most of them.
 
 use crate::codec::{Decode, Encode, Malformed, decode, fields, variants};
 use crate::configuration::{Configuration, Replica};
@@ -32,7 +33,7 @@ pub(crate) enum Request {
     Join { boot: u64 },
     Leave { boot: u64 },
     // Reconfiguration, from its manager.
-    // Boxed: it is seldom sent, and would make every request as large.
+    // Boxed: it is seldom sent, and unboxed it would make every request as large as itself.
     Adopt { new: Box<Configuration> },
     Recover { records: Vec<Vec<u8>> },
     Open {},
@@ -151,7 +152,7 @@ impl Decode for Lock {
 }
 
 impl Request {
-    /// Whether the answer says that something is remembered for good.
+    /// Whether the answer promises that the node will remember something for good.
     pub(crate) fn is_promise(&self) -> bool {
         matches!(
             self,

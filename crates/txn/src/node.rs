@@ -31,7 +31,7 @@ use crate::worker::{AbortReason, Worker};
 
 pub use coordinator::TransactionError;
 
-/// The answer to a request.
+/// A reply to a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reply {
     /// It must not leave before [`Node::durable`] is as great. 0: at once, as always without a disk.
@@ -64,7 +64,7 @@ pub struct Addressed {
     pub is_reliable: bool,
 }
 
-/// What a node wants of the configuration service.
+/// A call to the configuration service.
 #[derive(Clone, Debug)]
 pub enum ServiceCall {
     /// The configuration that holds.
@@ -83,7 +83,7 @@ pub enum ServiceCall {
 /// What happened to a worker's transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Reads are there and locks held, or else the application must abort.
+    /// An execution ended: values are read and locks held, or the application must abort.
     Executed {
         /// Whose.
         worker: u16,
@@ -97,7 +97,7 @@ pub enum Event {
         /// The transaction.
         txid: Txid,
     },
-    /// Nothing of it happened, nor will.
+    /// It aborted: none of its writes happened or will happen.
     Aborted {
         /// Whose.
         worker: u16,
@@ -115,7 +115,7 @@ pub enum Event {
     },
 }
 
-/// What survives a process whose memory survives.
+/// The state that survives when a process ends and its memory does not.
 pub struct Memory {
     pub(crate) boot: u64,
     pub(crate) configuration: Configuration,
@@ -123,7 +123,7 @@ pub struct Memory {
 }
 
 impl Memory {
-    /// The configuration in which it was a member.
+    /// The configuration in which the node was a member.
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
     }
@@ -152,11 +152,11 @@ enum Role {
     Member,
     /// Empty, and asking to be let in.
     Joining,
-    /// Gone of its own will.
+    /// It has left by its own wish.
     Left,
 }
 
-/// Requests to other nodes, by kind: what the paper counts.
+/// Requests to other nodes, by the kinds that FaSST counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {
     /// Reads and locks.
@@ -186,7 +186,8 @@ pub struct Node {
     configuration: Configuration,
     /// Recovery is over: the data plane runs.
     is_open: bool,
-    /// This process does not know what the last one promised in its configuration; only the next one counts.
+    /// This process does not know what the last process promised in its configuration, so it waits for the
+    /// next configuration.
     is_restarted: bool,
     store: Store,
     workers: Vec<Worker>,
@@ -205,9 +206,9 @@ pub struct Node {
     /// Empty: memory for a phase's requests.
     requests: Vec<(usize, TableId, Key, Request)>,
     events: VecDeque<Event>,
-    /// At the level of disks.
+    /// The journal, if this node keeps one on a disk.
     journal: Option<Journal>,
-    /// What waits until the entries before one are durable.
+    /// Answers and responses that wait until the entries before a number are durable.
     held: VecDeque<(u64, disk::Held)>,
     /// The disk failed: this node says and does nothing any more.
     is_halted: bool,
@@ -294,7 +295,8 @@ impl Node {
         Some(Reply { after, bytes: answer })
     }
 
-    /// The same; the answer's bytes are added to `answer`, and the number is [`Reply::after`].
+    /// Like [`Node::handle_request`], but appends the answer's bytes to `answer` and returns
+    /// [`Reply::after`].
     pub fn handle_request_into(
         &mut self,
         now_ns: u64,
@@ -331,7 +333,7 @@ impl Node {
         }
     }
 
-    /// Does what time demands. To be called at [`Node::next_timeout`], or at any time.
+    /// Acts on timeouts. The driver calls it at [`Node::next_timeout`], or at any time.
     pub fn handle_timeout(&mut self, now_ns: u64) {
         self.now_ns = self.now_ns.max(now_ns);
         if self.is_halted {
@@ -365,12 +367,13 @@ impl Node {
         if self.may_send() { self.outgoing.pop() } else { None }
     }
 
-    /// The same; the request's bytes are added to `bytes`.
+    /// Like [`Node::poll_request`], but appends the request's bytes to `bytes`.
     pub fn poll_request_into(&mut self, bytes: &mut Vec<u8>) -> Option<Addressed> {
         if self.may_send() { self.outgoing.pop_into(bytes) } else { None }
     }
 
-    /// No request leaves that tells of a configuration, or of a life, that a crash could take back.
+    /// Whether requests may leave. They name the node's configuration and life, so both must be durable, or a
+    /// crash could take them back.
     fn may_send(&self) -> bool {
         self.after(false) == 0
     }
@@ -430,7 +433,7 @@ impl Node {
         &self.store
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }

@@ -1,7 +1,8 @@
 //! The commit record: once f + 1 nodes have it, the transaction is committed (FaSST §5, step 3).
 //!
 //! It names everything that recovery needs to finish the transaction without its coordinator: table, key, the version read under the lock,
-//! whether the key is deleted, and the value itself. A checksum tells a torn record from a whole one after a crash that memory survived.
+//! whether the key is deleted, and the value itself. A checksum tells a torn record from a whole one after a
+//! crash that the memory survived.
 
 use crate::codec::{Encode as _, Malformed, decode, fields};
 use crate::id::{Key, NodeId, TableId, Txid, Version};
@@ -34,7 +35,7 @@ const RECORD_BYTES_USUAL: usize = 160;
 /// A transaction's writes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
-    /// Whose they are.
+    /// The transaction.
     pub(crate) txid: Txid,
     /// Each key once.
     pub(crate) writes: Vec<Write>,

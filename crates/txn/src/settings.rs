@@ -1,4 +1,4 @@
-//! What all nodes of a cluster are told alike, and never change.
+//! Settings that are the same on all nodes of a cluster, and never change.
 
 use crate::configuration::Configuration;
 use crate::id::{Key, RegionId, TableId};
@@ -36,13 +36,14 @@ pub struct Settings {
     pub workers: u16,
     /// The length of a lease.
     pub lease_ns: u64,
-    /// Clocks run at rates that differ from true time by at most this, in millionths. The promise rests on it.
+    /// Clocks run at rates that differ from true time by at most this, in millionths. Strict serialisability
+    /// rests on it.
     pub drift_ppm_max: u64,
     /// How long a new configuration may take to open before another member tries.
     pub stuck_ns: u64,
     /// Rows that a new replica asks for at a time.
     pub page_rows: usize,
-    /// Its pause between two pages, which is the foreground's.
+    /// Its pause between two pages, which leaves time for transactions.
     pub page_pause_ns: u64,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The nodes are the ones that run for real. What is simulated is their world: messages are lost, repeated, delayed and overtaken, links fail
 //! in one direction, machines pause, crash between any two messages and come back with their memory or without, disks tear what was not synced, lose it or are full,
-//! clocks run at different rates, and the configuration service is slow, silent, or does as it was told without saying so. Then the faults end, and the
-//! cluster must make progress, settle, and have kept its promise.
+//! clocks run at different rates, and the configuration service is slow, silent, or makes a change without
+//! answering. Then the faults end, and the cluster must make progress, settle, and have kept its promise.
 
 mod clients;
 mod disk;
@@ -18,7 +18,7 @@ use crate::settings::{Settings, TableKind};
 
 use world::World;
 
-/// What a run is made of. Everything follows from the seed.
+/// A run's parameters. Everything follows from the seed.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// The seed.
@@ -54,9 +54,9 @@ pub struct Plan {
 pub struct Report {
     /// Transactions that committed, as far as clients know.
     pub committed: usize,
-    /// That did not.
+    /// Transactions that aborted.
     pub aborted: usize,
-    /// Of which clients do not know.
+    /// Transactions whose outcome clients do not know.
     pub unknown: usize,
     /// Messages that arrived.
     pub messages: u64,
@@ -70,7 +70,7 @@ pub struct Report {
     pub configurations: u32,
     /// What was checked.
     pub verdict: Verdict,
-    /// A number that depends on everything that happened.
+    /// A hash of everything that happened.
     pub fingerprint: u64,
 }
 
@@ -144,7 +144,7 @@ impl Plan {
         self.run_recorded().0
     }
 
-    /// Runs it, and keeps what its clients saw, for other checkers than ours.
+    /// Runs it, and also returns the history that its clients saw, for other checkers than ours.
     pub fn run_recorded(&self) -> (Result<Report, Failure>, History) {
         let mut world = World::new(self);
         world.run_with_faults();

@@ -1,4 +1,4 @@
-//! What a node remembers of data: its replicas and its log slots. It outlives the process if the memory does.
+//! A node's data: its replicas and its log slots. They outlive the process if the memory does.
 
 use std::collections::BTreeMap;
 
@@ -37,7 +37,8 @@ impl Store {
         }
     }
 
-    /// Writes one key of a committed transaction here, if here is a replica, and lets go of its lock. Says whether it was news.
+    /// Writes one key of a committed transaction and releases its lock, if this node has a replica. Returns
+    /// whether the write was new.
     pub(crate) fn apply(&self, txid: Txid, write: &Write, region: RegionId) -> bool {
         let table = self.table(region, write.table);
         table.is_some_and(|table| table.apply(write.key, write.version(), write.value.as_deref(), txid))

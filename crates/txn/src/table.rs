@@ -18,7 +18,7 @@ use crate::id::{Key, Txid, Version};
 /// The longest value in one message (FaSST §5.2); longer ones would need segmentation.
 pub const VALUE_BYTES_MAX: usize = 4060;
 
-/// What a lock is wanted for.
+/// The kind of change for which a transaction locks a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
     /// The key must be absent.
@@ -40,7 +40,7 @@ pub struct Row {
     pub value: Option<Vec<u8>>,
 }
 
-/// The answer to an attempt to lock.
+/// The result of an attempt to lock a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lock {
     /// The lock is the caller's; this is the row under it.
@@ -49,7 +49,7 @@ pub enum Lock {
     Held,
     /// An insert found the key.
     Exists,
-    /// An update or a deletion did not.
+    /// An update or a deletion did not find the key.
     Missing,
     /// No room for another key.
     Full,

@@ -9,7 +9,7 @@ use crate::table::{Mode, RangeRow};
 pub enum Phase {
     /// No transaction.
     Idle,
-    /// Its application's turn.
+    /// The application adds keys and sets values.
     Building,
     /// Reads and locks are under way.
     Executing,
@@ -36,7 +36,7 @@ pub enum AbortReason {
     Changed,
     /// An insert found its key.
     Exists,
-    /// An update or deletion did not.
+    /// An update or deletion did not find its key.
     Missing,
     /// The table takes no more keys.
     Full,
@@ -57,7 +57,7 @@ pub struct Item {
     pub key: Key,
     /// `None`: it is only read.
     pub mode: Option<Mode>,
-    /// What was read. `None` before.
+    /// The version that was read; `None` before.
     pub seen: Option<Version>,
     /// The value that was read; `None`: absent.
     pub value: Option<Vec<u8>>,
@@ -106,7 +106,7 @@ impl Worker {
         }
     }
 
-    /// Begins another transaction; what it adds finds the last one's room.
+    /// Begins another transaction, which uses the memory of the last one's sets.
     pub(crate) fn begin(&mut self, txid: Txid) {
         (self.phase, self.txid, self.waiting) = (Phase::Building, txid, 0);
         (self.failure, self.doomed) = (None, false);
@@ -138,7 +138,7 @@ impl Worker {
         self.items.iter_mut().find(|item| (item.table, item.key) == (table, key))
     }
 
-    /// Whether the record has been written somewhere, or could have been.
+    /// Whether the record has been written at some node, or could have been.
     pub(crate) fn is_decided(&self) -> bool {
         matches!(self.phase, Phase::Logging | Phase::CommitBackup | Phase::CommitPrimary | Phase::InDoubt)
     }

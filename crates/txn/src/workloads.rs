@@ -43,14 +43,14 @@ pub struct Put {
     pub value: Vec<u8>,
 }
 
-/// What a transaction wants next.
+/// A transaction's next step.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Read these keys, and lock those that have a mode, in one round trip. A refusal ends the transaction.
     Execute(Vec<Access>),
     /// Commit with these values for keys that are locked.
     Commit(Vec<Put>),
-    /// Give up: what it looked for is not there.
+    /// Give up: a key that it looked for is absent.
     Abort,
 }
 
@@ -75,7 +75,8 @@ pub trait Procedure {
     /// The transaction's next step; called first with nothing read, then after each execution.
     fn step(&mut self, view: &dyn View) -> Step;
 
-    /// What a stored procedure of its kind takes, for systems that run transactions where the data is; empty for kinds that have no name.
+    /// The arguments of a stored procedure of its kind, for systems that run transactions where the data is;
+    /// empty for kinds that have none.
     fn arguments(&self) -> Vec<i64> {
         Vec::new()
     }

@@ -1,4 +1,5 @@
-//! The paper's arithmetic, and what a node does with bytes that make no sense. Three functions drive nodes without any network.
+//! FaSST's arithmetic, and a node's reaction to malformed bytes. Three functions drive nodes without any
+//! network.
 
 use std::collections::BTreeMap;
 

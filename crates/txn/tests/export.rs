@@ -68,7 +68,8 @@ fn operations(text: &str) -> Vec<Operation<'_>> {
     operations
 }
 
-/// What Elle and Jepsen expect of any history: time goes on, and each process does one thing after the other, and nothing after an end unknown.
+/// What Elle and Jepsen expect of any history: time increases, and each process does one operation after the
+/// other and none after an unknown outcome.
 fn check_processes(operations: &[Operation]) {
     let mut running: BTreeMap<i64, bool> = BTreeMap::new();
     let mut last = 0;

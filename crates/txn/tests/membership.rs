@@ -1,5 +1,5 @@
-//! Membership in scenarios: what the configuration service does to a proposal, and what becomes of a cluster whose members are
-//! not told.
+//! Membership in scenarios: what the configuration service does to a proposal, and how a cluster fares whose
+//! members get no answer.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -55,7 +55,8 @@ impl Cluster {
         }
     }
 
-    /// Time for everyone, then one round of messages. What got no answer is sent again in the next step, while its sender waits.
+    /// Lets time pass for every node, then delivers one round of messages. A request without an answer is
+    /// sent again in the next step, while its sender waits.
     fn step(&mut self) {
         self.now_ns += STEP_NS;
         let now_ns = self.now_ns;
@@ -139,7 +140,7 @@ impl Cluster {
         self.nodes.insert(id, node);
     }
 
-    /// Everybody is open in the configuration that holds, and it is complete.
+    /// Whether every node is open in the current configuration, and that is complete.
     fn is_settled(&self) -> bool {
         let now = &self.service.0;
         let follows = |node: &Node| node.is_open() && node.configuration().id == now.id;
@@ -156,7 +157,8 @@ fn a_change_that_was_made_when_its_proposer_had_given_up_is_found() {
     cluster.slow_changes = (0..3).map(NodeId).collect();
     cluster.silent.insert(NodeId(2));
     cluster.run_until("a proposal", |cluster| !cluster.late.is_empty());
-    // The suspect is heard again, all proposers see that nothing has changed and lose their wish, and then the change is made.
+    // The suspect is heard again, all proposers see that nothing has changed and drop their proposals, and
+    // then the service makes the change.
     cluster.silent.clear();
     (0..100).for_each(|_| cluster.step());
     cluster.slow_changes.clear();
@@ -218,7 +220,7 @@ fn a_node_that_left_is_not_missed_when_another_fails_at_the_same_moment() {
     cluster.run_until("a configuration without it", |cluster| cluster.service.0.boot(NodeId(3)).is_none());
     assert!(!cluster.service.0.complete, "the failure must come before recovery is recorded");
     cluster.restart(NodeId(3), false, 777);
-    // One failure, as f allows. The one that left was none.
+    // One failure, as f allows. The node that left did not count as one.
     cluster.nodes.remove(&NodeId(2));
     cluster.run_until("rest among those that are there", |cluster| cluster.is_settled());
 }
@@ -229,7 +231,8 @@ fn a_node_that_was_let_in_and_removed_before_it_knew_does_not_go_back_to_that() 
     cluster.run_until("leases", |cluster| cluster.is_settled());
     let node = NodeId(2);
     cluster.restart(node, false, 777);
-    // The answer in which it is a member is on its way when it is removed again, and let in once more.
+    // The answer that makes the node a member is still on its way when the node is removed again, and let in
+    // once more.
     cluster.run_until("it is let in", |cluster| cluster.service.0.has((node, 777)));
     let let_in = cluster.service.0.clone();
     let asks = Node::join(node, 777, Cluster::new(3, 1).service.0, cluster.settings.clone(), cluster.now_ns);
@@ -239,7 +242,8 @@ fn a_node_that_was_let_in_and_removed_before_it_knew_does_not_go_back_to_that() 
     cluster.without_service.insert(node);
     cluster.run_until("it is removed", |cluster| !cluster.service.0.has((node, 777)));
     let removed = cluster.service.0.clone();
-    // It is heard again, and knows no more than before: who lets it in now does not know where it turns to.
+    // The node is heard again and knows no more than before. A member that let it in now could not know to
+    // which configuration it would move.
     cluster.silent.clear();
     (0..200).for_each(|_| cluster.step());
     assert!(
@@ -247,7 +251,7 @@ fn a_node_that_was_let_in_and_removed_before_it_knew_does_not_go_back_to_that() 
         "it knows of no removal, and may still turn to {}",
         let_in.id
     );
-    // It learns of its removal; what is late changes nothing, and it comes in the same life.
+    // The node learns of its removal. The late answer changes nothing, and the node joins in the same life.
     let now_ns = cluster.now_ns;
     cluster.node(node).handle_service(now_ns, Some(removed));
     cluster.node(node).handle_service(now_ns, Some(let_in));

@@ -11,15 +11,15 @@ use crate::id::{Key, TableId};
 use super::lists::elements;
 use super::{History, Observation, Outcome, Transaction};
 
-/// What a history is written as.
+/// The form in which a history is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// EDN for Elle's `list-append`: tables of lists only.
     ListAppend,
     /// EDN for Elle's `rw-register`: tables in which nothing is deleted, since all deletions look alike.
     RwRegister,
-    /// Lines of JSON, one for each transaction and key: what each key went through, by itself. A strictly serialisable history is linearizable
-    /// for every key.
+    /// Lines of JSON, one for each transaction and key: the history of each key by itself. A strictly
+    /// serialisable history is linearizable for every key.
     SingleKeys,
 }
 
@@ -30,7 +30,7 @@ struct Numbers {
     values: BTreeMap<Identity, usize>,
 }
 
-/// What makes a value of a key one that no other write made: its bytes carry a tag; absence has only its version.
+/// Tells a value of a key from those of other writes: its bytes carry a tag; absence has only its version.
 type Identity = (TableId, Key, Option<Vec<u8>>, u64);
 
 impl Numbers {
@@ -39,7 +39,7 @@ impl Numbers {
         *self.elements.entry((table, key, element)).or_insert(next)
     }
 
-    /// `None` for what holds before the first write.
+    /// `None` for the value before the first write.
     fn value(&mut self, seen: &Observation) -> Option<usize> {
         if seen.value.is_none() && seen.version == 0 {
             return None;
@@ -82,7 +82,7 @@ impl History {
         processes
     }
 
-    /// Whose keys a form can tell of.
+    /// The tables whose keys a form can express.
     fn tables(&self, form: Form) -> BTreeSet<TableId> {
         if form == Form::ListAppend {
             return self.lists.clone();
@@ -132,7 +132,7 @@ impl History {
         text
     }
 
-    /// A transaction's operations, before it ran and as it saw them.
+    /// A transaction's operations: as invoked, and with the values that it saw.
     fn operations(
         &self,
         form: Form,
@@ -157,7 +157,8 @@ impl History {
                 format!("[:r {key} {value}]")
             });
         }
-        // A transaction that gave up between its locks and its values would have written what it read.
+        // A transaction that aborted after locking and before it set its values still has, as values to
+        // write, those that it read.
         let is_new = |write: &&Observation| {
             let same = |read: &Observation| {
                 (read.table, read.key) == (write.table, write.key) && read.value == write.value
@@ -188,7 +189,7 @@ impl History {
         for (index, transaction) in
             self.transactions.iter().enumerate().filter(|(_, transaction)| happened(transaction))
         {
-            // What a transaction of unknown end has read says nothing but what its writes rest on.
+            // The reads of a transaction of unknown outcome count only as the base of its writes.
             let is_known = transaction.outcome == Outcome::Committed;
             let written = |read: &Observation| {
                 transaction.writes.iter().find(|write| (write.table, write.key) == (read.table, read.key))

@@ -7,7 +7,7 @@ use super::{Anomaly, History};
 /// Why one transaction comes before another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Edge {
-    /// It wrote the version before.
+    /// It wrote the version that the other overwrote.
     WriteWrite,
     /// The other read what it wrote.
     WriteRead,
@@ -63,7 +63,7 @@ impl Graph {
         }
     }
 
-    /// Without those of real time.
+    /// The number of edges, without those of real time.
     pub(super) fn dependencies(&self) -> usize {
         self.edges.iter().flatten().filter(|edge| edge.1 != Edge::RealTime).count()
     }

@@ -7,11 +7,11 @@ use crate::id::{Key, TableId, Txid, Version};
 /// How a transaction ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Its client was told so.
+    /// Its client was told that it committed.
     Committed,
-    /// Its client was told so, or it can have had no effect.
+    /// Its client was told that it aborted, or it can have had no effect.
     Aborted,
-    /// Its client was not told.
+    /// Its client was not told the outcome.
     Unknown,
 }
 
@@ -38,7 +38,7 @@ pub struct Transaction {
     pub txid: Txid,
     /// True time at which it began.
     pub invoked_ns: u64,
-    /// True time at which its client knew.
+    /// True time at which its client learnt the outcome.
     pub completed_ns: Option<u64>,
     /// How it ended.
     pub outcome: Outcome,

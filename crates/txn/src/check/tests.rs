@@ -165,7 +165,8 @@ fn lists_are_a_witness_of_their_own() {
 #[test]
 fn of_several_that_may_have_made_a_version_any_may_be_the_one() {
     let unknown = |one: Transaction| Transaction { completed_ns: None, outcome: Outcome::Unknown, ..one };
-    // Either of two may have written X@1, and they look alike. The first cannot have: it read Y before the writer of Y read X.
+    // Either of two transactions may have written X@1, and their writes look alike. The first cannot have: it
+    // read Y before the writer of Y read X.
     let first = unknown(transaction(1, (0, 9), &[(X, 0), (Y, 0)], &[(X, 1)]));
     let second = unknown(transaction(2, (0, 9), &[(X, 0)], &[(X, 1)]));
     let writer = transaction(3, (0, 1), &[(X, 0), (Y, 0)], &[(Y, 1)]);

@@ -26,7 +26,8 @@ pub(super) fn included(
             }
         }
     }
-    // A version that was seen, or that another was built upon, has a writer; what that writer saw happened, too.
+    // A version that was seen, or overwritten, has a writer, so that writer happened, and so did the writers
+    // of the versions that it saw.
     let mut wanted: Vec<(Cell, Option<Vec<u8>>)> = Vec::new();
     let seen_by = |index: usize| {
         let transaction = &history.transactions[index];

@@ -3,12 +3,12 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// A file of a journal. The number is that of the first entry that is not before it.
+/// A file of a journal. The number is that of the first entry that is in it or after it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FileName {
     /// Entries from this one on.
     Log(u64),
-    /// Everything that entries before this one have made.
+    /// The memory that the entries before this one have built.
     Checkpoint(u64),
 }
 
@@ -21,7 +21,7 @@ impl fmt::Display for FileName {
     }
 }
 
-/// The name is none of a journal.
+/// The name is not that of a journal's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct NoFileName;
 

@@ -1,4 +1,5 @@
-//! How entries lie in files: length, checksum, number, what was durable before, and the entry.
+//! How entries lie in files: length, checksum, number, the number up to which entries were durable, and the
+//! entry.
 //!
 //! Reading stops at a frame that is not whole. Either its entries were never durable, so no node was told of them, or the file is damaged.
 //! The frames behind it decide: each says up to which entry all were durable when it was written.
@@ -6,7 +7,7 @@
 use crate::codec::Malformed;
 
 const HEADER_BYTES: usize = 24;
-/// Longer ones are never written.
+/// Longer payloads are never written.
 const PAYLOAD_BYTES_MAX: usize = 256 << 20;
 
 pub(super) fn put(to: &mut Vec<u8>, number: u64, durable: u64, payload: &[u8]) {
@@ -21,7 +22,7 @@ pub(super) fn put(to: &mut Vec<u8>, number: u64, durable: u64, payload: &[u8]) {
     to[start + 4..start + 8].copy_from_slice(&sum.to_le_bytes());
 }
 
-/// The checksum is of all but itself.
+/// The checksum covers the whole frame but itself.
 fn checksum(frame: &[u8]) -> u32 {
     let mut hasher = crc32fast::Hasher::new();
     hasher.update(&frame[..4]);
@@ -40,11 +41,11 @@ pub(super) fn take<'a>(from: &mut &'a [u8], number: u64, is_checked: bool) -> Re
     Ok(&whole[HEADER_BYTES..])
 }
 
-/// Looks anywhere for a whole frame that knows entry `lost` to have been durable. Says where.
+/// Looks anywhere for a whole frame that says that entry `lost` was durable. Returns its offset.
 pub(super) fn find_later(bytes: &[u8], lost: u64) -> Option<usize> {
     let is_later = |&at: &usize| {
         let rest = &bytes[at..];
-        // Of all that is no frame, nearly nothing gets as far as the checksum.
+        // Bytes that are no frame nearly always fail here, before the checksum is computed.
         header(rest).is_some_and(|(length, sum, number, durable)| {
             durable > lost
                 && number >= durable
@@ -54,7 +55,7 @@ pub(super) fn find_later(bytes: &[u8], lost: u64) -> Option<usize> {
     (0..bytes.len().saturating_sub(HEADER_BYTES - 1)).find(is_later)
 }
 
-/// Length, checksum, number, and what was durable.
+/// Length, checksum, number, and the number up to which entries were durable.
 fn header(bytes: &[u8]) -> Option<(usize, u32, u64, u64)> {
     let header: &[u8; HEADER_BYTES] = bytes.first_chunk()?;
     let word = |at: usize| u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes"));

@@ -12,7 +12,7 @@ use crate::settings::Settings;
 use crate::store::Store;
 use crate::table::VALUE_BYTES_MAX;
 
-/// What a disk has kept.
+/// The contents of a disk.
 #[derive(Default)]
 pub struct Loaded {
     /// `None`: the node was no member of a configuration, or had not told any node that it was.
@@ -25,14 +25,14 @@ pub struct Loaded {
     pub next: u64,
     /// Bytes of the log that were replayed.
     pub log_bytes: u64,
-    /// Bytes at the end of the log that are no entry: what was being written when it ended.
+    /// Bytes at the end of the log that are no entry: the process ended while it wrote them.
     pub torn_bytes: u64,
 }
 
 /// Why files are no journal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum LoadError {
-    /// What was durable is not readable.
+    /// Bytes that were durable are not readable.
     Damaged {
         /// Where.
         file: FileName,
@@ -41,7 +41,7 @@ pub enum LoadError {
     },
     /// The log does not begin where the last whole checkpoint ends.
     NoBeginning {
-        /// The file that would.
+        /// The file that should begin there.
         file: FileName,
     },
 }
@@ -61,7 +61,7 @@ impl fmt::Display for LoadError {
 
 impl std::error::Error for LoadError {}
 
-/// How carefully files are read: with all care, but for mistakes that are planted.
+/// How carefully files are read: fully, unless a mistake is planted.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Care {
     pub(crate) checks_sums: bool,
@@ -114,7 +114,7 @@ pub(crate) fn load_with(
         return Err(LoadError::NoBeginning { file: FileName::Log(0) });
     }
     let (mut next, mut log_bytes) = (base, 0);
-    // What is behind the last whole entry of each file.
+    // The bytes behind the last whole entry of each file.
     let mut tails = Vec::new();
     for (first, bytes) in logs {
         let read = if first == next { state.read_log(bytes, &mut next) } else { 0 };

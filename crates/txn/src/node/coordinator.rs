@@ -1,7 +1,7 @@
 //! The coordinator: FaSST's verbs, and its phases (FaSST §5).
 //!
-//! A worker goes on only when all responses of a phase are in, so it has one batch of requests at a time, and a receiver need remember no more
-//! than that.
+//! A worker goes on only when all responses of a phase are in, so it has one batch of requests at a time, and
+//! a receiver need remember only that batch.
 
 use std::mem::take;
 
@@ -20,7 +20,7 @@ use super::{Event, Node, Purpose};
 pub enum TransactionError {
     /// This node is not a member, or recovery is going on: try again soon.
     Unavailable,
-    /// Not in this phase.
+    /// The verb is not allowed in this phase.
     WrongPhase,
     /// The schema has no such table, or the table has no ranges.
     NoSuchTable,
@@ -108,7 +108,7 @@ impl Node {
         Ok(())
     }
 
-    /// Sets what a locked key shall hold.
+    /// Sets the new value of a locked key.
     pub fn set_value(
         &mut self,
         worker: u16,
@@ -162,7 +162,7 @@ impl Node {
         Ok(())
     }
 
-    /// A new configuration came: nothing that this worker has asked will be answered.
+    /// A new configuration came: none of this worker's requests will be answered any more.
     pub(super) fn interrupt(&mut self, worker: u16) {
         let aborts = planted!(self, InDoubtIsAborted);
         let slot = &mut self.workers[usize::from(worker)];
@@ -339,7 +339,8 @@ impl Node {
         }
     }
 
-    /// Only now: a primary's write releases its lock, and the next transaction's writes must find this one's at the backups.
+    /// Only after the backups: a primary's write releases its lock, and the next transaction's writes must
+    /// find this one's at the backups.
     fn commit_primaries(&mut self, worker: u16) {
         self.workers[usize::from(worker)].phase = Phase::CommitPrimary;
         let Record { txid, writes } = self.workers[usize::from(worker)].record();

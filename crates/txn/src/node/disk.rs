@@ -1,11 +1,12 @@
 //! What a node makes durable, and what waits for that.
 //!
-//! Three things wait for the disk. An answer that is a promise waits for all entries so far. So does the node's own part in what it asks of
-//! other nodes (its copy of a record, the manager's share of a recovery). And every message waits for the entries that hold the node's life
-//! and configuration. Reads need not wait: a value was committed by f + 1 durable records before it was written.
+//! Three things wait for the disk. An answer that is a promise waits for all entries so far. So does the
+//! node's own part of a request to other nodes (its copy of a record, the manager's share of a recovery). And
+//! every message waits for the entries that hold the node's life and configuration. Reads need not wait: a
+//! value was committed by f + 1 durable records before it was written.
 //!
-//! A node whose disk fails stops. Its promises are on the disk; other nodes could not rely on anything that it says from now on, so it says
-//! nothing.
+//! A node whose disk fails stops. It can make no further promise durable, so other nodes could not rely on
+//! its messages, and it sends none.
 
 use std::collections::VecDeque;
 
@@ -16,17 +17,17 @@ use crate::message::{Request, Response};
 
 use super::{Node, Purpose, Role};
 
-/// What is held back.
+/// A message that is held back.
 #[derive(Debug)]
 pub(super) enum Held {
     Request(NodeId, Request, Purpose),
-    /// To a ticket of this node's own.
+    /// A response to a request that this node sent to itself, by its ticket.
     Response(u64, Response),
 }
 
 impl Node {
-    /// Puts this node on the level of disks. To be called once, before anything else is done with a node that was made from what was loaded.
-    /// A checkpoint begins when the log has grown by so many bytes.
+    /// Lets this node keep a journal on its disk. To be called once, before anything else, on a node that was
+    /// made from `loaded`. A checkpoint begins when the log has grown by `checkpoint_bytes`.
     pub fn keep_journal(&mut self, loaded: &Loaded, checkpoint_bytes: u64) {
         self.journal = Some(Journal::new(loaded, checkpoint_bytes));
         if self.is_restarted {
@@ -69,7 +70,8 @@ impl Node {
         self.run_local();
     }
 
-    /// An operation failed: the disk is full, or broken. This node ends its part; its next life reads what the disk has.
+    /// An operation failed: the disk is full, or broken. This node stops; its next life reads what the disk
+    /// has.
     pub fn handle_disk_failure(&mut self) {
         if planted!(self, FullDiskIsIgnored) {
             return;
@@ -104,7 +106,8 @@ impl Node {
         let Some(journal) = &mut self.journal else { return };
         let entry = entry();
         let is_write = matches!(entry, Entry::Wrote { .. });
-        // The mistakes: "the checkpoint under way will see it", and "its record is in the log".
+        // The planted mistakes: to believe that the checkpoint under way will contain the write, or that its
+        // record in the log is enough.
         if !(is_write && (forgets || misses && journal.checkpoint.is_some())) {
             journal.add(&entry);
         }
@@ -121,8 +124,8 @@ impl Node {
         }
     }
 
-    /// The entry before which all must be durable before a message leaves: for a promise all entries so far, for other messages
-    /// those with this node's life and configuration. 0: they are durable.
+    /// The number of the entry up to which entries must be durable before a message leaves: for a promise all
+    /// entries so far, for other messages those with this node's life and configuration. 0 if they are.
     pub(super) fn after(&self, is_promise: bool) -> u64 {
         let Some(journal) = &self.journal else { return 0 };
         let after = if is_promise { journal.next() } else { journal.barrier() };
@@ -130,7 +133,7 @@ impl Node {
         if is_durable { 0 } else { after }
     }
 
-    /// Answers a request to this node's own disk when all entries so far are durable. `false`: they are.
+    /// Holds this node's own answer back until all entries so far are durable. Returns `false` if they are.
     pub(super) fn hold(&mut self, purpose: Purpose) -> bool {
         let after = self.after(true);
         if after > 0 {
@@ -156,7 +159,7 @@ impl Node {
         let Some(journal) = &mut self.journal else { return };
         while let Some(checkpoint) = &mut journal.checkpoint {
             let Some(&(region, table)) = checkpoint.queue.front() else { return journal.end_checkpoint() };
-            // Tables may have gone meanwhile; then the log says so.
+            // A table may be gone meanwhile; the log has an entry that says so.
             let (rows, next) = match self.store.table(region, table) {
                 Some(rows) => rows.page(checkpoint.cursor, self.settings.page_rows),
                 None => (Vec::new(), None),

@@ -2,8 +2,8 @@
 //!
 //! A response grants the sender of the heartbeat a lease from the moment at which it was sent, by the sender's own clock, and only within one
 //! configuration. A node answers for its regions while f others grant it leases. Any configuration that removes the node has one of them as
-//! a member, and that member granted no more leases once it had adopted the configuration. So a new configuration opens when the time of a
-//! lease has passed after all adopted.
+//! a member, and that member granted no more leases once it had adopted the configuration. So a new
+//! configuration opens when the length of a lease has passed since all members adopted it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -12,7 +12,7 @@ use crate::message::{Request, Response};
 
 use super::{Node, Purpose, Role};
 
-/// Heartbeats whose responses are still welcome, in beats.
+/// For how many beats the node still accepts a heartbeat's response.
 const BEATS_KEPT: usize = 8;
 
 #[derive(Debug, Default)]
@@ -34,7 +34,7 @@ impl Leases {
         self.next_beat = now_ns;
     }
 
-    /// Leases of those that count.
+    /// The number of valid leases from nodes for which `counts` holds.
     pub(super) fn held(&self, now_ns: u64, counts: impl Fn(NodeId) -> bool) -> usize {
         self.expiry_ns.iter().filter(|&(&node, &expiry)| now_ns < expiry && counts(node)).count()
     }
@@ -50,7 +50,8 @@ impl Node {
         if self.now_ns < self.leases.next_beat {
             return;
         }
-        // A node that did not run for so long has heard no other node, and the others are not to blame.
+        // A node that did not run for so long has received nothing, so silence is no reason to suspect the
+        // others.
         let is_late = self.now_ns >= self.leases.next_beat + self.settings.suspect_ns();
         if is_late {
             self.leases.heard_ns.clear();

@@ -1,6 +1,7 @@
 //! Membership: which nodes to suspect, when to propose the next configuration, which nodes to let in and out.
 //!
-//! Any member may propose; the configuration service's compare-and-swap chooses. Members wait their turn, so that seldom two try at once.
+//! Any member may propose; the configuration service's compare-and-swap chooses. Members wait their turn, so
+//! that two seldom propose at once.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +14,13 @@ use super::{Node, Role, ServiceCall};
 
 #[derive(Debug, Default)]
 pub(super) struct Membership {
-    /// Nodes with nothing, their boots, and when they last asked.
+    /// Empty nodes that ask to join, with their boots and when they last asked.
     pub(super) joiners: BTreeMap<NodeId, (u64, u64)>,
     pub(super) leavers: BTreeSet<Member>,
-    /// Since when a member says that it came back with its memory, and so can do nothing before the next configuration.
+    /// Since when a member has said that it was restarted with its memory, and so can do nothing before the
+    /// next configuration.
     pub(super) restarted_since: Option<u64>,
-    /// To the manager: replicas that are complete now.
+    /// Replicas that members have reported complete to this node as manager.
     pub(super) synced: BTreeSet<(RegionId, NodeId)>,
     pub(super) wants_to_leave: bool,
     /// There is a configuration that this node does not know.
@@ -62,12 +64,12 @@ impl Node {
         let wishes = self.role == Role::Joining || self.revision().is_some() || self.wish().is_some();
         let since_read = self.now_ns.saturating_sub(self.membership.last_read_ns);
         let may_ask = since_read >= self.settings.heartbeat_ns();
-        // No message tells a member of revisions, nor of a change that was made so late that its proposer had given it up. So members
-        // read the configuration now and then.
+        // No message tells a member of a revision, nor of a change that the service made after its proposer
+        // had given up. So members read the configuration now and then.
         let is_stale = since_read >= self.settings.stuck_ns;
         if wishes && may_ask || is_stale || self.membership.is_behind {
             self.membership.last_read_ns = self.now_ns;
-            // Always from what holds now: what this node knows may lack a revision that allows the change.
+            // Reads first: the configuration that this node knows may lack a revision that allows the change.
             self.membership.call(ServiceCall::Read);
         }
     }
@@ -104,16 +106,17 @@ impl Node {
         }
     }
 
-    /// Whether a configuration is one to be in after the one that this node knows. A node that asks to be let in knows one without it, or one
-    /// that was made since its process began. It never turns to an older one that has it: that one it has been removed from, and the next
-    /// may have let it in again.
+    /// Whether this node may move on to a configuration from the one that it knows. A node that asks to be
+    /// let in knows a configuration without it, or one that was made since its process began. It never moves
+    /// to an older configuration of which it is a member: it has been removed from that one since, and a
+    /// later one may have let it in again.
     pub(super) fn is_next(&self, configuration: &Configuration) -> bool {
         let is_known = configuration.id == self.configuration.id;
         let asks = self.role == Role::Joining && (is_known || planted!(self, JoinerGoesBack));
         configuration.id > self.configuration.id || asks
     }
 
-    /// What this node would put in the place of its configuration, if it is its turn and the rules allow it.
+    /// The configuration that this node proposes, if it is its turn and the rules allow one.
     fn proposal(&self) -> Option<Configuration> {
         if let Some(revised) = self.revision() {
             return Some(revised);
@@ -136,7 +139,7 @@ impl Node {
         }
         let old = &self.configuration;
         let suspects = self.suspects();
-        // One at a time, and not together with others: more than f must not go at once.
+        // Nodes leave one at a time, and not while others are suspected: more than f must not go at once.
         let may_go = |node: &NodeId| old.complete && suspects.is_empty() && self.holds_nothing(*node);
         let going = old.leaving.iter().copied().find(may_go);
         let gone = |node: NodeId| going == Some(node);
@@ -147,7 +150,8 @@ impl Node {
         let newcomers = self.newcomers();
         let leaving = self.leaving();
         let turn = self.turn_ns(&suspects);
-        // A node that came back proposes for itself, if it reaches the service; this node helps only after a while.
+        // A restarted node proposes for itself if it reaches the service, so this node helps only after a
+        // while.
         let patience = self.settings.suspect_ns() + turn;
         let helps = self.membership.restarted_since.is_some_and(|since| self.now_ns >= since + patience);
         let urgent = self.is_restarted
@@ -193,7 +197,7 @@ impl Node {
         changed.then_some(new)
     }
 
-    /// Members that have been silent for too long, as this node sees it. Only a member suspects anyone.
+    /// Members that this node has not heard for too long. Only a member suspects others.
     pub fn suspects(&self) -> Vec<NodeId> {
         let patience = self.settings.suspect_ns();
         let silent = |&node: &NodeId| self.leases.is_silent(node, self.now_ns, patience);
@@ -204,7 +208,7 @@ impl Node {
         }
     }
 
-    /// Nodes that ask to be members, in a life that is none yet.
+    /// Nodes that ask to join in a life in which they are no member yet.
     fn newcomers(&self) -> Vec<Member> {
         let fresh = |asked: u64| self.now_ns <= asked + self.settings.suspect_ns();
         let all = self.membership.joiners.iter().map(|(&node, &(boot, asked))| ((node, boot), asked));
@@ -224,7 +228,8 @@ impl Node {
         self.configuration.regions.iter().flatten().all(|replica| replica.node != node)
     }
 
-    /// The manager first, then the others one after the other.
+    /// How long this node waits for its turn to propose: the manager's comes first, then the others' one
+    /// after the other.
     fn turn_ns(&self, suspects: &[NodeId]) -> u64 {
         let manager = self.configuration.manager;
         let before = |node: &NodeId| *node == manager || *node < self.id;
@@ -257,14 +262,16 @@ impl Node {
         }
         let configuration = &self.configuration;
         self.membership.leavers.retain(|&member| configuration.has(member));
-        // A node that is still no member asks again, and knows of this one then.
+        // Joiners are forgotten: a node that is still no member asks again, and then it knows this
+        // configuration.
         let stays = |node, boot| planted!(self, JoinerGoesBack) && !configuration.has((node, boot));
         self.membership.joiners.retain(|&node, &mut (boot, _)| stays(node, boot));
         self.store.fit(&self.configuration, self.id, &self.settings);
         self.beat();
     }
 
-    /// The cluster goes on without this node: all that it holds may be old. It comes back as a new member with nothing, or stays away.
+    /// The cluster goes on without this node, so all its data may be old. It comes back as a new, empty
+    /// member, or stays away.
     fn removed(&mut self, configuration: Configuration) {
         self.configuration = configuration;
         self.is_open = false;
@@ -313,7 +320,7 @@ impl Node {
         )
     }
 
-    /// Whether a configuration from elsewhere can be worked with.
+    /// Whether a received configuration fits this node's settings.
     pub(super) fn is_sound(&self, configuration: &Configuration) -> bool {
         let known = |node: NodeId| configuration.boot(node).is_some();
         let whole = |replicas: &Vec<_>| !replicas.is_empty();

@@ -25,7 +25,7 @@ impl Outbox {
         self.entries.push_back((addressed, start..self.bytes.len()));
     }
 
-    /// The last packet once more, to another node.
+    /// Adds the last packet once more, for another node.
     pub(super) fn push_again(&mut self, addressed: Addressed) {
         let last = self.entries.back().map_or(0..0, |(_, range)| range.clone());
         self.entries.push_back((addressed, last));
@@ -77,10 +77,10 @@ mod tests {
             bytes.truncate(6);
             assert_eq!(outbox.pop_into(&mut bytes), Some(addressed(1)));
             assert_eq!(bytes, [b"before".as_slice(), &packet(1 + round).encode()].concat());
-            // One that comes meanwhile does not overwrite those that wait.
+            // A packet that is pushed meanwhile does not overwrite those that wait.
             outbox.push(addressed(7), &packet(7));
             assert_eq!(outbox.pop().map(|third| third.bytes), Some(packet(2 + round).encode()));
-            // One that goes to two nodes is there twice.
+            // A packet for two nodes is there twice.
             outbox.push_again(addressed(8));
             assert_eq!(outbox.pop().map(|last| last.bytes), Some(packet(7).encode()));
             assert_eq!(outbox.pop().map(|copy| (copy.ticket, copy.bytes)), Some((8, packet(7).encode())));

@@ -1,4 +1,5 @@
-//! The node's answers to what others ask of it, behind the fence: nothing of another configuration is done.
+//! The node's answers to other nodes' requests, behind the fence: it refuses requests of another
+//! configuration.
 
 use crate::defect::planted;
 use crate::id::{Key, NodeId, TableId, Txid};
@@ -12,7 +13,7 @@ use crate::table::{Row, Table, VALUE_BYTES_MAX};
 use super::{Node, Role};
 
 impl Node {
-    /// `None`: not now, or never. The sender repeats what it still needs.
+    /// Answers a request. `None` if not now or never: the sender repeats a request that it still needs.
     pub(super) fn answer_packet(
         &mut self,
         configuration: u32,
@@ -29,7 +30,8 @@ impl Node {
                 }
                 return self.answer_heartbeat(configuration, boot, sent_ns);
             }
-            // One that knows less than this node may still turn to a configuration that it has been removed from since.
+            // A joiner in an older configuration than this node's is not noted: it might still move to a
+            // configuration from which it has been removed since.
             Request::Join { boot }
                 if self.role == Role::Member
                     && (configuration >= self.configuration.id || planted!(self, JoinerGoesBack)) =>
@@ -136,8 +138,8 @@ impl Node {
         })
     }
 
-    /// Single-key reads are not validated, and a validation is as good as its answer is fresh: a primary answers only while no other can be
-    /// one.
+    /// Single-key reads are not validated, and a validation needs a current answer: so a primary answers only
+    /// while no other node can be primary.
     fn check_lease(&self) -> Option<()> {
         let needed = self.configuration.leases_needed(self.id, self.settings.f);
         let granted = self.leases.held(self.now_ns, |node| self.configuration.is_core(node));
@@ -162,7 +164,7 @@ impl Node {
         self.store.table(region, table).filter(|_| mine)
     }
 
-    /// Whether a write is one that a coordinator of ours can have made.
+    /// `Some` if a write is one that a coordinator of this cluster can have made.
     pub(super) fn check_write(&self, write: &Write) -> Option<()> {
         let fits = write.value.as_ref().is_none_or(|value| value.len() <= VALUE_BYTES_MAX);
         let known = usize::from(write.table.0) < self.settings.tables.len();

@@ -1,4 +1,4 @@
-//! Recovery: what happens between a configuration's adoption and its opening.
+//! Recovery: from a configuration's adoption to its opening.
 //!
 //! The manager asks all members to adopt; each answers with every record in its log, its own transactions' included. When all have
 //! answered, no member can act in an older configuration any more; when the leases of the removed nodes are over as well, those cannot act
@@ -53,7 +53,7 @@ impl Node {
 
     fn ask_members(&mut self, request: impl Fn(NodeId) -> Request, purpose: Purpose) {
         let others = self.others();
-        // What the others are asked to make durable, the manager makes durable as well before it goes on.
+        // The manager makes durable what it asks the others to make durable, before it goes on.
         let waits_for_disk = self.hold(purpose);
         if let Some(manager) = &mut self.manager {
             manager.missing = others.clone();
@@ -135,7 +135,7 @@ impl Node {
         if from != self.configuration.manager {
             return None;
         }
-        // Late repetitions must not release the locks of the transactions that run now.
+        // A late repetition of the request must not release the locks of transactions that run now.
         if !self.is_open {
             self.recover(records);
         }
@@ -150,7 +150,7 @@ impl Node {
         Some(Response::Done {})
     }
 
-    /// Every whole record in this node's log. One that is torn was never acknowledged.
+    /// Every whole record in this node's log. A torn record was never acknowledged.
     fn records(&self) -> Vec<Vec<u8>> {
         if planted!(self, RecoveryForgetsRecords) {
             let own = |slot: &(&(NodeId, u16), &Vec<u8>)| slot.0.0 == self.id;

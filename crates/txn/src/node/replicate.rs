@@ -1,7 +1,8 @@
-//! How a new replica gets its data: page by page from the primary, with pauses that belong to the foreground.
+//! How a new replica gets its data: page by page from the primary, with pauses that leave time for
+//! transactions.
 //!
-//! It is given all new writes from the moment its configuration opens, so a write that a page misses arrives by itself, and a page never
-//! puts an old version over a newer one.
+//! Coordinators send it all new writes from the moment its configuration opens, so a write that a page misses
+//! arrives by itself, and a page never puts an old version over a newer one.
 
 use std::collections::VecDeque;
 
@@ -29,7 +30,8 @@ impl Replication {
 }
 
 impl Node {
-    /// Begins anew: what an earlier configuration has copied stays, and is recognised as not newer.
+    /// Begins anew. Rows that were copied in an earlier configuration stay; a page that brings them again
+    /// finds them not newer.
     pub(super) fn start_replication(&mut self) {
         self.replication = Replication::default();
         for region in (0..self.configuration.regions.len()).map(|region| RegionId(region as u16)) {

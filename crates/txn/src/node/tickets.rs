@@ -29,7 +29,7 @@ impl Tickets {
         ticket
     }
 
-    /// No ticket so far is as great, and every later one is at least that.
+    /// A bound: every ticket so far is smaller, and every later one is at least this.
     pub(super) fn next(&self) -> u64 {
         (self.serial + 1) << PLACE_BITS
     }
@@ -38,7 +38,7 @@ impl Tickets {
         self.entries.get(place(ticket)).is_some_and(|entry| entry.0 == ticket)
     }
 
-    /// The response is there, or is not waited for any more.
+    /// Takes a ticket's entry out: its response has arrived, or the node no longer waits for it.
     pub(super) fn redeem(&mut self, ticket: u64) -> Option<(NodeId, Purpose)> {
         if !self.contains(ticket) {
             return None;

@@ -58,10 +58,10 @@ pub(super) struct Client {
     pub(super) step: u8,
     pub(super) invoked_ns: u64,
     pub(super) committed: u64,
-    /// Reads single keys of its own node and nothing else, so that it never waits for another, not even when it is cut off: if leases do not
-    /// stop it, it reads what is old.
+    /// Reads single keys of its own node and nothing else, so that it never waits for another node, not even
+    /// when its own is cut off: if leases do not stop it, it reads old values.
     pub(super) is_local: bool,
-    /// Lists as they were read first, to which is appended.
+    /// The lists as first read, to which the client appends.
     drafts: Vec<Vec<u8>>,
 }
 
@@ -245,7 +245,7 @@ pub(super) fn balance(value: Option<Vec<u8>>) -> i64 {
     bytes.first_chunk().map_or(0, |bytes| i64::from_le_bytes(*bytes))
 }
 
-/// What a transaction saw and wrote, for the history.
+/// Adds to the history what a transaction saw and wrote.
 pub(super) fn record(
     worker: &Worker,
     invoked_ns: u64,

@@ -4,7 +4,8 @@ use crate::defect::Defect;
 
 use super::Plan;
 
-/// Runs seeds until the mistake is found, and says by which check. Those that concern disks are looked for where there are disks.
+/// Runs seeds until the mistake is found, and says by which check. For mistakes that concern disks, the runs
+/// have disks.
 fn hunt(defect: Defect, seeds: u64) {
     for seed in 0..seeds {
         let plan = Plan::from_seed(seed);
@@ -82,8 +83,8 @@ found! {
     restart_is_not_noticed: RestartIsNotNoticed within 100 seeds;
 }
 
-/// One in thousands of seeds meets it: a node is removed in the life in which it asks to be let in, is let in again, and only then turns to the
-/// configuration before its removal.
+/// Only one in thousands of seeds reaches this: a node is removed in the life in which it asks to be let in,
+/// is let in again, and only then turns to the configuration before its removal.
 #[test]
 fn joiner_goes_back() {
     let plan = Plan { defect: Some(Defect::JoinerGoesBack), ..Plan::from_seed(1965) };

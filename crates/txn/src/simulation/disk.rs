@@ -1,5 +1,5 @@
-//! A disk: what is written to it is there when it was synced, and perhaps before. A crash of the process loses nothing of it; a loss of power loses
-//! what was not synced, wholly or in part, and may bring back what was removed.
+//! A disk: bytes written are durable once synced, and perhaps before. A crash of the process loses none of
+//! them; a loss of power loses unsynced bytes, wholly or in part, and may bring removed files back.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +19,7 @@ const SECTOR_BYTES: usize = 64;
 #[derive(Clone, Debug, Default)]
 struct File {
     bytes: Vec<u8>,
-    /// So many of them are safe.
+    /// How many of the bytes are durable.
     synced: usize,
 }
 
@@ -27,14 +27,14 @@ struct File {
 pub(super) struct Disk {
     files: BTreeMap<FileName, File>,
     removed: Vec<(FileName, File)>,
-    /// By the process that runs.
+    /// Files that the running process has written to.
     written: BTreeSet<FileName>,
     /// Writes fail until then.
     pub(super) full_until_ns: u64,
 }
 
 impl Disk {
-    /// Does it, but for a sync, which takes its time. Says whether it was possible.
+    /// Carries out an operation; a sync ends later, in [`World::on_synced`]. Returns whether it succeeded.
     fn operate(&mut self, operation: DiskOperation, now_ns: u64) -> bool {
         match operation {
             DiskOperation::Append { file, mut bytes } => {
@@ -64,7 +64,8 @@ impl Disk {
         }
     }
 
-    /// A process begins. What it has read was perhaps not safe when it did; it relies on it, and makes it so.
+    /// A process begins. It relies on bytes that it has read and that were perhaps not durable, so opening
+    /// makes them durable.
     fn open(&mut self) {
         self.written.clear();
         self.sync_all();
@@ -105,7 +106,7 @@ impl Disk {
         self.files.retain(|_, file| file.synced > 0 || !file.bytes.is_empty());
     }
 
-    /// What a node finds that begins with it.
+    /// What a node that starts from this disk loads.
     pub(super) fn load(&self, at: NodeId, settings: &Settings, plan: &Plan) -> Result<Loaded, LoadError> {
         let files: BTreeMap<FileName, Vec<u8>> =
             self.files.iter().map(|(&name, file)| (name, file.bytes.clone())).collect();
@@ -135,7 +136,7 @@ impl World {
         node.keep_journal(loaded, checkpoint_bytes);
     }
 
-    /// Before the beginning there was all the time that it takes.
+    /// Carries out all disk operations of a node before the run begins, as if there had been time enough.
     pub(super) fn sync_at_once(&mut self, at: NodeId, node: &mut Node) {
         let Some(disk) = self.machines.get_mut(&at).and_then(|machine| machine.disk.as_mut()) else { return };
         while let Some(operation) = node.poll_disk() {
@@ -163,7 +164,7 @@ impl World {
         }
     }
 
-    /// A sync has ended: what waited for it leaves.
+    /// A sync has ended: the replies that waited for it leave.
     pub(super) fn on_synced(&mut self, at: NodeId, local: u64, file: FileName) {
         let Some(machine) = self.machines.get_mut(&at) else { return };
         if let Some(disk) = &mut machine.disk {

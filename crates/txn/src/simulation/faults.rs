@@ -1,7 +1,8 @@
 //! The greater faults: crashes, pauses, partitions, a silent configuration service, nodes that leave.
 //!
-//! The promise holds for f failures at once, so no more are made. A node that is cut off or paused may be removed and then has lost its
-//! memory as surely as by a crash; it counts as a failure until some time after.
+//! The promise holds for f failures at once, so the simulator makes no more. A node that is cut off or paused
+//! may be removed and then has lost its memory as surely as by a crash; it counts as a failure until some
+//! time after.
 
 use std::collections::BTreeSet;
 
@@ -150,7 +151,7 @@ impl World {
 
     fn disturb(&mut self, at: NodeId, lasts_ns: u64) {
         let until = self.now_ns + lasts_ns + AFTERMATH_NS;
-        // Of so few, a single one may remove all others.
+        // In so small a cluster, a single node may remove all others.
         let members = &self.service.0.members;
         let few = members.iter().map(|member| member.0).filter(|_| members.len() <= self.plan.f + 1);
         for node in few.chain([at]) {
@@ -163,7 +164,7 @@ impl World {
         self.disturbed_until_ns.get(&at).is_some_and(|&until| until > self.now_ns)
     }
 
-    /// Members whose memory is no more.
+    /// Members whose memory is lost.
     fn gone(&self) -> BTreeSet<NodeId> {
         let is_there = |&(node, boot): &(NodeId, u64)| {
             let Some(machine) = self.machines.get(&node) else { return false };

@@ -58,7 +58,7 @@ pub(super) struct Machine {
     pub(super) process: Option<Process>,
     pub(super) memory: Option<Memory>,
     pub(super) disk: Option<Disk>,
-    /// What else the disk told after the last crash.
+    /// The rest of what was loaded from the disk after the last crash.
     pub(super) loaded: Option<Loaded>,
     pub(super) paused_until_ns: u64,
 }

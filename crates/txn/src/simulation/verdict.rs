@@ -1,4 +1,5 @@
-//! The end of a run: faults are over, the cluster must go on, come to rest, and have kept its promise.
+//! The end of a run: the faults are over, and the cluster must make progress, settle, and have kept its
+//! promise.
 
 use crate::check::{self, Observation, Outcome, Transaction};
 use crate::id::{NodeId, RegionId, TableId, Txid};
@@ -164,7 +165,7 @@ impl World {
         Ok(())
     }
 
-    /// What a disk holds is what its node remembers.
+    /// Checks that each disk holds what its node remembers.
     fn check_disks(&self) -> Result<(), String> {
         for machine in self.machines.values() {
             let (Some(disk), Some(process)) = (&machine.disk, &machine.process) else { continue };
@@ -197,7 +198,7 @@ impl World {
         entries
     }
 
-    /// All that is left in the end, as a transaction that reads it.
+    /// The final state of all keys, as a transaction that reads them.
     fn final_read(&self) -> Transaction {
         let mut reads = Vec::new();
         for (region, replicas) in self.service.0.regions.iter().enumerate() {

@@ -92,9 +92,9 @@ pub(super) struct World {
     pub(super) history: History,
     pub(super) disturbed_until_ns: BTreeMap<NodeId, u64>,
     pub(super) report: Report,
-    /// Processes that ended in the middle of sending: what they sent last may never have left.
+    /// Processes that ended in the middle of sending: their last messages may never have left.
     dead: BTreeSet<u64>,
-    /// Something that no check of the history would see.
+    /// A mistake that no check of the history would find.
     pub(super) wrong: Option<String>,
 }
 
@@ -155,7 +155,7 @@ impl World {
         world
     }
 
-    /// Money comes from somewhere: a transaction before all others.
+    /// Loads the accounts, as a transaction before all others.
     fn load(&mut self) {
         let txid = Txid { node: NodeId(u16::MAX), worker: 0, sequence: 0 };
         let deposit = |key: u64| Observation {

@@ -79,7 +79,7 @@ impl<'a> Slot<'a> {
         &self.bucket[self.state() + 1]
     }
 
-    /// The first three slots' come before a line ends, with a word to spare.
+    /// The first three slots' states fit into the second line, with a word to spare.
     fn state(self) -> usize {
         KEYS + SLOTS + 2 * self.index + usize::from(self.index >= 3)
     }
@@ -242,7 +242,7 @@ impl HashTable {
         })
     }
 
-    /// `None` if the chain does not end, as may seem to a racing reader.
+    /// `None` if the chain seems endless, as it may to a racing reader.
     fn find(&self, bucket: usize, key: Key) -> Option<Place<'_>> {
         let mut free = None;
         let mut last = None;
@@ -308,7 +308,8 @@ impl HashTable {
         Some(bytes)
     }
 
-    /// Puts a value in the place of the old one: in the same block if it has the size, since readers that race with this look again.
+    /// Puts a value in the place of the old one: in the same block if that has the size, since readers that
+    /// race with the write look again.
     fn store(&self, slot: Slot<'_>, value: Option<&[u8]>) {
         let old = slot.value().load(Ordering::Relaxed);
         let old_class =
@@ -337,7 +338,7 @@ impl HashTable {
     }
 }
 
-/// Longer chains are seen by racing readers only.
+/// Only a racing reader can see a longer chain.
 const HOPS_MAX: usize = 1 << 20;
 const STEADY: &str = "the bucket is steady under its own lock";
 

@@ -1,4 +1,4 @@
-//! A sequence lock: writers exclude one another, readers look and look again.
+//! A sequence lock: writers exclude one another, and readers read again if a writer has disturbed them.
 //!
 //! Everything it guards is atomic words, read and written relaxed, so that a reader that races with a writer reads garbage that it throws
 //! away, and no undefined behaviour. Held for the length of one table operation, never across a message.

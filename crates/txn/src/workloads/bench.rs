@@ -43,14 +43,14 @@ pub struct Tally {
     pub refusals: u64,
 }
 
-/// What a run did.
+/// The results of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// By kind.
     pub kinds: BTreeMap<&'static str, Tally>,
     /// Requests between nodes; those of a node to itself are calls.
     pub requests: Counters,
-    /// By how much committed transactions said that they change the sum of all balances.
+    /// The change of the sum of all balances, as the committed transactions declared it.
     pub money: i64,
 }
 
@@ -278,12 +278,12 @@ impl Cluster {
     }
 }
 
-/// The owner that writes a population: no node that could be a member.
+/// The owner of the writes that load a population; no node of a cluster has this number.
 const LOADER: Txid = Txid { node: NodeId(u16::MAX), worker: 0, sequence: 0 };
 
 impl Node {
-    /// Gives this node's copy of a key its first value, before the first transaction. Without a copy here it does nothing: the same rows are for
-    /// every node.
+    /// Gives this node's copy of a key its first value, before the first transaction. Does nothing if the
+    /// node has no copy: every node is given the same rows.
     pub fn populate(&mut self, row: Put) {
         self.apply(LOADER, &Write { table: row.table, key: row.key, read: 0, value: Some(row.value) });
     }

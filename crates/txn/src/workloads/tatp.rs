@@ -1,5 +1,5 @@
-//! TATP: what a home location register of a telephone network does (FaSST §6.3). Many transactions look for rows that are not there: that they
-//! end so is part of the benchmark.
+//! TATP: the transactions of a telephone network's home location register (FaSST §6.3). Many look for rows
+//! that are absent; that they abort is part of the benchmark.
 
 use highwire_stdx::Rng;
 
@@ -76,7 +76,7 @@ impl Tatp {
             value[0] = u8::from(rng.below(100) < ACTIVE_PERCENT);
             rows.push(Put { table: SPECIAL_FACILITY, key: typed(subscriber, kind), value });
             for start in START_TIMES {
-                // As it is after long running, when as many were deleted as inserted.
+                // As after a long run, when as many rows have been deleted as inserted.
                 if rng.chance(0.5) {
                     let mut value = bytes(&mut rng, 16);
                     value[0] = (start + rng.between(1, 8)) as u8;

@@ -1,4 +1,4 @@
-//! What becomes of messages: whether, when and how often they arrive, and what they set off.
+//! The way of messages: whether, when and how often they arrive, and the events that they cause.
 
 use crate::id::NodeId;
 use crate::message::{Packet, Request};
@@ -9,7 +9,8 @@ use super::super::network::{Admission, Frame};
 use super::{Event, SERVICE_TIMEOUT_NS, World};
 
 impl World {
-    /// What a process sent just before it ended may never have left, or be the last message of its kind to arrive.
+    /// A message that a process sent just before it ended may never have left, or be the last of its kind to
+    /// arrive.
     pub(super) fn survivor(&mut self, at: NodeId, from: NodeId, frame: Frame) -> Option<Frame> {
         let Frame::Request { process, .. } = &frame else { return Some(frame) };
         if self.is_healed || !self.dead.contains(process) {
@@ -92,7 +93,7 @@ impl World {
         }
     }
 
-    /// Whether an ambush springs before this message. A record that was being written may be torn then.
+    /// Whether an ambush springs before this message, a crash that may tear the record being written.
     pub(super) fn springs(&mut self, at: NodeId, slot: Option<(NodeId, u16)>) -> bool {
         let Some(ambush) = self.ambush.as_mut().filter(|ambush| ambush.at == at) else { return false };
         if ambush.at_records && slot.is_none() {
@@ -104,13 +105,13 @@ impl World {
         }
         let keeps_memory = ambush.keeps_memory;
         self.ambush = None;
-        // Much may have happened since it was laid.
+        // The cluster may have lost other nodes since the ambush was laid.
         if !self.may_fail(at, !keeps_memory) {
             return false;
         }
         self.crash(at, keeps_memory);
         let machine = self.machines.get_mut(&at).expect("a machine of ours");
-        // A disk tears by itself.
+        // With a disk, the disk does the tearing.
         if let Some(slot) = slot.filter(|_| !self.plan.has_disks)
             && let Some(record) =
                 machine.memory.as_mut().and_then(|memory: &mut Memory| memory.store.slots.get_mut(&slot))
