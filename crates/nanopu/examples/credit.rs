@@ -36,7 +36,8 @@ impl Transport for Credit {
         } else if is_new {
             self.allowed = self.allowed.saturating_sub(1);
         } else {
-            // It comes again: what it was allowed may have been lost on the way.
+            // The packet comes again, so the packets that the sender was allowed may have been lost on the
+            // way.
             let same = |turn: &&Packet| (turn.destination, turn.message) == (packet.source, packet.message);
             let all = packet.message_packets() as u16;
             let credit = self.turns.iter().find(same).map_or(all, |turn| turn.pull_offset);

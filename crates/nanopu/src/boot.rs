@@ -1,8 +1,9 @@
-//! What Rocket executes between reset and a program: its boot ROM, and the jump that the bench puts behind it.
+//! The code that Rocket executes between reset and a program: its boot ROM, and the jump that the bench puts
+//! behind it.
 //!
 //! Three jumps, which stay in the target buffer and move its replacement on; three lines of instructions, for each of which the
-//! instruction cache draws a way. A core that begins at the program itself has neither, and later forgets other targets and
-//! other lines than Rocket.
+//! instruction cache draws a way. A core that begins at the program itself skips both, and later replaces
+//! other targets and other lines than Rocket.
 
 /// Where a hart begins.
 pub const RESET: u64 = 0x1_0040;
@@ -35,9 +36,9 @@ pub fn fetch(address: u64) -> Option<u16> {
     is_rom(address).then(|| found.map_or(0, |(_, word)| (word >> (8 * (address & 2))) as u16))
 }
 
-/// Cycles to the first word of a line. The ROM answers at once. On Rocket, what is not memory is fetched only when it is certain
-/// to be executed, and the ROM's lines come without the questions that memory's need; the jump's line makes up for
-/// both, so that a program begins in the same cycle.
+/// Cycles to the first word of a line. The ROM answers at once. On Rocket, the frontend fetches from outside
+/// memory only what is certain to be executed, and the ROM's lines come without the probes that memory's
+/// lines need; the jump's line makes up for both, so that a program begins in the same cycle.
 pub fn line_cycles(address: u64) -> Option<u64> {
     match address {
         0x1_0000..0x1_0080 => Some(0),

@@ -3,7 +3,7 @@
 /// Bytes of a line.
 pub(crate) const LINE_BYTES: u64 = 64;
 
-/// The bus brings it in so many words, one a cycle.
+/// Words of a line; the bus brings one a cycle.
 pub(crate) const LINE_WORDS: u64 = 8;
 
 /// 16 KiB in four ways.
@@ -13,8 +13,9 @@ const WAYS: usize = 4;
 /// The number of no line.
 const NO_LINE: u64 = u64::MAX;
 
-/// When a line arrives that would, alone on the bus, be complete at `last`, while the other cache waits for one until
-/// `other`: whichever was asked for first comes first, and the second after it.
+/// The cycle in which a line is complete that would be complete at `last` if it were alone on the bus, while
+/// the other cache waits for a line until `other`: the line that was asked for first comes first, and the
+/// other one after it.
 pub(crate) fn share_bus(last: u64, other: Option<&mut u64>) -> u64 {
     match other {
         Some(other) if *other > last => {
@@ -31,9 +32,10 @@ pub(crate) fn share_bus(last: u64, other: Option<&mut u64>) -> u64 {
 pub(crate) struct Tags {
     /// The lines in each set, by way.
     lines: [[u64; WAYS]; SETS],
-    /// Which of them have been written to, by bit.
+    /// Which lines have been written to, by bit.
     dirty: [u8; SETS],
-    /// Which of them a device has read since, by bit: they must not be written to before they have been asked for again.
+    /// Which lines a device has read since, by bit: the core must ask for them again before it writes to
+    /// them.
     shared: [u8; SETS],
     /// A shift register of the longest period, as hardware draws its random ways.
     random: u16,
@@ -49,7 +51,7 @@ impl Tags {
         self.ways(address) != 0
     }
 
-    /// Brings a line in, in the place of the one that [`Tags::drop_dirty`] would drop.
+    /// Brings a line in, and replaces the one that [`Tags::drop_dirty`] would drop.
     pub(crate) fn fill(&mut self, address: u64, is_dirty: bool) {
         let (set, way) = (set_index(address), self.place(address));
         self.lines[set][way] = address / LINE_BYTES;
@@ -57,12 +59,13 @@ impl Tags {
         self.shared[set] &= !(1 << way);
     }
 
-    /// Whether [`Tags::drop_dirty`] would drop a line.
+    /// Whether [`Tags::drop_dirty`] would drop a dirty line.
     pub(crate) fn would_drop_dirty(&self, address: u64) -> bool {
         self.dirty[set_index(address)] >> self.place(address) & 1 != 0
     }
 
-    /// The line that makes room for another is dropped, unless it is the same one. Says whether it had been written to.
+    /// Drops the line that makes room for the one of `address`, unless they are the same. Returns whether it
+    /// had been written to.
     pub(crate) fn drop_dirty(&mut self, address: u64) -> bool {
         let was_dirty = self.would_drop_dirty(address);
         if was_dirty || self.ways(address) == 0 {
@@ -71,7 +74,7 @@ impl Tags {
         was_dirty
     }
 
-    /// The line that would make room for another is dropped.
+    /// Drops the line that would make room for the one of `address`.
     pub(crate) fn strike(&mut self, address: u64) {
         let (set, way) = (set_index(address), self.place(address));
         self.lines[set][way] = NO_LINE;
@@ -85,7 +88,8 @@ impl Tags {
         self.random = self.random << 1 | (bit(15) ^ bit(13) ^ bit(12) ^ bit(10));
     }
 
-    /// Where a line comes in: where it is if it must only be asked for again, otherwise a way at random, even if another is free.
+    /// The way that a line is put into: its own if it is there and was only asked for again, otherwise a
+    /// random one, even if another is free.
     fn place(&self, address: u64) -> usize {
         match self.ways(address) {
             0 => usize::from(self.random) % WAYS,
@@ -99,7 +103,7 @@ impl Tags {
         self.ways(address) & self.shared[set_index(address)] != 0
     }
 
-    /// A device takes the line away. Whether it was dirty; nothing if it was not there.
+    /// A device takes the line away. Returns whether it was dirty, or `None` if it was not there.
     pub(crate) fn take(&mut self, address: u64) -> Option<bool> {
         let was_dirty = self.share(address)?;
         let (set, ways) = (set_index(address), self.ways(address));
@@ -108,7 +112,8 @@ impl Tags {
         Some(was_dirty)
     }
 
-    /// A device reads the line, which stays, clean. Whether it was dirty; `None` if the cache has no writable copy of it.
+    /// A device reads the line, which stays, clean. Returns whether it was dirty, or `None` if the cache has
+    /// no writable copy of it.
     pub(crate) fn share(&mut self, address: u64) -> Option<bool> {
         let (set, ways) = (set_index(address), self.ways(address));
         if ways == 0 {
@@ -125,7 +130,7 @@ impl Tags {
         self.ways(address) & self.dirty[set_index(address)] != 0
     }
 
-    /// A line that is here is written to; says whether it had been before.
+    /// Notes a write to a cached line. Returns whether the line was dirty already.
     #[inline(always)]
     pub(crate) fn mark_dirty(&mut self, address: u64) -> bool {
         let (set, ways) = (set_index(address), self.ways(address));
@@ -177,7 +182,7 @@ mod tests {
         let mut tags = Tags::new();
         tags.fill(LINE, true);
         tags.share(LINE);
-        // Nothing else leaves for it, however often the random way changes.
+        // No other line makes room for it, however often the random way changes.
         for _ in 0..8 {
             assert!(!tags.drop_dirty(LINE));
             tags.fill(LINE, true);

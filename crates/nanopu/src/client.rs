@@ -16,20 +16,20 @@ pub struct Request {
     pub sent: u64,
     /// The node's context that it is for.
     pub context: u16,
-    /// What it carries; at most [`crate::packet::MESSAGE_BYTES_MAX`] bytes, unless the node takes long messages.
+    /// The payload: at most [`crate::packet::MESSAGE_BYTES_MAX`] bytes, unless the node takes long messages.
     pub payload: Vec<u8>,
 }
 
-/// What became of a request.
+/// The answer to a request.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Answer {
     /// The cycle in which the answer's first word was back.
     pub received: u64,
-    /// What it carried.
+    /// Its payload.
     pub payload: Vec<u8>,
 }
 
-/// What went wrong at the generator's end.
+/// Packets that the generator did not expect.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Strays {
     /// Answers to no request, or to one that had been answered.
@@ -38,10 +38,11 @@ pub struct Strays {
     pub elsewhere: u64,
 }
 
-/// What a generator in the authors' switch waits with until the next round.
+/// Packets that a generator in the authors' switch keeps until the next round.
 #[derive(Clone, Debug, Default)]
 struct Rounds {
-    /// When the first word of what is acknowledged was in the switch, when its last one was, and the acknowledgement.
+    /// When the first and the last word of the acknowledged packet were in the switch, and the
+    /// acknowledgement.
     acknowledgements: VecDeque<(u64, u64, Packet)>,
     /// When it is due, and the packet.
     requests: VecDeque<(u64, Packet)>,
@@ -53,7 +54,7 @@ struct Rounds {
 const ACKNOWLEDGEMENT_BYTES: usize = 16;
 
 impl Rounds {
-    /// What leaves in the round of `cycles` from `base` on.
+    /// The packets that leave in the round of `cycles` from `base` on.
     fn transmit(&mut self, base: u64, cycles: u64) -> Vec<(u64, Packet)> {
         while self.acknowledgements.front().is_some_and(|&(_, last, _)| last < base + cycles) {
             let (first, _, packet) = self.acknowledgements.pop_front().expect("looked at");
@@ -85,7 +86,7 @@ pub struct Client {
     parts: Vec<(u16, u64, Vec<u8>, u64)>,
     strays: Strays,
     next_message: u16,
-    /// What waits for the next round of the authors' switch, if the generator sits in one.
+    /// The packets for the next round, if the generator sits in the authors' switch.
     rounds: Option<Rounds>,
 }
 
@@ -113,7 +114,7 @@ impl<'a> Play<'a> {
         Play { client, requests, next: 0, answered: 0 }
     }
 
-    /// Back to the beginning, for a node that begins again.
+    /// Goes back to the beginning, for a node that begins again.
     pub fn rewind(&mut self) {
         self.client.expect(self.requests.len());
         self.client.towards.clear();
@@ -123,12 +124,12 @@ impl<'a> Play<'a> {
         (self.client.wire_free, self.next, self.answered) = (0, 0, 0);
     }
 
-    /// How far it has come, for a caller that wants to take cycles back together with the node's.
+    /// How far the play has come, for a caller that takes cycles of it back together with the node's.
     pub fn progress(&self) -> Progress {
         Progress { client: self.client.clone(), next: self.next, answered: self.answered }
     }
 
-    /// Back to there.
+    /// Goes back to `progress`.
     pub fn go_back(&mut self, progress: &Progress) {
         self.client.clone_from(&progress.client);
         (self.next, self.answered) = (progress.next, progress.answered);
@@ -193,8 +194,8 @@ impl Client {
         }
     }
 
-    /// The same in the authors' switch, which works in rounds of one link latency: acknowledgements go
-    /// before requests, and nothing is cut by a round's end.
+    /// A generator in the authors' switch, which works in rounds of one link latency: acknowledgements go
+    /// before requests, and no packet is cut by a round's end.
     pub fn in_rounds(address: u32, node: u32, link_cycles: u64) -> Client {
         Client { rounds: Some(Rounds::default()), ..Client::new(address, node, link_cycles) }
     }
@@ -202,7 +203,7 @@ impl Client {
     /// Plays `requests`, in order of `sent`, until all are answered or `patience_cycles` have passed since the last was sent.
     ///
     /// An answer belongs to the request whose number its destination context is, which the node's program sends back with the
-    /// header. `on_event` sees what each core does. Returns what each request got; nothing for one without an answer.
+    /// header. `on_event` sees what each core does. Returns each request's answer, or `None`.
     pub fn play<T: Transport>(
         &mut self,
         node: &mut Node<T>,
@@ -265,12 +266,13 @@ impl Client {
         self.answers = vec![None; requests];
     }
 
-    /// What came back so far, by request.
+    /// The answers so far, by request.
     pub(crate) fn answers(&self) -> &[Option<Answer>] {
         &self.answers
     }
 
-    /// When there is something to do: the next packet is at the other end of the link, or the wire is free for one.
+    /// The next cycle in which there is something to do: a packet is at the other end of the link, or the
+    /// wire is free for one.
     pub(crate) fn next_packet(&self) -> Option<u64> {
         let there = self.towards.front().map(|&(due, _)| due);
         let free = self.pending.front().map(|_| self.wire_free);
@@ -278,7 +280,7 @@ impl Client {
         [there, free, between].into_iter().flatten().min()
     }
 
-    /// A packet that is there by `cycle`. It stays.
+    /// A packet that is there by `cycle`, without taking it.
     pub(crate) fn peek_packet(&self, cycle: u64) -> Option<&Packet> {
         self.towards.front().filter(|(due, _)| *due <= cycle).map(|(_, packet)| packet)
     }
@@ -315,7 +317,7 @@ impl Client {
         for packet in Packet::of_message(message, &request.payload) {
             match &mut self.rounds {
                 Some(rounds) => rounds.requests.push_back((request.sent, packet)),
-                // As many as a node sends unasked.
+                // A node sends as many packets unasked.
                 None if packets <= 2 => self.launch(request.sent, packet),
                 None => {
                     self.wire_free = self.wire_free.max(request.sent);
@@ -325,14 +327,15 @@ impl Client {
         }
     }
 
-    /// Puts a packet on the link: not before the one before it has left.
+    /// Puts a packet on the link, once the one before it has left.
     fn launch(&mut self, cycle: u64, packet: Packet) {
         let first = cycle.max(self.wire_free);
         self.wire_free = first + packet.wire_words();
         self.towards.push_back((first + self.link_cycles, packet));
     }
 
-    /// A packet of the node's whose first word leaves it in cycle `first`. Says whether it completes an answer.
+    /// Takes a packet of the node, whose first word leaves the node in cycle `first`. Returns whether it
+    /// completes an answer.
     pub(crate) fn take(&mut self, first: u64, packet: &Packet) -> bool {
         if packet.destination != self.address {
             self.strays.elsewhere += 1;
@@ -357,7 +360,7 @@ impl Client {
         }
         let Some(payload) = self.assemble(arrival, packet) else { return false };
         let number = usize::from(packet.destination_context);
-        // Of the requests with this context the oldest unanswered one is meant.
+        // Several requests can have this context: the answer is for the oldest unanswered one.
         let slot = (number..self.answers.len()).step_by(CONTEXTS).find(|&slot| self.answers[slot].is_none());
         match slot {
             Some(slot) => self.answers[slot] = Some(Answer { received: payload.0, payload: payload.1 }),

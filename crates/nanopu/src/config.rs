@@ -16,16 +16,17 @@ impl Default for CoreConfig {
     }
 }
 
-/// From the answer of the data cache, which is asked first, to the last word of a line of instructions, without memory's
-/// latency.
+/// Cycles from the answer of the data cache, which is probed first, to the last word of a line of
+/// instructions, without memory's latency.
 pub(crate) const INSTRUCTION_MISS_CYCLES: u64 = 12;
 
-/// From the miss of a load or store at write-back to the last word of the line, without memory's latency.
+/// Cycles from the miss of a load or store at write-back to the last word of the line, without memory's
+/// latency.
 pub(crate) const DATA_MISS_CYCLES: u64 = 10;
 
-/// From an access to a device at write-back to its answer at the cache: what the core's own timer takes on Rocket, through both
-/// buses between them.
+/// Cycles from an access to a device at write-back to its answer at the cache. The number is that of Rocket's
+/// own timer, behind two buses.
 pub(crate) const DEVICE_CYCLES: u64 = 4;
 
-/// From such a miss to the cycle in which the line that must be written back first has left, and is struck off.
+/// Cycles from such a miss until the line that must be written back first has left and is struck off.
 pub(crate) const WRITE_BACK_CYCLES: u64 = 13;

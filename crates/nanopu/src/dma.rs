@@ -10,7 +10,7 @@
 //! ```
 //!
 //! The shape is that of the public IceNIC: a program posts the addresses of buffers, polls counts of completions, and writes an
-//! address and a length to send. There is no transport: what arrives is a frame, and what the program sends is one.
+//! address and a length to send. There is no transport: the program receives and sends frames.
 
 mod bus;
 mod error;
@@ -49,13 +49,14 @@ pub struct DmaConfig {
     pub in_flight: usize,
     /// Cycles between an engine and the second-level cache, each way.
     pub hop_cycles: u64,
-    /// What the program reads as the NIC's Ethernet address.
+    /// The Ethernet address that the program reads from the NIC.
     pub mac: u64,
 }
 
 impl Default for DmaConfig {
-    /// Queues of 64; 1,800 words in, two frames of 1,520 bytes out; eight blocks in flight. A guess is the hop: a register at the
-    /// NIC's port and one where the bus of devices that read memory meets the system's.
+    /// Queues of 64; 1,800 words in, two frames of 1,520 bytes out; eight blocks in flight. The hop is a
+    /// guess: a register at the NIC's port, and one where the bus of devices that read memory meets the
+    /// system's.
     fn default() -> DmaConfig {
         DmaConfig {
             queue_depth: 64,
@@ -69,18 +70,19 @@ impl Default for DmaConfig {
 }
 
 impl DmaConfig {
-    /// Cycles from the core to a register and back: what the core's timer takes, and the hop in both directions.
+    /// Cycles from the core to a register and back: those of the core's timer, and the hop in both
+    /// directions.
     fn access_cycles(&self) -> u64 {
         DEVICE_CYCLES + 2 * self.hop_cycles
     }
 }
 
-/// What a NIC has done.
+/// Counters of a NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DmaCounters {
     /// Frames that came over the wire.
     pub received: u64,
-    /// Of these, those that are in a receive buffer of the program's.
+    /// Received frames that are in a receive buffer of the program.
     pub delivered: u64,
     /// Lost because the NIC's own buffer was full: no receive buffer was posted for too long.
     pub without_room: u64,
@@ -92,12 +94,12 @@ pub struct DmaCounters {
     pub sent: u64,
     /// Requests that were refused; [`DmaEvent::Refused`] says which and why.
     pub refused: u64,
-    /// Blocks that the first-level cache held when they were written or read.
+    /// Blocks that the first-level cache held when the NIC wrote or read them.
     pub probed: u64,
 }
 
 impl DmaCounters {
-    /// Frames that came and that no program will see.
+    /// Received frames that no program will see.
     pub fn lost(&self) -> u64 {
         self.without_room + self.too_long + self.malformed
     }
@@ -141,14 +143,14 @@ impl DmaNic {
         self.receiver.arrive(last, frame);
     }
 
-    /// One cycle; the frame that leaves because of it, maybe in a later one.
+    /// One cycle. Returns the frame whose departure it decides, which may lie in a later cycle.
     pub(crate) fn tick(&mut self, cycle: u64, memory: &mut Memory<'_>) -> Option<Departure> {
         self.registers.tick(cycle);
         self.receiver.tick(cycle, &mut self.registers, &mut self.bus, memory);
         self.sender.tick(cycle, &mut self.registers, &mut self.bus, memory)
     }
 
-    /// What it has done.
+    /// Its counters.
     pub fn counters(&self) -> DmaCounters {
         let DmaCounters { received, delivered, without_room, too_long, malformed, .. } =
             self.receiver.counters;

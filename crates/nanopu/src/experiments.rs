@@ -35,12 +35,12 @@ use crate::shared_cache::SharedCacheConfig;
 /// The clock of the prototype.
 pub const CYCLES_PER_NANOSECOND: f64 = 3.2;
 
-/// How far a figure may be off that the authors have printed, in percent. What remains of a tail when every request is the same is the
-/// order of a few of them.
+/// How far our figure may be from one that the authors have printed, in percent. With the same requests,
+/// tails still differ by the order of a few of them.
 const PRINTED_PERCENT: f64 = 3.0;
-/// The same where the figure was read off a curve, which is one to three percent by itself.
+/// The same where the figure was read off a curve, which alone is uncertain by one to three percent.
 const READ_OFF_PERCENT: f64 = 6.0;
-/// The same for a part of a point's requests, when it must be quick: the tail of a part is another.
+/// The same for a quick run, which plays a part of a point's requests: the tail of a part differs.
 const QUICK_PERCENT: f64 = 15.0;
 
 /// A node as the published experiments had it: the prototype, with its second-level cache.
@@ -69,7 +69,7 @@ pub const ALL: &[Experiment] = &[
 /// One experiment.
 #[derive(Clone, Copy)]
 pub struct Experiment {
-    /// By which `highwire nanopu figures --only` finds it.
+    /// The name by which `highwire nanopu figures --only` finds it.
     pub name: &'static str,
     /// What it shows, in a few words.
     pub title: &'static str,
@@ -77,7 +77,7 @@ pub struct Experiment {
     pub run: fn(&Settings<'_>) -> Result<Outcome, ExperimentError>,
 }
 
-/// What an experiment may be told.
+/// The settings of an experiment.
 #[derive(Clone, Copy)]
 pub struct Settings<'a> {
     /// Decides every random choice that the paper does not.
@@ -86,7 +86,7 @@ pub struct Settings<'a> {
     pub is_quick: bool,
     /// Programs and recordings.
     pub files: &'a dyn Files,
-    /// Told how far the experiment is, from 0 to 1.
+    /// Called with the experiment's progress, from 0 to 1.
     pub progress: &'a dyn Fn(f64),
 }
 
@@ -107,7 +107,7 @@ pub trait Files {
 /// Why an experiment could not be run.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum ExperimentError {
-    /// A program could not be had: its name, and why.
+    /// A program could not be built or found: its name, and why.
     NoProgram(String, String),
     /// A program trapped: its name, and where.
     Trapped(String, String),
@@ -158,9 +158,9 @@ pub struct Row {
 pub struct Chart {
     /// What it shows.
     pub title: String,
-    /// What lies across, with its unit.
+    /// The horizontal axis, with its unit.
     pub across: String,
-    /// What goes up, with its unit.
+    /// The vertical axis, with its unit.
     pub up: String,
     /// Whether the vertical axis is logarithmic.
     pub is_log: bool,
@@ -173,7 +173,7 @@ pub struct Chart {
 pub struct Series {
     /// What it is.
     pub name: String,
-    /// Whether it is the paper's: drawn dashed, in the colour of the line before it.
+    /// Whether the line is the paper's: it is drawn dashed, in the colour of the line before it.
     pub is_paper: bool,
     /// Across and up, in the order of the first.
     pub points: Vec<(f64, f64)>,
@@ -255,7 +255,7 @@ impl Settings<'_> {
     }
 }
 
-/// A number with as many digits as people read.
+/// A number, rounded for people.
 pub fn figure(value: f64) -> String {
     match value.abs() {
         size if size >= 100.0 => format!("{value:.0}"),

@@ -20,12 +20,12 @@ pub(crate) struct FloatUnit {
 }
 
 impl FloatUnit {
-    /// Whether `registers` are all there.
+    /// Whether none of `registers` waits for a result.
     pub(crate) fn is_free(&self, registers: u32) -> bool {
         self.busy & registers == 0
     }
 
-    /// Whether the divider works in this cycle. In its last it only hands its result over.
+    /// Whether the divider works in this cycle. In its last cycle it only hands its result over.
     fn divides(&self, cycle: u64) -> bool {
         self.division.is_some_and(|(last, _)| last > cycle)
     }
@@ -74,7 +74,7 @@ impl FloatUnit {
             }
             // Counted from decode, two cycles ago, to the cycle before a waiting instruction leaves decode.
             (FloatLatency::Unit(cycles), Some(register)) if cycles > 0 => {
-                // The one before is in its last cycle.
+                // The division before is in its last cycle.
                 self.end_division();
                 self.division = Some((cycle + cycles - 3, register));
             }
@@ -91,7 +91,7 @@ impl FloatUnit {
         }
     }
 
-    /// As it would stand in cycle 0.
+    /// Brings the state into its normal form, as in cycle 0.
     pub(crate) fn settle(&mut self, cycle: u64) {
         self.waiting.rotate_left(cycle as usize % 4);
         for (ahead, waiting) in self.waiting.iter_mut().enumerate() {
@@ -102,7 +102,7 @@ impl FloatUnit {
         }
     }
 
-    /// The opposite.
+    /// The opposite of [`FloatUnit::settle`].
     pub(crate) fn resume(&mut self, cycle: u64) {
         self.waiting.rotate_right(cycle as usize % 4);
         if let Some((last, _)) = &mut self.division {
@@ -122,7 +122,7 @@ impl FloatUnit {
         }
     }
 
-    /// The division's register may be read again.
+    /// Ends the division: its register may be read again.
     fn end_division(&mut self) {
         let Some((_, register)) = self.division.take() else { return };
         match self.divides_for.take() {

@@ -1,10 +1,11 @@
 //! Idle cores: a program that polls for messages repeats itself to the cycle, and what repeats itself need not be simulated.
 //! A core whose read of x30 waits in decode repeats itself in every cycle.
 //!
-//! A turn is what happens from one look at `MESSAGES_READY` that finds nothing to the next. While turns take the same number of
-//! cycles, leave the registers as they were, and touch neither memory nor the network otherwise, nothing of the program changes.
-//! What the pipeline remembers of the loop, eight outcomes of branches and one bit of history each, is the same after two
-//! dozen turns as after two million; so is everything that was on its way when the loop began.
+//! A turn is the time from one read of `MESSAGES_READY` that finds nothing to the next. While turns take the
+//! same number of cycles, leave the registers as they were, and touch neither memory nor the network
+//! otherwise, the program's state does not change. The pipeline remembers eight outcomes of branches and one
+//! bit of history for each, which are the same after two dozen turns as after two million. Instructions and
+//! lines that were on their way when the loop began have arrived by then.
 
 use highwire_riscv::Hart;
 
@@ -17,7 +18,7 @@ const WAIT_CYCLES: u64 = 64;
 /// The longest turn that is taken for one.
 const TURN_CYCLES_MAX: u64 = 64;
 
-/// What is known of one core's turns.
+/// One core's turns so far.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Watch {
     last: u64,
@@ -33,7 +34,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// The core did something else than to look.
+    /// The core did anything but a look at `MESSAGES_READY`.
     #[inline]
     pub(crate) fn on_action(&mut self) {
         self.turns = 0;
@@ -55,7 +56,7 @@ impl Watch {
         self.wait.filter(|&(_, last)| last + 1 == now).map(|(since, _)| since)
     }
 
-    /// The core looked in `cycle` and found nothing.
+    /// The core looked at `MESSAGES_READY` in `cycle` and found nothing.
     pub(crate) fn on_look(&mut self, cycle: u64, hart: &Hart) {
         let period = cycle.wrapping_sub(self.last);
         let instructions = hart.csrs.minstret.wrapping_sub(self.instructions);
@@ -73,7 +74,8 @@ impl Watch {
         (self.last, self.instructions) = (cycle, hart.csrs.minstret);
     }
 
-    /// Cycles after which the core is where it was, and the instructions that it commits in them; nothing if it is not idle.
+    /// The cycles of a turn of an idle core, and the instructions that it commits in them; `None` if the core
+    /// is not idle.
     #[inline]
     pub(crate) fn turn(&self) -> Option<(u64, u64)> {
         if let Some((_, last)) = self.wait {
@@ -91,7 +93,8 @@ impl Watch {
     }
 }
 
-/// The least common multiple of turns, and of four cycles, which is as far as any unit counts; nothing if it is too long to be of use.
+/// The least common multiple of turns and of four cycles, the longest period of any unit; `None` if it is too
+/// long to be of use.
 pub(crate) fn common(turns: impl Iterator<Item = u64>) -> Option<u64> {
     let gcd = |mut a: u64, mut b: u64| {
         while b != 0 {

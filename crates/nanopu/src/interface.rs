@@ -24,7 +24,7 @@ use crate::timeline::{Stage, Timeline};
 
 /// How many threads a core has room for.
 pub const CONTEXTS_MAX: usize = 4;
-/// The bit of [`crate::port::csr::THREAD_COMMAND`] that says so.
+/// The bit of [`crate::port::csr::THREAD_COMMAND`] by which a thread says that it has nothing to do.
 pub(crate) const NOTHING_TO_DO: u64 = 2;
 
 /// A thread's queue and state.
@@ -32,7 +32,7 @@ pub(crate) const NOTHING_TO_DO: u64 = 2;
 struct Context {
     id: u16,
     priority: u8,
-    /// What it was given when it was made known; a finished message gives it back.
+    /// The priority with which the thread was made known; a finished message restores it.
     base_priority: u8,
     words: VecDeque<u64>,
     /// When each message's first word came.
@@ -43,7 +43,7 @@ struct Context {
     bank: Bank,
 }
 
-/// What a core asks of the NIC.
+/// A demand of a core to the NIC.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Demand {
     /// A context is ready for messages.
@@ -64,26 +64,26 @@ pub struct Interface {
     contexts: Vec<Context>,
     current: u16,
     current_priority: u8,
-    /// What the scheduler wants, and the interrupt that says so.
+    /// The context that the scheduler asks for, by interrupt, and its priority.
     target: Option<(u16, u8)>,
     /// A decision that becomes visible in some cycle.
     decision: Option<(u64, u16, u8)>,
     /// `MESSAGES_READY` as a register: one cycle behind the queue.
     ready_register: u64,
     ready_next: u64,
-    /// Another [`Interface::tick`] changes nothing.
+    /// Whether another [`Interface::tick`] would change nothing.
     is_settled: bool,
-    /// Nor does the program if it says again that it has nothing to do.
+    /// Whether the program changes nothing by saying again that it has nothing to do.
     is_idle: bool,
     /// Reads of x30 can wait for a word.
     can_block: bool,
-    /// The program has asked for that.
+    /// The program has asked that reads wait.
     blocks: bool,
-    /// The current context waits so.
+    /// The current context waits in a read.
     is_waiting: bool,
     has_banks: bool,
     has_timers: bool,
-    /// Whether a context that took too long stays demoted, and is only if another waits.
+    /// Whether a context that took too long stays demoted. If so, it is demoted only while another waits.
     keeps_demotions: bool,
     message_cycles: u64,
     idle_cycles: u64,
@@ -97,7 +97,7 @@ pub struct Interface {
     misuse: Misuse,
     /// The most that the NIC sends and receives in one message.
     message_bytes_max: usize,
-    /// The instruction that acts, if one does.
+    /// The pc of the instruction that acts, if one does.
     pc: Option<u64>,
     pub(crate) timeline: Timeline,
 }
@@ -142,7 +142,7 @@ impl Interface {
         self.keeps_demotions = true;
     }
 
-    /// The NIC takes messages of so many bytes; those beyond are the program's mistake.
+    /// The NIC takes messages of at most so many bytes; a longer one is a mistake of the program.
     pub(crate) fn limit_messages(&mut self, bytes_max: usize) {
         self.message_bytes_max = bytes_max;
     }
@@ -152,23 +152,23 @@ impl Interface {
         self.can_block = true;
     }
 
-    /// Names the instruction that acts next, for reports of what it does wrong.
+    /// Names the instruction that acts next, for reports of its mistakes.
     pub fn by(&mut self, pc: u64) {
         self.pc = Some(pc);
     }
 
-    /// What the instruction that acts does in `cycle`.
+    /// The occurrence of a mistake of the acting instruction in `cycle`.
     fn occurrence(&self, cycle: u64, detail: u64) -> Occurrence {
         Occurrence { cycle, pc: self.pc, context: self.current, detail }
     }
 
-    /// Whether the program asks the NIC for anything.
+    /// Whether the program has a demand to the NIC.
     #[inline]
     pub fn has_demands(&self) -> bool {
         !self.demands.is_empty()
     }
 
-    /// What the program asks of the NIC.
+    /// The program's next demand to the NIC.
     pub fn poll_demand(&mut self) -> Option<Demand> {
         self.demands.pop_front()
     }
@@ -178,12 +178,12 @@ impl Interface {
         self.target.is_some_and(|(context, _)| context != self.current)
     }
 
-    /// What the program did wrong so far.
+    /// The program's mistakes so far.
     pub fn misuse(&self) -> Misuse {
         self.misuse
     }
 
-    /// Something was done to it.
+    /// Notes that the interface was acted upon.
     #[inline(always)]
     fn unsettle(&mut self) {
         (self.is_settled, self.is_idle) = (false, false);
@@ -196,7 +196,7 @@ impl Interface {
             return;
         }
         self.tick_busily(cycle);
-        // Until something is done to it, every further cycle leaves it as it is.
+        // Until the interface is acted upon, further cycles leave it as it is.
         self.is_settled = self.ready_register == self.ready_next
             && self.ready_next == self.queued_words(self.current) as u64
             && self.decision.is_none()
@@ -220,7 +220,8 @@ impl Interface {
         }
     }
 
-    /// Whether nothing is there and nothing will change before words arrive or the program acts, timers included.
+    /// Whether no word is there, and neither words nor timers will change anything before words arrive or the
+    /// program acts.
     pub fn is_quiet(&self) -> bool {
         self.decision.is_none()
             && self.outbox.is_empty()

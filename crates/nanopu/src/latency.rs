@@ -48,7 +48,7 @@ fn division(a: u64, b: u64, is_signed: bool, is_remainder: bool) -> u64 {
 /// How a floating-point instruction leaves its pipeline.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub(crate) enum FloatLatency {
-    /// It writes nothing, or an integer register like any instruction.
+    /// It writes no register, or an integer register like any instruction.
     None,
     /// The result is written so many cycles after the memory stage's beginning.
     Pipe(u64),
@@ -62,13 +62,14 @@ pub(crate) fn float_latency(needs: &Needs, instruction: &Instruction, a: u64, b:
     match needs.float_cycles() {
         Some(0) => FloatLatency::None,
         Some(cycles) => FloatLatency::Pipe(cycles.into()),
-        // What needs no division is done when it reaches write-back, but passes through the divider, too.
+        // Special operands need no division: the result is there at write-back, although the instruction
+        // passes through the divider, too.
         None => FloatLatency::Unit(divide_cycles(instruction.op, a, b).unwrap_or(0)),
     }
 }
 
-/// Cycles from one division or root to the next that waits for it: a bit of the result per cycle. Nothing for zeros,
-/// infinities and what is no number.
+/// Cycles from one division or root to the next that waits for it: a bit of the result per cycle. `None` for
+/// zeros, infinities and NaNs.
 fn divide_cycles(op: Op, a: u64, b: u64) -> Option<u64> {
     let is_double = matches!(op, Op::FdivD | Op::FsqrtD);
     let is_root = matches!(op, Op::FsqrtS | Op::FsqrtD);
@@ -90,7 +91,7 @@ struct Parts {
     is_negative: bool,
     exponent: i64,
     fraction: u64,
-    /// Zero, infinite or no number, single-precision values out of their box included.
+    /// Zero, infinite or NaN; a single-precision value that is not NaN-boxed counts as NaN.
     is_special: bool,
 }
 

@@ -1,8 +1,9 @@
 //! The core of the nanoPU: an in-order pipeline of five stages that knows on which cycle each instruction commits.
 //!
-//! What instructions do is `highwire-riscv`'s; this crate adds when. Every cycle moves a fetch unit with branch prediction, a
-//! decode stage with interlocks, three stages behind it that never stall, and first-level caches. Refused work is
-//! replayed from write-back, as on Rocket, whose commit log this model is held against.
+//! `highwire-riscv` says what instructions do; this crate adds when. Every cycle moves a fetch unit with
+//! branch prediction, a decode stage with interlocks, three stages behind it that never stall, and
+//! first-level caches. Refused work is replayed from write-back, as on Rocket, whose commit log this model is
+//! held against.
 //!
 //! Invariant: an instruction changes architectural state once, when it first leaves decode on the right path, however
 //! often the pipeline replays it.

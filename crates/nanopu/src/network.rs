@@ -1,8 +1,9 @@
 //! nanoPUs on a fabric: any topology, trimming switches, and other hosts beside them.
 //!
-//! Cores tick in cycles, the fabric in picoseconds. A node takes its own link's delay upon itself, in both directions, so the fabric
-//! hears of a packet one delay before it is on the switch, and the node of one that comes one delay before it is there. Both
-//! may therefore run ahead of each other in turns of two delays, and no event is ever late: the coupling is exact.
+//! Cores tick in cycles, the fabric in picoseconds. A node models its own link's delay, in both directions,
+//! so it hands a packet to the fabric one delay before the packet is at the switch, and the fabric hands it
+//! one a delay before the packet arrives. Both may therefore run ahead of each other in turns of two delays,
+//! and no event is ever late: the coupling is exact.
 //!
 //! Host *h* has the address 10.0.0.1 + *h*.
 
@@ -83,7 +84,7 @@ impl Default for TrimmingSwitch {
 }
 
 impl TrimmingSwitch {
-    /// As the fabric has it: so much behind each port, no matter how much the others hold.
+    /// The fabric's configuration: so much room behind each port, no matter how much the others hold.
     pub fn config(self) -> FabricConfig {
         FabricConfig {
             priorities: 2,
@@ -98,7 +99,7 @@ impl TrimmingSwitch {
     }
 }
 
-/// A switch that drops what has no room, with priorities, as Homa wants it.
+/// A switch that drops packets without room, with priorities, as Homa wants it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct PrioritySwitch {
     /// How many, 1 to 8. The highest goes first.
@@ -108,7 +109,7 @@ pub struct PrioritySwitch {
 }
 
 impl PrioritySwitch {
-    /// As the fabric has it.
+    /// The fabric's configuration.
     pub fn config(self) -> FabricConfig {
         FabricConfig {
             priorities: self.priorities,
@@ -118,7 +119,7 @@ impl PrioritySwitch {
     }
 }
 
-/// What hangs on a host's link.
+/// The machine on a host's link.
 pub enum Place<T, H> {
     /// A nanoPU; its address must be the host's.
     Node(Box<Node<T>>),
@@ -151,11 +152,11 @@ pub enum NetworkError {
         /// Why.
         trap: Trap,
     },
-    /// The fabric found itself in the wrong.
+    /// An invariant of the fabric did not hold.
     Violated(Box<Violation>),
 }
 
-/// What a lost packet is chosen by: the cycle in which the switch would have had its first word, and the packet.
+/// Chooses lost packets, by the cycle in which the switch would have had the first word, and the packet.
 pub type Loss = Box<dyn FnMut(u64, &Packet) -> bool + Send>;
 
 /// A fabric with nanoPUs on it.
@@ -179,7 +180,7 @@ struct Berth<T> {
     host: HostId,
     machine: Machine<T>,
     delay: u64,
-    /// Packets to nowhere, and frames that are none.
+    /// Packets to addresses that no host has, and frames that do not parse.
     lost: u64,
 }
 
@@ -231,7 +232,7 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
             stations.push(Station::Node(Dock::default()));
             nodes.push(Berth { host, machine, delay, lost: 0 });
         }
-        // How far everybody may run ahead of each other is for all the same.
+        // All nodes may run ahead by the same time.
         let slack = nodes.iter().map(|berth: &Berth<T>| berth.machine.slack_cycles()).max().unwrap_or(0);
         if let Some(berth) = nodes.iter().find(|berth| berth.delay <= slack) {
             return Err(NetworkError::NoDelay { host: berth.host, least: slack + 1 });
@@ -253,8 +254,8 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
     /// [`NetworkError::Trapped`] and [`NetworkError::Violated`].
     pub fn run_until(&mut self, limit: u64) -> Result<(), NetworkError> {
         while self.cycle < limit {
-            // A packet that a node sends from now on reaches its switch a delay later, and one that leaves the switch then is
-            // here another delay later.
+            // A packet that a node sends from now on reaches its switch one delay later, and a packet that
+            // leaves the switch then reaches a node another delay later.
             let ahead = time_of(self.cycle + self.fabric_ahead);
             let before = Time::from_ps(ahead.as_ps().saturating_sub(1));
             self.fabric.run_until(before).map_err(|violation| NetworkError::Violated(Box::new(violation)))?;
@@ -359,7 +360,7 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
         Some(&self.nodes[place as usize])
     }
 
-    /// The same, to switch records on.
+    /// A node, for a caller that switches its records on.
     pub fn node_mut(&mut self, host: HostId) -> Option<&mut Node<T>> {
         let place = (*self.berths.get(host.0 as usize)?)?;
         match &mut self.nodes[place as usize].machine {
@@ -376,7 +377,7 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
         })
     }
 
-    /// What is on a host that is no node.
+    /// The machine of a host that is no node.
     pub fn other(&self, host: HostId) -> Option<&H> {
         self.fabric.host(host).other()
     }
@@ -389,7 +390,8 @@ impl<T: Transport + Send, H: Host<P>, P: Carrier, O: Observer<P>> Network<T, H, 
         })
     }
 
-    /// From now on each packet is lost on its way into a switch that `rule` says yes to; `None` ends that.
+    /// From now on each packet for which `rule` returns true is lost on its way into a switch; `None` ends
+    /// that.
     pub fn lose(&mut self, rule: Option<Loss>) {
         self.fabric.lose_if(rule.map(|mut rule| {
             let of_packet = move |now: Time, packet: &P| {

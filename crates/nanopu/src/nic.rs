@@ -44,8 +44,8 @@ pub struct NicConfig {
     pub address: u32,
     /// How messages find their cores.
     pub selection: Selection,
-    /// Whether selection takes longer the more cores there are ([`SelectionTiming::estimate`]). Otherwise it takes what it does for the
-    /// prototype's four.
+    /// Whether selection takes longer the more cores there are ([`SelectionTiming::estimate`]). Otherwise it
+    /// takes the prototype's time for four cores.
     pub selection_slows: bool,
     /// Message buffers of 1 KiB and of 2 KiB, in each direction.
     pub buffers: [usize; 2],
@@ -69,17 +69,18 @@ pub struct NicConfig {
     pub long_messages: Option<LongMessages>,
 }
 
-/// Messages beyond the prototype's, up to what the length field on the wire says: memory is one pool of segments of 1 KiB in each
-/// direction, instead of [`NicConfig::buffers`].
+/// Messages longer than the prototype's, up to the range of the length field on the wire: memory is one pool
+/// of segments of 1 KiB in each direction, instead of [`NicConfig::buffers`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct LongMessages {
-    /// The longest message; at most all segments hold.
+    /// The longest message, at most as long as all segments together.
     pub bytes_max: u16,
     /// Segments of each direction.
     pub segments: usize,
-    /// Whether a message of several packets goes to its core as its packets come in, and not when all are there. The program's reads must be
-    /// able to wait ([`NodeConfig::blocking_reads`](crate::NodeConfig::blocking_reads)), and while it waits for a packet so do all messages
-    /// behind it. Not in trees.
+    /// Whether a message of several packets goes to its core as its packets come in, and not when all are
+    /// there. The program's reads must be able to wait
+    /// ([`NodeConfig::blocking_reads`](crate::NodeConfig::blocking_reads)), and while the program waits for a
+    /// packet, all messages behind this one wait as well. Not possible with trees.
     pub streams: bool,
 }
 
@@ -93,10 +94,11 @@ impl Default for LongMessages {
 /// Cut-through, beyond the prototype.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CutThrough {
-    /// How fast cores are taken to write: a packet's first word leaves when the last one will be there in time. A core that is slower
-    /// damages the packet, which is then sent again.
+    /// The assumed pace of cores: a packet's first word leaves when at this pace the last one will be there
+    /// in time. A core that is slower damages the packet, which is then sent again.
     pub quarter_cycles_per_word: u64,
-    /// Whether that only holds until a context has written a message of some size, whose own pace counts from then on.
+    /// Whether the NIC learns: once a context has written a message of some size, its own pace counts for
+    /// such messages.
     pub learns: bool,
 }
 
@@ -133,7 +135,7 @@ pub struct Nic<T> {
     sender: Sender,
     timeline: Timeline,
     cuts_through: bool,
-    /// Nothing happens by itself before this cycle.
+    /// Before this cycle the NIC has nothing to do by itself.
     quiet_until: u64,
 }
 
@@ -168,13 +170,14 @@ impl<T: Transport> Nic<T> {
 
     /// How long before its end a packet enters reassembly: words follow as fast as cores get them.
     fn early_cycles(&self, packet: &Packet) -> u64 {
-        // Words of a message that this packet completes leave in their order, so those of the packet leave behind the wire.
+        // The words of a message leave in order, so if this packet completes a longer one, its words leave
+        // later than the wire brings them.
         let carries = packet.is_data() && packet.flags & flag::CHOP == 0;
         let headers = HEADER_BYTES as u64 / 8;
         if self.cuts_through && carries { packet.wire_words().saturating_sub(headers) } else { 0 }
     }
 
-    /// Whether packets are in the NIC before they are on the wire, and leave before they are whole.
+    /// Whether packets enter reassembly before they are whole on the wire, and leave before they are written.
     pub fn cuts_through(&self) -> bool {
         self.cuts_through
     }
@@ -218,7 +221,7 @@ impl<T: Transport> Nic<T> {
         };
         self.receiver.tick(cycle, &mut self.timeline, deliver);
         let sent = self.sender.tick(cycle, &mut self.transport, &mut self.timeline);
-        // After a word usually comes another.
+        // Another word usually follows a word.
         self.quiet_until = if delivers { 0 } else { self.next_event() };
         sent
     }
@@ -253,7 +256,7 @@ impl<T: Transport> Nic<T> {
         self.sender.message_bytes_max()
     }
 
-    /// What arrived.
+    /// Counters of the receiving half.
     pub fn received(&self) -> ReceiveCounters {
         self.receiver.counters
     }
@@ -263,13 +266,13 @@ impl<T: Transport> Nic<T> {
         self.receiver.first_stranger
     }
 
-    /// What left.
+    /// Counters of the sending half.
     pub fn sent(&self) -> SendCounters {
         self.sender.counters
     }
 
     fn take(&mut self, cycle: u64, packet: Packet) {
-        // It is answered when its end is there.
+        // The packet is answered when its end has arrived.
         let whole = cycle + self.early_cycles(&packet);
         if !packet.is_data() {
             self.sender.on_control(cycle, &packet, &mut self.transport);

@@ -59,7 +59,7 @@ impl Default for NodeConfig {
     }
 }
 
-/// What happened in a cycle that the outside should know.
+/// An event that the node's surroundings should know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum NodeEvent {
     /// A packet leaves.
@@ -109,7 +109,7 @@ impl Node<Ndp> {
 }
 
 impl<T: Transport> Node<T> {
-    /// The same with any transport.
+    /// A node whose NIC speaks any transport.
     ///
     /// # Errors
     /// [`LoadError`].
@@ -163,17 +163,17 @@ impl<T: Transport> Node<T> {
         self.skipped
     }
 
-    /// Whether anything happened since they were last taken.
+    /// Whether there are events that were not taken yet.
     pub fn has_events(&self) -> bool {
         !self.events.is_empty()
     }
 
-    /// What happened since the last call.
+    /// The events since the last call.
     pub fn take_events(&mut self) -> Vec<NodeEvent> {
         std::mem::take(&mut self.events)
     }
 
-    /// Records from now on what moves on which cycle.
+    /// Records from now on the cycle of each move of a word or packet.
     pub fn record_timeline(&mut self) {
         self.nic.record_timeline();
         for (number, interface) in self.interfaces.iter_mut().enumerate() {
@@ -181,7 +181,7 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    /// What moved since the last call, in order.
+    /// The moves since the last call, in order.
     pub fn take_timeline(&mut self) -> Vec<Stamp> {
         let mut stamps = self.nic.take_timeline();
         stamps.extend(self.interfaces.iter_mut().flat_map(|interface| interface.timeline.take()));
@@ -226,7 +226,7 @@ impl<T: Transport> Node<T> {
         &mut self.platform.ram
     }
 
-    /// The word that the next read of x30 on this core takes, if one is there. It stays.
+    /// The word that the next read of x30 on this core would take, if one is there.
     pub fn peek_word(&self, core: usize) -> Option<u64> {
         self.interfaces[core].peek_word()
     }
@@ -251,7 +251,7 @@ impl<T: Transport> Node<T> {
         self.watches[core].waiting_since(self.cycle)
     }
 
-    /// What a core's program did wrong with the network.
+    /// The mistakes of a core's program.
     pub fn misuse(&self, core: usize) -> Misuse {
         self.interfaces[core].misuse()
     }

@@ -90,9 +90,10 @@ pub struct Packet {
     pub buffer: u16,
     /// The size class of that buffer.
     pub buffer_class: u8,
-    /// How urgent switches should take it, 0 to 7, the most urgent. NDP uses no more than 0: there its kind says it.
+    /// Its priority in switches, from 0 to 7, the most urgent. NDP only uses 0: there the packet's kind
+    /// decides.
     pub priority: u8,
-    /// In PULLs: the priority of what they allow.
+    /// In PULLs: the priority of the packets that they allow.
     pub grant_priority: u8,
     /// The payload; a DATA packet's, unless it has been cut off.
     pub payload: Vec<u8>,
@@ -161,7 +162,7 @@ impl Packet {
         })
     }
 
-    /// A control packet for its sender, about it.
+    /// A control packet about this packet, for its sender.
     pub fn reply(&self, flags: u8) -> Packet {
         Packet {
             source: self.destination,

@@ -2,8 +2,8 @@
 //!
 //! A read of x30 takes a word from the receive queue when the instruction leaves decode; a write to x31 puts one into the transmit
 //! queue when the register file would be written, which is at write-back, or later if the multiplier, the divider or a device has the
-//! word; the CSRs act at write-back. What the hardware takes back when it kills an instruction never
-//! happened here, because instructions on wrong paths do not execute.
+//! word; the CSRs act at write-back. The hardware must undo these effects when it kills an instruction; here
+//! instructions on wrong paths do not execute, so there is nothing to undo.
 
 use highwire_riscv::{Bus, Interrupt, Platform, Ram};
 
@@ -55,20 +55,20 @@ pub trait Port: Bus {
     /// Whether x30, x31 and the CSRs are the network's.
     const IS_NETWORK: bool = false;
 
-    /// A first-level cache asks for the line of `address`: cycles to its first word, if that is not `memory_cycles`, the
-    /// latency of memory.
+    /// A first-level cache asks for the line of `address`. Returns the cycles to its first word: by default
+    /// `memory_cycles`, the latency of memory.
     fn line_cycles(&mut self, asker: Asker, address: u64, memory_cycles: u64) -> u64 {
         let _ = (asker, address);
         memory_cycles
     }
 
-    /// A device is asked for `address`: cycles from write-back to its answer at the cache.
+    /// The core asks a device for `address`. Returns the cycles from write-back to the answer at the cache.
     fn device_cycles(&self, address: u64) -> u64 {
         let _ = address;
         DEVICE_CYCLES
     }
 
-    /// The instruction at `pc` is what the next call is about.
+    /// Names the instruction, at `pc`, that makes the next call.
     fn by(&mut self, pc: u64) {
         let _ = pc;
     }
@@ -84,7 +84,8 @@ pub trait Port: Bus {
         false
     }
 
-    /// The program's next instruction is such a read, and nothing is in the pipeline before it.
+    /// The program's next instruction is a read of x30 that waits, and no instruction is in the pipeline
+    /// before it.
     fn wait_for_word(&mut self, cycle: u64) {
         let _ = cycle;
     }
@@ -97,7 +98,7 @@ pub trait Port: Bus {
     /// An instruction commits that will write x31 later: a unit computes the word, or a device is asked for it.
     fn promise_word(&mut self) {}
 
-    /// That word is written, before any other.
+    /// The promised word is written, before any other.
     fn put_late_word(&mut self, cycle: u64, word: u64) {
         let _ = (cycle, word);
     }
@@ -118,8 +119,8 @@ pub trait Port: Bus {
         false
     }
 
-    /// The bank of registers of the thread that it asks for, and where that begins if it has not run; nothing if a handler has to
-    /// switch.
+    /// The bank of registers of the thread that the scheduler asks for, and where that thread begins if it
+    /// has not run; `None` if a handler has to switch.
     fn wanted_bank(&self) -> Option<(usize, Option<u64>)> {
         None
     }

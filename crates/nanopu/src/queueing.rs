@@ -1,4 +1,4 @@
-//! Core selection with ideal servers: what queueing theory says about it, without a core or a network.
+//! Core selection with ideal servers, as in queueing theory, without a core or a network.
 //!
 //! The selector is the NIC's own ([`crate::nic::Selector`]); only the cores are replaced by servers that take exactly their
 //! service time. So the same rule is held against theory here and against recorded hardware in the NIC.
@@ -24,7 +24,7 @@ pub struct Request {
     pub arrival: f64,
     /// How long a server works on it.
     pub service: f64,
-    /// What RSS goes by.
+    /// The hash by which RSS selects.
     pub hash: u64,
 }
 

@@ -1,8 +1,8 @@
 //! The authors' switch, in which their load generator sits: time goes in rounds of one link latency.
 //!
 //! Packets that arrive whole within a round are switched in it, in the order of their first words; each leaves, at the earliest, in the place
-//! that its first word had. Control packets go before data, however early the data was due. Nothing begins in a round that does not end
-//! in it, and nothing overtakes what must therefore wait.
+//! that its first word had. Control packets go before data, however early the data was due. No packet begins
+//! in a round in which it cannot end, and no packet overtakes one that must therefore wait.
 
 use std::collections::VecDeque;
 
@@ -13,10 +13,10 @@ pub(crate) const URGENT: usize = 0;
 /// Data.
 pub(crate) const DATA: usize = 1;
 
-/// What waits to leave by one port.
+/// The packets that wait to leave by one port.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Port {
-    /// When its first word was in the switch, and the packet: by priority.
+    /// By priority: packets, and when their first word was in the switch.
     queues: [VecDeque<(u64, Packet)>; 2],
     bytes: [u64; 2],
 }
@@ -27,12 +27,13 @@ impl Port {
         self.queues[priority].push_back((stamp, packet));
     }
 
-    /// How much waits.
+    /// The bytes that wait.
     pub(crate) fn bytes(&self, priority: usize) -> u64 {
         self.bytes[priority]
     }
 
-    /// What leaves in the round of `cycles` that begins in cycle `base`, and when its first word does.
+    /// The packets that leave in the round of `cycles` that begins in cycle `base`, with the cycle of their
+    /// first word.
     pub(crate) fn transmit(&mut self, base: u64, cycles: u64) -> Vec<(u64, Packet)> {
         let mut free = base;
         let mut leaving = Vec::new();
@@ -52,7 +53,7 @@ impl Port {
     }
 }
 
-/// As the authors count them: whole words.
+/// A packet's bytes as the authors count them, in whole words.
 pub(crate) fn bytes_of(packet: &Packet) -> u64 {
     8 * packet.wire_words()
 }

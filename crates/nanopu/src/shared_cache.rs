@@ -1,8 +1,9 @@
 //! The second-level cache that the cores of a node share, between their first-level caches and memory.
 //!
-//! It knows which lines it holds, and so how long a line takes to come. It includes what the first-level data caches hold, as the
-//! prototype's does: a line that it drops leaves those as well, and is asked back before its place is free. Instruction caches
-//! ask without being known to it, so what they hold stays, as on Rocket.
+//! It knows which lines it holds, and so how long a line takes to come. It includes the lines of the
+//! first-level data caches, as the prototype's does: a line that it drops leaves those as well, and is
+//! recalled before its place is free. It does not track instruction caches, so their lines stay, as on
+//! Rocket.
 
 use crate::cache::LINE_BYTES;
 
@@ -13,16 +14,16 @@ pub struct SharedCacheConfig {
     pub bytes: usize,
     /// Lines of a set, at most 255.
     pub ways: usize,
-    /// From a first-level cache's request to the first word of a line that is there.
+    /// Cycles from a first-level cache's request to the first word of a line that is there.
     pub hit_cycles: u64,
-    /// What a line that is not there takes on top of memory's latency.
+    /// Cycles that a line that is not there takes on top of memory's latency.
     pub miss_cycles: u64,
 }
 
 impl Default for SharedCacheConfig {
     /// The prototype's: 512 KiB in eight ways. A load that misses the first level and hits here takes 22.6 cycles from use to use
-    /// there, one that goes to a memory of `n` cycles without this cache `n` and 17.6. That a line is not here is known after the same five
-    /// cycles, and memory is asked then.
+    /// there, one that goes to a memory of `n` cycles without this cache `n` and 17.6. The cache knows after
+    /// the same five cycles that a line is missing, and asks memory then.
     fn default() -> SharedCacheConfig {
         SharedCacheConfig { bytes: 512 << 10, ways: 8, hit_cycles: 5, miss_cycles: 5 }
     }
@@ -34,27 +35,27 @@ const NO_LINE: u64 = u64::MAX;
 /// In the number of a line: a first-level data cache has had it, and may have it.
 const LENT: u64 = 1 << 63;
 
-/// From the second-level cache's question to the answer of a first-level data cache without newer words: three cycles until it is
-/// there, three until the answer, as for the questions of the instruction cache, measured on the core's RTL.
+/// Cycles from the second-level cache's probe to the answer of a first-level data cache without newer words:
+/// three there and three back, as for the instruction cache's probes, measured on the core's RTL.
 pub(crate) const PROBE_CYCLES: u64 = 6;
 
 /// The kind of client that asks the cache for a line.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Asker {
-    /// A first-level data cache, which keeps the line and says so.
+    /// A first-level data cache, which keeps the line; the second level tracks it.
     Data,
-    /// A first-level instruction cache, which keeps it for itself.
+    /// A first-level instruction cache, which keeps the line; the second level does not track it.
     Code,
     /// A device, which keeps nothing.
     Device,
 }
 
-/// What came of asking.
+/// The result of a request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Asked {
     /// Cycles to the line's first word.
     pub(crate) cycles: u64,
-    /// The address of a line that had to leave, and that a first-level data cache may hold: it loses it.
+    /// The address of a line that had to leave. First-level data caches that hold it must drop it.
     pub(crate) recalled: Option<u64>,
 }
 

@@ -1,4 +1,4 @@
-//! Nodes around one switch, and a host in it that asks them: what distributed programs run on.
+//! Nodes around one switch, and a host in it that asks them, for distributed programs.
 //!
 //! ```text
 //! node ── link ──┐
@@ -77,7 +77,7 @@ impl Testbed {
         self.network.node(HostId(number as u32 + 1)).expect("all but the host are nodes")
     }
 
-    /// Loses each packet that `rule` says yes to, on its way into the switch; `None` ends it.
+    /// Loses each packet for which `rule` returns true, on its way into the switch; `None` ends it.
     pub fn lose(&mut self, rule: Option<Loss>) {
         self.network.lose(rule);
     }
@@ -97,7 +97,7 @@ impl Testbed {
         self.host().requests()
     }
 
-    /// What a request was answered with, and when.
+    /// The answer to a request, if it has come.
     pub fn answer(&self, number: usize) -> Option<&Answer> {
         self.host().answer(number)
     }

@@ -1,4 +1,4 @@
-//! A record of what moved on which cycle, for people to read.
+//! A record of the cycles on which words and packets moved, for people to read.
 
 /// A place that a word or a packet passes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]

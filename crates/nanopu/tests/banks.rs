@@ -91,7 +91,8 @@ fn the_pipeline_drains_in_three_cycles_and_the_banks_change() {
     let mut found = Vec::new();
     for stamp in stamps.iter().filter(|stamp| stamp.cycle > 30_000) {
         match stamp.stage {
-            // It shows at the end of its cycle, and may be renewed while the switch is on its way.
+            // The wish shows at the end of its cycle, and the scheduler may renew it while the switch is
+            // under way.
             Stage::SwitchWanted => wanted = wanted.or(Some(stamp.cycle + 1)),
             Stage::Switched => found.extend(wanted.take().map(|wanted| stamp.cycle - wanted)),
             _ => {}

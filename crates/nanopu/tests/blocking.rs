@@ -1,4 +1,5 @@
-//! Reads of x30 that wait for a word (`NodeConfig::blocking_reads`): what waits, what does not, and that time is all that changes.
+//! Reads of x30 that wait for a word (`NodeConfig::blocking_reads`): which reads wait, which do not, and that
+//! nothing but time changes.
 
 mod support;
 
@@ -183,7 +184,7 @@ fn threads_that_wait_are_switched_like_threads_that_poll() {
     assert!(node.cycle() - since <= 3_010, "{since}");
 }
 
-/// A wait that is passed over is a wait that was simulated: every answer comes on the same cycle.
+/// Passing over a wait changes nothing: every answer comes on the same cycle as when the wait is simulated.
 #[test]
 fn skipping_waits_changes_nothing() {
     let Some(program) = program("loopback_blocking") else { return };

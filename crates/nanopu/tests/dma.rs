@@ -70,7 +70,7 @@ fn loopback_returns_every_frame() {
         let Some(mut node) = node("loopback_dma") else { return };
         let lengths = lengths(&mut rng);
         let sent: Vec<Vec<u8>> = lengths.into_iter().map(|bytes| bytes_of(&mut rng, bytes)).collect();
-        // What is in the NIC and in the buffers is all that may be on its way.
+        // No more requests may be on their way than the NIC and its buffers hold.
         for sent in sent.chunks(13) {
             let start = node.cycle();
             let mut requests = requests(sent.to_vec(), interval);
@@ -137,7 +137,7 @@ fn frames_that_are_no_messages_get_no_answer() {
         assert!(events.iter().all(|event| matches!(event, DmaEvent::Sent(_))), "{events:?}");
         assert!(!events.iter().any(short), "loopback alone answers what it does not understand");
         assert_eq!((node.counters().delivered, node.counters().lost()), (100, 0));
-        // It still serves.
+        // The node still serves requests.
         let mut asked = requests([vec![0; 16]], 0);
         asked[0].sent = node.cycle();
         assert_eq!(payloads(play(&mut node, &asked)).len(), 1, "{name}");

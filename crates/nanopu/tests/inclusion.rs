@@ -1,4 +1,5 @@
-//! The second-level cache includes what the first-level data caches hold: what it drops, they lose.
+//! The second-level cache includes the lines of the first-level data caches: they lose every line that it
+//! drops.
 
 use highwire_nanopu::{Node, NodeConfig, SharedCacheConfig};
 use highwire_riscv::{Program, Segment};
@@ -64,7 +65,7 @@ fn a_line_that_leaves_the_second_level_leaves_the_first() {
     let miss = cycles(load(7, 0), 8, others, true);
     println!("hit {hit}, lost {miss}");
     assert!(miss >= hit + 40, "it comes from memory again: {hit} {miss}");
-    // One that was written to goes the same way.
+    // A dirty line goes the same way.
     assert_eq!(cycles(store(0), 8, others, false), hit);
     assert_eq!(cycles(store(0), 8, others, true), miss);
     assert_eq!(cycles(load(7, 0), 8, store, false), hit);

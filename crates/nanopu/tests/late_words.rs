@@ -1,5 +1,5 @@
-//! Words for x31 that are not there when their instruction commits: when they reach the queue, in which order, and what the check on the
-//! program makes of them.
+//! Words for x31 that are not there when their instruction commits: when they reach the queue, in which
+//! order, and how the check on the program counts them.
 
 use highwire_nanopu::{Event, Mistake, Node, NodeConfig, NodeEvent, Stage};
 use highwire_riscv::{Program, Segment};

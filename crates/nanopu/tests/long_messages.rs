@@ -86,7 +86,7 @@ struct Channel {
     rng: Rng,
     sender: SendHalf<Ndp>,
     receiver: ReceiveHalf<Ndp>,
-    /// What answers the receiver's packets: its own sending half.
+    /// The receiver's own sending half, which sends its answers.
     answers: SendHalf<Ndp>,
     interfaces: [Interface; 2],
     /// Packets on their way, by when their last word is there.

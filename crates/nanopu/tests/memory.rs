@@ -125,13 +125,13 @@ fn programs_that_change_themselves_are_the_same() {
     let image: Vec<u8> = words.iter().chain(&end).flat_map(|word| word.to_le_bytes()).collect();
     let bench = |counts| Bench { ram: Ram::new(BASE, BYTES), is_done: false, counts };
     check(&image, 3, "a program that changes itself");
-    // It is what it is meant to be.
+    // The program does what it is meant to do.
     let mut core = Core::new(Hart::new(0, BASE), &CoreConfig::default());
     let mut memory = bench(true);
     memory.ram.slice_mut(BASE, image.len()).unwrap().copy_from_slice(&image);
     core.run_while(&mut memory, 1_000_000, |bench| !bench.is_done);
     assert!(memory.is_done);
-    // What it wrote in the turn before the last, in which it heeded that.
+    // The value that it wrote in the turn before the last, the last with a `fence.i`.
     assert_eq!(core.hart.x[7], 198);
     assert!(memory.ram.code_changes() >= Some(200));
 }
@@ -276,7 +276,7 @@ fn requests(seed: u64, contexts: u64, payload: impl Fn(&mut Rng, u64) -> Vec<u64
 fn nodes_are_the_same_with_messages_and_interrupts() {
     let one = NodeConfig::default();
     let four = NodeConfig { cores: 4, shared_cache: Some(SharedCacheConfig::default()), ..one };
-    // So small that the second level asks lines back all the time.
+    // So small that the second level recalls lines all the time.
     let tiny = SharedCacheConfig { bytes: 4 << 10, ways: 2, ..SharedCacheConfig::default() };
     let tiny = NodeConfig { shared_cache: Some(tiny), ..four };
     let timer = NodeConfig { cycles_per_tick: 100, ..one };

@@ -1,4 +1,4 @@
-//! Nodes on a fabric: what they say to each other, and that coupling changes nothing.
+//! Nodes on a fabric: their messages to each other, and that coupling changes nothing.
 
 mod support;
 
@@ -88,7 +88,7 @@ fn hundreds_of_messages_cross_a_fat_tree() {
     assert_eq!((network.lost(), network.fabric().packets_in_flight()), (0, 0));
 }
 
-/// Polling that is passed over is polling that was simulated: every answer comes on the same cycle.
+/// Passing over polling changes nothing: every answer comes on the same cycle as when polling is simulated.
 #[test]
 fn skipping_idle_cycles_changes_nothing() {
     let Some(program) = program("loopback") else { return };

@@ -51,7 +51,7 @@ fn both(selection: Selection, count: usize, mean_cycles: f64) -> Option<(Vec<f64
         .zip(&list)
         .map(|(answer, &(sent, _))| (answer.as_ref().expect("answered").received - sent) as f64)
         .collect();
-    // What a core adds to a message's service, and the network to its response.
+    // Cycles that a core adds to a message's service, and the network to its response.
     let (core, network) = (27.0, 20.0);
     let ideal: Vec<_> = list
         .iter()

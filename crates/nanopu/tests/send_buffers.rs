@@ -1,5 +1,5 @@
-//! Cores that write several messages at once while send buffers are few: which core waits for which, and what it takes that no core waits
-//! for ever.
+//! Cores that write several messages at once while send buffers are few: which core waits for which, and how
+//! no core waits for ever.
 
 use highwire_nanopu::nic::blocks::SendHalf;
 use highwire_nanopu::nic::{Ndp, NicConfig};
@@ -65,7 +65,7 @@ fn words_of_other_contexts_pass_where_they_may() {
     assert!(half.deadlocked(&[interface]).is_empty());
 }
 
-/// What became of cores that wrote whole messages, word by word in any order of their contexts.
+/// The result for cores that wrote whole messages, word by word in any order of their contexts.
 struct Run {
     delivered: u64,
     /// Words that never left.

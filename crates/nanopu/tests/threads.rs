@@ -41,7 +41,8 @@ fn node(name: &str) -> Option<Node> {
     Some(Node::new(&program(name)?, &NodeConfig::default()).expect("it fits"))
 }
 
-/// What a request takes beyond its work and the links: alone, and with a switch of threads before it and none behind it.
+/// Cycles of a request beyond its work and the links: alone, and with a switch of threads before it and none
+/// behind it.
 fn alone_and_preempting(name: &str) -> Option<(u64, u64)> {
     let mut node = node(name)?;
     let at = |i: u64| START + 23 * LINK_CYCLES * i;

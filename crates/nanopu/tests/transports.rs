@@ -119,7 +119,7 @@ fn homa(rtt_packets: u16) -> Homa {
     Homa::new(HomaConfig { rtt_packets, cutoffs: vec![1024], ..HomaConfig::default() })
 }
 
-/// Everybody sends to everybody, and wires lose one packet in ten: every message arrives, once.
+/// Every end sends to every other, and wires lose one packet in ten: every message arrives, once.
 fn everything_arrives<T: Transport>(seed: u64, transport: impl Fn() -> T) {
     let mut ends = Ends::new(4, seed, 0.1, transport);
     let mut lengths = Rng::new(seed ^ 7);
@@ -158,7 +158,7 @@ fn ndp_survives_losses() {
     (0..4).for_each(|seed| everything_arrives(seed, || Ndp { rtt_packets: 2 }));
 }
 
-/// Priorities of data: which packet of which sender, and what it had.
+/// The priorities of data packets: sender, packet and priority.
 fn priorities(sent: &[Packet]) -> Vec<(u32, u8, u8)> {
     let data = sent.iter().filter(|packet| packet.flags & flag::DATA != 0);
     data.map(|packet| (packet.source - address(0), packet.packet_offset, packet.priority)).collect()

@@ -23,7 +23,7 @@ struct Place {
     here: u64,
 }
 
-/// What came out.
+/// The result of a comparison.
 #[derive(Debug, Default)]
 pub(crate) struct Comparison {
     pub(crate) total: Count,
@@ -35,8 +35,8 @@ pub(crate) struct Comparison {
     places: BTreeMap<u64, Place>,
     /// Differing steps one by one: the cycle on Rocket, what committed before, what committed then, cycles there and here.
     steps: Vec<String>,
-    /// Programs that were left before their end, because a conditional store failed on Rocket although no other store had taken
-    /// the reservation. It may fail so: its reservations last for some eighty cycles.
+    /// Programs whose comparison ended early, because a conditional store failed on Rocket although no other
+    /// store had taken the reservation. It may: Rocket's reservations last for some eighty cycles.
     left_early: u64,
     /// Every commit on Rocket: address, cycles since the one before, register written.
     hash: u64,
@@ -151,7 +151,7 @@ fn is_success(traced: &Traced) -> bool {
     traced.commit.retired.write.is_some_and(|write| write.value == 0)
 }
 
-/// What the two did differently, timing aside.
+/// The architectural difference between the two, if there is one.
 fn difference(traced: &Traced, line: &Line) -> Option<String> {
     let retired = &traced.commit.retired;
     if retired.pc != line.pc {

@@ -371,7 +371,7 @@ impl Generator {
             return;
         }
         let (reserve, store) = if value & 1 == 0 { (Op::LrW, Op::ScW) } else { (Op::LrD, Op::ScD) };
-        // Whether it stored shows in a register, and the comparison must see it.
+        // The result of a conditional store must be in a register that the comparison sees.
         let rd = if rd == 0 { SHOWN } else { rd };
         atomic(reserve, rd, 0);
         atomic(store, rd, value);

@@ -1,8 +1,8 @@
 //! Between the engines and memory: one bus of eight bytes a cycle in each direction, and the second-level cache behind it.
 //!
-//! A block is at most a line, a power of two in size and aligned to it. It takes effect when it is asked for, and the time that it
-//! needs follows: the cache first takes the line away from the first level, or brings its dirty words down. Requests and answers
-//! of the core's own misses pass over the same bus.
+//! A block is at most a line, a power of two in size and aligned to it. Its data moves when an engine asks,
+//! and the time is added afterwards: the cache first takes the line away from the first level, or brings its
+//! dirty words down. Requests and answers of the core's own misses pass over the same bus.
 
 use std::collections::VecDeque;
 
@@ -16,11 +16,11 @@ use crate::shared_cache::{Asked, Asker, PROBE_CYCLES, SharedCache};
 /// Bytes of a beat.
 pub(super) const BEAT_BYTES: u64 = 8;
 
-/// From a request at the cache to its first word, without the cache's own time: what a first-level cache's miss takes, but for
-/// its words.
+/// Cycles from a request at the cache to its first word, without the cache's own time: those of a first-level
+/// cache's miss, but for its words.
 const ACCESS_CYCLES: u64 = DATA_MISS_CYCLES - LINE_WORDS;
 
-/// What lies behind the bus.
+/// The caches and the memory behind the bus.
 pub(crate) struct Memory<'a> {
     pub(crate) ram: &'a mut Ram,
     pub(crate) cache: &'a mut SharedCache,
@@ -30,8 +30,8 @@ pub(crate) struct Memory<'a> {
 }
 
 impl Memory<'_> {
-    /// An engine asks for a line: cycles to its first word. A line that has to leave the second level for it leaves the first
-    /// as well.
+    /// An engine asks for a line. Returns the cycles to its first word. A line that has to leave the second
+    /// level for it leaves the first as well.
     fn ask(&mut self, address: u64, memory_cycles: u64) -> u64 {
         let Asked { cycles, recalled } = self.cache.ask(Asker::Device, address, memory_cycles);
         if let Some(recalled) = recalled {
@@ -58,7 +58,8 @@ struct Channel {
 }
 
 impl Channel {
-    /// The first of so many free cycles in a row, not before `earliest`. In `cycle` nothing is asked for that lies before it.
+    /// Takes so many free cycles in a row, not before `earliest`, and returns the first. No caller asks for
+    /// cycles before `cycle`, so older ones are forgotten.
     fn take(&mut self, cycle: u64, earliest: u64, beats: u64) -> u64 {
         while self.taken.front().is_some_and(|&(_, end)| end <= cycle) {
             self.taken.pop_front();
@@ -82,7 +83,8 @@ impl Bus {
         Bus { hop_cycles, requests: Channel::default(), answers: Channel::default(), probed: 0 }
     }
 
-    /// An engine asks in `cycle` for a block. The cycle in which the engine has the block's first word; one more follows in each.
+    /// An engine asks in `cycle` for a block. Returns the cycle in which the engine has the block's first
+    /// word; the others follow, one a cycle.
     pub(super) fn read(&mut self, cycle: u64, address: u64, bytes: u64, memory: &mut Memory<'_>) -> u64 {
         let asked = self.requests.take(cycle, cycle + self.hop_cycles, 1);
         let found = asked + ACCESS_CYCLES + memory.ask(address, memory.memory_cycles);
@@ -90,8 +92,8 @@ impl Bus {
         self.answers.take(cycle, ready, bytes.div_ceil(BEAT_BYTES)) + self.hop_cycles
     }
 
-    /// An engine begins in `cycle` to write a block, a word a cycle. The cycle in which its last word has left the engine, and that
-    /// of the acknowledgement.
+    /// An engine begins in `cycle` to write a block, a word a cycle. Returns the cycle in which its last word
+    /// has left the engine, and that of the acknowledgement.
     pub(super) fn write(
         &mut self,
         cycle: u64,
@@ -114,14 +116,14 @@ impl Bus {
         (last - self.hop_cycles, self.answers.take(cycle, ready, 1) + self.hop_cycles)
     }
 
-    /// A first-level cache asks for a line in `cycle`, whose first word would be there after `cycles` if nothing were in the way:
-    /// after how many it is.
+    /// A first-level cache asks for a line in `cycle`, whose first word would be there after `cycles` on a
+    /// free bus. Returns after how many cycles it is there.
     pub(super) fn fill(&mut self, cycle: u64, cycles: u64) -> u64 {
         let asked = self.requests.take(cycle, cycle, 1);
         self.answers.take(cycle, asked + cycles, LINE_WORDS) - cycle
     }
 
-    /// What a first-level cache's answer takes, if it held the line, dirty or not.
+    /// Cycles of a first-level cache's answer: `held` says whether it held the line, and whether dirty.
     fn probe(&mut self, held: Option<bool>) -> u64 {
         let Some(is_dirty) = held else { return 0 };
         self.probed += 1;

@@ -1,4 +1,4 @@
-//! What a program can ask of the NIC that it cannot have.
+//! Requests of a program that the NIC refuses.
 
 use std::fmt;
 

@@ -6,7 +6,7 @@ use crate::packet::{Packet, SEGMENT_BYTES, flag};
 
 use super::node::{DmaEvent, DmaNode};
 
-/// What a frame was answered with.
+/// The answer to a frame.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct DmaAnswer {
     /// The cycles of the request's first word on the node's interface, and of the answer's first and last.
@@ -15,7 +15,7 @@ pub struct DmaAnswer {
     pub first: u64,
     /// See [`DmaAnswer::asked`].
     pub last: u64,
-    /// What it carried.
+    /// Its payload.
     pub payload: Vec<u8>,
 }
 
@@ -30,9 +30,9 @@ pub struct DmaLink<'a> {
     answers: Vec<Option<DmaAnswer>>,
     asked: Vec<u64>,
     answered: usize,
-    /// Frames that answered nothing.
+    /// Frames that answered no request.
     pub strays: u64,
-    /// What the NIC refused.
+    /// Requests that the NIC refused.
     pub refused: Vec<DmaEvent>,
 }
 
@@ -54,8 +54,8 @@ impl<'a> DmaLink<'a> {
         DmaLink { client, node, requests, next, wire_free, answers, asked, answered, strays, refused }
     }
 
-    /// Plays them until all are answered or `patience_cycles` have passed since the last was due. What each got; nothing for one
-    /// without an answer. `on_event` sees what the core does.
+    /// Plays the requests until all are answered or `patience_cycles` have passed since the last was due.
+    /// Returns each request's answer, or `None`. `on_event` sees what the core does.
     ///
     /// # Errors
     /// The core took a trap.

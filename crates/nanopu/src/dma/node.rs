@@ -39,16 +39,16 @@ impl Default for DmaNodeConfig {
     }
 }
 
-/// What happened in a cycle that the outside should know.
+/// An event that the node's surroundings should know.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum DmaEvent {
     /// A frame leaves.
     Sent(Departure),
-    /// The program asked the NIC for something that it cannot have.
+    /// The NIC refused a request of the program.
     Refused {
-        /// Where it asked: an instruction at or a little before this address.
+        /// The place in the program: an instruction at or a little before this address.
         pc: u64,
-        /// Why it cannot.
+        /// Why the NIC refused it.
         error: DmaError,
     },
     /// The core took a trap that is not an interrupt.
@@ -164,13 +164,13 @@ impl DmaNode {
         &self.core
     }
 
-    /// What the NIC has done.
+    /// The NIC's counters.
     pub fn counters(&self) -> DmaCounters {
         self.nic.counters()
     }
 }
 
-/// What the core reaches.
+/// The core's port to memory, devices and the NIC.
 struct DmaPort<'a> {
     platform: &'a mut Platform,
     shared_cache: &'a mut SharedCache,

@@ -6,8 +6,8 @@ use super::bus::{BEAT_BYTES, Bus, Memory, block_bytes};
 use super::registers::Registers;
 use super::{DmaConfig, DmaCounters, FRAME_BYTES_MAX};
 
-/// From a frame's last word on the interface until the writer has its first: its length is noted in one cycle, and the buffer's
-/// memory is read in another.
+/// Cycles from a frame's last word on the interface until the writer has its first: its length is noted in
+/// one, and the buffer's memory is read in another.
 const BUFFER_CYCLES: u64 = 2;
 
 /// A frame being written.
@@ -19,7 +19,7 @@ struct Writing {
     done: usize,
     /// The first cycle in which the next block can begin.
     next: u64,
-    /// The program has been told, or will be.
+    /// The frame's completion has been queued for the program.
     is_told: bool,
 }
 
@@ -76,7 +76,7 @@ impl Receiver {
         registers.lost = self.counters.lost();
     }
 
-    /// A frame is there whole; it is lost if there is no room for it.
+    /// Stores frames that are whole; a frame is lost if there is no room for it.
     fn store(&mut self, cycle: u64) {
         let Some((last, frame)) = self.wire.pop_front() else { return };
         self.counters.received += 1;

@@ -11,11 +11,12 @@
 //! 0x28 r64 frames lost since reset
 //! ```
 //!
-//! Only these widths at these offsets answer; anything else is an access fault. What a program asks for and cannot have is
-//! refused and reported, where the hardware hangs the bus or overwrites memory.
+//! Only these widths at these offsets answer; anything else is an access fault. A request that cannot be
+//! served is refused and reported, where the hardware hangs the bus or overwrites memory.
 //!
-//! The core executes an access when it leaves decode, and it reaches the NIC a few cycles later. So a load finds what will be
-//! there then, which the engines know: they say when a completion is due as soon as its last block is on the bus.
+//! The core executes an access when it leaves decode, but the access reaches the NIC a few cycles later. So a
+//! load must return what will be in the register by then. The engines know it: they announce when a
+//! completion is due as soon as its last block is on the bus.
 
 use std::collections::VecDeque;
 
@@ -48,16 +49,16 @@ pub mod register {
     pub const LOST: u64 = 0x28;
 }
 
-/// From a request's arrival until its engine sees it: a cycle into the queue and one out of it.
+/// Cycles from a request's arrival until its engine sees it: one into the queue and one out of it.
 const QUEUE_CYCLES: u64 = 2;
 
-/// From decode, where the core executes an access, to write-back, where it leaves the core.
+/// Cycles from decode, where the core executes an access, to write-back, where it leaves the core.
 const ISSUE_CYCLES: u64 = 3;
 
 /// Addresses have so many bits.
 const ADDRESS_BITS: u32 = 48;
 
-/// A buffer of the program's.
+/// A buffer of the program.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Request {
     pub(super) address: u64,
@@ -124,7 +125,7 @@ impl Registers {
         self.receives.front().copied().filter(|request| request.ready <= self.cycle)
     }
 
-    /// Takes it.
+    /// Takes the next receive buffer.
     pub(super) fn take_receive(&mut self) {
         self.receives.pop_front();
     }
@@ -154,14 +155,14 @@ impl Registers {
         self.mask & 1 != 0 && is_sent || self.mask & 2 != 0 && is_received
     }
 
-    /// An access that executes now: when it reaches the registers.
+    /// The cycle in which an access that executes now reaches the registers.
     fn reach(&mut self) -> u64 {
         let at = (self.cycle + ISSUE_CYCLES + self.access_cycles / 2).max(self.next_access);
         self.next_access = at + self.access_cycles;
         at
     }
 
-    /// What was refused since the last call.
+    /// The requests refused since the last call.
     pub(super) fn take_errors(&mut self) -> Vec<DmaError> {
         std::mem::take(&mut self.errors)
     }
@@ -238,7 +239,7 @@ impl Registers {
         }
     }
 
-    /// What is refused reads as zero.
+    /// Notes a refusal; a refused access reads as zero.
     fn refuse(&mut self, error: DmaError) -> u64 {
         self.refused += 1;
         self.errors.push(error);

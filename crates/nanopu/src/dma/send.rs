@@ -6,7 +6,7 @@ use super::bus::{BEAT_BYTES, Bus, Memory, block_bytes};
 use super::registers::Registers;
 use super::{Departure, DmaConfig};
 
-/// From a word's arrival to the wire: it is written into the buffer in one cycle, and read in another.
+/// Cycles from a word's arrival to the wire: it is written into the buffer in one, and read in another.
 const BUFFER_CYCLES: u64 = 2;
 
 /// A frame being read.
@@ -30,11 +30,11 @@ pub(super) struct Sender {
     words_max: usize,
     in_flight_max: usize,
     reading: Option<Reading>,
-    /// When the last words of the blocks in flight are there.
+    /// The cycles in which the blocks in flight are complete.
     in_flight: Vec<u64>,
-    /// When the last words of frames are there whose completions have not been told.
+    /// The cycles in which frames are complete whose completions are not queued yet.
     completing: VecDeque<u64>,
-    /// Words that are in the buffer, or will be, and the cycle in which they are gone.
+    /// Words that are in the buffer, or will be, and the cycle in which they have left.
     buffered: VecDeque<(u64, usize)>,
     /// The cycle of the next word on the interface, at the earliest.
     wire_free: u64,
@@ -84,7 +84,7 @@ impl Sender {
         self.read(cycle, bus, memory)
     }
 
-    /// Asks for the next block; with the last one it is known when the frame leaves.
+    /// Asks for the next block. With the last block the frame's departure is known and returned.
     fn read(&mut self, cycle: u64, bus: &mut Bus, memory: &mut Memory<'_>) -> Option<Departure> {
         let reading = self.reading.as_mut()?;
         let bytes = block_bytes(reading.next, reading.end - reading.next);

@@ -198,13 +198,13 @@ fn the_first_level_is_asked_when_it_holds_the_line() {
     assert_eq!(probed, 0);
     assert_eq!(read(&[LOAD]), (alone + 6, 1));
     assert_eq!(read(&[STORE]), (alone + 6 + 8, 1));
-    // What is read stays, clean.
+    // A line that the NIC reads stays, clean.
     let mut bench = Bench::new(&DmaConfig::default());
     execute(&mut bench, &[STORE], LINE);
     bench.post_send(LINE, 64);
     bench.run(200);
     assert_eq!(bench.core.share_line(LINE), Some(false), "it stayed");
-    // A write takes it away.
+    // A write of the NIC takes the line away.
     bench.post_receive(LINE, 64);
     bench.nic.receive(bench.cycle + 8, frame(64, 1));
     bench.run(200);
@@ -306,7 +306,7 @@ fn what_cannot_be_had_is_refused() {
     }
     assert_eq!(bench.errors(), [Queue::Receive, Queue::Send].map(DmaError::Full));
     assert_eq!(bench.nic.counters().refused, 13);
-    // What was not refused still happens.
+    // Requests that were not refused are still served.
     bench.run(500);
     assert_eq!((bench.departures.len(), bench.counts()), (2, [2, 0, 2, 0]));
 }
@@ -345,7 +345,7 @@ fn nonsense_is_refused_and_all_else_is_accounted_for() {
             bench.run(rng.below(60));
         }
         bench.run(last.saturating_sub(bench.cycle) + 10);
-        // What is still in its queues comes to an end when there is room for its completions.
+        // Requests that are still queued end when there is room for their completions.
         for _ in 0..2_000 {
             for (index, register) in
                 [register::SEND_COMPLETION, register::RECEIVE_COMPLETION].into_iter().enumerate()

@@ -16,7 +16,7 @@ pub(super) struct Shape {
     /// A round, and the latency of each link, which is at least as long.
     pub(super) round_cycles: u64,
     pub(super) link_cycles: u64,
-    /// What one queue has room for, and one byte more.
+    /// The room of one queue, plus one byte.
     pub(super) queue_bytes: u64,
     pub(super) trims: bool,
     /// How far into a round the first packet's first word is in the switch.
@@ -56,7 +56,8 @@ impl AuthorsSwitch {
         Ok(switch)
     }
 
-    /// One round. Returns what waited behind `port` when everything had been switched and nothing had left: headers and data, in bytes.
+    /// One round. Returns the bytes that waited behind `port`, headers and data, when all packets had been
+    /// switched and none had left.
     pub(super) fn round(&mut self, port: usize) -> Result<[u64; 2], ExperimentError> {
         let Shape { round_cycles, link_cycles, .. } = self.shape;
         let base = self.base;

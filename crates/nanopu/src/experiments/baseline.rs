@@ -198,7 +198,7 @@ fn dot_products(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), Ex
 
 type Points = Vec<(f64, f64)>;
 
-/// Both machines by size of message; of the nanoPU's latency another chart has the published points.
+/// Both machines by size of message. The published points of the nanoPU's latency are in another chart.
 fn chart(
     title: &str,
     up: &str,
@@ -220,7 +220,7 @@ fn chart(
     }
 }
 
-/// What a round took.
+/// The result of a round.
 struct Round {
     /// From the first message's first word in to the last answer's last word out.
     cycles: u64,

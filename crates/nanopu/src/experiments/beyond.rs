@@ -17,7 +17,7 @@ pub(super) const EXPERIMENT: Experiment = Experiment { name: "beyond", title: "B
 /// Adds its lines and charts.
 type Part = fn(&Settings<'_>, &mut Outcome) -> Result<(), ExperimentError>;
 
-/// What there is.
+/// All parts.
 const PARTS: &[Part] =
     &[blocking::run, banks::run, cut_through::run, quotas::run, many_cores::run, long_messages::run];
 

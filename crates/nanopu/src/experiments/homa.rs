@@ -19,7 +19,7 @@ use contest::{Contest, Speaks};
 /// See the module.
 pub(super) const EXPERIMENT: Experiment = Experiment { name: "homa", title: "Homa as the transport", run };
 
-/// A turn of the polling loop: where it stands when a message comes is up to the program.
+/// Cycles of a turn of the polling loop: a message can come at any point of it.
 const TURN_CYCLES: f64 = 6.0;
 /// Bytes, the published median cycles from a message's first word to its answer's last, the spread that NDP had around its median (for
 /// Homa there is none), and the published Gb/s of frames.
@@ -188,7 +188,7 @@ fn protocols(outcome: &mut Outcome) -> Result<(), ExperimentError> {
     Ok(())
 }
 
-/// 80 senders of a packet each: nothing of it is granted, so all that Homa has is its switch's room and its timer.
+/// 80 senders of a packet each: no packet needs a grant, so only the switch's room and Homa's timer matter.
 fn incast(outcome: &mut Outcome) -> Result<(), ExperimentError> {
     const CLIENTS: usize = 80;
     const BUFFER_BYTES: u64 = 81_600;

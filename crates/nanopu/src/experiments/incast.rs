@@ -1,8 +1,8 @@
 //! Incast: eighty nodes send a packet each to one, over a switch that trims, and over one that drops (nanoPU §5.1).
 //!
 //! The published switch moves packets in rounds of one link latency, 0.38 µs, and begins none that it cannot end in the same round:
-//! eight packets of 1,088 bytes in 1,218 cycles. Here it is twice: round by round as theirs, and as a switch of the fabric, which knows no
-//! rounds and whose links are given that rate.
+//! eight packets of 1,088 bytes in 1,218 cycles. The experiment has it twice: round by round like the
+//! authors', and as a switch of the fabric, which knows no rounds and whose links get the same rate.
 
 use super::authors_switch::{AuthorsSwitch, Shape};
 use highwire_fabric::{Buffering, DropReason, FabricConfig, LinkSpec, Observer, Packet, PortId, Rate, Time};
@@ -137,7 +137,7 @@ struct Case {
     timeout_cycles: u64,
     /// Packets trimmed or dropped.
     cut: f64,
-    /// When the repetitions of what was dropped arrive, and when the queue is empty, in microseconds.
+    /// When the repetitions of dropped packets arrive, and when the queue is empty, in microseconds.
     resumed: Option<f64>,
     emptied: f64,
 }
@@ -152,7 +152,8 @@ const fn shape(round_cycles: u64, queue_bytes: u64, offset_cycles: u64) -> Shape
 const LARGE: Shape = shape(LINK_CYCLES, BUFFER_BYTES, 780);
 /// Of 140 cycles a round, in which a packet of 136 words fits only at the beginning. It arrives in two rounds.
 const SMALL: Shape = shape(140, 5 * 1088, 70);
-/// It is not known. The recording has the repetitions thirty rounds later, and two go by until all timers have been looked at.
+/// The authors' timeout is not known. In the recording the repetitions come thirty rounds later, and two
+/// rounds pass until all timers have been looked at.
 const SMALL_TIMEOUT_CYCLES: u64 = 28 * 140;
 
 const CASES: [Case; 4] = [

@@ -1,8 +1,9 @@
 //! The authors' load generator, draw by draw.
 //!
-//! Theirs is built on `std::default_random_engine` and `rand()` without a seed, so its requests are the same in every run, and these
-//! are they. What to know of it: a request is sent at the beginning of a round of the switch, at most one per round of one link
-//! latency, so the load is what was sent and not what was asked for; and a sweep over loads never starts its engines again.
+//! Theirs is built on `std::default_random_engine` and `rand()` without a seed, so its requests are the same
+//! in every run, and this generator draws the same ones. It sends a request at the beginning of a round of
+//! the switch, at most one per round of one link latency, so the load is the rate sent and not the rate asked
+//! for; and a sweep over loads never starts its engines again.
 
 use crate::client::Request;
 
@@ -62,7 +63,7 @@ pub(super) struct Load {
 }
 
 impl Load {
-    /// Theirs.
+    /// The authors' generator.
     pub(super) fn new(service: Service, contexts: Contexts) -> Load {
         Load::seeded(1, service, contexts)
     }

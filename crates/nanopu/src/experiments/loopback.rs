@@ -85,7 +85,8 @@ fn wire(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), Experiment
     let (first, _) = spans(settings, PROGRAM, 8, &prototype())?;
     let [least, median] = [first[0], first[first.len() / 2]].map(|cycles| nanoseconds(cycles as f64));
     let (claim, figure) = ("8 bytes, first word in to first word out, least and median", super::figure);
-    // What the earlier paper counts from where to where is not said; this fits, once, in a run that was not made for 8 bytes.
+    // The earlier paper does not say between which points it counts. This interval fits, in a run that was
+    // not made for 8 bytes.
     outcome.compare(EXPERIMENT.name, claim, "13 ns", format!("{} and {} ns", figure(least), figure(median)));
     outcome.compare(
         EXPERIMENT.name,

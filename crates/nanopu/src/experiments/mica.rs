@@ -39,7 +39,7 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
     Ok(outcome)
 }
 
-/// What the client hashes a key with.
+/// The client's hash of a key.
 fn hash(key: u64) -> u64 {
     let mixed = (key ^ key >> 31).wrapping_mul(0x7fb5_d329_728e_a185);
     (mixed ^ mixed >> 27).wrapping_mul(0x81da_def4_bc2d_d44d) ^ mixed >> 33

@@ -1,4 +1,4 @@
-//! One-sided operations: what a program needs to do for another node what an RNIC does with its memory.
+//! One-sided operations: how long a program takes to do for another node what an RNIC does.
 
 use highwire_stdx::Rng;
 
@@ -85,7 +85,7 @@ fn throughput(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), Expe
         [("cached", 512), ("all over the table", TABLE_WORDS)].into_iter().enumerate()
     {
         let mut points = Vec::new();
-        // What a cache can hold is there before the first measured request.
+        // Words that fit into the cache are in it before the first measured request.
         let start = testbed.cycle();
         let warm_up = (0..words.min(512) / 8)
             .map(|line| Request::of_words(start + 500 * line, address(0), 0, &[1, 64 * line]));

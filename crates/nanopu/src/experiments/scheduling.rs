@@ -86,7 +86,8 @@ fn run(settings: &Settings<'_>) -> Result<Outcome, ExperimentError> {
     Ok(outcome)
 }
 
-/// How long a switch of threads takes: what an urgent request takes in the middle of another's work, and alone.
+/// How long a switch of threads takes: the time of an urgent request in the middle of another request's work,
+/// and alone.
 fn switches(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
     // Idle threads take turns, so only some of the lonely requests find their own thread on the core.
     let at = |rounds: u64, context| Work { sent: rounds * ROUND_CYCLES, context, cycles: 1600 };
@@ -154,7 +155,7 @@ fn sweep(
     let load = Load::new(Service::Fixed(1600), Contexts::Random(2));
     let mut wanted = points(settings);
     if program == OUR_PROGRAM {
-        // It is there to be compared with the other, not with what is published.
+        // This program is compared with the other one, not with published figures.
         wanted = PUBLISHED.into_iter().step_by(4).collect();
     }
     let wanted: Vec<u64> = wanted.iter().map(|point| point.0).collect();

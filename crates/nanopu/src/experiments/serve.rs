@@ -1,4 +1,4 @@
-//! Requests to work, played to a program that works: what each response took.
+//! Plays requests for work to a program, and takes the time of each response.
 
 use highwire_riscv::Program;
 
@@ -10,8 +10,8 @@ use crate::queueing::percentile;
 
 /// Cycles before the first request, for the program to start.
 const START_CYCLES: u64 = 143 * ROUND_CYCLES;
-/// So many requests come before those that count, so often, where these are not the points of a sweep: caches are warm then, and
-/// misbehaving threads demoted.
+/// Requests before those that count, outside of sweeps: so that caches are warm and misbehaving threads
+/// demoted.
 const WARM_REQUESTS: usize = 400;
 const WARM_CYCLES: u64 = 15 * ROUND_CYCLES;
 /// How long to wait for answers behind the last request: until no node has anything left to answer.
@@ -26,7 +26,7 @@ pub(super) struct Server {
 
 /// The response of each request.
 pub(super) struct Responses {
-    /// What was asked.
+    /// The requests.
     pub(super) works: Vec<Work>,
     /// In cycles, from the request's first word out to its answer's first word back; infinite for those without an answer.
     pub(super) cycles: Vec<f64>,
@@ -71,7 +71,7 @@ struct Session<'a> {
 }
 
 impl Session<'_> {
-    /// What each request took, in cycles.
+    /// The response time of each request, in cycles.
     fn ask(&mut self, requests: &[Request]) -> Result<Vec<f64>, ExperimentError> {
         let answers = self
             .client
@@ -89,11 +89,12 @@ impl Session<'_> {
 const POINT_REQUESTS: usize = 20_000;
 
 impl Server {
-    /// Plays those of a sweep's points that are wanted, `most` requests of each. A point is mean cycles between requests; `progress` hears what share
-    /// of the points has passed.
+    /// Plays those of a sweep's points that are wanted, `most` requests of each. A point is mean cycles
+    /// between requests; `progress` is called with the share of points that are done.
     ///
-    /// As in the authors' sweeps, generator and program are started once: a point begins when the one before has all its answers or will
-    /// get no more, and finds the program as that has left it. One that does something every so many messages goes on counting.
+    /// As in the authors' sweeps, generator and program are started once: a point begins when the one before
+    /// has all its answers or will get no more, with the program in the state that it has then. A program
+    /// that counts messages goes on counting.
     pub(super) fn sweep(
         &self,
         mut load: Load,

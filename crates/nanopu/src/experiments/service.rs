@@ -1,4 +1,4 @@
-//! What experiments with applications share: nodes around a switch, arrivals, and times of response.
+//! Shared parts of experiments with applications: nodes around a switch, arrivals, and times of response.
 
 use highwire_stdx::Rng;
 
@@ -80,7 +80,7 @@ impl Times {
         Times { sorted_ns, mrps: 0.0 }
     }
 
-    /// What `share` of all do not exceed.
+    /// The time that `share` of the responses do not exceed.
     pub(super) fn percentile_ns(&self, share: f64) -> f64 {
         crate::queueing::percentile(&self.sorted_ns, share)
     }
@@ -90,7 +90,8 @@ impl Times {
     }
 }
 
-/// Plays requests, checks every answer, and takes the times. One that stays without an answer counts as infinitely long.
+/// Plays requests, checks every answer, and takes the times. A request without an answer counts as infinitely
+/// long.
 pub(super) fn play(
     testbed: &mut Testbed,
     requests: Vec<Request>,

@@ -1,8 +1,8 @@
-//! Banks of registers: which thread is in which, and which one the core shall enter.
+//! Banks of registers: the thread in each, and the bank that the core shall enter.
 
 use super::Interface;
 
-/// What a context's bank of registers holds.
+/// The contents of a context's bank of registers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(super) enum Bank {
     /// Nothing: a handler switches to this thread.
@@ -25,8 +25,9 @@ impl Interface {
         self.has_banks
     }
 
-    /// The bank of the thread that the scheduler asks for, and where it begins if it has not run. Nothing if one of the two threads
-    /// has no bank; a context that no thread has made known keeps nothing, and needs none.
+    /// The bank of the thread that the scheduler asks for, and where it begins if it has not run. `None` if
+    /// one of the two threads has no bank; a context that no thread has made known has no registers to keep,
+    /// and needs none.
     pub fn wanted_bank(&self) -> Option<(usize, Option<u64>)> {
         let (target, _) = self.target.filter(|&(target, _)| target != self.current)?;
         let current = self.contexts.iter().find(|entry| entry.id == self.current);
@@ -47,7 +48,7 @@ impl Interface {
         let (context, priority) = (entry.id, entry.priority);
         self.switch_to(cycle, context);
         self.current_priority = priority;
-        // The wish that led here may be out of date.
+        // The decision that led to this switch may be out of date.
         self.decide(cycle);
     }
 }

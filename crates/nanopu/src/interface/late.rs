@@ -1,7 +1,7 @@
 //! A word for x31 that comes later than its instruction: a unit computes it, or a device is asked for it.
 //!
-//! In the program it stands where its instruction does, and there the check on the program counts it. The queue gets it when the
-//! register file would, in the name of the context that runs then. Decode holds back other instructions that touch x31
+//! The check on the program counts the word where its instruction stands. The queue gets it when the register
+//! file would, in the name of the context that runs then. Decode holds back other instructions that touch x31
 //! meanwhile, so there is one such word at a time, and words stay in the program's order.
 
 use super::{Interface, Mistake, Occurrence};
@@ -33,7 +33,7 @@ impl Interface {
             self.misuse.note(Mistake::WordInOtherName, here);
         }
         self.put_word(cycle, word);
-        // What was declared done meanwhile had this word.
+        // A message that was declared done meanwhile contains this word.
         self.break_promise(promise);
     }
 
@@ -45,7 +45,8 @@ impl Interface {
         }
     }
 
-    /// No word comes any more: what waited for it is checked as it is. Only a debugger takes a word back.
+    /// The word will not come, so the message that waited for it is checked as it is. Only a debugger takes a
+    /// word back.
     pub(super) fn break_promise(&mut self, late: Option<Late>) {
         if let Some(Late { context, finishes }) = late {
             (0..finishes).for_each(|_| self.check_writing(context));

@@ -1,7 +1,7 @@
-//! What a program can do wrong with the network, and where it first did.
+//! Mistakes of a program in its use of the network, and where each first happened.
 //!
-//! None of it stops the hardware: a read finds nothing, a word is thrown away, a message is not what was meant. So each kind is
-//! counted, and its first occurrence kept for the programmer who looks for the reason.
+//! No mistake stops the hardware: a read finds nothing, a word is thrown away, a message is not the intended
+//! one. So the interface counts each kind, and keeps its first occurrence for the programmer.
 
 /// A kind of wrong use.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
@@ -23,8 +23,8 @@ pub enum Mistake {
     MessageUnfinished,
     /// A word more than the header before it declared: it was taken for a header, and made none. The detail is the word.
     SurplusWord,
-    /// A word for x31 was computed when another context ran, and left in that one's name. The context is that of the instruction, the
-    /// detail the other.
+    /// A word for x31 was complete only when another context ran, and left in that context's name. The
+    /// context is that of the instruction, the detail the other.
     WordInOtherName,
     /// A write to x31 while the queue there was full. The detail is the words that waited.
     TransmitOverrun,
@@ -58,11 +58,11 @@ pub struct Occurrence {
     pub pc: Option<u64>,
     /// The context that ran, or that a word was for.
     pub context: u16,
-    /// As the kind says.
+    /// A number whose meaning the kind says.
     pub detail: u64,
 }
 
-/// The wrong uses of one core's network so far.
+/// The mistakes of one core's program so far.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Misuse {
     counts: [u64; Mistake::ALL.len()],
@@ -80,7 +80,8 @@ impl Misuse {
         self.firsts[mistake as usize]
     }
 
-    /// What happened, in the order of [`Mistake::ALL`], with how often and where first.
+    /// The kinds that happened, in the order of [`Mistake::ALL`], each with its count and its first
+    /// occurrence.
     pub fn all(&self) -> impl Iterator<Item = (Mistake, u64, Occurrence)> + '_ {
         Mistake::ALL
             .into_iter()

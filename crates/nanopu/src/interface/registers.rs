@@ -1,4 +1,4 @@
-//! The CSRs of the network, and what writing them makes the interface do.
+//! The CSRs of the network, and the effects of writing them.
 
 use std::collections::VecDeque;
 

@@ -1,8 +1,8 @@
-//! The thread scheduler: which context should run, and when one has had its time.
+//! The thread scheduler: which context should run, and when its time is over.
 
 use super::{Context, Interface};
 
-/// From an event to the interrupt that it leads to.
+/// Cycles from an event to its interrupt.
 const DECISION_CYCLES: u64 = 2;
 /// The priority of a context that took too long.
 const DEMOTED: u8 = 1;
@@ -29,7 +29,7 @@ impl Interface {
         active.min_by_key(|entry| (entry.priority, entry.arrivals.front().copied().unwrap_or(u64::MAX)))
     }
 
-    /// An arrival matters if it is more urgent than what runs, or nothing does.
+    /// An arrival matters only if its context is more urgent than the running one, or no thread runs.
     pub(super) fn decide_after_arrival(&mut self, cycle: u64) {
         let current = self.contexts.iter().find(|entry| entry.id == self.current);
         let running = current.filter(|entry| entry.is_active).map(|entry| entry.priority);

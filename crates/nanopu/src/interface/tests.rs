@@ -135,7 +135,7 @@ fn wrong_use_is_counted_and_its_first_place_kept() {
     assert_eq!(counts, [(Mistake::WordForUnknownContext, 1), (Mistake::RefusedContext, 2)]);
 }
 
-/// What writing these words, and then declaring the message done, is taken for.
+/// The mistakes noted when a program writes these words and then declares the message done.
 fn mistakes_of(words: &[u64]) -> Vec<(Mistake, Occurrence)> {
     let mut interface = two_threads([0, 0]);
     for (place, &word) in words.iter().enumerate() {

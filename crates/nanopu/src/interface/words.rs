@@ -3,10 +3,11 @@
 use super::{CONTEXTS_MAX, Interface, Mistake, Occurrence};
 use crate::timeline::Stage;
 
-/// Words that the queue behind x31 holds in hardware (`rtl/transmit_queue.sv`). Here it has no end, but more are noted.
+/// Words that the queue behind x31 holds in hardware (`rtl/transmit_queue.sv`). Here the queue is unbounded,
+/// but a longer one is noted as a mistake.
 pub(super) const TRANSMIT_WORDS: usize = 512;
-/// Messages of the longest kind that a context's receive queue holds in hardware: 1,024 words (`rtl/receive_queue.sv`). Here it has no
-/// end, but more are noted.
+/// Messages of the longest kind that a context's receive queue holds in hardware: 1,024 words
+/// (`rtl/receive_queue.sv`). Here the queue is unbounded, but a longer one is noted as a mistake.
 const RECEIVE_MESSAGES: usize = 4;
 
 impl Interface {
@@ -16,7 +17,8 @@ impl Interface {
         self.blocks && self.contexts.iter().any(|entry| entry.id == self.current && entry.words.is_empty())
     }
 
-    /// The program's next instruction is a read of x30 that has to wait: without a message in hand the thread is idle, as if it said so.
+    /// The program's next instruction is a read of x30 that has to wait: a thread without a message is idle
+    /// then, as if it had said that it has nothing to do.
     pub fn wait_for_word(&mut self, cycle: u64) {
         self.unsettle();
         if !self.is_waiting {
@@ -63,7 +65,8 @@ impl Interface {
         word.unwrap_or(0)
     }
 
-    /// Takes back that `context` read `word` from x30: the instruction was killed. The last read comes back first.
+    /// Undoes that `context` read `word` from x30, because the instruction was killed. Reads are undone from
+    /// the last one on.
     ///
     /// The pipeline of this crate has no need of it, because its instructions on wrong paths do not execute; hardware has.
     pub fn give_back(&mut self, context: u16, word: u64) {
@@ -73,7 +76,7 @@ impl Interface {
         }
     }
 
-    /// The word that a read of x30 would take. It stays.
+    /// The word that a read of x30 would take, without taking it.
     pub fn peek_word(&self) -> Option<u64> {
         let running = self.contexts.iter().find(|entry| entry.id == self.current)?;
         running.words.front().copied()
@@ -96,13 +99,13 @@ impl Interface {
         self.outbox.push_back((self.current, word));
     }
 
-    /// Whether the program has sent words that are still here.
+    /// Whether words of the program still wait for the NIC.
     #[inline]
     pub fn has_sent(&self) -> bool {
         !self.outbox.is_empty()
     }
 
-    /// The oldest word that the program has sent and that is still here, and its context.
+    /// The oldest word of the program that still waits for the NIC, and its context.
     pub fn peek_sent(&self) -> Option<(u16, u64)> {
         self.outbox.front().copied()
     }
@@ -111,7 +114,8 @@ impl Interface {
     pub fn sent_heads(&self) -> impl Iterator<Item = (usize, u16, u64)> + '_ {
         let mut seen = [None; CONTEXTS_MAX + 1];
         self.outbox.iter().enumerate().filter_map(move |(place, &(context, word))| {
-            // A core without contexts may write as well, once more than it has contexts.
+            // One slot more than there are contexts, because a core whose context is unknown may write as
+            // well.
             let slot = seen.iter_mut().find(|slot| slot.is_none_or(|seen| seen == context))?;
             let is_head = slot.replace(context).is_none();
             is_head.then_some((place, context, word))
@@ -123,7 +127,7 @@ impl Interface {
         self.outbox.remove(place)
     }
 
-    /// Takes that word.
+    /// Takes the oldest word.
     pub fn take_sent(&mut self) -> Option<(u16, u64)> {
         self.outbox.pop_front()
     }

@@ -1,4 +1,5 @@
-//! The message that a program is writing to x31, as far as its header says: a check on the program, which changes nothing.
+//! The message that a program is writing to x31, according to its header. This only checks the program, and
+//! changes nothing.
 
 use super::mistake::{Mistake, Misuse, Occurrence};
 use crate::packet::AppHeader;
@@ -10,13 +11,13 @@ struct Open {
     header: Occurrence,
     /// Words that are not written yet.
     missing: u64,
-    /// What is wrong with it is known.
+    /// Its mistake is noted already.
     is_noted: bool,
-    /// It follows another without a message done in between.
+    /// It follows another message of the thread without a "done" in between.
     is_second: bool,
 }
 
-/// What one context writes.
+/// The message that one context writes.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Writing {
     open: Option<Open>,
@@ -25,7 +26,8 @@ pub(super) struct Writing {
 }
 
 impl Writing {
-    /// The program writes `word`; `here` says where, and has the word as its detail. A message has `bytes_max` at most.
+    /// The program writes `word`; `here` is the place, with the word as its detail. A message has at most
+    /// `bytes_max` bytes.
     pub(super) fn write(&mut self, word: u64, bytes_max: usize, here: Occurrence, misuse: &mut Misuse) {
         match &mut self.open {
             Some(open) if open.missing > 1 => open.missing -= 1,
@@ -43,7 +45,7 @@ impl Writing {
         };
         let is_second = self.has_answered;
         match fault {
-            // Behind a whole message it is more likely a word too many than a second message.
+            // Behind a whole message this is more likely a surplus word than a second message.
             Some(_) if is_second => misuse.note(Mistake::SurplusWord, here),
             Some(fault) => misuse.note(fault, Occurrence { detail: bytes.into(), ..here }),
             None => {}

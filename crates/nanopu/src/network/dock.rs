@@ -10,11 +10,11 @@ use super::frame::{Carrier, Frame};
 /// A node's place on the fabric.
 #[derive(Default)]
 pub struct Dock {
-    /// In order of when they leave.
+    /// Packets that will leave, in the order of their times.
     pub(super) departures: VecDeque<(Time, Frame)>,
-    /// When the last bit came, and what.
+    /// Packets that have arrived, with the time of the last bit.
     pub(super) arrivals: Vec<(Time, Frame)>,
-    /// Until when what is due has been announced; the port asks for the rest when it is free.
+    /// Up to this time the fabric knows that packets are due; the port asks for the others when it is free.
     announced: Time,
     /// Packets of other protocols.
     pub(super) strangers: u64,
@@ -38,7 +38,7 @@ impl<H> Station<H> {
     }
 }
 
-/// Whether the link is open for a frame. Where it is not, all that is behind it waits as well.
+/// Whether the link is open for a frame. If it is not, the frames behind this one wait as well.
 pub(super) fn may_leave<P: Carrier>(frame: &Frame, open: Priorities) -> bool {
     open == Priorities::ALL || open.contains(P::from_frame(*frame).priority())
 }

@@ -1,7 +1,7 @@
 //! A NIC on a fabric whose cores are ideal: they write a word a cycle, read every word that comes, and run no program.
 //!
-//! What a transport does under load shows here without what programs do. The NIC is simulated cycle by cycle while it does
-//! anything.
+//! It shows a transport under load without the effects of programs. The NIC is simulated cycle by cycle while
+//! it does anything.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -18,7 +18,7 @@ use crate::port::csr;
 /// A packet has no effect before so many cycles have passed since its last word, so a NIC may run ahead of the network by as many;
 /// two less than ingress takes, for times are rounded.
 const AHEAD_CYCLES: u64 = 5;
-/// Which contexts messages are for; all cores have it.
+/// The context of all messages; every core has it.
 const CONTEXT: u16 = 0;
 
 /// A message to send.
@@ -34,7 +34,7 @@ pub struct Sending {
     pub core: usize,
 }
 
-/// A message that is there.
+/// A message that has arrived whole.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Arrived {
     /// The sender.
@@ -61,7 +61,7 @@ pub struct Endpoint<T> {
     arrived: Vec<Arrived>,
 }
 
-/// A message some packets of which are there.
+/// A message of which some packets have arrived.
 #[derive(Clone, Copy, Debug, Default)]
 struct Coming {
     arrived: u64,
@@ -176,7 +176,7 @@ impl<T: Transport> Endpoint<T> {
     }
 }
 
-/// A core that reads what is there. A message is done with its last word.
+/// Lets a core read the words that are there. A message is done with its last word.
 fn read(cycle: u64, interface: &mut Interface, unread: &mut u64) {
     while interface.peek_word().is_some() {
         let word = interface.take_word(cycle);

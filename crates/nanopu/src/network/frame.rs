@@ -30,7 +30,7 @@ pub struct Frame {
     payload: [u8; SEGMENT_BYTES],
 }
 
-/// What a fabric with nanoPUs carries: frames, and perhaps other packets.
+/// A packet type that a fabric with nanoPUs can carry: it holds frames, and perhaps other packets.
 pub trait Carrier: fabric::Packet {
     /// A frame as such a packet.
     fn from_frame(frame: Frame) -> Self;
@@ -50,7 +50,7 @@ impl Carrier for Frame {
 }
 
 impl Frame {
-    /// The packet as a frame; nothing if its destination is no host's address.
+    /// The packet as a frame; `None` if its destination is no host's address.
     pub fn new(packet: &Packet) -> Option<Frame> {
         let mut payload = [0; SEGMENT_BYTES];
         payload.get_mut(..packet.payload.len())?.copy_from_slice(&packet.payload);

@@ -32,7 +32,7 @@ impl Generator {
         Generator { client, requests, count, announced: 0 }
     }
 
-    /// What came back so far: by request, in the order in which they are sent.
+    /// The answers so far, by request in the order of sending.
     pub fn answers(&self) -> &[Option<Answer>] {
         self.client.answers()
     }

@@ -1,4 +1,5 @@
-//! What can be a node of a network: cores with the network in their registers, or a core with a DMA NIC.
+//! The machines that can be nodes of a network: cores with the network in their registers, or a core with a
+//! DMA NIC.
 
 use highwire_riscv::Trap;
 
@@ -18,7 +19,7 @@ pub(super) enum Machine<T> {
     Dma(Box<DmaNode>),
 }
 
-/// What the network hears of a machine.
+/// An event of a machine, for the network.
 pub(super) enum MachineEvent {
     /// A packet whose first word is on the interface in the given cycle.
     Sent(u64, Packet),
@@ -29,7 +30,7 @@ pub(super) enum MachineEvent {
 }
 
 impl<T: Transport> Machine<T> {
-    /// How long before its end is known a packet may begin to leave, or have an effect.
+    /// How many cycles before its end is known a packet may begin to leave, or have an effect.
     pub(super) fn slack_cycles(&self) -> u64 {
         match self {
             Machine::Node(node) if !node.nic().cuts_through() => 0,

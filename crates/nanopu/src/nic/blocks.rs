@@ -1,4 +1,4 @@
-//! The two halves of the NIC by themselves: what other implementations of them, such as `rtl/`, are held against.
+//! The two halves of the NIC by themselves, for comparison with other implementations such as `rtl/`.
 //!
 //! A half is driven as [`Nic`](super::Nic) drives it: one call of `tick` in every cycle, after everything else that happens in it.
 
@@ -19,16 +19,17 @@ pub struct ReceiveHalf<T> {
     timeline: Timeline,
 }
 
-/// What left the receiving half in a cycle.
+/// The outputs of the receiving half in a cycle.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Received {
     /// A DATA packet has left the ingress pipeline, and this is its answer.
     pub reply: Option<Reply>,
-    /// A control packet has: it is the sending half's.
+    /// A control packet has left it, for the sending half.
     pub control: Option<Packet>,
     /// Control packets that the transport sends of its own accord.
     pub own: Vec<Packet>,
-    /// A word enters a core's queue. Where cores stand in groups, one in each may; this is the last then.
+    /// A word enters a core's queue. With groups, a word may enter a queue in each group; this is the last of
+    /// them.
     pub word: Option<DeliveredWord>,
 }
 
@@ -68,7 +69,7 @@ impl<T: Transport> ReceiveHalf<T> {
         received
     }
 
-    /// What arrived.
+    /// Counters of arrivals.
     pub fn counters(&self) -> ReceiveCounters {
         self.receiver.counters
     }
@@ -119,7 +120,7 @@ impl<T: Transport> SendHalf<T> {
         self.sender.deadlocked(interfaces)
     }
 
-    /// What left.
+    /// Counters of departures.
     pub fn counters(&self) -> SendCounters {
         self.sender.counters
     }
@@ -145,7 +146,8 @@ mod tests {
         Packet { source: PEER, flags: flag::ACK, message: number, buffer: number, ..Packet::default() }
     }
 
-    /// A message has left, was acknowledged, and another message has its number, when its acknowledgement comes again.
+    /// A message was acknowledged, and its number belongs to another message, when the acknowledgement comes
+    /// again.
     #[test]
     fn an_old_acknowledgement_does_not_end_a_message_that_is_being_written() {
         let (mut half, mut interfaces) = half(1);

@@ -6,7 +6,7 @@
 use super::{LongMessages, NicConfig};
 use crate::packet::{MESSAGE_BYTES_MAX, SEGMENT_BYTES, packets_of};
 
-/// What is free of it.
+/// The free part of the memory.
 #[derive(Clone, Debug)]
 pub(super) struct Buffers {
     free: Free,
@@ -33,7 +33,7 @@ impl Buffers {
             },
             Some(LongMessages { bytes_max, segments, .. }) => Buffers {
                 free: Free::Segments(segments),
-                // What would need more than all of them could never come.
+                // A message that needs more than all segments could never arrive.
                 message_bytes_max: usize::from(bytes_max).min(segments * SEGMENT_BYTES),
                 messages_max: segments,
             },
@@ -55,7 +55,7 @@ impl Buffers {
         (packets_of(bytes) - 1) as u8
     }
 
-    /// What such a message takes of them, as quotas count it.
+    /// The memory that such a message takes, as quotas count it.
     pub(super) fn cost(&self, bytes: u16) -> usize {
         match self.free {
             Free::Classes(_) => 1,
@@ -63,12 +63,13 @@ impl Buffers {
         }
     }
 
-    /// Whether memory is in use while words leave it. The prototype's two buffers of a message are free when the first does.
+    /// Whether memory stays in use while words leave it. On the prototype, a message's buffer is free when
+    /// its first word leaves.
     pub(super) fn is_held_to_the_end(&self) -> bool {
         matches!(self.free, Free::Segments(_))
     }
 
-    /// Whether such messages need what other ones of `bytes` give back.
+    /// Whether messages of `bytes` can use the memory that messages of `other` bytes give back.
     pub(super) fn share(&self, bytes: u16, other: u16) -> bool {
         match self.free {
             Free::Classes(_) => Buffers::class(bytes) == Buffers::class(other),
@@ -94,7 +95,7 @@ impl Buffers {
         fits
     }
 
-    /// Gives it back.
+    /// Gives a message's memory back.
     pub(super) fn give(&mut self, bytes: u16) {
         let (free, needed) = self.counter(bytes);
         *free += needed;

@@ -22,7 +22,7 @@ pub(crate) struct Message {
     pub(crate) context: u16,
     pub(crate) header: AppHeader,
     pub(crate) payload: Vec<u8>,
-    /// Whether the payload comes by and by, under the sender's address and number.
+    /// Whether the payload follows in parts, under the sender's address and message number.
     pub(crate) stream: Option<StreamKey>,
 }
 
@@ -39,7 +39,7 @@ impl Message {
         1 + u64::from(self.header.bytes).div_ceil(8)
     }
 
-    /// Its memory, when it is free: when the first word leaves it, as the prototype's buffers are, or the last.
+    /// Its memory, and when that is free: when the first word leaves it, as on the prototype, or the last.
     fn released(&self, cycle: u64, is_held_to_the_end: bool) -> Released {
         let due = if is_held_to_the_end { cycle + self.bus_words() - 1 } else { cycle };
         Released { due, bytes: self.header.bytes, context: self.context }
@@ -107,7 +107,7 @@ struct Delivery {
     context: u16,
     words: VecDeque<u64>,
     is_first: bool,
-    /// What is still to come, and under which key.
+    /// The stream that brings its payload, and the words still to come.
     stream: Option<(StreamKey, u64)>,
     bytes: u16,
 }
@@ -175,7 +175,7 @@ impl LastBus {
     }
 }
 
-/// News from a core that takes its time to the NIC.
+/// A core's "done" on its way to the NIC.
 #[derive(Clone, Copy, Debug)]
 struct Done {
     due: u64,
@@ -293,7 +293,7 @@ impl Dispatch {
         }
     }
 
-    /// More of a stream is there, in order, and may be on a bus from cycle `due` on.
+    /// More bytes of a stream have arrived in order, and may be on a bus from cycle `due` on.
     pub(crate) fn feed(&mut self, key: StreamKey, due: u64, bytes: &[u8]) {
         self.streams.entry(key).or_default().push_back((due, words_of(bytes).collect()));
     }
@@ -338,7 +338,7 @@ impl Dispatch {
         let (is_held_to_the_end, released) = (self.is_held_to_the_end, &mut self.released);
         for bus in &mut self.buses {
             let (word, ended) = bus.tick(cycle, &mut self.streams, |message| {
-                // In a tree it has left the memory before.
+                // In a tree the message has left the memory before.
                 if !is_tree && message.stream.is_none() {
                     released.push_back(message.released(cycle, is_held_to_the_end));
                 }

@@ -1,21 +1,21 @@
 //! How fast cores write, for packets that leave while they are written.
 //!
-//! What matters is how far the words of a packet fall behind one a cycle. That is stated in the beginning, and may be learned: a program
-//! that sends a message sends the next one of its size alike.
+//! What matters is how far the words of a packet fall behind one word a cycle. The configuration states it,
+//! and the NIC may learn it: a program writes messages of one size at one pace.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use super::CutThrough;
 
-/// Parts of a cycle in which what is learned is kept.
+/// The learned pace is kept in so many parts of a cycle.
 const PARTS: u64 = 64;
-/// Cycles more than what is learned, for what happens now and then: a branch that goes the other way.
+/// Cycles added to the learned pace, for rare delays such as a branch that goes the other way.
 const MARGIN_CYCLES: u64 = 2;
 /// So many messages are remembered, and the slowest of them counts: a program may take different ways through its code, and one with cold
 /// caches is soon forgotten.
 const REMEMBERED: usize = 4;
 
-/// What is known of it.
+/// The known pace of cores.
 #[derive(Clone, Debug)]
 pub(super) struct Pace {
     config: CutThrough,
@@ -64,7 +64,7 @@ mod tests {
         assert_eq!(pace.lag(1, 128), 97);
         pace.on_written(1, 128, 32);
         assert_eq!((pace.lag(1, 128), pace.lag(1, 200)), (34, 52));
-        // Other contexts and sizes are others.
+        // Other contexts and sizes learn by themselves.
         assert_eq!((pace.lag(2, 128), pace.lag(1, 127)), (97, 97));
         pace.on_written(1, 128, 64);
         assert_eq!(pace.lag(1, 128), 66);

@@ -9,18 +9,18 @@ use super::{NicConfig, Selection};
 use crate::packet::{AppHeader, HEADER_BYTES, Packet, SEGMENT_BYTES, flag};
 use crate::timeline::{Stage, Timeline};
 
-/// From the last word on the interface to the packet's way out of the ingress pipeline: two cycles of widening, five of parsing
-/// and looking up the message.
+/// Cycles from the last word on the interface to the packet's way out of the ingress pipeline: two cycles of
+/// widening, five of parsing and looking up the message.
 pub(super) const INGRESS_CYCLES: u64 = 7;
 /// Words of a packet's headers, and of the shortest payload of which cycles were published.
 const HEADER_WORDS: u64 = HEADER_BYTES as u64 / 8;
 const PAYLOAD_WORDS_MIN: u64 = 2;
-/// From there to the whole message.
+/// Cycles from there to the whole message.
 const REASSEMBLY_CYCLES: u64 = 3;
 /// Finished messages of each sender that are remembered, to know their packets if they come again.
 const REMEMBERED: usize = 64;
 
-/// What arrived, and what was turned away.
+/// Counters of packets that arrived or were turned away.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct ReceiveCounters {
     /// DATA packets, trimmed and repeated ones included.
@@ -39,7 +39,7 @@ pub struct ReceiveCounters {
     pub oversized: u64,
 }
 
-/// A message some packets of which are there.
+/// A message of which some packets have arrived.
 #[derive(Clone, Debug)]
 struct Partial {
     state: Arriving,
@@ -122,7 +122,7 @@ impl Receiver {
         is_due.then(|| self.ingress.pop_front().expect("there is a first").1)
     }
 
-    /// Takes a DATA packet, and says what to answer.
+    /// Takes a DATA packet, and returns the reply.
     pub(super) fn take(
         &mut self,
         cycle: u64,
@@ -267,7 +267,7 @@ mod tests {
     use super::*;
     use crate::nic::Ndp;
 
-    /// Gives a receiver one-packet messages with these numbers; how many it took for new ones.
+    /// Gives a receiver one-packet messages with these numbers, and returns how many it took for new ones.
     fn messages(numbers: &[u16]) -> u64 {
         let mut receiver = Receiver::new(&NicConfig::default(), 1);
         receiver.insert(0, 0, 0);

@@ -1,8 +1,8 @@
 //! Core selection: which core of a nanoPU serves a message (nanoPU §3.3).
 //!
 //! Join bounded shortest queue, JBSQ(n): a core holds at most *n* messages, the one that it works on included; the rest wait
-//! in arrival order. With n = 1 it is one queue for all cores, without a bound it is join-shortest-queue. RSS, which it
-//! is compared with, looks at nothing but the message's flow.
+//! in arrival order. With n = 1 it is one queue for all cores, without a bound it is join-shortest-queue.
+//! RSS, for comparison, looks at nothing but the message's flow.
 
 use std::collections::VecDeque;
 
@@ -27,7 +27,7 @@ impl<M> Selector<M> {
         Selector { members: (0..cores.max(1)).collect(), ..Selector::without_cores(selection, cores) }
     }
 
-    /// The same, but a core is selected only once it has joined.
+    /// A selector that selects a core only once it has joined.
     pub fn without_cores(selection: Selection, cores: usize) -> Selector<M> {
         let outstanding = vec![0; cores.max(1)];
         Selector { selection, outstanding, members: Vec::new(), waiting: VecDeque::new() }

@@ -5,7 +5,7 @@
 pub enum Selection {
     /// The core with the fewest messages, if it has less than this many; at least one.
     Jbsq(u32),
-    /// The core that the hash of the flow says.
+    /// The core that the flow's hash picks.
     Rss,
     /// JBSQ in two levels: see [`Tree`](super::Tree).
     Tree(TreeShape),
@@ -14,7 +14,7 @@ pub enum Selection {
 /// The shape of a tree.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TreeShape {
-    /// Cores of a group, at least one. The last group has what is left.
+    /// Cores of a group, at least one. The last group has the remaining ones.
     pub cores_per_group: u32,
     /// The most messages that a core holds, as in JBSQ; at least one.
     pub per_core: u32,

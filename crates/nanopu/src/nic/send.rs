@@ -21,7 +21,7 @@ const HEADER_WORDS: u64 = HEADER_BYTES as u64 / 8;
 /// One timer is looked at in so many cycles.
 const SCAN_CYCLES: u64 = 2;
 
-/// What left.
+/// Counters of packets that left.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendCounters {
     /// DATA packets, repetitions included.
@@ -110,8 +110,9 @@ pub(super) struct Sender {
     /// How fast cores write, if packets may leave before they are whole.
     pace: Option<Pace>,
     by_context: bool,
-    /// When all that left of a message has arrived and nothing allows more, its pull was lost: one packet goes without. The prototype's
-    /// messages are short enough to need none.
+    /// Whether to make up for lost pulls: when all packets of a message that left have arrived and its credit
+    /// is used up, a pull was lost, and one packet leaves without credit. The prototype's messages are short
+    /// enough not to need it.
     makes_up_for_pulls: bool,
     /// The packet that is on the wire, or about to be, while its core still writes it.
     cut: Option<Cut>,
@@ -128,7 +129,7 @@ struct Cut {
     begun: u64,
     /// When it may leave.
     start: u64,
-    /// When it did.
+    /// When it left, if it has.
     first: Option<u64>,
     /// The most cycles that a word was behind its place.
     lag: u64,
@@ -164,7 +165,7 @@ impl Sender {
         }
     }
 
-    /// One word of one core, if any has written one; lower numbers first. Says whose.
+    /// Takes one word of one core, if any has written one; lower numbers first. Returns the core.
     pub(super) fn accept(
         &mut self,
         cycle: u64,
@@ -185,7 +186,7 @@ impl Sender {
         None
     }
 
-    /// A word of a core's context; false if it begins a message for which there is no buffer.
+    /// Takes a word of a core's context. False if it begins a message for which there is no buffer.
     fn accept_word(
         &mut self,
         cycle: u64,
@@ -245,7 +246,7 @@ impl Sender {
         self.buffers.message_bytes_max()
     }
 
-    /// The first word of a message; false if there is no room.
+    /// Begins a message with its first word. False if there is no room.
     fn begin(
         &mut self,
         cycle: u64,
@@ -277,7 +278,8 @@ impl Sender {
         true
     }
 
-    /// Lets a packet leave before it is written, if it is the only one that is, and the core will keep ahead of the wire.
+    /// Lets a packet leave before it is written, if no other packet does so, and the core will keep ahead of
+    /// the wire.
     fn begin_cut(&mut self, cycle: u64, number: u16, bytes: usize) {
         let Some(pace) = &self.pace else { return };
         let is_alone = self.cut.is_none() && self.whole.is_none() && self.writing.len() == 1;
@@ -292,7 +294,7 @@ impl Sender {
         self.cut = Some(Cut { number, begun: cycle, start, first: None, lag: 0, is_written: false });
     }
 
-    /// A word of a packet that may already be on the wire: word `place` of the payload.
+    /// Follows word `place` of a payload whose packet may already be on the wire.
     fn follow_cut(&mut self, cycle: u64, place: u64, is_done: bool) {
         let Some(cut) = &mut self.cut else { return };
         cut.lag = cut.lag.max(cycle.saturating_sub(place));
@@ -302,7 +304,7 @@ impl Sender {
         }
     }
 
-    /// All words are there: the packet, if each was there when the wire wanted it.
+    /// All words are written. Returns the packet, if each word was there when the wire wanted it.
     fn end_cut(&mut self, cycle: u64, first: u64) -> Option<Packet> {
         let cut = self.cut.take()?;
         let packet = self.packet_of(cycle, cut.number, 0)?;
@@ -325,7 +327,8 @@ impl Sender {
         self.schedule(cycle, number, 0);
     }
 
-    /// Numbers go round, so that late packets of an old message do not meet a new one.
+    /// Takes a message number. Numbers go round, so that late packets of an old message do not meet a new
+    /// one.
     fn take_number(&mut self, bytes: u16) -> Option<u16> {
         let count = self.messages.len() as u16;
         let number = (0..count)
@@ -375,12 +378,12 @@ impl Sender {
         }
     }
 
-    /// A control packet has arrived. Says whose number it is that has come to its end, if one has.
+    /// A control packet has arrived. Returns the number of the message that it completes, if it does.
     pub(super) fn on_control(&mut self, cycle: u64, packet: &Packet, transport: &mut dyn Transport) {
         let number = packet.buffer;
         let Some(Some(message)) = self.messages.get_mut(usize::from(number)) else { return };
         let is_ours = message.header.peer == packet.source && packet.message == message.sequence;
-        // Numbers are used again: an answer that comes late may name a packet that has not left yet.
+        // Numbers are used again, so a late answer may name a packet that has not left yet.
         let is_sent = u32::from(packet.packet_offset) < message.packets()
             && message.sent >> packet.packet_offset & 1 != 0;
         if !is_ours || !is_sent {
@@ -414,7 +417,7 @@ impl Sender {
         self.control(cycle, packet);
     }
 
-    /// A control packet that no packet of ours waits for.
+    /// Sends a control packet of the transport's own.
     pub(super) fn control(&mut self, cycle: u64, packet: Packet) {
         self.control.push_back((cycle + GENERATE_CYCLES, packet));
     }
@@ -483,8 +486,8 @@ impl Sender {
         let queue =
             self.queues.iter_mut().find(|queue| queue.front().is_some_and(|&(due, ..)| due <= cycle))?;
         let (_, number, offset) = queue.pop_front().expect("there is a first");
-        // A packet that has arrived in the meantime need not leave again. The number may also be another message's by now,
-        // whose packet is not there yet. To find that out costs the cycle.
+        // The packet may have been acknowledged in the meantime and need not leave again, or the number may
+        // be another message's by now, whose packet is not written yet. To find that out costs the cycle.
         let message = self.messages[usize::from(number)].as_mut()?;
         if (message.state.delivered | !message.sent) >> offset & 1 != 0 {
             return None;

@@ -5,9 +5,9 @@
 
 use super::selection::Selection;
 
-/// From a message to its first word in a core's queue, on the prototype.
+/// Cycles from a message to its first word in a core's queue, on the prototype.
 const DISPATCH_CYCLES: u64 = 2;
-/// From a core's "done" to the next message on its way, on the prototype.
+/// Cycles from a core's "done" to the next message on its way, on the prototype.
 const NEXT_CYCLES: u64 = 2;
 
 /// Cycles of core selection.
@@ -15,13 +15,14 @@ const NEXT_CYCLES: u64 = 2;
 pub struct SelectionTiming {
     /// From a message to its first word on the way to its core or group.
     pub dispatch_cycles: u64,
-    /// From the news of a finished message to the next one on its way.
+    /// From a core's "done" at the NIC to the next message on its way.
     pub next_cycles: u64,
     /// One message is selected a core in so many cycles: a choice depends on the counts that the one before it has changed.
     pub choice_cycles: u64,
     /// Between the NIC and a core, or its group, each way.
     pub wire_cycles: u64,
-    /// From a message's first word at its group to it on its way to a core; and from a core's "done".
+    /// From a message's first word at its group to the word's way to a core, and from a core's "done" to the
+    /// group's next message.
     pub group_cycles: u64,
 }
 
@@ -53,8 +54,8 @@ impl SelectionTiming {
     }
 }
 
-/// The shortest of so many queues. `rtl/core_selector.sv` is 61 gates deep for 4 cores and 113 for 32 (docs/rtl.md), so 17 more for twice as
-/// many; and the prototype does the former in two cycles.
+/// Cycles to find the shortest of so many queues. `rtl/core_selector.sv` is 61 gates deep for 4 cores and 113
+/// for 32 (docs/rtl.md), so 17 more for twice as many; and the prototype does the former in two cycles.
 fn comparison_cycles(queues: usize) -> u64 {
     const GATES_OF_FOUR: f64 = 61.0;
     const GATES_PER_DOUBLING: f64 = (113.0 - GATES_OF_FOUR) / 3.0;
@@ -63,8 +64,9 @@ fn comparison_cycles(queues: usize) -> u64 {
     (depth * DISPATCH_CYCLES as f64).ceil() as u64
 }
 
-/// To the farthest core: a square of tiles of 1 mm² with the NIC in the middle of an edge, and wires with repeaters that cross 3 mm
-/// in a cycle of 312.5 ps, about 100 ps for each. The prototype's own wires, one cycle by this rule, are in its constants.
+/// Cycles of the wire to the farthest core: a square of tiles of 1 mm² with the NIC in the middle of an edge,
+/// and wires with repeaters that cross 3 mm in a cycle of 312.5 ps, about 100 ps for each. The prototype's
+/// own wires, one cycle by this rule, are in its constants.
 fn wire_cycles(cores: usize) -> u64 {
     const MILLIMETRES_PER_CYCLE: f64 = 3.0;
     let millimetres = 1.5 * (cores.max(1) as f64).sqrt();

@@ -1,9 +1,11 @@
 //! The transport protocol as the NIC's programmable pipelines see it.
 //!
-//! A transport decides what leaves unasked and how urgently, what a packet that arrives is answered with, and what a control packet
-//! allows a message of ours. Buffers, duplicates, timers, the pace of pulls and the order of sending are the NIC's.
+//! A transport decides which packets leave unasked and how urgently, how an arriving packet is answered, and
+//! what a control packet allows a departing message. The NIC itself handles buffers, duplicates, timers, the
+//! pace of pulls and the order of sending.
 //!
-//! Invariant: a transport decides only when it is told of something, so a NIC without packets and messages stands still.
+//! Invariant: a transport acts only when the NIC calls it, so a NIC without packets and messages stands
+//! still.
 
 mod homa;
 mod ndp;
@@ -31,7 +33,7 @@ pub struct Departing {
     pub delivered: u64,
     /// Packets that must be sent again.
     pub resend: u64,
-    /// [`Packet::priority`] of what leaves from now on.
+    /// [`Packet::priority`] of packets that leave from now on.
     pub priority: u8,
 }
 
@@ -49,7 +51,7 @@ impl Departing {
     }
 }
 
-/// What a packet is answered with.
+/// The answer to a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Answer {
     /// At once: [`flag::ACK`] or [`flag::NACK`].
@@ -61,7 +63,8 @@ pub struct Answer {
 /// Cycles that a transport's pipelines take beyond NDP's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct PipelineCycles {
-    /// From a DATA packet's headers to what becomes of it. The payload comes in meanwhile, so long packets do not wait.
+    /// From a DATA packet's headers to the transport's decision. The payload comes in meanwhile, so long
+    /// packets do not wait.
     pub ingress: u64,
     /// From the arbiter to the wire.
     pub egress: u64,
@@ -79,7 +82,8 @@ pub trait Transport {
     /// A control packet has arrived for a message of ours.
     fn on_control(&mut self, state: &mut Departing, packet: &Packet);
 
-    /// Nothing has come for a message of ours for long. `sent` has left; the packets of it that have not arrived are sent again.
+    /// A departing message has heard nothing for long. The packets of `sent` have left; those that have not
+    /// arrived are sent again.
     fn on_timeout(&mut self, state: &mut Departing, sent: u64) {
         state.resend |= sent & !state.delivered;
     }
@@ -94,7 +98,7 @@ pub trait Transport {
         0
     }
 
-    /// What its decisions cost.
+    /// The cycles of its decisions.
     fn pipeline_cycles(&self) -> PipelineCycles {
         PipelineCycles::default()
     }

@@ -1,15 +1,16 @@
 //! Core selection in two levels, for more cores than one row of comparators reaches in time. Beyond the paper.
 //!
 //! Cores stand in groups. The upper level gives messages to groups, at most as many as their cores may hold and a few more; each group
-//! has a small queue and gives them to its cores by JBSQ. What waits ahead of its turn, to be near when a core is done, waits
-//! for the first free core of many and not for a certain one: so two levels are nearer to one queue for all than JBSQ(2) is.
+//! has a small queue and gives them to its cores by JBSQ. A message that waits near the cores waits for the
+//! first free core of a group and not for a certain core, so two levels are nearer to one queue for all than
+//! JBSQ(2) is.
 
 use std::collections::VecDeque;
 
 use super::select::Selector;
 use super::selection::{Selection, TreeShape};
 
-/// What a core that joins sets free.
+/// The messages that move on when a core joins.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Joined<M> {
     /// Messages of its group that it gets.
@@ -18,7 +19,8 @@ pub struct Joined<M> {
     pub for_group: Vec<M>,
 }
 
-/// The selector of one context in two levels. The caller carries messages and news between them, which takes its time.
+/// The selector of one context in two levels. The caller carries messages and "done"s between the levels,
+/// which takes time.
 #[derive(Clone, Debug)]
 pub struct Tree<M> {
     shape: TreeShape,
@@ -88,13 +90,14 @@ impl<M> Tree<M> {
         Some((group * self.shape.cores_per_group.max(1) as usize + place, message))
     }
 
-    /// `core` has finished a message: the next one for it, if any waits in its group.
+    /// `core` has finished a message. Returns its next one, if any waits in its group.
     pub fn finish(&mut self, core: usize) -> Option<M> {
         let place = self.place(core);
         self.groups[self.shape.group_of(core)].cores.finish(place)
     }
 
-    /// The upper level hears that a core of `group` has finished a message: the next one for the group, if any waits.
+    /// The upper level learns that a core of `group` has finished a message. Returns the group's next one, if
+    /// any waits.
     pub fn hear(&mut self, group: usize) -> Option<M> {
         let group = &mut self.groups[group];
         let next = if group.outstanding > 0 { self.waiting.pop_front() } else { None };

@@ -1,4 +1,4 @@
-//! What one core of a node reaches: memory, devices, and its end of the network.
+//! One core's port: memory, devices, and its end of the network.
 
 use highwire_riscv::{AccessFault, Bus, Platform};
 
@@ -6,12 +6,12 @@ use crate::interface::{Interface, NOTHING_TO_DO};
 use crate::port::{Port, csr};
 use crate::shared_cache::{Asked, Asker, SharedCache};
 
-/// What one core reaches.
+/// The port of one core.
 pub(super) struct CorePort<'a> {
     pub(super) platform: &'a mut Platform,
     pub(super) shared_cache: Option<&'a mut SharedCache>,
     pub(super) interface: &'a mut Interface,
-    /// What the core has done with them in this cycle, as bits of [`deed`].
+    /// What the core has done through the port in this cycle, as bits of [`deed`].
     pub(super) deeds: u8,
     /// Where it has stored last.
     pub(super) stored_at: u64,
@@ -19,7 +19,7 @@ pub(super) struct CorePort<'a> {
     pub(super) recalled: Vec<u64>,
 }
 
-/// What a core does in a cycle that others can notice, or that depends on others.
+/// A core's deeds in a cycle that other cores can notice, or that depend on them.
 pub(super) mod deed {
     /// It looked for messages, and there were none.
     pub(in crate::node) const LOOKED: u8 = 1 << 0;
@@ -29,7 +29,7 @@ pub(super) mod deed {
     pub(in crate::node) const STORED: u8 = 1 << 2;
     /// It has changed something of the network.
     pub(in crate::node) const SPOKE: u8 = 1 << 3;
-    /// Any of these, or something less.
+    /// It did more than look or wait: it accessed memory, a device or the network.
     pub(in crate::node) const ACTED: u8 = 1 << 4;
     /// It has made the second-level cache ask lines back.
     pub(in crate::node) const RECALLED: u8 = 1 << 5;
@@ -129,7 +129,8 @@ impl Port for CorePort<'_> {
 
     fn read_network(&mut self, _: u64, number: u16) -> u64 {
         let value = self.interface.read(number);
-        // Other registers of the network stand still while nothing happens, and what is read of them shows in the core's own.
+        // A look at `MESSAGES_READY` alone is an idle look. Other CSRs do not change while nothing happens,
+        // and values read from them show in the core's registers.
         if number == csr::MESSAGES_READY {
             self.deeds |= if value == 0 { deed::LOOKED } else { deed::ACTED };
         }

@@ -18,7 +18,7 @@ impl<T: Transport> Node<T> {
         self.end_cycle(cycle);
     }
 
-    /// One cycle of each core. `on_event` sees what each does in it; what all of them did comes back.
+    /// One cycle of each core. `on_event` sees what each core does in it. Returns the deeds of all of them.
     #[inline(always)]
     fn advance_cores(&mut self, mut on_event: impl FnMut(usize, &Core, Turn)) -> u8 {
         let Node { cores, interfaces, platform, shared_cache, watches, events, skips_idle, cycle, .. } = self;
@@ -56,14 +56,14 @@ impl<T: Transport> Node<T> {
             self.events.push(NodeEvent::Sent { first, packet });
         }
         self.interfaces.iter_mut().for_each(|interface| interface.tick(cycle));
-        // Neither the clock nor a device changes in between.
+        // Between ticks and devices' wishes, neither the clock nor a device changes.
         if cycle >= self.next_tick || self.platform.wants_attention() {
             self.serve_platform(cycle);
         }
         self.cycle += 1;
     }
 
-    /// What the program has asked of its host, and the clock.
+    /// Serves the program's calls to its host, and moves the clock.
     fn serve_platform(&mut self, cycle: u64) {
         self.platform.serve_program();
         if cycle >= self.next_tick {
@@ -79,7 +79,8 @@ impl<T: Transport> Node<T> {
 
     /// Runs up to `cycle`, that one excluded.
     pub fn run_until(&mut self, cycle: u64) {
-        // Nothing comes from outside before `cycle`, so what was found out about the next event holds until then.
+        // No packet arrives from outside before `cycle`, so the time of the next event, once computed, holds
+        // until then.
         let mut quiet_until = 0;
         while self.cycle < cycle {
             if self.skips_idle && self.cycle >= quiet_until {
@@ -124,7 +125,7 @@ impl<T: Transport> Node<T> {
         }
     }
 
-    /// The same with a single core.
+    /// Like [`Node::run_cores`], with a single core.
     fn run_core(&mut self, limit: u64, quiet_until: u64) {
         let first = self.cycle;
         if first >= limit {
@@ -139,7 +140,7 @@ impl<T: Transport> Node<T> {
         let recalled = Vec::new();
         let mut port = CorePort { platform, shared_cache, interface, deeds: 0, stored_at: 0, recalled };
         let mut cycle = first;
-        // The deeds of the last cycle, if it has not ended.
+        // The deeds of the last cycle, as long as it has not ended.
         let mut open = None;
         core.run(&mut port, |hart, port, turn| {
             let deeds = std::mem::take(&mut port.deeds);
@@ -226,7 +227,7 @@ fn note(
     }
 }
 
-/// The second-level cache asks lines back: no first-level data cache holds them any more.
+/// The second-level cache recalls lines: every first-level data cache drops them.
 #[cold]
 fn recall(cores: &mut [Core], lines: &[u64]) {
     for &line in lines {

@@ -1,6 +1,6 @@
 //! The NIC's own selectors and buses, cycle by cycle, in front of cores that take exactly their service time.
 //!
-//! So what selection costs is seen for hundreds of cores and millions of messages, without a program.
+//! This shows the cost of selection for hundreds of cores and millions of messages, without a program.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -12,7 +12,7 @@ use crate::packet::AppHeader;
 /// A message to an ideal core.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Job {
-    /// The cycle in which it is whole; not before the one before it.
+    /// The cycle in which it is whole; not before the previous message's.
     pub arrival: u64,
     /// Cycles that its core works on it, from the first word on.
     pub service: u64,
@@ -56,7 +56,7 @@ pub fn response_cycles(config: &NicConfig, cores: usize, jobs: &[Job]) -> Vec<u6
     }
 }
 
-/// The message of job `number`, which stands where its sender's address is.
+/// The message of job `number`, with the number in place of the sender's address.
 fn message(number: usize) -> Message {
     let header = AppHeader { peer: number as u32, context: 0, bytes: BYTES };
     Message { context: 0, header, payload: vec![0; BYTES.into()], stream: None }

@@ -46,8 +46,8 @@ fn exponential(unit: f64) -> f64 {
 
 /// `count` requests to `servers` servers at `load` of what they can do.
 ///
-/// `unit` draws from `[0, 1)`: for each request what passes since the last, then its service unless that is fixed. `hash` draws what
-/// RSS goes by.
+/// `unit` draws from `[0, 1)`: for each request the time since the last, then its service unless that is
+/// fixed. `hash` draws the hash for RSS.
 pub fn requests(
     service: Service,
     servers: usize,

@@ -8,7 +8,7 @@ use super::Service;
 use super::theory::{mg1_percentile, mmk_percentile};
 use crate::nic::Selection;
 
-/// The share of requests that the tails are of.
+/// The share of requests that the tails bound.
 pub const SHARE: f64 = 0.99;
 /// Requests of the recorded simulation.
 pub const RECORDED_REQUESTS: usize = 2_000_000;
@@ -29,7 +29,7 @@ pub enum Source {
 /// A tail to compare with.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Reference {
-    /// What requests take.
+    /// The distribution of service times.
     pub service: Service,
     /// Servers.
     pub servers: usize,

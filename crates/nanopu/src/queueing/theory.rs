@@ -1,8 +1,9 @@
-//! What is known exactly about the response with a mean service of one: M/M/k (Erlang C) and M/G/1 (Pollaczek and Khinchine).
+//! Exact results about the response with a mean service of one: M/M/k (Erlang C) and M/G/1 (Pollaczek and
+//! Khinchine).
 
 use super::load::Atoms;
 
-/// What a tail is looked for within, in mean service times.
+/// Tails are searched for up to this time, in mean service times.
 const LONGEST: f64 = 4000.0;
 
 /// The time that `share` of the responses of M/M/`k` do not exceed, at `load` per server, below one.
@@ -42,8 +43,8 @@ const STEPS: usize = 2000;
 /// The time that `share` of the responses of one server do not exceed, at `load`, below one, if a request takes one of the times of
 /// `service`, all multiples of the first.
 ///
-/// The wait is a geometric sum of what is left of services; its tail solves a renewal equation, here in steps, to about
-/// one part in a million.
+/// The wait is a geometric sum of residual services; its tail solves a renewal equation, here in steps, to
+/// about one part in a million.
 pub fn mg1_percentile(service: Atoms, load: f64, share: f64) -> f64 {
     let step = service[0].1 / STEPS as f64;
     let steps_of = |time: f64| (time / step).round() as usize;

@@ -26,7 +26,7 @@ pub struct Request {
     pub node: u32,
     /// The node's context.
     pub context: u16,
-    /// What it carries; at most [`crate::packet::MESSAGE_BYTES_MAX`] bytes.
+    /// The payload: at most [`crate::packet::MESSAGE_BYTES_MAX`] bytes.
     pub payload: Vec<u8>,
 }
 
@@ -45,7 +45,7 @@ pub struct Answer {
     pub received: u64,
     /// The node that gave it.
     pub node: u32,
-    /// What it carried.
+    /// Its payload.
     pub payload: Vec<u8>,
 }
 
@@ -69,7 +69,7 @@ struct Part {
 pub(super) struct Host {
     /// Requests that are not yet due, in order.
     due: BTreeMap<(u64, usize), Request>,
-    /// What packets are answered with, once their last word is here.
+    /// Acknowledgements, which leave once the acknowledged packet's last word is here.
     acknowledgements: VecDeque<(u64, Packet)>,
     /// Packets that are due.
     ready: VecDeque<Packet>,
@@ -105,7 +105,7 @@ impl Host {
         self.answered
     }
 
-    /// What is due in this cycle gets in line.
+    /// Queues the requests that are due in this cycle.
     fn launch_due(&mut self, cycle: u64) {
         while let Some(entry) = self.due.first_entry()
             && entry.key().0 <= cycle
@@ -142,7 +142,7 @@ impl Host {
         }
     }
 
-    /// A packet whose first word is here in cycle `first`.
+    /// Takes a packet whose first word is here in cycle `first`.
     fn take(&mut self, first: u64, packet: Packet) {
         if !packet.is_data() {
             if packet.flags & flag::ACK != 0 {
@@ -163,7 +163,7 @@ impl Host {
         self.acknowledgements.push_back((first + packet.wire_words(), reply));
         let Some((received, payload)) = self.assemble(first, &packet) else { return };
         let number = usize::from(packet.destination_context);
-        // Of the requests with this context the oldest unanswered one is meant.
+        // Several requests can have this context: the answer is for the oldest unanswered one.
         let slots = self.answers.iter_mut().skip(number).step_by(CONTEXTS);
         if let Some(slot) = slots.into_iter().find(|slot| slot.is_none()) {
             *slot = Some(Answer { received, node: packet.source, payload });

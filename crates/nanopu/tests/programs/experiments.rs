@@ -17,7 +17,7 @@ impl Files for Built {
     }
 }
 
-/// What the experiment of this name finds when it is in a hurry; nothing without a compiler.
+/// The outcome of a quick run of this experiment; `None` without a compiler.
 fn quick(name: &str) -> Option<Outcome> {
     let experiment = ALL.iter().find(|experiment| experiment.name == name).expect("it is listed");
     let settings = Settings { seed: 1, is_quick: true, files: &Built, progress: &|_| {} };
@@ -54,7 +54,7 @@ fn a_dma_nic_is_slower_at_everything() {
     }
     for name in ["as they come, here", "stored first, here"] {
         let gains = line(3, name);
-        // What a message costs before its first word is what DMA costs more.
+        // DMA's extra cost lies before a message's first word.
         assert!(gains.windows(2).all(|pair| pair[0].1 > pair[1].1), "{name}: {gains:?}");
         assert!(gains.iter().all(|gain| gain.1 > 1.0), "{name}: {gains:?}");
     }
@@ -71,7 +71,7 @@ fn a_write_on_three_replicas_takes_no_longer_than_claimed() {
 fn homa_is_what_was_published_and_its_short_messages_wait_least() {
     let Some(outcome) = quick("homa") else { return };
     assert_eq!(outcome.charts.len(), 3);
-    // What a core adds is for the test of loopback.
+    // The time that a core adds is checked by the test of loopback.
     let mut alone = outcome.rows.iter().filter(|row| !row.claim.contains("first word in"));
     assert!(alone.all(|row| row.inside != Some(false)), "{:?}", outcome.rows);
     // The two longest queues with room for all are the published ones to the byte: 82 of 90 packets.

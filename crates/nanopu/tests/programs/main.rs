@@ -1,5 +1,5 @@
-//! The programs of `riscv/` on nodes around a switch: every answer against a model in Rust, and what they do with messages that
-//! make no sense.
+//! The programs of `riscv/` on nodes around a switch: every answer against a model in Rust, and their
+//! reaction to messages that make no sense.
 
 #[allow(dead_code, reason = "others use the rest")]
 #[path = "../support/mod.rs"]

@@ -76,7 +76,8 @@ impl Cluster {
         panic!("no leader by cycle {end}");
     }
 
-    /// Asks for a while, wherever the servers send it. Nothing if it may or may not have happened.
+    /// Asks for a while, and goes to the servers that answers name. `None` if the command may or may not have
+    /// happened.
     fn submit(&mut self, words: &[u64], patience_cycles: u64) -> Option<Vec<u64>> {
         let end = self.testbed.cycle() + patience_cycles;
         while self.testbed.cycle() < end {

@@ -75,7 +75,7 @@ pub(crate) fn join<const N: usize>(bits: usize, values: impl IntoIterator<Item =
     words
 }
 
-/// What Verilator is to build.
+/// A block for Verilator to build.
 #[derive(Clone, Debug, Default, Hash)]
 pub(crate) struct Block {
     /// The module.
@@ -124,7 +124,7 @@ impl Bench {
         Some(Bench { program, input_words: words_of::<I>(), output_words: words_of::<O>() })
     }
 
-    /// Runs the block with a line of inputs per cycle. The outputs, and what it had to complain about.
+    /// Runs the block with a line of inputs per cycle. Returns the outputs and the block's complaints.
     pub(crate) fn run(&self, stimulus: &[u64]) -> (Vec<u64>, String) {
         assert!(stimulus.len().is_multiple_of(self.input_words));
         let mut child = Command::new(&self.program)
@@ -137,7 +137,7 @@ impl Bench {
         let bytes: Vec<u8> = stimulus.iter().flat_map(|word| word.to_le_bytes()).collect();
         let mut response = Vec::with_capacity(stimulus.len() / self.input_words * self.output_words * 8);
         std::thread::scope(|scope| {
-            // A block that stops early closes its input: what it has to say is in its outputs.
+            // A block that stops early closes its input, and says why in its outputs.
             scope.spawn(move || {
                 let _ = stdin.write_all(&bytes);
             });

@@ -1,4 +1,4 @@
-//! Comparing what a block did with what the model says.
+//! Comparing a block's outputs with the model's.
 
 use std::fmt::Write;
 
@@ -13,7 +13,7 @@ pub(crate) fn cycles() -> usize {
     }
 }
 
-/// What goes in in each cycle, and what must come out in it.
+/// The inputs of each cycle, and the outputs expected in it.
 #[derive(Clone, Debug)]
 pub(crate) struct Run<I, O> {
     pub(crate) lines: Vec<(I, O)>,

@@ -45,7 +45,7 @@ ports!(Outputs {
     demand_context: u64,
 });
 
-/// What happens to a core's interface in a cycle.
+/// The actions on a core's interface in a cycle.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Action {
     /// A CSR is read, and perhaps written.
@@ -63,7 +63,7 @@ pub(crate) struct Action {
 struct Model {
     interface: Interface,
     cycle: u64,
-    /// What the instructions in the stages behind decode have read, the youngest first.
+    /// The words that the instructions in the stages behind decode have read, the youngest first.
     reads: VecDeque<Option<(u16, u64)>>,
 }
 
@@ -165,7 +165,7 @@ struct Chaos {
     sent: usize,
     /// The message that the NIC brings: its context, and words that are missing.
     delivery: Option<(u16, usize)>,
-    /// How much of everything there is, for some time.
+    /// The rates of all actions, for some time.
     arrivals: f64,
     takes: f64,
     writes: f64,
@@ -213,7 +213,7 @@ impl Chaos {
         action
     }
 
-    /// What the program writes to a CSR.
+    /// A value for the program to write to a CSR.
     fn value(&mut self, model: &Model, number: u16) -> u64 {
         match number {
             csr::CURRENT_CONTEXT => {

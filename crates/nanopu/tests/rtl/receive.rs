@@ -53,7 +53,7 @@ ports!(Outputs {
     event_message: u64,
 });
 
-/// What a core asks of the NIC in a cycle.
+/// A core's demand to the NIC in a cycle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Asks {
     Insert(u16),
@@ -66,7 +66,7 @@ struct Model {
     cycle: u64,
     /// The words of the packet that comes in.
     incoming: Vec<u64>,
-    /// Packets in ingress, and what is none.
+    /// Packets in ingress; `None` for bytes that are no packet.
     ingress: VecDeque<(u64, Option<Packet>)>,
 }
 
@@ -90,7 +90,7 @@ impl Model {
                 if let Ok(packet) = &packet {
                     self.half.arrive(cycle, packet.clone());
                 }
-                // What is shorter than the headers does not even enter.
+                // Bytes shorter than the headers do not even enter.
                 if !matches!(packet, Err(PacketError::Short { .. })) {
                     self.ingress.push_back((cycle + INGRESS_CYCLES, packet.ok()));
                 }
@@ -247,7 +247,7 @@ impl Chaos {
             self.pending.swap_remove(at);
         }
         if self.rng.chance(0.002) {
-            // It says another length than the other packets of its message.
+            // The packet names another length than the other packets of its message.
             packet.message_bytes = self.length();
             let start = usize::from(packet.packet_offset) * SEGMENT_BYTES;
             let bytes = usize::from(packet.message_bytes).saturating_sub(start).min(SEGMENT_BYTES);

@@ -1,5 +1,5 @@
-//! `nanopu_network`, which is all of the hardware between the cores' pipelines and the wire, against what the model did while programs
-//! of `riscv/` ran on its cores.
+//! `nanopu_network`, which is all of the hardware between the cores' pipelines and the wire, against the
+//! model's recorded behaviour while programs of `riscv/` ran on its cores.
 
 use std::collections::VecDeque;
 
@@ -41,7 +41,7 @@ ports!(Outputs {
     wants_switch: u64,
 });
 
-/// What a core did in a cycle, and saw.
+/// A core's actions in a cycle, and the values that it saw.
 #[derive(Clone, Copy, Debug, Default)]
 struct Deeds {
     csr: Option<(u16, u64)>,
@@ -197,7 +197,7 @@ fn record(
         interfaces.iter_mut().for_each(Interface::keep_demotions);
     }
     let mut nic = Nic::ndp(&config.nic, config.cores);
-    // A node beside it shows that the loop below is the node's.
+    // A node runs beside it, to show that the loop below does the same as the node's own.
     let mut node = Node::new(program, config).expect("it fits");
     let mut sender = Sender { rng: Rng::new(7), towards: VecDeque::new(), losses };
     let (mut incoming, mut outgoing) = (VecDeque::new(), VecDeque::new());

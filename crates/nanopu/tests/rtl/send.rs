@@ -47,7 +47,7 @@ ports!(Outputs {
     event_timeout: u64,
 });
 
-/// What leaves ingress for the sending half.
+/// A packet on its way from ingress to the sending half.
 #[derive(Clone, Debug)]
 pub(crate) enum Arrival {
     /// A DATA packet, its verdict, and its credit.
@@ -72,7 +72,8 @@ impl Model {
         Model { half, interfaces, cycle: 0, wire: VecDeque::new() }
     }
 
-    /// What the cores write behind x31 is there in the next cycle. Returns the packet that the wire takes as well.
+    /// Words that the cores write to x31 are there in the next cycle. Also returns the packet that the wire
+    /// takes.
     fn step(
         &mut self,
         writes: &[(usize, u16, u64)],
@@ -166,7 +167,8 @@ fn block(config: &NicConfig) -> Block {
 /// them again, and give credit; and packets that must be answered.
 struct Chaos {
     rng: Rng,
-    /// Whether a core writes several messages at once. With few buffers each would wait for what is behind another's header.
+    /// Whether a core writes several messages at once. With few buffers each message would wait for words
+    /// behind another's header.
     interleaves: bool,
     /// Per core and context: words that are missing to the message.
     writing: [[u64; 3]; CORES],

@@ -10,7 +10,7 @@ use crate::experiments::{Chart, ExperimentError, Outcome, Series, Settings, figu
 use crate::node::{Node, NodeConfig};
 use crate::queueing::percentile;
 
-/// What a request of the published experiments works, and the link to the generator.
+/// The work of a request in the published experiments, and the link to the generator.
 const WORK_CYCLES: u64 = 1_600;
 const LINK_CYCLES: u64 = 140;
 /// Cycles of a switch. A thread that polls may take none or fewer: it goes on just behind its last look, and one that has not left the core
@@ -51,7 +51,7 @@ pub(super) fn run(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), 
     replayed(settings, outcome)
 }
 
-/// The prototype's recorded requests, against what it answered.
+/// The prototype's recorded requests, against its recorded responses.
 fn replayed(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
     for load in [50, 80] {
         let Some(recorded) = replay::recorded(settings, load)? else { continue };
@@ -81,8 +81,8 @@ fn replayed(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), Experi
     Ok(())
 }
 
-/// What a switch costs, as the recordings show it: the response to a request that interrupts the other thread's work, minus that to one
-/// that finds its own thread on the core.
+/// The cost of a switch, measured as in the recordings: the response to a request that interrupts the other
+/// thread's work, minus that to one that finds its own thread on the core.
 fn switches(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
     for variant in VARIANTS {
         let [alone, preempting] = isolated(settings, variant)?;
@@ -122,7 +122,8 @@ fn isolated(settings: &Settings<'_>, variant: Variant) -> Result<[Vec<f64>; 2], 
     let mut node = Node::new(&program, &config)
         .map_err(|error| ExperimentError::NoProgram(name.to_string(), error.to_string()))?;
     let work = |sent, context| Work { sent, context, cycles: WORK_CYCLES }.request(0);
-    // Before the next of an even pair comes, the first is done, and its thread has not been idle for long enough to pass its turn on.
+    // The first request of an even pair is done before the second comes, and its thread has not been idle for
+    // long enough to lose its turn.
     let pair = |number: u64| {
         let sent = 30_000 + 16_000 * number;
         match number % 2 {

@@ -23,7 +23,8 @@ struct Variant {
 }
 
 pub(super) fn run(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
-    // The generator's acknowledgements stand in line behind its burst, and nothing is to be sent twice for that.
+    // The generator's acknowledgements wait behind its burst, and the node must not send packets again
+    // because of that.
     let nic = NicConfig { timeout_cycles: 100_000, ..NicConfig::default() };
     let config = NodeConfig { nic, ..NodeConfig::default() };
     let polls = Variant { program: "loopback", config };

@@ -5,7 +5,8 @@ use super::EXPERIMENT;
 use crate::nic::{CutThrough, NicConfig};
 use crate::node::NodeConfig;
 
-/// What sends messages back: the loops of the program that is compared with the paper, and a copy a cycle.
+/// Programs that send messages back: the loops that are compared with the paper, and a copy of a word a
+/// cycle.
 const PROGRAMS: [&str; 2] = ["loopback", "relay"];
 
 /// A message is stored three times: in reassembly, by the core's copy, and in packetization. Two of them can go.

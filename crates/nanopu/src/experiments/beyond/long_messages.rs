@@ -68,7 +68,7 @@ fn sizes(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), Experimen
 fn throughput(settings: &Settings<'_>, bytes: usize) -> Result<f64, ExperimentError> {
     const COUNT: u64 = 12;
     let program = settings.files.program(PROGRAM)?;
-    // Of each interval that is tried the first that loses nothing counts: a core that falls behind fills the memory.
+    // The first interval at which no message is lost counts: a core that falls behind fills the memory.
     for percent in [100, 104, 108, 112, 120, 130] {
         let config = node(None, false);
         let mut node = Node::new(&program, &config)
@@ -96,7 +96,7 @@ fn throughput(settings: &Settings<'_>, bytes: usize) -> Result<f64, ExperimentEr
 /// Senders of a message each.
 const CLIENTS: u32 = 8;
 const LINK_CYCLES: u64 = 140;
-/// Behind a port: half of what leaves unasked.
+/// Room behind a port: half of the unasked packets.
 const BUFFER_BYTES: u64 = 8 * 1088;
 /// As in the incast of short messages.
 const TIMEOUT_CYCLES: u64 = 38_976;

@@ -1,5 +1,5 @@
-//! Core selection for more than 32 cores: one row of comparators against two levels, both with estimates of what selection takes, against
-//! one queue for all cores that takes nothing.
+//! Core selection for more than 32 cores: one row of comparators against two levels, both with estimates of
+//! selection's time, against one queue for all cores that takes none.
 
 use super::super::load::{Contexts, Load, Service, Work};
 use super::super::{Chart, ExperimentError, Outcome, Series, Settings, figure};
@@ -74,7 +74,7 @@ fn config(selection: Selection) -> NicConfig {
     NicConfig { selection, selection_slows: true, buffers: [512, 64], ..NicConfig::default() }
 }
 
-/// The selector and the buses are the NIC's, the cores take exactly their time.
+/// With the NIC's own selector and buses, and cores that take exactly their service time.
 fn ideal_cores(works: &[Work], cores: usize, stretch: u64, outcome: &mut Outcome) {
     let mut lines = vec![Vec::new(); SCHEMES.len() + 1];
     let mut off = vec![Vec::new(); SCHEMES.len()];
@@ -123,7 +123,8 @@ fn programs(
     load: f64,
     outcome: &mut Outcome,
 ) -> Result<(), ExperimentError> {
-    // What a core adds to the work of a message, and the network to its response: as in the test with four cores.
+    // Cycles that a core adds to the work of a message, and the network to its response: as in the test with
+    // four cores.
     let (core, network) = (27, 20.0);
     let jobs = jobs(works, cores, 1, load);
     let one = one_queue(&jobs, cores, core) + network;
@@ -155,7 +156,7 @@ fn play(
         context: 0,
         payload: [work.to_be_bytes(), sent.to_be_bytes()].concat(),
     };
-    // All have one before the first is done.
+    // All cores have a message before the first is done.
     let span = (cores as u64 + 20) * MESSAGE_CYCLES;
     let warm = (0..WARM * cores as u64).map(|number| {
         let (round, place) = (number / cores as u64, number % cores as u64);

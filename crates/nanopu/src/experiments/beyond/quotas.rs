@@ -9,11 +9,11 @@ use crate::node::NodeConfig;
 
 /// Mean cycles between requests: all that the core can bear, and a third more.
 const MEANS: [u64; 2] = [1600, 1200];
-/// What a context may hold of 64.
+/// How many of the 64 buffers a context may hold.
 const QUOTAS: [Option<usize>; 3] = [None, Some(32), Some(8)];
 
-/// Beyond saturation the less urgent context fills the buffers, and urgent messages find none. A quota costs the other context what it would
-/// have kept waiting in them.
+/// Beyond saturation the less urgent context fills the buffers, and urgent messages find none. A quota costs
+/// the other context the messages that would have waited in the buffers.
 pub(super) fn run(settings: &Settings<'_>, outcome: &mut Outcome) -> Result<(), ExperimentError> {
     let mut load = Load::new(Service::Fixed(1600), Contexts::Random(2));
     for mean in MEANS {

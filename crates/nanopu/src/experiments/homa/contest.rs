@@ -1,4 +1,4 @@
-//! Endpoints around a switch that speak one transport or another, and what becomes of their messages.
+//! Endpoints around a switch that speak one transport or another, and how their messages fare.
 
 use highwire_fabric::{DropReason, Fabric, FabricConfig, Observer, PortId, Time};
 
@@ -8,12 +8,12 @@ use crate::network::{
 };
 use crate::nic::{Homa, HomaConfig, Ndp, NicConfig, Transport};
 
-/// What endpoints speak, and so how the switch queues.
+/// The transport of the endpoints, which decides how the switch queues.
 #[derive(Clone, Debug)]
 pub(super) enum Speaks {
     /// NDP, and a switch that trims.
     Ndp,
-    /// NDP, and a switch that drops: what is left of it is a timer.
+    /// NDP, and a switch that drops, so that only NDP's timer is left.
     DropTail,
     /// Homa, and a switch with priorities that drops.
     Homa(HomaConfig),
@@ -35,7 +35,7 @@ pub(super) struct Contest {
     pub(super) end: u64,
 }
 
-/// What became of it.
+/// The results of a contest.
 pub(super) struct Found {
     /// The messages and their receivers; for each receiver in the order in which messages were complete.
     pub(super) arrived: Vec<(HostId, Arrived)>,
@@ -106,7 +106,7 @@ impl Contest {
     }
 }
 
-/// Sees the port to host 0, and what is cut anywhere.
+/// Watches the port to host 0, and counts packets that are cut anywhere.
 #[derive(Default)]
 struct Watch {
     port: u32,

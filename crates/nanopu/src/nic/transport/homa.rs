@@ -21,7 +21,7 @@ pub struct HomaConfig {
 }
 
 impl Default for HomaConfig {
-    /// The prototype's: three messages at a time, and one priority for what leaves unasked.
+    /// The prototype's: three messages at a time, and one priority for unasked packets.
     fn default() -> HomaConfig {
         HomaConfig { rtt_packets: 2, overcommitment: 3, cutoffs: Vec::new() }
     }
@@ -48,7 +48,7 @@ impl HomaConfig {
     }
 }
 
-/// See the module.
+/// The transport: see the module.
 #[derive(Clone, Debug)]
 pub struct Homa {
     config: HomaConfig,
@@ -63,7 +63,7 @@ pub struct Homa {
 struct Pending {
     /// Packets that have not arrived.
     remaining: u16,
-    /// Which message to begin it was: of those that have as much left, the older one is first.
+    /// Its place in the order of beginning: of messages with as much left, the older one is first.
     number: u64,
     granted: u16,
     /// A round trip beyond the packets that have arrived.
@@ -141,8 +141,8 @@ impl Transport for Homa {
         }
     }
 
-    /// A packet that is sent again is no more urgent than granted packets. If all has arrived, a grant may be lost: the last packet
-    /// asks for it.
+    /// A packet that is sent again is no more urgent than granted packets. If all packets sent have arrived,
+    /// a grant may be lost, and the last packet asks for it again.
     fn on_timeout(&mut self, state: &mut Departing, sent: u64) {
         state.priority = state.priority.min(self.config.overcommitment.saturating_sub(1));
         if sent & !state.delivered == 0 {
@@ -176,8 +176,8 @@ mod tests {
         Packet { source, flags: flag::DATA, message_bytes, packet_offset: offset, ..Packet::default() }
     }
 
-    /// Gives Homa packets as they arrive, by packets of their message and place in it; returns which sender it grants how much,
-    /// and how urgent.
+    /// Gives Homa arriving packets, each as the packets of its message and its place in it. Returns the
+    /// grants: sender, credit and priority.
     fn grants(config: HomaConfig, arrivals: &[(u16, u8)]) -> Vec<(u32, u16, u8)> {
         let mut homa = Homa::new(config);
         let mut states = std::collections::BTreeMap::new();

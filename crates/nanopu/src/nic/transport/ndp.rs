@@ -4,7 +4,7 @@
 use super::{Answer, Arriving, Departing, Transport};
 use crate::packet::{AppHeader, Packet, flag};
 
-/// See the module.
+/// The transport: see the module.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ndp {
     /// Packets of a round trip.
