@@ -1,8 +1,9 @@
 //! Congestion control: how fast one queue pair may send, apart from what loss recovery and BDP-FC allow.
 //!
-//! An algorithm hears what happened (sent, acknowledged, marked, lost, time passed) and answers with a rate, a window or both.
-//! It owns no timer: [`CongestionControl::next_timer`] says when it wants to be called, and late calls are harmless.
-//! Everything is integer arithmetic, so that a run repeats bit for bit on any machine.
+//! The requester tells an algorithm of events (sent, acknowledged, marked, lost, time passed), and the
+//! algorithm answers with a rate, a window or both. It owns no timer: [`CongestionControl::next_timer`] says
+//! when it wants to be called, and late calls are harmless. Everything is integer arithmetic, so that a run
+//! repeats bit for bit on any machine.
 
 mod aimd;
 mod choice;
@@ -31,11 +32,11 @@ use highwire_stdx::{Duration, Instant};
 /// What an acknowledgement tells congestion control.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct AckSample {
-    /// Packets that are known to have arrived from now on, cumulatively or selectively, each counted once.
+    /// Packets that are newly known to have arrived, cumulatively or selectively, each counted once.
     pub packets: u32,
     /// The round trip of the packet that caused the acknowledgement, unless it was ever resent (its time would be ambiguous).
     pub rtt: Option<Duration>,
-    /// Whether the acknowledgement echoes an ECN mark on what it is about.
+    /// Whether the acknowledgement echoes an ECN mark on the packets that it acknowledges.
     pub is_ecn_echo: bool,
 }
 
@@ -48,7 +49,7 @@ pub enum LossKind {
     Timeout,
 }
 
-/// What every congestion control hears and says. The events that an algorithm does not care about do nothing.
+/// The interface of every congestion control. The defaults ignore events.
 pub trait CongestionControl {
     /// A packet of `bytes` on the wire leaves, new or resent.
     fn on_sent(&mut self, _now: Instant, _bytes: u32) {}
@@ -110,7 +111,7 @@ impl Congestion {
     }
 }
 
-/// Asks the algorithm there is, or gives the answer of none.
+/// Calls the chosen algorithm, or gives the default answer if there is none.
 macro_rules! ask {
     ($self:ident, $name:ident => $call:expr, $none:expr) => {
         match $self {

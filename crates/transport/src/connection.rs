@@ -1,4 +1,4 @@
-//! What both halves of a queue pair know about it and its peer.
+//! The state that both halves of a queue pair share: its attributes and its peer.
 
 use crate::congestion::{Congestion, CongestionChoice, Rate};
 use crate::irn::{IrnConfig, SACK_RUN_MAX};
@@ -16,8 +16,8 @@ pub struct TransportConfig {
     pub go_back_n_window: u32,
     /// Go-back-N: the timeout, where it is not the one of the queue pair's attributes.
     pub go_back_n_timeout: Option<Duration>,
-    /// Whether requesters retry for ever and ignore their queue pair's retry counts: for simulations, where a broken connection
-    /// would only hide how long a repair takes.
+    /// Whether requesters retry for ever and ignore their queue pair's retry counts: for simulations, where a
+    /// broken connection would hide how long a repair takes.
     pub never_gives_up: bool,
     /// An acknowledgement is asked for at least this often, in packets, besides at the end of a burst.
     pub ack_interval: u32,
@@ -88,7 +88,7 @@ pub(crate) struct Connection {
     pub(crate) retry_count: u8,
     pub(crate) rnr_retry: u8,
     pub(crate) notify_drained: bool,
-    /// XRC: the packet that is being handled names no queue of ours.
+    /// XRC: the packet that is being handled names a shared receive queue that does not exist here.
     pub(crate) has_no_queue: bool,
 }
 
@@ -103,7 +103,7 @@ impl Connection {
         self.ack_timeout().map(|timeout| now + timeout)
     }
 
-    /// How long a requester of IRN goes without progress before it gives up: what go-back-N's timeouts add up to.
+    /// How long a requester of IRN goes without progress before it gives up: the sum of go-back-N's timeouts.
     pub(crate) fn patience(&self) -> Option<Duration> {
         Some(self.patience_step()?.saturating_mul(u64::from(self.retry_count) + 1))
     }
@@ -126,7 +126,7 @@ pub(crate) struct AckQueue {
 }
 
 impl AckQueue {
-    /// The most runs that wait; beyond it the oldest is forgotten, as a NACK that was lost would be.
+    /// At most so many runs wait. Beyond that the oldest is forgotten, which has the effect of a lost NACK.
     const RUNS_MAX: usize = 256;
 
     /// A packet in order, or one that was there already.
@@ -171,7 +171,8 @@ impl AckQueue {
             if !self.is_due {
                 return Some(Some(run));
             }
-            // The gap before it was closed in the meantime: the cumulative acknowledgement says it all.
+            // The gap before the run was closed in the meantime, so the cumulative acknowledgement covers the
+            // run.
         }
         std::mem::take(&mut self.is_due).then_some(None)
     }

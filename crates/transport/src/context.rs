@@ -1,4 +1,4 @@
-//! What a queue pair may touch besides itself while it handles one thing.
+//! The parts of an RNIC that a queue pair may touch besides itself during one call.
 
 use crate::counters::Counters;
 use crate::receive_queue::ReceiveQueue;

@@ -15,7 +15,8 @@ pub enum Order {
     Free,
 }
 
-/// A packet to send. The payload is what lies in memory now; the driver copies it before it does anything else.
+/// A packet to send. The payload still lies in the request's memory; the driver copies it before it does
+/// anything else.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
     /// The queue pair that sends.
@@ -30,7 +31,7 @@ pub struct Outgoing<'a> {
     pub order: Order,
 }
 
-/// What the network says about a packet besides its bytes.
+/// A packet's addresses and traffic class, as the IP header gave them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Arrival {
     /// The address of its sender.
@@ -51,7 +52,7 @@ impl Arrival {
     }
 }
 
-/// What a queue pair decided to send; becomes an [`Outgoing`] once nothing is borrowed any more.
+/// A packet that a queue pair has decided to send; becomes an [`Outgoing`] once nothing is borrowed any more.
 ///
 /// It is filled in place and read in place: headers are written field by field, and copying them while those stores are
 /// under way costs more than making them.

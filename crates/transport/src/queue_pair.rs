@@ -32,14 +32,14 @@ pub struct QueuePair {
     receives: ReceiveQueue,
     /// The packet that leaves now.
     plan: Plan,
-    /// Whether answers had the last word: then requests go first.
+    /// The responder sent last, so the requester goes first.
     replied_last: bool,
     established: bool,
-    /// Something was posted since the last reset that takes a receive of the peer.
+    /// A request that takes a receive of the peer was posted since the last reset.
     has_needed_receive: bool,
 }
 
-/// What a queue pair tells of itself.
+/// A queue pair's attributes, as it reports them.
 #[derive(Clone, Copy, Debug)]
 pub struct QpSnapshot {
     /// What it was made with.
@@ -168,7 +168,7 @@ impl QueuePair {
         }
     }
 
-    /// Whether the peer's requests may come in IRN's format: it proved to be one of ours.
+    /// Whether the peer's requests may come in IRN's format: the peer has proved to understand it.
     pub fn set_irn_accepted(&mut self, accepted: bool) {
         self.responder.accepts_irn = accepted;
     }
@@ -183,7 +183,8 @@ impl QueuePair {
         }
     }
 
-    /// Keeps requests back, or lets them go: while it is being found out what the peer understands.
+    /// Keeps requests back, or lets them go. The driver keeps them back until it knows which formats the peer
+    /// understands.
     pub fn hold_transmit(&mut self, held: bool) {
         self.requester.hold(held);
     }
@@ -231,13 +232,13 @@ impl QueuePair {
         (self.conn.address.gid, self.conn.remote_qpn)
     }
 
-    /// Says whether the peer has yet to look at what it was sent, as a driver may know whose link keeps packets until then. Time
-    /// that passes meanwhile does not count against it.
+    /// Says whether the peer has yet to look at the packets that it was sent. A driver may know this, if its
+    /// link keeps packets until the peer looks. Time that passes meanwhile does not count against the peer.
     pub fn set_unheard(&mut self, is_unheard: bool) {
         self.requester.set_unheard(is_unheard);
     }
 
-    /// Whether a timer that is due at `now` makes it give its peer up.
+    /// Whether a timer that is due at `now` makes the queue pair give its peer up.
     pub fn gives_up(&self, now: Instant) -> bool {
         self.requester.gives_up(&self.conn, now)
     }
@@ -332,8 +333,8 @@ impl QueuePair {
         planned
     }
 
-    /// The driver could not read the payload of the packet that was planned: the memory has gone. The packet counts as lost, and
-    /// the request, or the peer's READ, ends in error.
+    /// The driver could not read the payload of the planned packet, because its memory has gone. The packet
+    /// counts as lost, and the request, or the peer's READ, ends in error.
     pub fn fail_transmit(&mut self, ctx: &mut Context<'_>) {
         match self.plan.payload {
             Source::Nothing => {}

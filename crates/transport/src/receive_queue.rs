@@ -27,7 +27,7 @@ pub struct ReceiveQueue {
     max_sge: u32,
     /// An SRQ reports once when fewer than this many are left; zero reports nothing.
     limit: u32,
-    /// XRC: the domain whose queue pairs it serves, and where its receives complete.
+    /// XRC: the domain whose queue pairs it serves, and the completion queue of its receives.
     xrc: Option<(XrcDomain, CqId)>,
 }
 
@@ -37,7 +37,7 @@ impl ReceiveQueue {
         ReceiveQueue { pd, wqes: VecDeque::new(), max_wr, max_sge, limit: 0, xrc: None }
     }
 
-    /// The same for queue pairs of an XRC domain; what it receives completes in `cq`.
+    /// The same for queue pairs of an XRC domain; its receives complete in `cq`.
     pub fn for_xrc(self, domain: XrcDomain, cq: CqId) -> ReceiveQueue {
         ReceiveQueue { xrc: Some((domain, cq)), ..self }
     }
@@ -107,7 +107,8 @@ impl ReceiveQueue {
         Ok(())
     }
 
-    /// Moves the oldest request to the end of `to`, if there is one; says whether the limit was passed by it.
+    /// Moves the oldest request to the end of `to`, if there is one. Returns whether the number of requests
+    /// fell below the limit by that.
     #[inline]
     pub(crate) fn take_into(&mut self, to: &mut VecDeque<ReceiveWqe>) -> Option<bool> {
         to.push_back(self.wqes.pop_front()?);

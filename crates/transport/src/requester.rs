@@ -1,8 +1,9 @@
-//! The half of a queue pair that asks: it sends requests, finds losses, and completes what was posted.
+//! The half of a queue pair that sends requests, finds losses, and completes send requests.
 //!
 //! Requests start in order: a request gets its PSNs when its first packet may leave. A requester is in one of two modes, which find and
 //! repair losses each in its own way and number packets each in its own way ([`Numbers`]): [`standard`] is go-back-N, as RoCE NICs
-//! have it, and [`irn`] resends only what was lost. What both share is in [`common`] and the files beside it; `packets` builds packets.
+//! have it, and [`irn`] resends only what was lost. Both share [`common`] and the files beside it; `packets`
+//! builds packets.
 //!
 //! Invariant: completions leave in the order in which requests were posted.
 
@@ -33,7 +34,7 @@ pub(crate) use packets::position;
 pub(crate) use requests::{check_post, check_start, complete, ended};
 use standard::Standard;
 
-/// What a packet's Ethernet, IP, UDP and transport headers and checksums add to its payload, about, for pacing.
+/// The approximate bytes of a packet's Ethernet, IP, UDP and transport headers and checksums, for pacing.
 const FRAME_OVERHEAD: u32 = 62;
 
 /// The requester of a queue pair.
@@ -59,7 +60,7 @@ impl Mode {
     }
 }
 
-/// Runs `$body` with `$common` and whichever of the modes it is, as `$mode`.
+/// Runs `$body` with `$common` and the present mode as `$mode`.
 macro_rules! in_mode {
     ($requester:expr, |$common:ident, $mode:ident| $body:expr) => {{
         let Requester { common: $common, mode } = $requester;
@@ -110,7 +111,7 @@ impl Requester {
         self.common.queue.wqes.is_empty() && !self.common.held
     }
 
-    /// What was posted and has not ended.
+    /// The requests that were posted and have not ended.
     #[inline]
     pub(crate) fn queue(&self) -> &SendQueue {
         &self.common.queue
@@ -131,7 +132,7 @@ impl Requester {
         self.common.held
     }
 
-    /// Says whether what was sent still lies before the peer, which has not come to look at it.
+    /// Says whether packets that were sent still wait for the peer to look at them.
     pub(crate) fn set_unheard(&mut self, is_unheard: bool) {
         self.common.is_unheard = is_unheard;
     }
@@ -176,7 +177,7 @@ impl Requester {
         }
     }
 
-    /// Whether [`Self::poll_transmit`] could give something now; may say yes in vain.
+    /// Whether [`Self::poll_transmit`] may plan a packet now. False for sure; true may be wrong.
     #[inline]
     pub(crate) fn wants_transmit(&mut self, conn: &Connection, now: Instant) -> bool {
         in_mode!(self, |common, mode| {
@@ -184,7 +185,7 @@ impl Requester {
                 return false;
             }
             if common.is_waiting(now) {
-                // One more call notes until when the pace holds it back.
+                // One more call of `poll_transmit` notes until when the pace holds the packet back.
                 return common.rnr_until.is_none()
                     && common.paced_until.is_none()
                     && common.has_packets(mode);
@@ -193,7 +194,7 @@ impl Requester {
         })
     }
 
-    /// When something is to be done, at the latest; [`Instant::FAR_FUTURE`] for never.
+    /// The requester's next deadline; [`Instant::FAR_FUTURE`] for none.
     #[inline]
     pub(crate) fn next_deadline(&self, conn: &Connection) -> Instant {
         self.common.next_deadline(conn)
@@ -227,7 +228,8 @@ impl Requester {
         }
     }
 
-    /// Whether a timer that is due at `now` makes it give up, if the peer has not answered by then.
+    /// Whether a timer that is due at `now` makes the requester give up, if the peer has not answered by
+    /// then.
     pub(crate) fn gives_up(&self, conn: &Connection, now: Instant) -> bool {
         self.common.is_late(now)
             && conn.state.transmits()
@@ -273,7 +275,7 @@ impl Requester {
         }
     }
 
-    /// A READ response or the answer to an atomic, in the format of either mode: one of the other's is stale.
+    /// A READ response or the answer to an atomic. One in the other mode's format is stale.
     #[inline]
     pub(crate) fn on_response<P: Payload>(
         &mut self,
@@ -293,7 +295,8 @@ impl Requester {
         }
     }
 
-    /// Whether it is in IRN's mode, and has one message of one packet to send, with room for an acknowledgement.
+    /// Whether the requester is in IRN's mode, and has one message of one packet to send, with room for an
+    /// acknowledgement.
     #[inline]
     pub(crate) fn is_about_to_send_one(&self, conn: &Connection) -> bool {
         self.is_irn() && conn.state.transmits() && self.common.is_about_to_send_one(conn)
@@ -313,7 +316,7 @@ impl Requester {
         matches!(&self.mode, Mode::Irn(irn) if irn.wants_read_ack())
     }
 
-    /// The packet that was planned last could not be read from the request's memory.
+    /// The driver could not read the packet that was planned last from the request's memory.
     pub(crate) fn fail_transmit(&mut self, conn: &Connection, ctx: &mut Context<'_>, index: u32) {
         in_mode!(self, |common, mode| {
             common.lose_memory(index as usize);
@@ -326,7 +329,7 @@ impl Requester {
         self.common.flush(conn, ctx);
     }
 
-    /// Reports, once per visit to SQD, that everything that was started has ended (IBTA §10.3.1.5).
+    /// Reports, once per visit to SQD, that all started requests have ended (IBTA §10.3.1.5).
     pub(crate) fn report_drained(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
         self.common.report_drained(conn, ctx);
     }

@@ -1,11 +1,12 @@
-//! The half of a queue pair that answers: it checks requests, executes them, and acknowledges.
+//! The half of a queue pair that checks the peer's requests, executes them, and acknowledges.
 //!
 //! A request passes a chain of small checks, in the specification's order: PSN, operation sequence, operation, resources,
 //! length, key; then it is executed and acknowledged (IBTA §9.7.4). A responder is in one of two modes: [`standard`] is
-//! the chain of RC and UC, [`irn`] the one that takes packets in any order. `datagram` is that of UD, which needs neither;
-//! `deliver` is what they share.
+//! the chain of RC and UC, [`irn`] the one that takes packets in any order. `datagram` is that of UD, which
+//! needs neither; they share `deliver`.
 //!
-//! Every step is handed the same two values: whose turn it is ([`Turn`]), and what was asked ([`Request`]).
+//! Every step is handed the same two values: the queue pair's parts ([`Turn`]) and the request packet
+//! ([`Request`]).
 //!
 //! Invariant: nothing outside a checked region is touched, and nothing is executed twice.
 
@@ -32,7 +33,8 @@ use standard::Standard;
 
 pub(crate) use deliver::ended;
 
-/// Whose turn it is: the queue pair's attributes, its receives, and what it may touch besides itself.
+/// The parts of a queue pair for one step: its attributes, its receives, and the RNIC's parts that it may
+/// touch.
 #[derive(Debug)]
 pub(crate) struct Turn<'a, 'c> {
     pub(crate) conn: &'a Connection,
@@ -40,7 +42,7 @@ pub(crate) struct Turn<'a, 'c> {
     pub(crate) ctx: &'a mut Context<'c>,
 }
 
-/// What was asked: a packet, and how it came.
+/// A request packet, and how it came.
 #[derive(Debug)]
 pub(crate) struct Request<'a, P> {
     pub(crate) arrival: &'a Arrival,
@@ -65,14 +67,14 @@ enum Mode {
     Irn(Box<Irn>),
 }
 
-/// What a responder keeps in either mode, and for every service.
+/// A responder's state in either mode, and for every service.
 #[derive(Clone, Debug, Default)]
 struct Common {
     /// Requests completed, modulo 2^24 (IBTA §9.7.7.1).
     msn: u32,
     /// Receives taken from the queue and not completed; IRN may have several begun.
     claimed: VecDeque<ReceiveWqe>,
-    /// A marked packet arrived since the last acknowledgement, which is to echo that.
+    /// A marked packet arrived since the last acknowledgement, and the next one is to echo the mark.
     echo_due: bool,
     /// Where the READ response that leaves now lies.
     read_span: [Sge; 1],
@@ -117,7 +119,7 @@ impl Responder {
         matches!(self.mode, Mode::Irn(_))
     }
 
-    /// The queue pair is to go into error for this, once the refusal has left.
+    /// The reason for which the queue pair goes into error once the NAK has left.
     #[inline]
     pub(crate) fn failed(&self) -> Option<NakCode> {
         self.common.failed
@@ -158,7 +160,7 @@ impl Responder {
                 standard.handle_uc(&mut self.common, turn, request, memory);
             }
             (_, Service::Ud) => self.common.handle_ud(turn, request, memory),
-            // What it gets are frames, which are steered to it.
+            // A RAW queue pair gets no packets but frames, which are steered to it.
             (_, Service::Raw) => turn.ctx.counters.count(Counter::DroppedWrongService),
         }
     }
@@ -170,7 +172,7 @@ impl Responder {
         if !self.accepts_irn || standard.has_executed() {
             return Err(Counter::DroppedNotNegotiated);
         }
-        // What was left over from another connection, or made up, decides nothing.
+        // A packet that is left over from another connection, or forged, must not decide.
         let expected = standard.expected();
         if psn.ahead_of(expected) >= conn.transport.irn.cap.max(IrnConfig::WINDOW_PACKETS_MIN) {
             return Err(Counter::DroppedBeyondWindow);
@@ -214,7 +216,7 @@ impl Responder {
         }
     }
 
-    /// Acknowledgements and notifications that are due: small, and free to be overtaken.
+    /// The next acknowledgement or CNP that is due: small, and other packets may overtake it.
     #[inline]
     pub(crate) fn poll_acknowledge(&mut self, turn: &mut Turn<'_, '_>, plan: &mut Plan) -> bool {
         if self.cnp_due {
@@ -230,7 +232,7 @@ impl Responder {
         }
     }
 
-    /// Data that was asked for.
+    /// The next READ response or atomic result.
     #[inline]
     pub(crate) fn poll_reply(&mut self, turn: &mut Turn<'_, '_>, plan: &mut Plan) -> bool {
         match &mut self.mode {
@@ -239,7 +241,7 @@ impl Responder {
         }
     }
 
-    /// The answer that was planned last could not be read from the memory that the peer asked for.
+    /// The driver could not read the answer that was planned last from the memory that the peer asked for.
     pub(crate) fn fail_transmit(&mut self, turn: &mut Turn<'_, '_>, psn: Psn) {
         let why = NakCode::RemoteOperational;
         match &mut self.mode {
@@ -248,14 +250,14 @@ impl Responder {
         }
     }
 
-    /// Whether all there is to acknowledge may ride on a request.
+    /// Whether the acknowledgement that is due may ride on a request.
     #[inline]
     pub(crate) fn has_ack_to_ride(&self) -> bool {
         let is_plain = matches!(&self.mode, Mode::Irn(irn) if irn.owes_plain_ack());
         is_plain && !self.common.echo_due && !self.cnp_due
     }
 
-    /// Whether that is all this half wants to send.
+    /// Whether an acknowledgement is all that this half wants to send.
     #[inline]
     pub(crate) fn owes_only_an_ack(&mut self) -> bool {
         let has_answers = match &mut self.mode {
@@ -265,7 +267,7 @@ impl Responder {
         self.has_ack_to_ride() && !has_answers
     }
 
-    /// Lets it ride on the SEND or WRITE that is planned, if that is one.
+    /// Lets the acknowledgement ride on the planned packet, if that is a SEND or WRITE.
     #[inline]
     pub(crate) fn let_ack_ride(&mut self, turn: &mut Turn<'_, '_>, plan: &mut Plan) {
         if let Mode::Irn(irn) = &mut self.mode {
@@ -290,12 +292,12 @@ impl Responder {
         }
     }
 
-    /// Whether a receive was taken in advance, for a message that comes next.
+    /// Whether a receive was taken in advance for the next message.
     pub(crate) fn has_claimed(&self) -> bool {
         !self.common.claimed.is_empty()
     }
 
-    /// Whether a refusal, which will break the connection, waits behind answers to what came before it.
+    /// Whether a NAK, which will break the connection, waits behind answers to earlier requests.
     #[inline]
     pub(crate) fn is_refusing(&self) -> bool {
         self.common.failed.is_some()

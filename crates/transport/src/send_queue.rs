@@ -50,7 +50,7 @@ pub(crate) enum Progress {
 }
 
 impl SendWqe {
-    /// What becomes a request.
+    /// An empty entry, to be filled with a request.
     pub(crate) const EMPTY: SendWqe = SendWqe {
         wr_id: 0,
         operation: Operation::Send,
@@ -134,7 +134,7 @@ impl SendQueue {
         match self.find(psn) {
             Some((index, offset)) => {
                 self.cursor = index;
-                // A READ's only packet asks again for what is missing.
+                // A READ's only packet asks again for the responses that are missing.
                 self.packet = if self.wqes[index].operation.is_read_or_atomic() { 0 } else { offset };
             }
             None => {

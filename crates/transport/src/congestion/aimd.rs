@@ -64,8 +64,8 @@ impl CongestionControl for Aimd {
     }
 
     fn on_loss(&mut self, _now: Instant, kind: LossKind) {
-        // What was in flight at a cut had no chance to profit from it. A timeout means that nothing came back for so long
-        // that this is settled.
+        // Packets in flight at a cut left before it, so their losses do not cut again. After a timeout none
+        // of them is in flight any more.
         if self.deaf_for > 0 && kind == LossKind::Nack {
             return;
         }

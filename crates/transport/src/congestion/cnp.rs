@@ -18,7 +18,8 @@ impl CnpGenerator {
         CnpGenerator { interval, quiet_until: Instant::ZERO }
     }
 
-    /// A data packet arrived, `is_marked` with "congestion experienced" or not; whether to send a CNP now.
+    /// A data packet arrived, `is_marked` with "congestion experienced" or not. Returns whether to send a CNP
+    /// now.
     #[inline]
     pub fn on_packet(&mut self, now: Instant, is_marked: bool) -> bool {
         if !is_marked || now < self.quiet_until {

@@ -2,8 +2,8 @@
 //!
 //! Acknowledgements echo each packet's mark. Once per window of them, α moves towards the share that was marked; the first mark
 //! after that cuts the window by half of α. Acknowledgements without a mark let it grow as in TCP, losses halve it. Flows
-//! start with a window of the bandwidth-delay product, as everything does in the paper, which says nothing else about its
-//! DCTCP.
+//! start with a window of the bandwidth-delay product, as all flows do in the paper, which says nothing else
+//! about its DCTCP.
 
 use super::window::PacketWindow;
 use super::{AckSample, CongestionControl, Fraction, LossKind};
@@ -95,8 +95,8 @@ impl Dctcp {
         (self.seen, self.marked, self.observed_at) = (0, 0, self.window.packets());
     }
 
-    /// Cuts the window, and is deaf until what is in flight now has been acknowledged: all but the `arrived` packets that
-    /// told of the congestion.
+    /// Cuts the window, and ignores congestion until the packets now in flight have been acknowledged: all
+    /// but the `arrived` packets that reported it.
     fn cut(&mut self, part: Fraction, arrived: u32) {
         self.deaf_for = self.window.packets().saturating_sub(arrived);
         self.window.cut(part);

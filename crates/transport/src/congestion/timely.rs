@@ -175,7 +175,7 @@ impl CongestionControl for Timely {
         let Some(rtt) = sample.rtt else { return };
         let is_due = match self.parameters.segment_packets {
             Some(packets) => self.arrived >= packets,
-            // A packet that left before the last update has not seen what it did.
+            // A packet that left before the last update does not show that update's effect.
             None => now.saturating_since(self.last_update) >= rtt,
         };
         if !is_due && self.previous_rtt.is_some() {

@@ -36,7 +36,7 @@ pub enum Location {
     EarlyAgain,
     /// Everything up to it has arrived before.
     Duplicate,
-    /// It lies further ahead than any sender that respects its cap can be.
+    /// It lies further ahead than a sender that respects its cap can send.
     BeyondWindow,
 }
 

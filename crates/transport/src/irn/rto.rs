@@ -1,7 +1,7 @@
 //! A timeout computed from round trips, as TCP has it (RFC 6298): what IRN was compared with (IRN §4.3, question 3).
 //!
-//! The clock is exact, so there is no granularity to add. What the RFC fixes at one second, the shortest timeout, is a parameter:
-//! with one second no data centre's tail would be comparable to anything.
+//! The clock is exact, so there is no granularity to add. The shortest timeout, which the RFC fixes at one
+//! second, is a parameter: one second is far too long for a data centre.
 
 use highwire_stdx::Duration;
 

@@ -1,4 +1,4 @@
-//! What a sender knows to have arrived beyond the cumulative acknowledgement (IRN §3.1).
+//! The packets that a sender knows to have arrived beyond the cumulative acknowledgement (IRN §3.1).
 //!
 //! Invariants: every set bit lies in `front..front + capacity`; `highest` is meaningful exactly while `count > 0`. An
 //! empty window slides without touching its words, which is all that a loss-free flow ever does.

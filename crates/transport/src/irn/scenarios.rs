@@ -165,7 +165,7 @@ fn after_a_timeout_every_hole_is_resent_once_more() {
     );
 }
 
-/// What was scheduled has arrived after all before it could be resent.
+/// The packet that was scheduled to be resent has arrived after all.
 #[test]
 fn recovery_begins_when_the_packet_leaves() {
     check(

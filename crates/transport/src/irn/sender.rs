@@ -1,4 +1,4 @@
-//! What may be sent, and what is resent: the sender's half of IRN (IRN §3.1, §3.2).
+//! Which packets may be sent or must be resent: the sender's half of IRN (IRN §3.1, §3.2).
 //!
 //! The paper's prose leaves choices open that its authors made in the hardware code they published. Eight rules follow
 //! from the two together; each is marked where it lives. Where the two disagree, or a rule would rely on an honest
@@ -28,7 +28,7 @@ pub struct SenderWindow {
     retransmit_psn: Psn,
     /// The first packet that was new when a packet was last resent because of a SACK or a timeout.
     evident_psn: Psn,
-    /// What is scheduled is only presumed lost, from a partial acknowledgement.
+    /// The scheduled packet is only presumed lost, because of a partial acknowledgement.
     is_presumed: bool,
     /// Where the last pass of go-back-N began.
     went_back_to: Psn,
@@ -47,7 +47,7 @@ enum Repair {
     Search,
 }
 
-/// What an acknowledgement, positive or negative, brought.
+/// The result of an acknowledgement, positive or negative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct AckOutcome {
     /// Packets that the cumulative acknowledgement covers for the first time. Not zero: progress, so restart the timer.
@@ -56,13 +56,13 @@ pub struct AckOutcome {
     pub newly_sacked: u32,
     /// Packets of either kind that were not known to have arrived before.
     pub newly_arrived: u32,
-    /// A loss was detected that starts a new repair: what congestion control wants to hear.
+    /// A loss was detected that starts a new repair. Congestion control reacts to this.
     pub loss_detected: bool,
     /// The repair is over.
     pub recovered: bool,
 }
 
-/// What a timeout led to.
+/// The result of a timeout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeoutOutcome {
     /// Nothing is in flight; do not rearm.
@@ -212,7 +212,7 @@ impl SenderWindow {
         };
         let mut outcome = AckOutcome { newly_acked, newly_arrived, ..AckOutcome::default() };
         // Nothing at or before the front can have been selectively acknowledged: a later cumulative acknowledgement would
-        // have passed it. What remains of an overtaken NACK is old news.
+        // have passed it. The rest of an overtaken NACK is known already.
         let height = sack_high.distance_from(self.first_unacknowledged());
         let sack =
             (height > 0).then(|| Sack { high: sack_high, run: run_len.clamp(1, height.max(1) as u32) });
@@ -320,7 +320,7 @@ impl SenderWindow {
             self.resend_front();
             self.is_presumed = is_presumed;
         } else if self.repair == Repair::Resend && self.retransmit_psn.is_before(front) {
-            // What was scheduled has arrived.
+            // The scheduled packet has arrived.
             self.repair = Repair::Search;
         } else if let (Some(sack), LossRecovery::SelectiveRepeat) = (sack, self.config.recovery) {
             self.rethink_hole(sack);
@@ -342,7 +342,7 @@ impl SenderWindow {
     /// Go-back-N, while a pass over everything unacknowledged is under way or its outcome unknown.
     fn continue_pass(&mut self, front: Psn, sack: Option<Sack>, outcome: &mut AckOutcome) {
         if sack.is_some() && self.went_back_to.is_before(front) {
-            // This pass lost a packet, too. NACKs that the pass before it caused stop where this one began.
+            // This pass lost a packet, too. NACKs caused by the pass before it stop where this pass began.
             self.resend_front();
             outcome.loss_detected = true;
         } else if self.repair == Repair::Resend && self.retransmit_psn.is_before(front) {
@@ -350,7 +350,7 @@ impl SenderWindow {
         }
     }
 
-    /// Rule 5 (authors' hardware code): what a further SACK changes about the hole to fill.
+    /// Rule 5 (authors' hardware code): how a further SACK changes the hole to fill.
     fn rethink_hole(&mut self, sack: Sack) {
         if self.repair == Repair::Resend {
             if sack.covers(self.retransmit_psn) {

@@ -47,13 +47,14 @@ impl QueuePair {
                     self.requester.on_irn_ack(&self.conn, ctx, psn, aeth, None);
                 }
             }
-            // Acknowledgements of answers: a responder that never goes beyond RTR has given some, too.
+            // Acknowledgements of answers are for the responder, which may have sent answers even if the
+            // queue pair never goes beyond RTR.
             WireOperation::ReadAcknowledge => self.responder.on_read_ack(ctx, bth.psn, None),
             WireOperation::ReadSelectiveAcknowledge => match headers.ext {
                 Ext::IrnReadNack(sack) => self.responder.on_read_ack(ctx, bth.psn, Some(sack)),
                 _ => ctx.counters.count(Counter::DroppedMalformed),
             },
-            // What is left speaks of this side's own requests.
+            // All other operations answer this side's own requests.
             _ if !self.conn.state.transmits() => return ctx.counters.count(Counter::DroppedWrongState),
             WireOperation::Acknowledge | WireOperation::SelectiveAcknowledge => {
                 self.requester.note_echo(bth.becn);
@@ -97,7 +98,7 @@ impl QueuePair {
         }
     }
 
-    /// Draws the consequence if a half has failed, or the last request that was to leave has left.
+    /// Changes the state if a half has failed, or the last request that was to leave has left.
     #[inline]
     pub(super) fn settle(&mut self, ctx: &mut Context<'_>) {
         // Asked after every packet, and rarely the case.
@@ -143,7 +144,7 @@ impl QueuePair {
                 Ext::Deth(deth) | Ext::DethImm(deth, _) => deth.qkey == conn.qkey,
                 _ => false,
             },
-            // One with immediate data takes it with its last packet, a message with its first.
+            // A WRITE with immediate data takes its receive with the last packet, a SEND with the first.
             Service::Uc | Service::Rc => {
                 let begins = matches!(info.position, Position::First | Position::Only);
                 let is_taken = match info.operation {
@@ -164,7 +165,7 @@ impl QueuePair {
             && !self.responder.has_claimed()
     }
 
-    /// Whether receives of its own wait for messages.
+    /// Whether the queue pair's own receive queue holds receives.
     pub fn holds_receives(&self) -> bool {
         !self.receives.is_empty()
     }

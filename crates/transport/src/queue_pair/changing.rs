@@ -1,4 +1,4 @@
-//! Changes of attributes and state, and what they do to what was posted.
+//! Changes of attributes and state, and their effect on posted requests.
 
 use super::QueuePair;
 use crate::context::Context;

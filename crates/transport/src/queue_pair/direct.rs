@@ -1,4 +1,5 @@
-//! What the driver does at once and past the queue: operations in a peer's memory that it can reach, and datagrams.
+//! Work that the driver does at once and past the queue: operations in a peer's memory that it can reach, and
+//! datagrams.
 
 use super::QueuePair;
 use crate::context::Context;
@@ -26,10 +27,11 @@ pub struct DirectOp {
 impl QueuePair {
     /// Whether an operation may be carried out by the driver in the peer's memory, and with which local memory.
     ///
-    /// Only while nothing that was posted before is unfinished: then there is nothing to be out of order with. On RC it has arrived by
-    /// then; on UC it has left, and may wait at the peer for a receive: so only WRITEs are carried out so, and only where nothing but WRITEs
-    /// went before, and the driver sees to it that those are not overtaken
-    /// (`is_after_unacknowledged`). `None` sends the request the ordinary way, which also reports what is wrong with it.
+    /// Only while every earlier request is finished, so that none can be overtaken. On RC a finished request
+    /// has arrived at the peer. On UC it has only left, and may wait at the peer for a receive: so only
+    /// WRITEs may take this way, only after nothing but WRITEs, and the driver must not let them overtake
+    /// those (`is_after_unacknowledged`). With `None` the request takes the ordinary way, which also reports
+    /// any error.
     #[inline]
     pub fn begin_direct(&mut self, ctx: &Context<'_>, wr: &SendWr<'_>) -> Option<DirectOp> {
         use highwire_verbs::Operation::{CompareSwap, FetchAdd, Read, Write};
@@ -89,8 +91,9 @@ impl QueuePair {
         }
     }
 
-    /// Sends a datagram past the queue, if nothing waits there: `put` hands its packet to the link, or says that it did not. False if
-    /// nothing has happened; the request then goes the ordinary way, which also reports what is wrong with it.
+    /// Sends a datagram past the queue, if nothing waits there: `put` hands its packet to the link, and
+    /// returns whether it did. False if nothing has happened; the request then takes the ordinary way, which
+    /// also reports any error.
     #[inline]
     pub fn send_datagram(
         &mut self,

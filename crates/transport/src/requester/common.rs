@@ -1,4 +1,4 @@
-//! What a requester keeps in either mode.
+//! A requester's state in either mode.
 
 use super::round_trips::RoundTrips;
 use super::{FRAME_OVERHEAD, check_post};
@@ -22,9 +22,9 @@ pub(super) trait Numbers {
     fn first_unacknowledged(&self) -> Psn;
     /// Whether no packet was ever sent.
     fn is_unused(&self) -> bool;
-    /// Whether so many more packets may be under way.
+    /// Whether so many more packets may be in flight.
     fn has_room_for(&self, packets: u32) -> bool;
-    /// Gives a request that starts its PSNs, and those of the responses to it: `packets` of them where it wants any.
+    /// Gives a starting request its PSNs, and those of its `packets` responses, if it wants any.
     fn number(&mut self, wqe: &mut SendWqe, packets: u32);
     /// Whether a request that was started has ended well.
     fn is_complete(&self, wqe: &SendWqe) -> bool;
@@ -32,7 +32,7 @@ pub(super) trait Numbers {
     fn has_lost(&mut self) -> bool;
 }
 
-/// What a requester keeps in either mode, and for every service.
+/// A requester's state in either mode, and for every service.
 #[derive(Clone, Debug)]
 pub(super) struct Common {
     pub(super) queue: SendQueue,
@@ -47,7 +47,7 @@ pub(super) struct Common {
     /// When to look for progress again.
     pub(super) deadline: Option<Instant>,
     pub(super) last_progress: Instant,
-    /// What was sent still lies before the peer, which has not come to look at it.
+    /// Packets that were sent still wait for the peer to look at them.
     pub(super) is_unheard: bool,
     pub(super) unrequested_acks: u32,
     pub(super) held: bool,
@@ -55,11 +55,11 @@ pub(super) struct Common {
     pub(super) poisoned: bool,
     pub(super) congestion: Congestion,
     pub(super) round_trips: Option<Box<RoundTrips>>,
-    /// The congestion control or the timeout follows what leaves and what arrives.
+    /// The congestion control or the timeout wants to know of packets that leave and arrive.
     pub(super) has_listeners: bool,
     /// Every packet asks for an acknowledgement.
     pub(super) asks_always: bool,
-    /// What the acknowledgement at hand tells, if there are listeners.
+    /// The sample of the acknowledgement at hand, if there are listeners.
     pub(super) news: AckSample,
     pub(super) pacer: Pacer,
     /// A packet waits for its turn until then.
@@ -110,7 +110,7 @@ impl Common {
         wqe.operation = wr.operation;
         wqe.flags = wr.flags;
         wqe.sges.set(wr.sges);
-        // What does not fit is too long for any service.
+        // A length that does not fit into 32 bits is too long for any service.
         wqe.length = u32::try_from(wqe.sges.total()).unwrap_or(u32::MAX);
         if wr.datagram.is_some() {
             wqe.datagram = wr.datagram;
@@ -178,7 +178,7 @@ impl Common {
         self.deadline.is_some_and(|deadline| now >= deadline) && self.rnr_until.is_none()
     }
 
-    /// When something is to be done, at the latest; [`Instant::FAR_FUTURE`] for never.
+    /// The next deadline; [`Instant::FAR_FUTURE`] for none.
     #[inline]
     pub(super) fn next_deadline(&self, conn: &Connection) -> Instant {
         if !conn.state.transmits() || self.held || self.failed {
@@ -197,8 +197,8 @@ impl Common {
         self.last_progress = now;
     }
 
-    /// An RNR NAK for the oldest request: waits, or gives up. False if nothing has changed: the same one came twice, or for a packet
-    /// that was under way when the wait began.
+    /// An RNR NAK for the oldest request: waits, or gives up. False if nothing has changed: the NAK came
+    /// twice, or is for a packet that was in flight when the wait began.
     pub(super) fn on_rnr(
         &mut self,
         numbers: &impl Numbers,
@@ -229,7 +229,8 @@ impl Common {
             return;
         }
         let promised = highwire_wire::credit_count(code).map(|count| (msn + count) & 0x00FF_FFFF);
-        // A promise is not taken back: one that is smaller was overtaken, or rounded down to its code.
+        // A responder does not take credits back: a smaller number was overtaken, or rounded down to its
+        // code.
         if let (Some(promised), Some(limit)) = (promised, self.credit_limit)
             && Psn::new(promised).is_before(Psn::new(limit))
         {
@@ -252,7 +253,7 @@ impl Common {
         })
     }
 
-    /// Whether what is left to send is one message of one packet, with room for an acknowledgement.
+    /// Whether one message of one packet, with room for an acknowledgement, is all that is left to send.
     #[inline]
     pub(super) fn is_about_to_send_one(&self, conn: &Connection) -> bool {
         let queue = &self.queue;

@@ -1,5 +1,5 @@
-//! Datagrams that the driver sends past the queue: where nothing waits there, a datagram has nothing to wait for, and it is over as soon
-//! as it has left.
+//! Datagrams that the driver sends past the queue: when no request waits there, a datagram need not wait
+//! either, and it is complete as soon as it has left.
 
 use super::packets::ud_headers;
 use super::{Mode, Requester, check_post, check_start};
@@ -10,8 +10,8 @@ use highwire_verbs::{QpState, SendWr, Service, SgeList};
 use highwire_wire::{Qpn, pad_count};
 
 impl Requester {
-    /// Plans the packet of a datagram that is not in the queue, and finds its memory; its length. `None`: it has to go through the
-    /// queue, which also reports what is wrong with it.
+    /// Plans the packet of a datagram that is not in the queue, finds its memory, and returns its length.
+    /// `None` if the datagram has to go through the queue, which also reports any error.
     #[inline]
     pub(crate) fn plan_datagram(
         &mut self,

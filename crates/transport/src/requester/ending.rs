@@ -1,4 +1,4 @@
-//! Requests end: in the order in which they were posted, with what became of them.
+//! Requests end, in the order in which they were posted, each with its status.
 
 use super::common::{Common, Numbers};
 use super::complete;
@@ -7,7 +7,7 @@ use crate::context::Context;
 use crate::send_queue::{Progress, SendWqe};
 use highwire_verbs::{CompletionStatus, QpState};
 
-/// Whether a request has ended, going by what was acknowledged.
+/// Whether a request has ended, according to the acknowledgements.
 #[inline]
 pub(super) fn outcome(numbers: &impl Numbers, wqe: &SendWqe) -> Option<CompletionStatus> {
     match wqe.progress {
@@ -59,7 +59,7 @@ impl Common {
         self.rnr_until = None;
     }
 
-    /// Reports, once per visit to SQD, that everything that was started has ended (IBTA §10.3.1.5).
+    /// Reports, once per visit to SQD, that all started requests have ended (IBTA §10.3.1.5).
     pub(super) fn report_drained(&mut self, conn: &Connection, ctx: &mut Context<'_>) {
         let started = self.queue.wqes.front().is_some_and(SendWqe::is_started);
         if conn.state != QpState::Sqd {

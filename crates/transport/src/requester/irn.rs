@@ -19,13 +19,13 @@ use highwire_stdx::{Duration, Instant};
 use highwire_verbs::{CompletionStatus, Memory, Payload};
 use highwire_wire::{Aeth, Ext, Headers, IrnEth, NakCode, Opcode, Psn, SackEth, Syndrome};
 
-/// With fewer promised receives than this left, every request asks for an acknowledgement that may promise more.
+/// With fewer credits than this left, every request asks for an acknowledgement, which may bring more.
 const CREDITS_LOW: u32 = 8;
 
-/// Computed timeouts double up to this: beyond it every other patience is over.
+/// Computed timeouts double up to this. All other timeouts are shorter.
 const RTO_MAX: Duration = Duration::from_secs(1);
 
-/// What a requester keeps for IRN.
+/// A requester's state for IRN.
 #[derive(Clone, Debug)]
 pub(super) struct Irn {
     /// The PSN of the first request of all.
@@ -38,9 +38,10 @@ pub(super) struct Irn {
     acks: AckQueue,
     /// Where timeouts follow from round trips.
     computed_rto: Option<Box<RetransmissionTimeout>>,
-    /// The timer only measures patience: nothing of this side's is in flight.
+    /// The timer only measures patience: no request is in flight.
     is_patient: bool,
-    /// Timeouts since the last progress. A host that did not run for a while has only waited once.
+    /// Timeouts since the last progress, counted one by one: a host that did not run for a while counts a
+    /// single one.
     stalls: u32,
     /// Packets have been leaving since the window last had room for a train.
     is_in_train: bool,
@@ -172,8 +173,9 @@ impl Irn {
         true
     }
 
-    /// Whether a long message had better wait for the next acknowledgement: where every one lets a few packets go, each few cost
-    /// what a whole train does. One is under way: they are asked for more often than half of a window is sent.
+    /// Whether a long message should wait for the next acknowledgement: if every acknowledgement let a few
+    /// packets go, each few would cost as much as a whole train. An acknowledgement is sure to come, because
+    /// the requester asks for one more often than once in half a window.
     #[inline]
     fn waits_for_a_train(&self, common: &Common, conn: &Connection, in_flight: u32) -> bool {
         let cap = conn.transport.irn.cap;
@@ -181,7 +183,7 @@ impl Irn {
         room < conn.transport.train_packets.min(cap / 2)
             && conn.transport.ack_interval <= cap / 2
             && common.queue.wqes.get(common.queue.cursor).is_some_and(|wqe| {
-                // Of one that has not begun, the packets are counted when it does.
+                // For a request that has not begun, `packets` is not set yet.
                 wqe.packets.max(wqe.length / conn.mtu.bytes()).saturating_sub(common.queue.packet) > room
             })
     }
@@ -194,7 +196,7 @@ impl Irn {
         common.unrequested_acks += 1;
         let in_flight = self.window.in_flight();
         let is_end = is_last && if common.queue.is_exhausted() { is_seen } else { common.next_may_wait() };
-        // The requester asks before something runs out: receives that the peer has promised, or places in the send queue.
+        // The requester asks before it runs out of credits or of places in the send queue.
         let runs_low = common.credits_left().is_some_and(|left| left < CREDITS_LOW)
             || common.queue.len() * 2 >= conn.config.caps.max_send_wr as usize;
         let asks = is_end
@@ -222,7 +224,8 @@ impl Irn {
         self.is_patient = rto.is_none();
         common.deadline = match rto {
             Some(rto) => Some(now + rto),
-            // Only responses are missing. Their sender repairs losses; this side just loses patience one day.
+            // Only responses are missing. The responder repairs their losses; this side only runs out of
+            // patience in the end.
             None if common.reads_in_flight > 0 => conn.patience_step().map(|step| now + step),
             None => None,
         };
@@ -234,7 +237,8 @@ impl Irn {
         self.arm(common, conn, now, true);
     }
 
-    /// Nothing is lost and the responder has not refused to answer: it has not been running. Its time begins anew.
+    /// No packet was lost and the responder did not fail to answer: it has not been running. Its time begins
+    /// anew.
     pub(super) fn wait_on(&mut self, common: &mut Common, conn: &Connection, now: Instant) {
         common.deadline = Some(now + conn.transport.irn.rto_high);
         common.last_progress = now;
@@ -341,12 +345,12 @@ impl Irn {
         psn: Psn,
         aeth: Aeth,
     ) {
-        // It speaks of the oldest packet in flight, or it is old.
+        // The NAK is for the oldest packet in flight, or it is old.
         let is_front = psn == self.window.first_unacknowledged();
         let is_in_flight = is_front && self.window.in_flight() > 0;
         match aeth.syndrome {
             Syndrome::Ack { .. } => {}
-            // What broke may also be the answer to a READ that was acknowledged.
+            // The failed request may also be a READ that was acknowledged and not answered.
             Syndrome::Nak(code) if code != NakCode::PsnSequence && is_front && common.reads_in_flight > 0 => {
                 ctx.counters.count(Counter::NaksReceived);
                 common.fail_front(self, conn, ctx, refusal(code));
@@ -360,7 +364,7 @@ impl Irn {
             Syndrome::Nak(NakCode::PsnSequence) => {}
             Syndrome::Nak(code) => {
                 ctx.counters.count(Counter::NaksReceived);
-                // Everything before it has been answered: the responder waits for that.
+                // All requests before it have been answered: the responder sends the NAK only then.
                 common.fail_front(self, conn, ctx, refusal(code));
             }
         }

@@ -14,8 +14,9 @@ impl Common {
         let wants = self.congestion.wants_round_trips() || is_irn && conn.transport.irn.computes_rto;
         self.round_trips = wants.then(|| Box::new(RoundTrips::new(first, window)));
         self.has_listeners = self.congestion.is_some() || wants;
-        // A window follows every acknowledgement, and a small one would wait for the end of the burst. What a responder of
-        // IRN keeps back for a while says nothing about the network.
+        // A congestion window moves with every acknowledgement, and a small one would wait for the end of the
+        // burst. Round trips need undelayed acknowledgements: one that an IRN responder keeps back tells
+        // nothing about the network.
         self.asks_always = self.congestion.window().is_some() || wants && is_irn;
     }
 
@@ -38,7 +39,7 @@ impl Common {
         }
     }
 
-    /// What an acknowledgement tells that was caused by the arrival of `cause`.
+    /// The sample of an acknowledgement that the arrival of `cause` caused.
     #[inline(never)]
     pub(super) fn sample(&mut self, now: Instant, cause: Option<Psn>) -> AckSample {
         let rtt = match (&mut self.round_trips, cause) {

@@ -1,4 +1,4 @@
-//! A request's two ends: what is refused when it is posted, and how it is reported when it is over.
+//! A request's two ends: the checks when it is posted, and the report when it is over.
 
 use crate::connection::Connection;
 use crate::context::Context;
@@ -9,7 +9,7 @@ use highwire_verbs::{
 };
 use highwire_wire::Qpn;
 
-/// Refuses what a queue pair cannot carry out; nothing is queued then.
+/// Refuses a request that a queue pair cannot carry out; nothing is queued then.
 pub(crate) fn check_post(conn: &Connection, wr: &SendWr<'_>, queued: usize) -> Result<(), PostError> {
     let caps = &conn.config.caps;
     if matches!(conn.state, QpState::Reset | QpState::Init | QpState::Rtr) {
@@ -62,7 +62,7 @@ const fn is_datagram(operation: &Operation) -> bool {
     matches!(operation, Operation::Send | Operation::SendImm(_))
 }
 
-/// What is wrong with a request that the queue took: it ends in an error in its turn, as the work queues of cards end theirs.
+/// The error of a request that the queue took: the request ends with it in its turn, as on hardware.
 pub(crate) fn check_start(
     conn: &Connection,
     operation: &Operation,
@@ -120,7 +120,7 @@ pub(crate) fn ended(
     }
 }
 
-/// What the completion of an operation is called.
+/// The opcode in the completion of an operation.
 fn completion_op(operation: &Operation) -> CompletionOp {
     match operation {
         Operation::Send | Operation::SendImm(_) | Operation::SendInvalidate(_) => CompletionOp::Send,

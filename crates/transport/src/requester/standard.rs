@@ -18,7 +18,7 @@ use highwire_wire::{Aeth, Ext, Headers, NakCode, Psn, Syndrome};
 /// The widest span of PSNs that may be in flight: half of all (IBTA §9.7.2).
 const PSN_SPAN_MAX: u32 = 1 << 23;
 
-/// What a requester keeps for go-back-N, and for the services that have no acknowledgements.
+/// A requester's state for go-back-N, and for the services without acknowledgements.
 #[derive(Clone, Debug)]
 pub(super) struct Standard {
     /// The PSN of the first packet of all.
@@ -74,7 +74,7 @@ impl Numbers for Standard {
         }
     }
 
-    /// The cursor has gone back to what is to be sent again.
+    /// The cursor has gone back to packets that are sent again.
     #[inline]
     fn has_lost(&mut self) -> bool {
         false
@@ -137,7 +137,7 @@ impl Standard {
         let wqe = &common.queue.wqes[index];
         let is_read = wqe.responses > 0;
         if is_read && wqe.received == wqe.responses {
-            // Its data is here; only its place in the order is not.
+            // The response's data has arrived, and only PSNs before it are missing.
             self.next_psn = wqe.end();
             common.queue.step();
             return self.poll(common, conn, ctx, plan);
@@ -187,7 +187,8 @@ impl Standard {
             || common.unrequested_acks >= conn.transport.ack_interval
             || in_flight >= conn.transport.go_back_n_window
             || common.asks_always
-            // A slow pace must not make the timer run out before the first question.
+            // A slow pace must not let the timer run out before the first packet that asks for an
+            // acknowledgement.
             || conn.ack_timeout().is_some_and(|timeout| now >= self.asked_at + Duration::from_nanos(timeout.as_nanos() / 4));
         if asks {
             common.unrequested_acks = 0;
@@ -216,7 +217,7 @@ impl Standard {
         psn: Psn,
         aeth: Aeth,
     ) {
-        // A positive acknowledgement covers its own PSN, a negative one what is before it.
+        // A positive acknowledgement covers its own PSN, a negative one the PSNs before it.
         let upto = if matches!(aeth.syndrome, Syndrome::Ack { .. }) { psn.next() } else { psn };
         let covered = upto.ahead_of(self.first_unacknowledged);
         let covers = Covers::of(covered, self.frontier.ahead_of(self.first_unacknowledged));
@@ -281,7 +282,8 @@ impl Standard {
         let progress = reached.ahead_of(self.first_unacknowledged);
         if progress > 0 {
             self.first_unacknowledged = reached;
-            // The cursor may stand behind what was acknowledged, if an ACK of the first transmission came late.
+            // The cursor may stand behind the acknowledged packets, if an ACK of the first transmission came
+            // late.
             let span = self.frontier.ahead_of(reached);
             if self.next_psn.ahead_of(reached) > span {
                 self.next_psn = reached;
@@ -387,7 +389,8 @@ impl Standard {
         common.deadline = conn.ack_deadline(now);
     }
 
-    /// Nothing is lost and the responder has not refused to answer: it has not been running. Its time begins anew.
+    /// No packet was lost and the responder did not fail to answer: it has not been running. Its time begins
+    /// anew.
     pub(super) fn wait_on(&mut self, common: &mut Common, conn: &Connection, now: Instant) {
         common.deadline = conn.ack_deadline(now);
         common.last_progress = now;
@@ -443,7 +446,7 @@ pub(super) fn place_response<P: Payload>(
     Ok(())
 }
 
-/// The status that tells a refusal (IBTA §11.6.2).
+/// The completion status of a NAK (IBTA §11.6.2).
 pub(super) fn refusal(code: NakCode) -> CompletionStatus {
     match code {
         NakCode::InvalidRequest => CompletionStatus::RemoteInvalidRequest,

@@ -47,7 +47,8 @@ impl Common {
         }
     }
 
-    /// The memory of a request is not what its keys permit any more. It ends so when those before it have ended.
+    /// A request's keys no longer permit its memory. The request ends with that error when those before it
+    /// have ended.
     pub(super) fn lose_memory(&mut self, index: usize) {
         if let Some(wqe) = self.queue.wqes.get_mut(index) {
             wqe.progress = Progress::Done(CompletionStatus::LocalProtection);
@@ -103,8 +104,8 @@ impl Common {
         }
         let index = self.queue.cursor;
         let permitted = match self.translate(conn, ctx, index) {
-            // Where an answer is to go is looked at when it is here, as cards do: what the responder has to say against the
-            // request comes first, and an atomic has been executed then.
+            // The memory for an answer is checked when the answer arrives, as on hardware: the responder's
+            // own error comes first, and an atomic has been executed by then.
             Err(_) if needs_answer => Ok(()),
             permitted => permitted,
         };
@@ -141,7 +142,7 @@ impl Common {
             .any(|wqe| matches!(wqe.operation, Operation::Read(_)) && outcome(numbers, wqe).is_none())
     }
 
-    /// How many receives are promised and not used; `None` while the responder gives no credits.
+    /// How many credits are left; `None` while the responder gives none.
     #[inline]
     pub(super) fn credits_left(&self) -> Option<u32> {
         self.credit_limit.map(|limit| Psn::new(limit).distance_from(Psn::new(self.ssn)).max(0) as u32)

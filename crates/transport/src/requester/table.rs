@@ -8,17 +8,17 @@ use std::fmt::Write as _;
 /// it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Covers {
-    /// Nothing that was not known to have arrived.
+    /// No packet in flight.
     Nothing,
-    /// Some of it.
+    /// Some of the packets in flight.
     Some,
-    /// All of it.
+    /// All packets in flight.
     All,
     /// More than was ever sent.
     Unsent,
 }
 
-/// What came back.
+/// The answer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Reply {
     /// An acknowledgement.
@@ -31,20 +31,20 @@ pub enum Reply {
     Refusal,
 }
 
-/// What is done.
+/// The requester's reaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// It is stale.
     Ignore,
-    /// The credits that it carries count.
+    /// Only its credits count.
     Credit,
-    /// So they do, and requests have ended.
+    /// Its credits count, and requests have ended.
     Advance,
-    /// What is before has ended; the rest is sent again when the responder's pause is over.
+    /// Requests before it have ended; the rest is sent again when the responder's pause is over.
     Wait,
-    /// What is before has ended; the rest is sent again.
+    /// Requests before it have ended; the rest is sent again.
     GoBack,
-    /// What is before has ended; the request fails, and the queue pair with it.
+    /// Requests before it have ended; the request fails, and the queue pair with it.
     Fail,
 }
 
@@ -73,14 +73,14 @@ impl From<Syndrome> for Reply {
     }
 }
 
-/// What is done with what came back.
+/// The requester's reaction to an answer.
 #[inline]
 pub fn action(covers: Covers, reply: Reply) -> Action {
     match (covers, reply) {
         (Covers::Unsent, _) => Action::Ignore,
         (Covers::Nothing, Reply::Ack) => Action::Credit,
         (Covers::Some | Covers::All, Reply::Ack) => Action::Advance,
-        // It refuses something that was never sent.
+        // The NAK refuses a packet that was never sent.
         (Covers::All, _) => Action::Ignore,
         (_, Reply::Rnr) => Action::Wait,
         (_, Reply::Gap) => Action::GoBack,

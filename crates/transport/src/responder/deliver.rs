@@ -12,7 +12,7 @@ use highwire_verbs::{
 };
 use highwire_wire::{AtomicEth, NakCode, Qpn, Syndrome};
 
-/// What the end of a message says about its receive.
+/// What the end of a message means for its receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ending {
     pub(super) operation: CompletionOp,
@@ -98,9 +98,10 @@ impl Common {
         ));
     }
 
-    /// Carries out the second half of a SEND with invalidate. If it fails, the receive ends in an error and the queue pair with
-    /// it, and the peer hears nothing: the message was right, and what it does to this side's keys is no answer that the
-    /// protocol has (IBTA §9.9.6.3, responder class J; `RESPST_ERR_INVALIDATE_RKEY` of rdma_rxe).
+    /// Carries out the second half of a SEND with invalidate. If it fails, the receive ends in an error and
+    /// the queue pair with it, and the peer gets no NAK: the message was right, and the protocol has no
+    /// answer about this side's keys (IBTA §9.9.6.3, responder class J; `RESPST_ERR_INVALIDATE_RKEY` of
+    /// rdma_rxe).
     pub(super) fn invalidate(
         &mut self,
         turn: &mut Turn<'_, '_>,
@@ -120,7 +121,7 @@ impl Common {
         self.msn = (self.msn + 1) & 0x00FF_FFFF;
     }
 
-    /// Tells in an acknowledgement of marks since the last one.
+    /// Echoes marks since the last acknowledgement in this one.
     #[inline]
     pub(super) fn echo_mark(&mut self, plan: &mut Plan) {
         // Written only if set: a byte stored late delays the copy of the header.
@@ -130,8 +131,8 @@ impl Common {
         }
     }
 
-    /// The code for how many receives are ready, where they are this queue pair's alone. `has_begun`: one of those that were claimed
-    /// is being filled.
+    /// The credit code for the receives that are ready, if they are this queue pair's alone. `has_begun`: one
+    /// of those that were claimed is being filled.
     #[inline]
     pub(super) fn credits(&self, turn: &Turn<'_, '_>, has_begun: bool) -> u8 {
         let config = &turn.conn.config;
@@ -195,7 +196,8 @@ impl Turn<'_, '_> {
             false => return Err(self.refuse_request()),
         };
         if !addr.is_multiple_of(8) {
-            // A region may begin anywhere; what its first address is called says nothing about where it lies.
+            // An atomic must be aligned in the driver's memory: a region's first address says nothing about
+            // where the region lies.
             return Err(self.refuse_request());
         }
         let was = if is_swap {
@@ -206,7 +208,7 @@ impl Turn<'_, '_> {
         was.map_err(lost)
     }
 
-    /// The peer asks for what no requester may ask for.
+    /// The peer's request is one that no requester may make.
     pub(super) fn refuse_request(&mut self) -> Refusal {
         self.ctx.counters.count(Counter::RefusedRequest);
         Refusal::Nak(NakCode::InvalidRequest)

@@ -4,8 +4,7 @@
 //! `early` until everything before it is there. An early packet that cannot be taken is dropped as if it were lost;
 //! only the packet that is expected can be refused.
 //!
-//! What a packet says is checked in `take`; answers to READs and atomics are the business of `answers`, acknowledgements that of
-//! `acks`.
+//! `take` checks packets, `answers` answers READs and atomics, and `acks` acknowledges.
 
 mod acks;
 mod answers;
@@ -22,7 +21,7 @@ use highwire_wire::{AtomicEth, Bth, NakCode, Psn, Reth, Syndrome};
 use std::collections::VecDeque;
 use take::Taken;
 
-/// What a responder keeps for IRN.
+/// A responder's state for IRN.
 #[derive(Clone, Debug)]
 pub(super) struct Irn {
     /// The requests (sPSN).
@@ -31,7 +30,7 @@ pub(super) struct Irn {
     /// Packets in order that were not acknowledged, and until when they may stay so.
     unacknowledged: u32,
     ack_due: Instant,
-    /// What waits for the packets before it, by PSN.
+    /// Deferred work of packets that came early, by PSN.
     early: VecDeque<(Psn, Deferred)>,
     /// recv_WQE_SN of the oldest receive that is not completed.
     recv_sn: u32,
@@ -133,7 +132,7 @@ impl Irn {
         }
     }
 
-    /// An acknowledgement leaves: nothing is owed any more.
+    /// An acknowledgement leaves, so no other is due.
     #[inline]
     fn note_acknowledged(&mut self) {
         self.unacknowledged = 0;
@@ -169,7 +168,7 @@ impl Irn {
                 return self.acks.report(psn, 1);
             }
             Location::Early if turn.conn.transport.irn.recovery == LossRecovery::GoBackN => {
-                // It will come again, so its data is not placed (IRN §4.3).
+                // The requester will send the packet again, so its data is not placed (IRN §4.3).
                 turn.ctx.counters.count(Counter::OutOfSequence);
                 return self.acks.report(psn, 1);
             }
@@ -194,7 +193,7 @@ impl Irn {
                 Syndrome::Nak(NakCode::RemoteOperational)
             }
             Refusal::Nak(code) => Syndrome::Nak(code),
-            // What came before it was carried out, and that is all that the peer hears.
+            // The peer gets an acknowledgement of the requests before it, and no NAK.
             Refusal::Silence(code) => {
                 common.failed = Some(code);
                 Syndrome::Ack { credits: Syndrome::NO_CREDITS }
@@ -205,7 +204,7 @@ impl Irn {
             common.failed = Some(code);
         }
         if common.failed.is_some() {
-            // What arrived beyond the refused packet was not carried out, and must not be acknowledged.
+            // Packets beyond the refused one were not executed, and must not be acknowledged.
             self.acks = AckQueue::default();
         }
     }

@@ -21,7 +21,7 @@ use std::collections::VecDeque;
 /// that were lost in a row.
 const UC_LATE_MAX: u32 = 1 << 16;
 
-/// What a responder keeps while requests come in the order of their PSNs.
+/// A responder's state while requests come in the order of their PSNs.
 #[derive(Clone, Debug)]
 pub(super) struct Standard {
     expected: Psn,
@@ -129,7 +129,7 @@ impl Standard {
             Err(Refusal::Drop(counter)) => turn.ctx.counters.count(counter),
             Err(Refusal::NotReady) => {
                 turn.ctx.counters.count(Counter::DroppedNoReceive);
-                // The requester comes back to this PSN; what it sent behind it is out of order until then.
+                // The requester will go back to this PSN; packets behind it are out of order until then.
                 self.nak_sent = true;
                 self.refuse(psn, Syndrome::Rnr { timer: turn.conn.min_rnr_timer });
             }
@@ -142,7 +142,7 @@ impl Standard {
                 self.refuse(psn, Syndrome::Nak(code));
                 common.failed = Some(code);
             }
-            // The peer hears of what came before it, and of no more.
+            // The peer gets an acknowledgement of the requests before it, and no NAK.
             Err(Refusal::Silence(code)) => {
                 self.acknowledge(psn.sub(1));
                 common.failed = Some(code);

@@ -1,4 +1,5 @@
-//! What a responder of RC or UC does with a request packet, by where its PSN stands and what message is under way (IBTA §9.7.4, §9.8.2).
+//! A responder's reaction to a request packet on RC or UC, by the packet's PSN and the message that is under
+//! way (IBTA §9.7.4, §9.8.2).
 
 use highwire_wire::{OpcodeInfo, Operation, Position};
 use std::fmt::Write as _;
@@ -6,7 +7,7 @@ use std::fmt::Write as _;
 /// The message whose packets are arriving.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Progress {
-    /// None: the next one is about to begin.
+    /// No message: the next one is about to begin.
     Between,
     /// A SEND has begun.
     InSend,
@@ -23,20 +24,20 @@ pub enum Arrival {
     Again,
     /// It is the one expected.
     InOrder,
-    /// One before it is missing.
+    /// A packet before it is missing.
     AfterGap,
 }
 
-/// What a packet is, as far as the order of packets goes.
+/// The kind of a packet, as far as the order of packets depends on it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
     /// The first or only packet of a SEND.
     SendBegins,
-    /// Another one of it.
+    /// A later packet of a SEND.
     SendGoesOn,
     /// The first or only packet of a WRITE.
     WriteBegins,
-    /// Another one of it.
+    /// A later packet of a WRITE.
     WriteGoesOn,
     /// A READ.
     Read,
@@ -44,12 +45,12 @@ pub enum Kind {
     Atomic,
 }
 
-/// What is done with the packet.
+/// The responder's reaction.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Action {
     /// It is checked further, and executed.
     Execute,
-    /// It does not follow from what came before: RC refuses it with a NAK, and UC drops its message.
+    /// It must not follow the packet before: RC refuses it with a NAK, and UC drops its message.
     Refuse,
     /// RC: all requests executed so far are acknowledged once more.
     Acknowledge,
@@ -66,7 +67,8 @@ pub enum Action {
 }
 
 impl Kind {
-    /// The kind of a request's packet. What is no request counts as an atomic: a packet by itself, which is not executed in the end.
+    /// The kind of a request's packet. A packet that is no request counts as an atomic: it stands alone, and
+    /// is not executed in the end.
     #[inline]
     pub fn of(info: &OpcodeInfo) -> Kind {
         let begins = matches!(info.position, Position::First | Position::Only);
@@ -86,7 +88,7 @@ impl Kind {
     }
 }
 
-/// What RC does.
+/// RC's reaction.
 #[inline]
 pub fn reliable(arrival: Arrival, progress: Progress, kind: Kind) -> Action {
     match (arrival, progress, kind) {
@@ -100,7 +102,7 @@ pub fn reliable(arrival: Arrival, progress: Progress, kind: Kind) -> Action {
     }
 }
 
-/// What UC does. A message that begins ends the one before, even if that one is incomplete.
+/// UC's reaction. A message that begins ends the one before, even if that one is incomplete.
 #[inline]
 pub fn unreliable(arrival: Arrival, progress: Progress, kind: Kind) -> Action {
     match (arrival, progress, kind) {
@@ -137,7 +139,7 @@ pub fn render() -> String {
         let _ = write!(text, "{service:<9}{:<10}", "");
         kinds.iter().for_each(|kind| _ = write!(text, " {:<12}", format!("{kind:?}")));
         for (arrival, progress) in rows {
-            // RC asks for what is missing, and gives up nothing.
+            // RC has missing packets sent again, so it never skips a message.
             if service == "RC" && progress == Progress::Skipping {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! Acknowledgements: by themselves, or riding on a message that answers.
+//! Acknowledgements: by themselves, or riding on a SEND or WRITE.
 
 use super::super::{Common, Turn, count_answer};
 use super::Irn;
@@ -7,7 +7,7 @@ use crate::plan::{Order, Plan, RIDING_ACK_BYTES};
 use highwire_wire::{Aeth, Ext, Opcode, Psn, SackEth, Syndrome};
 
 impl Irn {
-    /// Whether a plain acknowledgement is all there is to tell of requests.
+    /// Whether a plain acknowledgement is all that is due.
     #[inline]
     pub(in crate::responder) fn owes_plain_ack(&self) -> bool {
         self.acks.is_plain() && self.refusal.is_none()
@@ -21,7 +21,7 @@ impl Irn {
         turn: &mut Turn<'_, '_>,
         plan: &mut Plan,
     ) {
-        // What is sent again may be as long as packets get.
+        // A packet that is sent again may be as long as the MTU allows.
         if plan.length + RIDING_ACK_BYTES > turn.conn.mtu.bytes() {
             return;
         }
@@ -47,12 +47,12 @@ impl Irn {
         turn: &mut Turn<'_, '_>,
         plan: &mut Plan,
     ) -> bool {
-        // Asked for every packet that leaves, and rarely the case.
+        // This runs for every packet that leaves, and rarely finds anything.
         if self.acks.is_empty() && self.refusal.is_none() {
             return false;
         }
         let next = self.window.next_expected();
-        // What breaks the connection waits until everything that came before it is answered.
+        // A NAK, which breaks the connection, waits until all earlier requests are answered.
         let may_refuse = common.failed.is_none() || self.jobs.is_empty();
         let (psn, syndrome, sack): (Psn, Syndrome, Option<SackEth>) = match self.refusal {
             Some((psn, syndrome)) if may_refuse => {

@@ -11,8 +11,8 @@ use highwire_stdx::Instant;
 use highwire_verbs::{Access, RemoteKey, Sge};
 use highwire_wire::{Aeth, Ext, IrnEth, IrnFlags, NakCode, Opcode, Psn, SackEth, Syndrome};
 
-/// A responder answers for so much longer than a requester waits: what it knows of the requester's progress comes in
-/// acknowledgements, which may be lost while answers arrive.
+/// A responder goes on answering for so much longer than a requester waits: it learns of the requester's
+/// progress by acknowledgements, which may be lost while answers arrive.
 const GIVE_UP_FACTOR: u64 = 4;
 
 /// No requester can ask for more at once: `max_rd_atomic` is a byte.
@@ -20,8 +20,9 @@ const RD_ATOMIC_MAX: u32 = u8::MAX as u32;
 
 impl Irn {
     pub(super) fn answer(&mut self, sn: u32, packets: u32, body: Body) {
-        // Asking for number n, the requester says that it has everything up to n minus the number that it asks for at once:
-        // its acknowledgement of that may still be under way, or lost. That number is its own, not what it was granted.
+        // By request number n, the requester shows that it has all answers up to n minus the number of
+        // requests that it may have outstanding; its acknowledgement of those may be under way or lost. That
+        // number is its own, not what it was granted.
         while let Some(job) = self.jobs.front() {
             if Psn::new(sn).ahead_of(Psn::new(job.sn)) < RD_ATOMIC_MAX {
                 break;

@@ -1,4 +1,4 @@
-//! What one packet asks, taken for itself: checked, and its data placed.
+//! A single packet, without regard to the order: it is checked, and its data is placed.
 
 use super::super::deliver::{Ending, lost};
 use super::super::{Common, Refusal, Request, Turn};
@@ -12,13 +12,13 @@ use highwire_verbs::{
 };
 use highwire_wire::{AtomicEth, Ext, IrnEth, NakCode, Operation, Psn, Reth};
 
-/// What a packet, taken for itself, amounts to.
+/// The result of a single packet.
 pub(super) struct Taken {
     pub(super) class: PacketClass,
     pub(super) then: Option<Deferred>,
 }
 
-/// What a packet's headers say of the message that it is a part of.
+/// The message that a packet is a part of, according to its headers.
 #[derive(Clone, Copy)]
 struct Part {
     eth: IrnEth,
@@ -34,7 +34,7 @@ impl Part {
         u64::from(self.eth.offset()) * u64::from(conn.mtu.bytes())
     }
 
-    /// What the end of the message does to its receive.
+    /// The effect of the message's end on its receive.
     fn ending<P>(
         &self,
         turn: &Turn<'_, '_>,
@@ -219,7 +219,7 @@ impl Irn {
     }
 }
 
-/// Whether receive number `index` can be had without anyone being told that it cannot.
+/// Whether receive number `index` can be claimed. Unlike a claim, this fails without an RNR NAK or an error.
 fn can_claim(common: &Common, turn: &Turn<'_, '_>, index: usize) -> bool {
     let waiting = match turn.conn.config.srq {
         Some(srq) => turn.ctx.shared.get(srq.0).map_or(0, ReceiveQueue::len),

@@ -1,4 +1,4 @@
-//! What goes back to a requester whose requests come in order, and what is done when one comes again.
+//! Replies to a requester whose requests come in order, and to duplicate requests.
 
 use super::super::table::Action;
 use super::super::{Common, Turn, count_answer};
@@ -9,14 +9,14 @@ use crate::requester::position;
 use highwire_verbs::{Access, Pd, RemoteKey, Sge};
 use highwire_wire::{Aeth, Ext, Headers, NakCode, Opcode, Operation, Position, Psn, Reth, Syndrome};
 
-/// Something to send back, in the order of requests; `again` if it was asked for before.
+/// A reply, in the order of requests; `again` if it answers a duplicate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reply {
     Ack {
         psn: Psn,
         syndrome: Syndrome,
     },
-    /// `pd` is that of the request: with XRC the next one may be another's.
+    /// `pd` is the request's protection domain: with XRC the next request may be in another.
     Read {
         psn: Psn,
         pd: Pd,
@@ -39,7 +39,7 @@ impl Reply {
         matches!(self, Reply::Ack { syndrome: Syndrome::Nak(_), .. })
     }
 
-    /// Whether it is the data that the request with this PSN asked for.
+    /// Whether the reply is the answer to the request with this PSN.
     #[inline]
     pub(super) fn is_answer_to(&self, psn: Psn) -> bool {
         matches!(self, Reply::Read { psn: at, .. } | Reply::Atomic { psn: at, .. } if *at == psn)
@@ -56,11 +56,11 @@ impl Standard {
         }
     }
 
-    /// Something that was executed comes again (IBTA §9.7.5.1.3).
+    /// A request that was executed comes again (IBTA §9.7.5.1.3).
     pub(super) fn on_duplicate(&mut self, turn: &mut Turn<'_, '_>, headers: &Headers, action: Action) {
         turn.ctx.counters.count(Counter::Duplicates);
         if action == Action::Acknowledge {
-            // Not acknowledged as far as the requester knows: acknowledge everything so far.
+            // The requester has seen no acknowledgement of it, so acknowledge everything so far.
             return self.acknowledge(self.expected.sub(1));
         }
         let psn = headers.bth.psn;
@@ -89,7 +89,7 @@ impl Standard {
         }
     }
 
-    /// How many READs and atomics wait for their answer, those that were asked for before or those that were not.
+    /// How many READs and atomics wait for their answer: duplicates if `repeated`, otherwise the others.
     pub(super) fn pending(&self, repeated: bool) -> usize {
         let is_counted = |reply: &&Reply| match reply {
             Reply::Ack { .. } => false,
@@ -98,7 +98,8 @@ impl Standard {
         self.replies.iter().filter(is_counted).count()
     }
 
-    /// Answers once more; beyond what an honest requester can want, it has to ask again.
+    /// Answers once more. A request beyond the number that an honest requester may have outstanding is
+    /// dropped.
     fn answer_again(&mut self, turn: &Turn<'_, '_>, reply: Reply) {
         if self.pending(true) < turn.conn.max_dest_rd_atomic as usize {
             self.replies.push_back(reply);
@@ -174,7 +175,7 @@ impl Standard {
         turn: &mut Turn<'_, '_>,
         plan: &mut Plan,
     ) -> bool {
-        // Asked for every packet that leaves, and rarely the case.
+        // This runs for every packet that leaves, and rarely finds anything.
         if self.replies.is_empty() {
             return false;
         }
