@@ -11,7 +11,7 @@ macro_rules! costs {
         }
 
         impl Costs {
-            /// What they are called, what they are, in the order of the declaration.
+            /// Names and values, in the order of declaration.
             pub fn each(&self) -> Vec<(&'static str, u64)> {
                 vec![$((stringify!($name), self.$name)),*]
             }
@@ -25,13 +25,13 @@ macro_rules! costs {
 }
 
 costs! {
-    /// A polling thread's look at what no other has changed, with a pause.
+    /// A polling thread's look at a word that no other thread has changed, with a pause.
     relax_ns,
-    /// A turn of work in which there is nothing.
+    /// A turn of work in which there is nothing to do.
     turn_ns,
-    /// What an event takes a thread that polls beside all these: counting it, saying so.
+    /// A polling thread's extra time for an event: to count it and report it.
     event_ns,
-    /// Until a core has what another has written.
+    /// Until a core sees a word that another core has written.
     fetch_ns,
     /// A look at the clock.
     clock_ns,
@@ -41,20 +41,20 @@ costs! {
     census_ns,
     /// Starting a thread.
     spawn_ns,
-    /// What going to another core takes a thread itself.
+    /// A thread's own time to move to another core.
     move_ns,
-    /// What it takes the caller to wake a thread of another core that is idle.
+    /// The caller's time to wake a thread of another core, if that core is idle.
     wake_idle_ns,
-    /// Of one that runs something.
+    /// The same, if that core runs something.
     wake_busy_ns,
-    /// Of its own.
+    /// The same for a thread of the caller's own core.
     wake_here_ns,
-    /// What a sleep takes the thread itself, going and coming.
+    /// The sleeping thread's own time, to go to sleep and to come back.
     sleep_ns,
-    /// And what it takes it beside that if another core has woken it and its own was idle: caches, the scheduler's search for other work. Processor
-    /// time only: where it delays the thread it is part of the way to it.
+    /// Its extra time if another core has woken it and its own was idle: caches, the scheduler's search for
+    /// other work. Processor time only: any delay that the thread sees is part of `idle_exit_ns`.
     from_idle_ns,
-    /// The same if its own ran something.
+    /// The same if its own core ran something.
     from_busy_ns,
     /// From one thread to the next of the same core.
     switch_ns,
@@ -75,10 +75,10 @@ fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
 }
 
 impl Costs {
-    /// What is wrong with them, if anything is: time that stands still, or runs for hours.
+    /// The first impossible cost, if there is one: time would stand still, or run for hours.
     pub fn problem(&self) -> Option<String> {
         const MAX_NS: u64 = 1_000_000_000;
-        /// Shorter ones would be all that a core does.
+        /// With shorter slices a core would do nothing but switch.
         const SLICE_MIN_NS: u64 = 1000;
         self.each().into_iter().find_map(|(name, ns)| {
             let min = match name {

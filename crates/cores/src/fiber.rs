@@ -17,7 +17,7 @@ thread_local! {
 
 pub(crate) struct Fiber {
     coroutine: Coroutine<(), (), ()>,
-    /// Its own, once it has begun.
+    /// This fiber's way back, once it has begun.
     back: Rc<Cell<Option<Back>>>,
 }
 
@@ -33,14 +33,15 @@ impl Fiber {
         Ok(Fiber { coroutine, back })
     }
 
-    /// Runs it until it suspends itself; false: it has ended.
+    /// Runs the fiber until it suspends itself. False if it has ended.
     pub(crate) fn resume(&mut self) -> bool {
         let _until_back = Away { before: BACK.replace(self.back.get()) };
         matches!(self.coroutine.resume(()), CoroutineResult::Yield(()))
     }
 }
 
-/// A fiber runs; when it stops, be it by a panic, the thread that resumed it is where it was.
+/// While it lives, a fiber runs. When the fiber stops, even by a panic, dropping this restores the state of
+/// the thread that resumed it.
 struct Away {
     before: Option<Back>,
 }
@@ -54,7 +55,8 @@ impl Drop for Away {
 /// Goes back to the thread that has resumed this fiber.
 pub(crate) fn suspend() {
     let back = BACK.get().expect("only threads of a machine ask it for time");
-    // SAFETY: `resume` has set it to the yielder of the fiber that runs now, which lives on that fiber's stack as long as its body.
+    // SAFETY: `resume` has set `BACK` to the yielder of the fiber that runs now, which lives on that fiber's
+    // stack as long as its body.
     unsafe { back.as_ref() }.suspend(());
 }
 

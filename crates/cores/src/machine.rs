@@ -6,8 +6,9 @@
 //!          sleeps ◀── sleep ──── runs (switch, then what it spends)
 //! ```
 //!
-//! Invariants: a thread is in one place: running on one core, in one queue, or asleep. A core without a current thread has an empty queue, or is
-//! about to be told that it has not. Events of the same time happen in the order in which they were made.
+//! Invariants: a thread is in one place: running on one core, in one queue, or asleep. A core without a
+//! current thread has an empty queue, or a call event for it is under way. Events of the same time happen in
+//! the order in which they were made.
 
 mod schedule;
 
@@ -34,7 +35,7 @@ pub enum Ended {
     TimedOut,
 }
 
-/// Threads are left, and nothing will ever wake them.
+/// Threads are left that no other thread will ever wake.
 #[derive(Debug)]
 pub struct Stuck {
     /// How many.
@@ -43,7 +44,7 @@ pub struct Stuck {
     pub at_ns: u64,
 }
 
-/// A machine. Clones are the same one: threads ask theirs for time.
+/// A machine. Clones are handles of the same machine: threads spend time and sleep through theirs.
 #[derive(Clone)]
 pub struct Machine(Rc<RefCell<State>>);
 
@@ -54,7 +55,7 @@ struct State {
     events: BinaryHeap<Reverse<(u64, u64, Event)>>,
     cores: Vec<Core>,
     threads: Vec<Thread>,
-    /// Who sleeps on which word, in the order of their coming.
+    /// The threads that sleep on each word, in the order of their coming.
     sleepers: BTreeMap<usize, VecDeque<ThreadId>>,
     /// The thread whose code runs at this moment.
     current: Option<ThreadId>,
@@ -65,15 +66,15 @@ struct State {
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 enum Event {
-    /// The core's thread has spent what it wanted to, unless the core's count of turns has moved.
+    /// The core's thread has spent its time, unless the core's count of turns has moved.
     Spent { core: usize, turn: u64 },
-    /// The core hears that a thread waits for it that is to have it.
+    /// The core learns that a thread in its queue is to run next.
     Call { core: usize },
-    /// A thread is there from now on.
+    /// A thread begins.
     Begin { thread: ThreadId },
     /// The scheduler looks at the core by itself.
     Tick { core: usize },
-    /// A sleep has lasted long enough, unless it was another one.
+    /// A sleep has timed out, unless the thread has woken from it before.
     Timeout { thread: ThreadId, sleep: u64 },
 }
 
@@ -81,11 +82,11 @@ enum Event {
 struct Core {
     current: Option<ThreadId>,
     queue: Vec<ThreadId>,
-    /// Whose memory of the world its caches are full of.
+    /// The thread that ran here last, whose data fill the caches.
     last: Option<ThreadId>,
     /// Until when its thread has been charged; ahead of the present while it switches.
     charged: u64,
-    /// It has been told when to look next.
+    /// A tick is scheduled.
     ticks: bool,
     turn: u64,
     /// Where virtual time stood when a thread last ran here.
@@ -107,14 +108,14 @@ struct Thread {
     wants: Want,
 }
 
-/// What a thread wants of the machine when its code stops for a moment.
+/// A thread's wish to the machine when its code suspends itself.
 #[derive(Clone, Copy)]
 enum Want {
-    /// To spend what is left to it.
+    /// To spend the time that it has left.
     Spend,
     Sleep,
     Yield,
-    /// To make way, if the scheduler finds on this occasion that its time is up.
+    /// To let the scheduler look whether its time is up, and make way if it is.
     Look,
 }
 
@@ -196,7 +197,7 @@ impl Machine {
         None
     }
 
-    /// Lets a thread's code go on until it wants something.
+    /// Lets a thread's code go on until it suspends itself with a wish.
     fn play(&self, thread: ThreadId) {
         let mut fiber = {
             let mut state = self.0.borrow_mut();
@@ -215,7 +216,7 @@ impl Machine {
         self.0.borrow().now
     }
 
-    /// What things cost here.
+    /// The machine's costs.
     pub fn costs(&self) -> Costs {
         self.0.borrow().costs
     }
@@ -233,8 +234,9 @@ impl Machine {
         });
     }
 
-    /// The same for the short steps of one that polls: they are put off until they are `GRAIN_NS` together, or it does something else, so that a
-    /// machine of many cores is played in fewer steps. It looks sooner by less than that.
+    /// The same for the short steps of a polling thread: they are put off until they add up to `GRAIN_NS`, or
+    /// the thread does something else, so that a machine of many cores is played in fewer steps. The thread's
+    /// looks come early by less than that.
     pub fn spend_soon(&self, ns: u64) {
         let is_due = {
             let mut state = self.0.borrow_mut();
@@ -254,7 +256,8 @@ impl Machine {
         self.want(|thread| thread.wants = Want::Yield);
     }
 
-    /// The thread sleeps until another wakes those that sleep on `word`, if `is_unchanged` when it is about to.
+    /// The thread sleeps until another wakes the sleepers of `word`, unless `is_unchanged` returns false when
+    /// it is about to sleep.
     pub fn sleep(&self, word: usize, is_unchanged: &dyn Fn() -> bool, timeout_ns: Option<u64>) -> Ended {
         let costs = self.costs();
         self.spend(costs.call_ns);
@@ -282,7 +285,7 @@ impl Machine {
         state.threads[state.me().0].ended
     }
 
-    /// The thread wakes one that sleeps on `word`, or all; how many there were.
+    /// The thread wakes one sleeper of `word`, or all. Returns how many it woke.
     pub fn wake(&self, word: usize, all: bool) -> u32 {
         let mut woken = 0;
         loop {
@@ -303,7 +306,7 @@ impl Machine {
         if woken == 0 {
             self.spend(self.costs().call_ns);
         } else {
-            // It makes way here, if one of them is to have this core.
+            // The caller makes way here, if one of the woken threads is to have this core.
             self.spend(0);
         }
         woken
@@ -355,7 +358,8 @@ impl Machine {
         if state.threads[state.me().0].is_pinned { 1 } else { state.cores.len() }
     }
 
-    /// What the thread has spent on cores. The scheduler looks whether its time is up, as it does when it adds up what a thread that runs has had.
+    /// The processor time of the thread. As on a real system, this call makes the scheduler add up the
+    /// running thread's time, and look whether that is up.
     pub fn thread_ns(&self) -> u64 {
         let cpu = {
             let mut state = self.0.borrow_mut();
@@ -368,7 +372,7 @@ impl Machine {
         cpu
     }
 
-    /// What all have.
+    /// The processor time of all threads.
     pub fn process_ns(&self) -> u64 {
         let mut state = self.0.borrow_mut();
         (0..state.cores.len()).for_each(|core| state.charge(core));
@@ -382,7 +386,7 @@ impl Machine {
     }
 
     fn want(&self, want: impl FnOnce(&mut Thread)) {
-        // Asked by code that is no thread of it, such as the one that builds it: that takes no time.
+        // Code outside of the machine's threads, such as the code that builds it, asks without taking time.
         if !fiber::is_inside() {
             return;
         }

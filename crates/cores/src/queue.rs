@@ -1,9 +1,10 @@
-//! Who runs next on a core: earliest eligible virtual deadline first, as Linux does since 6.6.
+//! Which thread runs next on a core: earliest eligible virtual deadline first, as in Linux since 6.6.
 //!
-//! Each thread has a virtual time, which passes while it runs, more slowly the greater its weight. A thread that is not ahead of the weighted mean of all
-//! that want the core is eligible; of these the one runs whose virtual deadline comes first, which is a slice after it began. A thread that has
-//! been picked keeps its core until that deadline (its guard) against all that wake meanwhile, unless it gets ahead of the mean. One that sleeps
-//! keeps what it was owed; what it owes it has paid when the others have caught up.
+//! Each thread has a virtual time, which passes while it runs, more slowly the greater its weight. A thread
+//! that is not ahead of the weighted mean of all threads that want the core is eligible. The eligible thread
+//! with the first virtual deadline runs; the deadline is a slice after it began. A picked thread keeps its
+//! core until that deadline (its guard) against all threads that wake meanwhile, unless it gets ahead of the
+//! mean. A sleeping thread keeps the time that it is owed; a debt is paid once the others have caught up.
 
 use crate::costs::Costs;
 
@@ -11,19 +12,19 @@ use crate::costs::Costs;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct ThreadId(pub(crate) usize);
 
-/// Weight of an ordinary thread, and of one that runs only when nothing else does (`SCHED_IDLE`).
+/// Weight of an ordinary thread, and of one that runs only when no other thread wants to (`SCHED_IDLE`).
 const WEIGHT: i64 = 1024;
 const WEIGHT_IDLE: i64 = 3;
 
-/// What the scheduler knows of a thread.
+/// The scheduler's account of a thread.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub(crate) struct Share {
     /// Virtual time.
     pub(crate) vtime: i64,
     deadline: i64,
-    /// Until then it keeps the core that it has.
+    /// The virtual time until which it keeps its core.
     guard: i64,
-    /// What it was owed when it fell asleep; negative: what it owed.
+    /// The time that it was owed when it fell asleep; negative if it owed time.
     lag: i64,
     /// It runs only when nothing else wants to.
     pub(crate) is_idle_class: bool,
@@ -34,7 +35,7 @@ pub(crate) struct Share {
 pub(crate) struct Mean {
     sum: i128,
     weight: i64,
-    /// If there are none.
+    /// The virtual time if there are no such threads.
     otherwise: i64,
 }
 
@@ -51,14 +52,16 @@ impl Mean {
         if self.weight == 0 { self.otherwise } else { self.sum.div_euclid(self.weight.into()) as i64 }
     }
 
-    /// Not ahead of it. Exact: among threads there is always one that is not.
+    /// Whether the share is not ahead of the mean. The comparison is exact, so that at least one thread is
+    /// always admitted.
     fn admits(&self, share: &Share) -> bool {
         i128::from(share.vtime) * i128::from(self.weight) <= self.sum
     }
 }
 
 impl Share {
-    /// A new thread's, among others. It begins with half a slice, so that it soon has had a turn.
+    /// The share of a new thread among others. It begins with half a slice, so that its first turn comes
+    /// soon.
     pub(crate) fn new(mean: &Mean, slice_ns: u64) -> Share {
         let vtime = mean.vtime();
         Share { vtime, deadline: vtime + slice_ns as i64 / 2, guard: vtime, ..Share::default() }
@@ -68,7 +71,7 @@ impl Share {
         if self.is_idle_class { WEIGHT_IDLE } else { WEIGHT }
     }
 
-    /// So long on a core, in virtual time.
+    /// A time on a core, in virtual time.
     fn virtual_ns(&self, ns: u64) -> i64 {
         ns as i64 * WEIGHT / self.weight()
     }
@@ -91,7 +94,7 @@ impl Share {
         self.vtime < self.guard
     }
 
-    /// Another of a class that goes first wants its core.
+    /// A thread of a class that goes first wants its core.
     pub(crate) fn drop_guard(&mut self) {
         self.guard = self.vtime;
     }
@@ -105,14 +108,15 @@ impl Share {
     /// It wakes among threads of this mean, on the core where it slept or on another.
     pub(crate) fn on_wake(&mut self, mean: &Mean, is_elsewhere: bool, slice_ns: u64) {
         if self.lag < 0 && !is_elsewhere && self.vtime > mean.vtime() {
-            // It has stayed in the queue meanwhile, as far as the others are concerned, and they have not caught up.
+            // For the other threads it has stayed in the queue meanwhile, and they have not caught up with
+            // it.
             return;
         }
         let lag = match self.lag {
-            // Alone it is neither ahead nor behind; and it owes nothing where the others have caught up.
+            // Alone it is neither ahead nor behind; and it owes nothing once the others have caught up.
             _ if mean.weight == 0 => 0,
             owes if owes < 0 && !is_elsewhere => 0,
-            // Its coming moves the mean towards it, so that as much is left of it as there was.
+            // Its arrival moves the mean towards it, so its lag is scaled up to be the same afterwards.
             lag => {
                 (i128::from(lag) * i128::from(mean.weight + self.weight()) / i128::from(mean.weight)) as i64
             }
@@ -122,7 +126,7 @@ impl Share {
         self.drop_guard();
     }
 
-    /// It goes to another core, from among threads of one mean to those of another: what it is owed goes with it.
+    /// It moves to another core, from threads with mean `from` to threads with mean `to`, and keeps its lag.
     pub(crate) fn on_move(&mut self, from: &Mean, to: &Mean) {
         let by = to.vtime() - from.vtime();
         self.vtime += by;
@@ -130,7 +134,7 @@ impl Share {
         self.drop_guard();
     }
 
-    /// It leaves its core to others: it forfeits the rest of its slice, unless it has been ahead anyway.
+    /// It yields its core: it forfeits the rest of its slice, unless it was ahead anyway.
     pub(crate) fn on_yield(&mut self, mean: &Mean, slice_ns: u64) {
         if mean.admits(self) {
             self.vtime = self.deadline;
@@ -138,7 +142,7 @@ impl Share {
         }
     }
 
-    /// From now on it runs only when nothing else does.
+    /// From now on it runs only when no other thread wants to.
     pub(crate) fn on_humble(&mut self, slice_ns: u64) {
         self.is_idle_class = true;
         self.deadline = self.vtime + self.virtual_ns(slice_ns);
@@ -146,7 +150,7 @@ impl Share {
     }
 }
 
-/// What a core does next.
+/// A core's choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Pick {
     /// It goes on with its current thread, or has nothing to do.
@@ -155,7 +159,7 @@ pub(crate) enum Pick {
     Queued(usize),
 }
 
-/// Who is to run: of those who are eligible the one with the first deadline, then with the least number.
+/// Picks the eligible thread with the first deadline; among equals, the one with the least number.
 pub(crate) fn pick(
     queue: &[ThreadId],
     current: Option<&Share>,
@@ -205,7 +209,8 @@ mod tests {
 
     #[test]
     fn of_those_who_are_not_ahead_the_one_with_the_first_deadline_runs() {
-        // The second is the furthest behind, but the first is to be done sooner; the third is ahead of the mean.
+        // The second is the furthest behind, but the first has the earlier deadline; the third is ahead of
+        // the mean.
         let first = Share { deadline: 50, ..at(0) };
         assert_eq!(picked(&[first, at(-100), Share { deadline: 1, ..at(200) }], None), Pick::Queued(0));
         assert_eq!(picked(&[at(200), at(-100)], None), Pick::Queued(1));

@@ -1,4 +1,4 @@
-//! What a machine does with its threads: who runs when, where, for how long, and what that costs.
+//! A machine and its threads: which thread runs when, where and for how long, and the costs.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use highwire_cores::{Costs, Ended, Machine};
 
-/// Of no machine: each is told from the others in a sum.
+/// Costs of no real machine: each can be told from the others in a sum.
 const COSTS: Costs = Costs {
     relax_ns: 1,
     turn_ns: 1,
@@ -33,7 +33,7 @@ const WORD: usize = 8;
 
 type Log = Rc<RefCell<Vec<(&'static str, u64)>>>;
 
-/// A machine, and where its threads write what happened and when.
+/// A machine, and a log in which its threads write events and times.
 fn machine(cores: usize) -> (Machine, Log) {
     (Machine::new(cores, COSTS), Log::default())
 }
@@ -56,7 +56,7 @@ fn sleep(machine: &Machine) -> Ended {
     machine.sleep(WORD, &|| true, None)
 }
 
-/// What a thread does that makes way for all others.
+/// The body of a thread that makes way for all others.
 fn humble(machine: &Machine) {
     machine.run_only_when_idle();
     machine.spend(3_000_000);
@@ -88,7 +88,7 @@ fn threads_of_two_cores_compute_at_the_same_time_and_of_one_by_turns() {
 #[test]
 fn a_thread_that_is_woken_runs_after_what_the_way_to_it_costs() {
     const STAYS_NS: u64 = 5_000;
-    // What it takes the waker, and then until the other runs.
+    // The waker's time, and the time from then until the other runs.
     let elsewhere = (COSTS.wake_idle_ns, COSTS.idle_exit_ns + COSTS.sleep_ns);
     let busy = (COSTS.wake_busy_ns, COSTS.interrupt_ns + COSTS.switch_ns + COSTS.sleep_ns);
     let here = (COSTS.wake_here_ns, STAYS_NS + COSTS.switch_ns + COSTS.sleep_ns);
@@ -226,7 +226,7 @@ fn a_yield_goes_to_whoever_waits_and_costs_a_call_if_nobody_does() {
 #[test]
 fn threads_that_may_run_anywhere_spread_and_those_that_wait_move_to_a_core_that_is_idle() {
     let machine = Machine::new(2, COSTS);
-    // Every other one goes to the second core, which would have all that is left to do.
+    // Every other thread starts on the second core, which would be left with all the long ones.
     for spends in [1_000_000, 9_000_000, 1_000_000, 9_000_000] {
         let own = machine.clone();
         machine.spawn(0, move || own.spend(spends)).expect("there is room for it");
@@ -241,7 +241,7 @@ fn threads_that_may_run_anywhere_spread_and_those_that_wait_move_to_a_core_that_
 fn a_thread_that_moves_is_neither_ahead_nor_behind_where_it_comes() {
     let (machine, log) = machine(2);
     let own = Rc::clone(&log);
-    // It has had a core for itself for long; the others have had half of one each.
+    // This thread has had a core for itself for long; the others have had half a core each.
     start(&machine, 0, move |machine| {
         machine.spend(50_000_000);
         assert!(machine.pin(1));
@@ -276,7 +276,7 @@ fn a_thread_that_panics_ends_the_run_and_the_next_machine_is_none_the_worse() {
     };
     assert!(catch_unwind(AssertUnwindSafe(run)).is_err());
     let machine = Machine::new(1, COSTS);
-    // No thread of it asks: that takes no time, and goes nowhere.
+    // The caller is no thread of the machine, so the call takes no time.
     machine.spend(7);
     assert_eq!(machine.now_ns(), 0);
     start(&machine, 0, |machine| machine.spend(7));
@@ -306,7 +306,7 @@ fn a_slice_ends_with_a_tick_or_when_the_thread_asks_for_its_time() {
         let log = log.borrow();
         let turns: Vec<u64> =
             log.windows(2).filter(|pair| pair[0].0 != pair[1].0).map(|pair| pair[1].1).collect();
-        // Not the first one, since new threads have half a slice, nor those at the end.
+        // Without the first turn, since new threads have half a slice, and without those at the end.
         for pair in turns[1..turns.len() / 2].windows(2) {
             let turn = pair[1] - pair[0];
             assert!(turn.abs_diff(expected) <= 40_000, "asks {asks}: {turn} ns");
@@ -314,8 +314,8 @@ fn a_slice_ends_with_a_tick_or_when_the_thread_asks_for_its_time() {
     }
 }
 
-/// One that was there first has slept ever since and is owed nothing. One that came second has waited for the core until the tick, slept at once,
-/// and is owed half of that: so the other has had more than its part.
+/// The first thread has slept since it began and is owed nothing. The second has waited for the core until
+/// the tick, slept at once, and is owed half of that wait, because the third has had more than its part.
 #[test]
 fn a_thread_that_wakes_displaces_whoever_has_had_more_than_its_part_and_nobody_else() {
     for (is_first, wakes_at, is_soon) in [(true, 300_000, false), (false, 1_300_000, true)] {

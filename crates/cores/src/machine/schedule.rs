@@ -1,4 +1,4 @@
-//! What happens on the cores: who is charged, who makes way, who is next, where a thread wakes.
+//! The scheduler: which thread is charged, makes way or runs next, and where a thread wakes.
 
 use super::{Ended, Event, State, Thread, ThreadId, Want};
 use crate::costs::Costs;
@@ -15,7 +15,7 @@ impl State {
         self.events.push(Reverse((time.max(self.now), self.made, event)));
     }
 
-    /// What an event does; the thread whose code is to go on because of it.
+    /// Handles an event. Returns the thread whose code goes on because of it.
     pub(super) fn handle(&mut self, event: Event) -> Option<ThreadId> {
         match event {
             Event::Spent { core, turn } if self.cores[core].turn == turn => {
@@ -59,11 +59,11 @@ impl State {
         None
     }
 
-    /// What a thread wants whose code has stopped.
+    /// Serves the wish with which a thread has suspended itself.
     pub(super) fn serve(&mut self, thread: ThreadId) {
         let core = self.threads[thread.0].core;
         if self.cores[core].current != Some(thread) {
-            // It has moved, and waits there.
+            // The thread has moved, and waits at its new core.
             return;
         }
         match self.threads[thread.0].wants {
@@ -98,7 +98,7 @@ impl State {
         self.dispatch(core);
     }
 
-    /// Charges the core's thread for the time since it was last.
+    /// Charges the core's thread for the time since it was last charged.
     pub(super) fn charge(&mut self, core: usize) {
         let now = self.now;
         let at = &mut self.cores[core];
@@ -112,7 +112,7 @@ impl State {
         at.vtime = at.vtime.max(thread.share.vtime);
     }
 
-    /// The core's thread spends what is left to it.
+    /// The core's thread spends the time that it has left.
     pub(super) fn go_on(&mut self, core: usize) {
         self.charge(core);
         let at = &mut self.cores[core];
@@ -176,7 +176,8 @@ impl State {
         self.switch_to(core, thread);
     }
 
-    /// The core takes the thread that is to run next: one that waits for it, or one that waits elsewhere and may come.
+    /// The core takes the thread that is to run next: from its own queue, or a thread of another queue that
+    /// may move here.
     pub(super) fn dispatch(&mut self, core: usize) {
         if self.cores[core].current.is_some() {
             return;
@@ -191,7 +192,7 @@ impl State {
         self.switch_to(core, thread);
     }
 
-    /// The core, which has no current thread, takes this one.
+    /// The core, which has no current thread, takes `thread`.
     fn switch_to(&mut self, core: usize, thread: ThreadId) {
         let is_other = self.cores[core].last.is_some_and(|last| last != thread);
         let switch = if is_other { self.costs.switch_ns } else { 0 };
@@ -205,7 +206,7 @@ impl State {
         self.tick(core);
     }
 
-    /// A core that has something to do is looked at with every tick.
+    /// The scheduler looks at a busy core with every tick.
     fn tick(&mut self, core: usize) {
         if !std::mem::replace(&mut self.cores[core].ticks, true) {
             let tick = self.costs.tick_ns;
@@ -213,7 +214,7 @@ impl State {
         }
     }
 
-    /// A thread that waits for a busy core and may run on this one.
+    /// Takes a thread that waits for another, busy core and may run on this one.
     pub(super) fn take_from_others(&mut self, core: usize) -> Option<ThreadId> {
         let from =
             (0..self.cores.len()).filter(|other| *other != core && self.cores[*other].current.is_some());
@@ -228,7 +229,7 @@ impl State {
         Some(thread)
     }
 
-    /// What the thread is owed goes with it from one core to another.
+    /// Moves the time that the thread is owed with it to another core.
     pub(super) fn move_share(&mut self, thread: ThreadId, from: usize, to: usize) {
         let (from, to) = (self.mean_of(from), self.mean_of(to));
         self.threads[thread.0].share.on_move(&from, &to);
@@ -250,7 +251,7 @@ impl State {
         free.unwrap_or(core)
     }
 
-    /// Takes the first sleeper of a word from it; where it is to run, and what waking it takes.
+    /// Takes the first sleeper of a word. Returns it, the core where it is to run, and the cost of waking it.
     pub(super) fn choose_sleeper(&mut self, word: usize) -> Option<(ThreadId, usize, u64)> {
         let thread = self.sleepers.get_mut(&word)?.pop_front()?;
         self.threads[thread.0].sleeps_on = None;
@@ -265,13 +266,13 @@ impl State {
         Some((thread, core, cost))
     }
 
-    /// A thread that slept wants to run on a core from now on; the core hears of it after `delay`.
+    /// Puts a woken thread into a core's queue; the core learns of it after `delay`.
     pub(super) fn wake_on(&mut self, thread: ThreadId, core: usize, delay: u64) {
         self.charge(core);
         let mean = self.mean_of(core);
         let is_elsewhere = self.threads[thread.0].core != core;
         self.threads[thread.0].share.on_wake(&mean, is_elsewhere, self.costs.slice_ns);
-        // It goes on from its call, which is not over before its core has seen to what sleeping takes.
+        // Its call returns only after the thread has spent the cost of sleeping.
         self.threads[thread.0].left = self.costs.sleep_ns;
         let is_here = self.current.is_some_and(|me| self.threads[me.0].core == core);
         if !is_here && self.current.is_some() {
@@ -285,13 +286,13 @@ impl State {
     pub(super) fn enqueue(&mut self, thread: ThreadId, core: usize, delay: u64) {
         self.threads[thread.0].core = core;
         self.cores[core].queue.push(thread);
-        // Decided now; that takes effect when the core hears of it.
+        // Decided now, and takes effect when the core learns of it.
         if self.is_to_make_way(core, thread) {
             self.at(self.now + delay, Event::Call { core });
         }
     }
 
-    /// The mean virtual time of those who run on a core or want to.
+    /// The mean virtual time of the threads that run on a core or wait for it.
     pub(super) fn mean_of(&self, core: usize) -> Mean {
         let at = &self.cores[core];
         let there = at.current.iter().chain(&at.queue).map(|thread| &self.threads[thread.0].share);
