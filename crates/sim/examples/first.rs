@@ -1,4 +1,4 @@
-//! Fifty hosts send 3 MB each to one: what IRN makes of it without PFC, and RoCE with it.
+//! Fifty hosts send 3 MB each to one: with IRN and no PFC, and with RoCE and PFC.
 //!
 //! `cargo run --release -p highwire-sim --example first`
 

@@ -1,8 +1,9 @@
 //! How fast the simulator is, in packet-hops per second of CPU time.
 //!
-//! The cases are those that other simulators were measured with: permutations of 2 MB on fat trees, and an incast of fifty. All
-//! of the model is on: virtual output queues, round robin, PFC, ECN, IRN, one acknowledgement per packet; with DCQCN, pacing,
-//! CNPs and its timers as well. The caller brings the clock, for this crate has none.
+//! The cases are those that other simulators were measured with: permutations of 2 MB on fat trees, and an
+//! incast of fifty. The whole model is on: virtual output queues, round robin, PFC, ECN, IRN, one
+//! acknowledgement per packet; cases with DCQCN add pacing, CNPs and timers. The caller brings the clock, for
+//! this crate has none.
 
 use highwire_fabric::{Ecn, Time};
 
@@ -16,7 +17,7 @@ use crate::{Flow, Scenario};
 pub struct Case {
     /// A short name.
     pub name: &'static str,
-    /// What it is.
+    /// The case, in words.
     pub what: &'static str,
     /// The run.
     pub scenario: Scenario,
@@ -37,7 +38,7 @@ pub struct Measurement {
     pub seconds: f64,
     /// Threads that ran.
     pub threads: usize,
-    /// Memory that a packet in flight occupies.
+    /// Bytes of memory that a packet in flight occupies.
     pub bytes_per_packet: usize,
 }
 

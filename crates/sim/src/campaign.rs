@@ -1,7 +1,8 @@
 //! Playing all runs of plans: on several threads, in shards on several machines, with the same bytes in the end.
 //!
 //! Runs are independent, so a thread takes the next one when it has finished the last. Results are kept by place, never by time.
-//! Runs with the same parameters and seed, in one plan or in several, are played once; those that an [`Archive`] has, not at all.
+//! Runs with the same parameters and seed, in one plan or in several, are played once; runs that an
+//! [`Archive`] has are not played.
 
 mod archive;
 mod shard;
@@ -30,11 +31,11 @@ pub struct Campaign<'p> {
     /// About how long each takes, in any unit.
     weights: Vec<u64>,
     archive: &'p dyn Archive,
-    /// What the archive has of each job.
+    /// Each job's measures, if the archive has them.
     kept: Vec<Option<Measures>>,
 }
 
-/// How far a campaign is. What an archive had is not counted.
+/// How far a campaign is, without the runs from an archive.
 #[derive(Clone, Copy, Debug)]
 pub struct Status {
     /// Work that is done, by the bytes that flows carry.
@@ -99,7 +100,7 @@ impl<'p> Campaign<'p> {
         Campaign { plans, runs, jobs, weights, archive: &(), kept }
     }
 
-    /// Takes from `archive` what it has, and gives it what is played.
+    /// Takes measures from `archive`, and adds those of the runs that are played.
     pub fn with_archive(mut self, archive: &'p dyn Archive) -> Campaign<'p> {
         self.archive = archive;
         self.kept = self.jobs.iter().map(|&job| archive.find(&self.key(job))).collect();
@@ -111,12 +112,12 @@ impl<'p> Campaign<'p> {
         self.jobs.len()
     }
 
-    /// How many of them are taken from an archive.
+    /// How many jobs are taken from an archive.
     pub fn kept_count(&self) -> usize {
         self.kept.iter().flatten().count()
     }
 
-    /// Builds every scenario and plays none: a plan that passes can be run, and it is known how much work that is.
+    /// Builds every scenario and plays none. Then every run is possible, and the amount of work is known.
     ///
     /// # Errors
     /// The first run that is impossible.
@@ -133,7 +134,7 @@ impl<'p> Campaign<'p> {
         Ok(())
     }
 
-    /// What is left to do, in the unit of [`Status`]; known once the campaign has been checked.
+    /// The work left, in the unit of [`Status`]; known once the campaign has been checked.
     pub fn work(&self) -> u64 {
         self.open().map(|place| self.weights[place]).sum()
     }
@@ -143,9 +144,9 @@ impl<'p> Campaign<'p> {
         (0..self.jobs.len()).filter(|&place| self.kept[place].is_none())
     }
 
-    /// Plays everything on `threads` threads. `observe` is told now and then how far it is, and `finished` of each plan as
-    /// soon as its last run is over: the measures in the order of its runs, with any number of threads, or the first of its
-    /// runs that has no outcome. A plan that fails does not keep others from being played.
+    /// Plays everything on `threads` threads. `observe` is called now and then with the progress. `finished`
+    /// is called for each plan as soon as its last run is over, with the measures in the order of its runs,
+    /// or with the first run that has no outcome. A plan that fails does not keep others from being played.
     pub fn play(
         &self,
         threads: usize,
@@ -197,7 +198,7 @@ impl<'p> Campaign<'p> {
         }
     }
 
-    /// What came of a plan, if all of its runs are over.
+    /// The result of a plan, if all of its runs are over.
     fn collect(
         &self,
         plan: usize,

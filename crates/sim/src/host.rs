@@ -1,8 +1,9 @@
 //! A host on the fabric: its flows, and the engine that carries them.
 //!
-//! The fabric counts picoseconds, protocols count nanoseconds. A protocol is told the present rounded down, so its clock is
-//! never ahead, and what it asks for at a nanosecond happens at the first picosecond of it. Both are functions of the fabric's
-//! exact time; nothing is ever added to a rounded value, so nothing drifts.
+//! The fabric counts picoseconds, protocols count nanoseconds. The host rounds the time down for a protocol,
+//! so the protocol's clock is never ahead; an action that the protocol asks for at a nanosecond happens at
+//! the first picosecond of it. Both are functions of the fabric's exact time; nothing is ever added to a
+//! rounded value, so nothing drifts.
 
 use highwire_fabric::{Host, Nearness, Priorities, Time};
 use std::sync::Arc;
@@ -21,7 +22,7 @@ pub(crate) struct SimHost {
     pub(crate) engine: Engine,
 }
 
-/// What carries the flows.
+/// The transport that carries the flows.
 #[derive(Debug)]
 pub(crate) enum Engine {
     /// An RNIC.
@@ -89,7 +90,7 @@ impl Engine {
 }
 
 impl SimHost {
-    /// Host `host` with its share of what the world does.
+    /// Host `host` with its share of the world's flows.
     pub(crate) fn new(host: u32, world: &Arc<World>, share: &Share) -> SimHost {
         let engine = match world.scheme.transport {
             Transport::Tcp(_) => Engine::Iwarp(Box::new(Iwarp::new(world, share))),

@@ -54,7 +54,7 @@ impl<'a> Ideal<'a> {
     }
 }
 
-/// When the last of `packets` packets has arrived that leave back to back: the first, full ones, the last.
+/// When the last of `packets` packets arrives that leave back to back: the first, full ones, and the last.
 fn completion(way: &[LinkSpec], packets: u32, first: u64, full: u64, last: u64) -> Span {
     // At every link: when the first packet, the last but one, and the last have been sent.
     let (mut head, mut body, mut tail) = (Span::ZERO, Span::ZERO, Span::ZERO);
@@ -63,7 +63,8 @@ fn completion(way: &[LinkSpec], packets: u32, first: u64, full: u64, last: u64) 
         if packets > 1 {
             let middle = Span::from_ps(of(full).as_ps() * u64::from(packets - 2));
             head = head + of(first);
-            // Either this link is the slowest so far, and its packets follow each other, or they come as they came.
+            // If this link is the slowest so far, its packets follow each other without gaps; otherwise they
+            // leave as they arrived.
             body = (head + middle).max(body + if packets > 2 { of(full) } else { of(first) });
         }
         tail = tail.max(body) + of(last);

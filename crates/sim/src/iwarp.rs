@@ -1,4 +1,4 @@
-//! A host's iWARP card: a TCP connection per flow, or per peer, in the place of an RNIC.
+//! A host's iWARP card, in place of an RNIC: a TCP connection per flow, or per peer.
 //!
 //! Acknowledgements leave first, then connections with something to send take turns, a segment each, as queue pairs do.
 //! Segments say which flow they belong to, as iWARP's framing does, so data is placed as it comes.
@@ -18,14 +18,15 @@ use crate::world::{Share, World};
 #[derive(Debug)]
 pub(crate) struct Iwarp {
     config: tcp::Config,
-    /// What this host sends over, by [`crate::world::Route::requester`], and what it receives over.
+    /// The connections on which this host sends, by [`crate::world::Route::requester`], and those on which it
+    /// receives.
     outgoing: Vec<Outgoing>,
     incoming: Vec<Incoming>,
     /// Connections that may have a segment to send, in turns.
     ready: VecDeque<u32>,
     /// Acknowledgements that wait for the port.
     acks: VecDeque<(u32, Ack)>,
-    /// When to look at a connection; later than its deadline never, earlier at times.
+    /// When to look at a connection: never later than its deadline, and sometimes earlier.
     timers: BinaryHeap<Reverse<(Instant, End)>>,
     pub(crate) data_packets: u64,
     pub(crate) control_packets: u64,
@@ -38,7 +39,7 @@ pub(crate) struct Iwarp {
 struct Outgoing {
     peer: u32,
     remote: u32,
-    /// There is none before the first flow and after the last.
+    /// `None` before the first flow and after the last.
     sender: Option<Box<Sender>>,
     is_ready: bool,
     timer: Timer,
@@ -66,7 +67,8 @@ struct Timer(Instant);
 impl Timer {
     const NONE: Timer = Timer(Instant::FAR_FUTURE);
 
-    /// A deadline that moves away leaves its entry behind, which finds that out when it comes up.
+    /// A deadline that is postponed leaves its entry behind; when the entry comes up, the connection is
+    /// looked at in vain.
     fn set(&mut self, timers: &mut BinaryHeap<Reverse<(Instant, End)>>, end: End, deadline: Option<Instant>) {
         if let Some(deadline) = deadline.filter(|&deadline| deadline < self.0) {
             self.0 = deadline;

@@ -1,4 +1,5 @@
-//! A host's flows: which may start, how much of each has arrived and was acknowledged, and which flows waited for that.
+//! A host's flows: which may start, how much of each has arrived and was acknowledged, and which flows wait
+//! for which.
 
 use highwire_fabric::Time;
 use std::cmp::Reverse;
@@ -7,7 +8,7 @@ use std::sync::Arc;
 
 use crate::world::{Share, World};
 
-/// What a host knows about its flows.
+/// A host's account of its flows.
 #[derive(Debug)]
 pub(crate) struct Ledger {
     pub(crate) host: u32,
@@ -129,7 +130,7 @@ impl Ledger {
         self.release(now, flow);
     }
 
-    /// Starts what waited for `flow` at this host.
+    /// Lets flows start that waited for `flow` at this host.
     fn release(&mut self, now: Time, flow: u32) {
         let world = Arc::clone(&self.world);
         for &waiting in world.dependents(flow) {

@@ -1,9 +1,9 @@
 //! Many RNICs on a simulated network.
 //!
-//! A [`Scenario`] says everything about a run: network, scheme, flows, seed. [`run`] plays it and gives an [`Outcome`]: when
-//! every flow ended, what the network did meanwhile. Hosts are [`highwire_rnic::Rnic`]s, the same state machines that run over
-//! sockets, on a [`highwire_fabric::Fabric`]; only payload is a length here. The same scenario gives the same outcome, bit
-//! for bit, on any machine and any number of threads.
+//! A [`Scenario`] says everything about a run: network, scheme, flows, seed. [`run`] plays it and gives an
+//! [`Outcome`]: when every flow ended, and the network's counters. Hosts are [`highwire_rnic::Rnic`]s, the
+//! same state machines that run over sockets, on a [`highwire_fabric::Fabric`]; only payload is a length
+//! here. The same scenario gives the same outcome, bit for bit, on any machine and any number of threads.
 #![forbid(unsafe_code)]
 
 pub mod bench;

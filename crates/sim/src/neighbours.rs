@@ -1,9 +1,10 @@
 //! RNICs and nanoPUs as neighbours, and cores with a DMA NIC: hosts of one network, on one clock.
 //!
-//! A [`Scenario`] says network, scheme and flows, as ever; [`Seat`]s say which of its hosts are not RNICs. Frames of nanoPUs and packets of
-//! RNICs meet in the same queues, either in one queue per port or with priorities: bulk, then RPCs, then their control packets.
+//! A [`Scenario`] gives network, scheme and flows as usual; [`Seat`]s say which of its hosts are not RNICs.
+//! Frames of nanoPUs and packets of RNICs meet in the same queues, either in one queue per port or with
+//! priorities: bulk, then RPCs, then their control packets.
 //!
-//! Invariant: what RNICs and nanoPUs know of each other is what the queues that they share do to their packets.
+//! Invariant: RNICs and nanoPUs affect each other only through the queues that they share.
 
 mod experiment;
 mod shared;
@@ -27,9 +28,9 @@ use crate::run::collect::flow_record;
 use crate::world::World;
 use crate::{FlowRecord, Scenario, ScenarioError};
 
-/// What a host is.
+/// The machine on a host.
 pub enum Seat {
-    /// An RNIC, between whose like the scenario's flows are.
+    /// An RNIC; the scenario's flows run between RNICs.
     Rnic,
     /// A nanoPU; its address is the host's ([`highwire_nanopu::network::address`]).
     Node(Box<Node>),
@@ -39,7 +40,7 @@ pub enum Seat {
     Generator(Vec<(HostId, Request)>),
 }
 
-/// Why there is no such network, or why it cannot go on.
+/// Why the network cannot be built, or cannot go on.
 #[derive(Clone, PartialEq, Debug)]
 pub enum NeighboursError {
     /// The scenario is impossible.
@@ -118,7 +119,7 @@ impl<const ABOVE: bool, O: Observer<Shared<ABOVE>>> Neighbours<ABOVE, O> {
         }
     }
 
-    /// What became of the flows so far.
+    /// The record of each flow so far.
     pub fn flows(&self) -> Vec<FlowRecord> {
         let record = |number: usize| {
             let route = self.world.flows[number];
@@ -129,7 +130,7 @@ impl<const ABOVE: bool, O: Observer<Shared<ABOVE>>> Neighbours<ABOVE, O> {
         (0..self.world.flows.len()).filter_map(record).collect()
     }
 
-    /// What a generator got so far, by request.
+    /// A generator's answers so far, by request.
     pub fn answers(&self, host: HostId) -> &[Option<Answer>] {
         match self.network.other(host) {
             Some(Other::Generator(generator)) => generator.answers(),
@@ -152,7 +153,7 @@ impl<const ABOVE: bool, O: Observer<Shared<ABOVE>>> Neighbours<ABOVE, O> {
         self.network.fabric().observer()
     }
 
-    /// A sum over all events: two runs that were the same have the same.
+    /// A sum over all events: equal for equal runs.
     pub fn fingerprint(&self) -> u64 {
         self.network.fabric().fingerprint()
     }
@@ -196,7 +197,7 @@ impl<const ABOVE: bool> Host<Shared<ABOVE>> for Other {
         match (self, packet.cargo()) {
             (Other::Rnic(rnic), Cargo::Parcel(parcel)) => rnic.handle_packet(now, *parcel),
             (Other::Generator(generator), Cargo::Frame(_)) => generator.handle_packet(now, packet),
-            // A program may send anywhere; an RNIC throws away what is not RoCE.
+            // A program may send anywhere; an RNIC throws away packets that are not RoCE.
             (Other::Rnic(_), Cargo::Frame(_)) | (Other::Generator(_), Cargo::Parcel(_)) => {}
         }
     }

@@ -5,22 +5,22 @@ use serde::{Deserialize, Serialize};
 
 use crate::FlowId;
 
-/// What a run has brought. Flows, groups, ports are in the order of their numbers.
+/// The results of a run. Flows, groups and ports are in the order of their numbers.
 #[derive(Clone, Debug, PartialEq, Default, Serialize, Deserialize)]
 pub struct Outcome {
-    /// What became of every flow.
+    /// Every flow.
     pub flows: Vec<FlowRecord>,
-    /// What became of every group of flows.
+    /// Every group of flows.
     pub groups: Vec<GroupRecord>,
     /// Sums over the network.
     pub totals: Totals,
-    /// If [`crate::scenario::Record::ports`] said so.
+    /// Filled if [`crate::scenario::Record::ports`] says so.
     pub ports: Vec<PortRecord>,
-    /// If [`crate::scenario::Record::sample_every`] said so, earliest first.
+    /// Filled if [`crate::scenario::Record::sample_every`] says so, earliest first.
     pub samples: Vec<Sample>,
 }
 
-/// What became of a flow.
+/// The results of a flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlowRecord {
     /// Its number.
@@ -43,7 +43,7 @@ pub struct FlowRecord {
     pub sent: u32,
 }
 
-/// What became of a group of flows.
+/// The results of a group of flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GroupRecord {
     /// Its number.
@@ -67,9 +67,9 @@ pub struct Totals {
     pub retransmitted: u64,
     /// Everything else that hosts sent: acknowledgements, CNPs.
     pub control_packets: u64,
-    /// Data packets that carried what had arrived already.
+    /// Data packets whose payload had arrived already.
     pub duplicates: u64,
-    /// Times that a sender waited in vain.
+    /// Timeouts of senders.
     pub timeouts: u64,
     /// Packets that found no room, and their bytes.
     pub dropped_packets: u64,
@@ -85,7 +85,7 @@ pub struct Totals {
     pub cnps: u64,
     /// Pause frames.
     pub pause_frames: u64,
-    /// XOFFs among what they said.
+    /// XOFFs among the pause frames.
     pub xoffs: u64,
     /// For how long ports were paused, summed.
     pub paused: Span,
@@ -93,11 +93,11 @@ pub struct Totals {
     pub packet_hops: u64,
     /// Events of the simulator.
     pub events: u64,
-    /// Follows from all events; equal runs have equal ones.
+    /// A hash of all events; equal runs have equal ones.
     pub fingerprint: u64,
 }
 
-/// What a port counted.
+/// The counters of a port.
 #[derive(Clone, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct PortRecord {
     /// Node, and where the link leads: `host 3 -> edge 1`.

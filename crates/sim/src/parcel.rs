@@ -1,4 +1,4 @@
-//! A packet on the fabric: what hosts say to each other, with a length in the place of bytes.
+//! A packet on the fabric: the hosts' messages, with a length in place of payload.
 
 use highwire_fabric::{HostId, Packet};
 use highwire_wire::{Bth, Headers, ICRC_LEN, IrnEth, Opcode, Reth};
@@ -20,10 +20,10 @@ pub(crate) struct Parcel {
     pub(crate) is_marked: bool,
 }
 
-/// What it says.
+/// Its contents.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Body {
-    /// To an RNIC, as it is on the wire from the BTH on: half as large as what it says.
+    /// For an RNIC: the wire format from the BTH on, which is half as large as the parsed headers.
     Roce([u8; Parcel::HEADERS_LEN]),
     /// To a TCP connection's receiver, by its place at the destination.
     Segment { connection: u32, segment: Segment },
@@ -95,7 +95,7 @@ const AETH_BYTES: u32 = 4;
 const CNP_BYTES: u32 = 16;
 
 impl HeaderBytes {
-    /// What a RoCE packet occupies on a link.
+    /// The bytes of a RoCE packet on a link.
     #[inline]
     pub(crate) fn wire_bytes(&self, headers: &Headers, payload: u32) -> u32 {
         let extra = if payload > 0 { self.extra } else { 0 };
@@ -112,18 +112,19 @@ impl HeaderBytes {
         whole + payload + extra + self.gap
     }
 
-    /// What a TCP segment with data occupies. The paper's model is a TCP without iWARP's framing.
+    /// The bytes of a TCP segment with data on a link. The paper's model is a TCP without iWARP's framing.
     pub(crate) fn segment_bytes(&self, payload: u32) -> u32 {
         let framing = if self.is_encoded { FRAMING_BYTES + ((payload + 2).wrapping_neg() & 3) } else { 0 };
         TCP_BYTES + framing + payload + self.extra + self.gap
     }
 
-    /// What a TCP segment without data occupies.
+    /// The bytes of a TCP segment without data on a link.
     pub(crate) fn tcp_ack_bytes(&self, ack: &Ack) -> u32 {
         TCP_BYTES + ack.option_bytes() + self.gap
     }
 
-    /// What a packet of a WRITE occupies, by IRN's format or RoCE's; `begins` a message or not.
+    /// The bytes of a packet of a WRITE on a link, in IRN's format or RoCE's, which `begins` a message or
+    /// not.
     pub(crate) fn write_bytes(&self, is_irn: bool, begins: bool, payload: u32) -> u32 {
         let (pad, extension) = match (self.is_encoded, is_irn, begins) {
             (false, ..) => (0, 0),

@@ -1,8 +1,9 @@
 //! Experiments as files.
 //!
-//! A plan is a TOML file: what a figure claims, the paper's band, a base scenario, schemes and axes that change it, seeds, and
-//! the choices that the paper leaves open. [`Plan::read`] checks every word of it and says where it is wrong; [`Plan::runs`]
-//! lists what is to be played; [`Run::scenario`] makes a [`crate::Scenario`] of each. `docs/experiments.md` is the reference.
+//! A plan is a TOML file: a figure's claim, the paper's band, a base scenario, schemes and axes that change
+//! it, seeds, and the choices that the paper leaves open. [`Plan::read`] checks every word of it and says
+//! where it is wrong; [`Plan::runs`] lists the runs; [`Run::scenario`] makes a [`crate::Scenario`] of each.
+//! `docs/experiments.md` is the reference.
 
 mod error;
 mod expect;
@@ -32,35 +33,35 @@ pub use value::{Unit, Value};
 /// An experiment.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// The file's name without its ending: what results are called.
+    /// The file's name without its ending, which is also the results' name.
     pub name: String,
     /// The figure or section, as in `IRN Figure 1`.
     pub figure: String,
-    /// What it shows, in a line.
+    /// The figure's subject, in a line.
     pub title: String,
-    /// What the paper says, in words of ours.
+    /// The paper's claim, in our own words.
     pub claim: String,
     /// How often each combination is played, with seeds from `first_seed` on.
     pub seeds: u32,
     /// The first seed.
     pub first_seed: u64,
-    /// What holds unless a scheme or a point says otherwise.
+    /// The parameters, unless a scheme or a point changes them.
     pub base: Params,
-    /// What is compared.
+    /// The schemes to compare.
     pub schemes: Vec<Scheme>,
-    /// What is varied; every combination of their points is played.
+    /// The axes to vary; every combination of their points is played.
     pub axes: Vec<Axis>,
-    /// What the paper found.
+    /// The paper's findings.
     pub expectations: Vec<Expectation>,
-    /// What the paper leaves open.
+    /// Questions that the paper leaves open.
     pub choices: Vec<Choice>,
-    /// What is filmed.
+    /// Whether and how the network is filmed.
     pub film: Option<Filming>,
-    /// What it was read from.
+    /// The text that it was read from.
     pub(crate) source: Origin,
 }
 
-/// Everything that a plan follows from, so that it can be read again elsewhere.
+/// The text of a plan and its files, so that it can be read again elsewhere.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 pub(crate) struct Origin {
     /// The file, as errors call it.
@@ -76,9 +77,9 @@ pub(crate) struct Origin {
 /// One of the things compared.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scheme {
-    /// What it is called in tables.
+    /// Its name in tables.
     pub name: String,
-    /// What it sets.
+    /// The parameters that it sets.
     pub settings: Vec<Setting>,
 }
 
@@ -87,7 +88,7 @@ pub struct Scheme {
 pub struct Axis {
     /// What it is called.
     pub name: String,
-    /// Where it is looked at.
+    /// The points on it.
     pub points: Vec<Point>,
 }
 
@@ -96,7 +97,7 @@ pub struct Axis {
 pub struct Point {
     /// What it is called.
     pub name: String,
-    /// What it sets; a scheme's own settings come later and prevail.
+    /// The parameters that it sets; a scheme's own settings come later and prevail.
     pub settings: Vec<Setting>,
 }
 
@@ -105,16 +106,16 @@ pub struct Point {
 pub struct Setting {
     /// Which.
     pub parameter: usize,
-    /// What it becomes.
+    /// Its new value.
     pub value: Value,
 }
 
 /// A question that the paper leaves open, and our answer.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Choice {
-    /// What is open.
+    /// The open question.
     pub question: String,
-    /// What we chose.
+    /// Our answer.
     pub answer: String,
 }
 
@@ -195,7 +196,7 @@ impl Plan {
         format!("highwire sim run {}{full} --seeds {}", self.source.file, self.seeds)
     }
 
-    /// What a combination of points is called: `40Gbps, 0.7`; empty without axes.
+    /// The name of a combination of points: `40Gbps, 0.7`; empty without axes.
     pub fn point_name(&self, points: &[usize]) -> String {
         let names = self.axes.iter().zip(points).map(|(axis, &point)| axis.points[point].name.as_str());
         names.collect::<Vec<_>>().join(", ")

@@ -15,7 +15,8 @@ pub struct Tick {
     pub packet_hops: u64,
 }
 
-/// Told now and then how far a run is; may end it. Neither it nor how often it is asked changes the run.
+/// Called now and then with a run's progress; may end the run. Neither it nor the number of calls changes the
+/// outcome.
 pub trait Progress {
     /// Returns false to end the run.
     fn tick(&mut self, tick: &Tick) -> bool;

@@ -1,8 +1,9 @@
-//! A host's RNIC: queue pairs as flows need them, packets in and out, and an independent eye on what the transport does.
+//! A host's RNIC: queue pairs as flows need them, packets in and out, and an independent check of the
+//! transport.
 //!
 //! Connections are made without a handshake, as in the paper: both ends know each other's numbers from the scenario. A flow's
-//! receiver learns of it by its first packet. Memory is one region whose addresses say flow and offset, so that what is
-//! placed tells which flow it belongs to.
+//! receiver learns of it by its first packet. Memory is one region whose addresses encode flow and offset, so
+//! that the address of placed data tells its flow.
 
 mod watch;
 
@@ -30,12 +31,13 @@ pub(crate) struct Rdma {
     rnic: Rnic,
     pd: Pd,
     cq: CqId,
-    /// What this host sends over, by [`crate::world::Route::requester`], and what it receives over.
+    /// The queue pairs on which this host sends, by [`crate::world::Route::requester`], and those on which it
+    /// receives.
     requesters: Vec<Requester>,
     responders: Vec<Responder>,
     /// Receivers of flows that are over, and until when they are kept to acknowledge repetitions.
     over: VecDeque<(Time, u32)>,
-    /// Data packets sent, repetitions among them, and everything else that was sent.
+    /// Data packets sent, repetitions among them, and control packets sent.
     pub(crate) data_packets: u64,
     pub(crate) control_packets: u64,
 }
@@ -61,7 +63,7 @@ const QPN_BASE: u32 = 16;
 /// Most connections of one host.
 const CONNECTIONS_MAX: usize = (1 << 23) - 64;
 
-/// The memory of a host: remembers what was placed there last.
+/// The memory of a host: remembers the last place that was written.
 struct Placed {
     flow: u32,
     bytes: u32,
@@ -107,7 +109,7 @@ const fn receiving(responder: u32) -> Qpn {
     Qpn::new(QPN_BASE + 2 * responder + 1)
 }
 
-/// Whether a queue pair number is of one that sends, and the connection's place.
+/// Whether a queue pair of this number sends, and the connection's place.
 const fn place_of(qpn: Qpn) -> (bool, usize) {
     let number = qpn.value() - QPN_BASE;
     (number.is_multiple_of(2), (number / 2) as usize)
@@ -257,8 +259,8 @@ impl Rdma {
         }
     }
 
-    /// A flow has been received. Its queue pair stays for a while, to acknowledge what is repeated; those that have stayed long
-    /// enough go.
+    /// A flow has been received. Its queue pair stays for a while, to acknowledge repetitions; queue pairs
+    /// that have stayed long enough are destroyed.
     fn retire(&mut self, ledger: &Ledger, now: Time, at: u32) {
         while self.rnic.poll_event().is_some() {}
         if ledger.world.scheme.queue_pairs == QueuePairs::PerPair {
@@ -298,7 +300,7 @@ impl Rdma {
         self.rnic.poll_timeout().map_or(Time::NEVER, Time::from_instant)
     }
 
-    /// Asks for the memory of the RNIC, then of the queue pair that comes next.
+    /// Prefetches the memory of the RNIC, then of the queue pair that sends next.
     #[inline]
     pub(crate) fn look_ahead(&self, nearness: Nearness<'_, Parcel>) {
         let qp = match nearness {

@@ -1,4 +1,4 @@
-//! From outcomes to what people and programs read: measures, comparisons, tables, CSV, Parquet, a page.
+//! From outcomes to reports for people and programs: measures, comparisons, tables, CSV, Parquet, a page.
 
 mod csv;
 mod film;

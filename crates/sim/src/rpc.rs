@@ -16,14 +16,14 @@ use packet::{Network, Packet};
 use std::cell::RefCell;
 use std::rc::Rc;
 
-/// What a cluster is made with.
+/// A cluster's configuration.
 #[derive(Clone, Debug)]
 pub struct ClusterConfig {
     /// How many nodes, 2 at least.
     pub nodes: u16,
-    /// Everything random follows from it.
+    /// The source of everything random.
     pub seed: u64,
-    /// What the network does to datagrams.
+    /// How the network disturbs datagrams.
     pub disturbance: Disturbance,
     /// Receives of each queue pair.
     pub receives: u32,
@@ -48,7 +48,7 @@ impl ClusterConfig {
 pub struct Cluster {
     fabric: Fabric<Packet, RpcHost>,
     network: Rc<RefCell<Network>>,
-    /// What changes each node's configuration.
+    /// Changes each node's configuration.
     change: Box<dyn Fn(&mut Config)>,
     nodes: u16,
 }
@@ -114,12 +114,12 @@ impl Cluster {
         self.fabric.with_host(HostId(u32::from(node.0)), |host, now| host.set_drift(now, parts_per_million));
     }
 
-    /// Cuts the way from one node to another, or joins it again. The way back is another.
+    /// Cuts the way from one node to another, or joins it again. The way back stays as it is.
     pub fn cut(&mut self, from: Node, to: Node, is_cut: bool) {
         self.network.borrow_mut().cut(from.0, to.0, is_cut);
     }
 
-    /// What the network does to datagrams from now on.
+    /// Sets how the network disturbs datagrams from now on.
     pub fn disturb(&mut self, disturbance: Disturbance) {
         self.network.borrow_mut().disturbance = disturbance;
     }

@@ -1,8 +1,8 @@
 //! Playing a scenario.
 //!
-//! The run goes in steps of virtual time. After each the hosts are looked at: an invariant that broke, flows that are over, a
-//! sample that is due. Steps lie on a fixed grid and an interrupted fabric goes on as if it had not been, so nothing of this
-//! shows in the outcome.
+//! The run goes in steps of virtual time. After each step the runner looks at the hosts for a broken
+//! invariant, at the flows that are over, and whether a sample is due. Steps lie on a fixed grid and do not
+//! change the fabric's run, so they do not show in the outcome.
 
 pub(crate) mod collect;
 mod error;
@@ -52,12 +52,12 @@ pub(crate) struct Run<'a> {
     scenario: &'a Scenario,
     world: Arc<World>,
     pub(crate) net: Net,
-    /// Those of switches, for samples.
+    /// The switches' ports, for samples.
     ports: Vec<PortId>,
     samples: Vec<Sample>,
 }
 
-/// Sees what counters do not tell apart.
+/// Counts events that the ports' counters do not tell apart.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Eyes {
     dropped_data: u64,
@@ -69,9 +69,9 @@ impl Observer<Parcel> for Eyes {
     }
 }
 
-/// Hosts are looked at so often.
+/// The length of a step.
 const STEP: Span = Span::from_us(50);
-/// A run that shall end by itself and has not by then never will.
+/// A run that should end by itself and has not by this time never will.
 const END_MAX: Time = Time::from_ms(10_000);
 
 impl<'a> Run<'a> {
@@ -98,7 +98,7 @@ impl<'a> Run<'a> {
         Ok(Run { scenario, world, net, ports, samples: Vec::new() })
     }
 
-    /// Runs to the end that the scenario wants.
+    /// Runs to the scenario's end.
     pub(crate) fn play(&mut self, progress: &mut dyn Progress) -> Result<(), RunError> {
         let end = match self.scenario.stop {
             Stop::At(time) => time,
@@ -132,7 +132,7 @@ impl<'a> Run<'a> {
         self.end(end)
     }
 
-    /// What must hold at the end.
+    /// Checks the invariants of the end.
     fn end(&mut self, end: Time) -> Result<(), RunError> {
         match self.scenario.stop {
             Stop::At(_) => self.net.verify()?,
@@ -280,7 +280,7 @@ fn break_links(scenario: &Scenario, links: usize, net: &mut Net) -> Result<(), S
     Ok(())
 }
 
-/// What a topology calls its ports, in the order of their numbers: the node, and where the link leads.
+/// The names of a topology's ports, in the order of their numbers: the node, and where the link leads.
 fn port_names(net: &Net, topology: &Topology) -> Vec<String> {
     let name = |port| topology.node_name(net.node_of(port)).to_owned();
     (0..net.port_count()).map(PortId).map(|p| format!("{} -> {}", name(p), name(net.peer(p)))).collect()

@@ -1,9 +1,11 @@
-//! How fast operations of a cluster are that grows: one-sided READs and RPCs over connections, and RPCs over datagrams.
+//! Rates of operations in a growing cluster: one-sided READs and RPCs over connections, and RPCs over
+//! datagrams.
 //!
 //! Every thread of every node keeps some operations under way, each to a node drawn at random. Over connections (RC) a thread needs a queue pair for
-//! each peer; over datagrams (UD) one for all. Hosts are real [`highwire_rnic::Rnic`]s on a simulated star, in front of which stands a model of what a
-//! card adds: a pipeline and a cache of queue pairs' contexts ([`Nic`]). Software costs nothing here. So the rates are the model's, and what is
-//! shown is how they change with the number of queue pairs.
+//! each peer; over datagrams (UD) one for all. Hosts are real [`highwire_rnic::Rnic`]s on a simulated star,
+//! behind a model of a card's pipeline and its cache of queue pairs' contexts ([`Nic`]). Software costs
+//! nothing here. So the rates are the model's, and only their change with the number of queue pairs is
+//! meaningful.
 
 mod host;
 mod nic;
@@ -14,7 +16,7 @@ use crate::fabric::{Fabric, FabricConfig, HostId, LinkSpec, Rate, Span, Time, To
 use highwire_stdx::Rng;
 use host::ScaleHost;
 
-/// What an operation is.
+/// The kind of operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Operation {
     /// A READ over a connection.
@@ -45,17 +47,17 @@ pub struct Setting {
     pub nic: Nic,
     /// The links of the star.
     pub link: LinkSpec,
-    /// What is drawn follows from it.
+    /// The seed of random peers.
     pub seed: u64,
-    /// Before anything is counted.
+    /// Time before anything is counted.
     pub warm_up: Span,
-    /// While it is counted.
+    /// Time in which operations are counted.
     pub length: Span,
 }
 
 impl Default for Setting {
-    /// FaSST's cluster size and message (14 cores are 8 here, as on its ConnectX-3 machines); of the cards it is assumed that they handle 48 million
-    /// packets per second, hold 80 contexts and fetch one in 190 ns.
+    /// FaSST's cluster size and message (14 cores are 8 here, as on its ConnectX-3 machines); the cards are
+    /// assumed to handle 48 million packets per second, to hold 80 contexts and to fetch one in 190 ns.
     fn default() -> Setting {
         Setting {
             nodes: 11,
@@ -71,7 +73,7 @@ impl Default for Setting {
     }
 }
 
-/// What came of it.
+/// The results.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Measured {
     /// Queue pairs of each node.

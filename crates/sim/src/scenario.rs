@@ -24,17 +24,17 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scenario {
-    /// Everything random follows from it.
+    /// The source of everything random.
     pub seed: u64,
     /// Links and switches.
     pub network: Network,
-    /// What the hosts do.
+    /// The hosts' scheme: transport, congestion control, headers.
     pub scheme: Scheme,
-    /// What is sent. A flow's number is its place here.
+    /// The flows. A flow's number is its place here.
     pub flows: Vec<Flow>,
     /// When the run is over.
     pub stop: Stop,
-    /// What is kept besides counters and flows.
+    /// Records to keep besides counters and flows.
     pub record: Record,
 }
 

@@ -22,7 +22,7 @@ pub use sender::{Counters, Segment, Sender};
 
 use highwire_stdx::Duration;
 
-/// SACK blocks per acknowledgement: what fits beside other options (RFC 2018 §3).
+/// SACK blocks per acknowledgement: as many as fit beside other options (RFC 2018 §3).
 pub const SACK_BLOCKS: usize = 3;
 
 /// How a connection behaves, for both its ends.

@@ -1,8 +1,8 @@
-//! What the hosts ask of the network: a list of flows that follows from a description and a seed.
+//! Traffic: a list of flows that follows from a description and a seed.
 //!
-//! A workload does not depend on what happens to it: every scheme is given the same flows at the same times, and a longer
-//! run begins with the flows of a shorter one. Arithmetic is that of IEEE 754 and of a logarithm in Rust, so that a seed gives
-//! the same flows on every machine.
+//! A workload does not depend on the run: every scheme gets the same flows at the same times, and a longer
+//! run begins with the flows of a shorter one. Arithmetic is that of IEEE 754 and of a logarithm in Rust, so
+//! that a seed gives the same flows on every machine.
 
 mod collective;
 mod incast;
@@ -20,11 +20,11 @@ pub use permutation::Permutation;
 pub use poisson::Poisson;
 pub use sizes::{SizeDistribution, SizesError, SizesProblem};
 
-/// The class of the traffic that is measured, or of what crosses an incast.
+/// The class of the traffic that is measured, or of the traffic beside an incast.
 pub const TRAFFIC: u16 = 0;
-/// The class of the parts of one request: what counts is when the last of them ends.
+/// The class of the parts of one request, which ends with the last of them.
 pub const REQUEST: u16 = 1;
-/// The class of traffic before and after what is measured.
+/// The class of traffic before and after the measured flows.
 pub const UNMEASURED: u16 = 2;
 
 /// What the hosts ask of the network.
@@ -53,7 +53,7 @@ pub struct Ground {
     pub rate_bps: u64,
     /// The payload of a full packet.
     pub mtu_bytes: u32,
-    /// What a packet occupies on the link beyond its payload.
+    /// Bytes of a packet on the link beyond its payload.
     pub overhead_bytes: u32,
 }
 

@@ -1,4 +1,5 @@
-//! What all hosts of a run know: the flows with both their ends, and the scheme in the transport's own terms.
+//! The data that all hosts of a run share: the flows with both their ends, and the scheme in the transport's
+//! own terms.
 //!
 //! It is made once and never changes, so hosts on all threads share it.
 
@@ -15,7 +16,7 @@ use crate::scenario::{
 };
 use crate::{FlowId, Scenario, ScenarioError, tcp};
 
-/// What all hosts know.
+/// The data that all hosts share.
 #[derive(Debug)]
 pub(crate) struct World {
     pub(crate) seed: u64,
@@ -46,7 +47,7 @@ pub(crate) struct Route {
     pub(crate) source: u32,
     pub(crate) destination: u32,
     pub(crate) bytes: u32,
-    /// Its place among what the source sends and what the destination receives.
+    /// Its place among the flows that the source sends and among those that the destination receives.
     pub(crate) outgoing: u32,
     pub(crate) incoming: u32,
     /// Its connection's place among the source's.
@@ -57,10 +58,10 @@ pub(crate) struct Route {
 /// One host's share.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Share {
-    /// What it sends and what it receives, by [`Route::outgoing`] and [`Route::incoming`].
+    /// The flows that it sends and those that it receives, by [`Route::outgoing`] and [`Route::incoming`].
     pub(crate) outgoing: Vec<u32>,
     pub(crate) incoming: Vec<u32>,
-    /// When what it sends may start, and for how many flows it waits.
+    /// When each flow that it sends may start, and for how many flows that one waits.
     pub(crate) starts: Vec<(Time, u32)>,
     /// Peer and the peer's place of each connection, as a sender by [`Route::requester`].
     pub(crate) requesters: Vec<(u32, u32)>,
@@ -68,7 +69,7 @@ pub(crate) struct Share {
 }
 
 impl World {
-    /// What follows from a scenario, and every host's share of it.
+    /// Computes the world of a scenario, and every host's share of it.
     pub(crate) fn new(
         scenario: &Scenario,
         topology: &Topology,
@@ -309,7 +310,7 @@ fn tcp_config(scheme: &Scheme) -> Result<tcp::Config, ScenarioError> {
     })
 }
 
-/// Half of all PSNs, less what keeps comparisons beyond doubt.
+/// Half of all PSNs, less two, so that comparisons are never ambiguous.
 const GO_BACK_N_UNLIMITED: u32 = (1 << 23) - 2;
 
 fn congestion(choice: Congestion) -> CongestionChoice {

@@ -1,4 +1,4 @@
-//! What must hold in every run, under every scheme.
+//! Invariants of every run, under every scheme.
 
 use highwire_fabric::{Balancing, Ecn, Rate, Span, Time};
 use highwire_sim::scenario::{
@@ -30,7 +30,7 @@ fn leaf_spine(seed: u64) -> Scenario {
     scenario
 }
 
-/// What every outcome of a run to its end must say.
+/// Checks the outcome of a run to its end.
 fn check(scenario: &Scenario, outcome: &Outcome) {
     for flow in &outcome.flows {
         let fct = flow.fct().expect("every flow is over");

@@ -29,7 +29,7 @@ fn a_lone_flow_with_a_wide_window_takes_exactly_the_ideal_time() {
 }
 
 /// From ten segments on, the window doubles per round trip: 10, 20, 40, 80 and then the line is full (24 µs hold 111).
-/// Each of the first four round trips wastes what it does not send.
+/// Each of the first four round trips wastes the segments that it does not send.
 #[test]
 fn slow_start_costs_its_round_trips() {
     let flow = Flow::new(0, 53, 2_000_000, Time::ZERO);

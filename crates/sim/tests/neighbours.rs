@@ -1,4 +1,4 @@
-//! RNICs and nanoPUs on one network: they share ports, and what follows from it.
+//! RNICs and nanoPUs on one network, whose ports they share.
 
 #[path = "../../nanopu/tests/support/mod.rs"]
 mod support;
@@ -79,7 +79,7 @@ fn seats(program: &Program) -> Vec<Seat> {
     seats
 }
 
-/// What there is to compare of a run.
+/// The results of a run, for comparison.
 #[derive(PartialEq, Debug)]
 struct Seen {
     responses: Vec<u64>,

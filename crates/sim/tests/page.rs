@@ -28,7 +28,7 @@ fn browser() -> Option<PathBuf> {
     candidates.into_iter().find(|path| path.is_file())
 }
 
-/// What the script has made of the page.
+/// The page after the script has run.
 fn drawn(browser: &Path, html: &str, name: &str) -> String {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("page-{name}"));
     std::fs::create_dir_all(&folder).expect("a folder");

@@ -1,4 +1,5 @@
-//! RPC endpoints on simulated RNICs: the simulated arm of the storm, and what only a simulation can do. Each seed runs twice.
+//! RPC endpoints on simulated RNICs: the simulated arm of the storm, and tests that only a simulation can
+//! run. Each seed runs twice.
 
 #[path = "../../rpc/tests/common/storm.rs"]
 mod storm;

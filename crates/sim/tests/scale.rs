@@ -12,7 +12,8 @@ fn play(nodes: u32, cached: usize, operation: Operation) -> Measured {
     measure(&setting(nodes, cached), operation).expect("the fabric's invariants hold")
 }
 
-/// What a card can do: an operation is four packets at each node, of its own and of those that it serves.
+/// The rate of a card: an operation is four packets at each node, counting its own operations and those that
+/// it serves.
 fn bound(setting: &Setting) -> f64 {
     1e12 / (4 * setting.nic.packet.as_ps()) as f64 / 1e6
 }

@@ -1,4 +1,4 @@
-//! Congestion controls on a dumbbell, against what theory says about their steady states.
+//! Congestion controls on a dumbbell, against theory about their steady states.
 //!
 //! Long flows share a link; once they have settled, the queue in front of it is looked at every two microseconds.
 
@@ -28,7 +28,7 @@ fn dumbbell(flows: u32, congestion: Congestion, ecn: Option<Ecn>, gbps: u64, del
     scenario
 }
 
-/// What was seen from `settled` to `end`.
+/// Observations from `settled` to `end`.
 struct Steady {
     /// Bytes in front of the shared link.
     queue: Vec<f64>,
@@ -164,8 +164,8 @@ fn dcqcn_settles_where_marks_keep_every_flow_at_its_share() {
 }
 
 /// Timely has no fixed point (Zhu and others, CoNEXT 2016): below T_low rates rise regardless of the trend, above it a growing
-/// queue cuts them. So round trips swing around T_low and never come near T_high, and what flows have in common, their rises,
-/// makes them equal.
+/// queue cuts them. So round trips swing around T_low and never come near T_high, and the rises, which are
+/// the same for all flows, make the flows equal.
 #[test]
 fn timely_swings_around_its_lower_threshold() {
     for flows in [2, 4] {

@@ -1,4 +1,4 @@
-//! Runs against what can be computed by hand.
+//! Runs against results computed by hand.
 
 use highwire_fabric::{HostId, Pfc, Rate, Span, Time};
 use highwire_sim::scenario::{Cap, GoBackN, Irn, PfcChoice, Shape, Transport};
@@ -98,7 +98,8 @@ fn the_default_scenario_is_the_papers() {
     let total: usize = (1..54).map(links).sum();
     assert_eq!(total, 2 * 2 + 6 * 4 + 45 * 6);
     assert!((total as f64 / 53.0 - 5.62).abs() < 0.01);
-    // XOFF leaves the link's product and what is under way when the pause frame arrives.
+    // XOFF leaves room for the link's product and for the packets that are under way when the pause frame
+    // arrives.
     let pfc = Pfc::for_input(240_000, scenario.network.rate, scenario.network.delay, PACKET_BYTES as u32);
     assert_eq!(pfc.map(|p| p.xoff_bytes), Some(216_677));
 }

@@ -1,13 +1,14 @@
-//! Runs that outlive a campaign, so that one that is interrupted goes on where it was.
+//! Measures that outlive a campaign, so that an interrupted campaign can go on.
 
 use crate::report::Measures;
 
-/// Keeps what runs have brought. A key names everything that a run follows from but the program, which is the archive's to know.
+/// Keeps the measures of runs. A key names everything that a run depends on, except the program; the archive
+/// must tell programs apart itself.
 pub trait Archive: Sync + std::fmt::Debug {
-    /// What was kept under a key.
+    /// The measures kept under a key.
     fn find(&self, key: &str) -> Option<Measures>;
 
-    /// Keeps it. An archive that cannot, need not: the run is then played again another time.
+    /// Keeps the measures under a key. An archive may fail to do so; the run is then played again.
     fn keep(&self, key: &str, measures: &Measures);
 }
 

@@ -1,7 +1,7 @@
 //! Parts of a campaign: played anywhere, joined to the same bytes as if they had been played here.
 //!
-//! A part is one JSON file: the plan's text, files and scale, so that joining needs nothing else; which shard it is; and the
-//! measures by the runs' places.
+//! A part is one JSON file with the plan's text, files and scale, the shard's number, and the measures by the
+//! runs' places, so that joining needs nothing else.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -22,15 +22,16 @@ pub struct Shard {
 }
 
 impl Shard {
-    /// Everything.
+    /// The whole campaign.
     pub const WHOLE: Shard = Shard { number: 1, of: 1 };
 
-    /// Whether a run belongs to it. Neighbours, which take about the same time, go to different shards.
+    /// Whether a run belongs to the shard. Neighbouring runs, which take about the same time, go to different
+    /// shards.
     pub fn has(self, run: usize) -> bool {
         run % self.of == self.number - 1
     }
 
-    /// Whether it is everything.
+    /// Whether it is the whole campaign.
     pub fn is_whole(self) -> bool {
         self.of == 1
     }
@@ -53,7 +54,7 @@ impl fmt::Display for Shard {
     }
 }
 
-/// What one shard has brought.
+/// The measures of one shard.
 #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
 pub struct Part {
     plan: Origin,
@@ -87,7 +88,7 @@ pub enum MergeError {
     Missing {
         /// How many.
         runs: usize,
-        /// A shard that would have some of them.
+        /// A shard that contains some of them.
         shard: String,
     },
     /// Two parts have the same run with different results.
@@ -121,7 +122,7 @@ impl fmt::Display for MergeError {
 impl std::error::Error for MergeError {}
 
 impl Part {
-    /// What `measures`, in the order of the shard's runs, are of.
+    /// The part of `plan` with these `measures`, in the order of the shard's runs.
     pub fn new(plan: &Plan, shard: Shard, measures: Vec<Measures>) -> Part {
         let runs = plan.runs().into_iter().map(|run| run.index).filter(|&run| shard.has(run));
         let measures = runs.zip(measures).collect();

@@ -1,4 +1,4 @@
-//! RPCs of nanoPUs beside bulk transfers of RNICs: what one link does to both.
+//! RPCs of nanoPUs beside bulk transfers of RNICs: both share one link.
 //!
 //! ```text
 //! generator ─┐                  ┌─ nanoPU
@@ -38,7 +38,7 @@ const RPC_MRPS: f64 = 2.0;
 const BULK_BYTES: u64 = 256 * 1024;
 /// The share of the middle link that transfers ask for, headers included.
 const BULK_LOAD: f64 = 0.8;
-/// Memory of a switch, shared by its ports: what small switches have for each 200 Gb/s.
+/// Memory of a switch, shared by its ports: as much as small switches have for each 200 Gb/s.
 const POOL_BYTES: u64 = 1 << 20;
 /// An input that holds so much pauses its sender, where there is PFC.
 const XOFF_BYTES: u64 = 100_000;
@@ -71,13 +71,13 @@ const CASES: [Case; 5] = [
 /// Shares of RPCs that the chart shows.
 const SHARES: [f64; 7] = [0.1, 0.5, 0.9, 0.95, 0.99, 0.995, 0.999];
 
-/// What a case brought.
+/// The results of a case.
 struct Found {
     /// Nanoseconds, rising; infinite for requests without an answer.
     rpcs: Vec<f64>,
     /// How many times as long as in an empty network each transfer took, rising.
     slowdowns: Vec<f64>,
-    /// Of the bytes that transfers were to carry by then.
+    /// The share of the transfers' bytes that have been received by the end.
     received: f64,
 }
 
@@ -152,7 +152,7 @@ fn play_so<const ABOVE: bool>(seed: u64, program: &Program, case: Case, span: Sp
     let seats = seats(program, requests)?;
     let mut world: Neighbours<ABOVE> =
         Neighbours::new(&scenario, seats, ()).map_err(|error| error.to_string())?;
-    // What was sent last has some time left.
+    // The last transfers still have some time to end.
     let end = START_CYCLES + cycles(span) + 320_000;
     world.run_until(end).map_err(|error| error.to_string())?;
     let answers = world.answers(GENERATOR).iter().zip(&sent);

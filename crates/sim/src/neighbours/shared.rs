@@ -1,4 +1,4 @@
-//! What such a network carries: an RNIC's packet or a nanoPU's frame.
+//! The packets of such a network: an RNIC's packet or a nanoPU's frame.
 
 use highwire_fabric::{HostId, Packet};
 use highwire_nanopu::network::{Carrier, Frame};
@@ -17,11 +17,11 @@ pub(super) enum Cargo {
     Frame(Frame),
 }
 
-/// RNICs' data, and what they send besides, are at most this.
+/// The highest priority of RNICs' data and control packets.
 const BULK_PRIORITY_MAX: u8 = 1;
 
 impl<const ABOVE: bool> Shared<ABOVE> {
-    /// So many priorities switches have: two for RNICs, and NDP's two.
+    /// The priorities of switches: two for RNICs, and NDP's two.
     pub(super) const PRIORITIES: u8 = BULK_PRIORITY_MAX + 3;
 
     pub(super) fn from_parcel(parcel: Parcel) -> Shared<ABOVE> {

@@ -16,7 +16,7 @@ pub struct PlanError {
     pub key: String,
     /// What is wrong, and what would be right.
     pub problem: String,
-    /// The line's text, and how much of it is meant.
+    /// The line's text, and the number of characters that the error is about.
     excerpt: Option<(String, usize)>,
 }
 

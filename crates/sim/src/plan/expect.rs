@@ -1,19 +1,19 @@
-//! What the paper found, in a form that can be compared.
+//! The paper's findings, in a form that can be compared.
 
 use crate::report::Metric;
 
-/// What the paper found about one scheme, alone or relative to another.
+/// A finding of the paper about one scheme, alone or relative to another.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Expectation {
     /// In words.
     pub claim: String,
     /// The paper's numbers in its own form.
     pub paper: String,
-    /// What is looked at, each by itself.
+    /// The metrics that it is about, each by itself.
     pub metrics: Vec<Metric>,
     /// The scheme, by its place.
     pub scheme: usize,
-    /// What it is compared with, by its place.
+    /// The scheme for comparison, by its place.
     pub over: Option<usize>,
     /// How the comparison is expressed, and the band with it.
     pub quantity: Quantity,

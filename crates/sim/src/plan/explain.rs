@@ -6,7 +6,7 @@ use super::{PARAMETERS, Plan, Setting};
 use crate::plan::Params;
 
 impl Plan {
-    /// The plan in words: what is claimed, what is played, what is open.
+    /// The plan in words: the claim, the runs, the open questions.
     pub fn explain(&self) -> String {
         let mut text = format!("{}: {}\n{}\n", self.figure, self.title, self.claim);
         let runs = self.runs();
@@ -50,7 +50,7 @@ impl Plan {
         text
     }
 
-    /// What matters of a section: what is not the default, and what always matters.
+    /// The important parameters of a section: those that are not the default, and those that always matter.
     fn section(&self, section: &str, text: &mut String) {
         const ALWAYS: [&str; 8] = [
             "network.shape",

@@ -13,7 +13,7 @@ use crate::workload::{
 };
 use crate::{Flow, Scenario, ScenarioError};
 
-/// What the paper's model adds to a packet's payload on the link.
+/// The bytes that the paper's model adds to a packet's payload on the link.
 const HEADER_BYTES: u32 = 62;
 /// No packet has more headers than this, as it is encoded.
 const HEADER_BYTES_MAX: u32 = 128;
@@ -145,7 +145,7 @@ fn pfc(params: &Params, network: &Network) -> Result<PfcChoice, ScenarioError> {
             return Ok(PfcChoice::Computed);
         }
         Buffering::InputQueued { input_bytes } => input_bytes,
-        // An input's share of the pool: what it would have as its own.
+        // An input's share of the pool, if the pool were divided.
         Buffering::OutputQueued { pool_bytes, .. } => pool_bytes / ports_max(network)?,
     };
     let added = bytes(params, "transport.extra_header")? + bytes(params, "transport.gap")?;

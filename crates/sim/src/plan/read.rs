@@ -25,7 +25,7 @@ pub enum Scale {
     /// As it stands: minutes on two cores.
     #[default]
     Small,
-    /// With what its `[full]` says.
+    /// With the settings of its `[full]`.
     Full,
 }
 
@@ -136,7 +136,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What the sections of a table set.
+    /// The settings in the sections of a table.
     fn settings(&mut self, table: &Table<'_>) -> Result<Vec<Setting>, PlanError> {
         let mut settings = Vec::new();
         for section in SECTIONS {

@@ -8,13 +8,13 @@ use super::value::Unit;
 pub struct Parameter {
     /// Section and key: `network.buffer`.
     pub name: &'static str,
-    /// What its values look like.
+    /// The form of its values.
     pub unit: Unit,
     /// Words that are values, too.
     pub words: &'static [&'static str],
     /// The default, as a plan would write it.
     pub default: &'static str,
-    /// What it is, in one line.
+    /// Its meaning, in one line.
     pub about: &'static str,
 }
 

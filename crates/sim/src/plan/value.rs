@@ -23,7 +23,7 @@ pub enum Value {
     Word(String),
 }
 
-/// What a parameter's values look like.
+/// The form of a parameter's values.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Unit {
     /// Only the words that the parameter knows.

@@ -1,13 +1,14 @@
-//! A second opinion on a sender: what may be seen from outside of a queue pair must obey IRN's and RoCE's rules.
+//! A second opinion on a sender: a queue pair's visible behaviour must obey IRN's and RoCE's rules.
 //!
-//! Never more in flight than the cap; nothing new out of order; nothing repeated unless a NAK was heard, or something else
-//! repeated, since the packet left, or the shortest timeout has passed in silence. It shares no code with the transport that it watches.
+//! Never more in flight than the cap; nothing new out of order; no packet repeated unless, since it left, a
+//! NAK arrived or another packet was repeated, or the shortest timeout has passed in silence. It shares no
+//! code with the transport that it watches.
 
 use highwire_stdx::{Duration, Instant};
 use highwire_verbs::Recovery;
 use highwire_wire::{Ext, Headers, Psn, Syndrome};
 
-/// What an observer knows of one connection's sender. Packets are counted from its first PSN.
+/// An observer's account of one connection's sender. Packets are counted from its first PSN.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Watch {
     first: Psn,
@@ -15,7 +16,7 @@ pub(crate) struct Watch {
     sent: u32,
     /// Packets that the highest acknowledgement covers.
     acknowledged: u32,
-    /// Packets below may be repeated: something was heard or waited for.
+    /// Packets below may be repeated, because of a NAK, a repetition or a timeout.
     excused: u32,
     repeated: u32,
     /// Since when nothing has moved while packets were in flight.
@@ -77,7 +78,8 @@ impl Watch {
                 return Err(format!("packet {packet} was repeated after {silence:?} without a NAK"));
             }
         }
-        // What was under way together with a repaired loss may be taken for lost as well (IRN's partial acknowledgements).
+        // Packets in flight together with a repaired loss may be taken for lost as well (IRN's partial
+        // acknowledgements).
         self.excused = self.sent;
         Ok(())
     }
@@ -97,7 +99,7 @@ impl Watch {
             Ext::Aeth(aeth) => (aeth, !matches!(aeth.syndrome, Syndrome::Ack { .. })),
             _ => return,
         };
-        // RoCE's positive acknowledgement covers its own PSN, IRN's what is before it.
+        // RoCE's positive acknowledgement covers its own PSN, IRN's the PSNs before it.
         let is_inclusive = recovery == Recovery::GoBackN && matches!(aeth.syndrome, Syndrome::Ack { .. });
         let psn = headers.bth.psn.add(u32::from(is_inclusive));
         let ahead = psn.distance_from(self.first.add(self.acknowledged));

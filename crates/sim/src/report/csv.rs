@@ -1,4 +1,4 @@
-//! One row per run: what it was, every parameter, every measure.
+//! One row per run: its name, every parameter, every measure.
 
 use super::{Measures, Metric};
 use crate::plan::{PARAMETERS, Parameter, Plan, Run};

@@ -14,7 +14,7 @@ pub struct Film {
     pub nodes: Vec<Node>,
     /// By port: the node that it belongs to and the node that its link leads to, as places in `nodes`.
     pub ports: Vec<(u32, u32)>,
-    /// What a full queue is, in kilobytes.
+    /// The size of a full queue, in kilobytes.
     pub full_kb: u32,
     /// The pictures, earliest first.
     pub pictures: Vec<Picture>,

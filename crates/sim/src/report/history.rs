@@ -1,4 +1,4 @@
-//! Whether the network has settled: flows under way, and what they take, by when they arrived.
+//! Whether the network has settled: flows under way, and their completion times by time of arrival.
 
 use highwire_fabric::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -22,7 +22,7 @@ pub struct Stretch {
 }
 
 const STRETCHES: u64 = 20;
-/// Fewer flows say nothing.
+/// Fewer flows make no meaningful history.
 const FLOWS_MIN: usize = 200;
 
 /// The history of the flows that are measured; empty where they are few, or start together.

@@ -1,4 +1,4 @@
-//! What is kept of a run: a few numbers, a few curves, perhaps a film.
+//! The measures of a run: a few numbers, a few curves, perhaps a film.
 
 use highwire_fabric::Span;
 use serde::{Deserialize, Serialize};
@@ -43,7 +43,7 @@ impl Measures {
     /// The shares at which the tail of single packets is kept: Figure 8's range.
     pub const TAIL: [f64; 34] = tail_shares();
 
-    /// What `outcome` has to say.
+    /// The measures of `outcome`.
     pub fn of(scenario: &Scenario, outcome: &Outcome) -> Measures {
         let mut values = vec![None; Metric::ALL.len()];
         let mut put = |metric: Metric, value: f64| {

@@ -1,4 +1,4 @@
-//! What is measured of a run, by name.
+//! The metrics of a run, by name.
 
 /// A number that a run has.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -21,7 +21,7 @@ pub enum Metric {
     Dropped,
     /// Data packets that were repetitions, of those sent.
     Retransmitted,
-    /// Times that a sender waited in vain.
+    /// Timeouts of senders.
     Timeouts,
     /// Pause frames that told a port to stop.
     Pauses,
@@ -93,7 +93,7 @@ impl Metric {
         }
     }
 
-    /// As people say it.
+    /// Its title, for people.
     pub fn title(self) -> &'static str {
         match self {
             Metric::SlowdownMean => "average slowdown",

@@ -16,7 +16,7 @@ const SCRIPTS: [&str; 5] = [
     include_str!("assets/main.js"),
 ];
 
-/// What the script draws.
+/// The data that the script draws.
 #[derive(Serialize)]
 struct Data<'a> {
     figure: &'a str,

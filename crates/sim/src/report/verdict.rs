@@ -14,21 +14,21 @@ pub struct Cell<'a> {
     pub measures: Vec<&'a Measures>,
 }
 
-/// An expectation, and what came out.
+/// An expectation, and our results.
 #[derive(Clone, Debug)]
 pub struct Verdict<'a> {
-    /// What the paper found.
+    /// The paper's finding.
     pub expectation: &'a Expectation,
-    /// What is looked at.
+    /// The metric.
     pub metric: Metric,
-    /// What came out, per combination of points.
+    /// Our results, per combination of points.
     pub here: Vec<Here>,
 }
 
-/// What came out at one combination of points.
+/// Our result at one combination of points.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Here {
-    /// What the points are called; empty without axes.
+    /// The points' name; empty without axes.
     pub points: String,
     /// Of the means over seeds.
     pub value: f64,
@@ -61,7 +61,7 @@ pub(super) fn cells<'a>(plan: &Plan, runs: &[Run], measures: &'a [Measures]) -> 
     cells
 }
 
-/// What came of each expectation, metric by metric.
+/// Judges each expectation, metric by metric.
 pub fn judge<'a>(plan: &'a Plan, runs: &[Run], measures: &[Measures]) -> Vec<Verdict<'a>> {
     let cells = cells(plan, runs, measures);
     let find = |scheme: usize, points: &[usize]| {
@@ -110,7 +110,7 @@ impl Verdict<'_> {
         !self.here.is_empty() && self.here.iter().all(|here| self.expectation.holds(here.value))
     }
 
-    /// What came out, as a person reads it: one number, or the least and the most over all points.
+    /// The result for people: one number, or the least and the most over all points.
     pub fn show_here(&self) -> String {
         let show = |value| self.expectation.quantity.show(value, self.metric);
         let values = || self.here.iter().map(|here| here.value).filter(|value| value.is_finite());

@@ -1,4 +1,5 @@
-//! A node: an endpoint on a UD queue pair of an RNIC, and the driver between them, which does what the real one does.
+//! A node: an endpoint on a UD queue pair of an RNIC, and a driver between them, which does the same as the
+//! real one.
 
 use super::packet::{Network, Packet, emit, gid, node_of};
 use crate::fabric::{Host, Priorities, Time};
@@ -16,7 +17,7 @@ use std::rc::Rc;
 
 /// The key of every node's memory.
 const KEY: LocalKey = LocalKey(0x0001_0000);
-/// A place for a datagram and what stands in front of it.
+/// A place for a datagram and its GRH.
 const PLACE_BYTES: usize = 4096 + 64;
 /// Sends that may wait.
 const SENDS: u32 = 256;
@@ -31,13 +32,13 @@ pub(super) struct RpcHost {
     life: Option<Life>,
     /// Datagrams that leave late, by when.
     late: BTreeMap<(Time, u64), Packet>,
-    /// Those whose time has come, while the port is busy.
+    /// Late datagrams that are due while the port is busy.
     due: VecDeque<Packet>,
     held: u64,
     clock: Clock,
 }
 
-/// What a node has while it runs.
+/// The state of a running node.
 struct Life {
     endpoint: Endpoint,
     rnic: Rnic,
@@ -184,7 +185,7 @@ impl Life {
         debug_assert_eq!(posted, Ok(()), "a place is posted once");
     }
 
-    /// What the real driver does in a turn: sweep, resume, transmit.
+    /// A turn of the driver, as in the real one: sweep, resume, transmit.
     fn turn(&mut self, now: Instant) {
         self.last = now;
         while let Some((_, completion)) = self.rnic.poll_completion() {
@@ -270,7 +271,7 @@ impl Host<Packet> for RpcHost {
         loop {
             let life = self.life.as_mut()?;
             let Some(out) = life.rnic.poll_transmit(instant) else {
-                // Sends that were sent make room for those that wait.
+                // Completed sends make room for waiting ones.
                 if !life.endpoint.has_output() {
                     return None;
                 }
@@ -306,7 +307,7 @@ impl Host<Packet> for RpcHost {
         let late = self.late.first_key_value().map_or(Time::NEVER, |((at, _), _)| *at);
         let Some(life) = &self.life else { return late };
         let due = [life.rnic.poll_timeout(), life.endpoint.poll_timeout()].into_iter().flatten().min();
-        // A worker that only lets others run comes back a microsecond later.
+        // A worker that only yields comes back a microsecond later.
         let again = highwire_stdx::Duration::from_micros(1);
         let ready = life.endpoint.has_work().then(|| life.last + again);
         let due = due.into_iter().chain(ready).min();

@@ -1,4 +1,4 @@
-//! A datagram on the fabric, and what its nodes share: the bytes of payloads, and what happens to datagrams.
+//! A datagram on the fabric, and the nodes' shared state: the bytes of payloads, and the fate of datagrams.
 
 use crate::fabric::HostId;
 use highwire_stdx::Rng;
@@ -11,10 +11,10 @@ use std::net::{IpAddr, Ipv4Addr};
 pub(super) const HEADERS_LEN: usize = Bth::LEN + Deth::LEN + 4;
 /// Ethernet with FCS, IPv4, UDP, ICRC.
 const FRAME_BYTES: u32 = 18 + 20 + 8 + 4;
-/// Payloads that are kept at most. Far more than slots let be under way; what is older has been lost.
+/// At most so many payloads are kept: far more than slots allow to be under way, so an older one was lost.
 const PAYLOADS_MAX: usize = 1 << 14;
 
-/// What a network does to datagrams, as probabilities.
+/// How a network disturbs datagrams, as probabilities.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Disturbance {
     /// It is lost.
@@ -58,7 +58,7 @@ impl crate::fabric::Packet for Packet {
     }
 }
 
-/// What the nodes share, on one thread.
+/// The nodes' shared state, on one thread.
 #[derive(Debug)]
 pub(super) struct Network {
     pub(super) disturbance: Disturbance,
@@ -97,7 +97,7 @@ impl Network {
         self.addresses[usize::from(node)] = Some(Datagram { address: Address::new(gid(node)), qpn, qkey: 0 });
     }
 
-    /// Keeps a payload; its name.
+    /// Keeps a payload, and returns its name.
     pub(super) fn store(&mut self, bytes: impl Iterator<Item = u8>) -> u64 {
         let name = self.stored;
         self.stored += 1;
@@ -139,7 +139,7 @@ pub(super) fn gid(node: u16) -> Gid {
     Gid::from_ip(IpAddr::V4(Ipv4Addr::from(0x0A00_0000 | (u32::from(node) + 1))))
 }
 
-/// The node that an address is of.
+/// The node with this address.
 pub(super) fn node_of(gid: Gid) -> Option<u16> {
     let number = u32::from(gid.to_ipv4()?) & 0x00FF_FFFF;
     u16::try_from(number.checked_sub(1)?).ok()

@@ -14,7 +14,7 @@ fn happened(at: Time) -> Option<Time> {
     (at != Time::NEVER).then_some(at)
 }
 
-/// What became of flow `number`, by what both its ends know.
+/// The record of flow `number`, from both its ends.
 pub(crate) fn flow_record(
     world: &World,
     flows: &[Flow],
@@ -61,7 +61,7 @@ impl Run<'_> {
             let group = &mut groups[group as usize];
             group.bytes += flow.bytes;
             group.start = [group.start, record.start].into_iter().flatten().min();
-            // One that is missing leaves the whole group without an end.
+            // A flow that was not received leaves the whole group without an end.
             group.received = group.received.zip(record.received).map(|(a, b)| a.max(b));
         }
         groups
@@ -105,8 +105,8 @@ impl Run<'_> {
         totals
     }
 
-    /// A run to rest ends with its last flow; timers that run afterwards do not count. Nor does the time at which the run
-    /// stops: the threads of a parallel run stop at different times.
+    /// A run to rest ends with its last flow, without timers that run afterwards. The time at which the run
+    /// stops does not count either: the threads of a parallel run stop at different times.
     fn end_time(&self) -> Time {
         let over = self.net.hosts().flat_map(|h| &h.ledger.sends).map(|send| send.acknowledged);
         match self.scenario.stop {

@@ -22,7 +22,7 @@ pub enum RunError {
         /// What.
         problem: String,
     },
-    /// Flows that should be over are not.
+    /// Some flows are not over that should be.
     Unfinished {
         /// The seed that repeats it.
         seed: u64,
@@ -37,7 +37,8 @@ pub enum RunError {
     Cancelled,
 }
 
-/// What, together with a seed, repeats a run: the commit where the build was told it, else the version.
+/// The program that, together with a seed, repeats a run: the commit if the build was told it, else the
+/// version.
 pub const BUILT_FROM: &str = match option_env!("HIGHWIRE_COMMIT") {
     Some(commit) => commit,
     None => concat!("version ", env!("CARGO_PKG_VERSION")),

@@ -21,7 +21,7 @@ const QPN_BASE: u32 = 16;
 /// Ethernet with FCS, IPv4, UDP, ICRC.
 const FRAME_BYTES: u32 = 18 + 20 + 8 + 4;
 const HEADERS_LEN: usize = 40;
-/// What a datagram's receive has in front of it.
+/// Bytes of the GRH in front of a received datagram.
 const GRH_BYTES: u32 = 40;
 const REQUEST: u32 = 0;
 const RESPONSE: u32 = 1;
@@ -52,7 +52,7 @@ impl crate::fabric::Packet for Packet {
     }
 }
 
-/// Bytes do not matter here.
+/// Memory without contents: bytes do not matter here.
 struct Nothing;
 
 impl Memory<Length> for Nothing {
@@ -73,7 +73,7 @@ impl Memory<Length> for Nothing {
     }
 }
 
-/// What the pipeline is at.
+/// The pipeline's work.
 #[derive(Clone, Copy, Debug)]
 enum Work {
     In(Packet),
@@ -181,7 +181,7 @@ impl ScaleHost {
     fn open(&mut self, now: Time, thread: u32, peer: u32) {
         let is_ud = self.operation == Operation::UdRpc;
         let qpn = self.qpn(thread, peer);
-        // Everybody may ask this thread at once; over a connection its peer alone.
+        // Over datagrams all peers may ask this thread at once; over a connection, one peer.
         let askers = if is_ud { self.nodes } else { 2 };
         let caps = QpCaps {
             // A response may overtake the acknowledgement of its request.
@@ -225,7 +225,7 @@ impl ScaleHost {
         for attr in &steps {
             self.rnic.modify_qp(now.instant(), qpn, attr).expect("the attributes are complete");
         }
-        // Connecting it has brought its context into the card, where there is room.
+        // Connecting the queue pair has brought its context into the card, if there is room.
         let _ = self.contexts.cost(&self.nic, qpn);
         if self.operation != Operation::Read {
             (0..caps.max_recv_wr).for_each(|_| self.receive(now, qpn));
@@ -303,7 +303,8 @@ impl ScaleHost {
         }
     }
 
-    /// What the pipeline has done by now, and what it does next: what was received and what is to be sent in turns.
+    /// Ends the pipeline's finished work and begins the next: received packets and packets to send take
+    /// turns.
     fn turn(&mut self, now: Time) {
         loop {
             if let Some((done, work)) = self.current {

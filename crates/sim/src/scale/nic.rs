@@ -1,7 +1,9 @@
-//! What a card has beyond its protocol: a pipeline that takes time for each packet, and a cache of queue pairs' contexts.
+//! A card beyond its protocol: a pipeline that takes time for each packet, and a cache of queue pairs'
+//! contexts.
 //!
-//! The state of a queue pair lies in the host's memory. A card that holds it answers at once; one that does not fetches it over PCIe and puts it in the
-//! place of the one that was used longest ago. How many it holds and what fetching costs are parameters: no vendor tells them.
+//! The state of a queue pair lies in the host's memory. A card that has it in its cache handles a packet at
+//! once; otherwise it fetches the state over PCIe and replaces the least recently used one. The cache's size
+//! and the cost of fetching are parameters, because no vendor publishes them.
 
 use crate::fabric::Span;
 use highwire_wire::Qpn;
@@ -12,9 +14,9 @@ use std::collections::BTreeMap;
 pub struct Nic {
     /// Contexts of queue pairs that it holds.
     pub cached: usize,
-    /// What a packet takes, sent or received, with its context at hand.
+    /// The time of a packet, sent or received, with its context in the cache.
     pub packet: Span,
-    /// What fetching a context takes besides; the pipeline waits.
+    /// The extra time to fetch a context, in which the pipeline waits.
     pub miss: Span,
 }
 
@@ -29,7 +31,7 @@ pub(super) struct Contexts {
 }
 
 impl Contexts {
-    /// What a packet of this queue pair takes.
+    /// The time of a packet of this queue pair.
     pub(super) fn cost(&mut self, nic: &Nic, qpn: Qpn) -> Span {
         self.clock += 1;
         let before = self.used.insert(qpn.value(), self.clock);

@@ -1,4 +1,4 @@
-//! When a run ends, and what is kept of it.
+//! When a run ends, and which records it keeps.
 
 use highwire_fabric::{Span, Time};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Stop {
-    /// When all flows are over and the network is empty. One that never is ends at ten seconds of virtual time, as an error.
+    /// When all flows are over and the network is empty. A run that never gets there ends after ten seconds
+    /// of virtual time, with an error.
     #[default]
     WhenDone,
     /// As soon as each of the first so many flows has been received. Flows behind them keep the load up meanwhile, and may be
@@ -17,12 +18,12 @@ pub enum Stop {
     At(Time),
 }
 
-/// What is kept besides counters and flows. Neither changes the run.
+/// Records to keep besides counters and flows. They do not change the run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Record {
     /// Every so often, each switch port's waiting bytes and whether it is paused.
     pub sample_every: Option<Span>,
-    /// What each port counted.
+    /// Whether to keep the counters of each port.
     pub ports: bool,
 }

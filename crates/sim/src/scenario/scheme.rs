@@ -1,9 +1,9 @@
-//! What hosts do: transport, congestion control, header sizes.
+//! The hosts' scheme: transport, congestion control, header sizes.
 
 use highwire_fabric::Span;
 use serde::{Deserialize, Serialize};
 
-/// What every host does.
+/// The scheme of every host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Scheme {
@@ -13,7 +13,7 @@ pub struct Scheme {
     pub congestion: Congestion,
     /// Payload of a full packet: 256, 512, 1024, 2048 or 4096.
     pub mtu_bytes: u32,
-    /// What a packet occupies on a link besides its payload.
+    /// Bytes of a packet on a link besides its payload.
     pub headers: HeaderBytes,
     /// Which flows share a queue pair.
     pub queue_pairs: QueuePairs,
@@ -47,8 +47,9 @@ pub struct Irn {
     pub rto_low_in_flight_max: u32,
     /// Timeouts from measured round trips, as TCP's, between `rto_low` and a second, at first `rto_high`.
     pub computes_rto: bool,
-    /// Whether selective acknowledgements restart the timer, as cumulative ones do. The paper does not say; the authors' trace of an
-    /// incast has next to no repetition in vain, which takes it (docs/sim.md).
+    /// Whether selective acknowledgements restart the timer, as cumulative ones do. The paper does not say;
+    /// but the authors' trace of an incast has next to no needless repetitions, which requires it
+    /// (docs/sim.md).
     pub sack_restarts_timer: bool,
     /// How losses are repaired.
     pub recovery: LossRecovery,
@@ -60,7 +61,8 @@ pub struct Irn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Cap {
-    /// So many that the longest way is full: its bandwidth-delay product over a full packet, rounded up (111 by default).
+    /// As many as fill the longest way: its bandwidth-delay product over a full packet, rounded up (111 by
+    /// default).
     Bdp,
     /// So many.
     Packets(u32),
@@ -97,8 +99,8 @@ pub struct GoBackN {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub enum Acks {
-    /// The last packet of a message only: next to no acknowledgements, as in the paper's baseline, which only READs.
-    /// Timely, AIMD and DCTCP, which listen to acknowledgements, hear nothing then.
+    /// The last packet of a message only: next to no acknowledgements, as in the paper's baseline, which only
+    /// READs. Timely, AIMD and DCTCP, which react to acknowledgements, then get none.
     LastOnly,
     /// At least every so many packets.
     Every(u32),
@@ -149,14 +151,15 @@ pub enum Congestion {
     Dctcp,
 }
 
-/// What a packet occupies on a link besides its payload: Ethernet with FCS 18, IPv4 20, UDP 8, then RoCE's headers and ICRC.
+/// Bytes of a packet on a link besides its payload: Ethernet with FCS 18, IPv4 20, UDP 8, then RoCE's headers
+/// and ICRC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct HeaderBytes {
     /// Whether IRN's and RoCE's extension headers count as they are encoded. Otherwise every data packet has 62 bytes and
     /// every acknowledgement 66, as the paper's model has it.
     pub is_encoded: bool,
-    /// What data packets have beyond that (the paper's worst case: 16).
+    /// Extra bytes of data packets (the paper's worst case: 16).
     pub extra: u32,
     /// Preamble and gap between packets: 20 on Ethernet, 0 in the paper's model.
     pub gap: u32,

@@ -21,8 +21,9 @@ pub struct Flow {
     /// When it starts, at the earliest.
     #[serde(default)]
     pub start: Time,
-    /// It also waits for these flows to be over. Each of them must begin or end at this flow's source, which is how that
-    /// host can know: what it receives is over with its last byte, what it sends with the last acknowledgement.
+    /// It also waits for these flows to be over. Each of them must begin or end at this flow's source, so
+    /// that this host can know: a flow that it receives is over with its last byte, a flow that it sends with
+    /// the last acknowledgement.
     #[serde(default)]
     pub after: Vec<FlowId>,
     /// A tag for readers of the outcome: background, incast, …

@@ -9,7 +9,7 @@ use highwire_stdx::{Duration, Instant};
 use super::scoreboard::Scoreboard;
 use super::{Ack, Config, SACK_BLOCKS};
 
-/// What a segment brought.
+/// The result of a segment.
 #[derive(Clone, Copy, Debug)]
 pub struct Received {
     /// Bytes that had not arrived before.
@@ -63,7 +63,7 @@ impl Receiver {
             return Received { fresh, ack: Some(self.acknowledge()) };
         }
         if end <= self.next {
-            // Sent in vain: the sender has to know how far this side is.
+            // The segment was sent in vain, so the sender has to know how far this side is.
             return Received { fresh: 0, ack: Some(self.acknowledge()) };
         }
         let fresh = self.early.unmarked(self.next, end) as u32;
@@ -109,7 +109,8 @@ impl Receiver {
         };
         let told = self.recent.iter().filter_map(|&offset| containing(offset));
         let mut count = 0;
-        // What fell out of memory is told again, highest first: each block is told several times over.
+        // Ranges that are no longer remembered as recent are reported again, highest first, so that each
+        // block is reported several times.
         for (start, end) in told.chain(ranges.iter().rev().copied()) {
             let block = ((start - self.next) as u32, (end - self.next) as u32);
             if count < SACK_BLOCKS && !ack.blocks[..count].contains(&block) {

@@ -1,4 +1,4 @@
-//! One test per rule: what a sender does on a link of 10 µs one way, where nothing but the named segments is lost.
+//! One test per rule: a sender on a link of 10 µs one way, on which only the named segments are lost.
 
 use super::exchange::{DELAY, Exchange, Fate};
 use super::{Ack, Config, SACK_BLOCKS, Segment, Sender};
@@ -163,7 +163,7 @@ fn timeouts_double_until_something_is_acknowledged() {
     assert_eq!(exchange.sender.retransmission_timeout(), Duration::from_millis(16));
 }
 
-/// RFC 6675 §5.1: what the scoreboard knows is not sent again after a timeout.
+/// RFC 6675 §5.1: segments that the scoreboard has are not sent again after a timeout.
 #[test]
 fn after_a_timeout_only_what_is_missing_is_resent() {
     let (sender, _) = check(config(6, true), 6, &[1, 4, 5], "0 1 2 3 4 5 1* 4* 5*");
@@ -207,7 +207,7 @@ fn segments_do_not_cross_messages() {
     assert_eq!((sender.poll_complete(), sender.poll_complete()), (Some(7), None));
 }
 
-/// What acknowledges bytes never sent is not believed.
+/// An acknowledgement of bytes never sent is ignored.
 #[test]
 fn an_impossible_acknowledgement_changes_nothing() {
     let mut sender = Sender::new(config(2, true));

@@ -1,4 +1,4 @@
-//! What a sender knows to have arrived beyond the cumulative acknowledgement (RFC 6675 §3, §4).
+//! The bytes that a sender knows to have arrived beyond the cumulative acknowledgement (RFC 6675 §3, §4).
 //!
 //! Invariant: ranges are sorted, not empty, and neither touch nor overlap each other.
 
@@ -8,7 +8,7 @@ pub(super) struct Scoreboard {
     ranges: Vec<(u64, u64)>,
 }
 
-/// Segments above that have arrived make one that has not a lost one (RFC 6675 §2).
+/// A segment counts as lost when so many above it have arrived (RFC 6675 §2).
 pub(super) const DUP_THRESH: u32 = 3;
 
 impl Scoreboard {

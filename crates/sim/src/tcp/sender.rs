@@ -1,9 +1,10 @@
 //! The half of a connection that sends: window, recovery, timer (RFC 5681, 6298, 6582, 6675, 3042).
 //!
-//! One rule serves all phases: a segment may leave while what is believed to be in the network, the pipe, leaves room for it in
-//! the congestion window. What differs is the belief, and which segment is next. After a timeout everything sent before
-//! it is believed lost, in SACK-based recovery what the scoreboard says; NewReno knows no scoreboard and lets duplicate
-//! acknowledgements inflate its window instead.
+//! One rule serves all phases: a segment may leave while the pipe, the bytes believed to be in the network,
+//! leaves room for it in the congestion window. The phases differ in that belief and in the next segment.
+//! After a timeout everything sent before it is believed lost, in SACK-based recovery the segments that the
+//! scoreboard shows as lost; NewReno knows no scoreboard and lets duplicate acknowledgements inflate its
+//! window instead.
 //!
 //! Invariants: `una <= resent_to <= next`; the timer runs exactly while something is unacknowledged.
 
@@ -51,7 +52,7 @@ pub struct Sender {
     messages: VecDeque<Message>,
     cwnd: u64,
     ssthresh: u64,
-    /// What the receiver takes beyond `una`.
+    /// Bytes that the receiver accepts beyond `una`.
     receive_window: u64,
     phase: Phase,
     board: Scoreboard,
@@ -61,7 +62,7 @@ pub struct Sender {
     must_resend: bool,
     /// Where the last rescue retransmission of this recovery reached (RescueRxt).
     rescued_to: Option<u64>,
-    /// What is believed to be in the network.
+    /// Bytes believed to be in the network.
     pipe: u64,
     duplicates: u32,
     /// NewReno: duplicates below it may be echoes of the last recovery (`recover`, RFC 6582 §3.2).
@@ -88,7 +89,7 @@ struct Message {
 #[derive(Clone, Copy, Debug)]
 struct Choice {
     offset: u64,
-    /// It is the one extra retransmission that a recovery may make out of its turn.
+    /// Whether it is the one extra retransmission that a recovery may make out of its turn.
     is_rescue: bool,
 }
 
@@ -145,7 +146,7 @@ impl Sender {
 
     /// Takes a message of `bytes` to send after all others.
     pub fn post(&mut self, now: Instant, name: u32, bytes: u64) {
-        // RFC 5681 §4.1: what was learnt about the network is stale after a timeout's time of silence.
+        // RFC 5681 §4.1: the window is stale after a silence as long as a timeout.
         let is_idle = self.una == self.end && self.end > 0;
         if is_idle && now.saturating_since(self.last_sent) > self.timeout.current() {
             self.cwnd = self.cwnd.min(self.initial_window());
@@ -205,7 +206,7 @@ impl Sender {
         let is_resent = offset < self.next;
         let mut end = (offset + self.mss()).min(message.end);
         if is_resent {
-            // What follows has arrived, or was cut differently by chance of the message's end.
+            // The segment ends where bytes that have arrived begin.
             end = self.board.gap(offset, end).map_or(end, |gap| gap.1);
             self.counters.resent += 1;
             self.timing = None;
@@ -258,7 +259,8 @@ impl Sender {
         fits.then_some(Choice::at(self.next))
     }
 
-    /// The first two duplicates each let one segment more leave (RFC 3042). With SACK the pipe says as much by itself.
+    /// The first two duplicates each let one segment more leave (RFC 3042). With SACK the pipe already
+    /// shrinks by as much.
     fn limited_transmit(&self) -> u64 {
         if self.config.sack { 0 } else { u64::from(self.duplicates.min(DUP_THRESH - 1)) * self.mss() }
     }
@@ -274,7 +276,8 @@ impl Sender {
             return;
         }
         self.counters.timeouts += 1;
-        // RFC 5681 §3.1: the threshold follows from the flight at the first timeout, not from what is left after others.
+        // RFC 5681 §3.1: the threshold follows from the flight at the first timeout, not from the rest after
+        // later ones.
         if self.backoffs == 0 {
             self.ssthresh = self.halved_flight();
         }

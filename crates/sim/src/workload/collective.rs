@@ -1,12 +1,13 @@
-//! What distributed training asks of a network.
+//! The traffic of distributed training.
 
 use highwire_fabric::Time;
 
 use super::{Ground, REQUEST, WorkloadError};
 use crate::{Flow, FlowId};
 
-/// A ring all-reduce: every host's vector is cut into as many parts as there are hosts; in twice as many steps less two each
-/// host passes one part on to its neighbour, once it has the one before.
+/// A ring all-reduce: every host's vector is cut into as many parts as there are hosts; in twice as many
+/// steps less two, each host passes one part on to its neighbour, once it has received the part of the step
+/// before.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AllReduce {
     /// Each host's vector.
@@ -16,7 +17,7 @@ pub struct AllReduce {
 /// Every host sends an equal part of its data to every other, all at once; each begins with its neighbour.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct AllToAll {
-    /// What each host sends in all.
+    /// Bytes that each host sends in all.
     pub bytes: u64,
 }
 

@@ -1,4 +1,5 @@
-//! Everybody sends to one, everybody receives from one: the pattern that a network of full bisection should carry whole.
+//! Each host sends to one other and receives from one other: a network of full bisection should carry this at
+//! full rate.
 
 use highwire_fabric::Time;
 use highwire_stdx::Rng;
@@ -9,7 +10,7 @@ use crate::Flow;
 /// A random permutation in which no host sends to itself.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Permutation {
-    /// What each host sends.
+    /// Bytes that each host sends.
     pub bytes: u64,
 }
 

@@ -33,7 +33,7 @@ pub struct SizesError {
     pub problem: SizesProblem,
 }
 
-/// What can be wrong with a distribution's text.
+/// An error in a distribution's text.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum SizesProblem {
     /// Not two numbers.
@@ -121,7 +121,7 @@ impl SizeDistribution {
         self.integrate(|low, high| (low + high) / 2.0)
     }
 
-    /// The mean of what a flow occupies on a link: payload, and `overhead_bytes` for each of its packets.
+    /// The mean bytes of a flow on a link: payload, and `overhead_bytes` for each of its packets.
     pub fn mean_wire_bytes(&self, mtu_bytes: u32, overhead_bytes: u32) -> f64 {
         let mtu = f64::from(mtu_bytes);
         // The integral of the number of packets, `⌈x / mtu⌉`, from zero.

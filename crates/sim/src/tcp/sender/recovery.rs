@@ -3,7 +3,7 @@
 use super::{Choice, DUP_THRESH, Phase, Sender};
 
 impl Sender {
-    /// Something arrived beyond the oldest unacknowledged segment.
+    /// A segment arrived beyond the oldest unacknowledged one.
     pub(super) fn on_duplicate(&mut self) {
         self.duplicates += 1;
         match self.phase {
@@ -42,7 +42,7 @@ impl Sender {
     pub(super) fn leave_recovery(&mut self) {
         self.phase = Phase::Open;
         self.resent_to = self.una;
-        // RFC 6582 §3.2, step 3: no burst of what the inflated window would let go at once.
+        // RFC 6582 §3.2, step 3: the window is deflated, to prevent a burst.
         self.cwnd = if self.config.sack {
             self.ssthresh
         } else {
@@ -50,7 +50,8 @@ impl Sender {
         };
     }
 
-    /// Some of what was in flight when recovery began is still missing. Returns whether to restart the timer.
+    /// Some of the segments in flight when recovery began are still missing. Returns whether to restart the
+    /// timer.
     pub(super) fn on_partial(&mut self, acknowledged: u64) -> bool {
         if self.config.sack {
             return true;
@@ -70,7 +71,7 @@ impl Sender {
         let from = self.resent_to.max(self.una);
         let highest = self.board.highest().unwrap_or(self.una);
         let lost = self.board.lost_before(self.config.mss).unwrap_or(self.una);
-        // Rule 1: what is lost. Rule 2: new data. Rule 3: what is missing, if not evidently lost.
+        // Rule 1: lost bytes. Rule 2: new data. Rule 3: missing bytes, even if not evidently lost.
         let missing = |to| self.board.gap(from, to).map(|gap| Choice::at(gap.0));
         missing(lost)
             .or_else(|| self.new_data(0, u64::MAX))
@@ -89,7 +90,7 @@ impl Sender {
         Some(Choice { offset: start.max(end.saturating_sub(self.mss())), is_rescue: true })
     }
 
-    /// `SetPipe` (RFC 6675 §4): of what was not acknowledged, all that is not lost, and what was resent.
+    /// `SetPipe` (RFC 6675 §4): the unacknowledged bytes that are not lost, plus those that were resent.
     pub(super) fn measure_pipe(&mut self) {
         let lost = match self.phase {
             Phase::Loss { until } => until,
