@@ -1,4 +1,5 @@
-//! What shared memory costs on this machine, beside its floor: `cargo run --release -p highwire-link --example shm_cost`.
+//! The cost of shared memory on this machine, compared with the machine's limits: `cargo run --release -p
+//! highwire-link --example shm_cost`.
 //!
 //! Two threads pinned to two cores: a cache line that goes to and fro, then a packet through the rings, then one-sided
 //! operations. Takes some five seconds. Other work on the machine shows at once, so look at several runs.
@@ -104,7 +105,7 @@ fn ring_ping_pong(a: &Arc<LocalEngine>, b: &Arc<LocalEngine>, bytes: usize, floo
     });
 }
 
-/// Both ends in one thread: what the instructions cost, without a second core.
+/// Both ends in one thread: the cost of the instructions, without a second core.
 fn one_core(a: &Arc<LocalEngine>, b: &Arc<LocalEngine>, bytes: usize) {
     let peer = Arc::new(a.registry().lookup(b.gid()).expect("the peer"));
     let mut sender = peer.attach(a, 0, 0, &ChannelConfig::default()).expect("a channel");
@@ -135,7 +136,7 @@ fn throughput(a: &Arc<LocalEngine>, b: &Arc<LocalEngine>, bytes: usize) {
                 spins = if received == before { spins + 1 } else { 0 };
                 before = received;
                 if spins > 1000 {
-                    // The sender has lost its core, perhaps to us.
+                    // The sender has lost its core, perhaps to this thread.
                     std::thread::yield_now();
                 }
             }

@@ -19,7 +19,8 @@ pub struct LocalAddress {
     pub scope_id: u32,
 }
 
-/// Every IP address of this machine. Of 127.0.0.0/8, all of which is local, it names what the interface names.
+/// Every IP address of this machine. All of 127.0.0.0/8 is local, but the list has only the addresses that
+/// the interface has.
 ///
 /// # Errors
 /// Those of `getifaddrs`.

@@ -1,4 +1,4 @@
-//! Batches of datagrams: what a [`Link`](crate::Link) sends from and receives into.
+//! Batches of datagrams, from which a [`Link`](crate::Link) sends and into which it receives.
 
 mod path;
 mod rx;

@@ -1,11 +1,13 @@
-//! Records what a link carries as a pcap file that tcpdump, Wireshark and `highwire pcap` read.
+//! Records a link's packets in a pcap file that tcpdump, Wireshark and `highwire pcap` read.
 //!
 //! A socket sees only payloads, so the frames around them are rebuilt: Ethernet with addresses made from the IP addresses,
-//! IP with the identification that the ICRC says, UDP with its checksum. What is recorded on the way out is sealed as it
-//! will be on the wire; where the decorator stands decides whose view it is (crate docs).
+//! IP with the identification that the ICRC says, UDP with its checksum. An outgoing packet is recorded
+//! sealed, as it will be on the wire; the decorator's place decides whether faults come before or after it
+//! (crate docs).
 //!
-//! A packet is in the file before it leaves, and before the program hears of it: a program that ends at once, or is killed,
-//! leaves a capture up to its last turn behind. One system call for each batch pays for that.
+//! A packet is in the file before it leaves, and before the program receives it, so a program that ends at
+//! once, or is killed, leaves a capture up to its last turn behind. This costs one system call for each
+//! batch.
 //!
 //! A capture never disturbs traffic: when its file cannot be written, it stops and counts.
 
@@ -60,7 +62,7 @@ impl CaptureFile {
     /// Hands everything recorded so far to the file.
     ///
     /// # Errors
-    /// What made the capture stop, now or earlier; earlier errors are reported once.
+    /// The error that made the capture stop, now or earlier; an earlier error is reported once.
     pub fn flush(&self) -> io::Result<()> {
         let mut sink = self.lock();
         match sink.error.take() {
@@ -91,7 +93,7 @@ impl CaptureFile {
     }
 
     fn lock(&self) -> MutexGuard<'_, Sink> {
-        // Records are written whole, or the sink knows of an error: it stays usable after a panic elsewhere.
+        // Records are written whole, or the sink keeps the error, so it stays usable after a panic elsewhere.
         self.sink.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -108,7 +110,7 @@ impl Sink {
         self.error.is_none()
     }
 
-    /// Gives the file what was recorded; false if the capture has stopped.
+    /// Hands the recorded bytes to the file; false if the capture has stopped.
     fn hand_over(&mut self) -> bool {
         if self.error.is_none() {
             self.error = self.writer.flush().err();
@@ -117,7 +119,7 @@ impl Sink {
     }
 }
 
-/// A link that records what passes through it, in both directions.
+/// A link that records its packets in both directions.
 pub struct Capture<L> {
     inner: L,
     file: CaptureFile,

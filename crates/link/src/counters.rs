@@ -1,4 +1,4 @@
-//! What a socket link counts: every packet, and every reason for which one was lost or a call failed.
+//! The counters of a socket link: every packet, and every reason for which one was lost or a call failed.
 
 /// Counters of a [`UdpLink`](crate::UdpLink), since it was opened.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,10 +1,10 @@
 //! A link that misbehaves on purpose, the same way every time.
 //!
-//! A [`Rule`] passes a [`Verdict`] on every packet that leaves; what arrives is left alone, so that each packet suffers
-//! once when both ends are decorated. Verdicts depend on the packet's number in its stream and not on time, so a run
-//! can be repeated as far as its packets repeat. Requests and acknowledgements (`Order::Strict` and `Order::Free`) to
-//! each peer are streams of their own: how many acknowledgements there are depends on timing, and must not move losses
-//! from one request to another.
+//! A [`Rule`] passes a [`Verdict`] on every packet that leaves. Arriving packets are left alone, so that each
+//! packet suffers once when both ends are decorated. Verdicts depend on the packet's number in its stream and
+//! not on time, so a run can be repeated as far as its packets repeat. Requests and acknowledgements
+//! (`Order::Strict` and `Order::Free`) to each peer are streams of their own: how many acknowledgements there
+//! are depends on timing, and must not move losses from one request to another.
 //!
 //! A packet that is held back is sealed only when it leaves, in the place that it then has.
 
@@ -73,7 +73,7 @@ impl<F: FnMut(&Subject<'_>) -> Verdict> Rule for F {
     }
 }
 
-/// A link whose outgoing packets suffer what its rule says.
+/// A link whose outgoing packets suffer its rule's verdicts.
 pub struct Faulty<L, R = Rates> {
     inner: L,
     rule: R,
@@ -147,7 +147,7 @@ impl<L: Link> Faulty<L> {
 }
 
 impl<L: Link, R: Rule> Faulty<L, R> {
-    /// A link with the faults that `rule` finds, and `latency` added to every packet.
+    /// A link with the faults of `rule`, and `latency` added to every packet.
     pub fn with_rule(inner: L, rule: R, latency: Duration) -> Faulty<L, R> {
         Faulty {
             inner,
@@ -216,7 +216,8 @@ impl<L: Link, R: Rule> Faulty<L, R> {
         }
     }
 
-    /// One packet of the stream `key` has gone by: those that it completes the count of follow.
+    /// One packet of the stream `key` has gone by: packets that have now been overtaken by as many as they
+    /// should follow it.
     fn overtake(&mut self, now: Instant, key: (Path, bool), seal: &mut Seal<'_>) {
         for held in &mut self.overtaken {
             if (held.packet.path, held.packet.order == Order::Free) == key {
@@ -292,7 +293,7 @@ impl<L: Link, R: Rule> Link for Faulty<L, R> {
     }
 
     fn transmit(&mut self, now: Instant, batch: &mut TxBatch, seal: &mut Seal<'_>) -> Transmitted {
-        // What an earlier call left behind goes first, and the new batch waits for it.
+        // Packets that an earlier call left behind go first, and the new batch waits for them.
         if self.out.is_blocked() && self.inner.transmit(now, &mut self.out, seal) == Transmitted::Blocked {
             return if batch.is_empty() { Transmitted::All } else { Transmitted::Blocked };
         }
@@ -301,7 +302,8 @@ impl<L: Link, R: Rule> Link for Faulty<L, R> {
             self.suffer(now, Passing { path, order, bytes, damage: None }, seal);
         });
         batch.clear();
-        // A blocked remainder is this link's to offer again, not the caller's: `poll_timeout` asks for that.
+        // This link, not the caller, offers a blocked remainder again; `poll_timeout` asks to be called for
+        // that.
         let _ = self.inner.transmit(now, &mut self.out, seal);
         Transmitted::All
     }

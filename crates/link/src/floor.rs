@@ -1,4 +1,4 @@
-//! The limits of this machine: what UDP, its caches and its memory do with nothing on top.
+//! The limits of this machine: bare UDP, caches and memory.
 //!
 //! Ratios to these figures say how good everything above is, on any machine and under any load, provided that both were
 //! taken in one run. Two threads on two cores poll; on a machine with one core they yield to each other and the figures
@@ -19,13 +19,13 @@ use std::time::Instant;
 /// The distribution of a time, in nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Summary {
-    /// How many times it was taken.
+    /// The number of samples.
     pub count: u64,
     /// The shortest.
     pub min_ns: u64,
-    /// Half were at most this.
+    /// Half of the samples were at most this.
     pub median_ns: u64,
-    /// Ninety-nine of a hundred were at most this.
+    /// Ninety-nine of a hundred samples were at most this.
     pub p99_ns: u64,
     /// The longest.
     pub max_ns: u64,
@@ -96,7 +96,7 @@ impl Pair {
         }
     }
 
-    /// Between two looks at something that the other side changes.
+    /// A pause between two looks at memory that the other side changes.
     #[inline]
     fn pause(self) {
         match self.cores {
@@ -159,7 +159,7 @@ impl Patience {
         Patience { spins: 0, since: None }
     }
 
-    /// Whether it has run out. Looks at the clock only now and then, so as not to disturb what is measured.
+    /// Whether it has run out. Looks at the clock only now and then, so as not to disturb the measurement.
     fn is_over(&mut self) -> bool {
         self.spins = self.spins.wrapping_add(1);
         if !self.spins.is_multiple_of(4096) {

@@ -1,8 +1,9 @@
 //! Packets in and out of a real machine: UDP, shared memory, fault and capture decorators.
 //!
-//! A [`Link`] moves batches of datagrams and knows nothing of what they mean. Packets are written once, in place, into
-//! a [`TxBatch`]; the batch turns them into *trains*, runs of equal-sized datagrams to one destination that Linux takes
-//! in a single call (UDP GSO), because the network stack's cost is per call and not per packet. Decorators wrap any link.
+//! A [`Link`] moves batches of datagrams and does not know their contents. Packets are written once, in
+//! place, into a [`TxBatch`]; the batch turns them into *trains*, runs of equal-sized datagrams to one
+//! destination that Linux takes in a single call (UDP GSO), because the network stack's cost is per call and
+//! not per packet. Decorators wrap any link.
 //!
 //! Order of composition, outermost first: `Capture<Faulty<UdpLink>>` records what the RNIC sent, including packets that a
 //! fault then removes; `Faulty<Capture<UdpLink>>` records what the wire carried. Both are useful, so neither is built in.
@@ -39,7 +40,7 @@ use highwire_stdx::Instant;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-/// Where a packet sits when it is sealed: what its ICRC covers beside its own bytes.
+/// A packet's place when it is sealed: the parts that its ICRC covers beside its own bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
     /// The address and port it leaves from.
@@ -56,18 +57,18 @@ pub struct Place {
 /// It must depend only on its arguments: a capture runs it on a copy as well.
 pub type Seal<'a> = dyn FnMut(&mut [u8], &Place) + 'a;
 
-/// What became of a batch.
+/// The result of sending a batch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a blocked batch must be offered again"]
 pub enum Transmitted {
-    /// Everything was handed over, or dropped and counted; the batch is empty again.
+    /// Every packet was handed over, or dropped and counted; the batch is empty again.
     All,
-    /// The device cannot take more now. What is left stays in the batch, which refuses new packets until a later
-    /// `transmit` has got rid of it.
+    /// The device cannot take more now. The rest stays in the batch, which refuses new packets until a later
+    /// `transmit` has sent it.
     Blocked,
 }
 
-/// A way to move datagrams. Nothing here blocks and nothing panics on what arrives.
+/// A way to move datagrams. No function blocks, and none panics on received bytes.
 pub trait Link {
     /// The address and port that packets leave from.
     fn local(&self) -> SocketAddr;
@@ -79,8 +80,8 @@ pub trait Link {
     /// `now`, so an empty batch is offered when [`poll_timeout`](Link::poll_timeout) has passed.
     fn transmit(&mut self, now: Instant, batch: &mut TxBatch, seal: &mut Seal<'_>) -> Transmitted;
 
-    /// Replaces the contents of `batch` by what arrived next, at most one train, and returns its number of packets. Zero
-    /// means that nothing is waiting.
+    /// Replaces the contents of `batch` by the packets that arrived next, at most one train, and returns
+    /// their number. Zero means that nothing is waiting.
     fn receive(&mut self, now: Instant, batch: &mut RxBatch) -> usize;
 
     /// When this link next has something to send by itself.

@@ -6,8 +6,9 @@
 //! locked may be removed.
 //!
 //! Packets travel through one ring per pair of lanes and direction ([`ShmSender`], [`Inbox`]); WRITE, READ and atomics
-//! can skip them ([`Direct`]). Processes of one user could read each other's memory anyway, so the aim is not secrecy
-//! between them: it is that a peer which crashes, stops or scribbles can neither crash nor block its neighbours.
+//! can skip them ([`Direct`]). Processes of one user could read each other's memory anyway, so the aim is not
+//! secrecy. The aim is that a peer which crashes, stops or writes nonsense can neither crash nor block its
+//! neighbours.
 
 mod channel;
 mod direct;

@@ -55,7 +55,7 @@ impl RawAddress {
         }
     }
 
-    /// What the raw form means, if it is an IP address.
+    /// The address in the raw form, if it is an IP address.
     pub(crate) fn to_address(self) -> Option<SocketAddr> {
         // SAFETY: every member starts with the family and all bytes were initialised by `empty`, `new` or the kernel; the
         // family says which member the rest is.
@@ -134,8 +134,9 @@ pub(crate) fn option(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<i3
     Ok(value)
 }
 
-/// What a socket's memory is used for: the kernel's SK_MEMINFO_VARS (`linux/sock_diag.h`), of which the first are the bytes
-/// that wait to be received and those that may, and the last the datagrams lost for want of room since it was made.
+/// The use of a socket's memory: the kernel's SK_MEMINFO_VARS (`linux/sock_diag.h`), of which the first are
+/// the bytes that wait to be received and those that may, and the last the datagrams lost for want of room
+/// since it was made.
 pub(crate) fn memory_info(fd: BorrowedFd<'_>) -> io::Result<[u32; 9]> {
     let mut info = [0u32; 9];
     let mut length = size_of_val(&info) as libc::socklen_t;

@@ -1,8 +1,9 @@
 //! RoCEv2 over an ordinary UDP socket: no root, no module, no configuration.
 //!
-//! The socket stays unconnected and asks for "don't fragment" always. Linux then writes IPv4 identification 0 into a lone
-//! datagram and 0, 1, 2 … into the segments of a train, which is what makes the ICRC computable: it covers that field
-//! (RoCEv2 A17.3.3) and a socket cannot see it. Connected sockets would count from a hidden base instead.
+//! The socket stays unconnected and asks for "don't fragment" always. Linux then writes IPv4 identification 0
+//! into a lone datagram and 0, 1, 2 … into the segments of a train, which makes the ICRC computable: it
+//! covers that field (RoCEv2 A17.3.3) and a socket cannot see it. Connected sockets would count from a hidden
+//! base instead.
 //!
 //! Packets leave from the port they are received at, 4791. RoCEv2 NICs put entropy for ECMP into the source port and peers
 //! must ignore it (RoCEv2 A17.9.2), so a constant is as good as any.
@@ -27,7 +28,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 /// The UDP port of RoCEv2 (RoCEv2 A17.3.2).
 pub const ROCE_PORT: u16 = 4791;
 
-/// What a [`UdpLink`] is opened with.
+/// The configuration of a [`UdpLink`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct UdpConfig {
     /// An address of this machine: the GID.
@@ -66,7 +67,7 @@ pub struct UdpLink {
     socket: OwnedFd,
     local: SocketAddr,
     limits: TrainLimits,
-    /// What its packets say of ECN.
+    /// The ECN bits of its packets.
     ecn: Ecn,
     counters: Counters,
     overflow_seen: u32,
@@ -118,7 +119,7 @@ impl UdpLink {
             .and_then(|local| UdpLink::configure(socket, local, config).map(|link| (link, local)));
         let (mut link, local) = adopted.map_err(|error| OpenError::new(config, error))?;
         link.local = local;
-        // What the socket lost before it was ours is not our loss.
+        // Datagrams that the socket lost before this link took it over do not count.
         link.overflow_seen = sys::memory_info(link.socket.as_fd()).map_or(0, |info| info[8]);
         Ok(link)
     }
@@ -144,7 +145,7 @@ impl UdpLink {
         let address = with_scope(SocketAddr::new(config.ip, config.port));
         let socket = sys::udp_socket(address.is_ipv6())?;
         if address.is_ipv6() {
-            // Only a socket that is not bound yet can be told, so one that is adopted was told before.
+            // The option can only be set before the socket is bound; on an adopted socket it is set already.
             sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
         }
         let link = UdpLink::configure(socket, address, config)?;
@@ -154,7 +155,7 @@ impl UdpLink {
         Ok(link)
     }
 
-    /// Binds what was prepared.
+    /// Binds the prepared socket.
     fn take_address(&mut self, config: &UdpConfig) -> io::Result<()> {
         sys::bind(self.socket.as_fd(), &with_scope(SocketAddr::new(config.ip, config.port)))?;
         self.local = sys::bound_address(self.socket.as_fd())?;
@@ -180,7 +181,7 @@ impl UdpLink {
         Ok(UdpLink { socket, local: address, limits, ecn, counters, overflow_seen: 0, refused: None })
     }
 
-    /// What was counted so far.
+    /// The counters so far.
     pub fn totals(&self) -> &Counters {
         &self.counters
     }
@@ -212,7 +213,7 @@ impl UdpLink {
         }
     }
 
-    /// What to do about a failed call for a train of `packets`.
+    /// The reaction to a failed call for a train of `packets`.
     #[cold]
     fn on_send_error(&mut self, error: &io::Error, packets: usize, is_retry: bool) -> AfterError {
         let errno = error.raw_os_error().unwrap_or(0);
@@ -228,7 +229,7 @@ impl UdpLink {
         if packets > 1 && matches!(errno, libc::EIO | libc::EINVAL) {
             self.counters.tx_train_refused += 1;
             if errno == libc::EIO {
-                // The interface cannot checksum segments; it will not learn.
+                // The interface cannot checksum segments, and never will.
                 self.limits = TrainLimits::SINGLE;
                 self.counters.gso = 0;
             }
@@ -238,7 +239,7 @@ impl UdpLink {
             libc::ENOBUFS | libc::ENOMEM => &mut self.counters.tx_no_buffers,
             libc::EMSGSIZE => &mut self.counters.tx_too_big,
             libc::EPERM | libc::EACCES => &mut self.counters.tx_forbidden,
-            // EINVAL is what a loopback address gets that wants to leave its machine.
+            // EINVAL: a loopback address cannot send to another machine.
             libc::ENETUNREACH | libc::EHOSTUNREACH | libc::ENETDOWN | libc::EADDRNOTAVAIL | libc::EINVAL => {
                 &mut self.counters.tx_unreachable
             }
@@ -389,8 +390,8 @@ fn set_path_options(fd: BorrowedFd<'_>, is_ipv6: bool, ecn: Ecn) -> io::Result<(
     let tos = i32::from(ecn.bits());
     if is_ipv6 {
         let level = libc::IPPROTO_IPV6;
-        // The ICRC covers what the checksum would, so peers may leave it zero, and Linux's rxe does; over IPv6 the kernel
-        // drops such datagrams unless told otherwise.
+        // The ICRC protects the same bytes, so peers may leave the UDP checksum zero, as Linux's rxe does;
+        // over IPv6 the kernel drops such datagrams unless told otherwise.
         sys::set_option(fd, libc::SOL_UDP, libc::UDP_NO_CHECK6_RX, 1)?;
         sys::set_option(fd, level, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
         sys::set_option(fd, level, libc::IPV6_DONTFRAG, 1)?;
@@ -413,7 +414,8 @@ pub struct Datagram {
     pub bytes: usize,
     /// The address of its sender.
     pub source: SocketAddr,
-    /// The traffic class octet, or TOS, of its IP header, where the socket was [told](tell_traffic_class) to say.
+    /// The traffic class octet, or TOS, of its IP header, if the socket was [told](tell_traffic_class) to
+    /// report it.
     pub traffic_class: u8,
 }
 
@@ -445,9 +447,9 @@ pub fn tell_traffic_class(socket: BorrowedFd<'_>, is_ipv6: bool) -> io::Result<(
 /// How full a socket is that datagrams wait at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveBuffer {
-    /// What waits, in the kernel's accounting: more than the datagrams' bytes.
+    /// The waiting bytes, in the kernel's accounting: more than the datagrams' own.
     pub used_bytes: u32,
-    /// What may wait: beyond it the kernel throws datagrams away.
+    /// The bytes that may wait: beyond them the kernel drops datagrams.
     pub size_bytes: u32,
 }
 

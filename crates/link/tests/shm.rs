@@ -1,5 +1,5 @@
-//! Engines of one user in shared memory: which engines find each other, what arrives, what is allowed, and what a crash leaves
-//! behind.
+//! Engines of one user in shared memory: which engines find each other, which packets arrive, which
+//! operations are allowed, and the state after a crash.
 
 #[path = "shm/channel.rs"]
 mod channel;

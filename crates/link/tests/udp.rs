@@ -1,4 +1,4 @@
-//! Real sockets on loopback addresses: what one link sends, another receives, whole and in order.
+//! Real sockets on loopback addresses: packets arrive whole and in order.
 //!
 //! Every test has addresses of its own, so tests run side by side.
 
@@ -164,7 +164,7 @@ fn processes_that_share_an_address_receive_what_ends_in_their_number() {
         batch.push(Path { class: shard as u8, ..to.into() }, &packet, Order::Strict).unwrap();
         expected[if shard < 3 { shard as usize } else { 0 }].push(packet);
     }
-    // One that is too short to say.
+    // A datagram that is too short to name a queue pair.
     batch.push(Path { class: 99, ..to.into() }, &[1, 2, 3], Order::Strict).unwrap();
     send(&mut a, &mut batch);
     let mut nobody = receive(shared.socket(0), expected[0].len() + 1);
@@ -273,7 +273,7 @@ fn nobody_listening_is_reported_and_hurts_no_other_packet() {
 fn failures_are_counted_by_name() {
     let mut a = open(&config([9, 1]));
     let mut batch = TxBatch::new();
-    // Nothing leads from a loopback address to another machine.
+    // No route leads from a loopback address to another machine.
     batch.push(SocketAddr::from(([240, 0, 0, 1], 4791)), &packet(1, 1, 48), Order::Strict).unwrap();
     send(&mut a, &mut batch);
     let totals = *a.totals();

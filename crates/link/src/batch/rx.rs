@@ -16,7 +16,7 @@ pub enum Ecn {
     NotCapable,
     /// Capable, code point 1.
     Capable1,
-    /// Capable, code point 0: what a sender of ours sets.
+    /// Capable, code point 0: set by Highwire's senders.
     Capable0,
     /// A switch met congestion: the receiver answers with a CNP (RoCEv2 A17.9.3).
     CongestionExperienced,
@@ -42,13 +42,13 @@ impl Ecn {
     }
 }
 
-/// What arrived in one call: packets from one sender, all of one size except the last.
+/// The packets that arrived in one call: from one sender, all of one size except the last.
 pub struct RxBatch {
     bytes: Box<[u8]>,
     arrival: Arrival,
 }
 
-/// What a link says about the bytes that it has put into the buffer.
+/// A link's description of the bytes that it has put into the buffer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Arrival {
     pub source: SocketAddr,
@@ -103,8 +103,8 @@ impl RxBatch {
         Packets { rest: &self.bytes[..self.arrival.bytes], arrival: self.arrival, train_index: 0 }
     }
 
-    /// The last packet, if it is shorter than those before it: a sender lets such a packet ride behind others, because then it
-    /// costs no system call of its own, even if it was to leave first.
+    /// The last packet, if it is shorter than those before it. A sender lets such a packet ride behind
+    /// others, even if it was to leave first, because then it costs no system call of its own.
     pub fn rider(&self) -> Option<Packet<'_>> {
         let Arrival { source, bytes, segment_bytes, traffic_class } = self.arrival;
         let length = bytes % segment_bytes;
@@ -130,12 +130,12 @@ impl RxBatch {
         self.arrival = NOTHING;
     }
 
-    /// Where a link puts the next train, before it says so with [`fill`](RxBatch::fill).
+    /// Where a link puts the next train, before it calls [`fill`](RxBatch::fill).
     pub(crate) fn buffer(&mut self) -> &mut [u8] {
         &mut self.bytes
     }
 
-    /// Makes what lies in the buffer the contents.
+    /// Makes the bytes in the buffer the batch's contents.
     pub(crate) fn fill(&mut self, arrival: Arrival) {
         assert!(
             arrival.bytes <= self.bytes.len() && arrival.segment_bytes > 0,

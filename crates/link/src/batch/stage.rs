@@ -7,7 +7,7 @@ use super::train::Run;
 use crate::{Place, Seal};
 use std::ops::{Deref, DerefMut};
 
-/// One full train of the longest packets, and then some short ones.
+/// Room for one full train of the longest packets and some short ones.
 const STRICT_BYTES: usize = 64 * 1024;
 /// Hundreds of acknowledgements.
 pub(super) const FREE_BYTES: usize = 16 * 1024;

@@ -1,8 +1,9 @@
 //! Laying out trains: which packets share one call to the kernel.
 //!
-//! A train is what UDP GSO takes: datagrams to one destination, all of one size except the last, which may be shorter.
-//! Strict packets keep their order and so decide where trains end. Free packets (acknowledgements) fill the places that
-//! are left at the ends: riding behind others costs nanoseconds, leaving alone costs a whole trip through the stack.
+//! A train is a call's datagrams with UDP GSO: to one destination, all of one size except the last, which may
+//! be shorter. Strict packets keep their order and so decide where trains end. Free packets
+//! (acknowledgements) fill the places that are left at the ends: riding behind others costs nanoseconds,
+//! leaving alone costs a whole trip through the stack.
 //!
 //! Invariant: the plan names every packet exactly once, and strict packets in their order.
 
@@ -18,7 +19,7 @@ pub struct TrainLimits {
 impl TrainLimits {
     /// One datagram per call, for kernels without UDP GSO.
     pub const SINGLE: TrainLimits = TrainLimits { segments: 1, bytes: 65_000 };
-    /// What every kernel with UDP GSO takes.
+    /// The limits of every kernel with UDP GSO.
     pub const GSO: TrainLimits = TrainLimits { segments: 64, bytes: 65_000 };
 }
 
@@ -71,7 +72,7 @@ pub(crate) fn lay_out(strict: &[u16], free: &[u16], limits: TrainLimits, mut eac
     }
 }
 
-/// What still fits on the train being laid out.
+/// The room left on the train being laid out.
 struct Room {
     segment_bytes: usize,
     segments: usize,

@@ -42,7 +42,7 @@ impl std::error::Error for ReserveError {}
 /// Packets for one [`transmit`](crate::Link::transmit), per destination and in order.
 #[derive(Default)]
 pub struct TxBatch {
-    /// Those in use come first; the others keep their memory for later.
+    /// The stages in use come first; the others keep their memory for later.
     stages: Vec<Stage>,
     in_use: usize,
     recent: usize,
@@ -142,7 +142,7 @@ impl TxBatch {
         self.plan(TrainLimits::SINGLE);
         while self.prepare(source, 1, seal) > 0 {
             for train in self.ready(1) {
-                // One of the two is empty.
+                // One of the train's two parts is empty.
                 each(
                     train.destination,
                     train.traffic_class,

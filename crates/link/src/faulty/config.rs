@@ -4,7 +4,7 @@ use highwire_stdx::Duration;
 use std::fmt;
 use std::str::FromStr;
 
-/// How often what happens to packets.
+/// The faults of a link, and how often each happens.
 ///
 /// As text, `key=value` pairs with commas between; [`FaultConfig::default`] is no faults at all.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -21,9 +21,9 @@ pub struct FaultConfig {
     pub corrupt: f64,
     /// Added to every packet's way.
     pub delay: Duration,
-    /// Added on top by chance, up to that much: packets pass each other.
+    /// A random extra delay of at most this, so that packets overtake each other.
     pub jitter: Duration,
-    /// What all chance follows from.
+    /// The seed of all random choices.
     pub seed: u64,
 }
 
@@ -42,7 +42,7 @@ impl Default for FaultConfig {
     }
 }
 
-/// What is wrong with a description of faults, and what would be right.
+/// An error in a description of faults, with the correct form.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfigError {
     /// Not a rate.
@@ -137,7 +137,7 @@ impl FaultConfig {
         *self == FaultConfig { seed: self.seed, reorder_depth: self.reorder_depth, ..FaultConfig::default() }
     }
 
-    /// The same faults for another lane or process, by other chance.
+    /// The same faults with other random choices, for another lane or process.
     #[must_use]
     pub fn for_lane(&self, lane: u64) -> FaultConfig {
         FaultConfig { seed: highwire_stdx::Rng::new(self.seed).fork(lane).next_u64(), ..*self }
@@ -159,7 +159,7 @@ impl FaultConfig {
         Ok(())
     }
 
-    /// Checks what no single value shows.
+    /// Checks the sum of the rates, which no single value shows.
     ///
     /// # Errors
     /// [`ConfigError::Sum`].

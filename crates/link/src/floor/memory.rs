@@ -1,4 +1,4 @@
-//! Caches and memory: what two cores, and one core with itself, can exchange at best.
+//! Caches and memory: the best exchange between two cores, and of one core with itself.
 
 use super::{Gauge, Pair, Summary, Throughput, nanos_since};
 use highwire_stdx::Duration;

@@ -120,7 +120,7 @@ impl Channel {
         Channel::open(window, generation)
     }
 
-    /// Believes a channel's header, or says why not.
+    /// Checks a channel's header, and returns its layout or the error.
     pub(super) fn open(window: &Window, generation: u64) -> Result<Channel, LayoutError> {
         if window.len() < SLOTS {
             return Err(LayoutError::OutOfBounds { offset: 0, len: SLOTS, mapped: window.len() });
@@ -195,7 +195,7 @@ pub(super) fn header(cursor: u64, length: usize, form: u16) -> u64 {
     u64::from(sequence(cursor)) | (length as u64) << 32 | u64::from(form) << 48
 }
 
-/// What the low half of a slot's header must be to be new.
+/// The low half that a new header in a slot has.
 #[inline]
 pub(super) fn sequence(cursor: u64) -> u32 {
     (cursor as u32).wrapping_add(1)

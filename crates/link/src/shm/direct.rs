@@ -39,7 +39,8 @@ pub enum DirectError {
     Bounds,
     /// An atomic's address is no multiple of 8.
     Misaligned,
-    /// Some of the memory of either side is not there any more. Bytes before the first that is missing may have been copied.
+    /// Some of the memory of either side is not there any more. Bytes before the first missing one may have
+    /// been copied.
     Lost,
     /// The peer's process has ended or has closed the channel.
     PeerGone,
@@ -130,7 +131,8 @@ impl Direct<'_> {
                 unsafe { copy_guarded(source.add(at), part.address.cast_mut(), part.len)? };
                 at += part.len;
             }
-            // What the peer had published before what we read is visible from here on.
+            // From here on, everything is visible that the peer had published before the bytes that were
+            // read.
             fence(Ordering::Acquire);
             Ok(())
         })
@@ -166,7 +168,7 @@ impl Direct<'_> {
         let mut was = 0;
         self.operate(rkey, va, 8, Access::REMOTE_ATOMIC, |address| {
             if address.addr() & 7 != 0 {
-                // The region itself starts at an odd place; only the owner's engine can do it.
+                // The region itself is not aligned, so only the owner's engine can execute the atomic.
                 return Err(DirectError::NotShared);
             }
             was = act(address.cast())?;
@@ -175,7 +177,8 @@ impl Direct<'_> {
         Ok(was)
     }
 
-    /// Announces what it is about to touch, checks, acts, and takes the announcement back.
+    /// Announces the queue pair and region that it is about to use, checks, acts, and takes the announcement
+    /// back.
     #[inline]
     fn operate(
         &mut self,
@@ -192,7 +195,7 @@ impl Direct<'_> {
         // Store of `in_use`, then loads of the tables: pairs with the fence in `LocalEngine::withdraw_region`.
         fence(Ordering::SeqCst);
         let result = self.locate(rkey, va, len, need).and_then(|address| address.map_or(Ok(()), act));
-        // Release: the copy is over before the owner sees that we are done.
+        // Release: the copy is over before the owner sees that the initiator is done.
         in_use(self.sender.peer.window(), slot).store(0, Ordering::Release);
         result
     }
@@ -245,7 +248,7 @@ impl Direct<'_> {
         }
         let into = into - shared.start;
         let segment = self.memory(region.segment)?;
-        // The peer's table may be wrong about its own segment; the mapping is what counts.
+        // The peer's table may be wrong about its own segment; only the mapping counts.
         let start = region.offset.checked_add(into).and_then(|start| usize::try_from(start).ok());
         match start.and_then(|start| Some((start, start.checked_add(len)?))) {
             // SAFETY: `start` lies in the mapping.

@@ -1,11 +1,11 @@
-//! An engine's own segment: what it lets its peers see and do.
+//! An engine's own segment: what peers may see and do.
 //!
-//! Taking something back is where care is needed: a peer may be in the middle of a copy. A peer says what it works on
-//! (`in_use`) before it reads the tables; the owner changes the tables before it looks at `in_use`. With a full fence
-//! between the two steps on both sides, either the peer sees that the entry is gone, or the owner sees that the peer is
-//! at it and waits. A peer that died at it is recognised by its lock and waited for no longer. One that lives and does not
-//! finish, because it was stopped or means no good, is waited for once, as long as the caller has patience; after that not at
-//! all, until it is seen to work on nothing.
+//! Withdrawing an entry needs care, because a peer may be in the middle of a copy. A peer announces its
+//! target (`in_use`) before it reads the tables; the owner changes the tables before it looks at `in_use`.
+//! With a full fence between the two steps on both sides, either the peer sees that the entry is gone, or the
+//! owner sees that the peer uses it and waits. The owner recognises a dead peer by its lock and does not wait
+//! for it. For a peer that lives and does not finish, because it was stopped or is malicious, the owner waits
+//! once, as long as the caller's patience; after that not at all, until the peer is seen to use nothing.
 
 mod guests;
 
@@ -71,10 +71,10 @@ pub struct LocalEngine {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PublishError;
 
-/// A peer that lives is still working on what was taken back, after all the time that was granted.
+/// A living peer still uses the withdrawn entry after all the time that was granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StillInUse {
-    /// Whose it is.
+    /// The peer's name.
     pub by: EngineName,
 }
 
@@ -211,7 +211,7 @@ impl LocalEngine {
         lock_table(&self.regions).contains(rkey)
     }
 
-    /// Programs that this engine works for and that reach into its own regions without it.
+    /// Programs that this engine serves and that copy into its regions by themselves.
     pub fn guests(&self) -> &Guests {
         &self.guests
     }

@@ -1,7 +1,8 @@
 //! The receiving end of all channels into one lane.
 //!
-//! A peer's channel is discovered by a counter in our own segment (one load per pump), then mapped and checked. A peer
-//! that writes nonsense loses its channel; a peer that dies loses it once the ring is empty.
+//! The engine discovers a peer's channel by a counter in its own segment (one load per pump), then maps and
+//! checks it. A peer that writes nonsense loses its channel; a peer that dies loses it once the ring is
+//! empty.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -19,7 +20,7 @@ use super::layout::{ACCEPTED, ANNOUNCED, Announcement};
 use super::peer::PeerEngine;
 use super::sender::file_name;
 
-/// So many slots beyond the next one a cache line is fetched.
+/// The slot so far beyond the next one is prefetched.
 const FETCH_AHEAD_SLOTS: u64 = 2;
 
 /// Everything that arrives for one lane through shared memory.
@@ -65,7 +66,7 @@ pub struct SharedBytes<'a> {
     len: usize,
 }
 
-/// What stands in the next slot.
+/// The contents of the next slot.
 enum Next {
     Nothing,
     Packet { next: u64, len: usize, form: u16 },
@@ -114,8 +115,8 @@ impl Inbox {
         self.channels.iter().any(|incoming| !matches!(incoming.peek(), Next::Nothing))
     }
 
-    /// Says that this lane is about to sleep; false if packets wait and it must not. Once it returned true, the next
-    /// sender is told to wake us.
+    /// Announces that this lane is about to sleep; false if packets wait and it must not. After true, the
+    /// next sender must wake this lane.
     pub fn prepare_sleep(&mut self) -> bool {
         self.engine.sleeping(self.lane).store(1, Ordering::Relaxed);
         // Store of `sleeping`, then load of headers: only a full fence keeps this order. Pairs with `ShmSender::flush`.
@@ -127,13 +128,13 @@ impl Inbox {
         true
     }
 
-    /// Says that this lane is awake, so that peers do not wake it.
+    /// Announces that this lane is awake, so that peers do not wake it.
     pub fn awake(&self) {
         self.engine.sleeping(self.lane).store(0, Ordering::Release);
     }
 
-    /// Looks for peers that are gone, one system call per channel; for housekeeping. What they had sent is still
-    /// received. Returns how many there are.
+    /// Looks for peers that are gone, one system call per channel; for housekeeping. Packets that they had
+    /// sent are still received. Returns how many are gone.
     pub fn reap(&mut self) -> usize {
         for incoming in &mut self.channels {
             incoming.draining |= !incoming.sender.check_alive();
@@ -185,7 +186,7 @@ impl Inbox {
                 continue;
             }
             let announcement = Announcement::read(self.engine.window(), at);
-            // The first lane also clears away what is addressed to no lane at all.
+            // The first lane also clears announcements for lanes that do not exist.
             let stray = announcement.to_lane >= self.engine.lanes() && self.lane == 0;
             if announcement.to_lane != self.lane && !stray {
                 continue;
@@ -237,8 +238,8 @@ impl Incoming {
         }
         let path = engine.registry().directory(announcement.name()).join(file_name(announcement.file));
         let segment = Segment::open(&path).ok()?.without_file();
-        // Both ends have it now: without a name, it goes when they go. A sender that closes before we come here
-        // leaves the name to us, so that what it sent arrives.
+        // Both ends have the file open, so it can lose its name and disappear with them. A sender that closes
+        // earlier leaves the name to the receiver, so that its packets still arrive.
         let _ = std::fs::remove_file(&path);
         let window = Window::whole(&Arc::new(segment));
         let channel = Channel::open(&window, announcement.generation).ok()?;
@@ -255,8 +256,8 @@ impl Incoming {
         while count < budget {
             match self.peek() {
                 Next::Packet { next, len, form } => {
-                    // Within a group: those behind this one cross the cores while it is handled. A packet that came alone has
-                    // nothing behind it, and the line is the sender's to write to.
+                    // Only within a group: the slots behind this one cross the cores while it is handled.
+                    // Behind a packet that came alone, the sender is about to write the line.
                     if count > 0 {
                         self.channel.window.prefetch_read(self.channel.slot(next + FETCH_AHEAD_SLOTS));
                     }
@@ -264,7 +265,8 @@ impl Incoming {
                     self.head = next;
                     count += 1;
                 }
-                // What a sender had sent before it closed or died was visible before we noticed.
+                // Packets that the sender sent before it closed or died were visible before this side
+                // noticed.
                 Next::Nothing if self.draining => return Err(Close),
                 Next::Nothing => break,
                 Next::Nonsense => return Err(Close),
@@ -272,7 +274,7 @@ impl Incoming {
         }
         if self.released != self.head {
             self.released = self.head;
-            // Release: our reads are over before the sender overwrites what they read.
+            // Release: the reads are over before the sender overwrites the slots.
             self.channel.head().store(self.head, Ordering::Release);
         }
         Ok(count)

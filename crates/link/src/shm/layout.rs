@@ -76,7 +76,7 @@ pub(super) struct EngineHeader {
     pub(super) qp_slots: u32,
     pub(super) mr_slots: u32,
     pub(super) channel_slots: u32,
-    /// Where processes share the GID: in which of its parts this one lives.
+    /// If processes share the GID: the part of this one.
     pub(super) shard: u32,
 }
 
@@ -185,7 +185,7 @@ pub(super) struct Announcement {
 }
 
 impl Announcement {
-    /// Whose it is.
+    /// The sender's name.
     pub(super) fn name(&self) -> EngineName {
         EngineName::shared(gid_from_bytes(self.gid), self.shard as u8)
     }
@@ -210,7 +210,7 @@ impl Announcement {
     }
 }
 
-/// The word by which a sender says what it operates on.
+/// The word in which a sender announces the target of a direct operation.
 pub(super) fn in_use(window: &Window, slot: usize) -> &AtomicU64 {
     window.u64_at(slot + CHANNEL_IN_USE)
 }

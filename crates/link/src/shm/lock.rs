@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const PAUSE_MIN: Duration = Duration::from_micros(20);
 const PAUSE_MAX: Duration = Duration::from_millis(2);
 
-/// Which byte of an engine's file means what.
+/// The bytes of an engine's file that are locked, and their meaning.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Byte {
     /// An engine holds it as long as it lives; on the registry's lock file, a process holds it while it changes directories.
@@ -50,7 +50,8 @@ pub(super) fn try_lock(fd: BorrowedFd<'_>, byte: Byte) -> io::Result<bool> {
     }
 }
 
-/// Waits for the lock. Holders keep it for microseconds, unless one is stopped or starved: it is waited for as long as `patience` lasts.
+/// Waits for the lock. Holders keep it for microseconds, unless one is stopped or starved, so this waits for
+/// at most `patience`.
 ///
 /// # Errors
 /// `TimedOut` then, among those of the system.
@@ -70,7 +71,7 @@ pub(super) fn lock(fd: BorrowedFd<'_>, byte: Byte, patience: Duration) -> io::Re
 
 /// Gives the lock back.
 pub(super) fn unlock(fd: BorrowedFd<'_>, byte: Byte) {
-    // Unlocking what is open cannot fail.
+    // Unlocking an open file cannot fail.
     let _ = call(fd, libc::F_OFD_SETLK, &mut request(byte, libc::F_UNLCK));
 }
 

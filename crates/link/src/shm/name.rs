@@ -1,20 +1,21 @@
-//! What an engine is called.
+//! Names of engines.
 
 use std::fmt;
 use std::net::IpAddr;
 use std::str::FromStr;
 
-/// A GID, and where processes share it the number of their part: `127.83.20.7` or `127.83.20.7@5`.
+/// A GID and, if processes share it, the number of a process's part: `127.83.20.7` or `127.83.20.7@5`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub struct EngineName {
     /// The GID.
     pub gid: IpAddr,
-    /// In which all its queue pair numbers end; 0 for an engine that has the GID to itself.
+    /// The last byte of all its queue pair numbers; 0 for an engine that has the GID to itself.
     pub shard: u8,
 }
 
 impl EngineName {
-    /// What the broker of a shared GID counts as: its queue pair numbers end in no other's, and queue pair 1 is its own.
+    /// The broker's part of a shared GID: no process's queue pair numbers end in it, and queue pair 1 is the
+    /// broker's.
     pub const BROKER: u8 = 1;
 
     /// The broker of a GID that processes share.
@@ -22,7 +23,7 @@ impl EngineName {
         EngineName::shared(gid, EngineName::BROKER)
     }
 
-    /// Whether it is a broker, and no engine.
+    /// Whether it names a broker.
     pub fn is_broker(&self) -> bool {
         self.shard == EngineName::BROKER
     }
@@ -67,7 +68,7 @@ impl FromStr for EngineName {
             None => (text, 0),
         };
         let name = EngineName::shared(gid.parse().map_err(|_| BadName)?, shard);
-        // A directory with another spelling of the name is not ours.
+        // Only one spelling of a name is valid; a directory with another one is no engine's.
         if name.to_string() == text { Ok(name) } else { Err(BadName) }
     }
 }

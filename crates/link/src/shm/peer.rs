@@ -24,7 +24,7 @@ use super::sender::ShmSender;
 /// that attaches runs a lane.
 const ATTACH_PATIENCE: Duration = Duration::from_millis(250);
 
-/// An engine of the same user on this host, other than our own or our own seen from outside.
+/// An engine of the same user on this host; also this process's own, as its peers see it.
 #[derive(Debug)]
 pub struct PeerEngine {
     registry: Registry,
@@ -36,14 +36,14 @@ pub struct PeerEngine {
     attaching: Mutex<()>,
 }
 
-/// Why no channel to a peer could be opened. It is reached over the network then.
+/// Why no channel to a peer could be opened. Packets then take the network.
 #[derive(Debug)]
 pub enum AttachError {
     /// The peer has no such lane.
     Lane {
         /// Asked for.
         lane: u32,
-        /// What it has.
+        /// The lanes that the peer has.
         lanes: u32,
     },
     /// All its slots for channels are taken.
@@ -52,7 +52,7 @@ pub enum AttachError {
     Gone,
     /// The ring's sizes make no sense.
     Config(LayoutError),
-    /// The file system said no; a full `/dev/shm` shows here.
+    /// The file system refused, for example because `/dev/shm` is full.
     Io(PathBuf, io::Error),
 }
 
@@ -102,7 +102,8 @@ impl PeerEngine {
         self.header.pid
     }
 
-    /// Whether it said goodbye, or was found dead by [`check_alive`](Self::check_alive). One load.
+    /// Whether the peer has closed its segment, or was found dead by [`check_alive`](Self::check_alive). One
+    /// load.
     #[inline]
     pub fn is_gone(&self) -> bool {
         self.gone.load(Ordering::Relaxed) || self.window.u64_at(STATE).load(Ordering::Acquire) != RUNNING

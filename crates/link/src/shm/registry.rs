@@ -40,10 +40,11 @@ const DRAFT: &str = "draft-";
 /// How many addresses to try before giving up; with a hundred engines each try succeeds but for one in 10^5.
 const LOOPBACK_ATTEMPTS: u32 = 64;
 
-/// How long a process waits for another one that changes directories, or that starts a broker, before it says that it cannot go on.
+/// How long a process waits for another one that changes directories or starts a broker, before it gives up
+/// with an error.
 const PATIENCE: Duration = Duration::from_secs(10);
 const BROKER_PATIENCE: Duration = Duration::from_secs(30);
-/// The same for what can be left to the next process.
+/// The same for work that can be left to the next process.
 const HOUSEKEEPING_PATIENCE: Duration = Duration::from_secs(1);
 
 /// The engines of this user on this host.
@@ -59,7 +60,7 @@ pub enum RegistryError {
     Unsafe {
         /// The directory.
         path: PathBuf,
-        /// What is wrong with it.
+        /// The problem, in words.
         reason: &'static str,
     },
     /// The file system said no.
@@ -71,7 +72,7 @@ pub enum RegistryError {
 pub enum ClaimError {
     /// A living engine has it.
     Taken {
-        /// What was asked for.
+        /// The name that was asked for.
         name: EngineName,
         /// The process that has it, if its segment can be read.
         pid: Option<u32>,
@@ -91,13 +92,13 @@ pub enum LookupError {
     Absent,
     /// The process that had it is gone.
     Gone,
-    /// Its segment is not one that this program understands.
+    /// This program does not understand its segment.
     Layout(LayoutError),
     /// The file system said no.
     Io(PathBuf, io::Error),
 }
 
-/// What an engine's directory turns out to be.
+/// The state of an engine's directory.
 enum Found {
     Absent,
     Stale,
@@ -176,7 +177,8 @@ impl Registry {
         Ok(gids)
     }
 
-    /// Takes a GID for this process, or a part of a shared one. What a dead engine left behind under it is removed.
+    /// Takes a GID for this process, or a part of a shared one, and removes the files of a dead engine of
+    /// that name.
     ///
     /// # Errors
     /// [`ClaimError`].
@@ -213,7 +215,7 @@ impl Registry {
         let mut rng = Rng::new(seed);
         for _ in 0..LOOPBACK_ATTEMPTS {
             let [_, b, c, d] = rng.next_u32().to_be_bytes();
-            // 127.0.0.x is where people put things by hand; x.0 and x.255 look like networks and broadcasts.
+            // People choose addresses in 127.0.0.x by hand; x.0 and x.255 look like networks and broadcasts.
             let gid = Ipv4Addr::new(127, b.max(1), c, d.clamp(1, 254));
             match self.claim(IpAddr::from(gid), config) {
                 Err(ClaimError::Taken { .. }) => {}
@@ -255,7 +257,7 @@ impl Registry {
         Ok(living)
     }
 
-    /// Removes what dead engines left behind, and returns their names.
+    /// Removes the directories of dead engines, and returns their names.
     ///
     /// # Errors
     /// Those of reading and removing.
@@ -293,7 +295,8 @@ impl Registry {
 
     /// Removes an engine's directory at its orderly end.
     pub(super) fn release(&self, directory: &Path) {
-        // Without the lock we might remove a successor's directory; then rather leave ours to the next reaper.
+        // Without the lock this might remove a successor's directory, so without it the next reaper removes
+        // this one.
         if let Ok(_guard) = self.lock(HOUSEKEEPING_PATIENCE) {
             let _ = fs::remove_dir_all(directory);
         }
@@ -349,7 +352,7 @@ impl Registry {
     }
 }
 
-/// Looks at an engine's directory. Nothing in it is believed but the lock.
+/// Looks at an engine's directory. Only the lock in it is trusted.
 fn inspect(directory: &Path) -> io::Result<Found> {
     let path = directory.join("engine");
     let file = match OpenOptions::new().read(true).write(true).custom_flags(libc::O_NOFOLLOW).open(&path) {
@@ -442,7 +445,7 @@ impl std::error::Error for LookupError {
 mod tests {
     use super::*;
 
-    /// As by a process that was stopped in the middle.
+    /// The state that a process leaves which was stopped in the middle.
     #[test]
     fn a_process_that_keeps_the_registry_locked_holds_nobody_up_for_ever() {
         let root = std::env::temp_dir().join(format!("highwire-kept-{}", std::process::id()));

@@ -1,7 +1,8 @@
 //! The sending end of a channel.
 //!
-//! The sender knows alone where in the data its packets lie; the receiver only says how many slots it has consumed, and
-//! `data_ends` turns that into bytes. So the one cursor that comes back is checked, and no other can be wrong.
+//! Only the sender knows where in the data its packets lie; the receiver only reports how many slots it has
+//! consumed, and `data_ends` turns that into bytes. So the sender has to check one cursor, and no other can
+//! be wrong.
 //!
 //! Laps are short while little is in flight and long while much is. A ring that stays in the first-level cache is
 //! faster: walking 1024 slots made the round trip of a small packet half as long again (Zen 4, cores without a common
@@ -31,18 +32,19 @@ const SHORT_LAP_SLOTS: u64 = 64;
 /// The same for data, if none of it is in flight.
 const SHORT_LAP_DATA_BYTES: u64 = 16 << 10;
 
-/// So many slots ahead a cache line is fetched for writing: in a group, its way between the cores is then over when its
-/// packet comes. Not fewer, since the receiver looks at the first of them without pause.
+/// The slot so far ahead is prefetched for writing, so that in a group its line has crossed between the cores
+/// when its packet comes. Not fewer, since the receiver polls the first slot without pause.
 const FETCH_AHEAD_SLOTS: u64 = 6;
 
-/// Packets become visible in groups of at most so many, all at once: the receiver looks without pause at the first
-/// slot that it expects, so each packet that were shown by itself would wait for its cache line to come back.
+/// Packets become visible in groups of at most so many, all at once: the receiver polls the first slot that
+/// it expects, so each packet shown by itself would have to wait for its cache line to come back.
 const GROUP_PACKETS: u32 = 16;
 
-/// So often at least a lap goes through all slots: no header may grow so old that its sequence number returns.
+/// At least once in so many slots a lap goes through all slots, so that no header grows so old that its
+/// sequence number returns.
 const FULL_LAP_INTERVAL_SLOTS: u64 = 1 << 30;
 
-/// Where one of our lanes sends packets to one lane of a peer, and how it reaches the peer's memory.
+/// One lane's channel to one lane of a peer, and its direct access to the peer's memory.
 pub struct ShmSender {
     pub(super) peer: Arc<PeerEngine>,
     engine: Arc<LocalEngine>,
@@ -70,7 +72,7 @@ pub struct ShmSender {
     unflushed: bool,
 }
 
-/// A packet whose slot is yet to be written: the receiver looks at it without pause, and would take its cache line back
+/// A packet whose slot is yet to be written: the receiver polls the slot, and would take its cache line back
 /// between two stores that are far apart.
 struct Held {
     slot: u64,
@@ -157,7 +159,7 @@ impl ShmSender {
     }
 
     /// Sends a packet of `len` bytes that `fill` writes. The receiver can see it at once, or, in a batch, after the next
-    /// [`flush`](Self::flush) at the latest. Call that after the last one in any case.
+    /// [`flush`](Self::flush) at the latest. In any case, call `flush` after the last packet.
     ///
     /// # Errors
     /// [`SendError`]; `fill` was not called.
@@ -170,7 +172,7 @@ impl ShmSender {
         sent.map(|Ok(())| ())
     }
 
-    /// The same with a `fill` that may find that there is nothing to send after all: then nothing is sent.
+    /// The same with a `fill` that may fail: then nothing is sent.
     ///
     /// # Errors
     /// [`SendError`]; `fill` was not called. The inner error is its own.
@@ -254,12 +256,12 @@ impl ShmSender {
         sleeping.load(Ordering::Relaxed) != 0 && sleeping.swap(0, Ordering::AcqRel) != 0
     }
 
-    /// Whether the receiver has yet to look at some of what was sent.
+    /// Whether the receiver has yet to look at some of the packets.
     pub fn is_unheard(&self) -> bool {
         self.channel.head().load(Ordering::Acquire) != self.tail
     }
 
-    /// Whether the receiver is gone or has given up, as far as memory tells.
+    /// Whether the receiver is gone or has closed the channel, as far as memory shows.
     pub fn is_closed(&self) -> bool {
         self.peer.is_gone() || self.channel.receiver_closed().load(Ordering::Relaxed) != 0
     }
@@ -323,12 +325,12 @@ impl ShmSender {
     /// Reads how far the receiver is.
     #[cold]
     fn observe_head_acquire(&mut self) -> Result<(), SendError> {
-        // What the receiver cannot see it never gives back.
+        // The receiver never frees slots of packets that it cannot see.
         self.publish_held();
         if self.is_closed() {
             return Err(SendError::Closed);
         }
-        // Acquire: the receiver is done with everything below before we overwrite it.
+        // Acquire: the receiver is done with everything below before this side overwrites it.
         let head = self.channel.head().load(Ordering::Acquire);
         if head < self.head || head > self.tail {
             // The receiver cannot have consumed that many: it is broken.
@@ -410,7 +412,7 @@ impl ShmSender {
         }
     }
 
-    /// Moves on by a packet that fills the next `slots` slots; says which is the first, and its header.
+    /// Moves on by a packet that fills the next `slots` slots. Returns the first slot and its header.
     #[inline]
     fn take_slots(&mut self, slots: u64, len: usize, form: u16) -> (u64, u64) {
         let first = self.tail;
@@ -427,7 +429,7 @@ impl ShmSender {
     /// Makes a packet visible, if those before it are.
     #[inline]
     fn publish(&self, slot: u64, header: u64) {
-        // Release: the packet is visible before its header, and so is all that lies behind it in its group.
+        // Release: the packet and those behind it in its group are visible before its header.
         self.channel.window.u64_at(self.channel.slot(slot)).store(header, Ordering::Release);
     }
 

@@ -45,10 +45,10 @@ pub struct StatsFile {
     sequence: AtomicU64,
 }
 
-/// What the channels of a device have counted, as it is to be written.
+/// The figures of a device's channels, to be written.
 #[derive(Clone, Copy, Debug)]
 pub enum Channels<'a> {
-    /// Nothing since it was written last.
+    /// No figure has changed since the last write.
     Unchanged,
     /// The busiest, [`StatsFile::CHANNELS_MAX`] at most, and how many others there are.
     Busiest(&'a [ChannelFigures], usize),
@@ -65,16 +65,16 @@ pub struct RunningDevice {
     pub pid: u32,
     /// Its counters by name, as they were a moment ago.
     pub counters: Vec<(String, u64)>,
-    /// What its busiest channels have counted.
+    /// The figures of its busiest channels.
     pub channels: Vec<ChannelFigures>,
     /// Channels that there was no room for.
     pub channels_left_out: u32,
 }
 
-/// What one channel of a device has counted.
+/// The figures of one channel of a device.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelFigures {
-    /// What it is called.
+    /// Its name.
     pub name: String,
     /// Its figures by name, the same names for every channel of a device.
     pub figures: Vec<(String, u64)>,
@@ -163,7 +163,7 @@ impl StatsFile {
 
 /// A file without counters.
 fn make(path: &Path, pid: u32) -> io::Result<Window> {
-    // The name is its owner's, so a file of that name is what a process that is gone left behind, or the broker's promise.
+    // Only this process owns the name, so a file of that name is a dead process's, or the broker's promise.
     let _ = std::fs::remove_file(path);
     let window = Window::whole(&Arc::new(Segment::create_file(path, FILE_BYTES, 0o600)?));
     window.u64_at(8).store(u64::from(pid), Ordering::Relaxed);
@@ -175,12 +175,12 @@ fn make(path: &Path, pid: u32) -> io::Result<Window> {
 /// Says that a process has a device of this name, before it says so itself. 0 is a process that cannot be seen from here.
 pub fn announce(registry: &Registry, name: EngineName, pid: u32) {
     if pid > 0 {
-        // Without it, what is said by the device itself must do.
+        // If this fails, only the device's own file tells.
         let _ = make(&path(registry, name), pid);
     }
 }
 
-/// Removes what a process that is gone left behind.
+/// Removes the file of a process that is gone.
 pub fn remove(registry: &Registry, name: EngineName) {
     let _ = std::fs::remove_file(path(registry, name));
 }
@@ -208,8 +208,8 @@ pub fn running_devices() -> io::Result<Vec<RunningDevice>> {
     running_where(&Registry::open().map_err(io::Error::other)?, |name| !name.is_broker())
 }
 
-/// Every broker of this user that runs on this machine now, by address: what became of the datagrams for the queue pair 1 of
-/// addresses that processes share.
+/// Every broker of this user that runs on this machine now, by address, with its counters of datagrams for
+/// queue pair 1.
 ///
 /// # Errors
 /// Those of reading the directory.

@@ -11,7 +11,8 @@
 //! ```
 //!
 //! An entry lies at most [`PROBES`] slots behind its key's hash. Where that is full, the entry stays unpublished, and
-//! peers fall back to packets. The owner keeps its own list of what is where: peers may scribble on the shared one.
+//! peers fall back to packets. The owner keeps a list of its own of the entries' places, because peers may
+//! overwrite the shared table.
 
 use std::sync::atomic::{Ordering, fence};
 
@@ -61,7 +62,7 @@ impl std::ops::BitOr for Access {
 pub struct PublishedQueuePair {
     /// Its protection domain, as a number.
     pub pd: u32,
-    /// What its attributes allow the peer.
+    /// The peer's rights, from the queue pair's attributes.
     pub access: Access,
     /// The only QP that may address it.
     pub peer_qpn: u32,
@@ -87,7 +88,7 @@ pub struct PublishedReceives {
 pub struct PublishedRegion {
     /// Its protection domain, as a number.
     pub pd: u32,
-    /// What it allows.
+    /// The rights that it grants.
     pub access: Access,
     /// The virtual address of its first byte, as peers name it.
     pub iova: u64,
@@ -108,7 +109,7 @@ pub struct PublishedRegion {
 /// The forty-eight bytes behind the key.
 pub(super) type Body = [u64; 6];
 
-/// What a table holds.
+/// An entry of a table.
 pub(super) trait Entry: Sized {
     fn encode(&self) -> Body;
     fn decode(body: &Body) -> Self;
@@ -185,7 +186,7 @@ pub(super) struct TableWriter {
     slots: Vec<Owned>,
 }
 
-/// What the owner knows of a slot.
+/// The owner's record of a slot.
 #[derive(Clone, Copy, Debug, Default)]
 struct Owned {
     key: u32,

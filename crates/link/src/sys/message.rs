@@ -35,7 +35,7 @@ impl Control {
 }
 
 impl Controls {
-    /// Those that a train needs.
+    /// The control messages that a train needs.
     fn of(train: &TrainView<'_>, ecn: Ecn) -> Controls {
         let nothing = || Control { header: empty(), data: [0; 8] };
         let mut controls = Controls { messages: [nothing(), nothing()], count: 0 };
@@ -43,7 +43,7 @@ impl Controls {
             let bytes = (train.segment_bytes as u16).to_ne_bytes();
             controls.push(Control::new(libc::SOL_UDP, libc::UDP_SEGMENT, bytes));
         }
-        // Without a DSCP the socket's own option says all.
+        // Without a DSCP the socket's own option is enough.
         let dscp = train.traffic_class & !Ecn::MASK;
         if dscp != 0 {
             let (level, kind) = match train.destination {
@@ -124,9 +124,9 @@ pub(crate) fn send_trains<'a>(
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     let fd = fd.as_raw_fd();
     let first: *mut libc::mmsghdr = messages.as_mut_ptr().cast();
-    // A lone train is what latency is made of, and `sendmsg` takes it 100 ns quicker.
-    // SAFETY: the first `count` messages are initialised, and their pointers lead to initialised elements of the arrays above
-    // and to the caller's slices, with the lengths beside them. Of what they lead to, the kernel only reads.
+    // Lone trains decide latency, and `sendmsg` sends one 100 ns faster. SAFETY: the first `count` messages
+    // are initialised, and their pointers lead to initialised elements of the arrays above and to the
+    // caller's slices, with the lengths beside them. Of what they lead to, the kernel only reads.
     let sent = unsafe {
         match count {
             1 => libc::sendmsg(fd, &raw const (*first).msg_hdr, flags).min(1),
@@ -191,7 +191,7 @@ pub(crate) fn drain_errors(fd: BorrowedFd<'_>, mut each: impl FnMut(ErrorReport)
     }
 }
 
-/// What one `recvmsg` writes beside the payload.
+/// The memory that one `recvmsg` fills beside the payload.
 struct Exchange {
     address: RawAddress,
     control: ControlBuffer,

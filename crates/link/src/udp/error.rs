@@ -1,4 +1,4 @@
-//! Why a link did not open, in words that say what to do next.
+//! Why a link did not open, with advice what to do next.
 
 use super::{UdpConfig, table};
 use crate::{LocalAddress, local_addresses};
@@ -21,7 +21,7 @@ pub enum OpenError {
     NotLocal {
         /// What was asked for.
         ip: IpAddr,
-        /// What could be asked for.
+        /// The addresses that this machine has.
         local: Vec<LocalAddress>,
     },
     /// The machine has no such family of addresses.
@@ -33,12 +33,12 @@ pub enum OpenError {
     Io {
         /// What was asked for.
         address: SocketAddr,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
 }
 
-/// A socket that stands in the way.
+/// A socket that keeps the address from being bound.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     /// The address and port that it has; an unspecified address means all of them.

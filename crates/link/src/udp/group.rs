@@ -54,7 +54,7 @@ impl SharedPort {
         for socket in sockets.iter_mut().filter(|socket| socket.local.port() == 0) {
             socket.take_address(&config).map_err(failed)?;
         }
-        // The former owner may not have come to that.
+        // The former owner may have died before it did this.
         steer::attach_shards(sockets[0].as_fd(), by, sockets.len()).map_err(failed)?;
         Ok(SharedPort { config, by, sockets, next: None })
     }
@@ -116,7 +116,7 @@ impl SharedPort {
         self.sockets[number].as_fd()
     }
 
-    /// Throws away what waits at a socket.
+    /// Throws away the datagrams that wait at a socket.
     pub fn drain(&mut self, number: usize, scratch: &mut RxBatch) {
         while self.sockets[number].receive(Instant::ZERO, scratch) > 0 {}
     }

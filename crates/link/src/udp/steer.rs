@@ -1,7 +1,8 @@
 //! Which lane or process a packet belongs to, decided in the kernel.
 //!
 //! The sockets of a device share one address; a classic BPF program of four instructions picks one by the destination QP.
-//! So do those of processes that share an address; theirs is picked by the number's last byte.
+//! The sockets of processes that share an address use such a program as well, which picks by the number's
+//! last byte.
 
 use crate::sys;
 use std::io;
@@ -29,7 +30,7 @@ pub(super) fn attach(fd: BorrowedFd<'_>, lanes: usize) -> io::Result<()> {
     sys::attach_steering(fd, &mut program)
 }
 
-/// By which queue pair number a group of sockets is told apart.
+/// The queue pair number by which the kernel picks a socket of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SteerBy {
     /// The BTH's destination QPN.
@@ -38,8 +39,9 @@ pub enum SteerBy {
     ReceiverQpn,
 }
 
-/// Gives each datagram to the socket that the last byte of its queue pair number counts to, and to the first one what
-/// counts further than `sockets` or is too short to say. A later call replaces what an earlier one said.
+/// Gives each datagram to the socket whose number is the last byte of its queue pair number, and to the first
+/// socket if there is none of that number or the datagram is too short. A later call replaces the rule of an
+/// earlier one.
 pub(super) fn attach_shards(fd: BorrowedFd<'_>, by: SteerBy, sockets: usize) -> io::Result<()> {
     let sockets = u32::try_from(sockets).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     let word = match by {

@@ -1,5 +1,5 @@
-//! The UDP sockets of this machine, those of other processes as well: the kernel's table of them (`proc_net(5)`), which everybody may
-//! read.
+//! The UDP sockets of this machine, those of other processes as well: the kernel's table of them
+//! (`proc_net(5)`), which every process may read.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +13,7 @@ pub(super) struct Socket {
     pub(super) address: SocketAddr,
     pub(super) uid: u32,
     pub(super) inode: u64,
-    /// What waits to be received, by the kernel's account, which is more than the datagrams' bytes.
+    /// The bytes that wait to be received, by the kernel's account, which is more than the datagrams' own.
     unread_bytes: u64,
 }
 
@@ -24,8 +24,8 @@ pub(super) fn sockets() -> Vec<Socket> {
     v4.lines().chain(v6.lines()).filter_map(parse).collect()
 }
 
-/// Whether datagrams wait unread at the one socket that is bound to `address`, whichever process has it. False where there is none, or
-/// where several share the address and it cannot be told which of them is meant.
+/// Whether datagrams wait unread at the one socket that is bound to `address`, whichever process has it.
+/// False if there is none, or if several share the address, because then it is unknown which one is meant.
 pub fn has_unread(address: SocketAddr) -> bool {
     for _ in 0..READS_MAX {
         match at(address, &sockets())[..] {

@@ -1,4 +1,4 @@
-//! What arrives.
+//! Packets through a channel.
 
 use std::collections::VecDeque;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! What is allowed, and what is done.
+//! Direct operations: rights and effects.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -241,7 +241,7 @@ fn memory_that_was_withdrawn_is_never_written_again() {
             } else {
                 pair.target.withdraw_queue_pair(PEER_QPN, patience).unwrap();
             }
-            // What another owner of the memory would write now must stay.
+            // Another owner of the memory may write to it now, and its bytes must stay.
             pair.memory.write(0, &[0x11; LENGTH]).unwrap();
         });
         assert!(pair.bytes().iter().all(|&byte| byte == 0x11), "round {round}");

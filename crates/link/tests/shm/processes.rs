@@ -1,4 +1,4 @@
-//! Real second processes, and what is left of them when they are killed.
+//! Real second processes, and the state that they leave behind when they are killed.
 
 use std::io::Read;
 use std::path::Path;
@@ -19,7 +19,7 @@ const CHILD: &str = "127.5.0.2";
 const RKEY: u32 = 42;
 const ADDS: u64 = 20_000;
 
-/// What the second process does; in the first one this test has nothing to do.
+/// The code of the second process; in the first one this test does nothing.
 #[test]
 fn child() {
     let (Ok(role), Ok(root)) = (std::env::var("HIGHWIRE_TEST_ROLE"), std::env::var("HIGHWIRE_TEST_ROOT"))

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use highwire_shmem::{Window, offset};
 
-/// The send rings whose owners work without the engine.
+/// The send rings whose owners copy without the engine.
 #[derive(Debug, Default)]
 pub struct Guests {
     list: Mutex<Vec<Arc<Word>>>,
@@ -19,13 +19,13 @@ pub struct Guests {
 pub(super) struct Word {
     ring: Window,
     is_gone: AtomicBool,
-    /// It has used up the patience of a caller.
+    /// Its guest has used up the patience of a caller.
     pub(super) is_overdue: AtomicBool,
 }
 
 impl Guests {
-    /// From now on what the ring's owner says to be working on is waited for. The owner is counted as gone once
-    /// [`remove`](Self::remove) was called for the same ring.
+    /// From now on a withdrawal waits while the ring's owner says that it uses the region. The owner counts
+    /// as gone once [`remove`](Self::remove) was called for the same ring.
     pub fn add(&self, ring: &Window) {
         self.lock().push(Arc::new(Word {
             ring: ring.clone(),
@@ -34,7 +34,7 @@ impl Guests {
         }));
     }
 
-    /// The ring's owner works no more: it has ended, or its queue pair has.
+    /// The ring's owner copies no more: it has ended, or its queue pair has.
     pub fn remove(&self, ring: &Window) {
         self.lock().retain(|word| {
             let is_it = word.ring.as_ptr() == ring.as_ptr();
@@ -45,7 +45,8 @@ impl Guests {
         });
     }
 
-    /// All of them now. The list is not held meanwhile: a guest that is waited for must be able to go.
+    /// A copy of the list, which stays unlocked while a thread waits for a guest, so that the guest can be
+    /// removed.
     pub(super) fn all(&self) -> Vec<Arc<Word>> {
         self.lock().clone()
     }
@@ -56,7 +57,7 @@ impl Guests {
 }
 
 impl Word {
-    /// Whether the ring's owner works on something that `concerns` the caller.
+    /// Whether the ring's owner uses a region that `concerns` the caller.
     pub(super) fn is_at_work(&self, concerns: &impl Fn(u64) -> bool) -> bool {
         // Acquire: the owner's copy is over before the memory is reused.
         let word = self.ring.u64_at(offset::IN_USE).load(Ordering::Acquire);
