@@ -63,11 +63,11 @@ struct Thread<'a> {
     is_relieved: bool,
     /// Sleeps in a row that nothing has ended.
     quiet_sleeps: u32,
-    /// Where it has moved to.
+    /// The core to which it has moved.
     core: Option<Core>,
 }
 
-/// What the thread knows about a lane.
+/// The thread's account of a lane.
 struct Watched {
     /// The count of visits when it last looked, and whether that had moved.
     visits: u64,
@@ -200,7 +200,7 @@ impl Thread<'_> {
         sys::wait_readable(&fds, Some(Duration::ZERO))
     }
 
-    /// After `prepare_sleep`: whether one does after all, or does no more.
+    /// After `prepare_sleep`, looks again whether a leader takes packets.
     fn look_for_leader_again(&mut self) {
         let waiting = &self.device.waiting;
         let seat = &waiting.station().seat;
@@ -214,7 +214,7 @@ impl Thread<'_> {
         if let Some(core) = self.device.waiting.sleeper_to_follow()
             && self.core.replace(core) != Some(core)
         {
-            // Refused where the core is not this process's to use: then it stays where it is.
+            // If this process may not use the core, the thread stays where it is.
             let _ = highwire_wake::pin(&[core]);
         }
     }

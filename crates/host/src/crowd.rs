@@ -1,9 +1,9 @@
 //! Threads that poll in vain on a machine with fewer cores than neighbours that talk to each other.
 //!
 //! Each of them would keep its core until the scheduler takes it away, milliseconds later, while the neighbour that it waits for
-//! cannot run: four MPI ranks on two cores. So such a thread gives its core away now and then. Where there are cores enough for a process
-//! and its neighbours, a thread that polls has a core to itself, and nothing is asked of the kernel: what else runs on
-//! the machine would take the core for as long as the scheduler lets it.
+//! cannot run: four MPI ranks on two cores. So such a thread gives its core away now and then. If there are
+//! enough cores for a process and its neighbours, a polling thread keeps its core and does not yield: any
+//! other program on the machine would take the core for as long as the scheduler lets it.
 
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 

@@ -1,11 +1,11 @@
 //! The door: other programs of this user get queue pairs and registered memory from this process's device, and call no
 //! native code for it.
 //!
-//! They speak over a Unix-domain socket about what is to be made, and map what was made: rings, doorbells and memory are files
-//! of the device's directory (`docs/uapi.md`, `docs/java.md`). On the data path this process sees only the rings, which may
-//! hold anything.
+//! They ask for objects over a Unix-domain socket, and map the objects' files from the device's directory:
+//! rings, doorbells and memory (`docs/uapi.md`, `docs/java.md`). On the data path this process sees only the
+//! rings, which may hold anything.
 //!
-//! Invariant: what a program has made ends with its connection, however that ended.
+//! Invariant: a program's objects end with its connection, however that ended.
 
 mod attributes;
 mod protocol;
@@ -57,7 +57,7 @@ struct Visitors {
     sessions: HashMap<u64, Arc<Channels>>,
 }
 
-/// The connections over which a session hears of completions.
+/// The connections over which a session is told of completions.
 #[derive(Default)]
 pub(crate) struct Channels(Mutex<Vec<Arc<UnixStream>>>);
 
@@ -74,7 +74,7 @@ impl Bell {
     }
 
     pub(crate) fn ring(&self) {
-        // A program that arms and never reads fills its own socket, and is not waited for.
+        // A program that arms and never reads fills its own socket; the engine does not wait for it.
         let _ = (&*self.socket).write(&self.word);
     }
 }
@@ -139,7 +139,7 @@ impl Drop for Door {
         self.shared.is_closing.store(true, Ordering::SeqCst);
         let _ = UnixStream::connect(&self.path);
         if let Some(thread) = self.thread.take() {
-            // That it panicked is its own report.
+            // If it panicked, its message has been printed already.
             let _ = thread.join();
         }
         let threads = {
@@ -186,7 +186,8 @@ impl Shared {
         }
     }
 
-    /// One connection from its first frame to its end. What goes wrong with the socket is the program's end.
+    /// Serves one connection from its first frame to its end. Any error of the socket counts as the program's
+    /// end.
     fn serve(&self, mut socket: UnixStream) {
         let Ok(Some(first)) = Request::read(&mut socket) else { return };
         match self.greet(&first) {
@@ -236,7 +237,7 @@ impl Shared {
         }
     }
 
-    /// What a program needs to know of the device.
+    /// The device's attributes, for a program.
     fn welcome(&self, token: u64) -> Vec<u64> {
         let gid = self.device.gid().0;
         let word =
@@ -284,7 +285,8 @@ fn check_version(magic: u64, version: u64) -> Result<(), Refusal> {
 /// The device or its door could not be opened, with words for a person.
 pub fn serve(config: &DeviceConfig, is_open: impl FnOnce(&Device, &Door)) -> io::Result<()> {
     let ends = sys::EndSignals::block();
-    // A device would do without, over UDP alone; a door cannot, and says why.
+    // A device could do without the registry, over UDP alone; a door cannot, so this reports why it is
+    // missing.
     Registry::open().map_err(io::Error::other)?;
     let config = DeviceConfig { has_door: true, engine: Engine::Background, ..config.clone() };
     let device = Device::open(&config).map_err(io::Error::other)?;

@@ -30,7 +30,7 @@ impl Slumber {
         self.is_deep.store(true, Ordering::Relaxed);
     }
 
-    /// It is awake.
+    /// The background thread is awake.
     pub(crate) fn end(&self) {
         self.is_deep.store(false, Ordering::Relaxed);
     }

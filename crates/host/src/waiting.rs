@@ -29,7 +29,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What the waiting threads of a device share.
+/// The state that the waiting threads of a device share.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     strategy: Arc<dyn WakeStrategy>,
@@ -119,7 +119,7 @@ impl Waiting {
         self.count.0.load(Ordering::SeqCst) as u32 > 0
     }
 
-    /// What waits have cost, for other programs to read.
+    /// The cost of waits, for other programs to read.
     pub(crate) fn news(&self, now_ns: u64, most_places: usize) -> News {
         // A thread that has changed the count has entered its figures before.
         self.accounts.news(now_ns, self.count.0.load(Ordering::Acquire), most_places)
@@ -241,7 +241,7 @@ impl Waiting {
         self.dozing.end();
     }
 
-    /// What waits have cost, by place.
+    /// The cost of waits, by place.
     pub(crate) fn accounts(&self) -> &Accounts {
         &self.accounts
     }
@@ -253,7 +253,7 @@ impl Sleepers {
         self.woken.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Wakes one thread; what it is to find is there.
+    /// Wakes one thread, whose event must be visible already.
     pub(crate) fn wake(&self) {
         self.ring_after(self.word.post());
     }

@@ -16,7 +16,7 @@ const WAKES_PER_JUDGEMENT: u32 = 8;
 /// it there, makes few finds of its own.
 const VISITS_OF_POLLERS: u64 = 16 * WAKES_PER_JUDGEMENT as u64;
 
-/// What is known about one lane.
+/// The account of one lane.
 #[derive(Debug, Default)]
 pub(super) struct Attendance {
     is_attended: bool,
@@ -31,7 +31,7 @@ pub(super) struct Attendance {
 }
 
 impl Attendance {
-    /// Whether visitors take what arrives.
+    /// Whether visitors take arriving packets.
     pub(super) fn is_attended(&self) -> bool {
         self.is_attended
     }
@@ -65,7 +65,7 @@ impl Attendance {
         self.mine += u64::from(found);
         self.wakes += u32::from(was_woken);
         if self.wakes >= WAKES_PER_JUDGEMENT {
-            // Two threads that take packets in turns are in each other's way.
+            // Two threads that take packets in turns hinder each other.
             let has_pollers = visits.wrapping_sub(self.visits) >= VISITS_OF_POLLERS;
             let is_attended = has_pollers || 2 * self.theirs >= self.mine;
             self.visits = visits;

@@ -1,4 +1,4 @@
-//! Attributes of queue pairs as words: which are given, as `libibverbs` counts them, and one word for each.
+//! Attributes of queue pairs as words: a mask of those given, with `libibverbs`' bits, and one word for each.
 
 use super::protocol::{Refusal, Status, narrow};
 use highwire_rnic::QpSnapshot;
@@ -10,7 +10,7 @@ const RECOVERY: u64 = 1 << 32;
 /// Words of the attributes, the mask included.
 pub(super) const WORDS: usize = 18;
 
-/// What the words ask for.
+/// The attributes in the words.
 pub(super) fn from_words(words: &[u64; WORDS]) -> Result<QpAttr, Refusal> {
     let [mask, state, access, qkey, gid_low, gid_high, marks, remote_qpn, mtu, rq_psn, sq_psn, rest @ ..] =
         *words;

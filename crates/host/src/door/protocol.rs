@@ -1,4 +1,4 @@
-//! What a program and its engine say to each other: one frame per question, one per answer, in turn.
+//! The protocol between a program and its engine: one frame per question, one per answer, in turn.
 //!
 //! A frame is a header of eight bytes, `length u32 · kind u16 · status u16`, and a body of so many bytes: 64-bit words,
 //! little-endian, or the text of an error where `status` is not zero. `docs/uapi.md` lists the words of every kind.
@@ -6,7 +6,8 @@
 use std::fmt;
 use std::io::{self, Read, Write};
 
-/// The version of everything a program behind the door relies on; said in the first frame, and any other is refused.
+/// The version of everything a program behind the door relies on. The first frame names it, and any other
+/// version is refused.
 pub const VERSION: u64 = 2;
 /// The first word of the first frame.
 pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"HWDOOR\0\0");
@@ -14,7 +15,7 @@ pub(crate) const MAGIC: u64 = u64::from_le_bytes(*b"HWDOOR\0\0");
 pub(crate) const BODY_BYTES_MAX: usize = 1024;
 const HEADER_BYTES: usize = 8;
 
-/// What a frame asks for.
+/// The kind of a question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u16)]
 pub(crate) enum Kind {

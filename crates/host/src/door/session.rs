@@ -1,7 +1,7 @@
-//! What one program has made, and its questions about it.
+//! One program's objects, and its questions about them.
 //!
-//! Everything belongs to the session and goes with it, in the order that keys, queues and memory demand. Handles are numbers
-//! of this session, never used again; another session's mean nothing here.
+//! All objects belong to the session and are destroyed with it, in the order that keys, queues and memory
+//! demand. Handles are numbers of this session, never used again; another session's handles are invalid here.
 
 use super::protocol::{Kind, Refusal, Request, Status, narrow};
 use super::{Bell, Channels, attributes};
@@ -18,7 +18,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long something that a living peer works on is waited for before its owner hears that it is in use.
+/// How long a withdrawal waits for a living peer that uses the object, before it answers that the object is
+/// in use.
 const PATIENCE: Duration = Duration::from_secs(2);
 
 type Answer = Result<Vec<u64>, Refusal>;
@@ -59,7 +60,7 @@ impl Session {
         }
     }
 
-    /// Does what is asked for.
+    /// Carries out a request.
     pub(super) fn handle(&mut self, request: &Request) -> Answer {
         let unknown =
             || Refusal::new(Status::Malformed, format!("there is no request of kind {}", request.kind));
@@ -224,7 +225,8 @@ impl Session {
         if config.caps.max_send_wr.max(config.caps.max_recv_wr) > limits.max_wr {
             return Err(Refusal::refused(format!("a queue holds at most {} requests", limits.max_wr)));
         }
-        // Where several receive from one queue, or from several peers, none can take from it.
+        // If several queue pairs receive from one queue, or one from several peers, no peer can take receives
+        // itself.
         let on_demand = takes != 0 && service == Service::Rc && srq == 0;
         let object = domain
             .queue_pair_in(&config, Home::Files(self.device.pool()), on_demand)
@@ -271,7 +273,7 @@ impl Session {
         self.next_handle - 1
     }
 
-    /// What others need may not go before them.
+    /// An object that other objects need must not be destroyed before them.
     fn check_unused(&self, handle: u64, what: &str) -> Result<(), Refusal> {
         fn needs<T>(of: &BTreeMap<u64, Held<T>>, handle: u64) -> usize {
             of.values().filter(|held| held.needs.contains(&handle)).count()

@@ -1,4 +1,4 @@
-//! What waiting has cost, by place: each channel and each completion queue has an account of its own.
+//! The cost of waiting, by place: each channel and each completion queue has an account of its own.
 
 use highwire_link::shm::stats::ChannelFigures;
 use highwire_wake::{Account, Figures};
@@ -21,21 +21,21 @@ pub(crate) enum Place {
 pub(crate) struct Accounts {
     books: Mutex<Books>,
     told: Mutex<Told>,
-    /// What concerns no place of its own.
+    /// Figures of no particular place.
     of_device: Account,
 }
 
 #[derive(Debug, Default)]
 struct Books {
     open: Vec<(Name, Arc<Account>)>,
-    /// What those held that are closed.
+    /// The figures of closed accounts.
     closed: Figures,
     queues: u32,
     /// How often an account was opened or closed.
     changes: u64,
 }
 
-/// What other programs have been told last.
+/// The figures that other programs have seen last.
 #[derive(Debug, Default)]
 struct Told {
     /// The waits and the changes of the books until then.
@@ -45,7 +45,7 @@ struct Told {
     at_ns: u64,
 }
 
-/// What other programs are to be told.
+/// The figures for other programs to see.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct News {
     /// All places together.
