@@ -1,5 +1,5 @@
-//! One end of a conversation with a program in another language: says what it is, reads what the peer is, and then does
-//! everything once. `highwire-host`'s side of the Java tests.
+//! One end of a conversation with a program in another language: prints its own endpoint, reads the peer's,
+//! and then does everything once. `highwire-host`'s side of the Java tests.
 //!
 //! Standard output and input: `qpn-psn@address va rkey`, the same of the peer. Then this side WRITEs, READs back, adds to
 //! the peer's word at 2048, and answers every message with its bytes in reverse until one says `end`.

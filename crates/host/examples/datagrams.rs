@@ -6,7 +6,7 @@ use highwire_host::{Buffer, CompletionQueue, Device, DeviceConfig, QueuePair, Qu
 use std::error::Error;
 use std::time::Duration;
 
-/// Both ends know it: a datagram with another one is dropped.
+/// Both ends must use the same Q_Key: a datagram with another one is dropped.
 const QKEY: u32 = 0x0123_4567;
 /// The first 40 bytes of a received datagram are its sender's network header.
 const GRH_BYTES: u32 = 40;

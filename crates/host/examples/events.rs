@@ -1,5 +1,5 @@
-//! One thread sleeps on one descriptor for several completion queues, and hears when a queue pair breaks.
-//! `cargo run --example events`
+//! One thread sleeps on one descriptor for several completion queues, and gets an event when a queue pair
+//! breaks. `cargo run --example events`
 //!
 //! A program adds the channel's descriptor to its own event loop. It uses each queue in the same order: ask for an event, poll
 //! until the queue is empty, and only then sleep.

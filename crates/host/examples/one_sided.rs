@@ -19,7 +19,7 @@ struct Requester {
 }
 
 impl Requester {
-    /// Carries out one operation; what it takes or brings lies at `offset`.
+    /// Carries out one operation, whose local data lies at `offset`.
     fn run(&self, operation: Operation, offset: u64, length: u32) -> Result<(), Box<dyn Error>> {
         self.qp.post_send(&[SendWr::new(1, operation, &[self.buffer.sge(offset, length)])])?;
         if !self.cq.wait(WaitFor::Any, Duration::from_secs(10)) {

@@ -1,6 +1,7 @@
 //! A server with a thread for each connection, each of which blocks for its next request: `cargo run --release --example threads -- 128`.
 //!
-//! Its threads share cores. Which of them polls for the others, and when all sleep, is the device's business (`HIGHWIRE_WAKE`).
+//! Its threads share cores. The device decides which of them polls for the others, and when all sleep
+//! (`HIGHWIRE_WAKE`).
 
 use highwire_host::verbs::{Access, CompletionOp, Operation, RecvWr, SendWr, Service};
 use highwire_host::{

@@ -1,7 +1,8 @@
 //! The machine's monotonic clock, in the protocol's own unit.
 //!
-//! Asking the system costs about as much as handling a small packet's headers. Where the processor's time stamp counter
-//! is what the system itself counts by, it is read directly, once enough time has passed to know its rate.
+//! Asking the system costs about as much as handling a small packet's headers. If the system itself uses the
+//! processor's time stamp counter, this clock reads the counter directly, once enough time has passed to know
+//! its rate.
 #![allow(unsafe_code)]
 
 use highwire_stdx::Instant;
@@ -83,7 +84,7 @@ fn ticks() -> u64 {
     0
 }
 
-/// Whether the counter runs at one rate and is the same on all cores: the system counts by it only then.
+/// Whether the counter runs at one rate and is the same on all cores: the system uses it only then.
 fn is_reliable() -> bool {
     let source = std::fs::read_to_string("/sys/devices/system/clocksource/clocksource0/current_clocksource");
     cfg!(target_arch = "x86_64") && source.is_ok_and(|source| source.trim() == "tsc")

@@ -28,8 +28,9 @@
 //! # }
 //! ```
 //!
-//! One thread of the device's, started with the first listener or connection and gone with the last, answers peers and repeats
-//! what the network lost. The state machine is the crate `cm`, which the drop-in `librdmacm.so.1` drives by the same [`Driver`].
+//! One thread of the device, which runs as long as there is a listener or connection, answers peers and
+//! repeats lost messages. The state machine is the crate `cm`, which the drop-in `librdmacm.so.1` drives by
+//! the same [`Driver`].
 
 mod books;
 mod connection;
@@ -57,13 +58,14 @@ use std::sync::{Arc, PoisonError};
 use std::thread::JoinHandle;
 use thiserror::Error;
 
-/// What one end of a connection brings to it.
+/// One end's terms for a connection.
 #[derive(Clone, Copy, Debug)]
 pub struct Terms<'a> {
-    /// How the queue pair is connected. The requester's MTU and retry counts hold for both ends, its own MTU at most; READs and
-    /// atomics at once are the smaller of what both ends say.
+    /// How the queue pair is connected. The active end's MTU and retry counts hold for both ends, but no end
+    /// exceeds its own MTU. The number of outstanding READs and atomics is the smaller of both ends'.
     pub options: ConnectOptions,
-    /// Data for the peer's application, which gets zeros behind it: a request has room for 56 bytes, an answer for 196.
+    /// Data for the peer's application, filled up with zeros: a request has room for 56 bytes, an answer for
+    /// 196.
     pub private_data: &'a [u8],
     /// How long to wait for the peer.
     pub patience: std::time::Duration,
@@ -83,7 +85,7 @@ impl Terms<'_> {
     }
 }
 
-/// The moment in so long from now.
+/// The moment after so long from now.
 fn after(patience: std::time::Duration) -> Instant {
     now() + Duration::from_nanos(u64::try_from(patience.as_nanos()).unwrap_or(u64::MAX / 4).min(u64::MAX / 4))
 }
@@ -92,7 +94,7 @@ fn after(patience: std::time::Duration) -> Instant {
 #[derive(Debug, Error)]
 #[non_exhaustive]
 pub enum CmError {
-    /// The device's general services said no: it does not share its address, or another process has the port.
+    /// The general services refused: the device does not share its address, or another process has the port.
     #[error(transparent)]
     Services(#[from] GsiError),
     /// The thread that answers peers could not be started.
@@ -117,9 +119,9 @@ pub enum CmError {
     /// More private data than the message has room for.
     #[error("{given} bytes of private data, and room for {room}")]
     PrivateData {
-        /// What was given.
+        /// The length given.
         given: usize,
-        /// What there is room for.
+        /// The length that fits.
         room: usize,
     },
     /// The peer said no.
@@ -127,19 +129,19 @@ pub enum CmError {
     Refused {
         /// Why.
         reason: RejectReason,
-        /// What the peer's application says about it, and zeros behind.
+        /// The peer application's data, filled up with zeros.
         private_data: Vec<u8>,
     },
     /// The peer's machine did not answer, however often it was asked.
     #[error("no answer")]
     Unanswered,
-    /// The patience was shorter than what the peer took; it has been told.
+    /// The peer took longer than the patience; it has been told that the connection is off.
     #[error("not connected within {0:?}")]
     TimedOut(std::time::Duration),
     /// The peer has given up.
     #[error("the peer has given up the connection: {0:?}")]
     Ended(DisconnectCause),
-    /// The queue pair did not do as the peer asks; the peer has been told.
+    /// The queue pair could not be set up as the peer asks; the peer has been told.
     #[error("the queue pair cannot be connected so: {0}")]
     QueuePair(#[from] ModifyError),
 }
@@ -159,7 +161,7 @@ impl Running {
         Ok(Running { driver, thread: Some(thread), process: std::process::id() })
     }
 
-    /// Whether the thread is another process's.
+    /// Whether the thread belongs to another process.
     fn is_inherited(&self) -> bool {
         self.process != std::process::id()
     }
@@ -172,7 +174,7 @@ impl Drop for Running {
         }
         self.driver.close();
         if let Some(thread) = self.thread.take() {
-            // It has no reason to panic; if it did, that was said already.
+            // If it panicked, its message has been printed already.
             let _ = thread.join();
         }
     }

@@ -1,9 +1,9 @@
-//! Completion channels: one descriptor that tells of many completion queues.
+//! Completion channels: one descriptor for the events of many completion queues.
 //!
-//! A queue that was armed with `request_notify` reports its next completion once. A thread that waits here is woken through
-//! its own word; the descriptor is written only for events that no such thread is about to take, which are those of programs that
-//! poll it. While a queue is armed, the device's thread counts its owner as asleep and runs the lane even if an application
-//! thread ran it just before.
+//! A queue that was armed with `request_notify` reports its next completion once. A thread that waits here is
+//! woken through its own word; the descriptor is written only for events that no such thread is about to
+//! take, for programs that poll the descriptor. While a queue is armed, the device's thread counts its owner
+//! as asleep and runs the lane even if an application thread ran it just before.
 
 use crate::config::Engine;
 use crate::device::Owner;
@@ -60,7 +60,7 @@ struct Reports {
 /// Events in a row that a thread which blocks may find there already.
 const FOUND_AT_ONCE_MAX: u8 = 4;
 
-/// Where a completion queue reports, and what it is called there.
+/// The channel to which a completion queue reports, and its tag there.
 #[derive(Clone, Copy, Debug)]
 pub struct ChannelTarget<'a> {
     /// The channel.
@@ -69,13 +69,13 @@ pub struct ChannelTarget<'a> {
     pub tag: u64,
 }
 
-/// A signal was handled while a thread waited, and what it waited for is not there.
+/// A signal was handled while a thread waited, and no event is there.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Interrupted;
 
 impl CompletionChannel {
     pub(crate) fn new(device: &Arc<Owner>) -> io::Result<CompletionChannel> {
-        // A queue reports once each time it is armed, so the application itself limits what piles up.
+        // A queue reports once each time it is armed, so the application itself limits the number of events.
         let events = PollableQueue::new(usize::MAX)?;
         let place = Place::Channel(events.fd().as_raw_fd());
         let sleepers = device.waiting.sleepers(place);
@@ -83,8 +83,8 @@ impl CompletionChannel {
         Ok(CompletionChannel { device: Arc::clone(device), reports })
     }
 
-    /// A descriptor that is readable while events wait that no thread in [`event`](Self::event) is about to take. It may
-    /// be made non-blocking; it is not to be read.
+    /// A descriptor that is readable while events wait that no thread in [`event`](Self::event) is about to
+    /// take. Callers may make it non-blocking, but must not read it.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.reports.events.fd()
     }
@@ -172,7 +172,7 @@ impl ChannelEnd {
         self.reports.blocks.load(Ordering::Relaxed) > 0
     }
 
-    /// Something was delivered that the queue was armed for.
+    /// A completion was delivered for which the queue was armed.
     pub(crate) fn fire(&self) {
         if self.is_armed.swap(false, Ordering::SeqCst) {
             self.waiting.end();

@@ -1,4 +1,5 @@
-//! Completion queues: polled by threads that then run the engine themselves, waited for, or awaited.
+//! Completion queues. Threads poll them and then run the engine themselves, sleep until a completion comes,
+//! or await one.
 
 mod next;
 
@@ -49,7 +50,7 @@ pub(crate) struct CqInner {
     empty_polls: EmptyPolls,
     /// Completions lost in rings that were replaced.
     overruns: AtomicU64,
-    /// Its ring, if another program maps that.
+    /// The ring's file, if another program maps it.
     pub(crate) file: Option<WholeSegment>,
 }
 
@@ -59,26 +60,27 @@ pub(crate) struct Notifier {
     sleepers: Sleepers,
     tasks: Tasks,
     channel: Option<ChannelEnd>,
-    /// Where the program that has the ring waits, if another one has.
+    /// Wakes the program that maps the ring, if another one does.
     bell: Option<Bell>,
     told: Told,
 }
 
-/// How far events have told of the completions of a ring, counted from when it was made.
+/// Up to which completion events have reported, counted from when the ring was made.
 ///
-/// Cards tell of completions that came before the queue was armed and have not been polled, and programs rely on that: one that polls
-/// until it finds nothing, arms the queue and sleeps. What an event has told of, or could have, is not told again: a program that
-/// arms the queue before it polls would be woken twice for each completion.
+/// Cards also report completions that came before the queue was armed and have not been polled, and programs
+/// rely on that: a program polls until it finds nothing, arms the queue and sleeps. A completion is reported
+/// only once: otherwise a program that arms the queue before it polls would be woken twice for each.
 #[derive(Debug, Default)]
 struct Told {
-    /// Completions that events have told of.
+    /// Completions that events have reported.
     all: AtomicU64,
     /// Completions up to the last one that wakes a program which asked for solicited messages alone.
     urgent: AtomicU64,
 }
 
 impl Told {
-    /// Whether a queue that has just been armed owes an event for what was there before, if `taken` completions of `shown` were taken.
+    /// Whether a queue that has just been armed owes an event for earlier completions, if `taken` of the
+    /// `shown` completions were polled.
     fn owes(&self, what: WaitFor, taken: u64, shown: u64) -> bool {
         let last = match what {
             WaitFor::Any => shown,
@@ -106,7 +108,7 @@ impl Notify for Notifier {
     }
 }
 
-/// What a wait is for.
+/// The kind of completion that a wait is for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum WaitFor {
     /// Any completion.
@@ -116,7 +118,7 @@ pub enum WaitFor {
     Solicited,
 }
 
-/// What a completion queue is made with.
+/// The configuration of a completion queue.
 #[derive(Clone, Copy, Debug)]
 pub struct CompletionQueueConfig<'a> {
     /// The lane that it and its queue pairs live in.
@@ -153,7 +155,8 @@ impl CompletionQueue {
         CompletionQueue::create_in(device, config, Home::Arena(&device.rings), None)
     }
 
-    /// The same, with the ring in a place of the caller's choice. Where another program has it, that is told by `bell`.
+    /// The same, with the ring in a place of the caller's choice. If another program maps the ring, `bell`
+    /// wakes that program.
     pub(crate) fn create_in(
         device: &Arc<Owner>,
         config: &CompletionQueueConfig<'_>,
@@ -235,12 +238,13 @@ impl CompletionQueue {
             inner.note_poll(taken);
             return taken;
         }
-        // If another thread runs the engine, what it finds for this queue shows in the ring.
+        // If another thread runs the engine, completions that it finds for this queue show in the ring.
         let pumped = inner.lane().visit(|engine| engine.pump());
         let taken = take(&mut consumer, completions, &read);
         drop(consumer);
         if taken == 0 && pumped.is_some_and(|pumped| pumped.completions > 0) && inner.device.waiting.any() {
-            // It found something for others, and may sleep now: what it kept for an answer is not to wait for theirs.
+            // This thread found completions only for others, and may sleep now, so acknowledgements kept for
+            // its answer must leave.
             inner.lane().visit(|engine| engine.due_after(true));
         }
         inner.device.after_visit();
@@ -279,13 +283,14 @@ impl CompletionQueue {
         }
     }
 
-    /// The same; over as well when `also` says so, which is asked whenever a thread calls [`wake`](Self::wake).
+    /// The same, but also ends when `also` returns true. `also` is called whenever a thread calls
+    /// [`wake`](Self::wake).
     pub(crate) fn wait_or(&self, what: WaitFor, timeout: Duration, also: &dyn Fn() -> bool) -> bool {
         let inner = &*self.inner;
         let deadline = Instant::now() + timeout;
         let arm = what.into();
         inner.use_events();
-        // A corrupt ring cannot be waited for; polling it finds nothing either.
+        // A thread cannot wait for a corrupt ring, and polling it finds nothing either.
         let is_over = || also() || inner.consumer().arm(arm).unwrap_or(false);
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -308,10 +313,10 @@ impl CompletionQueue {
         }
     }
 
-    /// Asks for one event on the queue's channel, at the next completion that `what` describes. Of completions that wait already
-    /// it comes at once, as with cards, but for those that an earlier event has told of: the queue is polled once more afterwards
-    /// (IBTA §11.4.2.2). Asking again before the event is no more than asking once; for any completion outweighs for
-    /// solicited ones.
+    /// Asks for one event on the queue's channel, at the next completion that `what` describes. If such a
+    /// completion waits already, the event comes at once, as with cards, unless an earlier event has reported
+    /// it: programs poll the queue once more after arming it (IBTA §11.4.2.2). Asking twice before the event
+    /// is the same as asking once; "any completion" outweighs "solicited".
     ///
     /// # Errors
     /// The queue has no channel.
@@ -335,7 +340,7 @@ impl CompletionQueue {
         Ok(())
     }
 
-    /// Where another program finds its ring.
+    /// The file of its ring, for another program.
     pub(crate) fn ring_file(&self) -> RingFile {
         Ring::place(self.inner.file.as_ref())
     }
@@ -351,7 +356,8 @@ impl CompletionQueue {
         self.inner.lane
     }
 
-    /// Makes the queue hold at least `capacity` completions. Those that wait stay, and so does what it is armed for.
+    /// Makes the queue hold at least `capacity` completions. Waiting completions stay, and the queue stays
+    /// armed.
     ///
     /// # Errors
     /// [`CreateError`]: more completions wait than would fit, among other reasons. The queue is as it was then.
@@ -371,7 +377,7 @@ impl CompletionQueue {
         self.rebuild(self.capacity(), |cqe| cqe.completion.qpn != qpn)
     }
 
-    /// Moves what is to be kept to a new ring.
+    /// Moves the completions for which `keep` returns true to a new ring.
     fn rebuild(&self, capacity: u32, keep: impl Fn(&Cqe) -> bool) -> Result<(), CreateError> {
         let layout = RingLayout::new(COMPLETION_RING, capacity.max(1), CQE_SLOT_BYTES)?;
         let window = rings::create(&self.inner.device.rings, &layout)?;
@@ -400,7 +406,7 @@ impl CompletionQueue {
             }
             inner.overruns.fetch_add(consumer.overruns(), Ordering::Relaxed);
             inner.capacity.store(layout.slot_count() as u32, Ordering::Relaxed);
-            // They are counted anew, and no event is owed for them.
+            // Completions are counted anew, and no event is owed for them.
             inner.notifier.told.all.store(producer.pushed(), Ordering::Relaxed);
             inner.notifier.told.urgent.store(producer.urgent(), Ordering::Relaxed);
             (sink.ring, *consumer) = (producer, fresh);
@@ -409,7 +415,7 @@ impl CompletionQueue {
         })
     }
 
-    /// How many completions it holds; at least what was asked for.
+    /// How many completions it holds; at least as many as were asked for.
     pub fn capacity(&self) -> u32 {
         self.inner.capacity.load(Ordering::Relaxed)
     }
@@ -458,7 +464,7 @@ impl Drop for CqInner {
         }
         lane.control(|engine| {
             engine.remove_cq(self.id);
-            // Refused only while a queue pair uses it, and those keep it alive.
+            // Refused only while a queue pair uses the queue, but then the queue would still be alive.
             let _ = engine.rnic.destroy_cq(self.id);
         });
         if let Some(channel) = &self.notifier.channel {
@@ -483,7 +489,7 @@ fn take<T>(
     taken
 }
 
-/// What an array for `poll` is filled with.
+/// Fills an array for `poll`.
 pub const EMPTY: Completion = Completion::new(
     0,
     highwire_verbs::CompletionStatus::Success,

@@ -1,4 +1,4 @@
-//! What a device is opened with. Everything has a default that suits a program on one machine.
+//! The configuration of a device. Everything has a default that suits a program on one machine.
 
 use highwire_link::FaultConfig;
 use highwire_wake::Mode;
@@ -8,17 +8,17 @@ use std::str::FromStr;
 
 /// The environment variable that names the device's address.
 pub const ADDRESS_VARIABLE: &str = "HIGHWIRE_ADDR";
-/// The one that says how threads wait, for programs that do not say so themselves.
+/// The environment variable that says how threads wait, for programs that do not choose themselves.
 pub const WAKE_VARIABLE: &str = "HIGHWIRE_WAKE";
 
 /// Which threads run a device's engine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Engine {
-    /// Those that post and poll, while they do. A peer's READ or WRITE waits until then.
+    /// The threads that post and poll, while they do. A peer's READ or WRITE waits until then.
     Inline,
     /// One thread of the device's own, and no other. Posting wakes it.
     Background,
-    /// Those that post and poll, and a thread of the device's own that takes over when they stop.
+    /// The threads that post and poll, and a thread of the device's own that takes over when they stop.
     #[default]
     Both,
 }
@@ -26,8 +26,8 @@ pub enum Engine {
 /// Which links carry packets.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum LinkChoice {
-    /// Shared memory to devices of the same user on this machine, UDP to all others; with faults or a capture, UDP to
-    /// everybody.
+    /// Shared memory to devices of the same user on this machine, UDP to all others; with faults or a
+    /// capture, UDP to all.
     #[default]
     Auto,
     /// UDP to everybody.
@@ -63,7 +63,7 @@ pub enum Congestion {
     Dctcp,
 }
 
-/// What a device is opened with.
+/// The configuration of a device.
 #[derive(Clone, Debug)]
 pub struct DeviceConfig {
     /// The device's address, which is its GID. `None` takes `HIGHWIRE_ADDR`, and without that an unused address of
@@ -76,8 +76,8 @@ pub struct DeviceConfig {
     pub lanes: u32,
     /// Which threads run the engine.
     pub engine: Engine,
-    /// What threads that wait for completions want; with [`Engine::Both`]. `None` takes `HIGHWIRE_WAKE`, and without that
-    /// [`Mode::Balanced`].
+    /// How threads wait for completions, with [`Engine::Both`]. `None` takes `HIGHWIRE_WAKE`, and without
+    /// that [`Mode::Balanced`].
     pub wake: Option<Mode>,
     /// Which links carry packets.
     pub link: LinkChoice,

@@ -1,4 +1,4 @@
-//! What a device counts beside its RNICs and links.
+//! A device's own counters, beside those of its RNICs and links.
 
 /// Counters of one lane's driver.
 #[derive(Clone, Copy, Debug, Default)]

@@ -43,7 +43,8 @@ use std::time::Duration;
 /// The longest sleep of a thread that runs the lanes while it waits.
 const WAIT_MAX: highwire_stdx::Duration = highwire_stdx::Duration::from_millis(20);
 
-/// Visits of application threads between two looks at what is not a lane's, where no other thread looks at it.
+/// Visits of application threads between two looks at work that belongs to no lane, if no other thread does
+/// it.
 const VISITS_PER_LOOK: u32 = 256;
 /// How often counters are written and dead peers looked for.
 const HOUSEKEEPING_INTERVAL: highwire_stdx::Duration = highwire_stdx::Duration::from_millis(100);
@@ -55,7 +56,7 @@ pub struct Device {
     owner: Arc<Owner>,
 }
 
-/// Everything that threads share. The background thread has it, too.
+/// The state that application threads and the background thread share.
 pub(crate) struct Shared {
     pub(crate) gid: Gid,
     pub(crate) engine: Engine,
@@ -68,7 +69,7 @@ pub(crate) struct Shared {
     pub(crate) side_band: Option<SideBand>,
     /// Present where peers on this host can reach the device through shared memory.
     pub(crate) local: Option<Arc<LocalEngine>>,
-    /// Packets to and from neighbours suffer faults or are recorded, so nothing may go without packets.
+    /// Packets to and from neighbours suffer faults or are recorded, so no operation may bypass packets.
     is_disturbed: bool,
     pub(crate) pool: SharedPool,
     /// Where the rings of the process's own threads lie.
@@ -76,7 +77,7 @@ pub(crate) struct Shared {
     stats: Option<StatsFile>,
     pub(crate) capture: Option<CaptureFile>,
     pub(crate) clock: Clock,
-    /// What becomes readable when a lane has packets, per lane.
+    /// The descriptors that become readable when a lane has packets, per lane.
     pub(crate) lane_fds: Vec<Vec<OwnedFd>>,
     /// The lanes' doorbells, where other programs ring them.
     pub(crate) boards: Vec<WholeSegment>,
@@ -97,7 +98,7 @@ pub(crate) struct Shared {
     pub(crate) broker: Option<Client>,
 }
 
-/// What objects of a device hold: the last one to go ends its thread.
+/// Held by every object of a device; dropping the last one ends the device's thread.
 pub(crate) struct Owner {
     shared: ManuallyDrop<Arc<Shared>>,
     thread: Option<JoinHandle<()>>,
@@ -174,7 +175,7 @@ impl Device {
         )
     }
 
-    /// A completion queue with everything that can be said about it.
+    /// A completion queue with a full configuration.
     ///
     /// # Errors
     /// [`CreateError`].
@@ -219,7 +220,7 @@ impl Device {
         SharedReceiveQueue::create(pd, &SharedReceiveQueueConfig::new(max_wr, max_sge))
     }
 
-    /// A shared receive queue with everything that can be said about it.
+    /// A shared receive queue with a full configuration.
     ///
     /// # Errors
     /// [`CreateError`].
@@ -246,7 +247,7 @@ impl Device {
         self.owner.counters()
     }
 
-    /// What waiting has cost, for each channel and each completion queue where a thread has waited.
+    /// The cost of waiting, for each channel and each completion queue where a thread has waited.
     pub fn channel_figures(&self) -> Vec<ChannelFigures> {
         self.owner.waiting.accounts().by_place()
     }
@@ -263,7 +264,7 @@ impl Shared {
         &self.lanes[qpn.value() as usize % self.lanes.len()]
     }
 
-    /// What an application thread does after it ran a lane, where no other thread will.
+    /// The rest of an application thread's turn after it ran a lane, if no other thread does this work.
     #[inline]
     pub(crate) fn after_visit(&self) {
         if self.engine == Engine::Inline {
@@ -276,7 +277,7 @@ impl Shared {
         }
     }
 
-    /// Serves what belongs to no lane: the side band, and housekeeping if it is due.
+    /// Serves the side band, which belongs to no lane, and does housekeeping if it is due.
     #[cold]
     pub(crate) fn look_around(&self) {
         if let Some(side_band) = &self.side_band {
@@ -293,9 +294,10 @@ impl Shared {
         }
     }
 
-    /// Without a background thread, a waiting thread runs the lanes itself: once, and then it sleeps until there is more,
-    /// unless that has brought what it waits for. Of several threads that sleep so, [`CompletionQueue::wake`](crate::CompletionQueue)
-    /// wakes one at once; the others look again after [`WAIT_MAX`].
+    /// Without a background thread, a waiting thread runs the lanes itself: once, and then it sleeps until
+    /// there is more to do, unless its wait is over. Of several threads that sleep so,
+    /// [`CompletionQueue::wake`](crate::CompletionQueue) wakes one at once; the others look again after
+    /// [`WAIT_MAX`].
     pub(crate) fn run_and_sleep(&self, at_most: Duration, is_over: impl Fn() -> bool) {
         let mut at_most = highwire_stdx::Duration::from(at_most).min(WAIT_MAX);
         let mut fds: Vec<_> = self.side_band.iter().map(SideBand::fd).collect();
@@ -305,7 +307,7 @@ impl Shared {
                 engine.pump();
                 engine.prepare_sleep(Sleeper::Thread)
             });
-            // A lane that another thread runs is looked after.
+            // If another thread runs a lane, this one need not.
             at_most = at_most.min(sleep.unwrap_or(Some(WAIT_MAX)).unwrap_or(highwire_stdx::Duration::ZERO));
         }
         self.look_around();
@@ -313,7 +315,7 @@ impl Shared {
             let left = side_band.deadline().map(|at| at.saturating_since(self.clock.now()));
             at_most = at_most.min(left.unwrap_or(WAIT_MAX));
         }
-        // A thread that has something to tell sees that this one sleeps, or this one sees what it has to tell.
+        // Either a thread that changes something sees that this one sleeps, or this one sees the change.
         self.waker.prepare_sleep();
         fds.push(self.waker.fd());
         if !is_over() {
@@ -331,7 +333,7 @@ impl Shared {
             self.tell(stats);
         }
         if let Some(capture) = &self.capture {
-            // A capture that stopped has said so in its counters.
+            // A capture that has stopped shows in its counters.
             let _ = capture.flush();
         }
         let neighbours = self.lanes.iter().map(|lane| {
@@ -360,7 +362,7 @@ impl Shared {
         stats.write_all(self.counters_with(|each| sum.each(each)).iter(), channels);
     }
 
-    /// Where peers are told what they may reach without packets, if they may.
+    /// The table of memory that peers may reach without packets, if they may.
     pub(crate) fn directly_reached(&self) -> Option<&LocalEngine> {
         self.local.as_deref().filter(|_| !self.is_disturbed)
     }
@@ -395,7 +397,7 @@ impl Shared {
         self.counters_with(|each| self.waiting.accounts().each(each))
     }
 
-    /// Those of the lanes, and of waiting what `waits` says.
+    /// The lanes' counters, and those of waiting from `waits`.
     fn counters_with(&self, waits: impl FnOnce(&mut dyn FnMut(&'static str, u64))) -> CounterSnapshot {
         let mut snapshot = CounterSnapshot::default();
         for lane in &self.lanes {
@@ -419,16 +421,17 @@ impl std::ops::Deref for Owner {
 impl Drop for Owner {
     fn drop(&mut self) {
         if self.shared.is_inherited() {
-            // A forked child has copies of everything and no threads: what it would take down is its parent's.
+            // A forked child has copies of everything and no threads; it must not tear down its parent's
+            // objects.
             return;
         }
         self.shared.is_closing.store(true, Ordering::SeqCst);
         self.shared.waker.wake();
         if let Some(thread) = self.thread.take() {
-            // It ends after its present turn. That it panicked is its own report.
+            // The thread ends after its present turn. If it panicked, its message has been printed already.
             let _ = thread.join();
         }
-        // Acknowledgements that were kept back are the last thing peers hear of us.
+        // Sends acknowledgements that were kept back, the device's last packets.
         self.shared.lanes.iter().for_each(|lane| lane.control(|engine| engine.finish_control()));
         if let Some(capture) = &self.shared.capture {
             let _ = capture.flush();

@@ -1,6 +1,6 @@
-//! What two ends tell each other before they can connect, as one word.
+//! The data that two ends exchange before they can connect, as one word.
 //!
-//! Applications exchange it however they like: over TCP, through a file, by copy and paste.
+//! Applications choose how: over TCP, through a file, by copy and paste.
 
 use highwire_verbs::Gid;
 use highwire_wire::{Psn, Qpn};

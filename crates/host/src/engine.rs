@@ -44,7 +44,7 @@ use highwire_wire::{Psn, Qpn};
 use std::sync::Arc;
 use turn::{Time, Turn};
 
-/// What an engine is made of.
+/// The parts of an engine.
 pub(crate) struct Parts {
     pub(crate) rnic: Rnic,
     pub(crate) lane: u32,
@@ -76,9 +76,9 @@ pub(crate) struct Engine {
     bells: Slab<Bell>,
     cqs: Vec<Option<CqSink>>,
     qps: Slab<QpEnds>,
-    /// Where in it the queue pairs are that keep the places of their requests.
+    /// The indices of queue pairs that keep the places of their requests.
     placed: IdMap<u32>,
-    /// The same for those whose receives wait in their ring until they are needed.
+    /// The indices of queue pairs whose receives wait in their ring until they are needed.
     on_demand: IdMap<u32>,
     srqs: Slab<SrqEnds>,
     /// Queues whose next WQE found the RNIC's queue full.
@@ -96,7 +96,7 @@ pub(crate) struct Engine {
 /// Threads that sleep on what a lane receives.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sleeper {
-    /// The background thread, or one of those that run the device in its stead.
+    /// The background thread, or a thread that runs the device in its stead.
     Thread,
     /// The waiting thread that leads.
     Leader,
@@ -141,7 +141,7 @@ impl Engine {
         self.time.now()
     }
 
-    /// Lets a queue pair's requests go: it is known now what its peer understands.
+    /// Lets a queue pair's requests go, once it is known which formats its peer understands.
     pub(crate) fn release(&mut self, qpn: Qpn, recovery: Recovery) {
         self.begin_post();
         let now = self.now();
@@ -164,8 +164,8 @@ impl Engine {
         }
     }
 
-    /// Gets ready for a sleep: a neighbour or thread that has something for the lane wakes the sleeper. Returns how long it may
-    /// last, `None` if there is something already.
+    /// Gets ready for a sleep: from now on, neighbours and threads with work for the lane wake the sleeper.
+    /// Returns how long the sleep may last, or `None` if there is work already.
     pub(crate) fn prepare_sleep(&mut self, who: Sleeper) -> Option<Duration> {
         self.asleep[who as usize] = true;
         self.time.pass();
@@ -173,7 +173,7 @@ impl Engine {
         let left = self.deadline().map_or(Duration::MAX, |at| at.saturating_since(now));
         let may_sleep = self.board.prepare_sleep_seqcst()
             && self.ways.shm.as_mut().is_none_or(|shm| {
-                // What lies in the rings is to stay there.
+                // While many packets are held, those in the rings are to stay there.
                 self.held.is_full() || shm.rings.inbox.prepare_sleep()
             })
             && self.mailboxes[self.lane as usize].is_empty()
@@ -181,10 +181,10 @@ impl Engine {
         may_sleep.then_some(left)
     }
 
-    /// The sleep is over. While another thread sleeps here, peers go on to ring.
+    /// The sleep is over. While another thread sleeps here, peers go on ringing.
     pub(crate) fn awake(&mut self, who: Sleeper) {
         self.asleep[who as usize] = false;
-        // What ended it may lie in the socket.
+        // A packet in the socket may have ended the sleep.
         self.ways.udp.pace.hurry();
         if self.asleep.contains(&true) {
             return;

@@ -1,5 +1,5 @@
-//! Why an object could not be made. Every text says what to do about it, where something can be done, and is complete by
-//! itself; the cause is kept beside it for programs that want to tell causes apart.
+//! Why an object could not be made. Every text says what to do, if anything can be done, and is complete by
+//! itself; the cause is kept beside it for programs that tell causes apart.
 
 use crate::config::{ADDRESS_VARIABLE, WAKE_VARIABLE};
 use highwire_broker::JoinError;
@@ -88,7 +88,7 @@ pub enum CreateError {
     /// The RNIC refused, and says why.
     #[error(transparent)]
     Refused(#[from] highwire_rnic::CreateError),
-    /// What it receives cannot be spread over these queue pairs.
+    /// Its frames cannot be spread over these queue pairs.
     #[error(transparent)]
     Spread(#[from] ModifyError),
     /// Requests of that size do not exist.
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
     use std::error::Error;
 
-    /// The innermost cause, as a program finds it that looks for one it knows.
+    /// The cause of type `T`, as a program finds it.
     fn cause<'a, T: Error + 'static>(error: &'a (dyn Error + 'static)) -> Option<&'a T> {
         let next = error.source()?;
         next.downcast_ref().or_else(|| cause(next))

@@ -1,4 +1,4 @@
-//! Asynchronous events: what happened to an object rather than to a work request.
+//! Asynchronous events, which concern an object rather than a work request.
 
 use crate::pollable::PollableQueue;
 use highwire_verbs::AsyncEvent;
@@ -7,11 +7,11 @@ use std::os::fd::BorrowedFd;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-/// Where lines go about what no call can say, if anywhere.
+/// The function that gets lines about problems that no call can report, if one is set.
 static LOG: OnceLock<fn(&str)> = OnceLock::new();
 
-/// Sends lines about what no call of this process can say, such as a completion queue that overflows, to a function; the first
-/// one that is named stays.
+/// Sets the function for lines about problems that no call can report, such as a completion queue that
+/// overflows. The first function stays.
 pub fn log_to(log: fn(&str)) {
     let _ = LOG.set(log);
 }
@@ -27,8 +27,9 @@ const EVENTS_MAX: usize = 1024;
 
 /// A queue of asynchronous events with a descriptor. Clones are the same queue.
 ///
-/// Every device has one. A program that wants those of some objects apart (a context of `libibverbs` is such a thing) makes
-/// another with [`Device::event_queue`](crate::Device::event_queue) and names it when it makes the objects.
+/// Every device has one. A program that wants the events of some objects apart (as for a context of
+/// `libibverbs`) makes another with [`Device::event_queue`](crate::Device::event_queue), and names it when it
+/// makes the objects.
 #[derive(Clone, Debug)]
 pub struct EventQueue {
     events: Arc<PollableQueue<TaggedEvent>>,
@@ -37,7 +38,7 @@ pub struct EventQueue {
 /// An event, and the number that the object's maker gave it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TaggedEvent {
-    /// What happened, to which object.
+    /// The event and its object.
     pub event: AsyncEvent,
     /// The tag from the object's configuration; zero without one.
     pub tag: u64,
@@ -48,7 +49,7 @@ pub struct TaggedEvent {
 pub struct EventTarget<'a> {
     /// The queue.
     pub queue: &'a EventQueue,
-    /// What the event is to be recognised by.
+    /// The tag by which the maker recognises the event.
     pub tag: u64,
 }
 
@@ -60,7 +61,7 @@ pub(crate) struct Reporter {
 }
 
 impl Reporter {
-    /// To where the configuration says, or to the device's own queue.
+    /// A reporter to the configured queue, or to the device's own.
     pub(crate) fn new(target: Option<EventTarget<'_>>, default: &EventQueue) -> Reporter {
         match target {
             Some(EventTarget { queue, tag }) => Reporter { queue: queue.clone(), tag },
@@ -83,7 +84,8 @@ impl EventQueue {
         Ok(EventQueue { events: Arc::new(PollableQueue::new(EVENTS_MAX)?) })
     }
 
-    /// A descriptor that is readable while events wait. It may be made non-blocking; it is not to be read.
+    /// A descriptor that is readable while events wait. Callers may make it non-blocking, but must not read
+    /// it.
     pub fn fd(&self) -> BorrowedFd<'_> {
         self.events.fd()
     }

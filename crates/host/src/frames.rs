@@ -28,8 +28,9 @@ impl QueuePair {
         states.try_for_each(|state| self.modify(&QpAttr::to_state(state))).map_err(ConnectError)
     }
 
-    /// Lets the queue pair (RAW) have the frames of the segment that a rule asks for. Rules of one lane know of each other's
-    /// priorities; those of other lanes and processes are other stations' to the segment.
+    /// Lets the queue pair (RAW) have the frames of the segment that a rule asks for. Priorities count among
+    /// the rules of one lane; other lanes and processes are other stations of the segment, whose rules do not
+    /// compete with these.
     ///
     /// # Errors
     /// [`SteerError`].
@@ -40,7 +41,7 @@ impl QueuePair {
 }
 
 impl Flow {
-    /// How much the rule has matched; nothing once its queue pair has gone.
+    /// How much the rule has matched; zero once its queue pair has gone.
     pub fn counts(&self) -> FlowCounts {
         self.cq.lane().control(|engine| engine.rnic.flow_counts(self.id)).unwrap_or_default()
     }
@@ -57,7 +58,7 @@ impl Drop for Flow {
     }
 }
 
-/// What a queue pair that spreads frames is made with.
+/// The configuration of a queue pair that spreads frames.
 #[derive(Clone, Copy)]
 pub struct SpreadConfig<'a> {
     /// The queues, by the hash's last bits; a power of two, at most 1024. They are raw packet queue pairs of one lane.
@@ -69,8 +70,8 @@ pub struct SpreadConfig<'a> {
 }
 
 impl ProtectionDomain {
-    /// Makes a raw packet queue pair without queues of its own: what is steered to it is spread over others. It is in RTS from the
-    /// beginning.
+    /// Makes a raw packet queue pair without queues of its own: frames that are steered to it are spread over
+    /// others. It is in RTS from the beginning.
     ///
     /// # Errors
     /// [`CreateError`].
@@ -82,7 +83,7 @@ impl ProtectionDomain {
         if config.table.iter().any(is_foreign) {
             return Err(CreateError::OtherLane);
         }
-        // Nothing ever completes there; a queue pair has one all the same.
+        // Nothing ever completes in this queue, but every queue pair must have one.
         let cq_config = CompletionQueueConfig { lane, ..CompletionQueueConfig::new(1) };
         let cq = CompletionQueue::create(&self.inner.device, &cq_config)?;
         let caps = QpCaps { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline: 0 };

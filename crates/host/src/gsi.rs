@@ -1,9 +1,10 @@
 //! The general services interface: management datagrams from and to queue pair 1 (IBTA §13.5).
 //!
-//! What connection managers are built on. The address's broker receives for all its processes and tells them apart: a REQ or
-//! SIDR_REQ goes to the process that listens to its service, any other message to the shard in the low byte of the
-//! communication id that it answers to. So every id that a process hands out must end in [`Gsi::shard`]. Sending needs no
-//! broker: datagrams leave through the device's own link, with its faults and into its capture.
+//! Connection managers are built on it. The address's broker receives for all processes of the address and
+//! tells their messages apart: a REQ or SIDR_REQ goes to the process that listens to its service, any other
+//! message to the shard in the low byte of the communication id that it answers to. So every id that a
+//! process hands out must end in [`Gsi::shard`]. Sending needs no broker: datagrams leave through the
+//! device's own link, with its faults and into its capture.
 
 use crate::device::Device;
 use highwire_broker::{Client, Mad, PortSpace, Reply, ServiceIds};
@@ -91,7 +92,7 @@ impl Gsi {
         let device = self.device.inner();
         if let Some(capture) = &device.capture {
             let here = SocketAddr::new(device.gid.to_ip(), UDP_PORT);
-            // A capture that stopped has said so in its counters.
+            // A capture that has stopped shows in its counters.
             let _ = capture.record(device.clock.now(), (arrived.source, here), 0, &arrived.packet);
         }
         Some(ReceivedMad { source: arrived.source.ip(), source_qpn: arrived.source_qpn, mad: arrived.mad })
@@ -111,7 +112,7 @@ impl Gsi {
         done(self.client().listen(services))
     }
 
-    /// Takes that back; `services` as they were given.
+    /// Stops listening; `services` must be the same as for `listen`.
     ///
     /// # Errors
     /// [`GsiError::Broker`].
@@ -119,8 +120,8 @@ impl Gsi {
         done(self.client().unlisten(services))
     }
 
-    /// Takes a port of a port space for this process, or with 0 any that is free from 32768 on. Listening is another
-    /// matter: nothing arrives by this alone.
+    /// Takes a port of a port space for this process, or with 0 any free one from 32768 on. This alone
+    /// receives nothing; listening is a separate call.
     ///
     /// # Errors
     /// [`GsiError::InUse`] if a process, this one included, has it; [`GsiError::NoPortLeft`]; [`GsiError::Broker`].
@@ -139,8 +140,8 @@ impl Gsi {
         done(self.client().release(space, port))
     }
 
-    /// Leaves a datagram, a DREQ as a rule, that the broker sends to queue pair 1 of `to` should this process end without
-    /// having revoked it, however it ends. A second one with the same `id` replaces the first.
+    /// Leaves a datagram, usually a DREQ, with the broker, which sends it to queue pair 1 of `to` if this
+    /// process ends without having revoked it. A second one with the same `id` replaces the first.
     ///
     /// # Errors
     /// [`GsiError::Broker`].
@@ -148,7 +149,7 @@ impl Gsi {
         done(self.client().leave_will(id, to, mad))
     }
 
-    /// Takes that back.
+    /// Revokes the datagram left under `id`.
     ///
     /// # Errors
     /// [`GsiError::Broker`].

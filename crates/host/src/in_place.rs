@@ -1,22 +1,23 @@
 //! Moves memory that a program registers onto shared memory, where it lies.
 //!
-//! A program that registers what `malloc` gave it, and and then spins on that memory without a call, gets data fast only if
-//! neighbours write there themselves. So the whole pages of such a region are copied into a file of the device's pool, and that
-//! file is mapped in their place. The rules:
+//! A program that registers memory from `malloc`, and then spins on that memory without a call, gets data
+//! fast only if neighbours write there themselves. So the whole pages of such a region are copied into a file
+//! of the device's pool, and that file is mapped in their place. The rules:
 //!
 //! - Only whole pages of private anonymous memory move, never the stack, and [`BYTES_MAX`] at most at once. The rest of
 //!   the region is reached with packets.
-//! - Only while the process has no thread besides the caller and our own: another one could write to a page between its
-//!   copy and the change. Our own threads touch the application's memory only with a lane's token, and the caller
-//!   holds all of them meanwhile. Memory that is registered with another device of this process stays where it is.
+//! - Only while the process has no threads besides the caller and the library's own: another thread could
+//!   write to a page between its copy and the change. The library's threads touch the application's memory
+//!   only with a lane's token, and the caller holds all tokens meanwhile. Memory that is registered with
+//!   another device of this process stays where it is.
 //! - Several regions may name the same pages: a later region finds them moved, and when the last region goes, they are moved
 //!   back with their contents. If the process has other threads then, the pages become a private view of the file instead,
 //!   which the kernel puts in place in one step.
-//! - The file stays mapped a second time, for the library alone, and packets are served there. So a program that unmaps its
-//!   memory without deregistering it, or maps something else there, is like one that does so with a card: what peers
-//!   write stays in the old pages.
-//! - Which pages are ours is asked of the kernel each time ([`maps`]). A program that has unmapped a region without
-//!   deregistering it, or has put something else there, is left alone.
+//! - The file stays mapped a second time, for the library alone, and packets are served there. So if a
+//!   program unmaps its memory without deregistering it, or maps something else there, peers' bytes stay in
+//!   the old pages, as with a card.
+//! - The library asks the kernel each time which pages are its own ([`maps`]), and leaves alone memory that
+//!   the program has unmapped or replaced meanwhile.
 //! - A child process gets copies of its own, as for any private memory ([`fork`]).
 #![allow(unsafe_code)]
 
@@ -37,13 +38,13 @@ use std::ptr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 pub(crate) const PAGE_BYTES: usize = 4096;
-/// More than this stays where it is: moving it would hold the lanes for a quarter of a second, and the child of a fork copies
-/// it.
+/// A longer region stays where it is: moving it would hold the lanes for a quarter of a second, and the child
+/// of a fork copies it.
 pub(crate) const BYTES_MAX: usize = 256 << 20;
 
 static MOVED: Mutex<Moved> = Mutex::new(Moved { runs: BTreeMap::new(), regions: BTreeMap::new() });
 
-/// What was moved, and what is registered.
+/// The moved pages, and the registered regions.
 struct Moved {
     runs: BTreeMap<FileId, Run>,
     /// By device and key: the memory of every region of the process.
@@ -64,9 +65,9 @@ struct Run {
 #[derive(Debug)]
 pub(crate) struct SharedPart {
     file: FileId,
-    /// Where it lies in this process.
+    /// Its addresses in this process.
     pub(crate) range: Range<usize>,
-    /// Where neighbours find it.
+    /// The segment in which neighbours find it.
     pub(crate) segment: u32,
     pub(crate) offset: u64,
     /// The file, mapped once more.
@@ -83,8 +84,8 @@ pub(crate) fn forget(device: usize, key: u32) {
     lock().regions.remove(&(device, key));
 }
 
-/// Finds or makes the part of `range` that neighbours can reach. `quietly` runs what it is given while no engine of the
-/// device touches memory.
+/// Finds or makes the part of `range` that neighbours can reach. `quietly` runs a function while no engine of
+/// the device touches memory.
 ///
 /// # Safety
 /// The memory belongs to the caller, and no thread writes to it before this returns.
@@ -105,7 +106,7 @@ pub(crate) unsafe fn acquire(
         Nature::Shared { file, .. } => moved.runs.get(&file).is_some_and(|run| run.segment.is_of(pool)),
         Nature::Other => false,
     };
-    // One part of a region can be published: the largest, and rather one that lies there already.
+    // Only one part of a region can be published: the largest, preferably one that lies in a file already.
     let best = pieces
         .iter()
         .filter(usable)
@@ -140,7 +141,7 @@ pub(crate) unsafe fn acquire(
     Some(SharedPart { file, range, segment: id, offset: 0, mapping })
 }
 
-/// A region lets go of its part. The last one to name a run has it moved back.
+/// A region lets go of its part. When the last region that names a run goes, the run is moved back.
 pub(crate) fn release(part: SharedPart, quietly: impl FnOnce(&mut dyn FnMut())) {
     let mut moved = lock();
     let Some(run) = moved.runs.get_mut(&part.file) else { return };
@@ -215,7 +216,7 @@ unsafe fn move_back(range: &Range<usize>, empties: bool) -> io::Result<()> {
     }
 }
 
-/// Puts a private view of the file in place of the shared one. What is written from then on stays in this process.
+/// Puts a private view of the file in place of the shared one. Later writes stay in this process.
 ///
 /// # Safety
 /// The piece is a mapping of a file of ours.
@@ -280,8 +281,8 @@ unsafe fn replace_by_copy(range: &Range<usize>) -> io::Result<()> {
         let to = libc::iovec { iov_base: copy.wrapping_byte_add(done), iov_len: length - done };
         let from =
             libc::iovec { iov_base: (range.start + done) as *mut libc::c_void, iov_len: length - done };
-        // The kernel copies: what turns out not to be readable is an error and not a signal.
-        // SAFETY: one entry each, of this process's own memory; `to` is new memory of that length.
+        // The kernel copies, so unreadable memory is an error and not a signal. SAFETY: one entry each, of
+        // this process's own memory; `to` is new memory of that length.
         let copied =
             unsafe { libc::process_vm_readv(libc::getpid(), &raw const to, 1, &raw const from, 1, 0) };
         if copied <= 0 {
@@ -309,7 +310,7 @@ struct SignalsHeld(libc::sigset_t);
 
 impl SignalsHeld {
     fn new() -> SignalsHeld {
-        // SAFETY: plain values that the calls fill.
+        // SAFETY: the calls fill plain values.
         unsafe {
             let (mut all, mut before) = (std::mem::zeroed(), std::mem::zeroed());
             libc::sigfillset(&raw mut all);

@@ -1,4 +1,4 @@
-//! One lane: an engine behind its token, and what threads without the token may touch.
+//! One lane: an engine behind its token, and the parts that threads without the token may touch.
 //!
 //! Lanes share nothing on the data path. A packet for another lane is left in that lane's mailbox.
 
@@ -13,14 +13,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(crate) struct Lane {
     token: EngineToken<Engine>,
-    /// How often application threads came by: the background thread backs off while this moves.
+    /// Counts visits of application threads: the background thread backs off while this moves.
     visits: Visits,
     pub(crate) board: DoorbellBoard,
     /// Tasks to wake once the token is free.
     pub(crate) due: Arc<DueTasks>,
-    /// Told of visits, while the background thread sleeps for long.
+    /// Learns of visits while the background thread sleeps for long.
     slumber: Arc<Slumber>,
-    /// The one that made it.
+    /// The process that made the lane.
     process: Process,
 }
 
@@ -51,7 +51,7 @@ impl Lane {
         self.try_run(run)
     }
 
-    /// How often application threads came by, as far as that can be told without a barrier.
+    /// The number of visits of application threads, as far as it is visible without a barrier.
     pub(crate) fn visits(&self) -> u64 {
         self.visits.0.load(Ordering::Relaxed)
     }
@@ -82,7 +82,8 @@ impl Lane {
         }
     }
 
-    /// Whether this is a forked child's copy. Costs a load. The child has none of the parent's threads: what one of them held stays held there.
+    /// Whether this is a forked child's copy. Costs a load. The child has none of the parent's threads, so a
+    /// lock that one of them held stays held there.
     #[inline]
     pub(crate) fn is_inherited(&self) -> bool {
         !self.process.is_this()
@@ -109,7 +110,7 @@ impl Lane {
         while self.token.take_work_left() {
             match self.token.try_enter() {
                 Some(mut running) => running.pump(),
-                // Another thread runs it, or is about to; the mark makes that thread look again.
+                // Another thread runs the engine, or is about to; the mark makes that thread look again.
                 None => {
                     self.token.leave_work();
                     match self.token.try_enter() {

@@ -37,7 +37,7 @@ pub struct DeviceLimits {
 }
 
 impl Device {
-    /// What the device can hold.
+    /// The device's limits.
     pub fn limits(&self) -> DeviceLimits {
         DeviceLimits {
             max_qp: BELLS,

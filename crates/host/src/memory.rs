@@ -1,8 +1,8 @@
 //! The process's memory as the RNIC sees it.
 //!
 //! Registered memory belongs to the application, which may look at it while a peer writes there: that is what RDMA is
-//! for. It may even unmap it, which the contract forbids and programs do. So everything here goes through guarded copies and
-//! atomics, never through references to the bytes, and memory that is not there is an error.
+//! for. Programs may even unmap it, although the contract forbids that. So this module uses guarded copies
+//! and atomics, never references to the bytes, and missing memory is an error.
 //!
 //! Invariant: the end of a payload becomes visible last, because applications poll on it.
 #![allow(unsafe_code)]
@@ -127,7 +127,7 @@ impl HostMemory {
     /// The pieces of the process's memory that a range of driver's addresses stands for, in order.
     ///
     /// # Errors
-    /// None of it is there, or what `each` says.
+    /// No memory is there, or the error of `each`.
     #[inline]
     pub(crate) fn each_piece(
         &self,

@@ -1,4 +1,4 @@
-//! Whether a peer speaks IRN: asked beside the queue pair, before its first packet (`docs/wire.md`).
+//! Finds out, beside the queue pair and before its first packet, whether a peer speaks IRN (`docs/wire.md`).
 //!
 //! An opcode outside the standard may crash a peer that does not know it, so none leaves before the peer has proved,
 //! for this very queue pair, that it is Highwire. A requester that wants IRN waits while its question is under way. No
@@ -33,7 +33,7 @@ const EARLY_MAX: usize = 256;
 /// Connections remembered after they have ended.
 const ACCEPTED_MAX: usize = 1024;
 
-/// What is asked about: a queue pair of ours and its peer.
+/// The connection that a question is about: a local queue pair and its peer.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Connection {
     pub(crate) qpn: Qpn,
@@ -52,7 +52,7 @@ impl Connection {
     }
 }
 
-/// What the driver does next.
+/// An action that the driver must carry out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Action {
     /// The responder of this queue pair takes IRN requests from now on. Comes before the answer that says so.
@@ -106,7 +106,7 @@ impl Negotiator {
     /// A queue pair reached RTR or RTS: questions about it can be answered from now on.
     pub(crate) fn on_connected(&mut self, connection: Connection) {
         match self.connections.iter_mut().find(|c| c.qpn == connection.qpn) {
-            // The PSN that is expected has moved on if the peer was quick; what counts is where it began.
+            // The expected PSN has moved on if the peer was quick; only the first PSN counts.
             Some(known) => known.sq_psn = connection.sq_psn.or(known.sq_psn),
             None => {
                 self.connections.push(connection);
@@ -166,14 +166,14 @@ impl Negotiator {
             return;
         }
         match message.kind {
-            // Its packets would be another transport's to us: standard RoCEv2 is what both ends understand.
+            // This end would not understand its packets: both ends understand standard RoCEv2.
             Kind::Hello if message.irn_version != IRN_VERSION => self.reply(&message, Kind::Refuse),
             Kind::Hello => self.handle_hello(&message),
             Kind::Accept | Kind::Refuse | Kind::NotYet => self.handle_answer(now, &message),
         }
     }
 
-    /// The network says that the peer's side-band port is closed.
+    /// The network reports that the peer's side-band port is closed.
     pub(crate) fn handle_unreachable(&mut self, now: Instant, peer: Gid) {
         if self.questions.iter().any(|q| q.connection.peer == peer && !q.proven) {
             self.remember_stranger(now, peer);

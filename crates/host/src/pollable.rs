@@ -1,7 +1,8 @@
 //! Queues that an application sleeps on with `poll`, `epoll` or another event loop.
 //!
 //! Invariant: the descriptor counts the entries, less those that blocked threads are about to take, so it is readable while
-//! there are others. All of it changes under one lock, or a reader could take an entry whose count is yet to come.
+//! there are others. Entries and count change under one lock; otherwise a reader could take an entry that is
+//! not counted yet.
 
 use crate::sys::{self, EventFd};
 use highwire_stdx::Duration;
@@ -23,9 +24,9 @@ pub(crate) struct PollableQueue<T> {
 #[derive(Debug)]
 struct State<T> {
     entries: VecDeque<T>,
-    /// What the descriptor counts.
+    /// The descriptor's count.
     signalled: usize,
-    /// Threads that take entries without it.
+    /// Threads that take entries without the descriptor.
     blocked: usize,
 }
 
@@ -60,7 +61,7 @@ impl<T> PollableQueue<T> {
         Some(entry)
     }
 
-    /// Says that this thread is about to take an entry, which the descriptor need not tell of.
+    /// Announces that this thread is about to take an entry, which the descriptor need not count.
     pub(crate) fn block(&self) -> Blocked<'_, T> {
         self.lock().blocked += 1;
         Blocked { queue: self }
@@ -113,7 +114,8 @@ impl<T> Drop for Blocked<'_, T> {
     fn drop(&mut self) {
         let mut state = self.queue.lock();
         state.blocked -= 1;
-        // This thread may leave without an entry: then the descriptor tells of it, for a thread that polls that.
+        // This thread may leave without an entry: then the descriptor counts the entry, for threads that poll
+        // it.
         self.queue.settle(&mut state);
     }
 }

@@ -1,7 +1,8 @@
-//! Which process this is, at the price of a load.
+//! Identifies the calling process, at the cost of a load.
 //!
-//! A child of `fork` has copies of everything, and must touch none of it. The data path asks each time whose a device is, and
-//! `getpid` is a system call; so a page that the kernel empties in every child says it.
+//! A child of `fork` has copies of all objects, and must touch none of them. The data path checks each time
+//! whether a device belongs to the calling process. `getpid` is a system call, so the number lies in a page
+//! that the kernel empties in every child.
 #![allow(unsafe_code)]
 
 use std::sync::OnceLock;
@@ -20,7 +21,7 @@ impl Process {
         let Some(word) = word() else { return Process(u64::from(std::process::id())) };
         if word.load(Ordering::Acquire) == 0 {
             let number = COUNT.fetch_add(1, Ordering::AcqRel) + 1;
-            // Another thread may be faster, and its number as good.
+            // Another thread may be faster; its number is as good.
             let _ = word.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire);
         }
         Process(word.load(Ordering::Acquire))

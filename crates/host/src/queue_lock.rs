@@ -1,7 +1,7 @@
 //! The lock around a thread's end of a ring: one that a signal handler can ask for.
 //!
-//! A handler that posts may have interrupted its own thread in the middle of a post to the same queue. Waiting would be for ever,
-//! so the lock knows its holder and refuses.
+//! A handler that posts may have interrupted its own thread in the middle of a post to the same queue.
+//! Waiting would never end, so the lock knows its holder and refuses.
 #![allow(unsafe_code)]
 
 use std::cell::UnsafeCell;
@@ -12,7 +12,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 const LOOKS: u32 = 64;
 
 pub(crate) struct QueueLock<T> {
-    /// 0, or the thread that has it: holder and lock change in one step, so a signal finds both or neither.
+    /// 0, or the thread that holds the lock: holder and lock change in one step, so a signal handler finds
+    /// both or neither.
     holder: AtomicUsize,
     value: UnsafeCell<T>,
 }
@@ -20,7 +21,7 @@ pub(crate) struct QueueLock<T> {
 // SAFETY: the holder alone reaches the value, which may move between threads.
 unsafe impl<T: Send> Sync for QueueLock<T> {}
 
-/// The right to what is in the lock.
+/// The right to the locked value.
 pub(crate) struct Held<'a, T> {
     lock: &'a QueueLock<T>,
 }
@@ -33,7 +34,7 @@ impl<T> QueueLock<T> {
     /// The value, once no other thread has it; `None` if the calling thread has it itself.
     #[inline]
     pub(crate) fn lock(&self) -> Option<Held<'_, T>> {
-        // SAFETY: asks for the thread's own number, which is its address: never zero.
+        // SAFETY: asks for the thread's own number, an address and so never zero.
         let me = unsafe { libc::pthread_self() } as usize;
         let mut looks = 0;
         loop {

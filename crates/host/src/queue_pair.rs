@@ -30,11 +30,11 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// With fewer free places than this, a thread waits for the engine rather than post past it.
 const NEARLY_FULL: u64 = 64;
-/// How often a post tries to get the engine then. Not for ever: the engine may be run by this very thread, which a signal
-/// handler has interrupted.
+/// How often a post then tries to get the engine. Not for ever: this very thread may be running the engine,
+/// interrupted by a signal handler.
 const PATIENCE: u32 = 10_000;
 
-/// A queue pair. It is destroyed when dropped; what was posted and has not completed never will.
+/// A queue pair. Dropping it destroys it; requests that have not completed then never will.
 pub struct QueuePair {
     pd: Arc<PdInner>,
     send_cq: Arc<CqInner>,
@@ -60,7 +60,7 @@ pub struct QueuePair {
     on_demand: bool,
 }
 
-/// What another program needs to know to post to a queue pair.
+/// The rings and the bell of a queue pair, for another program that posts to it.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct QueuePairFiles {
     pub(crate) sq: RingFile,
@@ -79,7 +79,7 @@ impl QueuePair {
         self.service
     }
 
-    /// What a peer needs to know to connect to it.
+    /// The endpoint that a peer needs to connect to it.
     pub fn endpoint(&self) -> Endpoint {
         Endpoint { gid: self.pd.device.gid, qpn: self.qpn, psn: self.psn }
     }
@@ -217,7 +217,7 @@ impl QueuePair {
 
     /// Lets the queue pair (UD) take datagrams that are sent to a multicast group: one of IPv4, mapped as addresses are, or of
     /// IPv6. Senders name queue pair [`Qpn::MULTICAST`]. A device of IPv4 reaches groups of IPv6 only at other Highwires.
-    /// Attaching twice is no more than once.
+    /// Attaching twice has the effect of attaching once.
     ///
     /// # Errors
     /// [`MulticastError`].
@@ -251,7 +251,7 @@ impl QueuePair {
         }
     }
 
-    /// Where another program finds its rings, and which bell it rings for both.
+    /// The files of its rings, for another program, and the bell that this program rings for both.
     pub(crate) fn files(&self) -> QueuePairFiles {
         let (sq, rq) = &self.files;
         QueuePairFiles { sq: Ring::place(sq.as_ref()), rq: Ring::place(rq.as_ref()), bell: self.bell }
@@ -349,7 +349,7 @@ impl Drop for QueuePair {
         }
         self.disconnected();
         self.lane().control(|engine| {
-            // What was said last, an acknowledgement perhaps, still leaves.
+            // The last packets, perhaps an acknowledgement, still leave.
             engine.begin_post();
             engine.finish_control();
             engine.remove_bell(self.bell);

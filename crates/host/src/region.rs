@@ -22,8 +22,8 @@ use highwire_verbs::{
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a call waits for a neighbour that is at work on what the call takes away. A process that has lost its core gets it
-/// back within this; one that was stopped, or means no good, may not.
+/// How long a call waits for a neighbour that uses the object which the call withdraws. A process that has
+/// lost its core gets one within this time; a stopped or malicious one may not.
 pub(crate) const NEIGHBOUR_PATIENCE: Duration = Duration::from_secs(1);
 
 /// A protection domain. Clones are the same domain; it lives as long as anything in it.
@@ -43,10 +43,10 @@ pub struct MemoryRegion {
     addr: u64,
     length: u64,
     key: u32,
-    /// What it was registered with.
+    /// The attributes with which it was registered.
     attr: RegionAttr,
     is_published: bool,
-    /// What of it was moved to where neighbours reach it.
+    /// The part of it that was moved to memory that neighbours reach.
     part: Option<SharedPart>,
     /// Memory that must stay as long as its keys.
     keeps: Option<Arc<SharedBuffer>>,
@@ -63,14 +63,14 @@ pub struct RegisterOptions {
     pub in_place: bool,
 }
 
-/// What is to change about a region; `None` leaves it as it is.
+/// A change of a region; `None` leaves an attribute as it is.
 #[derive(Clone, Copy, Default)]
 pub struct MemoryChange<'a> {
-    /// It moves to this protection domain.
+    /// The new protection domain.
     pub pd: Option<&'a ProtectionDomain>,
-    /// It stands for this memory from now on: address, length, and the first address that keys refer to.
+    /// The new memory: address, length, and the first address that keys refer to.
     pub memory: Option<(*mut u8, usize, u64)>,
-    /// It permits this.
+    /// The new rights.
     pub access: Option<Access>,
 }
 
@@ -121,14 +121,14 @@ impl ProtectionDomain {
         unsafe { self.register_with(addr, length, access, &options) }
     }
 
-    /// Registers memory with everything that can be said about it.
+    /// Registers memory with a full configuration.
     ///
     /// # Safety
     /// As [`register`](Self::register). With `in_place`, nothing else writes to the memory before this returns: no other
     /// thread, no other device of this process, no input or output that is under way.
     ///
     /// # Errors
-    /// [`MemoryError`]. That memory could not be moved is none: peers reach it with packets.
+    /// [`MemoryError`]. It is no error if memory could not be moved: peers reach it with packets.
     pub unsafe fn register_with(
         &self,
         addr: *mut u8,
@@ -147,7 +147,7 @@ impl ProtectionDomain {
         {
             let range = addr as usize..addr as usize + length;
             let device = &self.inner.device;
-            // SAFETY: the caller's promise; the range does not wrap, or it would not have been registered.
+            // SAFETY: by the caller's promise; a range that wraps would not have been registered.
             region.part =
                 unsafe { in_place::acquire(device.number(), &device.pool, range, |act| device.quietly(act)) };
             region.show_through_view();
@@ -156,8 +156,8 @@ impl ProtectionDomain {
         Ok(region)
     }
 
-    /// A region of no memory, for local keys only: what is sent from it is zero, and what is received into it is gone. Any
-    /// address will do.
+    /// A region without memory, for local keys only: it sends zeros, and bytes received into it are
+    /// discarded. Any address will do.
     pub fn null_region(&self) -> MemoryRegion {
         let attr = RegionAttr { addr: 0, length: 0, iova: 0, access: Access::LOCAL_WRITE };
         let key = loop {
@@ -260,7 +260,7 @@ impl PdInner {
         }
     }
 
-    /// Opens the region to peers that can map it, or the part of it that they can.
+    /// Opens the region, or the part of it that peers can map, to those peers.
     fn publish(&self, key: LocalKey, attr: &RegionAttr, part: Option<&SharedPart>) -> bool {
         let Some(local) = self.device.directly_reached() else { return false };
         let in_pool = self.device.pool.locate(attr.addr as *const u8, attr.length as usize);
@@ -303,7 +303,7 @@ pub(crate) fn shm_access(access: Access) -> ShmAccess {
 impl Drop for PdInner {
     fn drop(&mut self) {
         for lane in &self.device.lanes {
-            // Refused only while something is in it, and everything in it keeps it alive.
+            // Refused only while an object is in the domain, but every object keeps the domain alive.
             lane.dispose(|engine| engine.rnic.dealloc_pd(self.pd));
         }
     }
@@ -320,7 +320,7 @@ impl MemoryRegion {
         self.length
     }
 
-    /// Whether there are none.
+    /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }
@@ -340,7 +340,7 @@ impl MemoryRegion {
         Sge { addr: self.addr + offset, length, lkey: self.lkey() }
     }
 
-    /// What a peer needs to reach the bytes from `offset` on.
+    /// The address and key by which a peer reaches the bytes from `offset` on.
     pub fn remote(&self, offset: u64) -> Remote {
         Remote { va: self.addr + offset, rkey: self.rkey() }
     }
@@ -362,13 +362,15 @@ impl MemoryRegion {
         if is_bound(&self) { Err((self, RegisterError::InUse)) } else { Ok(()) }
     }
 
-    /// Changes what the region stands for; its keys stay the same. Requests that name it meanwhile may go either way.
+    /// Changes the region's memory, domain or rights; its keys stay the same. Requests that name it meanwhile
+    /// may see the old or the new attributes.
     ///
     /// # Safety
     /// As for [`ProtectionDomain::register`], for the memory named here.
     ///
     /// # Errors
-    /// [`RegisterError::InUse`] while windows are bound to it, or why the new attributes cannot be. It is as it was then.
+    /// [`RegisterError::InUse`] while windows are bound to it, or why the new attributes are impossible. The
+    /// region is unchanged then.
     pub unsafe fn reregister(&mut self, change: &MemoryChange<'_>) -> Result<(), RegisterError> {
         if change.pd.is_some_and(|pd| !Arc::ptr_eq(&pd.inner.device, &self.pd.device)) {
             return Err(RegisterError::NoSuchPd);
@@ -424,7 +426,8 @@ impl MemoryRegion {
         self.is_published = self.pd.publish(LocalKey(self.key), &self.attr, self.part.as_ref());
     }
 
-    /// Peers' packets reach what was moved as neighbours do: wherever it is, and not where the program has it.
+    /// Peers' packets reach moved memory through the library's mapping, as neighbours do, and not through the
+    /// program's.
     fn show_through_view(&self) {
         let Some(part) = &self.part else { return };
         let first_page = self.attr.addr & !(in_place::PAGE_BYTES as u64 - 1);
@@ -440,16 +443,17 @@ impl MemoryRegion {
         }
     }
 
-    /// Gives back what was moved.
+    /// Gives the moved part back.
     fn unshare(&mut self) {
         if let Some(part) = self.part.take() {
             in_place::release(part, |act| self.pd.device.quietly(act));
         }
     }
 
-    /// Closes the region to peers that reach it without packets. One may be copying right now: it is waited for. Is it at it
-    /// for longer than that, what it has mapped is never used for anything else: memory that was moved goes back to pages that
-    /// are this process's alone, and nothing new is made of the device's own.
+    /// Closes the region to peers that reach it without packets. A peer may be copying right now, and this
+    /// waits for it. If the peer takes longer than the patience, the memory that it has mapped is never used
+    /// for anything else: moved memory goes back to private pages, and the device's own memory is not
+    /// allocated again.
     fn withdraw(&mut self) {
         if let Some(local) = self.pd.device.local.as_ref().filter(|_| self.is_published)
             && local.withdraw_region(self.key, NEIGHBOUR_PATIENCE).is_err()

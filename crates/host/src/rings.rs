@@ -1,4 +1,4 @@
-//! Memory for rings: shared, so that another program of this user can be given it.
+//! Memory for rings: shared, so that another program of this user can map it.
 
 use crate::error::CreateError;
 use highwire_shmem::{RingLayout, Segment, SharedPool, WholeSegment, Window};
@@ -22,7 +22,7 @@ pub(crate) struct Ring {
     pub(crate) file: Option<WholeSegment>,
 }
 
-/// Where another program finds a ring.
+/// The place of a ring, for another program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct RingFile {
     /// The number in `mem-<number>`; 0 if there is no such ring.
@@ -46,7 +46,7 @@ impl Home<'_> {
 }
 
 impl Ring {
-    /// Where another program finds it.
+    /// The ring's place, for another program.
     pub(crate) fn place(file: Option<&WholeSegment>) -> RingFile {
         file.map_or_else(RingFile::default, |file| RingFile {
             segment: file.id(),

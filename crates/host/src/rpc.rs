@@ -1,7 +1,8 @@
 //! FaSST RPCs in the real world: an endpoint of `highwire-rpc` on a UD queue pair, one per thread.
 //!
-//! One turn: sweep the completions, hand every datagram to the endpoint, post the receives again all at once, resume workers, and
-//! ring one doorbell for everything that they and the handlers have to say. `docs/rpc.md` tells the whole story.
+//! One turn: sweep the completions, hand every datagram to the endpoint, post the receives again all at once,
+//! resume workers, and ring one doorbell for everything that they and the handlers send. `docs/rpc.md` tells
+//! the whole story.
 #![allow(unsafe_code)]
 
 mod config;
@@ -40,7 +41,7 @@ const TURNS_AWAKE: u32 = 2000;
 /// The longest sleep.
 const SLEEP_MAX: Duration = Duration::from_millis(100);
 
-/// What the driver has done, beside what its endpoint counts.
+/// The driver's counters, beside its endpoint's.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct DriverCounters {
     /// Sweeps that found datagrams.
@@ -58,7 +59,7 @@ pub struct DriverCounters {
 /// An endpoint on a queue pair. It belongs to one thread.
 pub struct Rpc {
     endpoint: highwire_rpc::Endpoint,
-    // Before the memory that it names.
+    // Dropped before the memory that it names.
     qp: QueuePair,
     cq: CompletionQueue,
     receives: Receives,
@@ -123,7 +124,7 @@ impl Rpc {
         })
     }
 
-    /// What peers need to know to reach it.
+    /// The endpoint that peers need to reach it.
     pub fn address(&self) -> Endpoint {
         self.qp.endpoint()
     }
@@ -137,7 +138,7 @@ impl Rpc {
         self.endpoint.add_peer(node, to).map_err(RpcError::Peer)
     }
 
-    /// What the driver has done.
+    /// The driver's counters.
     pub fn driver_counters(&self) -> DriverCounters {
         self.counters
     }
@@ -147,7 +148,7 @@ impl Rpc {
         self.now
     }
 
-    /// One turn; whether there was anything to do.
+    /// One turn. Returns whether there was anything to do.
     pub fn poll(&mut self) -> bool {
         let taken = self.cq.poll(&mut self.swept[..]);
         let was_ready = self.endpoint.has_work();
@@ -181,7 +182,8 @@ impl Rpc {
                 let immediate = completion.immediate;
                 let received =
                     Received { immediate, source_qpn: completion.source_qpn, grh: Some(grh), bytes };
-                // One without an immediate is none of ours; its kind is then a greeting's, and its header tells.
+                // A datagram without an immediate is not of this protocol; it counts as a greeting here, and
+                // its header shows that it is none.
                 self.endpoint.handle_receive(self.now, &received);
             } else {
                 self.counters.failed += 1;
@@ -206,12 +208,12 @@ impl Rpc {
 
     fn post_receives(&mut self, indices: &[u32]) {
         self.counters.receive_posts += 1;
-        // Refused only by a queue pair in error, which tells so by its completions.
+        // Refused only by a queue pair in error, which shows in its completions.
         let posted = self.receives.post(&self.qp, indices);
         self.counters.failed += u64::from(posted.is_err());
     }
 
-    /// Sends everything that the endpoint has to say.
+    /// Sends all of the endpoint's datagrams.
     fn transmit(&mut self) -> u32 {
         let (sends, counters) = (&mut self.sends, &mut self.counters);
         if !self.optimisations.doorbell_batching {
@@ -229,7 +231,7 @@ impl Rpc {
         self.qp.chain(|chain| endpoint.transmit(|outgoing| sends.post(chain, outgoing, counters)))
     }
 
-    /// One turn, and after many without work what [`Idle`] says.
+    /// One turn. After many without work, idles as [`Idle`] says.
     pub fn step(&mut self) {
         if self.poll() || self.idle_turns < TURNS_AWAKE {
             return;

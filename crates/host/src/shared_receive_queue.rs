@@ -34,13 +34,13 @@ pub(crate) struct SrqInner {
     reporter: Reporter,
     number: Option<Qpn>,
     pub(crate) has_tags: bool,
-    /// Where it completes, if it is of XRC or has tags.
+    /// Its completion queue, if it is of XRC or has tags.
     _cq: Option<Arc<CqInner>>,
     /// Its ring, if another program maps that.
     file: Option<WholeSegment>,
 }
 
-/// What a shared receive queue tells of itself.
+/// The attributes that a shared receive queue reports.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SrqSnapshot {
     /// Receives that it holds.
@@ -53,7 +53,7 @@ pub struct SrqSnapshot {
     pub waiting: u32,
 }
 
-/// What a shared receive queue is made with.
+/// The configuration of a shared receive queue.
 #[derive(Clone, Copy)]
 pub struct SharedReceiveQueueConfig<'a> {
     /// The lane that it and its queue pairs live in.
@@ -64,9 +64,10 @@ pub struct SharedReceiveQueueConfig<'a> {
     pub max_sge: u32,
     /// Where its asynchronous events go, if not to the device's own queue.
     pub events: Option<EventTarget<'a>>,
-    /// It serves XRC targets of this domain and lane, and what it receives completes in this queue.
+    /// For XRC: it serves targets of this domain and lane, and its receives complete in this queue.
     pub xrc: Option<(XrcDomain, &'a CompletionQueue)>,
-    /// It matches tags: how many buffers its list holds, and where all that is its completes. Not together with `xrc`.
+    /// For tag matching: how many buffers its list holds, and the queue in which all its requests complete.
+    /// Not together with `xrc`.
     pub tags: Option<(u32, &'a CompletionQueue)>,
 }
 
@@ -141,7 +142,7 @@ impl SharedReceiveQueue {
         })
     }
 
-    /// Where another program finds its ring, and which bell it rings.
+    /// The file of its ring, for another program, and the bell that this program rings.
     pub(crate) fn ring_file(&self) -> (RingFile, u32) {
         (Ring::place(self.inner.file.as_ref()), self.inner.bell)
     }
@@ -181,7 +182,7 @@ impl SharedReceiveQueue {
         inner.pd.device.lanes[inner.lane as usize].control(|engine| engine.add_tag(inner.id, buffer, request))
     }
 
-    /// Takes one back; if a message was quicker, the completion says so.
+    /// Takes a buffer back; if a message was faster, the completion tells.
     ///
     /// # Errors
     /// [`PostError::NoSuchQueue`] if the queue does not match tags.
@@ -191,7 +192,8 @@ impl SharedReceiveQueue {
             .control(|engine| engine.remove_tag(inner.id, handle, request))
     }
 
-    /// Says how many unexpected messages the application has seen. Until that is all of them, new buffers are kept out.
+    /// Tells the queue how many unexpected messages the application has seen. Until it has seen all, the
+    /// queue refuses new buffers.
     ///
     /// # Errors
     /// [`PostError::NoSuchQueue`] if the queue does not match tags.
@@ -205,11 +207,11 @@ impl SharedReceiveQueue {
         self.inner.number
     }
 
-    /// What it holds, and how it is set.
+    /// Its attributes now.
     pub fn query(&self) -> SrqSnapshot {
         let inner = &*self.inner;
         inner.pd.device.lanes[inner.lane as usize].control(|engine| {
-            // What waits in the ring counts as posted.
+            // Receives that wait in the ring count as posted.
             engine.fetch_shared(inner.index);
             let queue = engine.rnic.srq_mut(inner.id).expect("the queue lives as long as this value");
             let (max_wr, max_sge) = queue.capacity();
@@ -260,7 +262,7 @@ impl Drop for SrqInner {
         lane.control(|engine| {
             engine.remove_bell(self.bell);
             engine.remove_srq(self.index);
-            // Refused only while a queue pair uses it, and those keep it alive.
+            // Refused only while a queue pair uses the queue, but then the queue would still be alive.
             let _ = engine.rnic.destroy_srq(self.id);
         });
         self.reporter.forget(|event| *event == AsyncEvent::SrqLimitReached(self.id));

@@ -18,7 +18,7 @@ pub(crate) struct SideBand {
     state: Mutex<State>,
     fd: OwnedFd,
     clock: crate::clock::Clock,
-    /// When it next has something to do by itself, in nanoseconds.
+    /// The time of its next action by itself, in nanoseconds.
     deadline: AtomicU64,
 }
 
@@ -30,8 +30,8 @@ struct State {
 }
 
 impl SideBand {
-    /// `None` if the port cannot be had: then this device speaks standard RoCEv2 only.
-    /// `given` is a socket that is bound to the port already.
+    /// `None` if the port is taken: then this device speaks standard RoCEv2 only. `given` is a socket that is
+    /// bound to the port already.
     pub(crate) fn open(
         gid: Gid,
         given: Option<OwnedFd>,
@@ -85,7 +85,7 @@ impl SideBand {
         self.settle(device, state);
     }
 
-    /// Takes the messages that have arrived and does what is due.
+    /// Takes the messages that have arrived, and acts on timeouts.
     pub(crate) fn serve(&self, device: &Shared) {
         let mut state = self.lock();
         let now = self.clock.now();
@@ -102,7 +102,7 @@ impl SideBand {
         self.settle(device, state);
     }
 
-    /// Does what the negotiator asks for, in its order.
+    /// Carries out the negotiator's actions, in its order.
     fn settle(&self, device: &Shared, mut state: MutexGuard<'_, State>) {
         let State { negotiator, link, tx, .. } = &mut *state;
         let now = self.clock.now();
@@ -119,7 +119,7 @@ impl SideBand {
                     let sent = tx.push(peer, &message, Order::Strict).is_ok()
                         && link.transmit(now, tx, &mut |_, _| {}) == Transmitted::All;
                     if !sent {
-                        // Asked again after the usual wait, as if it were lost.
+                        // The message counts as lost; the negotiator asks again after the usual wait.
                         tx.clear();
                     }
                 }

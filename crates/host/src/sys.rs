@@ -14,8 +14,8 @@ use highwire_stdx::Duration;
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 
-/// Whether a thread of another process wants a processor and may not have one: the process will go on by itself. False
-/// for one that cannot be looked at, and for this one, which runs.
+/// Whether a thread of another process is runnable and may lack a processor, so that the process will go on
+/// by itself. False for a process that cannot be looked at, and for this one, which runs.
 pub(crate) fn wants_to_run(process: u32) -> bool {
     if process == std::process::id() {
         return false;
@@ -26,7 +26,7 @@ pub(crate) fn wants_to_run(process: u32) -> bool {
         .any(|thread| state_in(&thread.path().join("stat")).is_some_and(|state| matches!(state, 'R' | 'D')))
 }
 
-/// Whether a process has not ended; one that its parent has yet to wait for has.
+/// Whether a process has not ended; a zombie has.
 pub(crate) fn is_alive(process: u32) -> bool {
     state_in(format!("/proc/{process}/stat").as_ref()).is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
@@ -59,8 +59,8 @@ impl EventFd {
         Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// One whose reads take one of the count each, and which blocks until told otherwise: applications see it, and some
-    /// find out by its flags how they want to wait.
+    /// A counter whose reads take one each, and which blocks unless told otherwise: applications get this
+    /// descriptor, and some check its flags.
     pub(crate) fn counting() -> io::Result<EventFd> {
         // SAFETY: a plain system call.
         let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_SEMAPHORE) };
@@ -71,7 +71,7 @@ impl EventFd {
         Ok(EventFd(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 
-    /// Takes one of the count, if an application that read where it should not has left one.
+    /// Takes one off the count, unless an application has wrongly read it already.
     pub(crate) fn take_one(&self) {
         if wait_readable(&[self.fd()], Some(Duration::ZERO)) {
             self.clear();
@@ -89,7 +89,7 @@ impl EventFd {
     /// Makes it unreadable.
     pub(crate) fn clear(&self) {
         let mut value = 0u64;
-        // SAFETY: there is room for eight bytes; it fails when the counter is zero, which is what is wanted.
+        // SAFETY: there is room for eight bytes. The call fails when the counter is zero, which is fine.
         unsafe { libc::read(self.0.as_raw_fd(), std::ptr::from_mut(&mut value).cast(), 8) };
     }
 
@@ -118,8 +118,8 @@ pub(crate) fn be_quick_to_run() {
     const TURN_NS: u64 = 100_000;
     let mut attributes = Attributes::default();
     let size = size_of::<Attributes>();
-    // SAFETY: plain system calls on this thread; the structure has the size that is passed. Kernels before 6.12 take no
-    // notice of the turn's length, and any may refuse: then the thread is what it was.
+    // SAFETY: plain system calls on this thread; the structure has the size that is passed. Kernels before
+    // 6.12 ignore the length of the turn, and any kernel may refuse: then the thread stays as it was.
     unsafe {
         if libc::syscall(libc::SYS_sched_getattr, 0, &raw mut attributes, size, 0) == 0
             && attributes.policy == libc::SCHED_OTHER as u32
@@ -130,13 +130,13 @@ pub(crate) fn be_quick_to_run() {
     }
 }
 
-/// Lets timers end this thread's sleeps when they say, not 50 µs later.
+/// Lets timers end this thread's sleeps on time, not 50 µs later.
 pub(crate) fn be_punctual() {
     // SAFETY: a plain system call on this thread.
     unsafe { libc::prctl(libc::PR_SET_TIMERSLACK, 1) };
 }
 
-/// [`be_quick_to_run`] for a thread of the application, which comes by often: once and for all.
+/// Calls [`be_quick_to_run`] once for a thread of the application, which comes here often.
 pub(crate) fn be_quick_to_run_once() {
     thread_local!(static IS_QUICK: std::cell::Cell<bool> = const { std::cell::Cell::new(false) });
     if !IS_QUICK.replace(true) {
@@ -144,7 +144,7 @@ pub(crate) fn be_quick_to_run_once() {
     }
 }
 
-/// Descriptors that are waited for as one.
+/// Several descriptors that become readable as one.
 #[derive(Debug)]
 pub(crate) struct Epoll(OwnedFd);
 
@@ -183,13 +183,12 @@ pub(crate) enum Waited {
     Interrupted,
 }
 
-/// Waits until one of the descriptors is readable, or the time is up: then it is false. An interruption counts as the
-/// latter.
+/// Waits until one of the descriptors is readable. False if the time is up, or a signal interrupts.
 pub(crate) fn wait_readable(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> bool {
     wait_readable_or_signal(fds, timeout) == Waited::Readable
 }
 
-/// The same, telling of the interruption.
+/// The same, but reports the interruption.
 pub(crate) fn wait_readable_or_signal(fds: &[BorrowedFd<'_>], timeout: Option<Duration>) -> Waited {
     let mut polled: Vec<libc::pollfd> =
         fds.iter().map(|fd| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }).collect();

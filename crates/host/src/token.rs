@@ -60,13 +60,14 @@ impl<T> EngineToken<T> {
         running
     }
 
-    /// Says that work waits in a ring. Then `try_enter`: if that fails, the holder takes the work up.
+    /// Marks that work waits in a ring. The caller then calls `try_enter`; if that fails, the holder takes
+    /// the work up.
     #[inline]
     pub(crate) fn leave_work(&self) {
         self.work_left.store(true, Ordering::SeqCst);
     }
 
-    /// Whether work was left since the last call. To be asked after letting go of the token.
+    /// Whether work was left since the last call. To be called after letting go of the token.
     #[inline]
     pub(crate) fn take_work_left(&self) -> bool {
         self.work_left.load(Ordering::SeqCst) && self.work_left.swap(false, Ordering::SeqCst)
@@ -114,7 +115,7 @@ mod tests {
     fn one_thread_at_a_time_runs_the_engine() {
         let token = EngineToken::new(0u64);
         let held = token.try_enter();
-        // Twice: a failed try must not let go of what another thread holds.
+        // Twice, because a failed try must not release another thread's token.
         assert!(held.is_some() && token.try_enter().is_none() && token.try_enter().is_none());
         drop(held);
         std::thread::scope(|scope| {

@@ -14,12 +14,12 @@ pub struct MemoryWindow {
 }
 
 impl ProtectionDomain {
-    /// A window of type 2 that is bound to nothing.
+    /// An unbound window of type 2.
     pub fn memory_window(&self) -> MemoryWindow {
         self.memory_window_of(WindowKind::Two)
     }
 
-    /// A window that is bound to nothing.
+    /// An unbound window.
     pub fn memory_window_of(&self, kind: WindowKind) -> MemoryWindow {
         let lanes = &self.inner.device.lanes;
         let pd = self.inner.pd;
@@ -42,7 +42,8 @@ impl ProtectionDomain {
 }
 
 impl MemoryWindow {
-    /// The key it was made with. Its upper 24 bits name the window; the low byte is the owner's to change with every bind.
+    /// The window's first key. Its upper 24 bits name the window; the owner may change the low byte with
+    /// every bind.
     pub fn rkey(&self) -> RemoteKey {
         self.rkey
     }

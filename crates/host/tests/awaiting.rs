@@ -169,7 +169,7 @@ fn a_task_that_is_dropped_loses_no_completion_and_leaves_no_waker() {
     assert!(Arc::strong_count(&unpark) > kept_before, "the queue has the waker");
     drop(dropped);
     assert_eq!(Arc::strong_count(&unpark), kept_before, "the queue has let go of it");
-    // One of two that wait gives up after both were woken: the other is there for what came.
+    // One of two waiting tasks gives up after both were woken: the other one gets the completion.
     let (first, second) = (a.cq.next(), a.cq.next());
     send(&a, 3);
     let (which, completion) = block_on(Any([first, second]));

@@ -1,4 +1,5 @@
-//! What lies unread in a socket when an engine gets round to it: it is read before it is decided what to send, and what to send again.
+//! Packets that lie unread in a socket: an engine reads them before it decides what to send, or to send
+//! again.
 
 mod common;
 
@@ -13,7 +14,7 @@ fn acknowledgements_that_came_one_by_one_are_read_before_much_is_sent() {
     let [a, b] = Setup::new(Service::Rc, LinkChoice::Udp).pair();
     for wr_id in 1..=WRITES {
         a.post(wr_id, Operation::Write(b.buffer.remote(0)), 0, 8);
-        // A datagram of its own for each acknowledgement, none of which the requester has read.
+        // Each acknowledgement has a datagram of its own, and the requester has read none of them.
         until("an acknowledgement", || {
             b.cq.poll(&mut []);
             (b.device.counters().value("acks_sent") == wr_id).then_some(())
@@ -30,7 +31,8 @@ fn acknowledgements_that_came_one_by_one_are_read_before_much_is_sent() {
 
 #[test]
 fn a_timer_that_is_due_waits_for_what_the_socket_has() {
-    /// Turns until a socket that is silent is looked at now and then only, and a few of those in which it is not.
+    /// Turns until the engine looks at a silent socket only now and then, and a few in which it does not
+    /// look.
     const TURNS: u32 = 4096 + 5;
     /// 4.096 µs × 2^18: 1.07 s.
     const TIMEOUT: u8 = 18;

@@ -12,14 +12,15 @@ use std::net::{Ipv4Addr, UdpSocket};
 fn what_the_network_brings_for_a_neighbours_connection_is_dropped_and_counted() {
     for service in [Service::Rc, Service::Uc] {
         let [a, b] = &Setup::new(service, LinkChoice::Auto).pair();
-        // The reliable one goes by itself to the memory: its owner has nothing to say, and is known all the same.
+        // The reliable one writes to the memory directly: its owner sends no packet, but the other end knows
+        // it all the same.
         b.receive(1, 0, 64);
         let bytes = a.fill(0, 64, 3);
         if service == Service::Rc {
             a.post(2, Operation::Write(b.buffer.remote(4096)), 0, 64);
             next_ok(a, b);
         }
-        // To either end, in the other's name, with the number that is expected next.
+        // A packet to either end, in the other's name, with the PSN that is expected next.
         for (victim, neighbour) in [(b, a), (a, b)] {
             let (to, from) = (victim.device.gid().to_ip(), neighbour.device.gid().to_ip());
             let psn = victim.qp.query().rq_psn;

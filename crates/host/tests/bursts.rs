@@ -1,4 +1,4 @@
-//! Bursts of unreliable services against a receiver that is late: what it has no receive for yet waits, up to a point.
+//! Bursts of unreliable services to a late receiver: packets without a receive wait, up to a limit.
 
 mod common;
 
@@ -77,7 +77,7 @@ fn what_comes_before_its_receive_is_kept_in_order() {
 
 #[test]
 fn a_burst_of_many_megabytes_goes_at_the_pace_of_its_receiver() {
-    // Three times what is kept, so the sender has to wait.
+    // Three times as much as the engine keeps, so the sender has to wait.
     const MESSAGES: u64 = 24 << 10;
     for service in SERVICES {
         let [a, b] = &Setup::new(service, LinkChoice::Auto).engine(Engine::Both).pair();
@@ -138,12 +138,12 @@ fn who_posts_no_receive_is_waited_for_only_for_a_while() {
         let [a, b] = &Setup::new(service, LinkChoice::Auto).pair();
         let counter = |name: &str| b.device.counters().value(name);
         send(a, b, 1);
-        // Its time passes, and then it goes the way of all that finds no receive.
+        // Its time passes, and then it is dropped like any packet without a receive.
         until("its end", || {
             b.cq.poll(&mut []);
             (counter("dropped_no_receive") == 1).then_some(())
         });
-        // What follows is not waited for, however much it is.
+        // Later packets are dropped at once, however many there are.
         let begun = Instant::now();
         for sent in 2..10_002 {
             send(a, b, sent);

@@ -92,7 +92,7 @@ fn a_program_may_block_on_a_channel_and_sleep_on_its_descriptor_by_turns() {
         for round in 0..60u64 {
             qp.post_recv(&RecvWr { wr_id: round, sges: &[] }).expect("posts");
             cq.request_notify(WaitFor::Any).expect("has a channel");
-            // Now the queue may be armed without a thread that comes to wait, and the message comes later.
+            // Sometimes the queue is armed and no thread waits, and the message comes later.
             if round % 7 == 6 {
                 std::thread::sleep(Duration::from_millis(2));
             }
@@ -167,7 +167,7 @@ fn a_queue_tells_once_of_what_came_between_the_last_look_and_the_arming() {
         send(1, false);
         assert_eq!(arm(WaitFor::Solicited), None, "{link}: not solicited");
         assert_eq!(arm(WaitFor::Any), Some(7), "{link}: the program has not seen it");
-        // It has been told now, and may arm the queue before it polls.
+        // The program has its event now, and may arm the queue before it polls.
         assert_eq!(arm(WaitFor::Any), None, "{link}");
         send(2, false);
         assert_eq!((channel.try_event(), channel.try_event()), (Some(7), None), "{link}: armed meanwhile");

@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use std::thread;
 use std::time::Duration;
 
-/// A device with what a queue pair needs.
+/// A device with the objects that a queue pair needs.
 struct End {
     device: Device,
     pd: ProtectionDomain,
@@ -157,7 +157,7 @@ fn a_connection_that_ends_is_over_at_both_ends_and_flushes_what_was_posted() {
     let flushed = client.next();
     assert_eq!((flushed.wr_id, flushed.status), (9, CompletionStatus::Flushed));
 
-    // One that is dropped tells its peer as well, and the port and the address serve again.
+    // Dropping a connection tells its peer as well, and the port and the address are free again.
     let [asked, accepted] = connected(ends, &listener, Service::Rc, &terms(b""), &terms(b""));
     drop(accepted);
     assert_eq!(asked.wait_ended(PATIENCE), Some(DisconnectCause::Peer));
@@ -205,7 +205,7 @@ fn every_way_to_be_refused_has_an_error_that_says_so() {
         let slow = Terms { patience: Duration::from_millis(50), ..terms(b"") };
         assert!(matches!(connect(listener.address(), Service::Rc, &slow), Err(CmError::TimedOut(_))));
         let dropping = threads.spawn(|| {
-            // The one that was given up may be taken before the listener has heard of it.
+            // The listener may take the request that was given up before it learns of that.
             let is_second = |request: &Request| request.private_data().starts_with(b"second");
             while !is_second(&listener.request(PATIENCE).expect("another request")) {}
         });
@@ -277,7 +277,7 @@ fn a_process_that_is_killed_ends_its_connections() {
 fn the_other_process() {
     let Ok(to) = std::env::var(TO) else { return };
     let to: SocketAddr = to.parse().expect("an address");
-    // A broker of its own would be killed with it.
+    // A broker that this process started would be killed with it.
     let end = End::new(&at(to.ip(), LinkChoice::Udp));
     let _connection = end.device.connect(to, end.queue_pair(Service::Rc), &terms(b"")).expect("it connects");
     loop {

@@ -1,4 +1,4 @@
-//! Opening, closing, and what others see of a device.
+//! Opening and closing devices, and other processes' view of them.
 
 mod common;
 
@@ -112,7 +112,7 @@ fn a_seed_decides_every_number() {
     assert_ne!(numbers(&fixed), numbers(&DeviceConfig { seed: Some(8), ..fixed.clone() }));
 }
 
-/// What the library has said.
+/// The lines that the library has written.
 static LINES: std::sync::Mutex<Vec<String>> = std::sync::Mutex::new(Vec::new());
 
 #[test]

@@ -1,5 +1,5 @@
-//! Programs that come through the door: what they map works, what they leave goes with them, and nothing that they write
-//! there stops the engine.
+//! Programs behind the door: the files that they map work, their objects go with them, and nothing that they
+//! write there stops the engine.
 
 mod door_client;
 
@@ -87,7 +87,8 @@ fn receives_on_demand_stay_in_their_ring_until_a_message_wants_one() {
     assert_eq!(qb.completion().wr_id, 4);
     assert_eq!((taken(&qb), wanted(&qb)), (4, 0));
 
-    // In error all come back, those that are posted later as well, and for these the engine wants to be rung.
+    // In the error state all receives come back, and so do later ones, for which the program must ring the
+    // engine.
     qb.leave_receive(5, 0, 64);
     qb.leave_receive(6, 0, 64);
     b.modify(&qb, 1, &[(1, 6)]);
@@ -98,7 +99,7 @@ fn receives_on_demand_stay_in_their_ring_until_a_message_wants_one() {
     assert_eq!((taken(&qb), wanted(&qb)), (6, 1));
     qb.post_receive(&b, 7, 0, 64);
     assert_eq!(qb.completion().wr_id, 7);
-    // Anew there are none.
+    // A queue pair that begins anew has no receives.
     qb.leave_receive(8, 0, 64);
     b.modify(&qb, 1, &[(1, 0)]);
     assert_eq!((taken(&qb), wanted(&qb)), (8, 0));
@@ -239,7 +240,7 @@ fn a_program_that_never_reads_its_events_holds_up_nobody() {
 fn no_socket_of_a_program_that_has_gone_stays_open() {
     let (_device, door) = open();
     let path = door.path().to_str().expect("a path").to_owned();
-    // The listener, and one for each connection that is accepted, bear its name.
+    // The door's name belongs to the listening socket, and to one socket for each accepted connection.
     let sockets = || {
         let open = std::fs::read_to_string("/proc/self/net/unix").expect("the kernel's list");
         open.lines().filter(|line| line.ends_with(&path)).count()

@@ -165,7 +165,7 @@ fn the_devices_own_thread_takes_no_signals() {
     assert!(threads >= 2, "each device has one");
 }
 
-/// The slots of a ring are larger than a queue pair needs that was made without room for inline data.
+/// A queue pair without room for inline data needs smaller slots than the ring has.
 #[test]
 fn inline_data_without_room_for_it_completes_as_too_long() {
     let setup = Setup::new(Service::Rc, LinkChoice::Udp).engine(Engine::Background);

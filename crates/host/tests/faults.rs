@@ -75,7 +75,7 @@ fn shared_memory_can_be_as_bad_as_a_network() {
             for (_, name) in kinds.iter().filter(|(kind, _)| faults.contains(kind)) {
                 assert!(counters.value(name) > 0, "{recovery:?} {faults}: no {name}");
             }
-            // One may be on its way yet, or be damaged where no ICRC looks.
+            // A damaged packet may still be on its way, or be damaged in bits that the ICRC does not cover.
             assert!(counters.value("dropped_bad_icrc") <= counters.value("fault_corrupted"));
             assert_eq!((counters.value("direct"), counters.value("udp_tx_packets")), (0, 0));
         }

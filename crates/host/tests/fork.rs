@@ -24,7 +24,7 @@ fn converse(ends: &[End; 2], seed: u8) {
     assert_eq!(b.buffer.to_vec(20_000, 5000), bytes);
 }
 
-/// What a fork may not change: everything in the registry that belongs to an address.
+/// The files in the registry that belong to an address, which a fork must not change.
 fn traces(registry: &Registry, address: IpAddr) -> Vec<String> {
     let mut names = Vec::new();
     let mut folders = vec![registry.root().to_path_buf()];
@@ -50,7 +50,7 @@ fn check(setup: &Setup) {
     let before = traces(&registry, address);
     // The device's own thread may hold any lock in the moment of a fork, so there are many.
     for seed in 2..22 {
-        // SAFETY: the child only drops what it has and ends without returning; what that needs, it needs no other thread for.
+        // SAFETY: the child only drops its objects and ends without returning, which needs no other thread.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: the alarm kills a child that waits for ever, which the parent sees in its exit status.
@@ -100,7 +100,7 @@ fn what_a_child_posts_is_refused_and_its_parent_loses_nothing() {
         let ends = setup.pair();
         converse(&ends, 1);
         let [a, b] = &ends;
-        // One that waits, which a child's poll might take away.
+        // A completion that waits, which a child's poll might take away.
         b.receive(5, 0, 64);
         a.post(6, Operation::Send, 0, 64);
         // SAFETY: the child posts, polls and ends without returning.

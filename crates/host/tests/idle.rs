@@ -1,4 +1,5 @@
-//! A process whose threads all wait for what does not come. It has this program for itself, since the wake-ups of all threads are counted.
+//! A process whose threads all wait in vain. The test has this program for itself, since it counts the
+//! wake-ups of all threads.
 
 mod common;
 
@@ -10,7 +11,7 @@ use std::time::{Duration, Instant};
 const THREADS: usize = 512;
 /// The leader looks once a second, the background thread once or twice. It was once nearly thirty times together; ten times would be too often, too.
 const WAKE_UPS_PER_SECOND: f64 = 8.0;
-/// So long they take to become quiet, and longer.
+/// Longer than the threads take to become quiet.
 const SETTLING: Duration = Duration::from_secs(3);
 const COUNTED: Duration = Duration::from_secs(3);
 
@@ -43,7 +44,7 @@ fn threads_that_wait_for_nothing_wake_up_a_few_times_a_second_all_together() {
             let (began, before) = (Instant::now(), sleeps());
             std::thread::sleep(COUNTED);
             let (seconds, wake_ups) = (began.elapsed().as_secs_f64(), sleeps() - before);
-            // However long the machine has made of it.
+            // The bound counts the time that really passed on this machine.
             let most = WAKE_UPS_PER_SECOND * seconds;
             assert!(wake_ups as f64 <= most, "{mode}: {wake_ups} wake-ups in {seconds:.1} s");
             assert!(
@@ -51,7 +52,7 @@ fn threads_that_wait_for_nothing_wake_up_a_few_times_a_second_all_together() {
                 "{mode}: {wake_ups} in {seconds:.1} s: nobody looks for who starves"
             );
             for told in &waiting {
-                // What is posted in this state completes at once, as flushed.
+                // A request that is posted in this state completes at once, as flushed.
                 told.qp
                     .modify(&QpAttr { state: Some(QpState::Error), ..QpAttr::default() })
                     .expect("any time");

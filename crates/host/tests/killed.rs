@@ -10,7 +10,7 @@ use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
-/// What tells this very program that it is the other process, and where its capture goes.
+/// Tells this very program that it is the other process, and where its capture goes.
 const ROLE: &str = "HIGHWIRE_TEST_KILLED";
 const MESSAGES_FIRST: u64 = 200;
 
@@ -70,7 +70,7 @@ fn a_killed_process_leaves_a_capture_of_all_it_sent_and_nothing_else() {
         assert_eq!(icrc::verify_ip_packet(&record.bytes[ip_start..]), Ok(true));
         sent += u64::from(frame.headers.bth.opcode == Opcode::RcSendOnly);
     }
-    // Each message is there before its receiver says so.
+    // The capture has each message before the receiver reports it.
     assert!(sent >= MESSAGES_FIRST, "{sent} messages are recorded");
     let names = || -> Vec<String> {
         let entries = std::fs::read_dir(&place).into_iter().flatten();

@@ -20,7 +20,7 @@ fn all_queue_pairs_of_a_device_fit_into_few_descriptors() {
     let before = descriptors();
     let caps = QpCaps { max_send_wr: 4, max_recv_wr: 4, ..QpCaps::default() };
     let config = QueuePairConfig { caps, ..QueuePairConfig::new(Service::Rc, &a.cq) };
-    // One is there already.
+    // One object exists already.
     for _ in 0..2 {
         let queue_pairs: Vec<_> = (1..a.device.limits().max_qp)
             .map(|number| a.pd.queue_pair(&config).unwrap_or_else(|error| panic!("{number}: {error}")))
@@ -29,7 +29,7 @@ fn all_queue_pairs_of_a_device_fit_into_few_descriptors() {
         assert!(descriptors() < before + 16, "{} and {before}", descriptors());
         assert!(matches!(a.pd.queue_pair(&config), Err(CreateError::TooManyQueues)));
     }
-    // Their memory has been used by several, and the first one has noticed nothing.
+    // Several objects have used the memory in turn, and the first one is unharmed.
     let bytes = a.fill(0, 500, 7);
     b.receive(1, 0, 500);
     a.post(2, Operation::Send, 0, 500);

@@ -27,7 +27,7 @@ impl Pages {
             libc::mmap(ptr::null_mut(), 2 * PAGE, prot, flags, -1, 0)
         };
         assert_ne!(start, libc::MAP_FAILED);
-        // SAFETY: it does not stay mapped, which is what is tried.
+        // SAFETY: the test breaks the promise that it stays mapped on purpose.
         let region = unsafe { end.pd.register(start.cast(), 2 * PAGE, Access::ALL) }.expect("registers");
         Pages { start: start.cast(), region }
     }
@@ -192,8 +192,8 @@ fn a_programs_own_faults_still_go_to_its_own_handler() {
         let judge = || {
             let before = Setup::new(Service::Rc, LinkChoice::Udp).end();
             let pages = Pages::new(&before);
-            // Installed after ours, and ours goes on top of it with the next region.
-            // SAFETY: plain values and a handler that lives as long as the process.
+            // Installed after the library's handler, which the next region installs on top of it. SAFETY:
+            // plain values and a handler that lives as long as the process.
             unsafe {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 action.sa_sigaction = mend as *const () as usize;

@@ -153,7 +153,7 @@ fn a_completion_queue_is_resized_with_what_waits_in_it() {
     cq.request_notify(WaitFor::Any).expect("has a channel");
     cq.resize(100).expect("grows");
     assert_eq!(cq.capacity(), 128);
-    // What it was armed for still counts, and so does what waited.
+    // The queue is still armed, and its waiting completions are still there.
     while channel.try_event().is_some() {}
     cq.request_notify(WaitFor::Any).expect("has a channel");
     cq.resize(64).expect("shrinks");

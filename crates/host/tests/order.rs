@@ -1,4 +1,4 @@
-//! What is carried out in the peer's memory overtakes nothing that was posted before it.
+//! A request that is carried out in the peer's memory overtakes no earlier one.
 
 mod common;
 
@@ -6,7 +6,7 @@ use common::{Setup, next_ok};
 use highwire_host::LinkChoice;
 use highwire_host::verbs::{CompletionOp, CompletionStatus, Operation, Service};
 
-/// On UC a WRITE is complete when it has left. While one lies in the ring, another that was posted after it goes behind it.
+/// On UC a WRITE is complete when it has left. While one lies in the ring, a later one must go behind it.
 #[test]
 fn an_unreliable_write_is_direct_only_when_the_peer_has_taken_what_came_before() {
     let [a, b] = &Setup::new(Service::Uc, LinkChoice::Auto).pair();
@@ -52,7 +52,7 @@ fn an_unreliable_write_does_not_overtake_a_send_that_waits_for_its_receive() {
     assert_eq!(a.device.counters().value("direct"), 0);
 }
 
-/// Only WRITEs: a READ is no operation of UC, even if the driver could carry it out.
+/// Only WRITEs: UC has no READ, even if the driver could carry it out.
 #[test]
 fn nothing_but_writes_is_direct_on_unreliable_connections() {
     let [a, b] = &Setup::new(Service::Uc, LinkChoice::Auto).pair();

@@ -1,4 +1,4 @@
-//! Neighbours that do not finish what they say they are at: no call waits for them for long.
+//! Neighbours that announce an operation and never finish it: no call waits for them for long.
 #![allow(unsafe_code, reason = "the tests forge what a neighbour would write into a shared file")]
 
 mod common;
@@ -18,7 +18,7 @@ const CHANNEL_BYTES: usize = 256;
 const IN_USE: usize = 128;
 const ACCEPTED: u64 = 2;
 
-/// Has the neighbours of an engine say that they are at work on something.
+/// Forges announcements of an engine's neighbours that they use something.
 fn forge(end: &End, word: u64) -> usize {
     let registry = Registry::open().expect("a registry");
     let path = registry.directory(end.device.gid().to_ip()).join("engine");
@@ -46,15 +46,15 @@ fn no_call_waits_for_a_neighbour_that_never_finishes() {
     let word = |rkey: u32| 1 << 63 | u64::from(b.qp.qpn().value()) << 32 | u64::from(rkey);
     let buffers: Vec<_> = (0..20).map(|_| b.pd.allocate(4096, Access::ALL).expect("a buffer")).collect();
     let first = buffers[0].as_ptr().addr();
-    // One after the other: the patience is one for all, or this would take most of a minute.
+    // One after the other: all share one patience, or this would take most of a minute.
     for buffer in buffers {
         assert!(forge(&b, word(buffer.rkey().0)) > 0, "a neighbour");
         in_time("deregistration", move || drop(buffer));
     }
-    // What a neighbour may still be writing to is made nothing new of.
+    // Memory to which a neighbour may still be writing is not allocated again.
     let next_one = b.pd.allocate(4096, Access::ALL).expect("a buffer");
     assert!(!(first..first + (1 << 20)).contains(&next_one.as_ptr().addr()), "memory is used again");
-    // It goes on, and is believed again once it has finished.
+    // The neighbour finishes, and the engine waits for it again from then on.
     assert!(forge(&b, 0) > 0);
     a.post(2, Operation::Write(next_one.remote(0)), 0, 64);
     next_ok(&a, &b);

@@ -30,7 +30,7 @@ impl Peer {
         Peer { child, input, output }
     }
 
-    /// The next line that the peer says to us, among the lines of the test harness.
+    /// The peer's next line for this process, among the lines of the test harness.
     fn hear(&mut self) -> Vec<String> {
         loop {
             let line = self.output.next().expect("the peer speaks").expect("text");
@@ -110,7 +110,8 @@ fn processes_meet_over_both_links() {
         let direct = || end.device.counters().value("direct");
         match link {
             LinkChoice::Udp => assert_eq!(direct(), 0),
-            // What is posted while the background thread runs the engine goes through the ring, and as packets.
+            // A request that is posted while the background thread runs the engine goes through the ring, and
+            // as packets.
             _ => until("a request that is carried out directly", || {
                 end.post(11, Operation::Write(remote), 0, 8);
                 next_ok(&end, &end);

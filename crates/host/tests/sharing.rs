@@ -52,7 +52,7 @@ impl House {
         setup
     }
 
-    /// Nothing may be left once the last device is closed.
+    /// No file may be left once the last device is closed.
     fn close(self) {
         drop(self.keeper);
         self.broker.join().expect("the broker ends by itself");
@@ -119,7 +119,7 @@ fn at_a_shared_address_who_lives_and_does_not_run_is_not_given_up_and_who_has_go
             a.cq.poll_one()
         });
         assert_eq!((ended.wr_id, ended.status), (5, CompletionStatus::RetryExceeded), "{recovery:?}");
-        // One that runs and has no answer to give.
+        // A neighbour that runs and has no answer to give.
         let [a, End { qp, cq, .. }] = setup.pair();
         drop(qp);
         a.post(6, Operation::Send, 0, 64);
@@ -205,7 +205,7 @@ fn a_shard_is_not_given_again_at_once() {
     let shards: Vec<_> = (0..8).map(|_| house.device().shard().expect("a part")).collect();
     let different: std::collections::BTreeSet<_> = shards.iter().collect();
     assert_eq!(different.len(), shards.len(), "{shards:?}");
-    // But in the end it is.
+    // But in the end the part is given out again.
     let mut more = (0..64).map(|_| house.device().shard().expect("a part"));
     assert!(more.any(|shard| shard == shards[0]));
     drop(more);
@@ -445,7 +445,7 @@ fn what_queue_pair_1_drops_is_counted_by_reason_where_others_read_it() {
     gsi.send(house.address, &to_id(0x1234_56FD)).expect("sends");
     until("the one for nobody", || (count("dropped_nobody") == Some(1)).then_some(()));
     assert_eq!((count("gsi_declined"), count("gsi_sent")), (Some(1), Some(1)));
-    // Another user's program sends what it likes.
+    // Another user's program may send anything.
     let socket = std::net::UdpSocket::bind((house.address, 0)).expect("a socket");
     let mut packet = highwire_host::broker::gsi_packet(Default::default(), &to_id(1)).to_vec();
     packet[20] ^= 1;
@@ -474,7 +474,7 @@ fn a_request_waits_for_a_listener_that_is_about_to_come() {
     for port in [7001, 7002] {
         b.bind_port(PortSpace::TCP, port).expect("free");
     }
-    // Said to be there before it listens, and then between two listeners.
+    // A process announces a listener before it listens, and then between two listeners.
     ask(7001);
     for _ in 0..2 {
         b.listen(ServiceIds::one(service(7001))).expect("listens");

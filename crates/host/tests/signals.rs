@@ -45,7 +45,7 @@ fn a_signal_ends_a_wait_unless_its_handler_lets_calls_go_on() {
                     cq.request_notify(WaitFor::Any).expect("has a channel");
                     // SAFETY: no arguments.
                     thread.store(unsafe { libc::pthread_self() }, Ordering::SeqCst);
-                    // Without an end: a wait that has one ends with a signal in any case, as `poll` does.
+                    // Without a timeout: a wait with one ends with a signal in any case, as `poll` does.
                     channel.event_or_signal(None)
                 });
                 let before = HANDLED.load(Ordering::SeqCst);

@@ -79,7 +79,7 @@ fn a_neighbour_that_is_stopped_in_the_middle_of_writes_holds_nobody_up_and_harms
         signal(&child, libc::SIGSTOP);
         in_time("deregistration", || drop(buffer));
         in_time("the end of a queue pair", || drop(connection));
-        // What is made now may lie where it wants: the writer, continued, has no part in it.
+        // New memory must not lie where the writer, once continued, still writes.
         let fresh = pd.allocate(BYTES, Access::ALL).expect("a buffer");
         fresh.write(0, &[0x11; BYTES]);
         signal(&child, libc::SIGCONT);

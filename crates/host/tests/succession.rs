@@ -46,7 +46,7 @@ fn main() -> ExitCode {
     ExitCode::SUCCESS
 }
 
-/// What `highwire broker` does.
+/// The code of `highwire broker`.
 fn be_broker(arguments: &[String]) -> ExitCode {
     let value = |name: &str| arguments.iter().skip_while(|given| *given != name).nth(1);
     let address = value("--address").and_then(|text| text.parse().ok()).expect("an address");
@@ -86,7 +86,7 @@ fn those_who_share_an_address_outlive_its_broker() {
         let newcomers = setup.pair();
         assert!(newcomers.iter().all(|end| !before.contains(&end.device.shard().expect("a part"))));
         converse(&newcomers);
-        // What was said to the former broker holds.
+        // Agreements with the former broker still hold.
         let c = newcomers[0].device.gsi().expect("an interface");
         assert!(matches!(c.listen(ServiceIds::one(SERVICE)), Err(GsiError::InUse)));
         assert!(matches!(c.bind_port(PortSpace::TCP, 7471), Err(GsiError::InUse)));
@@ -105,7 +105,7 @@ fn those_who_share_an_address_outlive_its_broker() {
     drop((a, first));
     assert_eq!(hear(&b)[30], 77, "the last will was carried out");
     drop((b, second, others));
-    // Without asking it, which would keep it.
+    // Without asking the broker, which would keep it alive.
     until("the end of the last broker", || (!registry.is_shared(address)).then_some(()));
     let left: Vec<_> = std::fs::read_dir(registry.root()).expect("a directory").flatten().collect();
     assert!(left.iter().all(|entry| entry.file_name() == "lock"), "{left:?}");
@@ -123,7 +123,7 @@ fn nobody_waits_for_the_next_broker_but_who_asks_it() {
         let buffer = pd.allocate(common::BUFFER_BYTES, Access::ALL).expect("a buffer");
         End { qp, buffer, cq, pd, device: end.device.clone() }
     });
-    // Another process holds the lock, and takes its time.
+    // Another process holds the lock for a while.
     let lock = registry.lock_broker(address).expect("a lock");
     kill_broker(&registry, address);
     until("two that look for the next one", || (helpers() == 2).then_some(()));

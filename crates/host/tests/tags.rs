@@ -13,7 +13,7 @@ use highwire_wire::{TagHeader, TagOperation};
 const ROOM: u32 = 512;
 /// Where tagged buffers lie; receives of the queue lie before.
 const TAGGED: u64 = 1 << 16;
-/// Where the sender keeps what is read.
+/// Where the sender keeps the bytes that the receiver READs.
 const FAR: u64 = 1 << 18;
 const MATCHED: TagFlags = TagFlags::MATCHED;
 const WHOLE: TagFlags = TagFlags(TagFlags::MATCHED.0 | TagFlags::DATA_VALID.0);

@@ -36,7 +36,7 @@ fn memory_whose_file_was_truncated_is_an_error_for_its_peer() {
     let status = next(a, b).status;
     let expected = [CompletionStatus::RemoteOperation, CompletionStatus::LocalProtection];
     assert!(expected.contains(&status), "{status:?}");
-    // What the owner itself reads there is zeros, and it lives.
+    // The owner itself reads zeros there, and lives.
     assert_eq!(b.buffer.to_vec(0, 64), [0; 64]);
     assert!(b.device.counters().value("segments_lost") > 0);
 }

@@ -1,4 +1,5 @@
-//! Threads that block, each on a channel of its own, under every mode: each gets what is for it, and no event is lost.
+//! Threads that block, each on a channel of its own, under every mode: each gets its own events, and none is
+//! lost.
 
 mod common;
 

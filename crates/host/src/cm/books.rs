@@ -7,12 +7,12 @@ use highwire_verbs::Gid;
 use highwire_wire::cm::{Rej, RejectReason, Rep, Req, SidrStatus};
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
-/// The manager, and everything that has been heard of it.
+/// The manager, and all its events so far.
 pub(crate) struct Books {
     pub(super) manager: ConnectionManager,
     /// By service: requests that the application has not taken yet.
     pub(super) listeners: BTreeMap<u64, VecDeque<Incoming>>,
-    /// Conversations that a value of the application's stands for.
+    /// Conversations for which the application holds a value.
     pub(super) conversations: HashMap<CommId, Progress>,
 }
 
@@ -43,11 +43,11 @@ impl Books {
         matches!(self.conversations.get(&comm), Some(Progress::Waiting))
     }
 
-    /// The connection is in use: should this process end without a word, the broker tells the peer.
+    /// The connection is in use: if this process ends without disconnecting, the broker tells the peer.
     pub(super) fn on_established(&mut self, gsi: &Gsi, comm: CommId) {
         self.conversations.insert(comm, Progress::Established);
         if let Some(farewell) = self.manager.farewell(comm) {
-            // Without it a peer finds out by its own retries.
+            // Without the broker's message a peer finds out by its own retries.
             let _ = gsi.leave_will(comm.0, farewell.to.to_ip(), &farewell.mad);
         }
     }

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
-/// Code of the packet rate in a REQ: 10 Gb/s. There is none to tell, and no peer uses it.
+/// Code of the packet rate in a REQ: 10 Gb/s. A software RNIC has no fixed rate, and no peer uses the field.
 const PACKET_RATE: u8 = 3;
 
 /// A queue pair with a peer. The peer is told when this value is dropped, and when the process ends, even if it is killed.
@@ -24,16 +24,16 @@ pub struct Connection {
     comm: CommId,
     peer: SocketAddr,
     heard: Vec<u8>,
-    /// The port that stands for this end, if it was taken for the connection.
+    /// The port of this end, if it was taken for the connection.
     port: Option<u16>,
 }
 
 /// READs and atomics at once.
 #[derive(Clone, Copy)]
 pub(super) struct Depths {
-    /// That this end answers.
+    /// READs and atomics that this end answers at once.
     pub(super) accepted: u8,
-    /// That this end begins.
+    /// READs and atomics that this end begins at once.
     pub(super) begun: u8,
 }
 
@@ -88,7 +88,7 @@ fn request(
         ..CmPath::default()
     };
     Req {
-        // The identifier, the GUID, the response times and the number of retries are the manager's.
+        // The manager fills in the identifier, the GUID, the response times and the number of retries.
         local_id: 0,
         ca_guid: 0,
         remote_response_timeout: 0,
@@ -114,7 +114,7 @@ fn request(
     }
 }
 
-/// A conversation that has not become a connection: when it goes, so does all that was taken for it.
+/// A conversation that has not become a connection. Dropping it gives back everything that was taken for it.
 struct Asking {
     running: Arc<Running>,
     to: SocketAddr,
@@ -157,7 +157,7 @@ impl Asking {
         ready(&queue_pair, &endpoint, reply.starting_psn, &options, depths)?;
         let mut books = driver.lock();
         if books.manager.establish(comm).is_err() {
-            // Between its answer and ours the peer has gone.
+            // The peer has gone between its answer and this end's.
             return Err(match books.conversations.get(&comm) {
                 Some(Progress::Ended(cause)) => CmError::Ended(*cause),
                 Some(Progress::Refused(reject)) => CmError::refused(reject),
@@ -217,18 +217,20 @@ impl Connection {
         self.peer
     }
 
-    /// What the peer's application said when the connection was made, with zeros behind it: 196 bytes of an answer, 56 of a request.
+    /// The peer application's data when the connection was made, filled up with zeros: 196 bytes of an
+    /// answer, 56 of a request.
     pub fn private_data(&self) -> &[u8] {
         &self.heard
     }
 
-    /// Why the connection is over, if it is. A queue pair whose peer has died without a word says so by its completions.
+    /// Why the connection is over, if it is. If the peer has died without disconnecting, the queue pair's
+    /// completions show it.
     pub fn ended(&self) -> Option<DisconnectCause> {
         ended(&self.running.driver.lock(), self.comm)
     }
 
-    /// Waits until the connection is over, for so long at most. What was received before can still be polled; requests fail from
-    /// [`disconnect`](Connection::disconnect) on.
+    /// Waits until the connection is over, for so long at most. Earlier messages can still be polled;
+    /// requests fail from [`disconnect`](Connection::disconnect) on.
     pub fn wait_ended(&self, patience: Duration) -> Option<DisconnectCause> {
         ended(&self.await_end(patience), self.comm)
     }
@@ -257,9 +259,9 @@ impl Connection {
         driver.wait_until(driver.lock(), after(patience), |books| ended(books, self.comm).is_some())
     }
 
-    /// Nothing more is sent, and what was posted is flushed.
+    /// Sends nothing more, and flushes posted requests.
     fn fail(&self) {
-        // Refused only in the child of a fork, which shall not touch it.
+        // Refused only in the child of a fork, which must not touch the queue pair.
         let _ = self.queue_pair.modify(&QpAttr::to_state(QpState::Error));
     }
 }
@@ -302,12 +304,13 @@ pub(super) fn own_psn(queue_pair: &QueuePair) -> Psn {
     queue_pair.endpoint().psn
 }
 
-/// To INIT, unless it is there.
+/// Moves a queue pair to INIT, unless it is there already.
 pub(super) fn prepare(queue_pair: &QueuePair, terms: &Terms<'_>) -> Result<(), ModifyError> {
     if queue_pair.state() == QpState::Reset { queue_pair.prepare(terms.options.access) } else { Ok(()) }
 }
 
-/// From INIT to RTS. Here each end says at which PSN the *other* is to begin (IBTA §12.7.31).
+/// Moves a queue pair from INIT to RTS. Here each end says at which PSN the *other* is to begin (IBTA
+/// §12.7.31).
 pub(super) fn ready(
     queue_pair: &QueuePair,
     peer: &Endpoint,

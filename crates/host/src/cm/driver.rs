@@ -1,4 +1,5 @@
-//! Runs a connection manager over a device's queue pair 1: a thread takes what arrives and watches the clock.
+//! Runs a connection manager over a device's queue pair 1: a thread takes arriving messages and watches the
+//! clock.
 //!
 //! One lock guards the manager and the application's books: nothing here is on the data path. A call of the application
 //! changes the manager under the lock and then calls [`Driver::flush`].
@@ -14,15 +15,15 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::thread::JoinHandle;
 
-/// What a driver keeps under its lock: a connection manager, and an application that handles its events.
+/// The state under a driver's lock: a connection manager, and an application that handles its events.
 pub trait Application: Send + 'static {
     /// The manager.
     fn manager(&mut self) -> &mut ConnectionManager;
 
-    /// Takes an event. The lock is held: this notes what happened, and may tell the manager what to answer.
+    /// Takes an event, under the lock: notes it, and may give the manager an answer.
     fn on_event(&mut self, gsi: &Gsi, event: Event);
 
-    /// A message to `to` could not be sent. It is as good as lost on the network, and is repeated like one.
+    /// A message to `to` could not be sent. It counts as lost on the network, and is repeated.
     fn on_unsent(&mut self, _to: Gid, _error: &GsiError) {}
 }
 
@@ -80,7 +81,7 @@ impl<A: Application> Driver<A> {
         self.application.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until `is_done` says so, or until `deadline`; returns the books either way.
+    /// Waits until `is_done` returns true, or until `deadline`; returns the books either way.
     pub fn wait_until<'a>(
         &'a self,
         mut books: MutexGuard<'a, A>,
@@ -97,8 +98,8 @@ impl<A: Application> Driver<A> {
         }
     }
 
-    /// Sends what is to be sent, hands out events, and sees to it that the thread wakes in time. To be called after every
-    /// call of the manager, before the lock is given back.
+    /// Sends pending messages, hands out events, and makes sure that the thread wakes in time. To be called
+    /// after every call of the manager, before the lock is released.
     pub fn flush(&self, application: &mut A) {
         let mut has_news = false;
         loop {

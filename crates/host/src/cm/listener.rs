@@ -39,7 +39,8 @@ impl Device {
         let port = running.driver.gsi().bind_port(PortSpace::TCP, port)?;
         let listener = Listener { running, device: self.clone(), port };
         let (driver, service) = (&listener.running.driver, listener.service());
-        // Ready before the first request can come. What fails below is undone when the listener goes.
+        // Ready before the first request can come. If a step below fails, dropping the listener undoes the
+        // earlier ones.
         {
             let mut books = driver.lock();
             books.listeners.insert(service, VecDeque::new());
@@ -57,12 +58,12 @@ impl Listener {
         self.port
     }
 
-    /// Where peers find it.
+    /// The address at which peers reach it.
     pub fn address(&self) -> SocketAddr {
         SocketAddr::new(self.device.gid().to_ip(), self.port)
     }
 
-    /// The next request, or `None` after so long without one. Any number of threads may wait.
+    /// The next request, or `None` after `patience` without one. Any number of threads may wait.
     pub fn request(&self, patience: Duration) -> Option<Request> {
         let (driver, service) = (&self.running.driver, self.service());
         let mut taken = None;
@@ -70,7 +71,7 @@ impl Listener {
             while taken.is_none()
                 && let Some(incoming) = books.listeners.get_mut(&service).and_then(VecDeque::pop_front)
             {
-                // A peer that has given up meanwhile asks for nothing any more.
+                // Skips requests of peers that have given up meanwhile.
                 if books.is_waiting(incoming.comm) {
                     taken = Some(incoming);
                 } else {
@@ -111,7 +112,7 @@ impl Drop for Listener {
 }
 
 impl Request {
-    /// The peer's address and port; port 0 if it has said none.
+    /// The peer's address and port; port 0 if the peer has not named one.
     pub fn peer(&self) -> SocketAddr {
         match &self.addresses {
             Some(addresses) => SocketAddr::new(addresses.source, addresses.source_port),
@@ -124,13 +125,14 @@ impl Request {
         self.addresses.as_ref().map_or(self.device.gid().to_ip(), |addresses| addresses.destination)
     }
 
-    /// What the peer's application says, with zeros behind it: 56 bytes, or 92 if the peer does not say its address.
+    /// The peer application's data, filled up with zeros: 56 bytes, or 92 if the request does not name the
+    /// peer's address.
     pub fn private_data(&self) -> &[u8] {
         let skipped = if self.addresses.is_some() { IpCm::LEN } else { 0 };
         &self.request().private_data[skipped..]
     }
 
-    /// The service that the connection is to have; `None` if it is not one of ours.
+    /// The connection's service; `None` if this device does not have it.
     pub fn service(&self) -> Option<Service> {
         match self.request().transport {
             TransportType::Rc => Some(Service::Rc),
@@ -202,7 +204,7 @@ impl Request {
         }
         drop(books);
         let peer = self.peer();
-        // From here on the connection answers for the conversation.
+        // From here on dropping the connection ends the conversation.
         self.incoming = None;
         let port = None;
         Ok(Connection::new(Arc::clone(&self.running), queue_pair, comm, peer, heard, port))

@@ -1,4 +1,4 @@
-//! Which device an IP address leads to.
+//! The device that is reached by an IP address.
 
 use crate::gsi::Gsi;
 use highwire_link::shm::Registry;
@@ -6,8 +6,9 @@ use highwire_verbs::Gid;
 use std::net::{IpAddr, UdpSocket};
 
 impl Gsi {
-    /// The GID behind an address as people write it: of a device of this user on this machine, of this device for any other
-    /// address of the machine, or of another machine. `None` where this device's own address leads nowhere near it.
+    /// The GID to use for an address: that of a device of this user on this machine, this device's own for
+    /// any other address of the machine, or another machine's. `None` if this device's own address cannot
+    /// reach it.
     pub fn gid_of(&self, ip: IpAddr) -> Option<Gid> {
         let (gid, ip) = (self.gid(), ip.to_canonical());
         let own = gid.to_ip();
@@ -31,7 +32,7 @@ pub fn is_local(ip: IpAddr) -> bool {
         ip if ip.is_loopback() => true,
         // Only an address of its own can be bound.
         IpAddr::V4(v4) => UdpSocket::bind((v4, 0)).is_ok(),
-        // One of a single link cannot be bound without the link's number.
+        // A link-local address cannot be bound without the link's number.
         IpAddr::V6(v6) => std::fs::read_to_string("/proc/net/if_inet6")
             .is_ok_and(|table| table.lines().any(|line| line.starts_with(&format!("{:032x}", v6.to_bits())))),
     }

@@ -21,7 +21,7 @@ use std::task::{Context, Poll, Waker};
 #[must_use = "a future does nothing until it is awaited"]
 pub struct Next<'a> {
     queue: &'a CompletionQueue,
-    /// What its waker is called, while that is with the queue.
+    /// The number of its waker, while the queue has the waker.
     task: Option<u64>,
 }
 
@@ -29,7 +29,7 @@ pub struct Next<'a> {
 #[derive(Debug)]
 pub(crate) struct Tasks {
     waiting: Mutex<Waiting>,
-    /// There are some; saves the lock where there never are any.
+    /// Whether there are tasks; saves the lock if there never are.
     any: AtomicBool,
     due: Arc<DueTasks>,
     count: Arc<Count>,
@@ -147,7 +147,8 @@ impl Tasks {
         let known = task.and_then(|task| waiting.wakers.iter_mut().find(|(other, _)| *other == task));
         if let Some((task, kept)) = known {
             let task = *task;
-            // What drops with the one before may be a task that locks this again.
+            // Dropping the earlier waker may drop a task that takes this lock, so it is dropped after
+            // unlocking.
             let before = (!kept.will_wake(waker)).then(|| mem::replace(kept, waker.clone()));
             drop(waiting);
             drop(before);
@@ -161,7 +162,8 @@ impl Tasks {
         task
     }
 
-    /// It waits no more. If it has been woken for a completion that is another's to take now, so were all the others.
+    /// The task no longer waits. If it was woken for a completion that another task must take now, all the
+    /// others were woken as well.
     fn leave(&self, task: u64) {
         let mut waiting = self.lock();
         if let Some(at) = waiting.wakers.iter().position(|(other, _)| *other == task) {

@@ -158,7 +158,7 @@ fn waits(config: &DeviceConfig) -> Result<Waiting, OpenError> {
     let waiting = |strategy, is_followed| {
         Waiting::new(strategy, is_followed).map_err(|error| OpenError::System("make an eventfd", error))
     };
-    // Where one thread runs the engine, those that wait can but sleep.
+    // If one thread runs the engine, waiting threads can only sleep.
     if config.engine != crate::config::Engine::Both {
         return waiting(Strategy::Event.make(), false);
     }
@@ -174,7 +174,8 @@ fn waits(config: &DeviceConfig) -> Result<Waiting, OpenError> {
 fn find_place(config: &DeviceConfig, rng: &mut Rng) -> Result<Place, OpenError> {
     let registry = registry(config)?;
     if let Some(registry) = &registry {
-        // What killed processes left behind would fill the machine's shared memory. If it stays, the next one tries again.
+        // The files of killed processes would fill the machine's shared memory. If removing them fails, the
+        // next process tries again.
         let _ = registry.reap_stale();
         let _ = stats::running_in(registry);
     }
@@ -188,7 +189,7 @@ fn find_place(config: &DeviceConfig, rng: &mut Rng) -> Result<Place, OpenError> 
         };
         let sockets = sockets?;
         if let Some(registry) = &registry {
-            // The port is ours, so a broker that has left this behind was killed.
+            // This process has the port, so the broker that left this socket behind was killed.
             let _ = std::fs::remove_file(registry.broker_socket(ip));
         }
         return Ok(Place { ip, local, sockets, side_band: None, broker: None });
@@ -228,7 +229,7 @@ pub(super) fn wanted_address(config: &DeviceConfig) -> Result<Option<IpAddr>, Op
 pub(super) fn registry(config: &DeviceConfig) -> Result<Option<Registry>, OpenError> {
     match config.link {
         LinkChoice::Udp => Ok(None),
-        // Faults and captures are of a network, unless shared memory was asked for by name.
+        // Faults and captures mean the network, unless shared memory was asked for by name.
         LinkChoice::Auto if is_watched(config) => Ok(None),
         LinkChoice::Shm => Ok(Some(Registry::open()?)),
         // Without such a directory everybody is reached over UDP.
@@ -274,16 +275,17 @@ fn rnic_config(config: &DeviceConfig, gid: Gid, lane: u32, shard: u8) -> RnicCon
     let (lane, lanes) = if shard > 0 { (u32::from(shard), 256) } else { (lane, config.lanes) };
     let mut transport = TransportConfig {
         congestion: congestion_choice(config),
-        // A polling host comes back every few microseconds, and must make up for what it slept.
+        // A polling host comes back every few microseconds, and must catch up on its schedule.
         pacing_burst: Duration::from_micros(50),
         ..TransportConfig::default()
     };
     // Half a turn of the background thread: an acknowledgement that the peer does not wait for rides with the next packet.
     transport.ack_delay = Duration::from_micros(200);
     transport.acks_ride = true;
-    // What fits into a datagram train of the longest kind at the largest MTU.
+    // As many packets of the largest MTU as fit into the longest train.
     transport.train_packets = 16;
-    // IRN's timeouts are for a NIC that answers within microseconds. A host may first have to be scheduled.
+    // IRN's timeouts are for a NIC that answers within microseconds. A host's thread may first have to be
+    // scheduled.
     transport.irn.cap = 256;
     transport.irn.rto_low = Duration::from_micros(1000);
     transport.irn.rto_high = Duration::from_micros(4000);
@@ -297,7 +299,7 @@ fn capture_file(config: &DeviceConfig) -> Result<Option<CaptureFile>, OpenError>
     file.map(Some).map_err(|error| OpenError::Capture(path.clone(), error))
 }
 
-/// The lane's network, and what stands between it and shared memory, where that was asked for.
+/// The lane's links: the network and, if asked for, shared memory with its decorators.
 fn links(
     config: &DeviceConfig,
     socket: UdpLink,

@@ -31,13 +31,14 @@ pub(super) fn join(config: &DeviceConfig) -> Result<Place, OpenError> {
     let ip = wanted_address(config)?.unwrap_or_else(default_shared_address).to_canonical();
     // The device finds the broker through the registry, even if it does not use shared memory.
     let root = Registry::open()?;
-    // What killed processes left behind would fill the machine's shared memory. If it stays, the next one tries again.
+    // The files of killed processes would fill the machine's shared memory. If removing them fails, the next
+    // process tries again.
     let _ = root.reap_stale();
     let _ = stats::running_in(&root);
     let (client, Sockets { packets, side_band }) = Client::join(&root, ip, OwnThread::spawn)
         .map_err(|source| OpenError::Broker { address: ip, source })?;
-    // Trains that the network makes out of lone packets mix those of all processes, and one would get all. On the machine
-    // itself trains are as the senders made them.
+    // The network's receive offload would merge packets of several processes into a train, which one process
+    // would get. On the machine itself trains are as the senders made them.
     let udp = UdpConfig { gro: ip.is_loopback(), ..udp_config(config, ip) };
     let socket = UdpLink::adopt(packets, &udp)?;
     let local = match registry(config)? {
@@ -46,7 +47,7 @@ pub(super) fn join(config: &DeviceConfig) -> Result<Place, OpenError> {
             let name = EngineName::shared(ip, client.shard());
             match registry.claim(name, &EngineConfig::default()) {
                 Ok(local) => Some(Arc::new(local)),
-                // Everybody is reached over UDP then.
+                // All peers are reached over UDP then.
                 Err(_) if config.link == LinkChoice::Auto => None,
                 Err(error) => return Err(error.into()),
             }

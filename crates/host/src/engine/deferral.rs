@@ -7,9 +7,9 @@
 //!
 //! The background thread keeps them back as well, if application threads are near: a thread that spins on the memory that a
 //! WRITE has just filled sees it and posts its own WRITE. A deadline bounds that time, and if no answer came, the thread waits
-//! more seldom. A program behind the door never comes by; that it is near shows by the bells that it rings.
+//! more seldom. A program behind the door never calls in; its bells show that it is near.
 //!
-//! Nothing here reads a clock or sends: the engine says what its turn has found and asks.
+//! This module neither reads a clock nor sends: the engine reports what its turn has found, and asks.
 
 use super::turn::By;
 use highwire_stdx::{Duration, Instant};
@@ -41,14 +41,14 @@ pub(super) struct Deferral {
     patience: Patience,
 }
 
-/// What a turn has found that bears on acknowledgements.
+/// A turn's findings that matter to acknowledgements.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Found {
     pub(super) packets: bool,
     pub(super) completions: bool,
 }
 
-/// Whether acknowledgements are kept for an answer, by what became of those that were.
+/// Whether to keep acknowledgements for an answer, learnt from earlier ones.
 #[derive(Debug, Default)]
 struct Patience {
     /// The background thread's turns until it tries that again, and how many there were the last time.
@@ -100,7 +100,7 @@ impl Deferral {
         self.in_rnic
     }
 
-    /// At the beginning of a turn: whether those that are kept leave with it, whatever it finds.
+    /// At the beginning of a turn: whether kept acknowledgements leave with it, whatever it finds.
     #[inline]
     pub(super) fn is_overdue(&self, by: By, now: impl FnOnce() -> Instant) -> bool {
         let is_late = match self.until {
@@ -110,8 +110,8 @@ impl Deferral {
         is_late || !self.is_allowed
     }
 
-    /// The background thread is told of threads that come by; programs behind the door do not, and ring. Returns who runs the turn,
-    /// as far as it matters here. Asked only where there is a door.
+    /// The background thread knows of threads that call in, but programs behind the door only ring. Returns
+    /// the kind of thread that runs the turn, corrected for this. Called only if there is a door.
     pub(super) fn on_bells(&mut self, by: By, has_rung: bool, mut now: impl FnMut() -> Instant) -> By {
         if by == By::Visitor {
             return by;
@@ -135,7 +135,7 @@ impl Deferral {
             || found.packets && by == (By::Background { visitors_are_near: true }) && self.patience.has_any()
     }
 
-    /// Whether acknowledgements stay in the RNIC, which is asked whether it owes nothing else. Best of all they stay there: then they ride
+    /// Whether acknowledgements stay in the RNIC, if it owes nothing else. That is best: there they can ride
     /// on the answer, and save a datagram.
     #[inline]
     pub(super) fn leaves_in_rnic(&mut self, may_keep: bool, owes_only_acks: impl FnOnce() -> bool) -> bool {
@@ -143,19 +143,19 @@ impl Deferral {
         self.in_rnic
     }
 
-    /// Everything has left but for what `batch_kept` says and what stays in the RNIC.
+    /// All packets have left, except those in the batch if `batch_kept`, and acknowledgements in the RNIC.
     #[inline]
     pub(super) fn on_flush(&mut self, batch_kept: bool) {
         self.keeps = batch_kept || self.in_rnic;
     }
 
-    /// What is in the RNIC is asked for now.
+    /// Acknowledgements in the RNIC leave now.
     #[inline]
     pub(super) fn release(&mut self) {
         self.in_rnic = false;
     }
 
-    /// At the end of a turn: keeps account of what became of acknowledgements that were kept.
+    /// At the end of a turn: notes whether acknowledgements were kept to good effect.
     #[inline]
     pub(super) fn end_turn(
         &mut self,
@@ -181,7 +181,7 @@ impl Deferral {
         }
     }
 
-    /// When those that are kept must leave.
+    /// When kept acknowledgements must leave.
     pub(super) fn deadline(&self) -> Option<Instant> {
         self.keeps.then(|| self.until.unwrap_or(Instant::ZERO))
     }
@@ -295,7 +295,7 @@ mod tests {
             assert!(patience.has_any());
             patience.on_none();
             turns_between.push((0..).take_while(|_| !patience.has_any()).count());
-            // It has just been asked, and may keep some in the next turn too.
+            // The background thread has just been asked, and may keep some in the next turn too.
             assert_eq!(patience.haste, 0);
         }
         assert_eq!(turns_between, [1, 3, 7, 15, 31, 63, 127, 255, 255, 255]);

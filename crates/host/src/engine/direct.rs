@@ -30,7 +30,7 @@ impl Engine {
         // No timer starts and none ends here, so any time will do that is not in the future.
         let now = self.time.some_past();
         let Some(op) = self.rnic.begin_direct(now, qp.qpn, wr) else { return false };
-        // Nothing lies behind a null region, and that is not for a copy to find out.
+        // A null region has no memory, so this must be found out before a copy.
         let is_null = op.sges.as_slice().iter().any(|sge| sge.addr >= NULL_ADDR);
         if op.length > DIRECT_BYTES_MAX || is_null {
             return false;
@@ -44,8 +44,8 @@ impl Engine {
         let mut parts = [RawSlice { address: std::ptr::null(), len: 0 }; MAX_SGES];
         let Some(parts) = local_parts(&self.memory, &op, &mut parts) else { return false };
         let done = match op.operation {
-            // SAFETY: the RNIC has checked the parts against registered memory of ours, or they lie in the inline arena. The
-            // copy finds out what of it is not there.
+            // SAFETY: the RNIC has checked the parts against registered memory of ours, or they lie in the
+            // inline arena. The copy detects missing memory.
             Operation::Write(to) => unsafe { direct.write_parts(to.rkey.0, to.va, parts) }.map(|()| true),
             // SAFETY: as above, and checked for writing.
             Operation::Read(from) => unsafe { direct.read_parts(from.rkey.0, from.va, parts) }.map(|()| true),
@@ -59,7 +59,7 @@ impl Engine {
         };
         let Ok(is_whole) = done else { return false };
         self.counters.direct += 1;
-        // An atomic whose result has no place has happened all the same: it must not go once more.
+        // An atomic whose result cannot be stored has been executed all the same, and must not be repeated.
         let status = if is_whole { CompletionStatus::Success } else { CompletionStatus::LocalProtection };
         self.rnic.complete_direct(now, qp.qpn, &op, status);
         true
@@ -67,7 +67,7 @@ impl Engine {
 }
 
 impl Engine {
-    /// Puts a datagram for a neighbour into its ring at once, if nothing speaks against it; false if nothing has happened.
+    /// Puts a datagram for a neighbour into its ring at once, if it may; false if nothing has happened.
     #[inline]
     pub(super) fn post_datagram(&mut self, index: u32, wr: &SendWr<'_>) -> bool {
         let Some(neighbours) = self.ways.shm.as_mut().and_then(Shm::undisturbed) else { return false };
@@ -75,7 +75,7 @@ impl Engine {
             return false;
         }
         let Some(qp) = self.qps.get(index) else { return false };
-        // A ring that is there takes no time to find.
+        // Finding an existing ring starts no timer, so an older time will do.
         let now = self.time.some_past();
         let memory = &self.memory;
         let put = |outgoing: &Outgoing<'_>| neighbours.send(now, outgoing, memory) == Sent::Yes;

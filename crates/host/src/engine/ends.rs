@@ -11,7 +11,7 @@ use highwire_verbs::{
 use highwire_wire::Qpn;
 use std::sync::Arc;
 
-/// What a doorbell stands for.
+/// The queues that a doorbell belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Bell {
     /// Both queues of a queue pair.
@@ -47,10 +47,10 @@ pub(crate) struct SrqEnds {
 
 /// Wakes the threads and tasks that wait for a completion queue.
 pub(crate) trait Notify: Send + Sync {
-    /// Before CQEs are shown: of all since the ring was made, so many were written when the last was one that also wakes a
-    /// program that asked for solicited messages alone.
+    /// Before CQEs are shown: the number of CQEs written since the ring was made, up to the last one that
+    /// also wakes a program that asked for solicited messages alone.
     fn note_urgent(&self, urgent: u64);
-    /// The queue has what it was armed for; so many CQEs have been shown.
+    /// A completion has come for which the queue was armed; so many CQEs have been shown.
     fn notify(&self, shown: u64);
 }
 

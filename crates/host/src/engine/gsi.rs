@@ -1,4 +1,5 @@
-//! Management datagrams on their way out: packets of queue pair 1, which no RNIC of ours has.
+//! Management datagrams on their way out: packets of queue pair 1, which belongs to the broker and not to an
+//! RNIC.
 
 use super::Engine;
 use highwire_broker::gsi_packet;

@@ -1,10 +1,11 @@
 //! Packets of UC and UD that wait for a receive.
 //!
-//! The specification lets a responder of an unreliable service drop what finds no receive (IBTA §9.8.2.2.4, §9.8.3.3), and a
-//! card does. A card's application gets its core, though; here it competes for it with the engines of both ends, and a
-//! sender that was given a whole turn of the processor sends more in it than any queue has receives. So packets that lack
-//! nothing but a receive are kept for a while, in order, and so are the packets behind them. When many are kept, the lane takes
-//! nothing further from the links: rings and sockets fill, and senders on this machine wait, as on a lossless network.
+//! The specification lets a responder of an unreliable service drop packets without a receive (IBTA
+//! §9.8.2.2.4, §9.8.3.3), and cards do. But a card's application has a core; here it competes for one with
+//! the engines of both ends, and a sender with a whole time slice of the processor sends more packets than
+//! any queue has receives. So the engine keeps packets that lack nothing but a receive for a while, in order,
+//! and the packets behind them. When many are kept, the lane takes nothing further from the links: rings and
+//! sockets fill, and senders on this machine wait, as on a lossless network.
 //!
 //! If the application posts no receive for `PATIENCE`, the lane stops waiting for it: the kept packets are dropped, as a card would
 //! drop them, and so are later ones, until there is a receive again.
@@ -24,14 +25,14 @@ const QUEUE_PAIR_BYTES: usize = 8 << 20;
 /// The same for all of a lane.
 const LANE_BYTES: usize = 32 << 20;
 
-/// What a lane keeps.
+/// The packets that a lane keeps.
 #[derive(Default)]
 pub(crate) struct Held {
     queues: Vec<Queue>,
     bytes: usize,
 }
 
-/// What is kept for one queue pair, BTH to padding.
+/// The packets kept for one queue pair, BTH to padding.
 struct Queue {
     qpn: Qpn,
     packets: VecDeque<(Arrival, Box<[u8]>)>,
@@ -65,7 +66,7 @@ impl Held {
         waiting.map(|queue| queue.since + PATIENCE).min()
     }
 
-    /// Keeps a packet if it has to wait: `copy` makes what is kept. False if the RNIC is to have it now.
+    /// Keeps a copy of a packet, made by `copy`, if it has to wait. False if the RNIC is to have it now.
     pub(super) fn keeps(
         &mut self,
         now: Instant,
@@ -77,7 +78,7 @@ impl Held {
         let known = self.queues.iter().position(|queue| queue.qpn == qpn);
         let is_behind_others = known.is_some_and(|at| !self.queues[at].packets.is_empty());
         if !is_behind_others && !rnic.lacks_receive(arrival, headers) {
-            // It has moved again.
+            // The queue pair has receives again.
             known.map(|at| self.queues.swap_remove(at));
             return false;
         }

@@ -1,4 +1,4 @@
-//! What joins queue pairs to multicast groups, and takes what arrives for those.
+//! Joins queue pairs to multicast groups, and takes the groups' datagrams.
 
 use super::Engine;
 use crate::memory::Bytes;

@@ -1,9 +1,10 @@
 //! Receives of programs behind the door, which wait in their ring until a packet needs one.
 //!
 //! Such a program rings no bell for a receive, so an engine that sleeps goes on sleeping. And a peer behind the same door that finds
-//! nothing in flight takes the oldest receive itself, with a message that it copies (`docs/uapi.md`, guests): the one that moves the ring's
-//! cursor over a receive has it. The engine therefore takes from a peer's queue one receive at a time, when a packet of the engine's
-//! own begins a message; while it holds one that went unused, it says so, and no peer takes a later one.
+//! nothing in flight takes the oldest receive itself, with a message that it copies (`docs/uapi.md`, guests):
+//! the receive belongs to the side that moves the ring's cursor past it. The engine therefore takes from a
+//! peer's queue one receive at a time, when a packet of the engine's own begins a message; while it holds one
+//! that went unused, it says so, and no peer takes a later one.
 //!
 //! In the error state nothing arrives that would fetch them. They are all taken then, to be flushed, and the program rings for the
 //! ones that it still posts.
@@ -17,9 +18,9 @@ use highwire_stdx::{IdMap, Instant, Slab};
 use highwire_verbs::{CompletionOp, CqId, Gid, PostError, QpState, RecvWr, Sge};
 use highwire_wire::{Headers, Qpn};
 
-/// What is needed to give a packet's queue pair a receive.
+/// The parts of the engine that give a packet's queue pair a receive.
 pub(super) struct Desk<'a> {
-    /// Where the queue pairs are whose receives wait in the ring.
+    /// The indices of queue pairs whose receives wait in the ring.
     pub(super) on_demand: &'a IdMap<u32>,
     pub(super) qps: &'a mut Slab<QpEnds>,
     pub(super) cqs: &'a mut [Option<CqSink>],
@@ -28,7 +29,8 @@ pub(super) struct Desk<'a> {
 }
 
 impl Desk<'_> {
-    /// Before the RNIC sees a packet: the receive that it will ask for. Returns what [`after`](Self::after) wants to know.
+    /// Before the RNIC sees a packet, posts the receive that the packet needs. Returns the argument of
+    /// [`after`](Self::after).
     #[inline]
     pub(super) fn before(
         &mut self,
@@ -53,14 +55,16 @@ impl Desk<'_> {
         let post = |wr: &RecvWr<'_>| rnic.post_recv(now, qpn, wr);
         if peer.is_some_and(|(gid, _)| gid == self.gid) {
             if rnic.lacks_receive(arrival, headers) {
-                // Before it is taken: a peer that sees that it is gone sees this as well.
+                // Set before the receive is taken, so that a peer that sees the receive gone sees this as
+                // well.
                 *holds = true;
                 rq.hold_release(true);
                 let refuse = refuse(self.cqs, self.has_refused, recv_cq, qpn);
                 claim(rq, 1, |wr| rnic.post_recv(now, qpn, wr), refuse);
             }
         } else {
-            // No other peer takes any, and a peer that speaks IRN may use several before it has sent all of the first message.
+            // No other peer takes receives here, and a peer that uses IRN may use several before it has sent
+            // all of the first message.
             fetch(rq, post, refuse(self.cqs, self.has_refused, recv_cq, qpn));
         }
     }
@@ -90,7 +94,7 @@ impl Desk<'_> {
     }
 }
 
-/// Completes what cannot be posted.
+/// Completes a receive that cannot be posted, with an error.
 fn refuse<'a>(
     cqs: &'a mut [Option<CqSink>],
     has_refused: &'a mut bool,

@@ -1,4 +1,4 @@
-//! Which places of a send queue are free, where a program is to see that as with a card.
+//! The free places of a send queue, for programs that are to see them as with a card.
 //!
 //! A card gives the places of requests back when a completion of a signaled one that came after them is polled. A program
 //! that never asks for completions finds its queue full there; here its requests end by themselves, and the mistake would
@@ -16,7 +16,7 @@ pub(crate) struct Places {
     posted: u64,
     /// Up to this request all places are free.
     freed: u64,
-    /// Signaled requests that have not completed.
+    /// Signaled requests that have not completed yet.
     signaled: VecDeque<u64>,
     /// Completions that the program may not have taken yet: their numbers in the completion queue, and requests.
     waiting: VecDeque<(u64, u64)>,
@@ -81,14 +81,14 @@ impl Places {
         self.is_broken = true;
     }
 
-    /// The completion queue has another ring, which counts anew: what waits in it counts as taken.
+    /// The completion queue has another ring, which counts anew; completions that wait in it count as taken.
     pub(crate) fn forget_numbers(&mut self) {
         if let Some((_, request)) = self.waiting.drain(..).next_back() {
             self.freed = request;
         }
     }
 
-    /// The queue pair is reset: nothing of before is in the queue.
+    /// The queue pair is reset: no earlier request is in the queue.
     pub(crate) fn reset(&mut self) {
         let limit = u32::try_from(self.limit).unwrap_or(u32::MAX);
         *self = Places::new(limit, self.signals_all, Arc::clone(&self.used));

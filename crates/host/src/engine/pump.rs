@@ -40,7 +40,8 @@ impl Engine {
             let found = Found { packets: packets > 0, completions: pumped.completions > 0 };
             keeps = self.deferral.expects_answer(by, found);
             let now = self.now();
-            // Through shared memory a packet costs less than what the peer can do meanwhile with an early one.
+            // Through shared memory, a packet of its own costs less than the time that the peer gains by an
+            // early acknowledgement.
             let may_keep = (keeps || were_kept) && !overdue && self.turn.came_by_udp;
             if !self.deferral.leaves_in_rnic(may_keep, || self.rnic.owes_only_acks(now)) {
                 // Sending completes requests as well: those of unreliable services, and those with a bad local key.
@@ -73,7 +74,8 @@ impl Engine {
         }
     }
 
-    /// Sends what waits. Without `all`, a batch of nothing but acknowledgements is kept for the next step.
+    /// Sends waiting packets. Without `all`, a batch of nothing but acknowledgements is kept for the next
+    /// step.
     #[inline]
     pub(super) fn flush(&mut self, all: bool) {
         let keeps = self.ways.flush(|| self.time.now(), all, &mut self.counters);
@@ -91,7 +93,7 @@ impl Engine {
         self.time.pass();
     }
 
-    /// After the last of them: what they ask for leaves at once. Nothing is received.
+    /// After the last of several posts: their packets leave at once. Nothing is received.
     #[inline]
     pub(crate) fn finish_post(&mut self) {
         self.deliver();
@@ -113,8 +115,8 @@ impl Engine {
         self.finish_post();
     }
 
-    /// When the engine wants to be run again after a step of a thread that came by. If it is the last one for now,
-    /// acknowledgements that were kept for the next leave at once; else they are the next one's affair.
+    /// When the engine wants to be run again after a step of a thread that came by. If it is the last step
+    /// for now, kept acknowledgements leave at once; otherwise the next step sends them.
     pub(crate) fn due_after(&mut self, is_last_step: bool) -> Option<Instant> {
         if is_last_step && (self.deferral.keeps_any() || self.turn.posted) {
             self.begin_post();
@@ -137,7 +139,8 @@ impl Engine {
             .min()
     }
 
-    /// Lets timers expire that are due; true if any was. What lies unread may be what the timer waits for, so it is taken before.
+    /// Lets timers expire that are due; true if any was. Unread packets are taken first, because a timer may
+    /// be waiting for one of them.
     fn expire(&mut self, has_worked: bool, packets: &mut u32) -> bool {
         self.turn.idle += 1;
         if !has_worked && self.turn.idle < IDLE_TURNS_PER_CLOCK {

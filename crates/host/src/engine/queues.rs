@@ -188,7 +188,7 @@ impl Engine {
                 Ok(Some(slot)) => slot,
                 Ok(None) => break,
                 Err(_) => {
-                    // The ring is corrupt: nothing in it can be believed any more.
+                    // The ring is corrupt: nothing in it can be trusted any more.
                     let _ = self.rnic.modify_qp(now, qp.qpn, &QpAttr::to_state(QpState::Error));
                     broken = Some(qp.qpn);
                     break;
@@ -257,7 +257,7 @@ impl Engine {
         self.post_receives(index, std::slice::from_ref(wr)).map_err(|refused| refused.error)
     }
 
-    /// Posts receives in order; what the queue pair and its ring look like is found out once.
+    /// Posts receives in order; the queue pair and its ring are looked up once.
     pub(crate) fn post_receives(&mut self, index: u32, requests: &[RecvWr<'_>]) -> Result<(), ChainError> {
         let refused = |index, error| ChainError { index, error };
         if self.receives_wait(index) {
@@ -322,7 +322,8 @@ impl Engine {
     pub(crate) fn fetch_shared(&mut self, index: u32) -> u32 {
         let Some(srq) = self.srqs.get_mut(index) else { return 0 };
         let (id, rnic) = (srq.id, &mut self.rnic);
-        // An SRQ has no completion queue: what cannot be posted is dropped, as hardware does with a bad WQE.
+        // An SRQ has no completion queue, so a receive that cannot be posted is dropped, as hardware does
+        // with a bad WQE.
         fetch(&mut srq.rq, |wr| rnic.post_srq_recv(id, wr), |_, _| {}).taken
     }
 
@@ -340,7 +341,7 @@ impl Engine {
                 if !self.show_matched(&completion) {
                     push(&mut self.cqs, cq, &completion);
                 }
-                // One in a neighbour's memory completes at once: this loop sees it.
+                // A request in a neighbour's memory completes at once, and this loop sees the completion.
                 self.begin_transfers();
             }
             if completion.status != CompletionStatus::Success {

@@ -16,8 +16,8 @@ use highwire_wire::{
 
 /// Trains taken in one turn, so that the engine also gets round to sending.
 const TRAINS_PER_TURN: u32 = 4;
-/// The same where a turn is about to send much, or to send it again: a peer's acknowledgements may come one by one, and what they say
-/// decides what is worth sending.
+/// The same for a turn that is about to send much, or to resend: a peer's acknowledgements may come one by
+/// one, and they decide which packets are worth sending.
 const TRAINS_PER_BULKY_TURN: u32 = 512;
 /// A train this long has probably not come alone; after a shorter one, another look would cost a system call for nothing.
 const LONG_TRAIN: usize = 16;
@@ -25,9 +25,9 @@ const LONG_TRAIN: usize = 16;
 const SHM_PACKETS_PER_TURN: usize = 64;
 /// The same where a timer is due.
 const SHM_PACKETS_PER_BULKY_TURN: usize = 4096;
-/// Whether a packet that rides behind others is an acknowledgement that belongs before them. Its sender meant it so: what
-/// it acknowledges came before what the application answered, and programs take it for granted that a SEND has completed
-/// when its answer is there.
+/// Whether a packet that rides behind others is an acknowledgement that belongs before them. Its sender
+/// intended that order: the acknowledged message came before the application's answer, and programs rely on a
+/// SEND's completion before its answer.
 #[inline]
 fn goes_first<'a>(rider: &[u8], mut before: impl Iterator<Item = &'a [u8]>) -> bool {
     let opcode = |packet: &[u8]| packet.first().and_then(|byte| Opcode::from_u8(*byte));
@@ -81,8 +81,8 @@ impl Engine {
         self.held.release(now, &mut self.rnic, &mut self.memory)
     }
 
-    /// Takes all that has arrived, as far as it fits into one turn: of a process that did not run for a while, its clock says that the peer
-    /// was silent, and its rings and sockets may say otherwise.
+    /// Takes all packets that have arrived, as far as they fit into one turn. If this process did not run for
+    /// a while, its clock suggests that the peer was silent, while packets may wait in its rings and sockets.
     #[cold]
     pub(super) fn receive_all(&mut self) -> u32 {
         self.turn.reads_all = true;
@@ -113,7 +113,8 @@ impl Engine {
             }
             let mut head = [0; MAX_HEADERS_LEN];
             let (head, bytes) = look_at(&received, &mut head);
-            // Looked at where they were made: moving headers that have just been written costs more than writing them.
+            // The headers are used in place: moving headers that have just been written costs more than
+            // writing them.
             match &parse_packet_head(head, received.len()) {
                 Ok((headers, payload)) => {
                     let traffic_class = traffic_class_of(&headers.bth);
@@ -209,8 +210,8 @@ impl Engine {
         }
     }
 
-    /// Whether what a queue pair's peer sends comes through shared memory. Any user of the machine can send datagrams in the
-    /// peer's name; into its channel only the peer's own user can put something.
+    /// Whether a queue pair's peer sends through shared memory. Any user of the machine can send datagrams in
+    /// the peer's name; only the peer's own user can write to its channel.
     #[cold]
     fn is_for_neighbour(&self, qpn: Qpn) -> bool {
         let (Some(shm), Some(qp)) = (&self.ways.shm, self.rnic.query_qp(qpn)) else { return false };
@@ -219,7 +220,7 @@ impl Engine {
         !qp.config.service.is_datagram() && shm.rings.inbox.hears(peer, Some(name.shard))
     }
 
-    /// Leaves a packet in the mailbox of the lane whose queue pair it is for.
+    /// Leaves a packet in the mailbox of its queue pair's lane.
     #[cold]
     fn hand_over(&mut self, lane: u32, packet: &Packet<'_>) {
         let Packet { source, bytes, train_index, traffic_class } = *packet;

@@ -29,7 +29,7 @@ impl Engine {
         counts
     }
 
-    /// Whether any queue pair or flow here wants what is sent to a group.
+    /// Whether any queue pair or flow here wants a group's datagrams.
     pub(super) fn wants_group(&self, group: Gid) -> bool {
         self.rnic.has_group(group)
             || self.rnic.has_flows() && group == self.ways.udp.groups.reachable(SEGMENT_GROUP)

@@ -1,4 +1,4 @@
-//! Tag matching for an application: what the RNIC has matched is shown, and what it has to fetch is posted.
+//! Tag matching for an application: shows matched messages, and posts the requests of rendezvous.
 
 use super::Engine;
 use super::ends::{CqSink, QpEnds};
@@ -26,7 +26,7 @@ impl Engine {
         added
     }
 
-    /// Takes one back. That it has gone already is told by the completion.
+    /// Takes a tagged buffer back. If a message has taken it already, the completion tells.
     pub(crate) fn remove_tag(
         &mut self,
         srq: SrqId,
@@ -45,7 +45,7 @@ impl Engine {
         synced
     }
 
-    /// Shows the application what it sees of a completion; false if that is the completion as it is.
+    /// Shows the application its form of a completion; false if that is the completion itself.
     #[cold]
     pub(super) fn show_matched(&mut self, completion: &Completion) -> bool {
         match self.rnic.match_tags(completion, &mut self.memory) {
@@ -78,7 +78,7 @@ impl Engine {
         loop {
             let (wr, data) = transfer.request();
             self.post_send(index, &wr, data)?;
-            // What was posted leaves with the next turn, which is due at once.
+            // The posted requests leave with the next turn, which is due at once.
             (self.turn.posted, self.turn.more_to_send) = (true, true);
             if !transfer.advance() {
                 return Ok(());

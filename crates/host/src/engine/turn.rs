@@ -1,4 +1,4 @@
-//! One turn of the engine: which thread runs it, what it achieved, and what it leaves to the next.
+//! One turn of the engine: the thread that runs it, its results, and the state that it leaves to the next.
 
 use crate::clock::Clock;
 use highwire_stdx::Instant;
@@ -12,7 +12,7 @@ pub(crate) enum By {
     Background { visitors_are_near: bool },
 }
 
-/// What a turn achieved.
+/// The results of a turn.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Pumped {
     /// Packets handled and requests taken.
@@ -25,7 +25,7 @@ pub(crate) struct Pumped {
     pub(crate) visitors_finds: u64,
 }
 
-/// What one turn leaves to the next.
+/// The state that one turn leaves to the next.
 #[derive(Debug, Default)]
 pub(super) struct Turn {
     /// The last packets came over UDP.
@@ -34,7 +34,7 @@ pub(super) struct Turn {
     pub(super) visitors_finds: u64,
     /// The RNIC had more to send than one turn takes.
     pub(super) more_to_send: bool,
-    /// This turn takes all that has arrived.
+    /// This turn takes all packets that have arrived.
     pub(super) reads_all: bool,
     /// Something was posted that has yet to leave.
     pub(super) posted: bool,
@@ -47,7 +47,7 @@ pub(super) struct Turn {
 /// The time of a step, which reads the clock once at most.
 pub(super) struct Time {
     clock: Clock,
-    /// Once this step has asked for it.
+    /// The time, once this step has asked for it.
     now: Option<Instant>,
 }
 
@@ -64,7 +64,7 @@ impl Time {
         }
     }
 
-    /// A time that has been, the latest that is known without a look at the clock: for what starts no timer.
+    /// The latest time that is known without a look at the clock, for steps that start no timer.
     #[inline]
     pub(super) fn some_past(&self) -> Instant {
         self.now.unwrap_or(Instant::ZERO)

@@ -5,7 +5,7 @@ use crate::memory::{VIEW_BYTES_MAX, View};
 use highwire_verbs::{LocalKey, RegionAttr, RegionChange};
 
 impl Engine {
-    /// From now on the region is reached through the view. If that cannot be, it stays reached as it was.
+    /// From now on the region is reached through the view. If that fails, it is reached as before.
     pub(crate) fn show_through(&mut self, key: LocalKey, attr: &RegionAttr, view: &View) {
         let into = attr.addr - view.first_page;
         if into + attr.length > VIEW_BYTES_MAX {
@@ -31,7 +31,7 @@ impl Engine {
         self.rnic.regions().region(key).map(|region| region.addr)
     }
 
-    /// Nothing is reached any more by this address, if it is one in a view.
+    /// Withdraws a view's place: nothing is reached by this address any more, if it lies in a view.
     pub(crate) fn forget_view(&mut self, addr: Option<u64>) {
         addr.into_iter().for_each(|addr| self.memory.remove_view(addr));
     }

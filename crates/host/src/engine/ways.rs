@@ -1,7 +1,7 @@
-//! The ways that packets take out of a lane: rings to neighbours, and datagrams to everybody else.
+//! The ways that packets take out of a lane: rings to neighbours, and datagrams to all other peers.
 //!
-//! Every packet is offered to the [`Ways`]. The shared-memory way comes first; a packet that it does not lead to its peer takes the
-//! network. What stands between a way and its peers, faults and captures, is the way's own affair.
+//! Every packet is offered to the [`Ways`]. The shared-memory way comes first; a packet whose peer it does
+//! not reach takes the network. Each way has its own faults and captures.
 
 mod disturbed;
 mod groups;
@@ -30,12 +30,12 @@ use highwire_verbs::{Gid, MemoryLost};
 use highwire_wire::{Qpn, UDP_PORT};
 use std::net::SocketAddr;
 
-/// What became of a packet that was offered to a way.
+/// The result of offering a packet to a way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Offered {
     /// It leaves with the next flush at the latest, or has been lost as on a wire, and counted.
     Taken,
-    /// This way does not lead to its peer.
+    /// This way does not reach its peer.
     Elsewhere,
     /// The memory of its payload is not there any more.
     Unread,
@@ -43,7 +43,7 @@ pub(crate) enum Offered {
 
 /// One way out of a lane.
 pub(crate) trait Way {
-    /// Whether packets may be offered now. While it says no, they stay in the RNIC, where they are not lost.
+    /// Whether packets may be offered now. Otherwise they stay in the RNIC, where they are not lost.
     fn takes_more(&mut self, now: Instant, counters: &mut DriverCounters) -> bool;
 
     /// Takes a packet, if the way leads to its peer.
@@ -91,7 +91,7 @@ impl Ways {
         memory: &HostMemory,
         counters: &mut DriverCounters,
     ) -> Result<(), MemoryLost> {
-        // What is for a group is for other machines as well.
+        // A group's datagrams are for other machines as well.
         if outgoing.headers.bth.dest_qpn != Qpn::MULTICAST {
             let near = self.shm.as_mut().map(|shm| shm.offer(now, outgoing, memory, counters));
             match near {
@@ -127,8 +127,8 @@ impl Ways {
         }
     }
 
-    /// Sends what waits. Without `all`, a batch of nothing but acknowledgements for the network is kept for the next step, and
-    /// then this returns true. `now` is asked where time matters.
+    /// Sends waiting packets. Without `all`, a batch of nothing but acknowledgements for the network is kept
+    /// for the next step, and then this returns true. `now` is called if time matters.
     #[inline]
     pub(super) fn flush(
         &mut self,
@@ -139,7 +139,8 @@ impl Ways {
         if let Some(shm) = &mut self.shm {
             shm.flush(&mut now, counters);
             for (to, packet) in shm.disturbed().map(Disturbed::take_mads).unwrap_or_default() {
-                // What is for queue pair 1 is for no neighbour's ring: all of an address have it in common.
+                // Datagrams for queue pair 1 take no neighbour's ring: all processes of an address share that
+                // queue pair.
                 let path = Path { class: Qpn::GSI.value() as u8, ..to.into() };
                 counters.dropped_link_full += u64::from(self.udp.push(path, &packet).is_err());
             }
@@ -152,8 +153,9 @@ impl Ways {
         self.udp.is_blocked() || self.shm.as_ref().is_some_and(|shm| shm.rings.has_backlog())
     }
 
-    /// Whether the owner of a queue pair on this machine lives, and has yet to take what was sent to it: then it has not been
-    /// running. Sockets, which take a system call or several to look at, are looked at before a requester gives up.
+    /// Whether the owner of a queue pair on this machine lives, and has yet to take the packets sent to it:
+    /// then it has not been running. Sockets, which take a system call or several to look at, are looked at
+    /// before a requester gives up.
     #[cold]
     pub(super) fn is_unread(&self, gid: Gid, qpn: Qpn, gives_up: bool) -> bool {
         self.shm.as_ref().is_some_and(|shm| shm.rings.is_unheard(gid, qpn))

@@ -1,4 +1,4 @@
-//! A child of `fork` must not write into its parent's buffers: what was private memory stays so.
+//! A child of `fork` must not write into its parent's buffers: the program's private memory stays private.
 //!
 //! The child's handler runs before `fork` returns there, with only the thread that called it, and may call nothing that
 //! takes a lock. So the ranges wait for it behind one pointer, which is replaced as a whole.
@@ -28,7 +28,7 @@ pub(super) fn protect(ranges: impl Iterator<Item = Range<usize>>) {
     let ranges = Box::into_raw(Box::new(ranges.collect()));
     let before = RANGES.swap(ranges, Ordering::AcqRel);
     if !before.is_null() {
-        // SAFETY: it came from a box, and only a child looks at it, in a memory of its own.
+        // SAFETY: the pointer came from a box, and only a child reads through it, in its own memory.
         drop(unsafe { Box::from_raw(before) });
     }
 }

@@ -1,4 +1,4 @@
-//! What the kernel says about a range of this process's memory.
+//! The kernel's list of a range of this process's memory.
 //!
 //! Programs unmap, map again and move memory without telling the library, so it trusts no other source.
 
@@ -6,7 +6,7 @@ use std::fs;
 use std::io;
 use std::ops::Range;
 
-/// A stretch of memory of one nature.
+/// A stretch of memory of one kind.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) struct Piece {
     pub(super) range: Range<usize>,
@@ -62,7 +62,7 @@ fn pieces(text: &str, range: &Range<usize>) -> Vec<Piece> {
     pieces
 }
 
-/// The kernel lists as several what differs in flags that do not matter here.
+/// The kernel lists stretches separately that differ only in flags that do not matter here.
 fn append(pieces: &mut Vec<Piece>, piece: Piece) {
     if let Some(last) = pieces.last_mut() {
         let continues = match (last.nature, piece.nature) {

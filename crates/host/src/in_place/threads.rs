@@ -36,7 +36,7 @@ impl OwnThread {
             body();
         })?;
         drop(masked);
-        // Until it is marked it counts as the application's, under which no memory moves.
+        // Until the thread is marked it counts as the application's, and no memory moves.
         let _ = is_ready.recv();
         Ok(thread)
     }
@@ -51,7 +51,8 @@ impl Drop for OwnThread {
     }
 }
 
-/// Whether all threads of the process are the caller and our own. Asks the kernel; if it does not tell, they are not.
+/// Whether the process has no threads but the caller and the library's own. Asks the kernel; false if it does
+/// not answer.
 pub(super) fn is_alone() -> bool {
     let own = own();
     let Ok(tasks) = std::fs::read_dir("/proc/self/task") else { return false };

@@ -1,9 +1,9 @@
-//! Memory that is reached elsewhere than where the program has it.
+//! Memory that peers reach through another mapping than the program's.
 //!
-//! What was moved onto shared memory is mapped a second time, for the driver alone. Peers' accesses go there, so that a program
-//! that unmaps its own mapping, or has something else mapped in its place, neither ends them nor gets their bytes: as
-//! with a card, the region's pages stay what they were until it is deregistered. The ends of a region that could not move
-//! are still reached through the program's own addresses.
+//! Memory that was moved onto shared memory is mapped a second time, for the driver alone. Peers' accesses go
+//! there, so a program that unmaps its own mapping, or maps something else in its place, neither stops them
+//! nor gets their bytes: as with a card, the region's pages stay what they were until it is deregistered. The
+//! ends of a region that could not move are still reached through the program's own addresses.
 
 use highwire_shmem::Segment;
 use highwire_verbs::{MemoryLost, NULL_ADDR};

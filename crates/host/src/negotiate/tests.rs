@@ -10,7 +10,7 @@ struct Pair {
     now: Instant,
     ends: [Negotiator; 2],
     gids: [Gid; 2],
-    /// What happened at each end, messages left out.
+    /// Each end's actions, without messages.
     seen: [Vec<Action>; 2],
     sent: u32,
     /// Whether anything sent arrives.
@@ -274,7 +274,7 @@ fn ends_that_are_connected_anew_one_after_the_other_still_agree() {
     pair.ends[1].on_connected(b);
     pair.ask(a);
     pair.settle();
-    // A goes first, and is answered by what B still is.
+    // A goes first, and B answers as the connection that it still is.
     pair.ends[0].on_disconnected(a.qpn);
     pair.ask(a);
     pair.settle();

@@ -1,5 +1,5 @@
-//! From RESET to RTS, and what follows from every change of state: the entry that peers on this host read, and the
-//! question whether the peer speaks IRN.
+//! From RESET to RTS, and the effects of every change of state: the entry that peers on this host read, and
+//! the question whether the peer speaks IRN.
 
 use super::QueuePair;
 use crate::endpoint::Endpoint;
@@ -20,7 +20,7 @@ pub struct ConnectOptions {
     pub mtu: Option<Mtu>,
     /// How losses are recovered. IRN needs a Highwire peer; with any other, go-back-N is used.
     pub recovery: Recovery,
-    /// What the peer may do here.
+    /// The peer's rights here.
     pub access: Access,
     /// Local ACK timeout: 4.096 µs × 2^n; 0 waits for ever.
     pub timeout: u8,
@@ -127,7 +127,7 @@ impl QueuePair {
         }
     }
 
-    /// Changes attributes and state, with everything the specification says about it.
+    /// Changes attributes and state, as the specification has it.
     ///
     /// Asking for [`Recovery::Irn`] is a wish: requests wait until the peer has answered whether it speaks IRN, and go out
     /// in the standard format if it does not.
@@ -152,7 +152,7 @@ impl QueuePair {
                 rq_psn: now.rq_psn,
                 sq_psn: (now.state != QpState::Rtr).then_some(now.sq_psn),
             };
-            // Later its PSNs have moved on, and say nothing about the connection any more.
+            // In later states its PSNs have moved on, and no longer identify the connection.
             if matches!(from, QpState::Init | QpState::Rtr) {
                 side_band.on_connected(&self.pd.device, connection);
             }
@@ -163,7 +163,7 @@ impl QueuePair {
         Ok(())
     }
 
-    /// The change itself. Returns the former state, everything as it is now, and whether the peer is to be asked.
+    /// The change itself. Returns the former state, the new attributes, and whether to ask the peer.
     fn change(&self, engine: &mut Engine, attr: &QpAttr) -> Result<(QpState, QpSnapshot, bool), ModifyError> {
         engine.begin_post();
         let time = engine.now();
@@ -171,7 +171,7 @@ impl QueuePair {
         let mut attr = *attr;
         let wish = attr.recovery;
         if wish == Some(Recovery::Irn) {
-            // Until the peer has proved that it speaks it.
+            // Go-back-N, until the peer has proved that it speaks IRN.
             attr.recovery = Some(Recovery::GoBackN);
         }
         if attr.state == Some(QpState::Reset) {
@@ -179,7 +179,7 @@ impl QueuePair {
         }
         let begins_to_receive = before.state == QpState::Init && attr.state == Some(QpState::Rtr);
         if self.service.is_datagram() && begins_to_receive {
-            // No peer has a say in it.
+            // There is no peer with which to agree on the MTU.
             attr.path_mtu = attr.path_mtu.or(Some(self.pd.device.mtu));
         }
         engine.rnic.modify_qp(time, self.qpn, &attr)?;
@@ -225,7 +225,7 @@ impl QueuePair {
         let _ = local.publish_queue_pair(self.qpn.value(), &entry);
     }
 
-    /// Where a guest that is the peer finds its receives.
+    /// The rings in which a guest that is the peer finds the receives.
     fn published_receives(&self) -> PublishedReceives {
         if !self.on_demand {
             return PublishedReceives::default();
@@ -240,8 +240,8 @@ impl QueuePair {
     /// welcome.
     pub(super) fn disconnected(&self) {
         if let Some(local) = &self.pd.device.local {
-            // A peer may be copying right now. One that is at it for longer goes on in memory that is still registered, or is
-            // dealt with when that is deregistered.
+            // A peer may be copying right now. If it takes longer than the patience, it goes on in memory
+            // that is still registered; deregistering that memory waits for it again.
             let _ = local.withdraw_queue_pair(self.qpn.value(), NEIGHBOUR_PATIENCE);
         }
         if let Some(side_band) = &self.pd.device.side_band {

@@ -20,24 +20,25 @@ use highwire_wire::TagHeader;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
-/// What a queue pair is made with.
+/// The configuration of a queue pair.
 #[derive(Clone)]
 pub struct QueuePairConfig<'a> {
     /// The service.
     pub service: Service,
-    /// Where sends complete; the queue pair lives in its lane.
+    /// The completion queue of sends; the queue pair lives in its lane.
     pub send_cq: &'a CompletionQueue,
-    /// Where receives complete; of the same lane.
+    /// The completion queue of receives, in the same lane.
     pub recv_cq: &'a CompletionQueue,
-    /// Where receives come from, if not from a queue of its own; of the same lane.
+    /// The shared receive queue, in the same lane; without one the queue pair has its own.
     pub srq: Option<&'a SharedReceiveQueue>,
     /// Sizes. At most 16 SGEs and 256 inline bytes.
     pub caps: QpCaps,
     /// Every send completes visibly, even without the signaled flag.
     pub signal_all: bool,
-    /// A request keeps its place in the send queue until a completion of it, or of a later one, has been taken out of the
-    /// completion queue, as with the queues of cards. Otherwise the place is free as soon as the request has ended. A thread that
-    /// cannot get at the engine for long, because another one runs it, may post a few more than there are places.
+    /// A request keeps its place in the send queue until the program has polled its completion or a later
+    /// one's, as with cards. Otherwise the place is free as soon as the request has ended. A thread that
+    /// cannot get at the engine for long, because another one runs it, may post a few more than there are
+    /// places.
     pub keeps_places: bool,
     /// Where its asynchronous events go, if not to the device's own queue.
     pub events: Option<EventTarget<'a>>,
@@ -128,7 +129,7 @@ impl ProtectionDomain {
             caps: own_caps,
             signal_all: config.signal_all,
         };
-        // Requests of its own are nothing that the program could take a completion of.
+        // The program cannot take completions of requests that the queue pair posts itself.
         let keeps_places = config.keeps_places && !srq.is_some_and(|srq| srq.has_tags);
         let used = keeps_places.then(Arc::default);
         let consumers =
@@ -182,7 +183,7 @@ impl ProtectionDomain {
     }
 }
 
-/// What an XRC target is made with.
+/// The configuration of an XRC target.
 #[derive(Clone, Copy, Debug)]
 pub struct XrcTargetConfig<'a> {
     /// The domain whose shared receive queues peers may name.
@@ -194,13 +195,13 @@ pub struct XrcTargetConfig<'a> {
 }
 
 impl Device {
-    /// Makes the answering half of an extended reliable connection, in RESET. It has no queues and no domain of protection of
-    /// its own: those of the shared receive queue that a request names count.
+    /// Makes the answering half of an extended reliable connection, in RESET. It has no queues and no
+    /// protection domain of its own: those of the shared receive queue that a request names count.
     ///
     /// # Errors
     /// [`CreateError`].
     pub fn xrc_target(&self, config: &XrcTargetConfig<'_>) -> Result<QueuePair, CreateError> {
-        // Nothing ever completes there; a queue pair has one all the same.
+        // Nothing ever completes in this queue, but every queue pair must have one.
         let cq = self.completion_queue_in(config.lane, 1)?;
         let caps = QpCaps { max_send_wr: 0, max_recv_wr: 0, max_send_sge: 0, max_recv_sge: 0, max_inline: 0 };
         let qp_config =

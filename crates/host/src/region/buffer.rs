@@ -48,7 +48,7 @@ impl Buffer {
         self.memory.write(offset, bytes).expect("within the buffer");
     }
 
-    /// Copies bytes out. What a peer writes meanwhile may arrive in part.
+    /// Copies bytes out. A peer's concurrent write may be seen in part.
     ///
     /// # Panics
     /// Beyond the buffer's end.

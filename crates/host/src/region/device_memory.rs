@@ -25,7 +25,7 @@ impl Device {
     pub fn device_memory(&self, length: usize, align: usize) -> Result<DeviceMemory, MemoryError> {
         let memory = self.pool().allocate(length, align).map_err(MemoryError::Pool)?;
         let memory = DeviceMemory { memory: Arc::new(memory) };
-        // What another user of the pool has left there is none of this one's business.
+        // Bytes that an earlier user of the pool left must not be visible.
         let zeros = [0; 4096];
         for at in (0..length).step_by(zeros.len()) {
             memory.write(at, &zeros[..zeros.len().min(length - at)])?;
@@ -40,7 +40,7 @@ impl DeviceMemory {
         self.memory.len()
     }
 
-    /// Whether there are none.
+    /// Whether it has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -53,7 +53,7 @@ impl DeviceMemory {
         self.memory.write(offset, bytes).map_err(|_| MemoryError::Register(RegisterError::BadRange))
     }
 
-    /// Copies bytes out. What a peer writes meanwhile may arrive in part.
+    /// Copies bytes out. A peer's concurrent write may be seen in part.
     ///
     /// # Errors
     /// Beyond the end.

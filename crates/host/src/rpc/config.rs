@@ -1,10 +1,10 @@
-//! What an endpoint on a queue pair is made with, and why it cannot be.
+//! The configuration of an endpoint on a queue pair, and its errors.
 
 use crate::error::{ChainError, ConnectError, CreateError, MemoryError};
 use highwire_rpc::{AddPeerError, Config, Node};
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// What a thread does that has had nothing to do for a while.
+/// The behaviour of a thread that has had nothing to do for a while.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Idle {
     /// It goes on polling.
@@ -16,7 +16,7 @@ pub enum Idle {
     Sleep,
 }
 
-/// What an endpoint on a queue pair is made with.
+/// The configuration of an endpoint on a queue pair.
 #[derive(Clone, Debug)]
 pub struct RpcConfig {
     /// The endpoint.
@@ -28,12 +28,12 @@ pub struct RpcConfig {
     pub receives: u32,
     /// Sends that may wait.
     pub sends: u32,
-    /// What its thread does while nothing happens.
+    /// The behaviour of its thread while nothing happens.
     pub idle: Idle,
 }
 
 impl RpcConfig {
-    /// The configuration of a node, with defaults that do for seven peers.
+    /// The configuration of a node, with defaults for seven peers.
     pub fn new(node: Node) -> RpcConfig {
         let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         // Microseconds: a process takes longer than that to start again.

@@ -41,7 +41,8 @@ pub(super) struct Sends {
 impl Sends {
     pub(super) fn new(pd: &ProtectionDomain, sends: u32, datagram_bytes: u32) -> Result<Sends, MemoryError> {
         let place_bytes = datagram_bytes as usize;
-        // As many as can lie in the shared ring and in the engine's queue together, and one to be filled.
+        // As many places as requests fit into the shared ring and the engine's queue together, and one to be
+        // filled.
         let (memory, region) =
             memory(pd, place_bytes * (2 * sends.next_power_of_two() as usize + 1), Access::NONE)?;
         Ok(Sends { region, memory, place_bytes, next: 0 })
@@ -78,7 +79,7 @@ impl Sends {
                 counters.full += 1;
                 false
             }
-            // The queue pair is in error: what is sent is lost, as on a wire.
+            // The queue pair is in error: the datagram is lost, as on a wire.
             Err(_) => {
                 counters.failed += 1;
                 true

@@ -4,11 +4,11 @@ use std::io;
 use std::net::{IpAddr, UdpSocket};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd};
 
-/// What a group's socket asks to hold; the system grants what it will.
+/// The receive buffer that a group's socket asks for; the system may grant less.
 const RECEIVE_BYTES: i32 = 4 << 20;
 
-/// A socket that takes what is sent to a multicast group at the interface of `own`. Any number of sockets of the host can have the
-/// same group, and each gets a copy.
+/// A socket that receives a multicast group's datagrams at the interface of `own`. Any number of sockets of
+/// the host can have the same group, and each gets a copy.
 pub(crate) fn group_socket(group: IpAddr, port: u16, own: IpAddr) -> io::Result<UdpSocket> {
     let family = if group.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
     let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
@@ -50,7 +50,7 @@ pub(crate) fn group_socket(group: IpAddr, port: u16, own: IpAddr) -> io::Result<
     Ok(socket)
 }
 
-/// Lets datagrams to groups leave by the interface of `own`. They are heard on this host as well.
+/// Lets datagrams to groups leave by the interface of `own`. This host's sockets get copies as well.
 pub(crate) fn send_groups_from(socket: BorrowedFd<'_>, own: IpAddr) -> io::Result<()> {
     match own {
         IpAddr::V4(own) => {

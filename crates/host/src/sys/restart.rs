@@ -1,4 +1,4 @@
-//! What a signal does to a thread that sleeps in `ppoll`.
+//! The effect of a signal on a thread that sleeps in `ppoll`.
 //!
 //! `read` goes on after a handler that was installed with `SA_RESTART`, and ends after another. `ppoll` ends after both, and does not
 //! tell them apart. So a thread sleeps there only where all handlers of the process are of one kind; else it sleeps on a futex,
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 /// Sleeps between two looks at the handlers: a look is as many system calls as there are signals.
 const SLEEPS_PER_LOOK: u32 = 1024;
 
-/// What handlers there are.
+/// The kinds of handlers that the process has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u32)]
 enum Handlers {
@@ -42,7 +42,7 @@ pub(crate) fn ends_waits() -> bool {
 }
 
 fn look(action: impl Fn(libc::c_int) -> Option<libc::sigaction>) -> Handlers {
-    // Their handlers answer a fault of the thread itself, which none commits in its sleep.
+    // Handlers of these signals react to a fault of the thread itself, which a sleeping thread cannot commit.
     const FAULTS: [libc::c_int; 6] =
         [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE, libc::SIGTRAP, libc::SIGSYS];
     let handled = (1..=64).filter(|signal| !FAULTS.contains(signal)).filter_map(action);

@@ -1,11 +1,11 @@
-//! Threads of ours take no signals: which thread of the process does is the application's business. Faults are a thread's own:
-//! they are never blocked, since they tell of memory that is gone.
+//! The library's threads take no signals: the application decides which thread does. Signals of faults are
+//! never blocked, since they belong to the thread and tell of memory that is gone.
 
 /// All signals blocked in this thread, and in threads that it starts, until it is dropped.
 pub struct SignalMask(libc::sigset_t);
 
 impl SignalMask {
-    /// Blocks them.
+    /// Blocks all signals.
     pub fn all() -> SignalMask {
         // SAFETY: both sets are valid memory, and a set of zeroes is one.
         unsafe {
@@ -27,7 +27,7 @@ impl Drop for SignalMask {
     }
 }
 
-/// The signals by which a process is asked to end, kept from threads so that one of them can wait for them.
+/// The signals that ask a process to end, blocked so that one thread can wait for them.
 pub struct EndSignals(libc::sigset_t);
 
 impl EndSignals {

@@ -1,4 +1,4 @@
-//! Two devices of one process, and what tests do with them.
+//! Two devices of one process, and steps that tests share.
 #![allow(dead_code, unreachable_pub, reason = "every test binary uses a part of it")]
 
 use highwire_host::verbs::{
@@ -25,7 +25,7 @@ pub struct End {
     pub device: Device,
 }
 
-/// What a pair is made with.
+/// The configuration of a pair.
 #[derive(Clone)]
 pub struct Setup {
     pub service: Service,
@@ -35,7 +35,7 @@ pub struct Setup {
 
 impl Setup {
     pub fn new(service: Service, link: LinkChoice) -> Setup {
-        // Engines of the test's own thread: nothing happens that the test did not ask for.
+        // Engines that only the test's own thread runs, so that nothing happens by itself.
         let config = DeviceConfig { link, engine: Engine::Inline, ..DeviceConfig::default() };
         let options = ConnectOptions { recovery: Recovery::GoBackN, ..ConnectOptions::default() };
         Setup { service, config, options }
@@ -84,7 +84,7 @@ impl Setup {
     }
 }
 
-/// A queue pair with a queue of its own, of whose completions a channel tells.
+/// A queue pair with a completion queue of its own, which reports to a channel.
 pub struct Told {
     pub qp: QueuePair,
     pub cq: CompletionQueue,
@@ -92,7 +92,7 @@ pub struct Told {
 }
 
 impl Setup {
-    /// One more queue pair of `end`, which a channel tells of by `tag`.
+    /// One more queue pair of `end`, whose queue reports to a channel with `tag`.
     pub fn told(&self, end: &End, tag: u64) -> Told {
         let channel = end.device.completion_channel().expect("a channel");
         let target = Some(ChannelTarget { channel: &channel, tag });
@@ -108,7 +108,7 @@ impl Setup {
         b.connect(&a.endpoint(), &self.options).expect("connects");
     }
 
-    /// One more queue pair of `end`, told of by a channel and connected to a queue pair of `peer`.
+    /// One more queue pair of `end`, whose queue reports to a channel, connected to a queue pair of `peer`.
     pub fn told_by(&self, end: &End, tag: u64, peer: &End) -> (Told, QueuePair) {
         let told = self.told(end, tag);
         let theirs = peer.pd.queue_pair(&QueuePairConfig::new(self.service, &peer.cq)).expect("a queue pair");

@@ -120,7 +120,7 @@ impl Client {
         self.queue_pair_with_channel(service, 0)
     }
 
-    /// One whose receives stay in their ring until a message wants them.
+    /// A queue pair whose receives stay in their ring until a message needs them.
     pub fn queue_pair_on_demand(&mut self) -> RawQueuePair {
         self.queue_pair_of(2, 0, 1)
     }
@@ -129,8 +129,8 @@ impl Client {
         self.queue_pair_of(service, channel, 0)
     }
 
-    /// One that takes its receives from a shared queue, which its ring and bell for receives then are, and asks for receives on
-    /// demand besides.
+    /// A queue pair with a shared receive queue, whose ring and bell it then uses, that asks for receives on
+    /// demand as well.
     pub fn queue_pair_that_shares(&mut self) -> RawQueuePair {
         self.queue_pair_with(2, 0, 1, true)
     }
@@ -221,7 +221,7 @@ impl RawQueuePair {
         client.ring(self.receive_bell);
     }
 
-    /// The same, and the engine is not told.
+    /// The same, without ringing the engine.
     pub fn leave_receive(&mut self, wr_id: u64, at: u64, length: u32) {
         self.rq.post(&RecvWr { wr_id, sges: &[self.sge(at, length)] }).expect("room");
         self.rq.publish_release();

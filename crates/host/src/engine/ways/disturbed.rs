@@ -1,4 +1,4 @@
-//! Shared memory with something in between: faults and captures, for packets that no network carries.
+//! Shared memory with faults and captures, for packets that no network carries.
 //!
 //! Packets are laid out as for a wire and go through the same decorators, which end in an [`Outbox`] instead of a socket.
 //! The sender checks the ICRC of what comes out, because a receiver does not check packets from a ring: a packet that a fault
@@ -20,10 +20,10 @@ use highwire_wire::{Bth, ICRC_LEN, Qpn, UDP_PORT, parse_packet_with_icrc};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Those of the BTH that are the DSCP in a ring.
+/// The reserved bits of the BTH that hold the DSCP in a ring.
 const RESERVED_BITS: u8 = 0x3F;
 
-/// What stands between the RNIC and the rings of one lane.
+/// The faults and captures between the RNIC and the rings of one lane.
 pub(crate) struct Disturbed {
     tx: TxBatch,
     paths: Paths,
@@ -32,13 +32,13 @@ pub(crate) struct Disturbed {
     capture: Option<CaptureFile>,
     /// An arrival with its ICRC, while it is recorded.
     arrival: Vec<u8>,
-    /// What came through for queue pair 1.
+    /// Management datagrams that the decorators let through.
     mads: Vec<(SocketAddr, Vec<u8>)>,
     recorded: u64,
     lost: u64,
 }
 
-/// The innermost link: keeps what the decorators let through.
+/// The innermost link: keeps the packets that the decorators let through.
 #[derive(Clone)]
 pub(crate) struct Outbox {
     local: SocketAddr,
@@ -53,7 +53,8 @@ struct Kept {
 }
 
 impl Disturbed {
-    /// Packets from `local` go through what `decorate` puts around the outbox; arrivals are recorded in `capture`.
+    /// Packets from `local` go through the decorators that `decorate` puts around the outbox; arrivals are
+    /// recorded in `capture`.
     pub(crate) fn new(
         local: SocketAddr,
         capture: Option<CaptureFile>,
@@ -105,7 +106,7 @@ impl Disturbed {
         self.tx.push(path, packet, Order::Strict)
     }
 
-    /// What came through the last flushes for queue pair 1, where the network is to carry it.
+    /// The management datagrams of the last flushes, which the network is to carry.
     pub(super) fn take_mads(&mut self) -> Vec<(SocketAddr, Vec<u8>)> {
         std::mem::take(&mut self.mads)
     }
@@ -120,7 +121,8 @@ impl Disturbed {
         self.link.poll_timeout()
     }
 
-    /// Puts what was taken, and what was held back until now, into the rings, as far as it survives.
+    /// Puts the packets that were taken, and those held back until now, into the rings, unless a fault has
+    /// removed them.
     pub(super) fn flush(&mut self, now: Instant, rings: &mut Neighbours, counters: &mut DriverCounters) {
         let paths = &mut self.paths;
         // An outbox is never full.
@@ -190,7 +192,7 @@ impl Disturbed {
 
 impl Outbox {
     fn kept(&self) -> MutexGuard<'_, Kept> {
-        // Only the thread that runs the lane comes here, through one of two hands.
+        // Only the thread that runs the lane takes this lock, through one of two handles.
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -20,12 +20,12 @@ const DATAGRAM_BYTES_MAX: usize = 8192;
 /// The groups of a lane.
 pub(crate) struct Groups {
     own: IpAddr,
-    /// Readable when one of the groups is: what the lane's sleeper watches.
+    /// Readable when one of the groups' sockets is; the lane's sleeper watches it.
     epoll: Epoll,
     pub(crate) joined: Joined,
 }
 
-/// Those that the lane is in. It is taken out while what arrives is handled.
+/// The groups that the lane is in. Taken out while arrivals are handled.
 #[derive(Default)]
 pub(crate) struct Joined {
     groups: Vec<Group>,
@@ -68,7 +68,7 @@ impl Groups {
 }
 
 impl Joined {
-    /// Leaves the groups that are wanted no more. A closed socket leaves the epoll by itself.
+    /// Leaves the groups that are no longer wanted. A closed socket leaves the epoll by itself.
     pub(crate) fn retain(&mut self, is_wanted: impl Fn(Gid) -> bool) {
         self.groups.retain(|group| is_wanted(group.gid));
     }

@@ -1,7 +1,7 @@
 //! Neighbours: the peers on this host that shared memory reaches, and the rings that lead to them.
 //!
-//! A GID is looked up when the first packet for it comes up. One that is not there is looked up again after a while; one
-//! that has gone is forgotten, and its packets take the network, where their timeouts tell.
+//! A GID is looked up for its first packet. If no engine has it, it is looked up again after a while. A
+//! neighbour that has gone is forgotten, and its packets take the network, where they time out.
 
 use super::stillness::Stillness;
 use crate::memory::HostMemory;
@@ -22,7 +22,8 @@ use std::sync::Arc;
 const ABSENT_FOR: Duration = Duration::from_millis(500);
 /// Packets that wait for room in one ring; more are lost, as in a switch.
 const BACKLOG_PACKETS_MAX: usize = 4096;
-/// Packets that wait for a ring with room before the RNIC is asked for no more: a ring is no wire, it need not drop.
+/// So many packets may wait for room in rings before the engine takes no more from the RNIC: unlike a wire, a
+/// ring need not drop.
 const BACKLOG_PACKETS_ENOUGH: usize = 1024;
 
 pub(crate) struct Neighbours {
@@ -38,7 +39,7 @@ pub(crate) struct Neighbours {
     bell: UdpSocket,
 }
 
-/// What is known about a GID, or about a part of it where processes share it.
+/// The account of a GID, or of a part of it if processes share it.
 struct Known {
     gid: Gid,
     /// Which bits of a queue pair number say whether its owner is this one, and what they are.
@@ -59,7 +60,7 @@ struct Ring {
     is_unflushed: bool,
 }
 
-/// What became of a packet.
+/// The result of sending a packet.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Sent {
     Yes,
@@ -71,7 +72,7 @@ pub(crate) enum Sent {
     Unread,
 }
 
-/// How long a datagram is that does nothing but wake: too short for a packet.
+/// The length of a datagram that only wakes: too short for a packet.
 pub(crate) const BELL_BYTES: usize = 8;
 
 /// The DSCP of a packet in a ring, where there is no IP header: in the six reserved bits of its BTH (IBTA §9.2), right of
@@ -113,7 +114,7 @@ impl Neighbours {
         }
     }
 
-    /// Whether what is for a queue pair goes into a ring that is there already, and in which nothing waits for room.
+    /// Whether packets for a queue pair go into an existing ring in which no packet waits for room.
     #[inline]
     pub(crate) fn has_ring(&mut self, gid: Gid, qpn: Qpn) -> bool {
         let Some(at) = self.find(gid, qpn) else { return false };
@@ -122,7 +123,7 @@ impl Neighbours {
         rings.get(lane).is_some_and(|ring| ring.as_ref().is_some_and(|ring| ring.backlog.is_empty()))
     }
 
-    /// Whether something was put into a ring that its reader cannot see yet, or was not told of.
+    /// Whether a ring has packets that its reader cannot see yet, or was not woken for.
     #[inline]
     pub(crate) fn is_unflushed(&self) -> bool {
         !self.unflushed.is_empty()
@@ -193,7 +194,7 @@ impl Neighbours {
         }
     }
 
-    /// The ring's sending end towards a queue pair on this host, for what needs no packet.
+    /// The ring's sending end towards a queue pair on this host, for operations without packets.
     #[inline]
     pub(crate) fn sender_to(&mut self, now: Instant, gid: Gid, qpn: Qpn) -> Option<&mut ShmSender> {
         let (at, lane) = self.ring_to(now, gid, qpn)?;
@@ -209,7 +210,8 @@ impl Neighbours {
             .is_some_and(|ring| ring.backlog.is_empty() && !ring.sender.is_unheard())
     }
 
-    /// Whether the owner of a queue pair on this host lives, and has yet to look at what it was sent: then it has not been running.
+    /// Whether the owner of a queue pair on this host lives, and has yet to look at the packets sent to it:
+    /// then it has not been running.
     #[cold]
     pub(crate) fn is_unheard(&self, gid: Gid, qpn: Qpn) -> bool {
         let Some(known) = self.known.iter().find(|known| known.is(gid, qpn)) else { return false };
@@ -219,7 +221,7 @@ impl Neighbours {
         (!ring.backlog.is_empty() || ring.sender.is_unheard()) && peer.check_alive()
     }
 
-    /// Moves what waits into the rings, and wakes the peers that sleep.
+    /// Moves waiting packets into the rings, and wakes the peers that sleep.
     #[inline]
     pub(crate) fn flush(&mut self) {
         if self.backlogged > 0 {
@@ -234,7 +236,7 @@ impl Neighbours {
                 // Where processes share an address, it takes a number to find the right one.
                 let whom = u64::from(known.shard).to_be_bytes();
                 let ring: &[u8] = if known.shard_mask == 0 { &[] } else { &whom };
-                // Lost like any datagram if it must be: the peer's own timers wake it, too.
+                // The datagram may be lost; the peer's own timers wake it, too.
                 let _ = self.bell.send_to(ring, address);
             }
         }
@@ -283,7 +285,7 @@ impl Neighbours {
             ready: false,
             receives: PublishedReceives::default(),
         };
-        // Where it does not fit it never was.
+        // If the entry does not fit, it was not published before either.
         let _ = self.local.publish_queue_pair(qpn.value(), &entry);
     }
 
@@ -382,7 +384,7 @@ impl Neighbours {
                 true
             }
             Err(_) => {
-                // The network reaches it just as well.
+                // The network reaches the peer as well.
                 known.peer = Err(now + ABSENT_FOR);
                 known.rings.clear();
                 false

@@ -1,4 +1,4 @@
-//! The beginnings of ICRCs, which a path's packets have in common.
+//! The beginning of the ICRC, which all packets of a path share.
 
 use highwire_link::{Link, Place, Transmitted, TxBatch};
 use highwire_stdx::Instant;
@@ -39,7 +39,8 @@ impl Paths {
         Some(self.known.len() - 1)
     }
 
-    /// Hands a batch to a link, which has each packet sealed once its train is known; false if the link could not take all of it.
+    /// Hands a batch to a link, which seals each packet once its train is known; false if the link could not
+    /// take all of it.
     pub(super) fn transmit(
         &mut self,
         link: &mut (dyn Link + Send),

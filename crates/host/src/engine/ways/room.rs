@@ -1,10 +1,11 @@
-//! Room in the sockets of the processes that share the device's address; and whether a peer on this machine has read what it
-//! was sent.
+//! Room in the sockets of the processes that share the device's address; and whether a peer on this machine
+//! has read its packets.
 //!
-//! The kernel drops what does not fit into a receiving socket, and does not tell the sender. On a lossless network of real
-//! RNICs that does not happen: the network holds the sender up, at the pace of the receiver. This module does the same for
-//! peers on this machine: every so many bytes it asks the kernel how full the peer's socket is, and while it is more than half
-//! full the lane sends nothing further. UC and UD need that, because they repeat nothing; RC is spared repetitions.
+//! The kernel drops datagrams that do not fit into a receiving socket, and does not tell the sender. On a
+//! lossless network of real RNICs that does not happen: the network holds the sender up, at the pace of the
+//! receiver. This module does the same for peers on this machine: every so many bytes it asks the kernel how
+//! full the peer's socket is, and while it is more than half full the lane sends nothing further. UC and UD
+//! need that, because they repeat nothing; RC is spared repetitions.
 //!
 //! The broker hands out the peer's socket (`docs/host.md`). The lane asks only for sockets of the device's own address: if it
 //! kept another address's socket, the next owner could not bind that address. A peer that stops reading altogether holds the
@@ -22,12 +23,12 @@ use std::os::fd::{AsFd, OwnedFd};
 
 /// Bytes to a peer before its socket is asked for: so many fit into any.
 const FREE_BYTES: u32 = 96 << 10;
-/// When a socket that was not to be had is asked for again.
+/// When to ask again for a socket that the broker did not have.
 const ASK_AGAIN_AFTER: Duration = Duration::from_secs(5);
-/// What the kernel charges for a packet beside its bytes, about.
+/// About as much as the kernel charges for a packet beside its bytes.
 const PACKET_OVERHEAD: u32 = 256;
 
-/// What is known about the peers' sockets.
+/// The account of the peers' sockets.
 pub(super) struct Room {
     own: Gid,
     /// Asks the broker for sockets; `None` where the address is not shared.
@@ -79,7 +80,7 @@ impl Room {
         }
     }
 
-    /// Whether it is time to look, for which everything noted should have left.
+    /// Whether it is time to look; before that, every noted packet should have left.
     #[inline]
     pub(super) fn is_due(&self) -> bool {
         self.due.is_some()
@@ -154,7 +155,7 @@ impl Peer {
         } else {
             self.seen = 0;
         }
-        // Others send there, too: the fuller it is, the sooner it is looked at again.
+        // Other processes send there, too: the fuller the socket is, the sooner it is looked at again.
         let left = (size_bytes / 2).saturating_sub(used_bytes);
         Look::Go { bytes_per_look: (left / 4).max(size_bytes / 32) }
     }
@@ -188,7 +189,7 @@ mod tests {
         check(&mut peer, 259, 600, Look::Wait);
         check(&mut peer, 260, 600, Look::Go { bytes_per_look: 32 });
         check(&mut peer, 261, 600, Look::Go { bytes_per_look: 32 });
-        // It moves again, so it is worth waiting for.
+        // The socket is being read again, so it is worth waiting.
         check(&mut peer, 262, 580, Look::Wait);
     }
 }

@@ -10,12 +10,13 @@ const BELIEVED_FOR: Duration = Duration::from_millis(500);
 /// Addresses remembered.
 const ADDRESSES_MAX: usize = 4096;
 
-/// What is known about addresses. Those of other machines count as not shared: there, packets of a train arrive one by one.
+/// Which addresses are shared. Those of other machines count as not shared: there, packets of a train arrive
+/// one by one.
 pub(super) struct Sharing {
     /// This device shares its own.
     is_ours: bool,
     registry: Option<Registry>,
-    /// By the last four bytes, in which addresses differ; two that do not take turns.
+    /// By the last four bytes; two addresses that agree in these replace each other.
     known: IdMap<Answer>,
     recent: Option<Answer>,
 }

@@ -8,10 +8,10 @@ use crate::memory::HostMemory;
 use highwire_rnic::Outgoing;
 use highwire_stdx::Instant;
 
-/// What one lane sends and receives through shared memory.
+/// One lane's rings in shared memory.
 pub(crate) struct Shm {
     pub(crate) rings: Neighbours,
-    /// What packets go through on their way into the rings; then they all do.
+    /// The faults and captures that all packets go through on their way into the rings, if there are any.
     disturbed: Option<Disturbed>,
 }
 
@@ -20,25 +20,25 @@ impl Shm {
         Shm { rings, disturbed }
     }
 
-    /// The rings, where nothing stands in front of them: what takes a shorter way than packets do would pass it by.
+    /// The rings, unless there are faults or captures: operations that bypass packets must not bypass those.
     #[inline]
     pub(crate) fn undisturbed(&mut self) -> Option<&mut Neighbours> {
         self.disturbed.is_none().then_some(&mut self.rings)
     }
 
-    /// The rings, and what stands in front of them.
+    /// The rings, and their faults and captures.
     #[inline]
     pub(crate) fn both(&mut self) -> (&mut Neighbours, Option<&mut Disturbed>) {
         (&mut self.rings, self.disturbed.as_mut())
     }
 
-    /// What stands in front of the rings.
+    /// The faults and captures in front of the rings.
     #[inline]
     pub(super) fn disturbed(&mut self) -> Option<&mut Disturbed> {
         self.disturbed.as_mut()
     }
 
-    /// Moves what waits into the rings, and wakes the peers that sleep.
+    /// Moves waiting packets into the rings, and wakes the peers that sleep.
     #[inline]
     pub(super) fn flush(&mut self, now: impl FnOnce() -> Instant, counters: &mut DriverCounters) {
         if let Some(disturbed) = self.disturbed.as_mut().filter(|disturbed| disturbed.is_busy()) {

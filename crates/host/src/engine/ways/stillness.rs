@@ -10,30 +10,30 @@ use highwire_stdx::{Duration, Instant};
 const PATIENCE: Duration = Duration::from_millis(250);
 /// The patience with a process that wants to run.
 const PATIENCE_WITH_THE_STARVED: Duration = Duration::from_millis(2_500);
-/// How often the kernel is asked whether it still does.
+/// How often to ask the kernel whether the process still wants to run.
 const ASK_EVERY: Duration = Duration::from_millis(50);
 
-/// Since when something stands still.
+/// Since when a neighbour has taken nothing.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stillness {
     since: Instant,
-    /// When the kernel was last asked about the neighbour's process, and what it said.
+    /// When the kernel was last asked about the neighbour's process, and its answer.
     asked: Instant,
     wants_to_run: bool,
 }
 
 impl Stillness {
-    /// It has just moved.
+    /// The neighbour has just taken something.
     pub(super) fn new(now: Instant) -> Stillness {
         Stillness { since: now, asked: Instant::ZERO, wants_to_run: false }
     }
 
-    /// It has just moved again.
+    /// The neighbour has taken something again.
     pub(super) fn on_moved(&mut self, now: Instant) {
         *self = Stillness::new(now);
     }
 
-    /// Whether it is still worth waiting for. `wants_to_run` is asked rarely, and not within the first moment.
+    /// Whether it is still worth waiting. `wants_to_run` is called rarely, and not at first.
     pub(super) fn is_waited_for(&mut self, now: Instant, wants_to_run: impl FnOnce() -> bool) -> bool {
         let still = now.saturating_since(self.since);
         if still < PATIENCE || still >= PATIENCE_WITH_THE_STARVED {

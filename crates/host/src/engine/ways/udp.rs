@@ -1,4 +1,4 @@
-//! The way to everybody: datagrams, in trains, through the lane's socket.
+//! The way to all peers: datagrams, in trains, through the lane's socket.
 //!
 //! A packet is laid out in the batch in place, and sealed when its train is known.
 
@@ -18,13 +18,13 @@ use highwire_wire::{Qpn, UDP_PORT};
 use std::net::SocketAddr;
 
 /// A look at the socket costs several times a look at shared memory. After the socket has been silent for [`WARM_TURNS`],
-/// only one in so many turns looks at it: more often an idle turn than one that found packets, since a peer may wait for the
-/// answer to those.
+/// only one in so many turns looks at it: idle turns look more often than turns that found packets, since a
+/// peer may wait for the answer to those.
 const BUSY_TURNS_SKIPPED: u32 = 256;
 const IDLE_TURNS_SKIPPED: u32 = 32;
 const WARM_TURNS: u32 = 4096;
 
-/// What one lane sends and receives through its socket.
+/// One lane's socket, with its batches.
 pub(crate) struct Udp {
     link: Box<dyn Link + Send>,
     tx: TxBatch,
@@ -41,25 +41,25 @@ pub(crate) struct Udp {
 /// How often the socket is looked at.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
-    /// Turns in which it was not.
+    /// Turns since the last look.
     skipped: u32,
-    /// Turns for which it stays worth looking at every time.
+    /// Turns for which every one still looks.
     warmth: u32,
 }
 
 impl Pace {
-    /// There is traffic.
+    /// Notes traffic on the socket.
     #[inline]
     pub(crate) fn warm_up(&mut self) {
         self.warmth = WARM_TURNS;
     }
 
-    /// The next turn looks at it.
+    /// Makes the next turn look at the socket.
     pub(crate) fn hurry(&mut self) {
         self.skipped = u32::MAX;
     }
 
-    /// Whether this turn looks at it; `shm_is_busy` if it found packets in shared memory.
+    /// Whether this turn looks at the socket; `shm_is_busy` if the turn found packets in shared memory.
     #[inline]
     pub(crate) fn is_due(&mut self, shm_is_busy: bool, reads_all: bool) -> bool {
         self.warmth = self.warmth.saturating_sub(1);
@@ -98,7 +98,8 @@ impl Udp {
     /// Whether a packet that came through the socket is undamaged.
     #[inline]
     pub(crate) fn verify(&mut self, packet: &Packet<'_>) -> bool {
-        // The socket hides the identification that the ICRC covers; the place in the train is a good guess at it.
+        // The socket hides the identification that the ICRC covers; the packet's place in the train is a good
+        // guess.
         self.verify_between(packet.source, self.link.local(), packet.train_index, packet.bytes)
     }
 
@@ -139,7 +140,8 @@ impl Udp {
         Ok(())
     }
 
-    /// Sends what waits, if anything does. Without `all`, a batch of nothing but acknowledgements is kept; then this returns true.
+    /// Sends the batch, if it is not empty. Without `all`, a batch of nothing but acknowledgements is kept;
+    /// then this returns true.
     #[inline]
     pub(super) fn flush(&mut self, now: impl FnOnce() -> Instant, all: bool) -> bool {
         let is_empty = self.tx.is_empty();
@@ -159,10 +161,10 @@ impl Udp {
         self.paths.transmit(&mut *self.link, &mut self.tx, now)
     }
 
-    /// Whether there is room for more at the peer whose turn it is to be looked at.
+    /// Whether the peer whose turn it is to be looked at has room for more.
     #[cold]
     fn has_room(&mut self, now: Instant, counters: &mut DriverCounters) -> bool {
-        // What was noted is to be at its socket before that is looked at.
+        // Noted packets must be at the peer's socket before that is looked at.
         self.transmit(now);
         let is_full = self.room.is_full(now);
         counters.waited_for_room += u64::from(is_full);
