@@ -1,7 +1,7 @@
 //! The structures and numbers of `<infiniband/verbs.h>`, under their C names.
 //!
-//! The binary interface only grows: what is here suits programs compiled against any header since 2008. `tests/layout.rs`
-//! compares every offset with what a C compiler makes of the header.
+//! The binary interface only grows, so these suit programs compiled against any header since 2008.
+//! `tests/layout.rs` compares every offset with a C compiler's.
 #![allow(non_camel_case_types, dead_code, unused_imports)]
 
 mod context;

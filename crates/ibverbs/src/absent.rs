@@ -1,4 +1,5 @@
-//! Calls newer than Debian 12 for which a software device has nothing: they say so, and check what they are handed.
+//! Calls newer than Debian 12 for features that a software device has not: they check their arguments and
+//! refuse.
 
 use crate::abi::*;
 use crate::boundary::{Failure, answer, c_api, code};

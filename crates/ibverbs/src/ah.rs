@@ -139,7 +139,7 @@ c_api! {
         answer(run())
     }
 
-    /// A made-up link address: nothing of a frame below IP is ours.
+    /// A made-up link address: this device sees no part of a frame below IP.
     fn ibv_resolve_eth_l2_from_gid(
         context: *mut ibv_context,
         attr: *mut ibv_ah_attr,

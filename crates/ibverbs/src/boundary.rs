@@ -1,4 +1,4 @@
-//! Where C calls in: functions with C names, panics caught, pointers looked at.
+//! Where C calls in: functions with C names, which catch panics and check pointers.
 //!
 //! Verbs' callers promise that a pointer is null or points to what its type says, and that no object is destroyed while another
 //! call uses it. That promise is what the `unsafe` of every exported function rests on; objects of our own are looked up in the
@@ -7,8 +7,8 @@
 use libc::{c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Declares functions that C calls by name. A panic becomes a failure with errno EIO. Calls about what belongs to the
-/// machine's own library are passed on to its function of the same name ([`stock`](crate::stock)).
+/// Declares functions that C calls by name. A panic becomes a failure with errno EIO. Calls about objects of
+/// the machine's own library are passed on to its function of the same name ([`stock`](crate::stock)).
 macro_rules! c_api {
     ($($(#[$meta:meta])* fn $name:ident($($arg:ident: $type:ty),* $(,)?) $(-> $result:ty)? $body:block)*) => {$(
         $(#[$meta])*
@@ -16,7 +16,8 @@ macro_rules! c_api {
         pub(crate) unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? {
             #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
             #[allow(clippy::undocumented_unsafe_blocks, reason = "what callers promise holds throughout the body")]
-            // SAFETY: the module's documentation says what callers promise; a passed function has the type of this one.
+            // SAFETY: callers promise what the module's documentation says; a passed function has the type of
+            // this one.
             $crate::boundary::guard(|| unsafe {
                 if $crate::stock::is_present() {
                     let words: &[usize] = &[$($crate::stock::word(&$arg)),*];
@@ -38,7 +39,7 @@ macro_rules! c_ops {
         pub(crate) unsafe extern "C" fn $name($($arg: $type),*) $(-> $result)? {
             #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
             #[allow(clippy::undocumented_unsafe_blocks, reason = "what callers promise holds throughout the body")]
-            // SAFETY: the module's documentation says what callers promise.
+            // SAFETY: callers promise what the module's documentation says.
             $crate::boundary::guard(|| unsafe { $body })
         }
     )*};
@@ -46,9 +47,9 @@ macro_rules! c_ops {
 
 pub(crate) use {c_api, c_ops};
 
-/// What a C function returns when it fails.
+/// The return value of a C function that fails.
 pub(crate) trait Failure {
-    /// The result that says so, with `errno` set where the result cannot hold it.
+    /// The failing result, with `errno` set if the result cannot hold it.
     fn failure(errno: c_int) -> Self;
 }
 
@@ -73,7 +74,7 @@ impl<T> Failure for *const T {
     }
 }
 
-/// Of functions that return what they read: nothing.
+/// Functions that return a value read return zero.
 macro_rules! zero_on_failure {
     ($($type:ty),+) => {$(
         impl Failure for $type {
@@ -99,13 +100,13 @@ impl Failure for () {
     }
 }
 
-/// Runs what a C function does; panics end here.
+/// Runs the body of a C function; panics end here.
 #[inline]
 pub(crate) fn guard<R: Failure>(run: impl FnOnce() -> R) -> R {
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|_| R::failure(libc::EIO))
 }
 
-/// Turns a result with an errno into what C expects of a function that returns a pointer or an errno.
+/// Turns a result with an errno into C's, for a function that returns a pointer or an errno.
 pub(crate) fn answer<R: Failure>(result: Result<R, c_int>) -> R {
     result.unwrap_or_else(R::failure)
 }
@@ -134,7 +135,7 @@ pub(crate) fn set_errno(errno: c_int) {
     unsafe { *libc::__errno_location() = errno };
 }
 
-/// A copy of what C hands in by pointer.
+/// A copy of a structure that C passes by pointer.
 ///
 /// # Safety
 /// `pointer` is null or points to a `T`.
@@ -146,13 +147,14 @@ pub(crate) unsafe fn input<T: Copy>(pointer: *const T) -> Result<T, c_int> {
     Ok(unsafe { pointer.read_unaligned() })
 }
 
-/// Writes the first `bytes` bytes of a structure to where C wants it: a caller with an older header has a shorter one.
+/// Writes the first `bytes` bytes of a structure to C's memory: a caller with an older header has a shorter
+/// one.
 ///
 /// # Safety
 /// `to` points to `bytes` writable bytes.
 pub(crate) unsafe fn output<T: Copy>(value: &T, to: *mut T, bytes: usize) {
     let known = bytes.min(size_of::<T>());
-    // SAFETY: the caller's promise; beyond what this library knows there are zeroes.
+    // SAFETY: the caller's promise; bytes beyond the structure that this library knows are zeroed.
     unsafe {
         std::ptr::copy_nonoverlapping(std::ptr::from_ref(value).cast::<u8>(), to.cast::<u8>(), known);
         to.cast::<u8>().add(known).write_bytes(0, bytes - known);
@@ -174,7 +176,7 @@ pub(crate) fn fill<const N: usize>(to: &mut [libc::c_char; N], text: &str) {
     to[length..].fill(0);
 }
 
-/// A pointer as the number that events are recognised by.
+/// A pointer as the number by which events are recognised.
 pub(crate) fn tag<T>(pointer: *const T) -> u64 {
     pointer.cast::<c_void>() as u64
 }

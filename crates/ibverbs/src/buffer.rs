@@ -1,4 +1,5 @@
-//! Buffers that the library allocates (`ibv_alloc_buf(3)`), and the call that registers them and everything else.
+//! Buffers that the library allocates (`ibv_alloc_buf(3)`), and the call that registers them and any other
+//! memory.
 
 use crate::abi::*;
 use crate::boundary::{answer, c_api, minus_one};
@@ -9,7 +10,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 
-/// A buffer; what C sees of it is opaque.
+/// A buffer, which is opaque to C.
 #[repr(C)]
 pub(crate) struct Buf {
     c: UnsafeCell<u64>,
@@ -68,7 +69,7 @@ unsafe fn register(pd: *mut ibv_pd, attr: *const ibv_mr_init_attr) -> Result<*mu
     if attr.is_null() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: every version has these; what is newer is read only where the mask has its bit.
+    // SAFETY: every version has these; a newer field is read only if the mask has its bit.
     let (mask, addr, length, access, iova) = unsafe {
         let access = (&raw const (*attr).access).read_unaligned();
         let addr = (&raw const (*attr).addr).read_unaligned();

@@ -13,12 +13,12 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// An open device, as C sees it, and what is behind it.
+/// An open device: C's structure, and the device behind it.
 #[repr(C)]
 pub(crate) struct Context {
     verbs: UnsafeCell<verbs_context>,
     pub(crate) device: Device,
-    /// What happens to objects of this context.
+    /// The asynchronous events of this context's objects.
     pub(crate) events: EventQueue,
     /// Stands for `/dev/infiniband/uverbs0`: a file of its own that can be duplicated and passed on.
     pub(crate) command: OwnedFd,
@@ -26,7 +26,8 @@ pub(crate) struct Context {
     _open: Open,
 }
 
-// SAFETY: C alone writes to `verbs` after it was made, under its own rules; the pointers in it are to what never moves.
+// SAFETY: only C writes to `verbs` after it was made, under its own rules; the pointers in it are to objects
+// that never move.
 unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
@@ -91,7 +92,7 @@ static DEVICE: Mutex<Option<InUse>> = Mutex::new(None);
 fn device_in_use() -> MutexGuard<'static, Option<InUse>> {
     let mut shared = DEVICE.lock().unwrap_or_else(PoisonError::into_inner);
     if shared.as_ref().is_some_and(|in_use| in_use.process != std::process::id()) {
-        // Inherited through fork: its thread is not here, and what it shares with neighbours is the parent's.
+        // Inherited through fork: its thread is not here, and its shared memory is the parent's.
         std::mem::forget(shared.take());
     }
     shared
@@ -102,8 +103,9 @@ pub(crate) fn open_gid() -> Option<Gid> {
     device_in_use().as_ref().map(|in_use| in_use.device.gid())
 }
 
-/// What a UD receive's completion says in the place of a service level, as RoCE cards do: what kind of packet it came in.
-/// Bit 3 says UDP, the others the network layer, 1 for IPv6 and 2 for IPv4. UCX takes the length of addresses from it.
+/// The service level in a UD receive's completion, which tells the kind of packet, as with RoCE cards. Bit 3
+/// says UDP, the others the network layer, 1 for IPv6 and 2 for IPv4. UCX takes the length of addresses from
+/// it.
 static PACKET_KIND: AtomicU8 = AtomicU8::new(0);
 
 /// The kind of packets that the open device receives.
@@ -112,7 +114,7 @@ pub(crate) fn packet_kind() -> u8 {
     PACKET_KIND.load(Ordering::Relaxed)
 }
 
-/// A share in the device; the last one closes it.
+/// A reference to the device; the last one closes it.
 pub(crate) struct Open {
     device: Device,
 }
@@ -129,7 +131,7 @@ impl Open {
         config.capture = config.capture.as_deref().map(capture_of_this_process);
         highwire_host::log_to(|line| crate::env::log(|| line.to_string()));
         let device = Device::open(&config).map_err(|error| {
-            // Programs say no more than that there is no such device, so this is always said.
+            // Programs only report that there is no such device, so the reason is always printed.
             env::say(&error);
             errno::of_open(&error)
         })?;
@@ -199,7 +201,7 @@ c_api! {
         if registry::find::<Context>(context).is_err() {
             return crate::boundary::minus_one(Err(libc::EINVAL));
         }
-        // What was made from it and is still there keeps it in memory.
+        // Objects made from the context that still live keep it in memory.
         registry::withdraw::<Context>(context);
         0
     }
@@ -209,7 +211,7 @@ c_api! {
         answer(match (same, device::ours()) {
             (Some(_), Some(entry)) => Context::open(entry).and_then(registry::publish),
             _ if stock::has_devices() => return stock::import(command),
-            // Another process's device cannot be had: its objects live in its memory.
+            // Another process's device cannot be imported: its objects live in that process's memory.
             _ => Err(libc::EOPNOTSUPP),
         })
     }

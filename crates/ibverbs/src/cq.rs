@@ -27,8 +27,8 @@ pub(crate) struct Cq {
     users: Users,
 }
 
-// SAFETY: the pointers in `c` are to what never moves; what changes in it changes between `start_poll` and `end_poll`,
-// which the cursor's lock keeps apart.
+// SAFETY: the pointers in `c` are to objects that never move; its fields change only between `start_poll` and
+// `end_poll`, which the cursor's lock keeps apart.
 unsafe impl Send for Cq {}
 // SAFETY: as above.
 unsafe impl Sync for Cq {}
@@ -51,7 +51,7 @@ impl Used for Cq {
     }
 }
 
-/// What a completion queue is made with.
+/// The configuration of a completion queue.
 pub(crate) struct CqInit {
     pub(crate) cqe: u32,
     pub(crate) user_context: *mut c_void,
@@ -114,7 +114,7 @@ impl Cq {
         unsafe { (*self.c.get()).base.cq_context }
     }
 
-    /// Where the extended interface puts what it reads.
+    /// The structure into which the extended interface reads.
     pub(crate) fn extended(&self) -> *mut ibv_cq_ex {
         self.c.get()
     }
@@ -153,7 +153,7 @@ pub(crate) fn immediate(from: &Completion) -> u32 {
     if from.flags.with_invalidate { from.immediate } else { from.immediate.to_be() }
 }
 
-/// There is no vendor to ask: the status again, so that a failure is not zero.
+/// There is no vendor's error: the status again, so that a failure is not zero.
 #[inline]
 pub(crate) fn vendor_error(status: CompletionStatus) -> u32 {
     status as u32

@@ -1,4 +1,5 @@
-//! The extended interface of completion queues: `start_poll`, `next_poll`, `end_poll`, and reading what they found.
+//! The extended interface of completion queues: `start_poll`, `next_poll`, `end_poll`, and functions that
+//! read the completion.
 
 use crate::abi::*;
 use crate::boundary::{answer, c_ops, input, zeroed_mutex};
@@ -13,9 +14,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 pub(crate) struct Cursor {
     held: AtomicBool,
     now: UnsafeCell<Completion>,
-    /// The tag that came with it, and what its sender put beside it.
+    /// The completion's tag, and the sender's data beside it.
     tag: UnsafeCell<(u64, u32)>,
-    /// When the completion was read, for queues that were asked to say.
+    /// When the completion was read, for queues with timestamps.
     read_at_ns: AtomicU64,
 }
 
@@ -258,7 +259,8 @@ c_ops! {
                 return Err(libc::EOPNOTSUPP);
             }
             let has_flags = attr.comp_mask & IBV_CQ_INIT_ATTR_MASK_FLAGS != 0;
-            // A promise that needs nothing, and one that cannot be kept: overruns are always noticed.
+            // The program's promise to use one thread needs nothing here; to ignore overruns is impossible,
+            // because they are always noticed.
             if has_flags && attr.flags & !(IBV_CREATE_CQ_ATTR_SINGLE_THREADED | IBV_CREATE_CQ_ATTR_IGNORE_OVERRUN) != 0 {
                 return Err(libc::EINVAL);
             }

@@ -1,4 +1,4 @@
-//! The list of devices: ours, and behind it what the machine itself has.
+//! The list of devices: Highwire's, and behind it the machine's own.
 
 use crate::abi::*;
 use crate::boundary::{Failure, c_api, fill};

@@ -78,9 +78,9 @@ impl Dm {
     }
 }
 
-/// Where it lies.
+/// The place of the memory.
 enum Memory {
-    /// Where neighbours reach it.
+    /// In memory that neighbours reach.
     Shared(DeviceMemory),
     /// In this process alone, because there was no room or the device is a parent's; peers reach it with packets.
     Private(Box<[AtomicU8]>),
@@ -214,7 +214,7 @@ c_api! {
             registry::find::<Context>(context)?;
             // SAFETY: handles do not change.
             let dm = registry::first::<Dm>(|dm| unsafe { (*dm.c.get()).handle } == handle);
-            // Of this process, so it is the very same.
+            // Memory of this process can be imported, as the very same object.
             Ok(dm.ok_or(libc::ENOENT)?.as_c())
         };
         answer(run())

@@ -1,7 +1,8 @@
-//! Enhanced connection establishment: what two Highwires tell each other through a connection manager.
+//! Enhanced connection establishment: options that two Highwires agree on through a connection manager.
 //!
-//! The vendor is a locally administered OUI, "HW". The only option is IRN (bit 0). A peer that answers with another vendor,
-//! or without the bit, gets go-back-N; one that is not asked is asked over the side band (`docs/host.md`).
+//! The vendor is a locally administered OUI, "HW". The only option is IRN (bit 0). A peer that answers with
+//! another vendor, or without the bit, gets go-back-N; a peer that was not asked this way is asked over the
+//! side band (`docs/host.md`).
 
 use crate::abi::*;
 use crate::boundary::{c_api, code, input};
@@ -16,7 +17,7 @@ pub(crate) const VENDOR: u32 = 0x02_48_57;
 /// The peer understands IRN's packets.
 pub(crate) const IRN: u32 = 1;
 
-/// What a program has said about the peer, if it has.
+/// The peer's options, if the program has set them.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Ece {
     set: Option<(u32, u32)>,
@@ -48,7 +49,7 @@ c_api! {
         code(run())
     }
 
-    /// A wish: what is not known is left out of it, as `ibv_set_ece(3)` has it.
+    /// The options are a wish: unknown ones are dropped from it, as `ibv_set_ece(3)` says.
     fn ibv_set_ece(qp: *mut ibv_qp, ece: *mut ibv_ece) -> c_int {
         let run = || {
             let qp = registry::find::<Qp>(qp)?;

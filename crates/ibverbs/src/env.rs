@@ -1,7 +1,7 @@
 //! The environment, read once, in one place.
 //!
-//! A value that means nothing is said on stderr, once, and the device is not there: a program that was to be tested under
-//! loss must not run without.
+//! An invalid value is reported on stderr, once, and then there is no device: a program that was to be tested
+//! under loss must not run without it.
 
 #[cfg(test)]
 use highwire_host::WakeMode;
@@ -12,7 +12,7 @@ use std::io::Write as _;
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
-/// What the environment says about the device.
+/// The device's settings from the environment.
 #[derive(Debug, Clone)]
 pub(crate) struct Settings {
     /// Its name; `HIGHWIRE_DEVICE_NAME`.
@@ -42,7 +42,8 @@ pub(crate) fn settings() -> Option<&'static Settings> {
     SETTINGS.get_or_init(read).as_ref()
 }
 
-/// Says something on stderr. One that takes no more, a log on a full disk perhaps, harms no program.
+/// Prints a line on stderr. If that fails, perhaps because a log's disk is full, the line is lost and the
+/// program goes on.
 pub(crate) fn say(message: &dyn std::fmt::Display) {
     let _ = writeln!(std::io::stderr(), "highwire: {message}");
 }

@@ -18,7 +18,7 @@ pub(crate) fn of_open(error: &OpenError) -> c_int {
     }
 }
 
-/// What the system said, if that is at the bottom of it.
+/// The system's errno, if a system error is the cause.
 fn of_system(error: &(dyn Error + 'static)) -> Option<c_int> {
     match error.downcast_ref::<io::Error>() {
         Some(error) => error.raw_os_error(),

@@ -50,8 +50,8 @@ impl Acknowledged {
 
 /// Takes an object back once everything that it has handed out is acknowledged.
 ///
-/// Acknowledgements look the object up, perhaps in another thread, so it stays known for as long as one is missing; and what
-/// is handed out between the last of them and the end has to be acknowledged too.
+/// Acknowledgements look the object up, perhaps in another thread, so it stays known while one is missing; an
+/// event that is handed out after the last of them has to be acknowledged too.
 pub(crate) fn withdraw<T: Object, const N: usize>(pointer: *const T::C, counts: [&Acknowledged; N]) {
     let is_complete = || counts.iter().all(|count| count.is_complete());
     loop {
@@ -106,7 +106,8 @@ fn next_event(channel: &CompletionChannel) -> Result<u64, c_int> {
     channel.event_or_signal(None).ok().flatten().ok_or(libc::EINTR)
 }
 
-/// Waits on a channel as a thread in `ibv_get_cq_event` does, for so long at most, and takes the event; whether there was one.
+/// Waits on a channel as a thread in `ibv_get_cq_event` does, for at most a given time, and takes the event.
+/// Returns whether there was one.
 ///
 /// # Errors
 /// EINTR for a signal, EINVAL for a channel that is gone.
@@ -254,7 +255,7 @@ fn to_c(event: AsyncEvent, tag: u64) -> Option<ibv_async_event> {
         AsyncEvent::CommunicationEstablished(_) => of_qp(IBV_EVENT_COMM_EST),
         AsyncEvent::SendQueueDrained(_) => of_qp(IBV_EVENT_SQ_DRAINED),
         AsyncEvent::LastWqeReached(_) => of_qp(IBV_EVENT_QP_LAST_WQE_REACHED),
-        // What this library does not know, it cannot tell C.
+        // An event that this library does not know has no C form.
         #[allow(unreachable_patterns)]
         _ => {
             let element = usize::from(PORT) as *mut c_void;
@@ -267,7 +268,7 @@ fn to_c(event: AsyncEvent, tag: u64) -> Option<ibv_async_event> {
 mod tests {
     use super::*;
 
-    /// Something that hands out events.
+    /// A source of events.
     struct Source {
         c: UnsafeCell<u64>,
         events: Acknowledged,

@@ -1,4 +1,4 @@
-//! Steering rules of raw packet queue pairs, and counters of what they match.
+//! Steering rules of raw packet queue pairs, and counters of their matches.
 
 use crate::abi::*;
 use crate::boundary::{answer, c_ops, code, input};
@@ -43,7 +43,7 @@ impl Drop for Flow {
     }
 }
 
-/// What rules have matched, summed over those that name this object.
+/// The matches of all rules that name this object.
 #[repr(C)]
 pub(crate) struct Counters {
     c: UnsafeCell<ibv_counters>,
@@ -54,10 +54,10 @@ pub(crate) struct Counters {
 
 #[derive(Default)]
 struct Counted {
-    /// What is counted, and at which place a reader finds it.
+    /// The counted figures, and their places in the array that a reader gets.
     points: Vec<(ibv_counter_description, u32)>,
     flows: Vec<Weak<Flow>>,
-    /// By rules that have gone.
+    /// Matches of rules that have gone.
     before: FlowCounts,
 }
 
@@ -99,13 +99,13 @@ impl Counters {
         inside.flows.retain(|flow| flow.strong_count() > 0);
         let flows: Vec<_> = inside.flows.iter().filter_map(Weak::upgrade).collect();
         let before = inside.before;
-        // The last holder of a rule tells what it counted, and must find this unlocked.
+        // Dropping the last holder of a rule adds its counts here, and so needs this lock.
         drop(inside);
         flows.iter().map(|flow| flow.host.counts()).fold(before, sum)
     }
 }
 
-/// What a specification is about, its size, where its value lies, and how many bytes of it there are. The mask follows at once.
+/// A specification's layer and size, and the place and length of its value. The mask follows the value.
 fn layout_of(kind: ibv_flow_spec_type) -> Result<(LayerKind, usize, usize, usize), c_int> {
     macro_rules! layout {
         ($layer:ident, $spec:ident, $bytes:expr) => {
@@ -129,7 +129,7 @@ fn layout_of(kind: ibv_flow_spec_type) -> Result<(LayerKind, usize, usize, usize
     })
 }
 
-/// What the specifications behind `attr` say.
+/// Reads the specifications behind `attr`.
 #[derive(Default)]
 struct Wanted {
     specs: Vec<FlowSpec>,
@@ -220,7 +220,7 @@ c_ops! {
             if asked.comp_mask != 0 || asked.port != PORT || asked.flags & !known != 0 {
                 return Err(libc::EINVAL);
             }
-            // Of datagrams, that is what Q_Keys and groups are for.
+            // Datagrams are steered by Q_Keys and groups, not by rules.
             if asked.flags & IBV_FLOW_ATTR_FLAGS_EGRESS != 0 || qp.service != Service::Raw {
                 return Err(libc::EOPNOTSUPP);
             }
@@ -269,7 +269,7 @@ c_ops! {
         code(run())
     }
 
-    /// Says what is counted; for all rules that will name the object, as with the cards that have this.
+    /// Sets which figures are counted, for all rules that will name the object, as on cards that have this.
     fn attach_counters_point_flow(
         counters: *mut ibv_counters,
         attr: *mut ibv_counter_attach_attr,

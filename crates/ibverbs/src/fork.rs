@@ -1,6 +1,6 @@
-//! `fork`: nothing has to be done for it. The engine reads and writes registered memory through the process's own
-//! addresses, so copy-on-write leaves parent and peers looking at the same bytes. The child opens a device of its own; its
-//! parent's objects are unknown to it ([`registry`](crate::registry)).
+//! `fork` needs no preparation. The engine reads and writes registered memory through the process's own
+//! addresses, so copy-on-write leaves parent and peers looking at the same bytes. The child opens a device of
+//! its own; its parent's objects are unknown to it ([`registry`](crate::registry)).
 
 use crate::abi::*;
 use crate::boundary::c_api;

@@ -1,9 +1,10 @@
 //! Implicit regions: on-demand regions of the whole address space (`ibv_reg_mr(3)`), for local keys.
 //!
 //! Not all of the address space is memory, so the library checks requests that name such a key when they are posted: it asks the
-//! kernel to bring the pages in, which tells whether they are there. A stretch that is not there keeps its place in the request
-//! under a key that no region has, so that the request completes with a local protection error instead of ending the process.
-//! From then on it is as with any region: memory stays mapped until the requests that name it have completed.
+//! kernel to bring the pages in, which tells whether they are there. A stretch without memory gets a key that
+//! no region has, so that the request completes with a local protection error instead of ending the process.
+//! After that the rule of any region holds: memory must stay mapped until the requests that name it have
+//! completed.
 
 use highwire_verbs::{Access, LocalKey, Sge};
 use libc::{c_int, c_void};
@@ -40,7 +41,7 @@ impl Drop for Implicit {
     }
 }
 
-/// Whether there may be implicit regions here: it takes a kernel that can be asked (Linux 5.14).
+/// Whether implicit regions are offered: they need a kernel that can be asked (Linux 5.14).
 pub(crate) fn is_offered() -> bool {
     static IS_OFFERED: OnceLock<bool> = OnceLock::new();
     *IS_OFFERED.get_or_init(|| {
@@ -54,7 +55,8 @@ pub(crate) fn is_meant(addr: *const c_void, length: usize) -> bool {
     addr.is_null() && length == usize::MAX
 }
 
-/// What such a region may permit. Peers reach nothing through it: what they name is not looked at before it is touched.
+/// The rights that such a region may have: none for peers, because their addresses are not checked before
+/// they are touched.
 ///
 /// # Errors
 /// EOPNOTSUPP for anything that lets peers in, and where the kernel cannot be asked.
@@ -63,7 +65,7 @@ pub(crate) fn check(permitted: Access) -> Result<(), c_int> {
     if is_local && is_offered() { Ok(()) } else { Err(libc::EOPNOTSUPP) }
 }
 
-/// Takes the key from stretches of implicit regions that are not memory, or not to be written to if `writes`.
+/// Replaces the key of stretches of implicit regions that are no memory, or not writable if `writes`.
 #[inline]
 pub(crate) fn verify(sges: &mut [Sge], writes: bool) {
     if COUNT.load(Ordering::Relaxed) != 0 {

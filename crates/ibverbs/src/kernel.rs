@@ -204,7 +204,7 @@ mod tests {
     fn a_path_comes_back_from_the_kernel() {
         let path = ibv_sa_path_rec { dlid: 3, mtu: 4, reversible: 1, rate: 7, ..ibv_sa_path_rec::default() };
         let (mut kernel, mut back) = (ib_user_path_rec::default(), ibv_sa_path_rec::default());
-        // SAFETY: references to what they say.
+        // SAFETY: references to structures of these types.
         unsafe {
             ibv_copy_path_rec_to_kern(&mut kernel, &path);
             ibv_copy_path_rec_from_kern(&mut back, &kernel);

@@ -1,11 +1,12 @@
 //! Drop-in `libibverbs.so.1` and `librdmacm.so.1`: the C ABI of rdma-core over `highwire-host`.
 //!
-//! Programs call the functions here by their C names and read and write the structures of `abi` directly. All of them are
-//! `extern "C"`, look at what they are handed before they believe it, and answer with the errno that rdma-core documents.
-//! `symbols/*.txt` says under which versions they are exported; `cargo xtask libs` links them into shared objects.
+//! Programs call the functions here by their C names and read and write the structures of `abi` directly. All
+//! of them are `extern "C"`, check their arguments, and answer with the errno that rdma-core documents.
+//! `symbols/*.txt` says under which versions they are exported; `cargo xtask libs` links them into shared
+//! objects.
 //!
-//! `unsafe` is confined to this boundary: pointers from C are checked and turned into references here, and nothing below
-//! knows of them.
+//! `unsafe` is confined to this boundary: pointers from C are checked and turned into references here, and no
+//! lower layer sees them.
 #![warn(unsafe_op_in_unsafe_fn)]
 #![cfg_attr(not(test), deny(clippy::print_stderr))]
 

@@ -1,4 +1,4 @@
-//! What the device can do, in one place.
+//! The limits of the device.
 
 /// Requests of one queue.
 pub(crate) const MAX_WR: u32 = 16 * 1024;
@@ -6,7 +6,8 @@ pub(crate) const MAX_WR: u32 = 16 * 1024;
 pub(crate) const MAX_SGE: u32 = 16;
 /// Inline bytes of one request.
 pub(crate) const MAX_INLINE: u32 = 256;
-/// In what steps they are granted, and how many at least: as many as the smallest slot of a ring holds.
+/// Inline bytes are granted in multiples of this, which is also the least: the smallest slot of a ring holds
+/// as many.
 pub(crate) const INLINE_STEP: u32 = 64;
 /// Completions of one queue.
 pub(crate) const MAX_CQE: u32 = 1 << 20;
@@ -26,7 +27,7 @@ pub(crate) const MAX_RD_ATOMIC: u8 = 16;
 pub(crate) const MAX_GROUPS: u32 = 20;
 /// Bytes of device memory.
 pub(crate) const MAX_DM: u64 = 1 << 20;
-/// Of everything that only memory limits.
+/// The number of objects that only memory limits.
 pub(crate) const MANY: u32 = 64 * 1024;
 /// Memory regions.
 pub(crate) const MAX_MR: u32 = 8 * MANY;

@@ -29,7 +29,8 @@ struct Inner {
     _memory: Option<Use<Dm>>,
 }
 
-// SAFETY: the pointers in `c` are to what never moves; its keys change under `inner`'s lock, and only when C asks for it.
+// SAFETY: the pointers in `c` are to objects that never move; its keys change under `inner`'s lock, and only
+// when C asks for it.
 unsafe impl Send for Mr {}
 // SAFETY: as above.
 unsafe impl Sync for Mr {}
@@ -46,7 +47,7 @@ impl Object for Mr {
     }
 }
 
-/// What is to be registered.
+/// The memory to be registered.
 #[derive(Clone, Copy)]
 pub(crate) struct Range {
     pub(crate) addr: *mut c_void,
@@ -82,8 +83,8 @@ impl Mr {
         let permitted = access_of(access)?;
         implicit::check(permitted)?;
         let options = RegisterOptions { iova: Some(0), in_place: false };
-        // SAFETY: what is no memory is found out when a request is posted that names it, and C promises that what is memory
-        // then stays so until the request has completed.
+        // SAFETY: posting a request finds out which of its addresses are no memory, and C promises that
+        // memory stays mapped until the request has completed.
         let region =
             unsafe { pd.host.register_with(std::ptr::null_mut(), implicit::BYTES, permitted, &options) };
         let region = region.map_err(|error| errno::of_memory(&error))?;
@@ -124,8 +125,7 @@ impl Mr {
         registry::publish(Arc::new(Mr { c, inner }))
     }
 
-    /// # Errors
-    /// The error and what has become of the region, as `ibv_rereg_mr` returns it.
+    /// # Errors The error and the state of the region, as `ibv_rereg_mr` returns it.
     fn change(
         &self,
         flags: c_uint,
@@ -242,7 +242,7 @@ fn advise(first: usize, length: usize, advice: c_int) -> Result<(), c_int> {
     }
 }
 
-/// Whether the kernel can be asked to bring pages in: tried on memory where nothing speaks against it.
+/// Whether the kernel can be asked to bring pages in: tried on memory for which the call must succeed.
 fn knows_populate() -> bool {
     static KNOWS: LazyLock<bool> = LazyLock::new(|| {
         let here = 0u8;
@@ -277,7 +277,7 @@ fn is_permitted(maps: &str, range: std::ops::Range<usize>, is_written: bool) -> 
     false
 }
 
-/// Registers as all the calls for it do.
+/// The common part of all calls that register.
 fn register(pd: *mut ibv_pd, range: Range, access: c_uint) -> *mut ibv_mr {
     answer(Use::<Pd>::find(pd).and_then(|pd| Mr::register(pd, range, access)))
 }
@@ -357,7 +357,7 @@ c_api! {
         code(run())
     }
 
-    /// Of this process: the same memory, registered once more.
+    /// Imports a region of this process, by registering the same memory once more.
     fn ibv_import_mr(pd: *mut ibv_pd, handle: u32) -> *mut ibv_mr {
         let run = || {
             let pd = Use::<Pd>::find(pd)?;
@@ -380,7 +380,7 @@ c_api! {
 }
 
 c_ops! {
-    /// Nothing is pinned, so there is nothing to fetch: checked, and done.
+    /// Nothing is pinned, so there is nothing to fetch: only checks the arguments.
     fn advise_mr(
         pd: *mut ibv_pd,
         advice: ibv_advise_mr_advice,

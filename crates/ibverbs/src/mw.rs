@@ -20,7 +20,8 @@ pub(crate) struct Mw {
     _window: MemoryWindow,
 }
 
-// SAFETY: the pointers in `c` are to what never moves; its key changes only in calls that verbs' callers order.
+// SAFETY: the pointers in `c` are to objects that never move; its key changes only in calls that verbs'
+// callers order.
 unsafe impl Send for Mw {}
 // SAFETY: as above.
 unsafe impl Sync for Mw {}
@@ -46,7 +47,7 @@ impl Mw {
     pub(crate) fn bind(&self, wanted: u32, info: &ibv_mw_bind_info) -> Result<Operation, c_int> {
         let access = access_of(info.mw_access_flags)?;
         let region = match info.mr.is_null() {
-            // A bind to nothing takes back what was there.
+            // A bind of zero bytes ends the present one.
             true if info.length == 0 => highwire_verbs::LocalKey::default(),
             true => return Err(libc::EINVAL),
             false => registry::find::<Mr>(info.mr)?.lkey()?,
@@ -102,7 +103,7 @@ c_ops! {
         answer(run())
     }
 
-    /// Of windows of type 1; those of type 2 are bound by work requests.
+    /// Binds a window of type 1; windows of type 2 are bound by work requests.
     fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
         let run = || {
             let (qp, window) = (registry::find::<Qp>(qp)?, registry::find::<Mw>(mw)?);
@@ -110,7 +111,7 @@ c_ops! {
             if unsafe { (*mw).type_ } != IBV_MW_TYPE_1 {
                 return Err(libc::EINVAL);
             }
-            // Another low byte every time, so that the old key is worth nothing (IBTA §10.6.7.2).
+            // Another low byte every time, so that the old key is no longer valid (IBTA §10.6.7.2).
             let operation = window.bind(window.key().wrapping_add(1), &bind.bind_info)?;
             let flags = SendFlags { inline: false, ..post::flags(bind.send_flags) };
             let wr = SendWr { flags, ..SendWr::new(bind.wr_id, operation, &[]) };

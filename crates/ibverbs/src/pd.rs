@@ -19,7 +19,7 @@ pub(crate) struct Pd {
     _inside: Option<(Use<Pd>, Option<Use<Td>>)>,
 }
 
-// SAFETY: the pointers in `c` are to what never moves, and this side only reads them.
+// SAFETY: the pointers in `c` are to objects that never move, and this side only reads them.
 unsafe impl Send for Pd {}
 // SAFETY: as above.
 unsafe impl Sync for Pd {}
@@ -105,7 +105,7 @@ c_api! {
         code(run())
     }
 
-    /// Of this process: the domain is the same, under another pointer.
+    /// Imports a domain of this process: the same one, under another pointer.
     fn ibv_import_pd(context: *mut ibv_context, handle: u32) -> *mut ibv_pd {
         let run = || {
             let context = Use::<Context>::find(context)?;
@@ -149,8 +149,9 @@ c_ops! {
                 return Err(libc::EINVAL);
             }
             let attr = unsafe { &*attr };
-            // Allocators are a wish that a device need not grant: nothing of ours lies in memory that it could give.
-            // The same goes for memory that a confidential guest shares with its host: every page here is as good.
+            // Allocators are a wish that a device need not grant: this library keeps nothing in memory that
+            // they could give. Nor does it need memory that a confidential guest shares with its host: every
+            // page will do.
             let known = IBV_PARENT_DOMAIN_INIT_ATTR_ALLOCATORS
                 | IBV_PARENT_DOMAIN_INIT_ATTR_PD_CONTEXT
                 | IBV_PARENT_DOMAIN_INIT_ATTR_ALLOW_CC_UNPROTECTED_ALLOC;

@@ -15,8 +15,8 @@ use highwire_verbs::{
 use highwire_wire::Qpn;
 use std::mem::MaybeUninit;
 
-/// What a pointer of C's points to, or a copy of it where it lies across the alignment that Rust's references have: programs
-/// put requests into packed structures, and C reads them there.
+/// The structure behind a pointer from C, or a copy if it is not aligned as Rust's references must be:
+/// programs put requests into packed structures, and C reads them there.
 ///
 /// # Safety
 /// `pointer` is null or points to a `T`, which no thread changes meanwhile.
@@ -104,7 +104,7 @@ pub(crate) fn atomic_write(service: Service, remote: Remote) -> Result<Operation
     if is_aligned { Ok(Operation::Write(remote)) } else { Err(PostError::BadAtomic) }
 }
 
-/// What a request does.
+/// The operation of a request.
 ///
 /// # Safety
 /// The request's unions hold what its opcode says.
@@ -193,7 +193,7 @@ unsafe fn push(qp: &Qp, chain: &mut Chain<'_>, wr: &ibv_send_wr) -> Result<(), P
     // SAFETY: the caller's promise.
     let (operation, mut sges) = unsafe { (operation(qp.service, wr)?, Sges::read(wr.sg_list, wr.num_sge)?) };
     let datagram = match qp.service {
-        // What is no datagram will fail, and has no address handle in its union.
+        // An operation that a datagram service has not will fail, and has no address handle in its union.
         Service::Ud if !matches!(operation, Operation::Send | Operation::SendImm(_)) => None,
         // SAFETY: on UD this member of the union is the one in use.
         Service::Ud => Some(unsafe { datagram(wr.wr.ud.ah, wr.wr.ud.remote_qpn, wr.wr.ud.remote_qkey)? }),

@@ -34,7 +34,7 @@ pub(crate) struct Qp {
     pub(crate) ece: Mutex<Ece>,
     pub(crate) context: Use<Context>,
     is_extended: bool,
-    /// What it was made of; an XRC target has a domain instead.
+    /// The objects that it was made of; an XRC target has a domain instead.
     parts: Parts,
     pub(crate) async_events: Acknowledged,
     /// Rules that steer to it.
@@ -64,7 +64,7 @@ impl Used for Qp {
     }
 }
 
-/// What a queue pair uses, and keeps in use.
+/// The objects that a queue pair uses, and keeps in use.
 #[derive(Default)]
 #[allow(dead_code, reason = "most are only held")]
 struct Parts {
@@ -76,7 +76,7 @@ struct Parts {
     table: Option<Use<Table>>,
 }
 
-/// What a queue pair is made with, from either interface.
+/// The configuration of a queue pair, from either interface.
 #[derive(Clone, Copy)]
 struct Init {
     user_context: *mut c_void,
@@ -124,8 +124,8 @@ fn operations_of(service: Service) -> u64 {
     }
 }
 
-/// The inline bytes that a program gets when it asks for so many. Devices grant what fits into a request anyway, and programs
-/// rely on that: those of rdma-core ask for none and send inline.
+/// The inline bytes that a program gets when it asks for so many. Devices grant as many as fit into a request
+/// anyway, and programs rely on that: rdma-core's own ask for none and send inline.
 fn granted_inline(asked: u32) -> u32 {
     asked.next_multiple_of(INLINE_STEP).max(INLINE_STEP)
 }
@@ -202,7 +202,7 @@ impl Qp {
         Qp::publish(place, context, Arc::new(host), &init, parts)
     }
 
-    /// One that has no queues, and spreads what it gets over work queues.
+    /// Makes a queue pair without queues, which spreads its frames over work queues.
     fn create_spreading(
         pd: Use<Pd>,
         table: Use<Table>,
@@ -281,12 +281,13 @@ impl Qp {
         Ok(&self.host)
     }
 
-    /// Datagrams that still come find no receive. Programs free the memory of a datagram service's receives before its queue
-    /// pair, and a cache of registrations (UCX's) lets the region outlive the memory: a card has it pinned, here it is gone.
+    /// After this, datagrams find no receive. Programs free the memory of a datagram service's receives
+    /// before its queue pair, and a cache of registrations (UCX's) lets the region outlive the memory: a card
+    /// has it pinned, here it is gone.
     fn stop_receiving(&self) {
         if self.service == Service::Ud {
             let reset = QpAttr { state: Some(QpState::Reset), ..QpAttr::default() };
-            // Refused only where nothing is received anyway.
+            // Refused only in states in which nothing is received anyway.
             let _ = self.host.modify(&reset);
         }
     }

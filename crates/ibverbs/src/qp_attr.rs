@@ -42,19 +42,19 @@ fn path_mtu(mtu: ibv_mtu, offered: Mtu) -> Result<Mtu, c_int> {
     if found.bytes() <= offered.bytes() { Ok(found) } else { Err(libc::EINVAL) }
 }
 
-/// What peers may do through a queue pair. Bits for what it has not, FLUSH among them, are for drivers to leave alone: the
-/// kernel passes them on unchecked, and those of cards look at the ones that they know.
+/// The peers' rights through a queue pair. Drivers must ignore bits for operations that a device has not,
+/// such as FLUSH: the kernel passes them on unchecked, and cards' drivers look only at those that they know.
 fn access_of_qp(bits: c_uint) -> Access {
     Access::from_bits_truncate(bits)
 }
 
-/// There is nothing behind these: no second path, and no resizing.
+/// The device has neither a second path nor resizing.
 const UNSUPPORTED: c_uint = IBV_QP_ALT_PATH | IBV_QP_CAP | IBV_QP_RATE_LIMIT;
 
 fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
     let host = qp.host()?;
     if qp.spreads() {
-        // It works from the beginning, and has no queue that could be in a state.
+        // It works from the beginning, and has no queues whose state could change.
         return Err(libc::EOPNOTSUPP);
     }
     let from = host.state();
@@ -108,7 +108,7 @@ fn modify(qp: &Qp, attr: &ibv_qp_attr, mask: c_uint) -> Result<(), c_int> {
     Ok(())
 }
 
-/// As the environment wishes, unless the peer has said through ECE that it cannot.
+/// As the environment wishes, unless the peer has declined through ECE.
 fn recovery(qp: &Qp) -> Recovery {
     let ece = qp.ece.lock().unwrap_or_else(PoisonError::into_inner);
     let wish = env::settings().map_or(Recovery::GoBackN, |settings| settings.recovery);

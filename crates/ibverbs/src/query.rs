@@ -1,4 +1,4 @@
-//! What the device says about itself: attributes, port, GIDs, P_Keys, clock.
+//! Queries of the device: attributes, port, GIDs, P_Keys, clock.
 
 use crate::abi::*;
 use crate::boundary::{c_api, c_ops, code, fill, input, minus_one, output};
@@ -107,7 +107,7 @@ fn device_attr_ex() -> ibv_device_attr_ex {
             max_rndv_hdr_size: MAX_RENDEZVOUS,
             max_num_tags: MAX_TAGS,
             flags: IBV_TM_CAP_RC,
-            // They are carried out when they are posted.
+            // Operations on the matching list are carried out when they are posted.
             max_ops: MAX_WR,
             max_sge: MAX_SGE,
         },
@@ -140,7 +140,7 @@ fn port_attr(context: &Context) -> ibv_port_attr {
         max_msg_sz: MESSAGE_LENGTH_MAX,
         pkey_tbl_len: 1,
         max_vl_num: 1,
-        // 4 lanes of 25 Gb/s: what programs make sense of, not what memory can do.
+        // 4 lanes of 25 Gb/s, a rate that programs understand; shared memory is faster.
         active_width: 2,
         active_speed: 32,
         phys_state: 5,
@@ -172,7 +172,7 @@ fn gid_entry(context: &Context, port: u32, index: u32) -> Result<ibv_gid_entry, 
     })
 }
 
-/// What the stable ABI of 2006 had of a port: everything before `link_layer`.
+/// The bytes of a port's attributes in the stable ABI of 2006: everything before `link_layer`.
 const COMPAT_PORT_BYTES: usize = std::mem::offset_of!(ibv_port_attr, link_layer);
 
 c_ops! {

@@ -1,8 +1,9 @@
 //! `librdmacm.so.1`: connection management.
 //!
 //! The C face of `highwire-cm`: identifiers and event channels as rdma-core documents them, over one connection manager
-//! per process ([`hub`]). Applications' threads make calls and take events; one thread of ours takes what arrives on
-//! queue pair 1 and watches the clock. `docs/rdmacm.md` tells what is done, and what is not.
+//! per process ([`hub`]). Applications' threads make calls and take events; one thread of the library takes
+//! messages from queue pair 1 and watches the clock. `docs/rdmacm.md` lists what is implemented, and what is
+//! not.
 
 pub(crate) mod abi;
 mod address;

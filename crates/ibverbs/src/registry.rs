@@ -3,8 +3,9 @@
 //! Control calls look their objects up here, so that a null, stale or foreign pointer is an errno and not a crash. The data
 //! path does not: it reaches objects only through the functions that their own context has handed out.
 //!
-//! A child of `fork` has copies of its parent's objects, but not the device behind them: to it they are unknown, and it
-//! never drops them, because what they share with the engine is the parent's.
+//! A child of `fork` has copies of its parent's objects, but not the device behind them. So the registry does
+//! not know them in the child, and never drops them, because the memory that they share with the engine is
+//! the parent's.
 
 use libc::c_int;
 use std::any::{Any, TypeId};
@@ -13,17 +14,18 @@ use std::ops::Deref;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, LazyLock, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
-/// Something that C knows by a pointer.
+/// An object that C knows by a pointer.
 pub(crate) trait Object: Any + Send + Sync {
     /// The structure that C sees.
     type C;
     /// Where C finds it; the same for as long as the object lives.
     fn as_c(&self) -> *mut Self::C;
-    /// How many of them a process may have: what `ibv_query_device` says.
+    /// How many of them a process may have, as `ibv_query_device` reports it.
     const LIMIT: usize = usize::MAX;
-    /// What a call says about an object whose handle is not the one that it was made with, as the kernel does that does not find it.
+    /// The errno for an object whose handle has been changed: that of a kernel which does not find the
+    /// handle.
     const GARBLED: c_int = libc::ENOENT;
-    /// The number by which a kernel would know it, as C has it now.
+    /// The number by which a kernel would know it, as C's structure has it now.
     fn handle(&self) -> u32 {
         0
     }
@@ -76,14 +78,14 @@ pub(crate) fn publish<T: Object>(object: Arc<T>) -> Result<*mut T::C, c_int> {
     let mut objects = write();
     let count = objects.count(TypeId::of::<T>());
     if *count >= T::LIMIT {
-        // The object goes with its entry, and its end may look others up.
+        // The object is dropped with its entry, and dropping it may look other objects up.
         drop(objects);
         crate::env::log(|| format!("there are {} of them already, which is the limit", T::LIMIT));
         return Err(libc::ENOMEM);
     }
     *count += 1;
     let before = objects.entries.insert(pointer as usize, entry);
-    // Only a parent's object can have had the address, and that is not ours to end.
+    // Only a parent's object can have had the address, and a child must not drop it.
     std::mem::forget(before);
     Ok(pointer)
 }
@@ -91,13 +93,13 @@ pub(crate) fn publish<T: Object>(object: Arc<T>) -> Result<*mut T::C, c_int> {
 /// The object behind a pointer.
 ///
 /// # Errors
-/// EINVAL for everything that is not such an object; what its kind says if its handle was garbled.
+/// EINVAL if there is no such object; [`Object`]'s errno if its handle was garbled.
 pub(crate) fn find<T: Object>(pointer: *const T::C) -> Result<Arc<T>, c_int> {
     let (owner, object) = find_inherited(pointer)?;
     if owner == std::process::id() { Ok(object) } else { Err(libc::EINVAL) }
 }
 
-/// The same, if this process or the one that it was forked from has made it, and which has.
+/// The same for an object that this process or its parent has made. Also returns which of them.
 pub(crate) fn find_inherited<T: Object>(pointer: *const T::C) -> Result<(u32, Arc<T>), c_int> {
     let objects = read();
     let Entry { owner, handle, object } = objects.entries.get(&(pointer as usize)).ok_or(libc::EINVAL)?;
@@ -110,7 +112,7 @@ pub(crate) fn knows(address: usize) -> bool {
     read().entries.contains_key(&address)
 }
 
-/// Does something with the object behind a pointer, which cannot be withdrawn meanwhile.
+/// Calls a function with the object behind a pointer, which cannot be withdrawn meanwhile.
 pub(crate) fn with<T: Object, R>(pointer: *const T::C, run: impl FnOnce(&T) -> R) -> Option<R> {
     let objects = read();
     let Entry { owner, object, .. } = objects.entries.get(&(pointer as usize))?;
@@ -123,7 +125,8 @@ pub(crate) fn withdraw<T: Object>(pointer: *const T::C) {
     debug_assert!(is_done, "nothing was asked");
 }
 
-/// Takes a pointer back if `may_go` says so; no other thread looks it up meanwhile. Returns whether it is unknown now.
+/// Takes a pointer back if `may_go` returns true; no other thread looks it up meanwhile. Returns whether it
+/// is unknown now.
 pub(crate) fn withdraw_if<T: Object>(pointer: *const T::C, may_go: impl FnOnce() -> bool) -> bool {
     let mut objects = write();
     let is_ours =
@@ -137,13 +140,13 @@ pub(crate) fn withdraw_if<T: Object>(pointer: *const T::C, may_go: impl FnOnce()
         let count = objects.count(kind);
         *count = count.saturating_sub(1);
     }
-    // The object may go with this, and its end may look others up.
+    // This may drop the object, and dropping it may look other objects up.
     drop(objects);
     drop(object);
     true
 }
 
-/// Every object of a kind that `chosen` takes.
+/// The first object of a kind for which `chosen` returns true.
 pub(crate) fn first<T: Object>(chosen: impl Fn(&T) -> bool) -> Option<Arc<T>> {
     let objects = read();
     let process = std::process::id();
@@ -166,7 +169,7 @@ impl Users {
 
 /// An object that others depend on.
 pub(crate) trait Used: Object {
-    /// Counts what uses the object.
+    /// The count of the object's users.
     fn users(&self) -> &Users;
 }
 

@@ -1,8 +1,8 @@
 //! rsockets: sockets over RDMA, part of `librdmacm.so.1`.
 //!
-//! A stream is a connection of `rdma_cm` whose ends write into each other's buffers ([`wire`]); it speaks to rdma-core's
-//! rsockets as well. Datagram sockets are the kernel's: what they offer over RDMA is what UDP offers. The calls know
-//! nothing of how connections and verbs are made: they use them as any program would.
+//! A stream is a connection of `rdma_cm` whose ends write into each other's buffers ([`wire`]); it speaks to
+//! rdma-core's rsockets as well. Datagram sockets are the kernel's, because over RDMA they offer no more than
+//! UDP does. The calls use connection management and verbs as any program would.
 
 mod c;
 mod calls;

@@ -20,7 +20,7 @@ pub(crate) struct Srq {
     c: UnsafeCell<ibv_srq>,
     pub(crate) host: SharedReceiveQueue,
     _pd: Use<Pd>,
-    /// What else it keeps in use.
+    /// Further objects that it keeps in use.
     _more: More,
     pub(crate) async_events: Acknowledged,
     users: Users,
@@ -49,17 +49,17 @@ impl Used for Srq {
     }
 }
 
-/// What only some queues have.
+/// The parts that only some queues have.
 enum More {
     Nothing,
-    /// The domain whose targets it serves, and where what it receives completes.
+    /// The domain whose targets it serves, and the completion queue of its receives.
     Xrc(Use<Xrcd>, Use<Cq>),
-    /// How many tagged buffers it holds, and where all that is its completes.
+    /// How many tagged buffers it holds, and the completion queue of all its requests.
     Tags(u32, Use<Cq>),
 }
 
 impl Srq {
-    /// Makes a queue, and writes back what it really holds.
+    /// Makes a queue, and writes its real limits back.
     fn create(
         pd: Use<Pd>,
         user_context: *mut c_void,

@@ -1,11 +1,12 @@
 //! The machine's own verbs library: its devices stay on the list, behind ours, and calls about them are passed on to it.
 //!
 //! It is loaded only where the machine has RDMA devices, and into a linker namespace of its own: its providers ask for the
-//! library that loads them by the very name that this one has. What it does not need us for, we do not see: the calls of the
-//! data path go through the tables of its own contexts.
+//! library that loads them by the very name that this one has. Calls of the data path bypass this library:
+//! they go through the tables of the stock library's own contexts.
 //!
-//! A call belongs to it if the first argument is a device or context of its, or an object whose first field, as in nearly
-//! every structure of verbs, is such a context; what our own registry knows is never looked at.
+//! A call belongs to the stock library if the first argument is one of its devices or contexts, or an object
+//! whose first field, as in nearly every structure of verbs, is such a context. Objects in this library's
+//! registry are never looked at.
 
 mod library;
 mod place;
@@ -37,7 +38,7 @@ fn library() -> Option<&'static Library> {
             let path = place::of_environment()?;
             let loaded = Library::load(&path);
             if let Err(reason) = &loaded {
-                // The machine has devices, and they would be missing without a word.
+                // The machine has devices, and the user must be told why they are missing.
                 crate::env::say(&format!(
                     "the machine's RDMA devices are not listed: {}: {reason}",
                     path.display()
@@ -115,7 +116,7 @@ pub(crate) struct Passed {
 }
 
 impl Passed {
-    /// The function of that name, if the call is about something of the stock library's.
+    /// The function of that name, if the call is about an object of the stock library.
     pub(crate) fn of(name: &str, first: Option<usize>) -> Option<Passed> {
         let first = first.filter(|_| is_about_an_object(name))?;
         if !is_theirs(name, first) {
@@ -139,7 +140,7 @@ impl Drop for Passed {
     }
 }
 
-/// Calls whose first argument is no object, or which this library answers for both.
+/// False for calls whose first argument is no object, or which this library answers for both.
 fn is_about_an_object(name: &str) -> bool {
     const OTHERS: [&str; 8] = [
         "ibv_get_device_list",
@@ -164,7 +165,8 @@ fn is_theirs(name: &str, first: usize) -> bool {
         return true;
     }
     let context_of = |object| library::word_at(object).is_some_and(|word| theirs.contexts.contains(&word));
-    // An event's first field is the object that it happened to; of a port or device there is nothing to acknowledge.
+    // An event's first field is the object that it is about; events of a port or device need no
+    // acknowledgement.
     if name == "ibv_ack_async_event" {
         return library::word_at(first).is_some_and(context_of);
     }

@@ -32,7 +32,7 @@ unsafe fn carry_out(srq: &Srq, wr: &mut ibv_ops_wr) -> Result<(), PostError> {
         }
         IBV_WR_TAG_DEL => srq.host.remove_tag(TagHandle(wr.handle), &request),
         IBV_WR_TAG_SYNC => {
-            // `ibv_post_srq_ops(3)`: that is what the operation is for, with any flags.
+            // `ibv_post_srq_ops(3)`: the operation synchronises, whatever its flags.
             srq.host.sync_tags(&TagRequest { unexpected: Some(wr.unexpected_cnt), ..request })
         }
         _ => Err(PostError::Unsupported),

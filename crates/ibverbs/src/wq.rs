@@ -1,4 +1,4 @@
-//! Receive work queues and tables of them, over which a raw packet queue pair spreads what it gets.
+//! Receive work queues and tables of them, over which a raw packet queue pair spreads its frames.
 //!
 //! A work queue is a raw packet queue pair of the layer below that never sends and has no rules.
 

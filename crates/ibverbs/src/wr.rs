@@ -74,7 +74,7 @@ impl Collected {
         self.error.get_or_insert(error);
     }
 
-    /// Does something with the request that was begun last.
+    /// Calls a function with the request that was begun last.
     fn last(
         &mut self,
         change: impl FnOnce(&mut Request, &mut Vec<Sge>, &mut Vec<u8>) -> Result<(), PostError>,
@@ -205,7 +205,7 @@ unsafe fn bind(mw: *mut ibv_mw, rkey: u32, info: *const ibv_mw_bind_info) -> Res
     bound.map_err(|_| PostError::Unsupported)
 }
 
-/// The functions that say more about the request that was begun last.
+/// The functions that complete the request that was begun last.
 macro_rules! sets {
     ($($name:ident($($arg:ident: $type:ty),*) => |$request:pat_param, $sges:pat_param, $inline:pat_param| $body:block)*) => {$(
         unsafe extern "C" fn $name(qp: *mut ibv_qp_ex, $($arg: $type),*) {
@@ -333,7 +333,7 @@ fn post_all(qp: &Qp, collected: &Collected) -> Result<(), PostError> {
     })
 }
 
-/// The structure that C sees, with all functions in place: what a program may not use, it has not asked for.
+/// The structure that C sees, with all functions: programs only call those that they have asked for.
 pub(crate) fn functions(base: ibv_qp) -> ibv_qp_ex {
     ibv_qp_ex {
         qp_base: base,

@@ -1,7 +1,7 @@
 //! Extended reliable connections: domains, and numbers of shared receive queues (IBTA A14).
 //!
-//! All code of this process that opens a domain with the same file gets the same domain. Receive queues live in one process, so
-//! another process's domain is a different one.
+//! All calls of this process that open a domain with the same file get the same domain. Receive queues live
+//! in one process, so another process's domain is a different one.
 
 use crate::abi::*;
 use crate::boundary::{answer, c_ops, code, input};

@@ -40,7 +40,7 @@ pub(crate) struct ibv_context {
     pub(crate) abi_compat: *mut c_void,
 }
 
-/// What `abi_compat` holds when a [`verbs_context`] surrounds the context.
+/// The value of `abi_compat` when a [`verbs_context`] surrounds the context.
 pub(crate) const VERBS_ABI_IS_EXTENDED: *mut c_void = usize::MAX as *mut c_void;
 
 #[repr(C)]
@@ -55,7 +55,8 @@ pub(crate) const IBV_VALUES_MASK_RAW_CLOCK: u32 = 1;
 /// the end, and look at `sz` before they use one.
 #[repr(C)]
 pub(crate) struct verbs_context {
-    /// Of these six, programs call the exported functions; the table is as long as theirs, so that what they test for is there.
+    /// Programs call the exported functions instead of these six members; they are here so that the table has
+    /// the members that programs test for.
     pub(crate) free_buf: Unused,
     pub(crate) alloc_buf: Unused,
     pub(crate) dm_export_dmabuf_fd: Unused,

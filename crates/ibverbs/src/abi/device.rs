@@ -1,4 +1,4 @@
-//! Devices, ports and what they say about themselves.
+//! Devices, ports and their attributes.
 
 use super::{c_char, c_enum, c_int, c_uint, c_void, ibv_mtu};
 
@@ -218,6 +218,6 @@ pub(crate) struct ibv_port_attr {
     pub(crate) link_layer: u8,
     pub(crate) flags: u8,
     pub(crate) port_cap_flags2: u16,
-    /// Beyond what headers of 2023 have: wide speeds.
+    /// Newer than the headers of 2023: wide speeds.
     pub(crate) active_speed_ex: u32,
 }

@@ -20,6 +20,6 @@ pub(crate) struct ibv_mr_init_attr {
     pub(crate) fd: c_int,
     pub(crate) fd_offset: u64,
     pub(crate) dmah: *mut c_void,
-    /// What `ibv_alloc_buf` has given.
+    /// A buffer from `ibv_alloc_buf`.
     pub(crate) buf: *mut u64,
 }

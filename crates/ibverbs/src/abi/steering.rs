@@ -95,7 +95,7 @@ pub(crate) struct ibv_flow_tunnel_filter {
     pub(crate) tunnel_id: u32,
 }
 
-/// What every specification begins with.
+/// The beginning of every specification.
 #[repr(C)]
 #[derive(Clone, Copy)]
 pub(crate) struct SpecHeader {

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
     use std::mem::{offset_of, size_of};
 
-    /// What a C compiler makes of an expression over the header.
+    /// A C compiler's values of expressions over the header.
     fn of_c(expressions: &[&str]) -> Vec<usize> {
         let folder = std::env::temp_dir().join(format!("highwire-rdmacm-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a temporary folder");

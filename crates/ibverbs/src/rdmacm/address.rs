@@ -1,4 +1,4 @@
-//! Addresses: C's and ours, and which of them are this machine's.
+//! Addresses in C's form and in Rust's.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV4, SocketAddrV6};
 
@@ -15,7 +15,7 @@ pub(super) unsafe fn read(address: *const sockaddr) -> Result<SocketAddr, c_int>
     if address.is_null() {
         return Err(libc::EINVAL);
     }
-    // SAFETY: the caller's promise; nothing is said about alignment.
+    // SAFETY: the caller's promise, which does not include alignment.
     match c_int::from(unsafe { (&raw const (*address).sa_family).read_unaligned() }) {
         libc::AF_INET => {
             // SAFETY: an address of this family has this length.

@@ -1,4 +1,4 @@
-//! `rdma_getaddrinfo`: names to addresses, as `getaddrinfo` does it, with what RDMA adds.
+//! `rdma_getaddrinfo`: names to addresses, by `getaddrinfo`, with the fields that RDMA adds.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -8,7 +8,7 @@ use super::abi::*;
 use crate::abi::{IBV_QPT_RC, IBV_QPT_UD, ibv_qp_type};
 use crate::boundary::{c_api, set_errno};
 
-/// Addresses are one allocation each: the structure, and what it points to behind it.
+/// Each address is one allocation: the structure, and behind it the data that it points to.
 #[repr(C)]
 struct Node {
     info: rdma_addrinfo,
@@ -17,7 +17,7 @@ struct Node {
     name: [c_char; 256],
 }
 
-/// What the caller wants, with defaults.
+/// The caller's wishes, with defaults.
 struct Wishes {
     flags: c_int,
     family: c_int,
@@ -58,7 +58,7 @@ impl Wishes {
     }
 }
 
-/// What `getaddrinfo` finds; freed with it.
+/// The list that `getaddrinfo` returned; freed with this.
 struct Found(*mut addrinfo);
 
 impl Found {
@@ -97,7 +97,7 @@ impl Drop for Found {
 }
 
 impl Node {
-    /// What is the same for every address.
+    /// The fields that are the same for every address.
     fn new(wishes: &Wishes) -> Box<Node> {
         // SAFETY: zeros are valid: null pointers and addresses of no family.
         let mut node: Box<Node> = Box::new(unsafe { std::mem::zeroed() });
@@ -140,7 +140,7 @@ impl Node {
     }
 }
 
-/// Copies as much of an address as there is room for; how much that was.
+/// Copies as much of an address as there is room for. Returns how much that was.
 ///
 /// # Safety
 /// `from` is `length` long.

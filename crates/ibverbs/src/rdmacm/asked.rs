@@ -1,7 +1,7 @@
 //! `rdma_resolve_addrinfo` and `rdma_query_addrinfo`: names looked up while the program does something else.
 //!
-//! A name server may take its time, so a thread of its own asks it; what it finds is kept with the identifier, and an event
-//! tells of it. There is no subnet manager to ask (`RAI_SA`): RoCE has none.
+//! A name server may be slow, so a separate thread asks it, keeps the answer with the identifier, and reports
+//! it by an event. `RAI_SA`, to ask a subnet manager, is refused: RoCE has none.
 
 use std::ffi::{CStr, CString};
 
@@ -17,23 +17,22 @@ use super::hub::{Hub, hub};
 use super::id::Phase;
 use crate::boundary::{c_api, minus_one};
 
-/// What an identifier has asked for.
+/// A question of an identifier, or its answer.
 pub(super) enum Asked {
     /// No answer yet. The number tells this question from others at the same address.
     Waiting(u64),
-    /// What was found.
+    /// The addresses found.
     Found(Addresses),
 }
 
-/// A question, with copies of what the program handed in.
+/// A question, with copies of the program's arguments.
 struct Question {
     node: Option<CString>,
     service: Option<CString>,
     hints: Option<Addresses>,
 }
 
-/// # Errors
-/// EOPNOTSUPP for what only a subnet manager could say.
+/// # Errors EOPNOTSUPP for flags that need a subnet manager.
 pub(super) fn check_source(flags: c_int) -> Result<(), c_int> {
     match flags & (RAI_SA | RAI_DNS) {
         0 | RAI_DNS => Ok(()),

@@ -1,4 +1,4 @@
-//! What a queue pair has to know at each step of a connection.
+//! A queue pair's attributes at each step of a connection.
 
 use highwire_verbs::Gid;
 use libc::c_int;
@@ -58,7 +58,7 @@ fn init(id: &Id, attributes: &mut ibv_qp_attr) -> u32 {
     mask | IBV_QP_ACCESS_FLAGS
 }
 
-/// What the peer has said: its queue pair's number, and the PSN at which this end is to begin sending.
+/// From the peer: its queue pair's number, and the PSN at which this end is to begin sending.
 fn peer(id: &Id) -> Result<(u32, u32), c_int> {
     match (&id.request, &id.reply) {
         (Some(request), _) => Ok((request.qpn.value(), request.starting_psn.value())),
@@ -71,7 +71,7 @@ fn ready_to_receive(id: &Id, mtu: u8, attributes: &mut ibv_qp_attr) -> Result<u3
     (attributes.dest_qp_num, _) = peer(id)?;
     // Each end says at which PSN the other is to begin (IBTA §12.7.31).
     attributes.rq_psn = id.psn.value();
-    // The end that asks says how large packets are; an end that is asked can only be smaller (IBTA §12.7.27).
+    // The active end sets the MTU; the passive end can only have a smaller one (IBTA §12.7.27).
     attributes.path_mtu = u32::from(id.request.as_ref().map_or(mtu, |request| request.path_mtu.min(mtu)));
     attributes.ah_attr = route(id, id.peer);
     let mask = IBV_QP_STATE | IBV_QP_AV | IBV_QP_PATH_MTU | IBV_QP_DEST_QPN | IBV_QP_RQ_PSN;
@@ -138,7 +138,7 @@ c_api! {
             }
             let hub = hub()?;
             let (attributes, mask) = of(hub.lock().id(id)?, hub.mtu, (*qp_attr).qp_state)?;
-            // A caller with an older header has no member behind the last one of then.
+            // A caller with an older header has fewer members.
             crate::boundary::output(&attributes, qp_attr, std::mem::offset_of!(ibv_qp_attr, rate_limit));
             *qp_attr_mask = mask as c_int;
             Ok(())

@@ -1,8 +1,9 @@
 //! Event channels: a descriptor that counts the events that wait, and the events that applications hold.
 //!
-//! A program that ends destroys its channel while the thread that takes the events is at it, or on its way back to it. A
-//! thread that is at it sleeps on, as in the kernel. One that comes late finds a channel that was destroyed a moment ago
-//! and sleeps for [`PATIENCE_WITH_THE_GONE_MS`], by which time the program has ended; a program that goes on is told.
+//! A program that ends destroys its channel while its event thread waits on the channel, or is about to wait
+//! again. A waiting thread sleeps on, as in the kernel. A thread that comes late, to a channel that was
+//! destroyed a moment ago, sleeps for [`PATIENCE_WITH_THE_GONE_MS`], by which time the program has usually
+//! ended; otherwise the call returns an error.
 
 use std::collections::VecDeque;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
@@ -23,7 +24,8 @@ const PATIENCE_WITH_THE_GONE_MS: c_int = 5_000;
 
 /// A channel.
 pub(super) struct Channel {
-    /// Shared with the threads that wait: its number is not another file's before the last of them has returned.
+    /// Shared with the threads that wait, so that no other file gets its number before the last of them has
+    /// returned.
     fd: Arc<OwnedFd>,
     queue: VecDeque<Pending>,
 }
@@ -37,13 +39,13 @@ pub(super) struct Gone {
 
 /// An event that waits to be taken.
 pub(super) struct Pending {
-    /// The identifier that it is about; for requests, the one that listens.
+    /// The identifier that it is about; for requests, the listening one.
     pub(super) id: usize,
     pub(super) what: What,
     pub(super) status: c_int,
 }
 
-/// An event as an application holds it: C's structure, and what it points to.
+/// An event that an application holds: C's structure, and the data that it points to.
 #[repr(C)]
 pub(super) struct Held {
     pub(super) event: rdma_cm_event,
@@ -76,7 +78,7 @@ impl Channel {
         Ok(c)
     }
 
-    /// Closes a channel. Connections that wait in it unseen are refused.
+    /// Closes a channel. Requests in it that the program has not taken are refused.
     pub(super) fn destroy(world: &mut World, channel: usize) {
         let Some(removed) = world.channels.remove(&channel) else { return };
         for pending in &removed.queue {
@@ -183,7 +185,8 @@ pub(super) fn next_event(hub: &Hub, channel: usize) -> Result<*mut rdma_cm_event
     }
 }
 
-/// Where a thread ends that waits on a channel that is not there (any more); why, should the program go on.
+/// Handles a thread that waits on a channel which does not exist or no longer does. Returns the errno, if the
+/// program goes on.
 fn late(hub: &Hub, channel: usize) -> c_int {
     let was_there = hub
         .lock()
@@ -214,7 +217,7 @@ pub(super) fn acknowledge(hub: &Hub, event: *mut rdma_cm_event) -> Result<(), c_
     Ok(())
 }
 
-/// For a synchronous identifier: waits for the event that ends a call, keeps it, and says what it says.
+/// For a synchronous identifier: waits for the event that ends a call, keeps it, and returns its status.
 pub(super) fn complete(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     let (is_synchronous, channel) = {
         let mut world = hub.lock();

@@ -21,7 +21,7 @@ use crate::abi::{
 };
 use crate::boundary::{c_api, input, minus_one};
 
-/// Code of the packet rate in a REQ: 10 Gb/s. There is none to tell, and no peer uses it.
+/// Code of the packet rate in a REQ: 10 Gb/s. A software RNIC has no fixed rate, and no peer uses the field.
 const PACKET_RATE: u8 = 3;
 const RETRIES: u8 = 7;
 
@@ -108,7 +108,7 @@ fn addresses(id: &Id) -> Result<[u8; IpCm::LEN], c_int> {
     Ok(header.emit())
 }
 
-/// What this end has in common with its peer beyond the standard: what the application or the queue pair says.
+/// This end's options beyond the standard, from the application or the queue pair.
 fn local_ece(c: *mut rdma_cm_id, id: &Id) -> ibv_ece {
     let mut ece = id.local_ece;
     // SAFETY: as in `number_of`.
@@ -304,7 +304,7 @@ fn reject(hub: &Hub, c: *mut rdma_cm_id, private_data: &[u8], reason: RejectReas
     Ok(())
 }
 
-/// A connection is in use: should this process end without a word, the peer hears of it all the same.
+/// A connection is in use: if this process ends without disconnecting, the broker tells the peer.
 pub(super) fn on_connected(gsi: &Gsi, world: &mut World, c: usize) {
     let Some(id) = world.ids.get_mut(&c) else { return };
     id.phase = Phase::Connected;
@@ -343,7 +343,7 @@ fn disconnect(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
         // SAFETY: the queue pair is the identifier's.
         unsafe { verbs::fail(qp) }?;
     }
-    // A connection that the peer has ended is over: no peer has to be told.
+    // The peer has ended the connection already, so it need not be told.
     let Some(comm) = comm else { return Ok(()) };
     let mut world = hub.lock();
     let told = world.cm.disconnect(now(), comm, &[]);

@@ -1,7 +1,8 @@
-//! From what connection management says to what applications hear.
+//! From the connection manager's events to the application's.
 //!
-//! [`dispatch`] runs where the news comes in and only queues it. [`prepare`] runs in the application's thread when it takes
-//! the event: identifiers of new connections are made there, and queue pairs changed.
+//! [`dispatch`] runs in the thread that receives an event, and only queues it. [`prepare`] runs in the
+//! application's thread when it takes the event: identifiers of new connections are made there, and queue
+//! pairs changed.
 
 use highwire_cm::{CommId, Event};
 use highwire_host::Gsi;
@@ -18,9 +19,9 @@ use super::id::{self, Phase};
 use super::{attributes, multicast, verbs};
 use crate::abi::{IBV_QPT_RC, IBV_QPT_UC, IBV_QPT_XRC_RECV, ibv_ece, ibv_qp_type};
 
-/// What an event is about.
+/// An event's contents.
 pub(super) enum What {
-    /// Nothing but itself.
+    /// Only the event's type.
     Plain(rdma_cm_event_type),
     /// A request for a connection.
     Request { comm: CommId, from: Gid, addresses: Option<IpCm>, request: Box<Req>, ece_options: u32 },
@@ -63,7 +64,7 @@ pub(super) fn dispatch(gsi: &Gsi, world: &mut World, event: Event) {
     }
 }
 
-/// Queues news about a conversation that has an identifier.
+/// Queues an event about a conversation that has an identifier.
 fn tell(gsi: &Gsi, world: &mut World, event: Event) {
     let limits = world.limits;
     let comm = event.id();
@@ -114,14 +115,14 @@ fn tell(gsi: &Gsi, world: &mut World, event: Event) {
     push(world, c, what, status);
 }
 
-/// Releases what an event holds that the program will not take.
+/// Releases the resources of an event that the program will not take.
 pub(super) fn give_up(world: &mut World, what: &What) {
     if let What::Request { comm, .. } | What::Service { comm, .. } = what {
         world.cm.release(now(), *comm);
     }
 }
 
-/// Turns a queued event into one that an application holds; `None` for one that came to nothing.
+/// Turns a queued event into one that an application holds; `None` if the event is void by now.
 pub(super) fn prepare(hub: &Hub, pending: Pending) -> Option<Box<Held>> {
     let (c, status) = (pending.id as *mut rdma_cm_id, pending.status);
     match pending.what {
@@ -155,7 +156,7 @@ fn no_parameters() -> rdma_conn_param {
     unsafe { std::mem::zeroed() }
 }
 
-/// Nothing more can be sent on the queue pair of a connection that was refused.
+/// The queue pair of a refused connection goes into error, and sends nothing more.
 fn fail_queue_pair(c: *mut rdma_cm_id) {
     // SAFETY: the identifier's events are taken by the application, which keeps it alive until it has given them back.
     let qp = unsafe { (*c).qp };
@@ -217,7 +218,7 @@ fn connection_request(
     held.event.param.conn = rdma_conn_param {
         private_data,
         private_data_len,
-        // What the peer wants to begin is what this end has to answer, and the other way round.
+        // The requests that the peer begins are those that this end answers, and the other way round.
         responder_resources: request.initiator_depth,
         initiator_depth: request.responder_resources,
         flow_control: u8::from(request.has_flow_control),
@@ -226,7 +227,8 @@ fn connection_request(
         srq: u8::from(request.has_srq),
         qp_num: request.qpn.value(),
     };
-    // What the peer asks for, until the application accepts: one that makes its queue pair itself takes it from here.
+    // The peer's values, until the application accepts: an application that makes its queue pair itself takes
+    // them from here.
     id.responder_resources = request.initiator_depth.min(hub.limits.responder_resources);
     id.initiator_depth = request.responder_resources.min(hub.limits.initiator_depth);
     id.request = Some(request);
@@ -269,7 +271,7 @@ fn replied(hub: &Hub, c: *mut rdma_cm_id) -> Option<Box<Held>> {
         match ready {
             Ok(()) => {
                 kind = RDMA_CM_EVENT_ESTABLISHED;
-                // The peer may have gone meanwhile; its own news follows this.
+                // The peer may have gone meanwhile; then another event follows.
                 let _ = world.cm.establish(comm);
                 super::connect::on_connected(hub.gsi.gsi(), &mut world, c as usize);
             }

@@ -11,7 +11,7 @@ use super::{id, resolve};
 use crate::abi::{ibv_context, ibv_pd, ibv_qp_init_attr, ibv_qp_type};
 use crate::boundary::{answer, c_api, input, minus_one};
 
-/// What queue pairs of connections to a passive endpoint are made from.
+/// The template for queue pairs of connections to a passive endpoint.
 #[derive(Clone, Copy)]
 pub(super) struct Template {
     pd: *mut ibv_pd,
@@ -26,7 +26,7 @@ fn create(
     pd: *mut ibv_pd,
     attributes: *mut ibv_qp_init_attr,
 ) -> Result<*mut rdma_cm_id, c_int> {
-    // SAFETY: rdma_create_ep(3) says what it is.
+    // SAFETY: as rdma_create_ep(3) describes the argument.
     let res = unsafe { input(res) }?;
     let hub = hub()?;
     let port_space = rdma_port_space::try_from(res.ai_port_space).map_err(|_| libc::EINVAL)?;
@@ -88,7 +88,7 @@ fn active(
 }
 
 fn destroy(hub: &Hub, c: *mut rdma_cm_id) {
-    // Parts that are missing fail here, which is no error: the caller expects no result.
+    // Destroying missing parts fails, which does not matter: the caller expects no result.
     let _ = queue_pair::destroy(c);
     let _ = queue_pair::destroy_srq(c);
     let _ = id::destroy(hub, c);

@@ -21,7 +21,7 @@ pub(crate) fn add(fd: RawFd, count: u64) {
     unsafe { libc::write(fd, (&raw const count).cast::<c_void>(), 8) };
 }
 
-/// Waits, unless the descriptor is non-blocking, and takes.
+/// Waits, unless the descriptor is non-blocking, and takes one from the counter, or all.
 ///
 /// # Errors
 /// EAGAIN, EINTR, or what else reading says.
@@ -32,7 +32,7 @@ pub(super) fn take(fd: RawFd) -> Result<(), c_int> {
     if read == 8 { Ok(()) } else { Err(super::verbs::last_errno()) }
 }
 
-/// Takes what there is, without waiting, even if the descriptor is blocking.
+/// Takes from the counter without waiting, even if the descriptor is blocking.
 pub(crate) fn try_take(fd: RawFd) -> bool {
     let mut count = 0u64;
     let vector = libc::iovec { iov_base: (&raw mut count).cast::<c_void>(), iov_len: 8 };

@@ -1,4 +1,4 @@
-//! Queue pair 1, as connection management uses it: services and ports that are ours, with errnos.
+//! Queue pair 1 for connection management: this process's services and ports, with errnos.
 
 use highwire_host::broker::{PortSpace, ServiceIds};
 use highwire_host::{Gsi, GsiError};
@@ -44,7 +44,7 @@ impl Services {
         self.gsi.listen(ServiceIds::one(service_id)).map_err(|error| errno(&error))
     }
 
-    /// Takes no more of them.
+    /// Takes no more requests for the service.
     pub(super) fn unlisten(&self, service_id: u64) {
         say(self.gsi.unlisten(ServiceIds::one(service_id)));
     }
@@ -63,7 +63,7 @@ impl Services {
     }
 }
 
-/// What cannot be helped is only said.
+/// Reports an error that has no other consequence.
 pub(super) fn say(result: Result<(), GsiError>) {
     if let Err(error) = result {
         crate::env::log(|| error.to_string());

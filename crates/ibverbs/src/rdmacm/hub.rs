@@ -1,7 +1,8 @@
-//! What connection management knows in this process: one device, one connection manager, all identifiers.
+//! The state of connection management in this process: one device, one connection manager, all identifiers.
 //!
-//! One lock guards all of it, that of the host's [`Driver`], whose thread takes what arrives and watches the clock: nothing here
-//! is on the data path. Every call that changes the connection manager calls [`Hub::flush`] afterwards.
+//! One lock guards all of it, that of the host's [`Driver`], whose thread takes arriving messages and watches
+//! the clock: nothing here is on the data path. Every call that changes the connection manager calls
+//! [`Hub::flush`] afterwards.
 
 use std::collections::{HashMap, VecDeque};
 use std::net::IpAddr;
@@ -28,7 +29,7 @@ pub(super) struct Limits {
     pub(super) initiator_depth: u8,
 }
 
-/// Everything that does not change once it is there, and the lock around what does.
+/// The immutable state, and the lock around the mutable one.
 pub(super) struct Hub {
     context: Pointer<ibv_context>,
     default_pd: OnceLock<Pointer<ibv_pd>>,
@@ -41,7 +42,7 @@ pub(super) struct Hub {
     pub(super) acknowledged: Condvar,
 }
 
-/// What changes.
+/// The mutable state.
 pub(super) struct World {
     pub(super) cm: ConnectionManager,
     /// Starting PSNs come from it.
@@ -52,7 +53,7 @@ pub(super) struct World {
     pub(super) channels: HashMap<usize, Channel>,
     /// Channels that were destroyed a moment ago.
     pub(super) gone: VecDeque<Gone>,
-    /// Whose conversation it is.
+    /// The identifier of each conversation.
     pub(super) by_comm: HashMap<CommId, usize>,
     /// The identifiers that listen for a service: one per address.
     pub(super) services: HashMap<u64, Vec<usize>>,
@@ -142,7 +143,7 @@ impl Hub {
         }
         // SAFETY: the context is open.
         let pd = verbs::made(unsafe { verbs::ibv_alloc_pd(self.context()) })?;
-        // Two threads at once: both domains are good, and one of them stays unused.
+        // If two threads come here at once, both domains are good, and one of them stays unused.
         Ok(self.default_pd.get_or_init(|| Pointer(pd)).0)
     }
 
@@ -150,7 +151,7 @@ impl Hub {
         self.driver.lock()
     }
 
-    /// Sends what is to be sent, tells those it concerns, and sees to it that the thread wakes in time.
+    /// Sends pending messages, hands out events, and makes sure that the thread wakes in time.
     pub(super) fn flush(&self, world: &mut World) {
         self.driver.flush(world);
     }

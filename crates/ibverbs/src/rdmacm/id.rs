@@ -32,19 +32,19 @@ pub(super) enum Phase {
     Listening,
     /// It knows its peer.
     AddressResolved,
-    /// It knows the way.
+    /// It knows the route.
     RouteResolved,
     /// It asks, and waits for the answer.
     Connecting,
-    /// It was asked, and has not answered.
+    /// A peer has asked for a connection, and this end has not answered.
     Requested,
-    /// It said yes, or a datagram service was found: it can be used, as far as this end knows.
+    /// This end has accepted, or a datagram service was found: it can be used, as far as this end knows.
     Connected,
     /// It is over.
     Disconnected,
 }
 
-/// What is known of an identifier besides what C sees.
+/// An identifier's state beside C's structure.
 pub(super) struct Id {
     /// C's structure. Only calls of the application on this identifier touch it.
     pub(super) c: *mut rdma_cm_id,
@@ -75,7 +75,7 @@ pub(super) struct Id {
     /// The service that it listens for.
     pub(super) service: Option<u64>,
     pub(super) memberships: Vec<Membership>,
-    /// What queue pairs of connections to a passive endpoint are made from.
+    /// The template for queue pairs of connections to a passive endpoint.
     pub(super) template: Option<Template>,
     /// Names that it has asked about, or what they stand for.
     pub(super) asked: Option<Asked>,
@@ -87,8 +87,8 @@ pub(super) struct Id {
 // SAFETY: the pointer is an address to look up and to hand to C; the field `c` says which code may follow it.
 unsafe impl Send for Id {}
 
-/// Until a lost packet is sent again, where nothing else was asked for: 4.096 µs · 2^18 = 1.07 s. Linux takes 19. Peers
-/// that are ours recover by IRN's own, shorter times; here it says when a peer counts as gone.
+/// The default timeout for lost packets: 4.096 µs · 2^18 = 1.07 s. Linux takes 19. Highwire's own peers
+/// recover by IRN's shorter timeouts; with them this decides when a peer counts as gone.
 const ACK_TIMEOUT: u8 = 18;
 
 impl Id {
@@ -200,7 +200,7 @@ pub(super) fn destroy(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     }
     super::multicast::leave_all(hub, c);
     let mut world = hub.lock();
-    // From here on nothing is told it any more.
+    // From here on the identifier gets no more events.
     channel::discard(&mut world, c as usize);
     super::listen::stop(hub, &mut world, c as usize);
     let id = world.id(c)?;
@@ -228,7 +228,7 @@ pub(super) fn destroy(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     Ok(())
 }
 
-/// Moves an identifier and what waits for it to another channel, or to one of its own.
+/// Moves an identifier and its waiting events to another channel, or to one of its own.
 pub(super) fn migrate(hub: &Hub, c: *mut rdma_cm_id, to: *mut rdma_event_channel) -> Result<(), c_int> {
     let mut world = hub.lock();
     let (from, was_synchronous, event) = {
@@ -279,7 +279,8 @@ fn set_option(c: *mut rdma_cm_id, level: c_int, name: c_int, value: &[u8]) -> Re
         (RDMA_OPTION_ID, RDMA_OPTION_ID_ACK_TIMEOUT) => {
             id.ack_timeout = byte().and_then(|n| if n < 32 { Ok(n) } else { Err(libc::EINVAL) })?;
         }
-        // There is one path to anywhere: what it is said to be does not matter, but it has to be said well.
+        // There is one path to every destination, so the path's contents do not matter, but they must be well
+        // formed.
         (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) if !value.is_empty() && value.len().is_multiple_of(72) => {}
         (RDMA_OPTION_IB, RDMA_OPTION_IB_PATH) => return Err(libc::EINVAL),
         _ => return Err(libc::ENOSYS),
@@ -335,7 +336,7 @@ c_api! {
     fn rdma_set_local_ece(id: *mut rdma_cm_id, ece: *mut ibv_ece) -> c_int {
         minus_one((|| {
             let ece = crate::boundary::input(ece)?;
-            // Nothing is known that could be asked for beyond the vendor and its options.
+            // Only a vendor and its options can be set.
             if ece.vendor_id == 0 || ece.vendor_id >> 24 != 0 || ece.comp_mask != 0 {
                 return Err(libc::EINVAL);
             }

@@ -1,4 +1,4 @@
-//! Passive ends: which identifiers listen, and which of several a request is for.
+//! Passive ends: the identifiers that listen, and the choice among them for a request.
 
 use std::net::{Ipv4Addr, SocketAddr};
 
@@ -41,7 +41,8 @@ fn listen(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
         return Err(libc::EINVAL);
     }
     let service = resolve::service_of(id, id.source.map_or(0, |source| source.port()));
-    // The wildcards of the two families are two addresses here: which may be together was decided when they were bound.
+    // The wildcards of the two families count as two addresses: whether both may listen was decided when they
+    // were bound.
     let address = id.source.map(|source| source.ip());
     let listeners = world.services.get(&service).cloned().unwrap_or_default();
     if listeners
@@ -61,7 +62,7 @@ fn listen(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     Ok(())
 }
 
-/// An identifier goes: it listens no more, and its port is free.
+/// Stops an identifier that is being destroyed from listening, and frees its port.
 pub(super) fn stop(hub: &Hub, world: &mut World, c: usize) {
     if let Some(service) = world.ids.get_mut(&c).and_then(|id| id.service.take())
         && let Some(listeners) = world.services.get_mut(&service)

@@ -24,7 +24,7 @@ pub(super) struct Membership {
     is_attached: bool,
 }
 
-/// What the event of a joined group says.
+/// The contents of the event of a joined group.
 #[derive(Clone, Copy)]
 pub(super) struct Joined {
     group: Gid,
@@ -47,7 +47,7 @@ fn join(c: *mut rdma_cm_id, address: SocketAddr, flags: u32, context: *mut c_voi
     };
     let mut world = hub.lock();
     let id = world.id(c)?;
-    // It needs a device, and so an address that is not just any.
+    // Joining needs a device, and so an address that is not a wildcard.
     let is_bound = id.destination.is_some() || id.source.is_some_and(|source| !source.ip().is_unspecified());
     if !id.is_datagram() || id.phase == Phase::Idle || !is_bound {
         return Err(libc::EINVAL);
@@ -124,7 +124,7 @@ pub(super) fn leave_all(hub: &Hub, c: *mut rdma_cm_id) {
         let Some(group) = hub.lock().id(c).ok().and_then(|id| Some(id.memberships.first()?.group)) else {
             return;
         };
-        // The queue pair may be gone already, and with it what was attached to it.
+        // The queue pair may be gone already, and its attachments with it.
         let _ = leave_group(hub, c, group);
     }
 }

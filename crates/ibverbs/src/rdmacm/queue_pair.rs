@@ -61,7 +61,7 @@ fn completion_queues(
     Ok(())
 }
 
-/// Takes the completion queues apart that were made here, unless something still uses them.
+/// Destroys the completion queues that were made here, unless they are still in use.
 fn destroy_completion_queues(c: &mut rdma_cm_id) {
     if !c.qp.is_null() || !c.srq.is_null() {
         return;
@@ -80,7 +80,7 @@ fn destroy_completion_queues(c: &mut rdma_cm_id) {
     }
 }
 
-/// What makes a queue pair: the classic attributes or the extended ones.
+/// The attributes of a new queue pair: classic or extended.
 pub(super) enum Recipe<'a> {
     /// `rdma_create_qp`.
     Classic(*mut ibv_pd, &'a mut ibv_qp_init_attr),
@@ -88,7 +88,7 @@ pub(super) enum Recipe<'a> {
     Extended(&'a mut ibv_qp_init_attr_ex),
 }
 
-/// Makes the queue pair of an identifier and takes it as far as it can go without a peer.
+/// Makes the queue pair of an identifier and moves it as far as it can go without a peer.
 pub(super) fn create(hub: &Hub, c: *mut rdma_cm_id, recipe: Recipe<'_>) -> Result<(), c_int> {
     let (qp_type, is_datagram) = {
         let mut world = hub.lock();
@@ -233,7 +233,7 @@ c_api! {
     }
 
     fn rdma_destroy_qp(id: *mut rdma_cm_id) {
-        // It has no result: an identifier that is none has no queue pair.
+        // The call has no result: an invalid identifier has no queue pair.
         let _ = destroy(id);
     }
 

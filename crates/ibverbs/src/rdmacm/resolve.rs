@@ -1,4 +1,4 @@
-//! Local addresses, peers' addresses, and the way there.
+//! Local addresses, peers' addresses, and routes.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -43,7 +43,7 @@ fn show_device(hub: &Hub, c: &mut rdma_cm_id) {
     c.verbs = hub.context();
     c.port_num = 1;
     if c.pd.is_null() {
-        // Without one the calls that need it say why.
+        // Without a domain, the calls that need one report why.
         c.pd = hub.default_pd().unwrap_or(std::ptr::null_mut());
     }
 }
@@ -101,11 +101,11 @@ pub(super) fn bind(
     Ok(())
 }
 
-/// What an identifier claims together with a port.
+/// The addresses that an identifier claims together with a port.
 struct Claim {
     ip: IpAddr,
     is_reusable: bool,
-    /// Set if it is for addresses of one family alone.
+    /// The family, if the claim is for one family alone.
     family: Option<Family>,
 }
 
@@ -124,7 +124,7 @@ fn only_family(id: &Id, address: SocketAddr) -> Option<Family> {
 }
 
 impl Claim {
-    /// Whether both cannot be had at once.
+    /// Whether the two claims exclude each other.
     fn excludes(&self, other: &Id) -> bool {
         let any = SocketAddr::new(Ipv4Addr::UNSPECIFIED.into(), 0);
         let source = other.source.unwrap_or(any);
@@ -176,7 +176,7 @@ pub(super) fn unreserve(hub: &Hub, world: &mut World, c: usize) {
 
 /// The local address towards a peer, where the application does not care.
 fn source_towards(hub: &Hub, destination: IpAddr, peer: Gid) -> IpAddr {
-    // As routing has it: to reach an address of its own, a machine uses that address.
+    // As in IP routing: to reach an address of its own, a machine uses that address as the source.
     if peer == hub.gid && !destination.is_unspecified() { destination } else { hub.gid.to_ip() }
 }
 
@@ -247,7 +247,7 @@ pub(super) fn resolve_address(
     complete(hub, c)
 }
 
-/// `rdma_resolve_route`: there is one way to anywhere.
+/// `rdma_resolve_route`: there is one route to every destination.
 pub(super) fn resolve_route(hub: &Hub, c: *mut rdma_cm_id) -> Result<(), c_int> {
     let mut world = hub.lock();
     let id = world.id(c)?;

@@ -1,4 +1,5 @@
-//! Wrong arguments, and whole conversations within one process. What needs a device is skipped where there is no broker.
+//! Wrong arguments, and whole conversations within one process. Tests that need a device are skipped if there
+//! is no broker.
 
 use std::ffi::CStr;
 use std::ptr::{NonNull, null, null_mut};
@@ -196,7 +197,7 @@ fn hints_without_names_are_answered_with_what_they_bring() {
         let mut hints: rdma_addrinfo = std::mem::zeroed();
         (hints.ai_src_addr, hints.ai_src_len) = ((&raw mut group).cast(), 16);
         let mut found = null_mut();
-        // Not passive, and yet with nothing but a source: the address of a group that is to be joined.
+        // An active address with only a source: that of a group to be joined.
         assert_eq!(addrinfo::rdma_getaddrinfo(null(), null(), &hints, &mut found), 0);
         assert_eq!(super::address::read((*found).ai_src_addr), Ok(([239, 77, 0, 1], 0).into()));
         assert!((*found).ai_dst_addr.is_null() && (*found).ai_family == libc::AF_INET);
@@ -217,7 +218,7 @@ fn queue_pair_attributes() -> ibv_qp_init_attr {
     attributes
 }
 
-/// A listener and what a client needs to reach it, both synchronous.
+/// A listener and the addresses for a client to reach it, both synchronous.
 ///
 /// # Safety
 /// The results are the caller's to take apart.
@@ -289,7 +290,7 @@ fn endpoints_connect_talk_of_themselves_and_part() {
         assert_eq!((*(*client).event).event, RDMA_CM_EVENT_ESTABLISHED);
         assert_eq!((connect::rdma_connect(client, null_mut()), errno()), (-1, libc::EINVAL), "twice");
         assert_eq!(u16::from_be(id::rdma_get_dst_port(client)), 7473);
-        // Whichever end asked first, both hear of the end.
+        // Both ends get the event, no matter which one disconnects first.
         connect::rdma_disconnect(client);
         server.join().expect("the server is content");
         endpoint::rdma_destroy_ep(client);

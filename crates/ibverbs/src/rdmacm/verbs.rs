@@ -55,12 +55,12 @@ pub(super) fn last_errno() -> c_int {
     }
 }
 
-/// What a verb that returns a pointer says.
+/// The result of a verb that returns a pointer.
 pub(super) fn made<T>(pointer: *mut T) -> Result<*mut T, c_int> {
     if pointer.is_null() { Err(last_errno()) } else { Ok(pointer) }
 }
 
-/// What a verb that returns an errno says. Some return -1 and set it.
+/// The result of a verb that returns an errno. Some return -1 and set it.
 pub(super) fn done(code: c_int) -> Result<(), c_int> {
     match code {
         0 => Ok(()),
@@ -82,7 +82,7 @@ pub(super) unsafe fn modify(
     done(unsafe { ibv_modify_qp(qp, attributes, mask as c_int) })
 }
 
-/// Puts a queue pair into the error state, which flushes what is posted to it.
+/// Puts a queue pair into the error state, which flushes its requests.
 ///
 /// # Safety
 /// `qp` is a queue pair.

@@ -1,4 +1,4 @@
-//! What rsockets call: connection management and verbs, by their C names.
+//! The calls that rsockets make: connection management and verbs, by their C names.
 
 use libc::{c_int, c_uint, c_void, sockaddr};
 
@@ -71,12 +71,12 @@ pub(super) fn last_errno() -> c_int {
     }
 }
 
-/// What a call that returns 0, or -1 and errno, says.
+/// The result of a call that returns 0, or -1 and errno.
 pub(super) fn done(code: c_int) -> Result<(), c_int> {
     if code == 0 { Ok(()) } else { Err(last_errno()) }
 }
 
-/// What a call that returns a pointer says.
+/// The result of a call that returns a pointer.
 pub(super) fn made<T>(pointer: *mut T) -> Result<*mut T, c_int> {
     if pointer.is_null() { Err(last_errno()) } else { Ok(pointer) }
 }

@@ -63,7 +63,7 @@ fn connect(fd: c_int, stream: &Mutex<Stream>, address: *const sockaddr) -> Resul
         let mut guard = lock(stream);
         guard.progress();
         match guard.state {
-            // SAFETY: connect(2) says what the address is.
+            // SAFETY: as connect(2) describes the address.
             State::Fresh => unsafe { guard.connect(address) }?,
             State::Connecting => return Err(libc::EALREADY),
             State::Failed(errno) => return Err(errno),
@@ -129,7 +129,7 @@ fn close(fd: c_int) -> Result<(), c_int> {
     epoll::forget(fd);
     match forget(fd) {
         Some(Socket::Stream(stream)) => {
-            // What was sent arrives before the connection goes; a broken one has nothing to wait for.
+            // Sent data arrives before the connection ends; on a broken one there is nothing to wait for.
             let _ = shut_down(&stream, libc::SHUT_RDWR);
             Ok(())
         }
@@ -252,7 +252,7 @@ c_api! {
             let stream = stream_of(socket)?.ok_or(libc::EOPNOTSUPP)?;
             let fd = add(accept(&stream)?);
             if !addr.is_null() && let Some(accepted) = stream_of(fd)? {
-                // The connection is there whether or not its name can be told.
+                // The connection exists, even if its name cannot be returned.
                 let _ = name(&accepted, (addr, addrlen), true);
             }
             Ok(fd)

@@ -40,9 +40,9 @@ struct Inside {
 struct Member {
     events: u32,
     data: u64,
-    /// Which change of the set brought it: one that was changed since is another.
+    /// The change of the set that added it. If the member has changed since, the number differs.
     change: u64,
-    /// Reported once, and not to be again until it is modified.
+    /// It was reported once, and is not reported again until it is modified.
     is_spent: bool,
 }
 
@@ -131,7 +131,7 @@ impl Set {
         Ok(())
     }
 
-    /// Fills in what is ready, and says how many.
+    /// Fills in ready members, and returns how many.
     fn wait(&self, events: &mut [epoll_event], timeout: Option<Duration>) -> Result<usize, c_int> {
         let begin = Instant::now();
         loop {
@@ -154,7 +154,7 @@ impl Set {
         }
     }
 
-    /// What to look at: the members, and last the descriptor that tells of changes.
+    /// The descriptors to look at: the members', and last the one that signals changes.
     fn begin_wait(&self) -> (Vec<pollfd>, Vec<u64>) {
         let mut inside = self.lock();
         inside.waiters += 1;
@@ -171,7 +171,7 @@ impl Set {
 }
 
 impl Inside {
-    /// Hands out what was found, as far as the set still wants it and there is room.
+    /// Hands out the events found, as far as the set still wants them and there is room.
     fn report(&mut self, fds: &[pollfd], changes: &[u64], events: &mut [epoll_event]) -> usize {
         let mut found = 0;
         for (fd, change) in fds.iter().zip(changes).filter(|(fd, _)| fd.revents != 0) {
@@ -251,7 +251,7 @@ mod tests {
         epoll_event { events: events as u32, u64: data }
     }
 
-    /// What a set says at once, as data and events.
+    /// A set's immediate report, as data and events.
     fn ready(set: c_int, room: usize) -> Vec<(u64, u32)> {
         let mut events = vec![event(0, 0); room];
         // SAFETY: as many events as it says.
@@ -285,7 +285,7 @@ mod tests {
             assert_eq!((ready(set, 4), ready(set, 4)), (vec![(33, is_in)], vec![]));
             assert_eq!(repoll_ctl(set, libc::EPOLL_CTL_MOD, two[0], once), 0);
             assert_eq!(ready(set, 4), [(33, is_in)]);
-            // The writer goes: the reader hears of it, asked or not.
+            // The writer closes: the reader is told, whether it asked or not.
             libc::close(one[1]);
             assert_eq!(repoll_ctl(set, libc::EPOLL_CTL_ADD, one[0], &mut event(0, 44)), 0);
             assert_eq!(ready(set, 4), [(44, libc::EPOLLHUP as u32)]);

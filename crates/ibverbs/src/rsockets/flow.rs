@@ -8,7 +8,7 @@ use super::stream::{CONTROL_MESSAGES, Pipe, State, Stream};
 use super::wire::{IoMap, Message, TARGETS, Target};
 use crate::abi::*;
 
-/// What a completion is of: the kind above, bytes of the send buffer below.
+/// In a request's number: the kind in the upper bits, bytes of the send buffer in the lower.
 const KIND_RECEIVE: u64 = 1 << 32;
 const KIND_CONTROL: u64 = 2 << 32;
 const KIND_DATA: u64 = 3 << 32;
@@ -29,7 +29,7 @@ impl Stream {
         Ok(())
     }
 
-    /// Posts a WRITE; with a message, the peer is told what it was.
+    /// Posts a WRITE; with a message, which the peer gets as immediate data.
     fn post_write(
         &self,
         wr_id: u64,
@@ -67,7 +67,7 @@ impl Stream {
             let mut received = 0;
             for completion in &completions[..count] {
                 if completion.status != IBV_WC_SUCCESS {
-                    // A peer that has gone is a stream that ends; while it was not told so, it broke.
+                    // A peer that has gone without an announcement has broken the stream.
                     self.end(State::Failed(libc::ECONNRESET));
                     continue;
                 }
@@ -145,7 +145,7 @@ impl Stream {
         self.has_data() || !self.is_readable
     }
 
-    /// Sends as much of `bytes` as goes into one message; how much that was.
+    /// Sends as much of `bytes` as fits into one message. Returns how much that was.
     pub(super) fn send_some(&mut self, bytes: &[u8]) -> Result<usize, c_int> {
         /// Longer messages would keep the peer waiting for their beginning.
         const MESSAGE_BYTES_MAX: usize = 1 << 16;
@@ -177,7 +177,7 @@ impl Stream {
         Ok(length)
     }
 
-    /// Writes as much of `bytes` to mapped memory of the peer as goes at once; how much that was.
+    /// Writes as much of `bytes` to mapped memory of the peer as fits at once. Returns how much that was.
     pub(super) fn write_some(&mut self, bytes: &[u8], to: Target) -> Result<usize, c_int> {
         let Some(pipe) = &mut self.pipe else { return Err(libc::ENOTCONN) };
         let length = bytes.len().min(pipe.send_free).min(to.length as usize);

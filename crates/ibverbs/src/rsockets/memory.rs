@@ -50,7 +50,7 @@ impl Buffer {
         self.start.as_ptr().wrapping_add(at)
     }
 
-    /// What a peer has to know to write to `length` bytes from `at` on.
+    /// The target by which a peer writes to `length` bytes from `at` on.
     pub(super) fn target(&self, at: usize, length: usize) -> Target {
         // SAFETY: as in `lkey`.
         let key = unsafe { (*self.mr).rkey };
@@ -83,14 +83,14 @@ impl Buffer {
         }
     }
 
-    /// What a peer wrote at `at`.
+    /// The value that a peer wrote at `at`.
     pub(super) fn read<T: Copy>(&self, at: usize) -> T {
         assert!(at + size_of::<T>() <= self.length, "within the buffer");
         // SAFETY: within the buffer, and any bytes are a value of the structures that are read.
         unsafe { self.at(at).cast::<T>().read_volatile() }
     }
 
-    /// Puts a value where a peer has put one.
+    /// Overwrites a peer's value.
     pub(super) fn write<T: Copy>(&self, at: usize, value: T) {
         assert!(at + size_of::<T>() <= self.length, "within the buffer");
         // SAFETY: within the buffer.

@@ -1,8 +1,8 @@
-//! Options of sockets, and which of them mean something here.
+//! Options of sockets, and their meaning here.
 
 use libc::c_int;
 
-/// What can be set before a connection is made.
+/// Options that can be set before a connection is made.
 #[derive(Clone, Debug)]
 pub(super) struct Options {
     pub(super) send_queue: u32,
@@ -12,7 +12,7 @@ pub(super) struct Options {
     pub(super) send_bytes: usize,
     pub(super) receive_bytes: usize,
     pub(super) is_nonblocking: bool,
-    /// Flags that are kept and mean nothing: keep-alive, linger, Nagle's algorithm and the like.
+    /// Options that are kept without effect: keep-alive, linger, Nagle's algorithm and the like.
     kept: Vec<((c_int, c_int), Vec<u8>)>,
 }
 
@@ -24,7 +24,7 @@ const RDMA_INLINE: c_int = 2;
 const RDMA_IOMAPSIZE: c_int = 3;
 const RDMA_ROUTE: c_int = 4;
 
-/// What a message in the smallest packet could carry over TCP, for programs that ask.
+/// The answer for programs that ask for TCP's segment size.
 const MAXSEG: u32 = 4096;
 
 impl Default for Options {
@@ -46,7 +46,7 @@ impl Options {
     /// Sets an option; `Ok(true)` if it is one for the identifier's address to be used again.
     ///
     /// # Errors
-    /// EINVAL for a value that is none, ENOTSUP for an option that is not known.
+    /// EINVAL for an invalid value, ENOTSUP for an unknown option.
     pub(super) fn set(&mut self, level: c_int, name: c_int, value: &[u8]) -> Result<bool, c_int> {
         let number = || value.first_chunk().map(|bytes| c_int::from_ne_bytes(*bytes)).ok_or(libc::EINVAL);
         let size = |min: u32, max: u32| -> Result<u32, c_int> {
@@ -60,7 +60,7 @@ impl Options {
             (SOL_RDMA, RDMA_RQSIZE) => self.receive_queue = size(8, 8192)?,
             (SOL_RDMA, RDMA_INLINE) => self.inline = size(24, 256)?,
             (SOL_RDMA, RDMA_IOMAPSIZE) => self.iomap_entries = size(0, 32_768)? as u16,
-            // There is one way to anywhere.
+            // There is one route to every destination.
             (SOL_RDMA, RDMA_ROUTE) => {}
             (libc::SOL_SOCKET, libc::SO_REUSEADDR) => {
                 self.keep(level, name, value);
@@ -82,7 +82,7 @@ impl Options {
         self.kept.push(((level, name), value.to_vec()));
     }
 
-    /// What an option is set to.
+    /// The value of an option.
     ///
     /// # Errors
     /// ENOTSUP for an option that is not known.

@@ -14,7 +14,7 @@ const SPIN: Duration = Duration::from_micros(10);
 /// How long to sleep where another thread may take a wake-up.
 const NAP: Duration = Duration::from_millis(20);
 
-/// What a stream is ready for, of what is asked.
+/// The requested events for which a stream is ready.
 fn readiness(stream: &mut Stream, events: c_short) -> c_short {
     stream.progress();
     let mut ready = 0;
@@ -39,8 +39,9 @@ fn readiness(stream: &mut Stream, events: c_short) -> c_short {
     ready & (events | libc::POLLERR | libc::POLLHUP)
 }
 
-/// What a stream is ready for that both ends have ended. A reader is not told of the end while there is something to read: it
-/// may take POLLHUP for the end of everything, and the peer may have sent its last bytes and the end in one go.
+/// The readiness of a stream that both ends have ended. A reader is not told of the end while there is data:
+/// it may take POLLHUP for the end of the data, and the peer may have sent its last bytes together with the
+/// end.
 fn of_ended(has_data: bool, events: c_short) -> c_short {
     let ready = libc::POLLIN | libc::POLLRDNORM | libc::POLLOUT | libc::POLLRDHUP;
     let is_reading = events & (libc::POLLIN | libc::POLLRDNORM) != 0;
@@ -60,7 +61,7 @@ fn watch(fd: c_int) -> Watched {
     }
 }
 
-/// Looks at everything once, without waiting.
+/// Looks at all descriptors once, without waiting.
 fn look(fds: &mut [pollfd], watched: &[Watched]) -> usize {
     let mut others: Vec<pollfd> = Vec::new();
     for (fd, watched) in fds.iter_mut().zip(watched) {
@@ -80,7 +81,7 @@ fn look(fds: &mut [pollfd], watched: &[Watched]) -> usize {
     fds.iter().filter(|fd| fd.revents != 0).count()
 }
 
-/// Sleeps until something may have happened.
+/// Sleeps until a descriptor may be ready.
 fn sleep(fds: &[pollfd], watched: &[Watched], left: Option<Duration>) -> Result<(), c_int> {
     let mut all = Vec::with_capacity(2 * fds.len());
     let mut left = left;
@@ -89,7 +90,7 @@ fn sleep(fds: &[pollfd], watched: &[Watched], left: Option<Duration>) -> Result<
             Watched::Stream(stream) => {
                 let mut stream = lock(stream);
                 stream.arm();
-                // What completed before it was armed makes no noise.
+                // A completion from before the queue was armed brings no event.
                 if readiness(&mut stream, fd.events) != 0 {
                     left = Some(Duration::ZERO);
                 }
@@ -142,11 +143,11 @@ pub(super) fn poll(fds: &mut [pollfd], timeout: Option<Duration>) -> Result<usiz
     }
 }
 
-/// Arms a stream: whether it is still to be waited for, and by no other thread.
+/// Arms a stream. Returns whether this thread still has to wait for it, and no other thread does.
 fn is_armed_alone(stream: &Mutex<Stream>, events: c_short) -> bool {
     let mut stream = lock(stream);
     stream.arm();
-    // What completed before it was armed makes no noise.
+    // A completion from before the queue was armed brings no event.
     readiness(&mut stream, events) == 0 && stream.waiters == 0
 }
 
@@ -233,7 +234,8 @@ mod tests {
         let hears_of_it = |has_data, events| of_ended(has_data, events) & libc::POLLHUP != 0;
         assert!(!hears_of_it(true, libc::POLLIN) && !hears_of_it(true, libc::POLLIN | libc::POLLOUT));
         assert!(hears_of_it(false, libc::POLLIN));
-        // A program that does not wait for data hears of the end even if data is there, or it would sleep for ever.
+        // A program that does not wait for data is told of the end even if there is data; otherwise it would
+        // sleep for ever.
         assert!(hears_of_it(true, libc::POLLOUT) && hears_of_it(true, 0));
         assert!(of_ended(true, libc::POLLIN) & libc::POLLIN != 0);
         assert!(of_ended(false, libc::POLLIN) & libc::POLLIN != 0, "the end can be read as well");

@@ -9,7 +9,7 @@ use libc::c_int;
 use super::stream::{State, Stream};
 use crate::events::pass_event;
 
-/// What a number stands for.
+/// The socket behind a number.
 #[derive(Clone)]
 pub(super) enum Socket {
     /// A stream over RDMA.
@@ -44,8 +44,8 @@ pub(super) fn lock(stream: &Mutex<Stream>) -> MutexGuard<'_, Stream> {
 
 /// How long a thread looks again and again before it sleeps.
 const SPIN: Duration = Duration::from_micros(10);
-/// How long it then waits for completions alone, as a thread that blocks on a completion channel, which may poll. What the connection
-/// management has to say is seen after that.
+/// How long it then waits for completions alone, as a thread that blocks on a completion channel, which may
+/// poll. Events of the connection management are seen after that.
 pub(super) const BLOCK: Duration = Duration::from_millis(1);
 /// How long it sleeps where another thread may take its wake-up.
 const NAP_MS: c_int = 20;
@@ -53,7 +53,7 @@ const NAP_MS: c_int = 20;
 /// Waits until `is_ready`, and returns with the stream locked.
 ///
 /// # Errors
-/// EAGAIN if it would have to wait and may not, EINTR for a signal, what the stream failed of.
+/// EAGAIN if it would have to wait and may not, EINTR for a signal, or the stream's failure.
 pub(super) fn wait<'a>(
     stream: &'a Mutex<Stream>,
     may_wait: bool,
@@ -79,7 +79,7 @@ pub(super) fn wait<'a>(
             continue;
         }
         guard.arm();
-        // What completed before it was armed makes no noise.
+        // A completion from before the queue was armed brings no event.
         guard.progress();
         if is_ready(&guard) || matches!(guard.state, State::Failed(_)) {
             continue;

@@ -1,7 +1,7 @@
-//! One end of a stream: its queue pair, its buffers, and what is under way.
+//! One end of a stream: its queue pair, its buffers, and requests under way.
 //!
-//! No thread serves a stream: each call takes what has completed ([`Stream::progress`]) and waits on the two descriptors that
-//! [`Stream::descriptors`] names.
+//! No thread serves a stream: each call takes completions ([`Stream::progress`]) and waits on the two
+//! descriptors that [`Stream::descriptors`] names.
 
 use std::collections::VecDeque;
 use std::ptr::null_mut;
@@ -36,15 +36,15 @@ pub(super) enum State {
     Failed(c_int),
 }
 
-/// Everything that a connection needs.
+/// The objects of a connection.
 pub(super) struct Pipe {
     pub(super) channel: *mut ibv_comp_channel,
     pub(super) cq: *mut ibv_cq,
-    /// What the peer writes into.
+    /// The buffer that the peer writes into.
     pub(super) receive: Buffer,
-    /// What is being sent.
+    /// The data being sent.
     pub(super) send: Buffer,
-    /// The table that the peer writes: where its buffer goes on, and what memory it has mapped.
+    /// The table that the peer writes: the next half of its buffer, and its mapped memory.
     pub(super) table: Buffer,
     pub(super) iomap_entries: u16,
     pub(super) send_size: u32,
@@ -130,7 +130,7 @@ impl Stream {
         unsafe { (*self.events).fd }
     }
 
-    /// What becomes readable when something happens.
+    /// The descriptors that become readable when an event or completion comes.
     pub(super) fn descriptors(&self) -> [c_int; 2] {
         // SAFETY: the channel lives as long as the pipe.
         [self.fd(), self.pipe.as_ref().map_or(-1, |pipe| unsafe { (*pipe.channel).fd })]
@@ -197,11 +197,11 @@ impl Stream {
         Ok(stream)
     }
 
-    /// Makes the queue pair and its buffers, and says what the peer has to know of them.
+    /// Makes the queue pair and its buffers, and returns the greeting that describes them to the peer.
     fn build(&mut self) -> Result<Hello, c_int> {
         let options = &self.options;
         let (send_size, receive_size) = (options.send_queue, options.receive_queue);
-        // SAFETY: the identifier is bound to a device; what is made is owned by the pipe or taken apart.
+        // SAFETY: the identifier is bound to a device; new objects belong to the pipe or are destroyed.
         unsafe {
             let context = (*self.id).verbs;
             let channel = c::made(c::ibv_create_comp_channel(context))?;
@@ -292,7 +292,7 @@ impl Stream {
         Ok((pipe, hello))
     }
 
-    /// Notes what the peer said when it connected.
+    /// Notes the peer's greeting.
     pub(super) fn greet(&mut self, peer: Hello) {
         if let Some(pipe) = &mut self.pipe {
             (pipe.peer, pipe.sent_max) = (peer, peer.credits);
@@ -306,7 +306,7 @@ impl Stream {
         unsafe { (*self.id).qp }
     }
 
-    /// Takes what has happened: connection events, completions; gives credits.
+    /// Takes connection events and completions, and gives credits.
     pub(super) fn progress(&mut self) {
         self.take_events();
         self.take_completions();
@@ -352,7 +352,7 @@ impl Stream {
                         State::Failed(status.checked_neg().filter(|&errno| errno > 0).unwrap_or(libc::EIO));
                 }
                 RDMA_CM_EVENT_DISCONNECTED => {
-                    // What arrived before the end can still be read.
+                    // Data that arrived before the end can still be read.
                     self.take_completions();
                     self.end(State::Ended);
                 }
@@ -374,7 +374,7 @@ impl Stream {
         self.state = State::Connected;
     }
 
-    /// Nothing more goes either way.
+    /// Ends both directions.
     pub(super) fn end(&mut self, state: State) {
         if matches!(self.state, State::Connected | State::Connecting) {
             self.state = state;

@@ -53,7 +53,7 @@ unsafe fn vectors<'a>(start: *const iovec, count: usize) -> Result<&'a [iovec], 
     Ok(if count == 0 { &[] } else { unsafe { std::slice::from_raw_parts(start, count) } })
 }
 
-/// Sends one stretch; how much of it went, or why nothing did.
+/// Sends one stretch. Returns how much of it was sent.
 pub(super) fn send(fd: c_int, data: &[u8], flags: c_int) -> Result<usize, c_int> {
     let Socket::Stream(stream) = find(fd)? else {
         // SAFETY: the bytes are alive.
@@ -81,7 +81,7 @@ pub(super) fn send(fd: c_int, data: &[u8], flags: c_int) -> Result<usize, c_int>
     Ok(done)
 }
 
-/// Whether nothing can be sent: not any more, or not yet because no connection was asked for.
+/// Whether the stream can send nothing: no longer, or not yet because no connection was asked for.
 fn is_over(stream: &Stream) -> bool {
     match stream.state {
         State::Connected => !stream.is_writable,
@@ -114,7 +114,7 @@ fn receive(fd: c_int, to: &mut [u8], flags: c_int) -> Result<usize, c_int> {
         };
         let is_ready = |stream: &Stream| match stream.state {
             State::Connecting => false,
-            // What arrived before it failed can still be read; only then is the failure told.
+            // Data that arrived before the failure can still be read; the failure is reported after that.
             State::Failed(_) => stream.pipe.is_some() && stream.has_data(),
             _ => stream.can_read(),
         };
@@ -154,7 +154,7 @@ unsafe fn send_vectors(fd: c_int, vectors: &[iovec], flags: c_int) -> Result<usi
     Ok(done)
 }
 
-/// Fills vector after vector with what is there; waits for the first byte only.
+/// Fills vector after vector with available data; waits for the first byte only.
 ///
 /// # Safety
 /// The vectors are of writable memory.

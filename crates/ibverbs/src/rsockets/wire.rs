@@ -1,8 +1,10 @@
-//! What the two ends of a stream say to each other: rsockets, version 1, as rdma-core's `rsocket(7)` ends understand it.
+//! The protocol between the two ends of a stream: rsockets, version 1, compatible with rdma-core's
+//! `rsocket(7)`.
 //!
-//! Each end owns a receive buffer in two halves, a ring of receives, and a table of two entries in which the *other* end
-//! writes where the next half of its buffer is. Data is an RDMA WRITE with immediate data into the peer's buffer; every
-//! message's meaning is in the immediate data: an operation in three bits, a number in 29.
+//! Each end owns a receive buffer in two halves, a ring of receives, and a table of two entries in which the
+//! *other* end writes the address of the next half of its buffer. Data travels as an RDMA WRITE with
+//! immediate data into the peer's buffer; the immediate data holds every message: an operation in three bits,
+//! a number in 29.
 
 /// Version of everything here.
 const VERSION: u8 = 1;
@@ -31,10 +33,10 @@ pub(super) struct IoMap {
     pub(super) target: Target,
 }
 
-/// What each end tells the other when they connect: 40 bytes of private data.
+/// The greeting that each end sends when they connect: 40 bytes of private data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Hello {
-    /// Messages that the peer may send before it is told more.
+    /// Messages that the peer may send before it gets more credits.
     pub(super) credits: u16,
     /// Entries of the table of mapped memory.
     pub(super) iomap_entries: u16,
@@ -42,7 +44,7 @@ pub(super) struct Hello {
     pub(super) table: Target,
     /// The first half of the receive buffer.
     pub(super) buffer: Target,
-    /// Whether the end's numbers in memory are the other way round than ours.
+    /// Whether the end's byte order in memory is the other one.
     pub(super) is_swapped: bool,
 }
 
@@ -66,7 +68,7 @@ impl Hello {
         b
     }
 
-    /// Reads a peer's; `None` for another version, or a table that is none.
+    /// Reads a peer's greeting; `None` for another version, or an impossible table.
     pub(super) fn parse(b: &[u8]) -> Option<Hello> {
         let b: &[u8; Hello::LEN] = b.first_chunk()?;
         if b[0] != VERSION {
@@ -98,7 +100,7 @@ fn from_scale(value: u8) -> u16 {
     if value <= 128 { u16::from(value) } else { u16::from(value & 127) << 8 }
 }
 
-/// A message: what the immediate data means.
+/// A message in immediate data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Message {
     /// So many bytes are in the buffer.
@@ -109,7 +111,7 @@ pub(super) enum Message {
     IoMap,
     /// The connection ends.
     Disconnect,
-    /// Nothing: it is still there.
+    /// Keep-alive: the sender is still there.
     KeepAlive,
     /// The sender will send nothing more.
     Shutdown,

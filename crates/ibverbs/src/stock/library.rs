@@ -31,11 +31,11 @@ impl Library {
     /// Loads the object into a namespace of its own.
     ///
     /// # Errors
-    /// Why not, in the linker's words.
+    /// The linker's message.
     pub(super) fn load(path: &Path) -> Result<Library, String> {
         let path = place::c_path(path).ok_or("the path has a zero in it")?;
         let flags = libc::RTLD_NOW | libc::RTLD_LOCAL;
-        // SAFETY: a path; what the object does when it is loaded is what every program has it do.
+        // SAFETY: a path; loading runs the object's constructors, as in every program that uses it.
         let handle = unsafe { libc::dlmopen(libc::LM_ID_NEWLM, path.as_ptr(), flags) };
         let handle = NonNull::new(handle).ok_or_else(linker_error)?;
         let symbol = |name: &CStr| {
@@ -133,7 +133,7 @@ fn linker_error() -> String {
     unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
 }
 
-/// The word at an address, if there is memory: the address may be anything that a program has passed in.
+/// The word at an address, if there is memory: a program may have passed in any address.
 pub(super) fn word_at(address: usize) -> Option<usize> {
     let mut word = 0usize;
     let local = libc::iovec { iov_base: (&raw mut word).cast(), iov_len: size_of::<usize>() };

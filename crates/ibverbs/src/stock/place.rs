@@ -1,7 +1,7 @@
 //! Where the stock library is, and whether it is needed.
 //!
-//! The folders are read with system calls and not by way of the C library: the preloaded path virtualiser answers there, and
-//! shows our own device.
+//! Folders are read with system calls and not through the C library, because there the preloaded path
+//! virtualiser shows this library's own device.
 
 use std::ffi::{CStr, CString, OsStr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};

@@ -1,4 +1,5 @@
-//! What real programs and libraries ask of `libibverbs.so.1`, against the table of what it exports.
+//! The symbols that real programs and libraries need from `libibverbs.so.1`, against the table of its
+//! exports.
 
 use super::{output, skip};
 use std::collections::BTreeSet;
@@ -60,7 +61,7 @@ fn every_symbol_that_programs_need_is_exported_under_its_version() {
     let exported = exported(TABLE);
     let mut found = 0;
     for path in USERS.into_iter().filter(|path| Path::new(path).exists()) {
-        // Of the stock library itself, what it defines; of all others, what they need.
+        // For the stock library itself, the symbols that it defines; for all others, those that they need.
         let what = if path.ends_with("libibverbs.so.1") { "--defined-only" } else { "--undefined-only" };
         let listed = Command::new("nm").args(["-D", "--with-symbol-versions", what, path]).output();
         let Ok(listed) = listed else { return skip("needs nm: apt-get install binutils") };

@@ -10,7 +10,7 @@ const LAYOUTS: &str = include_str!("../../../../vectors/abi/layouts-v65.txt");
 const VERBS: &str = include_str!("../../../../vectors/abi/libibverbs-v65.txt");
 const RDMACM: &str = include_str!("../../../../vectors/abi/librdmacm-v65.txt");
 
-/// Structures that no call of this library reads or writes: what they are for is refused, or handled as bytes.
+/// Structures that no call of this library reads or writes: their calls are refused, or treat them as bytes.
 const NEVER_READ: [&str; 18] = [
     // Completion counters and steering tags of a PCI bus.
     "ibv_comp_cntr",
@@ -28,7 +28,7 @@ const NEVER_READ: [&str; 18] = [
     "ibv_flow_spec_action_handle",
     "ibv_flow_spec_action_tag",
     "ibv_flow_spec_mpls",
-    // What a subnet manager answers.
+    // The answer of a subnet manager.
     "ibv_path_data",
     "ibv_path_record",
     "ibv_sa_mcmember_rec",

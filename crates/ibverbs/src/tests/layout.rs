@@ -443,7 +443,7 @@ fn all_numbers() -> Vec<(&'static str, u64)> {
     ]
 }
 
-/// A program that prints, line by line, what `expected` says.
+/// A C program that prints the lines of `expected`.
 fn program() -> (String, String) {
     let mut source = String::from(
         "#include <stddef.h>\n#include <stdio.h>\n#include <infiniband/verbs.h>\n#include <infiniband/sa.h>\nint main(void) {\n",
@@ -458,7 +458,7 @@ fn program() -> (String, String) {
         let kind = if name == "ibv_gid" { "union" } else { "struct" };
         source = source.replace("sizeof(struct ibv_gid)", "sizeof(union ibv_gid)");
         for Field { name: field, offset, .. } in fields {
-            // This one grows at its beginning: what it has been built with counts from the end.
+            // This structure grows at its beginning, so offsets count from the end.
             let (c, offset) = match name {
                 "verbs_context" => {
                     (format!("sizeof({kind} {name}) - offsetof({kind} {name}, {field})"), size - offset)

@@ -20,7 +20,7 @@ pub(super) struct End {
     pub(super) cq: *mut ibv_cq,
 }
 
-/// Everything that a peer may be allowed.
+/// All rights that a peer may have.
 pub(super) const ALL: c_uint = IBV_ACCESS_LOCAL_WRITE
     | IBV_ACCESS_REMOTE_WRITE
     | IBV_ACCESS_REMOTE_READ
@@ -163,7 +163,7 @@ impl End {
         assert_eq!(unsafe { receive(self.qp, &mut request, &mut null_mut()) }, 0);
     }
 
-    /// What completes next, within a minute.
+    /// The next completion, within a minute.
     pub(super) fn next(&self) -> ibv_wc {
         let begin = std::time::Instant::now();
         loop {

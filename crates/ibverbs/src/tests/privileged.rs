@@ -1,4 +1,4 @@
-//! A program with privileges of another user's heeds nothing of the environment that its user wrote.
+//! A program with another user's privileges ignores the environment that its user has set.
 
 use std::ffi::OsString;
 use std::fs::{self, Permissions};
@@ -14,7 +14,7 @@ const OTHER: u32 = 65534;
 /// Tells the test below that it is the program.
 const IS_PROGRAM: &str = "HIGHWIRE_TEST_IS_PRIVILEGED_PROGRAM";
 
-/// What a program that uses verbs does first, and what it has been told. Does nothing as a test of its own.
+/// The first calls of a program that uses verbs. Does nothing as a test of its own.
 #[test]
 fn program() {
     if std::env::var_os(IS_PROGRAM).is_none() {
@@ -118,7 +118,7 @@ fn a_setuid_program_heeds_no_variable_and_searches_no_path() {
         assert_eq!(sprung, Vec::<&str>::new(), "{said}");
         assert!(!registry.exists(), "{said}");
         assert!(!said.contains("stock.so") && !said.contains("evil.pcap"), "{said}");
-        // The traps work: the same program of the same user, without anyone's privileges, walks into each.
+        // The traps work: the same program of the same user, without privileges, walks into each.
         let plain = traps.run(0o755, variables);
         let (said, sprung) = (text(&plain), traps.sprung());
         assert_eq!(sprung, [trap], "{said}");

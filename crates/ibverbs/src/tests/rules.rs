@@ -1,4 +1,5 @@
-//! What programs may count on because cards do it: which mistakes are refused when they are made, and which end in an error.
+//! Behaviour of cards on which programs rely: which mistakes are refused at once, and which end in an error
+//! completion.
 
 use super::arguments::{Open, errno};
 use super::pair::{ALL, Pair, caps, remote};
@@ -20,7 +21,7 @@ fn a_send_queue_is_full_until_a_completion_was_polled() {
     let refused =
         |first: c_uint, count| (0..count).filter(|n| post(if *n == 0 { first } else { 0 }) != 0).count();
     assert!(refused(IBV_SEND_SIGNALED, 1000) > 900, "four are taken");
-    // They end by themselves, and nothing is free all the same.
+    // The requests end by themselves, and their places are in use all the same.
     assert!(refused(0, 1000) > 900);
     assert_eq!(post(0), libc::ENOMEM);
     assert_eq!(here.next().status, IBV_WC_SUCCESS);

@@ -1,4 +1,5 @@
-//! Steering rules, counters, work queues and their tables: what is refused, and what is kept while it is in use.
+//! Steering rules, counters, work queues and their tables: refused calls, and objects that stay while they
+//! are in use.
 
 use super::arguments::{Open, errno, strangers};
 use crate::abi::*;

@@ -1,4 +1,4 @@
-//! Windows of type 2, bound as programs bind them that were written for cards.
+//! Windows of type 2, bound as by programs that were written for cards.
 
 use super::pair::{ALL, Pair, remote, request};
 use super::skip;

@@ -1,4 +1,4 @@
-//! What threads meet at a channel that its program destroys.
+//! Threads that wait on a channel which its program destroys.
 
 use std::fs::read_to_string;
 use std::sync::mpsc::{Receiver, channel};
@@ -7,7 +7,7 @@ use super::*;
 use crate::rdmacm::abi::RDMA_PS_TCP;
 use crate::rdmacm::id;
 
-/// Where the kernel holds a thread of this process: the number of its system call, if it sleeps in one.
+/// The number of the system call in which a thread of this process sleeps, if it does.
 fn sleeps_in(thread: libc::pid_t) -> Option<i64> {
     let text = read_to_string(format!("/proc/self/task/{thread}/syscall")).ok()?;
     text.split_whitespace().next()?.parse().ok()
@@ -21,7 +21,7 @@ fn event_thread(channel_address: usize) -> (libc::pid_t, Receiver<c_int>) {
         let _ = say_number.send(unsafe { libc::gettid() });
         loop {
             let mut event = std::ptr::null_mut();
-            // SAFETY: the result is writable; whether there is such a channel is what is asked.
+            // SAFETY: the result is writable; the call itself checks whether the channel exists.
             if unsafe { rdma_get_cm_event(channel_address as *mut rdma_event_channel, &mut event) } != 0 {
                 let _ = say_error.send(crate::rdmacm::verbs::last_errno());
                 return;
@@ -61,8 +61,8 @@ fn a_thread_that_waits_on_a_channel_sleeps_on_when_it_is_destroyed() {
     let destroyed = channel as *mut rdma_event_channel;
     // SAFETY: the channel is alive, and destroyed once.
     unsafe { rdma_destroy_event_channel(destroyed) };
-    // Others that have the number of its descriptor, or its address, do not wake it.
-    // SAFETY: objects are made, used and destroyed here.
+    // New objects that reuse the channel's descriptor number or address do not wake the thread. SAFETY:
+    // objects are made, used and destroyed here.
     unsafe {
         let other = rdma_create_event_channel();
         assert_ne!(other, destroyed, "the address of a channel that was just destroyed");
