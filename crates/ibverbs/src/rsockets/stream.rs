@@ -82,7 +82,7 @@ pub(super) struct Stream {
     pub(super) is_writable: bool,
     /// Requests for connections that `raccept` has not taken.
     pub(super) requests: VecDeque<*mut rdma_cm_event>,
-    /// Memory that the peer may write to, and which of it the peer has yet to be told.
+    /// Memory that the peer may write to, and which parts have yet to be announced to it.
     pub(super) mapped: Vec<Mapped>,
     /// Threads that wait for it.
     pub(super) waiters: u32,
