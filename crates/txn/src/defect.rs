@@ -25,6 +25,7 @@ pub(crate) enum Defect {
     TornRecordAccepted,
     StaleReplicaPromoted,
     RecoveryForgetsRecords,
+    RecoveryIsNotLogged,
     RecoveryKeepsLocks,
     RecoverySkipsBackups,
     InDoubtIsAborted,

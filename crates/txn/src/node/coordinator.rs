@@ -289,7 +289,8 @@ impl Node {
         self.ask_primaries(worker, requests);
     }
 
-    /// The decision: from the first copy of the record on, the transaction commits even if nodes fail.
+    /// The decision: from the first copy of the record on, this node can only commit the transaction. f + 1 copies outlast the failure of
+    /// f nodes; if all copies are lost before that, recovery aborts it, and no client has been told otherwise.
     fn log(&mut self, worker: u16) {
         let mut record = self.workers[usize::from(worker)].record();
         self.workers[usize::from(worker)].phase = Phase::Logging;

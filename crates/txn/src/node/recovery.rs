@@ -3,14 +3,15 @@
 //! The manager asks all members to adopt; each answers with every record in its log, its own transactions' included. When all have
 //! answered, no member can act in an older configuration any more; when the leases of the removed nodes are over as well, those cannot act
 //! either. A transaction with a record anywhere is committed: its writes go to every replica that lacks them. All others are aborted: every
-//! lock is released. Then the manager opens the configuration. If it fails on the way, the next configuration does all of it again, and
-//! finds the same records: slots are emptied on opening only.
+//! lock is released. Then the manager opens the configuration. If it fails on the way, the next configuration does all of it again. A member
+//! that has applied a record has it in its own log, and logs are emptied on opening only. So the next recovery finds every record of
+//! which a write is left, even if the node that had the only copy has been removed meanwhile.
 
 use std::collections::BTreeSet;
 
 use crate::configuration::Configuration;
 use crate::defect::planted;
-use crate::id::NodeId;
+use crate::id::{NodeId, Txid};
 use crate::journal::Entry;
 use crate::message::{Request, Response};
 use crate::record::Record;
@@ -162,7 +163,11 @@ impl Node {
 
     fn recover(&mut self, records: &[Vec<u8>]) {
         let checked = !planted!(self, TornRecordAccepted);
-        for record in records.iter().filter_map(|slot| Record::unseal(slot, checked).ok()) {
+        for slot in records {
+            let Ok(record) = Record::unseal(slot, checked) else { continue };
+            if !planted!(self, RecoveryIsNotLogged) {
+                self.keep(record.txid, slot);
+            }
             for write in &record.writes {
                 if self.check_write(write).is_none() {
                     continue;
@@ -179,6 +184,18 @@ impl Node {
         }
     }
 
+    /// Puts a record into the log before its first write is made. Only a newer record of the same worker takes a slot: a worker begins its
+    /// next transaction when every replica has the last one's writes.
+    fn keep(&mut self, txid: Txid, record: &[u8]) {
+        let (node, worker) = (txid.node, txid.worker);
+        let slot = self.store.slots.entry((node, worker)).or_default();
+        if Record::unseal(slot, true).is_ok_and(|there| there.txid.sequence >= txid.sequence) {
+            return;
+        }
+        record.clone_into(slot);
+        self.note(|| Entry::Logged { node, worker, record: record.to_vec() });
+    }
+
     fn open(&mut self) {
         if self.is_open {
             return;
@@ -190,5 +207,101 @@ impl Node {
             self.settle(worker);
         }
         self.start_replication();
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+    use crate::codec::encode;
+    use crate::configuration::Member;
+    use crate::id::{RegionId, TableId};
+    use crate::message::Packet;
+    use crate::record::Write;
+    use crate::settings::{Settings, TableKind};
+
+    const MEMBERS: [Member; 3] = [(NodeId(0), 100), (NodeId(1), 101), (NodeId(2), 102)];
+    const TABLE: TableId = TableId(0);
+
+    fn settings() -> Settings {
+        Settings {
+            f: 1,
+            tables: vec![TableKind::Hash],
+            rows_max: 100,
+            scan_rows_max: 10,
+            workers: 1,
+            lease_ns: 4_000_000,
+            drift_ppm_max: 1000,
+            stuck_ns: 40_000_000,
+            page_rows: 10,
+            page_pause_ns: 1000,
+        }
+    }
+
+    /// Node 1, and the three configurations through which node 0 leads it.
+    fn member() -> (Node, Vec<Configuration>) {
+        let (ids, boots): (Vec<NodeId>, Vec<u64>) = MEMBERS.into_iter().unzip();
+        let first = Configuration::first(&ids, &boots, 1, 1);
+        let second = first.successor(NodeId(0), MEMBERS.to_vec(), &[], 1).expect("nothing is removed");
+        let third = second.successor(NodeId(0), MEMBERS[..2].to_vec(), &[], 1).expect("one is removed");
+        (Node::new(NodeId(1), 101, first.clone(), settings(), 1), vec![first, second, third])
+    }
+
+    fn ask(node: &mut Node, configuration: u32, request: Request) -> Response {
+        let packet = Packet { configuration, from: NodeId(0), request };
+        let reply = node.handle_request(2, NodeId(0), &encode(&packet)).expect("the member answers");
+        Response::parse(&reply.bytes).expect("a response")
+    }
+
+    fn adopt(node: &mut Node, new: &Configuration) -> Vec<Vec<u8>> {
+        let response = ask(node, new.id, Request::Adopt { new: Box::new(new.clone()) });
+        let Response::Adopted { records } = response else { panic!("{response:?}") };
+        records
+    }
+
+    fn record(sequence: u64, key: u64) -> Vec<u8> {
+        let write = Write { table: TABLE, key, read: 6, value: Some(vec![sequence as u8]) };
+        Record { txid: Txid { node: NodeId(2), worker: 0, sequence }, writes: vec![write] }.seal()
+    }
+
+    fn version(node: &Node, key: u64) -> u64 {
+        node.store().table(RegionId(0), TABLE).expect("a region of its own").row(key).version
+    }
+
+    #[test]
+    fn the_next_recovery_finds_what_the_last_has_begun_to_apply() {
+        let (mut node, configurations) = member();
+        let (second, third) = (&configurations[1], &configurations[2]);
+        assert_eq!(adopt(&mut node, second), Vec::<Vec<u8>>::new());
+        // Node 2 has the only copy, and is removed before all members have applied it.
+        ask(&mut node, second.id, Request::Recover { records: vec![record(9, 5)] });
+        assert_eq!(version(&node, 5), 7);
+        assert_eq!(adopt(&mut node, third), [record(9, 5)]);
+        ask(&mut node, third.id, Request::Recover { records: vec![record(9, 5)] });
+        ask(&mut node, third.id, Request::Open {});
+        assert!(node.store.slots.is_empty());
+    }
+
+    #[test]
+    fn of_a_workers_records_the_newest_stays_whatever_their_order() {
+        for order in [[8, 9], [9, 8]] {
+            let (mut node, configurations) = member();
+            adopt(&mut node, &configurations[1]);
+            let records = order.map(|sequence| record(sequence, sequence)).to_vec();
+            ask(&mut node, configurations[1].id, Request::Recover { records });
+            assert_eq!((version(&node, 8), version(&node, 9)), (7, 7));
+            assert_eq!(adopt(&mut node, &configurations[2]), [record(9, 9)]);
+        }
+    }
+
+    #[test]
+    fn a_whole_record_takes_the_place_of_a_torn_one() {
+        let (mut node, configurations) = member();
+        let mut torn = record(12, 5);
+        torn[7] ^= 1;
+        node.store.slots.insert((NodeId(2), 0), torn);
+        assert_eq!(adopt(&mut node, &configurations[1]), Vec::<Vec<u8>>::new());
+        ask(&mut node, configurations[1].id, Request::Recover { records: vec![record(9, 5)] });
+        assert_eq!(adopt(&mut node, &configurations[2]), [record(9, 5)]);
     }
 }
