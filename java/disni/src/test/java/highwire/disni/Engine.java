@@ -1,5 +1,6 @@
 package highwire.disni;
 
+import static org.junit.jupiter.api.Assertions.assertEquals;
 import static org.junit.jupiter.api.Assertions.assertTrue;
 import static org.junit.jupiter.api.Assumptions.assumeTrue;
 
@@ -43,6 +44,12 @@ final class Engine implements AutoCloseable {
     Engine use() {
         System.setProperty("highwire.door", door.toString());
         return this;
+    }
+
+    /** Sends its process a signal, and returns once it has it. */
+    void signal(String name) throws IOException, InterruptedException {
+        Process kill = new ProcessBuilder("kill", "-" + name, Long.toString(process.pid())).inheritIO().start();
+        assertEquals(0, kill.waitFor(), "kill -" + name);
     }
 
     @Override

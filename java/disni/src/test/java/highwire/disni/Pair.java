@@ -34,7 +34,12 @@ final class Pair implements AutoCloseable {
     }
 
     Pair(boolean isPolling) throws Exception {
-        group = new RdmaActiveEndpointGroup<>(1000, isPolling, 16, 4, 64);
+        this(1000, isPolling);
+    }
+
+    /** With a thread that looks so many milliseconds after it has gone to sleep, whatever happens; less than 0: not before it is woken. */
+    Pair(int timeout, boolean isPolling) throws Exception {
+        group = new RdmaActiveEndpointGroup<>(timeout, isPolling, 16, 4, 64);
         group.init((id, isServerSide) -> new End(group, id, isServerSide));
         server = group.createServerEndpoint();
         server.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0), 4);
@@ -69,6 +74,8 @@ final class Pair implements AutoCloseable {
         final LinkedBlockingQueue<RdmaCmEvent> events = new LinkedBlockingQueue<>();
         /** What it throws at each completion, if anything. */
         volatile RuntimeException fault;
+        /** What it does first at each completion. */
+        volatile Runnable whenTold = () -> {};
         IbvMr region;
 
         End(RdmaActiveEndpointGroup<End> group, RdmaCmId id, boolean isServerSide) throws IOException {
@@ -85,6 +92,7 @@ final class Pair implements AutoCloseable {
         @Override
         public void dispatchCqEvent(IbvWC completion) {
             RuntimeException thrown = fault;
+            whenTold.run();
             completions.add(completion);
             if (thrown != null) {
                 throw thrown;
