@@ -20,6 +20,8 @@ import java.util.concurrent.CountDownLatch;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.atomic.AtomicInteger;
 import java.util.concurrent.atomic.AtomicReference;
+import org.apache.jute.InputArchive;
+import org.apache.jute.Record;
 import org.apache.zookeeper.CreateMode;
 import org.apache.zookeeper.KeeperException;
 import org.apache.zookeeper.Watcher.Event.EventType;
@@ -27,6 +29,9 @@ import org.apache.zookeeper.ZooDefs.Ids;
 import org.apache.zookeeper.ZooDefs.OpCode;
 import org.apache.zookeeper.ZooKeeper;
 import org.apache.zookeeper.data.Stat;
+import org.apache.zookeeper.proto.ExistsRequest;
+import org.apache.zookeeper.proto.ExistsResponse;
+import org.apache.zookeeper.proto.RequestHeader;
 import org.apache.zookeeper.server.Request;
 import org.apache.zookeeper.server.RequestThrottler;
 import org.apache.zookeeper.server.ZooKeeperServer;
@@ -271,6 +276,40 @@ class ReadsTest {
         closer.get().join();
         // It is empty from then on; no client may see that.
         assertThrows(KeeperException.ConnectionLossException.class, () -> client.exists("/read", false));
+    }
+
+    /** A client that tells which thread has taken an answer. */
+    private static final class Telling extends ZooKeeper {
+        Telling(String address) throws IOException {
+            super(address, Server.SESSION_MILLIS, event -> {}, Server.config(Server.QUEUE_PAIRS));
+        }
+
+        Thread takerOfAnAnswer() {
+            AtomicReference<Thread> taker = new AtomicReference<>();
+            RequestHeader header = new RequestHeader();
+            header.setType(OpCode.exists);
+            Record answer = new ExistsResponse() {
+                @Override
+                public void deserialize(InputArchive archive, String tag) throws IOException {
+                    taker.set(Thread.currentThread());
+                    super.deserialize(archive, tag);
+                }
+            };
+            try {
+                assertEquals(0, cnxn.submitRequest(header, new ExistsRequest("/", false), answer, null).getErr());
+            } catch (InterruptedException e) {
+                throw new IllegalStateException(e);
+            }
+            return taker.get();
+        }
+    }
+
+    @Test
+    void aCallerTakesItsOwnAnswer() throws Exception {
+        Telling client = new Telling(server.address());
+        clients.add(client);
+        // One that finds its core wanted leaves the answer to the client's thread, so it is not every one.
+        Server.until("an answer that its caller takes", () -> client.takerOfAnAnswer() == Thread.currentThread());
     }
 
     @Test
