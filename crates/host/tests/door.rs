@@ -5,7 +5,7 @@ mod door_client;
 
 use door_client::{Client, PATIENCE, RawQueuePair, status};
 use highwire_host::door::{Door, VERSION};
-use highwire_host::{Device, DeviceConfig, Engine};
+use highwire_host::{Device, DeviceConfig, Engine, FaultConfig, LinkChoice};
 use highwire_shmem::offset;
 use highwire_stdx::Rng;
 use highwire_verbs::{
@@ -16,7 +16,11 @@ use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 fn open() -> (Device, Door) {
-    let config = DeviceConfig { has_door: true, engine: Engine::Background, ..DeviceConfig::default() };
+    open_as(DeviceConfig::default())
+}
+
+fn open_as(config: DeviceConfig) -> (Device, Door) {
+    let config = DeviceConfig { has_door: true, engine: Engine::Background, ..config };
     let device = Device::open(&config).expect("a device");
     let door = Door::open(&device).expect("a door");
     (device, door)
@@ -60,6 +64,21 @@ fn two_programs_send_write_and_read_through_what_they_map() {
     assert_eq!(qa.memory.read(1024, 7), b"through");
 }
 
+/// How many receives were taken out of the ring.
+fn taken(qp: &RawQueuePair) -> u64 {
+    qp.rq_window.u64_at(offset::HEAD).load(Ordering::SeqCst)
+}
+
+/// Whether the engine wants to be rung for receives.
+fn wanted(qp: &RawQueuePair) -> u64 {
+    qp.rq_window.u64_at(offset::WANTED).load(Ordering::SeqCst)
+}
+
+/// Whether the engine holds a receive, so that no peer may take a later one.
+fn held(qp: &RawQueuePair) -> u64 {
+    qp.rq_window.u64_at(offset::HELD).load(Ordering::SeqCst)
+}
+
 #[test]
 fn receives_on_demand_stay_in_their_ring_until_a_message_wants_one() {
     let (_device, door) = open();
@@ -67,9 +86,6 @@ fn receives_on_demand_stay_in_their_ring_until_a_message_wants_one() {
     let (mut qa, mut qb) = (a.queue_pair_on_demand(), b.queue_pair_on_demand());
     a.connect_to(&qa, &qb);
     b.connect_to(&qb, &qa);
-    let taken = |qp: &RawQueuePair| qp.rq_window.u64_at(offset::HEAD).load(Ordering::SeqCst);
-    let wanted = |qp: &RawQueuePair| qp.rq_window.u64_at(offset::WANTED).load(Ordering::SeqCst);
-    let held = |qp: &RawQueuePair| qp.rq_window.u64_at(offset::HELD).load(Ordering::SeqCst);
 
     for wr_id in 1..=4 {
         qb.leave_receive(wr_id, 0, 64);
@@ -103,6 +119,28 @@ fn receives_on_demand_stay_in_their_ring_until_a_message_wants_one() {
     qb.leave_receive(8, 0, 64);
     b.modify(&qb, 1, &[(1, 0)]);
     assert_eq!((taken(&qb), wanted(&qb)), (8, 0));
+}
+
+#[test]
+fn a_receive_that_a_packet_did_not_use_is_announced_until_a_message_does() {
+    // The second copy of a packet is no message: the engine fetches a receive for it and keeps that for the next one.
+    let faults = Some(FaultConfig { duplicate: 1.0, ..FaultConfig::default() });
+    let (_device, door) = open_as(DeviceConfig { link: LinkChoice::Shm, faults, ..DeviceConfig::default() });
+    let (mut a, mut b) = (Client::connect(&door), Client::connect(&door));
+    let (mut qa, mut qb) = (a.queue_pair_on_demand(), b.queue_pair_on_demand());
+    a.connect_to(&qa, &qb);
+    b.connect_to(&qb, &qa);
+    for wr_id in [1, 2] {
+        qb.leave_receive(wr_id, 0, 64);
+    }
+    qa.post(&a, &SendWr::new(8, Operation::Send, &[qa.sge(0, 16)]));
+    assert_eq!(qb.completion().wr_id, 1);
+    until("a receive for the second copy", || taken(&qb) == 2);
+    assert_eq!(held(&qb), 1, "a peer that took a third would overtake the second");
+    assert_eq!(qa.completion().status, CompletionStatus::Success);
+    qa.post(&a, &SendWr::new(8, Operation::Send, &[qa.sge(0, 16)]));
+    assert_eq!(qb.completion().wr_id, 2);
+    until("a word that peers may take the next one", || held(&qb) == 0);
 }
 
 #[test]
