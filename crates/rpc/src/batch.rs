@@ -20,7 +20,7 @@ use std::task::{Context, Poll};
 enum Place {
     /// Message `index` of the flight at `flight`.
     In { flight: u16, index: u8 },
-    /// Nowhere.
+    /// The request was refused before it was sent.
     Failed(CallError),
 }
 
@@ -28,7 +28,7 @@ enum Place {
 #[derive(Debug)]
 pub struct Batch {
     worker: Worker,
-    /// With their nodes, in the order of their first requests.
+    /// Each flight, after its node, in the order of their first requests.
     flights: Vec<(u16, u32)>,
     places: Vec<Place>,
     call: Option<u32>,
@@ -40,12 +40,12 @@ impl Batch {
         Batch { worker, flights: Vec::new(), places: Vec::new(), call: None, timeout: None }
     }
 
-    /// Gives up requests that have no response when this time is over; it counts from when the batch is sent.
+    /// Gives up requests without a response after this time, which counts from when the batch is sent.
     pub fn timeout(&mut self, timeout: Duration) {
         self.timeout = Some(timeout);
     }
 
-    /// Adds a request; returns its place among the replies. What is wrong with it is told there.
+    /// Adds a request; returns its place among the replies. An error is reported there.
     #[inline]
     pub fn add(&mut self, node: Node, request: RequestType, bytes: &[u8]) -> usize {
         self.add_pieces(node, request, &[bytes])
@@ -72,12 +72,12 @@ impl Batch {
         self.places.len() - 1
     }
 
-    /// How many requests it has.
+    /// The number of requests.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether it has none.
+    /// Whether there is no request.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
@@ -87,7 +87,7 @@ impl Batch {
         SendBatch { batch: self, is_sent: false }
     }
 
-    /// What came back.
+    /// The responses that have arrived.
     fn take_replies(&mut self) -> Replies {
         let mut core = self.worker.core.borrow_mut();
         let answers = self.flights.drain(..).map(|(_, flight)| core.close_flight(flight)).collect();
@@ -137,7 +137,7 @@ impl Future for SendBatch {
             }
             let deadline = this.batch.timeout.map_or(Instant::FAR_FUTURE, |timeout| core.now + timeout);
             for &(_, flight) in &this.batch.flights {
-                // One whose only request was refused has nothing to say.
+                // A flight whose only request was refused has nothing to send.
                 if core.flights[flight as usize].count == 0 {
                     core.finish_flight(flight, Ok(()));
                 } else {
@@ -169,7 +169,7 @@ impl Replies {
     /// The response to request `index`.
     ///
     /// # Errors
-    /// Why there is none.
+    /// Why there is no response.
     ///
     /// # Panics
     /// Beyond the batch.
@@ -181,24 +181,24 @@ impl Replies {
         }
     }
 
-    /// The configuration id that the node that answered request `index` had then; `None` if it did not answer.
+    /// The configuration id that a node had when it answered request `index`; `None` if it did not answer.
     pub fn fence(&self, index: usize) -> Option<u16> {
         let &Place::In { flight, .. } = self.places.get(index)? else { return None };
         let answer = &self.answers[usize::from(flight)];
         answer.failure.is_none().then_some(answer.fence)
     }
 
-    /// How many there are.
+    /// The number of replies.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no reply.
     pub fn is_empty(&self) -> bool {
         self.places.is_empty()
     }
 
-    /// Each in turn.
+    /// Each reply in turn.
     pub fn iter(&self) -> impl Iterator<Item = Result<&[u8], CallError>> {
         (0..self.len()).map(|index| self.get(index))
     }

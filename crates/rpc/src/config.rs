@@ -1,4 +1,4 @@
-//! What an endpoint is made with.
+//! The configuration of an endpoint.
 
 use crate::wire::{HEADER_LEN, MESSAGE_HEADER_LEN, PART_HEADER_LEN};
 use highwire_stdx::Duration;
@@ -45,17 +45,18 @@ impl Default for Optimisations {
 /// The longest batch unless a configuration says otherwise.
 pub const BATCH_BYTES_MAX: u32 = 8 << 20;
 
-/// What an endpoint is made with. The defaults suit a cluster of a few nodes on a network of microseconds.
+/// The configuration of an endpoint. The defaults suit a cluster of a few nodes on a network of microseconds.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// This node.
     pub node: Node,
-    /// Greater each time that the node starts, and not zero in its low half: how peers tell a restart from a delay.
+    /// Greater each time that the node starts, and not zero in its low half: by it, peers tell a restart from
+    /// a delay.
     pub incarnation: u64,
     /// The Q_Key of all endpoints of the cluster.
     pub qkey: u32,
-    /// Batches that may be in flight to one peer, 1 to 256, and from one peer: the credits of a destination. A cluster of `n` peers needs
-    /// `2 × n × slots` receives.
+    /// Batches that may be in flight to one peer, and from one peer, 1 to 256: the credits of a destination.
+    /// A cluster of `n` peers needs `2 × n × slots` receives.
     pub slots: u16,
     /// The longest datagram, with its header: at most the path MTU.
     pub datagram_bytes: u16,
@@ -63,19 +64,19 @@ pub struct Config {
     pub batch_bytes_max: u32,
     /// Parts of one long batch that may be in flight, 1 to 64.
     pub window_parts: u8,
-    /// How long a batch waits for a sign of life before it is sent again; twice as long each further time, up to
-    /// [`resend_after_max`](Self::resend_after_max).
+    /// How long a batch waits for a sign of life from the peer before it is sent again; twice as long each
+    /// further time, up to [`resend_after_max`](Self::resend_after_max).
     pub resend_after: Duration,
     /// The longest such wait.
     pub resend_after_max: Duration,
-    /// How long a peer may say nothing, while it is waited for, until it is taken for dead. Coarse: it is a failure detector, and not
-    /// what repairs loss (FaSST §4.3).
+    /// How long a peer from which something is awaited may be silent before it is taken for dead. Coarse: it
+    /// is a failure detector, and does not repair loss (FaSST §4.3).
     pub failure_after: Duration,
     /// Workers and nested handlers that can exist at once.
     pub tasks_max: usize,
     /// Whether nodes that were not added may introduce themselves.
     pub accepts_strangers: bool,
-    /// What is done to make it fast.
+    /// The optimisations in use.
     pub optimisations: Optimisations,
 }
 

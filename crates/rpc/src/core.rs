@@ -1,4 +1,4 @@
-//! The state that workers and the driver share: peers, flights, and what is to be sent.
+//! The state that workers and the driver share: peers, flights, and the queue of datagrams to send.
 
 mod greet;
 mod outbox;
@@ -19,7 +19,7 @@ use outbox::Outbox;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::task::Waker;
 
-/// What a worker waits for: the flights of a batch.
+/// A worker's wait for the flights of a batch.
 #[derive(Debug, Default)]
 pub(crate) struct Call {
     /// Flights that are not done.
@@ -59,7 +59,7 @@ pub(crate) struct Core {
     next_check: Instant,
 }
 
-/// What a received datagram asks for beyond the core.
+/// The work that a received datagram leaves to the caller of the core.
 pub(crate) enum Step {
     /// Nothing.
     Done,
@@ -137,7 +137,7 @@ impl Core {
         Step::Done
     }
 
-    /// Whether a datagram of a responder is of one that this node greeted.
+    /// Whether a responder's datagram is from a peer that this node greeted.
     #[inline]
     fn may_respond(&mut self, received: &Received<'_>, header: &Header) -> bool {
         let (tag, now) = (self.tag, self.now);
@@ -151,7 +151,8 @@ impl Core {
         is_known
     }
 
-    /// Whether a datagram of a requester is of one that introduced itself. One that did so to an earlier incarnation is told.
+    /// Whether a requester's datagram is from a node that introduced itself. A requester that did so to an
+    /// earlier incarnation of this node is told.
     #[inline]
     fn may_request(&mut self, received: &Received<'_>, immediate: &Immediate, header: &Header) -> bool {
         let (tag, now) = (self.tag, self.now);
@@ -171,7 +172,7 @@ impl Core {
         true
     }
 
-    /// Reports of progress concern either role.
+    /// Reports of progress concern requester or responder.
     fn on_progress(
         &mut self,
         received: &Received<'_>,
@@ -190,7 +191,7 @@ impl Core {
         Ok(())
     }
 
-    /// Does what is due.
+    /// Runs the timers that are due.
     pub(crate) fn handle_timeout(&mut self) {
         while let Some(entry) = self.sleepers.first_entry() {
             if entry.key().0 > self.now {
@@ -205,14 +206,14 @@ impl Core {
         }
     }
 
-    /// When something is due.
+    /// When the next timer is due.
     pub(crate) fn poll_timeout(&self) -> Option<Instant> {
         let slept = self.sleepers.first_key_value().map(|((at, _), _)| *at);
         let check = (self.next_check < Instant::FAR_FUTURE).then_some(self.next_check);
         [slept, check].into_iter().flatten().min()
     }
 
-    /// Something is due at `at`.
+    /// Notes that a timer is due at `at`.
     #[inline]
     fn wake_at(&mut self, at: Instant) {
         self.next_check = self.next_check.min(at);

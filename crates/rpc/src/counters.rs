@@ -1,8 +1,8 @@
-//! What an endpoint has done, one number per optimisation and per repair.
+//! The counters of an endpoint: one number per optimisation and per repair.
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),+ $(,)?) => {
-        /// What an endpoint has done so far.
+        /// The work of an endpoint so far.
         #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
         pub struct Counters {
             $($(#[$doc])* pub $name: u64),+
@@ -20,7 +20,7 @@ macro_rules! counters {
 counters! {
     /// Requests of workers that were sent.
     requests,
-    /// Datagrams that they took: fewer, where requests were coalesced.
+    /// Datagrams of these requests: fewer, where requests were coalesced.
     request_datagrams,
     /// Requests handled here.
     handled,
@@ -28,7 +28,8 @@ counters! {
     response_datagrams,
     /// Datagrams received.
     received,
-    /// Times that the driver asked for what to send and got something: doorbells, where one rings for each such time.
+    /// Times that the driver asked for datagrams to send and got some: doorbells, if it rings one for each
+    /// such time.
     transmissions,
     /// Datagrams handed to the driver.
     transmitted,
@@ -50,7 +51,7 @@ counters! {
     stale_responses,
     /// Batches given up by their caller: dropped, or past their deadline.
     cancelled,
-    /// Batches that failed because their peer said nothing.
+    /// Batches that failed because their peer was silent.
     silent,
     /// Batches refused because the peer had been another incarnation.
     refused,
@@ -58,6 +59,6 @@ counters! {
     fenced,
     /// Datagrams that could not be parsed.
     malformed,
-    /// Datagrams of nodes or queue pairs that are not known.
+    /// Datagrams of unknown nodes or queue pairs.
     strangers,
 }

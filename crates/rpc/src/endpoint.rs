@@ -1,7 +1,8 @@
 //! An endpoint: one per thread, shared by a master (the code that drives it) and its workers (FaSST §4.1).
 //!
-//! Law of use: after any `handle_*` the driver calls [`run`](Endpoint::run) and then [`transmit`](Endpoint::transmit) until it has
-//! nothing more; once per sweep over the completions, so that what a sweep made leaves with one doorbell.
+//! Law of use: after any `handle_*` the driver calls [`run`](Endpoint::run) and then
+//! [`transmit`](Endpoint::transmit) until there is nothing more to send; once per sweep over the completions,
+//! so that everything that a sweep caused leaves with one doorbell.
 
 use crate::config::{Config, Node, RequestType};
 use crate::core::{Core, Execution, Outgoing, Step};
@@ -21,15 +22,15 @@ use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
 
-/// A datagram that arrived: what its completion says, and what lies in its receive.
+/// A datagram that arrived: its completion's fields, and the bytes in its receive.
 #[derive(Clone, Copy, Debug)]
 pub struct Received<'a> {
     /// The immediate.
     pub immediate: u32,
     /// The sender's queue pair.
     pub source_qpn: Qpn,
-    /// The 40 bytes in front of the datagram, where there are any: by them an endpoint learns the address of a node that introduces
-    /// itself.
+    /// The 40 bytes in front of the datagram, if there are any: from them an endpoint learns the address of a
+    /// node that introduces itself.
     pub grh: Option<&'a [u8]>,
     /// The datagram.
     pub bytes: &'a [u8],
@@ -38,7 +39,7 @@ pub struct Received<'a> {
 /// An endpoint.
 #[derive(Debug)]
 pub struct Endpoint {
-    // Before the core: workers that are dropped cancel what they wait for.
+    // Before the core: workers that are dropped cancel their calls there.
     executor: Executor,
     handlers: Handlers,
     pub(crate) core: Rc<RefCell<Core>>,
@@ -63,12 +64,12 @@ impl Endpoint {
         self.core.borrow().config.node
     }
 
-    /// What it was made with.
+    /// Its configuration.
     pub fn config(&self) -> Config {
         self.core.borrow().config.clone()
     }
 
-    /// Handles requests of a type, where they are received. The handler must not wait.
+    /// Handles requests of a type in the call that receives them. The handler must not wait.
     pub fn register(
         &mut self,
         request: RequestType,
@@ -77,7 +78,7 @@ impl Endpoint {
         self.handlers.set(request, Action::Plain(Box::new(handler)));
     }
 
-    /// Handles requests of a type each by a worker of its own, which may call others.
+    /// Handles requests of a type each by a worker of its own, which may call other nodes.
     pub fn register_nested<F>(
         &mut self,
         request: RequestType,
@@ -105,7 +106,7 @@ impl Endpoint {
         self.core.borrow_mut().add_peer(node, to)
     }
 
-    /// Has no more to do with a peer: calls to it fail, and its datagrams are a stranger's.
+    /// Forgets a peer: calls to it fail, and its datagrams are a stranger's.
     pub fn remove_peer(&mut self, node: Node) {
         self.core.borrow_mut().remove_peer(node);
     }
@@ -133,12 +134,12 @@ impl Endpoint {
         self.executor.spawn(work(worker))
     }
 
-    /// How many workers and nested handlers there are.
+    /// The number of workers and nested handlers.
     pub fn running(&self) -> usize {
         self.executor.running()
     }
 
-    /// What it has done so far.
+    /// The endpoint's work so far.
     pub fn counters(&self) -> Counters {
         self.core.borrow().counters
     }
@@ -156,21 +157,22 @@ impl Endpoint {
         }
     }
 
-    /// Does what is due; early and late calls are harmless.
+    /// Runs the timers that are due; early and late calls are harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         let mut core = self.core.borrow_mut();
         core.now = now;
         core.handle_timeout();
     }
 
-    /// When [`handle_timeout`](Self::handle_timeout) is wanted; may be early.
+    /// When the driver must call [`handle_timeout`](Self::handle_timeout); may be early.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.core.borrow().poll_timeout()
     }
 
-    /// Resumes the workers that are ready, and carries out requests to this very node. Workers that these make ready in turn are resumed
-    /// as well, within limits: a worker that yields again and again cannot keep the endpoint from the network.
+    /// Resumes the workers that are ready, and executes requests to this very node. Workers that these make
+    /// ready in turn are resumed as well, within limits: a worker that yields again and again cannot keep the
+    /// endpoint from the network.
     #[inline]
     pub fn run(&mut self, now: Instant) {
         const ROUNDS_MAX: u32 = 4;
@@ -191,7 +193,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether a worker is to be resumed, or there is something to send.
+    /// Whether a worker is to be resumed, or there is a datagram to send.
     #[inline]
     pub fn has_work(&self) -> bool {
         self.executor.is_ready() || {
@@ -200,13 +202,13 @@ impl Endpoint {
         }
     }
 
-    /// Whether there is something to send.
+    /// Whether there is a datagram to send.
     #[inline]
     pub fn has_output(&self) -> bool {
         self.core.borrow().has_output()
     }
 
-    /// Offers each datagram that is to be sent to `post`, until that says that it has no room; returns how many it took.
+    /// Offers each datagram to `post`, until `post` says that it has no room; returns how many `post` took.
     #[inline]
     pub fn transmit(&mut self, mut post: impl FnMut(&Outgoing<'_>) -> bool) -> u32 {
         let mut core = self.core.borrow_mut();
@@ -216,7 +218,7 @@ impl Endpoint {
         core.transmit(&mut post)
     }
 
-    /// Requests to this very node: they see no network.
+    /// Executes requests to this very node, which see no network.
     #[cold]
     fn run_local(&mut self) {
         loop {
@@ -247,7 +249,7 @@ impl Endpoint {
         self.core.borrow_mut().executed(execution.origin, execution.count, response);
     }
 
-    /// Adds the response to a request with a plain handler, or why there is none.
+    /// Adds the response to a request with a plain handler, or the status that says why there is none.
     #[inline]
     fn answer(&mut self, execution: &Execution, message: &Message<'_>, own_fence: u16, batch: &mut Vec<u8>) {
         let at = batch.len();
@@ -270,7 +272,8 @@ impl Endpoint {
         emit_message_header(batch, at, status, length);
     }
 
-    /// The rest of a batch, from the first request with a nested handler on. The answers so far are in `response`.
+    /// Executes the rest of a batch, from the first request with a nested handler on. The answers so far are
+    /// in `response`.
     #[cold]
     fn execute_nested(
         &mut self,

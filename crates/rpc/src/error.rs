@@ -8,7 +8,7 @@ use std::fmt;
 pub enum CallError {
     /// No such node was added.
     NoSuchNode(Node),
-    /// The request, or its batch, is longer than can be sent, or than the peer takes.
+    /// The request, or its batch, is longer than this node can send or the peer takes.
     TooLong,
     /// The peer has no handler for this type.
     NoSuchType,
@@ -18,18 +18,18 @@ pub enum CallError {
     HandlerFailed,
     /// The peer has no room for another nested handler.
     Overloaded,
-    /// The peer has said nothing for too long. Whether it executed the request is not known.
+    /// The peer was silent for too long. It may have executed the request.
     PeerSilent(Node),
-    /// The peer is another incarnation than the request was sent to, which may have executed it.
+    /// The peer has restarted since the request was sent. Its earlier incarnation may have executed it.
     PeerRestarted(Node),
-    /// The peer was removed meanwhile. Whether it executed the request is not known.
+    /// The peer was removed meanwhile. It may have executed the request.
     PeerRemoved(Node),
-    /// The time that the caller allowed is over. Whether the peer executed the request is not known.
+    /// The caller's time is over. The peer may have executed the request.
     DeadlineExceeded,
 }
 
 impl CallError {
-    /// Whether the peer may have executed the request all the same.
+    /// Whether the peer may have executed the request nevertheless.
     pub fn is_outcome_unknown(&self) -> bool {
         matches!(
             self,

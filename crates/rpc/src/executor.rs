@@ -1,7 +1,8 @@
 //! A poll loop for workers: it resumes workers that were woken, in turn, until none is ready.
 //!
-//! Which workers are ready is a set of bits that wakers set, so a worker that is woken twice runs once, and resuming one costs a
-//! bit, a call and no allocation. Wakers may be sent to other threads, as their contract has it; the workers stay where they are.
+//! Wakers set bits that say which workers are ready, so a worker that is woken twice runs once, and resuming
+//! one costs a bit, a call and no allocation. Wakers may be sent to other threads, as their contract demands;
+//! the workers stay on their thread.
 
 use crate::error::SpawnError;
 use std::cell::RefCell;
@@ -67,7 +68,7 @@ impl Executor {
         Executor { ready: Arc::new(Ready { words }), tasks: Vec::new(), free: Vec::new(), tasks_max }
     }
 
-    /// How many workers there are.
+    /// The number of workers.
     pub(crate) fn running(&self) -> usize {
         self.tasks.len() - self.free.len()
     }
@@ -111,7 +112,8 @@ impl Executor {
         self.words_used().iter().any(|word| word.load(Ordering::Relaxed) != 0)
     }
 
-    /// Those that have a task's bit: a loop that only polls looks at them several times a turn, and there may be places for thousands.
+    /// The words in which a task's bit may be set: a loop that only polls looks at them several times a turn,
+    /// and there may be places for thousands of tasks.
     #[inline]
     fn words_used(&self) -> &[AtomicU64] {
         &self.ready.words[..self.tasks.len().div_ceil(64)]

@@ -6,14 +6,14 @@ use crate::parts::{PartsIn, PartsOut};
 use crate::wire::HEADER_LEN;
 use highwire_stdx::Instant;
 
-/// Where a flight is.
+/// The stage of a flight.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Stage {
     /// Not in use.
     Free,
     /// Requests are being added.
     Open,
-    /// It waits for the peer's greeting, or for a slot.
+    /// It waits for the peer's answer to a greeting, or for a slot.
     Waiting,
     /// It occupies a slot of its peer.
     Sent,
@@ -29,7 +29,7 @@ pub(crate) struct Entry {
     pub(crate) length: u32,
 }
 
-/// What came back.
+/// A response.
 #[derive(Debug, Default)]
 pub(crate) struct Answer {
     pub(crate) bytes: Vec<u8>,
@@ -69,7 +69,7 @@ pub(crate) struct Flight {
     pub(crate) slot: u8,
     pub(crate) count: u8,
     pub(crate) sequence: u32,
-    /// The call that it belongs to.
+    /// The call to which the flight belongs.
     pub(crate) call: u32,
     /// Room for the header, then the requests.
     pub(crate) request: Vec<u8>,

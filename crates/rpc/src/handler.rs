@@ -1,7 +1,7 @@
-//! Handlers: what a node does when it is asked.
+//! Handlers: the functions with which a node executes requests.
 //!
-//! A plain handler runs where its request was received and answers at once. A handler that must call others runs as a worker of
-//! its own, so that nothing waits for it but its requester.
+//! A plain handler runs in the call that receives its request and answers at once. A handler that must call
+//! other nodes runs as a worker of its own, so that only its requester waits for it.
 
 use crate::config::{Node, RequestType};
 use crate::worker::Worker;
@@ -9,7 +9,7 @@ use std::fmt;
 use std::future::Future;
 use std::pin::Pin;
 
-/// How a request ended, as the first byte of its response says.
+/// How a request ended: the first byte of its response.
 pub(crate) mod status {
     pub(crate) const OK: u8 = 0;
     pub(crate) const NO_SUCH_TYPE: u8 = 1;
@@ -21,11 +21,11 @@ pub(crate) mod status {
 /// A request, as its handler sees it.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The node that asks.
+    /// The requester's node.
     pub node: Node,
-    /// The configuration id that it sent.
+    /// The requester's configuration id.
     pub fence: u16,
-    /// What it says.
+    /// The request's bytes.
     pub bytes: &'a [u8],
 }
 
@@ -56,23 +56,23 @@ impl<'a> Response<'a> {
         &mut self.batch[at..]
     }
 
-    /// What has been written.
+    /// The bytes written so far.
     pub fn bytes(&self) -> &[u8] {
         &self.batch[self.start..]
     }
 
-    /// Forgets what has been written.
+    /// Discards the bytes written so far.
     pub fn clear(&mut self) {
         self.batch.truncate(self.start);
     }
 
-    /// The request could not be carried out: the caller gets [`HandlerFailed`](crate::CallError::HandlerFailed).
+    /// Marks the request as failed: the caller gets [`HandlerFailed`](crate::CallError::HandlerFailed).
     pub fn fail(&mut self) {
         self.clear();
         self.failed = true;
     }
 
-    /// How it ended, and how long it is.
+    /// The request's status, and the length of its response.
     pub(crate) fn finish(mut self, bytes_max: usize) -> (u8, usize) {
         if self.bytes().len() > bytes_max {
             self.fail();
@@ -85,15 +85,15 @@ impl<'a> Response<'a> {
 /// A request that a worker handles.
 #[derive(Clone, Debug)]
 pub struct NestedRequest {
-    /// The node that asks.
+    /// The requester's node.
     pub node: Node,
-    /// The configuration id that it sent.
+    /// The requester's configuration id.
     pub fence: u16,
-    /// What it says.
+    /// The request's bytes.
     pub bytes: Vec<u8>,
 }
 
-/// What a nested handler's future gives: the response.
+/// The future of a nested handler, whose output is the response.
 pub(crate) type NestedFuture = Pin<Box<dyn Future<Output = Vec<u8>>>>;
 
 type PlainFn = dyn FnMut(&Request<'_>, &mut Response<'_>);
@@ -138,7 +138,7 @@ impl Handlers {
         matches!(&self.by_type[usize::from(tag)], Some(Handler { action: Action::Nested(_), .. }))
     }
 
-    /// Whether they do, and the fence lets them.
+    /// Whether requests of a type run as workers, and the fence lets this one run.
     pub(crate) fn may_run_nested(&self, tag: u8, is_own_fence: bool) -> bool {
         self.is_nested(tag)
             && self.by_type[usize::from(tag)].as_ref().is_some_and(|h| is_own_fence || !h.is_fenced)

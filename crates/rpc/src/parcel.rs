@@ -1,8 +1,9 @@
 //! Parcels: batches to one node that no worker waits for.
 //!
-//! A worker that waits costs a future, a wake-up and the bookkeeping of both. Drivers that carry messages of a state machine need none of it:
-//! they send a [`Parcel`], and ask the endpoint now and then which have come back ([`Endpoint::take_parcel`]). What is repaired, what is
-//! executed at most once and what fails is the same as for [batches](crate::Batch).
+//! A worker that waits costs a future, a wake-up and the bookkeeping of both. Drivers that carry messages of
+//! a state machine avoid these: they send a [`Parcel`], and ask the endpoint now and then which have come
+//! back ([`Endpoint::take_parcel`]). Repair, execution at most once and failure are those of
+//! [batches](crate::Batch).
 
 use crate::config::{Node, RequestType};
 use crate::core::{Core, PARCEL};
@@ -40,7 +41,7 @@ impl Endpoint {
         Some(ReturnedParcel { core: Rc::clone(&self.core), flight })
     }
 
-    /// Nobody waits for a parcel any more: it comes back at once. Its requests may be executed.
+    /// Cancels a parcel: it comes back at once. The peer may have executed its requests.
     pub fn cancel_parcel(&mut self, parcel: ParcelId) {
         let mut core = self.core.borrow_mut();
         let is_under_way = |flight: &crate::flight::Flight| {
@@ -56,7 +57,7 @@ impl Parcel {
     /// Adds a request; returns its place.
     ///
     /// # Errors
-    /// [`CallError::TooLong`]: there is no room for it, or not beside the others.
+    /// [`CallError::TooLong`]: the request is too long, or does not fit beside the others.
     #[inline]
     pub fn add(&mut self, request: RequestType, bytes: &[u8]) -> Result<usize, CallError> {
         if self.is_full() {
@@ -65,22 +66,23 @@ impl Parcel {
         self.core.borrow_mut().add_request(self.flight, request.0, &[bytes]).map(usize::from)
     }
 
-    /// How many requests it has.
+    /// The number of requests.
     pub fn len(&self) -> usize {
         usize::from(self.core.borrow().flights[self.flight as usize].count)
     }
 
-    /// Whether it has none.
+    /// Whether there is no request.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Whether it takes no more.
+    /// Whether it has room for no further request.
     pub fn is_full(&self) -> bool {
         self.len() == MESSAGES_MAX
     }
 
-    /// Sends it, as soon as its destination has a free slot. With a timeout, it is given up after that. Without a request it comes back at once.
+    /// Sends the parcel as soon as its destination has a free slot. With a timeout, the endpoint gives it up
+    /// after that. An empty parcel comes back at once.
     pub fn send(mut self, timeout: Option<Duration>) -> ParcelId {
         self.is_sent = true;
         let mut core = self.core.borrow_mut();
@@ -115,17 +117,18 @@ pub struct ReturnedParcel {
 }
 
 impl ReturnedParcel {
-    /// The name that it was sent under.
+    /// The name under which it was sent.
     pub fn id(&self) -> ParcelId {
         ParcelId(self.flight)
     }
 
-    /// Shows each request, by its place, and its response, or why there is none. The endpoint must not be used meanwhile.
+    /// Shows each request, by its place, and its response, or why there is none. The endpoint must not be
+    /// used meanwhile.
     pub fn each(self, mut show: impl FnMut(usize, &[u8], Result<&[u8], CallError>)) {
         let core = self.core.borrow();
         let flight = &core.flights[self.flight as usize];
         let requests = flight.request.get(HEADER_LEN..).unwrap_or_default();
-        // They are as `add` has written them.
+        // The requests lie as `add` wrote them.
         for (place, request) in Messages::parse(requests, flight.count).into_iter().flatten().enumerate() {
             show(place, request.bytes, flight.answer.get(place));
         }

@@ -1,7 +1,8 @@
-//! Batches that are longer than a datagram: which parts are there, which are on their way, which were lost.
+//! Batches that are longer than a datagram: which parts have arrived, are in flight, or are lost.
 //!
-//! Loss is seen by order: of parts that were sent, one that is missing while others sent three or more later have arrived is sent again,
-//! and only that one. What no order can show, the lost last ones, the requester's timeout brings up.
+//! Order reveals loss: a part that is missing although others that were sent three or more later have arrived
+//! is sent again, and only that one. Order cannot reveal the loss of the last parts; the requester's timeout
+//! does.
 
 use crate::wire::Part;
 
@@ -74,7 +75,7 @@ impl PartsOut {
         self.next = self.next.max(u32::from(part.index) + 1);
     }
 
-    /// What the peer says has arrived.
+    /// Notes which parts the peer has.
     pub(crate) fn on_progress(&mut self, base: u16, bitmap: u64) {
         for i in self.base..u32::from(base).min(self.next) {
             self.arrive(i);
@@ -91,7 +92,7 @@ impl PartsOut {
         self.lost_from = self.base;
     }
 
-    /// The same, and whether it said anything new.
+    /// Notes which parts the peer has, and returns whether that is news.
     pub(crate) fn on_report(&mut self, base: u16, bitmap: u64) -> bool {
         let count = |parts: &PartsOut| parts.arrived.iter().filter(|&&here| here).count();
         let before = count(self);
@@ -105,7 +106,7 @@ impl PartsOut {
         }
     }
 
-    /// Nothing was heard for too long: the first missing part is taken for lost.
+    /// No report came for too long: the first missing part is taken for lost.
     pub(crate) fn on_timeout(&mut self) {
         if self.base < self.next {
             self.sent[self.base as usize] = 0;
@@ -114,7 +115,7 @@ impl PartsOut {
         }
     }
 
-    /// The peer has everything.
+    /// The peer has all parts.
     pub(crate) fn finish(&mut self) {
         (self.base, self.next) = (self.parts(), self.parts());
     }
@@ -149,7 +150,7 @@ impl PartsIn {
         }
     }
 
-    /// Takes a part; false if it is here already, or is none of this batch.
+    /// Takes a part; false if it has arrived already, or is not of this batch.
     pub(crate) fn take(&mut self, part: &Part, bytes: &[u8]) -> bool {
         let is_ours = part.total == self.total && part.part_bytes == self.part_bytes;
         if !is_ours || std::mem::replace(&mut self.arrived[usize::from(part.index)], true) {
@@ -173,7 +174,7 @@ impl PartsIn {
         (self.missing == 0).then(|| std::mem::take(&mut self.bytes))
     }
 
-    /// What to tell the sender.
+    /// The report for the sender.
     pub(crate) fn progress(&self) -> (u16, u64) {
         let ahead = self.arrived.iter().skip(self.base as usize).take(64);
         let bitmap = ahead.enumerate().fold(0, |bits, (i, &here)| bits | u64::from(here) << i);
@@ -259,7 +260,7 @@ mod tests {
         assert!(again && part.index == 2);
         out.mark_sent(&part);
         assert_eq!(out.next(10), None, "once");
-        // It was lost again, and the tail with it: only time tells.
+        // The part was lost again, and the last parts with it: only a timeout finds out.
         out.on_timeout();
         assert_eq!(out.next(10).map(|(part, _)| part.index), Some(2));
     }

@@ -1,4 +1,4 @@
-//! What an endpoint knows of a peer: as requester its slots, as responder the peer's.
+//! An endpoint's knowledge of a peer: its own slots as requester, and the peer's as responder.
 //!
 //! At most one batch occupies a slot at a time, so one sequence number and one kept response per slot are all that
 //! at-most-once needs.
@@ -28,18 +28,18 @@ pub(crate) struct RequesterSlot {
     pub(crate) flight: Option<u32>,
 }
 
-/// How far the last batch of a slot has come.
+/// The state of a slot's last batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Served {
-    /// There was none yet.
+    /// There was no batch yet.
     Nothing,
-    /// Some of its parts are here.
+    /// Some parts have arrived.
     Receiving,
     /// Handlers are at work.
     Working,
-    /// Its response is kept.
+    /// The responder keeps its response.
     Done,
-    /// It could not be executed, and nothing is kept.
+    /// The batch could not be executed, and no response is kept.
     Refused,
 }
 
@@ -79,7 +79,7 @@ impl ResponderSlot {
 pub(crate) struct Peer {
     pub(crate) to: Option<Datagram>,
     pub(crate) greeted: Greeted,
-    /// The low half of its incarnation, as it answered.
+    /// The low half of the peer's incarnation, from its answer.
     pub(crate) tag: u32,
     /// The longest datagram that both ends can take.
     pub(crate) datagram_bytes: u16,
@@ -90,9 +90,9 @@ pub(crate) struct Peer {
     pub(crate) granted: u16,
     /// Flights without a slot.
     pub(crate) waiting: VecDeque<u32>,
-    /// When it last said anything.
+    /// When the peer's last datagram arrived.
     pub(crate) heard: Instant,
-    /// Its incarnation, as it introduced itself to be a requester.
+    /// The incarnation with which the peer introduced itself as a requester.
     pub(crate) introduced: Option<u64>,
     pub(crate) responder: Vec<ResponderSlot>,
 }
@@ -114,7 +114,8 @@ impl Peer {
         }
     }
 
-    /// Uses so many slots from now on. Those beyond that are no longer handed out; sequences go on where they were.
+    /// Uses this many slots from now on. Slots beyond that are no longer handed out; sequences go on where
+    /// they were.
     pub(crate) fn grant(&mut self, slots: u16) {
         while self.requester.len() < usize::from(slots) {
             self.requester.push(RequesterSlot { sequence: 0, flight: None });
@@ -125,7 +126,8 @@ impl Peer {
         self.free.extend(idle.map(|i| i as u8));
     }
 
-    /// A new incarnation of the peer is a requester now: nothing that an earlier one sent counts any more.
+    /// Notes that a new incarnation of the peer is a requester: datagrams of earlier incarnations no longer
+    /// count.
     pub(crate) fn introduce(&mut self, incarnation: u64, slots: u16) {
         if self.introduced != Some(incarnation) {
             self.responder.clear();

@@ -1,4 +1,4 @@
-//! The bytes of a datagram: an immediate that says what it is, a header that says whose it is, and messages.
+//! The bytes of a datagram: an immediate that names its kind, a header that names its sender, and messages.
 //!
 //! `docs/rpc.md` draws the layout. Every number is big-endian. Parsing checks everything that can be checked without knowing
 //! the conversation, so later code never looks at a length again.
@@ -24,7 +24,7 @@ pub const MESSAGE_BYTES_MAX: usize = (1 << 24) - 1;
 /// The version of the format.
 pub const VERSION: u8 = 1;
 
-/// What a datagram is.
+/// The kind of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Kind {
@@ -40,7 +40,7 @@ pub enum Kind {
     RequestPart = 4,
     /// A part of a batch of responses.
     ResponsePart = 5,
-    /// Which parts have arrived; or only that the responder is at work.
+    /// Which parts have arrived; or only that the responder is executing the requests.
     Progress = 6,
     /// The batch is not for this incarnation of the node.
     Refusal = 7,
@@ -58,7 +58,7 @@ impl Kind {
         Kind::Refusal,
     ];
 
-    /// Whether the datagram says how many messages its batch has.
+    /// Whether the datagram carries the number of its batch's messages.
     const fn has_count(self) -> bool {
         matches!(self, Kind::Request | Kind::Response | Kind::RequestPart | Kind::ResponsePart)
     }
@@ -67,24 +67,24 @@ impl Kind {
 /// The 32 bits that come with a datagram's completion: enough to know what to do with it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Immediate {
-    /// What it is.
+    /// The datagram's kind.
     pub kind: Kind,
     /// Messages in the batch, 1 to [`MESSAGES_MAX`]; 0 where there is no batch.
     pub count: u8,
     /// The slot of the pair of endpoints that the batch occupies.
     pub slot: u8,
-    /// The sender's configuration id: what an old configuration still sends can be told by it.
+    /// The sender's configuration id, by which receivers recognise datagrams of an old configuration.
     pub fence: u16,
 }
 
 impl Immediate {
-    /// As the verb carries it.
+    /// The 32 bits that the verb carries.
     #[inline]
     pub const fn to_bits(self) -> u32 {
         (self.kind as u32) << 29 | (self.count as u32) << 24 | (self.slot as u32) << 16 | self.fence as u32
     }
 
-    /// What the verb brought.
+    /// Reads the 32 bits of a completion.
     ///
     /// # Errors
     /// [`ParseError::Count`]: a batch without messages, or messages without a batch.
@@ -99,7 +99,7 @@ impl Immediate {
     }
 }
 
-/// Whose datagram it is.
+/// Who sent a datagram, for whom, and in which batch.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Header {
     /// The node that sent it.
@@ -108,7 +108,7 @@ pub struct Header {
     pub from: u32,
     /// The low half of the receiver's incarnation, as the sender knows it; zero if it does not.
     pub to: u32,
-    /// Which batch of its slot.
+    /// The batch's number in its slot.
     pub sequence: u32,
 }
 
@@ -156,7 +156,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
 pub struct Message<'a> {
     /// The type of a request, the status of a response.
     pub tag: u8,
-    /// What it says.
+    /// The message's bytes.
     pub bytes: &'a [u8],
 }
 
@@ -219,19 +219,19 @@ pub fn emit_message_header(out: &mut [u8], at: usize, tag: u8, length: usize) {
     out[at..at + MESSAGE_HEADER_LEN].copy_from_slice(&bits.to_be_bytes());
 }
 
-/// Which part of a batch a datagram carries. All parts but the last have `part_bytes` bytes.
+/// The part of a batch that a datagram carries. All parts but the last have `part_bytes` bytes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part {
     /// Bytes of the whole batch.
     pub total: u32,
-    /// Which part.
+    /// The part's number.
     pub index: u16,
     /// Bytes of every part but the last.
     pub part_bytes: u16,
 }
 
 impl Part {
-    /// How many parts a batch has.
+    /// The number of a batch's parts.
     pub const fn parts(total: u32, part_bytes: u16) -> u32 {
         total.div_ceil(part_bytes as u32)
     }
@@ -279,7 +279,7 @@ impl Part {
 pub struct Greeting {
     /// The sender's incarnation: greater each time that the node starts.
     pub incarnation: u64,
-    /// Slots that are asked for, or granted.
+    /// Slots that the requester asks for, or the responder grants.
     pub slots: u16,
     /// The longest datagram that the sender can receive, header included.
     pub datagram_bytes: u16,
@@ -311,7 +311,7 @@ impl Greeting {
     }
 }
 
-/// What a report of progress is about.
+/// The subject of a report of progress.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Stage {
@@ -319,14 +319,15 @@ pub enum Stage {
     Request = 0,
     /// Parts of the responses have arrived; the responder sends the others.
     Response = 1,
-    /// The requests are here and being worked on.
+    /// The requests have all arrived and are being executed.
     Working = 2,
 }
 
-/// The body of [`Kind::Progress`]: every part before `base` is here, and of the 64 from there on those whose bits are set.
+/// The body of [`Kind::Progress`]: the receiver has every part before `base`, and of the 64 from there on
+/// those whose bits are set.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Progress {
-    /// Parts of what.
+    /// Whose parts these are.
     pub stage: Stage,
     /// The first part that is missing.
     pub base: u16,
@@ -371,31 +372,31 @@ fn exactly<'a, const N: usize>(body: &'a [u8], what: &'static str) -> Result<&'a
 /// Why bytes are no datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParseError {
-    /// Something is cut off.
+    /// The bytes end too early.
     TooShort {
-        /// What it is.
+        /// The item that is cut off.
         what: &'static str,
-        /// How many bytes there are.
+        /// The bytes that there are.
         have: usize,
-        /// How many it takes.
+        /// The bytes that it takes.
         need: usize,
     },
-    /// So many bytes behind the end.
+    /// This many bytes follow the end.
     Behind(usize),
     /// Another version of the format, or flags that this one does not have.
     Version(u8, u8),
     /// A batch of no messages, or messages without a batch.
     Count {
-        /// What the datagram is.
+        /// The datagram's kind.
         kind: Kind,
-        /// How many it says.
+        /// The count that it gives.
         count: u8,
     },
-    /// A part that is not one of its batch.
+    /// A part that does not belong to its batch.
     Part {
-        /// What it says.
+        /// The part's header.
         part: Part,
-        /// How many bytes it has.
+        /// The bytes that it has.
         have: usize,
     },
     /// Slots, lengths or an incarnation that cannot be.

@@ -1,4 +1,4 @@
-//! What a worker can do: call, send batches, sleep.
+//! A worker's calls: call, send batches, sleep.
 
 use crate::batch::{Batch, Reply};
 use crate::config::{Node, RequestType};
@@ -24,12 +24,12 @@ impl Worker {
         self.core.borrow().config.node
     }
 
-    /// The time, as the driver told it last.
+    /// The time that the driver gave last.
     pub fn now(&self) -> Instant {
         self.core.borrow().now
     }
 
-    /// What the endpoint has done so far.
+    /// The endpoint's work so far.
     pub fn counters(&self) -> Counters {
         self.core.borrow().counters
     }
@@ -39,7 +39,7 @@ impl Worker {
         self.core.borrow().fence
     }
 
-    /// One request, and its response.
+    /// Sends one request, and waits for its response.
     ///
     /// # Errors
     /// [`CallError`].
@@ -49,7 +49,7 @@ impl Worker {
         batch.send().await.into_only()
     }
 
-    /// The same, given up when `timeout` is over.
+    /// As [`call`](Self::call), but gives up after `timeout`.
     ///
     /// # Errors
     /// [`CallError`].
@@ -77,7 +77,7 @@ impl Worker {
         Sleep { core: Rc::clone(&self.core), until, key: None }
     }
 
-    /// Lets the others run.
+    /// Lets the other workers run.
     pub fn yield_now(&self) -> YieldNow {
         YieldNow { has_yielded: false }
     }

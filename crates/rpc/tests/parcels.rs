@@ -108,14 +108,14 @@ fn one_that_nobody_waits_for_any_more_comes_back_at_once_and_leaves_its_slot() {
     net.drop_if = Some(Box::new(|_, _, immediate, _| {
         Immediate::from_bits(immediate).is_ok_and(|immediate| immediate.kind == Kind::Request)
     }));
-    // One has the slot, the other waits for it.
+    // One parcel has the slot, the other waits for it.
     let both = [(); 2].map(|()| send(&mut net, 0, 1, &[b"never"], None));
     net.run_for(Duration::from_millis(1));
     for id in both {
         net.endpoint(0).cancel_parcel(id);
         let (returned, all) = take(&mut net, 0).expect("it is there");
         assert_eq!((returned, all), (id, vec![(b"never".to_vec(), Err(CallError::DeadlineExceeded))]));
-        // Its name may be another parcel's now, or free.
+        // By now, the id may name another parcel, or none.
         net.endpoint(0).cancel_parcel(id);
         assert!(take(&mut net, 0).is_none());
     }
@@ -164,7 +164,8 @@ fn names_and_slots_are_used_again_whatever_became_of_their_parcels() {
     let silence = || -> common::DropRule { Box::new(|_, _, _, _| true) };
     net.drain();
     for round in 0..50 {
-        // One is never sent, one comes back and is not looked at, one is late, and three are given up, of which one waits for a slot.
+        // One parcel is never sent, one comes back unread, one is late, and three are given up, of which one
+        // waits for a slot.
         drop(net.endpoint(0).parcel(Node(1)));
         let unread = send(&mut net, 0, 1, &[b"unread"], None);
         while net.endpoint(0).take_parcel().is_none() {
@@ -175,7 +176,7 @@ fn names_and_slots_are_used_again_whatever_became_of_their_parcels() {
         let given_up = [(); 3].map(|()| send(&mut net, 0, 1, &[b"given", b"up"], None));
         net.run_for(Duration::from_millis(2));
         assert_eq!(take(&mut net, 0).map(|parcel| parcel.0), Some(late));
-        // The one that waits goes first: later its turn must not come.
+        // The waiting parcel goes first: otherwise it would get a slot meanwhile.
         for id in given_up.into_iter().rev() {
             net.endpoint(0).cancel_parcel(id);
             assert_eq!(take(&mut net, 0).map(|parcel| parcel.0), Some(id));
@@ -188,7 +189,7 @@ fn names_and_slots_are_used_again_whatever_became_of_their_parcels() {
         let names = [unread, late, given_up[0], given_up[1], given_up[2], nobody];
         assert!(names.iter().all(|id| id.0 < 4), "round {round}: {names:?} of four at a time");
     }
-    // Both slots are there, and what failed before does not show.
+    // Both slots are free, and no earlier failure shows.
     let all = [(); 6].map(|()| send(&mut net, 0, 1, &[b"again"], None));
     for _ in all {
         assert_eq!(wait(&mut net, 0).1, [(b"again".to_vec(), Ok(b"again".to_vec()))]);

@@ -124,7 +124,7 @@ fn a_silent_peer_fails_the_call_after_the_time_that_was_set_and_not_before() {
     assert_eq!(net.until(&running), Err(CallError::PeerSilent(Node(1))));
     let waited = net.now - since;
     assert!(waited >= Duration::from_secs(1) && waited < Duration::from_millis(1200), "{waited:?}");
-    // Never greeted at all: the same.
+    // A peer that was never greeted: the same.
     let mut net = Net::new(2, 1, |_| {});
     net.stop(1);
     let running = net.spawn(0, |worker| async move { worker.call(Node(1), ECHO, b"x").await.map(|_| ()) });
@@ -142,7 +142,7 @@ fn a_node_that_has_started_again_does_not_execute_what_its_earlier_life_was_sent
     net.start(1, |_| {});
     net.endpoint(1).register(COUNT, |_, _| panic!("the request was for another life"));
     assert_eq!(net.until(&running), Err(CallError::PeerRestarted(Node(1))));
-    // A new call greets the new life.
+    // A new call greets the peer's new incarnation.
     let again =
         net.spawn(0, |worker| async move { worker.call(Node(1), ECHO, b"y").await.map(|r| r.to_vec()) });
     assert_eq!(net.until(&again), Ok(b"y".to_vec()));
@@ -261,7 +261,7 @@ fn messages_far_longer_than_a_datagram_arrive_whole_and_only_lost_parts_are_repe
             assert_eq!((a.resent, b.resent), (0, 0));
         } else {
             let repeated = a.resent + b.resent;
-            // One in ten is lost, and one in five is late and may be taken for lost.
+            // One datagram in ten is lost, and one in five is late and may be taken for lost.
             assert!(repeated > 0 && repeated < (a.parts + b.parts) * 6 / 10, "{a:?} {b:?}");
         }
     }
@@ -286,7 +286,7 @@ fn handlers_may_call_other_nodes_and_the_order_of_a_batch_stays() {
     let mut net = Net::new(3, 5, |_| {});
     net.faults = Faults::ROUGH;
     net.endpoint(1).register_nested(FORWARD, |worker, request| async move {
-        // Longer than a retransmission takes: the requester is told that work is going on.
+        // Longer than the time to a retransmission: the responder tells the requester that it is at work.
         worker.sleep(Duration::from_millis(30)).await;
         let mut bytes =
             worker.call(Node(2), ECHO, &request.bytes).await.map(|r| r.to_vec()).unwrap_or_default();

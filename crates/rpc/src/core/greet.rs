@@ -16,9 +16,9 @@ use highwire_verbs::{Address, Datagram};
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub(super) enum Reason {
-    /// It is for another incarnation of this node, or of a requester that has not introduced itself.
+    /// The batch is for another incarnation of this node, or from a requester that has not introduced itself.
     OtherIncarnation = 0,
-    /// It is longer than this node takes.
+    /// The batch is longer than this node takes.
     TooLong = 1,
 }
 
@@ -42,8 +42,8 @@ impl Core {
         self.peers[index].get_or_insert_with(|| Box::new(Peer::new(None, bytes)))
     }
 
-    /// Has no more to do with a peer. What was under way to it fails; what it sends later is a stranger's. Only sequences stay: if it
-    /// is added again, it must not take new batches for old ones.
+    /// Forgets a peer. Its unfinished flights fail; datagrams that it sends later are a stranger's. Only
+    /// sequences stay: if the peer is added again, it must not take new batches for old ones.
     pub(crate) fn remove_peer(&mut self, node: Node) {
         self.fail_flights(node.0, CallError::PeerRemoved(node), true);
         self.asking.remove(&node.0);
@@ -53,7 +53,7 @@ impl Core {
         }
     }
 
-    /// Greets a peer, to learn its incarnation, unless that was done before.
+    /// Greets a peer, to learn its incarnation, unless it was greeted before.
     pub(super) fn greet(&mut self, node: u16) {
         let (now, again_at) = (self.now, self.now + self.config.resend_after);
         let Some(peer) = self.peer_mut(node) else { return };
@@ -113,7 +113,7 @@ impl Core {
         let source = source_of(received, qkey);
         let peer = self.place_for(node);
         if peer.introduced.is_some_and(|known| known > greeting.incarnation) {
-            // A greeting that was under way while the node started again.
+            // A delayed greeting of an earlier incarnation of the node.
             self.counters.strangers += 1;
             return Ok(());
         }
@@ -144,12 +144,12 @@ impl Core {
         let is_asked =
             self.asking.contains(&node) && header.to == tag && header.from == greeting.incarnation as u32;
         let Some(peer) = self.peer_mut(node).filter(|_| is_asked) else {
-            // The answer to a greeting that was sent twice.
+            // The peer's second answer to a greeting that was sent twice.
             self.counters.stale_responses += 1;
             return Ok(());
         };
         if peer.introduced.is_some_and(|known| known > greeting.incarnation) {
-            // Of a life that is over.
+            // The answer of an earlier incarnation of the peer.
             self.counters.stale_responses += 1;
             return Ok(());
         }
@@ -162,7 +162,7 @@ impl Core {
         Ok(())
     }
 
-    /// The peer that was greeted is no more: what it was sent may or may not have been executed.
+    /// The greeted incarnation of the peer has ended: it may have executed the requests sent to it, or not.
     fn forget_incarnation(&mut self, node: u16) {
         self.fail_flights(node, CallError::PeerRestarted(Node(node)), false);
         if let Some(peer) = self.peer_mut(node) {
@@ -178,7 +178,7 @@ impl Core {
         self.counters.refused += 1;
         let own = Header {
             node: self.config.node.0,
-            // As the requester knows this node, or it would not listen.
+            // The name under which the requester knows this node; it would not heed another.
             from: header.to,
             to: header.from,
             sequence: header.sequence,
@@ -187,7 +187,7 @@ impl Core {
         self.send_control(header.node, immediate, &own, &[reason as u8, 0, 0, 0]);
     }
 
-    /// The peer does not take a batch.
+    /// The peer refuses a batch.
     pub(super) fn on_refusal(
         &mut self,
         immediate: &Immediate,
@@ -209,7 +209,7 @@ impl Core {
         Ok(())
     }
 
-    /// Repeats greetings that were not answered, and gives up those that never will be.
+    /// Repeats unanswered greetings, and gives up those that are too old.
     pub(super) fn check_greetings(&mut self) {
         for node in self.asking.iter().copied().collect::<Vec<_>>() {
             let (now, failure_after) = (self.now, self.config.failure_after);
@@ -244,7 +244,7 @@ fn source_of(received: &Received<'_>, qkey: u32) -> Option<Datagram> {
     Some(Datagram { address: Address::new(gid), qpn: received.source_qpn, qkey })
 }
 
-/// Until when a greeting or a batch waits before it is sent again for the `times`-th time.
+/// When a greeting or a batch that was sent again `times` times is sent again.
 pub(super) fn resend_at(now: Instant, config: &crate::Config, times: u32) -> Instant {
     now + config.resend_after.saturating_mul(1 << times.min(16)).min(config.resend_after_max)
 }

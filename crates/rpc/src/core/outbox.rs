@@ -1,7 +1,7 @@
-//! What is to be sent, in order, and how it becomes datagrams.
+//! The queue of messages to send, in order, and how they become datagrams.
 //!
-//! Entries name things; bytes are looked up when the driver asks, so that a report is as new as it can be, and a request that
-//! no worker waits for any longer is not sent at all.
+//! Entries are names; bytes are looked up when the driver asks, so that a report is as new as it can be, and
+//! a request that no worker waits for any longer is not sent.
 
 use super::Core;
 use crate::config::Node;
@@ -11,10 +11,10 @@ use crate::wire::{
 use highwire_verbs::Datagram;
 use std::collections::VecDeque;
 
-/// A datagram for the driver to send: a SEND with immediate, unsignaled if it likes.
+/// A datagram for the driver to send: a SEND with immediate, which may be unsignaled.
 #[derive(Clone, Copy, Debug)]
 pub struct Outgoing<'a> {
-    /// The node that it goes to.
+    /// The destination node.
     pub node: Node,
     /// Its queue pair.
     pub to: Datagram,
@@ -43,18 +43,18 @@ impl<'a> Outgoing<'a> {
     }
 }
 
-/// Something to send.
+/// An entry of the queue.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Tx {
-    /// The requests of a flight: the whole batch, or as many of its parts as the window lets.
+    /// The requests of a flight: the whole batch, or as many of its parts as the window allows.
     Requests { flight: u32, sequence: u32 },
     /// The responses of a slot, likewise.
     Responses { node: u16, slot: u8, sequence: u32 },
-    /// Which parts of a response have arrived.
+    /// Which parts of a response this node has received.
     RequesterReport { flight: u32, sequence: u32 },
-    /// Which parts of the requests have arrived, or that they are being worked on.
+    /// Which parts of the requests this node has received, or that it is executing them.
     ResponderReport { node: u16, slot: u8, sequence: u32 },
-    /// A few bytes that are ready.
+    /// A few bytes that are complete already.
     Control { node: u16, immediate: u32, bytes: [u8; HEADER_LEN + GREETING_LEN], length: u8 },
 }
 
@@ -75,7 +75,7 @@ impl Outbox {
     }
 }
 
-/// Whether the driver took what it was offered.
+/// Whether the driver took an offered datagram.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Taken {
     Yes,
@@ -83,7 +83,7 @@ enum Taken {
 }
 
 impl Core {
-    /// Offers every datagram that is to be sent, until the driver takes no more.
+    /// Offers every queued datagram, until the driver takes no more.
     pub(crate) fn transmit(&mut self, post: &mut dyn FnMut(&Outgoing<'_>) -> bool) -> u32 {
         let mut count = 0;
         let mut counted = |outgoing: &Outgoing<'_>| {

@@ -1,4 +1,4 @@
-//! The requester's half: flights into slots, responses back, and what becomes of flights that get none.
+//! The requester's half: flights into slots, responses back, and the end of flights that get none.
 
 use super::outbox::Tx;
 use super::{Core, PARCEL, greet};
@@ -44,7 +44,7 @@ impl Core {
         Ok(flight.count - 1)
     }
 
-    /// Sends a flight off: to this very node, to its slot, or to where flights wait for one.
+    /// Submits a flight: to this very node, to a slot, or to the peer's queue of waiting flights.
     pub(crate) fn submit(&mut self, id: u32, deadline: Instant) {
         let flight = &mut self.flights[id as usize];
         let (node, count) = (flight.node, u64::from(flight.count));
@@ -101,7 +101,7 @@ impl Core {
         self.wake_at(resend_at);
     }
 
-    /// Slots have become free: flights that wait take them.
+    /// Slots have become free: waiting flights take them.
     pub(super) fn start_waiting(&mut self, node: u16) {
         let now = self.now;
         while let Some(peer) = self.peer_mut(node)
@@ -113,7 +113,7 @@ impl Core {
         }
     }
 
-    /// The flight that a datagram of the responder belongs to, if it still waits for one.
+    /// The flight to which a responder's datagram belongs, if the flight still waits for one.
     #[inline]
     pub(super) fn flight_in(&self, node: u16, slot: u8, sequence: u32) -> Option<u32> {
         let place = self.peer(node)?.requester.get(usize::from(slot))?;
@@ -190,7 +190,7 @@ impl Core {
         Ok(())
     }
 
-    /// Tells the responder which parts have arrived.
+    /// Tells the responder which parts of the response have arrived.
     fn report_response(&mut self, id: u32) {
         let flight = &mut self.flights[id as usize];
         if !std::mem::replace(&mut flight.reports, true) {
@@ -198,7 +198,7 @@ impl Core {
         }
     }
 
-    /// The responder says which parts of the requests it has, or that it is at work.
+    /// The responder reports which parts of the requests it has, or that it is executing them.
     pub(super) fn on_request_progress(&mut self, slot: u8, header: &Header, progress: &Progress) {
         let Some(id) = self.flight_in(header.node, slot, header.sequence) else {
             self.counters.stale_responses += 1;
@@ -207,7 +207,7 @@ impl Core {
         let resend_at = greet::resend_at(self.now, &self.config, 0);
         let flight = &mut self.flights[id as usize];
         if progress.stage == crate::wire::Stage::Working {
-            // It has everything.
+            // The responder has all parts.
             flight.parts_out = flight.parts_out.take().map(|mut parts| {
                 parts.finish();
                 parts
@@ -228,7 +228,7 @@ impl Core {
         }
     }
 
-    /// Looks at every flight: some are to be sent again, some have waited too long.
+    /// Looks at every flight: sends some again, and gives up those that have waited too long.
     pub(super) fn check_flights(&mut self) {
         for id in 0..self.flights.len() as u32 {
             let (now, failure_after) = (self.now, self.config.failure_after);
@@ -261,14 +261,15 @@ impl Core {
         }
     }
 
-    /// Nothing was heard of a flight for too long.
+    /// No sign of life for a flight for too long.
     fn resend(&mut self, id: u32) {
         self.counters.resent += 1;
         let flight = &mut self.flights[id as usize];
         flight.resends += 1;
         flight.resend_at = greet::resend_at(self.now, &self.config, flight.resends);
         match &mut flight.parts_out {
-            // The responder has all of them, or has begun to answer: it is asked for what is missing.
+            // The responder has all requests, or has begun to answer: the requester asks for the missing
+            // parts.
             _ if flight.parts_in.is_some() => self.report_response(id),
             Some(parts) if parts.is_done() => self.report_response(id),
             Some(parts) => {
@@ -325,7 +326,7 @@ impl Core {
 
     /// Every flight to a node that has been sent fails; with `waiting`, the others as well.
     pub(super) fn fail_flights(&mut self, node: u16, error: CallError, waiting: bool) {
-        // Slots that become free are not to be taken while the peer is given up.
+        // Flights that wait must not take the slots that become free here.
         let parked = self.peer_mut(node).map(|peer| std::mem::take(&mut peer.waiting)).unwrap_or_default();
         for id in 0..self.flights.len() as u32 {
             let flight = &self.flights[id as usize];
@@ -340,7 +341,7 @@ impl Core {
         }
     }
 
-    /// Gives back a flight; what came back with it is the caller's now.
+    /// Frees a flight, and gives its answer to the caller.
     pub(crate) fn close_flight(&mut self, id: u32) -> Answer {
         let flight = &mut self.flights[id as usize];
         flight.stage = Stage::Free;
@@ -349,12 +350,12 @@ impl Core {
         answer
     }
 
-    /// A call is over.
+    /// Frees a call that is over.
     pub(crate) fn close_call(&mut self, call: u32) {
         self.calls.remove(call);
     }
 
-    /// Takes back what an answer was kept in.
+    /// Takes back the buffers of an answer.
     pub(crate) fn recycle(&mut self, mut answer: Answer) {
         /// Longer buffers are not kept: one long response must not hold its memory for ever.
         const SPARE_BYTES_MAX: usize = 64 << 10;

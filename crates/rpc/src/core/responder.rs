@@ -12,12 +12,12 @@ use crate::wire::{
     Progress, emit_message_header,
 };
 
-/// Which batch is executed.
+/// The origin of a batch that is executed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Origin {
-    /// A peer's.
+    /// A peer.
     Remote { node: u16, slot: u8, sequence: u32 },
-    /// A worker's of this node.
+    /// A worker of this node.
     Local { flight: u32, sequence: u32 },
 }
 
@@ -30,13 +30,13 @@ pub(crate) struct Execution {
     pub(crate) count: u8,
     /// The requester's configuration id.
     pub(crate) fence: u16,
-    /// The batch, if it came in parts; otherwise it is what was received, behind the header.
+    /// The batch, if it came in parts; otherwise it lies in the received datagram, behind the header.
     pub(crate) assembled: Option<Vec<u8>>,
-    /// Where its response is to go: room for the header, then messages.
+    /// The buffer for its response: room for the header, then messages.
     pub(crate) response: Vec<u8>,
 }
 
-/// What became of a datagram's batch number.
+/// How a datagram's sequence relates to its slot's last batch.
 enum Order {
     New,
     Again,
@@ -94,7 +94,7 @@ impl Core {
         })
     }
 
-    /// Takes a slot for a new batch; gives the buffer for its response.
+    /// Takes a slot for a new batch; returns the buffer for its response.
     #[inline]
     fn begin(served: &mut ResponderSlot, sequence: u32, count: u8) -> Vec<u8> {
         (served.sequence, served.count) = (sequence, count);
@@ -170,7 +170,7 @@ impl Core {
         })
     }
 
-    /// The requester asks again for a batch that is here already.
+    /// The requester asks again for a batch that has arrived already.
     fn repeat(&mut self, node: u16, slot: u8) {
         let Some(served) = self.slot_mut(node, slot) else { return };
         match served.served {
@@ -186,7 +186,7 @@ impl Core {
         }
     }
 
-    /// Tells the requester which parts are here, or that the batch is being worked on.
+    /// Tells the requester which parts have arrived, or that the batch is being executed.
     fn report_requests(&mut self, node: u16, slot: u8) {
         let Some(served) = self.slot_mut(node, slot) else { return };
         let sequence = served.sequence;
@@ -203,7 +203,7 @@ impl Core {
         }
     }
 
-    /// The requester says which parts of the response it has.
+    /// The requester reports which parts of the response it has.
     pub(super) fn on_response_progress(&mut self, slot: u8, header: &Header, progress: &Progress) {
         let node = header.node;
         let Some(served) = self.slot_mut(node, slot) else { return };
@@ -213,7 +213,7 @@ impl Core {
         }
         match (&mut served.parts_out, served.served) {
             (Some(parts), Served::Done) => {
-                // A report that brings nothing new is the requester's timeout.
+                // A report without news means that the requester's timer ran out.
                 if !parts.on_report(progress.base, progress.bitmap) {
                     parts.on_timeout();
                 }
@@ -250,7 +250,7 @@ impl Core {
         }
     }
 
-    /// A batch has been executed.
+    /// The handlers have executed a batch.
     #[inline]
     pub(crate) fn executed(&mut self, origin: Origin, count: u8, response: Vec<u8>) {
         match origin {
@@ -288,16 +288,16 @@ pub(crate) fn push_message(batch: &mut Vec<u8>, tag: u8, bytes: &[u8]) {
 }
 
 impl Execution {
-    /// The requests, as they lie in what was received or in what was put together.
+    /// The requests, as they lie in the received datagram or in the assembled parts.
     ///
     /// # Errors
-    /// None that [`Core::on_request`] has not looked for.
+    /// None but those for which [`Core::on_request`] has looked.
     #[inline]
     pub(crate) fn messages<'a>(&'a self, body: &'a [u8]) -> Result<Messages<'a>, ParseError> {
         Messages::parse(self.assembled.as_deref().unwrap_or(body), self.count)
     }
 
-    /// One of them, as its handler sees it.
+    /// One of the requests, as its handler sees it.
     #[inline]
     pub(crate) fn request<'a>(&self, message: &Message<'a>) -> Request<'a> {
         Request { node: Node(self.node), fence: self.fence, bytes: message.bytes }

@@ -9,7 +9,7 @@ use std::collections::BTreeMap;
 use std::future::Future;
 use std::net::{IpAddr, Ipv4Addr};
 
-/// What the network does to datagrams.
+/// The faults that the network applies to datagrams.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub loss: f64,
@@ -31,7 +31,7 @@ struct Datagrams {
     bytes: Vec<u8>,
 }
 
-/// What is dropped: sender, receiver, immediate, bytes.
+/// Which datagrams are dropped, by sender, receiver, immediate and bytes.
 pub type DropRule = Box<dyn FnMut(usize, usize, u32, &[u8]) -> bool>;
 
 pub struct Net {
@@ -39,7 +39,7 @@ pub struct Net {
     pub endpoints: Vec<Option<Endpoint>>,
     pub faults: Faults,
     pub drop_if: Option<DropRule>,
-    /// Everything that was sent, folded into one number.
+    /// A hash of everything that was sent.
     pub hash: u64,
     pub sent: u64,
     rng: Rng,
@@ -148,7 +148,7 @@ impl Net {
         }
     }
 
-    /// Puts a datagram of any bytes before an endpoint.
+    /// Delivers a datagram of any bytes to an endpoint.
     pub fn inject(&mut self, to: usize, from: usize, immediate: u32, bytes: &[u8]) {
         let (now, qpn) = (self.now, self.qpn(from));
         self.endpoint(to)
@@ -174,7 +174,7 @@ impl Net {
         }
     }
 
-    /// Lets everything happen that happens next; false if nothing ever will.
+    /// Runs the next events; false if there will never be one.
     pub fn step(&mut self) -> bool {
         self.drain();
         if self.endpoints.iter().flatten().any(Endpoint::has_work) {
@@ -228,7 +228,7 @@ impl Net {
     }
 }
 
-/// The 40 bytes in front of a datagram of a node.
+/// The 40 bytes in front of a node's datagram.
 pub fn grh(from: usize) -> [u8; GRH_BYTES] {
     let mut grh = [0; GRH_BYTES];
     grh[20] = 0x45;

@@ -1,5 +1,6 @@
-//! One storm for every world: many workers on every node send numbered requests to all others, some of them longer than a datagram,
-//! and a table counts how often each was executed. Worlds differ in what carries the datagrams and in what they do to them.
+//! One storm for every world: many workers on every node send numbered requests to all other nodes, some of
+//! them longer than a datagram, and a table counts how often each was executed. Worlds differ in the carrier
+//! of the datagrams and in its faults.
 
 #![allow(unreachable_pub, reason = "each test binary of three crates has a copy")]
 
@@ -68,7 +69,7 @@ impl Storm {
         self.running.iter().all(Running::is_done)
     }
 
-    /// Every request has been answered and was executed exactly once; gives how many there were.
+    /// Asserts that every request was answered and executed exactly once; returns their number.
     #[track_caller]
     pub fn check(&self, label: &str) -> u64 {
         let answered: u64 = self
