@@ -176,7 +176,7 @@ fn names_and_slots_are_used_again_whatever_became_of_their_parcels() {
         let given_up = [(); 3].map(|()| send(&mut net, 0, 1, &[b"given", b"up"], None));
         net.run_for(Duration::from_millis(2));
         assert_eq!(take(&mut net, 0).map(|parcel| parcel.0), Some(late));
-        // The waiting parcel goes first: otherwise it would get a slot meanwhile.
+        // The waiting parcel is cancelled first: a slot that becomes free must not go to it.
         for id in given_up.into_iter().rev() {
             net.endpoint(0).cancel_parcel(id);
             assert_eq!(take(&mut net, 0).map(|parcel| parcel.0), Some(id));

@@ -1,9 +1,10 @@
-//! `txn`'s workloads on nodes that run: a node's own workers are the clients, as in FaSST's evaluation.
+//! `txn`'s workloads on running nodes: a node's own workers are the clients, as in FaSST's evaluation.
 //!
-//! A driver tells each node of a cluster the same things in the same order: populate, [play](crate::Store::play) a turn, [audit](crate::Store::audit). Nodes
-//! that play are coordinators for their own workers and participants for the others', over whatever link the cluster has. In a closed loop a
-//! worker begins its next transaction when the last one has ended; in an open loop transactions begin when a Poisson process says so, and a
-//! latency counts from then, so that a node that falls behind cannot hide it.
+//! A driver gives each node of a cluster the same orders in the same order: populate,
+//! [play](crate::Store::play) a turn, [audit](crate::Store::audit). Nodes that play are coordinators for
+//! their own workers and participants for the others', over any link that the cluster has. In a closed loop a
+//! worker begins its next transaction when the last one has ended; in an open loop a Poisson process says
+//! when transactions begin, and a latency counts from then, so that a node that falls behind cannot hide it.
 
 mod audit;
 mod forecast;
@@ -24,16 +25,16 @@ pub use turn::{Tally, Turn, TurnReport};
 pub enum Benchmark {
     /// The object store O(reads, writes).
     Objects {
-        /// How many there are.
+        /// The number of objects.
         keys: u64,
-        /// Keys of a transaction.
+        /// Keys that a transaction reads.
         reads: usize,
-        /// Those of them that it writes.
+        /// The number of those that it writes.
         writes: usize,
     },
     /// A telephone network's register.
     Tatp {
-        /// How many.
+        /// The number of subscribers.
         subscribers: u64,
     },
     /// A bank.
@@ -45,7 +46,7 @@ pub enum Benchmark {
     },
     /// YCSB's core workloads over points.
     Ycsb {
-        /// How many there are.
+        /// The number of points.
         keys: u64,
         /// Reads of a transaction, and writes.
         operations: usize,
@@ -65,13 +66,13 @@ pub enum YcsbMix {
     B,
     /// Reads.
     C,
-    /// Half updates of what was read.
+    /// Half updates of values that were read.
     F,
 }
 
-/// Bytes of a value of YCSB's.
+/// Bytes of a value in YCSB.
 const YCSB_VALUE_BYTES: usize = 100;
-/// Of SmallBank's transactions, in percent.
+/// The share of SmallBank's transactions that draw from the hot customers, in percent.
 const HOT_SHARE: u64 = 90;
 
 impl Benchmark {
@@ -95,7 +96,7 @@ impl Benchmark {
         }
     }
 
-    /// Keys that each table can come to have.
+    /// The number of keys that each table may come to have.
     fn keys(&self) -> Vec<u64> {
         match *self {
             Benchmark::Objects { keys, .. } | Benchmark::Ycsb { keys, .. } => vec![keys],
@@ -105,7 +106,7 @@ impl Benchmark {
         }
     }
 
-    /// What nodes of a cluster are told that has this benchmark's tables and nothing else.
+    /// The settings for nodes of a cluster that has this benchmark's tables and no others.
     pub fn settings(&self, config: &ClusterConfig) -> Settings {
         let regions = config.regions as u64;
         let sized = |keys: u64| {

@@ -1,11 +1,12 @@
-//! Carries a node's requests over RPCs, and others' requests to the node.
+//! Carries a node's requests over RPCs, and other nodes' requests to the node.
 //!
-//! `txn` asks of a carrier: a request is executed at most once by a receiver in one of its lives, and repeated until it is answered or
-//! nobody waits for it. One RPC call gives that for as long as it lasts, so a call lasts until it is answered, the peer has become another
-//! incarnation, or the node says that no transaction waits; it is never given up because the peer is silent. A receiver that has no answer *yet*
-//! has not executed the request and says so; the sender asks again, as a new call.
+//! `txn` demands of a carrier: a receiver executes a request at most once in one of its lives, and the
+//! carrier repeats it until it is answered or no transaction waits for it. One RPC call gives that for as
+//! long as it lasts, so a call lasts until it is answered, the peer has become another incarnation, or the
+//! node says that no transaction waits; it is never given up because the peer is silent. A receiver that has
+//! no answer *yet* has not executed the request and says so; the sender asks again, as a new call.
 //!
-//! Calls are parcels: no task waits for them, and what comes back is handed to the node in its turn.
+//! Calls are parcels: no task waits for them, and the node takes their responses in its turn.
 //!
 //! The RPC layer's own fence has 16 bits and is not used: each message carries the whole configuration id.
 
@@ -15,21 +16,22 @@ use highwire_txn::{Addressed, NodeId, Reply};
 use std::mem::take;
 use std::rc::Rc;
 
-/// The only type: the message says the rest.
+/// The only type: the message itself names its kind.
 const DELIVER: RequestType = RequestType(1);
 
-/// First byte of a response: nothing was executed, ask again.
+/// First byte of a response: the receiver executed nothing, ask again.
 const NOT_NOW: u8 = 0;
-/// The same: the answer follows.
+/// First byte of a response: the answer follows.
 const ANSWER: u8 = 1;
 
-/// Between two times that a node is asked again.
+/// The shortest pause before a node is asked again.
 const PAUSE_MIN_NS: u64 = 100_000;
 const PAUSE_MAX_NS: u64 = 4_000_000;
-/// How often calls that are under way are looked at, whether a transaction still waits for them.
+/// How often the carrier looks whether a transaction still waits for the calls under way.
 const LOOK_NS: u64 = 20_000_000;
 
-/// Lets a node with a disk answer others' requests: what is a promise, when the disk has it.
+/// Lets a node with a disk answer other nodes' requests; it sends an answer that is a promise only when the
+/// disk has it.
 pub(crate) fn serve_durably(rpc: &mut Rpc, shared: &Rc<Shared>) {
     let shared = Rc::clone(shared);
     rpc.register_nested(DELIVER, move |_, request| {
@@ -41,19 +43,20 @@ pub(crate) fn serve_durably(rpc: &mut Rpc, shared: &Rc<Shared>) {
                 Some(Reply { after, bytes }) if shared.durable(after).await => {
                     [&[ANSWER], bytes.as_slice()].concat()
                 }
-                // A node whose disk failed does nothing more: asking it again does no harm.
+                // A node whose disk failed executes nothing more: asking it again does no harm.
                 _ => vec![NOT_NOW],
             }
         }
     });
 }
 
-/// Lets the node answer others' requests.
+/// Lets the node answer other nodes' requests.
 pub(crate) fn serve(rpc: &mut Rpc, shared: &Rc<Shared>) {
     let shared = Rc::clone(shared);
     let mut answer = Vec::new();
     rpc.register(DELIVER, move |request, response| {
-        // After the request has come, or a lease that ended while this thread was stopped would still seem to hold.
+        // Read after the request has come, or a lease that ended while this thread was stopped would still
+        // seem to hold.
         let now = shared.clock.now_ns();
         answer.clear();
         answer.push(ANSWER);
@@ -68,7 +71,7 @@ pub(crate) fn serve(rpc: &mut Rpc, shared: &Rc<Shared>) {
 /// Requests on their way.
 #[derive(Default)]
 pub(crate) struct Backlog {
-    /// What is being filled.
+    /// Parcels that are being filled.
     loads: Vec<Load>,
     /// By the parcel's number.
     under_way: Vec<Option<UnderWay>>,
@@ -76,13 +79,13 @@ pub(crate) struct Backlog {
     again: Vec<Again>,
     /// When calls are looked at next.
     look_ns: u64,
-    /// One request's bytes.
+    /// The bytes of the request at hand.
     bytes: Vec<u8>,
     /// Lists of tickets that can be used again.
     spare: Vec<Vec<u64>>,
 }
 
-/// What goes to one node together.
+/// Requests that go to one node together.
 struct Load {
     to: NodeId,
     is_reliable: bool,
@@ -96,11 +99,11 @@ struct UnderWay {
     to: NodeId,
     tickets: Vec<u64>,
     is_reliable: bool,
-    /// Before what has no answer is sent again.
+    /// The pause before an unanswered request is sent again.
     pause_ns: u64,
 }
 
-/// A request that has no answer.
+/// A request without an answer.
 struct Again {
     at_ns: u64,
     pause_ns: u64,
@@ -109,11 +112,11 @@ struct Again {
 }
 
 impl Backlog {
-    /// Hands the node its answers. Whether there were any.
+    /// Hands the node its answers. Returns whether there were any.
     pub(crate) fn receive(&mut self, rpc: &mut Rpc, shared: &Shared) -> bool {
         let mut now = None;
         while let Some(parcel) = rpc.take_parcel() {
-            // All of them had come before this turn: reading the clock once does no harm.
+            // All parcels had come before this turn: reading the clock once does no harm.
             let now_ns = *now.get_or_insert_with(|| shared.clock.now_ns());
             let place = self.under_way.get_mut(parcel.id().0 as usize);
             let Some(call) = place.and_then(Option::take) else { continue };
@@ -138,7 +141,7 @@ impl Backlog {
         now.is_some()
     }
 
-    /// Sends whatever the node has to say: what goes to one node goes together. Whether there was anything.
+    /// Sends the node's messages; those to one node go together. Returns whether there were any.
     pub(crate) fn send(&mut self, rpc: &mut Rpc, shared: &Shared, now_ns: u64, lease_ns: u64) -> bool {
         let mut bytes = take(&mut self.bytes);
         loop {
@@ -157,7 +160,7 @@ impl Backlog {
         }
         let any = !self.loads.is_empty();
         for Load { to, is_reliable, pause_ns, parcel, tickets } in self.loads.drain(..) {
-            // Heartbeats: of no use when they are old.
+            // Heartbeats: useless when they are old.
             let timeout = (!is_reliable).then_some(time::Duration::from_nanos(lease_ns));
             let ParcelId(id) = parcel.send(timeout);
             let place = id as usize;
@@ -173,10 +176,10 @@ impl Backlog {
         any
     }
 
-    /// Adds a request to what goes to its node.
+    /// Adds a request to the parcel for its node.
     fn load(&mut self, rpc: &mut Rpc, request: Addressed, pause_ns: u64, bytes: &[u8], now_ns: u64) {
         let Addressed { ticket, to, is_reliable } = request;
-        // A handful of nodes: looking through them is quicker than any order.
+        // There are few nodes: a linear search is quickest.
         let fitting =
             |load: &&mut Load| (load.to, load.is_reliable, load.pause_ns) == (to, is_reliable, pause_ns);
         if let Some(load) = self.loads.iter_mut().rev().find(fitting)

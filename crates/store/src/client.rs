@@ -1,8 +1,9 @@
 //! The client library: transactions as closures, over a connection to any node.
 //!
-//! A transaction reads through the connection and keeps its writes to itself. Committing sends both, the versions that were read and the writes,
-//! and the node commits them if everything is still as it was read. If not, the closure runs again. So the closure may run several times, may
-//! see a state that never was (then it runs again), and must do nothing outside the transaction that it would regret.
+//! A transaction reads through the connection and keeps its writes to itself. Committing sends both, the
+//! versions that were read and the writes, and the node commits them if everything is still as it was read.
+//! If not, the closure runs again. So the closure may run several times, may see a state that never was (then
+//! it runs again), and must have no effects outside the transaction that it would regret.
 
 use crate::error::StoreError;
 use crate::message::{Answer, Entry, Footprint, GREETING, NodeStatus, Request, WriteRequest, receive, send};
@@ -15,15 +16,15 @@ use std::time::{Duration, Instant};
 
 /// How long a node may take to let a client in.
 const CONNECT_PATIENCE: Duration = Duration::from_secs(2);
-/// How long a node may take to answer unless set: longer than its own patience with a transaction.
+/// How long a node may take to answer unless set: longer than the node's own patience with a transaction.
 const ANSWER_PATIENCE: Duration = Duration::from_secs(8);
 
 /// A table and a key in it.
 type Name = (Vec<u8>, Vec<u8>);
-/// `None`: there is none.
+/// `None`: the key has no value.
 type Value = Option<Vec<u8>>;
 
-/// A client of a cluster. It talks to one node at a time, and to another one when that is lost.
+/// A client of a cluster. It talks to one node at a time, and to another when it loses that one.
 #[derive(Debug)]
 pub struct Client {
     doors: Vec<String>,
@@ -35,17 +36,17 @@ pub struct Client {
     counts: Counts,
 }
 
-/// How a client's transactions went.
+/// Counts of a client's transactions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Times that a closure ran again because others were in the way.
+    /// Times that a closure ran again because other transactions conflicted with its own.
     pub retries: u64,
     /// Times that a connection was lost.
     pub reconnects: u64,
 }
 
 impl Client {
-    /// A client of the cluster with these doors (`host:port`). It connects when it has something to ask.
+    /// A client of the cluster with these doors (`host:port`). It connects with its first question.
     pub fn new(doors: impl IntoIterator<Item = impl Into<String>>) -> Client {
         let doors = doors.into_iter().map(Into::into).collect();
         Client {
@@ -64,13 +65,14 @@ impl Client {
         self.patience = patience;
     }
 
-    /// How long a node may take to answer before it counts as lost; 8 seconds unless set. Less finds out sooner that a machine is gone which
-    /// can no longer say so, but a commit that takes longer has an unknown outcome.
+    /// How long a node may take to answer before it counts as lost; 8 seconds unless set. With less, the
+    /// client notices sooner that a machine is gone without having closed the connection, but a commit that
+    /// takes longer has an unknown outcome.
     pub fn set_answer_patience(&mut self, patience: Duration) {
         self.answer_patience = patience.max(Duration::from_millis(1));
     }
 
-    /// What was counted so far.
+    /// The counts so far.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -99,7 +101,7 @@ impl Client {
         })
     }
 
-    /// Takes a key away; whether it was there.
+    /// Takes a key away; returns whether it was there.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -121,10 +123,10 @@ impl Client {
         self.transact(|transaction| transaction.scan(table, prefix.as_ref()))
     }
 
-    /// Runs a transaction until it commits. An error of the closure ends it, and nothing of it happens.
+    /// Runs a transaction until it commits. An error of the closure ends it, and it has no effect.
     ///
     /// # Errors
-    /// The closure's, or why it could not be committed.
+    /// The closure's error, or why the transaction could not be committed.
     pub fn transact<T>(
         &mut self,
         mut body: impl FnMut(&mut ClientTransaction<'_>) -> Result<T, StoreError>,
@@ -142,11 +144,11 @@ impl Client {
             let is_over = Instant::now() >= deadline;
             match result {
                 Err(StoreError::Conflict) if !is_over => self.counts.retries += 1,
-                // Nothing happened, and another node may be better off.
+                // The commit had no effect, and another node may be able to serve.
                 Err(StoreError::Unavailable(_)) if !is_over && self.stream.take().is_some() => self.next += 1,
                 result => return result,
             }
-            // Some part of a time that doubles: two that were in each other's way are not so again.
+            // A random part of a limit that doubles: two clients that conflicted should not conflict again.
             let most = 50_000u64 << attempt.min(8);
             let part = self.started.elapsed().subsec_nanos();
             std::thread::sleep(Duration::from_nanos(u64::from(part).wrapping_mul(0x9E37_79B9) % most));
@@ -154,7 +156,7 @@ impl Client {
         Err(StoreError::Conflict)
     }
 
-    /// How the node stands that this client talks to.
+    /// The status of the node that this client talks to.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -165,7 +167,7 @@ impl Client {
         }
     }
 
-    /// The nodes that are primaries of keys, as the node sees it that this client talks to.
+    /// The nodes that are primaries of keys, according to the node that this client talks to.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -177,7 +179,7 @@ impl Client {
         }
     }
 
-    /// What happened to the node that this client talks to, the latest last.
+    /// The milestones of the node that this client talks to, the latest last.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -207,7 +209,7 @@ impl Client {
         }
     }
 
-    /// Asks what changes nothing, so that it can be asked again elsewhere.
+    /// Asks a question that changes nothing, so that it can be asked again elsewhere.
     fn ask(&mut self, request: &Request) -> Result<Answer, StoreError> {
         let deadline = Instant::now() + self.patience;
         loop {
@@ -227,7 +229,7 @@ impl Client {
         match self.exchange(request) {
             Ok(Answer::Committed) => Ok(()),
             Ok(answer) => Err(unexpected(answer)),
-            // It may have arrived before that, and must not happen twice.
+            // The commit may have arrived before that, and must not happen twice.
             Err(error) => Err(StoreError::Unknown(format!("the connection was lost: {error}"))),
         }
     }
@@ -238,7 +240,7 @@ impl Client {
             None => Err(io::ErrorKind::NotConnected.into()),
         };
         if result.is_err() {
-            // Elsewhere next time: a process that is stopped still accepts connections.
+            // The next question goes elsewhere: a stopped process still accepts connections.
             self.stream = None;
             self.next += 1;
             self.counts.reconnects += 1;
@@ -246,7 +248,7 @@ impl Client {
         result
     }
 
-    /// Finds a node that lets this client in: each in turn, the last one first.
+    /// Finds a node that lets this client in: tries each in turn, the last one used first.
     fn connect(&mut self, deadline: Instant) -> Result<(), StoreError> {
         let mut errors = Vec::new();
         while self.stream.is_none() {
@@ -274,7 +276,7 @@ impl Client {
     }
 }
 
-/// Refused as often as this by all nodes, a client believes that there is no store.
+/// After this many refusals by all nodes, a client believes that there is no store.
 const NOBODY: usize = 9;
 
 fn enter(door: &str, patience: Duration) -> io::Result<BufReader<TcpStream>> {
@@ -308,7 +310,7 @@ pub struct ClientTransaction<'a> {
     client: &'a mut Client,
     seen: Footprint,
     writes: BTreeMap<Name, Value>,
-    /// What was read: a key that is read twice has one value.
+    /// The values read: a key that is read twice has one value.
     values: BTreeMap<Name, Value>,
     reads: usize,
 }
@@ -342,8 +344,8 @@ impl ClientTransaction<'_> {
         Ok(names.iter().map(value).collect())
     }
 
-    /// All entries of a table whose keys begin with `prefix`, in the order of their keys. What comes or goes there until this transaction
-    /// commits is a conflict.
+    /// All entries of a table whose keys begin with `prefix`, in the order of their keys. An entry that is
+    /// added or removed there before this transaction commits is a conflict.
     ///
     /// # Errors
     /// [`StoreError`].
@@ -381,7 +383,7 @@ impl ClientTransaction<'_> {
     }
 
     fn commit(self) -> Result<(), StoreError> {
-        // One question was answered at one instant, which is when the transaction happened.
+        // One question is answered at one instant, which is when the transaction happened.
         if self.writes.is_empty() && self.reads <= 1 {
             return Ok(());
         }
@@ -394,7 +396,7 @@ impl ClientTransaction<'_> {
         let writes = self.writes.into_iter().map(write).collect();
         let request = Request::Commit { seen: self.seen, writes };
         match self.client.commit(&request) {
-            // Nothing was to be changed: it is as if it had not been tried.
+            // The transaction changes nothing: it is as if it had not been tried.
             Err(StoreError::Unknown(_)) if is_read_only => Err(StoreError::Conflict),
             result => result,
         }

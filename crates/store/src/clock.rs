@@ -1,4 +1,4 @@
-//! A node's clock: nanoseconds since the machine was started, the time that it slept included.
+//! A node's clock: nanoseconds since the machine was started, including the time that it slept.
 //!
 //! Leases rest on the *rate* of this clock. The kernel slews it by at most 500 ppm (`adjtimex(2)`), and a quartz is off by less than 200; the
 //! bound of [`DRIFT_PPM_MAX`] leaves room. `CLOCK_MONOTONIC` would stand still while a laptop or a virtual machine is suspended, and a
@@ -14,7 +14,7 @@ pub(crate) const DRIFT_PPM_MAX: u64 = 1000;
 pub struct Clock;
 
 impl Clock {
-    /// Now.
+    /// The time now.
     #[inline]
     pub fn now_ns(self) -> u64 {
         let now = clock_gettime(ClockId::Boottime);

@@ -1,4 +1,4 @@
-//! `cluster.toml`: which nodes there are, and what all of them are told alike.
+//! `cluster.toml`: the nodes of a cluster, and the settings that all of them share.
 
 use crate::clock::DRIFT_PPM_MAX;
 use crate::register::ETCD;
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ClusterConfig {
-    /// How many nodes may be lost at once: everything is kept f + 1 times.
+    /// How many nodes may be lost at once: every row has f + 1 copies.
     #[serde(default = "default_f")]
     pub f: usize,
     /// Where the configurations are agreed on: a folder that all nodes reach, relative to the file, or `etcd://HOST:PORT,…/NAME`.
@@ -24,13 +24,13 @@ pub struct ClusterConfig {
     /// Rows in one region; the store refuses more.
     #[serde(default = "default_rows_max")]
     pub rows_max: usize,
-    /// The length of a lease. A node that says nothing for twice as long is removed.
+    /// The length of a lease. A node that is silent for twice as long is removed.
     #[serde(default = "default_lease_ms")]
     pub lease_ms: u64,
     /// Transactions that a node coordinates at a time.
     #[serde(default = "default_workers")]
     pub workers: u16,
-    /// What carries requests between nodes.
+    /// The link that carries requests between nodes.
     #[serde(default)]
     pub link: Link,
     /// The nodes.
@@ -38,7 +38,7 @@ pub struct ClusterConfig {
     pub nodes: Vec<NodeConfig>,
 }
 
-/// What carries requests between nodes.
+/// The link that carries requests between nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Link {
@@ -65,13 +65,15 @@ impl From<Link> for LinkChoice {
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct NodeConfig {
-    /// Its number.
+    /// The node's number.
     pub id: u16,
     /// Where clients and other nodes reach its door: host and port of TCP.
     pub door: String,
-    /// The address of its RDMA device; an unused one of 127.0.0.0/8 unless given, which only nodes on this machine can reach.
+    /// The address of the node's RDMA device; unless given, a free one of 127.0.0.0/8, which only nodes on
+    /// this machine can reach.
     pub address: Option<IpAddr>,
-    /// The folder in which it keeps its journal, relative to the file; without one, it keeps everything in memory.
+    /// The folder in which the node keeps its journal, relative to the file; without one, it keeps everything
+    /// in memory.
     pub data: Option<PathBuf>,
 }
 
@@ -110,7 +112,7 @@ impl ClusterConfig {
     /// Reads a cluster file.
     ///
     /// # Errors
-    /// What is wrong with it, and where.
+    /// What is wrong with the file, and where.
     pub fn load(path: &Path) -> Result<ClusterConfig, ConfigError> {
         let fail = |what: String| ConfigError { path: path.to_path_buf(), what };
         let text = std::fs::read_to_string(path).map_err(|error| fail(error.to_string()))?;
@@ -159,7 +161,7 @@ impl ClusterConfig {
                 return Err(format!("node {}: another node has its `address` as well", node.id));
             }
         }
-        // What one half promises and the other does not, nobody could rely on.
+        // If only some nodes kept a journal, no client could rely on it.
         if let [some, none] =
             [true, false].map(|has| self.nodes.iter().find(|node| node.data.is_some() == has))
             && let (Some(some), Some(none)) = (some, none)
@@ -179,10 +181,10 @@ impl ClusterConfig {
         within("workers", u64::from(self.workers), 1, 1024)
     }
 
-    /// A node's own part.
+    /// The configuration of one node.
     ///
     /// # Errors
-    /// There is no such node; the text names those that are.
+    /// There is no such node; the text names the existing ones.
     pub fn node(&self, id: u16) -> Result<&NodeConfig, String> {
         self.nodes.iter().find(|node| node.id == id).ok_or_else(|| {
             let known: Vec<String> = self.nodes.iter().map(|node| node.id.to_string()).collect();
@@ -215,7 +217,7 @@ impl ClusterConfig {
     }
 }
 
-/// Rows that one run of keys gives in one range read.
+/// The number of rows in one run of keys that a range read gives at most.
 pub(crate) const SCAN_ROWS_MAX: usize = 1024;
 
 fn is_door(text: &str) -> bool {

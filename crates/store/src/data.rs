@@ -1,7 +1,8 @@
-//! A node's folder: its journal as files, and whose they are.
+//! A node's folder: its journal as files, and a file that names their owner.
 //!
-//! One thread writes, so that the node never waits for the disk: it takes the node's operations one after the other, and says when a sync has
-//! ended. The first operation that fails is the last one: what a file holds after a failed write or sync is known only after reading it anew.
+//! One thread writes, so that the node never waits for the disk: it carries out the node's operations one
+//! after the other, and reports the end of each sync. The first operation that fails is the last one: after a
+//! failed write or sync, only reading a file anew tells its content.
 
 use highwire_txn::{DiskOperation, FileName, LoadError, Loaded, NodeId, Settings, load};
 use serde::{Deserialize, Serialize};
@@ -17,7 +18,7 @@ const FORMAT: u32 = 1;
 const ABOUT: &str = "node.toml";
 const LOCK: &str = "lock";
 
-/// The folder, which nobody else has while this exists.
+/// The folder, which no other process can open while this exists.
 #[derive(Debug)]
 pub(crate) struct DataFolder {
     path: PathBuf,
@@ -27,7 +28,7 @@ pub(crate) struct DataFolder {
     _lock: File,
 }
 
-/// Whose the files are.
+/// The owner of the files.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct About {
@@ -41,11 +42,11 @@ struct About {
 #[derive(Debug)]
 pub(crate) enum DataError {
     Io(PathBuf, io::Error),
-    /// Another process has it.
+    /// Another process uses the folder.
     InUse(PathBuf),
-    /// There are files, and none says whose.
+    /// There are files, but none that names their owner.
     Foreign(PathBuf),
-    /// The file that says whose it is makes no sense.
+    /// The file that names the owner cannot be read.
     Unreadable(PathBuf, String),
     Format(PathBuf, u32),
     OtherNode(PathBuf, u16, u16),
@@ -104,7 +105,7 @@ impl DataFolder {
             Err(error) => return Err(DataError::Io(about_path, error)),
         };
         let unreadable = |what: String| DataError::Unreadable(about_path.clone(), what);
-        // The format first: another one may have other fields.
+        // The format is checked first: files of another format may have other fields.
         let table: toml::Table = text.parse().map_err(|error| unreadable(format!("{error}")))?;
         let format = table.get("format").and_then(toml::Value::as_integer).unwrap_or_default();
         if format != i64::from(FORMAT) {
@@ -124,7 +125,8 @@ impl DataFolder {
         self.boot
     }
 
-    /// What the files tell. They are durable when this returns: a process that was killed has written more than it knew to be.
+    /// Reads the journal. It is durable when this returns: a killed process may have written more than it had
+    /// synced.
     pub(crate) fn load(&self, node: NodeId, settings: &Settings) -> Result<Loaded, DataError> {
         let io = |error| DataError::Io(self.path.clone(), error);
         let mut files = BTreeMap::new();
@@ -140,7 +142,7 @@ impl DataFolder {
         load(node, &files, settings).map_err(|error| DataError::Damaged(self.path.clone(), error))
     }
 
-    /// The one that writes from now on.
+    /// The thread's writer, which alone writes from now on.
     pub(crate) fn writer(self) -> JournalWriter {
         JournalWriter { folder: self, open: BTreeMap::new(), has_new_names: false }
     }
@@ -167,17 +169,17 @@ fn begin(path: &Path, node: u16, boot: u64) -> Result<(), DataError> {
     write().map_err(io)
 }
 
-/// Does what a node wants of its disk.
+/// Carries out a node's disk operations.
 #[derive(Debug)]
 pub(crate) struct JournalWriter {
     folder: DataFolder,
     open: BTreeMap<FileName, File>,
-    /// A name must be durable, not only what it stands for.
+    /// A new file's name must be made durable too, not only its content.
     has_new_names: bool,
 }
 
 impl JournalWriter {
-    /// Does it, and says whether it was a sync.
+    /// Carries out an operation; returns whether it was a sync.
     pub(crate) fn operate(&mut self, operation: DiskOperation) -> Result<bool, DataError> {
         let is_sync = matches!(operation, DiskOperation::Sync { .. });
         let file = match &operation {
@@ -227,7 +229,7 @@ impl JournalWriter {
 mod tests {
     use super::*;
 
-    /// A folder that goes with the test.
+    /// A folder that is removed with the test.
     struct Scratch(PathBuf);
 
     impl Drop for Scratch {
@@ -288,7 +290,7 @@ mod tests {
         assert!(writer.operate(DiskOperation::Sync { file }).expect("synced"));
         assert_eq!(read(), Some(b"onetwo".to_vec()));
         drop(writer);
-        // What a name held before was no entry any more when it was given again.
+        // A new writer to which the name is given again replaces the earlier content.
         let mut writer = open().writer();
         writer.operate(append("new")).expect("written");
         assert_eq!(read(), Some(b"new".to_vec()));

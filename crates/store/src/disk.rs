@@ -1,4 +1,5 @@
-//! A node's disk, as its engine has it: what the folder told, whether it belongs to the cluster, and the thread that writes.
+//! A node's disk, as its engine uses it: the journal as read, the check that it belongs to the cluster, and
+//! the thread that writes.
 
 use crate::config::ClusterConfig;
 use crate::data::{DataFolder, JournalWriter};
@@ -7,7 +8,7 @@ use highwire_txn::{DiskOperation, Loaded, NodeId};
 use std::path::Path;
 use std::sync::mpsc::Receiver;
 
-/// A node's folder, and what it told.
+/// A node's folder, and the journal that was read from it.
 pub(crate) struct Disk {
     pub(crate) folder: DataFolder,
     pub(crate) loaded: Loaded,
@@ -54,7 +55,7 @@ impl Disk {
     }
 }
 
-/// Does what the node wants of its disk, until something fails or the node ends.
+/// Carries out the node's disk operations, until one fails or the node ends.
 pub(crate) fn write_journal(
     mut writer: JournalWriter,
     operations: &Receiver<DiskOperation>,

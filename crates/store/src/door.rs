@@ -20,7 +20,7 @@ const CONVERSATIONS_MAX: usize = 1024;
 pub(crate) fn open(listener: TcpListener, store: &Store) -> io::Result<()> {
     let store = store.clone();
     serve(listener, "door", move |stream| {
-        // A conversation that breaks concerns the client alone, and he knows.
+        // A broken conversation concerns only the client, which notices it.
         let _ = converse(stream, &store);
     })
 }
@@ -36,7 +36,7 @@ pub(crate) fn serve(
     let work = move || {
         for stream in listener.incoming() {
             let Ok(stream) = stream else {
-                // Out of descriptors, for example: others will end.
+                // Perhaps descriptors have run out: other conversations will end.
                 std::thread::sleep(std::time::Duration::from_millis(10));
                 continue;
             };

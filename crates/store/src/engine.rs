@@ -1,7 +1,8 @@
 //! A node's thread: it owns the node and its endpoint, and drives both.
 //!
-//! One turn: what other threads have sent, what the network has brought, what time demands; then what the node has to say, to others, to the
-//! configuration service and to the transactions that wait. What it does after a turn with nothing to do, `idle` decides.
+//! One turn: commands of other threads, datagrams from the network, timers; then the node's messages to other
+//! nodes, to the configuration service and to waiting transactions. After a turn with nothing to do, `idle`
+//! decides what comes next.
 
 use crate::carrier::{self, Backlog};
 use crate::clock::Clock;
@@ -28,26 +29,26 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-/// What a thread of the node's process may let it do.
+/// A job that a thread of the node's process sends to the node's thread.
 type Job = Box<dyn FnOnce(Local) -> Pin<Box<dyn Future<Output = ()>>> + Send>;
 
 /// How long a transaction may take, all its attempts together.
 pub(crate) const PATIENCE_NS: u64 = 5_000_000_000;
 /// The longest sleep.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
-/// Between two looks at a register that holds nothing yet.
+/// The pause between two looks at a register that is still empty.
 const FIRST_LOOK: Duration = Duration::from_millis(20);
-/// Calls are never given up because of silence: see `carrier`.
+/// Calls are never given up because a peer is silent: see `carrier`.
 const NEVER: time::Duration = time::Duration::from_secs(365 * 86400);
 /// A recovery's records travel in one message.
 const BATCH_BYTES_MAX: u32 = 256 << 20;
-/// The journal grows by so much before a checkpoint is written.
+/// A checkpoint is written when the journal has grown by this much.
 const CHECKPOINT_BYTES: u64 = 64 << 20;
 
 enum Command {
     Run(Job),
     Service(Option<Configuration>),
-    /// A sync has ended; or the disk failed, and how.
+    /// A sync has ended; or the disk failed, and why.
     Disk(Result<(), String>),
     Peer(Introduction),
     Stop,
@@ -76,14 +77,14 @@ pub struct Engine {
     thread: Option<JoinHandle<()>>,
 }
 
-/// A way to a node of this process, for any thread.
+/// A handle to a node of this process, for any thread.
 #[derive(Clone)]
 pub struct Store {
     commands: Sender<Command>,
     bell: Bell,
-    /// Who this node is, for others that ask.
+    /// This node's introduction, for other nodes that ask.
     pub(crate) introduction: Introduction,
-    /// Why the node is not there yet.
+    /// Why the node does not serve yet.
     waits_for: Arc<Mutex<Option<String>>>,
 }
 
@@ -197,7 +198,8 @@ impl Engine {
             inbox,
             waits_for: Arc::clone(&waits_for),
         };
-        // The node's thread runs the device, in every turn and while it sleeps: another one would only wake up to see that it does.
+        // The node's thread runs the device, in every turn and while it sleeps: an engine thread would only
+        // wake up to find that out.
         let engine = highwire_host::Engine::Inline;
         let device = DeviceConfig { address: own.address, link, engine, ..DeviceConfig::default() };
         let work = move || match open(&device, id) {
@@ -219,7 +221,7 @@ impl Engine {
         Ok(Engine { store, thread: Some(thread) })
     }
 
-    /// The way to the node.
+    /// The handle to the node.
     pub fn store(&self) -> &Store {
         &self.store
     }
@@ -234,7 +236,7 @@ impl Engine {
     }
 }
 
-/// Tells the operator. A log that takes no more, on a disk that is full perhaps, ends no node.
+/// Writes a line for the operator. If that fails, perhaps because the log's disk is full, the node goes on.
 fn say(what: fmt::Arguments<'_>) {
     let _ = writeln!(std::io::stderr(), "{what}");
 }
@@ -261,7 +263,7 @@ fn open(config: &DeviceConfig, id: u16) -> Result<(Device, Rpc), StartError> {
     Ok((device, rpc))
 }
 
-/// A node that is not there yet.
+/// A node that is starting.
 struct Starter {
     config: ClusterConfig,
     settings: Settings,
@@ -289,7 +291,7 @@ impl Starter {
         let (calls, service) = mpsc::channel();
         let own_commands = self.commands;
         let (register, commands, bell) = (self.register, own_commands.clone(), rpc.bell());
-        // Files may be slow; the node must not wait for them.
+        // File operations may be slow; the node must not wait for them.
         let work = move || serve_register(register, &service, &commands, &bell);
         if named("register".into()).spawn(work).is_err() {
             return;
@@ -322,7 +324,7 @@ impl Starter {
         }
     }
 
-    /// Finds out what this node is: one of the first members, or one with nothing that asks to be let in.
+    /// Finds this node's part: one of the first members, or an empty node that asks to be let in.
     fn begin(&mut self, rpc: &mut Rpc) -> Option<Node> {
         let mut boots = BTreeMap::from([(self.id, self.boot)]);
         let settings = self.settings.clone();
@@ -334,7 +336,8 @@ impl Starter {
                         return Some(Node::restart(self.id, memory, settings, now));
                     }
                     let is_first = holds.id == 1 && holds.has((self.id, self.boot));
-                    // What a member of this life has promised, nobody knows any more; but a disk knows that it was nothing.
+                    // Without a disk, this life's promises are forgotten; an empty disk proves that there
+                    // were none.
                     let is_forgotten = self.disk.is_none() && holds.has((self.id, self.boot));
                     let boot = if is_forgotten { self.boot ^ 1 } else { self.boot };
                     return Some(match is_first {
@@ -379,7 +382,7 @@ impl Starter {
 
 fn connect(rpc: &mut Rpc, peer: &Introduction) {
     if let Ok(endpoint) = peer.endpoint.parse::<Endpoint>() {
-        // Refused only for the node itself.
+        // Only the node itself is refused.
         let _ = rpc.connect(RpcNode(peer.node), &endpoint);
     }
 }
@@ -450,7 +453,7 @@ impl Drive {
         }
     }
 
-    /// The time, and how many requests there have been, to this node and of it.
+    /// The time, and the number of requests so far, to this node and from it.
     fn pace(&self) -> (u64, u64) {
         let counters = self.rpc.counters();
         (self.shared.clock.now_ns(), counters.handled + counters.requests)
@@ -464,7 +467,7 @@ impl Drive {
             match command {
                 Command::Run(job) => {
                     let shared = Rc::clone(&self.shared);
-                    // A job that finds no room is dropped, and that tells its sender.
+                    // A job for which there is no room is dropped, which tells its sender.
                     let _ = self.rpc.spawn(move |rpc| job(Local { shared, rpc }));
                 }
                 Command::Service(answer) => {
@@ -484,7 +487,7 @@ impl Drive {
         Some(any)
     }
 
-    /// The disk failed. What was promised is on it; nothing more is.
+    /// The disk failed. All promises so far are on it; the node makes no more.
     fn halt(&mut self, what: &str) {
         let what = format!(
             "the node has stopped, because its journal could not be written: {what}. \
@@ -511,14 +514,14 @@ impl Drive {
         loop {
             let operation = self.shared.node.borrow_mut().poll_disk();
             let Some(operation) = operation else { break };
-            // After a failure its thread has ended, and has said why.
+            // After a failure the disk's thread has ended, and has reported why.
             let _ = self.operations.send(operation);
         }
         self.shared.milestones.borrow_mut().look(&self.shared.node.borrow(), self.shared.f, now);
         let has_received = self.backlog.receive(&mut self.rpc, &self.shared);
         let has_events = self.shared.deliver_events();
         if has_events {
-            // Workers go on at once: what they ask for leaves with what this turn has to say.
+            // Workers go on at once: their requests leave with the messages of this turn.
             let as_of = self.rpc.now();
             self.rpc.run(as_of);
         }

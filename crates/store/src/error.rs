@@ -1,20 +1,20 @@
-//! Why the store did not do as it was asked.
+//! The errors of the store.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
-/// Why the store did not do as it was asked.
+/// Why the store did not carry out a request.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StoreError {
-    /// Other transactions were in the way, again and again, or what was watched has changed. Nothing happened.
+    /// Other transactions conflicted, again and again, or a watched key has changed. Nothing happened.
     Conflict,
-    /// The node cannot serve now, and has not been able to for as long as it was allowed to take. Nothing happened.
+    /// The node could not serve within the time that it had. Nothing happened.
     Unavailable(String),
     /// The connection or the node was lost while the transaction was being committed: it happened as a whole or not at all.
     Unknown(String),
     /// The table takes no more keys. Nothing happened.
     Full,
-    /// What was asked cannot be done with this store. Nothing happened.
+    /// This store cannot do what the request asks. Nothing happened.
     Invalid(String),
     /// The caller gave up. Nothing happened.
     Aborted(String),

@@ -1,10 +1,13 @@
-//! Real faults for real processes: three nodes with etcd and clients that count, one fault after the other, and how long each was felt.
+//! Real faults for real processes: three nodes with etcd and clients that count, one fault after the other,
+//! and how long each was felt.
 //!
-//! A [`Laboratory`] has the cluster. [`Fault`]s are done to it while a load runs; what was committed is counted again after each of them, and
-//! the [`timeline`] makes times of the nodes' milestones and the clients' commits. Everything is by one clock, that of the machine.
+//! A [`Laboratory`] has the cluster. [`Fault`]s are injected while a load runs; after each of them the
+//! committed transactions are counted again, and the [`timeline`] computes times from the nodes' milestones
+//! and the clients' commits. All times are by one clock, the machine's.
 //!
-//! Partitions need a network that can be parted. The network is a bridge in a namespace of its own, in which this program runs, and a
-//! namespace for each node. Without the right to make them, nodes share the machine's loopback, and there are no partitions.
+//! Partitions need a network that can be split. The network is a bridge in a namespace of its own, in which
+//! this program runs, and a namespace for each node. Without the right to make them, nodes share the
+//! machine's loopback, and there are no partitions.
 
 mod etcd;
 mod laboratory;
@@ -22,7 +25,7 @@ pub use scenario::{Episode, Fault};
 use std::fmt;
 use std::time::{Duration, Instant};
 
-/// Why something could not be shown, or what is wrong with the store.
+/// Why a check could not be made, or what is wrong with the store.
 #[derive(Debug)]
 pub struct FaultError(pub(crate) String);
 
@@ -38,10 +41,10 @@ pub(crate) fn failed(what: impl fmt::Display, error: impl fmt::Display) -> Fault
     FaultError(format!("{what}: {error}"))
 }
 
-/// Longer than anything takes, even on a machine whose cores are busy.
+/// Longer than any step takes, even on a machine whose cores are busy.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Looks until there is something.
+/// Calls `look` until it returns a value.
 pub(crate) fn until<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> Result<T, FaultError> {
     let deadline = Instant::now() + PATIENCE;
     loop {

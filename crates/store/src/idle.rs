@@ -1,31 +1,34 @@
-//! What a node's thread does when a turn has found nothing to do.
+//! What a node's thread does after a turn that found nothing to do.
 //!
-//! A node that exchanges little with others looks again some times, so that one transaction alone is fast, then offers its core to other
-//! threads, and then sleeps until something wakes it. Looking again costs as much as work does, and so do many small turns. So a node
-//! that exchanges much offers its core at once, and if no thread wants it the node naps: no peer has to wake it, and what comes meanwhile is the
-//! work of one turn. Where cores are scarce, the turns of others are as good as naps.
+//! A node that exchanges little with others first looks again some times, so that one transaction alone is
+//! fast, then offers its core to other threads, and then sleeps until it is woken. Looking again costs as
+//! much as work does, and so do many small turns. So a node that exchanges much offers its core at once, and
+//! if no thread wants it the node naps: no peer has to wake it, and all messages that arrive meanwhile are
+//! the work of one turn. Where cores are scarce, the turns of other threads are as good as naps.
 
 use std::time::Duration;
 
-/// Turns without work before other threads may have the core in between: on a machine with fewer cores than nodes, they are what this one
-/// waits for.
+/// Turns without work before other threads may have the core in between: on a machine with fewer cores than
+/// nodes, this node waits for those threads.
 const TURNS_AWAKE: u32 = 50;
-/// Turns without work that one with work pays for: a node that has much to do hands its core on rather than sleep, since a sleep costs the
-/// peer that ends it a system call, and both some microseconds; one that has little to do sleeps.
+/// Turns without work that one turn with work pays for: a node with much to do offers its core rather than
+/// sleeps, since a sleep costs the peer that ends it a system call, and both some microseconds; a node with
+/// little to do sleeps.
 const TURNS_EARNED: u32 = 20;
-/// And how many it can save.
+/// The most of these turns that a node can save.
 const TURNS_SAVED_MAX: u32 = 1000;
-/// For how long requests are counted before the node decides whether it naps from now on.
+/// How long requests are counted before the node decides whether to nap.
 const WINDOW_NS: u64 = 1_000_000;
-/// So many in a window, those of this node and those to it, begin it.
+/// This many requests in a window, to this node and from it, begin napping.
 const REQUESTS_PER_WINDOW: u64 = 100;
-/// And fewer than so many for each nap end it: the transactions of one client come one after the other, however fast, and naps delay each.
+/// Fewer requests than this for each nap end it: the transactions of one client come one after the other,
+/// however fast, and naps delay each.
 const REQUESTS_PER_NAP: u64 = 3;
-/// Until it may begin again then.
+/// How long a node that has ended napping does not begin again.
 const NAPS_PAUSE_NS: u64 = 50_000_000;
 /// The kernel's timer adds up to 50 µs.
 const NAP: Duration = Duration::from_micros(30);
-/// An offer that took less has found no thread that wants the core.
+/// An offer that took less time has found no thread that wants the core.
 const OFFER_NS: u64 = 5_000;
 
 /// What to do next.
@@ -35,11 +38,11 @@ pub(crate) enum Rest {
     Look,
     /// Let another thread have the core, if one wants it; [`Idle::offered`] says whether to look again then.
     Offer,
-    /// Sleep until something comes.
+    /// Sleep until the thread is woken.
     Sleep,
 }
 
-/// How much there was to do lately.
+/// The amount of recent work.
 #[derive(Debug, Default)]
 pub(crate) struct Idle {
     turns: u32,
@@ -53,13 +56,13 @@ pub(crate) struct Idle {
 }
 
 impl Idle {
-    /// A turn has found something.
+    /// A turn has found work.
     pub(crate) fn worked(&mut self) {
         self.turns = 0;
         self.saved_turns = (self.saved_turns + TURNS_EARNED).min(TURNS_SAVED_MAX);
     }
 
-    /// A turn has found nothing. `look` tells the time, and how many requests there have been so far.
+    /// A turn has found no work. `look` gives the time, and the number of requests so far.
     pub(crate) fn rest(&mut self, look: impl FnOnce() -> (u64, u64)) -> Rest {
         self.turns += 1;
         if self.turns == 1 || self.is_napping {
@@ -80,7 +83,7 @@ impl Idle {
         Rest::Sleep
     }
 
-    /// The core was offered, and so much time has passed. How long to nap, if at all.
+    /// Takes the time for which the core was offered. Returns how long to nap, if at all.
     pub(crate) fn offered(&mut self, took_ns: u64) -> Option<Duration> {
         let naps = self.is_napping && took_ns < OFFER_NS;
         self.naps += u64::from(naps);
@@ -111,7 +114,8 @@ impl Idle {
 mod tests {
     use super::*;
 
-    /// Turns without work, each as long as a look, until the node does something else than look; what that is, and how many.
+    /// Runs turns without work, each as long as a look, until the node stops looking; returns its next
+    /// action, and the number of turns.
     fn looks(idle: &mut Idle, now_ns: &mut u64, requests: u64) -> (u32, Rest) {
         for looks in 0.. {
             *now_ns += 100;
@@ -123,7 +127,8 @@ mod tests {
         unreachable!("it looks for ever")
     }
 
-    /// So many windows, in which each turn finds so many requests and lasts so long; whether the node naps then.
+    /// Runs this many windows with equal turns, each with the given requests and length; returns whether the
+    /// node naps then.
     fn naps_after(
         idle: &mut Idle,
         now_ns: &mut u64,
@@ -164,7 +169,7 @@ mod tests {
         assert!(naps_after(&mut idle, &mut now_ns, &mut requests, 3, (8, 50_000)), "160 in a window");
         assert_eq!(idle.offered(OFFER_NS), None, "another thread had the core");
         assert_eq!(idle.offered(OFFER_NS - 1), Some(NAP));
-        // Nothing comes any more, whether other threads want the core or not.
+        // No request comes any more, whether other threads want the core or not.
         for took_ns in [100, 10 * OFFER_NS] {
             assert!(naps_after(&mut idle, &mut now_ns, &mut requests, 60, (8, 50_000)));
             let mut rests = 0;
@@ -179,7 +184,7 @@ mod tests {
     #[test]
     fn naps_that_find_one_request_at_a_time_end_and_begin_again_much_later() {
         let (mut idle, mut now_ns, mut requests) = (Idle::default(), 0, 0);
-        // One transaction after the other, as fast as there are no naps.
+        // Transactions come one after the other, as fast as they do without naps.
         assert!(naps_after(&mut idle, &mut now_ns, &mut requests, 1, (1, 5_000)));
         assert!(!naps_after(&mut idle, &mut now_ns, &mut requests, 2, (1, 60_000)), "each nap delays one");
         let pause = NAPS_PAUSE_NS / WINDOW_NS;

@@ -1,4 +1,4 @@
-//! The transactional store as a thing that people run: `txn`'s nodes over `host`'s RPCs, and the ways in for programs.
+//! The transactional store as a product: `txn`'s nodes over `host`'s RPCs, and the doors for programs.
 //!
 //! ```text
 //!   Client (TCP) ──▶ door ─┐  jobs   ┌──────────── one thread ────────────┐
@@ -8,8 +8,9 @@
 //!                                    └── disk (data) ◀── journal, syncs ──┘
 //! ```
 //!
-//! A node is one thread that owns its `txn::Node` and its RPC endpoint, so nothing in it is locked. Everything else sends that thread jobs:
-//! futures that run there, beside the node's own work. `docs/store.md` states what the store promises and how to run it.
+//! A node is one thread that owns its `txn::Node` and its RPC endpoint, so nothing in it is locked. All other
+//! threads send that thread jobs: futures that run there, beside the node's own work. `docs/store.md` states
+//! what the store promises and how to run it.
 #![forbid(unsafe_code)]
 #![cfg_attr(not(test), deny(clippy::print_stderr))]
 

@@ -1,5 +1,5 @@
-//! What goes through a node's door: requests of clients and of other nodes, and the answers. A message is its length in four bytes, big-endian,
-//! and its body in postcard's encoding.
+//! The messages at a node's door: requests of clients and of other nodes, and the answers. A message is its
+//! length in four bytes, big-endian, and its body in postcard's encoding.
 
 use crate::error::StoreError;
 use crate::milestones::Milestone;
@@ -8,7 +8,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, Read, Write};
 
-/// The first word of a conversation: this protocol, and its version.
+/// The first bytes of a conversation: this protocol, and its version.
 pub(crate) const GREETING: [u8; 8] = *b"hwstore1";
 
 /// The longest message.
@@ -20,9 +20,9 @@ pub(crate) enum Request {
     Get { keys: Vec<(Vec<u8>, Vec<u8>)> },
     /// All entries of a table, at one instant.
     Scan { table: Vec<u8>, prefix: Vec<u8> },
-    /// Writes, if everything is still as it was read.
+    /// Commits writes, if everything is still as it was read.
     Commit { seen: Footprint, writes: Vec<WriteRequest> },
-    /// How the node stands.
+    /// The node's status.
     Status,
     /// Which nodes are primaries of keys.
     Locate { keys: Vec<(Vec<u8>, Vec<u8>)> },
@@ -64,7 +64,7 @@ pub struct Entry {
     pub value: Vec<u8>,
 }
 
-/// What was read: rows and their versions, and whole ranges of rows.
+/// The data that a transaction read: rows and their versions, and whole ranges of rows.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Footprint {
     pub(crate) rows: Vec<(Key, Version)>,
@@ -78,7 +78,7 @@ pub(crate) struct RangeFootprint {
     pub(crate) rows: Vec<(Key, Version)>,
 }
 
-/// Who a node is, and where its queue pair is.
+/// A node's identity, and the address of its queue pair.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Introduction {
     pub(crate) node: u16,
@@ -87,12 +87,12 @@ pub(crate) struct Introduction {
     pub(crate) endpoint: String,
 }
 
-/// How a node stands.
+/// A node's status.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NodeStatus {
-    /// Its number.
+    /// The node's number.
     pub node: u16,
-    /// Its process.
+    /// The node's process.
     pub process: u32,
     /// The configuration that it knows.
     pub configuration: u32,
@@ -102,9 +102,9 @@ pub struct NodeStatus {
     pub is_member: bool,
     /// Whether transactions can run.
     pub is_open: bool,
-    /// Whether it knows that everything has all its copies. Only the configuration's manager is told at once.
+    /// Whether it knows that all data has all its copies. Only the configuration's manager learns it at once.
     pub is_settled: bool,
-    /// Copies that are wanted of everything.
+    /// The number of copies that all data should have.
     pub copies: u16,
     /// Regions of which this node is primary.
     pub primary_of: u16,
@@ -112,7 +112,7 @@ pub struct NodeStatus {
     pub copy_of: u16,
     /// Transactions that were committed here.
     pub committed: u64,
-    /// Attempts that had others in their way.
+    /// Attempts with which other transactions conflicted.
     pub conflicts: u64,
     /// Transactions of unknown outcome.
     pub unknown: u64,
@@ -139,7 +139,7 @@ pub(crate) fn receive<T: DeserializeOwned>(stream: &mut impl Read) -> io::Result
     if length > MESSAGE_BYTES_MAX {
         return Err(damaged("the message is too long"));
     }
-    // No more memory than bytes that have really come.
+    // Memory grows only with the bytes that have really come.
     let mut body = Vec::new();
     let taken = stream.by_ref().take(length as u64).read_to_end(&mut body)?;
     if taken < length {

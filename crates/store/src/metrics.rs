@@ -1,7 +1,8 @@
-//! What a node has done and how it stands, for Prometheus: a snapshot for each scrape, taken by the node's own thread.
+//! A node's counters and status, for Prometheus: a snapshot for each scrape, taken by the node's own thread.
 //!
-//! The endpoint speaks as much of HTTP as a scrape needs: `GET /metrics`, one answer, and the connection ends. A node that is still starting, or
-//! that has been removed, answers as well: that it is not open is what an alarm wants to know.
+//! The endpoint speaks as much of HTTP as a scrape needs: `GET /metrics`, one answer, and the connection
+//! ends. A node that is still starting, or that was removed, answers too: an alarm wants to know that it is
+//! not open.
 
 use crate::door;
 use crate::engine::Store;
@@ -20,7 +21,7 @@ use std::time::Duration;
 /// The longest head of a request.
 const HEAD_BYTES_MAX: usize = 8 << 10;
 const HEADERS_MAX: usize = 64;
-/// How long a scraper may take to ask, and to take its answer.
+/// How long a scraper may take to ask, and to read its answer.
 const PATIENCE: Duration = Duration::from_secs(10);
 /// Upper bounds of the buckets, in microseconds; the last has none.
 pub(crate) const BOUNDS_US: [u64; 16] = [
@@ -89,7 +90,7 @@ impl Snapshot {
     }
 }
 
-/// A node that is not there answers with what is known of it: that it is not open.
+/// A node that does not run answers too, that it is not open.
 #[derive(Debug)]
 struct Scrape {
     node: u16,
@@ -166,12 +167,12 @@ impl Store {
     /// Lets Prometheus scrape the node at `address`.
     ///
     /// # Errors
-    /// The address cannot be had.
+    /// The address cannot be bound.
     pub fn open_metrics(&self, address: &str) -> io::Result<()> {
         let listener = TcpListener::bind(address)?;
         let store = self.clone();
         door::serve(listener, "metrics", move |stream| {
-            // A conversation that breaks concerns the scraper alone.
+            // A broken conversation concerns only the scraper.
             let _ = converse(stream, &store);
         })
     }

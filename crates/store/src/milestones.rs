@@ -1,4 +1,5 @@
-//! What became of a node's membership, and when: for a person who wants to know how long a fault was felt, and by what.
+//! The events of a node's membership, with their times: for a person who wants to know how long a fault was
+//! felt, and why.
 //!
 //! Times are of `CLOCK_BOOTTIME`, which all processes of one machine share; those of two machines must not be compared.
 
@@ -6,7 +7,7 @@ use highwire_txn::{Node, NodeId};
 use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
-/// Older ones are forgotten.
+/// Older milestones are forgotten.
 const KEPT: usize = 64;
 
 /// Something that happened to a node.
@@ -26,17 +27,18 @@ pub struct Milestone {
 pub enum MilestoneEvent {
     /// It has heard nothing of another member for too long.
     Suspected(u16),
-    /// It has taken a configuration with these members for its own; nothing runs until recovery is over.
+    /// It has taken a configuration with these members for its own; no transaction runs until recovery is
+    /// over.
     Adopted(Vec<u16>),
     /// Recovery is over: transactions run.
     Opened,
-    /// It knows that everything has all its copies. The configuration's manager alone is told at once.
+    /// It knows that all data has all its copies. Only the configuration's manager learns it at once.
     Settled,
     /// The others go on without it.
     Removed,
 }
 
-/// Notices what changes, and keeps the last of it.
+/// Notices changes, and keeps the latest.
 #[derive(Debug, Default)]
 pub(crate) struct Milestones {
     kept: VecDeque<Milestone>,
@@ -53,7 +55,7 @@ impl Milestones {
         self.kept.iter().cloned().collect()
     }
 
-    /// To be called when time has passed: suspicion comes with time alone.
+    /// The node's thread calls this when time has passed: only time makes suspicion.
     pub(crate) fn look_for_suspects(&mut self, node: &Node, now_ns: u64) {
         let suspects = node.suspects();
         for suspect in suspects.iter().filter(|suspect| !self.suspects.contains(suspect)) {
@@ -62,7 +64,7 @@ impl Milestones {
         self.suspects = suspects;
     }
 
-    /// To be called after every turn; most change nothing.
+    /// The node's thread calls this after every turn; most turns change nothing.
     pub(crate) fn look(&mut self, node: &Node, f: usize, now_ns: u64) {
         let known = node.configuration();
         let same = (known.id, known.revision) == (self.configuration, self.revision);

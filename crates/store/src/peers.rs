@@ -1,7 +1,8 @@
-//! How nodes find one another: each calls at the others' doors, says where its queue pair is, and is told the same.
+//! How nodes find one another: each connects to the others' doors and introduces its queue pair, and each
+//! answers with its own.
 //!
-//! The conversation stays open. When it ends the other process has probably ended too, and its next life has another queue pair, so this one
-//! calls again until a node answers.
+//! The connection stays open. When it ends the other process has probably ended too, and its next life has
+//! another queue pair, so this node connects again until a node answers.
 
 use crate::config::ClusterConfig;
 use crate::engine::{Store, named};
@@ -11,7 +12,7 @@ use std::net::TcpStream;
 use std::thread;
 use std::time::Duration;
 
-/// Between two calls at a door that is closed.
+/// The pause between two attempts at a closed door.
 const PAUSE: Duration = Duration::from_millis(100);
 
 /// Starts a thread for each other node.
@@ -20,7 +21,7 @@ pub(crate) fn introduce(store: &Store, config: &ClusterConfig) -> io::Result<()>
         let (store, door, id) = (store.clone(), other.door.clone(), other.id);
         named(format!("peer {id}")).spawn(move || {
             loop {
-                // However it ended, the next one finds out what is the matter.
+                // However the conversation ended, the next one finds the cause.
                 let _ = converse(&store, &door, id);
                 thread::sleep(PAUSE);
             }
@@ -39,6 +40,6 @@ fn converse(store: &Store, door: &str, id: u16) -> io::Result<()> {
     {
         store.meet(other);
     }
-    // Until it ends.
+    // Waits until the connection ends.
     receive::<Answer>(&mut stream).map(drop)
 }

@@ -1,11 +1,14 @@
-//! The configuration service: a key in etcd (`etcd`), or for nodes that share a folder a linearizable register with compare-and-swap, made of files.
+//! The configuration service: a key in etcd (`etcd`), or, for nodes that share a folder, a linearizable
+//! register with compare-and-swap, made of files.
 //!
-//! Change number *n* is the file `n`, which is written elsewhere first and then **linked** there: of two that try, one is told that the name
-//! exists. The register holds what the file with the greatest number says. No process holds a lock, so one that is stopped or killed at
-//! any point keeps nobody waiting, and the register outlives every node.
+//! Change number *n* is the file `n`, which is written under another name first and then **linked** there: of
+//! two nodes that try, one fails because the name exists. The register's value is the file with the greatest
+//! number. No process holds a lock, so a process that is stopped or killed at any point keeps no other
+//! waiting, and the register outlives every node.
 //!
-//! Why a reader cannot see an old value: the file that was the greatest when it began to list the folder stays there until [`KEPT`] more have come.
-//! Why a late writer does no harm: a link below the greatest number changes nothing that any process reads.
+//! A reader cannot see an old value, because the greatest file at the time when it began to list the folder
+//! stays there until [`KEPT`] more have come. A late writer does no harm, because a link below the greatest
+//! number changes nothing that any process reads.
 
 use highwire_txn::{Configuration, ConfigurationService};
 use std::fmt;
@@ -14,7 +17,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Changes that stay on disk, at least.
+/// The least number of changes that stay on disk.
 const KEPT: u64 = 64;
 
 mod etcd;
@@ -28,7 +31,7 @@ pub(crate) enum Register {
     Etcd(EtcdRegister),
 }
 
-/// How the place of a register in etcd begins.
+/// The beginning of a register's place in etcd.
 pub(crate) const ETCD: &str = "etcd://";
 
 impl Register {
@@ -87,15 +90,15 @@ pub struct FileRegister {
 /// Why the register cannot be read or changed.
 #[derive(Debug)]
 pub enum RegisterError {
-    /// The folder does not do as it should.
+    /// A file operation in the folder failed.
     Io(PathBuf, io::Error),
-    /// A file is none of ours, or damaged.
+    /// The file is not a register's, or is damaged.
     Damaged(PathBuf),
     /// Nothing has been written yet.
     Empty(PathBuf),
-    /// What is no address of etcd.
+    /// The text is no address of etcd.
     Address(String),
-    /// What etcd said, or that it said nothing.
+    /// Etcd's error, or that no member answered.
     Etcd(String),
 }
 
@@ -116,7 +119,7 @@ impl fmt::Display for RegisterError {
 impl std::error::Error for RegisterError {}
 
 impl FileRegister {
-    /// The register in `folder`, which is made if need be.
+    /// The register in `folder`, which is created if it does not exist.
     ///
     /// # Errors
     /// The folder cannot be made.
@@ -125,7 +128,7 @@ impl FileRegister {
         Ok(FileRegister { folder: folder.to_path_buf() })
     }
 
-    /// Writes the first configuration, unless there is one; returns the one that holds.
+    /// Writes the first configuration, unless there is one; returns the one in force.
     ///
     /// # Errors
     /// [`RegisterError`].
@@ -136,7 +139,7 @@ impl FileRegister {
         self.read()
     }
 
-    /// The configuration that holds, if there is one.
+    /// The configuration in force, if there is one.
     ///
     /// # Errors
     /// [`RegisterError`].
@@ -237,7 +240,7 @@ mod tests {
                     if now.revision == CHANGES {
                         return wins;
                     }
-                    // The manager's name says whose change it is.
+                    // The manager's name tells which node made the change.
                     let manager = NodeId((own % 2) as u16);
                     let new = Configuration {
                         revision: now.revision + 1,
@@ -254,7 +257,8 @@ mod tests {
             let threads: Vec<_> = (0..THREADS).map(|own| scope.spawn(move || change(own))).collect();
             threads.into_iter().map(|thread| thread.join().expect("no panic")).collect()
         });
-        // No node wins twice with one change, and each change is some node's, though another may have followed before it was read back.
+        // No node wins twice with one change, and each change is some node's, though another change may have
+        // followed before the node read it back.
         assert!(wins.iter().sum::<u32>() <= CHANGES, "{wins:?}");
         assert!(wins.iter().sum::<u32>() > 0, "{wins:?}");
         let _ = fs::remove_dir_all(&folder);

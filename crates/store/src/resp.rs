@@ -1,7 +1,8 @@
 //! The Redis door: strings, hashes and transactions of Redis's protocol, over this store, for every Redis client.
 //!
-//! Each command is a transaction. `WATCH` reads, and what it saw is the read set that `EXEC` demands; `EXEC` is the commit. What is not
-//! promised answers with an error that says so, and never with something that is merely close. All keys lie in the table `redis`.
+//! Each command is a transaction. `WATCH` reads, and its reads are the read set that `EXEC` demands; `EXEC`
+//! is the commit. An unsupported command gets an error that says so, and never a result that is merely close.
+//! All keys lie in the table `redis`.
 
 mod data;
 mod fields;
@@ -34,12 +35,12 @@ impl Store {
     /// Lets Redis clients in at `address`.
     ///
     /// # Errors
-    /// The address cannot be had.
+    /// The address cannot be bound.
     pub fn open_resp(&self, address: &str) -> io::Result<()> {
         let listener = TcpListener::bind(address)?;
         let store = self.clone();
         door::serve(listener, "resp", move |stream| {
-            // A conversation that breaks concerns the client alone.
+            // A broken conversation concerns only the client.
             let _ = Session::new(store.clone()).converse(stream);
         })
     }
@@ -50,7 +51,7 @@ struct Session {
     store: Store,
     /// Commands since MULTI.
     queued: Option<Vec<Words>>,
-    /// One of them cannot be: EXEC will refuse all.
+    /// One of the commands is invalid: EXEC will refuse all.
     is_spoilt: bool,
     watched: Footprint,
     is_resp3: bool,
@@ -98,7 +99,7 @@ impl Session {
         Ok(())
     }
 
-    /// Answers commands that came together. Those for data, one behind the other, go to the node together.
+    /// Answers commands that came together. Consecutive commands on data go to the node together.
     fn answer(&mut self, commands: Vec<Words>, out: &mut Vec<u8>) {
         let mut data: Vec<Words> = Vec::new();
         for words in commands.into_iter().filter(|words| !words.is_empty()) {
@@ -207,7 +208,7 @@ impl Session {
         }
     }
 
-    /// What clients ask before they begin.
+    /// Answers the questions about the server that clients ask first.
     fn about_the_server(&mut self, name: &str, words: &Words) -> Reply {
         let argument = |at: usize| words.get(at).map(|word| upper(word)).unwrap_or_default();
         match (name, words.len()) {
@@ -288,7 +289,7 @@ impl Session {
     }
 }
 
-/// Commands, each a transaction.
+/// Runs commands, each as a transaction.
 async fn each(local: Local, commands: Vec<Words>) -> Vec<Reply> {
     let mut replies = Vec::with_capacity(commands.len());
     for words in commands {
@@ -300,7 +301,7 @@ async fn each(local: Local, commands: Vec<Words>) -> Vec<Reply> {
     replies
 }
 
-/// Commands that are one transaction, if what was watched is as it was.
+/// Runs commands as one transaction, if the watched keys are unchanged.
 async fn together(local: Local, commands: Vec<Words>, watched: Footprint) -> Result<Vec<Reply>, StoreError> {
     let result = local.transact(PATIENCE_NS, async |transaction: &mut Transaction| {
         transaction.demand(&watched).await?;

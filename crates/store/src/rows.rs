@@ -1,12 +1,14 @@
 //! How keys that are strings become rows whose keys are eight bytes.
 //!
-//! The upper 16 bits of a row's key are a hash of the table's name, the lower 48 a hash of the key, so a table is a range of rows and can be
-//! read as one. Hashes collide, so **a row holds whole keys**: it is a bucket of entries, each with its table's name, its key and its value.
-//! If an entry finds no room in the row where it belongs, that row is marked as *overflowing* and the entry goes to the next place of
-//! its chain. A search ends at the first row of the chain that does not overflow.
+//! The upper 16 bits of a row's key are a hash of the table's name, the lower 48 a hash of the key, so a
+//! table is a range of rows and can be read as one. Hashes collide, so **a row holds whole keys**: it is a
+//! bucket of entries, each with its table's name, its key and its value. If an entry finds no room in its
+//! row, that row is marked as *overflowing* and the entry goes to the next place of its chain. A search ends
+//! at the first row of the chain that does not overflow.
 //!
-//! Every row that a search looks at is in the transaction's read set, absent ones included, so a search is as serialisable as a read.
-//! The mark stays when entries go: a search may look at a row more than it must, but never at one too few.
+//! Every row that a search looks at is in the transaction's read set, absent ones included, so a search is as
+//! serialisable as a read. The mark stays when entries are removed: a search may look at a row more than it
+//! must, but never at one too few.
 
 use crate::error::StoreError;
 use highwire_txn::Key;
@@ -26,7 +28,7 @@ const KEY_BITS: u32 = 48;
 /// Keys of a run.
 pub(crate) const KEYS_PER_RUN: u64 = 1 << (KEY_BITS - RUNS_PER_TABLE_LOG2);
 
-/// What an entry's value is.
+/// The type of an entry's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -62,7 +64,7 @@ impl Cell {
 }
 
 impl Row {
-    /// The row that these bytes are.
+    /// Parses a row's bytes.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Row, StoreError> {
         parse(bytes).ok_or_else(|| {
             StoreError::invalid("a row of the store is damaged, or of another version of this program")
@@ -87,7 +89,7 @@ impl Row {
         self.cells.iter().find(|cell| cell.is(table, key))
     }
 
-    /// Takes an entry out; whether it was there.
+    /// Removes an entry; returns whether it was there.
     pub(crate) fn remove(&mut self, table: &[u8], key: &[u8]) -> bool {
         let before = self.cells.len();
         self.cells.retain(|cell| !cell.is(table, key));
@@ -100,7 +102,7 @@ impl Row {
         1 + taken + cell.bytes() <= highwire_txn::VALUE_BYTES_MAX
     }
 
-    /// Whether nothing would be lost if it were not there.
+    /// Whether the row can be deleted without loss.
     pub(crate) fn is_needless(&self) -> bool {
         self.cells.is_empty() && !self.overflows
     }
@@ -135,9 +137,9 @@ fn take<'a>(bytes: &mut &'a [u8], length: usize) -> Option<&'a [u8]> {
     Some(taken)
 }
 
-/// Where a key is looked for, in the `step`-th place of its chain.
+/// The `step`-th place of a key's chain.
 pub(crate) fn place(table: &[u8], key: &[u8], step: u64) -> Key {
-    // How tests make keys collide, which otherwise takes 2^48 of them.
+    // Tests make keys collide this way, which otherwise takes 2^48 of them.
     let hash = if cfg!(test) && table == b"collide" { 0 } else { hash(key) };
     let spread = mix(hash.wrapping_add(step.wrapping_mul(0x9E37_79B9_7F4A_7C15)));
     first(table) | (spread >> (64 - KEY_BITS))
@@ -152,7 +154,7 @@ fn first(table: &[u8]) -> Key {
     mix(hash(table)) >> KEY_BITS << KEY_BITS
 }
 
-/// Whether a key can be one, and its table's name as well.
+/// Whether a key and its table's name are valid.
 pub(crate) fn check_key(table: &[u8], key: &[u8]) -> Result<(), StoreError> {
     check_table(table)?;
     if key.len() > KEY_BYTES_MAX {
@@ -164,7 +166,7 @@ pub(crate) fn check_key(table: &[u8], key: &[u8]) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Whether a table can have this name.
+/// Whether a table's name is valid.
 pub(crate) fn check_table(table: &[u8]) -> Result<(), StoreError> {
     let length = table.len();
     if length == 0 || length > TABLE_BYTES_MAX {
@@ -247,7 +249,7 @@ mod tests {
         assert_eq!(row.to_bytes().len(), highwire_txn::VALUE_BYTES_MAX);
     }
 
-    /// Data that was written stays where it was looked for: these numbers may not change.
+    /// Stored data is found only if these numbers never change.
     #[test]
     fn places_are_the_same_for_ever() {
         assert_eq!(place(b"accounts", b"alice", 0), 0x6EA4C5D1556D6677);

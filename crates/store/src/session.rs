@@ -1,7 +1,7 @@
 //! One transaction at its coordinator, as `async` code on the node's own thread.
 //!
-//! [`Local`] is what jobs on that thread get. A [`Session`] borrows one of the node's workers for one transaction and gives it back when it
-//! is dropped, whatever state it is in: what it had locked is unlocked first.
+//! [`Local`] is what jobs on that thread get. A [`Session`] borrows one of the node's workers for one
+//! transaction and gives it back when it is dropped, in any state: its locks are released first.
 
 use crate::clock::Clock;
 use crate::error::StoreError;
@@ -20,27 +20,27 @@ use std::task::{Poll, Waker};
 /// The only table of `txn` that the product uses: one with ranges.
 pub(crate) const ROWS: TableId = TableId(0);
 
-/// What the tasks of a node's thread share.
+/// The state that the tasks of a node's thread share.
 pub(crate) struct Shared {
     pub(crate) node: RefCell<Node>,
     pub(crate) clock: Clock,
     pub(crate) rng: RefCell<Rng>,
     pub(crate) f: usize,
     workers: RefCell<Workers>,
-    /// Answers to other nodes that wait for the disk.
+    /// Wakers of answers to other nodes that wait for the disk.
     promises: RefCell<Vec<Waker>>,
-    /// Transactions that were committed here, and those that were not.
+    /// How transactions of this node have ended.
     pub(crate) outcomes: RefCell<Outcomes>,
     pub(crate) milestones: RefCell<Milestones>,
 }
 
-/// How transactions of this node have ended.
+/// Counts of how this node's transactions have ended.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outcomes {
     pub(crate) committed: u64,
     pub(crate) conflicts: u64,
     pub(crate) unknown: u64,
-    /// Attempts that no member could serve, and those that were for something that cannot be.
+    /// Attempts that no member could serve, and those that asked for something impossible.
     pub(crate) unavailable: u64,
     pub(crate) refused: u64,
     /// From the first attempt to the commit.
@@ -58,7 +58,7 @@ struct Workers {
 struct Seat {
     event: Option<Event>,
     waker: Option<Waker>,
-    /// The client that had it is gone; its transaction is to be ended.
+    /// The client of this worker is gone; its transaction must be ended.
     is_orphan: bool,
 }
 
@@ -78,7 +78,7 @@ impl Shared {
         })
     }
 
-    /// Waits until the node's disk has what an answer promises. `false`: it never will.
+    /// Waits until the node's disk has an answer's promise. `false`: it never will.
     pub(crate) async fn durable(&self, after: u64) -> bool {
         std::future::poll_fn(|cx| {
             let node = self.node.borrow();
@@ -91,12 +91,12 @@ impl Shared {
         .await
     }
 
-    /// The disk has more, or has failed.
+    /// The disk has synced more, or has failed.
     pub(crate) fn wake_promises(&self) {
         self.promises.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Hands out what the node reports to the sessions that wait for it. Whether there was anything.
+    /// Hands the node's events to the sessions that wait for them. Returns whether there were any.
     pub(crate) fn deliver_events(&self) -> bool {
         let mut any = false;
         loop {
@@ -124,7 +124,7 @@ impl Shared {
         match node.worker(worker).phase() {
             Phase::Building => {
                 let now = self.clock.now_ns();
-                // In this phase it is always possible; it ends with an event, which comes here again.
+                // Aborting is always possible in this phase; it ends with an event, which comes here again.
                 let _ = node.abort(now, worker);
             }
             Phase::Idle => self.give_back(worker),
@@ -164,16 +164,16 @@ impl std::fmt::Debug for Local {
     }
 }
 
-/// Why a transaction ended without having been committed.
+/// Why a transaction ended without a commit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Stop {
-    /// Others were in the way: worth another try.
+    /// Other transactions conflicted: worth another try.
     Conflict,
-    /// No member now, or recovery is going on: worth another try later.
+    /// This node is no member now, or recovery is going on: worth another try later.
     Unavailable,
     /// A range has too many rows: worth another try with a shorter one.
     TooLong,
-    /// For good.
+    /// The error is final.
     Error(StoreError),
 }
 
@@ -189,7 +189,8 @@ impl From<AbortReason> for Stop {
             AbortReason::Full => Stop::Error(StoreError::Full),
             AbortReason::TooLong => Stop::TooLong,
             AbortReason::Reconfigured => Stop::Unavailable,
-            // That a key is there or not was read before: it has changed since.
+            // This session has read before whether the key exists: another transaction has changed that
+            // since.
             _ => Stop::Conflict,
         }
     }
@@ -266,7 +267,7 @@ impl Session {
         Ok(self.node().set_value(self.worker, ROWS, key, value)?)
     }
 
-    /// Reads and locks what was added.
+    /// Reads and locks the keys that were added.
     pub(crate) async fn execute(&self) -> Result<(), Stop> {
         let now = self.now();
         self.node().execute(now, self.worker)?;
@@ -277,14 +278,14 @@ impl Session {
         }
     }
 
-    /// What was read of a key: its version, and its value if it is there.
+    /// A key as read: its version, and its value if it exists.
     pub(crate) fn seen(&self, key: Key) -> Option<(Version, Option<Vec<u8>>)> {
         let node = self.node();
         let item = node.worker(self.worker).items().iter().find(|item| item.key == key)?;
         Some((item.seen?, item.value.clone()))
     }
 
-    /// What was read of the last ranges, behind the first `skip`; and how many there are now.
+    /// The rows read in the last ranges, behind the first `skip`; and how many there are now.
     pub(crate) fn rows(&self, skip: usize) -> (Vec<RangeRow>, usize) {
         let node = self.node();
         let ranges = node.worker(self.worker).ranges();
@@ -305,7 +306,7 @@ impl Session {
         }
     }
 
-    /// What happened to the transaction.
+    /// Waits for the next event of the transaction.
     pub(crate) async fn event(&self) -> Event {
         std::future::poll_fn(|cx| {
             let mut workers = self.local.shared.workers.borrow_mut();

@@ -1,7 +1,8 @@
 //! A transaction over keys that are strings, on the node's own thread: it reads as it goes, keeps its writes, and locks only when it commits.
 //!
-//! So no client holds a lock while it thinks, and a client that goes away has nothing to give back. What was read earlier, by this node or another,
-//! can be demanded to be still so ([`Transaction::demand`]): that is how clients' transactions and Redis's WATCH commit.
+//! So no client holds a lock while it thinks, and a client that disappears leaves nothing locked. A
+//! transaction can demand that rows read earlier, by this node or another, are unchanged
+//! ([`Transaction::demand`]): clients' transactions and Redis's WATCH commit that way.
 
 use crate::error::StoreError;
 use crate::message::{Entry, Footprint};
@@ -19,11 +20,11 @@ const CHAIN_MAX: u64 = 64;
 /// A table is read in at most this many ranges.
 const PIECES_MAX: u64 = 1 << 14;
 
-/// A transaction. Its writes happen when the closure that has it returns.
+/// A transaction. Its writes take effect when its closure returns.
 pub struct Transaction {
     session: Session,
     rows: BTreeMap<Key, Cached>,
-    /// In how many ranges a table is read.
+    /// The number of ranges in which a table is read.
     pieces: u64,
 }
 
@@ -41,7 +42,8 @@ impl std::fmt::Debug for Transaction {
 }
 
 impl Local {
-    /// Runs a transaction until it commits, again and again if others are in the way, for at most `patience_ns`.
+    /// Runs a transaction until it commits, again and again if others conflict with it, for at most
+    /// `patience_ns`.
     pub(crate) async fn transact<T>(
         &self,
         patience_ns: u64,
@@ -50,7 +52,7 @@ impl Local {
         let began = self.shared.clock.now_ns();
         let deadline = began + patience_ns;
         let mut pieces = 1;
-        // The last attempt that came to an end ended so.
+        // Whether the last attempt that ended was a conflict.
         let mut has_conflicted = false;
         for attempt in 0u32.. {
             let is_committing = Flag::new(false);
@@ -75,7 +77,7 @@ impl Local {
                     self.shared.outcomes.borrow_mut().unknown += 1;
                     return Err(StoreError::Unknown(self.why_unavailable()));
                 }
-                // It was in time, time and again, and others were before it: the members do answer.
+                // Its attempts ended in time, but other transactions came first: the members do answer.
                 None if has_conflicted => Stop::Conflict,
                 None => Stop::Unavailable,
             };
@@ -85,7 +87,7 @@ impl Local {
                     let mut outcomes = self.shared.outcomes.borrow_mut();
                     match error {
                         StoreError::Unknown(_) => outcomes.unknown += 1,
-                        // A client's read set no longer holds: he tries again.
+                        // A client's read set no longer holds: the client tries again.
                         StoreError::Conflict => outcomes.conflicts += 1,
                         _ => outcomes.refused += 1,
                     }
@@ -120,7 +122,7 @@ impl Local {
         Err(StoreError::Conflict)
     }
 
-    /// The future's result, unless the time is over before.
+    /// The future's result, or `None` if the deadline passes before.
     async fn until<T>(&self, deadline_ns: u64, work: impl Future<Output = T>) -> Option<T> {
         let left = deadline_ns.saturating_sub(self.shared.clock.now_ns());
         let mut work = pin!(work);
@@ -132,7 +134,7 @@ impl Local {
         .await
     }
 
-    /// For a person who asks why nothing happens.
+    /// Why transactions cannot run, for a person who asks.
     pub(crate) fn why_unavailable(&self) -> String {
         let node = self.shared.node.borrow();
         let configuration = node.configuration();
@@ -184,7 +186,7 @@ impl Transaction {
         Err(Stop::Error(StoreError::Full))
     }
 
-    /// Takes a key away; whether it was there.
+    /// Takes a key away; returns whether it was there.
     pub(crate) async fn delete(&mut self, table: &[u8], key: &[u8]) -> Result<bool, Stop> {
         let Some(at) = self.find(table, key).await? else { return Ok(false) };
         let cached = self.row(at).await?;
@@ -216,7 +218,7 @@ impl Transaction {
         Ok(seen)
     }
 
-    /// The transaction conflicts unless everything in `footprint` is as it was.
+    /// Lets the transaction conflict unless every row of `footprint` is unchanged.
     pub(crate) async fn demand(&mut self, footprint: &Footprint) -> Result<(), Stop> {
         let keys: Vec<Key> = footprint.rows.iter().map(|row| row.0).collect();
         self.load(&keys).await?;
@@ -250,7 +252,7 @@ impl Transaction {
             );
         };
         for row in &found {
-            // What this transaction has written itself comes before what was there.
+            // A row that this transaction wrote itself hides the stored one.
             if let Some(bytes) = row.value.as_ref().filter(|_| !self.has_changed(row.key)) {
                 add(&Row::parse(bytes)?);
             }
@@ -283,7 +285,7 @@ impl Transaction {
         Ok(rows)
     }
 
-    /// Where a key is, if it is anywhere.
+    /// The row in which a key lies, if it exists.
     async fn find(&mut self, table: &[u8], key: &[u8]) -> Result<Option<Key>, Stop> {
         rows::check_key(table, key)?;
         for step in 0..CHAIN_MAX {
@@ -322,7 +324,7 @@ impl Transaction {
         Ok(())
     }
 
-    /// Locks what is to be written, and sets it.
+    /// Locks the rows to be written, and sets their values.
     async fn lock(&mut self) -> Result<(), Stop> {
         let mut any = false;
         for (&place, cached) in self.rows.iter().filter(|(_, cached)| cached.is_changed) {
@@ -353,7 +355,7 @@ mod tests {
     use crate::{Client, ClusterConfig, Engine, VALUE_BYTES_MAX};
     use std::net::TcpListener;
 
-    /// All keys of this table belong into one chain of rows.
+    /// All keys of this table belong to one chain of rows.
     const TABLE: &str = "collide";
 
     #[test]
@@ -379,7 +381,8 @@ mod tests {
         }
         check(&mut client, 99, None);
         assert_eq!(client.scan(TABLE, "").expect("scanned").len(), 20);
-        // Whatever goes, those behind it in the chain are still found; what grows or comes again is there once.
+        // After any removal, keys behind it in the chain are still found; keys that grow or are put again
+        // exist once.
         for key in (0..20).step_by(2) {
             assert_eq!(client.delete(TABLE, format!("{key}")), Ok(true));
         }

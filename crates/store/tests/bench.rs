@@ -1,11 +1,12 @@
-//! Benchmarks by nodes' own workers, in small: what must hold of them however slow the machine is.
+//! Small benchmarks by nodes' own workers: properties that hold however slow the machine is.
 
 mod common;
 
 use common::Cluster;
 use highwire_store::bench::{Audit, Benchmark, Turn, TurnReport, YcsbMix};
 
-/// Leases outlast a machine whose cores are busy: a new configuration would end attempts, and nothing could be counted.
+/// Leases are long enough for a machine whose cores are busy: a new configuration would end attempts and
+/// spoil the counts.
 const COPIES: &str = "f = 2\nlease_ms = 60000\nregions = 12\nworkers = 8";
 
 /// Transactions of each node.
@@ -23,7 +24,7 @@ fn turn(benchmark: Benchmark, workers: u16, transactions: u64) -> Turn {
     }
 }
 
-/// All nodes at a time.
+/// Lets all nodes play at the same time.
 fn play(cluster: &Cluster, turn: &Turn) -> Vec<TurnReport> {
     std::thread::scope(|scope| {
         let play =
@@ -43,7 +44,7 @@ fn populated(nodes: usize, more: &str, benchmark: Benchmark) -> Cluster {
     cluster
 }
 
-/// What is in all primaries; copies are equal, and no lock is left.
+/// The sum of all primaries' balances; asserts that copies are equal and no lock is left.
 fn audit(cluster: &Cluster, benchmark: Benchmark) -> i64 {
     let audits: Vec<Audit> =
         cluster.engines().iter().map(|engine| engine.store().audit(benchmark).expect("audited")).collect();
@@ -103,7 +104,8 @@ fn ycsb_takes_the_requests_of_the_formula() {
     check(Benchmark::Ycsb { keys: 500, operations: 4, mix: YcsbMix::F, theta: 0.9 }, true);
 }
 
-/// With more nodes than copies a coordinator can have none of its keys at home, as in the paper; and one that works alone meets no other.
+/// With more nodes than copies a coordinator can have none of its keys at home, as in the paper; and a
+/// coordinator that works alone meets no conflict.
 #[test]
 fn objects_whose_keys_are_elsewhere_take_exactly_the_papers_requests() {
     let benchmark = Benchmark::Objects { keys: 2000, reads: 4, writes: 2 };
@@ -136,7 +138,8 @@ fn what_an_open_loop_offers_does_not_depend_on_how_fast_the_nodes_are() {
     let (one, many) = (offered(1, 4000.0), offered(8, 4000.0));
     assert_eq!(all(&one), all(&many));
     assert!(all(&one).iter().all(|&count| (120..280).contains(&count)), "{one:?}");
-    // Ten million a second are more than any node can do: it says so, and how many it owes.
+    // Ten million a second are more than any node can do: the report says how many transactions the node
+    // owes.
     let hopeless = offered(1, 1e7);
     assert!(
         hopeless.iter().all(|&(offered, behind)| offered > 400_000 && behind > offered / 2),

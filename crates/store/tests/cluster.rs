@@ -73,7 +73,8 @@ fn increments_of_many_clients_are_all_counted() {
     assert!(retries > 0, "nobody was in anybody's way, so this proves nothing");
 }
 
-/// Each of two reads what the other writes: one after the other, at least one sees the other's write.
+/// Each of two transactions reads the key that the other writes: as they happen one after the other, at least
+/// one sees the other's write.
 #[test]
 fn write_skew_is_impossible_and_a_phantom_as_well() {
     let cluster = Cluster::start(3, "");
@@ -84,7 +85,7 @@ fn write_skew_is_impossible_and_a_phantom_as_well() {
                 let (table, mut client) = (table.clone(), cluster.client());
                 scope.spawn(move || {
                     let result = client.transact(|transaction| {
-                        // A doctor who finds none on duty takes it.
+                        // A doctor who finds no doctor on duty takes it.
                         if transaction.scan(&table, "")?.is_empty() {
                             transaction.put(&table, name, "here");
                         }

@@ -1,4 +1,5 @@
-//! The level of disks: what was acknowledged survives when every process is killed at once, and a disk that is full loses nothing.
+//! The level of disks: acknowledged transactions survive when every process is killed at once, and a full
+//! disk loses none.
 
 mod common;
 
@@ -9,7 +10,7 @@ use std::fs::OpenOptions;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// A lease that outlasts what a busy machine does to a process, and is still short.
+/// A lease that is long enough for a process of a busy machine, and still short.
 const LEASE: &str = "lease_ms = 400";
 const CLIENTS: usize = 3;
 
@@ -18,12 +19,12 @@ fn this_process_is_a_node() {
     be_a_node_if_asked();
 }
 
-/// Clients that count, each by itself and all together, in one transaction.
+/// Clients that count, each alone and all together, in one transaction.
 #[derive(Default)]
 struct Counting {
     is_over: AtomicBool,
     acknowledged: [AtomicU64; CLIENTS],
-    /// Attempts whose ends no client was told.
+    /// Attempts of unknown outcome.
     unknown: [AtomicU64; CLIENTS],
 }
 
@@ -68,7 +69,7 @@ impl Counting {
         until("counting", || (self.sum() >= goal).then_some(()));
     }
 
-    /// Lets clients count while something is done, and waits for them.
+    /// Lets clients count while `work` runs, and waits for them.
     fn during(&self, folder: &Folder, work: impl FnOnce(&Counting)) {
         self.is_over.store(false, Ordering::SeqCst);
         std::thread::scope(|scope| {
@@ -80,7 +81,7 @@ impl Counting {
         });
     }
 
-    /// Every acknowledged transaction is there, each as a whole, and nothing that no client asked for.
+    /// Asserts that every acknowledged transaction is there, each as a whole, and no other.
     #[track_caller]
     fn check(&self, folder: &Folder) {
         let mut client = folder.client();
@@ -120,7 +121,7 @@ fn what_was_acknowledged_is_there_after_all_nodes_were_killed() {
         counting.check(&folder);
         counting.during(&folder, |counting| {
             counting.wait_for(60);
-            // SIGKILL for all, in the middle of it.
+            // SIGKILL for all nodes, while clients count.
             drop(nodes);
         });
     }
@@ -131,7 +132,7 @@ fn what_was_acknowledged_is_there_after_all_nodes_were_killed() {
 #[test]
 fn a_node_whose_disk_is_full_says_so_and_nothing_is_lost() {
     let folder = Folder::with_disks(3, LEASE);
-    // What a node says of this goes to a file that must not grow either.
+    // The node's messages about this go to a file that must not grow either.
     let log = |node| {
         let log =
             OpenOptions::new().create(true).append(true).open(folder.path().join(format!("{node}.txt")));
@@ -164,7 +165,7 @@ fn a_node_whose_disk_is_full_says_so_and_nothing_is_lost() {
         assert!(standing.contains("File too large") && standing.contains("Make room"), "{standing}");
         let refusal = client.put("t", "k", "v").expect_err("it has stopped").to_string();
         assert!(refusal.contains("journal could not be written"), "{refusal}");
-        // The others go on without it.
+        // The other nodes go on without it.
         folder.wait_for(&[0, 2], 2);
         counting.wait_for(20);
     });
@@ -198,7 +199,7 @@ fn a_node_that_was_stopped_for_longer_than_its_lease_comes_back() {
 fn a_data_folder_is_refused_where_it_does_not_belong() {
     let folder = Folder::with_disks(3, LEASE);
     let nodes = start(&folder);
-    // A node serves before its disk says so, and promises nothing until then.
+    // A node serves before its disk has synced, and promises nothing until then.
     for node in 0..3 {
         let log = folder.path().join(format!("node-{node}")).join("log-00000000000000000000");
         until("a journal", || std::fs::metadata(&log).is_ok_and(|log| log.len() > 0).then_some(()));

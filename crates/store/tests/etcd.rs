@@ -1,4 +1,4 @@
-//! etcd for the register: a real one, which is stopped and started while nodes are lost and come back.
+//! A real etcd as the register, which is stopped and started while nodes are lost and come back.
 
 mod common;
 
@@ -30,7 +30,7 @@ impl Drop for Etcd {
 }
 
 impl Etcd {
-    /// `None`, and a word why: there is no etcd here.
+    /// `None`, after printing why, if there is no etcd here.
     fn start(name: &str) -> Option<Etcd> {
         if !Member::is_there() {
             println!("skipped: there is no etcd here; apt-get install etcd-server");
@@ -79,7 +79,7 @@ fn of_many_that_change_the_key_at_once_one_wins_each_time() {
     let Some(etcd) = Etcd::start("race") else { return };
     let first = Configuration::first(&[NodeId(0), NodeId(1)], &[7, 8], 4, 1);
     etcd.register("race").begin(&first).expect("the first");
-    // Each change adds one and its maker's mark; a change that was lost would be missing in the end.
+    // Each change adds one and the mark of the node that made it; the end would lack a lost change.
     let made: Vec<u32> = std::thread::scope(|scope| {
         let change = |own: u16| {
             let mut register = etcd.register("race");
@@ -114,13 +114,13 @@ fn nodes_serve_without_etcd_and_agree_on_members_when_it_is_back() {
     let mut client = folder.client();
     client.put("t", "first", "1").expect("stored");
 
-    // Without etcd everything goes on, but for changes of membership.
+    // Without etcd everything goes on, except changes of membership.
     etcd.stop();
     for count in 0..20 {
         client.put("t", "second", count.to_string()).expect("stored without etcd");
     }
     drop(nodes.remove(1));
-    // Longer than a node is waited for where etcd answers.
+    // Longer than the nodes would wait for a lost one if etcd answered.
     std::thread::sleep(Duration::from_millis(3000));
     let mut witness = Client::new([folder.config().doors()[0].clone()]);
     let status = until("a status", || witness.status().ok());

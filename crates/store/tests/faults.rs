@@ -10,7 +10,7 @@ use std::time::Duration;
 const ACCOUNTS: u64 = 40;
 const BALANCE: i64 = 1000;
 const CLIENTS: usize = 4;
-/// A lease that outlasts what a busy machine does to a process, and is still short.
+/// A lease that is long enough for a process of a busy machine, and still short.
 const LEASE: &str = "lease_ms = 400";
 
 #[test]
@@ -18,7 +18,7 @@ fn this_process_is_a_node() {
     be_a_node_if_asked();
 }
 
-/// What the clients of a load have done.
+/// Counts of a load's clients.
 #[derive(Default)]
 struct Load {
     is_over: AtomicBool,
@@ -27,7 +27,7 @@ struct Load {
 }
 
 impl Load {
-    /// Transfers at random until told to stop, whatever happens to nodes.
+    /// Makes transfers at random until told to stop, whatever happens to nodes.
     fn run(&self, folder: &Folder, mut random: u64) {
         let mut client = folder.client();
         client.set_patience(Duration::from_secs(5));
@@ -47,7 +47,7 @@ impl Load {
         }
     }
 
-    /// Waits until the clients have committed so many more.
+    /// Waits until the clients have committed this many more transfers.
     #[track_caller]
     fn wait_for(&self, more: u64) {
         let goal = self.committed.load(Ordering::SeqCst) + more;
@@ -76,7 +76,7 @@ fn transfer(client: &mut Client, from: u64, to: u64, amount: i64) -> Result<(), 
     })
 }
 
-/// All money, as every node tells it.
+/// The sum of all accounts, the same at every node.
 #[track_caller]
 fn check_money(folder: &Folder) {
     for door in folder.config().doors() {
@@ -107,7 +107,7 @@ fn no_money_is_lost_when_nodes_are_killed_and_stopped_and_they_come_back() {
         let _guard = StopAtEnd(&load);
         load.wait_for(50);
 
-        // Killed: its memory is gone. The others go on, and its next life is filled again.
+        // The node is killed: its memory is gone. The others go on, and its next life is filled again.
         drop(nodes.remove(1));
         load.wait_for(50);
         folder.wait_for(&[0, 2], 2);
@@ -115,7 +115,8 @@ fn no_money_is_lost_when_nodes_are_killed_and_stopped_and_they_come_back() {
         folder.wait_for(&[0, 1, 2], 3);
         load.wait_for(50);
 
-        // Stopped for longer than a lease: it believes that it is a member, and must not answer as one.
+        // The node is stopped for longer than a lease: it believes that it is a member, and must not answer
+        // as one.
         nodes[0].signal("-STOP");
         load.wait_for(50);
         folder.wait_for(&[1, 2], 2);

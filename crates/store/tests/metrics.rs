@@ -1,4 +1,4 @@
-//! What Prometheus sees of a node.
+//! The metrics of a node that Prometheus scrapes.
 
 mod common;
 
@@ -15,7 +15,7 @@ fn ask(address: &str, request: &str) -> String {
     answer
 }
 
-/// Samples by their names and labels. The length is as said, and the page ends as it must.
+/// Samples by their names and labels. Checks the stated length and the end of the page.
 fn scrape(address: &str) -> BTreeMap<String, f64> {
     let answer = ask(address, "GET /metrics HTTP/1.1\r\nHost: node\r\n\r\n");
     let (head, page) = answer.split_once("\r\n\r\n").expect("head and page");
@@ -50,7 +50,7 @@ fn a_scrape_sees_transactions_commit_conflict_and_be_refused() {
     for number in 0..count {
         client.put("t", format!("k{number}"), "1").expect("stored");
     }
-    // Read, and changed by another client before the commit: in each other's way, once.
+    // The client reads, and another client changes the key before the commit: one conflict.
     let mut other = cluster.client();
     let mut is_first = true;
     let raced = client.transact(|transaction| {

@@ -1,4 +1,5 @@
-//! A real network that is parted, a real disk that is full, and a rolling restart: clients count meanwhile, and count again afterwards.
+//! A real network that is split, a real disk that is full, and a rolling restart: clients count meanwhile,
+//! and count again afterwards.
 
 mod common;
 
@@ -16,7 +17,7 @@ fn this_process_is_a_node() {
 fn laboratory(name: &str, level: Level) -> Laboratory {
     let setting = Setting {
         level,
-        // Outlasts what a busy machine does to a process.
+        // Long enough for a process of a busy machine.
         lease_ms: 600,
         clients: 3,
         filling: 1000,
@@ -28,7 +29,8 @@ fn laboratory(name: &str, level: Level) -> Laboratory {
     Laboratory::start(setting, &folder, Box::new(launch)).expect("a cluster")
 }
 
-/// Runs `test` in this very program with a network and mounts of its own; `false` where it is to go on here, in there.
+/// Runs `test` in this very program with a network and mounts of its own; `false` if this is already that
+/// program.
 fn goes_elsewhere(test: &str) -> bool {
     if is_private() {
         return false;
@@ -64,7 +66,7 @@ fn a_node_that_is_cut_off_is_removed_and_comes_back_and_nothing_is_lost() {
     let before = laboratory.status(0).expect("it serves");
     let episodes = Fault::Partition.play(&mut laboratory).expect("nothing is lost");
     let after = laboratory.status(0).expect("it serves");
-    // Removed, and let in again.
+    // The node was removed, and let in again.
     assert!(after.configuration >= before.configuration + 2, "{before:?} {after:?}");
     assert!(episodes[0].times.unlocked_ms.is_some() && episodes[0].back_ms.is_some(), "{episodes:?}");
     assert!(laboratory.counted().acknowledged() >= 60);

@@ -7,10 +7,11 @@ use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Command, Output};
 
-/// Debian's, which has what Debian's package `python3-redis` brings.
+/// Debian's Python, which has the modules of Debian's package `python3-redis`.
 const PYTHON: &str = "/usr/bin/python3";
 
-/// Three nodes and the ports of their Redis doors; `None`, and why, where the clients are not there.
+/// Three nodes and the ports of their Redis doors; `None`, after printing why, if the clients are not
+/// installed.
 fn start() -> Option<(Cluster, Vec<String>)> {
     let has = |program: &str, arguments: &[&str]| {
         Command::new(program).args(arguments).output().is_ok_and(|output| output.status.success())
@@ -20,7 +21,7 @@ fn start() -> Option<(Cluster, Vec<String>)> {
         eprintln!("skipped: needs Debian's redis-tools and python3-redis");
         return None;
     }
-    // Longer than these threads wait for a core: what the clients ask for is to be answered, however busy the machine is.
+    // Longer than these threads wait for a core: clients must get answers, however busy the machine is.
     let cluster = Cluster::start(3, "lease_ms = 5000\n");
     let open = |node: usize| {
         let port =
@@ -82,8 +83,8 @@ fn redis_benchmark_runs_through_without_an_error() {
         said
     };
     let said = run("-q -t ping,set,get,incr -n 2000 -c 20 -P 4 -r 50")
-        // Nearly all of these get in each other's way: of many clients one might lose its turn for longer than a node's patience, on a busy
-        // machine.
+        // Nearly all of these commands conflict with each other: with many clients, one might lose for longer
+        // than a node's patience, on a busy machine.
         + &run("-q -t hset,mset -n 500 -c 1 -P 4 -r 50");
     for test in ["PING_INLINE", "PING_MBULK", "SET", "GET", "INCR", "HSET", "MSET (10 keys)"] {
         assert!(said.contains(&format!("{test}: ")), "{test} is missing: {said}");

@@ -1,4 +1,4 @@
-//! What a node holds, before the first turn and after the last.
+//! A node's rows, before the first turn and after the last.
 
 use super::Benchmark;
 use crate::engine::Store;
@@ -13,7 +13,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// Rows written, or read, before the node's thread does something else.
 const PORTION: usize = 500;
 
-/// What a node was filled with.
+/// The rows with which a node was filled.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Population {
     /// Rows of the benchmark, whether they have a copy here or not.
@@ -24,12 +24,12 @@ pub struct Population {
     pub table_bytes: u64,
 }
 
-/// What a node holds.
+/// The data of a node.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Audit {
     /// The sum of all balances of which this node is primary.
     pub balance: i64,
-    /// Of each region that has a copy here, something that only equal copies have in common.
+    /// For each region that has a copy here, a digest: equal copies have equal digests.
     pub digests: BTreeMap<u16, u64>,
     /// Locks that are held.
     pub locks: u64,
@@ -47,7 +47,7 @@ impl Store {
             let mut rows = workload.rows().peekable();
             while rows.peek().is_some() {
                 population.rows += fill(&local, rows.by_ref().take(PORTION));
-                // Others must hear from this node, or it is one that is silent.
+                // Other nodes must hear from this node in between, or they suspect it.
                 local.rpc.yield_now().await;
             }
             let mut seen = 0;
@@ -58,7 +58,7 @@ impl Store {
         })
     }
 
-    /// Looks at everything that the node holds. No client may be playing.
+    /// Looks at all data of the node. No client may be playing.
     ///
     /// # Errors
     /// The node has not started, or has ended.
@@ -73,7 +73,7 @@ impl Store {
                 for entry in entries {
                     let mut hasher = DefaultHasher::new();
                     (table.0, entry.key, entry.version, &entry.value).hash(&mut hasher);
-                    // In whatever order.
+                    // The order of rows does not matter.
                     *digest = digest.wrapping_add(hasher.finish());
                     if configuration.primary(region) == own {
                         audit.balance += workload.balance(entry.value.as_deref().unwrap_or_default());

@@ -92,7 +92,7 @@ impl Map {
     }
 }
 
-/// One attempt at a transaction, as it goes on.
+/// The state of one attempt at a transaction.
 #[derive(Default)]
 pub(super) struct Forecast {
     pub(super) requests: Requests,
@@ -101,7 +101,7 @@ pub(super) struct Forecast {
 }
 
 impl Forecast {
-    /// The next step is about to be carried out.
+    /// Counts the requests of the next step.
     pub(super) fn step(&mut self, step: &Step, map: &Map, worker: &Worker) {
         match step {
             Step::Execute(accesses) => {
@@ -120,13 +120,13 @@ impl Forecast {
         }
     }
 
-    /// The transaction is given up: what is locked is unlocked.
+    /// The transaction is given up: its locks are released.
     pub(super) fn abort(&mut self, map: &Map, worker: &Worker) {
         let locked = worker.items().iter().filter(|item| item.mode.is_some() && item.seen.is_some());
         self.requests.unlock += locked.filter(|item| map.is_remote(item.table, item.key)).count() as u64;
     }
 
-    /// It was refused after it had been asked to commit.
+    /// The transaction was refused after it had been asked to commit.
     pub(super) fn aborted(&mut self, map: &Map) {
         if self.is_committing {
             self.requests.unlock += remote(self.writes(), map);
@@ -143,7 +143,7 @@ impl Forecast {
         self.requests.log += map.f;
     }
 
-    /// What it takes where no key is at home: the paper's formula.
+    /// The number of requests if no key is at home: the paper's formula.
     pub(super) fn of_paper(&self, f: u64) -> u64 {
         let (r, w) = (self.accesses.len() as u64, self.writes().count() as u64);
         match (r, w) {

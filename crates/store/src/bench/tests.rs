@@ -1,4 +1,5 @@
-//! What must hold of turns whatever the machine does: tests on one node, without a network. `tests/bench.rs` has clusters.
+//! Properties of turns that hold however slow the machine is: tests on one node, without a network.
+//! `tests/bench.rs` has clusters.
 
 use super::turn::Play;
 use super::*;
@@ -16,7 +17,7 @@ fn tables_have_room_for_whatever_their_benchmark_can_insert() {
         assert_eq!(keys.len(), workload.tables().len(), "{benchmark:?}");
         let mut rows = vec![0; keys.len()];
         workload.rows().for_each(|row| rows[usize::from(row.table.0)] += 1);
-        // A population is a sample where its kinds are drawn.
+        // A population is a random sample where a benchmark draws its kinds.
         assert!(rows.iter().zip(&keys).all(|(rows, keys)| *rows <= keys * 11 / 10), "{rows:?} {keys:?}");
     }
 }
@@ -49,7 +50,7 @@ fn transactions_of_an_open_loop_begin_when_they_should_whoever_is_late() {
     let late: Vec<u64> = std::iter::from_fn(|| late.next(8 * SECOND)).map(|arrival| arrival.at_ns).collect();
     assert_eq!(times[1..], late);
     assert!((850..1150).contains(&late.len()), "{}", late.len());
-    // Poisson's: gaps vary as much as they are long.
+    // In a Poisson process the gaps' standard deviation equals their mean.
     let gaps: Vec<f64> = times.windows(2).map(|pair| (pair[1] - pair[0]) as f64).collect();
     let mean = gaps.iter().sum::<f64>() / gaps.len() as f64;
     let variance = gaps.iter().map(|gap| (gap - mean) * (gap - mean)).sum::<f64>() / gaps.len() as f64;

@@ -1,4 +1,4 @@
-//! A turn: how long a node's workers play, how fast, and what came of it.
+//! A turn: how long a node's workers play, how fast, and the results.
 
 use super::forecast::{Map, Requests};
 use super::{Benchmark, worker};
@@ -11,12 +11,13 @@ use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// What a node is to do.
+/// A node's task in a turn.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Turn {
-    /// The benchmark that the cluster was populated for; what does not concern the population may differ.
+    /// The benchmark for which the cluster was populated; parameters that do not concern the population may
+    /// differ.
     pub benchmark: Benchmark,
-    /// Decides every transaction and its time, together with the node's number.
+    /// Decides, together with the node's number, every transaction and its time.
     pub seed: u64,
     /// Transactions that the node coordinates at a time; at most as many as its settings allow.
     pub workers: u16,
@@ -33,11 +34,11 @@ pub struct Turn {
 /// One kind of transaction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Tally {
-    /// Those that began, each once, however often it was tried.
+    /// Transactions that began, each counted once, however often it was tried.
     pub begun: u64,
-    /// Those that committed.
+    /// Transactions that committed.
     pub commits: u64,
-    /// Those that did not find what they looked for, or found what they wanted to insert.
+    /// Transactions that did not find a key, or found one that they wanted to insert.
     pub refusals: u64,
     /// Attempts that met another transaction, and were made again.
     pub conflicts: u64,
@@ -53,7 +54,7 @@ impl Tally {
     }
 }
 
-/// What a node did in a turn.
+/// A node's results in a turn.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct TurnReport {
     /// By kind.
@@ -62,15 +63,15 @@ pub struct TurnReport {
     pub elapsed_ns: u64,
     /// Transactions that had begun, or should have, and had not ended when no more began.
     pub behind: u64,
-    /// Transactions that should have begun and never did: the node was too far behind.
+    /// Transactions that should have begun and never did, because the node was too far behind.
     pub never: u64,
     /// Requests to other nodes.
     pub requests: Requests,
-    /// What they should have been.
+    /// The number of requests forecast for them.
     pub forecast: Requests,
-    /// What those that committed would have taken with all keys elsewhere.
+    /// The requests that the committed transactions would have taken with all keys elsewhere.
     pub of_paper: u64,
-    /// By how much those that committed changed the sum of all balances.
+    /// By how much the committed transactions changed the sum of all balances.
     pub money: i64,
     /// Attempts that a new configuration ended.
     pub interrupted: u64,
@@ -93,7 +94,7 @@ impl TurnReport {
     }
 }
 
-/// What the workers of a turn share.
+/// The state that the workers of a turn share.
 pub(super) struct Play {
     pub(super) workload: Box<dyn Workload + Send>,
     rng: Rng,
@@ -109,7 +110,7 @@ pub(super) struct Play {
 /// A transaction that is to begin.
 pub(super) struct Arrival {
     pub(super) at_ns: u64,
-    /// The same seed is the same transaction.
+    /// The same seed gives the same transaction.
     pub(super) seed: u64,
 }
 
@@ -132,7 +133,7 @@ impl Play {
     /// The next transaction, and when it is to begin. `None`: no more.
     pub(super) fn next(&mut self, now_ns: u64) -> Option<Arrival> {
         let end_ns = self.began_ns + self.turn.length_ns;
-        // As long again for processes that are late; one that has still not begun then never will.
+        // Late processes get as long again; a transaction that has not begun by then never will.
         let is_hopeless = now_ns > end_ns + self.turn.length_ns;
         while self.begun < self.turn.transactions {
             let at_ns = match self.turn.rate {
@@ -143,12 +144,13 @@ impl Play {
                 }
             };
             if at_ns >= end_ns {
-                // Later ones would be later still.
+                // Later transactions would be later still.
                 self.begun = self.turn.transactions;
                 break;
             }
             self.begun += 1;
-            // Drawn for those as well that never begin: what is offered must not depend on who is late.
+            // Also drawn for transactions that never begin: the load offered must not depend on which process
+            // is late.
             let seed = self.rng.next_u64();
             if !is_hopeless {
                 return Some(Arrival { at_ns, seed });

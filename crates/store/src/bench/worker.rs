@@ -10,7 +10,7 @@ use highwire_txn::{AbortReason, Event};
 /// The first pause after a conflict; it doubles up to [`PAUSE_MAX_NS`].
 const PAUSE_MIN_NS: u64 = 2_000;
 const PAUSE_MAX_NS: u64 = 1_000_000;
-/// A transaction that has been tried for so long is given up.
+/// The time after which a transaction is given up.
 const PATIENCE_NS: u64 = 10_000_000_000;
 
 /// How an attempt ended.
@@ -22,7 +22,7 @@ enum Ended {
     Unknown,
 }
 
-/// One attempt at a transaction, and what came of it.
+/// One attempt at a transaction, and its outcome.
 struct Attempt<'a> {
     procedure: &'a dyn Procedure,
     forecast: &'a Forecast,
@@ -49,7 +49,7 @@ pub(super) async fn work(local: &Local, play: &Shared, map: &Map, elsewhere: boo
     }
 }
 
-/// One transaction, as often as it must be tried.
+/// Carries out one transaction, with as many attempts as it needs.
 async fn finish(
     local: &Local,
     play: &Shared,
@@ -76,7 +76,7 @@ async fn finish(
     }
 }
 
-/// Writes down an attempt; whether the transaction has ended for good.
+/// Records an attempt; returns whether the transaction has ended for good.
 fn note(play: &mut Play, map: &Map, attempt: &Attempt<'_>, arrival: &Arrival, now_ns: u64) -> bool {
     let Attempt { procedure, forecast, ended, is_first } = attempt;
     let report = &mut play.report;

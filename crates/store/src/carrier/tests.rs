@@ -11,13 +11,14 @@ use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(90);
 const TABLE: TableId = TableId(0);
-/// Much longer than a test: heartbeats are sent when a test wants them.
+/// Much longer than a test: heartbeats are sent only when a test wants them.
 const LEASE_NS: u64 = 3_600_000_000_000;
-/// `Response::Read` and `Response::Done`; the latter will do as an answer to anything.
+/// `Response::Read` and `Response::Done`; the latter serves as an answer to anything.
 const READ: u8 = 1;
 const DONE: u8 = 6;
 
-/// What the peer has been asked, and what it answers first. Then it answers reads, each with its key as the version, or that all is done.
+/// The requests that the peer got, and its first answers. After those it answers reads, each with its key as
+/// the version, and other requests with done.
 #[derive(Default)]
 struct Script {
     asked: Vec<Vec<u8>>,
@@ -31,7 +32,7 @@ struct Scene {
     shared: Rc<Shared>,
     backlog: Backlog,
     script: Rc<RefCell<Script>>,
-    // Behind the endpoints, which use them.
+    // Declared after the endpoints, which use them.
     _devices: [Device; 2],
 }
 
@@ -96,7 +97,7 @@ impl Scene {
         node.execute(Clock.now_ns(), worker).expect("its turn");
     }
 
-    /// So many keys whose primary is the peer.
+    /// This many keys whose primary is the peer.
     fn keys(&self, count: usize) -> Vec<u64> {
         let node = self.shared.node.borrow();
         (0..).filter(|&key| node.primary(TABLE, key) == NodeId(1)).take(count).collect()
@@ -106,7 +107,7 @@ impl Scene {
         self.backlog.send(&mut self.rpc, &self.shared, now_ns, LEASE_NS)
     }
 
-    /// Turns, at the time that `now` tells, until it is so.
+    /// Runs turns, at the time that `now` gives, until the condition holds.
     #[track_caller]
     fn until(&mut self, what: &str, now: impl Fn() -> u64, mut is_so: impl FnMut(&mut Scene) -> bool) {
         let deadline = Instant::now() + PATIENCE;
@@ -155,7 +156,7 @@ fn every_answer_goes_to_the_request_that_it_is_for_and_those_of_one_turn_share_a
 #[test]
 fn a_request_that_has_no_answer_yet_is_made_again_after_growing_pauses_until_it_has() {
     let mut scene = Scene::new();
-    // An answer of no bytes is none either.
+    // An answer of no bytes is no answer either.
     scene.script.borrow_mut().answers.extend([vec![NOT_NOW], vec![], vec![NOT_NOW]]);
     let keys = scene.keys(1);
     scene.read(0, &keys);

@@ -1,4 +1,4 @@
-//! One member of etcd, a real one, which can be killed and started again with what its disk holds.
+//! One real member of etcd, which can be killed and started again on its data.
 
 use super::{FaultError, failed, until};
 use crate::register::EtcdRegister;

@@ -16,7 +16,7 @@ pub(super) const NODES: u16 = 3;
 /// A disk that can be filled, in bytes: log, checkpoint and the next log.
 const DISK_BYTES: u64 = 256 << 20;
 
-/// Where what was committed lies.
+/// Where committed transactions are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -26,16 +26,16 @@ pub enum Level {
     Disk,
 }
 
-/// What a laboratory is made with.
+/// The configuration of a laboratory.
 #[derive(Clone, Debug)]
 pub struct Setting {
-    /// Where data lies.
+    /// Where data is kept.
     pub level: Level,
     /// The lease, in milliseconds.
     pub lease_ms: u64,
     /// Clients at a time.
     pub clients: usize,
-    /// Rows of 1000 bytes that are there from the beginning.
+    /// Rows of 1000 bytes that are written at the beginning.
     pub filling: u64,
     /// How long a client waits for an answer before it goes to another node.
     pub patience: Duration,
@@ -43,7 +43,8 @@ pub struct Setting {
     pub calm: Duration,
 }
 
-/// How a node is started: the cluster's file and the node's number. The process is to end with its standard input.
+/// How a node is started: the cluster's file and the node's number. The process must end when its standard
+/// input does.
 pub type Launch = Box<dyn Fn(&Path, u16) -> Command>;
 
 /// A cluster of three nodes, and etcd.
@@ -60,7 +61,7 @@ pub struct Laboratory {
     folder: Folder,
 }
 
-/// It goes with its owner, and after the processes that use it.
+/// A folder that is removed with its owner, after the processes that use it have ended.
 struct Folder(PathBuf);
 
 impl Drop for Folder {
@@ -80,8 +81,8 @@ impl Drop for Laboratory {
 }
 
 impl Laboratory {
-    /// Starts the cluster in a folder of its own, fills it, and waits until everything has all its copies. In a program with a network of its own
-    /// (`network::private`) the nodes are in namespaces and talk UDP.
+    /// Starts the cluster in a folder of its own, fills it, and waits until all data has all its copies. In a
+    /// program with a network of its own (`network::private`) the nodes are in namespaces and use UDP.
     ///
     /// # Errors
     /// [`FaultError`]
@@ -131,20 +132,20 @@ impl Laboratory {
         self.config.doors()
     }
 
-    /// Clients that count, from now on.
+    /// Starts clients that count.
     pub fn load(&self, seed: u64) -> Load {
         Load::start(&self.doors(), &self.counted, self.setting.patience, seed)
     }
 
-    /// Counts again what was committed, at every node.
+    /// Counts the committed transactions again, at every node.
     ///
     /// # Errors
-    /// [`FaultError`]: what is missing, or too much.
+    /// [`FaultError`]: a transaction is missing, or there is one too many.
     pub fn check(&self) -> Result<(), FaultError> {
         self.doors().iter().try_for_each(|door| self.counted.check(door))
     }
 
-    /// What clients were told so far.
+    /// The outcomes that clients have got so far.
     pub fn counted(&self) -> &Counted {
         &self.counted
     }
@@ -156,7 +157,7 @@ impl Laboratory {
     pub fn start_node(&mut self, node: u16) -> Result<(), FaultError> {
         let mut command = (self.launch)(&self.file(), node);
         if let Some(network) = &self.network {
-            // Devices of other clusters may have the same addresses, in other namespaces.
+            // Devices of other clusters, in other namespaces, may have the same addresses.
             let shared = self.folder.0.join("shm");
             command = network.within(node, command.env("HIGHWIRE_SHM_DIR", shared));
         }
@@ -199,7 +200,7 @@ impl Laboratory {
         })
     }
 
-    /// A node's own word.
+    /// A node's status.
     ///
     /// # Errors
     /// [`FaultError`]: it does not answer.
@@ -214,7 +215,7 @@ impl Laboratory {
         client
     }
 
-    /// Waits until these nodes serve, as the only members, and everything has all its copies.
+    /// Waits until these nodes serve, as the only members, and all data has all its copies.
     ///
     /// # Errors
     /// [`FaultError`]
@@ -229,7 +230,7 @@ impl Laboratory {
         })
     }
 
-    /// What happened to nodes, each with its number.
+    /// The milestones of nodes, each with its node's number.
     pub(super) fn milestones(&self, nodes: &[u16]) -> Result<Vec<(u16, Milestone)>, FaultError> {
         let mut all = Vec::new();
         for &node in nodes {
@@ -261,7 +262,7 @@ fn write_file(
     if has_network {
         text.push_str("link = \"udp\"\n");
     }
-    // Held until all are known, so that no two are the same.
+    // All sockets are held until all ports are known, so that no two are the same.
     let mut holders = Vec::new();
     for node in 0..NODES {
         text.push_str(&format!("[[node]]\nid = {node}\n"));

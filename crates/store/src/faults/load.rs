@@ -1,7 +1,10 @@
-//! Clients that count, each by itself and all together, so that nothing that was acknowledged can be lost unseen, as a whole or in part.
+//! Clients that count, each alone and all together, so that no loss of an acknowledged transaction, as a
+//! whole or in part, goes unseen.
 //!
-//! One transaction adds one to its client's own counter, moves money between two accounts, and adds one to the touches of both. So a client's counter is
-//! at least what was acknowledged to it, and at most that and what nobody knows of; the money is what it was; and touches are twice the counters.
+//! One transaction adds one to its client's own counter, moves money between two accounts, and adds one to
+//! the touches of both. So a client's counter is at least the number of its acknowledged transactions, and at
+//! most that and the number of those with unknown outcome; the sum of money stays; and touches are twice the
+//! counters.
 
 use super::{FaultError, failed};
 use crate::{Client, ClientTransaction, Clock, StoreError};
@@ -21,13 +24,13 @@ pub(super) const BANK: &str = "bank";
 pub struct Commit {
     /// When its client began it, by [`Clock`].
     pub began_ns: u64,
-    /// When its client was told.
+    /// When its client got the answer.
     pub ended_ns: u64,
     /// The accounts that it changed.
     pub accounts: [u16; 2],
 }
 
-/// What clients have been told since the cluster began.
+/// The outcomes that clients have got since the cluster began.
 #[derive(Debug)]
 pub struct Counted {
     acknowledged: Vec<AtomicU64>,
@@ -46,7 +49,7 @@ impl Counted {
         self.acknowledged.iter().map(|count| count.load(Ordering::SeqCst)).sum()
     }
 
-    /// Transactions of which nobody knows.
+    /// Transactions of unknown outcome.
     pub fn unknown(&self) -> u64 {
         self.unknown.iter().map(|count| count.load(Ordering::SeqCst)).sum()
     }
@@ -54,7 +57,7 @@ impl Counted {
     /// Counts again, at one node's door.
     ///
     /// # Errors
-    /// [`FaultError`]: what is missing or too much.
+    /// [`FaultError`]: a transaction is missing, or there is one too many.
     pub fn check(&self, door: &str) -> Result<(), FaultError> {
         let mut client = Client::new([door]);
         client.set_patience(super::PATIENCE);
@@ -91,7 +94,8 @@ impl Counted {
     }
 }
 
-/// Does what does no harm when it is done twice, until it is known to have been done: on a busy machine nodes may be suspected for nothing.
+/// Repeats a transaction that may be done twice, until it is known to be done: nodes of a busy machine may be
+/// suspected wrongly.
 fn again(
     what: &str,
     client: &mut Client,
@@ -104,7 +108,7 @@ fn again(
     .map_err(|error| failed(what, error))
 }
 
-/// Clients at work.
+/// Running clients.
 #[derive(Debug)]
 pub struct Load {
     is_over: Arc<AtomicBool>,
@@ -120,7 +124,7 @@ impl Drop for Load {
 }
 
 impl Load {
-    /// Opens the accounts, and fills a table of which nobody asks, so that copies take their time.
+    /// Opens the accounts, and fills a table that no client reads, so that copying takes some time.
     ///
     /// # Errors
     /// [`FaultError`]
@@ -146,7 +150,8 @@ impl Load {
         Ok(())
     }
 
-    /// Starts as many clients as are counted, spread over the doors. One that has no answer for `patience` goes to the next door.
+    /// Starts as many clients as `counted` has places, spread over the doors. A client that has no answer for
+    /// `patience` goes to the next door.
     pub fn start(doors: &[String], counted: &Arc<Counted>, patience: Duration, seed: u64) -> Load {
         let is_over = Arc::new(AtomicBool::new(false));
         let commits = Arc::new(Mutex::new(Vec::new()));
@@ -171,7 +176,7 @@ impl Load {
         Load { is_over, counted: Arc::clone(counted), commits, clients }
     }
 
-    /// Waits until so many more were acknowledged.
+    /// Waits until this many more transactions were acknowledged.
     ///
     /// # Errors
     /// [`FaultError`]
@@ -180,10 +185,10 @@ impl Load {
         super::until("commits", || (self.counted.acknowledged() >= goal).then_some(()))
     }
 
-    /// Ends it; what was acknowledged, in no order.
+    /// Ends the load; returns the acknowledged transactions, in no order.
     ///
     /// # Errors
-    /// [`FaultError`]: a client met with something that no fault excuses.
+    /// [`FaultError`]: a client met an error that no fault excuses.
     pub fn stop(mut self) -> Result<Vec<Commit>, FaultError> {
         self.is_over.store(true, Ordering::SeqCst);
         for client in std::mem::take(&mut self.clients) {

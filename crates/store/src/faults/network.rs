@@ -1,7 +1,8 @@
 //! A network for processes of one machine: a bridge, and a namespace for each node that hangs on it.
 //!
-//! The whole of it lies in a namespace of its own, in which this very program runs ([`private`]). So no other program has its names and addresses, the machine's
-//! own network is not touched, and everything is gone when the program is, however it ends.
+//! All of it lies in a namespace of its own, in which this very program runs ([`private`]). So no other
+//! program has its names and addresses, the machine's own network is not touched, and everything is gone when
+//! the program is, however it ends.
 
 use super::{FaultError, failed, until};
 use std::ffi::OsString;
@@ -9,10 +10,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 
-/// Set in a program that has a network and mounts of its own.
+/// Set in the environment of a program that has a network and mounts of its own.
 const MARK: &str = "HIGHWIRE_PRIVATE_NETWORK";
 const BRIDGE: &str = "bridge";
-/// Where clients and etcd are.
+/// The address of clients and etcd.
 const HUB: &str = "10.83.0.1";
 
 /// Whether this program has a network and mounts of its own.
@@ -20,14 +21,14 @@ pub fn is_private() -> bool {
     std::env::var_os(MARK).is_some()
 }
 
-/// This program, to be run again with a network and mounts of its own. Arguments are yet to be added.
+/// A command that runs this program again with a network and mounts of its own. The caller adds arguments.
 ///
 /// # Errors
-/// Why that cannot be here, in one line.
+/// Why this machine does not allow that, in one line.
 pub fn private() -> Result<Command, String> {
     let attempt = "ip link add probe type bridge && ip link add probe0 type veth peer name probe1 && mount -t tmpfs tmpfs \"$0\"";
     let mut reasons = Vec::new();
-    // A user who is not root may be in a namespace of users, where that is allowed.
+    // A user who is not root may use a user namespace, where the machine allows it.
     for more in [&[][..], &["--map-root-user"]] {
         let probed = Command::new("unshare")
             .args(["--net", "--mount"])
@@ -56,7 +57,7 @@ pub struct Network {
     members: Vec<Member>,
 }
 
-/// A node's namespace. It lasts as long as a process that does nothing else, which ends with its input.
+/// A node's namespace. It lasts as long as a process that only keeps it open and ends with its input.
 #[derive(Debug)]
 struct Member {
     holder: Child,
@@ -72,16 +73,16 @@ impl Drop for Member {
 
 impl Drop for Network {
     fn drop(&mut self) {
-        // Another one may be built in this program's lifetime.
+        // This program may build another network later.
         let _ = ip(&format!("link delete {BRIDGE}"));
     }
 }
 
 impl Network {
-    /// Builds it, in a program that has a network of its own.
+    /// Builds the network, in a program that has one of its own.
     ///
     /// # Errors
-    /// [`FaultError`]: what `ip` said.
+    /// [`FaultError`]: the message of `ip`.
     pub fn build(nodes: u16) -> Result<Network, FaultError> {
         if !is_private() {
             return Err(FaultError("this program has no network of its own".into()));
@@ -117,7 +118,7 @@ impl Network {
         inside
     }
 
-    /// Takes a node off the bridge: it hears no node, no node hears it, and no end is told.
+    /// Takes a node off the bridge: it hears no other node, none hears it, and neither end is notified.
     ///
     /// # Errors
     /// [`FaultError`]

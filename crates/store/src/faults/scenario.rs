@@ -1,4 +1,4 @@
-//! The faults: how each is done, what is waited for, and how it is repaired.
+//! The faults: how each is injected, what ends it, and how it is repaired.
 
 use super::laboratory::NODES;
 use super::timeline::{Moment, Times};
@@ -10,10 +10,10 @@ use std::io::Write as _;
 use std::thread;
 use std::time::Duration;
 
-/// The node to which most faults are done.
+/// The victim of most faults.
 const VICTIM: u16 = 1;
 
-/// What can be done to a cluster.
+/// The faults that can be injected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Fault {
@@ -40,15 +40,15 @@ pub enum Fault {
 pub struct Episode {
     /// In a few words.
     pub name: String,
-    /// How long.
+    /// The times for which it was felt.
     #[serde(flatten)]
     pub times: Times,
-    /// From when it was repaired until all nodes served and everything had all its copies where it belongs.
+    /// From the repair until all nodes served and all data had all its copies in their places.
     pub back_ms: Option<f64>,
 }
 
 impl Fault {
-    /// All of them.
+    /// All faults.
     pub const ALL: [Fault; 8] = [
         Fault::Kill,
         Fault::Stop,
@@ -60,7 +60,7 @@ impl Fault {
         Fault::RollingRestart,
     ];
 
-    /// Why it cannot be done to this cluster.
+    /// Why this fault cannot be injected into this cluster.
     pub fn obstacle(self, laboratory: &Laboratory) -> Option<&'static str> {
         match self {
             Fault::Partition if laboratory.network.is_none() => Some("nodes are in no namespaces"),
@@ -73,10 +73,10 @@ impl Fault {
         }
     }
 
-    /// Does it under load, repairs it, and counts again what was committed.
+    /// Injects the fault under load, repairs it, and counts the committed transactions again.
     ///
     /// # Errors
-    /// [`FaultError`]: something was lost, or did not come back.
+    /// [`FaultError`]: something was lost, or did not recover.
     pub fn play(self, laboratory: &mut Laboratory) -> Result<Vec<Episode>, FaultError> {
         if let Some(obstacle) = self.obstacle(laboratory) {
             return Err(failed(self.name(), obstacle));
@@ -152,7 +152,7 @@ impl Fault {
         })
     }
 
-    /// Returns when it is done, and from when times are to be counted.
+    /// Injects the fault; returns the instant from which times count.
     fn inject(self, laboratory: &mut Laboratory, victim: u16) -> Result<u64, FaultError> {
         let two_leases = Duration::from_millis(2 * laboratory.setting.lease_ms);
         match self {
@@ -198,7 +198,7 @@ impl Fault {
     }
 }
 
-/// What fills a disk; a name that no journal has.
+/// The file that fills a disk; no journal has this name.
 const BALLAST: &str = "ballast";
 
 /// Fills the node's disk to the last byte, as another program would.

@@ -1,47 +1,47 @@
-//! From what nodes and clients saw to how long a fault was felt.
+//! Computes, from nodes' milestones and clients' commits, how long a fault was felt.
 
 use super::load::Commit;
 use crate::{Milestone, MilestoneEvent};
 use serde::Serialize;
 
-/// Commits are counted in slots of so many nanoseconds.
+/// Commits are counted in slots of this many nanoseconds.
 const SLOT_NS: u64 = 50_000_000;
-/// Over so many slots a rate is taken.
+/// A rate is taken over this many slots.
 const SLOTS: usize = 10;
 /// The part of the rate before the fault that is full speed.
 const FULL: f64 = 0.8;
 
-/// A fault, and what is looked for.
+/// A fault, and the instants around it.
 #[derive(Clone, Debug)]
 pub struct Moment {
-    /// When the load had been running evenly.
+    /// When the load began to run evenly.
     pub calm_ns: u64,
-    /// Until when it was.
+    /// When it ended to.
     pub calm_until_ns: u64,
-    /// When the fault was done: what began before does not count.
+    /// When the fault was injected: earlier transactions do not count.
     pub fault_ns: u64,
     /// When it was repaired, or observation ended.
     pub until_ns: u64,
-    /// The configuration before.
+    /// The configuration before the fault.
     pub configuration: u32,
-    /// The node that it was done to, if it was one.
+    /// The victim, if the fault has a single one.
     pub victim: Option<u16>,
-    /// For each account, whether it is one of whose primary it was.
+    /// For each account, whether the victim was its primary.
     pub affected: Vec<bool>,
 }
 
-/// How long a fault was felt, in milliseconds from when it was done. `None`: it did not happen.
+/// How long a fault was felt, in milliseconds from its injection. `None`: it did not happen.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Times {
     /// The first other node suspects the victim.
     pub suspected_ms: Option<f64>,
     /// The first other node has adopted a new configuration.
     pub configured_ms: Option<f64>,
-    /// The first commit that began after the fault and changed what had its primary at the victim.
+    /// The first commit that began after the fault and changed an account whose primary was the victim.
     pub unlocked_ms: Option<f64>,
-    /// From here on, for half a second, at least four fifths of the rate before.
+    /// From here on, for half a second, the rate is at least four fifths of the rate before.
     pub full_speed_ms: Option<f64>,
-    /// Everything has all its copies again, on the nodes that are left.
+    /// All data has all its copies again, on the remaining nodes.
     pub replicated_ms: Option<f64>,
     /// The longest time without any commit.
     pub pause_ms: f64,
@@ -52,7 +52,7 @@ pub struct Times {
 }
 
 impl Times {
-    /// Of milestones, each with the node that it is of, and of commits in any order.
+    /// Computes the times from milestones, each with its node, and from commits in any order.
     pub fn of(moment: &Moment, milestones: &[(u16, Milestone)], commits: &[Commit]) -> Times {
         let since = |at_ns: u64| at_ns.saturating_sub(moment.fault_ns) as f64 / 1e6;
         let first = |wanted: &dyn Fn(&Milestone) -> bool| {

@@ -1,7 +1,8 @@
 //! The configuration service in etcd: one key, read linearizably, changed if its revision is still the one that was read.
 //!
-//! It speaks the JSON form of etcd's interface, one request after the other, and needs no leases and no watches. A request that is not answered is tried at
-//! the next member: a change that was made after all makes its repetition fail, and what holds is read afterwards anyway.
+//! It speaks the JSON form of etcd's interface, one request after the other, and needs no leases and no
+//! watches. A request without an answer goes to the next member: if the first one made the change after all,
+//! its repetition fails, and the register is read afterwards anyway.
 
 use super::RegisterError;
 use base64::Engine as _;
@@ -25,10 +26,10 @@ pub struct EtcdRegister {
 }
 
 impl EtcdRegister {
-    /// The register at `HOST:PORT,…/NAME`. Nothing is asked yet.
+    /// The register at `HOST:PORT,…/NAME`. This sends no request yet.
     ///
     /// # Errors
-    /// [`RegisterError::Address`]: it is not written like that.
+    /// [`RegisterError::Address`]: the address has another form.
     pub fn open(address: &str) -> Result<EtcdRegister, RegisterError> {
         let wrong = || RegisterError::Address(format!("etcd://{address}"));
         let (members, name) = address.split_once('/').ok_or_else(wrong)?;
@@ -48,7 +49,7 @@ impl EtcdRegister {
         })
     }
 
-    /// Writes the first configuration, unless there is one; returns the one that holds.
+    /// Writes the first configuration, unless there is one; returns the one in force.
     ///
     /// # Errors
     /// [`RegisterError`].
@@ -57,7 +58,7 @@ impl EtcdRegister {
         self.read()
     }
 
-    /// The configuration that holds, if there is one.
+    /// The configuration in force, if there is one.
     ///
     /// # Errors
     /// [`RegisterError`].
@@ -65,9 +66,9 @@ impl EtcdRegister {
         Ok(self.latest()?.map(|(_, configuration)| configuration))
     }
 
-    /// What holds, and the revision of etcd in which it was written.
+    /// The configuration in force, and the revision of etcd in which it was written.
     fn latest(&mut self) -> Result<Option<(u64, Configuration)>, RegisterError> {
-        // Linearizable unless one asks for less.
+        // Etcd's reads are linearizable by default.
         let answer = self.ask("range", &json!({ "key": self.key }))?;
         let Some(found) = answer["kvs"].get(0) else { return Ok(None) };
         let damaged = || RegisterError::Etcd(format!("the key's value is no configuration: {found}"));
@@ -80,7 +81,7 @@ impl EtcdRegister {
         Ok(Some((revision.ok_or_else(damaged)?, configuration)))
     }
 
-    /// Changes the key if it was written in this revision; 0: if it is not there.
+    /// Changes the key if it was written in this revision, or with 0 if it does not exist.
     fn put_if(&mut self, revision: u64, new: &Configuration) -> Result<(), RegisterError> {
         let body = new.to_bytes();
         let value = [&crc32fast::hash(&body).to_le_bytes(), body.as_slice()].concat();

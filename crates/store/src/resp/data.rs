@@ -1,4 +1,4 @@
-//! Commands on data: which there are, how many words they have, and who carries them out.
+//! Commands on data: their names, how many words they have, and which function carries them out.
 
 use super::reply::Reply;
 use super::{Words, fields, keys, upper};
@@ -59,7 +59,7 @@ pub(super) fn check(words: &Words) -> Result<(), Reply> {
     if is_right { Ok(()) } else { Err(Reply::wrong_arity(&name.to_lowercase())) }
 }
 
-/// Carries it out, within a transaction. A command that fails has changed nothing.
+/// Carries out a command within a transaction. A command that fails has changed nothing.
 pub(super) async fn apply(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop> {
     let name = upper(&words[0]);
     if name.starts_with('H') {

@@ -1,4 +1,5 @@
-//! Hashes of the Redis door: fields and values, all in the value of one key, and so no longer together than a value.
+//! Hashes of the Redis door: all fields and values lie in the value of one key, so together they are no
+//! longer than a value may be.
 
 use super::reply::Reply;
 use super::{TABLE, Words};
@@ -33,7 +34,7 @@ fn to_bytes(fields: &Fields) -> Option<Vec<u8>> {
     (bytes.len() <= crate::rows::VALUE_BYTES_MAX).then_some(bytes)
 }
 
-/// The command, on the hash at its key.
+/// Carries out the command on the hash at its key.
 pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words) -> Result<Reply, Stop> {
     let key = &words[1];
     let mut fields = match transaction.get(TABLE, key).await? {
@@ -94,7 +95,7 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
     })
 }
 
-/// Sets a field; whether it is new.
+/// Sets a field; returns whether it is new.
 fn set(fields: &mut Fields, field: &[u8], value: &[u8]) -> bool {
     match fields.iter_mut().find(|(name, _)| name == field) {
         Some((_, old)) => {

@@ -1,9 +1,11 @@
-//! Patterns of `KEYS` and `SCAN … MATCH`: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a character that is meant as it is.
+//! Patterns of `KEYS` and `SCAN … MATCH`: `*`, `?`, `[a-z]`, `[^a]`, and `\` before a character that stands
+//! for itself.
 
-/// Whether all of `text` is as `pattern` says. Takes time in proportion to the product of their lengths, whatever the pattern.
+/// Whether the whole of `text` matches `pattern`. Takes time in proportion to the product of their lengths,
+/// with any pattern.
 pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     let (mut p, mut t) = (0, 0);
-    // Behind the last star, and how much of the text it takes so far.
+    // The place behind the last star, and the length of the text that the star takes so far.
     let mut star: Option<(usize, usize)> = None;
     while t < text.len() {
         if pattern.get(p) == Some(&b'*') {
@@ -21,7 +23,7 @@ pub(super) fn matches(pattern: &[u8], text: &[u8]) -> bool {
     pattern[p..].iter().all(|&byte| byte == b'*')
 }
 
-/// How much of the pattern stands for this byte, if it does.
+/// The length of the pattern's element that matches this byte, if it does.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,

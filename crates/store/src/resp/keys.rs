@@ -1,4 +1,4 @@
-//! Commands on strings, and on keys whatever they hold.
+//! Commands on strings, and on keys of any type.
 
 use super::reply::Reply;
 use super::{TABLE, Words, glob, upper};
@@ -43,7 +43,7 @@ macro_rules! string {
 
 pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Words) -> Result<Reply, Stop> {
     let key = words.get(1).map(|key| &key[..]).unwrap_or_default();
-    // Whatever is too long is told before anything is changed.
+    // Values that are too long are refused before anything is changed.
     let is_long = |value: &Vec<u8>| value.len() > rows::VALUE_BYTES_MAX;
     if let Some(long) = words.iter().find(|word| is_long(word)) {
         let most = rows::VALUE_BYTES_MAX;
@@ -90,7 +90,7 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
             transaction.prefetch(words[1..].iter().map(|key| (TABLE, &key[..]))).await?;
             let mut replies = Vec::new();
             for key in &words[1..] {
-                // As Redis has it: what is no string is no value here.
+                // As in Redis: a value that is no string counts as absent here.
                 replies.push(string(transaction, key).await?.map_or(Reply::Nil, or_nil));
             }
             Reply::Array(replies)
@@ -117,7 +117,7 @@ pub(super) async fn apply(transaction: &mut Transaction, name: &str, words: &Wor
             Some((Kind::Bytes, _)) => "string".into(),
             Some((Kind::Fields, _)) => "hash".into(),
         }),
-        // Nothing ever expires.
+        // No key ever expires.
         "TTL" | "PTTL" => Reply::Integer(if transaction.get(TABLE, key).await?.is_some() { -1 } else { -2 }),
         "PERSIST" => Reply::Integer(0),
         "DBSIZE" => Reply::Integer(everything(transaction).await?.len() as i64),
@@ -198,10 +198,10 @@ async fn set_many(transaction: &mut Transaction, name: &str, words: &Words) -> R
     Ok(if name == "MSETNX" { Reply::Integer(1) } else { Reply::OK })
 }
 
-/// Parts of the table that one SCAN each reads.
+/// The number of parts of the table; one SCAN reads one part.
 const PARTS: u64 = 16;
 
-/// A cursor is the next part of the table, so a key that stays is told once.
+/// A cursor is the next part of the table, so a key that stays is reported once.
 async fn scan(transaction: &mut Transaction, words: &Words) -> Result<Reply, Stop> {
     let cursor = std::str::from_utf8(&words[1]).ok().and_then(|text| text.parse::<u64>().ok());
     let Some(cursor) = cursor.filter(|&cursor| cursor < PARTS) else {
@@ -212,7 +212,7 @@ async fn scan(transaction: &mut Transaction, words: &Words) -> Result<Reply, Sto
         let [name, value] = pair else { return Ok(Reply::error("ERR syntax error")) };
         match &*upper(name) {
             "MATCH" => pattern = Some(value),
-            // How many is a hint, and not taken here.
+            // The count is a hint, which this server ignores.
             "COUNT" if integer(value).is_some_and(|count| count > 0) => {}
             "TYPE" => {
                 kind = Some(match &*upper(value) {

@@ -1,20 +1,21 @@
 //! Requests of Redis's protocol: arrays of strings, or one line of words.
 //!
-//! A request is flat, so this reads nothing nested and bounds what it keeps, where a general reader of the protocol has to follow as many
-//! levels as a stranger sends.
+//! A request is flat, so this parser reads nothing nested and bounds the bytes that it keeps; a general
+//! parser of the protocol would follow as many levels as a stranger sends.
 
-/// The longest string, and the longest line. Longer than any value, so that the store can say what is too long.
+/// The longest string, and the longest line. Longer than any value, so that the store can report which value
+/// is too long.
 const STRING_BYTES_MAX: usize = 1 << 20;
 const WORDS_MAX: usize = 1 << 16;
 /// All strings of a request together.
 const REQUEST_BYTES_MAX: usize = 16 << 20;
 
-/// Bytes that have come, and what has been read of them.
+/// Received bytes, and how many of them have been parsed.
 #[derive(Debug, Default)]
 pub(super) struct Parser {
     bytes: Vec<u8>,
     at: usize,
-    /// Of an array that is not whole yet.
+    /// The words so far of an incomplete array.
     words: Vec<Vec<u8>>,
     missing: usize,
     length: usize,
@@ -27,7 +28,7 @@ impl Parser {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The next request that is whole.
+    /// The next complete request.
     pub(super) fn next(&mut self) -> Result<Option<Vec<Vec<u8>>>, &'static str> {
         if self.missing == 0 {
             let Some(line) = self.line()? else { return Ok(None) };
@@ -35,7 +36,7 @@ impl Parser {
                 let words = line.split(u8::is_ascii_whitespace).filter(|word| !word.is_empty());
                 return Ok(Some(words.map(<[u8]>::to_vec).collect()));
             };
-            // An array of no length, or of less, is no request; the caller ignores it.
+            // An array of length zero or less is no request; the caller ignores it.
             let count = number(count).ok_or("invalid multibulk length")?;
             if count > WORDS_MAX as i64 {
                 return Err("invalid multibulk length");
@@ -68,7 +69,7 @@ impl Parser {
         Ok(Some(line))
     }
 
-    /// A string with its length before it; nothing is taken unless all of it is there.
+    /// A string with its length before it; takes no bytes unless the string is complete.
     fn string(&mut self) -> Result<Option<Vec<u8>>, &'static str> {
         let start = self.at;
         let Some(line) = self.line()? else { return Ok(None) };

@@ -11,7 +11,7 @@ pub(super) enum Reply {
     Integer(i64),
     Bulk(Vec<u8>),
     Nil,
-    /// What EXEC says when something watched has changed.
+    /// EXEC's reply when a watched key has changed.
     NilArray,
     Array(Vec<Reply>),
     Map(Vec<(Reply, Reply)>),
@@ -48,7 +48,7 @@ impl Reply {
         let mut line = |kind: char, text: &str| {
             out.extend_from_slice(format!("{kind}{text}\r\n").as_bytes());
         };
-        // A line has no end in it.
+        // A line must not contain a line end.
         let plain = |text: &str| text.replace(['\r', '\n'], " ");
         match self {
             Reply::Ok => line('+', "OK"),

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes, even on a machine whose cores are busy.
+/// Longer than any step takes, even on a machine whose cores are busy.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(90);
 
 /// A cluster's folder, with its file in it.
@@ -24,17 +24,17 @@ impl Drop for Folder {
 }
 
 impl Folder {
-    /// A cluster of so many nodes at ports that are free.
+    /// A cluster of this many nodes at free ports.
     pub(crate) fn new(nodes: usize, more: &str) -> Folder {
         Folder::make(nodes, more, false, "register")
     }
 
-    /// The same, and its register is somewhere else.
+    /// As `new`, with a register somewhere else.
     pub(crate) fn with_register(nodes: usize, more: &str, register: &str) -> Folder {
         Folder::make(nodes, more, false, register)
     }
 
-    /// The same, and its nodes have data folders.
+    /// As `new`, with data folders for the nodes.
     pub(crate) fn with_disks(nodes: usize, more: &str) -> Folder {
         Folder::make(nodes, more, true, "register")
     }
@@ -77,7 +77,8 @@ impl Folder {
         client
     }
 
-    /// Waits until every node of `nodes` serves, as one of so many members, and everything has all its copies.
+    /// Waits until every node of `nodes` serves, as one of this many members, and all data has all its
+    /// copies.
     #[track_caller]
     pub(crate) fn wait_for(&self, nodes: &[usize], members: usize) {
         let doors = self.config().doors();
@@ -87,7 +88,7 @@ impl Folder {
             let statuses: Vec<NodeStatus> =
                 clients.iter_mut().filter_map(|client| client.status().ok()).collect();
             let serves = |status: &NodeStatus| status.is_open && status.members.len() == members;
-            // The manager alone is told at once when copies are complete.
+            // Only the manager learns at once that copies are complete.
             let is_settled = statuses.iter().any(|status| status.is_settled);
             (statuses.len() == nodes.len() && statuses.iter().all(serves) && is_settled).then_some(())
         });
@@ -117,7 +118,7 @@ impl Cluster {
         Cluster::start_by(nodes, more, Engine::start)
     }
 
-    /// One with a benchmark's tables.
+    /// A cluster with a benchmark's tables.
     pub(crate) fn of_benchmark(nodes: usize, more: &str, benchmark: Benchmark) -> Cluster {
         Cluster::start_by(nodes, more, |config, id| {
             Engine::start_with(config, id, benchmark.settings(config), LinkChoice::Auto)
@@ -170,7 +171,8 @@ impl Process {
         Process::run(Command::new(std::env::current_exe().expect("this program")), file, node)
     }
 
-    /// A node that a file that must not grow does not kill, but gives an error. Its own messages are in `log`.
+    /// Starts a node that gets an error, not a signal, from a file that must not grow. Its own messages go to
+    /// `log`.
     pub(crate) fn start_to_be_limited(file: &Path, node: usize, log: File) -> Process {
         let mut shell = Command::new("sh");
         shell.args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""]);
@@ -178,7 +180,7 @@ impl Process {
         Process::run(shell, file, node)
     }
 
-    /// From now on its files must not be longer.
+    /// Limits the length of the node's files from now on.
     pub(crate) fn limit_files(&self, bytes: u64) {
         let arguments = ["--pid", &self.0.id().to_string(), &format!("--fsize={bytes}")];
         let status = Command::new("prlimit").args(arguments).status().expect("prlimit");
@@ -203,7 +205,7 @@ impl Drop for Process {
     }
 }
 
-/// What starts a node in a process of its own, which ends with its standard input.
+/// The command that starts a node in a process of its own, which ends with its standard input.
 pub(crate) fn node_command(file: &Path, node: u16) -> Command {
     as_node(Command::new(std::env::current_exe().expect("this program")), file, usize::from(node))
 }
@@ -214,7 +216,7 @@ fn as_node(mut command: Command, file: &Path, node: usize) -> Command {
     command
 }
 
-/// What the other process does; nothing in the first one.
+/// Runs the node in the other process; returns at once in the first one.
 pub(crate) fn be_a_node_if_asked() {
     let (Some(file), Ok(node)) = (std::env::var_os(FILE), std::env::var(NODE)) else { return };
     let config = ClusterConfig::load(Path::new(&file)).expect("a cluster file");
