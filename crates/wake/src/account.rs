@@ -1,4 +1,4 @@
-//! What waiting has cost a channel, and how its waits ended.
+//! The cost of waiting on a channel, and how its waits ended.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -6,17 +6,17 @@ use std::time::Duration;
 /// How a wait ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Kind {
-    /// The event was there already.
+    /// The event was there when the wait began.
     Ready,
-    /// The waiting thread found it, polling.
+    /// The waiting thread found the event, polling.
     Own,
-    /// Another thread found it and woke this one.
+    /// Another thread found the event and woke this one.
     Woken,
-    /// The time was up, or a signal ended it.
+    /// The deadline passed, or a signal ended the wait.
     InVain,
 }
 
-/// Of so many waits one has its processor time taken: asking costs as much as a short wait.
+/// The processor time of one in this many waits is measured: asking for it costs as much as a short wait.
 const WAITS_PER_SAMPLE: u64 = 16;
 
 /// The account of one channel. Several threads may wait there.
@@ -27,30 +27,30 @@ pub struct Account {
     polled_ns: AtomicU64,
     sleeps: AtomicU64,
     rescues: AtomicU64,
-    /// Waits that have begun, those whose processor time was taken, and what that was in sum.
+    /// Waits that have begun, those whose processor time was measured, and the sum of those times.
     waits: AtomicU64,
     samples: AtomicU64,
     sampled_ns: AtomicU64,
 }
 
-/// What an account says.
+/// The figures of an account.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Figures([u64; Figures::NAMES.len()]);
 
 impl Account {
-    /// Takes note that a wait begins; true if its processor time is to be taken.
+    /// Counts the beginning of a wait; true if its processor time is to be measured.
     #[inline]
     pub fn begin(&self) -> bool {
         self.waits.fetch_add(1, Ordering::Relaxed).is_multiple_of(WAITS_PER_SAMPLE)
     }
 
-    /// Takes note of the processor time of a wait.
+    /// Adds the measured processor time of a wait.
     pub fn note_sample(&self, taken: Duration) {
         self.samples.fetch_add(1, Ordering::Relaxed);
         self.sampled_ns.fetch_add(taken.as_nanos() as u64, Ordering::Relaxed);
     }
 
-    /// Takes note of the end of a wait, the turns that the thread made, and how long they took.
+    /// Counts the end of a wait, the turns that the thread made, and how long they took.
     #[inline]
     pub fn note(&self, kind: Kind, turns: u64, polled: Duration) {
         self.ended[kind as usize].fetch_add(1, Ordering::Relaxed);
@@ -60,13 +60,13 @@ impl Account {
         }
     }
 
-    /// Takes note of a sleep.
+    /// Counts a sleep.
     #[inline]
     pub fn note_sleep(&self) {
         self.sleeps.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Takes note of an event that lay there when a sleep ended of itself: the thread that found it has not posted.
+    /// Counts an event that was there when a sleep ended of itself: the thread that found it has not posted.
     #[inline]
     pub fn note_rescue(&self) {
         self.rescues.fetch_add(1, Ordering::Relaxed);
@@ -76,7 +76,7 @@ impl Account {
     pub fn figures(&self) -> Figures {
         let of = |figure: &AtomicU64| figure.load(Ordering::Relaxed);
         let ended = |kind: Kind| of(&self.ended[kind as usize]);
-        // What the others took is taken to be the same on average.
+        // The unmeasured waits are taken to cost the same on average.
         let cpu_ns = u128::from(of(&self.sampled_ns)) * u128::from(of(&self.waits))
             / u128::from(of(&self.samples).max(1));
         Figures([
@@ -94,7 +94,7 @@ impl Account {
 }
 
 impl Figures {
-    /// What they are called.
+    /// The names of the figures.
     pub const NAMES: [&str; 9] = [
         "wakes_ready",
         "wakes_own",
@@ -107,7 +107,7 @@ impl Figures {
         "wake_cpu_us",
     ];
 
-    /// In the order of their names.
+    /// The figures in the order of their names.
     pub fn values(&self) -> &[u64] {
         &self.0
     }

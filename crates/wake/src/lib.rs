@@ -1,12 +1,13 @@
 //! How a thread waits for a completion (FastWake).
 //!
-//! Polling is quick and takes a core for each thread; sleeping shares cores, and costs a wake-up from one core to another.
-//! Between the two lies a family of strategies behind one trait, [`WakeStrategy`]: what they share is a word that a thread
-//! sleeps on ([`WakeWord`]), the seat of the thread that polls for all others ([`Seat`]), and the order in which a thread
-//! goes to sleep: look, arm, look again, sleep.
+//! Polling is quick and takes a core for each thread; sleeping shares cores, and costs a wake-up from one
+//! core to another. Between the two lies a family of strategies behind one trait, [`WakeStrategy`]. They
+//! share a word that a thread sleeps on ([`WakeWord`]), the seat of the thread that polls for all others
+//! ([`Seat`]), and the order in which a thread goes to sleep: look, arm, look again, sleep.
 //!
-//! This crate knows no completion queue. Its user says how to look ([`Work`]), and posts to the word of the thread that an
-//! event concerns. It asks the system nothing that a model of a machine could not answer in its place ([`world`]).
+//! This crate knows no completion queue. Its user says how to look ([`Work`]), and posts to the word of the
+//! thread that an event concerns. Everything that it asks of the system, a model of a machine can answer
+//! instead ([`world`]).
 
 mod account;
 mod relief;

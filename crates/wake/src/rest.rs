@@ -1,23 +1,25 @@
-//! A leader that sleeps on the descriptors of the work itself: the kernel wakes it, and no other thread stands between.
+//! A leader that sleeps on the descriptors of the work itself: the kernel wakes it without the help of
+//! another thread.
 //!
-//! It still is to hear of posts to its word, which come from threads that do the work in passing. It sleeps in `ppoll`, not on the
-//! word, so the poster rings a bell among its descriptors. Why no ring is lost: the sleeper says which word is its own, and then counts
-//! itself a sleeper of that word; a poster counts its post there, and only if it saw a sleeper looks whose word this is. Of the two
-//! counts one comes first: either the poster sees all that the sleeper said before, or the sleeper sees the post and does not
-//! sleep.
+//! Threads that do the work in passing post to the leader's word, and it must notice these posts too. It
+//! sleeps in `ppoll`, not on the word, so the poster rings a bell among its descriptors. Why no ring is lost:
+//! the sleeper says which word is its own, and then counts itself a sleeper of that word; a poster counts its
+//! post there, and only if it saw a sleeper looks whose word this is. One of the two counts comes first:
+//! either the poster sees all that the sleeper wrote before, or the sleeper sees the post and does not sleep.
 
 use crate::sync::{AtomicU64, Ordering};
 use crate::word::{Posted, Slept, WakeWord};
 
-/// Who sleeps on the descriptors of the work. One at a time: it takes the seat to.
+/// The thread that sleeps on the descriptors of the work. Only one can: it takes the seat first.
 #[derive(Debug, Default)]
 pub struct Rest {
-    /// The word of the thread that does, zero if none does.
+    /// The word of that thread, zero if there is none.
     word: AtomicU64,
 }
 
 impl Rest {
-    /// Sleeps in `sleep`, unless `word` has more posts than `seen`. The bell must be able to end the sleep from before this call.
+    /// Sleeps in `sleep`, unless `word` has more posts than `seen`. The bell must be able to end the sleep
+    /// from before this call.
     pub fn sleep(&self, word: &WakeWord, seen: u32, sleep: impl FnOnce() -> Slept) -> Slept {
         // SeqCst, as in `is_taken`: a thread that stays away while another rests says so before it looks.
         self.word.store(name(word), Ordering::SeqCst);
@@ -26,10 +28,11 @@ impl Rest {
         slept
     }
 
-    /// Whether the bell is to be rung after this post.
+    /// Whether the poster must ring the bell after this post.
     #[inline]
     pub fn is_to_be_rung(&self, word: &WakeWord, posted: Posted) -> bool {
-        // Relaxed: the post was one with the sleeper's count, if that came first.
+        // Relaxed: the post and the sleeper's count change one word, so the post saw all that came before
+        // that count.
         posted == Posted::Woke && self.word.load(Ordering::Relaxed) == name(word)
     }
 

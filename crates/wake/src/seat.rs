@@ -1,16 +1,17 @@
 //! The seat of the leader: of several waiting threads one polls for all, the others follow it asleep.
 //!
-//! A leader says with every few turns that it runs (`beat`). One that does not, because another thread has its core, is
-//! found out by the watcher, which then polls in its place: no thread waits for one that waits for a core.
+//! A leader says with every few turns that it runs (`beat`). If it does not, because another thread has its
+//! core, the watcher notices and polls in its place: no thread waits for one that waits for a core.
 //!
-//! Why a seat does not stay empty while a follower would take it: a follower enters its name and then looks at the seat; a
-//! leader leaves the seat and then looks for names. A full fence between the two steps on both sides.
+//! Why a seat does not stay empty while a follower would take it: a follower enters its name and then looks
+//! at the seat; a leader leaves the seat and then looks for names. Both have a full fence between the two
+//! steps.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 use crate::word::{Posted, WakeWord};
 use std::sync::{Arc, PoisonError, RwLock};
 
-/// Followers that can be called to the seat. Others wait for events only.
+/// Followers that can be called to the seat. Further followers only wait for their events.
 #[cfg(not(feature = "model"))]
 const PLACES: usize = 1024;
 #[cfg(feature = "model")]
@@ -22,7 +23,7 @@ pub struct Seat {
     /// Not zero: taken.
     taken: AtomicU64,
     beats: AtomicU64,
-    /// Those who follow, a bit for each place.
+    /// The followers, a bit for each place.
     followers: Box<[AtomicU64]>,
     places: RwLock<Vec<Option<Arc<WakeWord>>>>,
 }
@@ -45,7 +46,7 @@ impl Default for Seat {
 }
 
 impl Seat {
-    /// Gives a place to a word whose sleepers may be called to the seat; `None` where all are taken.
+    /// Gives a place to a word whose sleepers may be called to the seat; `None` if all places are taken.
     pub fn enroll(&self, word: &Arc<WakeWord>) -> Option<usize> {
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         let free = places.iter().position(Option::is_none).unwrap_or(places.len());
@@ -56,7 +57,7 @@ impl Seat {
         Some(free)
     }
 
-    /// Takes the place back.
+    /// Frees a place.
     pub fn dismiss(&self, place: usize) {
         let mut places = self.places.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(taken) = places.get_mut(place) {
@@ -107,7 +108,8 @@ impl Seat {
                 let places = self.places.read().unwrap_or_else(PoisonError::into_inner);
                 let word = places.get(place).and_then(Option::as_ref).map(Arc::clone);
                 drop(places);
-                // Names stay when their threads have gone. One that was about to sleep looks again because of the post.
+                // Names stay when their threads have gone. A thread that was about to sleep looks again
+                // because of the post.
                 if word.is_some_and(|word| word.post() == Posted::Woke) {
                     return true;
                 }
@@ -126,7 +128,7 @@ impl Leading<'_> {
         beats.store(beats.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
     }
 
-    /// Leaves the seat to a follower, if there is one that sleeps; true if it was called.
+    /// Leaves the seat to a sleeping follower, if there is one; true if one was called.
     pub fn pass_on(self) -> bool {
         let seat = self.seat;
         drop(self);
@@ -139,7 +141,7 @@ impl Leading<'_> {
 impl Drop for Leading<'_> {
     #[inline]
     fn drop(&mut self) {
-        // A swap, not a store: all that changes the word reads it as well, so that there is one order of it.
+        // A swap, not a store: every change of the word also reads it, so that its changes have one order.
         self.seat.taken.swap(0, Ordering::AcqRel);
     }
 }

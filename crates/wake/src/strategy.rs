@@ -1,4 +1,4 @@
-//! The strategies: one trait, and what the threads that wait for one source of events share.
+//! The strategies: one trait, and the state that threads waiting for one source of events share.
 
 mod adaptive;
 mod choice;
@@ -26,7 +26,7 @@ const TURNS_PER_CLOCK: u64 = 16;
 
 /// How a thread waits.
 pub trait WakeStrategy: fmt::Debug + Send + Sync {
-    /// Returns when the event is there, the time is up, or a signal has ended a sleep.
+    /// Returns when the event is there, the deadline has passed, or a signal has ended a sleep.
     fn wait(&self, station: &Station, wait: &Wait<'_>) -> Outcome;
 }
 
@@ -35,73 +35,75 @@ pub trait WakeStrategy: fmt::Debug + Send + Sync {
 pub enum Outcome {
     /// The event is there.
     Over,
-    /// The time was up.
+    /// The deadline passed.
     TimedOut,
     /// A signal was handled during a sleep, and the event is not there.
     Interrupted,
 }
 
-/// What one thread waits for.
+/// A thread's wait for an event.
 pub struct Wait<'a> {
-    /// Where it sleeps. The thread that finds its event posts here, after making it visible.
+    /// The word on which it sleeps. The thread that finds its event posts here, after making it visible.
     pub word: &'a WakeWord,
     /// The word's place at the seat, if it has one.
     pub place: Option<usize>,
     /// The channel's account.
     pub account: &'a Account,
-    /// Looks whether the event is there; asked anew after every post to the word. Where events come only if asked for, this asks and then looks.
+    /// Looks whether the event is there; called again after every post to the word. Where events come only if
+    /// asked for, this asks and then looks.
     pub is_over: &'a dyn Fn() -> bool,
-    /// What brings events.
+    /// The source of events.
     pub work: &'a dyn Work,
-    /// When to give up.
+    /// When the wait gives up.
     pub deadline: Option<Instant>,
 }
 
-/// What brings events: an engine that any thread may run for a turn.
+/// A source of events: an engine that any thread may run for a turn.
 pub trait Work {
     /// Runs it once. Events that it finds are made visible, and their words posted to, before this returns.
     fn turn(&self) -> Turn;
 
-    /// No waiting thread polls any more: the background thread is to see to the work.
+    /// No waiting thread polls any more: the background thread must run the work.
     fn hand_over(&self);
 
-    /// This thread is about to sleep while another leads: what it has begun is to be seen to in time even if that one rests.
+    /// This thread is about to sleep while another leads: work that it has begun must be finished in time
+    /// even if the leader rests.
     fn leave_to_leader(&self) {}
 
-    /// Sleeps until there is work, or `word` has more posts than `seen`, or it is `deadline`; `TimedOut` before that is a heartbeat, in
-    /// case that nobody has told. `None`, at once: this cannot be slept on, so the work is to be handed over. Only the thread that
-    /// leads calls it.
+    /// Sleeps until there is work, or `word` has more posts than `seen`, or it is `deadline`; `TimedOut`
+    /// before that is a heartbeat, in case that no thread has posted. `None`, at once: a thread cannot sleep
+    /// on this work, so it must hand it over. Only the thread that leads calls it.
     fn rest(&self, word: &WakeWord, seen: u32, deadline: Option<Instant>) -> Option<Slept> {
         let _ = (word, seen, deadline);
         None
     }
 }
 
-/// What a turn achieved.
+/// The result of a turn.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Turn {
-    /// Nothing was there.
+    /// There was no work.
     Idle,
-    /// Something was.
+    /// There was work.
     Worked,
-    /// Something was, for a thread that slept: it has been woken, and may need this core.
+    /// There was work for a thread that slept: it has been woken, and may need this core.
     Woke,
     /// Another thread runs the work just now.
     Taken,
 }
 
-/// What the threads share that wait for one source of events.
+/// The state that threads waiting for one source of events share.
 #[derive(Debug)]
 pub struct Station {
-    /// The seat of the one that polls for all.
+    /// The seat of the thread that polls for all.
     pub seat: Seat,
-    /// Where that one sleeps when it has polled long enough.
+    /// Where that thread sleeps when it has polled long enough.
     pub rest: Rest,
     adaptive: adaptive::Experience,
     returns: leader_follower::Returns,
-    /// Where a thread went to sleep last, plus one.
+    /// The core on which a thread last went to sleep, plus one.
     slept_on: AtomicU64,
-    /// What its times count from.
+    /// The instant from which the station's times count.
     epoch: Instant,
 }
 
@@ -124,7 +126,7 @@ impl Station {
         Station::default()
     }
 
-    /// The core on which a thread went to sleep last.
+    /// The core on which a thread last went to sleep.
     pub fn slept_on(&self) -> Option<Core> {
         let stored = self.slept_on.load(Ordering::Relaxed);
         Core::try_from(stored.checked_sub(1)?).ok()
@@ -143,7 +145,7 @@ impl Station {
 }
 
 impl Turn {
-    /// Whether anything was there.
+    /// Whether there was any work.
     #[inline]
     pub fn is_work(self) -> bool {
         matches!(self, Turn::Worked | Turn::Woke)
@@ -151,7 +153,7 @@ impl Turn {
 }
 
 impl Wait<'_> {
-    /// Whether it is over before it has begun.
+    /// Whether the event was there before the wait began.
     fn is_ready(&self) -> bool {
         let is_over = (self.is_over)();
         if is_over {
@@ -164,7 +166,7 @@ impl Wait<'_> {
         self.deadline.is_some_and(|deadline| now >= deadline)
     }
 
-    /// Look, then sleep until a post: over and over, until the event is there.
+    /// Looks, then sleeps until a post, over and over, until the event is there.
     fn sleep_until_over(&self, turns: u64, polled: Duration) -> Outcome {
         let outcome = loop {
             let posts = self.word.posts();
@@ -181,7 +183,7 @@ impl Wait<'_> {
         outcome
     }
 
-    /// What a sleep means for the wait, if that is over.
+    /// The wait's outcome after a sleep, if the sleep ends the wait.
     fn end_of(&self, slept: Slept) -> Option<Outcome> {
         let otherwise = match slept {
             Slept::Posted => return None,
@@ -206,7 +208,7 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicU64;
 
-    /// Work that others do.
+    /// A source whose work other threads do.
     struct Nothing;
 
     impl Work for Nothing {
@@ -240,7 +242,8 @@ mod tests {
                         account: &account,
                         is_over: &|| posted.load(Ordering::Acquire) >= event,
                         work: &Nothing,
-                        // Far longer than anything takes: a lost event ends the test and not the patience of its reader.
+                        // Far longer than any wait takes: a lost event ends the test and not the patience of
+                        // its reader.
                         deadline: Some(Instant::now() + Duration::from_secs(60)),
                     };
                     let outcome = strategy.wait(&station, &wait);

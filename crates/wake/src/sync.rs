@@ -8,7 +8,7 @@ pub(crate) use std::sync::atomic::{AtomicU64, Ordering, fence};
 #[cfg(feature = "model")]
 pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
 
-/// What a sleeping thread is woken by. The system's needs no state of its own.
+/// The futex that wakes sleeping threads. The system's needs no state of its own.
 #[cfg(not(feature = "model"))]
 #[derive(Debug, Default)]
 pub(crate) struct Gate;
@@ -40,14 +40,14 @@ impl Gate {
     }
 }
 
-/// What a model knows a word by.
+/// The model's name for a word.
 #[cfg(not(feature = "model"))]
 fn name(word: &AtomicU64) -> usize {
     std::ptr::from_ref(word).addr()
 }
 
-/// A futex as futex(2) describes it: the comparison and the beginning of the sleep are one step, under the lock that a
-/// waker takes as well.
+/// A futex as futex(2) describes it: the comparison and the beginning of the sleep are one step, under a lock
+/// that a waker takes as well.
 #[cfg(feature = "model")]
 #[derive(Debug, Default)]
 pub(crate) struct Gate {

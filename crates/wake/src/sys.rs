@@ -62,14 +62,14 @@ pub fn current_core() -> Core {
     if let Some(model) = world::model() {
         return model.core();
     }
-    // SAFETY: reads the thread's own place. Where the kernel does not say, all cores are one.
+    // SAFETY: reads the thread's own place. If the kernel does not tell, all cores count as one.
     u32::try_from(unsafe { libc::sched_getcpu() }).unwrap_or(0)
 }
 
 /// Keeps this thread on the given cores.
 ///
 /// # Errors
-/// None of them is there, or not this process's to use.
+/// None of the cores exists, or this process may not use them.
 pub fn pin(cores: &[Core]) -> io::Result<()> {
     if let Some(model) = world::model() {
         return if model.pin(cores) { Ok(()) } else { Err(io::ErrorKind::InvalidInput.into()) };
@@ -89,7 +89,7 @@ pub fn pin(cores: &[Core]) -> io::Result<()> {
 /// A real-time priority, from 1.
 pub type Priority = u8;
 
-/// Lets this thread run only when nothing else wants its core.
+/// Lets this thread run only when no other thread wants its core.
 ///
 /// # Errors
 /// The system refuses.
@@ -101,10 +101,10 @@ pub fn run_only_when_idle() -> io::Result<()> {
     set_policy(libc::SCHED_IDLE, 0)
 }
 
-/// Lets this thread run before all ordinary ones.
+/// Lets this thread run before all ordinary threads.
 ///
 /// # Errors
-/// It takes the permission to (`RLIMIT_RTPRIO`).
+/// The process needs permission (`RLIMIT_RTPRIO`).
 pub fn run_urgently(priority: Priority) -> io::Result<()> {
     set_policy(libc::SCHED_FIFO, priority.into())
 }
@@ -119,7 +119,7 @@ fn set_policy(policy: libc::c_int, priority: libc::c_int) -> io::Result<()> {
     check(failed)
 }
 
-/// Lets the others on this core run first.
+/// Lets the other threads on this core run first.
 pub fn yield_core() {
     if let Some(model) = world::model() {
         return model.yield_core();
@@ -175,7 +175,7 @@ pub fn allowed_cores() -> usize {
     let count = unsafe {
         let mut set: libc::cpu_set_t = std::mem::zeroed();
         let size = size_of::<libc::cpu_set_t>();
-        // Refused where the machine has more cores than the set has room for.
+        // The kernel refuses if the machine has more cores than the set has room for.
         if libc::sched_getaffinity(0, size, &raw mut set) == 0 {
             libc::CPU_COUNT(&set)
         } else {

@@ -1,29 +1,32 @@
-//! Until when a thread sleeps on what brings the work.
+//! When a thread that sleeps on the source of work wakes by itself.
 //!
-//! Work has times of its own: an acknowledgement that is missing by then, one that was kept back. A thread that sleeps on the descriptors
-//! sleeps until the first of them. A thread that sets an earlier one, and goes to sleep in turn, wakes the other; all others, whose times
-//! come later, wake no thread. That is nearly all of them, since a time that is set later is mostly a later one.
+//! Work has timers of its own: for a missing acknowledgement, or for one that was delayed. A thread that
+//! sleeps on the descriptors sleeps until the first of them. A thread that sets an earlier timer, and goes to
+//! sleep in turn, wakes the other; a later timer wakes no thread. Nearly all timers are later, since a timer
+//! that is set later is mostly due later.
 //!
-//! Why no time is missed: a sleeper that wakes says so, and only then looks for the first time and says until when it sleeps next; the setter
-//! sets its time, and only then asks. A full fence keeps the two steps apart on both sides, so either the setter is told that nobody
-//! sleeps, or the sleeper sees the time. The bell must be able to end the sleep from before the look.
+//! Why no timer is missed: a sleeper that wakes says so, and only then looks for the first timer and says
+//! until when it sleeps next; the setter sets its timer, and only then asks. A full fence keeps the two steps
+//! apart on both sides, so either the setter learns that no thread sleeps, or the sleeper sees the timer. The
+//! bell must be able to end the sleep from before the look.
 
 use crate::sync::{AtomicU64, Ordering, fence};
 
-/// What the thread that sleeps on the work says about it, in nanoseconds of whatever clock both use.
+/// Until when a thread sleeps on the work, in nanoseconds of any clock that both sides use.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// Zero: no thread does.
+    /// Zero: no thread sleeps on it.
     until: AtomicU64,
 }
 
 impl Watch {
-    /// The thread is about to sleep until then, having looked for all that is due before.
+    /// The thread is about to sleep until then, and has looked for all timers that are due before.
     pub fn begin(&self, until_ns: u64) {
         self.until.store(until_ns.max(1), Ordering::Release);
     }
 
-    /// It is awake. What it looks at from now on was not set by a thread that takes it to be asleep.
+    /// The thread is awake. Timers that it looks at from now on were not set by a thread that believes it
+    /// asleep.
     pub fn end(&self) {
         self.until.store(0, Ordering::Relaxed);
         fence(Ordering::SeqCst);

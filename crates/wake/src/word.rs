@@ -8,11 +8,12 @@
 //!    the futex          threads that sleep, or are about to
 //! ```
 //!
-//! Why no wake-up is lost: a waiting thread reads the count of posts, looks for its event, and only then counts itself
-//! among the sleepers; a poster makes the event visible and only then counts its post. Both counts are one word, and both
-//! steps read what they change, so one comes before the other. If the post comes first, the thread sees another count
-//! than it had read, and looks again; if the sleeper does, the poster sees it and wakes it. What happens between the
-//! sleeper's count and its sleep is the futex's: it compares the posts once more.
+//! Why no wake-up is lost: a waiting thread reads the count of posts, looks for its event, and only then
+//! counts itself among the sleepers; a poster makes the event visible and only then counts its post. Both
+//! counts are one word, and both steps read the word that they change, so one comes before the other. If the
+//! post comes first, the thread sees another count than it had read, and looks again; if the sleeper does,
+//! the poster sees it and wakes it. Between the sleeper's count and its sleep the futex takes care: it
+//! compares the posts once more.
 
 use crate::sync::{AtomicU64, Gate, Ordering};
 use crate::world;
@@ -20,7 +21,7 @@ use std::time::{Duration, Instant};
 
 const ONE_POST: u64 = 1 << 32;
 
-/// Who may sleep on a word.
+/// The threads that may sleep on a word.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Scope {
     /// Threads of this process.
@@ -30,27 +31,27 @@ pub enum Scope {
     Machine,
 }
 
-/// What a post came upon.
+/// What a post found.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Posted {
     /// A thread slept, or was about to: it has been woken.
     Woke,
-    /// No thread slept. The next one that looks finds the event by itself.
+    /// No thread slept. The next thread that looks finds the event by itself.
     NobodySlept,
 }
 
 /// How a sleep ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Slept {
-    /// There was a post, or no reason at all: look for the event.
+    /// There was a post, or the sleep ended without reason: look for the event.
     Posted,
-    /// The time was up.
+    /// The deadline passed.
     TimedOut,
     /// A signal was handled.
     Interrupted,
 }
 
-/// A futex with a count of its sleepers: a post for which no thread sleeps is no system call.
+/// A futex with a count of its sleepers: a post without a sleeper makes no system call.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub struct WakeWord {
@@ -65,10 +66,11 @@ impl WakeWord {
         WakeWord { scope, ..WakeWord::default() }
     }
 
-    /// The count of posts. To be read *before* the last look for the event that [`sleep`](Self::sleep) is to wait for.
+    /// The count of posts, to be read *before* the last look for the event that [`sleep`](Self::sleep) waits
+    /// for.
     #[inline]
     pub fn posts(&self) -> u32 {
-        // Acquire: what was made visible before a post that is counted here is seen by the look that follows.
+        // Acquire: the look that follows sees what was made visible before a post that is counted here.
         (self.word.load(Ordering::Acquire) >> 32) as u32
     }
 
@@ -78,14 +80,14 @@ impl WakeWord {
         self.word.load(Ordering::Acquire) as u32
     }
 
-    /// Says that there is an event for one of the threads that sleep here, and wakes one of them. The event must be
-    /// visible before.
+    /// Says that there is an event for a thread that sleeps here, and wakes one. The event must be visible
+    /// before.
     #[inline]
     pub fn post(&self) -> Posted {
         self.post_to(false)
     }
 
-    /// The same for all of them.
+    /// The same for all sleepers.
     #[inline]
     pub fn post_all(&self) -> Posted {
         self.post_to(true)
@@ -102,15 +104,17 @@ impl WakeWord {
         Posted::Woke
     }
 
-    /// Sleeps until there are more posts than `seen`, or until `deadline`. Whatever ended it: look for the event again.
+    /// Sleeps until there are more posts than `seen`, or until `deadline`. After any end: look for the event
+    /// again.
     pub fn sleep(&self, seen: u32, deadline: Option<Instant>) -> Slept {
         self.sleep_elsewhere(seen, || {
             self.gate.sleep(&self.word, seen, self.scope == Scope::Machine, left(deadline))
         })
     }
 
-    /// The same for a thread that sleeps on something else than this word, in `sleep`. A post that finds it counted wakes no thread by
-    /// itself: the poster asks its [`Rest`](crate::Rest) whether there is such a thread.
+    /// The same for a thread that sleeps in `sleep` on something other than this word. A post that finds it
+    /// counted wakes no thread by itself: the poster asks its [`Rest`](crate::Rest) whether there is such a
+    /// thread.
     pub fn sleep_elsewhere(&self, seen: u32, sleep: impl FnOnce() -> Slept) -> Slept {
         let before = self.word.fetch_add(1, Ordering::AcqRel);
         let slept = if (before >> 32) as u32 == seen { sleep() } else { Slept::Posted };
@@ -119,7 +123,7 @@ impl WakeWord {
     }
 }
 
-/// What is left until `deadline`.
+/// The time left until `deadline`.
 pub(crate) fn left(deadline: Option<Instant>) -> Option<Duration> {
     deadline.map(|deadline| deadline.saturating_duration_since(world::now()))
 }

@@ -1,54 +1,55 @@
-//! The world that a thread waits in: this machine, or a model of one.
+//! The world in which a thread waits: this machine, or a model of one.
 //!
-//! A model plays many threads as coroutines of one, in a time of its own. In the thread that has entered it, all that this crate asks of the
-//! system goes there: time, sleeps and wake-ups, cores and priorities. So the strategies of a model are the code that programs run.
+//! A model plays many threads as coroutines of one, in a time of its own. In the thread that has entered it,
+//! all requests of this crate to the system go to the model: time, sleeps and wake-ups, cores and priorities.
+//! So the strategies of a model are the code that programs run.
 //!
-//! Only with the feature `world` can a model be entered: without it nothing asks whether one has been. With it, asking costs a load and a branch where
-//! nobody has.
+//! Only with the feature `world` can a thread enter a model: without it this crate never asks whether one
+//! has. With it, asking costs a load and a branch if no thread has.
 
 use crate::sys::Core;
 use crate::word::Slept;
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 
-/// What a model answers in the system's place. All of it is asked by the thread that the model plays just now.
+/// The calls that a model answers in the system's place, on behalf of the thread that it plays at the moment.
 pub trait World {
     /// Time since the world began.
     fn now(&self) -> Duration;
-    /// The thread does something that takes time and is no call.
+    /// The thread does something other than a call that takes time.
     fn step(&self, step: Step);
     /// Sleeps on the word at this address, if `is_unchanged` at the moment of falling asleep.
     fn sleep(&self, word: usize, is_unchanged: &dyn Fn() -> bool, timeout: Option<Duration>) -> Slept;
-    /// Wakes one thread that sleeps on the word at this address, or all; how many.
+    /// Wakes one thread that sleeps on the word at this address, or all; returns how many.
     fn wake(&self, word: usize, all: bool) -> u32;
-    /// Lets the others on this core run first.
+    /// Lets the other threads on this core run first.
     fn yield_core(&self);
-    /// Where the thread runs.
+    /// The core on which the thread runs.
     fn core(&self) -> Core;
     /// Keeps the thread on the first of these cores; false if there is no such core.
     fn pin(&self, cores: &[Core]) -> bool;
-    /// On how many cores the thread may run.
+    /// The number of cores on which the thread may run.
     fn allowed_cores(&self) -> usize;
-    /// The thread runs only when nothing else wants its core.
+    /// Lets the thread run only when no other wants its core.
     fn run_only_when_idle(&self);
     /// The time that the thread has spent on a core.
     fn thread_time(&self) -> Duration;
-    /// And all of them.
+    /// The time that all threads have spent on cores.
     fn process_time(&self) -> Duration;
     /// Threads that run or want to.
     fn runnable_threads(&self) -> usize;
 }
 
-/// What a polling thread does beside calls.
+/// Activities of a polling thread other than calls.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// It looks whether another thread has changed something, and pauses.
     Relax,
     /// It makes a turn of its work.
     Turn,
-    /// It sees to an event.
+    /// It handles an event.
     Event,
-    /// It fetches what another core has written.
+    /// It fetches data that another core has written.
     Fetch,
     /// It computes for a good while.
     Compute,
@@ -60,7 +61,7 @@ pub fn now() -> Instant {
     entered().map_or_else(Instant::now, |(began, world)| began + world.now())
 }
 
-/// What a polling thread does beside calls: in a model it takes time.
+/// Runs an activity of a polling thread other than a call: in a model it takes time.
 #[inline]
 pub fn step(step: Step) {
     match model() {
@@ -76,7 +77,7 @@ pub(crate) fn model() -> Option<Rc<dyn World>> {
     entered().map(|(_, world)| world)
 }
 
-/// When this thread entered a model, and which.
+/// When this thread entered a model, and which one.
 type Whereabouts = (Instant, Rc<dyn World>);
 
 #[cfg(not(feature = "world"))]
@@ -98,14 +99,14 @@ mod inside {
     use std::sync::atomic::{AtomicUsize, Ordering};
     use std::time::Instant;
 
-    /// Models that threads of this process are in.
+    /// The number of models that threads of this process are in.
     static ENTERED: AtomicUsize = AtomicUsize::new(0);
 
     thread_local! {
         static WORLD: RefCell<Option<Whereabouts>> = const { RefCell::new(None) };
     }
 
-    /// The thread is in the model until this is dropped, and then where it was before.
+    /// Keeps the thread in the model until this is dropped; then the thread is where it was before.
     pub struct Entered {
         before: Option<Whereabouts>,
     }
@@ -123,7 +124,7 @@ mod inside {
             ENTERED.fetch_sub(1, Ordering::Relaxed);
             let before = self.before.take();
             let left = WORLD.with_borrow_mut(|entered| std::mem::replace(entered, before));
-            // Outside of the borrow: its threads may still ask for something as they are dropped.
+            // Outside of the borrow: the model's threads may still call it as they are dropped.
             drop(left);
         }
     }

@@ -1,7 +1,7 @@
 //! Interleavings of the wake-up protocols, with up to two preemptions, under loom's memory model: `cargo test -p highwire-wake --features model`.
 //!
-//! A wake-up that is lost leaves a model thread asleep for ever, which loom reports as a deadlock. The last tests plant the
-//! mistakes that the protocol exists to prevent, and expect to be told.
+//! A lost wake-up leaves a model thread asleep for ever, which loom reports as a deadlock. The last tests
+//! plant the mistakes that the protocol prevents, and expect loom to report them.
 
 use highwire_wake::{Leading, Relief, Rest, Scope, Seat, Slept, WakeWord, Watch};
 use loom::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,8 @@ fn take_one(word: &WakeWord, events: &AtomicUsize) {
     }
 }
 
-/// Expects loom to find a wake-up that this model loses. In a process of its own: what loom finds may end it.
+/// Expects loom to find a wake-up that this model loses. Runs in a process of its own, which loom's report
+/// may end.
 fn loses_a_wake_up(test: &str, model: impl Fn() + Sync + Send + 'static) {
     const ITSELF: &str = "HIGHWIRE_WAKE_PLANTED";
     if std::env::var_os(ITSELF).is_some() {
@@ -189,7 +190,8 @@ fn looking_who_relies_before_leaving_loses_a_wake_up() {
     });
 }
 
-/// A thread sleeps on the work, first until a time and then for ever; `leave` leaves it something that is due at that time.
+/// A thread sleeps on the work, first until a time and then for ever; `leave` leaves it work that is due at
+/// that time.
 fn watch_the_work(leave: impl Fn(&AtomicUsize, &Watch, &WakeWord)) {
     const DUE_NS: u64 = 1;
     let parts = Arc::new((Watch::default(), WakeWord::new(Scope::Process)));
@@ -206,7 +208,7 @@ fn watch_the_work(leave: impl Fn(&AtomicUsize, &Watch, &WakeWord)) {
                 }
                 watch.begin(until);
                 match until {
-                    // Its time comes without another thread's help.
+                    // The timer wakes the thread without another thread's help.
                     DUE_NS => thread::yield_now(),
                     _ => drop(bell.sleep(rings, None)),
                 }

@@ -1,15 +1,17 @@
 //! The default: a leader polls while that pays, and rests at once while it does not.
 //!
-//! What it may lose beside [`Event`](super::Event) is bounded: after a poll in vain it rests at once the next time, then three times,
-//! seven times, up to 255; one of those rests that was over within the budget, its wake-up included, makes it poll
-//! again. Two threads that answer each other may both rest only because the other one does, and then every wait takes two wake-ups: longer
-//! than the budget. So where rests are over within a few budgets, it tries some longer polls in a row. If they make the events come within the
-//! budget, it goes on; events that keep a pace of their own do not, and then it tries that ever more seldom, too.
+//! Its loss against [`Event`](super::Event) is bounded: after a poll in vain it rests at once for the next
+//! wait, then for three, seven, up to 255; one of those rests that was over within the budget, its wake-up
+//! included, makes it poll again. Two threads that answer each other may both rest only because the other one
+//! does, and then every wait takes two wake-ups: longer than the budget. So if rests are over within a few
+//! budgets, it tries some longer polls in a row. If they make the events come within the budget, it goes on
+//! polling; events that keep a pace of their own do not, and then it tries that ever more seldom, too.
 //!
-//! No thread polls while more threads of the machine want to run than there are cores: a look every 20 ms tells, and some more looks soon after
-//! one that says so, because threads that wake each other want to run at the same moment without being in each other's way. Where
-//! another thread had the core while it polled all the same, it stays off polling for a time that doubles, however soon events
-//! come: a thread that sleeps is preferred when it wakes, one that polls has used up its share.
+//! No thread polls while more threads of the machine want to run than there are cores: a look every 20 ms
+//! finds out, and more looks follow soon after one that says so, because threads that wake each other want to
+//! run at the same moment without taking each other's core. If another thread had the core while this one
+//! polled nevertheless, it stops polling for a time that doubles, however soon events come: the kernel
+//! prefers a thread that wakes from sleep to one that has used up its share by polling.
 
 use super::leader_follower::{End, lead_or_follow};
 use super::restraint::Restraint;
@@ -19,18 +21,18 @@ use crate::world;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
 
-/// How long it stays off polling after another thread had the core: the first time, and at most.
+/// How long it does not poll after another thread had the core: the first time, and at most.
 const CROWDED_FOR_NS: u64 = 20_000_000;
 const CROWDED_FOR_MAX_NS: u64 = 1_280_000_000;
-/// Between two looks at how many threads want to run. One costs as much as a few events.
+/// The interval between two looks at how many threads want to run. A look costs as much as a few events.
 const LOOK_INTERVAL_NS: u64 = 20_000_000;
-/// The same after one that says that there are too many, until so many in a row have said so.
+/// The interval after a look that found too many, until this many in a row have.
 const LOOK_AGAIN_NS: u64 = 1_000_000;
 const LOOKS_IN_A_ROW: u32 = 4;
 
 /// The longest poll of a trial, and the longest rest after which there is one, in budgets.
 const TRIAL_BUDGETS: u32 = 4;
-/// Polls of a trial. The peer is to notice, and to try as well.
+/// Polls of a trial. The peer must have time to notice, and to try as well.
 const TRIAL_POLLS: u32 = 8;
 
 /// Chooses between leading and sleeping by what it observes.
@@ -40,17 +42,18 @@ pub struct Adaptive {
     pub budget: Duration,
 }
 
-/// What the threads of a station have observed. Every figure is a hint: lost updates cost a microsecond.
+/// The experience of a station's threads. Every figure is a hint: a lost update costs a microsecond.
 #[derive(Debug, Default)]
 pub(super) struct Experience {
-    /// Waits that are to sleep at once.
+    /// Waits that must sleep at once.
     polls: Restraint,
-    /// Rests that are to pass before the next trial, and how many polls of this one are left.
+    /// Rests before the next trial, and how many polls of this one are left.
     trials: Restraint,
     trial_polls_left: AtomicU32,
     crowded_until_ns: AtomicU64,
     crowded_for_ns: AtomicU64,
-    /// When to look again whether there are more threads than cores, and how many looks in a row have said so.
+    /// When to look again whether there are more threads than cores, and how many looks in a row have found
+    /// so.
     next_look_ns: AtomicU64,
     full_looks: AtomicU32,
 }
@@ -96,7 +99,7 @@ impl WakeStrategy for Adaptive {
     }
 }
 
-/// Whether more threads want to run than there are cores for this one. Where the system does not say, a poll finds out.
+/// Whether more threads want to run than this one has cores. If the system does not tell, a poll finds out.
 fn is_full() -> bool {
     sys::runnable_threads().is_some_and(|threads| threads > sys::allowed_cores())
 }
@@ -113,7 +116,7 @@ impl Experience {
         if self.is_crowded(now, is_full) { Plan::Rest } else { plan }
     }
 
-    /// A rest is over, its wake-up included.
+    /// A rest is over; `took` includes its wake-up.
     fn learn_from_rest(&self, took: Duration, budget: Duration) {
         if took < budget {
             self.polls.forget_failures();
@@ -122,7 +125,8 @@ impl Experience {
         }
     }
 
-    /// A poll of a trial is over; whether the event came as soon as a poll that pays wants it.
+    /// A poll of a trial is over; `is_soon` says whether the event came as soon as it must for polling to
+    /// pay.
     fn learn_from_trial(&self, end: End, is_soon: bool, now: impl FnOnce() -> u64) {
         let left = match end {
             End::Own if is_soon => {
@@ -171,7 +175,7 @@ impl Experience {
             End::Crowded => {
                 let before = self.crowded_for_ns.load(Ordering::Relaxed);
                 let now = now();
-                // Long ago: it begins anew.
+                // Long ago: doubling starts anew.
                 let is_new = now > self.crowded_until_ns.load(Ordering::Relaxed) + 2 * CROWDED_FOR_MAX_NS;
                 let for_ns = if is_new {
                     CROWDED_FOR_NS
@@ -204,11 +208,11 @@ mod tests {
             );
             now = until;
         }
-        // Quick events do not change that.
+        // Quick events do not end the pause.
         experience.learn(End::Crowded, || now);
         experience.polls.forget_failures();
         assert!(experience.is_crowded(now + CROWDED_FOR_MAX_NS - 1, || false));
-        // After a long time it begins with a short one.
+        // After a long time the pauses start short again.
         now += 4 * CROWDED_FOR_MAX_NS;
         experience.learn(End::Crowded, || now);
         assert!(!experience.is_crowded(now + CROWDED_FOR_NS, || false));
@@ -237,7 +241,8 @@ mod tests {
 
     const BUDGET: Duration = Duration::from_micros(50);
 
-    /// A wait that would last `polled` if the thread polled, and `rested` if it slept: what it does, and how long it took.
+    /// Plays a wait that would last `polled` if the thread polled, and `rested` if it slept; returns its
+    /// plan, and how long it took.
     fn wait(experience: &Experience, polled: Duration, rested: Duration) -> (Plan, Duration) {
         let plan = experience.plan(0, || false);
         let longest = if plan == Plan::Trial { TRIAL_BUDGETS * BUDGET } else { BUDGET };
@@ -250,7 +255,7 @@ mod tests {
         (plan, if plan == Plan::Rest { rested } else { polled })
     }
 
-    /// Both have been disappointed for long.
+    /// An experience of long failure with polls and trials.
     fn disappointed() -> Experience {
         let experience = Experience::default();
         for _ in 0..8 {
@@ -264,12 +269,12 @@ mod tests {
         for wake_us in [30, 45, 60, 80] {
             let wake = Duration::from_micros(wake_us);
             let threads = [disappointed(), disappointed()];
-            // Whether each rested when it waited last.
+            // Whether each thread rested in its last wait.
             let mut rested = [true, true];
             let mut fast = 0;
             for event in 0..400 {
                 let (me, peer) = (event % 2, 1 - event % 2);
-                // The peer answers once it is awake, and this thread sees that once it is.
+                // The peer answers once it is awake, and this thread sees the answer once it is awake.
                 let answer = if rested[peer] { wake } else { Duration::from_micros(1) };
                 let (plan, _) = wait(&threads[me], answer, answer + wake);
                 rested[me] = plan == Plan::Rest;

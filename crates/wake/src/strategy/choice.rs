@@ -6,12 +6,13 @@ use std::str::FromStr;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a leader polls in vain where the program did not ask for latency at any price: a few wake-ups' time.
+/// How long a leader polls in vain unless the program asks for latency at any price: the time of a few
+/// wake-ups.
 const BUDGET: Duration = Duration::from_micros(50);
-/// And where the user did.
+/// The same if the program asks for that.
 const LATENCY_BUDGET: Duration = Duration::from_millis(10);
 
-/// What a program wants.
+/// The program's choice.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Mode {
     /// The shortest wait, whatever it costs.
@@ -21,7 +22,8 @@ pub enum Mode {
     Balanced,
     /// No polling.
     Power,
-    /// What a completion channel is on a card: no polling, and woken from wherever the event was found. For comparisons.
+    /// As a card's completion channel: no polling, and the thread that finds the event wakes this one. For
+    /// comparisons.
     Event,
 }
 
@@ -41,7 +43,7 @@ impl Mode {
     /// Every mode.
     pub const ALL: [Mode; 4] = [Mode::Latency, Mode::Balanced, Mode::Power, Mode::Event];
 
-    /// Its name, as one writes it.
+    /// Its name in settings.
     pub fn name(self) -> &'static str {
         match self {
             Mode::Latency => "latency",
@@ -51,7 +53,7 @@ impl Mode {
         }
     }
 
-    /// The strategy that serves it.
+    /// The strategy that serves this mode.
     pub fn strategy(self) -> Arc<dyn WakeStrategy> {
         match self {
             Mode::Latency => Arc::new(LeaderFollower { budget: LATENCY_BUDGET }),
@@ -73,7 +75,7 @@ impl Strategy {
         Strategy::Adaptive,
     ];
 
-    /// Its name, as one writes it.
+    /// Its name in settings.
     pub fn name(self) -> &'static str {
         match self {
             Strategy::BusyPoll => "busy-poll",
@@ -85,7 +87,7 @@ impl Strategy {
         }
     }
 
-    /// The strategy itself. A dispatcher is to be served by a thread of its own.
+    /// Makes the strategy. A dispatcher needs a thread that serves it.
     pub fn make(self) -> Arc<dyn WakeStrategy> {
         match self {
             Strategy::BusyPoll => Arc::new(BusyPoll),

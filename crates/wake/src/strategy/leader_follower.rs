@@ -1,7 +1,8 @@
-//! Leader and followers: the thread that blocks polls itself, for all that wait with it.
+//! Leader and followers: the thread that blocks polls itself, for all threads that wait with it.
 //!
-//! Its own event then costs what polling costs; another's one switch. When the leader has its event, it goes: to the next
-//! one it leaves the seat only if it is not about to come back, for calling another thread costs more than a round trip.
+//! Its own event then costs what polling costs; another thread's event one switch. When the leader has its
+//! event, it goes. It calls another thread to the seat only if it is not about to come back, because calling
+//! costs more than a round trip.
 
 use super::{Outcome, Station, TURNS_PER_CLOCK, Turn, Wait, WakeStrategy};
 use crate::account::Kind;
@@ -12,22 +13,22 @@ use crate::world;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Turns between two looks at the clock during which a thread that has its core cannot spend this long.
+/// A thread that has its core cannot spend this long on the turns between two looks at the clock.
 const GAP_MAX: Duration = Duration::from_micros(200);
-/// A leader that waits again so soon has not been away.
+/// A leader that waits again within this time counts as not having been away.
 const AWAY_MAX_NS: u64 = 50_000;
-/// So often in a row, and it may leave the seat empty.
+/// After this many quick returns in a row, a leader may leave the seat empty.
 const QUICK_RETURNS: u64 = 4;
 
-/// Polls for as long as `budget` allows without an event, and rests then: it sleeps on what brings the work, still for all that
-/// wait. Followers sleep at once.
+/// Polls for as long as `budget` allows without an event, and rests then: the leader sleeps on the source of
+/// work, still for all that wait. Followers sleep at once.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaderFollower {
     /// How long a leader polls without finding anything.
     pub budget: Duration,
 }
 
-/// How leaders come and go.
+/// The record of leaders that come and go.
 #[derive(Debug, Default)]
 pub(super) struct Returns {
     /// The word of the last leader, and when it left.
@@ -37,20 +38,20 @@ pub(super) struct Returns {
     quick: AtomicU64,
 }
 
-/// How a wait went on.
+/// How a wait went.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum End {
     /// The event was there at once.
     Ready,
-    /// The leader found it.
+    /// The leader found its own event.
     Own,
-    /// A leader found it for a follower.
+    /// A leader found a follower's event.
     Followed,
     /// The leader polled in vain, and slept.
     Spent,
-    /// Another thread had the leader's core for a while: there are more than cores.
+    /// Another thread had the leader's core for a while: there are more threads than cores.
     Crowded,
-    /// The time was up.
+    /// The deadline passed.
     Late,
 }
 
@@ -60,13 +61,13 @@ impl WakeStrategy for LeaderFollower {
     }
 }
 
-/// What a leader has done so far.
+/// A leader's polling so far.
 struct Polled {
     begin: Instant,
     turns: u64,
 }
 
-/// Waits in this manner; whether the event came, and how.
+/// Waits as leader or follower; returns whether the event came, and how.
 pub(super) fn lead_or_follow(station: &Station, wait: &Wait<'_>, budget: Duration) -> (Outcome, End) {
     if wait.is_ready() {
         return (Outcome::Over, End::Ready);
@@ -124,7 +125,8 @@ pub(super) fn lead_or_follow(station: &Station, wait: &Wait<'_>, budget: Duratio
     }
 }
 
-/// Sleeps until there is work, does it, and sleeps again, until the event is there; `None`: the work cannot be slept on.
+/// Sleeps until there is work, does it, and sleeps again, until the event is there; `None`: a thread cannot
+/// sleep on this work.
 fn rest(leading: &Leading<'_>, wait: &Wait<'_>, turns: &mut u64) -> Option<Outcome> {
     loop {
         let posts = wait.word.posts();
@@ -144,18 +146,18 @@ fn rest(leading: &Leading<'_>, wait: &Wait<'_>, turns: &mut u64) -> Option<Outco
         }
         leading.beat();
         *turns += 1;
-        // A thread that this has woken runs as soon as this one sleeps.
+        // A thread that this turn wakes runs as soon as this one sleeps.
         if wait.work.turn() == Turn::Taken {
-            // What woke this thread still is there, and the thread that sees to it may need this core.
+            // The work that woke this thread is still there, and the thread that runs it may need this core.
             sys::yield_core();
         }
     }
 }
 
-/// Polls until the event is there or there is a reason not to go on; and when that was.
+/// Polls until the event is there or there is a reason to stop; returns also when that was.
 fn lead(leading: &Leading<'_>, wait: &Wait<'_>, budget: Duration, polled: &mut Polled) -> (End, Instant) {
     let (mut looked, mut worked) = (polled.begin, polled.begin);
-    // A post that came before the seat was ours.
+    // Read before the look, which then sees the event of a post that came before this thread had the seat.
     let mut posts = wait.word.posts();
     if (wait.is_over)() {
         return (End::Own, looked);
@@ -171,7 +173,7 @@ fn lead(leading: &Leading<'_>, wait: &Wait<'_>, budget: Duration, polled: &mut P
             }
         }
         if turn == Turn::Woke {
-            // The thread that it has woken is to have the core now. Where it has another, this is a short call.
+            // The thread that was woken must have the core now. If it has another, this is a short call.
             sys::yield_core();
         }
         if turn.is_work() || budget.is_zero() || polled.turns.is_multiple_of(TURNS_PER_CLOCK) {
@@ -194,7 +196,7 @@ fn lead(leading: &Leading<'_>, wait: &Wait<'_>, budget: Duration, polled: &mut P
 }
 
 impl Returns {
-    /// A thread waits.
+    /// A thread begins to wait.
     fn on_wait(&self, name: u64, now: u64) {
         if self.last.load(Ordering::Relaxed) == name {
             let away = now.saturating_sub(self.left_ns.load(Ordering::Relaxed));
@@ -203,7 +205,7 @@ impl Returns {
         }
     }
 
-    /// A leader leaves with its event; whether it is to call another.
+    /// A leader leaves with its event; returns whether it must call another thread.
     fn on_leave(&self, name: u64, now: u64) -> bool {
         self.left_ns.store(now, Ordering::Relaxed);
         if self.last.swap(name, Ordering::Relaxed) != name {

@@ -1,14 +1,14 @@
-//! What is tried again soon while it pays, and ever more rarely while it does not.
+//! A restraint: an action is tried again soon while it pays, and ever more rarely while it does not.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Occasions in a row that are let pass, at most.
+/// The most occasions in a row that are skipped.
 const SKIPS_MAX: u32 = 255;
 
-/// Remembers whether something has paid. Every figure is a hint: lost updates cost a microsecond.
+/// Remembers whether an action has paid. Every figure is a hint: a lost update costs a microsecond.
 #[derive(Debug, Default)]
 pub(super) struct Restraint {
-    /// Occasions that are yet to be let pass, and how many there were the last time.
+    /// Occasions still to be skipped, and how many were skipped after the last failure.
     skips: AtomicU32,
     before: AtomicU32,
 }
@@ -23,7 +23,7 @@ impl Restraint {
         skips == 0
     }
 
-    /// It has paid. One success among failures is no reason to begin with few again.
+    /// The action has paid. One success among failures is no reason to reset the skips.
     pub(super) fn on_success(&self) {
         let before = self.before.load(Ordering::Relaxed);
         if before > 0 {
@@ -31,14 +31,14 @@ impl Restraint {
         }
     }
 
-    /// It has not: once is let pass, then three times, seven times, up to 255.
+    /// The action has not paid: one occasion is skipped, then three, seven, up to 255.
     pub(super) fn on_failure(&self) {
         let skips = (2 * self.before.load(Ordering::Relaxed) + 1).min(SKIPS_MAX);
         self.skips.store(skips, Ordering::Relaxed);
         self.before.store(skips, Ordering::Relaxed);
     }
 
-    /// It would have paid.
+    /// The action would have paid.
     pub(super) fn forget_failures(&self) {
         self.skips.store(0, Ordering::Relaxed);
         self.before.store(0, Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! The strategies without memory: spin, or sleep at once and let others do the rest.
+//! The strategies without memory: spin, or sleep at once while other threads do the work.
 
 use super::{Outcome, Station, TURNS_PER_CLOCK, Turn, Wait, WakeStrategy, Work};
 use crate::account::Kind;
@@ -7,13 +7,13 @@ use crate::word::WakeWord;
 use crate::world;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
-/// Spins until the event is there: the limit of what can be had, at a core for each thread.
+/// Spins until the event is there: the shortest possible wait, at a core for each thread.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct BusyPoll;
 
 impl WakeStrategy for BusyPoll {
     fn wait(&self, _station: &Station, wait: &Wait<'_>) -> Outcome {
-        // Before the look, and not anew in each turn: another thread may post between two turns.
+        // Read before the look, and not again in each turn: another thread may post between two turns.
         let mut posts = wait.word.posts();
         if wait.is_ready() {
             return Outcome::Over;
@@ -34,7 +34,7 @@ impl WakeStrategy for BusyPoll {
     }
 }
 
-/// Sleeps at once; the thread that runs the work wakes it from wherever that is. What a completion channel is on a card.
+/// Sleeps at once; the thread that runs the work wakes it, from any core. As a card's completion channel.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Event;
 
@@ -44,8 +44,8 @@ impl WakeStrategy for Event {
     }
 }
 
-/// Sleeps at once, and says where: the thread that runs the work moves to that core, since a thread is woken several times faster
-/// from its own core than from another. The paper's design for those who save power.
+/// Sleeps at once, and records its core: the thread that runs the work moves to that core, since a thread is
+/// woken several times faster from its own core than from another. The paper's design for saving power.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Affine;
 
@@ -59,11 +59,12 @@ impl WakeStrategy for Affine {
     }
 }
 
-/// Sleeps at once; a thread of the same core, the dispatcher, polls for all that sleep there ([`Dispatcher::serve`]), and makes way for
-/// the thread that it wakes because it runs only when nothing else does. The paper's design for those who want latency.
+/// Sleeps at once; a thread of the same core, the dispatcher, polls for all that sleep there
+/// ([`Dispatcher::serve`]), and makes way for the thread that it wakes because it runs only when nothing else
+/// does. The paper's design for low latency.
 #[derive(Debug, Default)]
 pub struct Dispatcher {
-    /// Where the dispatcher itself sleeps while no thread waits.
+    /// The word on which the dispatcher itself sleeps while no thread waits.
     bell: WakeWord,
     waiting: AtomicU64,
     beats: AtomicU64,
@@ -79,7 +80,7 @@ impl WakeStrategy for Dispatcher {
             return Outcome::Over;
         }
         self.waiting.fetch_add(1, Ordering::AcqRel);
-        // Without a look at who sleeps there: the dispatcher may be about to.
+        // Posts without looking for sleepers: the dispatcher may be about to sleep.
         self.bell.post();
         station.note_sleep_here();
         let outcome = wait.sleep_until_over(0, std::time::Duration::ZERO);
@@ -89,14 +90,15 @@ impl WakeStrategy for Dispatcher {
 }
 
 impl Dispatcher {
-    /// What the dispatcher's thread does until [`close`](Self::close). Where the system refuses the lowest priority it runs as
+    /// Runs the dispatcher until [`close`](Self::close). If the system refuses the lowest priority it runs as
     /// any other thread: the waiting threads then take turns with it.
     pub fn serve(&self, work: &dyn Work) {
         self.serve_at(None, work);
     }
 
-    /// The same; with a priority, and the permission that it takes, it runs before all ordinary threads, so that no other program keeps it
-    /// from looking. It has the core to itself then, but for threads of a higher priority: those that it wakes should have one.
+    /// As [`serve`](Self::serve); with a priority, for which the process needs permission, it runs before all
+    /// ordinary threads, so that no other program keeps it from looking. It then has the core to itself,
+    /// except for threads of a higher priority: threads that it wakes should have one.
     pub fn serve_at(&self, priority: Option<Priority>, work: &dyn Work) {
         let is_urgent = priority.is_some_and(|priority| sys::run_urgently(priority).is_ok());
         let makes_way = is_urgent || sys::run_only_when_idle().is_ok();
