@@ -1,8 +1,8 @@
 //! Packets per second through two RNICs in memory: the protocol alone, with no link and no bytes.
 //!
-//! `cargo bench -p highwire-rnic` prints, per operation and recovery, packets per second of this thread's CPU time: every
-//! packet is built once and handled once, acknowledgements included. The best of five runs, for machines that others
-//! use too.
+//! `cargo bench -p highwire-rnic` prints, per operation and recovery, packets per second of this thread's CPU
+//! time: every packet is built once and handled once, acknowledgements included. The best of five runs
+//! counts, for machines that other users share.
 
 use highwire_rnic::{Arrival, Rnic, RnicConfig};
 use highwire_stdx::{Duration, Instant};
@@ -83,7 +83,7 @@ fn connect(a: &mut End, b_gid: Gid, b_qpn: Qpn, recovery: Recovery) {
     a.rnic.set_irn_accepted(a.qpn, true);
 }
 
-/// Moves everything that `from` has to send to `to`; returns how many packets.
+/// Moves all packets that `from` has to send to `to`; returns how many.
 fn carry(now: Instant, from: &mut End, to: &mut End, batch: &mut Vec<(Headers, Length)>) -> u64 {
     batch.clear();
     while let Some(out) = from.rnic.poll_transmit(now) {

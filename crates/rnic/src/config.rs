@@ -1,4 +1,4 @@
-//! What an RNIC is made with.
+//! The configuration of an RNIC.
 
 use highwire_transport::TransportConfig;
 use highwire_verbs::Gid;
@@ -8,13 +8,13 @@ use highwire_verbs::Gid;
 pub struct RnicConfig {
     /// Its address.
     pub gid: Gid,
-    /// Which of its device's lanes this is, from zero.
+    /// The number of this RNIC's lane in its device, from zero.
     pub lane: u32,
-    /// How many lanes the device has; a QPN's remainder says which one it belongs to.
+    /// The number of the device's lanes; a QPN's remainder says to which lane it belongs.
     pub lanes: u32,
     /// Packets that one queue pair may send before the next one has its turn.
     pub egress_quantum: u32,
-    /// How its transport behaves.
+    /// The configuration of its transport.
     pub transport: TransportConfig,
 }
 

@@ -1,8 +1,8 @@
 //! A whole software RNIC, sans-IO: tables, packet dispatch, egress scheduler.
 //!
-//! [`Rnic`] is the one type that both worlds drive. It is told what the application posts, which packets arrive and what
-//! time it is; it says which packets to send, what has completed and when to come back. Everything random in it follows
-//! from a seed.
+//! [`Rnic`] is the one type that both worlds drive. The driver gives it the application's requests, the
+//! packets that arrive and the time; it gives the driver packets to send, completions and the time of its
+//! next call. Everything random in it follows from a seed.
 //!
 //! After any `handle_*` or `post_*` the driver polls every `poll_*` until it is empty.
 #![forbid(unsafe_code)]

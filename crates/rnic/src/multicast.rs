@@ -30,7 +30,7 @@ impl std::fmt::Display for AttachError {
 impl std::error::Error for AttachError {}
 
 impl Rnic {
-    /// Attaches a queue pair to a group; once is as good as twice.
+    /// Attaches a queue pair to a group; attaching it again changes nothing.
     ///
     /// # Errors
     /// [`AttachError`].
@@ -49,7 +49,7 @@ impl Rnic {
         Ok(())
     }
 
-    /// Takes a queue pair out of a group; false if it was not in it.
+    /// Takes a queue pair out of a group; false if it was not a member.
     pub fn detach_multicast(&mut self, qpn: Qpn, group: Gid) -> bool {
         let Some(members) = self.groups.get_mut(&group) else { return false };
         let before = members.len();

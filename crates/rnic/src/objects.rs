@@ -17,7 +17,7 @@ pub enum CreateError {
     NoSuchSrq,
     /// The number is taken.
     InUse,
-    /// A size is zero or beyond what there is.
+    /// A size is zero or beyond the limit.
     BadSize,
 }
 
@@ -56,7 +56,7 @@ impl Rnic {
     /// Frees a protection domain.
     ///
     /// # Errors
-    /// [`RegisterError::NoSuchPd`]; [`RegisterError::InUse`] while something belongs to it.
+    /// [`RegisterError::NoSuchPd`]; [`RegisterError::InUse`] while objects belong to it.
     pub fn dealloc_pd(&mut self, pd: Pd) -> Result<(), RegisterError> {
         if !self.pds.contains(&pd) {
             return Err(RegisterError::NoSuchPd);
@@ -71,7 +71,7 @@ impl Rnic {
         Ok(())
     }
 
-    /// Makes a completion queue. The driver keeps its entries; here it is a number.
+    /// Makes a completion queue. The driver keeps its entries; the RNIC only its number.
     pub fn create_cq(&mut self) -> CqId {
         let cq = CqId(self.cqs.last_key_value().map_or(0, |(last, _)| last.0 + 1));
         self.cqs.insert(cq, 0);
@@ -178,7 +178,7 @@ impl Rnic {
         Ok(())
     }
 
-    /// Frees a queue pair; what was posted to it disappears.
+    /// Frees a queue pair; its requests disappear.
     ///
     /// # Errors
     /// [`ModifyError::NoSuchQp`].
@@ -203,7 +203,7 @@ impl Rnic {
     /// Changes a queue pair's attributes and state.
     ///
     /// # Errors
-    /// [`ModifyError`]; nothing has changed then.
+    /// [`ModifyError`]; then nothing has changed.
     pub fn modify_qp(&mut self, now: Instant, qpn: Qpn, attr: &QpAttr) -> Result<(), ModifyError> {
         let slot = self.slot(qpn).ok_or(ModifyError::NoSuchQp)?;
         let result = with_qp!(self, now, slot, |entry, ctx| entry.qp.modify(ctx, attr));
@@ -221,14 +221,14 @@ impl Rnic {
         self.qps.iter().map(|(_, entry)| entry.qp.qpn())
     }
 
-    /// Whether the peer of this queue pair may send in IRN's format: it proved to be one of ours.
+    /// Sets whether the peer of this queue pair may send in IRN's format: it has proved to be a Highwire.
     pub fn set_irn_accepted(&mut self, qpn: Qpn, accepted: bool) {
         if let Some(entry) = self.slot(qpn).and_then(|slot| self.qps.get_mut(slot)) {
             entry.qp.set_irn_accepted(accepted);
         }
     }
 
-    /// Keeps a queue pair's requests back, or lets them go.
+    /// Keeps a queue pair's requests back, or releases them.
     pub fn hold_transmit(&mut self, now: Instant, qpn: Qpn, held: bool) {
         let Some(slot) = self.slot(qpn) else { return };
         if let Some(entry) = self.qps.get_mut(slot) {
@@ -238,8 +238,8 @@ impl Rnic {
     }
 }
 
-/// Whether a queue pair holds on to its domain and queues. An XRC target has none of its own: it uses those of the shared
-/// receive queue that its peer names.
+/// Whether a queue pair uses a domain and queues of its own. An XRC target does not: it uses those of the
+/// shared receive queue that its peer names.
 fn is_tied(entry: &Entry) -> bool {
     entry.qp.config().service != Service::XrcTarget
 }

@@ -1,4 +1,5 @@
-//! Packets in, packets out: dispatch by queue pair number, and round robin among those that have something to send.
+//! Packets in, packets out: dispatch by queue pair number, and round robin among queue pairs that have
+//! packets to send.
 
 use crate::config::RnicConfig;
 use crate::segment::{Segment, SpreadOver};
@@ -21,10 +22,10 @@ pub struct Rnic {
     pub(crate) rng: Rng,
     pub(crate) regions: Regions,
     pub(crate) pds: BTreeSet<Pd>,
-    /// Completion queues, with how many queue pairs use each.
+    /// Completion queues, each with the number of queue pairs that use it.
     pub(crate) cqs: BTreeMap<CqId, u32>,
     pub(crate) shared: Slab<ReceiveQueue>,
-    /// What those that match tags have besides.
+    /// The tags of queues that match them.
     pub(crate) tags: BTreeMap<SrqId, Tags>,
     pub(crate) transfers: Transfers,
     /// Shared receive queues of XRC by their numbers.
@@ -35,7 +36,7 @@ pub struct Rnic {
     pub(crate) groups: BTreeMap<Gid, Vec<Qpn>>,
     /// Steering rules of raw packet queue pairs.
     pub(crate) segment: Segment,
-    /// Queue pairs that may have something to send, each at most once.
+    /// Queue pairs that may have packets to send, each at most once.
     ready: VecDeque<u32>,
     /// Packets that the first of them has sent in this turn.
     turn: u32,
@@ -45,16 +46,16 @@ pub struct Rnic {
     pub(crate) counters: Counters,
 }
 
-/// A queue pair and how the scheduler sees it.
+/// A queue pair and its state in the scheduler.
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     pub(crate) qp: QueuePair,
     is_ready: bool,
-    /// The soonest timer entry that stands for it.
+    /// The soonest timer entry of this queue pair.
     armed: Instant,
     /// The XRC domain of a target.
     pub(crate) domain: Option<XrcDomain>,
-    /// What a raw packet queue pair spreads over, if it has no receive queue of its own.
+    /// The queues over which a raw packet queue pair without a receive queue spreads its frames.
     pub(crate) spread: Option<Box<SpreadOver>>,
 }
 
@@ -75,7 +76,7 @@ macro_rules! with_qp {
 pub(crate) use with_qp;
 
 impl Rnic {
-    /// An RNIC whose keys, queue pair numbers and everything else random come from `rng`.
+    /// An RNIC that draws keys, queue pair numbers and all other random values from `rng`.
     pub fn new(config: RnicConfig, mut rng: Rng) -> Rnic {
         let regions = Regions::new(rng.fork(1));
         Rnic {
@@ -106,7 +107,7 @@ impl Rnic {
         self.rng.is_secret() && self.regions.draws_secretly()
     }
 
-    /// What it was made with.
+    /// Its configuration.
     pub fn config(&self) -> &RnicConfig {
         &self.config
     }
@@ -116,12 +117,12 @@ impl Rnic {
         &self.regions
     }
 
-    /// Registered memory, to register more.
+    /// Registered memory, mutably.
     pub fn regions_mut(&mut self) -> &mut Regions {
         &mut self.regions
     }
 
-    /// Counts of what has happened so far.
+    /// Counts of events so far.
     pub fn counters(&self) -> &Counters {
         &self.counters
     }
@@ -141,7 +142,7 @@ impl Rnic {
         self.by_qpn.get(qpn.value()).copied()
     }
 
-    /// Puts a queue pair into the scheduler and the timers, as what just happened to it demands.
+    /// Puts a queue pair into the scheduler and the timers, as its new state demands.
     #[inline]
     pub(crate) fn settle(&mut self, now: Instant, slot: u32) {
         let Some(entry) = self.qps.get_mut(slot) else { return };
@@ -165,7 +166,7 @@ impl Rnic {
     /// Takes a request for a send queue.
     ///
     /// # Errors
-    /// [`PostError`]; nothing was queued then.
+    /// [`PostError`]; then nothing was queued.
     #[inline]
     pub fn post_send(&mut self, now: Instant, qpn: Qpn, wr: &SendWr<'_>) -> Result<(), PostError> {
         let slot = self.slot(qpn).ok_or(PostError::NoSuchQueue)?;
@@ -177,7 +178,7 @@ impl Rnic {
     /// Takes a request for a receive queue.
     ///
     /// # Errors
-    /// [`PostError`]; nothing was queued then.
+    /// [`PostError`]; then nothing was queued.
     #[inline]
     pub fn post_recv(&mut self, now: Instant, qpn: Qpn, wr: &RecvWr<'_>) -> Result<(), PostError> {
         let slot = self.slot(qpn).ok_or(PostError::NoSuchQueue)?;
@@ -188,7 +189,7 @@ impl Rnic {
     /// Takes a request for a shared receive queue.
     ///
     /// # Errors
-    /// [`PostError`]; nothing was queued then.
+    /// [`PostError`]; then nothing was queued.
     #[inline]
     pub fn post_srq_recv(&mut self, srq: SrqId, wr: &RecvWr<'_>) -> Result<(), PostError> {
         if self.has_tags() {
@@ -223,7 +224,7 @@ impl Rnic {
             highwire_wire::Service::Xrc if xrc::is_answer(opcode.operation) => Service::XrcInitiator,
             highwire_wire::Service::Xrc => Service::XrcTarget,
         });
-        // A header that says one thing and carries another was not parsed from a packet.
+        // Headers whose opcode promises other extensions than they carry were not parsed from a packet.
         let is_whole = opcode.layout == headers.ext.layout();
         // Full and limited members of the default partition (IBTA §10.9.1.2).
         let is_ours = headers.bth.pkey & 0x7FFF == highwire_wire::DEFAULT_PKEY & 0x7FFF;
@@ -243,13 +244,14 @@ impl Rnic {
         with_qp!(self, now, slot, |entry, ctx| entry
             .qp
             .handle_packet(ctx, arrival, headers, payload, memory));
-        // A datagram asks for no answer and stops no clock.
+        // A datagram asks for no answer and needs no timer.
         if service != Some(Service::Ud) {
             self.settle(now, slot);
         }
     }
 
-    /// Whether a packet of UC or UD would be dropped for want of a receive, and for no other reason that its headers tell.
+    /// Whether a packet of UC or UD would be dropped because there is no receive, and for no other reason in
+    /// its headers.
     pub fn lacks_receive(&self, arrival: &Arrival, headers: &Headers) -> bool {
         self.qp(headers.bth.dest_qpn).is_some_and(|qp| qp.lacks_receive(&self.shared, arrival, headers))
     }
@@ -259,9 +261,10 @@ impl Rnic {
         self.handle_timeout_unless(now, |_, _, _| false);
     }
 
-    /// The same by a driver that knows more than the time: `is_unheard` says of a queue pair's peer, by address and number, that
-    /// it lives and has yet to look at what it was sent. While that is so, no answer from it is no reason to give up. The third
-    /// argument tells whether this timer makes the requester do so: an answer that is dear is not needed before.
+    /// As [`handle_timeout`](Self::handle_timeout), for a driver that knows more than the time: `is_unheard`
+    /// says of a queue pair's peer, by address and number, that it lives and has yet to look at its packets.
+    /// While that is so, a missing answer is no reason to give up. The third argument says whether this timer
+    /// would make the requester give up: a driver whose answer is costly need not compute it before.
     pub fn handle_timeout_unless(
         &mut self,
         now: Instant,
@@ -280,17 +283,18 @@ impl Rnic {
         }
     }
 
-    /// When [`Rnic::handle_timeout`] is wanted; may be early.
+    /// When the driver must call [`Rnic::handle_timeout`]; may be early.
     #[inline]
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.next()
     }
 
-    /// Whether nothing is to be sent but acknowledgements that may [ride](highwire_transport::TransportConfig::acks_ride):
-    /// a driver that expects an answer may leave them for a moment.
+    /// Whether the only packets to send are acknowledgements that may
+    /// [ride](highwire_transport::TransportConfig::acks_ride): a driver that expects an answer may leave them
+    /// for a moment.
     #[inline]
     pub fn owes_only_acks(&mut self, now: Instant) -> bool {
-        // Few: beyond that, looking costs more than it can save.
+        // Few: with more queue pairs, looking costs more than it can save.
         const QPS_MAX: usize = 2;
         let (ready, qps) = (&self.ready, &mut self.qps);
         let mut owes = |slot: &u32| qps.get_mut(*slot).is_some_and(|entry| entry.qp.owes_only_an_ack(now));
@@ -321,8 +325,8 @@ impl Rnic {
         self.qps.get(slot).map(|entry| entry.qp.outgoing())
     }
 
-    /// Says that the payload of the packet that [`Rnic::poll_transmit`] has just given could not be read: its memory has gone. The
-    /// request, or the peer's READ, ends in error.
+    /// Tells the RNIC that the payload of the last packet from [`Rnic::poll_transmit`] could not be read: its
+    /// memory has gone. The request, or the peer's READ, ends in error.
     #[cold]
     pub fn fail_transmit(&mut self, now: Instant, qpn: Qpn) {
         if let Some(slot) = self.slot(qpn) {
@@ -331,8 +335,8 @@ impl Rnic {
         }
     }
 
-    /// The next completion, with the queue it belongs to. If there are queues that [match tags](Rnic::has_tags), the driver
-    /// asks what the application sees of it.
+    /// The next completion, with its queue. If there are queues that [match tags](Rnic::has_tags), the driver
+    /// then asks what the application sees of it.
     #[inline]
     pub fn poll_completion(&mut self) -> Option<(CqId, Completion)> {
         self.completions.pop_front()
@@ -344,14 +348,14 @@ impl Rnic {
         self.events.pop_front()
     }
 
-    /// Whether a driver that can reach the peer's memory may carry this request out itself, at once.
+    /// Whether a driver that can reach the peer's memory may carry out this request itself, at once.
     #[inline]
     pub fn begin_direct(&mut self, now: Instant, qpn: Qpn, wr: &SendWr<'_>) -> Option<DirectOp> {
         let slot = self.slot(qpn)?;
         with_qp!(self, now, slot, |entry, ctx| entry.qp.begin_direct(ctx, wr)).flatten()
     }
 
-    /// Reports how that went. Anything but success breaks the connection, as a refusal by the peer would.
+    /// Reports the result of such a request. Any error breaks the connection, as a refusal by the peer would.
     #[inline]
     pub fn complete_direct(&mut self, now: Instant, qpn: Qpn, op: &DirectOp, status: CompletionStatus) {
         if let Some(slot) = self.slot(qpn) {
@@ -359,8 +363,8 @@ impl Rnic {
         }
     }
 
-    /// Sends a datagram past the queue, if nothing waits there: `put` hands its packet to the link, or says that it did not. False if
-    /// nothing has happened; the request is then to be posted.
+    /// Sends a datagram past the queue, if nothing waits there: `put` hands its packet to the link, or
+    /// returns that it did not. False if nothing has happened; then the driver posts the request.
     #[inline]
     pub fn send_datagram(
         &mut self,

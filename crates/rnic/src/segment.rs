@@ -1,8 +1,8 @@
 //! The RNIC's end of the Ethernet segment: which raw packet queue pairs get a frame.
 //!
-//! Of normal rules, those of the best priority that match decide; where they are several, each queue pair gets a copy, as with
-//! multicast. What no normal rule took goes to the default ones. Sniffers get everything. A queue pair does not hear
-//! what it sent itself, unless it sniffs.
+//! Of the normal rules that match, those of the best priority decide; if they are several, each queue pair
+//! gets a copy, as with multicast. Frames that no normal rule took go to the default rules. Sniffers get
+//! every frame. A queue pair does not get its own frames, unless it sniffs.
 
 use crate::rnic::{Rnic, with_qp};
 use highwire_stdx::Instant;
@@ -29,10 +29,10 @@ struct Flow {
     counts: FlowCounts,
 }
 
-/// How much a rule has matched.
+/// The counts of a rule's matches.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct FlowCounts {
-    /// Frames.
+    /// Frames that matched.
     pub packets: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -49,16 +49,16 @@ pub struct ArrivedFrame<'a> {
     pub layers: &'a Layers,
 }
 
-/// Over which queues a queue pair without a receive queue of its own spreads what it gets.
+/// The queues over which a queue pair without a receive queue of its own spreads its frames.
 #[derive(Clone, Debug)]
 pub(crate) struct SpreadOver {
     how: Spread,
-    /// As many as a power of two.
+    /// The table's length is a power of two.
     table: Vec<Qpn>,
 }
 
 impl Rnic {
-    /// Most entries of a table of queues to spread frames over.
+    /// The most entries of a table of queues over which frames are spread.
     pub const SPREAD_MAX: usize = 1 << 10;
 
     /// Adds a steering rule for a queue pair.
@@ -80,13 +80,13 @@ impl Rnic {
         Ok(id)
     }
 
-    /// Takes a rule away and says how much it has matched; `None` if it has gone with its queue pair.
+    /// Removes a rule and returns its counts; `None` if it has gone with its queue pair.
     pub fn remove_flow(&mut self, id: FlowId) -> Option<FlowCounts> {
         let at = self.segment.flows.iter().position(|flow| flow.id == id)?;
         Some(self.segment.flows.remove(at).counts)
     }
 
-    /// How much a rule has matched.
+    /// A rule's counts.
     pub fn flow_counts(&self, id: FlowId) -> Option<FlowCounts> {
         self.segment.flows.iter().find(|flow| flow.id == id).map(|flow| flow.counts)
     }
@@ -96,7 +96,8 @@ impl Rnic {
         !self.segment.flows.is_empty()
     }
 
-    /// Lets a raw packet queue pair spread what it gets over others of this RNIC. A queue that has gone gets nothing.
+    /// Lets a raw packet queue pair spread its frames over others of this RNIC. A queue that has gone gets
+    /// none.
     ///
     /// # Errors
     /// [`ModifyError::NoSuchQp`]; [`ModifyError::NotApplicable`] if one of them is of another service;
@@ -117,7 +118,7 @@ impl Rnic {
         Ok(())
     }
 
-    /// Handles a frame of the segment: its bytes are `payload`, and `frame` says what they begin with.
+    /// Handles a frame of the segment: its bytes are `payload`, and `frame` describes its headers.
     #[cold]
     pub fn handle_frame<P: Payload>(
         &mut self,
@@ -141,7 +142,7 @@ impl Rnic {
         }
     }
 
-    /// Where a queue pair takes a frame in: itself, or one of those that it spreads over.
+    /// The queue pair that takes a frame in: this one, or one of those over which it spreads.
     fn queue_for(&self, qpn: Qpn, layers: &Layers) -> Option<u32> {
         let slot = self.slot(qpn)?;
         let Some(spread) = &self.qps.get(slot)?.spread else { return Some(slot) };
@@ -156,11 +157,12 @@ impl Rnic {
 }
 
 impl Segment {
-    /// The queue pairs that get a frame, which is counted. `sender` is the queue pair that sent it, if it is one of ours.
+    /// The queue pairs that get a frame; counts it. `sender` is the queue pair that sent it, if it is on this
+    /// RNIC.
     fn steer(&mut self, layers: &Layers, sender: Option<Qpn>, bytes: u32) -> Vec<Qpn> {
         let mut receivers = Vec::new();
         let mut is_taken = false;
-        // The priority whose rules have the last word.
+        // The best priority of a normal rule that matched.
         let mut last = None;
         for flow in &mut self.flows {
             let FlowRule { kind, priority, .. } = flow.rule;

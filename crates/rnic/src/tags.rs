@@ -1,8 +1,9 @@
-//! Tag matching: messages that a shared receive queue with tags takes in are looked at before the application sees them.
+//! Tag matching: messages to a shared receive queue with tags are matched before the application sees them.
 //!
-//! A message arrives in an ordinary receive of the queue. If a tagged buffer waits for it, the RNIC moves it there and posts the
-//! receive again; the application sees neither. A rendezvous makes the queue pair READ the message from where it lies,
-//! and tell its sender behind a fence: both are requests that the driver posts as it posts all others.
+//! A message arrives in an ordinary receive of the queue. If a tagged buffer waits for it, the RNIC moves it
+//! there and posts the receive again; the application sees neither. For a rendezvous, the queue pair READs
+//! the message from the sender's memory, and then notifies the sender behind a fence: both are requests that
+//! the driver posts as it posts all others.
 
 mod transfer;
 
@@ -24,10 +25,10 @@ use highwire_wire::{Qpn, Rendezvous, TagHeader, TagOperation};
 #[derive(Clone, Debug)]
 pub(crate) struct Tags {
     list: TagList,
-    /// Where everything about it completes.
+    /// The queue in which all requests of the list complete.
     cq: CqId,
     pd: Pd,
-    /// Receives that the application has posted, by the number that the queue knows them by.
+    /// Receives that the application has posted, by their numbers in the queue.
     receives: Slab<Receive>,
 }
 
@@ -40,17 +41,17 @@ struct Receive {
 /// What the application sees of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seen {
-    /// The completion, where it completes.
+    /// The same completion, in the same queue.
     AsItIs,
-    /// Another one.
+    /// Another completion.
     Instead {
-        /// Where it completes.
+        /// Its queue.
         cq: CqId,
-        /// What has completed.
+        /// The completion.
         completion: Completion,
-        /// The message's tag, and what its sender put beside it; zero where no tagged buffer was waiting.
+        /// The message's tag, and the sender's 32 bits beside it; zero if no tagged buffer was waiting.
         tag: u64,
-        /// See there.
+        /// The sender's 32 bits.
         tag_context: u32,
     },
     /// Nothing.
@@ -64,16 +65,17 @@ struct Message {
     length: u32,
 }
 
-/// Where a message lies.
+/// The place of a message.
 enum Content {
     /// Behind its tag, in a receive of the queue.
     Eager(SgeList),
-    /// Where its sender keeps it.
+    /// In the sender's memory.
     Rendezvous(Remote),
 }
 
 impl Rnic {
-    /// Makes a shared receive queue that matches tags: its list holds `tags` buffers, and all that is its completes in `cq`.
+    /// Makes a shared receive queue that matches tags: its list holds `tags` buffers, and all its requests
+    /// complete in `cq`.
     ///
     /// # Errors
     /// [`CreateError`].
@@ -94,7 +96,7 @@ impl Rnic {
         Ok(srq)
     }
 
-    /// The tags of a shared receive queue go with it.
+    /// Removes the tags of a shared receive queue that goes.
     pub(crate) fn forget_tags(&mut self, srq: SrqId) {
         let cq = self.tags.remove(&srq).map(|tags| tags.cq);
         if let Some(uses) = cq.and_then(|cq| self.cqs.get_mut(&cq)) {
@@ -121,7 +123,7 @@ impl Rnic {
         Ok(handle)
     }
 
-    /// Takes a tagged buffer back. If a message was quicker, the completion says so.
+    /// Takes a tagged buffer back. If a message took it first, the completion says so.
     ///
     /// # Errors
     /// [`PostError::NoSuchQueue`] if the queue does not match tags.
@@ -180,8 +182,9 @@ impl Rnic {
         !self.tags.is_empty()
     }
 
-    /// What the application sees of a completion that [`poll_completion`](Self::poll_completion) has just given. Asked once for
-    /// each, in their order; afterwards the driver asks for [transfers](Self::next_transfer).
+    /// What the application sees of a completion that [`poll_completion`](Self::poll_completion) has just
+    /// given. The driver asks once for each, in their order; afterwards it asks for
+    /// [transfers](Self::next_transfer).
     #[cold]
     pub fn match_tags(&mut self, completion: &Completion, memory: &mut impl LocalMemory) -> Seen {
         let srq = self.qp(completion.qpn).and_then(|qp| qp.config().srq);
@@ -198,7 +201,7 @@ impl Rnic {
     }
 }
 
-/// The rest of the RNIC, and the driver's memory, while a message is matched.
+/// The RNIC's other parts, and the driver's memory, while a message is matched.
 struct Lent<'a, M> {
     regions: &'a Regions,
     transfers: &'a mut Transfers,
@@ -283,7 +286,8 @@ impl<M: LocalMemory> Lent<'_, M> {
         Ok(content.map(|(content, length)| Message { header, content, length }))
     }
 
-    /// Moves a message into the buffer that waited for it, or has it fetched; whether it is there now.
+    /// Moves a message into the buffer that waited for it, or has it fetched; returns whether it is there
+    /// now.
     fn fill(
         &mut self,
         tags: &Tags,
@@ -310,7 +314,7 @@ impl<M: LocalMemory> Lent<'_, M> {
             .map_err(|_| CompletionStatus::LocalProtection)
     }
 
-    /// Keys turned into addresses.
+    /// Translates keys into addresses.
     fn translate(&self, pd: Pd, sges: &[Sge], writes: bool) -> Result<SgeList, CompletionStatus> {
         let mut list = SgeList::from(sges);
         for sge in list.as_mut_slice().iter_mut().filter(|sge| sge.length > 0) {

@@ -1,4 +1,4 @@
-//! When which queue pair wants to be called.
+//! The timers of queue pairs.
 //!
 //! Deadlines move with every acknowledgement, so they are not moved here: an entry that fires early finds its queue
 //! pair's real deadline and is put back. Invariant: a queue pair with a deadline has an entry no later than it.

@@ -1,7 +1,8 @@
 //! Extended reliable connections: many shared receive queues behind one connection (IBTA A14).
 //!
-//! On the wire XRC is RC with a header more, so its packets are turned into RC's on the way in (and back on the way out, in
-//! `transport`), and the queue pair learns beforehand which shared receive queue the packet is for.
+//! On the wire XRC is RC with one more header, so its packets are turned into RC's on the way in (and back on
+//! the way out, in `transport`), and the queue pair learns beforehand which shared receive queue the packet
+//! is for.
 
 use crate::objects::CreateError;
 use crate::rnic::{Rnic, with_qp};
@@ -16,8 +17,8 @@ pub(crate) fn is_answer(operation: Operation) -> bool {
 }
 
 impl Rnic {
-    /// Makes a shared receive queue for the queue pairs of an XRC domain; what it receives completes in `cq`. Returns it with its
-    /// number, which peers name.
+    /// Makes a shared receive queue for the queue pairs of an XRC domain; its receives complete in `cq`.
+    /// Returns it with its number, by which peers name it.
     ///
     /// # Errors
     /// [`CreateError`].
@@ -47,7 +48,7 @@ impl Rnic {
         Ok((srq, srqn))
     }
 
-    /// The number of a shared receive queue goes with it.
+    /// Removes the number of a shared receive queue that goes.
     pub(crate) fn forget_srqn(&mut self, srq: SrqId) {
         let number = self.by_srqn.iter().find(|(_, id)| **id == srq).map(|(number, _)| number);
         let Some(number) = number else { return };

@@ -1,4 +1,4 @@
-//! Rendezvous: the READ of a message from where it lies, and the word to its sender.
+//! Rendezvous: the READ of a message from its sender's memory, and the notice to the sender.
 
 use super::{Message, Seen};
 use crate::rnic::Rnic;
@@ -10,14 +10,14 @@ use highwire_verbs::{
 use highwire_wire::{Qpn, TagHeader, TagOperation};
 use std::collections::{BTreeMap, VecDeque};
 
-/// Numbers of requests of the RNIC's own begin like this. They are odd for the word to the sender.
+/// The beginning of the numbers of the RNIC's own requests. Those of notices to senders are odd.
 const OWN: u64 = 0x7A67_7265_0000_0000;
 
-/// Rendezvous that are to begin or under way.
+/// Rendezvous that wait or are under way.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Transfers {
     waiting: VecDeque<Transfer>,
-    /// Whose completion each of the RNIC's own requests is, by queue pair and number.
+    /// The purpose of each of the RNIC's own requests, by queue pair and number.
     own: BTreeMap<(Qpn, u64), Own>,
     begun: u32,
 }
@@ -28,7 +28,7 @@ enum Own {
     Word,
 }
 
-/// A rendezvous that is to begin: two requests, which the driver posts in this order.
+/// A rendezvous that waits: two requests, which the driver posts in this order.
 #[derive(Clone, Debug)]
 pub struct Transfer {
     qpn: Qpn,
@@ -46,7 +46,7 @@ impl Transfer {
         self.qpn
     }
 
-    /// The request that is to be posted next, and the bytes that it sends, if they are not in memory.
+    /// The next request to post, and the bytes that it sends, if they are not in memory.
     pub fn request(&self) -> (SendWr<'_>, Option<&[u8]>) {
         if !self.reads {
             return (SendWr::new(self.number, Operation::Read(self.remote), self.sges.as_slice()), None);
@@ -55,7 +55,7 @@ impl Transfer {
         (SendWr { flags, ..SendWr::new(self.number | 1, Operation::Send, &[]) }, Some(&self.word))
     }
 
-    /// The request was posted; whether another follows.
+    /// The request was posted; returns whether another follows.
     pub fn advance(&mut self) -> bool {
         !std::mem::replace(&mut self.reads, true)
     }
@@ -90,7 +90,8 @@ impl Transfers {
     pub(super) fn take(&mut self, completion: &Completion) -> Seen {
         match self.own.remove(&(completion.qpn, completion.wr_id)) {
             None => Seen::AsItIs,
-            // The sender was told, or never will be: the connection is broken then, which the application learns otherwise.
+            // The sender got the notice, or never will: then the connection is broken, which the application
+            // learns otherwise.
             Some(Own::Word) => Seen::Nothing,
             Some(Own::Read { cq, wr_id }) => {
                 let is_whole = completion.status == CompletionStatus::Success;
@@ -119,8 +120,8 @@ impl Rnic {
         self.transfers.waiting.push_back(transfer);
     }
 
-    /// A request of a rendezvous cannot be posted. The application learns that the buffer was not filled, and the connection
-    /// breaks, because the sender will not be told.
+    /// A request of a rendezvous cannot be posted. The application learns that the buffer was not filled, and
+    /// the connection breaks, because the sender gets no notice.
     pub fn fail_transfer(&mut self, now: Instant, transfer: &Transfer) {
         let &Transfer { qpn, number, reads, .. } = transfer;
         if !reads && let Some(Own::Read { cq, wr_id }) = self.transfers.own.remove(&(qpn, number)) {
@@ -132,7 +133,7 @@ impl Rnic {
         let _ = self.modify_qp(now, qpn, &QpAttr::to_state(QpState::Error));
     }
 
-    /// What was under way through a queue pair goes with it.
+    /// Removes the rendezvous of a queue pair that goes.
     pub(crate) fn forget_transfers(&mut self, qpn: Qpn) {
         self.transfers.waiting.retain(|transfer| transfer.qpn != qpn);
         self.transfers.own.retain(|(of, _), _| *of != qpn);
