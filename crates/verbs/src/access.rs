@@ -1,4 +1,4 @@
-//! What a key permits.
+//! The permissions of a key.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr};
@@ -22,7 +22,7 @@ impl Access {
     pub const WINDOW_BIND: Access = Access(1 << 4);
     /// Remote addresses count from zero instead of from the region's address.
     pub const ZERO_BASED: Access = Access(1 << 5);
-    /// Everything a peer can be allowed, and local writes.
+    /// Every permission that a peer can have, and local writes.
     pub const ALL: Access = Access(0b1111);
 
     /// The permissions whose bits are set; unknown bits are kept out.

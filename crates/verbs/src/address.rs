@@ -1,4 +1,4 @@
-//! Where a packet goes.
+//! Destinations of packets.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -27,7 +27,7 @@ impl Gid {
         self.to_ip().is_multicast()
     }
 
-    /// The IPv4 address, where the GID is one.
+    /// The IPv4 address, if the GID is one.
     pub fn to_ipv4(self) -> Option<Ipv4Addr> {
         Ipv6Addr::from(self.0).to_ipv4_mapped()
     }
@@ -51,7 +51,7 @@ impl fmt::Debug for Gid {
     }
 }
 
-/// What an address handle holds: the peer's GID and how packets to it are marked.
+/// The content of an address handle: the peer's GID and how packets to it are marked.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash, Default)]
 pub struct Address {
     /// The peer's GID.

@@ -1,4 +1,4 @@
-//! What a queue pair is made with, and what may be changed later.
+//! The attributes of a queue pair, at creation and later.
 
 use crate::access::Access;
 use crate::address::Address;
@@ -8,7 +8,7 @@ use crate::service::{Mtu, Service};
 use crate::{CqId, Pd, SrqId};
 use highwire_wire::{Psn, Qpn};
 
-/// How many things a queue pair holds at most.
+/// The most requests and elements that a queue pair holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpCaps {
     /// Send requests in the queue.
@@ -29,16 +29,16 @@ impl Default for QpCaps {
     }
 }
 
-/// What a queue pair is made with.
+/// The configuration of a new queue pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct QpConfig {
     /// The transport service.
     pub service: Service,
     /// The protection domain.
     pub pd: Pd,
-    /// Where sends complete.
+    /// The completion queue of sends.
     pub send_cq: CqId,
-    /// Where receives complete.
+    /// The completion queue of receives.
     pub recv_cq: CqId,
     /// The shared receive queue, if receives come from one.
     pub srq: Option<SrqId>,
@@ -51,10 +51,10 @@ pub struct QpConfig {
 /// How lost packets are found and sent again.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub enum Recovery {
-    /// As RoCE NICs do: everything since the loss. Standard RoCEv2 packets.
+    /// As RoCE NICs do: everything since the loss is sent again. Standard RoCEv2 packets.
     #[default]
     GoBackN,
-    /// IRN: only what was lost, with BDP flow control. Highwire's packets, for Highwire peers.
+    /// IRN: only lost packets are sent again, with BDP flow control. Highwire's packets, for Highwire peers.
     Irn,
 }
 
@@ -81,7 +81,7 @@ pub struct QpAttr {
     pub max_dest_rd_atomic: Option<u8>,
     /// READs and atomics sent at once.
     pub max_rd_atomic: Option<u8>,
-    /// Which wait an RNR NAK asks for: a code of 5 bits (IBTA table 45).
+    /// The wait for which an RNR NAK asks: a code of 5 bits (IBTA table 45).
     pub min_rnr_timer: Option<u8>,
     /// Local ACK timeout: 4.096 µs × 2^n; 0 waits for ever.
     pub timeout: Option<u8>,
@@ -123,8 +123,9 @@ impl QpAttr {
         given.iter().filter(|(is_given, _)| *is_given).fold(AttrMask::NONE, |mask, (_, bit)| mask | *bit)
     }
 
-    /// Checks a change from state `from` for `service`, and says which state it leads to. Attributes that mean nothing to the
-    /// service are let pass here; [`check_attributes`](crate::check_attributes) is as strict as the verbs are.
+    /// Checks a change from state `from` for `service`, and returns the new state. Attributes that mean
+    /// nothing to the service are let pass here; [`check_attributes`](crate::check_attributes) is as strict
+    /// as the verbs are.
     ///
     /// # Errors
     /// When there is no such change, an attribute is missing, or a value is out of range.

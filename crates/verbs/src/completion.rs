@@ -15,13 +15,13 @@ pub enum CompletionStatus {
     LocalQpOperation = 2,
     /// A local key did not permit the access.
     LocalProtection = 4,
-    /// Flushed: the QP was, or came, in error.
+    /// Flushed: the QP was in error, or entered it.
     Flushed = 5,
     /// A memory window could not be bound.
     WindowBind = 6,
     /// A response that the protocol does not allow.
     BadResponse = 7,
-    /// A peer's message broke this side's rules for it.
+    /// A peer's message broke this side's access rules.
     LocalAccess = 8,
     /// The peer found the request invalid.
     RemoteInvalidRequest = 9,
@@ -33,7 +33,7 @@ pub enum CompletionStatus {
     RetryExceeded = 12,
     /// The peer had no receive after all retries.
     RnrRetryExceeded = 13,
-    /// A tagged buffer that was to be taken back is no longer in the list.
+    /// A tagged buffer that the application wants back is no longer in the list.
     Tag = 22,
 }
 
@@ -62,7 +62,7 @@ impl CompletionStatus {
     }
 }
 
-/// What completed.
+/// The operation that completed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum CompletionOp {
@@ -88,11 +88,11 @@ pub enum CompletionOp {
     AddTag = 130,
     /// A tagged buffer was taken back.
     RemoveTag = 131,
-    /// The list knows which unexpected messages the application knows of.
+    /// The list was told which unexpected messages the application knows of.
     SyncTags = 132,
     /// A message with a tag arrived.
     ReceiveTagged = 133,
-    /// A message that is not to be matched arrived at a queue with tags.
+    /// A message that takes no part in matching arrived at a queue with tags.
     ReceiveNoTag = 134,
 }
 
@@ -121,7 +121,7 @@ impl CompletionOp {
     }
 }
 
-/// What a completion carries besides.
+/// Further properties of a completion.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct CompletionFlags {
     /// 40 bytes of GRH precede the payload (UD).
@@ -132,22 +132,22 @@ pub struct CompletionFlags {
     pub with_invalidate: bool,
     /// The peer asked for an event.
     pub solicited: bool,
-    /// What tag matching has to say.
+    /// The result of tag matching.
     pub tags: TagFlags,
 }
 
-/// What tag matching says about a completion, as bits that `libibverbs` also uses.
+/// The result of tag matching, as bits that `libibverbs` also uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Hash)]
 pub struct TagFlags(pub u8);
 
 impl TagFlags {
     /// Nothing.
     pub const NONE: TagFlags = TagFlags(0);
-    /// There are unexpected messages that the application has not said to know of.
+    /// There are unexpected messages of which the application has not reported to know.
     pub const SYNC_NEEDED: TagFlags = TagFlags(1 << 4);
     /// A buffer was waiting for the message.
     pub const MATCHED: TagFlags = TagFlags(1 << 5);
-    /// The message lies in it.
+    /// The message lies in that buffer.
     pub const DATA_VALID: TagFlags = TagFlags(1 << 6);
     /// All of them.
     pub const ALL: TagFlags = TagFlags(0b111 << 4);
@@ -160,7 +160,7 @@ pub struct Completion {
     pub wr_id: u64,
     /// How it ended; on anything but success only `wr_id`, `status` and `qpn` mean something.
     pub status: CompletionStatus,
-    /// What ended.
+    /// The operation that ended.
     pub operation: CompletionOp,
     /// Bytes received, read or returned.
     pub byte_len: u32,
@@ -170,12 +170,12 @@ pub struct Completion {
     pub qpn: Qpn,
     /// The sender's queue pair (UD).
     pub source_qpn: Qpn,
-    /// What else is there.
+    /// Further properties.
     pub flags: CompletionFlags,
 }
 
 impl Completion {
-    /// The end of a request of `qpn` that moved nothing.
+    /// The completion of a request of `qpn` that moved no data.
     pub const fn new(wr_id: u64, status: CompletionStatus, operation: CompletionOp, qpn: Qpn) -> Completion {
         let flags = CompletionFlags {
             grh: false,
@@ -197,12 +197,12 @@ impl Completion {
     }
 }
 
-/// Something that happened to an object rather than to a work request.
+/// An event of an object rather than of a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum AsyncEvent {
     /// A completion queue overflowed.
     CqError(CqId),
-    /// A QP went to the error state because of something that no work request of its own tells.
+    /// A QP went to the error state for a reason that none of its work requests reports.
     QpFatal(Qpn),
     /// The peer's request was invalid.
     QpRequestError(Qpn),
@@ -219,7 +219,7 @@ pub enum AsyncEvent {
 }
 
 impl AsyncEvent {
-    /// The queue pair that it happened to, if it was one.
+    /// The queue pair that the event is about, if it is about one.
     pub fn qpn(&self) -> Option<Qpn> {
         match *self {
             AsyncEvent::QpFatal(qpn)

@@ -7,7 +7,8 @@
 use crate::address::Gid;
 use highwire_wire::{LAYER_KEY_LEN, LayerKind, Layers};
 
-/// The group that frames are sent to: transient, of the site (RFC 4291 §2.7). A device of IPv4 has another in its place.
+/// The group to which frames are sent: transient, site-local (RFC 4291 §2.7). A device of IPv4 uses another
+/// instead.
 pub const SEGMENT_GROUP: Gid = Gid([0xFF, 0x15, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0x48, 0x57, 0, 1]);
 
 /// The Q_Key of datagrams that carry a frame; a controlled one (IBTA §10.2.5).
@@ -16,24 +17,24 @@ pub const SEGMENT_QKEY: u32 = 0x8048_5701;
 /// The shortest frame: its header (IEEE 802.3 §3.2). It is not padded.
 pub const FRAME_BYTES_MIN: u32 = 14;
 
-/// What a frame may have beyond the path MTU: its header and a VLAN tag.
+/// Bytes that a frame may have beyond the path MTU: its header and a VLAN tag.
 pub const FRAME_OVERHEAD_BYTES: u32 = 18;
 
-/// What a rule wants one header of a frame to be.
+/// A rule's condition on one header of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct FlowSpec {
     /// Which header.
     pub kind: LayerKind,
-    /// The one within a tunnel.
+    /// Whether it is the header within a tunnel.
     pub is_inner: bool,
     /// The fields, in the order of the layer's key.
     pub value: [u8; LAYER_KEY_LEN],
-    /// Which bits of them count.
+    /// The bits of the fields that count.
     pub mask: [u8; LAYER_KEY_LEN],
 }
 
 impl FlowSpec {
-    /// A header that has these fields, as far as the mask says. What is longer than a key is cut off.
+    /// A condition on these fields, as far as the mask says. Bytes beyond the length of a key are cut off.
     pub fn new(kind: LayerKind, is_inner: bool, value: &[u8], mask: &[u8]) -> FlowSpec {
         let key = |bytes: &[u8]| {
             let mut key = [0; LAYER_KEY_LEN];
@@ -42,14 +43,14 @@ impl FlowSpec {
         };
         let mut spec = FlowSpec { kind, is_inner, value: key(value), mask: key(mask) };
         if kind == LayerKind::Ethernet {
-            // A rule that asks for a tag's value asks for a tag.
+            // A rule about a tag's value demands a tag.
             let asks_for_tag = spec.mask[14] | spec.mask[15] != 0;
             (spec.value[16], spec.mask[16]) = (1, u8::from(asks_for_tag));
         }
         spec
     }
 
-    /// Whether a frame is as wanted.
+    /// Whether a frame fulfils the condition.
     pub fn matches(&self, layers: &Layers) -> bool {
         layers.find(self.kind, self.is_inner).is_some_and(|key| {
             let fields = key.iter().zip(&self.value).zip(&self.mask);
@@ -61,11 +62,11 @@ impl FlowSpec {
 /// Which frames a rule is for, before its specifications are looked at.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum FlowKind {
-    /// Those that match.
+    /// Frames that match.
     Normal,
-    /// Those that no normal rule of the device has taken.
+    /// Frames that no normal rule of the device has taken.
     AllDefault,
-    /// The same, of those to more than one station.
+    /// Frames to more than one station that no normal rule of the device has taken.
     MulticastDefault,
     /// All frames, even if other queue pairs take them, and also those that the queue pair itself sends.
     Sniffer,
@@ -76,13 +77,13 @@ pub enum FlowKind {
 pub struct FlowRule {
     /// Which frames it is for.
     pub kind: FlowKind,
-    /// Among normal rules: lower numbers are looked at first.
+    /// Among normal rules, lower numbers come first.
     pub priority: u16,
-    /// Whether rules of lower priority are looked at as well, although it matches.
+    /// Whether rules of lower priority also get a frame that matches.
     pub passes_on: bool,
-    /// Whether what matches goes nowhere.
+    /// Whether matching frames are dropped.
     pub drops: bool,
-    /// What the frame's headers must be; none for any frame.
+    /// The conditions on the frame's headers; none for any frame.
     pub specs: Vec<FlowSpec>,
 }
 
@@ -93,7 +94,7 @@ pub enum FlowError {
     NoSuchQp,
     /// The queue pair is of another service.
     NotRaw,
-    /// Only normal rules have specifications, drop what matches, or pass it on.
+    /// Only normal rules have specifications, drop matching frames, or pass them on.
     NotApplicable,
     /// Two specifications are about the same header, or too many were given.
     BadSpecs,
@@ -116,7 +117,7 @@ impl FlowRule {
     /// Most specifications of one rule.
     pub const SPECS_MAX: usize = 10;
 
-    /// A normal rule of the highest priority that delivers what matches.
+    /// A normal rule of the highest priority that delivers matching frames.
     pub fn new(specs: Vec<FlowSpec>) -> FlowRule {
         FlowRule { kind: FlowKind::Normal, priority: 0, passes_on: false, drops: false, specs }
     }
@@ -126,12 +127,12 @@ impl FlowRule {
         FlowRule { kind, ..FlowRule::new(Vec::new()) }
     }
 
-    /// Checks that it makes sense.
+    /// Checks that the rule is consistent.
     ///
     /// # Errors
     /// [`FlowError::NotApplicable`], [`FlowError::BadSpecs`].
     pub fn check(&self) -> Result<(), FlowError> {
-        // A priority means nothing to the other kinds, and does no harm.
+        // A priority has no meaning for the other kinds, and does no harm.
         let is_plain = self.specs.is_empty() && !self.drops && !self.passes_on;
         if self.kind != FlowKind::Normal && !is_plain {
             return Err(FlowError::NotApplicable);
@@ -150,7 +151,7 @@ impl FlowRule {
     }
 }
 
-/// A frame has one header of each level.
+/// The level of a header; a frame has one header of each level.
 fn level(kind: LayerKind) -> u8 {
     match kind {
         LayerKind::Ethernet => 2,

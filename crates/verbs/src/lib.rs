@@ -1,7 +1,7 @@
 //! The vocabulary and objects of the verbs: PD, MR, keys, QP attributes and states, work requests, completions.
 //!
-//! Everything above the wire and below a world speaks in these types. Nothing here performs I/O or owns memory:
-//! addresses are numbers, and [`Memory`] is how a driver lets the protocol touch what lies behind them.
+//! Every layer above the wire and below a world uses these types. Nothing here performs I/O or owns memory:
+//! addresses are numbers, and [`Memory`] is how a driver lets the protocol touch the memory behind them.
 #![forbid(unsafe_code)]
 
 mod access;
@@ -46,7 +46,7 @@ pub struct CqId(pub u32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct SrqId(pub u32);
 
-/// An XRC domain: which shared receive queues an XRC target may be sent to (IBTA A14).
+/// An XRC domain: the shared receive queues to which an XRC target may be sent (IBTA A14).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct XrcDomain(pub u64);
 

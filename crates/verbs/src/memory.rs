@@ -1,8 +1,8 @@
 //! How the protocol touches memory without knowing what memory is.
 //!
 //! A received payload is bytes on a host and only a length in a simulation; both are a [`Payload`]. A driver
-//! implements [`Memory`] for the payloads it delivers. Addresses handed to it have already been checked against the
-//! region tables, so an implementation need not know about keys.
+//! implements [`Memory`] for the payloads it delivers. The protocol checks addresses against the region
+//! tables first, so an implementation need not know about keys.
 
 use crate::work_request::{Sge, SgeList};
 
@@ -30,7 +30,7 @@ impl Payload for &[u8] {
     }
 }
 
-/// A payload of which only the length is known: what a simulation delivers.
+/// A payload with a known length and no bytes, which a simulation delivers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Length(pub u32);
 
@@ -44,12 +44,13 @@ impl Payload for Length {
     }
 }
 
-/// The memory behind a checked address has gone: its owner has taken it away without deregistering it. As much of an access
-/// may have happened as came before what is missing.
+/// The memory behind a checked address has gone: its owner has unmapped it without deregistering it. The part
+/// of the access that came before the missing memory may have happened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MemoryLost;
 
-/// Memory behind checked addresses. From [`NULL_ADDR`](crate::NULL_ADDR) on there is none: what is written there is gone.
+/// Memory behind checked addresses. From [`NULL_ADDR`](crate::NULL_ADDR) on there is none: data written there
+/// is lost.
 pub trait Memory<P: Payload> {
     /// Writes a payload at `addr`.
     ///
@@ -61,19 +62,19 @@ pub trait Memory<P: Payload> {
     /// # Errors
     /// [`MemoryLost`].
     fn write(&mut self, addr: u64, bytes: &[u8]) -> Result<(), MemoryLost>;
-    /// Replaces the aligned 64-bit word at `addr` by `swap` if it equals `compare`; returns what was there.
+    /// Replaces the aligned 64-bit word at `addr` by `swap` if it equals `compare`; returns its former value.
     ///
     /// # Errors
     /// [`MemoryLost`].
     fn compare_swap(&mut self, addr: u64, compare: u64, swap: u64) -> Result<u64, MemoryLost>;
-    /// Adds to the aligned 64-bit word at `addr`, wrapping; returns what was there.
+    /// Adds to the aligned 64-bit word at `addr`, wrapping; returns its former value.
     ///
     /// # Errors
     /// [`MemoryLost`].
     fn fetch_add(&mut self, addr: u64, add: u64) -> Result<u64, MemoryLost>;
 }
 
-/// Memory behind checked addresses within which messages are moved: what tag matching needs of a driver.
+/// Memory behind checked addresses within which messages are moved: a driver provides it for tag matching.
 pub trait LocalMemory {
     /// Copies bytes out of local spans to the front of `out`, which is at least as long.
     ///
@@ -124,7 +125,7 @@ impl<'a> Gather<'a> {
         self.length == 0
     }
 
-    /// The whole payload as one span, where it is one.
+    /// The whole payload as one span, if it is one.
     #[inline]
     pub fn single(&self) -> Option<Span> {
         let first = self.sges.first()?;

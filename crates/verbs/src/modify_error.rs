@@ -2,7 +2,7 @@
 
 use crate::qp_state::QpState;
 
-/// Why a change was refused. The queue pair is as it was.
+/// Why a change was refused. The queue pair is unchanged.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ModifyError {
     /// There is no such queue pair.

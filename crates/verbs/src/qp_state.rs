@@ -163,12 +163,13 @@ impl fmt::Debug for AttrMask {
     }
 }
 
-/// What a change of state needs, and what else it takes; the new state itself is in neither.
+/// The attributes that a change of state needs, and those that it also takes; the new state itself is in
+/// neither.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Transition {
     /// The attributes that must be given.
     pub required: AttrMask,
-    /// Those that may be.
+    /// The attributes that may be given.
     pub optional: AttrMask,
 }
 
@@ -180,7 +181,7 @@ pub fn transition(service: Service, from: QpState, to: QpState) -> Option<Transi
         return raw_transition(from, to);
     }
     let is_ud = service == Service::Ud;
-    // Which half a service has: attributes of the other one do not belong to it.
+    // The halves that a service has: attributes of a missing half do not belong to it.
     let requests = service.is_reliable() && service.requests();
     let responds = service.is_reliable() && service.responds();
     let when = |has: bool, mask: A| if has { mask } else { A::NONE };
@@ -189,7 +190,7 @@ pub fn transition(service: Service, from: QpState, to: QpState) -> Option<Transi
     let responder = when(responds, A::MAX_DEST_RD_ATOMIC | A::MIN_RNR_TIMER);
     let rnr_timer = when(responds, A::MIN_RNR_TIMER);
     let identity = A::PKEY_INDEX | A::PORT | if is_ud { A::QKEY } else { A::ACCESS };
-    // Changes of a queue pair that works already.
+    // Attributes that a working queue pair takes.
     let running = A::CURRENT_STATE
         | A::RATE_LIMIT
         | if is_ud { A::QKEY } else { A::ALTERNATE_PATH | A::ACCESS | A::PATH_MIGRATION | rnr_timer };
@@ -255,7 +256,7 @@ pub fn check_attributes(
     }
 }
 
-/// The whole table as text: what `docs/` shows and a test holds still.
+/// The whole table as text, which `docs/` shows and a test checks.
 pub fn transition_table(service: Service) -> String {
     let mut text = String::new();
     for from in QpState::ALL {

@@ -28,16 +28,16 @@ pub struct RemoteKey(pub u32);
 /// The address of every null region. Applications have no memory there: it is the kernel's half.
 pub const NULL_ADDR: u64 = 1 << 63;
 
-/// What a region is registered with.
+/// The attributes of a new region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct RegionAttr {
-    /// Where the memory lies for the driver.
+    /// The driver's address of the memory.
     pub addr: u64,
     /// How many bytes.
     pub length: u64,
     /// The address by which keys refer to the first byte; the same as `addr` unless asked otherwise.
     pub iova: u64,
-    /// What is permitted.
+    /// Its permissions.
     pub access: Access,
 }
 
@@ -52,9 +52,9 @@ pub struct Region {
     pub iova: u64,
     /// How many bytes.
     pub length: u64,
-    /// Where `iova` lies for the driver.
+    /// The driver's address of `iova`.
     pub addr: u64,
-    /// What is permitted.
+    /// Its permissions.
     pub access: Access,
     kind: Kind,
 }
@@ -64,7 +64,7 @@ enum Kind {
     Region {
         windows: u32,
     },
-    /// No memory at all: reads give zeros, and what is written is gone.
+    /// No memory at all: reads give zeros, and data written is lost.
     Null,
     /// Allocated but not bound: no access.
     FreeWindow(WindowKind),
@@ -75,14 +75,15 @@ enum Kind {
     },
 }
 
-/// What is to change about a region.
+/// The changes to a region.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct RegionChange {
     /// It moves to this protection domain.
     pub pd: Option<Pd>,
-    /// It stands for this memory: the driver's address, how many bytes, and the first address that keys refer to.
+    /// It stands for this memory: the driver's address, the length in bytes, and the first address that keys
+    /// refer to.
     pub memory: Option<(u64, u64, u64)>,
-    /// It permits this.
+    /// It has these permissions.
     pub access: Option<Access>,
 }
 
@@ -110,7 +111,7 @@ pub enum RegisterError {
     NoSuchPd,
     /// There is no such key.
     NoSuchKey,
-    /// Something still refers to it.
+    /// Something still refers to the object.
     InUse,
 }
 
@@ -173,7 +174,7 @@ impl Regions {
         }
     }
 
-    /// Registers memory and gives its key, local and remote in one.
+    /// Registers memory and returns its key, local and remote in one.
     ///
     /// # Errors
     /// [`RegisterError::BadRange`] and [`RegisterError::BadAccess`].
@@ -200,15 +201,15 @@ impl Regions {
         Ok(())
     }
 
-    /// A region of no memory, for local keys only: data that is sent from it is zero, and data received into it is gone.
-    /// Any address will do.
+    /// A region without memory, for local keys only: data that is sent from it is zero, and data received
+    /// into it is lost. Every address is valid.
     pub fn register_null(&mut self, pd: Pd) -> LocalKey {
         let key = self.draw_key();
         self.register_null_as(key, pd).expect("the key was not in use");
         LocalKey(key)
     }
 
-    /// The same under a key that another lane's table drew.
+    /// A region without memory under a key that another lane's table drew.
     ///
     /// # Errors
     /// [`RegisterError::InUse`] when the key is taken.
@@ -224,8 +225,8 @@ impl Regions {
     /// Changes a region, which keeps its key (IBTA §11.2.8.5).
     ///
     /// # Errors
-    /// As [`Regions::register`]; [`RegisterError::NoSuchKey`]; [`RegisterError::InUse`] while windows are bound to it. It
-    /// is as it was then.
+    /// As [`Regions::register`]; [`RegisterError::NoSuchKey`]; [`RegisterError::InUse`] while windows are
+    /// bound to it. Then the region is unchanged.
     pub fn reregister(&mut self, key: LocalKey, change: &RegionChange) -> Result<(), RegisterError> {
         let region = self.map.get_mut(key.0 >> 8).filter(|region| region.key == key.0);
         let region = region.ok_or(RegisterError::NoSuchKey)?;
@@ -278,7 +279,7 @@ impl Regions {
         self.map.iter().any(|(_, r)| r.pd == pd)
     }
 
-    /// Checks a local access and gives the driver's address.
+    /// Checks a local access and returns the driver's address.
     ///
     /// # Errors
     /// Why it is refused.
@@ -307,7 +308,7 @@ impl Regions {
         region.translate(addr, length)
     }
 
-    /// Checks a peer's access through QP `qpn` and gives the driver's address.
+    /// Checks a peer's access through QP `qpn` and returns the driver's address.
     ///
     /// # Errors
     /// Why it is refused.

@@ -13,14 +13,16 @@ pub enum Service {
     Ud,
     /// Whole Ethernet frames, to and from a segment of their own.
     Raw,
-    /// The asking half of an extended reliable connection (IBTA A14): it names a shared receive queue with every request.
+    /// The requesting half of an extended reliable connection (IBTA A14): it names a shared receive queue
+    /// with every request.
     XrcInitiator,
-    /// The answering half: receives, memory and completions are those of the shared receive queue that is named.
+    /// The responding half: receives, memory and completions are those of the shared receive queue that the
+    /// request names.
     XrcTarget,
 }
 
 impl Service {
-    /// Whether what was sent is acknowledged, and sent again until it is.
+    /// Whether messages are acknowledged, and sent again until they are.
     pub const fn is_reliable(self) -> bool {
         matches!(self, Service::Rc | Service::XrcInitiator | Service::XrcTarget)
     }

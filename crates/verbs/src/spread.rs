@@ -1,4 +1,5 @@
-//! Spreading frames over queues: the Toeplitz hash, and which fields of a frame it is taken of (receive-side scaling).
+//! Spreading frames over queues: the Toeplitz hash, and the fields of a frame that it covers (receive-side
+//! scaling).
 
 use highwire_wire::{LayerKind, Layers};
 
@@ -20,10 +21,10 @@ impl SpreadFields {
     pub const SOURCE_PORT_UDP: SpreadFields = SpreadFields(1 << 6);
     pub const DESTINATION_PORT_UDP: SpreadFields = SpreadFields(1 << 7);
     pub const SECURITY_INDEX: SpreadFields = SpreadFields(1 << 8);
-    /// Of the frame within a tunnel.
+    /// The fields of the frame within a tunnel.
     pub const INNER: SpreadFields = SpreadFields(1 << 31);
 
-    /// Every field that there is.
+    /// Every existing field.
     pub const ALL: SpreadFields = SpreadFields(0x1FF | 1 << 31);
 
     /// Whether every field of `other` is there.
@@ -37,12 +38,12 @@ impl SpreadFields {
 pub struct Spread {
     /// The hash's key.
     pub key: [u8; SPREAD_KEY_LEN],
-    /// What is hashed: of these, what the frame has.
+    /// The fields to hash; the frame may lack some of them.
     pub fields: SpreadFields,
 }
 
-/// Where a field lies: its bit, its layer, and its place in the layer's key. Their order is that of the hash's input: addresses
-/// before ports, source before destination.
+/// A field's bit, its layer, and its place in the layer's key. Their order is that of the hash's input:
+/// addresses before ports, source before destination.
 const PLACES: [(SpreadFields, LayerKind, usize, usize); 9] = [
     (SpreadFields::SOURCE_IPV4, LayerKind::Ipv4, 0, 4),
     (SpreadFields::DESTINATION_IPV4, LayerKind::Ipv4, 4, 8),
@@ -75,8 +76,8 @@ impl Spread {
     }
 }
 
-/// The Toeplitz hash: for every bit of the input that is set, the 32 bits of the key that begin there, added without carry. Of the
-/// input, only as much as the key covers counts.
+/// The Toeplitz hash: for every bit of the input that is set, the 32 bits of the key that begin there, added
+/// without carry. Input beyond the length of the key does not count.
 pub fn toeplitz(key: &[u8; SPREAD_KEY_LEN], input: &[u8]) -> u32 {
     let [a, b, c, d, ..] = *key;
     let mut window = u32::from_be_bytes([a, b, c, d]);

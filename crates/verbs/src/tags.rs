@@ -1,8 +1,9 @@
 //! The matching list of a queue with tags: buffers that wait for a message with a tag of their own.
 //!
-//! A message that no buffer waits for is unexpected: it goes to the application, which looks for it among receives that it
-//! has not posted yet. Meanwhile it may post the very buffer, and then neither side would match the two. So buffers that come while
-//! the application has not said that it knows of every unexpected message are kept out of the matching until it has.
+//! A message that no buffer waits for is unexpected: it goes to the application, which looks for it among
+//! receives that it has not posted yet. Meanwhile the application may post the very buffer, and then neither
+//! side would match the two. So buffers that come before the application has reported that it knows of every
+//! unexpected message take no part in matching until it has.
 
 use crate::work_request::SgeList;
 
@@ -13,20 +14,20 @@ pub struct TaggedBuffer {
     pub wr_id: u64,
     /// The tag.
     pub tag: u64,
-    /// Which bits of it count.
+    /// The bits of the tag that count.
     pub mask: u64,
     /// The buffer, in order.
     pub sges: SgeList,
 }
 
-/// How a change of a list is asked for.
+/// A request to change a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TagRequest {
     /// Given back in its completion.
     pub wr_id: u64,
-    /// Whether it has one.
+    /// Whether it has a completion.
     pub signaled: bool,
-    /// How many unexpected messages the application has seen, if it says so.
+    /// How many unexpected messages the application has seen, if it reports that.
     pub unexpected: Option<u32>,
 }
 
@@ -53,7 +54,7 @@ struct Waiting {
 }
 
 impl TagList {
-    /// An empty list that holds so many buffers.
+    /// An empty list with room for this many buffers.
     pub fn new(capacity: u32) -> TagList {
         TagList { waiting: Vec::new(), capacity: capacity as usize, next: 0, unexpected: 0, is_synced: true }
     }
@@ -69,13 +70,14 @@ impl TagList {
         Some(handle)
     }
 
-    /// Takes a buffer back; `None` if a message was quicker.
+    /// Takes a buffer back; `None` if a message took it first.
     pub fn remove(&mut self, handle: TagHandle) -> Option<TaggedBuffer> {
         let at = self.waiting.iter().position(|waiting| waiting.handle == handle)?;
         Some(self.waiting.remove(at).buffer)
     }
 
-    /// The application knows of so many unexpected messages. If that is all of them, every buffer takes part again.
+    /// The application knows of this many unexpected messages. If that is all of them, every buffer takes
+    /// part again.
     pub fn sync(&mut self, unexpected: u32) {
         self.is_synced = unexpected == self.unexpected;
         if self.is_synced {
@@ -88,7 +90,7 @@ impl TagList {
         self.is_synced
     }
 
-    /// The oldest buffer that waits for this tag; it is out of the list.
+    /// Takes the oldest buffer that waits for this tag out of the list.
     pub fn take(&mut self, tag: u64) -> Option<TaggedBuffer> {
         let is_it =
             |waiting: &Waiting| waiting.is_armed && (waiting.buffer.tag ^ tag) & waiting.buffer.mask == 0;

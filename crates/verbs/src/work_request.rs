@@ -1,4 +1,4 @@
-//! What a user posts.
+//! Work requests, which users post.
 
 use crate::address::Address;
 use crate::region::{LocalKey, RemoteKey, WindowBind};
@@ -47,7 +47,7 @@ impl SgeList {
     /// No elements.
     pub const EMPTY: SgeList = SgeList(Repr::Short(0, [Sge { addr: 0, length: 0, lkey: LocalKey(0) }; 2]));
 
-    /// Replaces the elements, in place: a list that was made elsewhere and moved costs several times as much.
+    /// Replaces the elements in place: moving a list that was made elsewhere costs several times as much.
     #[inline]
     pub fn set(&mut self, sges: &[Sge]) {
         match (&mut self.0, sges) {
@@ -92,18 +92,18 @@ pub struct Remote {
     pub rkey: RemoteKey,
 }
 
-/// What a work request does.
+/// The operation of a work request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Operation {
-    /// Message into the peer's next receive buffer.
+    /// A message into the peer's next receive buffer.
     Send,
-    /// The same, with 32 bits for the completion.
+    /// The same as `Send`, with 32 bits for the completion.
     SendImm(u32),
-    /// The same, and invalidate one of the peer's keys.
+    /// The same as `Send`, and invalidates one of the peer's keys.
     SendInvalidate(RemoteKey),
     /// Into the peer's memory.
     Write(Remote),
-    /// The same, consuming a receive to signal it, with 32 bits for its completion.
+    /// The same as `Write`, and consumes a receive to signal it, with 32 bits for its completion.
     WriteImm(Remote, u32),
     /// From the peer's memory.
     Read(Remote),
@@ -111,16 +111,16 @@ pub enum Operation {
     CompareSwap {
         /// Where.
         remote: Remote,
-        /// The value that must be there.
+        /// The value that the word must have.
         compare: u64,
-        /// The value to put there.
+        /// The new value of the word.
         swap: u64,
     },
     /// 64-bit fetch and add in the peer's memory.
     FetchAdd {
         /// Where.
         remote: Remote,
-        /// What to add.
+        /// The value to add.
         add: u64,
     },
     /// Invalidate a local key (a type 2 memory window).
@@ -157,7 +157,7 @@ impl Operation {
 /// How a send request is carried out.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct SendFlags {
-    /// Complete visibly also on success.
+    /// The request completes visibly also on success.
     pub signaled: bool,
     /// Ask for an event at the peer.
     pub solicited: bool,
@@ -173,7 +173,7 @@ impl SendFlags {
         SendFlags { signaled: true, solicited: false, fence: false, inline: false };
 }
 
-/// Where a datagram goes (UD), or which of the peer's shared receive queues a request is for (XRC).
+/// The destination of a datagram (UD), or the peer's shared receive queue for a request (XRC).
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Datagram {
     /// The peer; of no meaning on XRC.
@@ -196,9 +196,9 @@ impl Datagram {
 pub struct SendWr<'a> {
     /// Given back in the completion.
     pub wr_id: u64,
-    /// What to do.
+    /// The operation.
     pub operation: Operation,
-    /// How.
+    /// How it is carried out.
     pub flags: SendFlags,
     /// The local memory, in order.
     pub sges: &'a [Sge],
@@ -222,7 +222,7 @@ pub struct RecvWr<'a> {
     pub sges: &'a [Sge],
 }
 
-/// Why a request was not taken. Nothing of it was queued.
+/// Why a request was refused. Nothing of it was queued.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PostError {
     /// There is no such queue.

@@ -143,7 +143,7 @@ fn a_post_rings_for_the_leader_that_rests() {
     });
 }
 
-/// A leader rests and goes, as `go` has it, while another thread sleeps because one rests.
+/// A leader rests and goes, as `go` does it, while another thread sleeps because one rests.
 fn rely_on_a_leader(go: fn(Leading<'_>, &Seat, &Relief, &WakeWord)) {
     let parts =
         Arc::new((Seat::default(), Rest::default(), Relief::default(), WakeWord::new(Scope::Process)));

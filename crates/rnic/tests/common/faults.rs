@@ -1,4 +1,4 @@
-//! What the network does to packets: rules that see each packet and give a verdict.
+//! The network's faults: rules that see each packet and give a verdict.
 
 use highwire_stdx::{Duration, Instant, Rng};
 use highwire_wire::Headers;
@@ -13,7 +13,7 @@ pub struct Seen<'a> {
     pub length: u32,
 }
 
-/// What becomes of a packet. Several rules' verdicts add up.
+/// A packet's fate. Several rules' verdicts add up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Verdict {
     pub drop: bool,
@@ -55,7 +55,7 @@ impl Verdict {
     }
 }
 
-/// Decides about each packet in turn.
+/// A rule that decides about each packet in turn.
 pub type Rule = Box<dyn FnMut(&Seen<'_>, &mut Rng) -> Verdict>;
 
 /// Random faults that end at some time.
@@ -69,9 +69,9 @@ pub struct Faults {
     /// How many packets are delayed, and by how much at most.
     pub reorder: f64,
     pub jitter: Duration,
-    /// Nothing passes for a while.
+    /// A time in which no packet passes.
     pub blackout: Option<(Instant, Instant)>,
-    /// The network is honest and whole from then on.
+    /// The network is honest and whole after that.
     pub until: Instant,
 }
 

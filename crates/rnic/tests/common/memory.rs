@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Where every arena begins, so that address zero and small offsets are never valid.
 pub const BASE: u64 = 0x10_0000;
 
-/// A node's memory, and what its packets are on the wire.
+/// A node's memory, and the form of its packets on the wire.
 pub trait Store {
     /// A packet under way.
     type Packet: Clone;
@@ -19,7 +19,7 @@ pub trait Store {
     fn deliver(&mut self, rnic: &mut Rnic, now: Instant, arrival: &Arrival, packet: &Self::Packet) -> bool;
     /// Damages a packet.
     fn corrupt(packet: &mut Self::Packet, rng: &mut Rng);
-    /// Damages a packet such that every check of the link passes: what an attacker does.
+    /// Damages a packet such that every check of the link passes, as an attacker does.
     fn forge(packet: &mut Self::Packet, rng: &mut Rng);
 }
 
@@ -27,9 +27,9 @@ pub trait Store {
 #[derive(Clone, Default)]
 pub struct Bytes {
     pub bytes: Vec<u8>,
-    /// Where the RNIC may write.
+    /// Ranges to which the RNIC may write.
     pub writable: Vec<Range<u64>>,
-    /// Where it may only read.
+    /// Ranges that it may only read.
     pub readable: Vec<Range<u64>>,
 }
 
@@ -176,7 +176,7 @@ impl Store for Bytes {
         packet.is_forged = true;
         let len = packet.bytes.len() as u64;
         for _ in 0..rng.between(1, 3) {
-            // Mostly the headers, where the meaning is.
+            // Mostly the headers, which carry the meaning.
             let reach = if rng.chance(0.9) { len.min(52) } else { len };
             let at = rng.below(reach) as usize;
             match rng.below(3) {
@@ -185,7 +185,7 @@ impl Store for Bytes {
                 _ => packet.bytes[at] = rng.next_u32() as u8,
             }
         }
-        // The queue pair stays the one that it was for most of the time, or hardly any packet would reach one.
+        // The queue pair's number mostly stays, or hardly any packet would reach one.
         if rng.chance(0.2) {
             packet.bytes.truncate((16 + rng.below(len) as usize / 4 * 4).min(len as usize));
         }

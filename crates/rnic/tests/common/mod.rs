@@ -1,7 +1,8 @@
 //! RNICs in memory, on one virtual timeline, with a network between them that misbehaves on request.
 //!
-//! [`Net`] is the driver that a world would be: it delivers, drains and keeps the time. [`Bytes`] and [`Lengths`] are two
-//! kinds of memory under it; [`Faults`] and single rules decide what becomes of each packet. Everything follows from seeds.
+//! [`Net`] is the driver, in a world's place: it delivers, drains and keeps the time. [`Bytes`] and
+//! [`Lengths`] are two kinds of memory under it; [`Faults`] and single rules decide each packet's fate.
+//! Everything follows from seeds.
 #![allow(dead_code, unreachable_pub, unused_imports, reason = "each test binary uses a part of this")]
 
 mod faults;

@@ -1,4 +1,4 @@
-//! The network and the time: what a world does for its RNICs, on one thread and without a clock.
+//! The network and the time: a world's work for its RNICs, on one thread and without a clock.
 
 use super::faults::{Rule, Seen, Verdict};
 use super::memory::Store;
@@ -8,11 +8,11 @@ use highwire_stdx::{Duration, Instant, Rng, Slab};
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
-/// What every link is like.
+/// The properties of every link.
 #[derive(Clone, Copy, Debug)]
 pub struct Link {
     pub latency: Duration,
-    /// Bits per second; as fast as packets come where there is none.
+    /// Bits per second; `None`: unlimited.
     pub rate: Option<u64>,
     /// Arrivals come together at multiples of this, as they do to a host that takes them in batches.
     pub quantum: Duration,
@@ -38,15 +38,15 @@ pub struct Net<S: Store> {
     pub nodes: Vec<Node<S>>,
     pub link: Link,
     pub rules: Vec<Rule>,
-    /// Everything observable, folded into one number.
+    /// A hash of everything observable.
     pub hash: u64,
-    /// Everything observable as text, if wanted.
+    /// Everything observable as text, if the test wants it.
     pub trace: Option<Vec<String>>,
     pub packets: u64,
     /// Packets that arrived twice.
     pub duplicated: u64,
     rng: Rng,
-    /// When, in which order, and where in `events`.
+    /// Each event's time, order, and place in `events`.
     queue: BinaryHeap<Reverse<(Instant, u64, u32)>>,
     events: Slab<Event<S::Packet>>,
     next_id: u64,
@@ -82,21 +82,21 @@ impl<S: Store> Net<S> {
         }
     }
 
-    /// When something happens next.
+    /// The time of the next event.
     pub fn next_time(&self) -> Option<Instant> {
         let packet = self.queue.peek().map(|Reverse((at, ..))| *at);
         let timers = self.nodes.iter().filter_map(|node| node.rnic.poll_timeout());
         packet.into_iter().chain(timers).min().map(|at| at.max(self.now))
     }
 
-    /// Lets everything happen that happens next; `false` if nothing ever will.
+    /// Runs the next events; `false` if there will never be one.
     pub fn step(&mut self) -> bool {
         let Some(at) = self.next_time() else { return false };
         self.advance_to(at);
         true
     }
 
-    /// Lets the time pass up to `at`, no further than the next thing that happens.
+    /// Lets the time pass up to `at`, but not beyond the next event.
     pub fn advance_to(&mut self, at: Instant) {
         self.now = self.now.max(at);
         while let Some(&Reverse((due, _, slot))) = self.queue.peek()
@@ -219,7 +219,7 @@ impl<S: Store> Net<S> {
         self.queue.push(Reverse((at, id, slot)));
     }
 
-    /// Runs until `until` says so, or for at most `limit` of virtual time.
+    /// Runs while `go_on` allows it, for at most `limit` of virtual time.
     pub fn run_while(&mut self, limit: Duration, mut go_on: impl FnMut(&mut Net<S>) -> bool) {
         let end = self.now + limit;
         self.drain();
@@ -242,7 +242,7 @@ impl<S: Store> Net<S> {
         self.now = end;
     }
 
-    /// Runs until nothing is left to happen, or for at most ten minutes of virtual time.
+    /// Runs until there is no event left, or for at most ten minutes of virtual time.
     pub fn run(&mut self) {
         self.run_while(Duration::from_secs(600), |_| true);
     }

@@ -1,4 +1,4 @@
-//! One RNIC with its memory and everything that came out of it.
+//! One RNIC with its memory and its completions and events.
 
 use super::memory::{BASE, Bytes};
 use highwire_rnic::{Rnic, RnicConfig, TransportConfig};
@@ -23,7 +23,7 @@ pub struct Node<S> {
     /// When its link can take the next packet.
     pub(super) egress_free: Instant,
     pub(super) is_wake_set: bool,
-    /// Everything that was registered.
+    /// Every registered buffer.
     pub buffers: Vec<Buffer>,
     /// The first free byte of the arena.
     next_addr: u64,
@@ -77,7 +77,7 @@ impl<S> Node<S> {
     }
 }
 
-/// A registered range: `addr` is where it lies, `iova` what keys call it.
+/// A registered range: `addr` is its place, `iova` its address for keys.
 #[derive(Clone, Copy, Debug)]
 pub struct Buffer {
     pub addr: u64,
@@ -123,7 +123,7 @@ impl Node<Bytes> {
         assert!(self.try_deregister(buffer), "a window is bound to it");
     }
 
-    /// The same, unless a window is bound to it.
+    /// Deregisters a range, unless a window is bound to it.
     pub fn try_deregister(&mut self, buffer: &Buffer) -> bool {
         if self.rnic.regions_mut().deregister(buffer.key).is_err() {
             return false;
@@ -133,7 +133,7 @@ impl Node<Bytes> {
         true
     }
 
-    /// Copies inline data to where only the driver knows.
+    /// Copies inline data to a place that only the driver knows.
     pub fn copy_inline(&mut self, data: &[u8]) -> Sge {
         let addr = self.allocate(data.len() as u64);
         let end = (addr - BASE) as usize + data.len() + GUARD as usize;

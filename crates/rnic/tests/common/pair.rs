@@ -1,4 +1,4 @@
-//! Two RNICs with one connected queue pair each: what most scenarios need.
+//! Two RNICs with one connected queue pair each, for most scenarios.
 
 use super::faults::{Rule, Seen, Verdict};
 use super::memory::Bytes;
@@ -19,7 +19,7 @@ pub const A: usize = 0;
 /// The second node.
 pub const B: usize = 1;
 
-/// What a pair is made with.
+/// The configuration of a pair.
 #[derive(Clone, Copy)]
 pub struct Setup {
     pub service: Service,
@@ -33,13 +33,13 @@ pub struct Setup {
     pub with_srq: bool,
     pub signal_all: bool,
     pub rd_atomic: u8,
-    /// How many READs and atomics each end takes at once, where that is not as many as the other begins.
+    /// How many READs and atomics each end accepts at once, if not as many as the other may send.
     pub granted_rd_atomic: Option<u8>,
     pub timeout: u8,
     pub retry_count: u8,
     pub rnr_retry: u8,
     pub access: Access,
-    /// Whether B stays in RTR, where it answers and does not ask.
+    /// Whether B stays in RTR, where it answers and sends no requests.
     pub is_passive: bool,
 }
 
@@ -172,7 +172,7 @@ impl Pair {
         result
     }
 
-    /// The same, signaled and without doubt.
+    /// As `try_post`, signaled, and asserts success.
     pub fn post(&mut self, side: usize, wr_id: u64, operation: Operation, offset: u64, length: u32) {
         self.try_post(side, wr_id, operation, offset, length, SendFlags::SIGNALED).expect("a sound request");
     }
@@ -235,7 +235,7 @@ impl Pair {
         self.net.rules.push(Box::new(rule) as Rule);
     }
 
-    /// Drops packets of side `from` that match, by their number among those that match, from zero.
+    /// Drops matching packets of side `from`, by their number among those that match, from zero.
     pub fn drop_nth(
         &mut self,
         from: usize,
@@ -260,7 +260,8 @@ impl Pair {
         self.net.drain();
     }
 
-    /// Every packet that passes from now on, as text: its sender, its opcode, and its PSN counted from the side's first.
+    /// The log of every packet that passes from now on: its sender, its opcode, and its PSN counted from the
+    /// side's first.
     pub fn watch(&mut self) -> Rc<RefCell<Vec<String>>> {
         let log = Rc::new(RefCell::new(Vec::new()));
         let copy = Rc::clone(&log);

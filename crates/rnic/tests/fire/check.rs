@@ -1,4 +1,5 @@
-//! The checkers: of every completion as it comes, of the windows all the time, of everything once it is quiet.
+//! The checkers: of every completion as it comes, of the windows all the time, of everything when the network
+//! is quiet.
 
 use crate::common::BASE;
 use crate::flow::{Effect, Flow, Spans};
@@ -10,7 +11,7 @@ use highwire_verbs::{Completion, CompletionOp, CompletionStatus, Operation, Reco
 use std::ops::Range;
 
 const RECEIVE: u64 = 1 << 63;
-/// What precedes the payload of a datagram.
+/// Bytes of the GRH in front of a datagram's payload.
 const GRH_LEN: usize = 40;
 
 pub(crate) fn send_id(flow: usize, request: usize) -> u64 {
@@ -34,7 +35,7 @@ fn gather(stage: &Stage, node: usize, spans: &Spans) -> Vec<u8> {
     bytes
 }
 
-/// Looks at everything that has completed since the last time.
+/// Checks everything that has completed since the last time.
 pub(crate) fn completions(run: &mut Run<'_>) {
     for node in 0..run.stage.net.nodes.len() {
         while let Some(completion) = run.stage.net.nodes[node].completions.pop_front() {
@@ -49,7 +50,7 @@ pub(crate) fn completions(run: &mut Run<'_>) {
     }
 }
 
-/// All that can be said under attack: what completes was posted, and has not completed before.
+/// The only claims that hold under attack: a request that completes was posted, and has not completed before.
 fn once(run: &mut Run<'_>, completion: &Completion) {
     let (index, number) = split(completion.wr_id);
     if completion.wr_id & RECEIVE == 0 {
@@ -64,14 +65,14 @@ fn once(run: &mut Run<'_>, completion: &Completion) {
     }
 }
 
-/// Memory has been watched all the time; what is left is that nothing goes on for ever.
+/// Memory was watched all the time; it remains to check that nothing goes on for ever.
 pub(crate) fn after_an_attack(run: &mut Run<'_>) -> Outcome {
     let is_waiting = run.stage.flows.iter().any(|flow| {
         let qp = run.stage.net.nodes[flow.node].rnic.query_qp(flow.qpn);
         qp.is_some_and(|qp| qp.send_queue_len > 0)
     });
     if !is_waiting {
-        // Rates may still recover.
+        // Congestion control may still raise its rates.
         run.stage.net.run();
         assert_eq!(run.stage.net.next_time(), None, "something goes on with nothing to do");
     }
@@ -94,7 +95,7 @@ fn sent(run: &mut Run<'_>, completion: &Completion) {
         assert_eq!(completion.status, CompletionStatus::RetryExceeded, "{completion:?}");
         assert!(is_harsh(run.plan), "gave up: {completion:?}");
     }
-    // What lies between completed silently, or else would have been flushed visibly.
+    // Requests in between completed silently, or else would have been flushed visibly.
     for silent in flow.completed..index {
         assert!(!flow.broken && !flow.requests[silent].flags.signaled, "request {silent} never completed");
     }
@@ -123,7 +124,7 @@ fn sent(run: &mut Run<'_>, completion: &Completion) {
     flow.broken |= !is_success;
 }
 
-/// What a request that has completed must have brought to this side by now.
+/// Checks what a completed request must have brought to this side by now.
 fn outcome(stage: &Stage, flow: &Flow, index: usize) {
     let request = &flow.requests[index];
     match &request.effect {
@@ -214,13 +215,13 @@ fn received(run: &mut Run<'_>, node: usize, completion: &Completion) {
     queue.list[index].filled = Some(filled);
 }
 
-/// Whether the faults are such that giving up is no wonder.
+/// Whether the faults are so bad that giving up is no wonder.
 fn is_harsh(plan: &Plan) -> bool {
     let faults = &plan.faults;
     faults.blackout.is_some() || faults.loss + faults.corrupt + faults.reorder + faults.duplicate > 0.009
 }
 
-/// Never more in flight than flow control allows.
+/// Checks that no more is in flight than flow control allows.
 pub(crate) fn in_flight(run: &Run<'_>) {
     for (index, connection) in
         run.plan.connections.iter().enumerate().filter(|(_, c)| c.service == Service::Rc)
@@ -239,12 +240,12 @@ pub(crate) fn in_flight(run: &Run<'_>) {
     }
 }
 
-/// What memory must hold, and where it may hold something else.
+/// The content that memory must have, and the ranges where it may have another.
 struct Expected {
     bytes: Vec<u8>,
-    /// Ranges that may hold something else, and what.
+    /// Ranges that may have another content, and that content.
     either: Vec<(Range<u64>, Vec<u8>)>,
-    /// Ranges of which nothing is known.
+    /// Ranges of unknown content.
     any: Vec<Range<u64>>,
 }
 
@@ -285,7 +286,7 @@ impl Expected {
     }
 }
 
-/// Everything is over: what must hold now.
+/// Checks everything at the end.
 pub(crate) fn at_rest(run: &Run<'_>) -> Outcome {
     let stage = &run.stage;
     let mut lost = 0;
@@ -350,7 +351,7 @@ fn memory(run: &Run<'_>) {
                     let range = target..target + request.data.len() as u64;
                     all[flow.peer_node].either.push((range, request.data.clone()));
                 }
-                // Their values were looked at when they completed.
+                // Their values were checked when they completed.
                 Effect::Read | Effect::OwnWord { .. } | Effect::SharedWord { .. }
                     if is_sure || index < flow.succeeded =>
                 {

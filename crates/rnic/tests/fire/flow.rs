@@ -1,14 +1,14 @@
-//! The requests of one side of one connection, what they must lead to, and the receives that wait for them.
+//! The requests of one side of one connection, their required effects, and the receives that wait for them.
 
 use highwire_stdx::Instant;
 use highwire_verbs::{Datagram, Operation, SendFlags, Sge};
 use highwire_wire::Qpn;
 use std::ops::Range;
 
-/// Runs of memory that together hold a message, where they lie.
+/// Runs of memory that together hold a message, in order.
 pub(crate) type Spans = Vec<Range<u64>>;
 
-/// What a request must lead to.
+/// The required effect of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Effect {
     /// `data` in the peer's next receive.
@@ -17,9 +17,9 @@ pub(crate) enum Effect {
     Write { target: u64 },
     /// `data` in the local spans.
     Read,
-    /// A word that this flow alone changes: `before` comes back.
+    /// An atomic on a word that this flow alone changes: `before` comes back.
     OwnWord { before: u64 },
-    /// Word that others change, too.
+    /// An atomic on a word that other flows change, too.
     SharedWord { add: u64 },
     /// Nothing on the wire.
     Local,
@@ -53,13 +53,13 @@ pub(crate) struct Flow {
     pub requests: Vec<Request>,
     pub posted: usize,
     pub completed: usize,
-    /// How many succeeded, once it is broken.
+    /// How many requests succeeded, once the connection is broken.
     pub succeeded: usize,
     /// An error completion was seen.
     pub broken: bool,
     /// The next request that must arrive as a receive (RC), or the least that still may (UC).
     pub next_arrival: usize,
-    /// How often each arrived.
+    /// How often each request arrived.
     pub arrivals: Vec<u32>,
     /// The word that only this flow changes, and its values over time: one more than there are atomics on it.
     pub own_word: u64,
@@ -72,7 +72,7 @@ pub(crate) struct Receive {
     pub sges: Vec<Sge>,
     pub spans: Spans,
     pub post_at: Instant,
-    /// How many bytes it got, once it has completed.
+    /// The bytes that it got, once it has completed.
     pub filled: Option<Vec<u8>>,
 }
 
@@ -84,6 +84,6 @@ pub(crate) struct Receives {
     pub list: Vec<Receive>,
     pub posted: usize,
     pub completed: usize,
-    /// Its contents follow from what arrived exactly once and in order.
+    /// Whether its contents follow from the requests: each arrived exactly once and in order.
     pub is_exact: bool,
 }

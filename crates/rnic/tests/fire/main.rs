@@ -4,7 +4,7 @@
 //! reference model; checkers look at every completion, every packet and, once the faults are over and everything has
 //! completed, at every byte. Each seed runs twice and must do the same.
 //!
-//! `HIGHWIRE_SEED=n` runs one seed with a trace of its packets, `HIGHWIRE_SEEDS=n` so many.
+//! `HIGHWIRE_SEED=n` runs one seed with a trace of its packets, `HIGHWIRE_SEEDS=n` runs n seeds.
 
 #[path = "../common/mod.rs"]
 mod common;

@@ -1,11 +1,11 @@
-//! What a seed chooses.
+//! The choices of a seed.
 
 use crate::common::{Faults, Link};
 use highwire_rnic::{CongestionChoice, TransportConfig};
 use highwire_stdx::{Duration, Instant, Rng};
 use highwire_verbs::{Mtu, Recovery, Service};
 
-/// What a family of seeds is about.
+/// The theme of a family of seeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Theme {
     GoBackN,
@@ -52,7 +52,7 @@ pub(crate) struct Connection {
     pub requests: [usize; 2],
 }
 
-/// Everything that a run is made of.
+/// All parameters of a run.
 #[derive(Clone, Debug)]
 pub(crate) struct Plan {
     pub seed: u64,
@@ -63,11 +63,11 @@ pub(crate) struct Plan {
     pub transport: TransportConfig,
     pub link: Link,
     pub faults: Faults,
-    /// Over which time requests and receives are posted.
+    /// The time over which requests and receives are posted.
     pub span: Duration,
     pub late_receives: bool,
     pub length_max: u64,
-    /// When which of its regions a node deregisters.
+    /// The times at which nodes deregister regions: when, which node, which region.
     pub vanishing: Vec<(Instant, usize, usize)>,
     pub is_hostile: bool,
 }
@@ -170,7 +170,7 @@ impl Plan {
         };
         transport.irn.cap = *rng.pick(&[1, 2, 5, 16, 111, 111]);
         transport.irn.rto_low = Duration::from_micros(rng.between(30, 100));
-        // Less than the timeout: an acknowledgement that is kept back is not one that was lost.
+        // Less than the timeout: a delayed acknowledgement must not look like a lost one.
         if rng.chance(0.5) {
             transport.ack_delay = Duration::from_micros(rng.between(1, 20));
             transport.acks_ride = true;

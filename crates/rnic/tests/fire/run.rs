@@ -9,12 +9,12 @@ use highwire_verbs::{PostError, Recovery, RecvWr, SendWr, Service};
 use highwire_wire::Operation;
 use std::collections::BTreeMap;
 
-/// More virtual time than anything may take once the faults are over.
+/// More virtual time than any run may take once the faults are over.
 const LIMIT: Duration = Duration::from_secs(20);
 /// An attacker may well make a requester try for ever.
 const HOSTILE_LIMIT: Duration = Duration::from_millis(100);
 
-/// What became of a run, and sums over runs.
+/// The result of a run, and sums over runs.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Outcome {
     pub hash: u64,
@@ -40,11 +40,11 @@ impl Outcome {
     }
 }
 
-/// A plan under way.
+/// A run of a plan.
 pub(crate) struct Run<'a> {
     pub plan: &'a Plan,
     pub stage: Stage,
-    /// What each node's memory was before anything moved.
+    /// Each node's memory before anything moved.
     pub before: Vec<Vec<u8>>,
 }
 
@@ -86,7 +86,7 @@ impl<'a> Run<'a> {
         if self.plan.is_hostile { check::after_an_attack(self) } else { check::at_rest(self) }
     }
 
-    /// Deregisters what is due, as an application might that has no patience.
+    /// Deregisters the regions that are due, as an impatient application might.
     fn take_memory_away(&mut self) {
         let net = &mut self.stage.net;
         for (at, node, region) in &self.plan.vanishing {
@@ -97,7 +97,7 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// When the next request or receive is due that was not refused for a full queue.
+    /// When the next request or receive is due, except those that a full queue refused.
     fn next_post(&self) -> Option<Instant> {
         let now = self.stage.net.now;
         let sends = self.stage.flows.iter().filter_map(|f| f.requests.get(f.posted).map(|r| r.post_at));
@@ -146,7 +146,8 @@ impl<'a> Run<'a> {
     }
 }
 
-/// Watches that no opcode leaves that both ends did not agree on, in either direction of every connection.
+/// Checks that every opcode that leaves is one that both ends agreed on, in both directions of every
+/// connection.
 fn only_agreed_opcodes(plan: &Plan, stage: &mut Stage) {
     let mut by_destination = BTreeMap::new();
     for (index, ends) in stage.ends.iter().enumerate() {
@@ -154,7 +155,7 @@ fn only_agreed_opcodes(plan: &Plan, stage: &mut Stage) {
             let connection = &plan.connections[index];
             let is_irn =
                 |side: usize| connection.service == Service::Rc && connection.recovery[side] == Recovery::Irn;
-            // To this side come the peer's requests and the answers to its own.
+            // This side receives the peer's requests and the answers to its own.
             by_destination.insert((end.node, end.qpn), (is_irn(1 - side), is_irn(side)));
         }
     }

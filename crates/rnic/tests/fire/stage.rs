@@ -18,10 +18,10 @@ const WINDOWS: usize = 2;
 pub(crate) struct Stage {
     pub net: Net<Bytes>,
     pub ends: Vec<[End; 2]>,
-    /// Two per connection: what the first side asks of the second, and the other way round.
+    /// Two per connection: the first side's requests to the second, and the second's to the first.
     pub flows: Vec<Flow>,
     pub queues: Vec<Receives>,
-    /// Each node's word that everybody adds to, and what it was.
+    /// Each node's word that all flows add to, and its first value.
     pub shared_words: Vec<(u64, u64)>,
 }
 
@@ -371,7 +371,7 @@ impl Stage {
         flow
     }
 
-    /// Binds some windows over `buffer` through `end`, and gives their keys.
+    /// Binds some windows over `buffer` through `end`, and returns their keys.
     fn windows(&mut self, end: End, buffer: &Buffer) -> Vec<RemoteKey> {
         let keys = (0..WINDOWS).map(|_| {
             let node = &mut self.net.nodes[end.node];
@@ -398,7 +398,7 @@ impl Stage {
                 });
                 let all: Vec<u64> = incoming.collect();
                 let longest = all.iter().copied().max().unwrap_or(0);
-                // Datagrams may come twice, and messages that lost their end sit on their receives.
+                // Datagrams may come twice, and messages that lost their last packet keep their receives.
                 let each = vec![longest; 2 * all.len() + plan.connections.len()];
                 self.queue(plan, node, Qpn::default(), *srq, &each, false, rng);
             }
@@ -407,7 +407,7 @@ impl Stage {
         for (index, connection) in plan.connections.iter().enumerate() {
             for side in 0..2 {
                 let end = self.ends[index][1 - side];
-                // An unreliable message that was lost leaves its receive to a longer one.
+                // A lost unreliable message leaves its receive to a longer one.
                 let is_exact = connection.service == Service::Rc;
                 let mut each = lengths[2 * index + side].clone();
                 let longest = each.iter().copied().max().unwrap_or(0);
@@ -467,7 +467,7 @@ fn times(plan: &Plan, count: usize, rng: &mut Rng) -> impl Iterator<Item = Insta
     all.into_iter().map(Instant::from_nanos)
 }
 
-/// Mostly short, often about a packet, sometimes long.
+/// A random length: mostly short, often about a packet, sometimes long.
 fn length(longest: u64, mtu: u64, rng: &mut Rng) -> u64 {
     let length = match rng.below(10) {
         0 => 0,

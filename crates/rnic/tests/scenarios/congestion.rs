@@ -73,8 +73,8 @@ fn a_paced_retransmission_waits_for_its_turn_and_for_no_timer() {
     assert!(pair.net.now < Instant::from_nanos(600_000), "{:?}", pair.net.now);
 }
 
-/// A's WRITE packets in each of `spans` spans of 200 µs, with `cap` packets in flight at most and a round trip of 10 µs, while
-/// the network does `what` to them.
+/// A's WRITE packets in each of `spans` spans of 200 µs, with at most `cap` packets in flight and a round
+/// trip of 10 µs, while the network applies `what` to them.
 fn packets_under(
     recovery: Recovery,
     choice: CongestionChoice,

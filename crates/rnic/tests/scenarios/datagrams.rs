@@ -1,11 +1,12 @@
-//! Datagrams that a driver sends past the queue: the same packets and the same completions, and never before what waits there.
+//! Datagrams that a driver sends past the queue: the same packets and completions, and never before requests
+//! that wait in the queue.
 
 use crate::common::{A, B, BUFFER, Pair, QKEY, Setup};
 use highwire_rnic::{Counter, Outgoing};
 use highwire_verbs::{Completion, Datagram, Operation, QpAttr, QpState, SendFlags, SendWr, Service, Sge};
 use highwire_wire::{Headers, Qpn};
 
-/// A packet as a link would have it.
+/// A packet in a link's form.
 #[derive(Clone, PartialEq, Debug)]
 struct Packet {
     from: Qpn,
@@ -23,7 +24,7 @@ fn packet(outgoing: &Outgoing<'_>) -> Packet {
     }
 }
 
-/// What side A sends, if it does so past the queue.
+/// Sends side A's datagram past the queue, if that is possible.
 fn past(pair: &mut Pair, wr: &SendWr<'_>) -> Option<Packet> {
     let (now, qpn) = (pair.net.now, pair.ends[A].qpn);
     let mut sent = None;
@@ -36,13 +37,13 @@ fn past(pair: &mut Pair, wr: &SendWr<'_>) -> Option<Packet> {
     sent
 }
 
-/// What side A sends by way of the queue.
+/// Sends side A's datagram through the queue.
 fn queued(pair: &mut Pair, wr: &SendWr<'_>) -> Option<Packet> {
     let (now, qpn) = (pair.net.now, pair.ends[A].qpn);
     let rnic = &mut pair.net.nodes[A].rnic;
     rnic.post_send(now, qpn, wr).expect("posts");
     let sent = rnic.poll_transmit(now).map(|outgoing| packet(&outgoing));
-    // Then it has left.
+    // The packet has left.
     assert!(rnic.poll_transmit(now).is_none());
     sent
 }
@@ -77,7 +78,7 @@ fn a_datagram_past_the_queue_is_the_packet_that_the_queue_would_have_sent() {
     for (number, (operation, flags, to, sges)) in cases.into_iter().enumerate() {
         let wr = SendWr { wr_id: number as u64, operation, flags, sges, datagram: Some(to) };
         let [a, b] = &mut pairs;
-        // Now one, now the other goes past the queue: the numbers of the packets go on.
+        // Alternately, one or the other goes past the queue: the numbers of the packets go on.
         let (a, b) = if number % 3 == 0 { (a, b) } else { (b, a) };
         let (fast, slow) = (past(a, &wr), queued(b, &wr));
         assert!(fast.is_some(), "{wr:?}");
@@ -125,7 +126,7 @@ fn nothing_goes_past_the_queue_that_has_to_wait_or_to_fail_there() {
     ] {
         assert_eq!(past(&mut pair, &wr), None, "{wr:?}");
     }
-    // The link does not take it: then nothing has happened.
+    // The link does not take the packet: then nothing has happened.
     let (now, qpn) = (pair.net.now, pair.ends[A].qpn);
     assert!(!pair.net.nodes[A].rnic.send_datagram(now, qpn, &sound, |_| false));
     assert_eq!((completions(&mut pair).len(), counted(&pair)), (0, [0, 0]));
@@ -135,7 +136,7 @@ fn nothing_goes_past_the_queue_that_has_to_wait_or_to_fail_there() {
     let first = pair.net.nodes[A].rnic.poll_transmit(now).map(|outgoing| packet(&outgoing)).expect("sends");
     assert_eq!(first.headers.bth.psn.value(), setup.psn[A], "none of those had a number");
     assert!(pair.net.nodes[A].rnic.poll_transmit(now).is_none());
-    // It has left.
+    // The waiting request has left.
     assert!(past(&mut pair, &sound).is_some());
     for state in [QpState::Sqd, QpState::Error] {
         pair.modify(A, &QpAttr::to_state(state));

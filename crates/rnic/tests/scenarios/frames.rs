@@ -54,7 +54,7 @@ impl Station {
         self.node.rnic.add_flow(qpn, rule).expect("a rule")
     }
 
-    /// Lets a frame arrive; what completes is told by number.
+    /// Lets a frame arrive; returns the numbers of the receives that complete.
     fn arrive(&mut self, bytes: &[u8], from: Option<Qpn>) -> Vec<u64> {
         let layers = Layers::parse(bytes).expect("an Ethernet header");
         let (source, source_qpn) = from.map_or((gid(1), Qpn::new(99)), |qpn| (gid(0), qpn));
@@ -145,7 +145,7 @@ fn rules_of_the_best_priority_decide() {
     let counts = station.node.rnic.remove_flow(second).expect("it was there");
     assert_eq!((counts.packets, counts.bytes), (1, u64::from(FRAME)));
     assert_eq!(station.arrive(&frame(1, false), None), [11]);
-    // One that passes on does not keep the frame from others.
+    // A rule that passes on does not keep the frame from lower rules.
     station.rule(also_high, FlowRule { passes_on: true, ..from_host(1) });
     assert_eq!(station.arrive(&frame(1, false), None), [12, 21]);
     station.rule(low, FlowRule { drops: true, ..from_host(1) });

@@ -1,4 +1,4 @@
-//! What does not belong to a queue pair is dropped, counted, and leaves no trace.
+//! Packets that do not belong to a queue pair are dropped, counted, and leave no trace.
 
 use crate::common::{A, B, Pair, Setup, gid};
 use highwire_rnic::Counter;

@@ -1,4 +1,4 @@
-//! Every operation of every service, where nothing goes wrong.
+//! Every operation of every service, without faults.
 
 use crate::RECOVERIES;
 use crate::common::{A, B, Pair, Setup};
@@ -13,7 +13,7 @@ fn only(completions: Vec<Completion>) -> Completion {
     completion
 }
 
-/// The services that have an operation, and the recoveries of those that have one.
+/// The connected services, each with every recovery that it has.
 pub(crate) fn connected() -> Vec<Setup> {
     let mut setups: Vec<_> = RECOVERIES.map(Setup::with).to_vec();
     setups.push(Setup::of(Service::Uc));

@@ -1,4 +1,4 @@
-//! What waits for what: queues, fences, credits, limits, numbers that wrap.
+//! What must wait: queues, fences, credits, limits, numbers that wrap.
 
 use crate::RECOVERIES;
 use crate::common::{A, B, Pair, Setup, Verdict, gid};
@@ -131,7 +131,7 @@ fn credits_hold_back_all_but_one_request() {
         pair.receive(B, 0, 0, 100);
         pair.post(A, 0, Operation::Send, 0, 8);
         pair.run();
-        // B has said that no receive is left: one request goes to find out, the others stay.
+        // B has reported that no receive is left: one request goes to find out, the others stay.
         let log = pair.watch();
         for n in 1..5 {
             pair.post(A, n, Operation::Send, 0, 8);
@@ -155,7 +155,7 @@ fn stale_credits_do_not_stop_a_requester() {
     for n in 0..3 {
         pair.receive(B, n, 0, 100);
     }
-    // The acknowledgement of the first SEND comes last, and promises less than the others did.
+    // The acknowledgement of the first SEND comes last, and grants fewer credits than the others did.
     let mut acks = 0;
     pair.rule(move |seen, _| {
         let is_ack = seen.headers.bth.opcode.info().operation == WireOperation::Acknowledge;
@@ -188,7 +188,7 @@ fn answers_given_twice_do_not_count_against_the_peers_depth() {
     }
     pair.run();
     assert_eq!(pair.outcomes(A), ["0 Success", "1 Success"]);
-    // Copies of both requests, long under way, arrive in one batch with a third.
+    // Delayed copies of both requests arrive in one batch with a third.
     let remote = pair.buffers[B].remote(0);
     let reth = Reth { va: remote.va, rkey: remote.rkey.0, length: 8 };
     for n in 0..3 {
@@ -205,7 +205,7 @@ fn answers_given_twice_do_not_count_against_the_peers_depth() {
 
 #[test]
 fn a_read_that_is_asked_for_again_while_it_is_answered_is_cut_where_it_begins_anew() {
-    // Ten packets are to be sent, six have left, and the requester goes back to the fourth.
+    // Of ten packets six have left, and the requester goes back to the fourth.
     let mut setup = Setup::default();
     setup.link.rate = Some(1_000_000_000);
     setup.timeout = 14;
@@ -215,6 +215,6 @@ fn a_read_that_is_asked_for_again_while_it_is_answered_is_cut_where_it_begins_an
     pair.run();
     assert_eq!(pair.outcomes(A), ["1 Success"]);
     assert_eq!(pair.bytes(A, 0, 10 * 1024), pair.bytes(B, 0, 10 * 1024));
-    // Four, the lost one, the two that were under way, and seven again.
+    // Four, the lost one, the two that were in flight, and seven again.
     assert!(pair.count(B, Counter::PacketsSent) <= 14, "{}", pair.count(B, Counter::PacketsSent));
 }

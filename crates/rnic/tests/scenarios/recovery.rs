@@ -13,7 +13,8 @@ fn is(operation: Wire) -> impl Fn(&Seen<'_>) -> bool {
     move |seen| seen.headers.bth.opcode.info().operation == operation
 }
 
-/// A WRITE of ten packets that loses the fourth; says which packets A sent, counted from its first.
+/// Sends a WRITE of ten packets, of which the fourth is lost; returns the packets that A sent, counted from
+/// its first.
 fn write_with_a_hole(recovery: Recovery) -> Vec<u32> {
     let mut pair = Pair::new(Setup { psn: [0, 0], ..Setup::with(recovery) });
     let log = pair.watch();
@@ -61,7 +62,7 @@ fn an_early_completion_waits_for_its_turn() {
         pair.post(A, n, Operation::SendImm(n as u32), 4096 * n, 2000);
     }
     pair.run_for_us(9);
-    // Everything but the first packet lies in place, and no completion tells of it.
+    // All packets but the first are in place, and no completion tells of them.
     assert_eq!(pair.bytes(B, 4096, 2000), pair.bytes(A, 4096, 2000));
     assert_eq!(pair.completions(B), []);
     pair.run();
@@ -74,7 +75,7 @@ fn an_early_completion_waits_for_its_turn() {
 fn a_read_response_that_is_lost_is_repaired_by_its_sender() {
     let mut pair = Pair::new(Setup::with(Recovery::Irn));
     let log = pair.watch();
-    // The last one: nothing behind it tells of the loss.
+    // The last packet is lost: no packet behind it reveals the loss.
     pair.drop_nth(B, &[4], is(Wire::ReadResponse));
     pair.post(A, 1, Operation::Read(pair.buffers[B].remote(0)), 0, 5 * 1024);
     pair.run();
@@ -156,7 +157,7 @@ fn without_agreement_irn_is_never_sent_and_never_taken() {
     pair.run();
     assert!(log.borrow().iter().all(|l| !l.contains("IRN")), "{:?}", log.borrow());
 
-    // A speaks IRN although B never agreed: B drops it all, and A gives up.
+    // A speaks IRN although B never agreed: B drops all packets, and A gives up.
     let mut pair = Pair::new(Setup { timeout: 4, ..Setup::with(Recovery::Irn) });
     let qpn = pair.ends[B].qpn;
     pair.net.nodes[B].rnic.set_irn_accepted(qpn, false);
@@ -210,7 +211,7 @@ fn a_peer_that_is_gone_is_given_up_after_all_retries() {
 #[test]
 fn a_read_in_flight_does_not_hide_the_timer_of_what_follows() {
     let mut pair = Pair::new(Setup::with(Recovery::Irn));
-    // The answer is held up for long, and the WRITE behind the READ is lost.
+    // The answer is delayed for long, and the WRITE behind the READ is lost.
     pair.rule(|seen, _| {
         let is_answer = seen.headers.bth.opcode.info().operation == Wire::ReadResponse;
         Verdict::delay(if is_answer { Duration::from_micros(3000) } else { Duration::ZERO })
@@ -236,7 +237,7 @@ fn the_recovery_may_be_chosen_while_requests_wait_and_not_later() {
     pair.net.nodes[A].rnic.hold_transmit(now, qpn, true);
     let write = Operation::Write(pair.buffers[B].remote(0));
     pair.post(A, 1, write, 0, 5000);
-    // Both ends proved to be of one kind while the request was held back.
+    // Both ends proved to be Highwires while the request was held back.
     pair.net.nodes[B].rnic.set_irn_accepted(pair.ends[B].qpn, true);
     let irn = QpAttr { recovery: Some(Recovery::Irn), ..QpAttr::default() };
     pair.modify(A, &irn);
@@ -281,8 +282,8 @@ fn a_host_that_did_not_run_for_a_while_has_waited_once() {
         for (from, operation) in
             [(A, Operation::Write(remote)), (A, Operation::Read(remote)), (B, Operation::Read(remote))]
         {
-            // The request is lost, or its answer. Neither side runs for a minute, and then both look at the clock before
-            // anything else.
+            // The request is lost, or its answer. Neither side runs for a minute, and then each looks at the
+            // clock before anything else.
             pair.drop_nth(from, &[0], |_| true);
             pair.post(A, 1, operation, 0, 1000);
             let later = pair.net.now + highwire_stdx::Duration::from_secs(60);
@@ -347,7 +348,7 @@ fn an_acknowledgement_rides_on_a_message_that_leaves_alone() {
         pair.run();
         let sent = |what: &str| log.borrow().iter().filter(|l| l.starts_with(what)).count();
         assert_eq!(sent(&format!("B IRN_{operation}_ACK")), 1, "{:?}", log.borrow());
-        // What is sent again goes without, and A asks once more for what it has not heard.
+        // The retransmission carries no acknowledgement, and A asks once more for the one that it lacks.
         assert_eq!(sent("B IRN_ACK"), usize::from(is_lost), "{:?}", log.borrow());
         assert_eq!(pair.count(B, Counter::Retransmitted), u64::from(is_lost));
         assert!(pair.outcomes(A).contains(&"7 Success".into()));
@@ -374,7 +375,7 @@ fn a_long_message_leaves_in_trains_and_never_stalls() {
         pair.run();
         assert_eq!(pair.outcomes(A), ["1 Success"]);
         assert_eq!((pair.count(A, Counter::Timeouts), starts.borrow().len()), (0, 200));
-        // Packets of one instant are one train; the last one takes what is left.
+        // Packets of one instant are one train; the last train has the packets that are left.
         let starts = starts.borrow();
         let trains: Vec<usize> = starts.chunk_by(|a, b| a == b).map(<[_]>::len).collect();
         let (_, all_but_last) = trains.split_last().expect("some");

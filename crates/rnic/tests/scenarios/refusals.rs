@@ -1,4 +1,4 @@
-//! What a responder refuses, and what the requester hears of it.
+//! The responder's refusals, and their effect at the requester.
 
 use crate::RECOVERIES;
 use crate::common::{A, B, Pair, Setup, Verdict};
@@ -9,7 +9,7 @@ use highwire_verbs::{
 };
 use highwire_wire::Operation as Wire;
 
-/// Posts `operation` behind a WRITE that is fine and before one that is too late, and says how A's requests end.
+/// Posts `operation` between a WRITE that succeeds and one that comes too late; returns how A's requests end.
 #[track_caller]
 fn refused(setup: Setup, operation: Operation, length: u32) -> (Vec<String>, Pair) {
     let mut pair = Pair::new(setup);
@@ -192,7 +192,8 @@ fn a_requester_that_asks_for_more_at_once_than_it_was_granted_is_refused() {
     }
 }
 
-/// Answers that leave before the next READ comes leave room for it, whether they arrive or not: such a requester is never caught, and what is lost is repaired for it.
+/// READs whose answers leave before the next READ comes are accepted, whether the answers arrive or not: such
+/// a requester is never caught, and losses are repaired for it.
 #[test]
 fn irn_repairs_answers_to_a_requester_that_asks_for_too_many_as_well() {
     for lost in 0..16 {

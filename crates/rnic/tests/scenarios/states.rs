@@ -1,4 +1,4 @@
-//! The states of a queue pair, and what happens to what was posted (IBTA §10.3.1).
+//! The states of a queue pair, and the fate of posted requests (IBTA §10.3.1).
 
 use crate::RECOVERIES;
 use crate::common::{A, B, Pair, Seen, Setup};
@@ -19,7 +19,7 @@ fn an_error_flushes_everything_in_order() {
         pair.modify(A, &QpAttr::to_state(QpState::Error));
         let flushed = ["0 Flushed", "1 Flushed", "2 Flushed", "10 Flushed", "11 Flushed", "12 Flushed"];
         assert_eq!(pair.outcomes(A), flushed);
-        // What is posted from now on is flushed at once.
+        // Requests that are posted from now on are flushed at once.
         pair.post(A, 5, Operation::Send, 0, 10);
         pair.receive(A, 6, 0, 10);
         assert_eq!(pair.outcomes(A), ["5 Flushed", "6 Flushed"]);
@@ -79,7 +79,7 @@ fn a_failed_send_of_an_unreliable_service_stops_sends_alone() {
         pair.run();
         assert_eq!(pair.outcomes(A), ["1 Success", "2 LocalProtection", "3 Flushed"]);
         assert_eq!(pair.state(A), QpState::Sqe);
-        // Receives go on, and so do sends after the way back.
+        // Receives work in SQD, and so do sends after the way back to RTS.
         pair.receive(A, 9, 0, 100);
         pair.post(B, 4, Operation::Send, 0, 8);
         pair.run();
@@ -149,7 +149,7 @@ fn who_only_answers_repairs_its_answers_too() {
         let mtu = Mtu::B256;
         let mut pair = Pair::new(Setup { is_passive: true, mtu, ..Setup::with(recovery) });
         assert_eq!(pair.state(B), QpState::Rtr);
-        // More than may be in flight at once, so only acknowledgements of answers get it across.
+        // More packets than may be in flight at once, so only acknowledgements of answers bring all across.
         let length = 512 * mtu.bytes();
         let is_answer = |seen: &Seen<'_>| seen.headers.bth.opcode.info().operation == Wire::ReadResponse;
         pair.drop_nth(B, &[3, 4, 40, 300], is_answer);

@@ -11,9 +11,9 @@ use highwire_wire::{TagHeader, TagOperation};
 
 /// Bytes of a receive, and of a tagged buffer.
 const ROOM: u32 = 512;
-/// Where B's tagged buffers lie; receives of the queue lie before.
+/// The offset of B's tagged buffers; receives of the queue lie before.
 const TAGGED: u64 = 1 << 16;
-/// Where A keeps what B reads, and takes what B tells it.
+/// The offset of the memory in A that B READs and writes its notices to.
 const FAR: u64 = 1 << 16;
 const TOLD: u64 = 1 << 17;
 const WHOLE: TagFlags = TagFlags(TagFlags::MATCHED.0 | TagFlags::DATA_VALID.0);
@@ -22,7 +22,7 @@ const WHOLE: TagFlags = TagFlags(TagFlags::MATCHED.0 | TagFlags::DATA_VALID.0);
 struct Matching {
     pair: Pair,
     srq: SrqId,
-    /// Where everything of the queue completes.
+    /// The queue in which everything of the queue's list completes.
     cq: CqId,
     seen: Vec<(Completion, u64, u32)>,
 }
@@ -91,13 +91,13 @@ impl Matching {
         self.run();
     }
 
-    /// Where `length` bytes at `offset` of A's buffer are, as a rendezvous says it.
+    /// The place of `length` bytes at `offset` of A's buffer, in a rendezvous's form.
     fn place(&self, offset: u64, length: u32) -> Vec<u8> {
         let remote = self.pair.buffers[A].remote(offset);
         [&remote.va.to_be_bytes()[..], &remote.rkey.0.to_be_bytes(), &length.to_be_bytes()].concat()
     }
 
-    /// What a driver does, until nothing happens any more.
+    /// Does a driver's work, until nothing happens any more.
     fn run(&mut self) {
         loop {
             self.pair.run();
@@ -153,7 +153,7 @@ impl Matching {
         begun
     }
 
-    /// Number, status, operation and flags of everything that the application has seen since.
+    /// Number, status, operation and flags of every new completion that the application sees.
     fn shown(&mut self) -> Vec<(u64, CompletionStatus, CompletionOp, TagFlags)> {
         let seen = std::mem::take(&mut self.seen);
         seen.iter().map(|(c, ..)| (c.wr_id, c.status, c.operation, c.flags.tags)).collect()
@@ -184,7 +184,7 @@ fn a_message_lies_in_the_buffer_that_waits_and_its_receive_is_used_again() {
     }
     matching.send(TagOperation::NoTag, 0x11, b"none");
     matching.send(TagOperation::Eager, 0x11, &[9; ROOM as usize - TagHeader::LEN]);
-    // Six messages have gone round two receives: the first has its turn.
+    // Six messages have used two receives in turn: the first is next.
     assert_eq!(
         matching.shown(),
         [(100, Success, ReceiveNoTag, TagFlags::NONE), (1, Success, ReceiveTagged, WHOLE)]
@@ -227,7 +227,7 @@ fn rendezvous_beyond_the_send_queue_wait_for_a_place() {
         matching.pair.receive(A, 50 + place, TOLD, 64);
         matching.add(place, place);
     }
-    // All four come before B's driver looks, and three requests fit.
+    // All four come before B's driver looks, and the queue has room for three requests.
     for place in 0..4 {
         let at = matching.place(FAR + place * 100, 100);
         matching.post(1000 + place * 64, TagOperation::Rendezvous, place, &at);
@@ -247,7 +247,7 @@ fn rendezvous_beyond_the_send_queue_wait_for_a_place() {
 
 #[test]
 fn a_rendezvous_that_fails_is_said_once_and_breaks_the_connection() {
-    // A key that is none: the READ is refused, and the word to the sender is never sent.
+    // The key is invalid: the READ is refused, and the notice to the sender is never sent.
     let mut matching = Matching::new();
     matching.add(2, 0x62);
     matching.send(TagOperation::Rendezvous, 0x62, &[[0xAB; 12].as_slice(), &16u32.to_be_bytes()].concat());
@@ -256,7 +256,7 @@ fn a_rendezvous_that_fails_is_said_once_and_breaks_the_connection() {
     assert_eq!(shown[0], (2, Success, ReceiveTagged, TagFlags::MATCHED));
     assert_eq!((shown[1].0, shown[1].1), (2, CompletionStatus::RemoteAccess));
 
-    // A buffer that lost its key between the match and the READ cannot be posted for.
+    // A buffer's key is invalidated between match and READ, so the READ cannot be posted.
     let mut matching = Matching::new();
     let lost = matching.pair.net.nodes[B].register(256, Access::LOCAL_WRITE);
     matching.add_at(4, 0x64, &[lost.sge(0, 256)]).expect("adds");
@@ -348,7 +348,7 @@ fn what_does_not_fit_or_may_not_be_written_is_said() {
 #[test]
 fn requests_of_the_application_are_its_own() {
     let mut matching = Matching::new();
-    // The number that the first READ of the queue's own would have.
+    // The number that the first READ of the RNIC's own would have.
     for number in [0x7A67_7265_0000_0000, 0x7A67_7265_0000_0001] {
         matching.pair.receive(A, 61, TOLD, 64);
         matching.pair.post(B, number, Operation::Send, 0, 8);

@@ -5,7 +5,7 @@ use crate::common::{A, B, Pair, Setup};
 use highwire_rnic::Counter;
 use highwire_verbs::{Access, CompletionOp, Operation, QpState, Recovery, Remote, RemoteKey, WindowBind};
 
-/// Binds a window of B over bytes 100..200 of its buffer, and gives its key.
+/// Binds a window of B over bytes 100..200 of its buffer, and returns its key.
 fn bind(pair: &mut Pair) -> RemoteKey {
     let (buffer, node) = (pair.buffers[B], &mut pair.net.nodes[B]);
     let window = node.rnic.regions_mut().allocate_window(node.pd);
@@ -49,7 +49,7 @@ fn a_send_with_invalidate_closes_the_window_once_everything_before_it_is_there()
         let mut pair = Pair::new(Setup::with(recovery));
         let key = bind(&mut pair);
         pair.receive(B, 9, 1000, 100);
-        // The WRITE through the window is lost at first; with IRN the SEND is there before it.
+        // The WRITE through the window is lost at first; with IRN the SEND arrives before it.
         pair.drop_nth(A, &[0], |_| true);
         pair.post(A, 1, Operation::Write(via(&pair, key, 100)), 0, 100);
         pair.post(A, 2, Operation::SendInvalidate(key), 0, 10);
@@ -87,7 +87,7 @@ fn a_failed_invalidate_breaks_the_responder_without_a_word() {
             );
             assert_eq!(pair.outcomes(B), ["8 Success", "9 LocalAccess"]);
             assert_eq!(pair.state(B), QpState::Error);
-            // The region itself is as good as before.
+            // The region itself works as before.
             assert!(pair.net.nodes[B].rnic.regions().region(pair.buffers[B].key).is_some());
         }
     }

@@ -1,4 +1,4 @@
-//! Memory windows: keys to part of a region that their owner gives out and takes back (IBTA §10.6.7.2).
+//! Memory windows: keys to part of a region, which its owner grants and revokes (IBTA §10.6.7.2).
 //!
 //! A window of type 1 serves every QP of its domain and may be bound again while it is bound. One of type 2 serves the QP
 //! that bound it (2B), and must be invalidated first, by its owner or by the peer.
@@ -29,7 +29,7 @@ pub struct WindowBind {
     pub va: u64,
     /// How many bytes.
     pub length: u64,
-    /// What is permitted.
+    /// Its permissions.
     pub access: Access,
 }
 
@@ -82,11 +82,12 @@ impl Regions {
         Ok(())
     }
 
-    /// Binds a window through QP `qpn` (IBTA §10.6.7.2.3). One of type 1 may be bound already, and lets go of what it was bound
-    /// to; bound to zero bytes, it is free again.
+    /// Binds a window through QP `qpn` (IBTA §10.6.7.2.3). A window of type 1 may be bound already, and is
+    /// unbound first; bound to zero bytes, it is free again.
     ///
     /// # Errors
-    /// When a window of type 2 is bound already or is to be bound to nothing, a key does not fit, the domains differ, or the region does not permit it.
+    /// A window of type 2 is bound already or to be bound to zero bytes, a key does not fit, the domains
+    /// differ, or the region does not permit it.
     pub fn bind(&mut self, pd: Pd, qpn: Qpn, bind: &WindowBind) -> Result<(), AccessError> {
         let index = bind.window.0 >> 8;
         let window = *self.map.get(index).filter(|w| w.key == bind.window.0).ok_or(AccessError::BadKey)?;
@@ -99,7 +100,7 @@ impl Regions {
             return Err(AccessError::BadKey);
         }
         if kind == WindowKind::Two && bind.length == 0 {
-            // IBTA o10-37.2.40: one of type 2 is invalidated, not bound to nothing.
+            // IBTA o10-37.2.40: a window of type 2 is invalidated, not bound to zero bytes.
             return Err(AccessError::Bounds);
         }
         if kind == WindowKind::One && bind.length == 0 {
@@ -156,7 +157,7 @@ impl Regions {
                 Ok(())
             }
             Kind::BoundWindow { holder: Some(_), .. } => Err(AccessError::WrongDomain),
-            // Windows of type 1 are for their owner to bind anew, and regions for it to deregister.
+            // The owner binds a window of type 1 anew, and deregisters a region.
             _ => Err(AccessError::BadKey),
         }
     }
