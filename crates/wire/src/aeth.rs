@@ -1,4 +1,4 @@
-//! Acknowledge extended transport header: what became of a request (IBTA §9.3.4, §9.7.5.2).
+//! Acknowledge extended transport header: the responder's verdict on a request (IBTA §9.3.4, §9.7.5.2).
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ pub enum Syndrome {
 pub enum NakCode {
     /// A request is missing: send again from the PSN of this packet.
     PsnSequence = 0,
-    /// Not an operation that the responder accepts here.
+    /// The responder does not accept this operation here.
     InvalidRequest = 1,
     /// Key, bounds or rights do not allow the access.
     RemoteAccess = 2,
@@ -52,7 +52,7 @@ impl Aeth {
     /// Length on the wire.
     pub const LEN: usize = 4;
 
-    /// A positive acknowledgement that says nothing about credits.
+    /// A positive acknowledgement that carries no credits.
     pub const fn ack(msn: u32) -> Aeth {
         Aeth { syndrome: Syndrome::Ack { credits: Syndrome::NO_CREDITS }, msn }
     }
@@ -77,7 +77,7 @@ impl Aeth {
 }
 
 impl Syndrome {
-    /// The credit code that says nothing about credits.
+    /// The credit code that stands for no number of credits.
     pub const NO_CREDITS: u8 = 31;
 
     /// The syndrome that `byte` stands for, unless it is reserved.
@@ -145,7 +145,8 @@ const RNR_DELAYS_10US: [u32; 32] = [
     3072, 4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
-/// Receive WQEs that a credit code stands for; `None` where the code says nothing. Only the low five bits count.
+/// Receive WQEs that a credit code stands for; `None` if it stands for no number. Only the low five bits
+/// count.
 #[inline]
 pub fn credit_count(code: u8) -> Option<u32> {
     CREDITS.get(usize::from(code & 0x1F)).copied()

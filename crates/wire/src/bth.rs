@@ -16,12 +16,12 @@ use crate::{HeaderName, Opcode, ParseError, ParseErrorKind, Psn, Qpn, bytes};
 /// The partition that every port is a full member of; RoCEv2 knows no other (RoCEv2 A17.7).
 pub const DEFAULT_PKEY: u16 = 0xFFFF;
 
-/// Base transport header. Every bit is kept, so what was parsed re-emits exactly.
+/// Base transport header. Every bit is kept, so a parsed header re-emits exactly.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Bth {
     /// The operation, and which extension headers follow.
     pub opcode: Opcode,
-    /// SE: the receiver asked to be woken by this message.
+    /// SE: the sender wants the receiver to be woken for this message.
     pub solicited: bool,
     /// M: path migration state. Linux' rxe sends 0.
     pub mig_req: bool,
@@ -37,7 +37,7 @@ pub struct Bth {
     pub becn: bool,
     /// Reserved, six bits; together with F and B outside the ICRC.
     pub reserved6: u8,
-    /// The queue pair that this packet is for.
+    /// The queue pair to which this packet goes.
     pub dest_qpn: Qpn,
     /// A: the requester wants an acknowledgement.
     pub ack_request: bool,

@@ -31,12 +31,12 @@ pub use sidr::{SidrRep, SidrReq, SidrStatus};
 pub const MAD_LEN: usize = 256;
 /// Length of the common header of every MAD (IBTA §13.4.3).
 pub const MAD_HEADER_LEN: usize = 24;
-/// Length of what follows the common header of a connection management MAD.
+/// Length of a connection management MAD behind its common header.
 pub const CM_DATA_LEN: usize = MAD_LEN - MAD_HEADER_LEN;
 /// The Q_Key of queue pair 1 (IBTA §10.2.4).
 pub const GSI_QKEY: u32 = 0x8001_0000;
 
-/// What follows the common header.
+/// The bytes behind the common header.
 pub(crate) type CmData = [u8; CM_DATA_LEN];
 
 /// The private data of length `N` that begins at `at`.

@@ -79,9 +79,10 @@ const fn powers(base: u32) -> [u32; RADIX] {
     table
 }
 
-/// What a difference between two CRC registers was before `len` further bytes, which both took in, spread it.
+/// Takes back `len` further bytes, which spread a difference between two CRC registers that both took them
+/// in.
 ///
-/// `None` where `len` is no multiple of four or exceeds every IP packet.
+/// `None` if `len` is no multiple of four or exceeds every IP packet.
 #[inline]
 pub(crate) fn unwind(difference: u32, len: usize) -> Option<u32> {
     let words = len / 4;
@@ -95,7 +96,7 @@ pub(crate) fn unwind(difference: u32, len: usize) -> Option<u32> {
 pub(crate) struct Spread([[u32; 16]; 4]);
 
 impl Spread {
-    /// The table of a field with `behind` bytes between its end and where it is looked at.
+    /// The table of a field with `behind` bytes between its end and the register.
     pub(crate) const fn new(behind: usize) -> Spread {
         let mut table = [[0; 16]; 4];
         let mut nibble = 0;

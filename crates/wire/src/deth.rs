@@ -1,4 +1,5 @@
-//! Datagram extended transport header: the queue pair that sent it, and the key that admits it (IBTA §9.3.2).
+//! Datagram extended transport header: the sending queue pair, and the key that admits the datagram (IBTA
+//! §9.3.2).
 
 use crate::{Qpn, bytes};
 

@@ -7,13 +7,13 @@ use std::fmt;
 pub struct ParseError {
     /// The header in which parsing stopped.
     pub header: HeaderName,
-    /// Where that header's offending field begins, in bytes from the start of what was parsed.
+    /// The offset of that header's offending field, in bytes from the start of the parsed bytes.
     pub offset: usize,
-    /// What is wrong there.
+    /// The error in that field.
     pub kind: ParseErrorKind,
 }
 
-/// What is wrong with a header.
+/// The error in a header.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum ParseErrorKind {
     /// The bytes end before the header does.
@@ -34,7 +34,7 @@ pub enum ParseErrorKind {
     BadPad,
     /// Payload follows an opcode that has none.
     UnexpectedPayload,
-    /// The next protocol is none of those on the way to RoCEv2.
+    /// The next protocol is not on the way to RoCEv2.
     OtherProtocol,
     /// A header checksum does not match.
     BadChecksum,
@@ -77,7 +77,7 @@ pub enum HeaderName {
     IrnEth,
     /// Highwire's selective acknowledgement.
     SackEth,
-    /// Highwire's cumulative acknowledgement, where it rides on a request.
+    /// Highwire's cumulative acknowledgement that rides on a request.
     CumulativeEth,
     /// A management datagram: its common header and its message.
     Mad,
@@ -95,7 +95,7 @@ impl ParseError {
         ParseError { header, offset, kind }
     }
 
-    /// The same error, seen from `base` bytes further out.
+    /// The same error, with an offset from a place `base` bytes before.
     #[inline]
     pub(crate) fn shifted(self, base: usize) -> ParseError {
         ParseError { offset: self.offset + base, ..self }

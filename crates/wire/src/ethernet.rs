@@ -2,14 +2,14 @@
 
 use crate::{HeaderName, ParseError, ParseErrorKind, bytes};
 
-/// Addresses, VLAN tag and what follows.
+/// Addresses, VLAN tag and the payload's protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Ethernet {
     /// Destination MAC address.
     pub destination: [u8; 6],
     /// Source MAC address.
     pub source: [u8; 6],
-    /// Priority, drop eligibility and VLAN, as in an 802.1Q tag; `None` where there is no tag.
+    /// Priority, drop eligibility and VLAN, as in an 802.1Q tag; `None` if there is no tag.
     pub vlan: Option<u16>,
     /// Protocol of the payload.
     pub ethertype: u16,

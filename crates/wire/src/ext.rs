@@ -30,7 +30,7 @@ pub enum Ext {
     DethImm(Deth, u32),
     /// Congestion notification: sixteen reserved bytes.
     Cnp,
-    /// XRC: the shared receive queue, in SEND and WRITE without more to say.
+    /// XRC: the shared receive queue alone, in SEND and WRITE.
     Xrc(Qpn),
     /// XRC with immediate data.
     XrcImm(Qpn, u32),
@@ -74,7 +74,7 @@ pub enum Ext {
     IrnWriteAck(IrnEth, Reth, Aeth, Psn),
 }
 
-/// Takes headers off the front of a packet and knows how far it has come.
+/// Takes headers off the front of a packet and knows its position.
 struct Reader<'a> {
     rest: &'a [u8],
     offset: usize,
@@ -155,7 +155,7 @@ impl Ext {
     /// Reads the headers that `layout` names from the front of `bytes`, which begin `base` bytes into the packet.
     ///
     /// # Errors
-    /// The bytes end too early, or a header holds what it must not.
+    /// The bytes end too early, or a header has a forbidden value.
     #[inline(always)]
     pub fn parse(layout: Layout, bytes: &[u8], base: usize) -> Result<Ext, ParseError> {
         let mut r = Reader { rest: bytes, offset: base };
@@ -300,7 +300,7 @@ impl Ext {
         self.encoded_len()
     }
 
-    /// The acknowledgement that rides on a request: of everything before the PSN.
+    /// The acknowledgement that rides on a request, of everything before the PSN.
     #[inline]
     pub const fn riding_ack(&self) -> Option<(Aeth, Psn)> {
         match *self {

@@ -6,7 +6,7 @@ use crate::{
     pad_count, parse_packet_with_icrc,
 };
 
-/// What a captured frame begins with.
+/// The first header of a captured frame.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum LinkType {
     /// An Ethernet header.
@@ -17,7 +17,7 @@ pub enum LinkType {
 
 /// A RoCEv2 frame, its payload borrowed.
 ///
-/// Lengths within the headers are computed when it is emitted, so it suffices to fill in the rest.
+/// Lengths within the headers are computed when it is emitted, so callers need not fill them in.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Frame<'a> {
     /// The link header; none in a capture of bare IP packets.
@@ -42,7 +42,8 @@ impl<'a> Frame<'a> {
     /// Reads a frame.
     ///
     /// # Errors
-    /// The first header that is malformed or leads elsewhere than to RoCEv2; the offset is into `bytes`.
+    /// The error of the first header that is malformed or does not lead to RoCEv2; the offset is into
+    /// `bytes`.
     pub fn parse(link: LinkType, bytes: &'a [u8]) -> Result<Frame<'a>, ParseError> {
         let (ethernet, ip_start) = match link {
             LinkType::RawIp => (None, 0),
@@ -107,7 +108,8 @@ impl<'a> Frame<'a> {
         self
     }
 
-    /// Appends the frame's bytes to `out`. What was parsed comes out as it was, except reserved bytes (crate docs).
+    /// Appends the frame's bytes to `out`. A parsed frame is emitted as it was, except reserved bytes (crate
+    /// docs).
     pub fn emit(&self, out: &mut Vec<u8>) {
         if let Some(ethernet) = &self.ethernet {
             ethernet.emit(out);

@@ -28,7 +28,7 @@ impl Headers {
     /// them and their length.
     ///
     /// # Errors
-    /// The first header that is cut short or holds what it must not.
+    /// The error of the first header that is cut short or has a forbidden value.
     // Inlined all the way (with `Bth::parse` and `Ext::parse`) so that the headers are built where the caller wants
     // them: handing 64 bytes up through three results takes longer than reading them, 22 ns against 9.
     #[inline(always)]
@@ -72,14 +72,15 @@ pub const fn pad_count(len: usize) -> u8 {
 /// Reads a packet from the BTH to its padding, without ICRC. Returns its headers and where its payload lies.
 ///
 /// # Errors
-/// As [`Headers::parse`]; and payload where the opcode has none, a length that is no multiple of four, or more
-/// padding than there are bytes. The padding's content is not looked at.
+/// As [`Headers::parse`]; and payload where the opcode has none, a length that is no multiple of four, or
+/// more padding than there are bytes. The padding's content is not checked.
 #[inline(always)]
 pub fn parse_packet(packet: &[u8]) -> Result<(Headers, Range<usize>), ParseError> {
     parse_packet_head(packet, packet.len())
 }
 
-/// The same of a packet of `len` bytes of which only the first are at hand: all, or [`MAX_HEADERS_LEN`] of them.
+/// As [`parse_packet`], for a packet of `len` bytes of which only the first are at hand: all, or
+/// [`MAX_HEADERS_LEN`] of them.
 ///
 /// # Errors
 /// As [`parse_packet`].

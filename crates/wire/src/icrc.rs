@@ -1,11 +1,11 @@
-//! The invariant CRC: everything of a packet that no switch may change (RoCEv2 A17.3.3).
+//! The invariant CRC, over all parts of a packet that no switch may change (RoCEv2 A17.3.3).
 //!
-//! CRC-32 over eight bytes of ones, the IP and UDP headers, and the packet from its BTH to its padding. What switches
-//! do change counts as ones: type of service, time to live and header checksum (IPv6: traffic class, flow label, hop
-//! limit), the UDP checksum, and the BTH's fifth byte.
+//! CRC-32 over eight bytes of ones, the IP and UDP headers, and the packet from its BTH to its padding. The
+//! fields that switches do change count as ones: type of service, time to live and header checksum (IPv6:
+//! traffic class, flow label, hop limit), the UDP checksum, and the BTH's fifth byte.
 //!
-//! A UDP socket shows none of those headers. [`PathIcrc`] rebuilds them from the addresses and ports; the one
-//! field it cannot know, the identification of a received IPv4 packet, it can solve for.
+//! A UDP socket shows none of those headers. [`PathIcrc`] rebuilds them from the addresses and ports; it
+//! cannot know one field, the identification of a received IPv4 packet, but can solve for it.
 
 mod path;
 

@@ -1,4 +1,4 @@
-//! Immediate data: four bytes handed to the receiver's completion as they are (IBTA §9.3.6).
+//! Immediate data: four bytes that go to the receiver's completion unchanged (IBTA §9.3.6).
 
 /// Length on the wire.
 pub(crate) const LEN: usize = 4;

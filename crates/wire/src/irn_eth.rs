@@ -5,12 +5,14 @@
 
 use crate::{HeaderName, ParseError, ParseErrorKind, Psn, bytes};
 
-/// The version of the IRN extension that this crate speaks. Version 1 had its opcodes at 0xC0, where OCP MRC 1.0 has some.
+/// The version of the IRN extension that this crate speaks. Version 1 had its opcodes at 0xC0, where OCP MRC
+/// 1.0 has some.
 pub const IRN_VERSION: u8 = 2;
 
 const MASK_24: u32 = 0x00FF_FFFF;
 
-/// What every packet of an IRN message carries so that it can be placed without its predecessors.
+/// The header of every packet of an IRN message, by which the responder can place it without its
+/// predecessors.
 ///
 /// Kept as the two words of the wire, so that it is always valid and eight bytes small.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -21,7 +23,7 @@ pub struct IrnEth {
     offset: u32,
 }
 
-/// One bit each: what is special about a packet of an IRN message.
+/// One bit each for the properties of a packet of an IRN message.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct IrnFlags(u8);
 
@@ -39,7 +41,7 @@ impl IrnFlags {
     pub const NONE: IrnFlags = IrnFlags(0);
     /// The last packet of its message: the message's length follows from its offset.
     pub const LAST: IrnFlags = IrnFlags(1);
-    /// Sent before under this PSN. A measure of loss for the receiver; changes nothing in the protocol.
+    /// Sent before under this PSN. The receiver measures loss by it; the protocol ignores it.
     pub const RETRANSMITTED: IrnFlags = IrnFlags(2);
 
     const DEFINED: u8 = 3;
@@ -74,7 +76,7 @@ impl IrnEth {
         }
     }
 
-    /// Which work queue element of the responder this message belongs to, modulo 2^24.
+    /// The responder's work queue element to which this message belongs, modulo 2^24.
     #[inline]
     pub const fn wqe_sn(self) -> u32 {
         self.head & MASK_24
@@ -142,7 +144,8 @@ impl std::fmt::Debug for IrnEth {
     }
 }
 
-/// The cumulative acknowledgement of the other direction, where it rides on a request: the BTH's PSN is the request's.
+/// The cumulative acknowledgement of the other direction that rides on a request: the BTH's PSN is the
+/// request's.
 pub(crate) mod cumulative {
     use crate::{HeaderName, ParseError, ParseErrorKind, Psn, bytes};
 

@@ -1,12 +1,13 @@
-//! Any Ethernet frame as its layers of headers: what steering rules and hashes look at.
+//! Any Ethernet frame as its layers of headers, for steering rules and hashes.
 //!
-//! A layer is its kind and a key: the header's fields in a fixed order, as on the wire, which is also how libibverbs lays
-//! out the filters of its flow specifications. Nothing is verified, no checksum and no length: a steering engine passes
-//! frames on, it does not judge them. What is cut off, or unknown, ends the list.
+//! A layer is its kind and a key: the header's fields in a fixed order, as on the wire, in which libibverbs
+//! also lays out the filters of its flow specifications. Neither checksums nor lengths are verified: a
+//! steering engine passes frames on, it does not judge them. A header that is cut off, or unknown, ends the
+//! list.
 
 use crate::{HeaderName, ParseError, ParseErrorKind};
 
-/// A kind of header that rules can look at.
+/// A kind of header for rules.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum LayerKind {
     /// Destination 6, source 6, ethertype behind the tags 2, first VLAN tag 2, and 1 if there is a tag.
@@ -33,7 +34,7 @@ pub const LAYER_KEY_LEN: usize = 40;
 /// One header of a frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Layer {
-    /// Which header.
+    /// The header's kind.
     pub kind: LayerKind,
     /// Whether it lies within a tunnel.
     pub is_inner: bool,
@@ -52,7 +53,7 @@ const ETHERNET_LEN: usize = 14;
 const VLAN_TPIDS: [u16; 2] = [0x8100, 0x88A8];
 const TRANSPARENT_BRIDGING: u16 = 0x6558;
 const VXLAN_PORT: u16 = 4789;
-/// Extension headers and tags that are looked behind.
+/// Extension headers and tags that are skipped at most.
 const CHAIN_MAX: usize = 8;
 
 impl Layers {
@@ -62,7 +63,7 @@ impl Layers {
     /// Reads a frame that begins with its Ethernet header.
     ///
     /// # Errors
-    /// It is shorter than that.
+    /// The frame is shorter than that header.
     pub fn parse(frame: &[u8]) -> Result<Layers, ParseError> {
         let none = Layer { kind: LayerKind::Ethernet, is_inner: false, key: [0; LAYER_KEY_LEN] };
         let mut layers = Layers { list: [none; Layers::COUNT_MAX], count: 0 };
@@ -84,7 +85,7 @@ impl Layers {
         self.iter().find(|layer| layer.kind == kind && layer.is_inner == is_inner).map(|layer| &layer.key)
     }
 
-    /// Whether the frame is for a group of stations, or for all.
+    /// Whether the frame goes to a group of stations, or to all.
     pub fn is_multicast(&self) -> bool {
         self.list[0].key[0] & 1 == 1
     }

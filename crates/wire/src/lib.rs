@@ -4,8 +4,8 @@
 //! array of that length. [`Headers`] joins them: the base transport header and, as one enum, exactly the extension
 //! headers that its opcode calls for.
 //!
-//! Invariant: nothing here panics on bytes from the network, and what parses re-emits to the same bytes, except
-//! reserved bytes that the specification tells receivers to ignore (DETH's one, CNP's sixteen).
+//! Invariant: nothing here panics on bytes from the network, and parsed headers re-emit to the same bytes,
+//! except reserved bytes that the specification tells receivers to ignore (DETH's one, CNP's sixteen).
 #![forbid(unsafe_code)]
 
 mod aeth;

@@ -1,7 +1,8 @@
-//! Opcodes as a table: what each packet is and which headers follow it (IBTA §9.2.1, §9.4).
+//! Opcodes as a table: the meaning of each packet and the headers that follow it (IBTA §9.2.1, §9.4).
 //!
-//! 0x00–0xBF are IBTA's, of which this crate knows RC, UC, UD, XRC and CNP. 0xC0–0xFF belong to manufacturers; ours are
-//! 0xD0–0xDF, and are spoken only between peers that agreed on them. `tests/golden/opcodes.txt` is the table as text.
+//! 0x00–0xBF are IBTA's, of which this crate knows RC, UC, UD, XRC and CNP. 0xC0–0xFF belong to
+//! manufacturers; Highwire's are 0xD0–0xDF, and only peers that agreed on them use them.
+//! `tests/golden/opcodes.txt` is the table as text.
 
 use std::fmt;
 
@@ -12,11 +13,11 @@ pub struct OpcodeInfo {
     pub opcode: Opcode,
     /// Its name in traces, as in `RC_SEND_ONLY`.
     pub name: &'static str,
-    /// The service it belongs to; none for CNPs.
+    /// The service to which it belongs; none for CNPs.
     pub service: Option<Service>,
-    /// What is asked for or answered.
+    /// The operation that the packet requests or answers.
     pub operation: Operation,
-    /// Which packet of its message it is.
+    /// The packet's position in its message.
     pub position: Position,
     /// The extension headers that follow the BTH.
     pub layout: Layout,
@@ -37,7 +38,7 @@ pub enum Service {
     Xrc,
 }
 
-/// What a packet asks for or answers.
+/// The operation that a packet requests or answers.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Operation {
     /// Message to a receive WQE.
@@ -66,7 +67,7 @@ pub enum Operation {
     Congestion,
 }
 
-/// Which packet of its message this is.
+/// The position of a packet in its message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Position {
     /// The first of several.
@@ -77,7 +78,7 @@ pub enum Position {
     Last,
     /// The only one.
     Only,
-    /// IRN: the packet's [`IrnEth`](crate::IrnEth) says so.
+    /// IRN: the packet's [`IrnEth`](crate::IrnEth) tells its position.
     Any,
 }
 
@@ -350,7 +351,7 @@ mod tests {
     fn no_opcode_of_ours_is_another_transports() {
         let ours: Vec<u8> = Opcode::ALL.iter().filter(|o| o.is_irn()).map(|o| o.to_u8()).collect();
         assert_eq!(ours, (0xD0..=0xDF).collect::<Vec<u8>>());
-        // OCP MRC 1.0's, and what Linux keeps for manufacturers and hfi1's TID RDMA uses.
+        // The opcodes of OCP MRC 1.0, and those that Linux keeps for manufacturers and hfi1's TID RDMA uses.
         let taken = (0xC6..=0xCB).chain(0xE0..=0xFF);
         assert!(taken.into_iter().all(|byte| Opcode::from_u8(byte).is_none()));
     }

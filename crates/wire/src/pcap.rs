@@ -1,7 +1,8 @@
 //! Classic capture files: a file header, then records of time, length and bytes.
 //!
-//! Reads all that tcpdump writes in this format: either byte order, micro- or nanoseconds. Writes nanoseconds in
-//! little-endian order. There is no file here: a reader borrows the bytes, a writer hands them to a function.
+//! Reads everything that tcpdump writes in this format: either byte order, micro- or nanoseconds. Writes
+//! nanoseconds in little-endian order. No file is opened here: a reader borrows the bytes, a writer hands
+//! them to a function.
 
 use highwire_stdx::Instant;
 
@@ -11,7 +12,7 @@ use crate::{HeaderName, LinkType, ParseError, ParseErrorKind};
 pub const FILE_HEADER_LEN: usize = 24;
 /// Length of the header that begins a record.
 pub const RECORD_HEADER_LEN: usize = 16;
-/// The longest frame that [`Writer`] announces to keep.
+/// The longest frame that [`Writer`] announces.
 pub const SNAPLEN: u32 = 262_144;
 
 const MAGIC_MICROS: u32 = 0xA1B2_C3D4;
@@ -19,14 +20,14 @@ const MAGIC_NANOS: u32 = 0xA1B2_3C4D;
 
 const LINKTYPE_ETHERNET: u32 = 1;
 const LINKTYPE_RAW: u32 = 101;
-/// What some systems write for [`LINKTYPE_RAW`].
+/// The number that some systems write for [`LINKTYPE_RAW`].
 const DLT_RAW: [u32; 2] = [12, 14];
 const LINKTYPE_IPV4: u32 = 228;
 const LINKTYPE_IPV6: u32 = 229;
 
 /// Iterates over the records of a capture.
 ///
-/// After an error it ends: where the next record begins is then unknown.
+/// It ends after an error, because the place of the next record is then unknown.
 #[derive(Clone, Debug)]
 pub struct Reader<'a> {
     rest: &'a [u8],
@@ -42,9 +43,9 @@ pub struct Reader<'a> {
 pub struct Record<'a> {
     /// When it was captured, since 1970 or another origin that the writer chose.
     pub time: Instant,
-    /// How long it was on the wire; more than `bytes` where the capture cut it short.
+    /// Its length on the wire; more than `bytes` if the capture cut it short.
     pub original_len: u32,
-    /// What was kept of it.
+    /// The bytes that the capture kept.
     pub bytes: &'a [u8],
 }
 
@@ -52,7 +53,7 @@ impl<'a> Reader<'a> {
     /// A reader of the capture in `file`.
     ///
     /// # Errors
-    /// No capture of this format, or of a link type other than Ethernet and raw IP.
+    /// The capture has another format, or a link type other than Ethernet and raw IP.
     pub fn new(file: &'a [u8]) -> Result<Reader<'a>, ParseError> {
         let fail = |offset, kind| Err(ParseError::new(HeaderName::Pcap, offset, kind));
         let Some((head, rest)) = file.split_first_chunk::<FILE_HEADER_LEN>() else {
@@ -81,7 +82,7 @@ impl<'a> Reader<'a> {
         Ok(Reader { rest, offset: FILE_HEADER_LEN, link_type, snaplen, big_endian, nanos })
     }
 
-    /// What every frame begins with.
+    /// The first header of every frame.
     pub fn link_type(&self) -> LinkType {
         self.link_type
     }
@@ -163,7 +164,7 @@ impl<F: FnMut(&[u8])> Writer<F> {
         Writer { sink }
     }
 
-    /// Writes one frame, given in as many parts as it lies in.
+    /// Writes one frame, given in any number of parts.
     pub fn write(&mut self, time: Instant, parts: &[&[u8]]) {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         (self.sink)(&record_header(time, len as u32));

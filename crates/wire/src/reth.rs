@@ -1,4 +1,4 @@
-//! RDMA extended transport header: which remote memory (IBTA §9.3.3).
+//! RDMA extended transport header: the responder's memory that a request names (IBTA §9.3.3).
 
 use crate::bytes;
 

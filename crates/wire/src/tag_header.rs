@@ -1,33 +1,33 @@
-//! The headers of tag matching: what a message to a queue with tags begins with (`infiniband/tm_types.h`).
+//! The headers of tag matching, at the beginning of messages to a queue with tags (`infiniband/tm_types.h`).
 
 use crate::bytes;
 
-/// What a message with a tag is.
+/// The kind of a message with a tag.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum TagOperation {
-    /// Not to be matched.
+    /// The message takes no part in matching.
     NoTag = 0,
-    /// Asks the receiver to read the message from where it lies: a [`Rendezvous`] follows.
+    /// Asks the receiver to read the message from the sender's memory: a [`Rendezvous`] follows.
     Rendezvous = 1,
-    /// The receiver has read it.
+    /// The receiver has read the message.
     Finished = 2,
     /// The message follows.
     Eager = 3,
 }
 
-/// A tag, and what to do with what follows.
+/// A tag, and the kind of the message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct TagHeader {
-    /// What the message is.
+    /// The message's kind.
     pub operation: TagOperation,
-    /// Of no meaning here.
+    /// Without meaning here.
     pub context: u32,
     /// The tag.
     pub tag: u64,
 }
 
-/// Where a message lies at its sender.
+/// A message in its sender's memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Rendezvous {
     /// Its address there.

@@ -14,11 +14,11 @@ use crate::{Ext, Frame, Headers, ICRC_LEN, IrnEth, IrnFlags, LinkType, ParseErro
 /// ```
 #[derive(Clone, Copy, Debug)]
 pub struct Line<'a> {
-    /// Since the moment that the reader counts from, such as the first frame.
+    /// Since the reader's origin, such as the first frame.
     pub time: Duration,
-    /// The frame, or why it is none.
+    /// The frame, or why the bytes are none.
     pub frame: Result<Frame<'a>, ParseError>,
-    /// The ICRC that the frame's bytes have, which its own should equal.
+    /// The ICRC computed from the frame's bytes, which its own should equal.
     pub icrc: u32,
     /// The frame's length in bytes.
     pub len: usize,
@@ -91,7 +91,7 @@ impl fmt::Display for Headers {
     }
 }
 
-/// Each header behind a space, so that a packet without any adds nothing.
+/// Each header with a space before it, so that a packet without any adds nothing.
 impl fmt::Display for Ext {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {

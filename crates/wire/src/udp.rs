@@ -5,13 +5,13 @@ use crate::{HeaderName, ParseError, ParseErrorKind, bytes};
 /// Ports, length and checksum.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Udp {
-    /// Any; RoCEv2 senders spread their flows with it.
+    /// Any port; RoCEv2 senders spread their flows with it.
     pub source_port: u16,
     /// 4791 for RoCEv2: [`UDP_PORT`](crate::UDP_PORT).
     pub destination_port: u16,
     /// Length of header and payload.
     pub length: u16,
-    /// Kept as it is and not verified: RoCEv2 has its ICRC, and rxe sends 0, which means none.
+    /// Kept as it is and not verified: RoCEv2 has its ICRC, and rxe sends 0, which means no checksum.
     pub checksum: u16,
 }
 

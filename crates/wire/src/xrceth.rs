@@ -1,14 +1,15 @@
-//! XRC: the extended transport header that names a shared receive queue, and the kinship with RC (IBTA A14).
+//! XRC: the extended transport header that names a shared receive queue, and the conversion from and to RC
+//! (IBTA A14).
 //!
-//! XRC's packets are RC's with other opcodes; its requests carry this header in front of RC's. So an implementation of RC needs
-//! only one step more on the way in and on the way out to speak XRC.
+//! XRC's packets are RC's with other opcodes; its requests carry this header in front of RC's. So an
+//! implementation of RC needs only one step more on the way in and on the way out to speak XRC.
 
 use crate::{Bth, Ext, Headers, Opcode, Operation, Qpn, Service, bytes};
 
 /// Length on the wire.
 pub(crate) const LEN: usize = 4;
 
-/// What tells XRC's opcodes from RC's.
+/// The bits that distinguish XRC's opcodes from RC's.
 const XRC_BITS: u8 = 0xA0;
 
 /// Reads the header. The reserved byte is ignored.
@@ -24,8 +25,8 @@ pub(crate) fn emit(srqn: Qpn, b: &mut [u8; LEN]) {
 }
 
 impl Headers {
-    /// These headers of RC as XRC has them; `srqn` is the shared receive queue that a request is for. Other headers stay as they
-    /// are.
+    /// Turns RC's headers into XRC's; `srqn` is the shared receive queue to which a request goes. Other
+    /// headers stay as they are.
     pub fn to_xrc(&self, srqn: Qpn) -> Headers {
         let info = self.bth.opcode.info();
         let is_standard_rc = info.service == Some(Service::Rc) && self.bth.opcode.is_standard();
@@ -45,7 +46,8 @@ impl Headers {
         Headers { bth: Bth { opcode, ..self.bth }, ext }
     }
 
-    /// These headers of XRC as RC has them, and the shared receive queue that a request is for; `None` if they are not XRC's.
+    /// Turns XRC's headers into RC's, and returns the shared receive queue to which a request goes; `None` if
+    /// they are not XRC's.
     pub fn from_xrc(&self) -> Option<(Headers, Option<Qpn>)> {
         let is_xrc = self.bth.opcode.info().service == Some(Service::Xrc);
         let opcode = Opcode::from_u8(self.bth.opcode.to_u8() & !XRC_BITS).filter(|_| is_xrc)?;

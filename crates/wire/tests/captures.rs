@@ -1,4 +1,5 @@
-//! What two kernels said to each other decodes, re-encodes to the same bytes, and carries the ICRCs that we compute.
+//! Packets between two kernels decode, re-encode to the same bytes, and carry the ICRCs that this crate
+//! computes.
 
 mod common;
 
@@ -61,7 +62,8 @@ fn captures_read_as_expected() {
     check("cm_rping", include_str!("golden/cm_rping.txt"));
 }
 
-/// What a UDP socket would show of a frame: the path, and the packet from BTH to ICRC; and what it would hide.
+/// Splits a frame as a UDP socket does: the IP identification, which it hides; the path; the packet from BTH
+/// to ICRC.
 fn behind_a_socket(frame: &[u8]) -> (u16, PathIcrc, &[u8]) {
     let (ip, _) = Ip::parse(&frame[Ethernet::LEN..]).expect("captured frames are IP");
     let Ip::V4(Ipv4 { id, source, destination, .. }) = ip else { panic!("captured frames are IPv4") };

@@ -1,4 +1,5 @@
-//! Connection management: what two kernels said decodes, re-encodes to the same bytes, and reads as expected.
+//! Connection management: messages of two kernels decode, re-encode to the same bytes, and have the expected
+//! fields.
 
 mod common;
 
@@ -12,7 +13,7 @@ use highwire_wire::cm::{
 };
 use highwire_wire::{Ethernet, Ext, Frame, Headers, LinkType, ParseErrorKind, Psn, Qpn};
 
-/// The MADs of the capture of a connection, in order, with the addresses they went between.
+/// The MADs of a captured connection, in order, each with the address that it went to.
 fn captured() -> Vec<(Ipv4Addr, Vec<u8>)> {
     let mads = frames().filter(|(name, _)| *name == "cm_rping").filter_map(|(_, record)| {
         let frame = Frame::parse(LinkType::Ethernet, record.bytes).expect("captured frames are RoCEv2");

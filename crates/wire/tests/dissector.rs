@@ -1,4 +1,5 @@
-//! The dissector for Wireshark reads every packet of the extension as `highwire pcap` does, and leaves all others alone.
+//! The dissector for Wireshark reads every packet of the extension as `highwire pcap` does, and leaves all
+//! others alone.
 
 use std::net::Ipv4Addr;
 use std::path::Path;
@@ -43,7 +44,7 @@ fn roce_frame(headers: Headers, payload: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Frames and what tshark is to say of them.
+/// Frames and tshark's expected output for them.
 #[derive(Default)]
 struct Expected {
     file: Vec<u8>,
@@ -60,7 +61,7 @@ impl Expected {
         self.lines.push(line.to_owned());
     }
 
-    /// A packet that reads in Wireshark as it does here.
+    /// Adds a packet for which Wireshark and this crate print the same.
     fn packet(&mut self, mut headers: Headers, payload: &[u8]) {
         headers.bth.pad_count = highwire_wire::pad_count(payload.len());
         let mut line = headers.to_string();
@@ -71,7 +72,7 @@ impl Expected {
     }
 }
 
-/// One packet of each opcode, from the golden bytes; then what they do not show.
+/// One packet of each opcode, from the golden bytes; then cases that they lack.
 fn expected() -> Expected {
     let mut expected = Expected::default();
     for line in include_str!("golden/headers.txt").lines().filter(|line| line.starts_with(' ')) {
@@ -110,7 +111,7 @@ fn expected() -> Expected {
     expected
 }
 
-/// What is wrong with the extension's headers, and where.
+/// Errors in the extension's headers, and their places.
 fn malformed() -> Expected {
     let mut expected = Expected::default();
     let send = Headers::new(
@@ -150,7 +151,7 @@ fn from_hex(line: &str) -> Vec<u8> {
     pairs.map(|pair| u8::from_str_radix(pair, 16).expect("hexadecimal digits")).collect()
 }
 
-/// What tshark says in `fields` of each frame of `file`; `None` where there is no tshark that knows Lua.
+/// The values of `fields` that tshark prints for each frame of `file`; `None` if there is no tshark with Lua.
 fn tshark(name: &str, file: &[u8], fields: &[&str]) -> Option<Vec<String>> {
     let version = Command::new("tshark").arg("--version").output();
     let knows_lua = version.is_ok_and(|output| String::from_utf8_lossy(&output.stdout).contains("with Lua"));

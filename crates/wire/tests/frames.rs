@@ -1,4 +1,4 @@
-//! Frames that the captures do not have: tags, trailers, bare IP; and frames that are not RoCEv2.
+//! Frames that the captures lack: tags, trailers, bare IP; and frames that are not RoCEv2.
 
 use std::net::Ipv4Addr;
 

@@ -140,7 +140,7 @@ fn any_ext(rng: &mut Rng, layout: Layout) -> Ext {
     ext(layout, syndrome, flags, &mut || rng.next_u64())
 }
 
-/// Numbers that tell every byte of a header from its neighbours.
+/// Numbers by which every byte of a header differs from its neighbours.
 fn sample_ext(layout: Layout) -> Ext {
     let mut next: u64 = 0x0102_0304_0506_0708;
     ext(layout, Syndrome::Ack { credits: 12 }, IrnFlags::LAST.with(IrnFlags::RETRANSMITTED), &mut || {

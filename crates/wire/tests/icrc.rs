@@ -83,7 +83,7 @@ fn damaged_packets_are_refused_but_for_one_in_two_to_the_sixteenth() {
         accepted += u32::from(!refused && damaged != roce);
         damaged.copy_from_slice(roce);
     }
-    // Three are expected.
+    // Three are expected on average.
     assert!((1..=9).contains(&accepted), "{accepted} of {PACKETS} damaged packets were accepted");
 }
 
@@ -96,7 +96,7 @@ fn short_packets_are_refused() {
     assert!(PathIcrc::between((Ipv4Addr::LOCALHOST.into(), 1), (Ipv6Addr::LOCALHOST.into(), 2)).is_none());
 }
 
-/// The specification's words, bit by bit: CRC-32 over ones, masked headers and the rest.
+/// The specification's definition, bit by bit: CRC-32 over ones, masked headers and the rest.
 fn by_definition(packet: &[u8]) -> u32 {
     let mut masked = vec![0xFF; 8];
     masked.extend(packet);

@@ -8,7 +8,7 @@ use crate::{Qpn, bytes};
 pub struct Dreq {
     /// The sender's identifier of the connection.
     pub local_id: u32,
-    /// The receiver's.
+    /// The receiver's identifier of the connection.
     pub remote_id: u32,
     /// The receiver's queue pair: proof that the sender means this connection.
     pub remote_qpn: Qpn,
@@ -21,7 +21,7 @@ pub struct Dreq {
 pub struct Drep {
     /// The sender's identifier of the connection.
     pub local_id: u32,
-    /// The receiver's.
+    /// The receiver's identifier of the connection.
     pub remote_id: u32,
     /// The consumer's data.
     pub private_data: [u8; Drep::PRIVATE_LEN],

@@ -4,14 +4,14 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use crate::bytes;
 
-/// What `rdma_cm` puts into the private data of a REQ or SIDR_REQ.
+/// The header with which `rdma_cm` begins the private data of a REQ or SIDR_REQ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct IpCm {
     /// The requester's port.
     pub source_port: u16,
     /// The requester's address.
     pub source: IpAddr,
-    /// The address that was asked for, of the same family.
+    /// The requested address, of the same family.
     pub destination: IpAddr,
 }
 
@@ -23,7 +23,8 @@ pub const fn service_id(port_space: u16, port: u16) -> u64 {
 }
 
 impl IpCm {
-    /// Length on the wire; private data that is left in a REQ: 56 bytes, in a SIDR_REQ: 180.
+    /// Length on the wire; private data that is left to the application in a REQ: 56 bytes, in a SIDR_REQ:
+    /// 180.
     pub const LEN: usize = 36;
 
     /// Reads the header; `None` for another version of it, or an unknown version of IP.

@@ -34,13 +34,13 @@ pub enum CmAttribute {
     SidrReq = 0x17,
     /// Service identifier resolution reply.
     SidrRep = 0x18,
-    /// Load alternate path. Known, and not spoken.
+    /// Load alternate path. Known, but not supported.
     Lap = 0x19,
-    /// Alternate path reply. Known, and not spoken.
+    /// Alternate path reply. Known, but not supported.
     Apr = 0x1A,
 }
 
-/// One message, with what the common header adds to it.
+/// One message, with the fields that the common header adds to it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CmMad {
     /// The end that begins an exchange chooses it; the end that answers repeats it.
@@ -66,7 +66,7 @@ pub enum CmMessage {
     Rtu(Rtu),
     /// Request for disconnection.
     Dreq(Dreq),
-    /// Reply to it.
+    /// Reply to a request for disconnection.
     Drep(Drep),
     /// Service resolution request.
     SidrReq(SidrReq),
@@ -105,8 +105,8 @@ impl CmMad {
     /// Reads a MAD. Bytes behind the 256th are ignored.
     ///
     /// # Errors
-    /// Truncated; another class or method; another version; a message that is not spoken (LAP, APR) or not known; a
-    /// field whose value its message forbids.
+    /// Truncated; another class or method; another version; a message that is not supported (LAP, APR) or not
+    /// known; a field whose value its message forbids.
     pub fn parse(mad: &[u8]) -> Result<CmMad, ParseError> {
         let error = |offset, kind| ParseError::new(HeaderName::Mad, offset, kind);
         let Some((header, rest)) = mad.split_first_chunk::<MAD_HEADER_LEN>() else {

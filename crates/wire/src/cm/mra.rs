@@ -3,7 +3,7 @@
 use super::CmData;
 use crate::{HeaderName, ParseError, ParseErrorKind, bytes};
 
-/// The message that an MRA speaks of.
+/// The message that an MRA answers.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answered {
     /// The REQ.
@@ -19,9 +19,9 @@ pub enum Answered {
 pub struct Mra {
     /// The sender's identifier of the connection.
     pub local_id: u32,
-    /// The receiver's.
+    /// The receiver's identifier of the connection.
     pub remote_id: u32,
-    /// What arrived.
+    /// The message that arrived.
     pub answered: Answered,
     /// How long the answer may take, as an exponent: 4.096 µs · 2^n, 5 bits.
     pub service_timeout: u8,

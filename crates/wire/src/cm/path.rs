@@ -1,4 +1,4 @@
-//! A path as a REQ describes it: where packets go and how they are marked (IBTA §12.6.5).
+//! A path as a REQ describes it: its two ends, and how packets are marked (IBTA §12.6.5).
 
 use super::CmData;
 use crate::bytes;
@@ -6,7 +6,7 @@ use crate::bytes;
 /// The local identifier that stands for "none", as RoCE has none (RoCEv2 A17.).
 pub const LID_NONE: u16 = 0xFFFF;
 
-/// Primary or alternate path; all zeros where there is no alternate one.
+/// Primary or alternate path; all zeros if there is no alternate one.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct CmPath {
     /// The requester's local identifier.

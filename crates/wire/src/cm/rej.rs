@@ -1,4 +1,4 @@
-//! REJ: no (IBTA §12.6.7).
+//! REJ: a refusal (IBTA §12.6.7).
 
 use std::fmt;
 
@@ -20,7 +20,7 @@ pub enum Rejected {
 
 /// Why a message was refused (IBTA §12.6.7.2).
 ///
-/// A number and not a list of cases: what a peer says must survive whether or not we know it.
+/// A number and not a list of cases: a peer's reason must survive whether or not this crate knows it.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct RejectReason(pub u16);
 
@@ -29,13 +29,13 @@ pub struct RejectReason(pub u16);
 pub struct Rej {
     /// The sender's identifier of the connection; 0 if it made none.
     pub local_id: u32,
-    /// The receiver's.
+    /// The receiver's identifier of the connection.
     pub remote_id: u32,
-    /// What is refused.
+    /// The refused message.
     pub rejected: Rejected,
-    /// Why.
+    /// The reason.
     pub reason: RejectReason,
-    /// How much of the additional information means something, in bytes, 7 bits.
+    /// The valid bytes of the additional information, 7 bits.
     pub info_len: u8,
     /// Additional information, whose meaning depends on the reason.
     pub info: [u8; Rej::INFO_LEN],
@@ -52,7 +52,7 @@ impl RejectReason {
     pub const TIMEOUT: RejectReason = RejectReason(4);
     /// The request is not supported.
     pub const UNSUPPORTED: RejectReason = RejectReason(5);
-    /// The identifier of the connection means nothing here.
+    /// The receiver does not know the identifier of the connection.
     pub const INVALID_COMMUNICATION_ID: RejectReason = RejectReason(6);
     /// The service has no listener.
     pub const INVALID_SERVICE_ID: RejectReason = RejectReason(8);
@@ -66,7 +66,7 @@ impl RejectReason {
     pub const INVALID_MTU: RejectReason = RejectReason(26);
     /// Too few resources for READs and atomics.
     pub const INSUFFICIENT_RESPONDER_RESOURCES: RejectReason = RejectReason(27);
-    /// The application said no.
+    /// The application refused.
     pub const CONSUMER: RejectReason = RejectReason(28);
     /// The requester's identifier is in use.
     pub const DUPLICATE_LOCAL_ID: RejectReason = RejectReason(30);

@@ -8,7 +8,7 @@ use crate::{Psn, Qpn, bytes};
 pub struct Rep {
     /// The responder's identifier of the connection.
     pub local_id: u32,
-    /// The requester's.
+    /// The requester's identifier of the connection.
     pub remote_id: u32,
     /// Q_Key; 0 for connections.
     pub qkey: u32,
@@ -24,7 +24,7 @@ pub struct Rep {
     pub initiator_depth: u8,
     /// How long the responder's acknowledgements may take, as an exponent, 5 bits.
     pub target_ack_delay: u8,
-    /// What became of the alternate path, 2 bits: 0 accepted, 1 not supported, 2 rejected.
+    /// The responder's answer to the alternate path, 2 bits: 0 accepted, 1 not supported, 2 rejected.
     pub failover: u8,
     /// Whether the responder does end-to-end flow control.
     pub has_flow_control: bool,

@@ -24,7 +24,7 @@ pub struct Req {
     pub local_id: u32,
     /// Vendor of the enhanced connection establishment's options, 24 bits; 0 for none.
     pub ece_vendor: u32,
-    /// What is asked for.
+    /// The requested service.
     pub service_id: u64,
     /// GUID of the requester's channel adapter.
     pub ca_guid: u64,
@@ -60,9 +60,9 @@ pub struct Req {
     pub has_srq: bool,
     /// The path between both ends.
     pub primary: CmPath,
-    /// Another one; all zeros for none.
+    /// The alternate path; all zeros for none.
     pub alternate: CmPath,
-    /// The consumer's data; of `rdma_cm`, an [`IpCm`](super::IpCm) header and then the application's.
+    /// The consumer's data; with `rdma_cm`, an [`IpCm`](super::IpCm) header and then the application's.
     pub private_data: [u8; Req::PRIVATE_LEN],
 }
 

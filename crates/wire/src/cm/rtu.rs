@@ -8,7 +8,7 @@ use crate::bytes;
 pub struct Rtu {
     /// The requester's identifier of the connection.
     pub local_id: u32,
-    /// The responder's.
+    /// The responder's identifier of the connection.
     pub remote_id: u32,
     /// The consumer's data.
     pub private_data: [u8; Rtu::PRIVATE_LEN],

@@ -6,32 +6,33 @@ use crate::{Qpn, bytes};
 /// Service identifier resolution request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SidrReq {
-    /// The requester's identifier of the question.
+    /// The requester's identifier of the request.
     pub request_id: u32,
     /// Partition key.
     pub pkey: u16,
-    /// What is asked for.
+    /// The requested service.
     pub service_id: u64,
-    /// The consumer's data; of `rdma_cm`, an [`IpCm`](super::IpCm) header and then the application's.
+    /// The consumer's data; with `rdma_cm`, an [`IpCm`](super::IpCm) header and then the application's.
     pub private_data: [u8; SidrReq::PRIVATE_LEN],
 }
 
-/// What became of a service identifier resolution request (IBTA §12.11.2). A number, as peers may know more of them.
+/// The result of a service identifier resolution request (IBTA §12.11.2). A number, as peers may know more
+/// results.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub struct SidrStatus(pub u8);
 
 /// Service identifier resolution reply.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SidrRep {
-    /// The requester's identifier of the question.
+    /// The requester's identifier of the request.
     pub request_id: u32,
-    /// Whether there is an answer.
+    /// The result.
     pub status: SidrStatus,
-    /// How much of the additional information means something, in bytes.
+    /// The valid bytes of the additional information.
     pub info_len: u8,
     /// The queue pair that provides the service.
     pub qpn: Qpn,
-    /// The service, as asked for.
+    /// The requested service.
     pub service_id: u64,
     /// The key that admits datagrams to the queue pair.
     pub qkey: u32,
@@ -46,7 +47,7 @@ impl SidrStatus {
     pub const SUCCESS: SidrStatus = SidrStatus(0);
     /// The service has no listener.
     pub const UNSUPPORTED: SidrStatus = SidrStatus(1);
-    /// The application said no.
+    /// The application refused.
     pub const REJECTED: SidrStatus = SidrStatus(2);
     /// No queue pair is available.
     pub const NO_QP: SidrStatus = SidrStatus(3);

@@ -1,4 +1,4 @@
-//! The ICRC of packets whose IP and UDP headers the kernel does not show us.
+//! The ICRC of packets whose IP and UDP headers the kernel does not show.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -6,12 +6,12 @@ use super::{ONES, mask_ipv4, mask_ipv6};
 use crate::crc::{Crc, Spread, unwind, unwind_word};
 use crate::{Bth, ICRC_LEN, Ip, Ipv4, Ipv6, Udp};
 
-/// An ICRC of which part of the packet is still to come.
+/// The ICRC of a packet's first part; the rest is still to be added.
 #[derive(Clone, Copy, Debug)]
 #[must_use]
 pub struct Icrc(Crc);
 
-/// What the ICRCs of all packets from one socket address to another have in common.
+/// The part of the ICRC that all packets from one socket address to another share.
 ///
 /// For IPv4, packets must have no options and carry "don't fragment" and nothing else in the fragment field, which
 /// is what RoCEv2 senders do. It takes about as long to make one as to check a small packet.
@@ -20,7 +20,7 @@ pub struct Icrc(Crc);
 /// is the CRC of the headers as they are. So a packet costs one pass over its own bytes, where they lie.
 #[derive(Clone, Copy, Debug)]
 pub struct PathIcrc {
-    /// Over the masked headers before the BTH; lengths and identification are zero.
+    /// The CRC of the masked headers before the BTH; lengths and identification are zero.
     prefix: Crc,
     is_v4: bool,
 }
@@ -37,7 +37,7 @@ static UDP_LENGTH: Spread = Spread::new(2);
 /// Bytes between the IPv4 identification and the BTH.
 const ID_TO_BTH: usize = Ipv4::LEN - 6 + Udp::LEN;
 
-/// What the CRC at the BTH lacks so that its fifth byte counts as ones, by that byte.
+/// The difference that makes the BTH's fifth byte count as ones, by that byte.
 static MASK: [u32; 256] = {
     let mut table = [0; 256];
     let mut byte = 0;
@@ -49,7 +49,7 @@ static MASK: [u32; 256] = {
 };
 
 impl Icrc {
-    /// Adds the bytes that follow.
+    /// Adds bytes that follow.
     #[inline]
     pub fn update(self, bytes: &[u8]) -> Icrc {
         Icrc(self.0.update(bytes))
@@ -73,7 +73,7 @@ impl PathIcrc {
         PathIcrc::new(Ip::V6(Ipv6::new(source.0, destination.0)), source.1, destination.1)
     }
 
-    /// The path between two sockets of the same family; `None` where one is IPv4 and one IPv6.
+    /// The path between two sockets of the same family; `None` if one is IPv4 and one IPv6.
     pub fn between(source: (IpAddr, u16), destination: (IpAddr, u16)) -> Option<PathIcrc> {
         match (source.0, destination.0) {
             (IpAddr::V4(s), IpAddr::V4(d)) => Some(PathIcrc::v4((s, source.1), (d, destination.1))),
@@ -143,8 +143,8 @@ impl PathIcrc {
         self.difference(ip_id, packet) == Some(0)
     }
 
-    /// The identification under which `packet`, which goes from BTH to ICRC, carries the right ICRC. `hint` is tried
-    /// first. `None` where no identification fits: the packet is damaged, or not from this path.
+    /// The identification under which `packet`, which goes from BTH to ICRC, carries the right ICRC. `hint`
+    /// is tried first. `None` if no identification fits: the packet is damaged, or not from this path.
     ///
     /// One damaged packet in 2^16 passes, against one in 2^32 where the identification is known. On IPv6 paths this is
     /// [`PathIcrc::verify`] and the answer is `hint`.
@@ -165,7 +165,7 @@ impl PathIcrc {
         u16::try_from(ids).ok().map(|ids| hint ^ ids.swap_bytes())
     }
 
-    /// The ICRC in `packet` against the one it should have; `None` where it is too short to have any.
+    /// The ICRC in `packet`, and the one that it should have; `None` if the packet is too short for one.
     #[inline]
     fn difference(&self, ip_id: u16, packet: &[u8]) -> Option<u32> {
         let (body, icrc) = packet.split_last_chunk::<ICRC_LEN>()?;
