@@ -1,4 +1,5 @@
-//! What posting and polling cost on this machine: `cargo run --release -p highwire-rings --example ring_cost`.
+//! The cost of posting and polling on this machine: `cargo run --release -p highwire-rings --example
+//! ring_cost`.
 
 use std::hint::black_box;
 use std::sync::Arc;

@@ -28,21 +28,21 @@ pub const COMPLETION_RING: RingKind = RingKind::new(3, CQE_BYTES, CQE_BYTES);
 /// Bytes of a CQE.
 pub const CQE_BYTES: u32 = 64;
 
-/// Bits of a CQE's `wc_flags`, those of `ibv_wc_flags`; what tag matching says lies between them.
+/// Bits of a CQE's `wc_flags`, those of `ibv_wc_flags`; the bits of tag matching lie between them.
 mod flag {
     pub(super) const GRH: u16 = 1;
     pub(super) const WITH_IMM: u16 = 2;
     pub(super) const WITH_INVALIDATE: u16 = 8;
 }
 
-/// An entry of the ring: a completion, and what tag matching adds to it.
+/// An entry of the ring: a completion, and the fields that tag matching adds to it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cqe {
-    /// What the verbs say. Whether it was solicited is told when it is pushed, and not by the ring.
+    /// The completion. Whether it was solicited is an argument of the push; the ring does not keep it.
     pub completion: Completion,
     /// The tag of a message that a tagged buffer was waiting for.
     pub tag: u64,
-    /// What its sender put beside the tag.
+    /// The sender's 32 bits beside the tag.
     pub tag_context: u32,
 }
 
@@ -51,11 +51,11 @@ pub struct Cqe {
 pub enum PushError {
     /// The queue overran.
     Overrun,
-    /// The application's cursor is impossible.
+    /// The application's cursor has an impossible value.
     Corrupt(CursorError),
 }
 
-/// What the application wants to be woken for.
+/// The completions for which the application wants to be woken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u64)]
 pub enum Arm {
@@ -71,7 +71,7 @@ pub struct CompletionQueueProducer {
     ring: Producer,
     /// The strongest reason to wake the application among the CQEs since the last look at `arm`.
     pending: u64,
-    /// How many CQEs were written when the last was one of a solicited message, or of a failure.
+    /// The number of CQEs written when the last one for a solicited message, or for a failure, was.
     urgent: u64,
 }
 
@@ -83,7 +83,7 @@ impl CompletionQueueProducer {
     /// Takes the producing end of a completion ring.
     ///
     /// # Errors
-    /// What is wrong with the header or its cursors.
+    /// The error in the header or its cursors.
     pub fn attach(window: &Window) -> Result<CompletionQueueProducer, LayoutError> {
         let ring = Producer::attach(window, COMPLETION_RING)?;
         Ok(CompletionQueueProducer { ring, pending: 0, urgent: 0 })
@@ -97,8 +97,8 @@ impl CompletionQueueProducer {
     /// Writes a CQE.
     ///
     /// # Errors
-    /// [`PushError::Overrun`]: the loss is counted in the header; the CQ and its QPs are to go to
-    /// the error state (IBTA §10.8.1).
+    /// [`PushError::Overrun`]: the loss is counted in the header; the CQ and its QPs must go to the error
+    /// state (IBTA §10.8.1).
     #[inline]
     pub fn push(&mut self, cqe: &Cqe) -> Result<(), PushError> {
         if self.ring.free().map_err(PushError::Corrupt)? == 0 {
@@ -116,19 +116,20 @@ impl CompletionQueueProducer {
         Ok(())
     }
 
-    /// How many CQEs were written since the ring was made.
+    /// The number of CQEs written since the ring was made.
     #[inline]
     pub fn pushed(&self) -> u64 {
         self.ring.filled()
     }
 
-    /// How many there were when the last of a solicited message or of a failure was written; 0 if there was none.
+    /// The number of CQEs written when the last one for a solicited message or for a failure was; 0 if there
+    /// was none.
     #[inline]
     pub fn urgent(&self) -> u64 {
         self.urgent
     }
 
-    /// How many of them the application has taken, freshly looked at; none are counted if its cursor is impossible.
+    /// How many of them the application has taken, read anew; none count if its cursor is impossible.
     pub fn observe_taken_acquire(&mut self) -> u64 {
         self.ring.observe_head_acquire().map_or(0, |_| self.ring.given_back())
     }
@@ -171,7 +172,7 @@ impl CompletionQueueConsumer {
     /// Takes the consuming end of a completion ring.
     ///
     /// # Errors
-    /// What is wrong with the header or its cursors.
+    /// The error in the header or its cursors.
     pub fn attach(window: &Window) -> Result<CompletionQueueConsumer, LayoutError> {
         Consumer::attach(window, COMPLETION_RING).map(CompletionQueueConsumer)
     }
@@ -181,7 +182,7 @@ impl CompletionQueueConsumer {
         self.0.layout()
     }
 
-    /// Takes the oldest completion. Its slot goes back to the engine at once.
+    /// Takes the oldest completion, and gives its slot back to the engine at once.
     ///
     /// # Errors
     /// [`CursorError`] if the engine's cursor is impossible.
@@ -196,7 +197,7 @@ impl CompletionQueueConsumer {
         Ok(Some(Cqe::decode(&words)))
     }
 
-    /// Completions that wait, freshly counted.
+    /// The number of completions that wait, counted anew.
     ///
     /// # Errors
     /// As for [`poll`](Self::poll).
@@ -213,7 +214,7 @@ impl CompletionQueueConsumer {
         self.available_after_arm(what).map(|available| available > 0)
     }
 
-    /// The same; returns how many wait.
+    /// As [`arm`](Self::arm), but returns how many completions wait.
     ///
     /// # Errors
     /// As for [`poll`](Self::poll).
@@ -231,12 +232,12 @@ impl CompletionQueueConsumer {
         self.0.window().u64_at(offset::ARM).swap(0, Ordering::AcqRel) != 0
     }
 
-    /// How many CQEs the engine has shown since the ring was made, as far as the last look told.
+    /// The number of CQEs that the engine had published since the ring was made at the last look.
     pub fn observed(&self) -> u64 {
         self.0.observed()
     }
 
-    /// What it was armed for and has not been woken for yet.
+    /// The armed request, until the engine has woken the application for it.
     pub fn armed(&self) -> Option<Arm> {
         match self.0.window().u64_at(offset::ARM).load(Ordering::Acquire) {
             0 => None,

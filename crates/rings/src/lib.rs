@@ -3,7 +3,7 @@
 //! This is Highwire's "mapped hardware queues": fixed offsets, little-endian, versioned, so that Rust, C and Java
 //! programs can map one file and post work without calling anything. `docs/uapi.md` draws every byte.
 //!
-//! Invariant: a slot is copied out before it is checked, so what is checked is what is used.
+//! Invariant: a slot is copied out before it is checked, so that the engine uses exactly what it has checked.
 #![forbid(unsafe_code)]
 
 mod completion;

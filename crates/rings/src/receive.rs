@@ -43,7 +43,7 @@ impl ReceiveQueueProducer {
     /// Takes the producing end of a receive ring.
     ///
     /// # Errors
-    /// What is wrong with the header or its cursors.
+    /// The error in the header or its cursors.
     pub fn attach(window: &Window) -> Result<ReceiveQueueProducer, LayoutError> {
         Producer::attach(window, RECEIVE_RING).map(ReceiveQueueProducer)
     }
@@ -80,7 +80,7 @@ impl ReceiveQueueProducer {
         self.0.publish_release()
     }
 
-    /// Slots that are free, as far as the engine has told.
+    /// The number of free slots, as far as the engine has published.
     ///
     /// # Errors
     /// [`CursorError`] if the engine's cursor is impossible.
@@ -93,7 +93,7 @@ impl ReceiveQueueConsumer {
     /// Takes the consuming end of a receive ring.
     ///
     /// # Errors
-    /// What is wrong with the header or its cursors.
+    /// The error in the header or its cursors.
     pub fn attach(window: &Window) -> Result<ReceiveQueueConsumer, LayoutError> {
         Consumer::attach(window, RECEIVE_RING).map(ReceiveQueueConsumer)
     }
@@ -103,7 +103,7 @@ impl ReceiveQueueConsumer {
         self.0.layout()
     }
 
-    /// Receives that wait.
+    /// The number of receives that wait.
     ///
     /// # Errors
     /// [`CursorError`] if the application's cursor is impossible.
@@ -112,7 +112,7 @@ impl ReceiveQueueConsumer {
         self.0.available()
     }
 
-    /// Receives that wait, freshly counted: the SRQ's limit event needs the exact number.
+    /// The number of receives that wait, counted anew: the SRQ's limit event needs the exact number.
     ///
     /// # Errors
     /// As for [`available`](Self::available).
@@ -120,7 +120,8 @@ impl ReceiveQueueConsumer {
         self.0.observe_tail_acquire()
     }
 
-    /// Copies the oldest waiting WQE's control part out, if there is one. [`advance`](Self::advance) passes it.
+    /// Copies the oldest waiting WQE's control part out, if there is one. [`advance`](Self::advance) moves
+    /// past it.
     ///
     /// # Errors
     /// As for [`available`](Self::available).
@@ -138,10 +139,11 @@ impl ReceiveQueueConsumer {
         }))
     }
 
-    /// Takes the oldest waiting WQE of a queue of which peers take WQEs as well; `buffer` is for its SGEs.
+    /// Takes the oldest waiting WQE of a queue from which peers take WQEs as well; `buffer` is for its SGEs.
     ///
     /// # Errors
-    /// As for [`available`](Self::available); within, [`BadWqe`] if it claims more SGEs than the slot holds.
+    /// As for [`available`](Self::available); inside, [`BadWqe`] if the WQE claims more SGEs than the slot
+    /// holds.
     pub fn claim<'b>(
         &mut self,
         buffer: &'b mut [Sge; MAX_SGES],
@@ -166,25 +168,27 @@ impl ReceiveQueueConsumer {
         }))
     }
 
-    /// Says whether the engine holds receives that it has taken and not used: then no peer may take a later one.
+    /// Publishes whether the engine holds receives that it has taken and not used: then no peer may take a
+    /// later one.
     pub fn hold_release(&self, holds: bool) {
         self.0.window().u64_at(offset::HELD).store(u64::from(holds), Ordering::Release);
     }
 
-    /// From now on the application rings for each receive, or no more. The engine looks at the queue once more afterwards.
+    /// Sets whether the application must ring for each receive from now on. The engine looks at the queue
+    /// once more afterwards.
     pub fn want_seqcst(&self, wants: bool) {
         self.0.window().u64_at(offset::WANTED).store(u64::from(wants), Ordering::SeqCst);
         // Store of the word, then load of tail: only a full fence keeps this order.
         fence(Ordering::SeqCst);
     }
 
-    /// Passes the WQE that `peek` showed.
+    /// Moves past the WQE that `peek` returned.
     #[inline]
     pub fn advance(&mut self) {
         self.0.advance();
     }
 
-    /// Gives the slots of all passed WQEs back to the application.
+    /// Gives the slots of all used WQEs back to the application.
     #[inline]
     pub fn release(&mut self) {
         self.0.release();
@@ -192,10 +196,10 @@ impl ReceiveQueueConsumer {
 }
 
 impl ReceiveSlot<'_> {
-    /// What the application offers; `buffer` is for its SGEs.
+    /// The application's receive; `buffer` is for its SGEs.
     ///
     /// # Errors
-    /// [`BadWqe`] if it claims more SGEs than the slot holds.
+    /// [`BadWqe`] if the WQE claims more SGEs than the slot holds.
     #[inline]
     pub fn request<'b>(&self, buffer: &'b mut [Sge; MAX_SGES]) -> Result<RecvWr<'b>, BadWqe> {
         let [wr_id, counts] = self.control;

@@ -61,16 +61,16 @@ mod opcode {
     pub(super) const SEND_WITH_INVALIDATE: u8 = 9;
 }
 
-/// A slot whose contents make no sense; the engine completes it in error.
+/// A slot with invalid contents; the engine completes it in error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BadWqe {
     /// As found in the slot.
     pub wr_id: u64,
-    /// What is wrong.
+    /// The error in the slot.
     pub kind: BadWqeKind,
 }
 
-/// What is wrong with a slot.
+/// The error in a slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BadWqeKind {
     /// The opcode is no send opcode.
@@ -102,7 +102,7 @@ impl SendQueueProducer {
     /// Takes the producing end of a send ring that [`RingLayout::create`] has made.
     ///
     /// # Errors
-    /// What is wrong with the header or its cursors.
+    /// The error in the header or its cursors.
     pub fn attach(window: &Window) -> Result<SendQueueProducer, LayoutError> {
         Producer::attach(window, SEND_RING).map(SendQueueProducer)
     }
@@ -139,7 +139,7 @@ impl SendQueueProducer {
         Ok(())
     }
 
-    /// The same with `data` in the slot instead of the request's SGEs.
+    /// As [`post`](Self::post), with `data` in the slot instead of the request's SGEs.
     ///
     /// # Errors
     /// As for [`post`](Self::post), with [`TooLong`](PostError::TooLong) if the slot is too small.
@@ -154,7 +154,7 @@ impl SendQueueProducer {
         Ok(())
     }
 
-    /// Writes the control part; where the slot begins.
+    /// Writes the control part; returns where the slot begins.
     #[inline]
     fn begin(&mut self, control: &[u64; 8]) -> Result<usize, PostError> {
         has_room(&mut self.0)?;
@@ -169,7 +169,7 @@ impl SendQueueProducer {
         self.0.publish_release()
     }
 
-    /// Slots that are free, as far as the engine has told.
+    /// The number of free slots, as far as the engine has published.
     ///
     /// # Errors
     /// [`CursorError`] if the engine's cursor is impossible.
@@ -182,7 +182,7 @@ impl SendQueueConsumer {
     /// Takes the consuming end of a send ring.
     ///
     /// # Errors
-    /// What is wrong with the header or its cursors.
+    /// The error in the header or its cursors.
     pub fn attach(window: &Window) -> Result<SendQueueConsumer, LayoutError> {
         Consumer::attach(window, SEND_RING).map(SendQueueConsumer)
     }
@@ -192,7 +192,7 @@ impl SendQueueConsumer {
         self.0.layout()
     }
 
-    /// WQEs that wait.
+    /// The number of WQEs that wait.
     ///
     /// # Errors
     /// [`CursorError`] if the application's cursor is impossible: the QP should go to the error state.
@@ -201,7 +201,8 @@ impl SendQueueConsumer {
         self.0.available()
     }
 
-    /// Copies the oldest waiting WQE's control part out, if there is one. [`advance`](Self::advance) passes it.
+    /// Copies the oldest waiting WQE's control part out, if there is one. [`advance`](Self::advance) moves
+    /// past it.
     ///
     /// # Errors
     /// As for [`available`](Self::available).
@@ -219,13 +220,13 @@ impl SendQueueConsumer {
         }))
     }
 
-    /// Passes the WQE that `peek` showed.
+    /// Moves past the WQE that `peek` returned.
     #[inline]
     pub fn advance(&mut self) {
         self.0.advance();
     }
 
-    /// Gives the slots of all passed WQEs back to the application.
+    /// Gives the slots of all used WQEs back to the application.
     #[inline]
     pub fn release(&mut self) {
         self.0.release();
@@ -233,10 +234,10 @@ impl SendQueueConsumer {
 }
 
 impl SendSlot<'_> {
-    /// What the application asks for, with the SGEs that it is to have: those of the slot, or where its inline data went.
+    /// The application's request, with its SGEs: those of the slot, or those given for its inline data.
     ///
     /// # Errors
-    /// [`BadWqe`], which says under which `wr_id` to complete in error.
+    /// [`BadWqe`], which has the `wr_id` to complete in error.
     #[inline]
     pub fn request<'b>(&self, sges: &'b [Sge]) -> Result<SendWr<'b>, BadWqe> {
         let bad = |kind| Err(BadWqe { wr_id: self.control[0], kind });
@@ -250,7 +251,8 @@ impl SendSlot<'_> {
         decode(&self.control, sges)
     }
 
-    /// Copies the inline bytes into `buffer` and returns them; nothing beyond the slot, even if `length` says more.
+    /// Copies the inline bytes into `buffer` and returns them; never reads beyond the slot, even if `length`
+    /// is larger.
     #[inline]
     pub fn inline<'b>(&self, buffer: &'b mut [u8; MAX_INLINE_BYTES]) -> &'b [u8] {
         let length = if self.is_inline() { (self.length() as usize).min(self.data_bytes) } else { 0 };
@@ -258,7 +260,8 @@ impl SendSlot<'_> {
         &buffer[..length]
     }
 
-    /// Copies the SGEs into `buffer` and returns them; nothing beyond the slot, even if `num_sge` says more.
+    /// Copies the SGEs into `buffer` and returns them; never reads beyond the slot, even if `num_sge` is
+    /// larger.
     #[inline]
     pub fn sges<'b>(&self, buffer: &'b mut [Sge; MAX_SGES]) -> &'b [Sge] {
         let count = if self.is_inline() { 0 } else { usize::from(self.num_sge()).min(self.data_bytes / 16) };
@@ -281,13 +284,13 @@ impl SendSlot<'_> {
     }
 }
 
-/// Whether a slot is free, as a verb says it.
+/// Whether a slot is free, as a verb's result.
 #[inline]
 pub(crate) fn has_room(ring: &mut Producer) -> Result<(), PostError> {
     match ring.free() {
         Ok(0) => Err(PostError::QueueFull),
         Ok(_) => Ok(()),
-        // A ring whose other end lies is as good as none.
+        // A ring whose other end lies cannot be used.
         Err(CursorError { .. }) => Err(PostError::NoSuchQueue),
     }
 }

@@ -1,4 +1,4 @@
-//! The bytes that other languages rely on, and headers that lie.
+//! The bytes on which other languages rely, and headers with wrong values.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

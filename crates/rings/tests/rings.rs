@@ -1,4 +1,4 @@
-//! Rings of every kind and shape against a queue that cannot be wrong, and against memory that lies.
+//! Rings of every kind and shape against a simple model queue, and against memory with wrong values.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -382,7 +382,7 @@ fn a_receive_that_several_want_has_one_taker() {
                     loop {
                         let mut buffer = [Sge::default(); MAX_SGES];
                         match taker.claim(&mut buffer) {
-                            // Others were first every time.
+                            // Other threads were first every time.
                             Err(_) | Ok(None) => std::thread::yield_now(),
                             Ok(Some(Err(_))) => return taken,
                             Ok(Some(Ok(wr))) => {
@@ -408,7 +408,7 @@ fn a_receive_that_several_want_has_one_taker() {
         while window.u64_at(offset::HEAD).load(Ordering::Acquire) != receives {
             std::thread::yield_now();
         }
-        // One for each that claims more SGEs than fit: the end.
+        // One for each that claims more SGEs than fit: then the queue ends.
         for end in receives..receives + 3 {
             let slot = RING_HEADER_BYTES + (end % 16) as usize * 64;
             window.store_words_relaxed(slot, &[end, 0xFF]);
@@ -419,7 +419,7 @@ fn a_receive_that_several_want_has_one_taker() {
     let mut sorted = taken;
     sorted.sort_unstable();
     assert_eq!(sorted, (0..receives).collect::<Vec<_>>());
-    // A cursor that nobody can have reached.
+    // A cursor that no consumer can have reached.
     window.u64_at(offset::HEAD).store(receives + 99, Ordering::Relaxed);
     assert!(takers[0].claim(&mut [Sge::default(); MAX_SGES]).is_err());
 }

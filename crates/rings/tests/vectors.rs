@@ -1,4 +1,4 @@
-//! The same golden bytes and numbers as programs in other languages are held against: `vectors/uapi`.
+//! The golden bytes and numbers that programs in other languages are tested with, too: `vectors/uapi`.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -96,7 +96,7 @@ fn numbers_are_those_of_the_description() {
     for (name, value) in ours {
         assert_eq!(number(name), value, "{name}");
     }
-    // The board's are its own, so they show by what it does.
+    // The board's constants are private, so its behaviour shows them.
     let window = Window::whole(&Arc::new(Segment::heap(DoorbellBoard::bytes(128).unwrap())));
     let board = DoorbellBoard::create(&window, 128).unwrap();
     assert!(board.prepare_sleep_seqcst());
