@@ -1,9 +1,9 @@
-//! Copies where either end may be changing under our feet.
+//! Copies of bytes that other threads or processes may change meanwhile.
 //!
-//! Registered memory belongs to the application, and a mapped ring to a peer as well: both may write while we read.
-//! A plain `memcpy` would be a data race, so every byte here moves by relaxed atomic accesses where the address is
-//! aligned, by volatile ones where it is not, and by one string instruction where there is much of it. Torn values
-//! are possible, as with a DMA engine; undefined behaviour is not.
+//! Registered memory belongs to the application, and a mapped ring to a peer as well: both may write while
+//! this process reads. A plain `memcpy` would be a data race, so every byte here moves by relaxed atomic
+//! accesses if the address is aligned, by volatile ones if it is not, and by one string instruction if there
+//! are many. Torn values are possible, as with a DMA engine; undefined behaviour is not.
 
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
@@ -16,7 +16,7 @@ const STRING_COPY_MIN_BYTES: usize = 384;
 #[repr(C, packed)]
 struct AnyU64(u64);
 
-/// Copies `len` bytes from `source` to `target`, either of which others may be reading or writing.
+/// Copies `len` bytes from `source` to `target`; other threads may be reading or writing either.
 ///
 /// Every aligned 8-byte word of `target` that is covered whole is written by one store if `len` is below 384.
 ///
@@ -50,8 +50,8 @@ pub unsafe fn copy_racy(source: *const u8, target: *mut u8, len: usize) {
     }
 }
 
-/// Like [`copy_racy`], but the last bytes become visible last: a reader that sees the last byte of `target` with Acquire sees
-/// all of it. An aligned copy of 1, 2, 4 or 8 bytes is one store.
+/// Like [`copy_racy`], but the last bytes become visible last: a reader that sees the last byte of `target`
+/// with Acquire sees all of it. An aligned copy of 1, 2, 4 or 8 bytes is one store.
 ///
 /// # Safety
 /// As for [`copy_racy`].
@@ -143,13 +143,13 @@ unsafe fn copy_words<const SOURCE_ALIGNED: bool, const TARGET_ALIGNED: bool>(
     }
 }
 
-/// Orders everything copied from shared memory so far before what follows.
+/// Orders all earlier copies from shared memory before later accesses.
 #[inline]
 pub(crate) fn after_reading() {
     fence(Ordering::Acquire);
 }
 
-/// Asks for a cache line, even if another core has it.
+/// Prefetches a cache line for reading, even if another core has it.
 #[inline]
 pub(crate) fn prefetch_read(at: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -162,12 +162,12 @@ pub(crate) fn prefetch_read(at: *const u8) {
     let _ = at;
 }
 
-/// Asks for a cache line as its only owner.
+/// Prefetches a cache line for writing, as its only owner.
 #[inline]
 pub(crate) fn prefetch_write(at: *const u8) {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: a hint, which never faults; processors that do not know it pass over it. The intrinsic asks for reading
-    // unless the build is for newer processors only.
+    // SAFETY: a hint, which never faults; processors that do not know it ignore it. The intrinsic prefetches
+    // for reading unless the build is for newer processors only.
     unsafe {
         core::arch::asm!("prefetchw [{}]", in(reg) at, options(nostack, preserves_flags, readonly));
     }

@@ -12,8 +12,9 @@
 //!     └───────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Why no bell is lost: a ringer sets its bit before it looks at the summary; the engine takes the summary before it
-//! takes the words. If the ringer finds its summary bit set, the engine has yet to take the word.
+//! Why no bell is lost: a ringing thread sets its bit before it looks at the summary; the engine takes the
+//! summary before it takes the words. If the thread finds its summary bit set, the engine has yet to take the
+//! word.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -70,10 +71,10 @@ impl DoorbellBoard {
         Ok(DoorbellBoard { window, bits })
     }
 
-    /// A board that another process has made.
+    /// Attaches to a board that another process has made.
     ///
     /// # Errors
-    /// What is wrong with its header.
+    /// The error in its header.
     pub fn attach(window: &Window) -> Result<DoorbellBoard, LayoutError> {
         let head = window.part(0, DoorbellBoard::bytes(1)?)?;
         let first = head.u64_at(0).load(Ordering::Acquire);
@@ -92,7 +93,8 @@ impl DoorbellBoard {
         self.bits
     }
 
-    /// Announces work of queue `bit`; true if the engine sleeps and the caller must wake it (it alone is told).
+    /// Announces work of queue `bit`; true if the engine sleeps and the caller must wake it (only one caller
+    /// gets true).
     ///
     /// Ring after publishing the queue's cursor. A bit beyond the board rings nothing.
     #[inline]
@@ -110,7 +112,7 @@ impl DoorbellBoard {
         sleeping.load(Ordering::SeqCst) != 0 && sleeping.swap(0, Ordering::SeqCst) != 0
     }
 
-    /// Takes all bells that have rung. Costs one load when none has.
+    /// Takes all bells that have rung. Costs one load if none has.
     #[inline]
     pub fn take_acquire(&self) -> DoorbellIter<'_> {
         let mut summary = self.summary().load(Ordering::Relaxed);
@@ -147,7 +149,7 @@ impl DoorbellBoard {
 }
 
 impl Drop for DoorbellIter<'_> {
-    /// Puts bells back that the engine had no time for.
+    /// Puts back the bells that the engine had no time for.
     fn drop(&mut self) {
         if self.word != 0 {
             self.board.word(self.base / 64).fetch_or(self.word, Ordering::SeqCst);
@@ -170,7 +172,7 @@ impl Iterator for DoorbellIter<'_> {
             }
             self.base = self.summary.trailing_zeros() * 64;
             self.summary &= self.summary - 1;
-            // An application may have scribbled bits for queues that are not there.
+            // An application may have set bits for queues that do not exist.
             let bits = self.board.bits.saturating_sub(self.base);
             if bits > 0 {
                 self.word = self.board.word(self.base / 64).swap(0, Ordering::SeqCst);

@@ -1,16 +1,17 @@
-//! Copies and atomics that survive memory which is not there.
+//! Copies and atomics that survive missing memory.
 //!
-//! A program may unmap what it has registered, and another process may truncate a file that both have mapped. The access that
-//! finds out gets a signal. So the accesses that such memory is touched with are one piece of machine code, and the
-//! handler of SIGSEGV and SIGBUS knows where that lies: a fault inside ends the access and reports it, and every other
-//! fault goes on to the handler that was there before. It costs nothing until a fault comes.
+//! A program may unmap memory that it has registered, and another process may truncate a file that both have
+//! mapped. The next access gets a signal. So all accesses to such memory are one piece of machine code, and
+//! the handler of SIGSEGV and SIGBUS knows its place: a fault inside ends the access and reports it, and
+//! every other fault goes on to the handler that was there before. The guard costs nothing until a fault
+//! comes.
 //!
-//! Segments are touched by other accesses as well: rings, tables, cursors. Where another process has truncated the file of one, the
-//! handler puts pages of zeros there, for this process alone, and counts it ([`lost_segments`]): then the other end looks
-//! like one that has gone, which is what it is.
+//! Other accesses touch segments as well: those to rings, tables, cursors. If another process has truncated a
+//! segment's file, the handler puts pages of zeros there, for this process alone, and counts it
+//! ([`lost_segments`]): then the other end looks like one that has gone, as indeed it has.
 //!
-//! What it cannot do: a thread that blocks SIGSEGV dies of it, as always. The program may install a handler of its own later,
-//! which then takes every fault; [`install`] is called again with each registration and goes on top of it.
+//! Limits: a thread that blocks SIGSEGV dies of it, as always. The program may install a handler of its own
+//! later, which then gets every fault; each registration calls [`install`] again, which goes on top of it.
 //! Other processors than x86-64 have no guard yet: there the accesses are plain.
 
 mod handler;
@@ -23,12 +24,12 @@ mod segments;
 
 use std::sync::atomic::Ordering;
 
-/// The memory is not there. Bytes before the first that is missing may have been copied.
+/// The memory is missing. Bytes before the first missing one may have been copied.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Lost;
 
-/// Copies `len` bytes from `source` to `target`, either of which others may be reading, writing or unmapping. A target that is
-/// aligned is written by whole 8-byte words if `len` is below 384.
+/// Copies `len` bytes from `source` to `target`; other threads may be reading, writing or unmapping either.
+/// An aligned target is written by whole 8-byte words if `len` is below 384.
 ///
 /// # Errors
 /// [`Lost`], once [`install`] was called.
@@ -60,7 +61,7 @@ pub unsafe fn copy_guarded_last_release(source: *const u8, target: *mut u8, len:
     unsafe { machine::copy(source, target, last, len - last) }
 }
 
-/// Replaces the word by `swap` if it equals `compare`; returns what was there.
+/// Replaces the word by `swap` if it equals `compare`; returns its former value.
 ///
 /// # Errors
 /// As [`copy_guarded`].
@@ -73,7 +74,7 @@ pub unsafe fn compare_swap_guarded(word: *mut u64, compare: u64, swap: u64) -> R
     unsafe { machine::compare_swap(word, compare, swap) }
 }
 
-/// Adds to the word, wrapping; returns what was there.
+/// Adds to the word, wrapping; returns its former value.
 ///
 /// # Errors
 /// As [`copy_guarded`].
@@ -86,12 +87,12 @@ pub unsafe fn fetch_add_guarded(word: *mut u64, add: u64) -> Result<u64, Lost> {
     unsafe { machine::fetch_add(word, add) }
 }
 
-/// From now on the segment that is mapped there outlives its file.
+/// Lets the segment that is mapped there outlive its file.
 pub(crate) fn watch(start: usize, len: usize) {
     segments::watch(start, len);
 }
 
-/// The segment is about to be unmapped.
+/// Forgets a segment that is about to be unmapped.
 pub(crate) fn forget(start: usize) {
     segments::forget(start);
 }
@@ -101,13 +102,13 @@ pub fn lost_segments() -> u64 {
     segments::LOST.load(Ordering::Relaxed)
 }
 
-/// Has the guarded accesses report what would otherwise be SIGSEGV and SIGBUS. Cheap to repeat, which is of use where the
-/// program installs handlers of its own.
+/// Lets the guarded accesses report faults that would otherwise be SIGSEGV and SIGBUS. Cheap to repeat, for
+/// programs that install handlers of their own.
 pub fn install() {
     if !cfg!(miri) {
         handler::install();
     }
-    // Threads that copy afterwards see what was installed.
+    // Threads that copy afterwards see the installed handlers.
     std::sync::atomic::fence(Ordering::SeqCst);
 }
 
@@ -147,7 +148,7 @@ mod tests {
     fn atomics_return_what_was_there() {
         let mut word = 5u64;
         let at = &raw mut word;
-        // SAFETY: the word is ours.
+        // SAFETY: the word belongs to this test.
         unsafe {
             assert_eq!(fetch_add_guarded(at, u64::MAX), Ok(5));
             assert_eq!(compare_swap_guarded(at, 5, 9), Ok(4));
@@ -183,7 +184,7 @@ mod tests {
         let words: [u64; 3] = std::array::from_fn(|page| last.u64_at(page * 4096).load(Ordering::Relaxed));
         assert_eq!(words, [7, 0, 0], "what is left of the file stays");
         assert!(lost_segments() > before);
-        // From now on they are this process's own.
+        // From now on the pages are this process's own.
         last.u64_at(2 * 4096).store(9, Ordering::Relaxed);
         assert_eq!(last.u64_at(2 * 4096).load(Ordering::Relaxed), 9);
     }

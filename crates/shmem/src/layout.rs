@@ -34,7 +34,7 @@ pub const RING_HEADER_BYTES: usize = 512;
 /// "HWRG" as a little-endian word.
 const RING_MAGIC: u32 = u32::from_le_bytes(*b"HWRG");
 
-/// More slots than this make no sense and would only hide an overflow.
+/// More slots than this would only hide an overflow.
 const SLOT_COUNT_MAX: u32 = 1 << 22;
 
 /// Offsets in a ring's header, in bytes. `docs/uapi.md` repeats them for other languages.
@@ -49,7 +49,7 @@ pub mod offset {
     pub const SLOT_BYTES: usize = 8;
     /// `u32`, a power of two.
     pub const SLOT_COUNT: usize = 12;
-    /// `u32`, where slot 0 starts.
+    /// `u32`, the offset of slot 0.
     pub const SLOTS_OFFSET: usize = 16;
     /// `u32`, the QPN, SRQN or CQN.
     pub const RING_ID: usize = 20;
@@ -61,7 +61,8 @@ pub mod offset {
     pub const TAIL: usize = 128;
     /// `u64`, CQEs lost because the ring was full.
     pub const OVERRUN: usize = 136;
-    /// `u64`, what the application of a send ring works on without the engine: as `in_use` of a channel, or 0.
+    /// `u64`, what the application of a send ring works on without the engine: as `in_use` of a channel, or
+    /// 0.
     pub const IN_USE: usize = 144;
     /// `u64`, receives that peers have completed themselves in rings of queue pairs that complete here (CQ).
     pub const COMPLETED: usize = 144;
@@ -71,13 +72,15 @@ pub mod offset {
     pub const HELD: usize = 264;
     /// `u64`, 0 not armed, 1 the next solicited completion, 2 the next completion.
     pub const ARM: usize = 384;
-    /// `u64`, the UDP port of the loopback interface where a peer that finds the queue armed rings; 0 if there is none (CQ).
+    /// `u64`, the UDP port of the loopback interface where a peer rings that finds the queue armed; 0 if
+    /// there is none (CQ).
     pub const BELL: usize = 392;
-    /// `u64`, 1 if the engine wants a bell for receives after all (RQ on demand).
+    /// `u64`, 1 if the engine wants a bell for receives nevertheless (RQ on demand).
     pub const WANTED: usize = 392;
 }
 
-/// What a ring carries, for the crate above to say that fills its slots: a number, and which slots are of use for it.
+/// The kind of a ring, defined by the crate above that fills its slots: a number, and the sizes of slots that
+/// suit it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingKind {
     number: u16,
@@ -85,7 +88,7 @@ pub struct RingKind {
     slot_bytes_max: u32,
 }
 
-/// A ring's header as found in memory, not yet believed.
+/// A ring's header as found in memory, not yet validated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // The fields are those of the picture above.
 pub struct RingHeader {
@@ -110,7 +113,7 @@ pub struct RingLayout {
     doorbell: Option<u32>,
 }
 
-/// Why memory is not what it should be.
+/// Why memory is not a valid layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)] // Display says what each field is.
 pub enum LayoutError {
@@ -177,8 +180,8 @@ impl RingLayout {
         RingLayout { doorbell: Some(bit), ..self }
     }
 
-    /// Believes a header of a ring of this kind, or says why not. `mapped_len` is what is really there, from the start of the
-    /// header.
+    /// Validates a header of a ring of this kind. `mapped_len` is the number of bytes mapped, from the start
+    /// of the header.
     ///
     /// # Errors
     /// The first field that is wrong.
@@ -210,7 +213,8 @@ impl RingLayout {
         Ok(RingLayout { ring_id: header.ring_id, doorbell, ..layout })
     }
 
-    /// Makes an empty ring at the start of a window: zero cursors, header complete before its magic shows.
+    /// Makes an empty ring at the start of a window: zero cursors, and the magic after the rest of the
+    /// header.
     ///
     /// # Errors
     /// [`LayoutError::OutOfBounds`] if the window is too short.
@@ -235,7 +239,7 @@ impl RingLayout {
         Ok(())
     }
 
-    /// What the ring carries.
+    /// The ring's kind.
     pub fn kind(&self) -> RingKind {
         self.kind
     }
@@ -272,7 +276,7 @@ impl RingKind {
         RingKind { number, slot_bytes_min, slot_bytes_max }
     }
 
-    /// Slots are whole cache lines, with room for the widest entry that is of use.
+    /// Slots are whole cache lines, with room for the widest useful entry.
     fn allows_slot_bytes(self, slot_bytes: u32) -> bool {
         slot_bytes.is_multiple_of(64) && (self.slot_bytes_min..=self.slot_bytes_max).contains(&slot_bytes)
     }

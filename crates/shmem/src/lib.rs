@@ -1,12 +1,12 @@
 //! Memory that processes share: segments and pools of it, rings of slots, doorbells, and copies of bytes that may change.
 //!
-//! It knows nothing of verbs: a ring is a header, two cursors and slots of so many bytes. What lies in a slot is for the
-//! crates above to say (`rings`, `link`). Everything is little-endian and versioned, so that programs in other languages can
-//! map the same file; `docs/uapi.md` draws every byte.
+//! It knows nothing of verbs: a ring is a header, two cursors and slots of equal size. The crates above
+//! define the contents of slots (`rings`, `link`). Everything is little-endian and versioned, so that
+//! programs in other languages can map the same file; `docs/uapi.md` draws every byte.
 //!
-//! Invariants: neither side believes the other's cursors (an impossible one is an error, never undefined
-//! behaviour); every shared word is accessed atomically; `unsafe` lives in `segment`, `window`, `copy` and `guard` and
-//! nowhere else.
+//! Invariants: neither side trusts the other's cursors (an impossible one is an error, never undefined
+//! behaviour); every shared word is accessed atomically; `unsafe` lives in `segment`, `window`, `copy` and
+//! `guard` and nowhere else.
 #![deny(unsafe_code)]
 
 #[cfg(target_endian = "big")]

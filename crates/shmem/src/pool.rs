@@ -1,7 +1,8 @@
 //! Registered memory that peers can map: an allocator over growing shared segments.
 //!
-//! Each segment is a file `mem-<id>` in the device's directory (or an anonymous memory file), so that a buffer is
-//! known to everybody as segment id and offset. Ids count from 1 and are never used again; 0 means "not shared".
+//! Each segment is a file `mem-<id>` in the device's directory (or an anonymous memory file), so that every
+//! process knows a buffer by segment id and offset. Ids count from 1 and are never used again; 0 means "not
+//! shared".
 //!
 //! Invariant: free ranges are multiples of 64 bytes, never overlap, and never touch each other.
 
@@ -41,7 +42,7 @@ struct Arena {
     segment: Arc<Segment>,
     /// Offset to length.
     free: BTreeMap<usize, usize>,
-    /// Nothing new is cut from it.
+    /// No new buffer is cut from it.
     is_retired: bool,
 }
 
@@ -56,15 +57,15 @@ pub struct SharedBuffer {
     len: usize,
 }
 
-/// A segment of the pool's that nothing is allocated from; its file is removed when this is dropped.
+/// A segment of the pool's from which nothing is allocated; its file is removed when this is dropped.
 #[derive(Debug)]
 pub struct DedicatedSegment {
     pool: SharedPool,
     id: u32,
 }
 
-/// A segment of the pool's that holds one thing and nothing else, mapped; its file is removed when this is dropped. Its memory
-/// is never used again for another purpose, so a program that still has it mapped then does no harm.
+/// A segment of the pool's that holds a single object, mapped; its file is removed when this is dropped. Its
+/// memory is never used again for another purpose, so a program that still has it mapped then does no harm.
 #[derive(Debug)]
 pub struct WholeSegment {
     dedicated: DedicatedSegment,
@@ -126,14 +127,15 @@ impl SharedPool {
         Ok(SharedBuffer { pool: self.clone(), window, segment_id, len })
     }
 
-    /// Where `len` bytes at `address` lie, if they lie in one of the pool's segments: segment id and offset.
+    /// The place of `len` bytes at `address`, if they lie in one of the pool's segments: segment id and
+    /// offset.
     pub fn locate(&self, address: *const u8, len: usize) -> Option<(u32, usize)> {
         let inner = self.lock();
         inner.segments.iter().find_map(|(&id, arena)| Some((id, arena.segment.offset_of(address, len)?)))
     }
 
-    /// A segment of its own, of zero bytes: for memory that is mapped elsewhere in the process. Returned with its first mapping,
-    /// which has the file.
+    /// A segment of its own, of zero bytes, for memory that is mapped elsewhere in the process. Returned with
+    /// its first mapping, which has the file.
     ///
     /// # Errors
     /// [`PoolError`].
@@ -149,7 +151,8 @@ impl SharedPool {
         Ok((DedicatedSegment { pool: self.clone(), id }, segment))
     }
 
-    /// A segment of its own, of zero bytes, that [`locate`](Self::locate) knows: for what another program maps by its name.
+    /// A segment of its own, of zero bytes, that [`locate`](Self::locate) knows and another program maps by
+    /// its name.
     ///
     /// # Errors
     /// [`PoolError`].
@@ -163,8 +166,8 @@ impl SharedPool {
         Ok(WholeSegment { dedicated, window })
     }
 
-    /// Cuts nothing more from the segment that an address lies in, which goes when the buffers in it have gone: a peer may
-    /// still write to memory that is given back there.
+    /// Cuts no further buffer from the segment that an address lies in, which goes when the buffers in it
+    /// have gone: a peer may still write to memory that is given back there.
     pub fn retire(&self, address: *const u8) {
         let mut inner = self.lock();
         let found = inner.segments.values_mut().find(|arena| arena.segment.offset_of(address, 1).is_some());
@@ -250,7 +253,7 @@ impl Inner {
 
     fn unlink(&self, segment_id: u32) {
         if let Some(directory) = &self.directory {
-            // A file that is gone already is what we want.
+            // If the file is gone already, that is fine.
             let _ = std::fs::remove_file(directory.join(SharedPool::file_name(segment_id)));
         }
     }
@@ -281,7 +284,7 @@ impl DedicatedSegment {
         std::fs::OpenOptions::new().read(true).write(true).open(path)
     }
 
-    /// Whether it belongs to this pool.
+    /// Whether the segment belongs to this pool.
     pub fn is_of(&self, pool: &SharedPool) -> bool {
         Arc::ptr_eq(&self.pool.inner, &pool.inner)
     }

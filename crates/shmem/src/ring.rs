@@ -1,9 +1,9 @@
 //! The two ends of a single-producer, single-consumer ring of fixed slots.
 //!
-//! Cursors count slots ever published (`tail`) and ever consumed (`head`); they never wrap in practice. Each side
-//! owns one, keeps its truth privately, and publishes it; of the other's it keeps a cached copy and reads the shared
-//! one only when the cache says that there is nothing to do. A cursor that the other side could not have reached is
-//! a [`CursorError`].
+//! Cursors count slots ever published (`tail`) and ever consumed (`head`); they never wrap in practice. Each
+//! side owns one cursor, keeps it privately, and publishes it; of the other's it keeps a cached copy and
+//! reads the shared one only when the cache shows no free or filled slot. A cursor that the other side could
+//! not have reached is a [`CursorError`].
 
 use std::fmt;
 use std::sync::atomic::Ordering;
@@ -11,16 +11,16 @@ use std::sync::atomic::Ordering;
 use crate::layout::{LayoutError, RING_HEADER_BYTES, RingHeader, RingKind, RingLayout, offset};
 use crate::window::Window;
 
-/// The other side published a cursor that cannot be: its memory is corrupt, and the ring is unusable.
+/// The other side published an impossible cursor: its memory is corrupt, and the ring is unusable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CursorError {
-    /// Our own cursor, in slots.
+    /// This side's cursor, in slots.
     pub own: u64,
-    /// What the other side published.
+    /// The cursor that the other side published.
     pub found: u64,
 }
 
-/// What both ends know of their ring.
+/// The part of a ring's state that both ends have.
 #[derive(Debug)]
 struct Shape {
     window: Window,
@@ -71,7 +71,7 @@ impl Producer {
     /// Takes the producing end of a ring of this kind that [`RingLayout::create`] has made.
     ///
     /// # Errors
-    /// What is wrong with the header or its cursors.
+    /// The error in the header or its cursors.
     pub fn attach(window: &Window, kind: RingKind) -> Result<Producer, LayoutError> {
         let shape = Shape::attach(window, kind)?;
         let (tail, head_cached) = shape.cursors()?;
@@ -103,13 +103,13 @@ impl Producer {
         self.observe_head_acquire()
     }
 
-    /// Reads how far the consumer is; the slots that are free.
+    /// Reads the consumer's cursor; returns the free slots.
     ///
     /// # Errors
     /// As for [`free`](Self::free).
     #[cold]
     pub fn observe_head_acquire(&mut self) -> Result<u64, CursorError> {
-        // Acquire: the consumer's reads of a slot happen before we overwrite it.
+        // Acquire: the consumer's reads of a slot happen before the producer overwrites it.
         let head = self.shape.window.u64_at(offset::HEAD).load(Ordering::Acquire);
         let used = self.tail.wrapping_sub(head);
         if used > self.tail.wrapping_sub(self.head_cached) {
@@ -119,19 +119,19 @@ impl Producer {
         Ok(self.shape.slot_count() - used)
     }
 
-    /// How many slots were filled since the ring was made.
+    /// The number of slots filled since the ring was made.
     #[inline]
     pub fn filled(&self) -> u64 {
         self.tail
     }
 
-    /// How many of them the consumer has given back, as far as it was looked at.
+    /// The number of slots that the consumer had given back at the last look.
     #[inline]
     pub fn given_back(&self) -> u64 {
         self.head_cached
     }
 
-    /// Where the next slot to fill lies. The caller has seen `free() > 0`.
+    /// The offset of the next slot to fill. The caller has seen `free() > 0`.
     #[inline]
     pub fn slot(&self) -> usize {
         self.shape.slot_offset(self.tail)
@@ -154,7 +154,8 @@ impl Producer {
     }
 }
 
-/// How often a slot that another consumer takes first is left to it: the taker ends soon, so the next slot is tried soon.
+/// How often the consumer retries a slot that another consumer takes first: the other one is soon done, and
+/// then the next slot is tried.
 const CLAIM_ATTEMPTS: u32 = 64;
 
 /// The end that empties slots.
@@ -169,7 +170,7 @@ impl Consumer {
     /// Takes the consuming end of a ring of this kind that [`RingLayout::create`] has made.
     ///
     /// # Errors
-    /// What is wrong with the header or its cursors.
+    /// The error in the header or its cursors.
     pub fn attach(window: &Window, kind: RingKind) -> Result<Consumer, LayoutError> {
         let shape = Shape::attach(window, kind)?;
         let (tail_cached, head) = shape.cursors()?;
@@ -188,7 +189,7 @@ impl Consumer {
         &self.shape.layout
     }
 
-    /// Filled slots: what the cache knows, or, when that is nothing, what the producer has published.
+    /// Filled slots: those in the cache, or, if there are none, those that the producer has published.
     ///
     /// # Errors
     /// [`CursorError`] if the producer's cursor is impossible.
@@ -200,7 +201,7 @@ impl Consumer {
         self.observe_tail_acquire()
     }
 
-    /// Reads how far the producer is; the slots that are filled.
+    /// Reads the producer's cursor; returns the filled slots.
     ///
     /// # Errors
     /// As for [`available`](Self::available).
@@ -216,14 +217,15 @@ impl Consumer {
         Ok(available)
     }
 
-    /// How many slots have been filled since the ring was made, as far as the last look showed.
+    /// The number of slots filled since the ring was made, at the last look.
     #[inline]
     pub fn observed(&self) -> u64 {
         self.tail_cached
     }
 
-    /// Takes the oldest filled slot of a ring of which others take slots as well: it belongs to the consumer that moves the shared cursor
-    /// over it. `copy` is told where it lies before that is decided, and what it returns counts only afterwards.
+    /// Takes the oldest filled slot of a ring from which other consumers take slots as well: it belongs to
+    /// the consumer that moves the shared cursor over it. `copy` gets its offset before that is decided, and
+    /// the result of `copy` counts only afterwards.
     ///
     /// # Errors
     /// As for [`available`](Self::available); also if the cursor never rests.
@@ -242,7 +244,7 @@ impl Consumer {
             }
             let copied = copy(window, self.shape.slot_offset(head));
             let next = head.wrapping_add(1);
-            // Release: our reads of the slot are done before the producer may overwrite it.
+            // Release: this consumer's reads of the slot are done before the producer may overwrite it.
             let moved =
                 window.u64_at(offset::HEAD).compare_exchange(head, next, Ordering::AcqRel, Ordering::Relaxed);
             if moved.is_ok() {
@@ -254,7 +256,7 @@ impl Consumer {
         Err(CursorError { own: self.head, found: tail })
     }
 
-    /// Where the next filled slot lies. The caller has seen `available() > 0`.
+    /// The offset of the next filled slot. The caller has seen `available() > 0`.
     #[inline]
     pub fn slot(&self) -> usize {
         self.shape.slot_offset(self.head)
@@ -267,10 +269,10 @@ impl Consumer {
         self.head = self.head.wrapping_add(1);
     }
 
-    /// Gives all slots passed so far back to the producer.
+    /// Gives all slots that were read so far back to the producer.
     #[inline]
     pub fn release(&mut self) {
-        // Release: our reads of the slots are done before the producer may overwrite them.
+        // Release: this consumer's reads of the slots are done before the producer may overwrite them.
         self.shape.window.u64_at(offset::HEAD).store(self.head, Ordering::Release);
     }
 }

@@ -1,8 +1,9 @@
 //! Shared memory as one mapping: an anonymous memory file, a named file, or plain heap for tests under Miri.
 //!
-//! A segment never moves and never changes its length. If another process truncates its file, what is gone becomes pages of zeros
-//! of this process's own ([`guard`](crate::guard)). Named files are created with mode 0600 and their pages are
-//! reserved, so that a full file system is an error at creation and not a signal at first touch.
+//! A segment never moves and never changes its length. If another process truncates its file, the missing
+//! part becomes pages of zeros of this process's own ([`guard`](crate::guard)). Named files are created with
+//! mode 0600 and their pages are reserved, so that a full file system is an error at creation and not a
+//! signal at first touch.
 
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::fs::{File, OpenOptions};
@@ -55,10 +56,10 @@ impl Segment {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the descriptor is new and ours.
+        // SAFETY: the descriptor is new and belongs to this function.
         let file = unsafe { File::from_raw_fd(fd) };
         let len = reserve(&file, len)?;
-        // SAFETY: a plain system call on our own descriptor.
+        // SAFETY: a plain system call on this function's descriptor.
         let sealed = unsafe {
             libc::fcntl(fd, libc::F_ADD_SEALS, libc::F_SEAL_SHRINK | libc::F_SEAL_GROW | libc::F_SEAL_SEAL)
         };
@@ -179,7 +180,7 @@ impl Segment {
 impl Drop for Segment {
     fn drop(&mut self) {
         match self.backing {
-            // SAFETY: our own mapping, which nothing uses any more: windows keep the segment alive.
+            // SAFETY: this segment's mapping, which nothing uses any more: windows keep the segment alive.
             Backing::Mapped(_) => unsafe {
                 guard::forget(self.base.addr());
                 libc::munmap(self.base.cast(), self.len);
@@ -198,7 +199,7 @@ fn reserve(file: &File, len: usize) -> io::Result<usize> {
     let (Some(len), Some(bytes)) = (len, bytes) else {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "segment too large"));
     };
-    // SAFETY: a plain system call on our own descriptor.
+    // SAFETY: a plain system call on this process's descriptor.
     match unsafe { libc::posix_fallocate(file.as_raw_fd(), 0, bytes) } {
         0 => Ok(len),
         error => Err(io::Error::from_raw_os_error(error)),

@@ -1,7 +1,7 @@
 //! A checked view of shared memory: the only way the rest of the crate touches it.
 //!
-//! A window is inside its segment by construction and keeps it mapped. Each access checks its offset again, which
-//! costs a fraction of a nanosecond and makes the accessors safe even if a header lies.
+//! A window is inside its segment by construction and keeps it mapped. Each access checks its offset again,
+//! which costs a fraction of a nanosecond and makes the accessors safe even if a header lies.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -88,8 +88,8 @@ impl Window {
     /// The 64-bit word at `offset`.
     ///
     /// # Panics
-    /// If the word is not inside the window or not aligned: a bug of ours, since offsets are constants or come from
-    /// a validated layout.
+    /// If the word is not inside the window or not aligned, which is a bug in Highwire: offsets are constants
+    /// or come from a validated layout.
     #[inline]
     pub fn u64_at(&self, offset: usize) -> &AtomicU64 {
         assert!(offset & 7 == 0 && offset < self.len && self.len - offset >= 8, "u64 outside of the window");
@@ -160,13 +160,13 @@ impl Window {
         unsafe { copy::copy_racy(from.as_ptr(), self.base.add(offset), from.len()) };
     }
 
-    /// Asks for the cache line at `offset` for reading it soon. Offsets outside of the window ask for nothing.
+    /// Prefetches the cache line at `offset` for reading. Offsets outside of the window have no effect.
     #[inline]
     pub fn prefetch_read(&self, offset: usize) {
         copy::prefetch_read(self.base.wrapping_add(offset));
     }
 
-    /// Asks for the cache line at `offset` for writing to it soon, which takes it away from other cores.
+    /// Prefetches the cache line at `offset` for writing, which takes it away from other cores.
     #[inline]
     pub fn prefetch_write(&self, offset: usize) {
         copy::prefetch_write(self.base.wrapping_add(offset));

@@ -41,7 +41,7 @@ fn a_board_agrees_with_a_set() {
 fn bells_beyond_the_board_ring_nothing() {
     let (board, window) = board(70);
     assert!(!board.ring_seqcst(70) && !board.ring_seqcst(u32::MAX));
-    // Scribbled bits, in the words and in the summary.
+    // Stray bits, in the words and in the summary.
     window.u64_at(384 + 8).store(u64::MAX, Ordering::Relaxed);
     window.u64_at(128).store(u64::MAX, Ordering::Relaxed);
     assert!(board.take_acquire().eq(64..70));

@@ -1,12 +1,12 @@
-//! The handler of SIGSEGV and SIGBUS, and those that were there before it.
+//! The handler of SIGSEGV and SIGBUS, and the handlers that were there before it.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicUsize, Ordering};
 
 const SIGNALS: [libc::c_int; 2] = [libc::SIGSEGV, libc::SIGBUS];
 
-/// What becomes of other faults. The first is from before we ever came, the second from before we last came. They are never
-/// freed: a handler may be looking.
+/// The handlers of other faults: the first from before the first installation, the second from before the
+/// last. They are never freed, because a handler may be reading them.
 struct Others {
     first: AtomicPtr<libc::sigaction>,
     last: AtomicPtr<libc::sigaction>,
@@ -18,7 +18,8 @@ static OTHERS: [Others; 2] =
 /// The context of the fault that was handed on last, while that is under way.
 static HANDED_ON: AtomicUsize = AtomicUsize::new(0);
 
-/// A thread is at it. No lock: the child of a fork, which inherits the handlers, might find it held for ever.
+/// A thread is installing. No lock: the child of a fork, which inherits the handlers, might find it held for
+/// ever.
 static INSTALLING: AtomicBool = AtomicBool::new(false);
 
 pub(super) fn install() {
@@ -28,13 +29,13 @@ pub(super) fn install() {
     for (signal, others) in SIGNALS.into_iter().zip(&OTHERS) {
         // SAFETY: plain values that the call fills.
         let mut present: libc::sigaction = unsafe { std::mem::zeroed() };
-        // SAFETY: asks only.
+        // SAFETY: a query only.
         if unsafe { libc::sigaction(signal, ptr::null(), &raw mut present) } != 0
             || present.sa_sigaction == on_fault as *const () as usize
         {
             continue;
         }
-        // It runs as the other one would: on the same stack, with the same signals blocked.
+        // It runs as the former handler would: on the same stack, with the same signals blocked.
         let ours = libc::sigaction {
             sa_sigaction: on_fault as *const () as usize,
             sa_flags: libc::SA_SIGINFO | libc::SA_ONSTACK | present.sa_flags & libc::SA_NODEFER,
@@ -43,7 +44,8 @@ pub(super) fn install() {
         let present = Box::into_raw(Box::new(present));
         let _ = others.first.compare_exchange(ptr::null_mut(), present, Ordering::AcqRel, Ordering::Relaxed);
         others.last.store(present, Ordering::Release);
-        // SAFETY: the handler is a function that lives as long as the process, and so is what it looks at.
+        // SAFETY: the handler is a function that lives as long as the process, and so do the values that it
+        // reads.
         unsafe { libc::sigaction(signal, &raw const ours, ptr::null_mut()) };
     }
     INSTALLING.store(false, Ordering::Release);
@@ -54,16 +56,16 @@ extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, context:
     if unsafe { super::machine::give_up(context) } {
         return;
     }
-    // SAFETY: the kernel's own argument, which says of a fault where it was.
+    // SAFETY: the kernel's own argument, which has a fault's address.
     let fault = unsafe { ((*info).si_code > 0).then(|| (*info).si_addr().addr()) };
     if signal == libc::SIGBUS && fault.is_some_and(super::segments::mend) {
         return;
     }
     let Some(at) = SIGNALS.iter().position(|known| *known == signal) else { return };
-    // A handler that was installed after ours may hand a fault back that we have handed to it.
+    // A handler that was installed after this one may hand back a fault that this one has handed to it.
     let came_back = HANDED_ON.swap(context.addr(), Ordering::AcqRel) == context.addr();
     let other = if came_back { &OTHERS[at].first } else { &OTHERS[at].last };
-    // SAFETY: set before the handler was, and never freed.
+    // SAFETY: set before this handler was installed, and never freed.
     if let Some(other) = unsafe { other.load(Ordering::Acquire).as_ref() } {
         // SAFETY: the kernel's own arguments.
         unsafe { hand_on(other, signal, info, context) };
@@ -71,7 +73,7 @@ extern "C" fn on_fault(signal: libc::c_int, info: *mut libc::siginfo_t, context:
     HANDED_ON.store(0, Ordering::Release);
 }
 
-/// Does what would have happened without us.
+/// Does what would have happened without this handler.
 ///
 /// # Safety
 /// The arguments are those of a signal that is being handled.
@@ -86,8 +88,8 @@ unsafe fn hand_on(
     match other.sa_sigaction {
         libc::SIG_IGN if is_sent => {}
         libc::SIG_DFL | libc::SIG_IGN => {
-            // SAFETY: the process ends of it as soon as this handler returns: the instruction faults once more, and what
-            // was sent is sent again.
+            // SAFETY: the process ends as soon as this handler returns: the instruction faults once more, and
+            // a sent signal is sent again.
             unsafe {
                 let default = libc::sigaction { sa_sigaction: libc::SIG_DFL, ..std::mem::zeroed() };
                 libc::sigaction(signal, &raw const default, ptr::null_mut());

@@ -1,4 +1,4 @@
-//! Without machine code of our own: the same accesses, unguarded.
+//! The same accesses without machine code, unguarded.
 
 use super::Lost;
 use crate::copy::{copy_racy, copy_racy_last_release};

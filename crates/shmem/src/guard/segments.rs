@@ -1,4 +1,4 @@
-//! Where segments are mapped, for a handler that may take no lock.
+//! The addresses of segments, for a handler that may take no lock.
 
 use std::ptr;
 use std::sync::atomic::{AtomicPtr, AtomicU64, AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ struct Block {
     next: AtomicPtr<Block>,
 }
 
-/// Free where the start is 0, and of no use yet where the length is.
+/// Free if the start is 0, and not yet valid if the length is.
 struct Entry {
     start: AtomicUsize,
     len: AtomicUsize,
@@ -69,8 +69,8 @@ pub(super) fn forget(start: usize) {
     }
 }
 
-/// Puts zeros where a segment's file ends too early, from the page of `address` on; false if no segment lies there. Calls
-/// nothing that a signal handler must not.
+/// Puts zeros where a segment's file ends too early, from the page of `address` on; false if no segment lies
+/// there. Calls only functions that are safe in a signal handler.
 pub(super) fn mend(address: usize) -> bool {
     for entry in blocks().flat_map(|block| &block.entries) {
         let len = entry.len.load(Ordering::Acquire);
@@ -81,8 +81,8 @@ pub(super) fn mend(address: usize) -> bool {
         let page = address & !(crate::segment::PAGE_BYTES - 1);
         let (rights, flags) =
             (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED);
-        // SAFETY: the range is a mapping of ours of which nothing can be read any more; the thread that brought us here is
-        // using it, so it stays. errno is the interrupted code's.
+        // SAFETY: the range is a mapping of this crate's that cannot be read any more; the thread that
+        // faulted is using it, so it stays. errno is the interrupted code's.
         unsafe {
             let errno = *libc::__errno_location();
             let mended = libc::mmap(page as *mut libc::c_void, start + len - page, rights, flags, -1, 0);
