@@ -5,7 +5,7 @@ use super::sys;
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
 
-/// How long a broker may take to answer: it never waits for anything itself.
+/// How long a broker may take to answer: it never waits itself.
 pub(super) const PATIENCE_SECONDS: i64 = 10;
 
 /// Asks a broker, and waits for its answer.
@@ -25,7 +25,7 @@ pub(super) fn hear(connection: BorrowedFd<'_>) -> io::Result<(Reply, Vec<OwnedFd
     Ok((reply, fds))
 }
 
-/// Whether the other end is gone.
+/// Whether the error means that the other end is gone.
 pub(super) fn is_end(error: &io::Error) -> bool {
     use io::ErrorKind::{BrokenPipe, ConnectionReset, UnexpectedEof};
     matches!(error.kind(), BrokenPipe | ConnectionReset | UnexpectedEof)

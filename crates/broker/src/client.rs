@@ -1,4 +1,4 @@
-//! A process's end: its shard, and what it asks of the broker later on.
+//! A process's end: its shard, and its later requests to the broker.
 
 use super::ask::{PATIENCE_SECONDS, exchange, is_end};
 use super::error::JoinError;
@@ -17,22 +17,22 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
-/// How a thread of this name is started in a process that has rules for the threads of its libraries.
+/// Starts a thread of this name; some processes have rules for the threads of their libraries.
 pub type StartThread = fn(&str, Box<dyn FnOnce() + Send>) -> io::Result<JoinHandle<()>>;
 
 /// A shard of an address, for as long as this lives and no forked child keeps its descriptors.
 #[derive(Debug)]
 pub struct Client {
     tie: Arc<Tie>,
-    /// The thread that brings the broker back, or has done so: the device's own threads must not wait for that.
+    /// The thread that restores the broker, or has done so: the device's own threads must not wait for that.
     helper: Mutex<Option<JoinHandle<()>>>,
     start_thread: StartThread,
-    /// Where management datagrams for this process arrive, one per record.
+    /// The socket on which management datagrams for this process arrive, one per record.
     mads: OwnedFd,
     shard: u8,
 }
 
-/// What ties a process to the broker, and where to find the next one.
+/// A process's connection to the broker, and how to find the next broker.
 #[derive(Debug)]
 struct Tie {
     standing: Mutex<Standing>,
@@ -51,14 +51,14 @@ impl Tie {
 
     fn recover(&self) {
         let mut standing = self.standing();
-        // Another thread may have asked the broker something meanwhile, found it gone, and brought it back.
+        // Another thread may have asked the broker meanwhile, found it gone, and restored it.
         if standing.is_over() {
             let _ = standing.recover(&self.registry, self.address);
         }
     }
 }
 
-/// What a client is given to receive with.
+/// The sockets with which a client receives.
 #[derive(Debug)]
 pub struct Sockets {
     /// UDP 4791.
@@ -77,7 +77,7 @@ pub struct Doorman {
 }
 
 impl Doorman {
-    /// The socket of UDP 4791 that a shard receives from, to look at.
+    /// The socket of UDP 4791 on which a shard receives, for inspection.
     ///
     /// # Errors
     /// [`NotFound`](io::ErrorKind::NotFound) if no process has the shard, and errors of the connection to the broker.
@@ -89,7 +89,7 @@ impl Doorman {
         fds.into_iter().next().ok_or_else(|| io::ErrorKind::NotFound.into())
     }
 
-    /// The process that has a shard, as its device says in the registry.
+    /// The process that has a shard, according to its device in the registry.
     pub fn process_of(&self, shard: u8) -> Option<u32> {
         let sharers = stats::sharing(&self.registry, self.address).ok()?;
         sharers.into_iter().find(|device| device.shard == Some(shard)).map(|device| device.pid)
@@ -104,19 +104,19 @@ pub fn process(registry: &Registry, address: IpAddr) -> Option<u32> {
 
 /// A packet for queue pair 1.
 pub struct GsiPacket {
-    /// Where it came from.
+    /// The sender's address.
     pub source: SocketAddr,
     /// The queue pair that sent it.
     pub source_qpn: Qpn,
     /// The datagram.
     pub mad: Box<Mad>,
-    /// As it came from the network, BTH to ICRC.
+    /// The packet as it came from the network, BTH to ICRC.
     pub packet: Vec<u8>,
 }
 
 impl Client {
-    /// Joins the processes that share `address`, and starts its broker if there is none. Should the broker be killed, a thread
-    /// that `start_thread` starts brings the next one.
+    /// Joins the processes that share `address`, and starts its broker if there is none. If the broker is
+    /// killed, a thread that `start_thread` starts restores it.
     ///
     /// # Errors
     /// [`JoinError`].
@@ -131,7 +131,7 @@ impl Client {
             sys::set_patience(connection.as_fd(), PATIENCE_SECONDS)?;
             match exchange(connection.as_fd(), &Request::Join { version: VERSION }) {
                 Ok(reply) => break (connection, reply),
-                // It was killed just now: there will be another.
+                // The broker was killed just now: there will be another.
                 Err(error) if is_end(&error) && begun.elapsed() < spawn::SUCCESSION_MAX => {
                     std::thread::sleep(spawn::LOOK_INTERVAL);
                 }
@@ -160,14 +160,15 @@ impl Client {
         Doorman { path: registry.broker_socket(address), registry, address }
     }
 
-    /// Looks whether the broker still lives, and has it succeeded if not. What does not succeed is tried again later. Nothing
-    /// is waited for: it takes a program's start, and others may be at it.
+    /// Looks whether the broker still lives, and lets a helper thread start its successor if not. If that
+    /// fails, a later call tries again. This never waits: starting takes a program's start, and other
+    /// processes may be doing the same.
     pub fn look_after_broker(&self) {
-        // A thread that holds the lock is asking the broker, and will see for itself that it is gone.
+        // A thread that holds the lock is asking the broker, and will itself notice that the broker is gone.
         let is_due = self.tie.standing.try_lock().is_ok_and(|standing| standing.is_due());
         let Ok(mut helper) = self.helper.try_lock() else { return };
         if is_due && helper.as_ref().is_none_or(JoinHandle::is_finished) {
-            // Without a thread there is one the next time, perhaps.
+            // If no thread can be started now, a later call may succeed.
             let tie = Arc::clone(&self.tie);
             *helper = (self.start_thread)("highwire-help", Box::new(move || tie.recover())).ok();
         }
@@ -191,33 +192,33 @@ impl Client {
             if len == 0 {
                 return None;
             }
-            // What makes no sense does not hide what is behind it.
+            // An invalid record must not hide those behind it.
             if let Some(packet) = GsiPacket::parse(&record[..len]) {
                 return Some(packet);
             }
         }
     }
 
-    /// Asks for the datagrams that are for these services.
+    /// Asks for the datagrams to these services.
     ///
     /// # Errors
-    /// The broker is gone and none comes in its place.
+    /// The broker is gone and has no successor.
     pub fn listen(&self, services: ServiceIds) -> io::Result<Reply> {
         self.tie.ask(&Request::Listen(services))
     }
 
-    /// Takes [`listen`](Client::listen) back.
+    /// Revokes [`listen`](Client::listen).
     ///
     /// # Errors
-    /// The broker is gone and none comes in its place.
+    /// The broker is gone and has no successor.
     pub fn unlisten(&self, services: ServiceIds) -> io::Result<Reply> {
         self.tie.ask(&Request::Unlisten(services))
     }
 
-    /// Asks for a port; 0 leaves the choice to the broker.
+    /// Asks for a port; with 0 the broker chooses one.
     ///
     /// # Errors
-    /// The broker is gone and none comes in its place.
+    /// The broker is gone and has no successor.
     pub fn bind(&self, space: PortSpace, port: u16) -> io::Result<Reply> {
         self.tie.ask(&Request::Bind { space, port })
     }
@@ -225,23 +226,24 @@ impl Client {
     /// Gives a port back.
     ///
     /// # Errors
-    /// The broker is gone and none comes in its place.
+    /// The broker is gone and has no successor.
     pub fn release(&self, space: PortSpace, port: u16) -> io::Result<Reply> {
         self.tie.ask(&Request::Release { space, port })
     }
 
-    /// Leaves a datagram that the broker sends to queue pair 1 of `to` should this process end without taking it back.
+    /// Leaves a datagram that the broker sends to queue pair 1 of `to` if this process ends without revoking
+    /// it.
     ///
     /// # Errors
-    /// The broker is gone and none comes in its place.
+    /// The broker is gone and has no successor.
     pub fn leave_will(&self, id: u32, to: IpAddr, mad: &Mad) -> io::Result<Reply> {
         self.tie.ask(&Request::LeaveWill { id, to, mad: Box::new(*mad) })
     }
 
-    /// Takes back the will of this id.
+    /// Revokes the will of this id.
     ///
     /// # Errors
-    /// The broker is gone and none comes in its place.
+    /// The broker is gone and has no successor.
     pub fn revoke_will(&self, id: u32) -> io::Result<Reply> {
         self.tie.ask(&Request::RevokeWill { id })
     }
@@ -254,7 +256,7 @@ impl Drop for Client {
         if let Some(helper) = helper.take() {
             let _ = helper.join();
         }
-        // A device that did not come to be has left the broker's word for it.
+        // If the device was never made, the statistics file that the broker announced is still there.
         stats::remove(&self.tie.registry, EngineName::shared(self.tie.address, self.shard));
     }
 }
@@ -262,7 +264,7 @@ impl Drop for Client {
 /// A process that shares an address.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Sharer {
-    /// Its part of the address.
+    /// The number of its shard.
     pub shard: u8,
     /// Its process number.
     pub pid: u32,
@@ -281,7 +283,7 @@ pub fn sharers(registry: &Registry, address: IpAddr) -> Option<Vec<Sharer>> {
 }
 
 impl GsiPacket {
-    /// What the broker passes on: 16 bytes of address, 2 of port, and the packet.
+    /// A record of the broker: 16 bytes of address, 2 of port, and the packet.
     fn parse(record: &[u8]) -> Option<GsiPacket> {
         let (ip, rest) = record.split_first_chunk::<16>()?;
         let (port, packet) = rest.split_first_chunk::<2>()?;
@@ -310,7 +312,7 @@ mod tests {
         let [.., c, d] = std::process::id().to_be_bytes();
         let address = IpAddr::from([127, 135, c, d.clamp(1, 254)]);
         let broker = Broker::open(&registry, address).expect("the address").with_linger(Duration::ZERO);
-        // In its place stand brokers that are killed as soon as a client has connected to them.
+        // In the broker's place stand brokers that are killed as soon as a client has connected to them.
         let (path, aside) = (registry.broker_socket(address), root.join("aside"));
         std::fs::rename(&path, &aside).expect("renames");
         let dying = sys::listen(&path).expect("listens");

@@ -1,27 +1,27 @@
-//! Why a process has no part of an address.
+//! Why a process gets no part of an address.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why no shard was had.
+/// Why a process got no shard.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum JoinError {
     /// There is no broker and none could be started; the text says why.
     #[error("{0}")]
     NoBroker(String),
-    /// The program that would be the broker did not run.
+    /// The broker's program did not run.
     #[error("{}: {source}", program.display())]
     Start {
-        /// What was to be run.
+        /// The program.
         program: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// As many processes as there are shards have the address.
+    /// Every shard of the address has a process.
     #[error("253 processes share it already, and no more can")]
     Full,
-    /// It is of another release.
+    /// The broker is of another release.
     #[error("processes of another version of Highwire share it: end them, or choose another address")]
     OtherVersion,
     /// The broker does not answer, or the system refused something.

@@ -1,14 +1,15 @@
 //! The estate of an address: its sockets, kept so that they outlive every broker.
 //!
-//! The sockets of a group count in the order in which they were bound, and the kernel renumbers them when one is closed:
-//! if they were closed with a broker that is killed, packets of the processes that go on would be steered to wrong sockets. So
-//! all of them lie in a pair of local sockets, as descriptors in records that no process receives. Every sharer has copies of
-//! the pair: two descriptors, however many sockets there are. The sharer that starts the next broker hands it the pair; the
-//! broker looks at the records and leaves them where they are.
+//! The sockets of a group count in the order in which they were bound, and the kernel renumbers them when one
+//! is closed: if they were closed with a broker that is killed, packets for the remaining processes would be
+//! steered to wrong sockets. So all of them lie in a pair of local sockets, as descriptors in records that no
+//! process receives. Every sharer has copies of the pair: two descriptors, however many sockets there are.
+//! The sharer that starts the next broker hands it the pair; the broker looks at the records and leaves them
+//! where they are.
 //!
-//! An address has one estate from its first broker to its last, and a socket lies in it before it is bound. So whichever
-//! sharer is the first to notice that a broker is gone has the whole of it: also what was added for others meanwhile, by
-//! brokers that this one has never heard of.
+//! An address has one estate from its first broker to its last, and a socket lies in it before it is bound.
+//! So the first sharer that notices that a broker is gone has the whole estate, including sockets that later
+//! brokers, unknown to this sharer, added for others.
 
 use super::sys;
 use std::io;
@@ -41,32 +42,32 @@ impl Estate {
         sys::send(self.writer.as_fd(), &[number as u8], &[packets, side_band])
     }
 
-    /// What sharers are given copies of.
+    /// The ends of which sharers get copies.
     pub(super) fn fds(&self) -> [BorrowedFd<'_>; 2] {
         [self.writer.as_fd(), self.reader.as_fd()]
     }
 
-    /// The same from such copies.
+    /// An estate from such copies.
     pub(super) fn of([writer, reader]: [OwnedFd; 2]) -> Estate {
         Estate { writer, reader }
     }
 
-    /// A local socket that is handed to the next broker's process, and out of which that takes the estate.
+    /// A local socket for the next broker's process, which takes the estate out of it.
     pub(super) fn parcel(&self) -> io::Result<OwnedFd> {
         let (ours, theirs) = sys::pair()?;
         sys::send(ours.as_fd(), &[0], &self.fds())?;
         Ok(theirs)
     }
 
-    /// What such a socket holds.
+    /// The estate in such a socket.
     pub(super) fn unpack(parcel: BorrowedFd<'_>) -> io::Result<Estate> {
         let (_, fds) = sys::receive(parcel, &mut [0])?;
         let ends = <[OwnedFd; 2]>::try_from(fds).map_err(|_| io::ErrorKind::InvalidData)?;
         Ok(Estate::of(ends))
     }
 
-    /// All that lies in it: the sockets of packets and those of the side band, in order. Under the lock of the address's
-    /// broker.
+    /// All sockets in the estate: those of packets and those of the side band, in order. The caller holds the
+    /// lock of the address's broker.
     pub(super) fn sockets(&self) -> io::Result<(Vec<OwnedFd>, Vec<OwnedFd>)> {
         let (mut packets, mut side_bands) = (Vec::new(), Vec::new());
         for (number, fds) in sys::peek_all(self.reader.as_fd())? {

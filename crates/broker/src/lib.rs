@@ -1,9 +1,10 @@
 //! One address for all processes of a user: the broker that gives out its parts, and the client that gets one.
 //!
-//! A broker is a process of its own that owns an address: the sockets of UDP 4791 and 4794, and queue pair 1. It hands a
-//! *shard* to each process that opens the address, with a number from 2 to 254 and a pair of sockets to which the kernel steers
-//! packets for queue pairs whose numbers end in it. No data passes through the broker: it is asked when a device opens, when a
-//! service is listened to, and it passes management datagrams on. `docs/host.md` tells the rest.
+//! A broker is a process of its own that owns an address: the sockets of UDP 4791 and 4794, and queue pair 1.
+//! It hands a *shard* to each process that opens the address, with a number from 2 to 254 and a pair of
+//! sockets to which the kernel steers packets for queue pairs whose numbers end in it. No data passes through
+//! the broker: processes ask it when they open a device or listen to a service, and it passes management
+//! datagrams on. `docs/host.md` tells the rest.
 #![deny(unsafe_code)]
 
 mod ask;
@@ -24,5 +25,5 @@ pub use protocol::{Mad, PortSpace, Reply, ServiceIds};
 pub use server::{Broker, BrokerError, serve};
 pub use spawn::BROKER_VARIABLE;
 
-/// The shards that processes are given; 0 belongs to no process, 1 to queue pair 1, 255 to multicast.
+/// The shards for processes; 0 belongs to no process, 1 to queue pair 1, 255 to multicast.
 pub(crate) const SHARDS: std::ops::RangeInclusive<u8> = 2..=254;

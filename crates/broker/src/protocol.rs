@@ -1,11 +1,12 @@
-//! What a client and the broker say to each other: one record per question, one per answer.
+//! The protocol between client and broker: one record per request, one per answer.
 //!
-//! A record is a byte that says what it is, then its fields, little-endian and without padding; addresses take 16 bytes,
-//! IPv4 mapped into IPv6. Both ends belong to one user and one release: a broker of another version refuses.
+//! A record is a byte that tells its kind, then its fields, little-endian and without padding; addresses take
+//! 16 bytes, IPv4 mapped into IPv6. Both ends belong to one user and one release: a broker of another version
+//! refuses.
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// Said with the first record; both ends must agree.
+/// Sent with the first record; both ends must agree.
 pub(super) const VERSION: u32 = 3;
 /// The longest record.
 pub(super) const RECORD_BYTES_MAX: usize = 4096;
@@ -16,9 +17,9 @@ pub type Mad = [u8; highwire_wire::cm::MAD_LEN];
 /// Service ids that agree with `id` in the bits of `mask`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ServiceIds {
-    /// What the masked bits must be.
+    /// The required value of the masked bits.
     pub id: u64,
-    /// Which bits count.
+    /// The bits that count.
     pub mask: u64,
 }
 
@@ -54,28 +55,29 @@ impl PortSpace {
     pub const IB: PortSpace = PortSpace(0x013F);
 }
 
-/// A question of a client.
+/// A request of a client.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(super) enum Request {
-    /// To be given a shard.
+    /// Asks for a shard.
     Join { version: u32 },
-    /// To go on with a shard that a former broker gave; the far end of where datagrams arrive comes along.
+    /// Keeps a shard that a former broker gave; the far end of the client's socket for datagrams comes along.
     Rejoin { version: u32, shard: u8 },
-    /// To be given the requests for these services.
+    /// Asks for the requests to these services.
     Listen(ServiceIds),
-    /// No longer.
+    /// Revokes `Listen`.
     Unlisten(ServiceIds),
-    /// To have a port, or any with 0.
+    /// Asks for a port, with 0 for any.
     Bind { space: PortSpace, port: u16 },
-    /// No longer.
+    /// Gives a port back.
     Release { space: PortSpace, port: u16 },
-    /// To have this sent to a peer when the client ends.
+    /// Leaves a datagram that the broker sends to a peer when the client ends.
     LeaveWill { id: u32, to: IpAddr, mad: Box<Mad> },
-    /// No longer.
+    /// Revokes `LeaveWill`.
     RevokeWill { id: u32 },
     /// Asks which processes share the address. Any process of the user may ask.
     Status,
-    /// The socket that a shard receives packets from, to look at how full it is. Any process of the user may ask.
+    /// Asks for the socket on which a shard receives packets, to see how full it is. Any process of the user
+    /// may ask.
     Socket { shard: u8 },
 }
 
@@ -83,21 +85,21 @@ pub(super) enum Request {
 #[derive(Clone, PartialEq, Eq, Debug)]
 #[non_exhaustive]
 pub enum Reply {
-    /// It is done.
+    /// The request succeeded.
     Done,
-    /// The client's number; the descriptors come along.
+    /// The client's shard; the descriptors come along.
     Shard(u8),
     /// The port that was bound.
     Port(u16),
-    /// Numbers and processes.
+    /// The shards and their processes.
     Sharers(Vec<(u8, u32)>),
-    /// Another request has it.
+    /// Another client has it.
     InUse,
-    /// There is none left.
+    /// None is left.
     Full,
     /// The broker is of another release.
     NotUnderstood,
-    /// The system refused something to the broker.
+    /// The broker got an error from the system.
     Failed(i32),
 }
 
@@ -210,7 +212,7 @@ pub(super) fn ip_from(bytes: [u8; 16]) -> IpAddr {
     Ipv6Addr::from(bytes).to_canonical()
 }
 
-/// What is left of a record.
+/// The rest of a record.
 struct Fields<'a>(&'a [u8]);
 
 impl Fields<'_> {

@@ -1,7 +1,7 @@
 //! The broker itself: one thread, one `poll`.
 //!
-//! Invariant: a socket belongs to one member at a time, and to the broker while it belongs to none. Then packets that arrive at
-//! it are thrown away, so that no member gets packets of an earlier one.
+//! Invariant: a socket belongs to one member at a time, and to the broker while it belongs to none. Then the
+//! broker drops the packets that arrive, so that no member gets packets of an earlier one.
 
 mod counters;
 mod gsi;
@@ -27,16 +27,16 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// How long a broker outlives the last of those it serves: a script starts its programs one after the other.
+/// How long a broker outlives its last member: a script starts its programs one after the other.
 const LINGER: Duration = Duration::from_secs(2);
 /// How often a broker without members checks that clients can still find it.
 const LOOK_INTERVAL: Duration = Duration::from_millis(100);
-/// How long it waits for the first of them.
+/// How long a broker waits for its first member.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// The links below keep no time of their own.
+/// The links below need no time.
 const NO_TIME: highwire_stdx::Instant = highwire_stdx::Instant::ZERO;
-/// How long a service that was given up may pause. Servers that make a listener for each connection are asked in between;
-/// a request that is not answered then is repeated, and finds the next listener.
+/// How long a service without a listener may pause. Servers that make a listener for each connection get
+/// requests in between; a client repeats a request without an answer, which then finds the next listener.
 const GRACE: Duration = Duration::from_secs(1);
 /// The socket of queue pair 1.
 const GSI: usize = 1;
@@ -49,21 +49,22 @@ pub struct Broker {
     packets: SharedPort,
     side_band: SharedPort,
     members: Vec<Member>,
-    /// Shards whose sockets are the broker's, the one that has been free for longest first.
+    /// Shards whose sockets are the broker's, first the one that has been free for longest.
     free: VecDeque<u8>,
-    /// Shards of a former broker's whose owners have not come back yet. Their sockets are left alone.
+    /// Shards of a former broker's whose owners have not come back yet. The broker does not touch their
+    /// sockets.
     unclaimed: BTreeSet<u8>,
-    /// All sockets, for the next broker, and how many pairs of them.
+    /// All sockets, for the next broker, and the number of pairs.
     estate: Estate,
     in_estate: usize,
     services: Vec<(ServiceIds, u8)>,
-    /// Services that were given up, and when.
+    /// Services whose listeners have gone, and when.
     given_up: Vec<(ServiceIds, Instant)>,
-    /// Which shard has a port, and since when.
+    /// The shard that has a port, and since when.
     ports: BTreeMap<(PortSpace, u16), (u8, Instant)>,
-    /// Requests for services that may be listened to in a moment.
+    /// Requests for services that may soon have a listener.
     parked: Vec<Parked>,
-    /// Until then members of a former broker may yet say which services they listen to.
+    /// Until then members of a former broker may still report the services to which they listen.
     settled_at: Instant,
     linger: Duration,
     rng: Rng,
@@ -81,7 +82,7 @@ struct Member {
     wills: BTreeMap<u32, (IpAddr, Box<Mad>)>,
 }
 
-/// What a member that has joined was given.
+/// The shard and sockets of a member.
 struct Part {
     shard: u8,
     mads: OwnedFd,
@@ -91,7 +92,7 @@ struct Part {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BrokerError {
-    /// The address cannot be had; the text says why and what to do.
+    /// The broker cannot take the address; the text says why and what to do.
     #[error(transparent)]
     Address(#[from] OpenError),
     /// The socket for clients could not be made, or waiting failed.
@@ -100,8 +101,8 @@ pub enum BrokerError {
 }
 
 impl Broker {
-    /// Takes an address. The caller holds the registry's lock of the address's broker, or knows that no other process looks for this
-    /// one.
+    /// Takes an address. The caller holds the registry's lock of the address's broker, or knows that no other
+    /// process looks for this one.
     ///
     /// # Errors
     /// [`BrokerError`], whose text says what to do.
@@ -111,7 +112,7 @@ impl Broker {
         let packets = SharedPort::open(&packets, SteerBy::DestinationQpn)?;
         let side_band = SharedPort::open(&side_band, SteerBy::ReceiverQpn)?;
         let path = registry.broker_socket(address);
-        // The address is ours, so the broker that made this socket is gone.
+        // This broker owns the address, so the broker that made this socket is gone.
         let _ = std::fs::remove_file(&path);
         let listener = sys::listen(&path)?;
         let estate = Estate::new()?;
@@ -155,7 +156,7 @@ impl Broker {
         })
     }
 
-    /// Lets it end sooner or later than two seconds after the last process has left.
+    /// Sets how long the broker stays after the last process has left, instead of two seconds.
     #[must_use]
     pub fn with_linger(self, linger: Duration) -> Broker {
         Broker { linger, ..self }
@@ -170,7 +171,7 @@ impl Broker {
         loop {
             let is_lonely = self.members.is_empty();
             let left = end_at.saturating_duration_since(Instant::now());
-            // A broker that cannot be found any more only keeps the port from the next one.
+            // A broker that clients cannot find any more only keeps the port from the next one.
             if is_lonely && (left.is_zero() || !self.registry.is_shared(self.address)) {
                 match self.end() {
                     None => return Ok(()),
@@ -190,14 +191,15 @@ impl Broker {
 
     /// Ends, unless a client has connected or is about to.
     fn end(mut self) -> Option<Broker> {
-        // A client that looks for a broker holds this lock until it is connected. While we hold it, no client is on the way.
+        // A client that looks for a broker holds this lock until it is connected. While the broker holds it,
+        // no client is on the way.
         let lock = match self.registry.try_lock_broker(self.address) {
             Ok(Some(lock)) => Some(lock),
             // The registry was removed, so clients cannot find this broker any more.
             Err(error) if error.kind() == io::ErrorKind::NotFound => None,
             Ok(None) | Err(_) => return Some(self),
         };
-        // Some may share the address that have not come back to this one yet, such as processes that are stopped.
+        // Some sharers may not have come back to this broker yet, such as processes that are stopped.
         self.reclaim();
         if self.accept() > 0 || !self.unclaimed.is_empty() {
             return Some(self);
@@ -211,15 +213,15 @@ impl Broker {
         }
         let _ = stats::running_in(&self.registry);
         self.counters.close();
-        // Last of all: where it is gone, nothing else of the broker is left.
+        // Removed last: without this file, nothing else of the broker is left.
         let _ = std::fs::remove_file(path);
-        // The next one may bind once it has the lock.
+        // The next broker may bind once it has the lock.
         drop(self);
         drop(lock);
         None
     }
 
-    /// Waits for something to happen, and does what it asks for.
+    /// Waits for events, and handles them.
     fn turn(&mut self, timeout_ms: i32) -> io::Result<()> {
         let readable =
             |fd: BorrowedFd<'_>| libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 };
@@ -258,7 +260,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Takes the connections that wait; returns how many.
+    /// Accepts the connections that wait; returns how many.
     fn accept(&mut self) -> usize {
         let mut count = 0;
         while let Ok(connection) = sys::accept(self.listener.as_fd()) {
@@ -270,7 +272,7 @@ impl Broker {
     }
 }
 
-/// How the sockets of packets and those of the side band are set up.
+/// The configuration of the sockets of packets and those of the side band.
 fn configs(address: IpAddr) -> [UdpConfig; 2] {
     let packets = UdpConfig { gro: false, ..UdpConfig::new(address) };
     let small = 1 << 18;
@@ -284,17 +286,18 @@ fn configs(address: IpAddr) -> [UdpConfig; 2] {
     [packets, side_band]
 }
 
-/// Makes this process the broker of an address, says on standard output that it is ready or why it cannot be, and serves.
-/// For a process that has nothing else to do and one thread; it goes on in the background. `registry` is the directory in
-/// which the user's processes find each other, if it is not the usual one. With `succeeds`, standard input is a local socket
-/// that holds the estate of a broker that was killed: the processes that share the address go on under this one.
+/// Makes this process the broker of an address, says on standard output that it is ready or why it cannot be,
+/// and serves. For a process with one thread and no other task; it goes on in the background. `registry` is
+/// the directory in which the user's processes find each other, if it is not the usual one. With `succeeds`,
+/// standard input is a local socket that holds the estate of a broker that was killed: the processes that
+/// share the address go on under this one.
 ///
 /// # Errors
-/// [`BrokerError`]; it was said on standard output, too.
+/// [`BrokerError`]; the process says it on standard output, too.
 pub fn serve(registry: Option<&Path>, address: IpAddr, succeeds: bool) -> Result<(), BrokerError> {
     let say = |text: &str| {
         let mut out = io::stdout();
-        // The process that started this broker may be gone by now.
+        // The process that started this broker may have ended by now.
         let _ = out.write_all(text.as_bytes()).and_then(|()| out.flush());
     };
     let open = || {

@@ -1,8 +1,9 @@
-//! Finding the broker of an address, or starting it.
+//! Finds the broker of an address, or starts it.
 //!
-//! One lock of the registry for each address makes that free of races: a client that looks for a broker holds it until it is
-//! connected. A broker that wants to end takes the lock first, looks once more for new clients, and removes its socket before
-//! it lets go. A client that waits for a change lets go of the lock meanwhile.
+//! One lock of the registry for each address prevents races: a client that looks for a broker holds it until
+//! it is connected. A broker that wants to end takes the lock first, looks once more for new clients, and
+//! removes its socket before it releases the lock. A client that waits for a change releases the lock
+//! meanwhile.
 
 use super::error::JoinError;
 use super::estate::Estate;
@@ -21,17 +22,17 @@ use std::time::{Duration, Instant};
 /// The environment variable that names the program with the `broker` command.
 pub const BROKER_VARIABLE: &str = "HIGHWIRE_BROKER";
 const PROGRAM: &str = "highwire";
-/// What a broker says when it is ready.
+/// The line that a broker prints when it is ready.
 pub(super) const READY: &str = "ready\n";
 
-/// How long a newcomer waits until the sharers of an address have brought its broker back, and how often it looks. The sharers
-/// need a moment; on a busy machine each of them may wait for a processor.
+/// How long a newcomer waits until the sharers of an address have restored its broker, and how often it
+/// looks. The sharers need a moment; on a busy machine each of them may wait for a processor.
 pub(super) const SUCCESSION_MAX: Duration = Duration::from_secs(20);
 pub(super) const LOOK_INTERVAL: Duration = Duration::from_millis(20);
-/// How long a process that was killed may take to let go of its sockets.
+/// How long a killed process may take to lose its sockets.
 const EXIT_MAX: Duration = Duration::from_secs(2);
 
-/// A connection to the broker of `address`, which is started if need be.
+/// Connects to the broker of `address`, which is started if there is none.
 pub(super) fn connect(registry: &Registry, address: IpAddr) -> Result<OwnedFd, JoinError> {
     let path = registry.broker_socket(address);
     let begun = Instant::now();
@@ -44,7 +45,7 @@ pub(super) fn connect(registry: &Registry, address: IpAddr) -> Result<OwnedFd, J
         was_killed |= path.exists();
         let sharers = sharers_of(registry, address);
         let is_late = begun.elapsed() > SUCCESSION_MAX;
-        // Only they can start the next one: the sockets are with them.
+        // Only the sharers can start the next broker: they have the sockets.
         if sharers.is_empty() || is_late {
             reap(registry, address);
             match start(registry, address, None) {
@@ -58,7 +59,7 @@ pub(super) fn connect(registry: &Registry, address: IpAddr) -> Result<OwnedFd, J
                 Err(JoinError::NoBroker(_)) if !sharers.is_empty() => {
                     return Err(JoinError::NoBroker(abandoned(address, &sharers)));
                 }
-                // Its sockets may be there for a moment longer than itself.
+                // Its sockets may stay for a moment longer than itself.
                 Err(_) if was_killed && begun.elapsed() < EXIT_MAX => {}
                 Err(error) => return Err(error),
             }
@@ -77,8 +78,8 @@ fn abandoned(address: IpAddr, sharers: &[u32]) -> String {
     )
 }
 
-/// A connection to the broker that comes after one that was killed. If there is none yet it is started, with what the
-/// former one has left.
+/// Connects to the successor of a broker that was killed. If there is none yet, starts it with the former
+/// one's estate.
 pub(super) fn reconnect(registry: &Registry, address: IpAddr, estate: &Estate) -> io::Result<OwnedFd> {
     let path = registry.broker_socket(address);
     let _lock = registry.lock_broker(address)?;
@@ -107,8 +108,8 @@ fn sharers_of(registry: &Registry, address: IpAddr) -> Vec<u32> {
     sharers.into_iter().map(|device| device.pid).collect()
 }
 
-/// Removes what brokers that were killed left behind, that of `own` and those that no client looks for right now. Under the
-/// lock no broker is between making such a socket and listening.
+/// Removes the sockets of brokers that were killed: that of `own` and those that no client looks for right
+/// now. Under the lock no broker is between making such a socket and listening.
 fn reap(registry: &Registry, own: IpAddr) {
     for address in registry.shared_gids().unwrap_or_default() {
         let is_own = address == own.to_canonical();
@@ -152,7 +153,8 @@ fn start(registry: &Registry, address: IpAddr, estate: Option<&Estate>) -> Resul
     let mut said = String::new();
     let mut output = child.stdout.take().expect("it is piped");
     output.read_to_string(&mut said).map_err(failed)?;
-    // It leaves the work to a child of its own and ends at once. A program that collects all children may be faster.
+    // The program leaves the work to a child of its own and ends at once. A program that collects all
+    // children may be faster.
     let _ = child.wait();
     match said.strip_suffix(READY) {
         Some("") => Ok(()),

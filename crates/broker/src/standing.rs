@@ -1,7 +1,8 @@
-//! What a sharer has with its broker, and how it gets that back when the broker is killed.
+//! A sharer's standing with its broker, and how it restores that when the broker is killed.
 //!
-//! Only a sharer can replace the broker, because the sharers have the sockets. The first sharer to notice starts the next
-//! broker and hands it the estate. All sharers come back with their shards and repeat what they had told the former broker.
+//! Only a sharer can replace the broker, because the sharers have the sockets. The first sharer that notices
+//! starts the next broker and hands it the estate. All sharers come back with their shards and repeat what
+//! they had told the former broker.
 
 use super::ask::{PATIENCE_SECONDS, exchange, hear, is_end};
 use super::estate::Estate;
@@ -14,23 +15,24 @@ use std::net::IpAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::time::{Duration, Instant};
 
-/// After this pause a sharer tries again to bring a broker back, if that has failed and no thread waits for it.
+/// The pause after which a sharer tries again to restore a broker, if that has failed and no thread waits for
+/// it.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
-/// How long a thread that asks the broker something waits for the next broker.
+/// How long a thread that asks the broker waits for the next broker.
 const PATIENCE: Duration = Duration::from_secs(PATIENCE_SECONDS as u64);
 
-/// A connection to the broker, and all that holds only as long as the broker knows of it.
+/// A connection to the broker, and everything that holds only as long as the broker knows of it.
 #[derive(Debug)]
 pub(super) struct Standing {
     connection: OwnedFd,
     estate: Estate,
-    /// The far end of where datagrams arrive.
+    /// The far end of the socket for datagrams.
     far_mads: OwnedFd,
     shard: u8,
     services: Vec<ServiceIds>,
     ports: Vec<(PortSpace, u16)>,
     wills: BTreeMap<u32, (IpAddr, Box<Mad>)>,
-    /// When a broker may be looked for again.
+    /// When the sharer may look for a broker again.
     again_at: Instant,
 }
 
@@ -48,7 +50,7 @@ impl Standing {
         }
     }
 
-    /// Asks, if need be a new broker.
+    /// Asks the broker, or its successor if it is gone.
     pub(super) fn ask(
         &mut self,
         registry: &Registry,
@@ -67,7 +69,7 @@ impl Standing {
             if !self.is_over() || begun.elapsed() > PATIENCE {
                 return Err(error);
             }
-            // The next one may be killed as well, before it has said a word.
+            // The next broker may be killed as well, before it has answered.
             while let Err(error) = self.recover(registry, address) {
                 if begun.elapsed() > PATIENCE {
                     return Err(error);
@@ -77,7 +79,7 @@ impl Standing {
         }
     }
 
-    /// Whether the broker is gone: it says nothing unasked.
+    /// Whether the broker is gone: it never sends without a request.
     pub(super) fn is_over(&self) -> bool {
         sys::is_readable(self.connection.as_fd())
     }
@@ -108,8 +110,8 @@ impl Standing {
         self.say_again(self.connection.as_fd())
     }
 
-    /// Tells the new broker what the former one knew. Another process may have taken a port or service meanwhile; the process
-    /// that had it first gets no error, only no more requests.
+    /// Repeats to the new broker what the former one knew. Another process may have taken a port or service
+    /// meanwhile; the process that had it first gets no error, only no more requests.
     fn say_again(&self, connection: BorrowedFd<'_>) -> io::Result<()> {
         let ports = self.ports.iter().map(|&(space, port)| Request::Bind { space, port });
         let services = self.services.iter().map(|&services| Request::Listen(services));

@@ -23,7 +23,8 @@ fn owned(fd: RawFd) -> OwnedFd {
     unsafe { OwnedFd::from_raw_fd(fd) }
 }
 
-/// A socket address holds 108 bytes, paths may be longer: the directory is opened and named by its descriptor.
+/// A socket address holds 108 bytes, but paths may be longer: the directory is opened and named by its
+/// descriptor.
 fn with_address<R>(
     path: &Path,
     call: impl FnOnce(*const libc::sockaddr, libc::socklen_t) -> io::Result<R>,
@@ -92,13 +93,13 @@ fn set_nonblocking(fd: &OwnedFd) -> io::Result<()> {
     check(unsafe { libc::fcntl(fd.as_raw_fd(), libc::F_SETFL, libc::O_NONBLOCK) }).map(drop)
 }
 
-/// Whether a socket has something to read or has come to its end.
+/// Whether a socket can be read or has reached its end.
 pub(super) fn is_readable(fd: BorrowedFd<'_>) -> bool {
     let mut polled = [libc::pollfd { fd: fd.as_raw_fd(), events: libc::POLLIN, revents: 0 }];
     poll(&mut polled, 0).is_ok() && polled[0].revents != 0
 }
 
-/// Lets a socket hold this many bytes that were sent and not received, as far as that is allowed.
+/// Lets a socket hold this many bytes that were sent and not received, as far as the system allows.
 pub(super) fn set_send_buffer(fd: BorrowedFd<'_>, bytes: libc::c_int) {
     // SAFETY: the option's value is live and has the length that is given. Without success, less fits in.
     unsafe {
@@ -193,12 +194,12 @@ pub(super) fn send(fd: BorrowedFd<'_>, bytes: &[u8], fds: &[BorrowedFd<'_>]) -> 
     }
 }
 
-/// Receives one record into `bytes`, and what descriptors came with it. A length of zero is the end.
+/// Receives one record into `bytes`, and the descriptors that came with it. A length of zero is the end.
 pub(super) fn receive(fd: BorrowedFd<'_>, bytes: &mut [u8]) -> io::Result<(usize, Vec<OwnedFd>)> {
     receive_with(fd, bytes, 0)
 }
 
-/// Every record that waits, with copies of its descriptors; all of it stays where it is. One caller at a time.
+/// Every record that waits, with copies of its descriptors; all of them stay there. One caller at a time.
 pub(super) fn peek_all(fd: BorrowedFd<'_>) -> io::Result<Vec<(u8, Vec<OwnedFd>)>> {
     let from_the_start: libc::c_int = 0;
     // SAFETY: the option's value is live and has the length that is given.
@@ -248,8 +249,8 @@ fn receive_with(
         }
     };
     let mut fds = Vec::new();
-    // SAFETY: the kernel filled the control buffer and says how far; the macros stay inside that. Each descriptor in it
-    // is new and ours.
+    // SAFETY: the kernel filled the control buffer and reported its length; the macros stay inside that. Each
+    // descriptor in it is new and belongs to this function.
     unsafe {
         let mut header = libc::CMSG_FIRSTHDR(&raw const message);
         while !header.is_null() {
@@ -292,7 +293,7 @@ pub(super) fn own_file() -> Option<PathBuf> {
     // SAFETY: all-zero bytes are a valid `Dl_info`.
     let mut info: libc::Dl_info = unsafe { std::mem::zeroed() };
     let inside = own_file as fn() -> Option<PathBuf> as *const libc::c_void;
-    // SAFETY: the address is one of ours; `info` is live.
+    // SAFETY: the address is a function's of this crate; `info` is live.
     if unsafe { libc::dladdr(inside, &raw mut info) } == 0 || info.dli_fname.is_null() {
         return None;
     }
@@ -316,18 +317,20 @@ pub(super) fn detach() -> io::Result<()> {
     Ok(())
 }
 
-/// Points standard input, output and error to nowhere.
+/// Redirects standard input, output and error to `/dev/null`.
 pub(super) fn leave_standard_files() -> io::Result<()> {
     let null = std::fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
     for fd in 0..3 {
-        // SAFETY: no pointers; this process no longer uses what the three numbers stood for.
+        // SAFETY: no pointers; this process no longer uses the files behind the three numbers.
         check(unsafe { libc::dup2(null.as_raw_fd(), fd) })?;
     }
     Ok(())
 }
 
-/// In a child about to become another program: it gets nothing but standard input, output and error. Async-signal-safe.
+/// For a child that is about to become another program: it gets only standard input, output and error.
+/// Async-signal-safe.
 pub(super) fn close_others_on_exec() {
-    // SAFETY: no pointers. Kernels before 5.11 know no such flag; then the child keeps more than it needs.
+    // SAFETY: no pointers. Kernels before 5.11 know no such flag; then the child keeps more descriptors than
+    // it needs.
     unsafe { libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC) };
 }

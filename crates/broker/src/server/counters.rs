@@ -1,17 +1,17 @@
-//! What became of the datagrams for queue pair 1, where other processes can read it.
+//! The fates of datagrams to queue pair 1, counted where other processes can read them.
 
 use highwire_link::shm::stats::StatsFile;
 use highwire_link::shm::{EngineName, Registry};
 use std::net::IpAddr;
 
-/// Why a datagram went no further, or where it went.
+/// The fate of a datagram.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Fate {
-    /// Given to the process that it is for.
+    /// Given to its process.
     Delivered,
-    /// Kept for a listener that may come in a moment.
+    /// Kept for a listener that may soon come.
     Parked,
-    /// Answered in place of a process that is not there.
+    /// Answered in place of a process that does not exist.
     Declined,
     /// Sent from queue pair 1 for a process.
     Sent,
@@ -19,21 +19,21 @@ pub(super) enum Fate {
     DroppedBadIcrc,
     /// No packet of RoCEv2.
     DroppedMalformed,
-    /// Not for queue pair 1, or not with its Q_Key (IBTA §10.2.5).
+    /// Not to queue pair 1, or not with its Q_Key (IBTA §10.2.5).
     DroppedBadQkey,
-    /// Not a message of connection management, or one of no meaning.
+    /// Not a message of connection management, or an invalid one.
     DroppedNotManagement,
     /// A message of connection management that names no recipient.
     DroppedNoRecipient,
     /// For a process that has yet to come back from a broker that was killed.
     DroppedOwnerAway,
-    /// For a process that is not there, and of a kind that is not answered.
+    /// For a process that does not exist, and of a kind without answer.
     DroppedNobody,
-    /// Its process does not take what waits for it.
+    /// Its process does not receive the datagrams that wait.
     DroppedProcessFull,
-    /// More requests wait for listeners than may.
+    /// Too many requests wait for listeners.
     DroppedParkedFull,
-    /// The network took no more.
+    /// The link had no room.
     DroppedLinkFull,
 }
 
@@ -56,7 +56,7 @@ const FATES: [(Fate, &str); 14] = [
 
 pub(super) struct Counters {
     values: [u64; FATES.len()],
-    /// Without it, other programs cannot read them.
+    /// Without the file, other programs cannot read the counters.
     file: Option<StatsFile>,
     is_written: bool,
 }
@@ -72,12 +72,12 @@ impl Counters {
         self.is_written = false;
     }
 
-    /// Removes the file: the counters cannot be read any more.
+    /// Removes the file: no program can read the counters any more.
     pub(super) fn close(&mut self) {
         self.file = None;
     }
 
-    /// Writes them, if any has changed, and those that `others` calls its argument with.
+    /// Writes the counters, if any has changed, and those that `others` passes to its argument.
     pub(super) fn write(&mut self, others: impl FnOnce(&mut dyn FnMut(&'static str, u64))) {
         if std::mem::replace(&mut self.is_written, true) {
             return;

@@ -29,7 +29,7 @@ impl Broker {
         }
     }
 
-    /// Gives a packet to its recipient; returns what became of it, unless that was counted where it happened.
+    /// Gives a packet to its recipient; returns its fate, unless that was counted already.
     fn pass_on(&mut self, packet: &Packet<'_>) -> Option<Fate> {
         let local = SocketAddr::new(self.address, UDP_PORT);
         let path = PathIcrc::between((packet.source.ip(), packet.source.port()), (local.ip(), local.port()));
@@ -56,7 +56,7 @@ impl Broker {
                 }
                 shard
             }
-            // Its owner has yet to come back, and the sender will repeat the message.
+            // The process has yet to come back, and the sender will repeat the message.
             Some(Recipient::Owner(id)) if self.unclaimed.contains(&(id as u8)) => {
                 return Some(Fate::DroppedOwnerAway);
             }
@@ -71,7 +71,7 @@ impl Broker {
         Some(part.give(&record))
     }
 
-    /// Sends from queue pair 1. What does not leave is lost like anything on a network.
+    /// Sends from queue pair 1. A datagram that does not leave is lost, as on any network.
     pub(super) fn send(&mut self, to: SocketAddr, mad: &Mad) {
         self.psn = self.psn.next();
         if self.tx.push(to, &gsi_packet(self.psn, mad), Order::Strict).is_err() {
@@ -92,7 +92,8 @@ impl Broker {
 }
 
 impl Part {
-    /// Hands a datagram to the process. One that does not listen loses datagrams, as by a full receive queue.
+    /// Hands a datagram to the process. A process that does not receive loses datagrams, as with a full
+    /// receive queue.
     pub(super) fn give(&self, record: &[u8]) -> Fate {
         match sys::send(self.mads.as_fd(), record, &[]) {
             Ok(()) => Fate::Delivered,

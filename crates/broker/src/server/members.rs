@@ -1,4 +1,5 @@
-//! Members, the processes that share the address: what the broker gives to each, and takes back.
+//! Members, the processes that share the address: the shards and ports that the broker gives them and takes
+//! back.
 
 use super::super::protocol::{PortSpace, RECORD_BYTES_MAX, Reply, Request, VERSION};
 use super::super::{SHARDS, sys};
@@ -75,7 +76,8 @@ impl Broker {
 
     fn bind(&mut self, shard: u8, space: PortSpace, port: u16) -> Reply {
         let port = if port == 0 {
-            // From a random one on, so that a port that was just given back is not the next to be given.
+            // The search begins at a random port, so that a port that was just given back is not the next to
+            // be given.
             let count = u32::from(u16::MAX - EPHEMERAL_FIRST) + 1;
             let start = self.rng.below(u64::from(count)) as u32;
             let candidates = (0..count).map(|n| EPHEMERAL_FIRST + ((start + n) % count) as u16);
@@ -97,7 +99,7 @@ impl Broker {
     fn join(&mut self, index: usize) -> io::Result<()> {
         let part = match self.take_shard() {
             Ok(Some(shard)) => sys::pair().and_then(|(ours, theirs)| {
-                // Its owner keeps both ends: the next broker is given this one.
+                // The owner keeps both ends, and gives this one to the next broker.
                 let copy = ours.try_clone()?;
                 Ok((Part { shard, mads: ours }, theirs, copy))
             }),
@@ -113,8 +115,8 @@ impl Broker {
         let number = usize::from(part.shard);
         self.packets.drain(number, &mut self.rx);
         self.side_band.drain(number, &mut self.rx);
-        // Stands in until the member makes its own statistics file: from now on no process may think that the member is gone,
-        // or the address unused.
+        // Stands in until the member makes its own statistics file: from now on no process may believe that
+        // the member is gone, or the address unused.
         stats::announce(
             &self.registry,
             EngineName::shared(self.address, part.shard),
@@ -146,7 +148,7 @@ impl Broker {
     /// A free shard, with a new pair of sockets if need be; `None` if every shard is taken.
     fn take_shard(&mut self) -> io::Result<Option<u8>> {
         self.reclaim();
-        // The two ports count alike, also after one of them failed to grow.
+        // Both ports must have as many sockets, even if one of them failed to grow before.
         let next = self.side_band.len();
         let new = u8::try_from(next).ok().filter(|shard| SHARDS.contains(shard));
         let may_reuse = self.free.len() >= FREE_SHARDS_MIN || new.is_none();
@@ -158,8 +160,8 @@ impl Broker {
             OpenError::Io { source, .. } => source,
             other => io::Error::other(other.to_string()),
         };
-        // First into the estate, and bound then: were the broker killed in between the other way round, a socket that counts
-        // would go with it, and the kernel renumber those that come after it.
+        // Put into the estate first, and then bound: were the broker killed in between the other way round, a
+        // bound socket would be closed with it, and the kernel would renumber those behind it.
         if self.in_estate == next {
             let packets = self.packets.prepare().map_err(failed)?;
             self.estate.add(next, packets, self.side_band.prepare().map_err(failed)?)?;
@@ -172,8 +174,8 @@ impl Broker {
         Ok(Some(shard))
     }
 
-    /// The shard that has been free for longest. Not one whose former owner still has its place in the registry: a process
-    /// that is killed may lose its connection before its locks, and a forked child may keep them.
+    /// The shard that has been free for longest. Not one whose former owner is still in the registry: a
+    /// process that is killed may lose its connection before its locks, and a forked child may keep them.
     fn reuse_shard(&mut self) -> Option<u8> {
         let has_place = |broker: &Broker, shard: u8| {
             broker.registry.directory(EngineName::shared(broker.address, shard)).exists()
@@ -185,7 +187,7 @@ impl Broker {
         self.free.remove(at)
     }
 
-    /// A member is gone, however it ended: nothing of it stays.
+    /// Takes back everything of a member that is gone, however it ended.
     pub(super) fn leave(&mut self, index: usize) {
         let member = self.members.swap_remove(index);
         for (to, mad) in member.wills.into_values() {
@@ -196,7 +198,7 @@ impl Broker {
         self.ports.retain(|_, (owner, _)| *owner != shard);
         let name = EngineName::shared(self.address, shard);
         if self.registry.directory(name).exists() {
-            // It was killed.
+            // The member was killed.
             let _ = self.registry.reap_stale();
         }
         stats::remove(&self.registry, name);

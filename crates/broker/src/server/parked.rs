@@ -1,9 +1,9 @@
 //! Parked requests: their services have no listener yet, but may have one in a moment.
 //!
-//! A server that makes a listener for each connection gets requests between two listeners. Some servers tell their clients a
-//! port before they listen to it. And when a new broker has succeeded an old one, members have not told it yet which services
-//! they listen to. Such a request waits for its listener. If it were declined or lost, the client would repeat it after longer
-//! and longer pauses, or not at all.
+//! A server that makes a listener for each connection gets requests between two listeners. Some servers tell
+//! their clients a port before they listen to it. And when a new broker has succeeded an old one, members
+//! have not told it yet to which services they listen. Such a request waits for its listener. If it were
+//! declined or lost, the client would repeat it after longer and longer pauses, or not at all.
 
 use super::super::mad::decline;
 use super::super::protocol::{PortSpace, ServiceIds};
@@ -15,7 +15,7 @@ use highwire_wire::cm::CmMad;
 use std::net::SocketAddr;
 use std::time::Instant;
 
-/// Requests that wait at most; more are lost, and their senders repeat them.
+/// The most requests that wait; further ones are lost, and their senders repeat them.
 const PARKED_MAX: usize = 256;
 
 /// A request that waits.
@@ -23,7 +23,7 @@ pub(super) struct Parked {
     service: u64,
     mad: Box<CmMad>,
     from: SocketAddr,
-    /// What its listener will be sent.
+    /// The record for its listener.
     record: Vec<u8>,
     until: Instant,
 }
@@ -33,7 +33,7 @@ impl Broker {
     pub(super) fn may_be_listened_to(&mut self, service: u64) -> bool {
         let now = Instant::now();
         self.given_up.retain(|(_, when)| now.duration_since(*when) < GRACE);
-        // A port that is bound and not yet listened to, as service ids spell it (IBTA A11.2).
+        // A port that is bound and not yet listened to, in the form of service ids (IBTA A11.2).
         let port = (PortSpace((service >> 16) as u16), service as u16);
         let is_new = |(_, since): &(u8, Instant)| now.duration_since(*since) < GRACE;
         now < self.settled_at

@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Where a successor listens before it can be found.
+/// The path at which a successor listens before clients can find it.
 pub(super) fn draft_of(path: &Path) -> PathBuf {
     let mut draft = path.to_path_buf().into_os_string();
     draft.push("+");
@@ -21,9 +21,9 @@ pub(super) fn draft_of(path: &Path) -> PathBuf {
 }
 
 impl Broker {
-    /// Goes on with the sockets that a former broker has left to its members. The members keep their shards and come back one
-    /// by one; shards whose owners are gone become free. The sockets are in `parcel`, a local socket. The caller holds the
-    /// registry's lock of the address's broker.
+    /// Takes over the sockets that a former broker has left to its members. The members keep their shards and
+    /// come back one by one; shards whose owners are gone become free. The sockets are in `parcel`, a local
+    /// socket. The caller holds the registry's lock of the address's broker.
     ///
     /// # Errors
     /// [`BrokerError`]: the estate is incomplete.
@@ -45,10 +45,10 @@ impl Broker {
         let [packets_config, side_band_config] = configs(address);
         let packets = SharedPort::inherit(packets, &packets_config, SteerBy::DestinationQpn)?;
         let side_band = SharedPort::inherit(side_bands, &side_band_config, SteerBy::ReceiverQpn)?;
-        // In one step, since where there is no such file, neighbours take the address for one that is not shared.
+        // In one step: without such a file, neighbours would believe that the address is not shared.
         let path = registry.broker_socket(address);
         let draft = draft_of(&path);
-        // There is one successor at a time, so this is of one that was killed.
+        // There is one successor at a time, so this file is from a successor that was killed.
         let _ = std::fs::remove_file(&draft);
         let listener = sys::listen(&draft)?;
         std::fs::rename(&draft, &path)?;
@@ -58,7 +58,7 @@ impl Broker {
         Ok(broker)
     }
 
-    /// A member of a former broker's comes back with its shard and the far end of where its datagrams arrive.
+    /// Takes back a former broker's member with its shard and the far end of its socket for datagrams.
     pub(super) fn rejoin(&mut self, index: usize, shard: u8, fds: Vec<OwnedFd>) -> io::Result<()> {
         let mads = <[OwnedFd; 1]>::try_from(fds).ok().filter(|_| self.take_back(shard));
         let Some([mads]) = mads else { return self.refuse(index, &Reply::NotUnderstood) };
@@ -69,12 +69,12 @@ impl Broker {
 
     /// Whether the owner of a shard has not come back yet; then the shard counts as claimed.
     fn take_back(&mut self, shard: u8) -> bool {
-        // A member without a statistics file was taken for gone, and comes back after all.
+        // A member without a statistics file was believed gone, and comes back nevertheless.
         let freed = self.free.iter().position(|&free| free == shard);
         self.unclaimed.remove(&shard) || freed.and_then(|at| self.free.remove(at)).is_some()
     }
 
-    /// Shards whose owners have ended without having come back are free.
+    /// Frees the shards whose owners have ended without coming back.
     pub(super) fn reclaim(&mut self) {
         // A member that replaces the broker's file by its own has none for a moment.
         if self.unclaimed.is_empty() || Instant::now() < self.settled_at {
@@ -109,7 +109,7 @@ mod tests {
         address: IpAddr,
     }
 
-    /// What a process that has joined holds.
+    /// The shard and sockets of a process that has joined.
     struct Sharer {
         connection: OwnedFd,
         shard: u8,
@@ -172,7 +172,7 @@ mod tests {
             hear(sharer.connection.as_fd()).expect("an answer").0
         }
 
-        /// Everybody gets what is for its shard, and nothing else.
+        /// Asserts that every sharer gets the packets for its shard, and no others.
         #[track_caller]
         fn check_steering(&self, sharers: &[&Sharer]) {
             let sender = UdpSocket::bind((self.address, 0)).expect("a port");
@@ -206,7 +206,7 @@ mod tests {
         drop(first);
         let mut second = house.next(&a);
         let b = house.join(&mut second);
-        // It is killed before the first one has come back to it, which then is the first to notice.
+        // It is killed before the first sharer has come back to it, which is then the first to notice.
         drop(second);
         let mut third = house.next(&a);
         let c = house.join(&mut third);
@@ -224,7 +224,7 @@ mod tests {
             let house = House::new(&format!("hole-{bound}"), 2 + bound);
             let mut first = house.first();
             let mut a = house.join(&mut first);
-            // As far as it has come in `take_shard`.
+            // The broker got this far in `take_shard`.
             let packets = first.packets.prepare().expect("a socket");
             first.estate.add(3, packets, first.side_band.prepare().expect("a socket")).expect("room");
             if bound > 0 {
@@ -257,7 +257,7 @@ mod tests {
         second.settled_at = Instant::now() - Duration::from_secs(1);
         second.reclaim();
         assert!(second.free.is_empty(), "it may yet come back");
-        // Even a member that was taken for gone may come back, as long as no other member has its shard.
+        // Even a member that was believed gone may come back, as long as no other member has its shard.
         stats::remove(&house.registry, name);
         second.reclaim();
         assert_eq!(second.free, [a.shard]);
