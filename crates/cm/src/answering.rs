@@ -1,4 +1,4 @@
-//! The end that is asked for a connection.
+//! The responding end of a connection.
 
 use highwire_stdx::Instant;
 use highwire_wire::cm::{Answered, CmMad, CmMessage, Mra, Rej, RejectReason, Rejected, Rep};
@@ -10,10 +10,10 @@ use crate::{CallError, CommId, ConnectionManager, Event};
 impl ConnectionManager {
     /// Accepts a request. [`Established`](Event::Established) follows when the peer is ready.
     ///
-    /// Of `reply`, both identifiers and the GUID are filled in here.
+    /// This fills in both identifiers and the GUID of `reply`.
     ///
     /// # Errors
-    /// Unknown, or not just asked for.
+    /// Unknown, or the request was accepted or rejected already.
     pub fn accept(
         &mut self,
         now: Instant,
@@ -34,7 +34,7 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// Says no to a request, or to a reply. The connection is over, and is forgotten when it is released.
+    /// Refuses a request, or a reply. The connection is over, and is forgotten when it is released.
     ///
     /// # Errors
     /// Unknown; neither asked for nor replied to; more than 72 bytes of information or 148 of private data.
@@ -100,7 +100,7 @@ impl ConnectionManager {
         self.send(peer, &CmMad { transaction_id, ece_options: 0, message });
     }
 
-    /// Reports an event about connection `id`, unless the application has let go of it.
+    /// Reports an event about connection `id`, unless the application has released it.
     pub(crate) fn tell(&mut self, id: u32, event: Event) {
         if self.connections.get(&id).is_some_and(|connection| !connection.is_released) {
             self.events.push_back(event);

@@ -1,4 +1,4 @@
-//! The end that asks for a connection, and what both ends do once there is one.
+//! The requesting end of a connection, and what both ends do once there is one.
 
 use highwire_stdx::Instant;
 use highwire_verbs::Gid;
@@ -13,7 +13,7 @@ impl ConnectionManager {
     /// Asks `to` for a connection. The answer is [`Replied`](crate::Event::Replied), [`Rejected`](crate::Event::Rejected)
     /// or [`Unreachable`](crate::Event::Unreachable).
     ///
-    /// Of `request`, the identifier, the GUID, the response times and the number of retries are filled in here.
+    /// This fills in the identifier, the GUID, the response times and the number of retries of `request`.
     pub fn connect(&mut self, now: Instant, to: Gid, request: &Req, ece_options: u32) -> CommId {
         let id = self.fresh_id();
         let transaction = self.fresh_transaction(id);
@@ -37,10 +37,10 @@ impl ConnectionManager {
         CommId(id)
     }
 
-    /// Takes the peer's reply: from here on the connection is in use.
+    /// Accepts the peer's reply: from here on the connection is in use.
     ///
     /// # Errors
-    /// Unknown, or not just replied to.
+    /// Unknown, or no reply waits for this.
     pub fn establish(&mut self, id: CommId) -> Result<(), CallError> {
         let connection = self.connections.get_mut(&id.0).ok_or(CallError::UnknownId)?;
         if connection.state != State::RepReceived {
@@ -68,7 +68,7 @@ impl ConnectionManager {
     pub fn disconnect(&mut self, now: Instant, id: CommId, private_data: &[u8]) -> Result<(), CallError> {
         let private_data = padded(private_data)?;
         let connection = self.connections.get_mut(&id.0).ok_or(CallError::UnknownId)?;
-        // A passive end may part before it has heard the RTU.
+        // A responder may end the connection before the RTU has reached it.
         if !matches!(connection.state, State::Established | State::RepSent) {
             return Err(CallError::WrongState);
         }
@@ -113,8 +113,8 @@ impl ConnectionManager {
         self.connections.get(&id.0).is_some_and(|connection| connection.state == State::Established)
     }
 
-    /// The application is done with `id` and hears no more of it. What is in use is disconnected, what is under way is
-    /// rejected, and what must linger does so unseen.
+    /// Releases `id`: the application gets no more events of it. A connection in use is disconnected, one
+    /// being made is rejected, and one that must linger does so unseen.
     pub fn release(&mut self, now: Instant, id: CommId) {
         if self.release_service(now, id.0) {
             return;
@@ -135,14 +135,14 @@ impl ConnectionManager {
                 let parting = self.disconnect(now, id, &[]);
                 debug_assert!(parting.is_ok(), "both states can part");
             }
-            // The REJ may be lost, and the peer repeat what it answered.
+            // The REJ may be lost, and the peer may repeat the message that it refused.
             State::Closed if connection.last.is_some() => self.linger(now, id.0),
             State::Closed => self.forget(id.0),
             State::DreqSent | State::Timewait => {}
         }
     }
 
-    /// Remembers a refused connection until the peer cannot repeat itself any more.
+    /// Remembers a refused connection until the peer can no longer repeat its message.
     fn linger(&mut self, now: Instant, id: u32) {
         let span = self.config.repeat_after_max.saturating_mul(4);
         self.set_deadline(id, Some(now + span));
@@ -153,7 +153,7 @@ impl ConnectionManager {
         let Some(connection) = self.connections.get(&id) else { return };
         let mut rej = plain_rej(id, connection.remote_id_or_zero(), rejected, reason);
         if reason == RejectReason::TIMEOUT {
-            // A peer that never answered has not told its identifier: it looks for ours, with our GUID.
+            // A peer that never answered has not told its identifier: it looks for this end's, with its GUID.
             let guid = self.config.ca_guid.to_be_bytes();
             rej.info[..guid.len()].copy_from_slice(&guid);
             rej.info_len = guid.len() as u8;
@@ -161,7 +161,7 @@ impl ConnectionManager {
         self.refuse(connection.peer, connection.transaction, rej);
     }
 
-    /// Sends `mad` and awaits an answer: from now on it is repeated.
+    /// Sends `mad` and awaits an answer: from now on the timer repeats it.
     pub(crate) fn send_and_await(&mut self, now: Instant, id: u32, mad: CmMad) {
         let pause = self.config.repeat_after;
         let Some(connection) = self.connections.get_mut(&id) else { return };

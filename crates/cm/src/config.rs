@@ -1,4 +1,4 @@
-//! The knobs.
+//! The configuration.
 
 use highwire_stdx::Duration;
 
@@ -7,34 +7,36 @@ use highwire_stdx::Duration;
 pub struct Config {
     /// GUID of the channel adapter, as peers see it.
     pub ca_guid: u64,
-    /// The low eight bits of every identifier chosen here: it is by them that a broker finds the process.
+    /// The low eight bits of every identifier chosen here: by them a broker finds the process.
     pub shard: u8,
-    /// The time that peers are asked to answer in, and told that they may expect, as an exponent: 4.096 µs · 2^n.
+    /// The time in which peers are asked to answer, and in which they may expect answers, as an exponent:
+    /// 4.096 µs · 2^n.
     pub response_timeout: u8,
-    /// How long until a message is first repeated. It doubles from there on.
+    /// How long until a message is first repeated. The pause doubles from there on.
     pub repeat_after: Duration,
     /// The longest pause between repetitions.
     pub repeat_after_max: Duration,
-    /// How long until a request is repeated that was refused by a server that may only pause. It was not lost, so there is
-    /// no reason to wait longer each time.
+    /// How long until a request is repeated after a refusal by a server that may only pause. It was not lost,
+    /// so there is no reason to wait longer each time.
     pub ask_again_after: Duration,
-    /// How often that is done before the refusal is believed.
+    /// How many such refusals are disregarded before one is believed.
     pub ask_again_max: u32,
     /// How often a message is repeated before the peer counts as gone, at most 15.
     pub retries_max: u8,
-    /// What an MRA asks for when the application takes its time, as an exponent.
+    /// The time that an MRA asks for while the application decides, as an exponent.
     pub service_timeout: u8,
     /// How long a connection that ended is remembered, so that late messages do not look new.
     pub timewait: Duration,
-    /// For how long a service that is no longer listened to is not refused but ignored: a server that makes a listener for each
-    /// connection pauses between them, and a client that asks then repeats its request.
+    /// How long requests for a service that has lost its listener are ignored instead of refused: a server
+    /// that makes a listener for each connection pauses between them, and a client repeats an ignored
+    /// request.
     pub grace: Duration,
-    /// Requests that may wait for the application; more are dropped, and their senders repeat them.
+    /// Requests that may wait for the application; further ones are dropped, and their senders repeat them.
     pub pending_max: usize,
 }
 
 impl Config {
-    /// What peers expect of a connection manager: 4.3 s to answer, 15 retries.
+    /// The values that peers expect of a connection manager: 4.3 s to answer, 15 retries.
     ///
     /// A message is repeated long before the time that the peer may take to answer it: duplicates cost little, and a
     /// lost message would cost seconds.

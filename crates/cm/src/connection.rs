@@ -1,4 +1,4 @@
-//! One connection, as its end remembers it.
+//! One end's memory of a connection.
 
 use highwire_stdx::{Duration, Instant};
 use highwire_verbs::Gid;
@@ -7,15 +7,15 @@ use highwire_wire::cm::CmMad;
 
 use crate::table::State;
 
-/// What is known of one connection.
+/// The state of one connection.
 #[derive(Debug)]
 pub(crate) struct Connection {
     pub(crate) state: State,
     /// The other end.
     pub(crate) peer: Gid,
-    /// Its identifier of the connection; unknown until its first message.
+    /// The peer's identifier of the connection; unknown until its first message.
     pub(crate) remote_id: Option<u32>,
-    /// Its queue pair; unknown until its first message.
+    /// The peer's queue pair; unknown until its first message.
     pub(crate) remote_qpn: Option<Qpn>,
     /// This end's queue pair; unknown until the application accepts.
     pub(crate) local_qpn: Option<Qpn>,
@@ -23,21 +23,22 @@ pub(crate) struct Connection {
     pub(crate) transaction: u64,
     /// The transaction of this end's DREQ, be it to end the connection or to ask whether the peer still knows it.
     pub(crate) dreq_transaction: Option<u64>,
-    /// The service, where this end asked for it.
+    /// The service, if this end requested the connection.
     pub(crate) asked: Option<u64>,
-    /// The message that the peer may have missed: repeated at the deadline, or when the peer repeats its own.
+    /// The last message, which the peer may have missed: repeated at the deadline, or when the peer repeats
+    /// its own.
     pub(crate) last: Option<Box<CmMad>>,
-    /// How often `last` was repeated by the clock.
+    /// How often the timer has repeated `last`.
     pub(crate) repeats: u8,
     /// The pause before the next repetition.
     pub(crate) pause: Duration,
     /// How often the peer has refused because it has no listener, and was not believed.
     pub(crate) refusals: u32,
-    /// When to repeat or to give up, or when the memory ends.
+    /// When to repeat or to give up, or when the connection is forgotten.
     pub(crate) deadline: Option<Instant>,
     /// Until when the peer has asked for patience: until then repetitions do not count.
     pub(crate) patience: Option<Instant>,
-    /// Whether the application is done with it: it hears no more.
+    /// Whether the application has released the connection: it gets no more events.
     pub(crate) is_released: bool,
 }
 

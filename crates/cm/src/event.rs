@@ -1,20 +1,20 @@
-//! What the application is told.
+//! Events for the application.
 
 use highwire_verbs::Gid;
 use highwire_wire::cm::{Rej, Rep, Req, SidrRep, SidrReq};
 
 use crate::CommId;
 
-/// Something that the application should know. Messages are boxed: they are as large as a MAD.
+/// An event for the application. Messages are boxed: they are as large as a MAD.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Event {
     /// A peer asks for a connection; `accept` or `reject` it.
     Requested {
         /// The connection's identifier here.
         id: CommId,
-        /// The address that asks.
+        /// The requester's address.
         from: Gid,
-        /// For what.
+        /// The request.
         request: Box<Req>,
         /// Options of the enhanced connection establishment.
         ece_options: u32,
@@ -23,7 +23,7 @@ pub enum Event {
     Replied {
         /// The connection.
         id: CommId,
-        /// With what.
+        /// The reply.
         reply: Box<Rep>,
         /// Options of the enhanced connection establishment.
         ece_options: u32,
@@ -33,14 +33,14 @@ pub enum Event {
         /// The connection.
         id: CommId,
     },
-    /// The peer said no.
+    /// The peer refused.
     Rejected {
         /// The connection, which is over.
         id: CommId,
-        /// Why.
+        /// The refusal.
         reject: Box<Rej>,
     },
-    /// The peer did not answer, however often it was asked.
+    /// The peer did not answer, however often the request was repeated.
     Unreachable {
         /// The connection, which is over.
         id: CommId,
@@ -49,33 +49,33 @@ pub enum Event {
     Disconnected {
         /// The connection.
         id: CommId,
-        /// Which side wanted it.
+        /// The side that ended it.
         cause: DisconnectCause,
     },
-    /// Nothing of an ended connection can arrive any more.
+    /// No message of an ended connection can arrive any more.
     TimewaitExited {
         /// The connection, which is forgotten with this event.
         id: CommId,
     },
     /// A peer asks for the queue pair of a datagram service; `answer_service` it.
     ServiceRequested {
-        /// The question's identifier here.
+        /// The request's identifier here.
         id: CommId,
-        /// The address that asks.
+        /// The requester's address.
         from: Gid,
-        /// For what.
+        /// The request.
         request: Box<SidrReq>,
     },
-    /// A question for a datagram service's queue pair is answered, one way or the other.
+    /// The peer has answered a request for a datagram service's queue pair, in either way.
     ServiceAnswered {
-        /// The question, which is forgotten with this event.
+        /// The request, which is forgotten with this event.
         id: CommId,
-        /// How.
+        /// The answer.
         reply: Box<SidrRep>,
     },
-    /// A question for a datagram service's queue pair got no answer.
+    /// A request for a datagram service's queue pair got no answer.
     ServiceUnreachable {
-        /// The question, which is forgotten with this event.
+        /// The request, which is forgotten with this event.
         id: CommId,
     },
 }
@@ -94,7 +94,7 @@ pub enum DisconnectCause {
 }
 
 impl Event {
-    /// The conversation that the event belongs to.
+    /// The conversation to which the event belongs.
     pub fn id(&self) -> CommId {
         match *self {
             Event::Requested { id, .. }

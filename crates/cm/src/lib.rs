@@ -1,12 +1,12 @@
 //! Connection management, sans-IO: makes and ends connections between queue pairs, over datagrams that may be lost (IBTA §12).
 //!
-//! A [`ConnectionManager`] is one end's memory of all its conversations: connections being made, in use and being taken
-//! down, and questions for a datagram service's queue pair (SIDR). It is driven like a transport: MADs, calls of the
-//! application and time go in, MADs and [`Event`]s come out. What a state answers to a message is a table
-//! ([`table::answer`]); everything else follows from it.
+//! A [`ConnectionManager`] is one end's memory of all its conversations: connections being made, in use and
+//! being taken down, and requests for a datagram service's queue pair (SIDR). A driver uses it like a
+//! transport: MADs, calls of the application and time go in, MADs and [`Event`]s come out. A table
+//! ([`table::answer`]) tells how each state reacts to a message; everything else follows from it.
 //!
-//! Invariants: a deadline exists exactly while an answer is awaited or a connection lingers; an event is reported at
-//! most once; nothing that a peer sends makes this panic or grow beyond `Config::pending_max`.
+//! Invariants: a deadline exists exactly while an answer is awaited or a connection lingers; an event is
+//! reported at most once; no message of a peer makes this panic or grow beyond `Config::pending_max`.
 #![forbid(unsafe_code)]
 
 mod answering;

@@ -1,4 +1,4 @@
-//! The connection manager: its memory, its outputs, and what the application may ask of it.
+//! The connection manager: its memory, its outputs, and some of the application's calls.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::fmt;
@@ -12,14 +12,14 @@ use crate::connection::Connection;
 use crate::pending::{Answering, Asking};
 use crate::{Config, Event};
 
-/// This end's identifier of a connection, or of a question for a datagram service.
+/// This end's identifier of a connection, or of a request for a datagram service.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CommId(pub u32);
 
 /// A MAD to be sent to queue pair 1 of `to`.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Transmit {
-    /// Where to.
+    /// The destination.
     pub to: Gid,
     /// The MAD.
     pub mad: [u8; MAD_LEN],
@@ -32,7 +32,7 @@ pub struct Counters {
     pub received: u64,
     /// Messages that did not parse.
     pub malformed: u64,
-    /// Messages about an unknown conversation, from another address than the peer's, or of no use any more.
+    /// Messages about an unknown conversation, from another address than the peer's, or too late.
     pub ignored: u64,
     /// Messages that went out, repetitions included.
     pub sent: u64,
@@ -42,12 +42,12 @@ pub struct Counters {
     pub overflowed: u64,
 }
 
-/// The application asked for something that cannot be.
+/// Why a call of the application was refused.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum CallError {
     /// The identifier is not, or no longer, known.
     UnknownId,
-    /// The conversation is not at the point where that could be done.
+    /// The conversation's state does not allow the call.
     WrongState,
     /// The application listens for that service already.
     ServiceInUse,
@@ -61,12 +61,12 @@ pub struct ConnectionManager {
     pub(crate) config: Config,
     pub(crate) rng: Rng,
     pub(crate) services: BTreeSet<u64>,
-    /// Services that were given up, and until when a request for them is ignored.
+    /// Services that have lost their listener, and until when a request for them is ignored.
     pub(crate) given_up: BTreeMap<u64, Instant>,
-    /// Services of peers that this end was connected to a moment ago, and until when they may pause.
+    /// Services of peers to which this end was connected a moment ago, and until when they may pause.
     pub(crate) left: BTreeMap<(Gid, u64), Instant>,
     pub(crate) connections: BTreeMap<u32, Connection>,
-    /// Connections that peers began, by peer and its identifier: what finds a repeated REQ.
+    /// Connections that peers began, by peer and its identifier: finds the connection of a repeated REQ.
     pub(crate) by_remote_id: BTreeMap<(Gid, u32), u32>,
     /// Connections by peer and its queue pair, of which there can be only one.
     pub(crate) by_remote_qpn: BTreeMap<(Gid, Qpn), u32>,
@@ -80,7 +80,8 @@ pub struct ConnectionManager {
 }
 
 impl ConnectionManager {
-    /// A manager without conversations. `rng` chooses its identifiers; let it be secret where peers are strangers.
+    /// A manager without conversations. `rng` chooses its identifiers; it should be secret if peers are
+    /// strangers.
     pub fn new(config: Config, rng: Rng) -> ConnectionManager {
         ConnectionManager {
             config,
@@ -101,7 +102,7 @@ impl ConnectionManager {
         }
     }
 
-    /// Takes requests for `service_id` from now on, of connections and of datagram services alike.
+    /// Accepts requests for `service_id` from now on, of connections and of datagram services alike.
     ///
     /// # Errors
     /// [`CallError::ServiceInUse`].
@@ -109,8 +110,8 @@ impl ConnectionManager {
         self.services.insert(service_id).then_some(()).ok_or(CallError::ServiceInUse)
     }
 
-    /// Takes no more requests for `service_id`. Those that wait for an answer remain; a request within the next moment is
-    /// neither reported nor refused, as the service may only pause.
+    /// Accepts no more requests for `service_id`. Those that wait for an answer remain; for a moment, further
+    /// requests are neither reported nor refused, as the service may only pause.
     pub fn unlisten(&mut self, now: Instant, service_id: u64) {
         if self.services.remove(&service_id) {
             self.given_up.retain(|_, until| *until > now);
@@ -118,7 +119,7 @@ impl ConnectionManager {
         }
     }
 
-    /// Whether a service that has no listener now may have one again at any moment.
+    /// Whether a service without a listener may have one again at any moment.
     pub(crate) fn is_pausing(&self, now: Instant, service_id: u64) -> bool {
         !self.services.contains(&service_id)
             && self.given_up.get(&service_id).is_some_and(|&until| until > now)
@@ -129,27 +130,27 @@ impl ConnectionManager {
         self.outbox.pop_front()
     }
 
-    /// The next thing that the application should know.
+    /// The next event for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
         self.events.pop_front()
     }
 
-    /// When to call `handle_timeout`.
+    /// When the driver must call `handle_timeout`.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.timers.first().map(|&(at, _)| at)
     }
 
-    /// What went by so far.
+    /// Counts of messages so far.
     pub fn counters(&self) -> Counters {
         self.counters
     }
 
-    /// How many conversations are remembered, those that linger included.
+    /// The number of remembered conversations, including those that linger.
     pub fn len(&self) -> usize {
         self.connections.len() + self.asking.len() + self.answering.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no conversation.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -167,7 +168,7 @@ impl ConnectionManager {
         }
     }
 
-    /// A transaction of ours: as the kernel does it, the identifier with random bits above.
+    /// A transaction of this end: as in the kernel, the identifier with random bits above.
     pub(crate) fn fresh_transaction(&mut self, id: u32) -> u64 {
         u64::from(self.rng.next_u32()) << 32 | u64::from(id)
     }
@@ -177,7 +178,7 @@ impl ConnectionManager {
         self.outbox.push_back(Transmit { to, mad: mad.emit() });
     }
 
-    /// Says no to a message of which nothing is kept.
+    /// Refuses a message without keeping any state.
     pub(crate) fn refuse(&mut self, to: Gid, transaction_id: u64, rej: Rej) {
         self.send(to, &CmMad { transaction_id, ece_options: 0, message: CmMessage::Rej(rej) });
     }
@@ -192,7 +193,7 @@ impl ConnectionManager {
         }
     }
 
-    /// Sets when connection `id` is looked at again.
+    /// Sets when the timer looks at connection `id` again.
     pub(crate) fn set_deadline(&mut self, id: u32, at: Option<Instant>) {
         let Some(connection) = self.connections.get_mut(&id) else { return };
         let old = std::mem::replace(&mut connection.deadline, at);

@@ -1,26 +1,26 @@
-//! Questions for the queue pair of a datagram service, on both sides.
+//! Requests for the queue pair of a datagram service, on both sides.
 
 use highwire_stdx::{Duration, Instant};
 use highwire_verbs::Gid;
 use highwire_wire::cm::CmMad;
 
-/// A question that was put.
+/// A request that this end sent.
 #[derive(Debug)]
 pub(crate) struct Asking {
     pub(crate) peer: Gid,
     pub(crate) question: Box<CmMad>,
     pub(crate) repeats: u8,
     pub(crate) pause: Duration,
-    /// How often the peer has said that it does not provide the service, and was not believed.
+    /// How often the peer has refused because it does not provide the service, and was not believed.
     pub(crate) refusals: u32,
     pub(crate) deadline: Option<Instant>,
 }
 
-/// A question that came in.
+/// A request that this end received.
 #[derive(Debug)]
 pub(crate) struct Answering {
     pub(crate) peer: Gid,
-    /// The peer's identifier of the question.
+    /// The peer's identifier of the request.
     pub(crate) request_id: u32,
     pub(crate) service_id: u64,
     pub(crate) transaction: u64,

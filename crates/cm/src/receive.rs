@@ -1,4 +1,4 @@
-//! A message came in: find the conversation, ask the table, do it.
+//! Received messages: finds the conversation, looks the reaction up in the table, and carries it out.
 
 use highwire_stdx::Instant;
 use highwire_verbs::Gid;
@@ -32,15 +32,15 @@ impl ConnectionManager {
         }
     }
 
-    /// The connection that a message belongs to: it comes from the peer's address, names both ends, and belongs to a
-    /// transaction of theirs. Any user of a machine can send in the name of an address of 127.0.0.0/8, so only what an
-    /// outsider cannot have read proves that the peer sent it.
+    /// The connection to which a message belongs: it comes from the peer's address, names both ends, and
+    /// belongs to a transaction of theirs. Any user of a machine can send in the name of an address of
+    /// 127.0.0.0/8, so only values that an outsider cannot have read prove that the peer sent it.
     fn find(&self, from: Gid, mad: &CmMad) -> Option<u32> {
         let message = &mad.message;
         if let CmMessage::Rej(rej) = message
             && (rej.reason, rej.remote_id) == (RejectReason::TIMEOUT, 0)
         {
-            // A requester that never heard of us does not know our identifier.
+            // A requester that never heard from this end does not know its identifier.
             let &id = self.by_remote_id.get(&(from, rej.local_id))?;
             let is_right =
                 self.connections.get(&id).is_some_and(|known| known.transaction == mad.transaction_id);
@@ -51,8 +51,8 @@ impl ConnectionManager {
         let is_ours = connection.transaction == mad.transaction_id;
         let names_peer = |local_id| connection.remote_id == Some(local_id);
         let is_right = match message {
-            // The peer's identifier is news. It may even change: a peer forgets a request that it refused, and knows its
-            // repetition by another one.
+            // The peer's identifier is news. It may even change: a peer forgets a request that it refused,
+            // and knows its repetition by another identifier.
             CmMessage::Rep(_) | CmMessage::Rej(_) | CmMessage::Mra(_)
                 if connection.state == State::ReqSent =>
             {
@@ -62,7 +62,7 @@ impl ConnectionManager {
             CmMessage::Rej(rej) => is_ours && names_peer(rej.local_id),
             CmMessage::Mra(mra) => is_ours && names_peer(mra.local_id),
             CmMessage::Rtu(rtu) => is_ours && names_peer(rtu.local_id),
-            // It begins a transaction of its own; what it must know instead is our queue pair.
+            // It begins a transaction of its own; its sender must know this end's queue pair instead.
             CmMessage::Dreq(dreq) => {
                 names_peer(dreq.local_id) && connection.local_qpn == Some(dreq.remote_qpn)
             }
@@ -74,7 +74,7 @@ impl ConnectionManager {
         is_right.then_some(id)
     }
 
-    /// A request that begins a connection, or repeats itself.
+    /// A request that begins a connection, or its repetition.
     fn handle_req(&mut self, now: Instant, from: Gid, mad: &CmMad, req: &Req) {
         if let Some(&id) = self.by_remote_id.get(&(from, req.local_id)) {
             let is_repeated = self.connections.get(&id).is_some_and(|known| {
@@ -110,7 +110,7 @@ impl ConnectionManager {
         self.tell(id, Event::Requested { id: CommId(id), from, request, ece_options });
     }
 
-    /// What speaks against a new connection.
+    /// The reason to refuse a new connection, if there is one.
     fn check_request(&self, from: Gid, req: &Req) -> Result<(), RejectReason> {
         if !self.services.contains(&req.service_id) {
             return Err(RejectReason::INVALID_SERVICE_ID);
@@ -127,8 +127,8 @@ impl ConnectionManager {
         Ok(())
     }
 
-    /// The connection that holds the requester's queue pair. One that is ending does not: the peer may be through with
-    /// it already.
+    /// The connection that holds the requester's queue pair. A connection that is ending does not: the peer
+    /// may have finished with it already.
     fn holder(&self, from: Gid, req: &Req) -> Option<u32> {
         let &id = self.by_remote_qpn.get(&(from, req.qpn))?;
         let state = self.connections.get(&id)?.state;
@@ -137,8 +137,8 @@ impl ConnectionManager {
         is_held.then_some(id)
     }
 
-    /// A queue pair that we hold a connection to asks anew: its owner has forgotten that connection (IBTA §12.9.8.3), or
-    /// another process speaks in its name.
+    /// A connected queue pair of the peer's is in a new request: its owner has forgotten the old connection
+    /// (IBTA §12.9.8.3), or another process speaks in its name.
     fn doubt_holder(&mut self, from: Gid, req: &Req) {
         if let Some(id) = self.holder(from, req) {
             self.doubt(id);
@@ -155,7 +155,8 @@ impl ConnectionManager {
         if !matches!(connection.state, State::Established | State::RepSent) {
             return;
         }
-        // Asked again, it remains the same question: else requests that come fast enough would outrun every answer.
+        // A repetition stays in the same transaction: else requests that come fast enough would outrun every
+        // answer.
         let transaction_id = *connection.dreq_transaction.get_or_insert(fresh);
         let dreq = Dreq {
             local_id: id,
@@ -167,7 +168,7 @@ impl ConnectionManager {
         self.send(peer, &CmMad { transaction_id, ece_options: 0, message: CmMessage::Dreq(dreq) });
     }
 
-    /// Connections that wait for the application.
+    /// The number of connections that wait for the application.
     fn waiting(&self) -> usize {
         if self.connections.len() < self.config.pending_max {
             return 0;
@@ -175,7 +176,7 @@ impl ConnectionManager {
         self.connections.values().filter(|c| c.state == State::ReqReceived).count()
     }
 
-    /// Does what the table says.
+    /// Carries out the table's reaction to a message.
     fn react(&mut self, now: Instant, id: u32, mad: &CmMad) {
         let Some(state) = self.connections.get(&id).map(|connection| connection.state) else { return };
         let answer = answer(state, mad.message.attribute());
@@ -215,8 +216,9 @@ impl ConnectionManager {
         self.tell(id, Event::Replied { id: CommId(id), reply, ece_options });
     }
 
-    /// The peer has the message and takes its time. Repetitions go on, slowly: its answer may be lost, and a REJ is not
-    /// repeated by itself. Only the first MRA counts, so that an application that never decides is given up in the end.
+    /// The peer has the message and asks for more time. Repetitions go on, slowly: its answer may be lost,
+    /// and a REJ is not repeated by itself. Only the first MRA counts, so that this end finally gives up an
+    /// application that never decides.
     fn on_delayed(&mut self, now: Instant, id: u32, mra: &Mra) {
         let patience = now + exponent(mra.service_timeout) + exponent(self.config.response_timeout);
         let next = now + self.config.repeat_after_max;
@@ -230,7 +232,7 @@ impl ConnectionManager {
         }
     }
 
-    /// Sends the last message once more, because the peer repeats its own.
+    /// Sends the last message again, because the peer repeats its own.
     pub(crate) fn say_again(&mut self, id: u32) {
         let Some(connection) = self.connections.get(&id) else { return };
         let (peer, last) = (connection.peer, connection.last.clone());
@@ -253,14 +255,15 @@ impl ConnectionManager {
         }
     }
 
-    /// The connection has ended: it lingers, and the application hears of it.
+    /// The connection has ended: it lingers, and the application gets an event.
     pub(crate) fn depart(&mut self, now: Instant, id: u32, cause: DisconnectCause) {
         self.enter_timewait(now, id);
         self.tell(id, Event::Disconnected { id: CommId(id), cause });
     }
 
-    /// Whether a service without a listener had one a moment ago: a server that makes a listener for each connection may be
-    /// between two of them. The request is then repeated as if the peer had not answered.
+    /// Whether a service without a listener had one a moment ago: a server that makes a listener for each
+    /// connection may be between two of them. This end then repeats the request as if the peer had not
+    /// answered.
     fn may_come_back(&self, now: Instant, id: u32, rej: &Rej) -> bool {
         let Some(Connection { state: State::ReqSent, peer, asked: Some(service), .. }) =
             self.connections.get(&id)
@@ -277,12 +280,12 @@ impl ConnectionManager {
                 || self.connections.values().any(is_known))
     }
 
-    /// Repeats a request soon that was refused; false if that was done often enough.
+    /// Repeats a refused request soon; false if that was done often enough.
     fn asks_again(&mut self, now: Instant, id: u32) -> bool {
         let (again_after, at_most) = (self.config.ask_again_after, self.config.ask_again_max);
         let asked = self.connections.get_mut(&id).filter(|asked| asked.refusals < at_most);
         let Some(asked) = asked else { return false };
-        // The peer lives: the patience with it begins anew.
+        // The peer lives, so counting its silence begins anew.
         (asked.refusals, asked.repeats, asked.pause) = (asked.refusals + 1, 0, again_after);
         self.set_deadline(id, Some(now + again_after));
         self.counters.ignored += 1;
@@ -300,7 +303,7 @@ impl ConnectionManager {
         self.set_deadline(id, Some(now + self.config.timewait));
     }
 
-    /// The connection will not be.
+    /// Closes a connection that will never be in use.
     pub(crate) fn close(&mut self, id: u32) {
         if let Some(connection) = self.connections.get_mut(&id) {
             (connection.state, connection.last) = (State::Closed, None);
@@ -325,7 +328,8 @@ impl ConnectionManager {
         })
     }
 
-    /// A message about a connection that is not known: a sender that still waits for an answer gets one (IBTA §12.9.8.2).
+    /// A message about an unknown connection: a sender that still waits for an answer gets one (IBTA
+    /// §12.9.8.2).
     fn handle_stranger(&mut self, from: Gid, mad: &CmMad) {
         self.counters.ignored += 1;
         match &mad.message {
@@ -334,7 +338,8 @@ impl ConnectionManager {
                 let rej = plain_rej(rep.remote_id, rep.local_id, Rejected::Rep, reason);
                 self.refuse(from, mad.transaction_id, rej);
             }
-            // A DREQ for another queue pair is a forgery, or the peer's question whether this connection is still known.
+            // A DREQ for another queue pair is a forgery, or the peer asks whether this end still knows the
+            // connection.
             CmMessage::Dreq(dreq) if self.knows(from, dreq) => {}
             CmMessage::Dreq(dreq) => {
                 let (local_id, remote_id) = (dreq.remote_id, dreq.local_id);

@@ -1,4 +1,4 @@
-//! Which queue pair provides a datagram service: asking and answering (IBTA §12.11).
+//! Requests for the queue pair that provides a datagram service, and their answers (IBTA §12.11).
 
 use highwire_stdx::Instant;
 use highwire_verbs::Gid;
@@ -40,7 +40,7 @@ impl ConnectionManager {
         Ok(CommId(id))
     }
 
-    /// Answers a question. It is forgotten a while later, after which the identifier means nothing.
+    /// Answers a request. This end forgets it a while later, and with it its identifier.
     ///
     /// # Errors
     /// Unknown; answered already; private data longer than 136 bytes.
@@ -114,7 +114,7 @@ impl ConnectionManager {
         self.events.push_back(Event::ServiceRequested { id: CommId(id), from, request: Box::new(*req) });
     }
 
-    /// The service has no listener here.
+    /// Refuses a request: the service has no listener here.
     fn refuse_service(&mut self, from: Gid, transaction_id: u64, req: &SidrReq) {
         let rep = SidrRep {
             request_id: req.request_id,
@@ -149,13 +149,13 @@ impl ConnectionManager {
         self.events.push_back(Event::ServiceAnswered { id: CommId(id), reply: Box::new(*rep) });
     }
 
-    /// Puts a question again soon that was refused; false if that was done often enough.
+    /// Repeats a refused request soon; false if that was done often enough.
     fn asks_service_again(&mut self, now: Instant, id: u32) -> bool {
         let (again_after, at_most) = (self.config.ask_again_after, self.config.ask_again_max);
         let Some(asking) = self.asking.get_mut(&id).filter(|asking| asking.refusals < at_most) else {
             return false;
         };
-        // The peer lives: the patience with it begins anew.
+        // The peer lives, so counting its silence begins anew.
         (asking.refusals, asking.repeats, asking.pause) = (asking.refusals + 1, 0, again_after);
         let next = Some(now + again_after);
         let old = std::mem::replace(&mut asking.deadline, next);
@@ -164,7 +164,8 @@ impl ConnectionManager {
         true
     }
 
-    /// Whether this end was connected to the same port a moment ago, or is still, in any port space: its server may pause.
+    /// Whether this end was connected to the same port a moment ago, or still is, in any port space: its
+    /// server may pause.
     fn has_just_left(&self, now: Instant, peer: Gid, service_id: u64) -> bool {
         let is_same = |service: u64| service as u16 == service_id as u16;
         let is_known = |connection: &Connection| {
@@ -193,7 +194,7 @@ impl ConnectionManager {
         self.set_timer(id, None, deadline);
     }
 
-    /// The application lets go of a question; whether `id` was one.
+    /// The application releases a request; returns whether `id` was one.
     pub(crate) fn release_service(&mut self, now: Instant, id: u32) -> bool {
         if self.asking.contains_key(&id) {
             self.forget_service(id);

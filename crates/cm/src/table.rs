@@ -1,46 +1,46 @@
-//! What each state answers to each message (IBTA §12.9.7, and what the specification leaves open).
+//! Each state's reaction to each message (IBTA §12.9.7, and decisions that the specification leaves open).
 
 use std::fmt::Write as _;
 
 use highwire_wire::cm::CmAttribute;
 
-/// Where a connection stands.
+/// The state of a connection.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum State {
-    /// Asking: the REQ is out.
+    /// At the requester: the REQ was sent.
     ReqSent,
-    /// Asking: a REP came, and the application has not yet established the connection.
+    /// At the requester: a REP came, and the application has not yet established the connection.
     RepReceived,
-    /// Asked: the application has not yet accepted or rejected.
+    /// At the responder: the application has not yet accepted or rejected the request.
     ReqReceived,
-    /// Asked: the REP is out.
+    /// At the responder: the REP was sent.
     RepSent,
     /// In use.
     Established,
-    /// The DREQ is out.
+    /// This end has sent a DREQ.
     DreqSent,
     /// Ended, and remembered for a while.
     Timewait,
-    /// Came to nothing.
+    /// It was refused, or failed otherwise.
     Closed,
 }
 
-/// What a message does to a connection.
+/// The reaction of a connection to a message.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Answer {
-    /// Nothing: late, early or repeated.
+    /// None: the message is late, early or a repetition.
     Ignore,
-    /// The application is asked; until it answers, repetitions get an MRA.
+    /// The application gets the request; until it decides, repetitions get an MRA.
     Proceed,
     /// The connection is in use.
     Establish,
     /// The peer wants more time.
     Wait,
-    /// The peer repeats itself, as it may not have heard the last message: say it again.
+    /// The peer repeats its message, as it may not have received the last one of this end: send that again.
     Repeat,
-    /// The peer repeats itself, and the application has not decided: ask for more time.
+    /// The peer repeats its message, and the application has not decided: ask for more time.
     Delay,
-    /// It will not be.
+    /// The connection will never be in use.
     Abandon,
     /// Answer with a DREP: the peer ends the connection.
     Part,
@@ -62,7 +62,7 @@ pub const STATES: [State; 8] = [
     State::Closed,
 ];
 
-/// What `message` does to a connection in `state`.
+/// The reaction of a connection in `state` to `message`.
 pub fn answer(state: State, message: CmAttribute) -> Answer {
     use CmAttribute as M;
     use State as S;
@@ -75,11 +75,12 @@ pub fn answer(state: State, message: CmAttribute) -> Answer {
             Answer::Repeat
         }
         (S::RepSent, M::Rtu) => Answer::Establish,
-        // The peer may end what we have not yet seen begin: its RTU, or our RTU, was lost.
+        // The peer may end a connection that this end has not yet seen begin: its RTU, or this end's RTU, was
+        // lost.
         (S::RepReceived | S::RepSent | S::Established | S::DreqSent, M::Dreq) => Answer::Part,
         (S::DreqSent, M::Drep) => Answer::Parted,
         (S::Established | S::DreqSent, M::Rej) => Answer::Lost,
-        // The answer to the question whether the peer still knows the connection.
+        // The peer's answer that it no longer knows the connection.
         (S::RepSent | S::Established, M::Drep) => Answer::Lost,
         _ => Answer::Ignore,
     }

@@ -1,4 +1,4 @@
-//! Time passed: repeat, give up, or forget.
+//! Timers: they repeat, give up, or forget.
 
 use highwire_stdx::Instant;
 use highwire_wire::cm::{RejectReason, Rejected};
@@ -7,7 +7,7 @@ use crate::table::State;
 use crate::{CommId, ConnectionManager, DisconnectCause, Event};
 
 impl ConnectionManager {
-    /// Does what is due at `now`. Early and late calls are harmless.
+    /// Runs the timers that are due at `now`. Early and late calls are harmless.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(&(at, id)) = self.timers.first()
             && at <= now
@@ -46,7 +46,7 @@ impl ConnectionManager {
         self.set_deadline(id, Some(next));
     }
 
-    /// The peer counts as gone.
+    /// Gives up a peer that counts as gone.
     fn give_up(&mut self, now: Instant, id: u32) {
         match self.connections.get(&id).map(|connection| connection.state) {
             Some(State::DreqSent) => self.depart(now, id, DisconnectCause::Silence),

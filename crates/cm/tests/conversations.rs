@@ -1,4 +1,4 @@
-//! Conversations on a good network, and with one thing going wrong at a time.
+//! Conversations on a good network, and with one fault at a time.
 
 mod harness;
 
@@ -106,7 +106,7 @@ fn a_peer_that_was_just_there_may_come_back() {
     net.end(0).release(now, asker);
     net.run_for(MOMENT);
     net.events(1);
-    // A peer that knows no pauses, as Linux does not.
+    // A peer without the rule of pauses, such as Linux.
     let mut stranger = Net::new(2, 9, Faults::default());
     std::mem::swap(&mut net.ends[1].manager, &mut stranger.ends[1].manager);
     net.connect(0, 1, 0x11);
@@ -366,14 +366,14 @@ fn a_datagram_service_may_follow_a_connection() {
     let mut net = Net::new(2, 1, Faults::default());
     net.end(1).listen(SERVICE).expect("nobody listens yet");
     connected(&mut net);
-    // A peer that knows no pauses, and the connection is still in use.
+    // A peer without the rule of pauses, and the connection is still in use.
     let mut stranger = Net::new(2, 9, Faults::default());
     std::mem::swap(&mut net.ends[1].manager, &mut stranger.ends[1].manager);
     let now = net.now;
     net.end(0).ask_service(now, gid(1), SERVICE, 0xFFFF, &[]).expect("short enough");
     net.run_for(MOMENT);
     assert_eq!(net.events(0), [], "it asks again");
-    // However long the server takes, it is not asked less and less often meanwhile.
+    // However long the server takes, the client does not repeat its request less and less often.
     net.run_for(Duration::from_secs(4));
     assert_eq!(net.events(0), []);
     net.end(1).listen(SERVICE).expect("nobody listens");
@@ -386,7 +386,7 @@ fn a_server_that_does_not_come_back_is_believed_in_the_end() {
     let mut net = Net::new(2, 1, Faults::default());
     net.end(1).listen(SERVICE).expect("nobody listens yet");
     connected(&mut net);
-    // A peer that knows no pauses, and the connection is still in use.
+    // A peer without the rule of pauses, and the connection is still in use.
     let mut stranger = Net::new(2, 9, Faults::default());
     std::mem::swap(&mut net.ends[1].manager, &mut stranger.ends[1].manager);
     let now = net.now;

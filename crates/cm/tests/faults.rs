@@ -92,7 +92,8 @@ impl Run {
     fn act(&mut self, end: usize, id: CommId, decision: Decision) {
         let (now, qpn) = (self.net.now, id.0 >> 8);
         let manager = self.net.end(end);
-        // An application cannot know what its decision meets: a call that comes too late is refused, and that is all.
+        // An application cannot know in which state its decision arrives: a late call is refused, without
+        // other effect.
         let _ = match decision {
             Decision::Accept => manager.accept(now, id, &reply(qpn), 0),
             Decision::Reject => manager.reject(id, RejectReason::CONSUMER, &[], b"no").map(|()| {

@@ -1,4 +1,4 @@
-//! What others can send in a peer's name ends nothing, and what a peer itself sends still does.
+//! Messages that others send in a peer's name end nothing, and those of the peer itself still do.
 
 mod harness;
 
@@ -40,7 +40,7 @@ fn connected() -> Connected {
 }
 
 impl Connected {
-    /// Delivers `mad` to the end that was asked, as if the asker had sent it; what happens at both ends.
+    /// Delivers `mad` to the responder, as if the requester had sent it; returns the events of both ends.
     fn forge(&mut self, mad: CmMad) -> [Vec<Event>; 2] {
         let now = self.net.now;
         self.net.end(1).handle_mad(now, gid(0), &mad.emit());
@@ -141,7 +141,7 @@ fn an_answer_to_a_disconnection_nobody_asked_for_ends_nothing() {
     assert!(c.net.end(1).poll_event().is_none(), "the answer to a DREQ has that DREQ's transaction");
 }
 
-/// A request is under way, and has no answer yet: only the transaction proves that an answer's sender has read it.
+/// A request is under way without an answer: only the transaction proves that an answer's sender has read it.
 #[test]
 fn a_request_is_answered_only_in_its_own_transaction() {
     let mut net = Net::new(1, 1, Faults::default());

@@ -13,8 +13,8 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::time::Instant;
 
-/// So many shards stay free before one is given to a second process: neighbours take a moment to notice that the first is
-/// gone.
+/// This many shards stay free before a shard is given to a second process: neighbours take a moment to notice
+/// that the first is gone.
 const FREE_SHARDS_MIN: usize = 16;
 /// The first port for members that ask for any port.
 const EPHEMERAL_FIRST: u16 = 32_768;

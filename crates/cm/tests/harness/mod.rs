@@ -12,7 +12,7 @@ use highwire_wire::{Psn, Qpn};
 
 pub const SERVICE: u64 = 0x0106_4853;
 
-/// What the network does to each datagram.
+/// The network's faults.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
     pub loss: f64,
@@ -36,7 +36,7 @@ pub struct Net {
     /// Datagrams under way, by arrival and a serial number: sender, receiver, bytes.
     wire: BTreeMap<(Instant, u64), (usize, usize, Vec<u8>)>,
     serial: u64,
-    /// Names of the messages sent, in order; what conversations are compared by.
+    /// Names of the messages sent, in order, by which conversations are compared.
     pub log: Vec<String>,
 }
 
@@ -97,7 +97,7 @@ impl Net {
         }
     }
 
-    /// The next thing that happens, no later than `until`; whether there was one.
+    /// Runs the next event, no later than `until`; returns whether there was one.
     pub fn step(&mut self, until: Instant) -> bool {
         self.drain();
         let arrival = self.wire.first_key_value().map(|(&(at, _), _)| at);
