@@ -51,7 +51,7 @@ fn run(program: &Program, mut machine: Machine, traces: bool) -> ExitCode {
     }
     let outcome = machine.run(10_000_000_000);
     let seconds = begin.elapsed().as_secs_f64();
-    // A closed pipe is no error of ours.
+    // A closed pipe is not this program's error.
     let _ = std::io::stdout().write_all(machine.console());
     let rate = outcome.instructions as f64 / seconds / 1e6;
     eprintln!("{} instructions in {seconds:.2} s, {rate:.0} M/s", outcome.instructions);

@@ -1,4 +1,4 @@
-//! What a hart sees of the world: memory, and the CSRs that its platform implements.
+//! A hart's view of the world: memory, and the CSRs that its platform implements.
 
 /// No memory answers at this address, or not in this way.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -64,7 +64,7 @@ pub struct Ram {
     bytes: Vec<u8>,
     /// The lines that instructions were fetched from, by bit.
     fetched: Vec<u64>,
-    /// How often one of them was written to.
+    /// How often a store changed one of them.
     code_changes: u64,
 }
 
@@ -91,7 +91,7 @@ impl Ram {
         self.bytes.get(start..start.checked_add(length)?)
     }
 
-    /// The same bytes, to change them.
+    /// The same bytes, mutably.
     pub fn slice_mut(&mut self, address: u64, length: usize) -> Option<&mut [u8]> {
         let start = usize::try_from(address.checked_sub(self.base)?).ok()?;
         let range = start..start.checked_add(length)?;
@@ -139,7 +139,7 @@ impl Bus for Ram {
             8 => *room.first_chunk_mut().ok_or(AccessFault)? = value,
             _ => return Err(AccessFault),
         }
-        // No access is misaligned here unless its hart allows that; then the line behind is another one.
+        // No access is misaligned here unless its hart allows that; then it also touches the next line.
         let lines = [start >> LINE_BITS, (start + usize::from(bytes) - 1) >> LINE_BITS];
         self.code_changes += u64::from(self.is_fetched(lines[0]) || self.is_fetched(lines[1]));
         Ok(())
@@ -181,7 +181,7 @@ mod tests {
         assert_eq!(ram.store(0x1080, 8, 0x13), Ok(()));
         assert_eq!(ram.code_changes(), Some(0));
         assert_eq!(ram.fetch_word(0x1080), Ok(0x13));
-        // The lines beside it, and reads.
+        // Stores to the lines beside it, and loads, do not count.
         assert_eq!(ram.store(0x1078, 8, 1), Ok(()));
         assert_eq!(ram.store(0x10c0, 1, 1), Ok(()));
         assert_eq!(ram.load(0x1080, 8), Ok(0x13));

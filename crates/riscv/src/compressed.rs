@@ -1,10 +1,11 @@
-//! The compressed instructions (RISC-V Unpriv §26): each is one row that says which instruction it stands for.
+//! The compressed instructions (RISC-V Unpriv §26): each is one row that names the instruction for which it
+//! stands.
 
 use crate::instruction::{IllegalInstruction, Instruction};
 use crate::op::Op;
 use crate::shape::{Immediate, at};
 
-/// Where a register number comes from.
+/// The source of a register number.
 #[derive(Clone, Copy)]
 enum Field {
     /// It is implied.

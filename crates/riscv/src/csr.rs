@@ -1,7 +1,8 @@
 //! Control and status registers of the machine and user modes (RISC-V Priv §2, §3).
 //!
-//! Fields that this machine does not have read as zero and ignore writes. Counters beyond cycles and instructions exist
-//! and stay zero. Everything else is left to [`crate::Bus::read_csr`], and is an illegal instruction if that has none.
+//! Fields that this machine does not have read as zero and ignore writes. Counters beyond cycles and
+//! instructions exist and stay zero. All other registers are left to [`crate::Bus::read_csr`], and are an
+//! illegal instruction if the bus has none.
 
 use crate::trap::{Interrupt, Trap};
 
@@ -36,7 +37,7 @@ pub mod number {
 
 use number::*;
 
-/// The mode that a hart runs in.
+/// The mode in which a hart runs.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Hash)]
 pub enum Privilege {
     /// User mode.
@@ -49,7 +50,7 @@ pub enum Privilege {
 pub mod status {
     /// Interrupts are enabled in machine mode.
     pub const MIE: u64 = 1 << 3;
-    /// What `MIE` was before the trap.
+    /// The value of `MIE` before the trap.
     pub const MPIE: u64 = 1 << 7;
     /// The mode before the trap.
     pub const MPP: u64 = 3 << 11;
@@ -81,9 +82,9 @@ pub struct Csrs {
     pub fflags: u8,
     /// The dynamic rounding mode, 0 to 7; 5 and above are reserved.
     pub frm: u8,
-    /// Whether the counter was written by the current instruction, and so does not count it.
+    /// Whether the current instruction wrote the counter, and so does not count.
     counter_written: bool,
-    /// Whether it is counted as usual: neither that nor inhibited.
+    /// Whether instructions count as usual: the counter was neither written nor inhibited.
     counts_plainly: bool,
     pub(crate) mstatus: u64,
     pub(crate) mie: u64,
@@ -98,8 +99,8 @@ pub struct Csrs {
     hart_id: u64,
 }
 
-/// The registers of those that belong to a thread: what it computes with, and what a trap saves and changes. Interrupt enables, the
-/// trap vector and the counters are the machine's.
+/// The registers that belong to a thread: those that it computes with, and those that a trap saves and
+/// changes. Interrupt enables, the trap vector and the counters are the machine's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ThreadCsrs {
     fflags: u8,
@@ -112,13 +113,13 @@ pub(crate) struct ThreadCsrs {
 }
 
 impl Csrs {
-    /// Those of the thread that runs.
+    /// The registers of the running thread.
     pub(crate) fn of_thread(&self) -> ThreadCsrs {
         let Csrs { fflags, frm, mstatus, mscratch, mepc, mcause, mtval, .. } = *self;
         ThreadCsrs { fflags, frm, mstatus, mscratch, mepc, mcause, mtval }
     }
 
-    /// Another thread's from now on; `thread` gets those of the one that ran.
+    /// Installs the registers of another thread; `thread` gets those of the one that ran.
     pub(crate) fn exchange(&mut self, thread: &mut ThreadCsrs) {
         let before = self.of_thread();
         let ThreadCsrs { fflags, frm, mstatus, mscratch, mepc, mcause, mtval } = *thread;
@@ -229,7 +230,7 @@ impl Csrs {
         self.mip = if pending { self.mip | bit } else { self.mip & !bit };
     }
 
-    /// Whether its line is raised.
+    /// Whether the line of an interrupt is raised.
     #[inline(always)]
     pub fn is_pending(&self, interrupt: Interrupt) -> bool {
         self.mip >> (interrupt.0 & 63) & 1 != 0
@@ -249,7 +250,7 @@ impl Csrs {
         privilege < Privilege::Machine || self.mstatus & status::MIE != 0
     }
 
-    /// The interrupt that is to be taken now, if any.
+    /// The interrupt to take now, if any.
     pub(crate) fn due_interrupt(&self, privilege: Privilege) -> Option<Interrupt> {
         let ready = if self.lets_interrupt(privilege) { self.mip & self.mie } else { 0 };
         // RISC-V Priv §3.1.9: external before software before timer; the platform's own come first here.
@@ -257,7 +258,7 @@ impl Csrs {
         own.chain([11, 3, 7]).find(|&number| ready >> number & 1 != 0).map(Interrupt)
     }
 
-    /// Enters a trap taken at `pc`, and says where its handler is.
+    /// Enters a trap taken at `pc`, and returns the address of its handler.
     pub(crate) fn enter(&mut self, trap: Trap, pc: u64, privilege: Privilege) -> u64 {
         self.mepc = pc;
         self.mcause = trap.cause.code();
@@ -269,7 +270,7 @@ impl Csrs {
         (self.mtvec & !3).wrapping_add(if vectored { self.mcause << 2 } else { 0 })
     }
 
-    /// Leaves a trap: where to go on, and in which mode.
+    /// Leaves a trap; returns where to go on, and in which mode.
     pub(crate) fn leave(&mut self) -> (u64, Privilege) {
         let machine = self.mstatus & status::MPP == status::MPP;
         let enabled = self.mstatus & status::MPIE != 0;

@@ -12,7 +12,7 @@ use crate::shape::Shape;
 /// Displays as `bne a0, a1, 0x80000010`; a bare [`Instruction`] displays the offset, `bne a0, a1, .+16`.
 #[derive(Clone, Copy, Debug)]
 pub struct Located {
-    /// Where it lies.
+    /// The instruction's address.
     pub pc: u64,
     /// The instruction.
     pub instruction: Instruction,
@@ -81,7 +81,7 @@ impl fmt::Display for Target {
     }
 }
 
-/// What a fence orders: input, output, reads, writes.
+/// The accesses that a fence orders: input, output, reads, writes.
 struct Set(i32);
 
 impl fmt::Display for Set {

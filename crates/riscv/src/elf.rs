@@ -1,4 +1,4 @@
-//! ELF64 programs: what to load where, where to start, and the names of addresses.
+//! ELF64 programs: the segments to load, the entry point, and the names of addresses.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ use object::{Endianness, LittleEndian};
 pub struct Program {
     /// The address of the first instruction.
     pub entry: u64,
-    /// What to copy, in the order of the file.
+    /// The segments to copy, in the order of the file.
     pub segments: Vec<Segment>,
     /// Functions and other names, by address.
     pub symbols: Vec<Symbol>,
@@ -24,7 +24,7 @@ pub struct Segment {
     pub address: u64,
     /// The bytes from the file.
     pub bytes: Vec<u8>,
-    /// The size in memory; what lies beyond `bytes` is zero.
+    /// The size in memory; the bytes behind `bytes` are zero.
     pub memory_bytes: u64,
 }
 
@@ -42,13 +42,13 @@ pub struct Symbol {
 /// Why a file is not a program for this machine.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum LoadError {
-    /// It is no 64-bit little-endian ELF file, or damaged; with the reader's words.
+    /// It is no 64-bit little-endian ELF file, or damaged; with the parser's message.
     Malformed(String),
     /// It is for another processor, by its ELF machine number.
     ForeignMachine(u16),
     /// It is no statically linked executable, by its ELF file type: an object file or a shared library.
     NotExecutable(u16),
-    /// There is nothing to load.
+    /// It has no segment to load.
     Empty,
     /// A segment lies where there is no memory.
     OutsideMemory {
@@ -56,9 +56,9 @@ pub enum LoadError {
         address: u64,
         /// Its size.
         bytes: u64,
-        /// Where memory begins.
+        /// The start of memory.
         memory_base: u64,
-        /// How much there is.
+        /// The size of memory.
         memory_bytes: u64,
     },
 }
@@ -116,7 +116,7 @@ impl Program {
         self.symbols.iter().find(|symbol| symbol.name == name).map(|symbol| symbol.address)
     }
 
-    /// The symbol that `address` belongs to: the last at or before it, in the same segment.
+    /// The symbol to which `address` belongs: the last at or before it, in the same segment.
     pub fn symbol_at(&self, address: u64) -> Option<&Symbol> {
         let segment = self.segments.iter().find(|segment| segment.contains(address))?;
         let after = self.symbols.partition_point(|symbol| symbol.address <= address);
@@ -163,7 +163,8 @@ fn read_symbols(header: &FileHeader64<LittleEndian>, file: &[u8]) -> Result<Vec<
     let table = sections.symbols(endian, file, SHT_SYMTAB).map_err(malformed)?;
     let named = table.iter().filter_map(|symbol| {
         let name = std::str::from_utf8(symbol.name(endian, table.strings()).ok()?).ok()?;
-        // Sections, files and the assembler's mapping symbols ($x, $d) name nothing that a person would look for.
+        // Sections, files and the assembler's mapping symbols ($x, $d) are no names that a person would look
+        // for.
         let is_name = !name.is_empty() && !name.starts_with('$') && symbol.st_shndx(endian) != SHN_UNDEF;
         let is_place = !matches!(symbol.st_type(), STT_SECTION | STT_FILE);
         let size_bytes = symbol.st_size(endian);
@@ -174,7 +175,7 @@ fn read_symbols(header: &FileHeader64<LittleEndian>, file: &[u8]) -> Result<Vec<
         })
     });
     let mut symbols: Vec<Symbol> = named.collect();
-    // Of several names for one address, the one with a size says most; it comes last, where lookups find it.
+    // Of several names for one address, lookups find the last, which is the one with a size.
     symbols.sort_by_key(|symbol| (symbol.address, symbol.size_bytes));
     Ok(symbols)
 }

@@ -1,4 +1,4 @@
-//! What each instruction does: one arm per instruction.
+//! The effect of each instruction: one arm per instruction.
 //!
 //! Base integer, multiplication and memory stand here, where the hot loop finds them; atomics, system and floating-point
 //! instructions are one call away. An instruction either does all of its work or traps and changes nothing.
@@ -115,7 +115,7 @@ impl Hart {
     fn execute_rest<B: Bus>(&mut self, i: &Instruction, bus: &mut B) -> Result<(), Trap> {
         use Op::*;
         match i.op {
-            // Stores of one hart are seen in order by everybody: there is nothing to wait for.
+            // Other harts see the stores of one hart in order: there is nothing to wait for.
             Fence => {}
             FenceI => self.fetched.flush(),
             Ecall | Ebreak | Mret | Wfi => return self.execute_system(i),
@@ -158,7 +158,7 @@ fn store<B: Bus>(bus: &mut B, address: u64, bytes: u8, value: u64) -> Result<u64
     Ok(0)
 }
 
-/// A device whose registers have effects wants aligned accesses: for others Rocket raises an access fault.
+/// A device whose registers have effects needs aligned accesses: Rocket raises an access fault for others.
 #[cold]
 fn misaligned(is_device: bool, [at_memory, at_device]: [Exception; 2], address: u64) -> Trap {
     Trap::new(if is_device { at_device } else { at_memory }, address)

@@ -1,4 +1,4 @@
-//! Decoded instructions by address: a direct-mapped cache without a replacement policy to speak of.
+//! Decoded instructions by address: a direct-mapped cache.
 
 use crate::instruction::Instruction;
 use crate::op::Op;
@@ -13,7 +13,7 @@ const NOWHERE: u64 = u64::MAX;
 struct Entry {
     pc: u64,
     instruction: Instruction,
-    /// See [`crate::Hart::mark`].
+    /// The mark of [`crate::Hart::mark`].
     mark: u32,
 }
 

@@ -1,8 +1,9 @@
 //! Floating-point operations on bits, with RISC-V's rounding modes, flags and NaNs (RISC-V Unpriv §20, §21).
 //!
-//! The arithmetic is `rustc_apfloat`'s. What it leaves open is settled here: NaNs become the canonical one, underflow
-//! and overflow are judged after rounding, square roots, saturating conversions, and the order of minimum and maximum.
-//! Values travel as the low bits of a `u64`; a single-precision one is unboxed by the caller.
+//! The arithmetic is `rustc_apfloat`'s. This module decides the cases that it leaves open: NaNs become the
+//! canonical one, underflow and overflow are judged after rounding, square roots, saturating conversions, and
+//! the order of minimum and maximum. Values are the low bits of a `u64`; the caller unboxes single-precision
+//! ones.
 
 use rustc_apfloat::ieee::{Double, IeeeFloat, Semantics, Single};
 use rustc_apfloat::{Float, FloatConvert, Round, Status, StatusAnd};
@@ -125,7 +126,7 @@ fn apply<S: Semantics>(
     }
 }
 
-/// `a op b`, or `a * b + c`; `c` is ignored where there is none.
+/// `a op b`, or `a * b + c`; other operations ignore `c`.
 pub(crate) fn arithmetic<F: Format>(
     operation: Arithmetic,
     [a, b, c]: [u64; 3],
@@ -165,14 +166,16 @@ fn widen<S: Semantics, W: Semantics>(value: IeeeFloat<S>) -> IeeeFloat<W> {
 
 /// Whether a result lies, inexactly, on a limit of its format: the smallest normal or the largest finite number.
 ///
-/// There the library's flags say what became of the number in this format: an underflow if it is subnormal, an overflow if
-/// it is infinite. IEEE 754 asks about the number rounded with an unlimited exponent, which can lie beyond the limit.
+/// There the library's flags are about the number in this format: an underflow if it is subnormal, an
+/// overflow if it is infinite. IEEE 754 asks about the number rounded with an unlimited exponent, which can
+/// lie beyond the limit.
 fn is_on_limit<S: Semantics>(result: &StatusAnd<IeeeFloat<S>>) -> bool {
     result.status.contains(Status::INEXACT)
         && (result.value.is_smallest_normalized() || result.value.is_largest())
 }
 
-/// What the result `wide`, of the same precision with a larger exponent, says about the limits of the format `S`.
+/// The flags that the result `wide`, of the same precision with a larger exponent, implies for the format
+/// `S`.
 fn beyond_limits<S: Semantics, W: Semantics>(wide: IeeeFloat<W>) -> Status {
     let smallest = widen::<S, W>(IeeeFloat::<S>::smallest_normalized());
     let largest = widen::<S, W>(IeeeFloat::<S>::largest());
@@ -241,7 +244,7 @@ pub(crate) fn from_integer<F: Format>(value: i128, round: Round, flags: &mut u8)
     finish::<F>(IeeeFloat::from_i128_r(value, round), flags)
 }
 
-/// Floating point to an integer between `low` and `high`; what does not fit saturates, and a NaN counts as large.
+/// Floating point to an integer between `low` and `high`; larger values saturate, and a NaN counts as large.
 pub(crate) fn to_integer<F: Format>(a: u64, low: i128, high: i128, round: Round, flags: &mut u8) -> i128 {
     let limit = if a & sign::<F>() == 0 || is_nan::<F>(a) { high } else { low };
     let converted = load::<F>(a).to_i128_r(128, round, &mut false);
@@ -291,7 +294,7 @@ pub(crate) fn extreme<F: Format>(a: u64, b: u64, greater: bool, flags: &mut u8) 
     }
 }
 
-/// Which of the ten classes a value is in, as one bit (RISC-V Unpriv §20.9).
+/// The class of a value, one of ten, as one bit (RISC-V Unpriv §20.9).
 pub(crate) fn classify<F: Format>(a: u64) -> u64 {
     let negative = a & sign::<F>() != 0;
     let magnitude = a & !sign::<F>();

@@ -1,7 +1,7 @@
 //! A hart: its registers, and the loop that fetches, executes and traps.
 //!
-//! There is no time here but a count of instructions; a timing model drives [`Hart::step`] and reads what happened.
-//! Decoded instructions are kept by address until `fence.i`, as the architecture allows.
+//! There is no time here but a count of instructions; a timing model drives [`Hart::step`] and reads its
+//! reports. Decoded instructions are kept by address until `fence.i`, as the architecture allows.
 
 use crate::bus::Bus;
 use crate::csr::{Csrs, Privilege};
@@ -12,7 +12,7 @@ use crate::register::Bank;
 use crate::retired::{AccessKind, MemoryAccess, RegisterWrite, Retired, Step};
 use crate::trap::{Cause, Exception, Trap};
 
-/// The bytes that a reservation covers, and the stores of others that break it: one cache line.
+/// The bytes that a reservation covers, in which other harts' stores break it: one cache line.
 pub const RESERVATION_BYTES: u64 = 64;
 
 /// One hardware thread.
@@ -26,19 +26,19 @@ pub struct Hart {
     pub f: [u64; 32],
     /// Control and status registers.
     pub csrs: Csrs,
-    /// The mode it runs in.
+    /// The mode in which it runs.
     pub privilege: Privilege,
     pub(crate) reservation: Option<u64>,
     pub(crate) waiting: bool,
     pub(crate) fetched: FetchCache,
 }
 
-/// What a hart does next, for a driver that executes it step by step.
+/// The next step of a hart, for a driver that executes it step by step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Next {
-    /// This instruction, at `pc`.
+    /// The instruction at `pc`.
     Instruction(Instruction),
-    /// This trap, before anything executes.
+    /// A trap, before anything executes.
     Trap(Trap),
     /// It waits for an interrupt.
     Waiting,
@@ -47,7 +47,7 @@ pub enum Next {
 /// Why [`Hart::run`] returned.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum RunEnd {
-    /// It has executed as many instructions as it was asked to.
+    /// It has executed the requested number of instructions.
     Budget,
     /// The bus wants attention.
     Attention,
@@ -98,7 +98,7 @@ impl Hart {
 
     /// Executes up to `instructions` instructions; traps are taken along the way and count as one each.
     ///
-    /// The same as so many [`Hart::step`]s, without their reports.
+    /// The same as this many [`Hart::step`]s, without their reports.
     pub fn run<B: Bus>(&mut self, bus: &mut B, instructions: u64) -> RunEnd {
         for _ in 0..instructions {
             if let Err(trap) = self.advance(bus) {
@@ -125,8 +125,8 @@ impl Hart {
         }
     }
 
-    /// What [`Hart::step`] would do next. A timing model that wants no report calls this and then [`Hart::perform`] or
-    /// [`Hart::take`], which together are one step.
+    /// The next action of [`Hart::step`]. A timing model that wants no report calls this and then
+    /// [`Hart::perform`] or [`Hart::take`], which together are one step.
     #[inline(always)]
     pub fn next<B: Bus>(&mut self, bus: &mut B) -> Next {
         if self.csrs.mip & self.csrs.mie != 0
@@ -143,8 +143,8 @@ impl Hart {
         }
     }
 
-    /// The same for the usual case: an instruction that was decoded before, and nothing in its way; and its mark. Nothing says
-    /// that [`Hart::next`] must be asked.
+    /// The same for the usual case: an instruction that was decoded before, without a trap before it; and its
+    /// mark. `None` means that [`Hart::next`] must be asked.
     #[inline(always)]
     pub fn ready(&self) -> Option<(&Instruction, u32)> {
         if self.csrs.mip & self.csrs.mie != 0 || self.waiting {
@@ -153,16 +153,16 @@ impl Hart {
         self.fetched.find(self.pc)
     }
 
-    /// Notes something about the instruction at `pc`, for [`Hart::ready`] to say. It is forgotten with the decoded instruction; until then,
-    /// and of what was never marked, the mark is zero.
+    /// Attaches a number to the instruction at `pc`, which [`Hart::ready`] returns. It is forgotten with the
+    /// decoded instruction; an instruction without one has the mark zero.
     pub fn mark(&mut self, pc: u64, mark: u32) {
         self.fetched.mark(pc, mark);
     }
 
-    /// Executes what [`Hart::next`] has just found.
+    /// Executes the instruction that [`Hart::next`] has just found.
     ///
     /// # Errors
-    /// The trap that it caused instead, which has been taken.
+    /// The trap that the instruction caused instead, which has been taken.
     #[inline(always)]
     pub fn perform<B: Bus>(&mut self, instruction: &Instruction, bus: &mut B) -> Result<(), Trap> {
         if let Err(trap) = self.execute(instruction, bus) {
@@ -173,8 +173,8 @@ impl Hart {
         Ok(())
     }
 
-    /// Executes an access to a CSR that is not the hart's, may be accessed in every mode, and reads as zero: what [`Hart::perform`]
-    /// would do, without asking the bus.
+    /// Executes an access to a CSR that is not the hart's, may be accessed in every mode, and reads as zero,
+    /// with the effect of [`Hart::perform`], but without asking the bus.
     #[inline(always)]
     pub fn perform_foreign(&mut self, instruction: &Instruction) {
         self.x[usize::from(instruction.rd & 31)] = 0;
@@ -192,14 +192,14 @@ impl Hart {
         self.csrs.mip & self.csrs.mie != 0 && self.csrs.due_interrupt(self.privilege).is_some()
     }
 
-    /// Tells that another hart, or a device, wrote to memory: a reservation on that line is lost.
+    /// Another hart, or a device, wrote to memory: a reservation on that line is lost.
     pub fn on_foreign_store(&mut self, address: u64) {
         if self.reservation.is_some_and(|line| line == address / RESERVATION_BYTES) {
             self.reservation = None;
         }
     }
 
-    /// Forgets decoded instructions; for a driver that changes code behind the hart's back.
+    /// Forgets decoded instructions; for a driver that changes code in memory by itself.
     pub fn flush_fetched(&mut self) {
         self.fetched.flush();
     }
@@ -261,7 +261,7 @@ impl Hart {
         Ok(instruction)
     }
 
-    /// The memory that `instruction` is about to touch, if it is executed now.
+    /// The memory that `instruction` would access now.
     pub fn access(&self, instruction: &Instruction) -> Option<MemoryAccess> {
         let bytes = instruction.op.access_bytes()?;
         let base = self.x[usize::from(instruction.rs1)];

@@ -1,8 +1,8 @@
 //! The short way through the processor's own floating-point unit, where it is provably the same.
 //!
-//! A processor that follows IEEE 754 gives the same bits when rounding to nearest. Only the flags are out of reach, but once
-//! `inexact` is set, as it is in nearly every running program, an operation whose result is a normal number can raise
-//! nothing new. Everything else takes the long way.
+//! A processor that follows IEEE 754 gives the same bits when rounding to nearest. Only the flags cannot be
+//! read, but once `inexact` is set, as it is in nearly every running program, an operation whose result is a
+//! normal number can raise no new flag. All other operations use the long way.
 
 use rustc_apfloat::Round;
 
@@ -48,7 +48,7 @@ macro_rules! host {
 host!(f32, u32);
 host!(f64, u64);
 
-/// The result, if the processor can be trusted with it.
+/// The result, if the processor's is provably the same.
 #[inline]
 pub(crate) fn host_arithmetic<H: Host>(
     operation: Arithmetic,

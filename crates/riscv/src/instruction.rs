@@ -6,10 +6,11 @@ use crate::shape::Mode;
 
 /// An instruction with its operands taken apart, ready to execute.
 ///
-/// A compressed instruction looks like the instruction it stands for, but for its `length` and `bits`.
+/// A compressed instruction looks like the instruction for which it stands, except for its `length` and
+/// `bits`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub struct Instruction {
-    /// What it does.
+    /// The operation.
     pub op: Op,
     /// Destination register, 0 if there is none.
     pub rd: u8,
@@ -50,8 +51,8 @@ pub const fn is_compressed(low: u16) -> bool {
 }
 
 impl Instruction {
-    /// The 32-bit encoding of the operands, or nothing if an immediate does not fit its field. Operands that the operation
-    /// does not have are ignored.
+    /// The 32-bit encoding of the operands, or nothing if an immediate does not fit its field. Operands that
+    /// the operation does not have are ignored.
     pub fn encode(&self) -> Option<u32> {
         let row = self.op.row();
         let operands = row.shape.operands();
@@ -74,7 +75,7 @@ impl Instruction {
         (variable & row.mask == 0).then_some(row.bits | variable)
     }
 
-    /// What part of a pipeline works on it.
+    /// The part of a pipeline that works on it.
     pub fn class(&self) -> Class {
         self.op.class()
     }

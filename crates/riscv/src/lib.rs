@@ -3,8 +3,8 @@
 //! A [`Hart`] executes from a [`Bus`]; [`Machine`] is one hart with memory, a clock and a console, enough to run a bare-metal
 //! ELF program to its exit. Timing models drive [`Hart::step`] and read the [`Retired`] record of each instruction.
 //!
-//! Invariants: decoding and encoding are one table read in two directions; no input, however wrong, makes this crate
-//! panic; the same program and the same calls give the same results, always.
+//! Invariants: decoding and encoding are one table read in two directions; no input, however wrong, makes
+//! this crate panic; the same program and the same calls always give the same results.
 #![forbid(unsafe_code)]
 
 mod arithmetic;

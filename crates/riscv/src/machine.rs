@@ -1,7 +1,8 @@
 //! One hart with memory, a timer and a console: enough to run a bare-metal program to its exit.
 //!
-//! The program talks to its host through the words `tohost` and `fromhost` (HTIF), and to the timer and the software interrupt
-//! at the addresses of a SiFive CLINT. There is no cycle time here: an instruction takes one cycle.
+//! The program talks to its host through the words `tohost` and `fromhost` (HTIF), and to the timer and the
+//! software interrupt at the addresses of a SiFive CLINT. There is no cycle time here: an instruction takes
+//! one cycle.
 
 mod clint;
 mod htif;
@@ -15,12 +16,12 @@ use crate::trap::{Interrupt, Trap};
 use clint::Clint;
 use htif::Htif;
 
-/// How a machine is built.
+/// The configuration of a machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct MachineConfig {
-    /// Where memory begins.
+    /// The start of memory.
     pub memory_base: u64,
-    /// How much there is.
+    /// The size of memory.
     pub memory_bytes: usize,
     /// How many instructions make one tick of `mtime`; at least one.
     pub instructions_per_tick: u64,
@@ -33,7 +34,7 @@ impl Default for MachineConfig {
     }
 }
 
-/// One hart and what it is connected to.
+/// One hart and the platform to which it is connected.
 #[derive(Clone)]
 pub struct Machine {
     /// The hart.
@@ -43,10 +44,10 @@ pub struct Machine {
     instructions_per_tick: u64,
 }
 
-/// What ended a run.
+/// The reason for a run's end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Exit {
-    /// The program asked for it, with this code.
+    /// The program exited with this code.
     Code(u64),
     /// The program used up its instructions.
     Limit,
@@ -132,7 +133,7 @@ impl Machine {
         Outcome { exit, instructions: self.hart.csrs.minstret }
     }
 
-    /// Executes one instruction, or takes one trap; time and devices move along.
+    /// Executes one instruction, or takes one trap; time and devices advance.
     pub fn step(&mut self) -> Step {
         let step = self.hart.step(&mut self.platform);
         if step == Step::Waiting {
@@ -147,7 +148,7 @@ impl Machine {
         self.platform.console()
     }
 
-    /// Appends to what the program can read from its console.
+    /// Appends bytes that the program can read from its console.
     pub fn type_in(&mut self, bytes: &[u8]) {
         self.platform.htif.type_in(bytes);
     }
@@ -157,7 +158,7 @@ impl Machine {
         self.platform.exit_code()
     }
 
-    /// Lets the devices see what the hart did, and the hart see the devices.
+    /// Updates the devices after the hart's step, and the hart's interrupts from the devices.
     fn refresh(&mut self) {
         self.platform.serve_program();
         self.platform.advance_clock(self.hart.csrs.minstret / self.instructions_per_tick);
@@ -166,8 +167,8 @@ impl Machine {
 }
 
 impl Platform {
-    /// Answers what the program has asked its host for. For a driver that runs a hart by itself, after each instruction or
-    /// cycle.
+    /// Answers the program's requests to its host. For a driver that runs a hart by itself, after each
+    /// instruction or cycle.
     #[inline]
     pub fn serve_program(&mut self) {
         if std::mem::take(&mut self.attention) {
@@ -175,7 +176,7 @@ impl Platform {
         }
     }
 
-    /// Sets how many ticks have passed.
+    /// Sets the number of ticks that have passed.
     pub fn advance_clock(&mut self, ticks: u64) {
         self.clint.advance(ticks);
     }

@@ -1,12 +1,13 @@
 //! The instruction table: one row per instruction of RV64IMAFD, Zicsr, Zifencei and the machine mode.
 //!
-//! A row is the whole encoding: the fixed bits under their mask, and the [`Shape`] that says where the operands lie. The
-//! decoder, the encoder and the disassembler read nothing else; what an instruction does is one arm of `execute`.
-//! Compressed instructions are rows of their own table that expand into these operations.
+//! A row is the whole encoding: the fixed bits under their mask, and the [`Shape`] that tells the places of
+//! the operands. The decoder, the encoder and the disassembler read nothing else; an instruction's effect is
+//! one arm of `execute`. Compressed instructions are rows of their own table that expand into these
+//! operations.
 
 use crate::shape::Shape;
 
-/// Which part of a pipeline works on an instruction; what a timing model asks first.
+/// The part of a pipeline that works on an instruction; a timing model's first question.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Class {
     /// Integer arithmetic and logic.

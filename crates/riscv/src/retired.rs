@@ -1,4 +1,4 @@
-//! The commit log: what one instruction did.
+//! The commit log: the effects of one instruction.
 
 use std::fmt;
 
@@ -7,12 +7,12 @@ use crate::instruction::Instruction;
 use crate::register::Register;
 use crate::trap::Trap;
 
-/// An instruction that retired, and everything that it changed but for CSRs.
+/// An instruction that retired, and everything that it changed except CSRs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Retired {
     /// Its address.
     pub pc: u64,
-    /// What it was.
+    /// The instruction.
     pub instruction: Instruction,
     /// The register that it wrote.
     pub write: Option<RegisterWrite>,
@@ -38,9 +38,9 @@ pub struct MemoryAccess {
     pub kind: AccessKind,
     /// The first byte.
     pub address: u64,
-    /// How many.
+    /// The number of bytes.
     pub bytes: u8,
-    /// The register value that a store or an atomic operation brings along; zero for a load.
+    /// The register value that a store or an atomic operation uses; zero for a load.
     pub operand: u64,
 }
 
@@ -55,16 +55,16 @@ pub enum AccessKind {
     Atomic,
 }
 
-/// What [`crate::Hart::step`] did.
+/// The result of [`crate::Hart::step`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Step {
     /// An instruction retired.
     Retired(Retired),
     /// A trap was taken at `pc`; the handler comes next.
     Trapped {
-        /// Where: the value of `mepc`.
+        /// The value of `mepc`.
         pc: u64,
-        /// Why.
+        /// The trap.
         trap: Trap,
     },
     /// The hart waits for an interrupt.

@@ -1,4 +1,4 @@
-//! Where the operands of an instruction lie: immediates as lists of bit slices, registers by field.
+//! The places of an instruction's operands: immediates as lists of bit slices, registers by field.
 //!
 //! Everything here is data that is read in both directions, so that decoding and encoding cannot disagree.
 
@@ -32,7 +32,7 @@ impl Immediate {
         Immediate { slices, sign_bits: None }
     }
 
-    /// The value that `word` holds.
+    /// The immediate in `word`.
     pub(crate) fn gather(&self, word: u32) -> i32 {
         let value = self.slices.iter().fold(0, |value, slice| {
             value | (((word >> slice.word) & ((1 << slice.count) - 1)) << slice.value)
@@ -43,7 +43,7 @@ impl Immediate {
         }
     }
 
-    /// The bits of a word that holds `value`, or nothing if it cannot.
+    /// The bits of a word with the immediate `value`, or nothing if it does not fit.
     pub(crate) fn scatter(&self, value: i32) -> Option<u32> {
         let word = self.slices.iter().fold(0, |word, slice| {
             word | (((value as u32 >> slice.value) & ((1 << slice.count) - 1)) << slice.word)
@@ -111,7 +111,7 @@ pub(crate) enum Shape {
     FromIntegerRounded,
 }
 
-/// What the bits of [`crate::Instruction::mode`] mean.
+/// The meaning of the bits of [`crate::Instruction::mode`].
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Mode {
     /// There is none.

@@ -1,11 +1,13 @@
-//! The part of a hart that belongs to the thread it runs: a core with several banks of registers has several of it.
+//! The part of a hart that belongs to the thread it runs: a core with several banks of registers has one for
+//! each.
 
 use crate::csr::Privilege;
 use crate::csr::ThreadCsrs;
 use crate::hart::Hart;
 use crate::trap::Interrupt;
 
-/// The state of a thread that does not run: its registers, where it goes on, and the control registers that traps change.
+/// The state of a thread that does not run: its registers, its `pc`, and the control registers that traps
+/// change.
 #[derive(Clone, Debug)]
 pub struct Thread {
     /// The address of its next instruction.
@@ -23,7 +25,8 @@ impl Hart {
         Thread { pc, x: [0; 32], f: [0; 32], csrs, privilege }
     }
 
-    /// Runs `thread` from now on, and leaves the one that ran there. Reservations and the wait of `wfi` end, as they do at a trap.
+    /// Runs `thread` from now on, and stores the one that ran there. Reservations and the wait of `wfi` end,
+    /// as they do at a trap.
     pub fn exchange(&mut self, thread: &mut Thread) {
         std::mem::swap(&mut self.pc, &mut thread.pc);
         std::mem::swap(&mut self.x, &mut thread.x);
@@ -56,7 +59,7 @@ mod tests {
         let mut other = hart.fork(0x200);
         hart.exchange(&mut other);
         assert_eq!((hart.pc, hart.x[5], hart.f[5], other.pc), (0x200, 0, 0, 0x100));
-        // The status came along, the trap vector is the machine's.
+        // The status belongs to the thread, the trap vector to the machine.
         assert!(hart.would_take(Interrupt(16)));
         assert_eq!(hart.csrs.read(MTVEC), Some(0x40));
         hart.csrs.write(MSCRATCH, 2);

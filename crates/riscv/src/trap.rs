@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What an instruction did wrong, or asked for; the discriminants are the codes of `mcause`.
+/// The cause of an exception; the discriminants are the codes of `mcause`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 #[repr(u8)]
 pub enum Exception {
@@ -39,12 +39,12 @@ impl Interrupt {
     pub const EXTERNAL: Interrupt = Interrupt(11);
 }
 
-/// Why a trap is taken.
+/// The cause of a trap.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Hash)]
 pub enum Cause {
-    /// By the instruction at `mepc`, which does not retire.
+    /// The instruction at `mepc`, which does not retire.
     Exception(Exception),
-    /// Before the instruction at `mepc`.
+    /// An interrupt before the instruction at `mepc`.
     Interrupt(Interrupt),
 }
 
@@ -81,10 +81,10 @@ impl fmt::Display for Cause {
     }
 }
 
-/// A trap with what `mtval` will say about it: the faulting address, or the illegal bits.
+/// A trap with its value of `mtval`: the faulting address, or the illegal bits.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Trap {
-    /// Why.
+    /// The cause.
     pub cause: Cause,
     /// The value of `mtval`.
     pub value: u64,

@@ -9,7 +9,7 @@ use highwire_riscv::{Instruction, Located, Op};
 use highwire_stdx::Rng;
 use support::scratch;
 
-/// What objdump says about consecutive words at address 0: the bits, and the text in one spelling.
+/// objdump's output for consecutive words at address 0: the bits, and the text in one spelling.
 fn objdump(bytes: &[u8], name: &str) -> Option<Vec<(u64, u32, String)>> {
     let path = scratch(name, bytes);
     let command = Command::new("riscv64-unknown-elf-objdump")
@@ -78,7 +78,7 @@ fn every_long_word_reads_the_same() {
             .trim_end_matches(".aq")
             .trim_end_matches(".rl");
         let Some(own) = ours(address, bits) else {
-            // Words that binutils knows by a name of ours have a reserved rounding mode.
+            // Words to which binutils gives a name that this crate knows have a reserved rounding mode.
             assert!(!names.contains(name) || text.ends_with("unknown"), "{bits:08x}: {text}");
             continue;
         };
@@ -94,7 +94,8 @@ fn every_long_word_reads_the_same() {
     assert!(missing.is_empty(), "never compared: {missing:?}");
 }
 
-/// Where binutils knows more than this crate (hints, the names of foreign CSRs) or prints a fence's ignored fields.
+/// Whether the texts can be compared: binutils knows more than this crate (hints, the names of foreign CSRs)
+/// and prints a fence's ignored fields.
 fn is_comparable(own: &str, text: &str) -> bool {
     let own_csr = own.starts_with("csr");
     let is_hint = !own_csr && own.split(' ').next() != text.split(' ').next();

@@ -311,7 +311,7 @@ fn single_precision_is_boxed() {
     check_float(Op::FcvtSLu, ALL, 0, boxed(18_446_744_073_709_551_615.0), 1);
     check_float(Op::FcvtSD, 1e40f64.to_bits(), 0, boxed(f32::INFINITY), 5);
     check_float(Op::FcvtSD, SIGNALING, 0, BOXED_NAN, 16);
-    // Moves do not look: a double's low half is moved as it is.
+    // Moves do not check boxes: a double's low half is moved as it is.
     check_float(Op::FmvXW, 0x1234_5678_8000_0000, 0, WORD_MIN, 0);
     check_float(Op::FmvWX, 0x1234_5678_3f80_0000, 0, boxed(1.0), 0);
 }

@@ -1,4 +1,4 @@
-//! Nothing that a program or a file contains makes the crate panic, and stepping and running are the same.
+//! No program and no file makes the crate panic, and stepping and running give the same results.
 
 use highwire_riscv::csr::number::{MSTATUS, MTVEC};
 use highwire_riscv::{Hart, Instruction, Located, Machine, MachineConfig, Program, Ram};
@@ -46,7 +46,8 @@ fn noise_runs_without_a_panic_and_the_same_way_twice() {
         for _ in 0..60 {
             let _ = stepped.step(&mut stepped_ram);
         }
-        // An unhandled trap or a wait ends a run early; stepping goes on, so compare only what ran to the end.
+        // An unhandled trap or a wait ends a run early; stepping goes on, so only runs that end by their
+        // budget are compared.
         if run.run(&mut run_ram, 60) != highwire_riscv::RunEnd::Budget {
             continue;
         }

@@ -9,7 +9,8 @@ use highwire_riscv::{Class, Instruction, Located, Op};
 use highwire_stdx::Rng;
 use support::{BASE, Code, elf, encode, instruction, run_here, run_under_qemu};
 
-/// Registers that stay what they are: bases of the memory that instructions may touch, and of the tables.
+/// Registers that the instructions do not change: bases of the memory that they may access, and of the
+/// tables.
 const STACK: u8 = 2;
 const FRAME: u8 = 8;
 const SCRATCH: u8 = 30;
@@ -24,7 +25,7 @@ const WORDS: usize = MEMORY + MEMORY_WORDS;
 /// Offsets that reach scratch memory with either sign, or with the large positive ones of compressed instructions.
 const MIDDLE: i32 = 64;
 
-/// Values that go wrong if anything does.
+/// Values for which faulty arithmetic most likely goes wrong.
 const DOUBLES: [u64; 24] = [
     0,
     1 << 63,
@@ -139,7 +140,7 @@ fn random_instruction(rng: &mut Rng) -> Instruction {
                 candidate.rs1 = SCRATCH;
                 candidate.immediate = (rng.below(128) as i32 - MIDDLE) / bytes * bytes;
             }
-            // Their reservations are not the same thing everywhere; pairs are made elsewhere.
+            // Reservations differ between machines; pairs are made elsewhere.
             Class::Atomic if matches!(op, Op::LrW | Op::LrD | Op::ScW | Op::ScD) => continue,
             Class::Atomic => {
                 candidate.rs1 = SCRATCH;

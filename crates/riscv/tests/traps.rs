@@ -1,4 +1,5 @@
-//! Traps and privilege, one scenario each: what is refused, what the handler sees, and how it returns.
+//! Traps and privilege, one scenario each: the refused instruction, the state that the handler finds, and its
+//! return.
 
 mod support;
 
@@ -22,7 +23,8 @@ fn hart_with(words: &[u32]) -> (Hart, Ram) {
     (hart, ram)
 }
 
-/// The instruction traps, changes no register, and the handler finds everything in its place.
+/// Asserts that the instruction traps, changes no register, and that the handler finds everything in its
+/// place.
 fn check_with(prepare: impl Fn(&mut Hart), word: u32, exception: Exception, value: u64) {
     let (mut hart, mut ram) = hart_with(&[word]);
     prepare(&mut hart);
@@ -50,7 +52,7 @@ fn check(word: u32, exception: Exception, value: u64) {
 fn bits_that_are_no_instruction_are_illegal() {
     check(0, Exception::IllegalInstruction, 0);
     check(0xffff_ffff, Exception::IllegalInstruction, 0xffff_ffff);
-    // Only the half that was decoded: 0x8002 is c.jr to x0.
+    // The value holds only the half that was decoded: 0x8002 is c.jr to x0.
     check(0x1234_8002, Exception::IllegalInstruction, 0x8002);
     // fadd.s with rounding mode 5.
     check(0x0020_d053, Exception::IllegalInstruction, 0x0020_d053);

@@ -1,7 +1,7 @@
 //! Atomic operations (RISC-V Unpriv §13).
 //!
-//! Harts take turns on the bus, so a load and a store are atomic by themselves; a reservation falls to stores of others,
-//! which the driver of several harts reports by [`Hart::on_foreign_store`].
+//! Harts take turns on the bus, so a load and a store are atomic by themselves; stores of other harts break a
+//! reservation, which the driver of several harts reports by [`Hart::on_foreign_store`].
 
 use super::{load, store, word};
 use crate::bus::Bus;
@@ -46,7 +46,7 @@ impl Hart {
     }
 }
 
-/// What memory holds afterwards. Both values are sign-extended, which keeps the order of unsigned words too.
+/// The new value of memory. Both values are sign-extended, which keeps the order of unsigned words too.
 fn combine(op: Op, old: u64, operand: u64, is_word: bool) -> u64 {
     use Op::*;
     debug_assert!(!is_word || (old == word(old) && operand == word(operand)), "words are sign-extended");

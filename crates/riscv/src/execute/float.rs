@@ -14,7 +14,7 @@ const BOX: u64 = 0xffff_ffff_0000_0000;
 const SIGN_32: u64 = 1 << 31;
 const SIGN_64: u64 = 1 << 63;
 
-/// The result of an instruction and the register file that it goes to.
+/// The result of an instruction and the register file in which it is stored.
 enum Value {
     X(u64),
     Single(u64),
@@ -132,12 +132,12 @@ impl Hart {
     }
 }
 
-/// A single-precision value out of its box; what is not boxed counts as a NaN (RISC-V Unpriv §21.2).
+/// A single-precision value out of its box; an unboxed value counts as a NaN (RISC-V Unpriv §21.2).
 fn unbox(register: u64) -> u64 {
     if register & BOX == BOX { register & !BOX } else { F32::CANONICAL_NAN }
 }
 
-/// The integer types that a conversion can end in. Words are sign-extended, unsigned ones too.
+/// The result types of conversions to integers. Words are sign-extended, unsigned ones too.
 trait Integer {
     const LOW: i128;
     const HIGH: i128;

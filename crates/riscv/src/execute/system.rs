@@ -34,7 +34,7 @@ impl Hart {
         let is_immediate = matches!(i.op, Op::Csrrwi | Op::Csrrsi | Op::Csrrci);
         let operand = if is_immediate { i.rs1.into() } else { self.x[usize::from(i.rs1)] };
         let is_swap = matches!(i.op, Op::Csrrw | Op::Csrrwi);
-        // RISC-V Unpriv §6.1: by the field, not by the value: x0 and the immediate 0 do not write.
+        // RISC-V Unpriv §6.1: the field decides, not the value: x0 and the immediate 0 do not write.
         let writes = is_swap || i.rs1 != 0;
         if !self.csrs.is_accessible(csr, self.privilege, writes) {
             return Err(illegal(i));
@@ -57,7 +57,7 @@ impl Hart {
 
     fn read_csr<B: Bus>(&self, csr: u16, bus: &mut B) -> Option<u64> {
         match csr {
-            // The clock belongs to the platform.
+            // The platform has the clock.
             number::TIME => bus.read_csr(csr),
             _ => self.csrs.read(csr).or_else(|| bus.read_csr(csr)),
         }

@@ -1,4 +1,4 @@
-//! The core-local interruptor: the clock, an alarm for each hart, and the first one's software interrupt.
+//! The core-local interruptor: the clock, an alarm for each hart, and the first hart's software interrupt.
 
 use crate::bus::AccessFault;
 
@@ -14,7 +14,7 @@ const MTIMECMP_END: u64 = MTIMECMP + 8 * HARTS as u64;
 #[derive(Clone, Debug)]
 pub(super) struct Clint {
     ticks: u64,
-    /// What the program, or a skipped wait, has added to the ticks.
+    /// The ticks that the program, or a skipped wait, has added.
     offset: u64,
     alarms: [u64; HARTS],
     software: bool,
@@ -32,12 +32,12 @@ impl Clint {
         self.ticks.wrapping_add(self.offset)
     }
 
-    /// Sets how many ticks have passed.
+    /// Sets the number of ticks that have passed.
     pub(super) fn advance(&mut self, ticks: u64) {
         self.ticks = ticks;
     }
 
-    /// Nothing happens before the alarm, so this moves the time to it; false if it would not wake the hart.
+    /// Moves the time to the alarm, before which nothing happens; false if the alarm would not wake the hart.
     pub(super) fn skip_to_alarm(&mut self, is_enabled: bool) -> bool {
         let alarm = self.alarms[0];
         let wakes = is_enabled && alarm != u64::MAX;

@@ -1,7 +1,7 @@
 //! The host-target interface: a program asks its host by writing the word `tohost`, and reads answers from `fromhost`.
 //!
-//! An odd word ends the program. An even one is the address of a request, of which writing to the console and exiting are
-//! served. The top byte 1 is the console by character.
+//! An odd word ends the program. An even one is the address of a request; this crate serves those that write
+//! to the console and those that exit. The top byte 1 is the console by character.
 
 use std::collections::VecDeque;
 
@@ -19,7 +19,7 @@ const BAD_ADDRESS: u64 = -14i64 as u64;
 /// The interface of one program.
 #[derive(Clone, Debug)]
 pub(super) struct Htif {
-    /// The word, or an address that nothing is ever stored at.
+    /// The word's address, or one to which nothing is ever stored.
     tohost: u64,
     fromhost: Option<u64>,
     exit_code: Option<u64>,
@@ -50,7 +50,7 @@ impl Htif {
         self.typed.extend(bytes);
     }
 
-    /// Answers what stands in `tohost`, if anything does.
+    /// Answers the request in `tohost`, if there is one.
     pub(super) fn serve(&mut self, ram: &mut Ram) {
         let Ok(word @ 1..) = ram.load(self.tohost, 8) else { return };
         let (device, command) = (word >> 56, word >> 48 & 0xff);
@@ -69,7 +69,8 @@ impl Htif {
             (CONSOLE, 1) => self.console.push(word as u8),
             _ => {}
         }
-        // The program that wrote it waits for it to become zero; the word is in memory, since it could be loaded.
+        // The program that wrote the word waits for it to become zero; the word is in memory, since it could
+        // be loaded.
         let _ = ram.store(self.tohost, 8, 0);
     }
 
@@ -94,7 +95,7 @@ impl Htif {
 
     fn answer(&self, word: u64, ram: &mut Ram) {
         if let Some(address) = self.fromhost {
-            // A symbol outside the memory gets no answers.
+            // If the symbol lies outside the memory, the program gets no answer.
             let _ = ram.store(address, 8, word);
         }
     }

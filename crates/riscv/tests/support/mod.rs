@@ -1,4 +1,4 @@
-//! What the tests against other tools share: a tiny assembler, ELF files made by hand, and a user-mode run.
+//! Helpers of the tests against other tools: a tiny assembler, ELF files made by hand, and a user-mode run.
 #![allow(dead_code, reason = "each test uses its part")]
 
 use std::process::Command;
@@ -6,7 +6,7 @@ use std::process::Command;
 use highwire_riscv::csr::number::MSTATUS;
 use highwire_riscv::{Bus, Cause, Exception, Hart, Instruction, Op, Program, Ram, Step};
 
-/// Where made programs lie.
+/// The address of generated programs.
 pub(crate) const BASE: u64 = 0x1_0000;
 
 /// An instruction from its operands; those that the operation does not have are ignored.
@@ -77,7 +77,7 @@ pub(crate) fn elf(image: &[u8]) -> Vec<u8> {
     file
 }
 
-/// What the program writes to its standard output on this crate's hart, with the system calls of [`Code::write_and_exit`].
+/// The output of the program on this crate's hart, with the system calls of [`Code::write_and_exit`].
 pub(crate) fn run_here(elf: &[u8]) -> Vec<u8> {
     let program = Program::parse(elf).expect("it was made well");
     let segment = &program.segments[0];
@@ -104,7 +104,7 @@ pub(crate) fn run_here(elf: &[u8]) -> Vec<u8> {
     }
 }
 
-/// What the same program writes under QEMU, or nothing, with the reason printed, if there is no QEMU.
+/// The output of the same program under QEMU, or nothing, with the reason printed, if there is no QEMU.
 pub(crate) fn run_under_qemu(elf: &[u8], name: &str) -> Option<Vec<u8>> {
     let path = scratch(name, elf);
     match Command::new("qemu-riscv64").arg(&path).output() {
