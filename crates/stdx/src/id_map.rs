@@ -1,4 +1,4 @@
-//! A map from random numbers to things: the numbers are their own hash.
+//! A map from random numbers to values: the numbers are their own hash.
 //!
 //! QPNs and memory keys are drawn at random so that attackers cannot guess them; an open-addressing table keyed by their own
 //! bits then finds one in a cache line, with no hash function and no order that depends on one.
@@ -8,7 +8,7 @@
 pub struct IdMap<T> {
     slots: Vec<Option<(u32, T)>>,
     len: usize,
-    /// Bits of the identifier that say nothing (a lane number, a tag) and are shifted away before hashing.
+    /// Bits of the identifier that are not random (a lane number, a tag) and are shifted away before hashing.
     shift: u32,
 }
 
@@ -18,12 +18,12 @@ impl<T> IdMap<T> {
         IdMap { slots: (0..16).map(|_| None).collect(), len: 0, shift }
     }
 
-    /// How many identifiers are present.
+    /// The number of identifiers.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Whether there is none.
+    /// Whether there is no identifier.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
@@ -50,7 +50,7 @@ impl<T> IdMap<T> {
         self.find(id).and_then(|i| self.slots[i].as_ref()).map(|(_, value)| value)
     }
 
-    /// The value of `id`, to change it.
+    /// The value of `id`, mutably.
     #[inline]
     pub fn get_mut(&mut self, id: u32) -> Option<&mut T> {
         self.find(id).and_then(|i| self.slots[i].as_mut()).map(|(_, value)| value)
@@ -61,7 +61,7 @@ impl<T> IdMap<T> {
         self.find(id).is_some()
     }
 
-    /// Adds or replaces `id`; gives back what was there.
+    /// Adds or replaces `id`; returns the former value.
     pub fn insert(&mut self, id: u32, value: T) -> Option<T> {
         if let Some(i) = self.find(id) {
             return self.slots[i].replace((id, value)).map(|(_, old)| old);

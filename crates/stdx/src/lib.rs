@@ -1,7 +1,7 @@
-//! What std lacks: integer time, a seeded generator, slabs, maps of random numbers.
+//! Types that std lacks: integer time, a seeded generator, slabs, maps of random numbers.
 //!
 //! Nothing here knows about RDMA, and nothing here touches the outside world: time and seeds are arguments
-//! everywhere above this crate, and these are the types they arrive in.
+//! everywhere above this crate, and these are their types.
 #![forbid(unsafe_code)]
 
 mod id_map;

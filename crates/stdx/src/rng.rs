@@ -1,10 +1,12 @@
 //! Random numbers, of two kinds behind one type.
 //!
-//! Where a run must repeat itself: xoshiro256** seeded by SplitMix64 (Blackman and Vigna). One seed gives one sequence on
-//! every machine. A few of its numbers tell all the others, so keys that a peer sees must not come from it.
+//! For runs that must repeat: xoshiro256** seeded by SplitMix64 (Blackman and Vigna). One seed gives one
+//! sequence on every machine. A few of its numbers reveal all others, so keys that a peer sees must not come
+//! from it.
 //!
-//! Where an attacker must not guess the next number (keys, queue pair numbers, PSNs of a device that serves strangers):
-//! ChaCha20, whose 256 bits of seed the caller takes from its system. What such a generator forks is as secret.
+//! For numbers that an attacker must not guess (keys, queue pair numbers, PSNs of a device that serves
+//! strangers): ChaCha20, whose 256 bits of seed the caller takes from its system. A fork of such a generator
+//! is as secret.
 
 use rand_chacha::ChaCha20Rng;
 use rand_chacha::rand_core::{RngCore, SeedableRng};

@@ -1,6 +1,6 @@
 //! A table with stable small indices.
 
-/// Things addressed by the index at which they were put; freed indices are used again.
+/// Values addressed by the index at which they were put; freed indices are used again.
 #[derive(Clone, Debug)]
 pub struct Slab<T> {
     entries: Vec<Option<T>>,
@@ -14,7 +14,7 @@ impl<T> Default for Slab<T> {
 }
 
 impl<T> Slab<T> {
-    /// Puts `value` somewhere and says where.
+    /// Puts `value` at a free index and returns it.
     pub fn insert(&mut self, value: T) -> u32 {
         if let Some(index) = self.free.pop() {
             self.entries[index as usize] = Some(value);
@@ -30,7 +30,7 @@ impl<T> Slab<T> {
         self.entries.get(index as usize)?.as_ref()
     }
 
-    /// The entry at `index`, to change it.
+    /// The entry at `index`, mutably.
     #[inline]
     pub fn get_mut(&mut self, index: u32) -> Option<&mut T> {
         self.entries.get_mut(index as usize)?.as_mut()
@@ -43,12 +43,12 @@ impl<T> Slab<T> {
         Some(value)
     }
 
-    /// How many entries there are.
+    /// The number of entries.
     pub fn len(&self) -> usize {
         self.entries.len() - self.free.len()
     }
 
-    /// Whether there is none.
+    /// Whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -58,7 +58,7 @@ impl<T> Slab<T> {
         self.entries.iter().enumerate().filter_map(|(i, e)| Some((i as u32, e.as_ref()?)))
     }
 
-    /// Every entry with its index, lowest first, to change it.
+    /// Every entry with its index, lowest first, mutably.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = (u32, &mut T)> {
         self.entries.iter_mut().enumerate().filter_map(|(i, e)| Some((i as u32, e.as_mut()?)))
     }

@@ -1,6 +1,6 @@
 //! Time as an argument: integer nanoseconds since an origin that the driver chooses.
 //!
-//! A real host counts from its boot, a simulation from zero. Protocol code never asks what time it is.
+//! A real host counts from its boot, a simulation from zero. Protocol code never reads a clock.
 
 use std::fmt;
 use std::ops::{Add, AddAssign, Sub};
@@ -76,7 +76,7 @@ impl Duration {
         self.0 as f64 / 1e9
     }
 
-    /// `self * factor`, or the longest span where that overflows.
+    /// `self * factor`, or the longest span if that overflows.
     pub const fn saturating_mul(self, factor: u64) -> Duration {
         Duration(self.0.saturating_mul(factor))
     }
