@@ -1,4 +1,4 @@
-//! Who plays a scene: threads of this machine, or threads of a model of one.
+//! The players of a scene: threads of this machine, or threads of a model of one.
 
 use std::rc::Rc;
 use std::thread::{Builder, JoinHandle};
@@ -12,15 +12,15 @@ use highwire_wake::{Core, Slept};
 use crate::PlayError;
 
 pub(crate) const STACK_BYTES: usize = 64 << 10;
-/// Between two looks of a thread that computes.
+/// How long a thread computes between two looks.
 const COMPUTES_NS: u64 = 30_000;
 
-/// Starts threads, and sees to their end.
+/// Starts threads, and waits for their end.
 pub trait Hands {
-    /// Starts one that goes to this core; it may run at once or only in [`finish`](Self::finish).
+    /// Starts a thread that moves to this core; it may run at once or only in [`finish`](Self::finish).
     fn start(&mut self, core: Core, body: Box<dyn FnOnce() + Send>) -> Result<(), PlayError>;
 
-    /// Returns when all of them have ended.
+    /// Returns when all threads have ended.
     fn finish(&mut self) -> Result<(), PlayError>;
 }
 
@@ -43,11 +43,12 @@ impl Hands for Real {
     }
 }
 
-/// Threads of a model, in which this thread is as long as this lives.
+/// Threads of a model, in which the calling thread is as long as this lives.
 #[derive(Debug)]
 pub struct Modelled {
     machine: Machine,
-    /// Nanoseconds from the last thread to the next, from that to the one after, and until the next.
+    /// Nanoseconds from the last thread to the next, from that one to each later one, and from the beginning
+    /// to the next.
     next_ns: u64,
     apart_ns: u64,
     begins_ns: u64,
@@ -55,14 +56,15 @@ pub struct Modelled {
 }
 
 impl Modelled {
-    /// Threads of this machine-to-be, all there from its beginning; the calling thread enters it.
+    /// Threads of this model, which all exist from its beginning; the calling thread enters it.
     pub fn new(machine: Machine) -> Modelled {
         let _entered = world::enter(Rc::new(Asked(machine.clone())));
         Modelled { machine, next_ns: 0, apart_ns: 0, begins_ns: 0, _entered }
     }
 
-    /// They begin one after the other, as fast as the machine starts threads; but the second some time after the first, drawn from up to two
-    /// ticks, because on a machine the first may take the core from the thread that starts them.
+    /// Starts them one after the other, as fast as the machine starts threads; but the second some time after
+    /// the first, drawn from up to two ticks, because on a machine the first may take the core from the
+    /// thread that starts them.
     #[must_use]
     pub fn one_by_one(self, seed: u64) -> Modelled {
         let Costs { spawn_ns, tick_ns, .. } = self.machine.costs();
@@ -83,7 +85,7 @@ impl Hands for Modelled {
     }
 }
 
-/// The model as the wake crate asks it.
+/// The model in the form that the wake crate calls.
 struct Asked(Machine);
 
 impl World for Asked {

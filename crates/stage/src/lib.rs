@@ -1,12 +1,12 @@
 //! Threads that wait, and a source of events: one event, one answer, and the time between them.
 //!
-//! The source stands for a network card and its engine. It leaves an event in a mailbox, as a packet lies in a ring, and
-//! spins until it is answered. A thread that polls takes it from there; where no thread does, the source delivers it
-//! itself, which is what an interrupt or a background thread would do. It also does so when a polling thread has not said for a
-//! while that it runs. For a soak it leaves several events at a time.
+//! The source stands for a network card and its engine. It leaves an event in a mailbox, as a packet lies in
+//! a ring, and spins until a thread has answered it. A thread that polls takes it from there; if no thread
+//! polls, the source delivers it itself, as an interrupt or a background thread would. It also does so when a
+//! polling thread has not reported for a while that it runs. For a soak it leaves several events at a time.
 //!
-//! A scene is played by threads of this machine or by those of a model ([`Hands`]): what they do is the same code. A model may have many
-//! lanes, each a source and a core of waiting threads.
+//! A scene is played by threads of this machine or by those of a model ([`Hands`]), with the same code. A
+//! model may have many lanes, each a source and a core of waiting threads.
 
 mod hands;
 mod measure;
@@ -29,22 +29,23 @@ use source::Source;
 
 /// An event that takes this long is lost, unless the caller says otherwise.
 pub const PATIENCE: Duration = Duration::from_secs(20);
-/// So long a source leaves the threads alone after an answer, unless told otherwise: they are asleep by then, if they sleep.
+/// How long a source leaves the threads alone after an answer, unless told otherwise: threads that sleep are
+/// asleep by then.
 pub const PAUSE: Duration = Duration::from_micros(12);
-/// Events of a source that are under way at a time, at most.
+/// The most events of a source that are under way at a time.
 pub const DEPTH_MAX: usize = 64;
-/// The number of no thread.
+/// No thread has this number.
 const NOBODY: u32 = u32::MAX;
 /// Real-time priorities: a thread that a dispatcher wakes runs before the dispatcher.
 const DISPATCHER_PRIORITY: Priority = 1;
 const WAITER_PRIORITY: Priority = 2;
 
-/// What is to be measured.
+/// The scene to measure.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Scene {
-    /// How they wait.
+    /// How the threads wait.
     pub strategy: Strategy,
-    /// In all lanes together.
+    /// Waiting threads in all lanes together.
     pub threads: u32,
     /// Every event is for the same thread of its lane; otherwise for one drawn at random.
     pub is_own: bool,
@@ -54,17 +55,17 @@ pub struct Scene {
     pub is_apart: bool,
     /// Sources, each with threads of its own on a core of theirs.
     pub lanes: u32,
-    /// Who shares a seat.
+    /// The threads that share a seat.
     pub seats: Seats,
-    /// The waiting threads and their dispatchers run before all ordinary threads. Only threads of this machine do: a model knows no such
-    /// priority.
+    /// The waiting threads and their dispatchers run before all ordinary threads. Only for threads of this
+    /// machine: a model knows no such priority.
     pub is_urgent: bool,
-    /// So long a source leaves the threads alone after an answer.
+    /// How long a source leaves the threads alone after an answer.
     pub pause: Duration,
 }
 
 impl Scene {
-    /// One thread that waits so, on a core of its own beside the source's, which nothing disturbs.
+    /// One thread with this strategy, on a core of its own beside the source's, undisturbed.
     pub fn of(strategy: Strategy) -> Scene {
         Scene {
             strategy,
@@ -80,7 +81,7 @@ impl Scene {
     }
 }
 
-/// Who shares a leader's seat.
+/// The threads that share a leader's seat.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Seats {
     /// The threads of a core.
@@ -89,23 +90,23 @@ pub enum Seats {
     Machine,
 }
 
-/// What came of it.
+/// The result of a scene.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Outcome {
-    /// Nanoseconds from event to answer; where several are under way, to the last answer of them.
+    /// Nanoseconds from event to answer; if several are under way, to the last answer of them.
     pub times: Histogram<u64>,
-    /// How many events there were.
+    /// The number of events.
     pub events: u64,
-    /// What the waiting threads and their dispatchers took.
+    /// The processor time of the waiting threads and their dispatchers.
     pub cpu: Duration,
 }
 
-/// What an event may suffer.
+/// The conditions of events.
 #[derive(Clone, Copy, Debug)]
 pub struct Care {
-    /// One that takes longer is lost.
+    /// An event that takes longer is lost.
     pub patience: Duration,
-    /// Planted: the thread that finds this event wakes no other. None is the zeroth.
+    /// Planted: the thread that finds this event wakes no other. There is no event zero.
     pub untold: u64,
     /// Events of a source that are under way at a time, at most [`DEPTH_MAX`].
     pub depth: usize,
@@ -117,12 +118,12 @@ impl Default for Care {
     }
 }
 
-/// How long to go on.
+/// The length of a scene.
 #[derive(Clone, Copy, Debug)]
 pub enum Until {
-    /// This time, at least one event.
+    /// This long, and at least one event.
     Time(Duration),
-    /// So many events from each source.
+    /// This many events from each source.
     Events(u64),
 }
 
@@ -145,36 +146,36 @@ pub enum PlayError {
 
 struct Shared {
     scene: Scene,
-    /// One for all lanes, or for each its own.
+    /// One for all lanes, or one for each.
     stations: Vec<Station>,
     strategies: Vec<Arc<dyn WakeStrategy>>,
-    /// Where the strategy is one.
+    /// The dispatchers, if the strategy has them.
     dispatchers: Vec<Arc<Dispatcher>>,
     lanes: Vec<Lane>,
     places: Vec<Place>,
     is_over: AtomicBool,
     ready: AtomicU32,
-    /// Events that were found, and the one that no thread is told of.
+    /// Events that were found, and the one of which no thread is told.
     found: AtomicU64,
     untold: u64,
-    /// The time of threads that do not count: sources and hogs.
+    /// The processor time of sources and hogs, which does not count.
     others_ns: AtomicU64,
-    /// Sources that are yet to end.
+    /// Sources that have not ended.
     playing: AtomicU32,
-    /// What the others had taken when the first source began.
+    /// The processor time of all other threads when the first source began.
     waiting_before: OnceLock<Duration>,
 }
 
-/// One source's own.
+/// The state of one source.
 #[repr(align(128))]
 struct Lane {
-    /// The threads that the events under way are for, until a thread delivers them.
+    /// The threads for which the events under way are, until a thread delivers them.
     mailboxes: Vec<AtomicU32>,
     answers: AtomicU64,
     hog_ns: AtomicU64,
 }
 
-/// One waiting thread's own.
+/// The state of one waiting thread.
 #[derive(Default)]
 #[repr(align(128))]
 struct Place {
@@ -183,7 +184,7 @@ struct Place {
     account: Account,
 }
 
-/// The work of the threads of a station: the lanes whose events are theirs.
+/// The work of a station's threads: the lanes whose events are for them.
 struct Lanes<'a> {
     shared: &'a Shared,
     station: usize,
@@ -202,7 +203,7 @@ impl Work for Lanes<'_> {
         turn
     }
 
-    // The source sees for itself that no thread polls.
+    // The source itself notices that no thread polls.
     fn hand_over(&self) {}
 }
 
@@ -247,7 +248,7 @@ impl Shared {
         if self.stations.len() == 1 { 0..self.lanes.len() } else { station..station + 1 }
     }
 
-    /// Takes the lane's events to the threads that they are for. `is_near`: on the core of the source.
+    /// Delivers the lane's events to their threads. `is_near`: on the core of the source.
     fn deliver(&self, lane: usize, is_near: bool) -> Turn {
         world::step(Step::Turn);
         let mut all = Turn::Idle;
@@ -272,12 +273,12 @@ impl Shared {
         let Some(place) = self.places.get(whose as usize) else { return Turn::Idle };
         world::step(Step::Event);
         place.events.fetch_add(1, Ordering::Release);
-        // Counted for the planted defect alone.
+        // Counted only for the planted defect.
         let is_untold = self.untold > 0 && self.found.fetch_add(1, Ordering::Relaxed) + 1 == self.untold;
         if !is_untold && place.word.post() == Posted::Woke { Turn::Woke } else { Turn::Worked }
     }
 
-    /// What a waiting thread does: wait, answer, again.
+    /// A waiting thread's loop: wait, answer, again.
     fn serve(&self, number: usize) {
         let (place, lane) = (&self.places[number], number % self.lanes.len());
         let station = self.station_of(lane);
@@ -306,17 +307,17 @@ impl Shared {
         }
     }
 
-    /// What a neighbour does that computes.
+    /// The loop of a neighbour that computes.
     fn compute(&self, lane: usize) {
         while !self.is_over.load(Ordering::Relaxed) {
-            // Read now and then, not once at the end: what it took is wanted while it runs.
+            // Read now and then, not once at the end: its time is needed while it runs.
             (0..2000).for_each(|_| std::hint::spin_loop());
             world::step(Step::Compute);
             self.lanes[lane].hog_ns.store(thread_time().as_nanos() as u64, Ordering::Relaxed);
         }
     }
 
-    /// What all threads but sources and hogs have taken, as far as those have said what they have.
+    /// The processor time of all threads but sources and hogs, as far as those have reported theirs.
     fn waiting_time(&self) -> Duration {
         let hogs: u64 = self.lanes.iter().map(|lane| lane.hog_ns.load(Ordering::Relaxed)).sum();
         let others = Duration::from_nanos(hogs + self.others_ns.load(Ordering::Relaxed));
@@ -334,7 +335,7 @@ impl Shared {
     }
 }
 
-/// A source that has not ended, even by a panic.
+/// A source that plays; dropped at its end, even by a panic.
 struct Playing<'a>(&'a Shared);
 
 impl Drop for Playing<'_> {
@@ -345,7 +346,8 @@ impl Drop for Playing<'_> {
     }
 }
 
-/// Plays a scene. `cores`: those of the sources, and then, if they are apart, as many for those who wait.
+/// Plays a scene. `cores`: those of the sources, and then, if they are apart, as many for the waiting
+/// threads.
 ///
 /// # Errors
 /// An event was lost, or a thread could not be started.
@@ -409,7 +411,7 @@ pub fn play(
                     (None, outcome) => outcome,
                     (Some(Err(error)), _) | (_, Err(error)) => Err(error),
                     (Some(Ok(mut total)), Ok(one)) => {
-                        // Of all threads, since the first source began: the last one's is the whole.
+                        // The time of all threads, since the first source began: the last one's is the whole.
                         total.cpu = one.cpu;
                         total.times.add(&one.times).expect("both grow with what is recorded");
                         total.events += one.events;

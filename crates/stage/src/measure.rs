@@ -1,4 +1,5 @@
-//! The constants of the model, each from a loop of what it stands for. Medians, or the best of a few means: other programs only add.
+//! The constants of the model, each from a loop of the operation that it stands for. Medians, or the best of
+//! a few means: other programs only add.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
@@ -14,21 +15,22 @@ use highwire_wake::{
 };
 use std::io;
 
-/// Repetitions of what is measured by its median: so many, or those of so long, but a few at least.
+/// Repetitions of a measurement by median: this many, or those of a given time, but a few at least.
 const ROUNDS: u64 = 600;
 const ROUNDS_MIN: u64 = 20;
 const LONG: Duration = Duration::from_millis(300);
-/// Sweeps through all constants. A machine's pace changes: what belongs together is measured together, and the median sweep counts.
+/// Sweeps through all constants. A machine's pace changes: related constants are measured together, and the
+/// median sweep counts.
 const SWEEPS: usize = 5;
-/// Says to the thread that answers that there are no more.
+/// Tells the thread that answers that there are no more.
 const OVER: u64 = u64::MAX;
-/// So long a thread is left alone: it is asleep by then.
+/// How long a thread is left alone: it is asleep by then.
 const PAUSE: Duration = Duration::from_micros(12);
 
-/// What this machine's two cores cost.
+/// The costs of this machine's two cores.
 ///
 /// # Errors
-/// A core is not this process's to use.
+/// This process may not use one of the cores.
 pub fn costs(cores: [Core; 2]) -> io::Result<Costs> {
     thread::spawn(move || {
         pin(&[cores[0]])?;
@@ -54,7 +56,8 @@ fn measure(cores: [Core; 2]) -> io::Result<Costs> {
     let yielded = bounce([cores[0]; 2], yield_core)?;
     let switch_ns = yielded.saturating_sub(call_ns).max(1);
     let Woken { call: wake_here_ns, .. } = wake([cores[0]; 2], true, false)?;
-    // What is left of a round for the one that wakes and for the one that sleeps; only together are they without what measuring one costs.
+    // The rest of a round for the thread that wakes and for the one that sleeps; only together are they free
+    // of the cost of measuring one.
     let both = sleep(cores[0], call_ns)?.saturating_sub(2 * switch_ns + call_ns).max(1);
     let wake_here_ns = wake_here_ns.min(both);
     let sleep_ns = both - wake_here_ns;
@@ -86,7 +89,7 @@ fn measure(cores: [Core; 2]) -> io::Result<Costs> {
     Ok(Costs { event_ns: polling(cores, None)?.saturating_sub(polling([0, 1], Some(costs))?), ..costs })
 }
 
-/// From event to answer where one thread polls for itself, median: here, or in a model.
+/// The median time from event to answer if one thread polls for itself: here, or in a model.
 fn polling(cores: [Core; 2], model: Option<Costs>) -> io::Result<u64> {
     let (strategy, seats) = (Strategy::BusyPoll, Seats::Core);
     let scene = Scene { seats, ..Scene::of(strategy) };
@@ -114,7 +117,7 @@ fn mean(count: u32, mut what: impl FnMut()) -> u64 {
     (0..10).map(once).min().unwrap_or_default().max(1)
 }
 
-/// A leader's turn, when there is nothing to do.
+/// A leader's turn without work.
 fn turn() -> u64 {
     struct Nothing(AtomicU64);
     impl Work for Nothing {
@@ -143,12 +146,12 @@ fn turn() -> u64 {
     (0..10).map(once).min().unwrap_or_default()
 }
 
-/// Whether it has been repeated often enough.
+/// Whether the measurement has been repeated often enough.
 fn is_enough(rounds: u64, begin: Instant) -> bool {
     rounds >= ROUNDS || (rounds >= ROUNDS_MIN && begin.elapsed() > LONG)
 }
 
-/// Half of a round trip between two threads that look for the other's word, median.
+/// Half of a round trip between two threads that poll for each other's word, median.
 fn bounce(cores: [Core; 2], meanwhile: fn()) -> io::Result<u64> {
     let ball = AtomicU64::new(0);
     thread::scope(|threads| {
@@ -181,7 +184,8 @@ fn bounce(cores: [Core; 2], meanwhile: fn()) -> io::Result<u64> {
     })
 }
 
-/// Until a thread that sleeps on the same core has been woken, has run, and sleeps again, without the yields that let it, median.
+/// The median time until a thread that sleeps on the same core has been woken, has run, and sleeps again,
+/// without the yields that let it.
 fn sleep(core: Core, yield_ns: u64) -> io::Result<u64> {
     let (word, asked, answered) = (WakeWord::default(), AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|threads| {
@@ -218,7 +222,7 @@ fn sleep(core: Core, yield_ns: u64) -> io::Result<u64> {
     })
 }
 
-/// What starting a thread takes, median.
+/// The median time to start a thread.
 fn spawn() -> io::Result<u64> {
     const THREADS: usize = 24;
     let mut times = Vec::new();
@@ -232,7 +236,7 @@ fn spawn() -> io::Result<u64> {
     Ok(times[THREADS / 2])
 }
 
-/// What going to another core takes a thread, in its own time, on average.
+/// The mean time that a thread itself spends to move to another core.
 fn moving(cores: [Core; 2]) -> io::Result<u64> {
     const MOVES: u32 = 100;
     let thread = thread::spawn(move || {
@@ -247,14 +251,16 @@ fn moving(cores: [Core; 2]) -> io::Result<u64> {
     thread.join().map_err(|_| io::Error::other("a measurement panicked"))?
 }
 
-/// What waking a thread took the waker, when the woken thread had answered, and what it took that one; medians and a mean.
+/// The time that waking a thread took the waker, when the woken thread had answered, and the time that it
+/// took the woken one; medians and a mean.
 struct Woken {
     call: u64,
     answer: u64,
     cpu: u64,
 }
 
-/// Wakes a thread on the second core. `makes_way`: the thread runs only when nothing else does, so it does not interrupt its waker. `is_busy`: another such thread keeps its core busy.
+/// Wakes a thread on the second core. `makes_way`: the thread runs only when no other does, so it does not
+/// interrupt its waker. `is_busy`: another such thread keeps its core busy.
 fn wake(cores: [Core; 2], makes_way: bool, is_busy: bool) -> io::Result<Woken> {
     let (word, asked, answered) = (WakeWord::default(), AtomicU64::new(0), AtomicU64::new(0));
     let (is_over, cpu) = (AtomicBool::new(false), AtomicU64::new(0));
@@ -311,7 +317,8 @@ fn wake(cores: [Core; 2], makes_way: bool, is_busy: bool) -> io::Result<Woken> {
     })
 }
 
-/// How long one of two threads that compute keeps the core if each does `now_and_then` what may make the scheduler look, median.
+/// How long one of two threads that compute keeps the core if each calls `now_and_then`, which may make the
+/// scheduler look, median.
 fn stint(core: Core, now_and_then: fn()) -> io::Result<u64> {
     const SPAN: Duration = Duration::from_millis(100);
     /// Shorter absences are interrupts.

@@ -1,4 +1,4 @@
-//! Where events come from: one at a time, each when the one before has been answered.
+//! A source of events: one at a time, each when the one before has been answered.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -10,16 +10,16 @@ use highwire_wake::{Core, Dispatcher, Strategy, pin, thread_time, yield_core};
 
 use super::{Outcome, PlayError, Shared, Until};
 
-/// A polling thread that has not said for so long that it runs may be waiting for its core.
+/// A polling thread that has not reported for this long that it runs may be waiting for its core.
 const SILENCE: Duration = Duration::from_micros(100);
 
 pub(super) struct Source<'a> {
     shared: &'a Shared,
     lane: usize,
     station: usize,
-    /// Its own, and that of those who wait.
+    /// The source's core, and that of the waiting threads.
     cores: [Core; 2],
-    /// It goes to the core where the thread sleeps.
+    /// Whether it moves to the core where the thread sleeps.
     follows: bool,
     patience: Duration,
 }
@@ -42,7 +42,7 @@ impl Source<'_> {
         if self.follows {
             drop(pin(&[self.cores[1]]));
         }
-        // What it has taken so far is not part of what it measures; what it takes from now on is said at the end.
+        // Its time so far is not part of the measurement; its time from now on is reported at the end.
         let (begin, own_before) = (world::now(), thread_time());
         let waiting_before = *shared.waiting_before.get_or_init(|| shared.waiting_time());
         let in_lane = u64::from((scene.threads - self.lane as u32).div_ceil(scene.lanes));
@@ -76,7 +76,7 @@ impl Source<'_> {
         Ok(Outcome { times, events: count, cpu: shared.waiting_time().saturating_sub(waiting_before) })
     }
 
-    /// So many events at once, until all are answered that there have been.
+    /// Sends this many events at once, and waits until all sent so far are answered.
     fn send(
         &self,
         events: usize,
@@ -126,7 +126,7 @@ impl Source<'_> {
         if self.is_alone() { world::step(Step::Relax) } else { yield_core() }
     }
 
-    /// Those who wait are on another core.
+    /// Whether the waiting threads are on another core.
     fn is_alone(&self) -> bool {
         self.shared.scene.is_apart && !self.follows
     }

@@ -1,4 +1,4 @@
-//! The strategies as programs run them, played by a model of cores: laws that hold whatever the constants are.
+//! The strategies as programs run them, played by a model of cores: laws that hold for any constants.
 
 use std::time::Duration;
 
@@ -6,7 +6,8 @@ use highwire_cores::{Costs, Machine};
 use highwire_stage::{Care, Modelled, Outcome, PlayError, Scene, Seats, Until, play};
 use highwire_wake::Strategy;
 
-/// Of no machine: such as they might be, but for looks that are coarse and slices that are short, so that a run takes few steps.
+/// The costs of no real machine: plausible, but with coarse looks and short slices, so that a run takes few
+/// steps.
 const COSTS: Costs = Costs {
     relax_ns: 100,
     turn_ns: 50,
@@ -55,7 +56,7 @@ fn p(outcome: &Outcome, quantile: f64) -> u64 {
 
 #[test]
 fn a_thread_is_in_a_model_as_long_as_it_has_hands_of_it_and_others_never_are() {
-    // No thread runs in a model that is only being built; here at least this one does.
+    // No thread runs in a model that is only being built; inside it at least this one does.
     let is_inside = || highwire_wake::runnable_threads() == Some(0);
     assert!(!is_inside());
     let hands = Modelled::new(Machine::new(1, COSTS));
@@ -74,7 +75,8 @@ fn the_same_seed_gives_the_same_run_and_another_one_another() {
         let run =
             |seed| played(scene, COSTS, Until::Events(50), seed, Care::default()).expect("no event is lost");
         assert_eq!(run(7), run(7), "{strategy}");
-        // Elsewhere a dispatcher or a source lies between two events, so that it does not matter whose they are.
+        // With the other strategies a dispatcher or a source runs between two events, so that it does not
+        // matter whose they are.
         if [Strategy::Event, Strategy::LeaderFollower].contains(&strategy) {
             assert!(
                 [8, 9, 10].into_iter().any(|seed| run(seed) != run(7)),
@@ -104,7 +106,7 @@ fn an_event_that_nobody_is_told_of_is_found_to_be_lost() {
     }
 }
 
-/// What `Event` takes, in a scene where nothing else happens, is the sum of the constants on its way.
+/// The time of `Event`, in a scene where nothing else happens, is the sum of the constants on its way.
 #[test]
 fn an_event_takes_what_its_steps_take() {
     let outcome = outcome(Scene { is_own: true, ..scene(Strategy::Event, 1, 1) });
@@ -119,11 +121,11 @@ fn an_event_takes_what_its_steps_take() {
 fn a_dispatcher_beats_events_by_what_a_wake_up_of_another_core_costs() {
     let (event, dispatcher) =
         (outcome(scene(Strategy::Event, 1, 16)), outcome(scene(Strategy::Dispatcher, 1, 16)));
-    // Both switch to another thread than was there last.
+    // Both switch to another thread than the one that ran there last.
     let spared = COSTS.wake_idle_ns + COSTS.idle_exit_ns - COSTS.wake_here_ns;
     let difference = p(&event, 0.5) - p(&dispatcher, 0.5);
     assert!(difference.abs_diff(spared) < spared / 5, "{difference} ns, expected about {spared}");
-    // Where waking another core were free, nothing would be left of it.
+    // If waking another core were free, nothing of that time would be left.
     let free = Costs { wake_idle_ns: 1, idle_exit_ns: 1, ..COSTS };
     let of = |strategy| {
         let time = Until::Time(Duration::from_millis(4));
@@ -142,7 +144,7 @@ fn a_thread_that_leads_has_its_event_sooner_than_any_sleeper() {
     }
 }
 
-/// A thread that sleeps is preferred to one that computes; one that polls is not.
+/// The scheduler prefers a thread that sleeps to one that computes; one that polls it does not.
 #[test]
 fn more_hogs_make_events_later_where_threads_poll() {
     for strategy in [Strategy::Dispatcher, Strategy::LeaderFollower] {
@@ -161,8 +163,9 @@ fn nothing_starves_beside_hogs() {
     }
 }
 
-/// Who leads when the first event comes leads on: the thread whose events they are, which then polls for itself, or another one, which then wakes
-/// it for each. The followers decide that at the start: if the first one has had the core for long when they come, they are owed none of it.
+/// The thread that leads when the first event comes leads on: it may be the thread for which the events are,
+/// which then polls for itself, or another one, which then wakes that thread for each. The followers decide
+/// that at the start: if the first one has had the core for long when they come, they are owed none of it.
 #[test]
 fn own_events_cost_what_polling_costs_or_one_switch_by_who_leads_from_the_start() {
     let run = |threads, seed| {
