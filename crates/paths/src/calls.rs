@@ -8,7 +8,7 @@ mod status;
 use std::ffi::c_int;
 use std::ptr;
 
-/// What a function answers when it could not do what it was asked for.
+/// The result of a function that fails.
 trait Answer: Sized {
     const FAILED: Self;
     fn is_failure(&self) -> bool;
@@ -35,15 +35,15 @@ impl<T> Answer for *mut T {
     }
 }
 
-/// Calls `$original` with our path in the place of `$path` if that is ours, and as it came otherwise, or if we have
-/// nothing under that name.
+/// Calls `$original` with the private path in the place of `$path` if the path is the device's, and with
+/// `$path` unchanged otherwise, or if the private folder has no such name.
 macro_rules! forward {
     ($original:ident, $path:ident, |$at:ident| ($($arg:expr),*)) => {{
         let Some(function) = $crate::original::$original.function() else {
             $crate::redirect::Errno::set(libc::ENOSYS);
             return $crate::calls::Answer::FAILED;
         };
-        // SAFETY: the caller's pointers are handed on as they came, and a path of ours is a C string.
+        // SAFETY: the caller's pointers are passed on unchanged, and a private path is a C string.
         unsafe {
             if let Some(redirected) = $crate::redirect::redirect($path) {
                 let $at = redirected.as_ptr();

@@ -1,4 +1,4 @@
-//! What the device is called and where it lies: the same answers as the verbs library gives, from the same variables.
+//! The name and address of the device: the same as in the verbs library, from the same variables.
 
 use std::ffi::CStr;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -8,7 +8,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 pub(crate) struct Identity {
     pub(crate) name: String,
     pub(crate) address: IpAddr,
-    /// The network interface that the address belongs to.
+    /// The network interface that has the address.
     pub(crate) interface: String,
 }
 
@@ -23,7 +23,7 @@ pub(crate) fn variable(name: &str) -> Option<String> {
 }
 
 impl Identity {
-    /// From the environment of this process.
+    /// The identity according to this process's environment.
     pub(crate) fn of_environment() -> Identity {
         let name =
             variable("HIGHWIRE_DEVICE_NAME").filter(|name| !name.contains('/') && !name.starts_with('.'));
@@ -40,8 +40,8 @@ impl Identity {
         }
     }
 
-    /// An EUI-64 made from the address; locally administered, so that it belongs to no vendor's device. The verbs library's is
-    /// the same.
+    /// An EUI-64 made from the address; locally administered, so that it belongs to no vendor's device. The
+    /// verbs library makes the same.
     pub(crate) fn guid(&self) -> [u16; 4] {
         let gid = self.gid().octets();
         let [a, b, c, d] = [gid[12] ^ gid[0], gid[13] ^ gid[7], gid[14].wrapping_mul(31), gid[15]];
@@ -49,7 +49,7 @@ impl Identity {
     }
 }
 
-/// The address that all programs of one user share when none is named; the host's is the same.
+/// The address that all programs of one user share when none is named; `host` uses the same.
 fn default_address() -> IpAddr {
     // SAFETY: it always succeeds.
     let uid = unsafe { libc::geteuid() };
@@ -63,14 +63,14 @@ fn interface_of(address: IpAddr) -> Option<String> {
         return Some("lo".into());
     }
     let mut list = std::ptr::null_mut();
-    // SAFETY: `list` is where the answer goes; it is freed below.
+    // SAFETY: `list` receives the result; it is freed below.
     if unsafe { libc::getifaddrs(&mut list) } != 0 {
         return None;
     }
     let mut found = None;
     let mut at = list;
     while !at.is_null() && found.is_none() {
-        // SAFETY: an element of the list that is still ours; its name is a C string.
+        // SAFETY: an element of the list, which is not freed yet; its name is a C string.
         let (entry, name) = unsafe { (&*at, CStr::from_ptr((*at).ifa_name)) };
         if socket_address(entry.ifa_addr) == Some(address) {
             found = Some(name.to_string_lossy().split(':').next().unwrap_or_default().to_string());

@@ -7,7 +7,8 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use libc::{DIR, FILE, mode_t, size_t, ssize_t, stat, statx};
 
-/// One function, by its name; looked up at load, or at the first call if another object's start-up code was quicker.
+/// One function, by its name; looked up at load, or at the first call if another object's start-up code calls
+/// before.
 pub(crate) struct Original<F> {
     name: &'static CStr,
     found: AtomicPtr<c_void>,
@@ -47,7 +48,7 @@ macro_rules! originals {
 }
 
 type Path = *const c_char;
-/// What `scandir` is given to choose and to sort entries: never called here, only handed on.
+/// The functions by which `scandir` chooses and sorts entries: never called here, only passed on.
 pub(crate) type Callback = *const c_void;
 
 originals! {

@@ -1,14 +1,14 @@
-//! Which paths are ours, and where they lie instead.
+//! The paths that are redirected, and their real places.
 
 use std::ffi::{CStr, c_char, c_int};
 use std::os::unix::ffi::OsStrExt;
 
 use crate::tree;
 
-/// Longer paths than the kernel's are no paths.
+/// Longer paths than the kernel's are not redirected.
 const PATH_MAX: usize = libc::PATH_MAX as usize;
 
-/// What a path of ours names, as far as the answer of `stat` depends on it.
+/// The place of a redirected path, as far as the result of `stat` depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// Below `/sys`.
@@ -17,7 +17,7 @@ pub(crate) enum Place {
     Dev,
 }
 
-/// The folders that are ours, with what is in them.
+/// The redirected folders, and the place of each.
 const OURS: [(&[u8], Place); 4] = [
     (b"/sys/class/infiniband", Place::Sys),
     (b"/sys/class/infiniband_verbs", Place::Sys),
@@ -37,7 +37,7 @@ impl Redirected {
     }
 }
 
-/// Where `path` lies instead, if it is ours.
+/// The path of the real file for `path`, if it is redirected.
 ///
 /// # Safety
 /// `path` is null or a C string.
@@ -46,7 +46,7 @@ pub(crate) unsafe fn redirect(path: *const c_char) -> Option<Redirected> {
     if path.is_null() {
         return None;
     }
-    // SAFETY: a C string has at least its end, and what follows a byte that is not the end.
+    // SAFETY: a C string has at least its end, and a further byte behind every byte that is not the end.
     let (first, second) = unsafe {
         let first = *path.cast::<u8>();
         (first, if first == 0 { 0 } else { *path.cast::<u8>().add(1) })
@@ -59,7 +59,7 @@ pub(crate) unsafe fn redirect(path: *const c_char) -> Option<Redirected> {
     elsewhere(path, place(path)?)
 }
 
-/// Whose path it is. A path with `..` in it may lead anywhere and is left alone.
+/// The place of a path. A path with `..` in it may lead anywhere and is left alone.
 fn place(path: &[u8]) -> Option<Place> {
     let (_, place) = OURS.iter().find(|(folder, _)| {
         path.strip_prefix(*folder).is_some_and(|rest| rest.is_empty() || rest[0] == b'/')
@@ -83,7 +83,7 @@ fn elsewhere(path: &[u8], place: Place) -> Option<Redirected> {
     Some(Redirected { bytes, place })
 }
 
-/// Puts `errno` back when it goes.
+/// Restores `errno` when dropped.
 pub(crate) struct Errno(c_int);
 
 impl Errno {

@@ -1,7 +1,8 @@
-//! The folder of real files that stands behind our paths.
+//! The folder of real files to which paths are redirected.
 //!
-//! It lies in the directory that the processes of one user share, and the first process that looks makes it. Its name says what
-//! it describes, so that another address or another set of real devices gets another folder:
+//! It lies in the directory that the processes of one user share, and the first process that looks makes it.
+//! Its name depends on its content, so that another address or another set of real devices gets another
+//! folder:
 //!
 //! ```text
 //! /dev/shm/highwire-<uid>/files-<key>/       or in $HIGHWIRE_SHM_DIR
@@ -26,11 +27,12 @@ use crate::identity::Identity;
 /// Where this process found the folder. It is never freed: other threads may be reading it.
 static ROOT: AtomicPtr<PathBuf> = AtomicPtr::new(ptr::null_mut());
 
-/// The folder, made if it is not there; `None` where none can be made, and then nothing of ours is seen.
+/// The folder, which is made if it does not exist; `None` if none can be made, and then no path is
+/// redirected.
 ///
 /// No lock is taken, so that a fork at any moment leaves the child able to do the same.
 pub(crate) fn root() -> Option<&'static Path> {
-    // SAFETY: what was stored is never freed.
+    // SAFETY: a stored folder is never freed.
     if let Some(root) = unsafe { ROOT.load(Ordering::Acquire).as_ref() }
         && is_there(root)
     {

@@ -1,5 +1,5 @@
-//! Programs that know nothing of us, with the object preloaded: shells, Python, the core utilities, and one of our own in C
-//! that calls every function there is.
+//! Programs that do not know Highwire, with the object preloaded: shells, Python, the core utilities, and a
+//! test program in C that calls every function of the object.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader};
@@ -31,7 +31,7 @@ impl World {
         command
     }
 
-    /// What the program prints; it must succeed and not complain.
+    /// Runs a program and returns its output; it must succeed and print no error.
     fn check(&self, program: &str, args: &[&str]) -> String {
         let output = self.command(program).args(args).output().expect("it starts");
         let (stdout, stderr) =
@@ -70,13 +70,13 @@ fn files_are_kept_for_as_long_as_a_process_that_has_seen_them_lives() {
         || std::fs::read_dir(&world.place).expect("a folder").map(|entry| entry.expect("an entry").path());
     let files: Vec<_> = names().filter(|path| path.is_dir()).collect();
     let [files] = &files[..] else { panic!("{files:?}") };
-    // The same question that a sweeping process asks.
+    // The check that a process makes before it removes folders.
     let is_free = || File::open(files).expect("it is there").try_lock().is_ok();
     assert!(!is_free(), "a living process uses it");
     shell.kill().expect("it lives");
     shell.wait().expect("it is ours");
     assert!(is_free(), "it was killed");
-    // The next program takes it up again.
+    // The next program uses the folder again.
     let gid = world.check("cat", &["/sys/class/infiniband/hw0/ports/1/gids/0"]);
     assert_eq!(gid, GID);
 }

@@ -1,4 +1,4 @@
-//! Folders: once one is open, `readdir` and its relatives need no help.
+//! Folders: once one is open, `readdir` and its relatives need no redirection.
 
 use std::ffi::{c_char, c_int, c_void};
 
@@ -16,7 +16,7 @@ unsafe extern "C" fn opendir(path: *const c_char) -> *mut DIR {
 
 macro_rules! scans {
     ($($name:ident)+) => { $(
-        /// As the C library's, which does not ask our `opendir`.
+        /// As the C library's, whose own version does not call this `opendir`.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(
             path: *const c_char, list: *mut c_void, choose: Callback, compare: Callback,
@@ -40,7 +40,7 @@ macro_rules! scans_at {
 }
 scans_at!(scandirat scandirat64);
 
-/// As the C library's; `getcwd` then tells where the folder really is.
+/// As the C library's; `getcwd` then returns the folder's real path.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn chdir(path: *const c_char) -> c_int {
     forward!(chdir, path, |at| (at))

@@ -12,7 +12,7 @@ unsafe extern "C" fn readlink(path: *const c_char, text: *mut c_char, size: size
     forward!(readlink, path, |at| (at, text, size))
 }
 
-/// What `_FORTIFY_SOURCE` makes of it.
+/// The form that `_FORTIFY_SOURCE` calls.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __readlink_chk(
     path: *const c_char,
@@ -34,13 +34,13 @@ unsafe extern "C" fn readlinkat(
     forward!(readlinkat, path, |at| (folder, at, text, size))
 }
 
-/// As the C library's: the name that a file of ours really has.
+/// As the C library's: the real path of a redirected file.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn realpath(path: *const c_char, text: *mut c_char) -> *mut c_char {
     forward!(realpath, path, |at| (at, text))
 }
 
-/// What `_FORTIFY_SOURCE` makes of it.
+/// The form that `_FORTIFY_SOURCE` calls.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn __realpath_chk(path: *const c_char, text: *mut c_char, room: size_t) -> *mut c_char {
     forward!(realpath_chk, path, |at| (at, text, room))
@@ -54,7 +54,7 @@ unsafe extern "C" fn canonicalize_file_name(path: *const c_char) -> *mut c_char 
 
 macro_rules! attributes {
     ($($name:ident)+) => { $(
-        /// As the C library's; `ls -l` asks.
+        /// As the C library's; `ls -l` calls it.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(
             path: *const c_char, name: *const c_char, value: *mut c_void, size: size_t,

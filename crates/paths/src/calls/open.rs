@@ -8,7 +8,8 @@ use super::forward;
 
 macro_rules! opens {
     ($($name:ident)+) => { $(
-        /// As the C library's. Without `O_CREAT` callers pass no mode, and what is read in its place is not looked at.
+        /// As the C library's. Without `O_CREAT` callers pass no mode, and the value read in its place is
+        /// ignored.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(path: *const c_char, flags: c_int, mode: mode_t) -> c_int {
             forward!(open, path, |at| (at, flags, mode))
@@ -30,7 +31,7 @@ opens_at!(openat openat64);
 
 macro_rules! checked_opens {
     ($($name:ident)+) => { $(
-        /// What `_FORTIFY_SOURCE` makes of a call without a mode.
+        /// The form that `_FORTIFY_SOURCE` calls without a mode.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(path: *const c_char, flags: c_int) -> c_int {
             forward!(open_2, path, |at| (at, flags))
@@ -41,7 +42,7 @@ checked_opens!(__open_2 __open64_2);
 
 macro_rules! checked_opens_at {
     ($($name:ident)+) => { $(
-        /// What `_FORTIFY_SOURCE` makes of a call without a mode.
+        /// The form that `_FORTIFY_SOURCE` calls without a mode.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $name(folder: c_int, path: *const c_char, flags: c_int) -> c_int {
             forward!(openat_2, path, |at| (folder, at, flags))

@@ -1,4 +1,5 @@
-//! What a file is, and whether it may be used. A file below `/dev` is shown as the character device that it stands for.
+//! The status of files and their permissions. A file below `/dev` is shown as the character device for which
+//! it stands.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -9,11 +10,11 @@ use crate::redirect::{Errno, Place, redirect};
 
 use super::forward;
 
-/// The major numbers of verbs devices, and of miscellaneous ones, which rdma_cm's is among.
+/// The major numbers of verbs devices, and of miscellaneous ones, among them rdma_cm's.
 const VERBS_MAJOR: u32 = 231;
 const MISC_MAJOR: u32 = 10;
 
-/// Asks the kernel for what lies at a path of ours.
+/// The kernel's status of the private file for a redirected path.
 fn ours(path: *const c_char, flags: c_int, answer: *mut Stat) -> Option<c_int> {
     // SAFETY: the caller's pointers are used as the C library's function would.
     unsafe {
@@ -39,7 +40,7 @@ fn ours(path: *const c_char, flags: c_int, answer: *mut Stat) -> Option<c_int> {
 
 /// The device number that a kernel gives to a file of that name.
 fn number(path: *const c_char) -> dev_t {
-    // SAFETY: a path of ours is a C string.
+    // SAFETY: a redirected path is a C string.
     let path = unsafe { CStr::from_ptr(path) }.to_bytes();
     let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
     let numbered = |kind: &[u8]| {
@@ -71,7 +72,7 @@ macro_rules! stats {
             }
         }
 
-        /// What programs call that were built with an older C library.
+        /// Programs built with an older C library call this.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $old(version: c_int, path: *const c_char, answer: *mut Stat) -> c_int {
             if let Some(result) = ours(path, $flags, answer) {
@@ -115,7 +116,7 @@ macro_rules! stats_at {
             }
         }
 
-        /// What programs call that were built with an older C library.
+        /// Programs built with an older C library call this.
         #[unsafe(no_mangle)]
         unsafe extern "C" fn $old(
             version: c_int, folder: c_int, path: *const c_char, answer: *mut Stat, flags: c_int,

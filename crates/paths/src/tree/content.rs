@@ -1,8 +1,8 @@
-//! What the files say: what a kernel says about a RoCE device whose port is up.
+//! The content of the files: that of a kernel's files for a RoCE device whose port is up.
 
 use crate::identity::Identity;
 
-/// The files of a device, by their path below the folder, with what is in them.
+/// The files of a device, by their path below the folder, with their content.
 ///
 /// `minor` is the device's number among those of the machine.
 pub(super) fn files(identity: &Identity, minor: u32) -> Vec<(String, String)> {
@@ -47,7 +47,7 @@ pub(super) fn files(identity: &Identity, minor: u32) -> Vec<(String, String)> {
     ] {
         file(format!("{port}/{path}"), text);
     }
-    // Twice the same, because scripts that were written for the kernel's software RNIC ask for index 1.
+    // Both are equal, because scripts for the kernel's software RNIC ask for index 1.
     for index in 0..2 {
         file(format!("{port}/gids/{index}"), &gid);
         file(format!("{port}/gid_attrs/types/{index}"), "RoCE v2");
@@ -73,7 +73,7 @@ pub(super) fn files(identity: &Identity, minor: u32) -> Vec<(String, String)> {
     files
 }
 
-/// The links of a device: path below the folder, and where they lead.
+/// The links of a device: path below the folder, and target.
 pub(super) fn links(identity: &Identity, minor: u32) -> Vec<(String, String)> {
     let Identity { name, interface, .. } = identity;
     vec![
@@ -94,7 +94,7 @@ pub(super) fn nodes(minor: u32) -> Vec<String> {
     numbered.into_iter().chain(["dev/infiniband/rdma_cm".into()]).collect()
 }
 
-/// What `ibv_devinfo`-like scripts and monitors sum up; `highwire stats` has the true ones.
+/// The counters that `ibv_devinfo`-like scripts and monitors sum up; `highwire stats` has the true ones.
 const COUNTERS: [&str; 8] = [
     "port_xmit_data",
     "port_rcv_data",

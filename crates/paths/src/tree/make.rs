@@ -15,7 +15,7 @@ use super::content;
 /// Part of the name, so that programs of different versions do not share a folder.
 const LAYOUT: u32 = 1;
 
-/// What a machine with RDMA devices has, and ours is put beside.
+/// The folders of a machine with RDMA devices, beside whose devices Highwire's is shown.
 const REAL: [&str; 4] =
     ["/sys/class/infiniband", "/sys/class/infiniband_verbs", "/sys/class/infiniband_mad", "/dev/infiniband"];
 
@@ -33,7 +33,7 @@ pub(super) fn folder(identity: &Identity) -> Option<PathBuf> {
     // SAFETY: it always succeeds.
     let thread = unsafe { libc::gettid() };
     let draft = place.join(format!("draft-{thread}"));
-    // Held from the beginning, so that no process takes it for the rest of a process that was killed.
+    // Held from the beginning, so that no process believes it left behind by a process that was killed.
     let is_held = fs::create_dir_all(&draft).is_ok() && hold(&draft);
     let made = fill(&draft, identity, minor, &real).and_then(|()| fs::rename(&draft, &folder));
     if made.is_ok() && is_held {
@@ -42,23 +42,25 @@ pub(super) fn folder(identity: &Identity) -> Option<PathBuf> {
     if made.is_err() {
         let _ = fs::remove_dir_all(&draft);
     }
-    // Another process may have been quicker, and then its folder is as good.
+    // Another process may have made the same folder first; then its folder is used.
     hold(&folder).then_some(folder)
 }
 
-/// Says that this process uses a folder, for as long as it lives, or until it closes descriptors that it does not know: a
-/// process that opens a device sweeps away folders that are not in use. False if the folder is not there, or about to go.
+/// Marks a folder as used by this process, for as long as it lives, or until it closes descriptors that it
+/// does not know: a process that opens a device removes folders that are not in use. False if the folder is
+/// not there, or about to go.
 fn hold(folder: &Path) -> bool {
     let Ok(open) = File::open(folder) else { return false };
     if open.try_lock_shared().is_err() || !folder.is_dir() {
         return false;
     }
-    // Never closed by us: the program may have closed it, and opened something of its own under the number.
+    // This library never closes it: the program may have closed it, and opened a file of its own under the
+    // number.
     let _ = open.into_raw_fd();
     true
 }
 
-/// The folder that all processes of this user share, if it is theirs alone.
+/// The folder that all processes of this user share, if no other user owns it.
 fn shared_place() -> Option<PathBuf> {
     // SAFETY: it always succeeds.
     let uid = unsafe { libc::geteuid() };
@@ -96,7 +98,7 @@ fn fill(draft: &Path, identity: &Identity, minor: u32, real: &[(&str, String)]) 
     Ok(())
 }
 
-/// What is there already, a link to a real file that is, wins.
+/// Writes a file, unless a link to a real file is there already.
 fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     if path.is_symlink() {
         return Ok(());
@@ -106,7 +108,7 @@ fn write(path: &Path, text: &str, mode: u32) -> io::Result<()> {
     fs::set_permissions(path, Permissions::from_mode(mode))
 }
 
-/// The real names in a folder; this process's own `opendir` would show ours.
+/// The real names in a folder; this process's own `opendir` would show the private folder.
 fn names_in(folder: &str) -> Vec<String> {
     let (Some(open), Ok(path)) = (original::opendir.function(), CString::new(folder)) else {
         return Vec::new();
@@ -130,7 +132,7 @@ fn names_in(folder: &str) -> Vec<String> {
     names
 }
 
-/// FNV-1a over everything that decides what the folder holds.
+/// FNV-1a over everything that determines the folder's content.
 fn key(identity: &Identity, real: &[(&str, String)]) -> u64 {
     let text = format!("{LAYOUT} {} {identity:?} {real:?}", env!("CARGO_PKG_VERSION"));
     text.bytes()
