@@ -1,4 +1,4 @@
-//! `highwire bench`: what parts of Highwire cost by themselves.
+//! `highwire bench`: measurements of single parts of Highwire.
 
 mod cores;
 mod idle;

@@ -27,9 +27,9 @@ pub(crate) struct Args {
     succeed: bool,
 }
 
-/// Serves until nobody needs it.
+/// Serves until no process needs it.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
-    // What went wrong was said already, to the process that started this one.
+    // The broker has already reported the error to the process that started it.
     match broker::serve(args.registry.as_deref(), args.address, args.succeed) {
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(_) => Ok(ExitCode::FAILURE),

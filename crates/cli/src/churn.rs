@@ -1,8 +1,9 @@
-//! `highwire churn`: processes come to a shared address and leave it at random, some by SIGKILL, while others work there.
+//! `highwire churn`: processes open a shared address and leave it at random, some by SIGKILL, while others
+//! work there.
 //!
-//! What must hold: those who stay lose nothing and notice nothing; a process whose peer was killed gets
-//! an error and no more; and in the end no port, ring, file or broker is left. The choices follow from the seed; what each
-//! of them meets depends on the machine, as it should.
+//! Invariants: processes that stay lose nothing and notice nothing; a process whose peer was killed gets an
+//! error and no more; and in the end no port, ring, file or broker is left. The choices follow from the seed;
+//! their effects depend on the machine, as they should.
 
 mod member;
 mod peer;
@@ -57,7 +58,7 @@ pub(crate) struct Args {
     link: LinkChoice,
 }
 
-/// What happened.
+/// The result.
 #[derive(Debug, Default, Serialize)]
 struct Report {
     address: String,
@@ -69,18 +70,18 @@ struct Report {
     brokers_killed: u32,
     /// Processes whose peer was killed, and that got an error for it.
     orphaned: u32,
-    /// Messages that those who stayed sent and got back unharmed.
+    /// Messages that the staying processes sent and got back unharmed.
     echoes: u64,
-    /// Packets that they sent again.
+    /// Packets that they retransmitted.
     retransmitted: u64,
-    /// What is left of it all.
+    /// Traces that are left at the end.
     left_behind: Vec<String>,
 }
 
 /// Runs the processes, or is one.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let address = args.address.unwrap_or_else(own_address);
-    // Without it no process would get its part of the address, and each would say so by itself.
+    // Without a registry no process would get its part of the address, and each would report that itself.
     Registry::open()?;
     if let Some(role) = args.role {
         member::run(role, address, args.link)?;
@@ -98,12 +99,12 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// An address that no other run has at the same time.
+/// An address that no other run uses at the same time.
 fn own_address() -> IpAddr {
     address_of(std::process::id())
 }
 
-/// One of 127.224.0.0/12. Its last byte is neither 0 nor 255, which look like networks and broadcasts.
+/// An address of 127.224.0.0/12. Its last byte is neither 0 nor 255, which look like networks and broadcasts.
 fn address_of(pid: u32) -> IpAddr {
     let (d, rest) = (pid % 254 + 1, pid / 254);
     let [_, b, c] = [rest >> 16, rest >> 8, rest].map(|part| part as u8);
@@ -121,14 +122,14 @@ fn text(report: &Report) -> String {
     )
 }
 
-/// The processes, by what they are there for.
+/// The processes, by role.
 struct Churn {
     address: IpAddr,
     rng: Rng,
     /// Connected pairs that stay from the first to the last.
     stayers: Vec<[Peer; 2]>,
     visitors: Vec<Peer>,
-    /// Whose peer was killed, the one that was first.
+    /// Processes whose peer was killed, the first one first.
     orphans: VecDeque<Peer>,
     report: Report,
 }
@@ -164,12 +165,12 @@ impl Churn {
         self.end()
     }
 
-    /// One thing happens to one process.
+    /// One event for one process.
     fn step(&mut self, processes_max: usize) -> Result<()> {
         let present = 2 * self.stayers.len() + self.visitors.len() + self.orphans.len();
         let has_room = present + 2 <= processes_max;
         match self.rng.below(10) {
-            // More come than go, until it is full.
+            // More processes come than go, until the address is full.
             0..=3 if has_room => {
                 let link = self.any_link();
                 let visitor = self.start(Role::Visitor, link)?;
@@ -197,7 +198,7 @@ impl Churn {
                 }
             }
             _ => {
-                // Whatever it is doing, if it has even begun.
+                // The visitor may be doing anything, or have not even begun.
                 if let Some(visitor) = self.any_visitor() {
                     self.visitors.swap_remove(visitor).kill();
                     self.report.killed += 1;
@@ -207,7 +208,7 @@ impl Churn {
         Ok(())
     }
 
-    /// No process is to notice, neither those that are there nor those that come.
+    /// Kills the broker, which no running or starting process may notice.
     fn kill_broker(&mut self) {
         let broker = Registry::open().ok().and_then(|registry| broker::process(&registry, self.address));
         let pid = broker.and_then(|pid| Pid::from_raw(pid.try_into().ok()?));
@@ -216,7 +217,7 @@ impl Churn {
         }
     }
 
-    /// Everybody leaves, those last who were there first.
+    /// All processes leave, the stayers last.
     fn end(mut self) -> Result<Report> {
         for mut visitor in std::mem::take(&mut self.visitors) {
             if self.rng.chance(0.5) {
@@ -243,7 +244,7 @@ impl Churn {
         Ok(self.report)
     }
 
-    /// Waits until the first of those whose peer was killed has noticed it.
+    /// Waits until the first orphan has noticed that its peer was killed.
     fn let_orphan_go(&mut self) -> Result<()> {
         if let Some(mut orphan) = self.orphans.pop_front() {
             orphan.hear("orphaned")?;

@@ -1,4 +1,4 @@
-//! What the user reads: text or JSON on the standard output, colours only on a terminal.
+//! The output for the user: text or JSON on the standard output, colours only on a terminal.
 
 use std::io::{self, IsTerminal, Write};
 
@@ -11,7 +11,7 @@ pub(crate) struct Console {
     colour: bool,
 }
 
-/// The few colours there are, by meaning.
+/// The available colours, by meaning.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Tone {
     Good,
@@ -59,13 +59,13 @@ impl Console {
         if self.colour { format!("\x1b[{code}m{text}\x1b[0m") } else { text.to_string() }
     }
 
-    /// Writes what is still held back; a command calls it last, so that a write error is not lost.
+    /// Writes the buffered rest; a command calls it last, so that a write error is not lost.
     pub(crate) fn finish(mut self) -> Result<()> {
         written(self.out.flush())
     }
 }
 
-/// What became of something for the user to read.
+/// The result of writing to the user's output.
 pub(crate) fn written(result: io::Result<()>) -> Result<()> {
     match result {
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => Err(ReaderLeft(error).into()),
@@ -73,8 +73,8 @@ pub(crate) fn written(result: io::Result<()>) -> Result<()> {
     }
 }
 
-/// Nobody reads the standard output any more, which ends a command but is no failure. Other pipes and sockets break as well,
-/// and then it is one.
+/// The reader of the standard output has gone, which ends a command but is no failure. For other pipes and
+/// sockets it is one.
 #[derive(Debug)]
 pub(crate) struct ReaderLeft(io::Error);
 

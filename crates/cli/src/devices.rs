@@ -1,4 +1,5 @@
-//! `highwire devices`: the device that programs get here and who shares it, and those that processes have for themselves.
+//! `highwire devices`: the device that programs get here and the processes that share it, and the devices of
+//! single processes.
 
 use std::fmt::Write;
 use std::net::IpAddr;
@@ -62,7 +63,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let ours = shared_address()?;
     let others = registry.shared_gids().context("cannot list the addresses that are shared")?;
     let mut rows = vec![shared(&registry, ours)];
-    // Those that were found as a directory's entry and have no process are about to end.
+    // Devices with an entry in the directory and no process are about to end.
     let others =
         others.into_iter().filter(|address| *address != ours).map(|address| shared(&registry, address));
     rows.extend(others.filter(|row| !row.processes.is_empty()));
@@ -88,16 +89,16 @@ fn shared_address() -> Result<IpAddr> {
     }
 }
 
-/// The device that all processes share, whether or not any has it now.
+/// The device that all processes share, whether or not any uses it now.
 fn shared(registry: &Registry, address: IpAddr) -> Row {
     let mut sharers = sharers_of(registry, address);
     let mut reason = None;
     if sharers.is_none() {
-        // A process that starts a broker now is not to find the port taken by this look at it.
+        // A process that starts a broker now must not find the port taken by this check.
         let _lock = registry.lock_broker(address);
         sharers = sharers_of(registry, address);
         if sharers.is_none() {
-            // As the first process would.
+            // As the first process would open it.
             reason = UdpLink::open(&UdpConfig::new(address)).err().map(|error| error.to_string());
         }
     }
@@ -121,12 +122,12 @@ fn shared(registry: &Registry, address: IpAddr) -> Row {
     }
 }
 
-/// Who shares an address; `None` if it has no broker and no process that would bring one back.
+/// The processes that share an address; `None` if it has no broker and no process that would restore one.
 fn sharers_of(registry: &Registry, address: IpAddr) -> Option<Vec<Sharer>> {
     let known = sharers(registry, address);
     let is_served = known.is_some();
     let mut sharers = known.unwrap_or_default();
-    // Where a broker was killed they go on meanwhile, and the next one hears of them one by one.
+    // If a broker was killed its processes go on meanwhile, and the next broker learns of them one by one.
     for device in running_devices().unwrap_or_default() {
         let shard = device.shard.filter(|_| device.address == address);
         if let Some(shard) = shard.filter(|&shard| sharers.iter().all(|known| known.shard != shard)) {
@@ -137,7 +138,7 @@ fn sharers_of(registry: &Registry, address: IpAddr) -> Option<Vec<Sharer>> {
     (is_served || !sharers.is_empty()).then_some(sharers)
 }
 
-/// A device that one process has for itself.
+/// A device of a single process.
 fn own(registry: &Registry, running: &RunningDevice) -> Row {
     Row {
         name: "hw0",

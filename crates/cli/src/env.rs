@@ -85,7 +85,8 @@ fn export(shell: Shell, settings: &Settings) -> Result<Vec<String>> {
     Ok(lines)
 }
 
-/// Library folders of other origin stay: each is cut out of the list again where the list begins with it.
+/// Removes only the library folders that this program added: each is cut off the list if the list begins with
+/// it.
 fn unset(shell: Shell, settings: &Settings) -> Result<Vec<String>> {
     let mut lines: Vec<String> = ALL
         .iter()
@@ -113,7 +114,7 @@ fn assignment(shell: Shell, name: &str, value: &str) -> String {
     }
 }
 
-/// Between single quotes nothing means anything but the quote itself, and in fish the backslash.
+/// Between single quotes only the quote itself has a meaning, and in fish the backslash.
 fn quoted(shell: Shell, value: &OsStr) -> Result<String> {
     let text = value.to_str().with_context(|| format!("{} is not UTF-8", value.display()))?;
     Ok(match shell {

@@ -1,7 +1,8 @@
-//! What two ends tell each other before they have a queue pair: one JSON document per line over TCP.
+//! The exchange of two ends before they have a queue pair: one JSON document per line over TCP.
 //!
-//! Both greet first, with the version of this exchange, so that two releases that do not understand each other say so. A
-//! line is bounded and has a deadline: a stranger that connects to the port cannot make us wait or allocate without end.
+//! Both ends greet first, with the version of this exchange, so that two releases that do not understand each
+//! other report that. A line is bounded and has a deadline: a stranger that connects to the port cannot make
+//! this end wait or allocate without end.
 
 use std::io::{BufRead, BufReader, ErrorKind, Read, Write};
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream, ToSocketAddrs};
@@ -11,7 +12,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// Version of what is exchanged; raised whenever a document changes in a way that an older end would misread.
+/// The version of the documents; raised whenever one changes in a way that an older end would misread.
 const VERSION: u32 = 1;
 const LINE_BYTES_MAX: u64 = 64 * 1024;
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
@@ -102,7 +103,8 @@ impl Exchange {
         }
     }
 
-    /// Whether `receive` would find something at once: a document, or that the other end has gone. Costs a system call.
+    /// Whether `receive` would return at once: with a document, or because the other end has gone. Costs a
+    /// system call.
     pub(crate) fn has_news(&self) -> Result<bool> {
         if !self.reader.buffer().is_empty() {
             return Ok(true);

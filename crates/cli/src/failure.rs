@@ -1,11 +1,11 @@
-//! How the program ends when it did not work.
+//! The exit of the program after an error.
 
 use std::fmt;
 use std::process::ExitCode;
 
 use crate::console::ReaderLeft;
 
-/// The user asked for something that makes no sense; the message says what would.
+/// A mistake of the user's; the message says what would be right.
 #[derive(Debug)]
 struct Usage(String);
 
@@ -22,7 +22,7 @@ pub(crate) fn usage(message: impl Into<String>) -> anyhow::Error {
     anyhow::Error::new(Usage(message.into()))
 }
 
-/// Prints `error`, unless it is only that the reader went away, and returns the exit status.
+/// Prints `error`, unless only the reader went away, and returns the exit status.
 pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if has_no_reader(error) {
         return ExitCode::SUCCESS;
@@ -31,7 +31,7 @@ pub(crate) fn report(error: &anyhow::Error) -> ExitCode {
     if error.is::<Usage>() { ExitCode::from(2) } else { ExitCode::FAILURE }
 }
 
-/// The error and its causes, each once: many a text already ends with the cause that is kept beside it.
+/// The error and its causes, each once: many texts already end with the cause that is kept beside them.
 fn whole(error: &anyhow::Error) -> String {
     let mut texts = error.chain().map(ToString::to_string);
     let first = texts.next().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The `highwire` program: one file per command.
 //!
-//! Exit status: 0 when it worked, 1 when it failed, 2 when it was asked wrongly. A reader that goes away (`| head`) is
-//! no error.
+//! Exit status: 0 after success, 1 after failure, 2 after a wrong command line. A reader that goes away (`|
+//! head`) is no error.
 
 mod bench;
 mod broker;

@@ -54,5 +54,5 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 const CYCLES_PER_NANOSECOND: f64 = 3.2;
 /// The load generator's address.
 const CLIENT: u32 = 0x0a00_0001;
-/// The node's.
+/// The node's address.
 const NODE: u32 = 0x0a00_0002;

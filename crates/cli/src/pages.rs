@@ -1,9 +1,10 @@
 //! Large tables on huge pages.
 //!
-//! A simulated network of a thousand hosts is some thirty megabytes that every event touches somewhere: with pages of 4 KiB the
-//! processor spends a tenth of its time on looking up where they are. Many systems give huge pages only to those who ask
-//! (`transparent_hugepage/enabled` says `madvise`), so this allocator asks, for what is large; all else is mimalloc's, which gives and takes back a
-//! small block in a fraction of the C library's time: a node of the store does so a few dozen times a transaction.
+//! A simulated network of a thousand hosts has some thirty megabytes that events touch everywhere: with pages
+//! of 4 KiB the processor spends a tenth of its time on looking up their addresses. Many systems give huge
+//! pages only to programs that ask (`transparent_hugepage/enabled` says `madvise`), so this allocator asks
+//! for large blocks; all others are mimalloc's, which allocates and frees a small block in a fraction of the
+//! C library's time: a node of the store does so a few dozen times a transaction.
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::ffi::c_void;
@@ -15,14 +16,14 @@ use rustix::mm::{Advice, MapFlags, MremapFlags, ProtFlags, madvise, mmap_anonymo
 /// The program's allocator.
 pub(crate) struct HugePages;
 
-/// What a huge page is on most machines. Smaller things than this are mimalloc's.
+/// The size of a huge page on most machines. Smaller blocks are mimalloc's.
 const HUGE: usize = 2 << 20;
 
 const fn is_large(size: usize, align: usize) -> bool {
     size >= HUGE && align <= 4096
 }
 
-/// In whole huge pages; `None` beyond what there can be.
+/// The size in whole huge pages; `None` if it is impossible.
 fn rounded(size: usize) -> Option<usize> {
     size.checked_next_multiple_of(HUGE)
 }
@@ -35,15 +36,15 @@ fn map(size: usize) -> *mut u8 {
     mapped.map_or(null_mut(), |place| advised(place, length))
 }
 
-/// Asks for huge pages; a system that has none changes nothing.
+/// Asks for huge pages; without effect on a system that has none.
 fn advised(place: *mut c_void, length: usize) -> *mut u8 {
     // SAFETY: the mapping was made just now and is `length` long; the advice changes no contents.
     let _ = unsafe { madvise(place, length, Advice::LinuxHugepage) };
     place.cast()
 }
 
-// SAFETY: whether a block is a mapping of its own or mimalloc's follows from its layout alone, so each is given back to where it
-// came from. Mappings are aligned to pages and zero.
+// SAFETY: the layout alone decides whether a block is a mapping of its own or mimalloc's, so each goes back
+// to its origin. Mappings are aligned to pages and zero.
 unsafe impl GlobalAlloc for HugePages {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         if is_large(layout.size(), layout.align()) {
@@ -63,7 +64,7 @@ unsafe impl GlobalAlloc for HugePages {
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
         if !is_large(layout.size(), layout.align()) {
-            // SAFETY: as the caller promises; it came from there.
+            // SAFETY: as the caller promises; the block is mimalloc's.
             return unsafe { MiMalloc.dealloc(block, layout) };
         }
         if let Some(length) = rounded(layout.size()) {
@@ -74,7 +75,7 @@ unsafe impl GlobalAlloc for HugePages {
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, size: usize) -> *mut u8 {
         match (is_large(layout.size(), layout.align()), is_large(size, layout.align())) {
-            // SAFETY: as the caller promises; it came from there and stays there.
+            // SAFETY: as the caller promises; the block is mimalloc's and stays so.
             (false, false) => unsafe { MiMalloc.realloc(block, layout, size) },
             (true, true) => {
                 let (Some(old), Some(new)) = (rounded(layout.size()), rounded(size)) else {
@@ -84,7 +85,8 @@ unsafe impl GlobalAlloc for HugePages {
                 let moved = unsafe { mremap(block.cast(), old, new, MremapFlags::MAYMOVE) };
                 moved.map_or(null_mut(), |place| advised(place, new))
             }
-            // SAFETY: the new layout is valid, since the caller promises that of the size; both blocks hold what is copied.
+            // SAFETY: the new layout is valid, since the caller promises that of the size; both blocks hold
+            // the copied bytes.
             _ => unsafe {
                 let fresh = self.alloc(Layout::from_size_align_unchecked(size, layout.align()));
                 if let (Some(to), Some(from)) = (NonNull::new(fresh), NonNull::new(block)) {

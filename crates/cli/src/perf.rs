@@ -1,7 +1,8 @@
-//! `highwire perf`: how fast this machine can go, and how near to that Highwire comes.
+//! `highwire perf`: how fast this machine can be, and how near Highwire comes to that.
 //!
-//! The active end plans the test and tells the passive one over the [exchange](crate::exchange); without a server, the
-//! passive end is a second process of this program, so that the numbers are always those of two processes.
+//! The active end plans the test and sends the plan to the passive one over the [exchange](crate::exchange);
+//! without a server, the passive end is a second process of this program, so that the numbers are always
+//! those of two processes.
 
 mod bandwidth;
 mod echo;

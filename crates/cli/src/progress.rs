@@ -1,5 +1,5 @@
-//! A progress line with the time left, on a terminal, for whatever takes longer than two seconds; elsewhere, if so wanted, a
-//! line per minute.
+//! A progress line with the time left, on a terminal, for commands that take longer than two seconds;
+//! elsewhere, if wanted, a line per minute.
 
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 const REDRAW: Duration = Duration::from_millis(250);
 const LINE_EVERY: Duration = Duration::from_secs(60);
 
-/// Progress towards a known total. Without a terminal it does nothing unless it is to write lines.
+/// Progress towards a known total. Without a terminal it prints nothing unless it must write lines.
 pub(crate) struct Progress {
     title: &'static str,
     total: u64,
@@ -37,7 +37,7 @@ impl Progress {
         }
     }
 
-    /// For what takes hours: without a terminal, a line per minute on standard error.
+    /// For commands of hours: without a terminal, a line per minute on standard error.
     pub(crate) fn with_lines(mut self) -> Self {
         self.writes_lines = !self.is_terminal;
         self

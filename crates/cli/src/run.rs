@@ -1,7 +1,9 @@
-//! `highwire run -- PROGRAM`: a program that was written for RDMA cards, with Highwire in the place of one.
+//! `highwire run -- PROGRAM`: runs a program that was written for RDMA cards, with Highwire instead of a
+//! card.
 //!
-//! Nothing stays between the caller and the program: this process becomes it, so that its exit status, its signals and
-//! its terminal are the program's own. Whatever the program starts inherits the environment, and with it the device.
+//! Nothing stays between the caller and the program: this process becomes it, so that its exit status, its
+//! signals and its terminal are the program's own. Child processes of the program inherit the environment,
+//! and with it the device.
 
 pub(crate) mod environment;
 mod libraries;
@@ -15,9 +17,9 @@ use anyhow::Result;
 use environment::EnvironmentArgs;
 use program::Found;
 
-/// A shell's exit status for a program that is not there.
+/// A shell's exit status if the program does not exist.
 const NOT_FOUND: u8 = 127;
-/// A shell's exit status for a program that is there and cannot be started.
+/// A shell's exit status if the program exists and cannot be started.
 const CANNOT_EXECUTE: u8 = 126;
 
 /// Options of `highwire run`.

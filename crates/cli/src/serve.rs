@@ -24,7 +24,7 @@ pub(crate) struct Args {
     address: Option<IpAddr>,
 }
 
-/// Serves until told to end.
+/// Serves until a signal ends it.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let config = DeviceConfig { address: args.address, ..DeviceConfig::default() };
     let mut said = Ok(());
@@ -33,7 +33,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The process that started this one learns that programs may come now.
+/// Tells the process that started this one that programs may come now.
 fn announce(device: &Device, door: &Door) -> Result<()> {
     let mut console = Console::new();
     console.line(format_args!("{} serves at {}", device.gid(), door.path().display()))?;

@@ -36,11 +36,11 @@ pub(crate) struct Args {
 #[derive(Debug, Serialize)]
 struct DeviceJson<'a> {
     address: IpAddr,
-    /// Whether these are of an address's queue pair 1, and not of a device.
+    /// Whether these counters are of an address's queue pair 1, and not of a device.
     broker: bool,
     pid: u32,
     counters: BTreeMap<&'a str, u64>,
-    /// By channel, and completion queue that a thread waits for without one.
+    /// By channel, or by completion queue if a thread waits on one without a channel.
     channels: BTreeMap<&'a str, BTreeMap<&'a str, u64>>,
     channels_left_out: u32,
 }
@@ -86,7 +86,7 @@ fn json(device: &RunningDevice, all: bool) -> DeviceJson<'_> {
     }
 }
 
-/// By name, without those that stand at zero unless `all` are wanted.
+/// Figures by name, without those that are zero unless `all`.
 fn named(figures: &[(String, u64)], all: bool) -> BTreeMap<&str, u64> {
     let shown = figures.iter().filter(|(_, value)| all || *value > 0);
     shown.map(|(name, value)| (name.as_str(), *value)).collect()

@@ -1,4 +1,5 @@
-//! Values as people write them, `64K`, `10s`, and as they read them. Rates and faults are [`highwire_link`]'s.
+//! Values as people write them, `64K`, `10s`, and as they read them. Rates and faults are
+//! [`highwire_link`]'s.
 
 use std::time::Duration;
 

@@ -1,11 +1,11 @@
-//! `highwire bench store`: that its processes work together and its figures are right. Not how fast anything is.
+//! `highwire bench store`: its processes work together and its figures are consistent. Speed is not tested.
 
 mod common;
 
 use common::highwire;
 use serde_json::Value;
 
-/// A few transactions, whatever time they take.
+/// A few transactions, however long they take.
 const FEW: [&str; 8] = ["bench", "store", "--keys", "600", "--transactions", "150", "--warm-up", "0s"];
 
 fn json(args: &[&str]) -> Value {

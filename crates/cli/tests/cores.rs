@@ -1,5 +1,5 @@
-//! `highwire bench cores` and `highwire sim cores`: that this machine's constants are measured and asked for, and that the model answers.
-//! How long anything takes is not promised here.
+//! `highwire bench cores` and `highwire sim cores`: they measure and read this machine's constants, and the
+//! model gives results. Times are not tested.
 
 mod common;
 
@@ -9,7 +9,7 @@ use std::process::Output;
 use common::highwire;
 use serde_json::Value;
 
-/// Of no machine: looks are coarse, so that a run takes few steps.
+/// The costs of no real machine: looks are coarse, so that a run takes few steps.
 const COSTS: &str = "relax_ns = 200
 turn_ns = 100
 event_ns = 200
@@ -50,7 +50,7 @@ fn file(name: &str, text: &str) -> PathBuf {
     path
 }
 
-/// The constants of this machine, or why there are none: a machine with one core has nothing to measure.
+/// The constants of this machine; `None`, after printing why, on a machine with one core.
 fn measured() -> Option<String> {
     let output = run(&["bench", "cores"]);
     let error = String::from_utf8_lossy(&output.stderr);

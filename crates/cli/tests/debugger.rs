@@ -33,7 +33,7 @@ impl Simulator {
         Simulator { process, out, address }
     }
 
-    /// Its exit status, and what it has said since.
+    /// Its exit status, and its output since.
     fn end(mut self) -> (Option<i32>, String) {
         let mut text = String::new();
         self.out.read_to_string(&mut text).expect("its last words");
@@ -43,8 +43,8 @@ impl Simulator {
     }
 }
 
-/// What gdb-multiarch prints when it does `commands` with a program under the stub, and what the simulator says; nothing, and the
-/// reason printed, without it.
+/// The output of gdb-multiarch for `commands` with a program under the stub, and the simulator's; nothing,
+/// with the reason printed, if there is no gdb.
 fn debug(program: &Path, more: &[&str], commands: &[&str]) -> Option<(String, String)> {
     if Command::new("gdb-multiarch").arg("--version").output().is_err() {
         println!("skipped: no gdb-multiarch, from Debian's gdb-multiarch");
@@ -58,7 +58,7 @@ fn debug(program: &Path, more: &[&str], commands: &[&str]) -> Option<(String, St
         gdb.arg("-ex").arg(command);
     });
     let output = gdb.arg(program).output().expect("gdb runs");
-    // It ends when the debugger leaves; if the debugger could not, nothing else would end it.
+    // The simulator ends when the debugger leaves; if the debugger failed, nothing else would end it.
     let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
     if text.contains("could not connect") {
         simulator.process.kill().expect("it runs");
@@ -120,7 +120,7 @@ fn cores_are_threads_to_a_debugger() {
     assert_eq!(threads, 4, "{text}");
 }
 
-/// Text with every number, and the room that it takes, made alike: addresses are the compiler's.
+/// Text without its numbers and their padding, because the compiler chooses addresses.
 fn without_numbers(text: &str) -> Vec<String> {
     let is_number = |word: &&str| word.chars().any(|letter| letter.is_ascii_digit());
     let split = |letter: char| letter.is_whitespace() || "=(),:".contains(letter);
@@ -144,7 +144,8 @@ fn the_session_of_the_documentation_is_what_gdb_prints() {
     assert_eq!(without_numbers(&text), without_numbers(&shown));
 }
 
-/// A core that arrives at a breakpoint is told of, also if another is there in the same cycle and is stepped over it.
+/// The debugger hears of a core that reaches a breakpoint, also if another core is there in the same cycle
+/// and is stepped over it.
 #[test]
 fn no_core_passes_a_breakpoint_while_another_leaves_it() {
     let Some(program) = program("service4") else { return };
@@ -273,7 +274,7 @@ fn an_interrupt_stops_cores_that_run_for_ever() {
 fn bytes_that_no_debugger_sends_are_an_error_and_no_panic() {
     let Some(program) = program("loopback") else { return };
     let top = "ffffffffffffffff";
-    // What is said to it, and whether it goes on and answers.
+    // Bytes for the simulator, and whether it goes on and answers.
     let said: [(Vec<u8>, Option<&str>); 12] = [
         (b"GET / HTTP/1.1\r\n\r\n".to_vec(), None),
         ((0..=255).cycle().take(5_000).collect(), None),
@@ -292,7 +293,7 @@ fn bytes_that_no_debugger_sends_are_an_error_and_no_panic() {
         let what = String::from_utf8_lossy(&bytes[..bytes.len().min(40)]).into_owned();
         let simulator = Simulator::start(&program, &[]);
         let mut connection = connect(&simulator);
-        // It may have left before all is written.
+        // The simulator may have left before everything is written.
         let written = connection.write_all(&bytes);
         if let Some(answer) = answer {
             written.expect("it reads");

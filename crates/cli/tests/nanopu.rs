@@ -37,7 +37,7 @@ fn frames_go_round_through_memory() {
     let report: Value = serde_json::from_str(&out).unwrap();
     assert_eq!((&report["answered"], &report["frames"]["delivered"]), (&Value::from(5), &Value::from(5)));
     assert!(report["response_cycles"]["median"].as_f64().unwrap() > 280.0 + 100.0);
-    // What is not for a DMA NIC is refused, and losses are told.
+    // Options that a DMA NIC does not have are refused, and losses are reported.
     for words in [["--cores", "4"], ["--trace", "trace.html"], ["--bytes", "2000"]] {
         let (status, _, err) = run(&[&["nanopu", "run", path, "--nic", "dma"][..], &words].concat());
         assert!(
@@ -81,7 +81,7 @@ fn requests_come_from_a_file() {
 fn threads_have_banks_where_the_node_has_them() {
     let Some(program) = program("service") else { return };
     let file = Path::new(env!("CARGO_TARGET_TMPDIR")).join("banks.csv");
-    // The second interrupts the work of the first.
+    // The second request interrupts the work of the first.
     std::fs::write(&file, "sent,context,words\n0,1,2000 1\n900,0,500 2\n9000,1,2000 1\n9900,0,500 2\n")
         .unwrap();
     let trace = Path::new(env!("CARGO_TARGET_TMPDIR")).join("banks.json");
@@ -107,7 +107,7 @@ fn a_program_that_nobody_answers_for_says_where_it_is() {
     assert!(out.contains("core 0 spins") && out.contains("cycle"), "{out}");
 }
 
-/// What is said of a program that makes a mistake, and the same for programs: the kinds.
+/// The sentences about a program's mistake, and the kinds in the report for programs.
 fn complaints(name: &str, more: &[&str]) -> Option<(String, Vec<String>)> {
     let program = mistaken(name)?;
     let words = [&["nanopu", "run", program.to_str().unwrap(), "--patience", "20000"], more].concat();
@@ -119,7 +119,7 @@ fn complaints(name: &str, more: &[&str]) -> Option<(String, Vec<String>)> {
     Some((text, kinds.map(|mistake| mistake["kind"].as_str().unwrap().to_owned()).collect()))
 }
 
-/// Holds a program to one complaint that names kind, function, cycle and context.
+/// Asserts that a program gets one complaint, which names kind, function, cycle and context.
 fn complains(name: &str, more: &[&str], kind: &str, sentence: &str, function: &str) {
     let Some((text, kinds)) = complaints(name, more) else { return };
     assert_eq!(kinds, [kind], "{name}: {text}");
@@ -232,7 +232,7 @@ fn the_nic_goes_beyond_the_prototype_where_it_is_told_to() {
     assert!(cut < 0.2 * stored, "{cut} and {stored}, to the first word of the answer");
     let long = ["--count", "4", "--interval", "40000", "--bytes", "64000", "--message-bytes-max", "65535"];
     assert!((8_000.0..20_000.0).contains(&median(&long)));
-    // Its first words go round while the last ones come in.
+    // The first words of the message go back while the last ones come in.
     assert!(median(&[&long[..], &["--stream-messages", "--blocking-reads"]].concat()) < 1_000.0);
     let Some(service) = program("service4") else { return };
     let many = ["--cores", "256", "--select", "tree:32", "--selection-delays", "--count", "600"];

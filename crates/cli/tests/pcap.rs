@@ -1,4 +1,4 @@
-//! `highwire pcap` on the golden captures, and on what is no capture.
+//! `highwire pcap` on the golden captures, and on files that are no captures.
 
 mod common;
 

@@ -1,5 +1,5 @@
-//! `highwire run` and `highwire env`, with a folder of empty files in the place of the libraries: how they find, warn, refuse
-//! and hand on. What programs do with the real ones is `cargo xtask compat`'s business.
+//! `highwire run` and `highwire env`, with a folder of empty files instead of the libraries: how they find,
+//! warn, refuse and pass options on. `cargo xtask compat` tests programs with the real libraries.
 
 mod common;
 

@@ -1,4 +1,4 @@
-//! Processes that share an address, as they come and go. What is checked is what is left and what was lost, never times.
+//! Processes that share an address, as they come and go. The tests check traces and losses, never times.
 
 mod common;
 
@@ -11,7 +11,7 @@ use highwire_host::broker;
 use highwire_link::shm::Registry;
 use serde_json::Value;
 
-/// An address of this test alone.
+/// An address that only this test uses.
 fn address(last: u8) -> String {
     let (d, rest) = (std::process::id() % 254 + 1, std::process::id() / 254);
     format!("127.{}.{}.{d}", 160 + last, rest as u8)
@@ -86,7 +86,7 @@ fn whoever_has_the_port_is_named_with_the_ways_out() {
     let socket = UdpSocket::bind((address.as_str(), 4791)).expect("a port");
     let device = json(highwire(["devices"]).env("HIGHWIRE_ADDR", &address))[0].clone();
     assert_eq!(device["state"], "unavailable");
-    // As a program hears it whose device cannot be opened.
+    // The message that a program gets whose device cannot be opened.
     let output = highwire(["churn", "--role", "visitor", "--address", &address]).output().expect("it starts");
     let error = String::from_utf8_lossy(&output.stderr).into_owned();
     for text in [device["reason"].as_str().unwrap_or_default(), &error] {
@@ -125,7 +125,7 @@ fn a_killed_broker_leaves_those_who_are_there_alone_and_the_address_usable() {
     let mut child = sharer(&address);
     let killed = kill_broker();
     let device = || json(highwire(["devices"]).env("HIGHWIRE_ADDR", &address))[0].clone();
-    // Until the next one is there, and then.
+    // Waits until the next broker is there, and asks again then.
     while broker::process(&registry, ip).is_none_or(|pid| pid == killed) {
         let during = device();
         assert_eq!(
@@ -134,13 +134,14 @@ fn a_killed_broker_leaves_those_who_are_there_alone_and_the_address_usable() {
         );
     }
     assert!(child.try_wait().expect("a status").is_none(), "it goes on");
-    // Now with no process to bring one back. Its end takes a moment.
+    // Now no process is left that would restore the broker. The process takes a moment to end.
     child.kill().expect("kills");
     child.wait().expect("ends");
     kill_broker();
     while broker::process(&registry, ip).is_some() || UdpSocket::bind((ip, 4791)).is_err() {}
     assert_eq!(device()["state"], "active");
-    // A process that starts a broker, for whichever address, clears away what a killed one left, unless another process is at it.
+    // A process that starts a broker, for any address, removes the traces of a killed one, unless another
+    // process is doing so.
     for last in 6.. {
         let mut other = sharer(&self::address(last));
         other.kill().expect("kills");

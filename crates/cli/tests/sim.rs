@@ -1,4 +1,4 @@
-//! `highwire sim`: plans from files, shards from several processes, and what it says when it is asked wrongly.
+//! `highwire sim`: plans from files, shards from several processes, and messages about wrong command lines.
 
 mod common;
 
@@ -39,7 +39,7 @@ over = "IRN"
 at_least = 0
 "#;
 
-/// A folder of its own with the plan and what it needs.
+/// A folder of its own with the plan and its files.
 fn folder(name: &str, plan: &str) -> PathBuf {
     let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("sim-{name}"));
     let _ = std::fs::remove_dir_all(&folder);
@@ -104,14 +104,14 @@ fn what_was_interrupted_goes_on_where_it_was() {
         let read = |from: &str| std::fs::read(folder.join(from).join("star").join(file)).expect(file);
         assert!(read("whole") == read("kept"), "{file} differs");
     }
-    // Half a run is no run.
+    // An incomplete run does not count.
     let runs = std::fs::read_dir(folder.join("kept/.runs")).expect("it is there");
     let one = runs.map(|entry| entry.expect("it is readable").path()).next().expect("there are four");
     std::fs::write(one, "{").expect("it is ours");
     run("2", &["3 of 4 runs have been played before", "1 runs in"]);
 }
 
-/// As `docs/experiments.md` shows it: `xargs` in the place of GNU parallel, or of an array job.
+/// As in `docs/experiments.md`: with `xargs` instead of GNU parallel, or of an array job.
 #[test]
 fn shards_of_several_processes_merge_to_the_same_bytes() {
     let folder = folder("shards", PLAN);

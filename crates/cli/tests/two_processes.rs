@@ -1,4 +1,4 @@
-//! Two `highwire` processes exchange real packets. What is checked is what they say, never how long they took.
+//! Two `highwire` processes exchange real packets. The tests check their output, never their speed.
 
 mod common;
 
@@ -78,8 +78,8 @@ fn every_operation_can_be_measured() {
 
 #[test]
 fn one_sided_operations_within_a_machine_need_no_packets() {
-    // The first requests meet a neighbour that is not known yet, and go as packets. Deeper pipelines would keep to packets for as
-    // long as one is in flight, which is a matter of chance.
+    // The first requests meet an unknown neighbour, and go as packets. Deeper pipelines would stay with
+    // packets as long as one is in flight, which is a matter of chance.
     for operation in ["write", "read", "atomic"] {
         let words = format!("perf {operation} bw --iters 2000 --depth 1 --link shm --size 8 --no-floor");
         let document = json(&words);

@@ -1,7 +1,8 @@
 //! The same plan for the same RNICs, once on the simulated network and once over sockets of this machine.
 //!
-//! One body, two arms: whichever world carries the plan out, every byte arrives, every packet leaves once and is repeated only if the
-//! network loses some. The test is here because faces may know both worlds, and the worlds not each other.
+//! One body, two arms: in either world every byte arrives, every packet leaves once and is repeated only if
+//! the network loses some. The test is here because faces may know both worlds, and the worlds not each
+//! other.
 
 use highwire_host::verbs::{Access, CompletionStatus, Mtu, Operation, Recovery, SendWr, Service};
 use highwire_host::{
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 const HOSTS: u32 = 3;
 const MTU: Mtu = Mtu::B1024;
 
-/// Who writes how much into whose memory, how losses are repaired, and whether there are any.
+/// Flows of bytes into peers' memory, the kind of loss recovery, and whether there are losses.
 #[derive(Clone, Debug)]
 struct Plan {
     flows: Vec<(u32, u32, u32)>,
@@ -25,10 +26,10 @@ struct Plan {
     loss_percent: u32,
 }
 
-/// What came of it.
+/// The result of a plan.
 #[derive(Debug)]
 struct Found {
-    /// Flows whose bytes are all where they belong, and whose sender knows.
+    /// Flows whose bytes are all in place, and whose sender has its completions.
     complete: usize,
     data_packets: u64,
     repeated: u64,
@@ -120,7 +121,8 @@ impl Arm for Real {
         let content = |flow: usize, bytes: u32| -> Vec<u8> {
             (0..bytes).map(|i| (i as u8).wrapping_mul(31).wrapping_add(flow as u8)).collect()
         };
-        // Each flow has a place of its own in every memory: first what is sent, then, as far behind, what arrives.
+        // Each flow has a place of its own in every memory: first the sent bytes, then, as far behind, the
+        // received ones.
         let mut offset = 0_u32;
         let mut places = Vec::new();
         for (number, &(from, to, bytes)) in plan.flows.iter().enumerate() {
@@ -155,7 +157,7 @@ impl Arm for Real {
     }
 }
 
-/// What holds in either world.
+/// Asserts the properties that hold in either world.
 fn check(arm: &dyn Arm, plan: &Plan) {
     let found = arm.carry_out(plan);
     assert_eq!(found.complete, plan.flows.len(), "{plan:?}");

@@ -1,4 +1,5 @@
-//! `highwire bench wake`, `server` and `idle`: that they measure, and that a lost wake-up is found. Not how long anything takes.
+//! `highwire bench wake`, `server` and `idle`: they measure, and they find a lost wake-up. Times are not
+//! tested.
 
 mod common;
 
@@ -95,7 +96,8 @@ fn a_soak_goes_on_where_its_record_ends() {
     std::fs::remove_file(&record).expect("it was kept");
 }
 
-/// Planted: the thread that finds the hundredth event wakes no other. One event at a time: the next one for the same thread would tell it of both.
+/// Planted: the thread that finds the hundredth event wakes no other. One event at a time: the next event for
+/// the same thread would wake it for both.
 #[test]
 fn a_soak_finds_the_event_that_nobody_was_told_of() {
     for strategy in ["event", "dispatcher", "affine"] {

@@ -1,4 +1,5 @@
-//! `highwire bench cores`: what the model of cores wants to know of this machine, and how near it comes to it.
+//! `highwire bench cores`: the constants of this machine for the model of cores, and how near the model comes
+//! to it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -139,7 +140,7 @@ fn validate(args: &Args, cores: [u32; 2]) -> Result<(Costs, Vec<Row>)> {
     let mut progress = Progress::new("comparing", u64::from(args.rounds) * scenes.len() as u64);
     let mut done = 0;
     for round in 0..args.rounds {
-        // Measured with every round: the machine's pace changes.
+        // Measured with every round, because the machine's pace changes.
         all_costs.push(highwire_stage::costs(cores).context("cannot measure")?);
         for (scene, [measured, _]) in scenes.iter().zip(&mut totals) {
             add(measured, &play(&mut Real::default(), *scene, &cores, time, round.into(), Care::default())?)?;

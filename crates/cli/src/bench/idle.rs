@@ -1,4 +1,5 @@
-//! `highwire bench idle`: threads that wait for events that do not come, and the time that the process takes meanwhile.
+//! `highwire bench idle`: threads that wait for events that do not come, and the processor time of the
+//! process meanwhile.
 
 use std::process::ExitCode;
 use std::thread;
@@ -11,7 +12,7 @@ use serde::Serialize;
 
 use crate::console::Console;
 
-/// So long the threads may take to fall asleep.
+/// How long the threads may take to fall asleep.
 const SETTLING: Duration = Duration::from_millis(500);
 const STACK_BYTES: usize = 128 << 10;
 
@@ -64,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let cpu = thread::scope(|threads| {
         for (channel, queue) in &queues {
             queue.request_notify(WaitFor::Any)?;
-            // They end by themselves, when all has been measured.
+            // The threads end by themselves, when everything has been measured.
             let wait = move || channel.event(Some(2 * SETTLING + span));
             thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(threads, wait)?;
         }

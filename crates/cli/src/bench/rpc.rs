@@ -111,7 +111,7 @@ struct Rate {
     workers: u32,
     /// Median, lowest and highest of the turns.
     per_second: [f64; 3],
-    /// Requests for each datagram of them.
+    /// Requests per datagram.
     requests_per_datagram: f64,
 }
 
@@ -191,7 +191,8 @@ fn load(args: &Args, link: LinkName, batch: u32, workers: u32, optimisations: Op
     Load { link, size: args.size, batch, workers, optimisations }
 }
 
-/// The steps of Figure 4 of FaSST's paper (its §4.2): nothing shares a datagram, since there each request of a batch went to another machine.
+/// The steps of Figure 4 of FaSST's paper (its §4.2): no requests share a datagram, since there each request
+/// of a batch went to another machine.
 fn ladder(args: &Args, link: LinkName) -> Vec<(&'static str, Load)> {
     let step = |cheap_receives, response_batching| Optimisations {
         coalescing: false,

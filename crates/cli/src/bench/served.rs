@@ -1,4 +1,5 @@
-//! What benchmarks of the store share: clusters of their own, folders and ports for them, and latencies.
+//! Parts that benchmarks of the store share: clusters of their own, folders and ports for them, and
+//! latencies.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -8,7 +9,7 @@ use std::process::{Child, Command, Stdio};
 use anyhow::{Context, Result, bail};
 use hdrhistogram::Histogram;
 
-/// Cluster that is there, or one of this command's own.
+/// A running cluster, or one that this command starts.
 pub(super) struct Served {
     supervisor: Option<Child>,
     pub(super) doors: Vec<String>,
@@ -40,7 +41,7 @@ impl Drop for Served {
     fn drop(&mut self) {
         let Some(supervisor) = &mut self.supervisor else { return };
         if let Some(pid) = rustix::process::Pid::from_raw(supervisor.id() as i32) {
-            // Asked and not killed: it has nodes to end and a folder to remove.
+            // Interrupted and not killed: it has nodes to end and a folder to remove.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::INT);
         }
         let _ = supervisor.wait();
@@ -59,7 +60,7 @@ pub(super) fn free_ports(count: u16) -> Result<u16> {
     bail!("no {count} ports in a row are free")
 }
 
-/// A folder that goes with its owner.
+/// A folder that is removed with its owner.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {

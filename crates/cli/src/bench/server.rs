@@ -68,20 +68,20 @@ pub(crate) struct Args {
     markdown: bool,
 }
 
-/// What takes turns.
+/// A server that takes turns with the others.
 enum Entrant {
     Ours(Server),
     Theirs(Beside),
 }
 
-/// What a server has taken so far.
+/// The costs of a server so far.
 #[derive(Clone, Copy, Default, Debug)]
 struct Cost {
     cpu: Duration,
     switches: u64,
 }
 
-/// What answers.
+/// The kind of server.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Server {
     Verbs(LinkChoice, WakeMode, Door),
@@ -89,7 +89,7 @@ enum Server {
     TcpEpoll,
 }
 
-/// Where a thread of the server blocks.
+/// The call in which a thread of the server blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Door {
     /// In the library, each on its own channel.
@@ -100,7 +100,7 @@ enum Door {
     Epoll,
 }
 
-/// How long, and how many at once.
+/// The length of a turn, and the requests under way.
 #[derive(Clone, Copy, Debug)]
 struct Load {
     connections: usize,
@@ -109,7 +109,7 @@ struct Load {
     seed: u64,
 }
 
-/// What came of it.
+/// The result of a turn.
 struct Outcome {
     times: Histogram<u64>,
     elapsed: Duration,
@@ -117,7 +117,7 @@ struct Outcome {
     switches: u64,
 }
 
-/// Connections on which a client sends requests and looks for responses.
+/// Connections on which a client sends requests and receives responses.
 trait Connections {
     fn send(&mut self, connection: usize) -> Result<()>;
 
@@ -150,7 +150,8 @@ impl Server {
         verbs.chain([Server::TcpThreads, Server::TcpEpoll]).collect()
     }
 
-    /// Those that a run compares unless it is told otherwise: who blocks on a descriptor is served by the same thread in every mode.
+    /// The servers that a run compares unless it is told otherwise: a thread that blocks on a descriptor
+    /// waits alike in every mode.
     fn is_usual(&self) -> bool {
         !matches!(
             self,
@@ -278,7 +279,7 @@ fn row(server: String, threads: u32, outcome: &Outcome) -> Row {
     }
 }
 
-/// Every server beside a thread for each connection over TCP.
+/// Compares every server with a thread for each connection over TCP.
 fn compare(rows: &mut [Row]) {
     let tcp =
         |row: &Row| (row.server == Server::TcpThreads.to_string()).then_some((row.threads, row.per_second));
@@ -351,7 +352,7 @@ fn drive(connections: &mut dyn Connections, load: Load, cost: &dyn Fn() -> Cost)
     Ok(Outcome { times, elapsed, cpu, switches: after.switches.saturating_sub(before.switches) })
 }
 
-/// What all threads of this process but this one have taken.
+/// The costs of all threads of this process except this one.
 fn own_cost() -> Cost {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let all = Duration::new(time.tv_sec as u64, time.tv_nsec as u32);

@@ -150,7 +150,7 @@ fn load(args: &Args, doors: &[String]) -> Result<()> {
     Ok(())
 }
 
-/// All money, and what the ledger has against it.
+/// The sum of all money, less the bank's own ledger.
 fn audit(doors: &[String]) -> Result<i64> {
     let mut client = Client::new(doors);
     client.set_patience(Duration::from_secs(60));

@@ -1,4 +1,5 @@
-//! `highwire bench store`: benchmarks whose clients are the nodes' own workers, as in FaSST's evaluation: what the transactions themselves cost.
+//! `highwire bench store`: benchmarks whose clients are the nodes' own workers, as in FaSST's evaluation:
+//! they measure the cost of the transactions themselves.
 
 mod cluster;
 mod node;
@@ -147,7 +148,7 @@ fn positive(text: &str) -> Result<f64, String> {
     rate.ok_or_else(|| "a number above 0".into())
 }
 
-/// One load of a run: what is played, and how the table calls it.
+/// One load of a run: its parameters, and its name in the table.
 struct Load {
     title: String,
     benchmark: Benchmark,
@@ -180,7 +181,7 @@ impl Args {
         })
     }
 
-    /// Closed loops: one, or one for each value of what is swept.
+    /// Closed loops: one, or one for each value of the swept parameter.
     fn loads(&self, workload: Workload) -> Vec<Load> {
         let keys = self.keys_of(workload);
         let load = |title: String, benchmark| Load { title, benchmark, rate: None };
@@ -244,7 +245,7 @@ fn measure(args: &Args, workload: Workload) -> Result<Run> {
             rate: load.rate.map(|rate| rate / f64::from(args.nodes)),
             elsewhere: args.nodes > args.replicas,
         };
-        // The next load is another sequence of transactions.
+        // The next load plays other transactions.
         seed = seed.wrapping_add(1);
         let began = Instant::now();
         let outcome = Outcome::of(load.title.clone(), load.benchmark, &turn, cluster.play(&turn, began)?)?;

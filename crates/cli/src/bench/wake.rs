@@ -20,7 +20,8 @@ use crate::progress::Progress;
 
 /// Several threads that spin on one core wait for each other's slices, milliseconds for each event.
 const BUSY_POLLERS_MAX: u32 = 1;
-/// So long the source leaves the threads alone after an answer, unless told otherwise: they are asleep by then, if they sleep.
+/// How long the source leaves the threads alone after an answer, unless told otherwise: threads that sleep
+/// are asleep by then.
 const PAUSE_US: u64 = 12;
 /// Threads of a quick run, at most.
 const QUICK_THREADS_MAX: u32 = 16;
@@ -83,7 +84,7 @@ pub(crate) struct Args {
 }
 
 impl Args {
-    /// Whether the pace is what is varied.
+    /// Whether the run varies the pace.
     fn is_curve(&self) -> bool {
         self.pause_us.len() > 1
     }
@@ -103,11 +104,11 @@ struct Row {
     p50_ns: u64,
     p99_ns: u64,
     p999_ns: u64,
-    /// The longest that one event took: what starves shows here.
+    /// The longest time of one event: a starving thread shows here.
     max_ns: u64,
-    /// Of the waiting threads and their dispatcher.
+    /// The processor time of the waiting threads and their dispatcher.
     cpu_s_per_million: f64,
-    /// p50 beside that of `event` in the same scene.
+    /// p50 relative to that of `event` in the same scene.
     p50_per_event: Option<f64>,
 }
 
@@ -173,7 +174,7 @@ fn scenes(args: &Args, strategies: &[Strategy]) -> Vec<Scene> {
     let mut scenes = Vec::new();
     for pause in &args.pause_us {
         for (is_apart, is_busy, is_urgent) in COMPANIES {
-            // A pace is about what it costs when nothing is in the way.
+            // A pace is measured undisturbed.
             if (args.is_curve() && (is_busy || !is_apart)) || (is_urgent && !may_be_urgent) {
                 continue;
             }
@@ -200,7 +201,8 @@ fn scenes(args: &Args, strategies: &[Strategy]) -> Vec<Scene> {
     scenes
 }
 
-/// Two cores or one, a thread that computes on the waiting threads' core, and whether those have a priority: beside that thread, which is
+/// Two cores or one, with or without a thread that computes on the waiting threads' core, and whether those
+/// have a priority: only beside that thread, against which a priority helps.
 /// what a priority is for.
 const COMPANIES: [(bool, bool, bool); 5] = [
     (true, false, false),
@@ -213,12 +215,12 @@ const COMPANIES: [(bool, bool, bool); 5] = [
 fn is_sensible(scene: &Scene, is_curve: bool) -> bool {
     let polls_only = scene.strategy == Strategy::BusyPoll;
     let is_alone = scene.threads == 1;
-    // One that only polls, with a priority, keeps everybody else from running.
+    // A thread that only polls, with a priority, keeps all others from running.
     let is_possible = !polls_only || (scene.threads <= BUSY_POLLERS_MAX && !scene.is_urgent);
     is_possible && if is_curve { scene.is_own == is_alone } else { scene.is_own || !is_alone }
 }
 
-/// Whether this process may give its threads a real-time priority; a thread asks that ends at once.
+/// Whether this process may give its threads a real-time priority; a thread that ends at once tries.
 fn may_be_urgent() -> bool {
     std::thread::spawn(|| highwire_wake::run_urgently(1).is_ok()).join().unwrap_or(false)
 }

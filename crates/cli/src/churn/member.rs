@@ -29,12 +29,12 @@ pub(crate) enum Role {
 }
 
 const SLOT_BYTES: usize = 16 << 10;
-/// Where messages are sent from and received at.
+/// The offsets of sent and of received messages.
 const OUT: usize = 0;
 const IN: usize = SLOT_BYTES;
-/// Between two looks at whether something else is to be done.
+/// The interval between two checks for another order.
 const PATIENCE: Duration = Duration::from_millis(100);
-/// Looks that find nothing before a peer counts as lost: far longer than all its retries.
+/// Fruitless checks after which a peer counts as lost: far longer than all its retries.
 const LOOKS_MAX: u32 = 600;
 /// Messages of a visitor's work.
 const VISIT_MESSAGES: u64 = 20;
@@ -52,7 +52,7 @@ pub(super) fn run(role: Role, address: IpAddr, link: LinkChoice) -> Result<()> {
     }
 }
 
-/// A queue pair and what it works with.
+/// A queue pair and its buffers.
 struct End {
     qp: QueuePair,
     cq: CompletionQueue,
@@ -127,7 +127,7 @@ impl End {
     }
 }
 
-/// An end whose peer is the process on the next line.
+/// An end whose peer is the process that the next line names.
 fn connected(device: &Device, mut lines: Lines<StdinLock<'static>>) -> Result<End> {
     let end = End::new(device, &device.protection_domain())?;
     println!("endpoint {}", end.qp.endpoint());
@@ -183,7 +183,7 @@ fn visit(device: &Device, address: IpAddr, lines: Lines<StdinLock<'static>>) -> 
     let gsi = device.gsi()?;
     for (visit, line) in lines.enumerate() {
         line?;
-        // Everything that a process can leave behind, and sometimes does.
+        // Occupies everything that a process can leave behind.
         occupy(&gsi, address, visit as u32)?;
         let pd = device.protection_domain();
         let (a, b) = (End::new(device, &pd)?, End::new(device, &pd)?);
@@ -211,7 +211,7 @@ fn exchange(a: &End, b: &End, number: u64) -> Result<()> {
     let bytes = [number as u8; 1000];
     a.buffer.write(OUT, &bytes);
     a.send(OUT, bytes.len())?;
-    // The sender is listened to as well: if it gives up, nothing will arrive.
+    // The sender's completions are polled as well: if it gives up, nothing will arrive.
     let (mut looks, mut waits) = (0, vec![b, a]);
     while let Some(end) = waits.first() {
         if end.next_good()?.is_some() {
@@ -229,7 +229,7 @@ fn exchange(a: &End, b: &End, number: u64) -> Result<()> {
 fn be_orphaned(end: &End) -> Result<()> {
     let mut looks = 0;
     loop {
-        // The queue may be full, or in error already; then its completions tell.
+        // The queue may be full, or in error already; then its completions report that.
         let _ = end.send(OUT, 100);
         match end.next() {
             Some(completion) if completion.status == CompletionStatus::RetryExceeded => break,

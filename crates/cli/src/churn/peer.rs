@@ -1,4 +1,4 @@
-//! One process, as the one that started it sees it.
+//! One process, as its starter sees it.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::IpAddr;
@@ -10,7 +10,7 @@ use highwire_host::LinkChoice;
 
 use super::member::Role;
 
-/// A process that speaks in lines of a word and what belongs to it.
+/// A process that prints lines of a word and its arguments.
 pub(super) struct Peer {
     child: Child,
     role: Role,
@@ -50,7 +50,7 @@ impl Peer {
         }
     }
 
-    /// The same, for lines of numbers.
+    /// The same for lines of numbers.
     pub(super) fn hear(&mut self, word: &str) -> Result<Vec<u64>> {
         self.hear_text(word)?.split_whitespace().map(|number| Ok(number.parse()?)).collect()
     }

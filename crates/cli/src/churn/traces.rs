@@ -1,4 +1,4 @@
-//! What is left of an address once everybody has gone.
+//! The traces of an address after all processes have gone.
 
 use std::net::IpAddr;
 use std::path::Path;

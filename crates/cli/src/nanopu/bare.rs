@@ -1,7 +1,8 @@
-//! `highwire nanopu run --bare`: an ordinary program on the core alone, and what its cycles went to.
+//! `highwire nanopu run --bare`: an ordinary program on the core alone, and a breakdown of its cycles.
 //!
-//! The core comes out of reset as Rocket does, by its boot ROM, so that a program of 0x8000_0000 takes the very cycles that
-//! it takes on Rocket's RTL. Cycles count from the program's first instruction to its last.
+//! The core comes out of reset as Rocket does, by its boot ROM, so that a program at 0x8000_0000 takes
+//! exactly the cycles that it takes on Rocket's RTL. Cycles count from the program's first instruction to its
+//! last.
 
 use std::process::ExitCode;
 
@@ -15,15 +16,15 @@ use super::place::place;
 use crate::console::{Console, Tone};
 use crate::failure::usage;
 
-/// Where the boot ROM jumps to.
+/// The address to which the boot ROM jumps.
 const BASE: u64 = 0x8000_0000;
 /// A store to this word ends a program, as on the bench of the RTL.
 const DONE: u64 = 0x1000_1000;
-/// Nothing takes longer to commit, unless the program waits for an interrupt that does not come.
+/// No instruction takes longer to commit, unless the program waits for an interrupt that does not come.
 const PATIENCE_CYCLES: u64 = 100_000;
 /// Cycles of one tick of `mtime`.
 const CYCLES_PER_TICK: u64 = 100;
-/// A handler that traps at once, so often in a row, is none.
+/// A handler that traps at once, this many times in a row, counts as none.
 const TRAPS_MAX: u32 = 3;
 
 #[derive(Debug, Serialize)]
@@ -43,7 +44,7 @@ struct Report {
     problem: Option<String>,
 }
 
-/// Memory, devices and boot ROM, and what is counted on the way.
+/// Memory, devices and boot ROM, and the counts of a run.
 struct Bare {
     platform: Platform,
     is_done: bool,

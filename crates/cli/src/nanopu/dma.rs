@@ -16,7 +16,7 @@ use super::place::place;
 use super::{CLIENT, NODE};
 use crate::failure::usage;
 
-/// What happened, as programs read it.
+/// The report for programs.
 #[derive(Debug, Serialize)]
 struct Report {
     #[serde(flatten)]
@@ -101,7 +101,7 @@ fn text_of(event: &DmaEvent, program: &Program, cycle: u64) -> String {
     }
 }
 
-/// Of several refusals the first ones are told.
+/// The number of refusals that are reported.
 const REFUSALS_TOLD: usize = 4;
 
 fn problems_of(node: &DmaNode, link: &DmaLink<'_>, program: &Program, unanswered: usize) -> Vec<String> {

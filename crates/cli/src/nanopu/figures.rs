@@ -1,7 +1,7 @@
-//! `highwire nanopu figures`: the paper's experiments, beside what the paper found.
+//! `highwire nanopu figures`: the paper's experiments, beside the paper's results.
 //!
-//! Every experiment leaves a file behind when it ends, and the report is made from all files of the same scale and seed: so a run that is
-//! broken off has not been for nothing, and one experiment can be run again.
+//! Every experiment leaves a file behind when it ends, and the report is made from all files of the same
+//! scale and seed: so an interrupted run is not lost, and one experiment can be run again.
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
@@ -73,7 +73,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let files = Folders::new(&args.programs, recordings.as_deref());
     let mut console = Console::new();
     let started = Instant::now();
-    // What an experiment took the last time says how much of all is done.
+    // An experiment's last duration tells which share of the whole it is.
     let weights: Vec<f64> =
         chosen.iter().map(|one| kept(args, one).map_or(30.0, |old| seconds_of(&old))).collect();
     let all: f64 = weights.iter().sum();
@@ -129,7 +129,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// What an earlier run of this scale and seed has left of an experiment.
+/// The result that an earlier run of this scale and seed has left of an experiment.
 fn kept(args: &Args, experiment: &Experiment) -> Option<Value> {
     let text = std::fs::read_to_string(args.out.join(format!("{}.json", experiment.name))).ok()?;
     let old: Value = serde_json::from_str(&text).ok()?;
@@ -140,7 +140,7 @@ fn seconds_of(old: &Value) -> f64 {
     old["seconds"].as_f64().unwrap_or(0.0).max(0.1)
 }
 
-/// Keeps what an experiment found, and makes the report of all that there is.
+/// Stores an experiment's result, and makes the report of all stored results.
 fn keep(args: &Args, experiment: &Experiment, outcome: &Outcome, seconds: f64) -> Result<()> {
     let result = document(args, experiment, outcome, seconds);
     write(&args.out.join(format!("{}.json", experiment.name)), &format!("{result:#}\n"))?;

@@ -8,7 +8,7 @@ use std::sync::OnceLock;
 use highwire_nanopu::experiments::{ExperimentError, Files};
 use highwire_riscv::Program;
 
-/// Programs are built when the first one is asked for.
+/// Programs are built when a command first needs one.
 pub(super) struct Folders {
     programs: PathBuf,
     recordings: Option<PathBuf>,

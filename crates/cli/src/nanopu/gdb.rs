@@ -1,8 +1,8 @@
 //! `highwire nanopu run --gdb`: a debugger for the cores of a node.
 //!
-//! Each core is a thread; all of them stand still while the debugger looks. A core stops in front of an instruction, before that
-//! enters the pipeline, so looking changes no cycle. What has just executed may still be three cycles from its commit, and
-//! with it values that come at write-back, such as those of the network's CSRs.
+//! Each core is a thread; all of them stand still while the debugger looks. A core stops before an
+//! instruction enters the pipeline, so looking changes no cycle. The instruction before it may still be three
+//! cycles from its commit, and with it values that come at write-back, such as those of the network's CSRs.
 
 mod registers;
 mod stops;
@@ -50,20 +50,21 @@ struct Debuggee<'a> {
     node: Node,
     play: Play<'a>,
     stops: Stops,
-    /// The core that was spoken of last.
+    /// The core that the debugger named last.
     last: usize,
     /// Bytes of the console that have been printed.
     printed: usize,
-    /// Where to go back to when all cores run on.
+    /// The state to restore when all cores run on.
     missed: Option<Box<Missed>>,
-    /// Cycles have passed since the debugger last let them.
+    /// Whether cycles have passed since the debugger last resumed the cores.
     is_under_way: bool,
 }
 
-/// What a debugger could not be told while it stepped one core alone: where others had come to, and how everything was then.
+/// Stops of other cores that the debugger could not hear of while it stepped one core alone, and the whole
+/// state then.
 ///
-/// It expects the others to stand still meanwhile, and fails if it hears of them. So it is told behind the step, and the
-/// step is taken back: the cores then are where they were.
+/// The debugger expects the other cores to stand still meanwhile, and fails if it hears of them. So it hears
+/// of them after the step, and the step is taken back: the cores then are where they were.
 struct Missed {
     node: Node,
     progress: Progress,
@@ -129,7 +130,7 @@ impl Debuggee<'_> {
         (thread.get() - 1).min(self.config.cores - 1)
     }
 
-    /// Some cycles, or fewer if something happens.
+    /// Runs some cycles, or fewer if a core stops.
     fn run(&mut self) -> Option<StopReason> {
         match self.missed.take() {
             Some(missed) if self.stops.alone().is_none() => {
@@ -162,7 +163,7 @@ impl Debuggee<'_> {
             if let Some(code) = self.node.platform().exit_code() {
                 return Some(StopReason::Exited(code as u8));
             }
-            // A core stands in front of an instruction when it has just executed the one before.
+            // A core stands before an instruction when it has just executed the one before.
             for (number, before) in executed.iter_mut().enumerate() {
                 let now = self.node.core(number).executed();
                 if now != *before {
@@ -175,7 +176,7 @@ impl Debuggee<'_> {
         None
     }
 
-    /// In front of what a core stands.
+    /// The instruction before which a core stands.
     fn stand(&self, core: usize) -> Stand {
         let (executed, hart) = (self.node.core(core).executed(), &self.node.core(core).hart);
         if !self.stops.watch_memory() {
@@ -196,7 +197,8 @@ impl Debuggee<'_> {
         Stand { pc: hart.pc, access, executed }
     }
 
-    /// A trap that the program has not asked for is a signal, as a debugger would have it from an operating system.
+    /// A trap that the program has not asked for is a signal, as an operating system would report it to a
+    /// debugger.
     fn on_trap(&mut self, event: &NodeEvent) {
         let NodeEvent::Trapped { core, trap, .. } = event else { return };
         let signal = match trap.cause {
@@ -211,14 +213,14 @@ impl Debuggee<'_> {
         self.stops.note(StopReason::SignalWithThread { tid: thread(*core), signal });
     }
 
-    /// Prints what the program has written since it was last printed.
+    /// Prints the program's new console output.
     fn print_console(&mut self) {
         let new = self.node.platform().console().get(self.printed..).unwrap_or_default();
         self.say(new);
         self.printed = self.node.platform().console().len();
     }
 
-    /// Prints beside the debugger. Nobody may be there to read it, which stops nothing.
+    /// Prints text outside of the debugger. If that fails, nothing stops.
     fn say(&self, text: &[u8]) {
         let mut out = std::io::stdout().lock();
         let _ = out.write_all(text).and_then(|()| out.flush());
@@ -236,7 +238,7 @@ impl Debuggee<'_> {
             core: registers::CORE.map(|(_, number)| csr(number)),
             network: registers::NETWORK.map(|(_, number)| self.node.network_csr(core, number)),
         };
-        // What a read would take, which stays where it is.
+        // The word that a read would take, which stays where it is.
         if let Some(word) = self.node.peek_word(core) {
             registers.x[usize::from(RX_REGISTER)] = word;
         }
@@ -274,7 +276,7 @@ impl MultiThreadBase for Debuggee<'_> {
 
     fn write_registers(&mut self, registers: &Registers, thread: Tid) -> TargetResult<(), Self> {
         let core = self.core_of(thread);
-        // The debugger writes all of them to change one.
+        // The debugger writes all registers to change one.
         if !self.registers(core).may_become(registers) {
             return Err(TargetError::NonFatal);
         }
@@ -303,7 +305,7 @@ impl MultiThreadBase for Debuggee<'_> {
     fn write_addrs(&mut self, start: u64, data: &[u8], _: Tid) -> TargetResult<(), Self> {
         let ram = self.node.memory_mut();
         self.missed = None;
-        // All of it or nothing.
+        // All of the bytes or none.
         ram.slice(start, data.len()).ok_or(TargetError::NonFatal)?;
         for (address, byte) in (start..).zip(data) {
             ram.store(address, 1, u64::from(*byte)).map_err(|_| TargetError::NonFatal)?;
@@ -372,7 +374,7 @@ impl MultiThreadResume for Debuggee<'_> {
 }
 
 impl MultiThreadSchedulerLocking for Debuggee<'_> {
-    // Debuggers ask for it when they step; the other cores' clock runs all the same.
+    // Debuggers ask for it when they step; the other cores' clock runs nevertheless.
     fn set_resume_action_scheduler_lock(&mut self) -> Result<(), &'static str> {
         self.stops.lock();
         Ok(())
@@ -461,7 +463,7 @@ impl MonitorCmd for Debuggee<'_> {
     }
 }
 
-/// Runs the cores while nothing comes from the debugger.
+/// Runs the cores while the debugger sends nothing.
 struct Loop<'a>(std::marker::PhantomData<&'a ()>);
 
 impl<'a> BlockingEventLoop for Loop<'a> {

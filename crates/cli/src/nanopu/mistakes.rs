@@ -1,4 +1,4 @@
-//! What a program did wrong with the network, for people: how often, and where first.
+//! A program's mistakes with the network, for people: how often, and where first.
 
 use highwire_nanopu::{CONTEXTS_MAX, Mistake, Misuse, Occurrence};
 use highwire_riscv::Program;
@@ -6,7 +6,7 @@ use serde::Serialize;
 
 use super::place::place;
 
-/// A kind of mistake, as programs read it.
+/// A kind of mistake, in the report for programs.
 #[derive(Debug, Serialize)]
 pub(super) struct Report {
     core: usize,
@@ -34,7 +34,8 @@ pub(super) fn reports(core: usize, misuse: &Misuse, program: &Program) -> Vec<Re
     misuse.all().map(report).collect()
 }
 
-/// The same in sentences. An empty message is none if `may_be_empty`: there are programs that send back what they get.
+/// The same in sentences. An empty message counts as no mistake if `may_be_empty`: some programs send back
+/// the messages that they get.
 pub(super) fn sentences(core: usize, misuse: &Misuse, program: &Program, may_be_empty: bool) -> Vec<String> {
     let counts =
         |&(mistake, ..): &(Mistake, u64, Occurrence)| mistake != Mistake::MessageEmpty || !may_be_empty;

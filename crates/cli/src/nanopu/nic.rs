@@ -35,7 +35,7 @@ pub(super) struct NicArgs {
 }
 
 impl NicArgs {
-    /// The configuration that they say.
+    /// The NIC's configuration from these options.
     pub(super) fn config(&self) -> NicConfig {
         let long_messages = |bytes_max| LongMessages {
             bytes_max,
@@ -62,7 +62,7 @@ impl NicArgs {
         }
     }
 
-    /// One that is not the prototype's, by its name.
+    /// The name of an option that differs from the prototype.
     pub(super) fn first_set(&self) -> Option<&'static str> {
         let flags = [
             ("--select", self.select != Selection::Jbsq(2)),
@@ -84,7 +84,7 @@ fn parse_selection(text: &str) -> Result<Selection, String> {
             _ => Err(format!("{bound} is no bound: it is at least 1")),
         },
         Some(("tree", cores)) => match cores.parse() {
-            // One message in hand for each group hides the way to it.
+            // Each group has one message in hand, which hides the way to it.
             Ok(cores_per_group @ 1..=256) => {
                 Ok(Selection::Tree(TreeShape { cores_per_group, per_core: 1, per_group: 1 }))
             }

@@ -1,4 +1,4 @@
-//! What a run came to, whatever the network, as programs and people read it.
+//! The result of a run, for programs and people.
 
 use std::process::ExitCode;
 
@@ -10,7 +10,7 @@ use super::CYCLES_PER_NANOSECOND;
 use super::options::Args;
 use crate::console::{Console, Tone};
 
-/// How it went, whatever the network.
+/// The result of a run, over any network.
 #[derive(Debug, Serialize)]
 pub(super) struct Played {
     pub(super) requests: usize,
@@ -21,7 +21,7 @@ pub(super) struct Played {
     response_ns: Option<Spread>,
 }
 
-/// What the program left behind.
+/// The program's state at the end.
 #[derive(Debug, Serialize)]
 pub(super) struct End {
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -71,7 +71,7 @@ fn spread(times: &[u64], cycles_per_unit: f64) -> Option<Spread> {
     Some(Spread { minimum: at(0.0)?, median: at(0.5)?, p99: at(0.99)?, maximum: at(1.0)? })
 }
 
-/// Prints `report`, of which the rest are parts, as programs or people read it.
+/// Prints `report`, of which the other arguments are parts, for programs or people.
 pub(super) fn print(args: &Args, report: &impl Serialize, played: &Played, end: &End) -> Result<()> {
     let mut console = Console::new();
     if args.json {

@@ -3,7 +3,7 @@
 use highwire_nanopu::NodeEvent;
 use highwire_riscv::Program;
 
-/// Where an address lies.
+/// The place of an address.
 pub(super) fn place(program: &Program, pc: u64) -> String {
     match program.symbol_at(pc) {
         Some(symbol) => format!("{pc:#x} in {}", symbol.name),
@@ -11,7 +11,7 @@ pub(super) fn place(program: &Program, pc: u64) -> String {
     }
 }
 
-/// That a core trapped, and where.
+/// A core's trap, and its place.
 pub(super) fn trap_text(event: &NodeEvent, program: &Program, cycle: u64) -> String {
     match event {
         NodeEvent::Trapped { core, pc, trap } => {

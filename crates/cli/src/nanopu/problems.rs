@@ -1,4 +1,4 @@
-//! What went wrong in a run, in sentences.
+//! The problems of a run, in sentences.
 
 use std::collections::BTreeSet;
 
@@ -10,10 +10,10 @@ use super::mistakes;
 use super::place::place;
 use super::transport::AnyTransport;
 
-/// How long a core is watched to see whether it goes anywhere.
+/// How long a core is watched to see whether it makes progress.
 const WATCH_CYCLES: u64 = 4000;
 
-/// Where each core is, and whether it does anything but repeat a few instructions.
+/// Where each core is, and whether it only repeats a few instructions.
 fn whereabouts(node: &mut Node<AnyTransport>, program: &Program, cores: usize) -> Vec<String> {
     let start = node.cycle();
     let mut seen = vec![BTreeSet::new(); cores];
@@ -45,7 +45,7 @@ fn whereabouts(node: &mut Node<AnyTransport>, program: &Program, cores: usize) -
     seen.into_iter().enumerate().map(say).collect()
 }
 
-/// All of it; `unanswered` messages have no answer.
+/// All problems; `unanswered` messages have no answer.
 pub(super) fn problems_of(
     node: &mut Node<AnyTransport>,
     program: &Program,

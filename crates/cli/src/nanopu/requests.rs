@@ -1,4 +1,4 @@
-//! The messages that a program is sent: from a file, or so many alike.
+//! The messages for a program: from a file, or a number of equal ones.
 
 use std::fs;
 use std::path::Path;
@@ -10,8 +10,9 @@ use crate::failure::usage;
 
 /// Reads a file of requests: CSV with a line of column names.
 ///
-/// `sent` (or `sent_time`) is the cycle and `context` the context; what a message carries is in `words`, numbers separated by
-/// spaces, or `service_time`, which makes a message of two words: that, and the cycle of sending. None has more than `bytes_max` bytes.
+/// `sent` (or `sent_time`) is the cycle and `context` the context; a message's content is in `words`, numbers
+/// separated by spaces, or in `service_time`, which makes a message of two words: that time, and the cycle of
+/// sending. No message has more than `bytes_max` bytes.
 pub(super) fn read(path: &Path, bytes_max: usize) -> Result<Vec<Request>> {
     let text = fs::read_to_string(path).with_context(|| format!("cannot read {}", path.display()))?;
     parse(&text, bytes_max).map_err(|error| usage(format!("{}: {error}", path.display())))
@@ -59,7 +60,7 @@ fn parse(text: &str, bytes_max: usize) -> Result<Vec<Request>, String> {
         }
         requests.push(Request { sent: at, context, payload });
     }
-    // The time of the first is where the record happened to start.
+    // The time of the first request is arbitrary.
     requests.sort_by_key(|request| request.sent);
     Ok(requests)
 }

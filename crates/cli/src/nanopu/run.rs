@@ -1,4 +1,4 @@
-//! `highwire nanopu run`: one node, one program, messages, and what became of them.
+//! `highwire nanopu run`: one node, one program, messages, and their answers.
 
 use std::fs;
 use std::net::TcpListener;
@@ -21,7 +21,7 @@ use super::{CLIENT, NODE, bare, dma, gdb, mistakes, requests};
 use crate::console::Console;
 use crate::failure::usage;
 
-/// What happened, as programs read it.
+/// The report for programs.
 #[derive(Debug, Serialize)]
 struct Report {
     #[serde(flatten)]
@@ -132,9 +132,9 @@ fn program_of(args: &Args) -> Result<Program> {
     Program::parse(&file).with_context(|| format!("{} cannot run here", args.program.display()))
 }
 
-/// The usual memory, and more where more cores have stacks in it than fit there.
+/// The usual memory, or more if the stacks of more cores do not fit into it.
 fn memory(cores: u16) -> MachineConfig {
-    /// As `riscv/nanopu.ld` has it.
+    /// As in `riscv/nanopu.ld`.
     const STACK_BYTES: usize = 64 << 10;
     let usual = MachineConfig::default();
     let needed = usize::from(cores) * STACK_BYTES + (usual.memory_bytes >> 1);
@@ -153,7 +153,7 @@ fn requests_of(args: &Args) -> Result<Vec<Request>> {
     Ok(requests)
 }
 
-/// A core with a DMA NIC is one, and there are neither queues nor registers to select, trace or debug.
+/// A core with a DMA NIC is a single one, without queues or registers to select, trace or debug.
 fn refuse_with_dma(args: &Args) -> Result<()> {
     let flags = [
         ("--cores", args.cores != 1),

@@ -20,7 +20,7 @@ use serde::Serialize;
 use crate::console::Console;
 use crate::progress::Progress;
 
-/// What a tail may be off.
+/// How far a tail may be off.
 const BAND_PERCENT: f64 = 2.0;
 
 /// Options of `highwire nanopu theory`.
@@ -64,12 +64,12 @@ struct Row {
     reference: f64,
     /// With the recorded simulation's requests.
     same_requests: Option<f64>,
-    /// Runs with requests of ours; their mean, the least and the most.
+    /// Runs with requests of this program's; their mean, the least and the most.
     runs: usize,
     mean: Option<f64>,
     least: Option<f64>,
     most: Option<f64>,
-    /// Of what is held against the reference: the same requests, or the mean.
+    /// How far the compared value is off: that of the same requests, or the mean.
     off_percent: Option<f64>,
 }
 
@@ -97,7 +97,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(if rows.iter().any(is_off) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }
 
-/// All runs of all references, spread over threads; the outcome does not depend on their number.
+/// Plays all runs of all references, spread over threads; the result does not depend on their number.
 fn play(args: &Args, references: &[Reference]) -> Vec<Runs> {
     let tasks: Vec<Task> = references
         .iter()
@@ -124,7 +124,7 @@ fn play(args: &Args, references: &[Reference]) -> Vec<Runs> {
                         Some(run) => own(args, reference, run),
                         None => recorded(reference),
                     };
-                    // Nobody listens any more only if the main thread is gone.
+                    // Sending fails only if the main thread is gone.
                     let _ = tell.send((number, tail(reference, &requests)));
                 }
             });
@@ -147,13 +147,14 @@ fn play(args: &Args, references: &[Reference]) -> Vec<Runs> {
     runs
 }
 
-/// What a thread does: one run of one reference, with the recorded requests if it has no number.
+/// The task of a thread: one run of one reference, with the recorded requests if it has no number.
 struct Task {
     reference: usize,
     run: Option<usize>,
 }
 
-/// Tails vary as one over what the load leaves free, so those held against an exact one want as many more runs as its square.
+/// Tails vary as one over the free capacity, so those compared with an exact one need as many more runs as
+/// its square.
 fn runs_of(args: &Args, reference: &Reference) -> usize {
     let times = match reference.source {
         Source::Recorded(_) => 1.0,
@@ -166,7 +167,7 @@ fn tail(reference: &Reference, requests: &[Request]) -> f64 {
     percentile(&response_times(reference.selection, reference.servers, requests), SHARE)
 }
 
-/// Requests of run number `run`.
+/// The requests of run number `run`.
 fn own(args: &Args, reference: &Reference, run: usize) -> Vec<Request> {
     let mut rng = Rng::new(args.seed).fork(run as u64);
     let mut hashes = rng.fork(1);

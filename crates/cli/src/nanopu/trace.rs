@@ -1,4 +1,4 @@
-//! What moved on which cycle, for people: a page of its own, or a trace for Chrome and Perfetto.
+//! The events of each cycle, for people: a page of its own, or a trace for Chrome and Perfetto.
 
 use std::fs;
 use std::path::Path;
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use crate::failure::usage;
 
-/// How many instructions a trace holds at most: the page stays quick.
+/// The most instructions in a trace: the page must stay quick.
 pub(super) const COMMITS_MAX: usize = 20_000;
 
 const PAGE: &str = include_str!("trace.html");
 const PLACEHOLDER: &str = "/*DATA*/null";
 
-/// What was recorded.
+/// The recorded events.
 pub(super) struct Recording {
     pub(super) stamps: Vec<Stamp>,
     /// Instructions by core.
@@ -25,7 +25,7 @@ pub(super) struct Recording {
     pub(super) start: u64,
 }
 
-/// Writes the recording as the file's ending says.
+/// Writes the recording in the form of the file's ending.
 pub(super) fn write(path: &Path, recording: &Recording, program: &Program) -> Result<()> {
     let text = match path.extension().and_then(|ending| ending.to_str()) {
         Some("html") => PAGE.replace(PLACEHOLDER, &page_data(recording, program).to_string()),

@@ -13,7 +13,7 @@ use super::silence::Silence;
 /// Polls between two looks at the clock.
 const POLLS_PER_LOOK: u32 = 256;
 
-/// What the active end measured.
+/// The active end's measurement.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bandwidth {
     /// Work requests completed.
@@ -21,8 +21,8 @@ pub(crate) struct Bandwidth {
     pub(crate) time: Duration,
 }
 
-/// The active end: keeps `depth` work requests in flight, posted in chains. `check_peer` fails when the other end has gone;
-/// it is asked in a long silence.
+/// The active end: keeps `depth` work requests in flight, posted in chains. `check_peer` fails when the other
+/// end has gone; this end calls it in a long silence.
 pub(crate) fn measure(
     end: &mut impl Endpoint,
     plan: &Plan,
@@ -80,7 +80,7 @@ fn drive(
             match length {
                 Length::Time(time) => {
                     if now - started >= time {
-                        // One chain more, which is signaled and so ends all that are in flight.
+                        // One more chain, which is signaled and so ends all that are in flight.
                         limit = limit.min(posted + u64::from(plan.chain));
                     }
                     progress.at((now - started).as_millis() as u64, now);
@@ -92,7 +92,8 @@ fn drive(
     Ok(Bandwidth { messages: completed, time: started.elapsed() })
 }
 
-/// The passive end: keeps receives posted and the engine going until `is_over`. Returns the messages that arrived.
+/// The passive end: keeps receives posted and runs the engine until `is_over`. Returns the number of messages
+/// that arrived.
 pub(crate) fn serve(
     end: &mut impl Endpoint,
     plan: &Plan,
@@ -123,11 +124,11 @@ mod tests {
     use crate::perf::options::plan_for_tests;
     use crate::perf::plan::{Metric, Operation};
 
-    /// Completes half of what is in flight at each poll, and remembers the most that ever was.
+    /// Completes half of the requests in flight at each poll, and remembers their greatest number.
     #[derive(Default)]
     struct Pipe {
         in_flight: u32,
-        /// Of those in flight, how many the last signaled one stands for.
+        /// The number of requests in flight for which the last signaled one stands.
         signaled: u32,
         in_flight_max: u32,
         longest_chain: u32,

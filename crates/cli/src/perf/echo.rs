@@ -1,4 +1,4 @@
-//! Messages there and back, every byte of each checked.
+//! Messages to the peer and back, of which every byte is checked.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use super::silence::Silence;
 const LOST_AFTER: Duration = Duration::from_secs(1);
 const POLLS_PER_LOOK: u32 = 4096;
 
-/// What came back.
+/// The messages that came back.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Echo {
     /// Messages that came back, every byte right.
@@ -30,7 +30,7 @@ impl Echo {
     }
 }
 
-/// The active end: sends a message that it has never sent before, and compares what comes back.
+/// The active end: sends a new message each time, and compares the one that comes back.
 pub(crate) fn measure(
     end: &mut impl Endpoint,
     plan: &Plan,
@@ -55,7 +55,7 @@ pub(crate) fn measure(
                 break false;
             }
             end.read_message(&mut came_back);
-            // What was given up as lost may still come.
+            // A message that was given up as lost may still come.
             if number(&came_back).is_none_or(|number| number >= index) {
                 break true;
             }
@@ -75,7 +75,7 @@ pub(crate) fn measure(
     Ok(Echo { messages, lost, time: started.elapsed() })
 }
 
-/// The passive end: sends back what it receives.
+/// The passive end: sends back the messages that it receives.
 pub(crate) fn answer(
     end: &mut impl Endpoint,
     plan: &Plan,
@@ -123,7 +123,7 @@ fn compare(index: u64, sent: &[u8], came_back: &[u8]) -> Result<()> {
     }
 }
 
-/// Polls until a message is there; false when an unreliable service has lost it.
+/// Polls until a message arrives; false if an unreliable service has lost it.
 fn wait(end: &mut impl Endpoint, plan: &Plan, check_peer: &mut dyn FnMut() -> Result<()>) -> Result<bool> {
     let mut silence = Silence::default();
     loop {
@@ -147,7 +147,7 @@ mod tests {
     use crate::perf::options::plan_for_tests;
     use crate::perf::plan::{Metric, Operation};
 
-    /// Sends every message back, the one of that number with a byte changed.
+    /// Sends every message back, the one with that number with a byte changed.
     struct Mirror {
         message: Vec<u8>,
         posted: u32,

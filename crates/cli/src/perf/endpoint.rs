@@ -1,21 +1,21 @@
-//! What the measuring loops need of a connected end, and nothing more: so that they can be tried without a network.
+//! The measuring loops' view of a connected end, so small that tests need no network.
 
 use std::fmt;
 
 use anyhow::Result;
 use serde::{Deserialize, Serialize};
 
-/// What the other end must know to connect.
+/// The data that the other end needs to connect.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct EndAddress {
     /// The queue pair, in the text form of [`highwire_host::Endpoint`].
     pub(crate) endpoint: String,
-    /// Where the peer may write and read, and the key with which it may.
+    /// The memory that the peer may write and read, and its key.
     pub(crate) buffer_address: u64,
     pub(crate) remote_key: u32,
 }
 
-/// How the packets of a test travelled, or that there were none.
+/// The link of a test's packets, or that there were none.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum LinkUsed {
@@ -43,14 +43,14 @@ pub(crate) struct Polled {
 
 /// One end of a test: a connected queue pair, its completion queue, and a buffer on either side.
 pub(crate) trait Endpoint {
-    /// Posts the test's operation `count` times as one chain, of which at most the last is signaled. Its completion stands
-    /// for itself and for everything before it.
+    /// Posts the test's operation `count` times as one chain, of which at most the last is signaled. Its
+    /// completion stands for itself and for all before it.
     fn post(&mut self, count: u32, signaled: bool) -> Result<()>;
 
     /// Posts `count` receives.
     fn post_receives(&mut self, count: u32) -> Result<()>;
 
-    /// Drives the engine once and reports what finished; a completion in error is an error.
+    /// Runs the engine once and reports completed work; a completion in error is an error.
     fn poll(&mut self) -> Result<Polled>;
 
     /// Sets the message that the next `post` sends.

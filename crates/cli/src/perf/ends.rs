@@ -1,4 +1,4 @@
-//! The options that every command with two ends has: who the ends are, how they are connected, what goes wrong.
+//! The options of every command with two ends: their addresses, their connection, faults.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -89,7 +89,7 @@ impl EndArgs {
         self.mtu.as_ref().map(|mtu| mtu.parse().expect("clap lets only the five MTUs pass"))
     }
 
-    /// What goes wrong on purpose.
+    /// The faults to inject.
     ///
     /// # Errors
     /// The shares exceed all packets.
@@ -108,7 +108,7 @@ impl EndArgs {
         Ok(faults)
     }
 
-    /// How packets are to travel. Faults are of a network, unless shared memory is asked for by name.
+    /// The link for the packets. Faults belong to a network, unless the user asks for shared memory by name.
     pub(crate) fn link(&self, faults: &FaultConfig) -> Link {
         if self.link == Link::Auto && !faults.is_harmless() { Link::Udp } else { self.link }
     }

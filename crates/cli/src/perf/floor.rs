@@ -1,4 +1,5 @@
-//! `highwire perf floor`: what this machine does with nothing of ours on top, and the ratio of a measurement to it.
+//! `highwire perf floor`: the limits of this machine without Highwire, and the ratio of a measurement to
+//! them.
 
 use std::process::ExitCode;
 
@@ -36,7 +37,7 @@ pub(crate) struct Args {
 /// One limit of this machine.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Floor {
-    /// What was measured.
+    /// The name of the measurement.
     pub(crate) what: String,
     /// Nanoseconds (median), messages per second, or bytes per second.
     pub(crate) value: f64,
@@ -46,7 +47,7 @@ pub(crate) struct Floor {
     pub(crate) p99_ns: Option<u64>,
 }
 
-/// What a floor's value counts.
+/// The unit of a floor's value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Unit {
@@ -103,7 +104,7 @@ fn all() -> Result<Vec<Floor>> {
     ])
 }
 
-/// Two threads polling: what no SEND over UDP can beat.
+/// Two polling threads: no SEND over UDP can beat them.
 pub(crate) fn udp_round_trip(datagram_bytes: usize) -> Result<Floor> {
     let summary = floor::udp_round_trip(datagram_bytes, ROUND_TRIPS).context("raw UDP round trips")?;
     Ok(Floor::time(format!("UDP round trip, polling, {datagram_bytes} B datagrams"), &summary))
@@ -138,11 +139,11 @@ pub(crate) fn copies(block_bytes: usize) -> Floor {
     Floor::rate(what, rate.bytes_per_second(), Unit::BytesPerSecond)
 }
 
-/// Copying less than this at a time says nothing about exchanging it.
+/// Copying less than this at a time tells nothing about exchanging it.
 const COPY_BYTES_MIN: u32 = 4096;
 
-/// What a measurement is to be compared with: the same kind of exchange over the same link with nothing on top. None for
-/// short messages through shared memory, for which there is no such thing.
+/// The floor to compare a measurement with: the same kind of exchange over the same link without Highwire.
+/// None for short messages through shared memory, for which there is no such exchange.
 pub(crate) fn beside(plan: &Plan, link: LinkUsed) -> Result<Option<Floor>> {
     let extension_bytes = match plan.operation {
         Operation::Send => 0,

@@ -19,15 +19,15 @@ use super::pin;
 use super::plan::{self, Link, Operation, Plan, Service};
 
 const QKEY: u32 = 0x1234_5678;
-/// What a UD receive begins with (IBTA §11.4.1.2).
+/// Bytes of the GRH at the beginning of a UD receive (IBTA §11.4.1.2).
 const GRH_BYTES: u32 = 40;
-/// Messages up to this go into the queue itself, as perftest has it.
+/// Messages up to this length are sent inline, as in perftest.
 const INLINE_BYTES_MAX: u32 = 64;
 const COMPLETIONS_PER_POLL: usize = 32;
 
-/// A queue pair of a device in this process, with a buffer to send from and one that the peer reaches.
+/// A queue pair of a device in this process, with a buffer to send from and one for the peer.
 pub(crate) struct HostEnd {
-    // Before the device, so that they go first.
+    // Declared before the device, so that they are dropped first.
     queue_pair: QueuePair,
     completion_queue: CompletionQueue,
     outgoing: Buffer,
@@ -37,7 +37,7 @@ pub(crate) struct HostEnd {
     verb: Verb,
     datagram: Option<Datagram>,
     options: ConnectOptions,
-    /// The message itself where it is sent inline.
+    /// The message itself, if it is sent inline.
     inline: Option<Vec<u8>>,
     size_bytes: u32,
     receive_bytes: u32,
@@ -63,7 +63,7 @@ impl HostEnd {
             ..DeviceConfig::default()
         };
         let device = Device::open(&config)?;
-        // The device's own thread is there already, and stays free to run elsewhere.
+        // The device's own thread exists already, and stays free to run elsewhere.
         local.core.into_iter().for_each(pin::bind);
         let service = match plan.service {
             Service::Rc => QpService::Rc,
@@ -118,7 +118,7 @@ impl HostEnd {
         })
     }
 
-    /// What the peer must know.
+    /// The data that the peer needs.
     pub(crate) fn address(&self) -> EndAddress {
         let Remote { va, rkey } = self.landing.remote(0);
         EndAddress {
@@ -153,14 +153,15 @@ impl HostEnd {
         Ok(())
     }
 
-    /// How most packets have travelled so far: the first ones take the network while neighbours are still being introduced.
+    /// The link of most packets so far: the first ones take the network while neighbours are still being
+    /// introduced.
     pub(crate) fn link_used(&self) -> LinkUsed {
         let counters = self.device.counters();
         let over_udp = counters.value("udp_tx_packets");
         if over_udp * 2 > counters.value("packets_sent") { LinkUsed::Udp } else { LinkUsed::SharedMemory }
     }
 
-    /// What the device has counted; what never happened is left out.
+    /// The device's counters, except those that are zero.
     pub(crate) fn counters(&self) -> Counters {
         let snapshot = self.device.counters();
         snapshot
@@ -253,8 +254,8 @@ impl Endpoint for HostEnd {
     }
 }
 
-/// The address by which the peer reaches us; chosen by the device where the peer is on this machine, or where the user
-/// has named one.
+/// The address by which the peer reaches this end; the device chooses it if the peer is on this machine, or
+/// if the user has named one.
 fn address(exchange: &Exchange) -> Result<Option<std::net::IpAddr>> {
     let is_named = std::env::var_os(highwire_host::ADDRESS_VARIABLE).is_some();
     Ok(exchange.address_for_peer()?.filter(|_| !is_named))

@@ -16,19 +16,20 @@ const WARM_UP: u64 = 1_000;
 /// An unreliable service may lose a message for good; this long after it was sent it counts as lost.
 const LOST_AFTER: Duration = Duration::from_millis(100);
 const ROUND_TRIP_NS_MAX: u64 = 60_000_000_000;
-/// Answers between two signaled ones: a queue must be told now and then that it has drained.
+/// Answers between two signaled ones: the queue must drain now and then.
 const SIGNAL_INTERVAL: u64 = 32;
 /// Polls between two looks at whether the test is over.
 const POLLS_PER_LOOK: u32 = 4096;
 
-/// What one side measured.
+/// One side's measurement.
 pub(crate) struct Latency {
     /// Nanoseconds from posting to the answer (ping-pong) or to the completion (READ, atomic).
     pub(crate) round_trips_ns: Histogram<u64>,
     pub(crate) lost: u64,
 }
 
-/// The active end: times each round trip. `check_peer` fails when the other end has gone; it is asked in a long silence.
+/// The active end: times each round trip. `check_peer` fails when the other end has gone; this end calls it
+/// in a long silence.
 pub(crate) fn measure(
     end: &mut impl Endpoint,
     plan: &Plan,
@@ -72,7 +73,8 @@ pub(crate) fn measure(
     Ok(Latency { round_trips_ns, lost })
 }
 
-/// The passive end: answers each message until `is_over` says that the active end has finished. Looks at it rarely.
+/// The passive end: answers each message until `is_over` says that the active end has finished, which it
+/// checks rarely.
 pub(crate) fn answer(
     end: &mut impl Endpoint,
     plan: &Plan,
@@ -80,7 +82,8 @@ pub(crate) fn answer(
 ) -> Result<()> {
     let mut polls = 0u32;
     let mut answers = 0u64;
-    // Not what has arrived by now: the first message may be quicker than this loop, and buffers begin with zero.
+    // Not the value at this moment: the first message may be quicker than this loop, and buffers begin with
+    // zero.
     let mut seen = 0;
     loop {
         let polled = end.poll()?;
@@ -152,7 +155,7 @@ mod tests {
     use crate::perf::options::plan_for_tests;
     use crate::perf::plan::Metric;
 
-    /// An end whose peer answers at once, or never when `drops` says so for the message's number.
+    /// An end whose peer answers at once, or never if `drops` says so for the message's number.
     struct Mirror {
         is_send: bool,
         drops: fn(u64) -> bool,

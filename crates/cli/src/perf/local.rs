@@ -1,4 +1,4 @@
-//! What one end of a test keeps to itself.
+//! The settings of one end that the other does not learn.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -8,7 +8,7 @@ use highwire_host::Engine;
 /// Counters of one end, by name.
 pub(crate) type Counters = BTreeMap<String, u64>;
 
-/// What only this end needs to know.
+/// The settings that only this end needs.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Local {
     pub(crate) pcap: Option<PathBuf>,

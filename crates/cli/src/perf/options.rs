@@ -1,4 +1,4 @@
-//! The options of a test, as people know them from perftest, and the plan that they make.
+//! The options of a test, similar to perftest's, and the plan that they make.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -90,7 +90,7 @@ fn plan(operation: Operation, args: &TestArgs) -> Result<Plan> {
     })
 }
 
-/// A plan with the usual values, for tests of what carries one out.
+/// A plan with the usual values, for tests of code that carries one out.
 #[cfg(test)]
 pub(crate) fn plan_for_tests(operation: Operation, metric: Metric, length: Length) -> Plan {
     Plan {

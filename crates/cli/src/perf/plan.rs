@@ -1,4 +1,4 @@
-//! What is measured, as both ends agree on it.
+//! The plan of a measurement, on which both ends agree.
 
 use std::fmt;
 use std::time::Duration;
@@ -7,10 +7,10 @@ use clap::ValueEnum;
 use highwire_link::FaultConfig;
 use serde::{Deserialize, Serialize};
 
-/// What an atomic works on.
+/// The size of an atomic's operand.
 pub(crate) const ATOMIC_SIZE_BYTES: u32 = 8;
 
-/// What the active end asks of the passive one.
+/// The operation that the active end requests of the passive one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Operation {
@@ -98,7 +98,7 @@ pub(crate) enum Link {
     Shm,
 }
 
-/// When a test is over.
+/// The end of a test.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Length {
@@ -124,13 +124,13 @@ pub(crate) struct Plan {
     pub(crate) link: Link,
     /// Payload bytes of a packet at most; the active end's device decides if the user does not.
     pub(crate) mtu_bytes: Option<u32>,
-    /// What goes wrong on purpose with the packets of the active end; the passive end draws its own from the same seed.
+    /// The faults of the active end's packets; the passive end draws its own from the same seed.
     #[serde(with = "as_text")]
     pub(crate) faults: FaultConfig,
 }
 
 impl Plan {
-    /// What makes no sense together, and what would.
+    /// Options that contradict each other, and what would be right.
     pub(crate) fn contradiction(&self) -> Option<String> {
         let name = self.operation.name();
         match (self.service, self.operation) {
@@ -161,13 +161,13 @@ impl Plan {
         None
     }
 
-    /// Receives that an end keeps posted: the other may have `depth` messages acknowledged that nobody has polled yet, and as
-    /// many on the way.
+    /// Receives that an end keeps posted: the other end may have `depth` acknowledged messages whose receives
+    /// are not polled yet, and as many in flight.
     pub(crate) fn receives(&self) -> u32 {
         self.depth * 4
     }
 
-    /// Whether the passive end must post receives: it is otherwise not even aware of what happens to its memory.
+    /// Whether the passive end must post receives: without them it does not notice accesses to its memory.
     pub(crate) fn needs_receives(&self) -> bool {
         self.operation == Operation::Send
     }
@@ -204,7 +204,7 @@ impl fmt::Display for Plan {
     }
 }
 
-/// Faults as a person says them: "1 % lost, seed 7".
+/// Faults in words for people: "1 % lost, seed 7".
 struct InWords<'a>(&'a FaultConfig);
 
 impl fmt::Display for InWords<'_> {
@@ -228,7 +228,7 @@ impl fmt::Display for InWords<'_> {
     }
 }
 
-/// Whatever has a text that parses to itself, as that text.
+/// A value whose text parses to itself, as that text.
 mod as_text {
     use std::fmt::Display;
     use std::str::FromStr;

@@ -1,4 +1,4 @@
-//! What a measurement says: a table for people, one document for programs.
+//! The report of a measurement: a table for people, one document for programs.
 
 use anyhow::Result;
 use hdrhistogram::Histogram;
@@ -15,7 +15,7 @@ use super::latency::Latency;
 use super::local::Counters;
 use super::plan::Plan;
 
-/// What the active end measured.
+/// The active end's measurement.
 pub(crate) enum Measured {
     Latency(Latency),
     Bandwidth(Bandwidth),
@@ -26,10 +26,10 @@ pub(crate) enum Measured {
 pub(crate) struct Report {
     pub(crate) plan: Plan,
     pub(crate) link: LinkUsed,
-    /// The same kind of exchange with nothing on top, measured in the same run.
+    /// The same kind of exchange without Highwire, measured in the same run.
     pub(crate) floor: Option<Floor>,
     pub(crate) measured: Measured,
-    /// Messages that the passive end received, where it counts them.
+    /// Messages that the passive end received, if it counts them.
     pub(crate) received: Option<u64>,
     pub(crate) counters_here: Counters,
     pub(crate) counters_there: Counters,
@@ -68,7 +68,7 @@ impl Distribution {
     }
 }
 
-/// The result as programs read it; every field's unit is in its name.
+/// The result for programs; every field's unit is in its name.
 #[derive(Debug, Serialize)]
 #[serde(untagged)]
 pub(crate) enum Json<'a> {
@@ -223,7 +223,7 @@ impl Report {
         Ok(())
     }
 
-    /// In the words of the programs that everybody knows.
+    /// In the words of `ping`.
     fn show_echo(&self, echo: &Echo, console: &mut Console) -> Result<()> {
         let bytes = echo.messages * 2 * u64::from(self.plan.size_bytes);
         let seconds = echo.time.as_secs_f64();
@@ -239,7 +239,7 @@ impl Report {
         Ok(())
     }
 
-    /// What a person wants to know about the way: bytes and the link's own counters are for programs.
+    /// The counters for people; bytes and the link's own counters are for programs.
     fn show_counters(&self, console: &mut Console) -> Result<()> {
         let is_shown = |name: &str| !name.starts_with("udp_") && !name.starts_with("bytes_");
         for (side, counters) in [("here", &self.counters_here), ("there", &self.counters_there)] {
@@ -255,7 +255,7 @@ impl Report {
         Ok(())
     }
 
-    /// Of an unreliable service only what arrived counts.
+    /// For an unreliable service only messages that arrived count.
     fn delivered(&self, bandwidth: &Bandwidth) -> u64 {
         self.received.map_or(bandwidth.messages, |received| received.min(bandwidth.messages))
     }

@@ -1,4 +1,4 @@
-//! The two ends of a test: who starts whom, and what they say to each other around the measurement.
+//! The two ends of a test: which starts which, and their exchange around the measurement.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
@@ -28,7 +28,8 @@ enum Answer {
     Refused(String),
 }
 
-/// Both ends are connected, receives are posted: the test may begin. And, the other way: it is over.
+/// Both ends are connected, receives are posted: the test may begin. In the other direction: the test is
+/// over.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Mark {
@@ -37,7 +38,7 @@ enum Mark {
     Over,
 }
 
-/// What the passive end saw.
+/// The passive end's counts.
 #[derive(Debug, Serialize, Deserialize)]
 struct Summary {
     received: Option<u64>,
@@ -128,8 +129,8 @@ pub(crate) fn measure_both_ends(plan: &Plan, local: &Local) -> Result<ExitCode> 
     show(&report, local)
 }
 
-/// The measurement has a thread of its own, as it may bind that to a core, and what else this process does must not be
-/// bound as well.
+/// The measurement has a thread of its own, as it may bind that to a core, and the other threads of this
+/// process must not be bound as well.
 fn measure(plan: &Plan, exchange: &mut Exchange, local: &Local) -> Result<Report> {
     let measured = thread::scope(|scope| scope.spawn(|| measure_here(plan, exchange, local)).join());
     measured.unwrap_or_else(|panic| resume_unwind(panic))
@@ -225,7 +226,7 @@ impl Peer {
     }
 
     fn stop(&mut self) {
-        // It may have ended by itself; either way there is nobody left to tell.
+        // It may have ended by itself; either way no one is left to tell.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

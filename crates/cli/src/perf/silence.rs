@@ -1,4 +1,4 @@
-//! Waiting for a peer that may have gone: looks at the clock rarely, and at the peer more rarely still.
+//! Waits for a peer that may have gone: looks at the clock rarely, and at the peer more rarely still.
 
 use std::time::{Duration, Instant};
 
@@ -10,7 +10,7 @@ const PEER_CHECK_INTERVAL: Duration = Duration::from_millis(200);
 /// A reliable service reports what it gave up; only a peer that has gone altogether is silent for longer.
 const SILENT_AFTER: Duration = Duration::from_secs(20);
 
-/// How long nothing has happened.
+/// The length of a silence.
 #[derive(Debug, Default)]
 pub(super) struct Silence {
     polls: u32,
@@ -19,7 +19,7 @@ pub(super) struct Silence {
 }
 
 impl Silence {
-    /// Counts a fruitless poll. Now and then looks at the clock, and then returns how long it has been silent.
+    /// Counts a fruitless poll. Now and then looks at the clock, and then returns the length of the silence.
     #[inline]
     pub(super) fn grows(&mut self) -> Option<Duration> {
         self.polls = self.polls.wrapping_add(1);
@@ -29,7 +29,7 @@ impl Silence {
         Some(self.since.get_or_insert_with(Instant::now).elapsed())
     }
 
-    /// Something happened.
+    /// Ends the silence.
     #[inline]
     pub(super) fn end(&mut self) {
         if self.since.is_some() {
@@ -37,10 +37,10 @@ impl Silence {
         }
     }
 
-    /// Asks for the peer from time to time, and gives up in the end.
+    /// Checks the peer from time to time, and gives up in the end.
     ///
     /// # Errors
-    /// What `check_peer` finds, or that the silence is too long.
+    /// The error of `check_peer`, or that the silence is too long.
     pub(super) fn check(&mut self, check_peer: &mut dyn FnMut() -> Result<()>) -> Result<()> {
         let now = Instant::now();
         let since = *self.since.get_or_insert(now);

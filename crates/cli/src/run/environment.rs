@@ -1,7 +1,7 @@
-//! What `highwire run` and `highwire env` set, from the options that both have.
+//! The variables that `highwire run` and `highwire env` set, from the options that both have.
 //!
-//! Options are checked here, where a person reads the answer, and handed on as text: the libraries read the same
-//! variables from the user who sets them.
+//! Options are checked here, where a person reads the message, and passed on as text: the libraries read the
+//! same variables from users who set them directly.
 
 use std::ffi::{OsStr, OsString};
 use std::net::{IpAddr, UdpSocket};
@@ -74,7 +74,7 @@ fn time(text: &str) -> Result<String, String> {
     parse_duration(text).map(|_| text.trim().to_string()).map_err(|error| error.to_string())
 }
 
-/// Variables to set, and those that programs look libraries up by, which are put before what they hold already.
+/// Variables to set, and search paths of programs for libraries, to which folders are prepended.
 #[derive(Debug, Default)]
 pub(crate) struct Settings {
     pub(crate) set: Vec<(&'static str, OsString)>,
@@ -82,7 +82,7 @@ pub(crate) struct Settings {
 }
 
 impl Settings {
-    /// Gives `command` these settings on top of this process's environment.
+    /// Applies these settings to `command`, on top of this process's environment.
     pub(crate) fn apply(&self, command: &mut Command) {
         command.envs(self.set.iter().map(|(name, value)| (name, value)));
         for (name, value) in &self.prepend {
@@ -91,7 +91,8 @@ impl Settings {
     }
 }
 
-/// `value:before`, without what `before` has of it already, so that `run` within `run` does not pile up.
+/// `value:before`, without parts of `value` that `before` has already, so that `run` within `run` does not
+/// pile up.
 fn prepended(value: &OsStr, before: Option<&OsStr>) -> OsString {
     let ours: Vec<PathBuf> = std::env::split_paths(value).collect();
     let theirs = before.into_iter().flat_map(std::env::split_paths);
@@ -104,7 +105,7 @@ impl EnvironmentArgs {
     /// Checks the options.
     ///
     /// # Errors
-    /// An option that makes no sense on this machine; libraries that are not built.
+    /// An option that is invalid on this machine; libraries that are not built.
     pub(crate) fn settings(&self) -> Result<Settings> {
         self.check_faults()?;
         let libraries = Libraries::find(self.libs.as_deref())?;
@@ -166,7 +167,7 @@ impl EnvironmentArgs {
     }
 }
 
-/// As the command line and the variables spell it.
+/// The choice's name on the command line and in the variables.
 fn name_of(choice: impl clap::ValueEnum) -> String {
     choice.to_possible_value().expect("no choice is hidden").get_name().to_string()
 }
@@ -184,7 +185,7 @@ fn check_address(address: IpAddr) -> Result<()> {
             known.push("any of 127.0.0.0/8".into());
             Err(usage(format!("{address} is not an address of this machine, which has {}", known.join(", "))))
         }
-        // Whatever else is wrong, the device itself explains better.
+        // The device itself explains any other error better.
         _ => Ok(()),
     }
 }

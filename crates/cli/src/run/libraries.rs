@@ -5,12 +5,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, bail};
 
-/// What every program of the tree gets before its own libraries. The files in `/sys` and `/dev` that programs look at
-/// come first, because they are of use to programs that know nothing of RDMA as well; the verbs libraries are there for
+/// Libraries that every program of the tree gets before its own. The path virtualiser comes first, because
+/// its files in `/sys` and `/dev` also help programs that know nothing of RDMA; the verbs libraries are for
 /// programs whose own search path would win over `LD_LIBRARY_PATH`.
 const PRELOADED: [&str; 3] = ["libhighwire-paths.so", "libibverbs.so.1", "librdmacm.so.1"];
 
-/// The one without which nothing works.
+/// The library without which no program works.
 const VERBS: &str = "libibverbs.so.1";
 
 /// A folder with the drop-in libraries.
@@ -24,7 +24,7 @@ impl Libraries {
     /// from there.
     ///
     /// # Errors
-    /// There are none; the message says how to have some.
+    /// There are none; the message says how to get some.
     pub(super) fn find(named: Option<&Path>) -> Result<Self> {
         let of_environment = std::env::var_os("HIGHWIRE_LIBS").filter(|folder| !folder.is_empty());
         let named = named.map(PathBuf::from).or(of_environment.map(PathBuf::from));

@@ -1,11 +1,11 @@
-//! The program to become: where it is, and whether the dynamic loader will listen to us when it starts.
+//! The program to become: its file, and whether the dynamic loader will preload the libraries for it.
 
 use std::fs::{self, File};
 use std::io::Read;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-/// What looking for a program came to.
+/// The result of looking for a program.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found {
     Program(PathBuf),
@@ -39,7 +39,7 @@ fn judge(file: PathBuf) -> Found {
     }
 }
 
-/// Why the program would not get our libraries although they are offered, if so.
+/// Why the program would not load the libraries although they are offered, if so.
 pub(super) fn warnings(file: &Path) -> Vec<String> {
     let mut warnings = Vec::new();
     let shown = file.display();
@@ -71,7 +71,7 @@ pub(super) fn warnings(file: &Path) -> Vec<String> {
     warnings
 }
 
-/// Set-user-ID and set-group-ID matter where they change something, and where the file system heeds them.
+/// Set-user-ID and set-group-ID matter if they change something, and if the file system heeds them.
 fn is_privileged(file: &Path) -> bool {
     const SET_UID: u32 = 0o4000;
     const SET_GID_OF_EXECUTABLE: u32 = 0o2010;
@@ -92,7 +92,7 @@ enum Kind {
     Unknown,
 }
 
-/// Enough of a file to see its headers: linkers put them first.
+/// Enough bytes of a file to see its headers: linkers put them first.
 const HEAD_BYTES: u64 = 4096;
 
 fn read_kind(file: &Path) -> Kind {
@@ -127,7 +127,7 @@ fn kind(head: &[u8]) -> Kind {
         let Some(kind) = usize::try_from(at).ok().and_then(|at| head.get(at..)?.first_chunk::<4>()) else {
             return Kind::Unknown;
         };
-        // A dynamic section alone says nothing: static position-independent executables have one.
+        // A dynamic section alone proves nothing: static position-independent executables have one.
         if u32::from_le_bytes(*kind) == PT_INTERP {
             return Kind::Dynamic;
         }

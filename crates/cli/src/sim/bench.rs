@@ -1,4 +1,4 @@
-//! `highwire sim bench`: packet-hops per second of CPU, the work of a packet simulator per unit of what it costs.
+//! `highwire sim bench`: packet-hops per second of CPU, the work of a packet simulator per unit of its cost.
 //!
 //! CPU time and not time by the clock, so that neighbours on a shared machine matter less; the best of a few runs, since they
 //! still do.

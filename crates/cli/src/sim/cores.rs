@@ -1,4 +1,4 @@
-//! `highwire sim cores`: how soon waiting threads have their events on a machine of many cores, simulated.
+//! `highwire sim cores`: how soon waiting threads get their events on a simulated machine of many cores.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -134,7 +134,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where there is no leader there is no seat to share.
+/// Without a leader there is no seat to share.
 fn seats(strategy: Strategy, only: Option<SeatsOf>) -> Vec<Seats> {
     let has_leader = matches!(strategy, Strategy::LeaderFollower | Strategy::Adaptive);
     match only {

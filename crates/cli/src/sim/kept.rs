@@ -32,7 +32,7 @@ struct Storing<'a> {
 }
 
 impl Kept {
-    /// In `out/.runs`, which is made if need be.
+    /// The folder `out/.runs`, which is made if it does not exist.
     pub(super) fn open(out: &Path) -> Result<Self> {
         let folder = out.join(".runs");
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -59,7 +59,7 @@ impl Archive for Kept {
     fn keep(&self, key: &str, measures: &Measures) {
         let (key, path) = self.place(key);
         let Ok(text) = serde_json::to_vec(&Storing { key: &key, measures }) else { return };
-        // Renamed when it is whole: who is interrupted leaves no half of a run.
+        // Renamed when it is complete: an interrupted program leaves no half of a run.
         let unfinished = path.with_extension("unfinished");
         if let Err(error) =
             std::fs::write(&unfinished, text).and_then(|()| std::fs::rename(&unfinished, &path))

@@ -1,4 +1,4 @@
-//! What `sim run` and `sim merge` leave behind, and what they show.
+//! The files and tables of `sim run` and `sim merge`.
 
 use std::path::{Path, PathBuf};
 
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::console::{Console, Tone};
 use crate::failure::usage;
 
-/// Makes the folder that results go to, before anything is played.
+/// Makes the folder for results before any run.
 pub(super) fn make_folder(folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder)
         .map_err(|error| usage(format!("cannot make the folder {}: {error}", folder.display())))
@@ -45,7 +45,7 @@ pub(super) fn write_results(out: &Path, plan: &Plan, runs: &[Run], measures: &[M
     Ok(folder)
 }
 
-/// The tables, and where the rest is.
+/// Prints the tables, and the places of the other results.
 pub(super) fn show(
     plan: &Plan,
     runs: &[Run],

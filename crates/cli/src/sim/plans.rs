@@ -1,4 +1,4 @@
-//! Finding plans: files, or by name what comes with the program.
+//! Finds plans: files, or by name those that come with the program.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::failure::usage;
 /// Reads the plan in a file, or the one that comes with the program under this path or name.
 ///
 /// # Errors
-/// As of a user who asked wrongly: what is wrong with the plan, or that there is none.
+/// A mistake of the user's: what is wrong with the plan, or that there is none.
 pub(super) fn load(word: &str, scale: Scale) -> Result<Plan> {
     let path = Path::new(word);
     if path.is_file() {

@@ -1,4 +1,4 @@
-//! `highwire sim run`: plays plans and shows what came out.
+//! `highwire sim run`: plays plans and prints their results.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;

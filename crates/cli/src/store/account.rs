@@ -1,4 +1,5 @@
-//! What a run over many seeds has found so far, and a file that keeps it, so that a run of hours can be stopped and gone on with.
+//! The sums of a run over many seeds, and a file that keeps them, so that a run of hours can be stopped and
+//! continued.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -10,7 +11,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::failure::usage;
 
-/// Between two times that the file is written.
+/// The interval at which the file is written.
 const WRITE_EVERY: Duration = Duration::from_secs(5);
 
 /// Sums over seeds.
@@ -43,7 +44,7 @@ impl Totals {
     }
 }
 
-/// The file: which run it is of, and the sums over its first seeds.
+/// The file: the run's parameters, and the sums over its first seeds.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct Kept {
     first_seed: u64,
@@ -51,18 +52,18 @@ struct Kept {
     totals: Totals,
 }
 
-/// The seeds of one run, of which threads report in any order.
+/// The seeds of one run, which threads report in any order.
 #[derive(Debug)]
 pub(super) struct Account {
     kept: Kept,
-    /// Beyond the first that has not been run.
+    /// Reports of seeds behind the first that has not been run.
     early: BTreeMap<u64, Report>,
     file: Option<PathBuf>,
     written: Instant,
 }
 
 impl Account {
-    /// Begins, or goes on where the file says.
+    /// Begins, or continues where the file ends.
     pub(super) fn open(first_seed: u64, seeds: u64, file: Option<&Path>) -> Result<Account> {
         let mut kept = Kept { first_seed, seeds, totals: Totals::default() };
         if let Some(file) = file.filter(|file| file.exists()) {
@@ -81,7 +82,7 @@ impl Account {
         }
         let mut account =
             Account { kept, early: BTreeMap::new(), file: file.map(Into::into), written: Instant::now() };
-        // A file that cannot be written is told of at once, not after an hour.
+        // A file that cannot be written is reported at once, not after an hour.
         account.write()?;
         Ok(account)
     }
@@ -91,12 +92,12 @@ impl Account {
         self.kept.totals.seeds
     }
 
-    /// Those and others, for a line that says how far it is.
+    /// The number of all seeds that have been run, for a progress line.
     pub(super) fn run(&self) -> u64 {
         self.done() + self.early.len() as u64
     }
 
-    /// A seed, by its place, has kept the promise.
+    /// Notes that the seed at a place has kept the promise.
     pub(super) fn add(&mut self, place: u64, report: Report) -> Result<()> {
         self.early.insert(place, report);
         while let Some(report) = self.early.remove(&self.kept.totals.seeds) {
@@ -113,7 +114,7 @@ impl Account {
         Ok(totals)
     }
 
-    /// Whole, or as it was before.
+    /// Writes the file as a whole, or leaves it as it was.
     fn write(&mut self) -> Result<()> {
         let Some(file) = &self.file else { return Ok(()) };
         let mut new = file.clone().into_os_string();
@@ -139,7 +140,7 @@ mod tests {
     fn a_run_goes_on_behind_the_seeds_that_were_all_run() {
         let file = std::env::temp_dir().join(format!("highwire-account-{}.json", std::process::id()));
         let mut account = Account::open(100, 5, Some(&file)).expect("a new file");
-        // The third is still under way when the run is stopped.
+        // The third seed is still under way when the run is stopped.
         for place in [1, 0, 3] {
             account.add(place, report(10 + place as usize)).expect("a writable file");
         }

@@ -1,4 +1,5 @@
-//! `highwire store check`: many simulated clusters, their faults, and the verdict on what their clients saw.
+//! `highwire store check`: many simulated clusters, their faults, and the verdict on their clients'
+//! histories.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -119,7 +120,7 @@ pub(super) fn run(check: &Args) -> Result<ExitCode> {
     Ok(ExitCode::FAILURE)
 }
 
-/// Writes down what came of a seed; gives the failure, if it has broken the promise.
+/// Records a seed's report; returns the failure, if the seed has broken the promise.
 fn note(
     check: &Args,
     account: &mut Account,

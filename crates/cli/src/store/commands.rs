@@ -111,7 +111,7 @@ pub(super) struct Status {
     cluster: Cluster,
 }
 
-/// What a client was told, in words and with the right exit status.
+/// A client's error, in words and with the right exit status.
 fn told(error: StoreError) -> anyhow::Error {
     match error {
         StoreError::Invalid(what) => usage(what),
@@ -204,7 +204,7 @@ impl Operation {
         })
     }
 
-    /// Does it; what it prints.
+    /// Carries out the operation; returns the text to print.
     fn run(&self, transaction: &mut ClientTransaction<'_>) -> Result<Option<Value>, StoreError> {
         match self {
             Operation::Get { table, key } => {

@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let mut obstacle = None;
     if !faults::is_private() {
         match faults::private() {
-            // This program again, and it alone.
+            // Runs this program again, with a network of its own.
             Ok(mut command) => {
                 let error = command.args(std::env::args_os().skip(1)).exec();
                 return Err(error).context("unshare");

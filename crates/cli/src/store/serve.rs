@@ -13,7 +13,7 @@ use crate::failure::usage;
 use super::options::Args;
 use super::supervisor;
 
-/// Serves until told to end.
+/// Serves until a signal ends it.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     match (&args.config, args.node) {
         (Some(path), Some(node)) => {

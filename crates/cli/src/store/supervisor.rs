@@ -20,13 +20,13 @@ use crate::failure::usage;
 
 use super::options::Args;
 
-/// Before a node that was lost is started again; longer for one that does not live long.
+/// The pause before a lost node is started again; longer for a node that does not live long.
 const RESTART_AFTER: Duration = Duration::from_millis(500);
 const SHORT_LIFE: Duration = Duration::from_secs(2);
 /// How long a new cluster may take until it serves.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 
-/// The folder of a cluster: its file, its register, and its nodes' data if it is to outlive the supervisor.
+/// The folder of a cluster: its file, its register, and its nodes' data if that must outlive the supervisor.
 struct Folder {
     path: PathBuf,
     is_kept: bool,
@@ -48,7 +48,7 @@ impl Folder {
         Ok(folder)
     }
 
-    /// Writes the cluster's file. One that is there must be of a cluster of the same shape.
+    /// Writes the cluster's file. An existing file must be of a cluster of the same shape.
     fn write(&self, text: &str, config: &ClusterConfig) -> Result<PathBuf> {
         let path = self.path.join("cluster.toml");
         if path.exists() {
@@ -67,7 +67,7 @@ impl Folder {
     }
 }
 
-/// Runs a cluster until told to end.
+/// Runs a cluster until a signal ends it.
 pub(super) fn run(args: &Args) -> Result<ExitCode> {
     let ends = EndSignals::block();
     let f = args.f.unwrap_or(usize::from(args.nodes > 1));
@@ -81,7 +81,7 @@ pub(super) fn run(args: &Args) -> Result<ExitCode> {
         doors.extend(nth("--metrics", args.metrics.as_ref(), node)?);
     }
     for door in doors {
-        // Better one clear error now than one of each node.
+        // One clear error now is better than one from each node.
         TcpListener::bind(&door).with_context(|| format!("{door} is taken; another port?"))?;
     }
     let is_ending = Arc::new(AtomicBool::new(false));
@@ -140,7 +140,8 @@ fn cluster_file(args: &Args, f: usize) -> Result<String> {
     Ok(text)
 }
 
-/// Where others find a node, if anywhere: the first node's address, and the nth port behind it.
+/// The address at which clients find a node, if there is one: the first node's address, and the nth port
+/// behind it.
 fn nth(option: &str, first: Option<&(String, u16)>, node: u16) -> Result<Option<String>> {
     let Some((address, port)) = first else { return Ok(None) };
     let beyond = || usage(format!("{option}: there are no ports beyond 65535"));
@@ -189,7 +190,7 @@ impl Keeper {
             .args(self.resp.iter().flat_map(|resp| ["--resp", resp]))
             .args(self.metrics.iter().flat_map(|metrics| ["--metrics", metrics]))
             .stdin(Stdio::piped())
-            // What ends the supervisor by the keyboard is for it to pass on.
+            // The supervisor passes on the signal by which the keyboard ends it.
             .process_group(0)
             .spawn()
             .with_context(|| format!("node {}", self.node))?;
@@ -221,7 +222,7 @@ impl Keeper {
             match self.start() {
                 Ok(again) => child = again,
                 Err(error) => {
-                    // The operator's terminal may be gone; what else this process keeps alive may not.
+                    // The operator's terminal may be gone; the nodes that this process keeps alive must stay.
                     let _ = writeln!(std::io::stderr(), "error: {error:#}");
                     return;
                 }
@@ -230,7 +231,7 @@ impl Keeper {
     }
 }
 
-/// Tells the terminal, if it is still there.
+/// Writes to the terminal, if it is still there.
 fn say(what: fmt::Arguments<'_>) {
     let _ = writeln!(io::stdout(), "{what}");
 }

@@ -29,7 +29,7 @@ fn built(sources: &str, name: &str) -> Option<PathBuf> {
         println!("skipped: no riscv64-unknown-elf-gcc, from Debian's gcc-riscv64-unknown-elf");
         return None;
     }
-    // Tests run side by side, and each wants the programs whole.
+    // Tests run side by side, and each needs complete programs.
     static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
     let _guard = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let mut make = Command::new("make");

@@ -1,4 +1,5 @@
-//! What one unreliable datagram takes at each end, stage by stage: both ends in one thread, so that no stage waits for the other end.
+//! The time of one unreliable datagram at each end, stage by stage: both ends in one thread, so that no stage
+//! waits for the other end.
 
 use std::time::Instant;
 
@@ -14,11 +15,11 @@ use serde::Serialize;
 use super::LinkName;
 
 const QKEY: u32 = 0x0FA5_5701;
-/// What a UD receive begins with (IBTA §11.4.1.2).
+/// Bytes of the GRH at the beginning of a UD receive (IBTA §11.4.1.2).
 const GRH_BYTES: u32 = 40;
 /// Datagrams of a batch.
 const BATCH: usize = 11;
-/// Longer messages are not sent inline, and are another measurement.
+/// Longer messages are not sent inline, and need another measurement.
 const SIZE_MAX: u32 = 256;
 const BATCHES: usize = 2000;
 const BATCHES_BEFORE: usize = 200;
@@ -41,7 +42,7 @@ pub(super) struct Stage {
 }
 
 struct End {
-    // Before the device, so that they go first.
+    // Declared before the device, so that they are dropped first.
     queue_pair: QueuePair,
     completion_queue: CompletionQueue,
     landing: Buffer,

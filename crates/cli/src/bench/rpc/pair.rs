@@ -18,19 +18,20 @@ use super::LinkName;
 const ECHO: RequestType = RequestType(1);
 const CLIENT: Node = Node(1);
 const SERVER: Node = Node(2);
-/// Before anything counts.
+/// The time before counting begins.
 const WARM_UP: Duration = Duration::from_millis(20);
 /// Turns of the client between two looks at the clock.
 const TURNS_PER_LOOK: u32 = 256;
-/// A client that has no answer for so long gives up.
+/// A client without an answer gives up after this time.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// For times of nanoseconds to [`PATIENCE`]: one that grows by itself still clamps what is saturated into it.
+/// For times of nanoseconds to [`PATIENCE`]: a histogram that grows by itself still clamps saturated values
+/// into it.
 pub(super) fn histogram() -> Result<Histogram<u64>> {
     Ok(Histogram::new_with_bounds(1, PATIENCE.as_nanos() as u64, 3)?)
 }
 
-/// What a turn does.
+/// The load of a turn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     pub(super) link: LinkName,
@@ -41,11 +42,11 @@ pub(super) struct Load {
     pub(super) optimisations: Optimisations,
 }
 
-/// What came of it.
+/// The result of a turn.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) requests: u64,
-    /// Datagrams that carried them.
+    /// Datagrams that carried the requests.
     pub(super) datagrams: u64,
     pub(super) elapsed: Duration,
     /// Nanoseconds from batch to replies; kept only where one worker runs, so that looking at the clock costs the rates nothing.
@@ -58,7 +59,7 @@ impl Turn {
     }
 }
 
-/// Plays a load for so long; the client has the first core.
+/// Plays a load for the given time; the client has the first core.
 ///
 /// # Errors
 /// An endpoint could not be made, or a call failed.
@@ -86,12 +87,12 @@ pub(super) fn play(load: &Load, cores: [Core; 2], length: Duration) -> Result<Tu
 fn open(load: &Load, node: Node, core: Core) -> Result<Rpc> {
     let config = DeviceConfig { link: load.link.choice(), engine: Engine::Inline, ..DeviceConfig::default() };
     let device = Device::open(&config)?;
-    // The device's own thread is there already, and stays free to run elsewhere.
+    // The device's own thread exists already, and stays free to run elsewhere.
     drop(pin(&[core]));
     let mut config = RpcConfig::new(node);
     config.idle = Idle::Spin;
     config.endpoint.optimisations = load.optimisations;
-    // As many as all workers can have under way, whatever shares a datagram.
+    // As many slots as all workers can have under way, however requests share datagrams.
     let slots = (load.workers * load.batch).clamp(32, 256);
     config.endpoint.slots = slots as u16;
     config.receives = (2 * slots).next_power_of_two();
@@ -131,7 +132,7 @@ fn client(load: &Load, core: Core, length: Duration, server: &mpsc::Receiver<End
     })
 }
 
-/// What the workers write down.
+/// The workers' records.
 struct Books {
     requests: Cell<u64>,
     failure: RefCell<Option<String>>,
@@ -169,7 +170,7 @@ impl Books {
     }
 }
 
-/// Polls for so long.
+/// Polls for the given time.
 fn run(rpc: &mut Rpc, books: &Books, length: Duration) -> Result<Duration> {
     let begin = Instant::now();
     let mut heard = (books.requests.get(), begin);
@@ -186,7 +187,7 @@ fn run(rpc: &mut Rpc, books: &Books, length: Duration) -> Result<Duration> {
         } else if now - heard.1 > PATIENCE {
             bail!("no answer for {PATIENCE:?}: {:?}", rpc.counters());
         }
-        // A turn in which nothing was answered is no measurement: it goes on until something is.
+        // A turn without an answer is no measurement: it goes on until there is one.
         if now - begin >= length && heard.0 > 0 {
             return Ok(now - begin);
         }

@@ -1,4 +1,5 @@
-//! A server that is a program of its own, and answers over TCP: `port N` is the first line it prints, and it ends with its standard input.
+//! A server that is a program of its own, and answers over TCP: `port N` is the first line that it prints,
+//! and it ends when its standard input does.
 
 use std::fmt;
 use std::io::{BufRead, BufReader};
@@ -67,14 +68,14 @@ impl Beside {
             stream.set_nonblocking(true)?;
             streams.push(stream);
         }
-        // So that it has accepted all of them.
+        // Gives it time to accept all of them.
         std::thread::sleep(Duration::from_millis(20));
         let process = running.0.id();
         drive(&mut Client(streams), load, &|| cost_of(process))
     }
 }
 
-/// What the threads of another process have taken, of those that there are still.
+/// The costs of the threads of another process that still exist.
 fn cost_of(process: u32) -> Cost {
     let mut cost = Cost::default();
     for task in std::fs::read_dir(format!("/proc/{process}/task")).into_iter().flatten().flatten() {
@@ -111,7 +112,7 @@ mod tests {
         let process = Running(command.spawn().expect("there is a shell"));
         let cost = || cost_of(process.0.id());
         let (begin, before) = (std::time::Instant::now(), cost());
-        // However busy the machine is, it has its turns.
+        // However busy the machine is, the other process gets the processor in the end.
         while cost().cpu <= before.cpu || cost().switches <= before.switches {
             assert!(begin.elapsed() < Duration::from_secs(60), "{before:?}, and then {:?}", cost());
         }

@@ -11,7 +11,7 @@ use rustix::event::epoll;
 use super::{Connections, Load, MESSAGE_BYTES, Outcome, drive, own_cost};
 
 const STACK_BYTES: usize = 128 << 10;
-/// Events that one call takes.
+/// The most events that one call returns.
 const EVENTS_MAX: usize = 64;
 
 pub(super) struct Client(pub(super) Vec<TcpStream>);
@@ -47,7 +47,7 @@ fn serve(mut stream: &TcpStream) -> Result<()> {
     }
 }
 
-/// The same for all of them.
+/// Answers on all connections.
 fn serve_all(streams: &[TcpStream]) -> Result<()> {
     let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for (number, stream) in (0..).zip(streams) {

@@ -20,7 +20,7 @@ use super::{Connections, Door, Load, MESSAGE_BYTES, Outcome, PATIENCE, drive, ow
 const STACK_BYTES: usize = 128 << 10;
 /// The first byte of a request that asks the thread to end.
 const END: u8 = 1;
-/// Events that one call takes.
+/// The most events that one call returns.
 const EVENTS_MAX: usize = 64;
 
 /// A connection's end at the server.
@@ -29,7 +29,7 @@ struct Served<'a> {
     cq: CompletionQueue,
     channel: CompletionChannel,
     buffer: &'a Buffer,
-    /// Where in it the request comes to lie; the response lies behind it.
+    /// The offset of the request; the response lies behind it.
     offset: u64,
 }
 
@@ -39,7 +39,7 @@ impl Served<'_> {
         self.qp.post_recv(&RecvWr { wr_id: 0, sges: &sges }).context("cannot post a receive")
     }
 
-    /// Asks for an event, and answers what has come; true once it was asked to end.
+    /// Arms the channel, and answers the requests that have come; true once a request asked it to end.
     fn answer(&self) -> Result<bool> {
         self.cq.request_notify(WaitFor::Any)?;
         while let Some(completion) = self.cq.poll_one() {
@@ -60,7 +60,7 @@ impl Served<'_> {
         Ok(false)
     }
 
-    /// Answers until it is asked to end, blocking in the library or in `poll`.
+    /// Answers until a request asks it to end, blocking in the library or in `poll`.
     fn serve(&self, door: Door) -> Result<()> {
         while !self.answer()? {
             let has_come = match door {
@@ -86,7 +86,7 @@ impl Served<'_> {
     }
 }
 
-/// A message whose own completion wakes nobody: the peer's next one says all there is to know.
+/// A message whose own completion wakes no thread: the peer's next message implies it.
 fn unsignaled(sges: &[Sge]) -> SendWr<'_> {
     let flags = SendFlags { signaled: false, ..SendFlags::default() };
     SendWr { flags, ..SendWr::new(0, Operation::Send, sges) }
@@ -96,7 +96,7 @@ fn patience() -> Timespec {
     Timespec { tv_sec: 2 * PATIENCE.as_secs() as i64, tv_nsec: 0 }
 }
 
-/// Answers for all connections until each was asked to end, blocking in `epoll_wait`.
+/// Answers on all connections until each was asked to end, blocking in `epoll_wait`.
 fn serve_all(served: &[Served<'_>]) -> Result<()> {
     let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
     for (number, one) in (0..).zip(served) {
@@ -194,10 +194,10 @@ pub(super) fn play(link: LinkChoice, mode: WakeMode, door: Door, load: Load) -> 
                 serving.push(small().spawn_scoped(threads, move || one.serve(door))?);
             }
         }
-        // So that none is measured on its way to its first sleep.
+        // So that no thread is measured on its way to its first sleep.
         thread::sleep(Duration::from_millis(20));
         let outcome = drive(&mut client, load, &own_cost);
-        // One after the other: the buffer is one.
+        // One after the other: there is one buffer.
         for connection in 0..load.connections {
             client.ask(connection, END)?;
             while outcome.is_ok() && client.poll(&[])?.is_none() {}

@@ -1,4 +1,4 @@
-//! What came of the bank's day.
+//! The results of the benchmark.
 
 use std::collections::BTreeMap;
 use std::process::ExitCode;
@@ -35,7 +35,7 @@ pub(super) fn report(
     let tried = (sums.committed + sums.retries).max(1);
     let aborts = sums.retries as f64 / tried as f64;
     let quantile = |q: f64| latencies.value_at_quantile(q);
-    // Without the ends: clients begin and end one after the other.
+    // Without the ends, because clients begin and end one after the other.
     let inner = slices.get(1..slices.len().saturating_sub(3)).unwrap_or_default();
     let third = inner.len() / 3;
     let per_second = |slices: &[u64]| {

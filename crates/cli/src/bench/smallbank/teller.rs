@@ -8,9 +8,9 @@ use highwire_store::{Client, ClientTransaction, StoreError};
 
 pub(super) const SAVINGS: &str = "savings";
 pub(super) const CHECKING: &str = "checking";
-/// What the bank itself has put in or taken out: with it, the sum of everything never changes.
+/// The sum that the bank itself has put in or taken out: with it, the total never changes.
 pub(super) const LEDGER: &str = "ledger";
-/// Of the accounts, in percent; and of the transactions that draw among them.
+/// The share of hot accounts, in percent; and the share of transactions that draw among them.
 const HOT_ACCOUNTS: u64 = 4;
 const HOT_TRANSACTIONS: u64 = 90;
 
@@ -45,13 +45,13 @@ fn draw_kind(rng: &mut Rng) -> Kind {
     Kind::Balance
 }
 
-/// One client, and what it has seen.
+/// One client, and its results.
 pub(super) struct Teller {
     pub(super) client: Client,
     pub(super) name: String,
     pub(super) rng: Rng,
     pub(super) accounts: u64,
-    /// Money that the bank gives or takes is written down.
+    /// Whether money that the bank gives or takes is recorded.
     pub(super) keeps_ledger: bool,
     pub(super) latencies: Histogram<u64>,
     pub(super) unknown: u64,
@@ -59,7 +59,7 @@ pub(super) struct Teller {
 }
 
 impl Teller {
-    /// One transaction, until it is committed or cannot be.
+    /// Carries out one transaction, until it is committed or cannot be.
     pub(super) fn work(&mut self) -> Result<bool, StoreError> {
         let kind = draw_kind(&mut self.rng);
         let hot = (self.accounts * HOT_ACCOUNTS / 100).max(2);
@@ -105,7 +105,7 @@ pub(super) fn number(value: Option<Vec<u8>>) -> Result<i64, StoreError> {
     number.ok_or_else(|| StoreError::Aborted("an account holds no number".into()))
 }
 
-/// Does it; how much money there is more than before.
+/// Carries out the transaction; returns by how much the money has grown.
 fn run(
     transaction: &mut ClientTransaction<'_>,
     kind: Kind,
@@ -150,7 +150,7 @@ fn run(
         }
         Kind::WriteCheck => {
             let there = read(transaction, &[(SAVINGS, one), (CHECKING, one)])?;
-            // Overdrawn costs a cent more.
+            // An overdraft costs a cent more.
             let fee = i64::from(there[0] + there[1] < amount);
             transaction.put(CHECKING, one, (there[1] - amount - fee).to_string());
             -amount - fee

@@ -1,4 +1,4 @@
-//! The benchmark's cluster: a process for each node, told the same things at the same time.
+//! The benchmark's cluster: a process for each node, all of which get the same orders at the same time.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -17,15 +17,15 @@ use super::super::served::{Folder, free_ports};
 use super::Args;
 use super::node::{Answer, Order, Usage};
 
-/// Until every node serves.
+/// How long the nodes may take until all serve.
 const START_PATIENCE: Duration = Duration::from_secs(60);
-/// Between two looks at answers that are awaited.
+/// The interval between two looks for answers.
 const LOOK: Duration = Duration::from_millis(100);
-/// Beyond the length of a turn: the longest that transactions may take to end.
+/// How much longer than its length a turn may take: transactions must end.
 const TURN_PATIENCE: Duration = Duration::from_secs(120);
-/// Populating and auditing take as long as there are keys.
+/// Populating and auditing take longer with more keys.
 const TABLE_PATIENCE: Duration = Duration::from_secs(1800);
-/// Nodes whose process gets no core for long are none that failed, here.
+/// A node whose process gets no core for long must not count as failed here.
 const LEASE_MS: u64 = 20_000;
 /// Regions of each node.
 const REGIONS: u16 = 8;
@@ -36,28 +36,28 @@ struct Node {
     answers: Receiver<Answer>,
 }
 
-/// Processes that end with it.
+/// Processes that end with this value.
 pub(super) struct Cluster {
     nodes: Vec<Node>,
-    // Behind the nodes, which use it.
+    // Declared after the nodes, which use it.
     _folder: Folder,
     journals: Option<Folder>,
 }
 
-/// What keys cost.
+/// The memory that keys take.
 #[derive(Debug, Clone, Copy, Serialize)]
 pub(super) struct Memory {
     /// Rows of the benchmark.
     pub(super) rows: u64,
     /// Their copies on all nodes.
     pub(super) copies: u64,
-    /// What the tables have taken for them.
+    /// The memory that the tables take for them.
     pub(super) table_bytes: u64,
-    /// What the processes have grown by since before the nodes began: queues and the like as well.
+    /// The growth of the processes' memory since before the nodes began, including queues and the like.
     pub(super) resident_bytes: u64,
 }
 
-/// What a cluster did in a turn.
+/// A cluster's results in a turn.
 pub(super) struct Played {
     pub(super) reports: Vec<TurnReport>,
     /// Of all threads of all nodes.
@@ -65,7 +65,7 @@ pub(super) struct Played {
 }
 
 impl Cluster {
-    /// What lies in the nodes' journals, where they keep any.
+    /// The bytes in the nodes' journals, if they keep any.
     pub(super) fn journal_bytes(&self) -> Result<Option<u64>> {
         let Some(journals) = &self.journals else { return Ok(None) };
         let mut bytes = 0;
@@ -78,7 +78,7 @@ impl Cluster {
         Ok(Some(bytes))
     }
 
-    /// Starts it and waits until it serves.
+    /// Starts the cluster and waits until it serves.
     pub(super) fn start(args: &Args, benchmark: Benchmark) -> Result<Cluster> {
         let port = free_ports(args.nodes)?;
         let folder = Folder::new("bench")?;
@@ -95,7 +95,7 @@ impl Cluster {
         for node in 0..args.nodes {
             text.push_str(&format!("[[node]]\nid = {node}\ndoor = \"127.0.0.1:{}\"\n", port + node));
             if let Some(journals) = &journals {
-                // TOML's strings and Rust's have the same escapes for what may be in a path.
+                // TOML's strings and Rust's have the same escapes for the characters of a path.
                 text.push_str(&format!("data = {:?}\n", journals.path().join(format!("node-{node}"))));
             }
         }
@@ -157,7 +157,7 @@ impl Cluster {
         Ok(Played { reports, cpu: Duration::from_nanos(after.cpu_ns - before.cpu_ns) })
     }
 
-    /// The sum of what primaries hold, and what is wrong with the copies.
+    /// The sum of the primaries' balances, and the faults of the copies.
     pub(super) fn audit(&mut self, benchmark: Benchmark) -> Result<Audited> {
         let began = Instant::now();
         let mut audited = Audited::default();
@@ -186,7 +186,8 @@ impl Cluster {
         Ok(sum)
     }
 
-    /// Tells all nodes something and waits for all answers, for `length` if it is known how long that takes.
+    /// Sends an order to all nodes and waits for all answers, `length` longer if the order takes a known
+    /// time.
     fn ask(
         &mut self,
         title: &'static str,
@@ -231,7 +232,7 @@ impl Cluster {
     }
 }
 
-/// What all nodes together hold.
+/// The data of all nodes together.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Audited {
     pub(super) balance: i64,
@@ -259,7 +260,7 @@ impl Node {
 
 impl Drop for Cluster {
     fn drop(&mut self) {
-        // A node that is told nothing more ends; one that does not is killed.
+        // A node ends when its orders end; one that does not is killed.
         self.nodes.iter_mut().for_each(|node| drop(node.orders.take()));
         let deadline = Instant::now() + Duration::from_secs(10);
         for node in &mut self.nodes {

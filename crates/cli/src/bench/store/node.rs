@@ -1,4 +1,4 @@
-//! One node of the benchmark's cluster: a process that does what it reads, line by line.
+//! One node of the benchmark's cluster: a process that carries out the orders that it reads, line by line.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -30,7 +30,7 @@ pub(in super::super) struct Args {
     link: LinkChoice,
 }
 
-/// What a node is told, a line each.
+/// An order to a node, one per line.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Order {
     Populate(Benchmark),
@@ -39,7 +39,7 @@ pub(super) enum Order {
     Audit(Benchmark),
 }
 
-/// What it says.
+/// A node's answer.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     Populated(Population),
@@ -49,16 +49,16 @@ pub(super) enum Answer {
     Failed(String),
 }
 
-/// What the process has taken so far.
+/// The costs of the process so far.
 #[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(super) struct Usage {
     /// Of all its threads, in the kernel as well.
     pub(super) cpu_ns: u64,
-    /// Memory of its own that is resident, beyond what was before the node began.
+    /// Resident memory of its own, beyond that before the node began.
     pub(super) resident_bytes: u64,
 }
 
-/// Serves until the bench has nothing to tell it any more.
+/// Serves until the benchmark has no further order.
 pub(in super::super) fn run(args: &Args) -> Result<ExitCode> {
     let config = ClusterConfig::load(&args.config).map_err(|error| usage(error.to_string()))?;
     let benchmark: Benchmark =

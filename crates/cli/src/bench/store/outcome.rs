@@ -1,4 +1,4 @@
-//! What came of the loads: figures of the whole cluster, and what must hold of them.
+//! The results of the loads: figures of the whole cluster, and the checks of them.
 
 use std::collections::BTreeMap;
 
@@ -17,19 +17,19 @@ pub(super) struct Run {
     pub(super) nodes: u16,
     pub(super) replicas: u16,
     pub(super) link: String,
-    /// What lay in the nodes' journals in the end; none has one without `--data`.
+    /// Bytes in the nodes' journals at the end; without `--data` there are none.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) journal_bytes: Option<u64>,
     /// Of each node.
     pub(super) workers: u16,
     pub(super) seed: u64,
     pub(super) memory: Memory,
-    /// Sums of all balances, and by how much transactions said that they changed it.
+    /// Sums of all balances, and the change that the transactions reported.
     pub(super) balance_before: i64,
     pub(super) balance_after: i64,
     pub(super) money: i64,
     pub(super) outcomes: Vec<Outcome>,
-    /// What should hold and does not.
+    /// Properties that should hold and do not.
     pub(super) problems: Vec<String>,
 }
 
@@ -43,10 +43,10 @@ pub(super) struct Outcome {
     pub(super) total: Counts,
     pub(super) committed_per_second: f64,
     pub(super) committed_per_cpu_second: f64,
-    /// Of the attempts, those that met another transaction.
+    /// The share of attempts that met another transaction.
     pub(super) abort_rate: f64,
     pub(super) latency_ns: Latency,
-    /// Requests between nodes, and how many there should have been.
+    /// Requests between nodes, and the forecast of their number.
     pub(super) requests: Requests,
     pub(super) forecast: Requests,
     pub(super) requests_per_commit: f64,
@@ -81,11 +81,11 @@ pub(super) struct Latency {
 /// How an open loop went.
 #[derive(Debug, Serialize)]
 pub(super) struct OpenLoop {
-    /// Transactions that should have begun per second.
+    /// Transactions per second that should have begun.
     pub(super) offered_per_second: f64,
-    /// Those that had ended when no more began.
+    /// Those that had ended when no further one began.
     pub(super) done_per_second: f64,
-    /// Those that never began, the nodes being too far behind.
+    /// Those that never began, because the nodes were too far behind.
     pub(super) never_begun: u64,
     /// Whether the nodes kept up.
     pub(super) is_kept: bool,
@@ -97,10 +97,10 @@ pub(super) struct Kind {
     pub(super) name: String,
     #[serde(flatten)]
     pub(super) counts: Counts,
-    /// Of those that began, and what the benchmark demands.
+    /// Its share of the begun transactions, and the share that the benchmark demands.
     pub(super) share: f64,
     pub(super) share_expected: Option<f64>,
-    /// Of those that began, those that committed, and what is expected.
+    /// The share of its begun transactions that committed, and the expected share.
     pub(super) success: f64,
     pub(super) success_expected: f64,
 }
@@ -117,7 +117,7 @@ fn ratio(part: u64, of: u64) -> f64 {
 }
 
 impl Outcome {
-    /// Of what the nodes report.
+    /// Computes the outcome from the nodes' reports.
     pub(super) fn of(load: String, benchmark: Benchmark, turn: &Turn, played: Played) -> Result<Outcome> {
         let Played { reports, cpu } = played;
         if let Some(failure) = reports.iter().find_map(|report| report.failure.as_ref()) {
@@ -164,7 +164,8 @@ impl Outcome {
                 offered_per_second: rate * reports.len() as f64,
                 done_per_second: total.begun.saturating_sub(behind) as f64 / length,
                 never_begun,
-                // In flight there may be as many as workers, or as begin within a hundredth of the time.
+                // As many transactions may be in flight as there are workers, or as begin within a hundredth
+                // of the time.
                 is_kept: behind + never_begun <= workers.min(offered / 10).max(offered / 100),
             }
         });
@@ -195,13 +196,13 @@ impl Outcome {
         })
     }
 
-    /// Transactions that ended for good, whether they committed or found nothing to do.
+    /// Transactions per second that ended for good, whether they committed or found nothing to do.
     pub(super) fn finished_per_second(&self) -> f64 {
         (self.total.commits + self.total.refusals) as f64 / self.seconds
     }
 }
 
-/// What should hold and does not.
+/// The properties that should hold and do not.
 pub(super) fn problems(outcomes: &[Outcome], before: &Audited, after: &Audited, money: i64) -> Vec<String> {
     let mut problems = Vec::new();
     for outcome in outcomes {

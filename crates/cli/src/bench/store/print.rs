@@ -115,7 +115,7 @@ fn requests(run: &Run) -> Table {
     table
 }
 
-/// Of the first load; others differ in what does not concern it.
+/// The kinds of the first load; other loads differ only in parameters that do not matter here.
 fn kinds(run: &Run) -> Table {
     let mut table = Table::new(&["transaction", "begun", "share", "expected", "committed", "expected"]);
     let Some(outcome) = run.outcomes.first().filter(|outcome| outcome.kinds.len() > 1) else { return table };

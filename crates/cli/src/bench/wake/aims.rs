@@ -1,4 +1,4 @@
-//! What the strategies are to reach, and whether they have, by the rows of one run.
+//! The aims of the strategies, and whether the rows of one run reach them.
 
 use anyhow::Result;
 
@@ -8,7 +8,7 @@ use crate::console::Console;
 /// Two ticks of a scheduler that ticks 250 times a second: a thread without permission to be urgent waits no longer for its core.
 const STARVED_NS: f64 = 8e6;
 
-/// Something to be reached, and what was.
+/// An aim, and the figure that was found.
 #[derive(Debug, PartialEq)]
 pub(super) struct Aim {
     what: &'static str,
@@ -19,7 +19,7 @@ pub(super) struct Aim {
     place: String,
 }
 
-/// Two idle cores and the usual priority: what the aims are about that say nothing else.
+/// Two idle cores and the usual priority: the scene of all aims that name no other.
 fn is_plain(row: &Row) -> bool {
     row.cores == 2 && row.core == "idle" && row.priority == "usual"
 }

@@ -66,7 +66,7 @@ fn scenes_of_page(rows: &[Row], console: &mut Console) -> Result<()> {
     Ok(())
 }
 
-/// What an event costs beside how soon it is there, at every pace: a line for each strategy and number of threads.
+/// An event's cost and its latency, at every pace: a line for each strategy and number of threads.
 pub(super) fn curve(rows: &[Row], pauses_us: &[u64], is_markdown: bool, console: &mut Console) -> Result<()> {
     let headings: Vec<String> = pauses_us.iter().map(|pause| format!("{pause} µs")).collect();
     if is_markdown {

@@ -1,4 +1,4 @@
-//! The soak: as many events as it takes to believe that none is lost, in one go or in pieces.
+//! The soak: enough events to believe that none is lost, in one go or in pieces.
 
 use std::path::Path;
 use std::process::ExitCode;
@@ -16,7 +16,7 @@ use crate::progress::Progress;
 /// Events of a turn.
 const TURN: u64 = 1_000_000;
 
-/// What has been played so far.
+/// The record of what has been played so far.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct Record {
     events: u64,
@@ -26,14 +26,14 @@ struct Record {
 }
 
 impl Record {
-    /// What `path` says; nothing yet if it is not there.
+    /// The record in `path`; an empty one if the file does not exist.
     fn load(path: Option<&Path>) -> Result<Record> {
         let Some(path) = path.filter(|path| path.exists()) else { return Ok(Record::default()) };
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         serde_json::from_str(&text).with_context(|| format!("{} is no record of a soak", path.display()))
     }
 
-    /// A program that ends meanwhile leaves the old record.
+    /// If the program ends meanwhile, the old record stays.
     fn save(&self, path: Option<&Path>) -> Result<()> {
         let Some(path) = path else { return Ok(()) };
         let new = path.with_extension("new");
@@ -43,7 +43,7 @@ impl Record {
     }
 }
 
-/// So many events under every strategy that sleeps, in turns: none may be lost.
+/// Plays this many events under every strategy that sleeps, in turns: none may be lost.
 pub(super) fn run(args: &Args, strategies: &[Strategy], cores: [Core; 2], events: u64) -> Result<ExitCode> {
     let strategies: Vec<Strategy> =
         strategies.iter().copied().filter(|strategy| *strategy != Strategy::BusyPoll).collect();

@@ -15,7 +15,7 @@ const LINK_CYCLES: u64 = 140;
 const CYCLES: u64 = 3_200_000;
 const WARM_UP: u64 = 10_000;
 
-/// The cycles that were simulated, and how many messages got their answers, in words.
+/// The number of simulated cycles, and in words how many messages got their answers.
 pub(super) fn play(args: &Args, program: &Program) -> Result<(u64, Option<String>)> {
     let nodes = (args.cores as usize).div_ceil(CORES_PER_NODE);
     // At least one host in five sends.
@@ -54,7 +54,7 @@ pub(super) fn play(args: &Args, program: &Program) -> Result<(u64, Option<String
     Ok((network.cycle(), Some(words)))
 }
 
-/// A message to each of the nodes every --interval cycles, until those under way can still be answered.
+/// A message to each of the nodes every --interval cycles, until too late to be answered.
 fn requests(args: &Args, nodes: impl Iterator<Item = usize>) -> Vec<(HostId, Request)> {
     let payload = vec![7; args.bytes];
     let send = |(place, node): (usize, usize)| {

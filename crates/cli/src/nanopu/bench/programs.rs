@@ -1,5 +1,5 @@
-//! What `highwire nanopu bench` runs when nobody names a program: benchmarks on a core with its caches, and programs of the nanoPU
-//! with their NIC, under load.
+//! The programs that `highwire nanopu bench` runs by default: benchmarks on a core with its caches, and
+//! programs of the nanoPU with their NIC, under load.
 
 use std::fs;
 
@@ -12,7 +12,7 @@ use serde::Serialize;
 use super::cpu_seconds;
 use crate::nanopu::{CLIENT, NODE};
 
-/// What one program does.
+/// The work of one program.
 struct Case {
     name: &'static str,
     file: &'static str,
@@ -22,7 +22,7 @@ struct Case {
 enum Load {
     /// The program runs over and over on a core without a network.
     Alone,
-    /// So many cores of a node get a message of these words in every so many rounds of the link.
+    /// This many cores of a node get a message of these words every few rounds of the link.
     Messages { cores: usize, rounds: u64, words: fn(u64) -> Vec<u64> },
 }
 
@@ -48,9 +48,9 @@ const CASES: [Case; 7] = [
     },
 ];
 
-/// The link's delay: answers are looked at, and requests leave, once in so many cycles.
+/// The link's delay: once in so many cycles the bench reads answers and sends requests.
 const ROUND_CYCLES: u64 = 140;
-/// Before the first request all threads are known.
+/// By then all threads have registered; then the first request comes.
 const WARM_UP_ROUNDS: u64 = 72;
 /// A store to this word ends a benchmark.
 const DONE: u64 = 0x1000_1000;
@@ -78,15 +78,15 @@ pub(super) struct Row {
     pub(super) program: &'static str,
     pub(super) core_cycles: u64,
     pub(super) cpu_seconds: f64,
-    /// The median of the runs, the lowest and the highest.
+    /// The median, lowest and highest of the runs.
     pub(super) core_cycles_per_second: [f64; 3],
-    /// Cycles that were worked out and not repeated from memory.
+    /// Cycles that the core simulated and did not repeat from memory.
     pub(super) worked_out: u64,
-    /// The same with a core that works every cycle out.
+    /// The same for a core that simulates every cycle.
     pub(super) worked_out_per_second: f64,
 }
 
-/// What one run came to.
+/// The result of one run.
 struct Run {
     core_cycles: u64,
     worked_out: u64,
@@ -99,8 +99,9 @@ impl Run {
     }
 }
 
-/// Runs those with `only` in their names, each for at least `cycles` core cycles in each of `runs` runs. All run once before one runs
-/// again: machines have slower minutes, and every program should have its share of them.
+/// Runs the programs with `only` in their names, each for at least `cycles` core cycles in each of `runs`
+/// runs. All run once before one runs again: machines have slower minutes, and every program should have its
+/// share of them.
 pub(super) fn measure(
     only: &str,
     cycles: u64,
@@ -119,7 +120,7 @@ pub(super) fn measure(
         for (number, (case, program)) in cases.iter().zip(&programs).enumerate() {
             on_start(round, case.name);
             taken[number].push(run(case, program, cycles, true)?);
-            // There are several times as many instructions in each cycle.
+            // Fewer cycles, because this core is several times slower.
             forgetful[number].push(run(case, program, cycles / 5, false)?);
         }
     }

@@ -1,7 +1,7 @@
-//! What a debugger sees of a core beside memory: the registers, and the description by which it knows them.
+//! A debugger's view of a core beside memory: the registers, and their description.
 //!
-//! Integer and floating-point registers and the pc can be set. x30 and x31 are the network's, and CSRs are only shown: a program that
-//! writes one may change more than the value.
+//! Integer and floating-point registers and the pc can be set. x30 and x31 are the network's, and CSRs are
+//! read-only: a program that writes one may change more than the value.
 
 use std::sync::OnceLock;
 
@@ -118,7 +118,7 @@ fn take<const N: usize>(bytes: &mut &[u8]) -> Result<[u8; N], ()> {
     Ok(*first)
 }
 
-/// What the debugger is told of the registers, in the order in which they are sent.
+/// The description of the registers for the debugger, in the order in which they are sent.
 fn description() -> String {
     let x = |name: &&'static str| {
         let kind = match *name {

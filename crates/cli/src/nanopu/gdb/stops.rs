@@ -1,9 +1,10 @@
-//! Where cores are to stop: in front of an instruction, because of its place, or because of the memory that it is about to touch.
-//! Debuggers expect both in front on this architecture: they step over the access, and look at what has changed.
+//! Breakpoints and watchpoints: a core stops before an instruction because of its address, or because of the
+//! memory that it is about to touch. Debuggers expect both kinds of stop before the instruction on this
+//! architecture: they step over the access, and look for changes.
 //!
-//! The cores share a clock. So several may arrive somewhere in one cycle, and while a debugger steps one of them over a breakpoint,
-//! which it takes away for that, the others run as well and may arrive there. Each arrival is kept until it has been told; those of
-//! a step are told behind it.
+//! The cores share a clock. So several may reach a stop in one cycle, and while a debugger steps one of them
+//! over a breakpoint, which it removes for that, the others run as well and may reach one. Each stop is kept
+//! until the debugger has heard of it; those of a step are reported after it.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -22,7 +23,7 @@ pub(super) struct Watch {
 }
 
 impl Watch {
-    /// The first watched byte that an access touches, if it is of the kind that is watched.
+    /// The first watched byte that an access touches, if the access is of the watched kind.
     fn sees(&self, access: &MemoryAccess) -> Option<u64> {
         let is_meant = match (self.kind, access.kind) {
             (WatchKind::Write, AccessKind::Load) | (WatchKind::Read, AccessKind::Store) => false,
@@ -35,42 +36,43 @@ impl Watch {
     }
 }
 
-/// In front of which instruction a core stands.
+/// The instruction before which a core stands.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Stand {
     pub(super) pc: u64,
-    /// What the instruction would do to memory.
+    /// The instruction's access to memory.
     pub(super) access: Option<MemoryAccess>,
-    /// How many the core has executed before.
+    /// The number of instructions that the core executed before.
     pub(super) executed: u64,
 }
 
-/// What a debugger has put somewhere.
+/// The breakpoints and watchpoints that a debugger has set.
 #[derive(Clone, Debug, Default)]
 struct Places {
     breakpoints: Vec<u64>,
     watches: Vec<Watch>,
 }
 
-/// All of it.
+/// All state of stops.
 #[derive(Debug, Default)]
 pub(super) struct Stops {
     places: Places,
-    /// Those when all cores ran last. Who runs one core alone has lifted some, and set others for that core.
+    /// The places when all cores ran last. A debugger that runs one core alone has lifted some, and set
+    /// others for that core.
     common: Places,
     /// The core that executes one instruction and stops.
     steps: Option<usize>,
-    /// A core that is meant to run, and whether no other is.
+    /// A core that must run, and whether no other may.
     runs: Option<usize>,
     is_locked: bool,
-    /// What has happened and was not told.
+    /// Stops that have not been reported.
     untold: VecDeque<StopReason>,
-    /// The access in front of which each core has been said to stand, by what it had executed before.
+    /// The access before which each core was reported to stand, by its number of executed instructions.
     seen: BTreeMap<usize, u64>,
 }
 
 impl Stops {
-    /// Another run is about to begin, about which nothing has been said yet.
+    /// Another run is about to begin; its mode is not known yet.
     pub(super) fn prepare(&mut self) {
         (self.steps, self.runs, self.is_locked) = (None, None, false);
     }
@@ -87,7 +89,7 @@ impl Stops {
         self.is_locked = true;
     }
 
-    /// The run begins, with each core where it stands.
+    /// The run begins, with each core at its place.
     pub(super) fn begin(&mut self, stands: impl Iterator<Item = (usize, Stand)>) {
         if self.alone().is_some() {
             return;
@@ -101,17 +103,17 @@ impl Stops {
         }
     }
 
-    /// The core that is run alone, by a debugger that wants to hear of no other.
+    /// The core that runs alone, for a debugger that does not want to hear of others.
     pub(super) fn alone(&self) -> Option<usize> {
         self.runs.filter(|_| self.is_locked)
     }
 
-    /// Whether it matters what instructions do to memory.
+    /// Whether instructions' accesses to memory matter.
     pub(super) fn watch_memory(&self) -> bool {
         !(self.places.watches.is_empty() && self.common.watches.is_empty())
     }
 
-    /// What is to be told next. Nothing runs before all is.
+    /// The next stop to report. No core runs before all are reported.
     pub(super) fn poll(&mut self) -> Option<StopReason> {
         self.untold.pop_front()
     }
@@ -120,13 +122,13 @@ impl Stops {
         self.untold.push_back(reason);
     }
 
-    /// What has not been told, which is not told any more.
+    /// Takes the unreported stops, which are then no longer reported.
     pub(super) fn take(&mut self) -> VecDeque<StopReason> {
         self.seen.clear();
         std::mem::take(&mut self.untold)
     }
 
-    /// What others than `core` have come to, which is not told any more.
+    /// Takes the unreported stops of cores other than `core`, which are then no longer reported.
     pub(super) fn take_others(&mut self, core: usize) -> VecDeque<StopReason> {
         let own = Some(thread(core));
         let untold = std::mem::take(&mut self.untold);
@@ -135,12 +137,12 @@ impl Stops {
         others
     }
 
-    /// That is to be told after all.
+    /// Puts stops back, to be reported after all.
     pub(super) fn put_back(&mut self, untold: VecDeque<StopReason>) {
         self.untold = untold;
     }
 
-    /// A core has executed an instruction, and stands in front of another.
+    /// A core has executed an instruction, and stands before another.
     pub(super) fn on_arrival(&mut self, core: usize, stand: &Stand) {
         let is_stepped = self.steps == Some(core);
         let reason = if let Some(reason) = self.watch(core, stand) {
@@ -165,7 +167,7 @@ impl Stops {
         }
     }
 
-    /// The access that a core stands in front of, if it is watched and has not been told.
+    /// The watched access before which a core stands, unless it has been reported.
     fn watch(&mut self, core: usize, stand: &Stand) -> Option<StopReason> {
         let access = stand.access?;
         let mut seen = self.places_of(core).watches.iter();
@@ -195,7 +197,7 @@ impl Stops {
     }
 }
 
-/// Whom a stop is about.
+/// The thread of a stop.
 fn thread_of(reason: &StopReason) -> Option<Tid> {
     match *reason {
         StopReason::SwBreak(tid)
