@@ -1,6 +1,9 @@
 package highwire.benchmarks;
 
-/** What is measured at the moment and how long the rest will take, in lines on the error output; the tables are on the other one. */
+/**
+ * The current measurement and the time that the rest will take, in lines on the error output; the tables go
+ * to the standard output.
+ */
 public final class Progress {
     private static final long MINUTE = 60;
 

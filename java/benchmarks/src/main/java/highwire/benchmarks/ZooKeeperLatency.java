@@ -43,7 +43,7 @@ public final class ZooKeeperLatency {
         factory.startup(server);
         System.out.println(factory.getLocalPort());
         while (System.in.read() >= 0) {
-            // Until the other JVM has what it wants, or is gone.
+            // Until the other JVM has finished, or is gone.
         }
         factory.shutdown();
         try (Stream<Path> left = Files.walk(data)) {

@@ -148,19 +148,19 @@ public class CallBenchmark {
         return cq.poll(completion);
     }
 
-    /** One store with a full fence into the same memory: what no published request can do without. */
+    /** One store with a full fence into the same memory: the least that a published request needs. */
     @Benchmark
     public void fence() {
         Mapped.LONG.setVolatile(ring, Layout.RING_ARM_OFFSET, 1L);
     }
 
-    /** One load from the same memory, with Acquire: what no poll can do without. */
+    /** One load from the same memory, with Acquire: the least that a poll needs. */
     @Benchmark
     public long load() {
         return Mapped.getLongAcquire(ring, Layout.RING_ARM_OFFSET);
     }
 
-    /** One store with Release: what would publish if no engine had to be woken. */
+    /** One store with Release: enough to publish if no engine had to be woken. */
     @Benchmark
     public void store() {
         Mapped.putLongRelease(ring, Layout.RING_ARM_OFFSET, posted++);
@@ -176,7 +176,7 @@ public class CallBenchmark {
         Mapped.LONG.setVolatile(ring, Layout.RING_ARM_OFFSET, posted++);
     }
 
-    /** A look at a queue in which nothing is. */
+    /** Polls an empty queue. */
     @Benchmark
     public int pollEmpty() {
         return poll.exec().result();

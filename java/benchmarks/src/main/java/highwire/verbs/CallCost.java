@@ -3,8 +3,8 @@ package highwire.verbs;
 import java.util.Arrays;
 
 /**
- * The operations of {@link CallBenchmark} where the machine has other things to do: many trials that are shorter than a scheduler's turn, of which the
- * fastest and the tenth part are shown.
+ * The operations of {@link CallBenchmark} on a busy machine: many trials that are shorter than a scheduler's
+ * turn, of which the fastest and the tenth part are shown.
  */
 public final class CallCost {
     private static final int TRIALS = 400;

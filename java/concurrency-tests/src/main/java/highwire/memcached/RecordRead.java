@@ -13,7 +13,9 @@ import org.openjdk.jcstress.annotations.Outcome;
 import org.openjdk.jcstress.annotations.State;
 import org.openjdk.jcstress.infra.results.II_Result;
 
-/** A chunk that is used again at once while it is read: the old record, the new one, or none. */
+/**
+ * A chunk that is used again at once while it is read: a reader finds the old record, the new one, or none.
+ */
 public class RecordRead {
     private static final byte[] KEY = {'k', 'e', 'y'};
     private static final int LENGTH = 200;
@@ -52,7 +54,7 @@ public class RecordRead {
         }
     }
 
-    /** What a reader believes. */
+    /** A reader's check of a record. */
     @JCStressTest
     @Outcome(id = {"0, 0", "1, 1", "2, 2"}, expect = ACCEPTABLE, desc = "One record, or none.")
     @State
@@ -73,7 +75,7 @@ public class RecordRead {
         }
     }
 
-    /** What a reader believes that looks at the key and at one version only: a planted defect. */
+    /** A reader that checks only the key and one version: a planted defect. */
     @JCStressTest
     @Outcome(id = {"0, 0", "1, 1", "2, 2"}, expect = ACCEPTABLE, desc = "One record, or none.")
     @Outcome(expect = ACCEPTABLE_INTERESTING, desc = "Parts of two records.")

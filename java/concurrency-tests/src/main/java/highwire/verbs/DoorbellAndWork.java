@@ -11,7 +11,10 @@ import org.openjdk.jcstress.annotations.Outcome;
 import org.openjdk.jcstress.annotations.State;
 import org.openjdk.jcstress.infra.results.JJ_Result;
 
-/** Two posts and an engine that takes bells meanwhile: what it has not seen, a bell still tells it of. */
+/**
+ * Two posts and an engine that takes bells meanwhile: a bell is left for every request that the engine has
+ * not seen.
+ */
 @JCStressTest
 @Outcome(id = {"0, 1", "1, 1", "2, 1"}, expect = ACCEPTABLE, desc = "It has seen some, and the bell rings for the rest.")
 @Outcome(id = "2, 0", expect = ACCEPTABLE, desc = "It has seen all.")

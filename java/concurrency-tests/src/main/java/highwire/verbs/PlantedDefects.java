@@ -12,7 +12,10 @@ import org.openjdk.jcstress.annotations.State;
 import org.openjdk.jcstress.infra.results.II_Result;
 import org.openjdk.jcstress.infra.results.JJ_Result;
 
-/** The same with something left out. What is interesting here has to be seen, or the tests beside this could not fail. */
+/**
+ * The same tests with a step left out. They must see the interesting results, or the tests beside them could
+ * not fail.
+ */
 public class PlantedDefects {
     /** Not made. */
     protected PlantedDefects() {}
@@ -48,7 +51,7 @@ public class PlantedDefects {
         }
     }
 
-    /** The tail before what it covers. */
+    /** Publishes the tail before the slot that it covers. */
     @JCStressTest
     @Outcome(id = {"0, 0", "41, 43"}, expect = ACCEPTABLE, desc = "As it should be.")
     @Outcome(expect = ACCEPTABLE_INTERESTING, desc = "A slot that nobody has written.")

@@ -17,7 +17,7 @@ final class Rings {
         try {
             WAKER = DatagramChannel.open();
             WAKER.configureBlocking(false);
-            // Its own socket: a thread that is woken here has looked at the board.
+            // A socket of its own: a thread that is woken here has looked at the board.
             WAKER.bind(new InetSocketAddress(InetAddress.getLoopbackAddress(), 0));
             NOBODY = (InetSocketAddress) WAKER.getLocalAddress();
         } catch (IOException e) {
@@ -53,7 +53,9 @@ final class Rings {
         }
     }
 
-    /** What the engine does with the board: takes the summary, then the word; whether this bell had rung. */
+    /**
+     * The engine's part at the board: takes the summary, then the word; returns whether this bell had rung.
+     */
     static boolean take(MemorySegment board, int bell) {
         if (Mapped.getLongOpaque(board, Layout.BOARD_SUMMARY_OFFSET) == 0) {
             return false;
@@ -62,7 +64,7 @@ final class Rings {
         return (summary & 1) != 0 && ((long) Mapped.LONG.getAndSet(board, Layout.BOARD_WORDS_OFFSET, 0L) & 1L << bell) != 0;
     }
 
-    /** What the engine does before it sleeps: says so, and looks once more; whether it sleeps. */
+    /** The engine's part before it sleeps: announces it, and looks once more; returns whether it sleeps. */
     static boolean sleeps(MemorySegment board) {
         Mapped.LONG.setVolatile(board, Layout.BOARD_SLEEPING_OFFSET, 1L);
         return (long) Mapped.LONG.getVolatile(board, Layout.BOARD_SUMMARY_OFFSET) == 0;

@@ -12,7 +12,10 @@ import org.openjdk.jcstress.annotations.Outcome;
 import org.openjdk.jcstress.annotations.State;
 import org.openjdk.jcstress.infra.results.JJ_Result;
 
-/** An entry of the engine's tables that changes while it is read: the old one, the new one, or none. */
+/**
+ * An entry of the engine's tables that changes while it is read: a reader finds the old one, the new one, or
+ * none.
+ */
 @JCStressTest
 @Outcome(id = {"1, 1", "2, 2", "0, 0"}, expect = ACCEPTABLE, desc = "One entry, or none.")
 @State

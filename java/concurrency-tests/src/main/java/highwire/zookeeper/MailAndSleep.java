@@ -26,7 +26,10 @@ public class MailAndSleep {
         private final MemorySegment memory = MemorySegment.ofArray(new long[8]);
         final SleepWord word = new SleepWord(memory);
 
-        /** What a sender does: the WRITE, then the full fence with which each operation of the posting thread begins, then the READ of the word. Whether it rings. */
+        /**
+         * The sender's steps: the WRITE, then the full fence with which each operation of the posting thread
+         * begins, then the READ of the word. Returns whether it rings.
+         */
         final boolean send() {
             LONG.setRelease(memory, MAIL, 1L);
             VarHandle.fullFence();
@@ -43,7 +46,7 @@ public class MailAndSleep {
         }
     }
 
-    /** As it is. */
+    /** The steps as they are. */
     @JCStressTest
     @Outcome(id = {"true, false", "false, true", "true, true"}, expect = ACCEPTABLE, desc = "It is rung for, or sees the message.")
     @Outcome(id = "false, false", expect = FORBIDDEN, desc = "It sleeps beside a message, and nobody rings.")

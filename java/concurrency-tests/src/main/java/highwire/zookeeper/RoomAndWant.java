@@ -12,7 +12,10 @@ import org.openjdk.jcstress.annotations.Outcome;
 import org.openjdk.jcstress.annotations.State;
 import org.openjdk.jcstress.infra.results.ZZ_Result;
 
-/** A sender that finds a full mailbox while its owner takes a message: it sees the room, or is rung for. */
+/**
+ * A sender that finds a full mailbox while its owner takes a message: it sees the room, or the owner rings
+ * for it.
+ */
 @JCStressTest
 @Outcome(id = {"true, false", "false, true", "true, true"}, expect = ACCEPTABLE, desc = "It is rung for, or sees the room.")
 @Outcome(id = "false, false", expect = FORBIDDEN, desc = "It waits for room that is there, and nobody rings.")
@@ -27,7 +30,10 @@ public class RoomAndWant {
         result.r1 = Mailbox.giveBack(memory, 1);
     }
 
-    /** Says what it wants by a WRITE, and READs what was taken; the second is whether it sees the room. */
+    /**
+     * Announces by a WRITE that it wants room, and READs the count of taken messages; the second result is
+     * whether it sees the room.
+     */
     @Actor
     public void sender(ZZ_Result result) {
         LONG.setRelease(memory, Mailbox.WANTED, 1L);

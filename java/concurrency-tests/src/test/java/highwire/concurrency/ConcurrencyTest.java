@@ -17,7 +17,7 @@ class ConcurrencyTest {
         "highwire.memcached.RecordRead.PlantedUnverified",
         "highwire.zookeeper.MailAndSleep.PlantedWithoutFence",
     };
-    /** More looks for what was planted, five seconds each. */
+    /** The number of further searches for planted defects, five seconds each. */
     private static final int TURNS = 12;
 
     @Test
@@ -28,7 +28,7 @@ class ConcurrencyTest {
         assertTrue(said.contains("Error tests: No matches."), said);
         for (String planted : PLANTED) {
             boolean isSeen = isInteresting(planted, said);
-            // Where other work keeps the two threads apart, an accident takes longer.
+            // If other work keeps the two threads apart, an accident takes longer.
             for (int turn = 0; turn < TURNS && !isSeen; turn++) {
                 isSeen = isInteresting(planted, run(planted.replace(".", "\\."), "5", "1000"));
             }

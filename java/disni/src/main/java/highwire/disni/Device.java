@@ -13,7 +13,7 @@ import java.util.Map;
  * door, until the JVM ends.
  */
 public final class Device {
-    /** How long an answer of the engine is waited for; DiSNI's calls have no room for another time. */
+    /** How long a call waits for the engine's answer; DiSNI's calls have no parameter for it. */
     private static final Duration PATIENCE = Duration.ofSeconds(30);
 
     private static final Map<Path, Context> OPEN = new HashMap<>();
@@ -21,7 +21,7 @@ public final class Device {
     private Device() {}
 
     /**
-     * The context of the engine that is found now; one whose engine has ended is replaced.
+     * The context of the engine that is found now; it replaces one whose engine has ended.
      *
      * @return the context
      * @throws VerbsException there is no engine

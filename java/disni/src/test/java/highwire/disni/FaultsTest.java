@@ -27,7 +27,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Whatever fails says so, and nothing waits for it for ever. */
+/** Every failure is reported, and no call waits for it for ever. */
 @Timeout(120)
 final class FaultsTest {
     private Engine engine;
@@ -77,7 +77,7 @@ final class FaultsTest {
                     client.getOutputStream().write("220 mail\n".getBytes());
                     client.getInputStream().readAllBytes();
                 } catch (IOException e) {
-                    // The client says what it thinks of it.
+                    // The client reports its own failure.
                 }
             });
             assertTrue(refused(other.getLocalSocketAddress()).getMessage().contains("220 mail"), "it quotes it");

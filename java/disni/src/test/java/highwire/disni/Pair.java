@@ -66,13 +66,13 @@ final class Pair implements AutoCloseable {
         served.memory.free();
     }
 
-    /** An end that keeps what it is told. */
+    /** An end that keeps its completions and events. */
     static final class End extends RdmaActiveEndpoint {
         final MemBuf memory = MemoryAllocation.getInstance().allocate(BYTES);
         final ByteBuffer buffer = memory.getBuffer();
         final LinkedBlockingQueue<IbvWC> completions = new LinkedBlockingQueue<>();
         final LinkedBlockingQueue<RdmaCmEvent> events = new LinkedBlockingQueue<>();
-        /** What it throws at each completion, if anything. */
+        /** The exception that it throws at each completion, if any. */
         volatile RuntimeException fault;
         /** What it does first at each completion. */
         volatile Runnable whenTold = () -> {};

@@ -2,7 +2,10 @@ package highwire.disni;
 
 import java.net.InetAddress;
 
-/** The server of {@link Conversation} as a program of its own: says where it is, and then what it was sent. */
+/**
+ * The server of {@link Conversation} as a program of its own: prints its address, and then the text that it
+ * gets.
+ */
 final class Serving {
     private Serving() {}
 

@@ -25,7 +25,7 @@ import org.junit.jupiter.api.Test;
 
 /** DiSNI 2.1 as Maven Central has it, beside this module. */
 final class ShapeTest {
-    /** What is DiSNI's and not here, one a line, is in this file. */
+    /** This file lists, one a line, the parts of DiSNI that are missing here. */
     private static final String ABSENT = "absent.txt";
 
     private static final Path THEIRS = Path.of(System.getProperty("highwire.theirs"));
@@ -50,7 +50,7 @@ final class ShapeTest {
                 : type.getName() + " new(" + parameters + ")";
     }
 
-    /** What a program can call, override or name. */
+    /** The members that a program can call, override or name. */
     private static Set<String> members(Class<?> type) {
         Set<String> shapes = new TreeSet<>();
         if (!type.isEnum()) {
@@ -108,7 +108,7 @@ final class ShapeTest {
                 Set<String> left = members(their);
                 here += left.size();
                 left.removeAll(members(ours));
-                // What is inherited here can be called all the same.
+                // Inherited members can be called as well.
                 left.removeIf(shape -> Arrays.stream(ours.getMethods())
                         .anyMatch(method -> shape(ours, method).equals(shape)));
                 here -= left.size();

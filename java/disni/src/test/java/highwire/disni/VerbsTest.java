@@ -28,7 +28,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** What DiSNI's calls do, between two endpoints of one JVM. */
+/** The effects of DiSNI's calls, between two endpoints of one JVM. */
 @Timeout(120)
 final class VerbsTest {
     private Engine engine;

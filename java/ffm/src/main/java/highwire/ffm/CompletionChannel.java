@@ -9,7 +9,10 @@ import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 
-/** Where threads sleep until a queue that was armed has a completion. The thread sleeps in the kernel, within a native call: interrupting it does not wake it. */
+/**
+ * A channel on which threads sleep until an armed queue has a completion. The thread sleeps in the kernel,
+ * within a native call: interrupting it does not wake it.
+ */
 public final class CompletionChannel extends NativeObject {
     private static final short POLLIN = 1;
     private static final int EINTR = 4;
@@ -22,7 +25,7 @@ public final class CompletionChannel extends NativeObject {
     }
 
     /**
-     * Sleeps until a queue that was armed has a completion.
+     * Sleeps until an armed queue has a completion.
      *
      * @param patience how long at most
      * @return whether one has

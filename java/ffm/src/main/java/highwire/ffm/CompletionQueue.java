@@ -3,7 +3,7 @@ package highwire.ffm;
 import highwire.verbs.VerbsException;
 import java.lang.foreign.MemorySegment;
 
-/** Where completions come. One polling thread at a time. */
+/** A queue of completions. One polling thread at a time. */
 public final class CompletionQueue extends NativeObject {
     private final MemorySegment poll;
     private final MemorySegment requestNotify;
@@ -26,9 +26,9 @@ public final class CompletionQueue extends NativeObject {
     }
 
     /**
-     * Asks that the channel be told of the next completion. What has come before is to be looked for once more.
+     * Asks for an event on the channel at the next completion. Poll once more afterwards for earlier ones.
      *
-     * @param solicitedOnly whether only those that the peer has marked, and failures, count
+     * @param solicitedOnly whether only completions that the peer has marked, and failures, count
      * @throws VerbsException the library refuses
      */
     public void requestNotify(boolean solicitedOnly) throws VerbsException {

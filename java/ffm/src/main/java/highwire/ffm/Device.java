@@ -23,7 +23,7 @@ public final class Device extends NativeObject {
     final MemorySegment requestNotify;
     final MemorySegment postSend;
     final MemorySegment postRecv;
-    /** As {@code ibv_mtu} counts. */
+    /** In the numbers of {@code ibv_mtu}. */
     final int mtu;
     final byte gidIndex;
     private final InetAddress address;

@@ -1,6 +1,9 @@
 package highwire.ffm;
 
-/** Where the fields of libibverbs' public structures lie on 64-bit Linux. They are the library's ABI; a test holds them against the listing in {@code vectors/abi}. */
+/**
+ * Offsets of the fields of libibverbs' public structures on 64-bit Linux. They are the library's ABI; a test
+ * compares them with the listing in {@code vectors/abi}.
+ */
 final class Layout {
     static final long CONTEXT_OPS = 8;
     static final long OPS_POLL_CQ = 88;

@@ -26,7 +26,7 @@ import java.util.Map;
  * the compiler knows.
  */
 final class Libibverbs {
-    /** Names the library, where it is not the system's. */
+    /** The property that names the library, if it is not the system's. */
     static final String PROPERTY = "highwire.libibverbs";
 
     private static final Linker LINKER = Linker.nativeLinker();

@@ -4,9 +4,11 @@ import highwire.verbs.VerbsException;
 import java.lang.foreign.MemorySegment;
 
 /**
- * An object of the library's. What it was made from stays as long as it does: closing that first is refused.
+ * An object of the library's. The object from which it was made stays as long as it does: closing that first
+ * is refused.
  *
- * <p>Closing twice is closing once. Using a closed object throws {@link IllegalStateException}, as its memory is no longer the library's.
+ * <p>Closing it again has no effect. Using a closed object throws {@link IllegalStateException}, as its
+ * memory is no longer the library's.
  */
 public abstract class NativeObject implements AutoCloseable {
     final Libibverbs library;

@@ -55,7 +55,7 @@ public final class PollCq implements StatefulVerbCall<PollCq> {
     }
 
     /**
-     * Reads what the last execution found.
+     * Reads a completion of the last execution.
      *
      * @param index from 0
      * @param into is filled

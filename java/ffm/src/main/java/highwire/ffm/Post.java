@@ -12,7 +12,8 @@ import java.lang.foreign.MemorySegment;
 import java.util.Objects;
 
 /**
- * What posts have in common: a request as the library reads it, made once beside the heap, and its pieces of memory behind it.
+ * The common part of posts: a request as the library reads it, made once beside the heap, and its pieces of
+ * memory behind it.
  *
  * @param <T> the call itself
  */
@@ -52,7 +53,7 @@ abstract class Post<T extends Post<T>> implements StatefulVerbCall<T> {
         }
         queuePair.checkOpen();
         for (MemoryRegion region : regions) {
-            // The library would take the key of a region that has gone, and the device find out.
+            // The library would accept the key of a deregistered region, and only the device would notice.
             Objects.requireNonNull(region, "a piece was not said").checkOpen();
         }
         int errno = Libibverbs.post(function, queuePair.pointer, request, bad);

@@ -12,7 +12,7 @@ public final class PostRecv extends Post<PostRecv> {
     }
 
     /**
-     * Says which memory a piece is.
+     * Sets the memory of a piece.
      *
      * @param piece from 0
      * @param region where it lies

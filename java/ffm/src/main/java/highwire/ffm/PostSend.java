@@ -28,7 +28,7 @@ public final class PostSend extends Post<PostSend> {
     }
 
     /**
-     * Says which memory a piece is.
+     * Sets the memory of a piece.
      *
      * @param piece from 0
      * @param region where it lies
@@ -69,7 +69,7 @@ public final class PostSend extends Post<PostSend> {
         return this;
     }
 
-    /** In a request that is none, the key lies there. */
+    /** For operations other than atomics, the key lies there. */
     private void checkAtomic() {
         if (!isAtomic) {
             throw new IllegalArgumentException(opcode + " is no atomic");

@@ -9,7 +9,7 @@ import highwire.verbs.VerbsException;
 import java.lang.foreign.Arena;
 import java.lang.foreign.MemorySegment;
 
-/** What belongs together: regions are reached through queue pairs of their own domain. */
+/** A domain of objects that belong together: regions are reached through queue pairs of their own domain. */
 public final class ProtectionDomain extends NativeObject {
     final Device device;
 

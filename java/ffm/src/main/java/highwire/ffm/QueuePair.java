@@ -31,9 +31,9 @@ public final class QueuePair extends NativeObject {
     private static final int SQ_PSN = 1 << 16;
     private static final int MAX_DEST_RD_ATOMIC = 1 << 17;
     private static final int DEST_QPN = 1 << 20;
-    /** What every device has. */
+    /** The limits that every device has. */
     private static final byte READS = 1;
-    /** 0.64 ms, as {@code ibv_rc_pingpong} has it. */
+    /** 0.64 ms, as in {@code ibv_rc_pingpong}. */
     private static final byte RNR_TIMER = 12;
     private static final byte HOPS = 64;
 
@@ -138,7 +138,7 @@ public final class QueuePair extends NativeObject {
         ah.set(JAVA_BYTE, Layout.AH_PORT_NUM, Device.PORT);
     }
 
-    /** As {@code ibv_mtu} counts: 1 is 256 bytes. */
+    /** In the numbers of {@code ibv_mtu}: 1 is 256 bytes. */
     private static int mtu(int bytes) {
         if (bytes < 256 || bytes > 4096 || Integer.bitCount(bytes) != 1) {
             throw new IllegalArgumentException("a path MTU is 256, 512, 1024, 2048 or 4096 bytes, not " + bytes);

@@ -20,7 +20,7 @@ import java.util.HexFormat;
 import java.util.Locale;
 
 /**
- * What {@code ibv_rc_pingpong} of rdma-core does, in Java: either can be either end.
+ * {@code ibv_rc_pingpong} of rdma-core, in Java: each can talk to the other.
  *
  * <p>{@code java --enable-native-access=highwire.ffm -p … -m highwire.ffm/highwire.ffm.RcPingpong DEVICE PORT BYTES COUNT [SERVER]}
  */
@@ -30,7 +30,7 @@ public final class RcPingpong {
     private static final byte[] DONE = {'d', 'o', 'n', 'e', 0};
     private static final int DEPTH = 16;
     private static final long PATIENCE_NANOS = 60_000_000_000L;
-    /** What the program in C chooses unless told otherwise. */
+    /** The defaults of the program in C. */
     private static final ConnectOptions OPTIONS = new ConnectOptions(Access.NONE, 1024, false, 14, 7, 7);
 
     private final QueuePair qp;
@@ -137,7 +137,7 @@ public final class RcPingpong {
         }
     }
 
-    /** The one that asks keeps what it sent, to compare. */
+    /** The requesting end keeps the message that it sent, to compare. */
     private void receive(boolean isClient) {
         qp.postRecv(1).sge(0, memory, isClient ? bytes : 0, bytes).exec();
     }
@@ -174,7 +174,7 @@ public final class RcPingpong {
         until(count, count);
     }
 
-    /** Polls until so many were sent and received. */
+    /** Polls until this many messages were sent and received. */
     private void until(int sends, int receives) throws IOException {
         long deadline = System.nanoTime() + PATIENCE_NANOS;
         while (sent < sends || received < receives) {

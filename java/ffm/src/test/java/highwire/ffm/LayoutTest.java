@@ -19,7 +19,7 @@ import org.junit.jupiter.api.Test;
 
 /** The bytes of libibverbs' structures, as rdma-core's own build lists them. */
 class LayoutTest {
-    /** Which constant is which field; those that end in BYTES are sizes. */
+    /** The field of each constant; constants that end in BYTES are sizes. */
     private static final String FIELDS = """
             CONTEXT_OPS ibv_context.ops
             OPS_POLL_CQ ibv_context_ops.poll_cq
@@ -88,7 +88,7 @@ class LayoutTest {
             WC_FLAGS ibv_wc.wc_flags
             """;
 
-    /** Offsets of fields, the first where a name comes twice, and sizes of structures. */
+    /** Offsets of fields, the first if a name comes twice, and sizes of structures. */
     private static Map<String, Long> listed() throws IOException {
         Map<String, Long> listed = new HashMap<>();
         String structure = "";

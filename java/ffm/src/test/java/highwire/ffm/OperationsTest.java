@@ -17,7 +17,7 @@ import java.lang.foreign.MemorySegment;
 import java.time.Duration;
 import org.junit.jupiter.api.Test;
 
-/** Everything that a request can do, and what is refused, over the drop-in library. */
+/** Every operation of a request, and every refusal, over the drop-in library. */
 class OperationsTest {
     @Test
     void everyOperationDoesWhatItSays() throws VerbsException {

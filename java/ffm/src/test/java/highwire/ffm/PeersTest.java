@@ -24,7 +24,7 @@ import java.util.concurrent.TimeUnit;
 import java.util.stream.Collectors;
 import org.junit.jupiter.api.Test;
 
-/** The other end is a program in Rust, or one in C that knows nothing of Highwire. */
+/** The other end is a program in Rust, or one in C that does not know Highwire. */
 class PeersTest {
     private static final Path PINGPONG = Path.of("/usr/bin/ibv_rc_pingpong");
 
@@ -85,7 +85,7 @@ class PeersTest {
         int port = freePort();
         Process c = c(port);
         try {
-            // The program says nothing once it listens, so a peer that comes too early tries again.
+            // The program prints nothing when it listens, so a peer that comes too early tries again.
             Process java = java(port, "127.0.0.1");
             long deadline = System.nanoTime() + TimeUnit.SECONDS.toNanos(60);
             while (java.waitFor() != 0 && c.isAlive() && System.nanoTime() < deadline) {
@@ -105,7 +105,7 @@ class PeersTest {
     }
 
     private static void check(Process process) throws Exception {
-        // Read meanwhile: a process whose output is not read does not end.
+        // Read meanwhile: a process whose output no one reads does not end.
         CompletableFuture<String> said = CompletableFuture.supplyAsync(() -> process.inputReader().lines().collect(Collectors.joining("\n")));
         if (!process.waitFor(120, TimeUnit.SECONDS)) {
             process.destroyForcibly();

@@ -3,7 +3,9 @@ package highwire.hdfs;
 import highwire.verbs.Context;
 import highwire.verbs.VerbsException;
 
-/** The engine of this JVM: one session with it, made when it is first wanted, and again after the engine has died. */
+/**
+ * The engine of this JVM: one session with it, made at its first use, and again after the engine has died.
+ */
 public final class Engine {
     private static Context current;
 

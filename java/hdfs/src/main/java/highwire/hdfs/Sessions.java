@@ -24,9 +24,9 @@ public final class Sessions {
     private static final Logger LOG = LoggerFactory.getLogger(Sessions.class);
     private static final Map<InetSocketAddress, Sessions> ALL = new ConcurrentHashMap<>();
     private static final Duration GREETING = Duration.ofSeconds(5);
-    /** How long a server without jvRPC is left in peace. */
+    /** How long this JVM does not ask a server without jvRPC again. */
     private static final long PAUSE_NANOS = 10_000_000_000L;
-    /** One that was not used for so long is looked at before it is used. */
+    /** A session that was idle for this long is checked before it is used. */
     private static final long LOOK_NANOS = 100_000_000;
     /** Without a time-out a call lasts until the server has answered or is gone, as over TCP. */
     private static final Duration LOOK = Duration.ofMinutes(1);
@@ -45,7 +45,7 @@ public final class Sessions {
         return ALL.computeIfAbsent(server, Sessions::new);
     }
 
-    /** What the server answered: a status of {@link Wire}, and the bytes. */
+    /** The server's answer: a status of {@link Wire}, and the bytes. */
     public record Answer(int status, byte[] bytes) {}
 
     /** A session, while one thread has it. */
@@ -66,7 +66,7 @@ public final class Sessions {
         /**
          * Calls.
          *
-         * @param caller who, as {@link Wire#INTRODUCE} says it
+         * @param caller the caller, as in {@link Wire#INTRODUCE}
          * @param callId the call's number
          * @param retry how often it was tried before
          * @param request as over TCP

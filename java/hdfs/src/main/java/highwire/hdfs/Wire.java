@@ -9,7 +9,7 @@ import java.util.Locale;
 import org.apache.hadoop.conf.Configuration;
 
 /**
- * What goes through a slot of jvRPC, little-endian.
+ * The content of a slot of jvRPC, little-endian.
  *
  * <pre>
  *  INTRODUCE  lines of text                                              → caller u64
@@ -18,7 +18,10 @@ import org.apache.hadoop.conf.Configuration;
  * </pre>
  */
 public final class Wire {
-    /** Says who calls: version, user, the real user or nothing, the client's number in hexadecimal digits, its address. */
+    /**
+     * Introduces a caller: version, user, the real user or nothing, the client's number in hexadecimal
+     * digits, its address.
+     */
     public static final int INTRODUCE = 1;
     /** A call of a caller. */
     public static final int CALL = 2;
@@ -29,9 +32,9 @@ public final class Wire {
     public static final int OK = 0;
     /** The name of an exception's class follows, a new line, and its text. */
     public static final int FAILED = 1;
-    /** The answer is kept: its number follows, u64. Its length is the length said. */
+    /** The server keeps the answer: its number follows, u64. The stated length is the answer's. */
     public static final int KEPT = 2;
-    /** The server knows no such caller, and has done nothing. */
+    /** The server does not know the caller, and has done nothing. */
     public static final int UNKNOWN = 3;
 
     /** Of these messages. */

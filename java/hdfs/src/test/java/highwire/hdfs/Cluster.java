@@ -43,14 +43,14 @@ final class Cluster implements AutoCloseable {
         conf.setBoolean(Wire.ENABLED, usesJvRpc);
     }
 
-    /** One whose successor is free as well, which jvRPC takes. */
+    /** A free port whose successor, which jvRPC uses, is free as well. */
     private static int freePort() throws IOException {
         while (true) {
             try (ServerSocket first = new ServerSocket(0, 1, InetAddress.getLoopbackAddress());
                     ServerSocket second = new ServerSocket(first.getLocalPort() + 1, 1, InetAddress.getLoopbackAddress())) {
                 return second.getLocalPort() - 1;
             } catch (IOException | IllegalArgumentException e) {
-                // The next one is another program's, or there is none.
+                // The next port is another program's, or there is none.
             }
         }
     }

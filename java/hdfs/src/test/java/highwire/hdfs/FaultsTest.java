@@ -23,7 +23,7 @@ class FaultsTest {
                     assertTrue(files.mkdirs(new Path(folder + "/" + i)));
                     break;
                 } catch (IOException e) {
-                    // The call that was on its way.
+                    // The call that was under way.
                     if (System.nanoTime() > deadline) {
                         throw e;
                     }

@@ -34,7 +34,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** What a client sees of HDFS: the same over jvRPC and over TCP. The cluster is one for all tests of a class. */
+/** A client's view of HDFS: the same over jvRPC and over TCP. All tests of a class share one cluster. */
 @Timeout(value = 600, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 abstract class FilesContract {
     private static Served engine;
@@ -62,7 +62,7 @@ abstract class FilesContract {
     @AfterEach
     void close() throws IOException {
         files.close();
-        // Each class tests what it says.
+        // Each class tests the transport that its name says.
         assertEquals(usesJvRpc, cluster.calls() > callsBefore);
     }
 
@@ -107,10 +107,10 @@ abstract class FilesContract {
         assertTrue(said.startsWith("File does not exist: /none"), said);
         write(files, new Path("/once"), new byte[1]);
         assertThrows(FileAlreadyExistsException.class, () -> files.create(new Path("/once"), false));
-        // One that the client does not make its own of.
+        // An exception for which the client has no class of its own.
         RemoteException remote = assertThrows(RemoteException.class, () -> files.setReplication(new Path("/once"), (short) 1000));
         assertEquals(IOException.class.getName(), remote.getClassName());
-        // And what is no exception there.
+        // An error that is no exception.
         RemoteException error = assertThrows(RemoteException.class, () -> ((DistributedFileSystem) files).getClient().getFileInfo("relative"));
         assertEquals(AssertionError.class.getName(), error.getClassName());
         assertTrue(error.getMessage().startsWith("Absolute path required"), error.getMessage());

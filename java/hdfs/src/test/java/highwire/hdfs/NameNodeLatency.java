@@ -30,7 +30,7 @@ public final class NameNodeLatency {
             }
             System.out.println(cluster.nameNode().getPort());
             while (System.in.read() >= 0) {
-                // Until the other JVM has what it wants, or is gone.
+                // Until the other JVM has finished, or is gone.
             }
         }
         System.exit(0);

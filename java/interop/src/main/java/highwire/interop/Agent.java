@@ -51,7 +51,7 @@ public final class Agent {
                 out.flush();
             }
         } catch (IOException | InterruptedException e) {
-            // The test sees that the connection has ended, and its reason here.
+            // The test sees that the connection has ended, and finds the reason here.
             e.printStackTrace();
         }
     }

@@ -22,7 +22,7 @@ import java.util.ArrayList;
 import java.util.Deque;
 import java.util.List;
 
-/** Everything that one connection has made, by number; null where it was destroyed. Making, connecting and destroying it. */
+/** The objects of one connection, by number; null if destroyed. Makes, connects and destroys them. */
 final class Objects implements AutoCloseable {
     final List<CompletionQueue> cqs = new ArrayList<>();
     final List<SharedReceiveQueue> srqs = new ArrayList<>();
@@ -30,7 +30,7 @@ final class Objects implements AutoCloseable {
     final List<MemoryRegion> regions = new ArrayList<>();
     final List<InetAddress> ahs = new ArrayList<>();
     private final List<ProtectionDomain> pds = new ArrayList<>();
-    /** How all of it ends, what was made last first. What has ended already does not mind. */
+    /** How each object is closed, the last one made first. Closing twice does no harm. */
     private final Deque<End> ends = new ArrayDeque<>();
     private Context context;
 
@@ -71,7 +71,7 @@ final class Objects implements AutoCloseable {
         return "pd=" + number(pds, keep(context().protectionDomain()));
     }
 
-    /** Each has a channel to itself, so that a thread which waits for it sleeps. */
+    /** Each queue has a channel of its own, so that a thread which waits for it sleeps. */
     String makeCq(Request request) throws IOException, Refusal {
         CompletionChannel channel = keep(context().completionChannel());
         return "cq=" + number(cqs, keep(context().completionQueue(request.count("depth"), channel)));
@@ -180,7 +180,7 @@ final class Objects implements AutoCloseable {
         if (qp.service() == Service.RC) {
             attr.timeout(request.countOr("timeout", 12)).retryCount(request.countOr("retry", 7));
             attr.rnrRetry(request.countOr("rnr", 7)).maxRdAtomic(request.countOr("rd_atomic", 4));
-            // What programs get unless they ask for less: IRN if the peer speaks it, which the kernel does not.
+            // The programs' default: IRN if the peer speaks it, which the kernel does not.
             attr.irn(true);
         }
         qp.modify(attr);
@@ -210,7 +210,7 @@ final class Objects implements AutoCloseable {
         objects.set(request.count(key), null);
     }
 
-    /** Everything, in the reverse order. */
+    /** Closes all objects, in the reverse order. */
     @Override
     public void close() throws VerbsException {
         while (!ends.isEmpty()) {

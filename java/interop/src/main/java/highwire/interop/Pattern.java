@@ -19,7 +19,7 @@ final class Pattern {
         return (byte) (x >>> 8 * (index % 8));
     }
 
-    /** What {@code mr=}, {@code offset=} and {@code length=} name, within its bounds. */
+    /** The memory that {@code mr=}, {@code offset=} and {@code length=} name, within its bounds. */
     private static MemorySegment stretch(Request request, List<MemoryRegion> regions) throws Refusal {
         MemorySegment memory = request.object("mr", regions).segment();
         long offset = request.countOr("offset", 0);

@@ -1,6 +1,6 @@
 package highwire.interop;
 
-/** Why a request is refused: an errno, as the verbs number mistakes, and words. */
+/** Why a request is refused: an errno, as the verbs number errors, and words. */
 final class Refusal extends Exception {
     private static final long serialVersionUID = 1;
 

@@ -139,7 +139,7 @@ final class Work {
                 found++;
                 texts.append(" wc=").append(text(poll.completion(0)));
             } else {
-                // Asleep: the guest's processor is emulated by this machine's.
+                // Sleeps: this machine emulates the guest's processor.
                 long left = deadline - System.nanoTime();
                 if (left <= 0 || !cq.await(Duration.ofNanos(left))) {
                     break;

@@ -10,7 +10,10 @@ import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 
-/** The lines, between two connections to one engine: what the kernel is told by them is `cargo xtask interop`'s to see. */
+/**
+ * The agent's lines, between two connections to one engine: `cargo xtask interop` tests them against the
+ * kernel.
+ */
 class AgentTest {
     private static final String READY_TO_RECEIVE = "mtu=1024 rd_atomic=4 min_rnr=12";
     private static Engine engine;

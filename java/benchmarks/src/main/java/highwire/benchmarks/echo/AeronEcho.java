@@ -26,10 +26,13 @@ record AeronEcho(boolean isUdp) implements Echo {
     private static final int THERE = 1001;
     private static final int BACK = 1002;
     private static final int TERM_BYTES = 1 << 20;
-    /** After how long without a sign of life Aeron gives up an end; its own 5 and 10 seconds are too short for a machine whose cores all are wanted. */
+    /**
+     * The time without a sign of life after which Aeron gives up an end; its own 5 and 10 seconds are too
+     * short for a machine whose cores are all busy.
+     */
     private static final Duration PATIENCE = Duration.ofSeconds(100);
 
-    /** What introductions say: where the driver is, and a port. */
+    /** The content of introductions: where the driver is, and a port. */
     private String channel(int port) {
         return isUdp ? "aeron:udp?term-length=" + TERM_BYTES + "|endpoint=127.0.0.1:" + port : "aeron:ipc?term-length=" + TERM_BYTES;
     }

@@ -95,7 +95,7 @@ public final class Comparison {
         List<String> words = new ArrayList<>(List.of("ask", way.name()));
         Arrays.stream(sizes).mapToObj(Integer::toString).forEach(words::add);
         Process client = Jvm.start(Map.of(Engines.DOOR_PROPERTY, door, Ends.SERVER_DOOR, other, Ends.MILLIS, MILLIS, Ends.GARBAGE, "" + garbage), Ends.class, words.toArray(String[]::new));
-        // One that hangs is no reason to wait for ever, and its server ends with it.
+        // A JVM that hangs is killed after a while, and its server ends with it.
         CompletableFuture.delayedExecutor(PATIENCE_SECONDS, TimeUnit.SECONDS).execute(client::destroyForcibly);
         Map<Integer, Histogram> found = new LinkedHashMap<>();
         BufferedReader said = client.inputReader();

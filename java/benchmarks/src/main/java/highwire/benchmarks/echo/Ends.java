@@ -12,17 +12,17 @@ import java.util.Map;
 import org.HdrHistogram.Histogram;
 
 /**
- * What the two JVMs of a measurement run. The one that answers does what it is told on its input; the one that asks starts it, measures one size after the other, and
- * prints its histograms.
+ * The two JVMs of a measurement. The answering one carries out the orders on its input; the asking one starts
+ * it, measures one size after the other, and prints its histograms.
  */
 public final class Ends {
-    /** The door of the one that answers, where it has another engine. */
+    /** The door of the answering JVM, if it has another engine. */
     static final String SERVER_DOOR = "highwire.serverDoor";
-    /** For how long each size is measured, and before that for how long without counting, in milliseconds. */
+    /** How long each size is measured, and before that played without counting, in milliseconds. */
     static final String MILLIS = "highwire.millis";
-    /** Megabytes a second that both ends take meanwhile, for the collector to have work. */
+    /** Megabytes a second that both ends allocate meanwhile, as work for the collector. */
     static final String GARBAGE = "highwire.garbage";
-    /** What the lines begin with that are meant for the other JVM, as libraries print what they like. */
+    /** The beginning of lines for the other JVM, as libraries print lines of their own. */
     private static final String MARK = "echo: ";
     private static final int BATCH = 100;
     /** Messages after which the code of both ends is compiled, and how long they may take: with the first size, and once more with each other one. */
@@ -60,7 +60,7 @@ public final class Ends {
         System.out.flush();
     }
 
-    /** The next line that is meant for us; null at the end. */
+    /** The next line from the other JVM; null at the end. */
     static String hear(BufferedReader from) throws IOException {
         for (String line = from.readLine(); line != null; line = from.readLine()) {
             if (line.startsWith(MARK)) {
@@ -104,7 +104,7 @@ public final class Ends {
                 warm = WARM_MILLIS;
                 Histogram times = new Histogram(3);
                 long collections = Garbage.collections();
-                // Where the collector is to be at work, it has been.
+                // If the collector is wanted at work, it has run.
                 do {
                     run(client, millis, times);
                 } while (garbage() > 0 && Garbage.collections() == collections);

@@ -7,7 +7,7 @@ import java.nio.file.Path;
 import java.util.Comparator;
 import java.util.stream.Stream;
 
-/** A {@code highwire serve} in a folder of its own, so that another one is reached over UDP alone. */
+/** A {@code highwire serve} in a folder of its own, so that other engines reach it over UDP alone. */
 public final class Engine implements AutoCloseable {
     private final Path folder;
     private final Process process;

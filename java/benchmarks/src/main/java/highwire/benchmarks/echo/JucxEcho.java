@@ -72,7 +72,7 @@ record JucxEcho(String transports) implements Echo {
             return true;
         }
 
-        /** The thread that waits here does so no longer. */
+        /** Ends the wait of the thread that waits here. */
         void stop() {
             isStopped = true;
         }
@@ -133,7 +133,7 @@ record JucxEcho(String transports) implements Echo {
                 // The next one.
             }
         } catch (Exception e) {
-            // The client has gone, and says so itself if that is a failure.
+            // The client has gone, and reports it itself if that is a failure.
         }
     }
 

@@ -2,7 +2,7 @@ package highwire.benchmarks.echo;
 
 import java.io.IOException;
 
-/** Queue pairs of Highwire. What goes over them is a subclass's. */
+/** Queue pairs of Highwire. A subclass chooses the operations. */
 abstract class VerbsEcho implements Echo {
     private final Waits waits;
 
@@ -10,7 +10,7 @@ abstract class VerbsEcho implements Echo {
         this.waits = waits;
     }
 
-    /** What the server's memory holds before a client comes. */
+    /** Prepares the server's memory before a client comes. */
     void prepare(VerbsEnd end) {}
 
     /** The server's thread, until its end is stopped. */

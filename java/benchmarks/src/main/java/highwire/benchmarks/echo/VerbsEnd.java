@@ -26,12 +26,15 @@ import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
 import java.time.Duration;
 
-/** A queue pair at either end, and memory: one message that goes out, and behind it one that has come. */
+/** A queue pair at either end, and memory: one outgoing message, and behind it one incoming. */
 final class VerbsEnd implements AutoCloseable {
     private static final VarHandle INT = ValueLayout.JAVA_INT.varHandle();
     private static final Duration PATIENCE = Duration.ofSeconds(30);
     private static final int DEPTH = 16;
-    /** Where an engine has to run before anything can come, a thread that polls leaves it the core so often. */
+    /**
+     * If an engine has to run before a message can arrive, a polling thread yields its core after this many
+     * turns.
+     */
     private static final int SPINS_PER_YIELD = 32;
 
     final int bytes;
@@ -93,17 +96,17 @@ final class VerbsEnd implements AutoCloseable {
         }
     }
 
-    /** A call that sends the message that goes out. */
+    /** A call that sends the outgoing message. */
     PostSend outgoing(Opcode opcode) {
         return call(opcode, 0);
     }
 
-    /** A call that sends back what has come, from where it lies. */
+    /** A call that sends back the incoming message, from its place. */
     PostSend back(Opcode opcode) {
         return call(opcode, incoming);
     }
 
-    /** A call that READs the peer's message into the place of what has come. */
+    /** A call that READs the peer's message into the place of the incoming one. */
     PostSend read() {
         return qp.postSend(new SendRequest(Opcode.READ).remote(peerAddress, peerKey).sge(memory, incoming, bytes));
     }
@@ -112,7 +115,7 @@ final class VerbsEnd implements AutoCloseable {
         return qp.postSend(new SendRequest(opcode).remote(peerAddress + incoming, peerKey).sge(memory, from, bytes));
     }
 
-    /** Takes what sends have completed, without waiting for it. */
+    /** Takes the completions of sends, without waiting for any. */
     void reap() throws IOException {
         while (sends.poll(completion)) {
             check();
@@ -148,7 +151,7 @@ final class VerbsEnd implements AutoCloseable {
         return true;
     }
 
-    /** The queues share a channel; what the other one reports is looked at when its turn comes. */
+    /** The queues share a channel; the other queue's events are handled when its turn comes. */
     private void sleep(CompletionQueue queue) throws IOException, InterruptedException {
         queue.requestNotify(false);
         if (!queue.hasCompletion()) {
@@ -156,7 +159,7 @@ final class VerbsEnd implements AutoCloseable {
         }
     }
 
-    /** Spins until another message lies where messages come; false once the end is stopped. */
+    /** Spins until another message lies in the place of the incoming one; false once the end is stopped. */
     boolean awaitNumber(int number) {
         while (last() != number) {
             if (isStopped) {
@@ -167,7 +170,7 @@ final class VerbsEnd implements AutoCloseable {
         return true;
     }
 
-    /** The thread that waits here does so no longer. */
+    /** Ends the wait of the thread that waits here. */
     void stop() {
         isStopped = true;
     }
@@ -184,7 +187,7 @@ final class VerbsEnd implements AutoCloseable {
         INT.set(memory.segment(), bytes - 4L, number);
     }
 
-    /** Makes that visible which a READ has to overwrite. */
+    /** Makes visible that a READ has to overwrite the message. */
     void forget() {
         INT.set(memory.segment(), incoming, 0);
     }

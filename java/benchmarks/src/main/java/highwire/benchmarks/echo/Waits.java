@@ -1,8 +1,8 @@
 package highwire.benchmarks.echo;
 
-/** How an end learns that something has come. */
+/** How an end notices a message. */
 enum Waits {
-    /** It looks without pause, for a core. */
+    /** It polls without pause, at the cost of a core. */
     POLLING,
     /** It sleeps in the kernel. */
     BLOCKING

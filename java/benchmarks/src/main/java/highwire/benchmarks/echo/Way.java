@@ -5,7 +5,7 @@ import static java.net.StandardProtocolFamily.UNIX;
 
 import java.util.function.Supplier;
 
-/** Everything that is compared. */
+/** All ways that are compared. */
 public enum Way {
     /** Highwire between two JVMs of one engine. */
     WRITE("Highwire WRITE", Path.SHARED_MEMORY, Waits.POLLING, WriteEcho::new),
@@ -62,7 +62,7 @@ public enum Way {
     /** The same within a machine. */
     GRPC_UNIX("gRPC", Path.UNIX_SOCKET, Waits.BLOCKING, () -> new GrpcEcho(true));
 
-    /** What messages go over. */
+    /** The link of the messages. */
     enum Path {
         SHARED_MEMORY("shared memory"),
         UDP("UDP"),

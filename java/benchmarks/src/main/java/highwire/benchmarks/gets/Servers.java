@@ -13,13 +13,13 @@ import java.nio.file.Files;
 import java.nio.file.Path;
 import java.util.List;
 
-/** The programs that are asked, and what they take of the processors. */
+/** The server programs, and their processor time. */
 final class Servers {
     private Servers() {}
 
     /** A server: its process, and where it listens. */
     record Server(Process process, InetSocketAddress address) implements AutoCloseable {
-        /** What its threads have run so far, in nanoseconds; those that have ended are not in it. */
+        /** The time that its threads have run so far, in nanoseconds, without threads that have ended. */
         long cpuNanos() throws IOException {
             return Servers.cpuNanos(process.pid());
         }
@@ -38,7 +38,7 @@ final class Servers {
                 try {
                     sum += Long.parseLong(Files.readString(thread.resolve("schedstat")).split(" ")[0]);
                 } catch (IOException e) {
-                    // It has just ended.
+                    // The thread has just ended.
                 }
             }
         }
@@ -65,7 +65,7 @@ final class Servers {
         throw new IOException(program + " has ended");
     }
 
-    /** Ours, in a JVM of its own. */
+    /** Highwire's, in a JVM of its own. */
     static Server highwire(String door) throws IOException {
         List<String> line = List.of(Path.of(System.getProperty("java.home"), "bin", "java").toString(), "-Xmx512m", "-cp", System.getProperty("java.class.path"),
                 "-D" + Engines.DOOR_PROPERTY + "=" + door, MemcachedServer.class.getName(), "--port", "0");

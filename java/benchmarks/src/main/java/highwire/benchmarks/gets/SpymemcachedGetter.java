@@ -20,7 +20,7 @@ final class SpymemcachedGetter implements Getter {
         }, List.of(server));
     }
 
-    /** Its transcoder takes what was stored with no flags for text. */
+    /** Its transcoder takes values stored without flags for text. */
     @Override
     public byte[] get(String key) {
         Object value = client.get(key);

@@ -14,7 +14,7 @@ final class XMemcachedGetter implements Getter {
         client.setOpTimeout(30_000);
     }
 
-    /** Its transcoder takes what was stored with no flags for text. */
+    /** Its transcoder takes values stored without flags for text. */
     @Override
     public byte[] get(String key) throws Exception {
         String value = client.get(key);

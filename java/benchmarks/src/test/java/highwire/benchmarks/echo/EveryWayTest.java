@@ -18,7 +18,7 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.EnumSource;
 
-/** The comparison itself, briefly: what it measures works, and what comes back wrong is no round trip. */
+/** The comparison itself, briefly: every way works, and a wrong message is no round trip. */
 @Timeout(120)
 class EveryWayTest {
     private static final int COUNT = 100;
@@ -46,7 +46,7 @@ class EveryWayTest {
         System.setProperty(Engines.DOOR_PROPERTY, engine.door());
     }
 
-    /** All but JUCX: UCX takes over signals of the JVM that it is in, and the comparison gives it others of its own. */
+    /** All but JUCX: UCX takes over signals of its JVM, and the comparison gives it others of its own. */
     @ParameterizedTest
     @EnumSource(mode = EnumSource.Mode.MATCH_NONE, names = "JUCX.*", value = Way.class)
     void everyWayBringsMessagesThereAndBack(Way way) throws Exception {
@@ -86,7 +86,7 @@ class EveryWayTest {
 
     private static final String TIMES = "[0-9.]+ / [0-9.]+ / [0-9.]+";
 
-    /** What the comparison prints of these ways, in a hurry. */
+    /** The comparison's output for these ways, in a hurry. */
     private static String compare(String ways) throws Exception {
         assumeTrue(near != null, "skipped: " + PROGRAM + " is not there: cargo build -p highwire-cli");
         Process process = Jvm.start(Map.of("highwire.program", PROGRAM.toString(), "highwire.rounds", "1", "highwire.millis", "20",

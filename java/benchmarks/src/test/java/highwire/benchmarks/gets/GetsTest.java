@@ -44,7 +44,7 @@ class GetsTest {
                 "-Dhighwire.program=" + PROGRAM, "-Dhighwire.memcached=" + MEMCACHED, "-Dhighwire.gets=1000", Gets.class.getName()))
                 .redirectError(ProcessBuilder.Redirect.INHERIT).start();
         String text = new String(process.getInputStream().readAllBytes());
-        // A value that is not the key's ends it.
+        // A value of another key would end it.
         assertEquals(0, process.waitFor(), text);
         for (String client : new String[] {"Highwire READ", "NIO by hand, polling", "NIO by hand, blocking", "xmemcached", "spymemcached, binary"}) {
             assertTrue(text.lines().anyMatch(line -> line.matches("\\| " + client + " \\| [^|]+\\|( [0-9.]+ \\|){7}")), text);

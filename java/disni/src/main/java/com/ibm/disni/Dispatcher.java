@@ -30,7 +30,7 @@ final class Dispatcher {
         this.thread = Thread.ofPlatform().daemon().name("disni-cq").start(this::run);
     }
 
-    /** A queue for an endpoint, which is called for what completes there until the queue is closed. */
+    /** Makes a queue for an endpoint, which is called for each completion there until the queue is closed. */
     RdmaCqProvider serve(RdmaActiveEndpoint endpoint, int size) throws IOException {
         Served served = new Served(endpoint, size);
         all.add(served);
@@ -51,7 +51,7 @@ final class Dispatcher {
                 for (Served served : all) {
                     served.arm();
                 }
-                // What came before a queue was armed brings no event.
+                // A completion from before a queue was armed brings no event.
                 if (!look() && !isClosing) {
                     channel.getCqEvent(null, timeout);
                 }
@@ -71,7 +71,7 @@ final class Dispatcher {
         return hasFound;
     }
 
-    /** After the last endpoint. */
+    /** Called after the last endpoint has gone. */
     void close() throws IOException, InterruptedException {
         isClosing = true;
         channel.wakeup();
@@ -104,7 +104,10 @@ final class Dispatcher {
             }
         }
 
-        /** Only the dispatcher's thread, so what it has polled it tells in order; without the lock, as the endpoint may close itself, or wait. */
+        /**
+         * Only the dispatcher's thread calls this, so endpoints get completions in order; it runs without the
+         * lock, as an endpoint may close itself, or wait.
+         */
         boolean look() throws IOException {
             int found;
             synchronized (this) {

@@ -27,7 +27,7 @@ public class RdmaEndpoint {
     private static final int CONN_STATE_RESOURCES_ALLOCATED = 3;
     private static final int CONN_STATE_CONNECTED = 4;
     private static final int CONN_STATE_CLOSED = 5;
-    /** What reaching the peer may take beside its time-out: the program there has to accept. */
+    /** The time that reaching the peer may take beside its time-out: the program there has to accept. */
     private static final int ANSWER_MILLIS = Integer.getInteger("highwire.disni.answer", 30_000);
 
     protected int endpointId;
@@ -107,7 +107,7 @@ public class RdmaEndpoint {
     }
 
     /**
-     * Told what has happened to the connection, by the group's thread. What overrides it calls it.
+     * Called for each event of the connection, by the group's thread. Overriding methods call it.
      *
      * @param event what has happened
      * @throws IOException a subclass's

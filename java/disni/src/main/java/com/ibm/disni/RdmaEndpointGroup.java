@@ -17,13 +17,13 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.atomic.AtomicBoolean;
 
 /**
- * Makes endpoints, and tells them what happens to their connections.
+ * Makes endpoints, and passes them the events of their connections.
  *
  * @param <C> the class of the endpoints
  */
 public abstract class RdmaEndpointGroup<C extends RdmaEndpoint> {
     private static final System.Logger LOG = System.getLogger("com.ibm.disni");
-    /** How long the thread that tells endpoints of events may take to see that the group is closed. */
+    /** How long the thread that passes events to endpoints may take to see that the group is closed. */
     private static final int LOOK_MILLIS = 50;
 
     protected AtomicBoolean closed = new AtomicBoolean();
@@ -36,7 +36,7 @@ public abstract class RdmaEndpointGroup<C extends RdmaEndpoint> {
     private int nextId;
 
     /**
-     * Starts the thread that tells endpoints of events.
+     * Starts the thread that passes events to endpoints.
      *
      * @param timeout is ignored: every wait that it would bound has its own
      * @throws IOException never
@@ -46,9 +46,9 @@ public abstract class RdmaEndpointGroup<C extends RdmaEndpoint> {
     }
 
     /**
-     * Says who makes the endpoints.
+     * Sets the factory of the endpoints.
      *
-     * @param factory who
+     * @param factory the factory
      */
     public void init(RdmaEndpointFactory<C> factory) {
         this.factory = factory;
@@ -57,7 +57,7 @@ public abstract class RdmaEndpointGroup<C extends RdmaEndpoint> {
     /**
      * The completion queue of an endpoint.
      *
-     * @param endpoint whose
+     * @param endpoint the endpoint
      * @return the queue
      * @throws IOException why not
      */
@@ -66,16 +66,16 @@ public abstract class RdmaEndpointGroup<C extends RdmaEndpoint> {
     /**
      * The queue pair of an endpoint, which has a completion queue.
      *
-     * @param endpoint whose
+     * @param endpoint the endpoint
      * @return the queue pair
      * @throws IOException why not
      */
     public abstract IbvQP createQpProvider(C endpoint) throws IOException;
 
     /**
-     * Gives an endpoint what it needs; called before it is connected.
+     * Gives an endpoint its resources; called before it is connected.
      *
-     * @param endpoint which
+     * @param endpoint the endpoint
      * @throws Exception why not
      */
     public abstract void allocateResources(C endpoint) throws Exception;
@@ -147,7 +147,7 @@ public abstract class RdmaEndpointGroup<C extends RdmaEndpoint> {
         }
     }
 
-    /** Tells the endpoint that an event is for. */
+    /** Passes an event to its endpoint. */
     public final void dispatchCmEvent(RdmaCmEvent event) {
         try {
             RdmaServerEndpoint<C> server = event.getListenIdPriv() == null ? null : servers.get(event.getListenIdPriv());
@@ -168,13 +168,14 @@ public abstract class RdmaEndpointGroup<C extends RdmaEndpoint> {
         return connParam;
     }
 
-    /** Says how endpoints connect from now on. */
+    /** Sets how endpoints connect from now on. */
     public void setConnParam(RdmaConnParam connParam) {
         this.connParam = connParam;
     }
 
     /**
-     * Closes the group, whatever is left of its endpoints and servers, and gives back all memory that was registered through them.
+     * Closes the group, even if endpoints and servers are left, and gives back all memory that was registered
+     * through them.
      *
      * @throws IOException a peer works on some of it at this moment; it may be tried again
      * @throws InterruptedException never
@@ -223,7 +224,7 @@ public abstract class RdmaEndpointGroup<C extends RdmaEndpoint> {
         servers.remove(server.getIdPriv());
     }
 
-    /** An endpoint of this group is one of its class: its factory has made it. */
+    /** Every endpoint of this group is of its class: its factory has made it. */
     @SuppressWarnings("unchecked")
     private C own(RdmaEndpoint endpoint) {
         return (C) endpoint;

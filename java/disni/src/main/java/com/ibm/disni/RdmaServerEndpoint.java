@@ -12,7 +12,7 @@ import java.nio.ByteBuffer;
 import java.util.ArrayDeque;
 
 /**
- * What listens for clients.
+ * An endpoint that listens for clients.
  *
  * @param <C> the class of the endpoints that it makes
  */
@@ -30,7 +30,7 @@ public class RdmaServerEndpoint<C extends RdmaEndpoint> {
      * For {@link RdmaEndpointGroup#createServerEndpoint}.
      *
      * @param group where it belongs
-     * @param idPriv what listens
+     * @param idPriv the listener
      */
     public RdmaServerEndpoint(RdmaEndpointGroup<C> group, RdmaCmId idPriv) {
         this.group = group;
@@ -44,7 +44,7 @@ public class RdmaServerEndpoint<C extends RdmaEndpoint> {
      * @param address a port of this machine; port 0 takes any
      * @param backlog connections that wait, at most
      * @return this
-     * @throws IOException the address cannot be had, or there is no engine
+     * @throws IOException the address cannot be bound, or there is no engine
      * @throws Exception a subclass's
      */
     public synchronized RdmaServerEndpoint<C> bind(SocketAddress address, int backlog) throws Exception {
@@ -92,7 +92,7 @@ public class RdmaServerEndpoint<C extends RdmaEndpoint> {
     }
 
     /**
-     * Told of requests, by the group's thread. What overrides it calls it.
+     * Called for each request, by the group's thread. Overriding methods call it.
      *
      * @param event what has happened
      * @throws IOException a subclass's

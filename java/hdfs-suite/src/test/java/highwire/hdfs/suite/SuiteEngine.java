@@ -12,7 +12,10 @@ import org.apache.hadoop.conf.Configuration;
 import org.junit.platform.launcher.LauncherSession;
 import org.junit.platform.launcher.LauncherSessionListener;
 
-/** An engine, and our property, for as long as a class of Hadoop's own test suite runs, which knows of neither. */
+/**
+ * An engine, and Highwire's property, for as long as a class of Hadoop's own test suite runs, which knows of
+ * neither.
+ */
 public final class SuiteEngine implements LauncherSessionListener {
     private static final String CALLS = "highwire.suite.calls";
 
@@ -51,7 +54,7 @@ public final class SuiteEngine implements LauncherSessionListener {
             return;
         }
         try {
-            // That tests pass means nothing if their calls went another way.
+            // Passing tests prove nothing if their calls took another way.
             Path calls = Files.createDirectories(Path.of(System.getProperty(CALLS)));
             Files.writeString(calls.resolve(ProcessHandle.current().pid() + ".calls"), Sessions.allCalls() + "\n");
             engine.destroy();

@@ -5,8 +5,9 @@ import highwire.verbs.RdmaArena;
 import highwire.verbs.VerbsException;
 
 /**
- * Where memory comes from that can be registered. DiSNI registers any direct buffer, as its native code pins pages; here memory must be shared with the engine
- * from the start, so {@code ByteBuffer.allocateDirect(n)} becomes {@code MemoryAllocation.getInstance().allocate(n).getBuffer()}, which DiSNI has as well.
+ * The source of memory that can be registered. DiSNI registers any direct buffer, as its native code pins
+ * pages; here memory must be shared with the engine from the start, so {@code ByteBuffer.allocateDirect(n)}
+ * becomes {@code MemoryAllocation.getInstance().allocate(n).getBuffer()}, which DiSNI has as well.
  */
 public class MemoryAllocation {
     private static final MemoryAllocation INSTANCE = new MemoryAllocation();

@@ -5,7 +5,7 @@ import java.nio.ByteBuffer;
 
 /** Addresses of buffers. */
 public class MemoryUtils {
-    /** DiSNI's has an instance, too. */
+    /** For DiSNI's sake, whose class has an instance, too. */
     public MemoryUtils() {}
 
     /**

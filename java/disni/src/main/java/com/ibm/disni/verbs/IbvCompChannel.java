@@ -5,9 +5,9 @@ import java.io.IOException;
 import java.io.InterruptedIOException;
 import java.time.Duration;
 
-/** Where completion queues report that were asked to. */
+/** A channel to which armed completion queues report. */
 public class IbvCompChannel {
-    /** What stands for waiting without end, as time-outs are added to clocks. */
+    /** Stands for waiting without end, as time-outs are added to clocks. */
     private static final Duration FOR_EVER = Duration.ofDays(10_000);
 
     protected IbvContext context;
@@ -30,7 +30,7 @@ public class IbvCompChannel {
     /**
      * Waits until a queue of the channel reports.
      *
-     * @param queue the queue that is meant; not looked at
+     * @param queue the expected queue; ignored
      * @param timeout milliseconds at most; less than 0 waits without end
      * @return whether one has reported
      * @throws IOException the engine has ended
@@ -45,7 +45,7 @@ public class IbvCompChannel {
         }
     }
 
-    /** Ends the wait of the thread that waits, or else the next wait, at once. DiSNI has no such thing. */
+    /** Ends the wait of the waiting thread, or else the next wait, at once. An addition to DiSNI. */
     public void wakeup() {
         channel.wakeup();
     }

@@ -69,7 +69,7 @@ public class IbvQP {
      * A call that posts send requests, in order.
      *
      * @param requests what they are now; later changes are made in the call
-     * @param bad is not looked at
+     * @param bad is ignored
      * @return the call
      * @throws IOException a request names memory that is not registered, or cannot be
      */
@@ -81,7 +81,7 @@ public class IbvQP {
      * A call that posts receives, in order.
      *
      * @param requests what they are now
-     * @param bad is not looked at
+     * @param bad is ignored
      * @return the call
      * @throws IOException a receive names memory that is not registered
      */

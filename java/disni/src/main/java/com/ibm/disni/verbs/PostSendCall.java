@@ -18,7 +18,7 @@ final class PostSendCall extends SVCPostSend {
 
     private final IbvQP queuePair;
     private final Request[] requests;
-    /** Null if it is to be made anew. */
+    /** Null if it must be made anew. */
     private PostSend call;
     private boolean isFreed;
 
@@ -116,7 +116,7 @@ final class PostSendCall extends SVCPostSend {
             return (flags & IbvSendWR.IBV_SEND_INLINE) != 0;
         }
 
-        /** All of it, for the serialised form to be made from. */
+        /** The whole request, from which the serialised form is made. */
         SendRequest describe() throws IOException {
             SendRequest request = new SendRequest(opcode)
                     .wrId(wrId)
@@ -142,7 +142,7 @@ final class PostSendCall extends SVCPostSend {
             return isInline() ? request.inline(new byte[total]) : request;
         }
 
-        /** Writes what has changed into the serialised form; inline data is taken at each execution. */
+        /** Writes the changes into the serialised form; inline data is read at each execution. */
         void bringUp(PostSend.Request serialised) throws IOException {
             if (!isDirty) {
                 return;

@@ -1,6 +1,6 @@
 package com.ibm.disni.verbs;
 
-/** What has happened to a connection. */
+/** An event of a connection. */
 public class RdmaCmEvent {
     protected int event;
     protected int status;
@@ -49,7 +49,7 @@ public class RdmaCmEvent {
         return EventType.values()[event] + (reason == null ? "" : ": " + reason);
     }
 
-    /** In the order of {@code rdma_cm_event_type}; not all of them happen here. */
+    /** In the order of {@code rdma_cm_event_type}; some of them never happen here. */
     public enum EventType {
         RDMA_CM_EVENT_ADDR_RESOLVED,
         RDMA_CM_EVENT_ADDR_ERROR,

@@ -17,11 +17,12 @@ import java.net.Socket;
 import java.net.SocketAddress;
 
 /**
- * What listens, or one end of a connection. The verbs know of no ports, so ends meet over a TCP connection, whose end is the connection's end: the queue
- * pair then goes into the error state, and receives that still are posted are flushed.
+ * A listener, or one end of a connection. The verbs know of no ports, so ends meet over a TCP connection,
+ * whose end is the connection's end: the queue pair then goes into the error state, and receives that still
+ * are posted are flushed.
  */
 public class RdmaCmId {
-    /** How long an end waits for what the other one's program has to do, in milliseconds. */
+    /** How long an end waits for the other end's program, in milliseconds. */
     private static final int ANSWER_MILLIS = Integer.getInteger("highwire.disni.answer", 30_000);
     private static final ConnectOptions DEFAULT = ConnectOptions.DEFAULT;
 
@@ -33,7 +34,7 @@ public class RdmaCmId {
     private SocketAddress destination;
     private ServerSocket listener;
     private Socket socket;
-    /** Of what a listener has heard: the client's queue pair. */
+    /** The client's queue pair, of an end that a listener has made. */
     private Endpoint peer;
     private boolean hasReportedEnd;
 
@@ -98,7 +99,7 @@ public class RdmaCmId {
      * Takes an address to listen at.
      *
      * @param address a port of this machine
-     * @throws IOException it cannot be had, or there is no engine
+     * @throws IOException it cannot be bound, or there is no engine
      */
     public synchronized void bindAddr(SocketAddress address) throws IOException {
         verbs = IbvContext.of(Device.context());
@@ -127,7 +128,7 @@ public class RdmaCmId {
                 Socket heard = listener.accept();
                 Thread.ofVirtual().name("disni-greet").start(() -> greet(heard));
             } catch (IOException e) {
-                // It was closed; else the next one may do.
+                // The listener was closed; else the next client may succeed.
             }
         }
     }
@@ -143,7 +144,7 @@ public class RdmaCmId {
             connection.verbs = verbs;
             cmChannel.report(EventType.RDMA_CM_EVENT_CONNECT_REQUEST, this, connection, null);
         } catch (IOException | IllegalArgumentException e) {
-            // The peer is told, and no one else needs to know.
+            // The peer gets the reason, and no one else needs it.
             try (heard) {
                 Lines.say(heard, Lines.NO + e.getMessage());
             } catch (IOException gone) {
@@ -185,7 +186,7 @@ public class RdmaCmId {
     }
 
     /**
-     * Connects; whether that worked is reported as an event.
+     * Connects; the result is reported as an event.
      *
      * @param param how
      * @throws IOException there is no queue pair
@@ -227,7 +228,7 @@ public class RdmaCmId {
     }
 
     /**
-     * Accepts a request; whether the client comes is reported as an event.
+     * Accepts a request; an event reports whether the client comes.
      *
      * @param param how
      * @throws IOException the client has gone, or there is no queue pair
@@ -252,16 +253,16 @@ public class RdmaCmId {
         established();
     }
 
-    /** From here on the TCP connection is a sign of life, over which nothing goes. */
+    /** From here on the TCP connection is a sign of life, over which no data goes. */
     private void established() {
         cmChannel.report(EventType.RDMA_CM_EVENT_ESTABLISHED, null, this, null);
         try {
             socket.setSoTimeout(0);
             while (socket.getInputStream().read() >= 0) {
-                // Nothing is said, so nothing is meant.
+                // The protocol has no such message, so it is ignored.
             }
         } catch (IOException e) {
-            // It ends one way or another.
+            // The connection ends anyway.
         }
         ended();
     }
@@ -282,7 +283,7 @@ public class RdmaCmId {
     }
 
     /**
-     * Ends the connection: both ends are told by an event, and their queue pairs go into the error state.
+     * Ends the connection: both ends get an event, and their queue pairs go into the error state.
      *
      * @return 0
      * @throws IOException never
@@ -307,7 +308,7 @@ public class RdmaCmId {
     }
 
     /**
-     * Ends what listens, or the connection. The queue pair stays.
+     * Ends the listener, or the connection. The queue pair stays.
      *
      * @return 0
      * @throws IOException never
@@ -348,7 +349,7 @@ public class RdmaCmId {
                 socket.close();
             }
         } catch (IOException e) {
-            // The kernel has closed it whatever it reports.
+            // The kernel closes it even if it reports an error.
         }
     }
 

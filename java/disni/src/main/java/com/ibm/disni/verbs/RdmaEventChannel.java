@@ -5,7 +5,7 @@ import java.io.InterruptedIOException;
 import java.util.concurrent.LinkedBlockingQueue;
 import java.util.concurrent.TimeUnit;
 
-/** Where connections report what has happened to them. */
+/** A channel to which connections report their events. */
 public class RdmaEventChannel {
     protected volatile boolean isOpen = true;
     private final LinkedBlockingQueue<RdmaCmEvent> events = new LinkedBlockingQueue<>();
@@ -27,7 +27,7 @@ public class RdmaEventChannel {
     }
 
     /**
-     * Makes what listens, or connects, and reports here.
+     * Makes an id that listens, or connects, and reports here.
      *
      * @param space {@code RdmaCm.RDMA_PS_TCP}
      * @return the identifier

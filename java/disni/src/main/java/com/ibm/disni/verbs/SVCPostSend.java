@@ -2,7 +2,10 @@ package com.ibm.disni.verbs;
 
 import java.io.IOException;
 
-/** Posts send requests. What they are is fixed; addresses, lengths, keys, flags and numbers can be changed in place. */
+/**
+ * Posts send requests. Their operations are fixed; addresses, lengths, keys, flags and numbers can be changed
+ * in place.
+ */
 public abstract class SVCPostSend implements StatefulVerbCall<SVCPostSend> {
     /** For the implementation. */
     public SVCPostSend() {}
@@ -63,7 +66,7 @@ public abstract class SVCPostSend implements StatefulVerbCall<SVCPostSend> {
         /** @return the peer's key. */
         int getRkey();
 
-        /** @param reserved means nothing. */
+        /** @param reserved is ignored. */
         void setReserved(int reserved);
 
         /** @return 0. */

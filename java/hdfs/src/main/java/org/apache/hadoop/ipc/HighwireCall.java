@@ -31,7 +31,7 @@ final class HighwireCall extends Server.Call {
                 try {
                     result[0] = server.call(RPC.RpcKind.RPC_PROTOCOL_BUFFER, protocol, request, getTimestampNanos());
                 } catch (Throwable e) {
-                    // NameNodes throw AssertionError at what a client has said, and TCP's server tells it.
+                    // NameNodes throw AssertionError at a client's mistake, and TCP's server returns it.
                     result[0] = e;
                 }
                 return null;
@@ -59,7 +59,7 @@ final class HighwireCall extends Server.Call {
         }
     }
 
-    /** By the thread that finishes last: this thread, or the one for which the answer waited. */
+    /** Called by the thread that finishes last: this thread, or the one for which the answer waited. */
     @Override
     synchronized void doResponse(Throwable failure, RpcStatusProto status) {
         aborted = failure;

@@ -23,9 +23,9 @@ import org.apache.hadoop.security.UserGroupInformation;
 import org.apache.hadoop.thirdparty.protobuf.Message;
 import org.apache.hadoop.thirdparty.protobuf.ServiceException;
 
-/** A client's calls: over jvRPC where that can be, and as its superclass does them elsewhere. */
+/** A client's calls: over jvRPC if possible, and otherwise as its superclass makes them. */
 final class HighwireInvoker extends ProtobufRpcEngine2.Invoker {
-    /** Of this JVM, by which a server knows a call that it has seen before. */
+    /** This JVM's number, by which a server recognises a call that it has seen before. */
     private static final String CLIENT_ID = HexFormat.of().formatHex(ClientId.getClientId());
 
     private final Sessions sessions;
@@ -49,7 +49,7 @@ final class HighwireInvoker extends ProtobufRpcEngine2.Invoker {
         timeoutMillis = connection.getRpcTimeout();
     }
 
-    /** A client that must prove who it is, or reads from observers, stays with TCP. */
+    /** A client that must prove its identity, or reads from observers, stays with TCP. */
     private static Sessions sessions(Client.ConnectionId connection, Configuration conf, AlignmentContext alignment) {
         InetSocketAddress server = connection.getAddress();
         int port = server.getPort() + Wire.portOffset(conf);
@@ -67,7 +67,7 @@ final class HighwireInvoker extends ProtobufRpcEngine2.Invoker {
         try {
             here = server == null || server.isLoopbackAddress() ? here : InetAddress.getLocalHost();
         } catch (UnknownHostException e) {
-            // The server then takes it for a client of its own machine.
+            // Otherwise the server believes that the client is on its own machine.
         }
         return String.join("\n", Wire.VERSION, user == null ? "" : user.getUserName(), real == null ? "" : real.getUserName(), CLIENT_ID,
                 here.getHostAddress());

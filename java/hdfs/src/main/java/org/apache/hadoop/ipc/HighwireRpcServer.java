@@ -40,7 +40,7 @@ final class HighwireRpcServer extends ProtobufRpcEngine2.Server {
     private final int offset;
     private final AtomicLong last = new AtomicLong();
     private final Map<Long, HighwireCall.Caller> callers = newest(CALLERS_MAX);
-    /** Answers that did not fit, until they were fetched or others came. */
+    /** Answers that did not fit into a slot, until they are fetched or newer ones replace them. */
     private final Map<Long, byte[]> kept = newest(KEPT_MAX);
     private volatile boolean isStopped;
     private Thread keeper;
@@ -51,7 +51,7 @@ final class HighwireRpcServer extends ProtobufRpcEngine2.Server {
         super(protocol, instance, conf, address, port, handlers, readers, queueSize, isVerbose, secrets, ports, alignment);
         options = Wire.options(conf);
         offset = Wire.portOffset(conf);
-        // What it would have to check of a connection, jvRPC does not prove.
+        // jvRPC does not prove the identity that the server would have to check.
         isOffered = Wire.isEnabled(conf) && !UserGroupInformation.isSecurityEnabled() && alignment == null
                 && !conf.getBoolean(CommonConfigurationKeys.HADOOP_SECURITY_AUTHORIZATION, false);
     }
@@ -174,7 +174,7 @@ final class HighwireRpcServer extends ProtobufRpcEngine2.Server {
         } catch (Throwable e) {
             String name = e.getClass().getName();
             String trace = StringUtils.stringifyException(e);
-            // The name would stand there twice.
+            // Otherwise the name would stand there twice.
             String message = trace.startsWith(name + ": ") ? trace.substring(name.length() + 2) : trace;
             byte[] text = (name + "\n" + message).getBytes(StandardCharsets.UTF_8);
             return answer(Wire.FAILED, Arrays.copyOf(text, (int) Math.min(text.length, answer.byteSize() - Wire.ANSWER_BYTES)), 0, answer);
