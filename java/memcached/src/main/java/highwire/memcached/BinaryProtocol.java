@@ -46,7 +46,7 @@ final class BinaryProtocol {
         this.out = session.output;
     }
 
-    /** Takes the next request, if all of it is here. */
+    /** Takes the next request, if it is complete. */
     Progress next() {
         ByteBuffer input = session.input;
         if (input.remaining() < HEADER) {
@@ -60,7 +60,7 @@ final class BinaryProtocol {
         opaque = input.getInt(at + 12);
         cas = input.getLong(at + 16);
         if (keyLength + extrasLength > body || keyLength > Store.KEY_MAX) {
-            // Where the next request begins cannot be known if the lengths contradict each other.
+            // The start of the next request is unknown if the lengths contradict each other.
             input.position(at + HEADER);
             session.skip(body);
             status(INVALID, "Invalid arguments");
@@ -186,7 +186,7 @@ final class BinaryProtocol {
         long expiry = store.expiry(extras.getInt());
         Mode how = cas != 0 && mode == Mode.ADD ? Mode.SET : mode;
         Outcome outcome = store.store(how, key, flags, expiry, value, cas);
-        // Here the protocol says why: add finds something, replace finds nothing.
+        // Here the status tells why: add finds an item, replace finds none.
         boolean isThere = outcome == Outcome.NOT_STORED && mode == Mode.ADD;
         outcome(outcome == Outcome.NOT_STORED ? isThere ? Outcome.EXISTS : Outcome.NOT_FOUND : outcome, isQuiet);
     }

@@ -2,7 +2,7 @@ package highwire.memcached;
 
 import java.util.concurrent.atomic.AtomicLongArray;
 
-/** What {@code stats} counts. */
+/** The counters of {@code stats}. */
 final class Counters {
     /** The names as memcached has them. */
     enum Counter {
@@ -26,7 +26,7 @@ final class Counters {
         return values.get(counter.ordinal());
     }
 
-    /** Forgets what has happened; what is the case now stays. */
+    /** Resets counts of events; figures of the present state stay. */
     void reset() {
         for (Counter counter : Counter.values()) {
             if (counter != Counter.curr_connections && counter != Counter.rdma_readers) {

@@ -34,7 +34,7 @@ final class Index {
         memory.asSlice(start, (long) BUCKET_BYTES << bits).fill((byte) 0);
     }
 
-    /** Where a key's bucket begins, counted from the first one. */
+    /** The place of a key's bucket, counted from the first one. */
     static long bucket(long hash, int bits) {
         return (bits == 0 ? 0 : hash >>> 64 - bits) * BUCKET_BYTES;
     }
@@ -60,8 +60,8 @@ final class Index {
     }
 
     /**
-     * Publishes an item's record, in the entry of its last one. An item that found none stays without: were it to move, a reader could look at its entry
-     * before and at the count afterwards.
+     * Publishes an item's record, in the entry of its last one. An item that found no entry stays without:
+     * were it to get one later, a reader could look at its entry before and at the count afterwards.
      */
     void publish(Item item, long bytes, boolean isNew) {
         long at = start + bucket(item.hash, bits);
@@ -78,7 +78,7 @@ final class Index {
         }
     }
 
-    /** The item is there no longer. */
+    /** The item has gone. */
     void withdraw(Item item) {
         long at = start + bucket(item.hash, bits);
         if (item.slot >= 0) {

@@ -1,10 +1,10 @@
 package highwire.memcached;
 
-/** What the server itself remembers of a record. */
+/** The server's own data about a record. */
 final class Item {
     final byte[] key;
     final long hash;
-    /** Where its record lies, and in a chunk of which class. */
+    /** The place of its record, and the class of its chunk. */
     long at;
     SlabClass slab;
     /** Its place in the published bucket; negative if that was full. */
@@ -15,7 +15,7 @@ final class Item {
     int length;
     long accessed;
     boolean wasFetched;
-    /** Marked by the meta protocol: to be fetched anew by the client that is told first. */
+    /** Marked by the meta protocol: the first client that hears of it must fetch it anew. */
     boolean isStale;
     boolean isWon;
     /** Neighbours in the order of last use. */

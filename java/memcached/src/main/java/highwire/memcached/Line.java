@@ -10,7 +10,10 @@ import java.net.Socket;
 import java.nio.charset.StandardCharsets;
 import java.time.Duration;
 
-/** The client's TCP connection, in the text protocol: the introduction, the sign of life, and whatever is too large for a call. */
+/**
+ * The client's TCP connection, in the text protocol: the introduction, the sign of life, and values that are
+ * too large for a call.
+ */
 final class Line implements AutoCloseable {
     private static final int LINE_MAX = 1024;
 
@@ -31,7 +34,7 @@ final class Line implements AutoCloseable {
         }
     }
 
-    /** Says a command, and its value if it has one; the first line of the answer. */
+    /** Sends a command, and its value if it has one; returns the first line of the answer. */
     String ask(byte[] command, byte[] value) throws MemcachedException {
         try {
             out.write(command);
@@ -83,7 +86,7 @@ final class Line implements AutoCloseable {
     }
 
     private MemcachedException gone(Exception why) {
-        // What the server says from now on would be taken for the answer to something else.
+        // From now on the client would take the server's words for the answer to another command.
         close();
         return why instanceof MemcachedException known ? known : new MemcachedException("the server has gone: " + why.getMessage(), why);
     }
@@ -103,7 +106,7 @@ final class Line implements AutoCloseable {
         try {
             socket.close();
         } catch (IOException e) {
-            // The kernel has closed it whatever it reports.
+            // The kernel closes it even if it reports an error.
         }
     }
 }

@@ -25,25 +25,26 @@ import java.util.HashMap;
 import java.util.Map;
 
 /**
- * GETs as READs: the record where it was last time, or else the key's bucket and the record to which that points. A record says itself whether it is what was
- * sought and still current; one that does not is looked for once more, from the bucket on.
+ * GETs as READs: of the record in its last known place, or else of the key's bucket and the record to which
+ * that points. A record itself tells whether it is the right one and still current; if it does not, the
+ * client looks once more, from the bucket on.
  */
 final class Lookups implements AutoCloseable {
     /** Keys that are looked up at one time. */
     static final int WIDTH = 16;
-    /** So often a record is read while others write it, before the server is asked. */
+    /** How often a record is read while others write it, before the client asks the server. */
     private static final int ATTEMPTS = 64;
-    /** Keys whose record's place is remembered. */
+    /** The number of keys whose record's place is remembered. */
     private static final int PLACES = 1 << 16;
     private static final int SPINS = 1 << 12;
 
     /** How a look-up ended. */
     enum End { FOUND, ABSENT, UNKNOWN }
 
-    /** What of a record is believed without a look; tests plant defects here. */
+    /** The parts of a record that are believed without a check; tests plant defects here. */
     boolean verifies = true;
 
-    /** What was learnt from the server. */
+    /** The values that the server told. */
     record Layout(long address, int rkey, int bucketBits, long bytes, int itemBytes) {}
 
     private final ProtectionDomain pd;
@@ -54,7 +55,9 @@ final class Lookups implements AutoCloseable {
     private final Completion completion = new Completion();
     private final Lookup[] lookups = new Lookup[WIDTH];
     private final long slotBytes;
-    /** Where a key's record was when it was found last. Whether it still is there says the record. */
+    /**
+     * The place of a key's record when it was last found. The record itself tells whether it still is there.
+     */
     private final Map<ByteBuffer, Long> places = new HashMap<>();
     private Layout layout;
     private long timeoutNanos;
@@ -63,7 +66,7 @@ final class Lookups implements AutoCloseable {
     long reads;
     long retries;
 
-    /** One key's way. */
+    /** The look-up of one key. */
     private final class Lookup {
         final long at;
         final long recordAt;
@@ -75,7 +78,7 @@ final class Lookups implements AutoCloseable {
         int attempts;
         boolean readsRecord;
         boolean hasMetAnother;
-        /** Whether the record was looked for where it was last time. */
+        /** Whether the record was looked for in its last known place. */
         boolean isGuess;
         long entrySought;
         long recordBytes;
@@ -128,7 +131,7 @@ final class Lookups implements AutoCloseable {
             reads++;
         }
 
-        /** What was read last is here. */
+        /** The last READ has completed. */
         void proceed() {
             if (readsRecord) {
                 Verdict verdict = verifies
@@ -146,7 +149,7 @@ final class Lookups implements AutoCloseable {
                     return;
                 }
                 if (verdict != Verdict.OTHER_KEY || verifies && !isNeighbour()) {
-                    // Written meanwhile: the bucket points elsewhere by now.
+                    // The record was written meanwhile: the bucket points elsewhere by now.
                     retryFromBucket();
                     return;
                 }
@@ -155,7 +158,10 @@ final class Lookups implements AutoCloseable {
             readNextRecord();
         }
 
-        /** Whether the record that was found may be one to which this bucket's entry pointed; a chunk that was used again holds any. */
+        /**
+         * Whether the record that was found may be one to which this bucket's entry pointed; a reused chunk
+         * holds any record.
+         */
         private boolean isNeighbour() {
             long other = Record.hash(Record.key(landing.segment(), recordAt));
             return Index.bucket(other, layout.bucketBits()) == Index.bucket(hash, layout.bucketBits()) && Index.isSameTag(other, hash);
@@ -188,7 +194,8 @@ final class Lookups implements AutoCloseable {
                     return;
                 }
             }
-            // One that shares bucket and tag may have taken the chunk after the bucket was read: then the sought one is elsewhere.
+            // A record with the same bucket and tag may have taken the chunk after the bucket was read: then
+            // the right one is elsewhere.
             boolean isCertain = !hasMetAnother && memory.get(ValueLayout.JAVA_LONG, at + Index.MISSING) == 0;
             end = isCertain ? End.ABSENT : End.UNKNOWN;
         }
@@ -224,7 +231,7 @@ final class Lookups implements AutoCloseable {
         for (int i = 0; i < count; i++) {
             lookups[i].begin(keys[first + i]);
         }
-        // A READ that was carried out here has completed already, and many a look-up ends within one turn.
+        // A READ that this thread carried out has completed already, and many a look-up ends within one turn.
         while (posted > 0) {
             await();
             lookups[(int) completion.wrId()].proceed();
@@ -269,7 +276,7 @@ final class Lookups implements AutoCloseable {
         return lookups[number].end;
     }
 
-    /** The value that was found; null if its time is over. */
+    /** The value that was found; null if it has expired. */
     Value value(int number, long now) {
         MemorySegment memory = landing.segment();
         long at = lookups[number].recordAt;

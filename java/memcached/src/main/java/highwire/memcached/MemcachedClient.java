@@ -15,8 +15,8 @@ import java.time.Duration;
 import java.util.OptionalLong;
 
 /**
- * A client of a {@link MemcachedServer}: what it gets it READs from the server's memory, of which the server knows nothing; what it changes it calls for by jvRPC. One
- * thread at a time.
+ * A client of a {@link MemcachedServer}: it gets values by READs of the server's memory, which the server
+ * does not notice, and makes changes by calls of jvRPC. One thread at a time.
  *
  * <p>Keys have 1 to 250 bytes without blanks and controls. Times are as in the protocol: seconds from now up to a month, else since 1970, 0 for ever.
  */
@@ -24,7 +24,7 @@ public final class MemcachedClient implements AutoCloseable {
     private final Line line;
     private final Duration timeout;
     private final int itemBytes;
-    /** The server's clock, compared with ours. */
+    /** The difference between the server's clock and this one. */
     private final long ahead;
     private final RpcClient calls;
     final Lookups lookups;
@@ -37,7 +37,7 @@ public final class MemcachedClient implements AutoCloseable {
         line = new Line(server, timeout);
         try {
             made = new Lookups(context, StoreOptions.DEFAULT.itemBytes());
-            // Asked before the server looks at its own: what has expired there has expired here.
+            // Read before the server reads its own: a value that has expired there has expired here.
             long before = System.currentTimeMillis();
             String answer = line.ask(Session.bytes("rdma " + made.endpoint()), null);
             String[] words = answer.split(" ");
@@ -126,7 +126,10 @@ public final class MemcachedClient implements AutoCloseable {
         return values;
     }
 
-    /** Gets a value from the server itself: where the index had no room for the key, or others write it all the time. */
+    /**
+     * Gets a value from the server itself: if the index had no room for the key, or others write it all the
+     * time.
+     */
     private Value ask(byte[] key) throws MemcachedException {
         asked++;
         return line.get(key);
@@ -145,27 +148,27 @@ public final class MemcachedClient implements AutoCloseable {
         expect(store(Mode.SET, bytes(key), flags, seconds, value, 0), Outcome.STORED);
     }
 
-    /** As {@link #set}, if the key has no value; whether it was stored. */
+    /** As {@link #set}, if the key has no value; returns whether it was stored. */
     public boolean add(String key, int flags, long seconds, byte[] value) throws IOException {
         return expect(store(Mode.ADD, bytes(key), flags, seconds, value, 0), Outcome.STORED, Outcome.NOT_STORED);
     }
 
-    /** As {@link #set}, if the key has a value; whether it was stored. */
+    /** As {@link #set}, if the key has a value; returns whether it was stored. */
     public boolean replace(String key, int flags, long seconds, byte[] value) throws IOException {
         return expect(store(Mode.REPLACE, bytes(key), flags, seconds, value, 0), Outcome.STORED, Outcome.NOT_STORED);
     }
 
-    /** Puts bytes behind a value; whether there was one. */
+    /** Puts bytes behind a value; returns whether there was one. */
     public boolean append(String key, byte[] value) throws IOException {
         return expect(store(Mode.APPEND, bytes(key), 0, 0, value, 0), Outcome.STORED, Outcome.NOT_STORED);
     }
 
-    /** Puts bytes before a value; whether there was one. */
+    /** Puts bytes before a value; returns whether there was one. */
     public boolean prepend(String key, byte[] value) throws IOException {
         return expect(store(Mode.PREPEND, bytes(key), 0, 0, value, 0), Outcome.STORED, Outcome.NOT_STORED);
     }
 
-    /** As {@link #set}, if the value still has this unique number; whether it was stored. */
+    /** As {@link #set}, if the value still has this unique number; returns whether it was stored. */
     public boolean cas(String key, int flags, long seconds, byte[] value, long cas) throws IOException {
         if (cas == 0) {
             throw new IllegalArgumentException("no value has the unique number 0");
@@ -173,22 +176,24 @@ public final class MemcachedClient implements AutoCloseable {
         return expect(store(Mode.SET, bytes(key), flags, seconds, value, cas), Outcome.STORED, Outcome.EXISTS, Outcome.NOT_FOUND);
     }
 
-    /** Deletes a value; whether there was one. */
+    /** Deletes a value; returns whether there was one. */
     public boolean delete(String key) throws IOException {
         return expect(call(StoreService.DELETE, bytes(key), 0, 0, 0, new byte[0]).outcome(), Outcome.STORED, Outcome.NOT_FOUND);
     }
 
-    /** Changes how long a value stays; whether there was one. */
+    /** Changes how long a value stays; returns whether there was one. */
     public boolean touch(String key, long seconds) throws IOException {
         return expect(call(StoreService.TOUCH, bytes(key), seconds, 0, 0, new byte[0]).outcome(), Outcome.STORED, Outcome.NOT_FOUND);
     }
 
-    /** Adds to a decimal number, modulo 2⁶⁴; the sum, or nothing where there is no value. */
+    /** Adds to a decimal number, modulo 2⁶⁴; returns the sum, or nothing if there is no value. */
     public OptionalLong increment(String key, long delta) throws IOException {
         return sum(call(StoreService.INCREMENT, bytes(key), 0, delta, 0, new byte[0]));
     }
 
-    /** Subtracts from a decimal number, down to 0; the difference, or nothing where there is no value. */
+    /**
+     * Subtracts from a decimal number, down to 0; returns the difference, or nothing if there is no value.
+     */
     public OptionalLong decrement(String key, long delta) throws IOException {
         return sum(call(StoreService.DECREMENT, bytes(key), 0, delta, 0, new byte[0]));
     }
@@ -198,7 +203,7 @@ public final class MemcachedClient implements AutoCloseable {
         return isThere ? OptionalLong.of(sum.value()) : OptionalLong.empty();
     }
 
-    /** Forgets everything: now, or so many seconds from now. */
+    /** Deletes all values: now, or this many seconds from now. */
     public void flushAll(long seconds) throws IOException {
         call(StoreService.FLUSH, new byte[0], seconds, 0, 0, new byte[0]);
     }
@@ -261,7 +266,7 @@ public final class MemcachedClient implements AutoCloseable {
         return lookups.reads;
     }
 
-    /** @return READs that met a change and were made once more. */
+    /** @return READs that met a change and were repeated. */
     public long retries() {
         return lookups.retries;
     }

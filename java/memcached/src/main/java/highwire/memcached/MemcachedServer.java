@@ -19,7 +19,7 @@ import java.util.function.BiConsumer;
  * A memcached. One thread serves all TCP connections; with a context, peers may READ the same store, and change it by jvRPC.
  */
 public final class MemcachedServer implements AutoCloseable {
-    /** Connections at one time; a client that comes then is told and sent away. */
+    /** Connections at one time; a further client gets an error and is disconnected. */
     static final int CONNECTIONS_MAX = 1024;
     private static final String REFUSAL = "ERROR Too many open connections\r\n";
 
@@ -33,7 +33,7 @@ public final class MemcachedServer implements AutoCloseable {
     private final long started = System.currentTimeMillis();
     private volatile boolean isClosing;
 
-    /** What the selector's keys carry. */
+    /** The attachments of the selector's keys. */
     private final class Connection implements Session.Server {
         final SocketChannel channel;
         final Session session = new Session(store, this);
@@ -185,7 +185,7 @@ public final class MemcachedServer implements AutoCloseable {
         if (session.isClosing() && isEmpty) {
             return false;
         }
-        // A client that does not take the answers is not asked for more questions.
+        // The server reads no further questions of a client that does not take the answers.
         boolean listens = !session.isClosing() && !session.isFull();
         key.interestOps((isEmpty ? 0 : SelectionKey.OP_WRITE) | (listens ? SelectionKey.OP_READ : 0));
         return true;
@@ -196,7 +196,7 @@ public final class MemcachedServer implements AutoCloseable {
         try {
             connection.channel.close();
         } catch (IOException e) {
-            // The kernel has closed it whatever it reports.
+            // The kernel closes it even if it reports an error.
         }
         store.counters.add(Counter.curr_connections, -1);
         if (readers != null) {

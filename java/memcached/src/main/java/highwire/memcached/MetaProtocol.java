@@ -11,7 +11,7 @@ import java.util.Map;
 
 /** The meta commands: two letters, a key, and flags of one letter, some with a token behind it. */
 final class MetaProtocol {
-    /** What a command cannot do, as its answer says it. */
+    /** An error of a command, with the text of its answer. */
     private static final class Refusal extends Exception {
         private static final long serialVersionUID = 1;
 
@@ -24,7 +24,7 @@ final class MetaProtocol {
     private static final String BAD_FORMAT = "CLIENT_ERROR bad command line format";
     private static final Map<String, String> KNOWN = Map.of(
             "mg", "bcfhklOqstvNRT", "ms", "bcfkOqsCFIMNT", "md", "bkOqCITx", "ma", "bckOqtvCDJMNT", "me", "b");
-    /** Flags that are nothing without a token. */
+    /** Flags that need a token. */
     private static final String WITH_TOKEN = "ORTCFDJMN";
     private static final String NUMBERS = "RTCFDJN";
 
@@ -194,7 +194,7 @@ final class MetaProtocol {
         };
     }
 
-    /** An answer without an item. {@code isUsual} is what a quiet command does not say. */
+    /** An answer without an item. A quiet command omits it if {@code isUsual}. */
     private void answer(Request request, String code, boolean isUsual) {
         StringBuilder flags = new StringBuilder();
         for (int i = request.first; i < request.words.length && !code.equals("EN"); i++) {
@@ -214,7 +214,7 @@ final class MetaProtocol {
             case STORED -> answer(request, "HD", flags, true);
             case NOT_STORED -> answer(request, "NS", false);
             case EXISTS -> answer(request, "EX", false);
-            // What is not there need not be deleted.
+            // A missing item need not be deleted.
             case NOT_FOUND -> answer(request, "NF", request.words[0].equals("md"));
             default -> out.line(TextProtocol.text(outcome));
         }

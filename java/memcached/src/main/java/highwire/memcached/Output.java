@@ -5,7 +5,7 @@ import java.nio.ByteBuffer;
 import java.nio.channels.WritableByteChannel;
 import java.nio.charset.StandardCharsets;
 
-/** What is on its way to a client. */
+/** Bytes for a client. */
 final class Output {
     private static final int SMALL = 4096;
 
@@ -25,7 +25,7 @@ final class Output {
         return put(text).put("\r\n");
     }
 
-    /** The buffer, with so much room at its position. */
+    /** The buffer, with this much room at its position. */
     ByteBuffer room(int bytes) {
         if (buffer.remaining() < bytes) {
             int wanted = Math.max(buffer.position() + bytes, 2 * buffer.capacity());
@@ -38,7 +38,7 @@ final class Output {
         return buffer.position();
     }
 
-    /** Sends what goes; says how much. */
+    /** Sends as much as the socket takes; returns how much. */
     int flush(WritableByteChannel channel) throws IOException {
         buffer.flip();
         try {

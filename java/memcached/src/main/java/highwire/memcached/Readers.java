@@ -50,7 +50,7 @@ final class Readers implements AutoCloseable {
         calls = RpcServer.open(context, address, new StoreService(served), CALLS);
     }
 
-    /** Connects a queue pair to the one that introduces itself; the line to answer with. */
+    /** Connects a queue pair to the one that introduces itself; returns the line to answer with. */
     String admit(Session session, String introduction) throws VerbsException {
         Endpoint peer;
         try {
@@ -84,7 +84,7 @@ final class Readers implements AutoCloseable {
             try {
                 qp.close();
             } catch (VerbsException e) {
-                // The reader stands still in the middle of a READ. The queue pair goes with the context.
+                // The reader stopped in the middle of a READ. The queue pair goes with the context.
             }
         }
     }

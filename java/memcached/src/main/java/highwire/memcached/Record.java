@@ -7,7 +7,8 @@ import java.util.Arrays;
 import java.util.zip.CRC32C;
 
 /**
- * A value as readers find it in the server's memory. It is written once and says itself whether it is whole.
+ * A value as readers find it in the server's memory. It is written once, and a reader can tell whether it is
+ * complete.
  *
  * <pre>
  *   0  version    u64   of this record alone; 0: nothing here any more, or not yet
@@ -34,13 +35,13 @@ final class Record {
     private static final ValueLayout.OfInt HALF = ValueLayout.JAVA_INT;
     private static final int SUMMED = 12;
 
-    /** What a reader found. */
+    /** A reader's finding. */
     enum Verdict {
         /** A whole record of the key. */
         GOOD,
         /** A whole record of another key. */
         OTHER_KEY,
-        /** No longer, or not yet, a record. */
+        /** No record any more, or not yet. */
         GONE,
         /** Parts of more than one record. */
         TORN
@@ -53,11 +54,11 @@ final class Record {
         return KEY + (keyLength + valueLength + 7 & ~7L) + TAIL_BYTES;
     }
 
-    /** Writes a record into a chunk whose version is 0. It becomes one with its last store. */
+    /** Writes a record into a chunk whose version is 0. Its last store makes it valid. */
     static void write(MemorySegment memory, long at, long version, Item item, byte[] value) {
         int keyLength = item.key.length;
         long bytes = bytes(keyLength, value.length);
-        // Nothing of the new record is visible before the version that was cleared.
+        // No byte of the new record is visible before the cleared version.
         VarHandle.storeStoreFence();
         memory.set(HALF, at + 12, item.flags);
         memory.set(WORD, at + 16, item.expiry);

@@ -3,17 +3,17 @@ package highwire.memcached;
 import java.nio.ByteBuffer;
 import java.nio.charset.StandardCharsets;
 
-/** A client's conversation: what has come and not been understood yet, and what is to be answered. Knows no sockets. */
+/** A client's conversation: input that is not parsed yet, and output. Knows no sockets. */
 final class Session {
     /** Longest line of a command, keys of a multiple get included. */
     static final int LINE_MAX = 1 << 16;
     private static final int INPUT = 16 << 10;
 
-    /** How a protocol understood what has come. */
+    /** The result of parsing input. */
     enum Progress {
         /** A whole command was taken. */
         DONE,
-        /** More has to come. */
+        /** The command is incomplete. */
         MORE,
         /** The conversation is over once the answer is out. */
         CLOSE
@@ -25,14 +25,14 @@ final class Session {
     ByteBuffer input = ByteBuffer.allocate(INPUT).flip();
     private final TextProtocol text;
     private final BinaryProtocol binary;
-    /** Bytes of a value that is too large, to be passed over. */
+    /** Bytes of a value that is too large, to be skipped. */
     private long skip;
     private boolean skipsLine;
     private boolean isClosing;
 
-    /** What a session asks of the server that it is part of. */
+    /** A session's calls to its server. */
     interface Server {
-        /** Opens the store to a reader that introduces itself; the line to answer with. */
+        /** Opens the store to a reader that introduces itself; returns the line to answer with. */
         String admit(Session session, String introduction);
 
         /** Figures of the process. */
@@ -46,7 +46,7 @@ final class Session {
         this.binary = new BinaryProtocol(this);
     }
 
-    /** Room for what comes next. */
+    /** Room for further input. */
     ByteBuffer room() {
         input.compact();
         if (!input.hasRemaining()) {
@@ -55,13 +55,13 @@ final class Session {
         return input;
     }
 
-    /** Understands what has come, until the output is full; {@link #room}'s buffer has been filled. */
+    /** Parses the input, until the output is full; {@link #room}'s buffer has been filled. */
     void received() {
         input.flip();
         proceed();
     }
 
-    /** Goes on with what has come already. */
+    /** Continues with input that has come already. */
     void proceed() {
         while (!isClosing && !isFull() && input.hasRemaining()) {
             if (skip > 0) {
@@ -88,7 +88,7 @@ final class Session {
         }
     }
 
-    /** Whether as much waits to be sent as may. */
+    /** Whether the output is as long as it may be. */
     boolean isFull() {
         return output.pending() > 4 << 20;
     }
@@ -97,17 +97,17 @@ final class Session {
         return isClosing;
     }
 
-    /** Passes over so many bytes from here on, however many of them have come. */
+    /** Skips this many bytes from here on, even if they have not all come. */
     void skip(long bytes) {
         skip = bytes;
     }
 
-    /** Passes over everything up to the end of the line. */
+    /** Skips everything up to the end of the line. */
     void skipLine() {
         skipsLine = true;
     }
 
-    /** Whether a key is one: not too long, and without blanks and controls where it stands in a line. */
+    /** Whether a key is valid: not too long, and without blanks and controls if it stands in a line. */
     static boolean isKey(byte[] key) {
         if (key.length == 0 || key.length > Store.KEY_MAX) {
             return false;

@@ -5,8 +5,9 @@ import java.util.ArrayDeque;
 /**
  * Chunks of one size, and the items in them by last use.
  *
- * <p>A chunk that was given back rests before it is used again, so that a READ that was on its way when its record ended usually finds it as it was. Where there is nothing
- * else it is used earlier: a reader notices that by the record itself.
+ * <p>A chunk that was given back rests before it is used again, so that a READ in flight when its record
+ * ended usually finds it unchanged. If there is no other chunk it is used earlier: a reader notices that by
+ * the record itself.
  */
 final class SlabClass {
     final int number;
@@ -32,7 +33,7 @@ final class SlabClass {
         }
     }
 
-    /** A chunk that has rested until now; negative if there is none. */
+    /** A chunk whose rest is over; negative if there is none. */
     long take(long now) {
         Long chunk = fresh.poll();
         if (chunk == null && !resting.isEmpty() && resting.peek()[1] <= now) {
@@ -41,12 +42,12 @@ final class SlabClass {
         return chunk == null ? -1 : chunk;
     }
 
-    /** The chunk that has rested longest, however long that is; negative if there is none. */
+    /** The chunk that has rested longest, even if its rest is not over; negative if there is none. */
     long takeEarly() {
         return resting.isEmpty() ? -1 : resting.poll()[0];
     }
 
-    /** Gives a chunk back, which may be used again from then on. */
+    /** Gives a chunk back, which may be used again after that time. */
     void giveBack(long chunk, long from) {
         resting.add(new long[] {chunk, from});
     }

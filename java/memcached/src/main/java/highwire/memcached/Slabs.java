@@ -3,7 +3,10 @@ package highwire.memcached;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Memory in pages, each cut into chunks of one class. A page stays with its class, so that a chunk's begin stays one. */
+/**
+ * Memory in pages, each cut into chunks of one class. A page stays with its class, so that chunks always
+ * begin in the same places.
+ */
 final class Slabs {
     private static final int SMALLEST = 128;
 
@@ -26,7 +29,7 @@ final class Slabs {
         return classes;
     }
 
-    /** The class of the smallest chunk that holds so much; null if none does. */
+    /** The class of the smallest chunk that holds this much; null if none does. */
     SlabClass forBytes(long bytes) {
         int low = 0;
         int high = classes.size();

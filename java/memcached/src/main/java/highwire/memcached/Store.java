@@ -11,7 +11,8 @@ import java.util.function.BiConsumer;
 import java.util.function.LongSupplier;
 
 /**
- * The keys and their values. Records and index lie in memory that readers READ; what is needed to change them lies in the heap, behind one lock.
+ * The keys and their values. Records and index lie in memory that readers READ; the data for changing them
+ * lies in the heap, behind one lock.
  *
  * <p>A record is never changed: each change writes a new one into another chunk, publishes it in the index, and clears the old one's version, in this
  * order and before it is acknowledged.
@@ -25,7 +26,7 @@ final class Store {
     /** How a value is stored. */
     enum Mode { SET, ADD, REPLACE, APPEND, PREPEND }
 
-    /** What became of a change. */
+    /** The result of a change. */
     enum Outcome { STORED, NOT_STORED, EXISTS, NOT_FOUND, TOO_LARGE, NO_MEMORY, NOT_A_NUMBER }
 
     final StoreOptions options;
@@ -35,7 +36,7 @@ final class Store {
     private final Slabs slabs;
     private final LongSupplier clock;
     private final Map<ByteBuffer, Item> items = new HashMap<>();
-    /** Readers cannot guess what the version of a record yet to be written will be. */
+    /** Readers cannot guess the version of a record that is yet to be written. */
     private long version = new SecureRandom().nextLong() | 1;
     private long cas;
     private long bytes;
@@ -68,7 +69,7 @@ final class Store {
         return seconds <= MONTH_SECONDS ? now() + seconds * 1000 : seconds > Long.MAX_VALUE / 1000 ? 0 : seconds * 1000;
     }
 
-    /** The item, as the newest in use; null if there is none. */
+    /** The item, marked as the last used; null if there is none. */
     synchronized Item find(byte[] key) {
         Item item = peek(key);
         if (item != null) {
@@ -77,7 +78,7 @@ final class Store {
         return item;
     }
 
-    /** The item, without using it. */
+    /** The item, without marking it as used. */
     synchronized Item peek(byte[] key) {
         long now = now();
         tick(now);
@@ -106,7 +107,7 @@ final class Store {
         return Record.value(memory, item.at);
     }
 
-    /** Does what is due: a flush that was ordered for later. */
+    /** Runs what is due: a flush that was ordered for later. */
     synchronized void tick(long now) {
         if (flushAt != 0 && now >= flushAt) {
             flushAt = 0;
@@ -116,7 +117,7 @@ final class Store {
         }
     }
 
-    /** When {@link #tick} wants to be called; 0: never. */
+    /** When {@link #tick} must be called; 0: never. */
     synchronized long nextTick() {
         return flushAt;
     }
@@ -147,13 +148,13 @@ final class Store {
         return write(key, flags, expiry, value, ++cas);
     }
 
-    /** Writes the key's new record. What was there before goes even if the new value is too large to be kept. */
+    /** Writes the key's new record. The old one goes even if the new value is too large to be kept. */
     private Outcome write(byte[] key, int flags, long expiry, byte[] value, long unique) {
         long now = now();
         long recordBytes = Record.bytes(key.length, value.length);
         SlabClass slab = slabs.forBytes(recordBytes);
         long chunk = slab == null ? -1 : allocate(slab, now);
-        // Only now: making room may have evicted the very item.
+        // Only now: making room may have evicted the same item.
         Item item = items.get(ByteBuffer.wrap(key));
         if (chunk < 0) {
             if (item != null) {
@@ -199,7 +200,7 @@ final class Store {
         slab.giveBack(at, now + options.restMillis());
     }
 
-    /** A chunk, if need be by evicting what was used least recently. */
+    /** A chunk, after evicting the least recently used item if necessary. */
     private long allocate(SlabClass slab, long now) {
         long chunk = slab.take(now);
         if (chunk < 0 && slabs.grow(slab)) {
@@ -278,7 +279,7 @@ final class Store {
         return outcome;
     }
 
-    /** What {@link #add} came to. */
+    /** The result of {@link #add}. */
     record Sum(Outcome outcome, long value) {}
 
     /** Adds to a decimal number, or subtracts down to 0. */
@@ -300,14 +301,14 @@ final class Store {
         long sum = !isDecrement ? old + delta : Long.compareUnsigned(old, delta) < 0 ? 0 : old - delta;
         String digits = Long.toUnsignedString(sum);
         if (isDecrement) {
-            // As memcached does: a number that gets shorter keeps its length.
+            // As in memcached: a number that gets shorter keeps its length.
             digits = digits + " ".repeat(Math.max(0, item.length - digits.length()));
         }
         Outcome outcome = write(key, item.flags, item.expiry, digits.getBytes(StandardCharsets.US_ASCII), ++cas);
         return new Sum(outcome, sum);
     }
 
-    /** Forgets everything: now, or at that time. */
+    /** Deletes all values: now, or at that time. */
     synchronized void flush(long at) {
         counters.count(Counter.cmd_flush);
         flushAt = Math.max(1, at);

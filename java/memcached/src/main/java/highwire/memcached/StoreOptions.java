@@ -5,7 +5,7 @@ package highwire.memcached;
  *
  * @param bytes memory for index and records
  * @param itemBytes the largest record, key and what surrounds it included; a multiple of 64 up to a megabyte
- * @param restMillis how long a chunk rests before it is used again, where there is another
+ * @param restMillis how long a chunk rests before it is used again, if there is another
  */
 public record StoreOptions(long bytes, int itemBytes, int restMillis) {
     /** As memcached: 64 megabytes, records of up to one. */

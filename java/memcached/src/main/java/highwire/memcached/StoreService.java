@@ -36,7 +36,7 @@ final class StoreService implements RpcService {
         this.store = store;
     }
 
-    /** Writes a call; says how long it is. */
+    /** Writes a call; returns its length. */
     static int write(MemorySegment call, long seconds, long number, int flags, byte[] key, byte[] value) {
         call.set(LONG, 0, seconds);
         call.set(LONG, 8, number);

@@ -19,7 +19,7 @@ final class TextProtocol {
     private final Store store;
     private final Output out;
     private final MetaProtocol meta;
-    /** How far the line was searched for its end already. */
+    /** How far the line has been searched for its end. */
     private int searched;
 
     TextProtocol(Session session) {
@@ -29,7 +29,7 @@ final class TextProtocol {
         this.meta = new MetaProtocol(session, this);
     }
 
-    /** Takes the next command, if all of it is here. */
+    /** Takes the next command, if it is complete. */
     Progress next() {
         ByteBuffer input = session.input;
         int start = input.position();
@@ -186,7 +186,7 @@ final class TextProtocol {
             return Progress.DONE;
         }
         if (Record.bytes(key.length, length) > store.options.itemBytes()) {
-            // What was there is not what the client wants to be there.
+            // The client wanted to replace the old value, so that must not stay.
             store.delete(key, 0);
             answer("SERVER_ERROR object too large for cache", isQuiet);
             session.skip(length + END);
@@ -210,7 +210,10 @@ final class TextProtocol {
         return Progress.DONE;
     }
 
-    /** The value behind a command's line; null if it has not come; empty-handed (of another length) if it does not end where it should. */
+    /**
+     * The value behind a command's line; null if it has not come; an array of another length if the value
+     * does not end where it should.
+     */
     byte[] value(int length) {
         ByteBuffer input = session.input;
         if (input.remaining() < length + END) {
@@ -221,7 +224,7 @@ final class TextProtocol {
         if (input.get() == '\r' && input.get() == '\n') {
             return value;
         }
-        // Part of what is wrong, up to where the client's next line begins.
+        // Part of the error, up to the beginning of the client's next line.
         input.position(input.position() - 1);
         session.skipLine();
         return new byte[length + 1];
@@ -299,7 +302,7 @@ final class TextProtocol {
         answer("OK", isQuiet);
     }
 
-    /** There is one level, whatever is asked for. */
+    /** There is one level, whichever the client asks for. */
     private void verbosity(String[] words) {
         boolean isQuiet = isQuiet(words);
         boolean hasForm = words.length == (isQuiet ? 3 : 2) && unsigned(words[1]) != null;

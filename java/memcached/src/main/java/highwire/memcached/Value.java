@@ -1,7 +1,7 @@
 package highwire.memcached;
 
 /**
- * What a key stands for.
+ * A key's value.
  *
  * @param bytes the value
  * @param flags what the client stored with it

@@ -22,7 +22,7 @@ import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 
-/** The Java client: what it gets without the server, and that it is what every other client would get. */
+/** The Java client: it gets values without the server, and the same ones as every other client. */
 class OneSidedTest {
     private static Engine engine;
 
@@ -175,7 +175,8 @@ class OneSidedTest {
             assertEquals(gets, pair.client.reads() - reads, "one READ each");
             assertEquals(asked, store.counters.get(Counter.cmd_get) + store.counters.get(Counter.rpc_calls));
             assertEquals(heard, store.counters.get(Counter.bytes_read));
-            // Its threads look twenty times a second whether their peers live; a thread that answers a request spends microseconds on it.
+            // Its threads check twenty times a second whether their peers live; a thread that answers a
+            // request spends microseconds on it.
             assertTrue(spent / gets < 500, spent / gets + " ns of the server's threads per GET");
             before = serverNanos();
             for (int i = 0; i < 1000; i++) {

@@ -14,7 +14,7 @@ import java.util.SplittableRandom;
 import java.util.function.BiConsumer;
 import org.junit.jupiter.api.Test;
 
-/** Conversations without a network: what comes in, whole or byte by byte, and what is answered. */
+/** Conversations without a network: input, whole or byte by byte, and the answers. */
 class ProtocolTest {
     private static final Session.Server ALONE = new Session.Server() {
         @Override
@@ -49,7 +49,7 @@ class ProtocolTest {
         return said.toByteArray();
     }
 
-    /** Says lines, separated by `|`; the answers, in the same form. */
+    /** Sends lines, separated by `|`; returns the answers, in the same form. */
     private String say(String lines) throws IOException {
         byte[] bytes = (lines.replace("|", "\r\n") + "\r\n").getBytes(StandardCharsets.ISO_8859_1);
         String said = new String(say(bytes, bytes.length), StandardCharsets.ISO_8859_1);

@@ -91,7 +91,7 @@ class SoakTest {
             return until != 0 && until <= begun ? "a value that had expired" : null;
         }
 
-        /** Reads until it is over, or something is wrong. */
+        /** Reads until the soak ends, or a value is wrong. */
         void read(int seed) {
             SplittableRandom random = new SplittableRandom(seed);
             try (MemcachedClient client = MemcachedClient.connect(here, server.address(), Engine.PATIENCE)) {
@@ -129,7 +129,7 @@ class SoakTest {
                     int key = random.nextBoolean() ? part : random.nextInt(KEYS / parts) * parts + part;
                     boolean deletes = random.nextInt(16) == 0;
                     boolean expires = random.nextInt(8) == 0;
-                    // A client's changes are timed by the server, in seconds.
+                    // The server times a client's changes, in seconds.
                     long until = expires && client == null ? System.currentTimeMillis() + random.nextInt(20) : 0;
                     byte[] value = value(key, sequence, until, random.nextInt(600));
                     if (client == null) {
@@ -149,7 +149,7 @@ class SoakTest {
                     }
                     floors.set(key, deletes ? sequence + 1 : sequence);
                     if (sequence % 64 == 0) {
-                        // Readers want to find something, too.
+                        // Readers should find some values, too.
                         Thread.sleep(0, 200_000);
                     }
                 }
@@ -158,7 +158,7 @@ class SoakTest {
             }
         }
 
-        /** Runs until enough was seen, something is wrong, or patience ends. */
+        /** Runs until enough was seen, a value is wrong, or patience ends. */
         void run(BooleanSupplier isEnough) throws Exception {
             try (MemcachedClient changer = MemcachedClient.connect(here, server.address(), Engine.PATIENCE)) {
                 Thread[] threads = {

@@ -34,7 +34,7 @@ final class Greeting {
         }
     }
 
-    /** What a server offers, from its first line. */
+    /** A server's offer, from its first line. */
     static RpcOptions offer(String line) throws RpcClosedException {
         String[] words = line.split(" ");
         try {

@@ -15,7 +15,7 @@ import java.time.Duration;
 /** A session with a server. One thread at a time. Several calls may be in flight, each in a slot. */
 public final class RpcClient implements AutoCloseable {
     private static final int SPINS_PER_LOOK = 1 << 12;
-    /** The same where an engine has to run before anything can come. */
+    /** The same if an engine has to run before a message can arrive. */
     private static final int SPINS_FOR_ENGINE = 1 << 5;
     private static final long LOOK_NANOS = 50_000_000;
 
@@ -77,7 +77,7 @@ public final class RpcClient implements AutoCloseable {
                 channel.close();
             }
         } catch (IOException e) {
-            // The kernel has closed it whatever it reports.
+            // The kernel closes it even if it reports an error.
         }
         if (slots != null) {
             slots.close();
@@ -98,7 +98,7 @@ public final class RpcClient implements AutoCloseable {
         return call;
     }
 
-    /** The call that was begun is on its way, and the next one takes the next slot. */
+    /** Sends the call that was begun; the next one takes the next slot. */
     private void sent() {
         begun++;
     }
@@ -168,7 +168,7 @@ public final class RpcClient implements AutoCloseable {
         return slots.options.maxBytes();
     }
 
-    /** @return whether the server is there, as far as can be told without asking it. */
+    /** @return whether the server is there, as far as this end can tell without asking it. */
     public boolean valid() {
         return Greeting.isAlive(channel, scratch);
     }
@@ -197,7 +197,7 @@ public final class RpcClient implements AutoCloseable {
         }
 
         private int sequence() {
-            // Never 0, which is what untouched memory holds.
+            // Never 0, the content of untouched memory.
             return (int) (id / slots.options.slots()) + 1;
         }
 
@@ -265,7 +265,7 @@ public final class RpcClient implements AutoCloseable {
         /**
          * The answer.
          *
-         * @param length as {@link #await} said
+         * @param length as {@link #await} returned
          * @return its bytes, rounded up to eight
          */
         public MemorySegment answer(int length) {

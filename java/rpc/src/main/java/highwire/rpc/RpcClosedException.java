@@ -1,6 +1,6 @@
 package highwire.rpc;
 
-/** The other end has gone, or refuses; no call will be answered any more. */
+/** The other end has gone, or refuses; it will answer no call any more. */
 public final class RpcClosedException extends RpcException {
     private static final long serialVersionUID = 1;
 

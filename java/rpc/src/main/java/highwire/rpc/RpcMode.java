@@ -1,8 +1,8 @@
 package highwire.rpc;
 
-/** How both ends learn that something has come. */
+/** How both ends notice a message. */
 public enum RpcMode {
-    /** They look at their memory without pause: the shortest way, for a core each. */
+    /** They poll their memory without pause: the shortest way, for a core each. */
     POLLING,
     /** They sleep, and four bytes of immediate data wake them. */
     BLOCKING

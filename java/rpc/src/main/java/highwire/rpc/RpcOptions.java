@@ -1,7 +1,7 @@
 package highwire.rpc;
 
 /**
- * What a server offers.
+ * A server's offer.
  *
  * @param mode how both ends wait
  * @param slots calls of one client that may be in flight, a power of two

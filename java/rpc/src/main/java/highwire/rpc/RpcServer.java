@@ -19,7 +19,7 @@ public final class RpcServer implements AutoCloseable {
     private static final int GREETING_MILLIS = 5_000;
     private static final int TURNS_PER_LOOK = 1 << 16;
     private static final int IDLE_TURNS_PER_YIELD = 1 << 12;
-    /** The same where an engine has to run before anything can come from one of the sessions. */
+    /** The same if an engine has to run before a message can arrive from one of the sessions. */
     private static final int IDLE_TURNS_FOR_ENGINE = 1 << 5;
     private static final Duration LOOK = Duration.ofMillis(50);
 
@@ -29,7 +29,7 @@ public final class RpcServer implements AutoCloseable {
     private final ServerSocketChannel listener;
     private final InetSocketAddress address;
     private final List<Session> sessions = new CopyOnWriteArrayList<>();
-    /** Of blocking sessions; one that has ended may still be closing what it had. */
+    /** Threads of blocking sessions; one that has ended may still be closing its objects. */
     private final List<Thread> threads = new CopyOnWriteArrayList<>();
     private final Thread acceptor;
     private final Thread poller;
@@ -72,7 +72,8 @@ public final class RpcServer implements AutoCloseable {
             try {
                 answered = service.serve(slots.code(slot), slots.incoming(slot, length), length, outgoing);
             } catch (Throwable e) {
-                // An Error, too, is the call's: the thread serves others, and the client waits for an answer.
+                // An Error, too, is the call's: the thread serves other calls, and the client waits for an
+                // answer.
                 byte[] text = String.valueOf(e.getMessage()).getBytes(StandardCharsets.UTF_8);
                 answered = Math.min(text.length, options.maxBytes());
                 MemorySegment.copy(MemorySegment.ofArray(text), 0, outgoing, 0, answered);
@@ -86,7 +87,7 @@ public final class RpcServer implements AutoCloseable {
             try {
                 while (!isClosing) {
                     while (turn()) {
-                        // All that have come.
+                        // All calls that have come.
                     }
                     if (!slots.sleep(LOOK) && !Greeting.isAlive(channel, scratch)) {
                         break;
@@ -116,9 +117,9 @@ public final class RpcServer implements AutoCloseable {
      * Opens a server.
      *
      * @param context the engine to use
-     * @param address where clients find it; port 0 takes any
-     * @param service what it does
-     * @param options what it offers
+     * @param address where clients connect; port 0 takes any
+     * @param service the methods
+     * @param options the offer
      * @return the server
      * @throws RpcException it cannot listen there
      */
@@ -148,7 +149,7 @@ public final class RpcServer implements AutoCloseable {
                 try {
                     greet(channel);
                 } catch (IOException e) {
-                    // The peer is no client, or is gone again.
+                    // The peer is no client, or has gone already.
                     channel.close();
                 }
             } catch (IOException e) {

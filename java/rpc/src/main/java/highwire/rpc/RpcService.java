@@ -2,7 +2,7 @@ package highwire.rpc;
 
 import java.lang.foreign.MemorySegment;
 
-/** What a server does. Called by the server's thread, one call at a time. */
+/** A server's methods. The server's thread calls them, one call at a time. */
 @FunctionalInterface
 public interface RpcService {
     /**
@@ -13,7 +13,7 @@ public interface RpcService {
      * @param length how many of those bytes are the client's
      * @param answer where to put the answer
      * @return bytes of the answer
-     * @throws Exception the client hears its text as an {@link RpcException}
+     * @throws Exception the client gets its text as an {@link RpcException}
      */
     int serve(int method, MemorySegment arguments, int length, MemorySegment answer) throws Exception;
 }

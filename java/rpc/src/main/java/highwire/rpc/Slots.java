@@ -41,7 +41,7 @@ final class Slots implements AutoCloseable {
     static final int HEADER_BYTES = 24;
     private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
     private static final VarHandle INT = ValueLayout.JAVA_INT.varHandle();
-    /** Every so many messages the send queue is asked to say how far it is. */
+    /** After this many messages a send is signaled, to tell how far the send queue is. */
     private static final int SIGNAL_EVERY = 16;
 
     final RpcOptions options;
@@ -85,12 +85,12 @@ final class Slots implements AutoCloseable {
         }
     }
 
-    /** What the peer needs to know. */
+    /** The data that the peer needs. */
     String introduction() {
         return qp.endpoint() + " " + memory.address() + " " + Integer.toUnsignedString(memory.rkey());
     }
 
-    /** Connects to what the peer said. */
+    /** Connects to the peer, from its data. */
     void connect(String introduction) throws VerbsException, RpcClosedException {
         String[] words = introduction.split(" ");
         Endpoint peer;
@@ -109,7 +109,10 @@ final class Slots implements AutoCloseable {
         isNear = peer.address().equals(context.address());
     }
 
-    /** Whether the peer has the same engine, which then has no part in messages. Otherwise a thread that polls keeps that engine's thread from its core. */
+    /**
+     * Whether the peer has the same engine, which then takes no part in messages. Otherwise a polling thread
+     * keeps that engine's thread from its core.
+     */
     boolean isNear() {
         return isNear;
     }
@@ -133,12 +136,12 @@ final class Slots implements AutoCloseable {
         return 2L * options.slots() * options.slotBytes() + slot * 64L;
     }
 
-    /** Where to marshal what is sent from a slot. */
+    /** The place to marshal the arguments of a slot. */
     MemorySegment outgoing(int slot) {
         return bytes.asSlice(sendAt(slot), options.maxBytes());
     }
 
-    /** Sends what was marshalled. */
+    /** Sends the marshalled message. */
     void send(int slot, int code, long callId, int length, int sequence) throws RpcClosedException {
         if (length < 0 || length > options.maxBytes()) {
             throw new IllegalArgumentException(length + " bytes; a slot holds " + options.maxBytes());
@@ -159,7 +162,7 @@ final class Slots implements AutoCloseable {
         }
     }
 
-    /** Takes completions of sends, where nothing else completes. */
+    /** Takes completions of sends, in a queue that no other completions use. */
     void reap() throws RpcClosedException {
         while (cq.poll(completion)) {
             note();
@@ -191,7 +194,7 @@ final class Slots implements AutoCloseable {
         return (long) LONG.get(bytes, receiveEnd(slot) - 16);
     }
 
-    /** How long the message says to be; within its slot, whatever it says. */
+    /** The length in the message's header; within its slot, even if the header says more. */
     int length(int slot) {
         return Math.clamp((int) INT.get(bytes, receiveEnd(slot) - 8), 0, options.maxBytes());
     }
@@ -202,21 +205,21 @@ final class Slots implements AutoCloseable {
         return bytes.asSlice(receiveEnd(slot) - HEADER_BYTES - rounded, rounded);
     }
 
-    /** Sleeps until something comes; true if something has. For blocking sessions. */
+    /** Sleeps until a message comes; true if one has. For blocking sessions. */
     boolean sleep(Duration timeout) throws EngineGoneException, InterruptedException, RpcClosedException {
         boolean hasCome = cq.await(timeout);
         reap();
         return hasCome;
     }
 
-    /** Ends the queue pair first, so that the peer's WRITEs find nothing half closed. */
+    /** Ends the queue pair first, so that the peer's WRITEs find everything either open or closed. */
     @Override
     public void close() throws VerbsException {
         if (!qp.isClosed() && qp.state() != QpState.RESET) {
             try {
                 qp.modify(new QpAttr().state(QpState.ERROR));
             } catch (VerbsException e) {
-                // Gone with its engine.
+                // The queue pair has gone with its engine.
             }
         }
         qp.close();

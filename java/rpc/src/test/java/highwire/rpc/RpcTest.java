@@ -28,7 +28,7 @@ import org.junit.jupiter.api.AfterAll;
 import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 
-/** Calls in both modes, and what becomes of those that are not answered. */
+/** Calls in both modes, and the fate of calls without an answer. */
 class RpcTest {
     private static final Duration PATIENCE = Duration.ofSeconds(60);
     private static final InetSocketAddress ANY = new InetSocketAddress(InetAddress.getLoopbackAddress(), 0);
@@ -238,7 +238,7 @@ class RpcTest {
                         visitor.getOutputStream().write(line.getBytes());
                         visitor.getInputStream().read();
                     } catch (IOException e) {
-                        // The visitor has left without another word.
+                        // The visitor has left without sending anything else.
                     }
                 });
                 Class<? extends RpcException> expected =

@@ -28,7 +28,9 @@ public final class DisniRead {
 
     private DisniRead() {}
 
-    /** What DiSNI calls a custom endpoint: memory, and a receive that waits before there is a connection. */
+    /**
+     * A custom endpoint, as DiSNI calls it: memory, and a receive that waits before there is a connection.
+     */
     private static final class End extends RdmaActiveEndpoint {
         final MemBuf memory = MemoryAllocation.getInstance().allocate(BYTES);
         final ByteBuffer buffer = memory.getBuffer();

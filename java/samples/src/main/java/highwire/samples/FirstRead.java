@@ -36,7 +36,7 @@ public final class FirstRead {
             MemorySegment text = arena.allocateFrom("hello from memory that nobody sent");
             try (MemoryRegion source = pd.register(text, Access.REMOTE_READ);
                     MemoryRegion target = pd.register(arena.allocate(64), Access.LOCAL_WRITE)) {
-                // Two programs would tell each other endpoint, address and key, over whatever they have.
+                // Two programs would exchange endpoint, address and key, over any connection.
                 mine.connect(peers.endpoint(), ConnectOptions.DEFAULT);
                 peers.connect(mine.endpoint(), ConnectOptions.DEFAULT);
                 PostSend read = mine.postSend(new SendRequest(Opcode.READ)

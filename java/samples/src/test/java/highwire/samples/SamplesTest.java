@@ -17,7 +17,7 @@ import org.junit.jupiter.api.BeforeAll;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** The samples say what the pages say that they say. */
+/** The samples print what the pages promise. */
 @Timeout(120)
 final class SamplesTest {
     private static Process engine;

@@ -1,10 +1,10 @@
 package highwire.verbs;
 
-/** What a key permits: bits, as {@code ibv_access_flags} has them. */
+/** The permissions of a key: bits, as in {@code ibv_access_flags}. */
 public final class Access {
-    /** Nothing but being read by its own program. */
+    /** Only its own program may read here. */
     public static final int NONE = 0;
-    /** Receives, READs and results of atomics may land here. */
+    /** The device may place receives, READs and results of atomics here. */
     public static final int LOCAL_WRITE = 1;
     /** A peer may WRITE here. */
     public static final int REMOTE_WRITE = 1 << 1;
@@ -12,7 +12,7 @@ public final class Access {
     public static final int REMOTE_READ = 1 << 2;
     /** A peer may execute atomics here. */
     public static final int REMOTE_ATOMIC = 1 << 3;
-    /** All of it. */
+    /** All permissions. */
     public static final int ALL = LOCAL_WRITE | REMOTE_WRITE | REMOTE_READ | REMOTE_ATOMIC;
 
     private Access() {}

@@ -2,7 +2,7 @@ package highwire.verbs;
 
 import java.lang.foreign.MemorySegment;
 
-/** A completion, as polled. The object belongs to the caller and is filled again by the next poll that is given it. */
+/** A completion, as polled. The object belongs to the caller; the next poll into it fills it again. */
 public final class Completion {
     long wrId;
     int status;
@@ -16,7 +16,7 @@ public final class Completion {
     /** An empty one to poll into. */
     public Completion() {}
 
-    /** Reads a CQE as the ring has it. */
+    /** Reads a CQE of the ring. */
     void read(MemorySegment ring, long slot) {
         long second = Mapped.getLong(ring, slot + Layout.CQE_STATUS);
         long third = Mapped.getLong(ring, slot + Layout.CQE_BYTE_LEN);
@@ -34,12 +34,12 @@ public final class Completion {
     /**
      * Fills it, as another driver's poll does; all as {@code ibv_wc} has it.
      *
-     * @param wrId what the request was called
+     * @param wrId the request's number
      * @param status how it ended
      * @param opcode what completed
-     * @param flags what came along
+     * @param flags further properties
      * @param byteLen bytes received or read
-     * @param imm four bytes that came along, in host order
+     * @param imm the sender's four bytes, in host order
      * @param qpn the queue pair
      * @param sourceQpn the queue pair that sent it
      * @return this
@@ -61,7 +61,9 @@ public final class Completion {
         return wrId;
     }
 
-    /** @return how it ended; after anything but success only {@link #wrId} and {@link #qpn} mean something. */
+    /**
+     * @return how it ended; after anything but success only {@link #wrId} and {@link #qpn} mean something.
+     */
     public CompletionStatus status() {
         return CompletionStatus.of(status);
     }
@@ -76,7 +78,7 @@ public final class Completion {
         return (opcode & 0x80) != 0;
     }
 
-    /** @return what completed, as {@code ibv_wc_opcode} counts. */
+    /** @return the operation that completed, in the numbers of {@code ibv_wc_opcode}. */
     public int opcode() {
         return opcode;
     }
@@ -96,12 +98,12 @@ public final class Completion {
         return (flags & 1) != 0;
     }
 
-    /** @return the four bytes that came along, in host order. */
+    /** @return the sender's four bytes, in host order. */
     public int imm() {
         return imm;
     }
 
-    /** @return the queue pair of ours that it happened on. */
+    /** @return the local queue pair. */
     public int qpn() {
         return qpn;
     }

@@ -7,7 +7,10 @@ import java.util.Map;
 import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 
-/** Where completion queues report that were asked to. A waiting thread sleeps in the kernel, on a socket. One thread waits at a time. */
+/**
+ * A channel to which armed completion queues report. A waiting thread sleeps in the kernel, on a socket. One
+ * thread waits at a time.
+ */
 public final class CompletionChannel extends VerbsObject {
     final long number;
     private final Frames events;
@@ -38,7 +41,7 @@ public final class CompletionChannel extends VerbsObject {
         events.wakeup();
     }
 
-    /** Ends the wait of the thread that waits, or else the next wait, at once. Any thread may call it. */
+    /** Ends the wait of the waiting thread, or else the next wait, at once. Any thread may call it. */
     public void wakeup() {
         isWoken = true;
         events.wakeup();
@@ -49,7 +52,7 @@ public final class CompletionChannel extends VerbsObject {
      * other's memory, which completes nothing at the other end.
      *
      * @return an address of the loopback interface, which may be told to others
-     * @throws VerbsException there is no socket to be had
+     * @throws VerbsException no socket can be opened
      */
     public InetSocketAddress bell() throws VerbsException {
         checkOpen();
@@ -64,7 +67,8 @@ public final class CompletionChannel extends VerbsObject {
      * Waits for a queue to report.
      *
      * @param timeout how long at most
-     * @return the queue, which wants to be polled; null if none has reported in time, {@link #wakeup} was called, or the {@link #bell} rang
+     * @return the queue, which must be polled; null if none has reported in time, {@link #wakeup} was called,
+     * or the {@link #bell} rang
      * @throws EngineGoneException the engine has ended
      * @throws InterruptedException the thread was interrupted
      */
@@ -97,7 +101,7 @@ public final class CompletionChannel extends VerbsObject {
         }
     }
 
-    /** The queue that a peer has rung for, if it was that. */
+    /** The queue for which a peer has rung, if it was that. */
     private CompletionQueue rung() {
         for (CompletionQueue queue : queues.values()) {
             if (queue.hasRung()) {

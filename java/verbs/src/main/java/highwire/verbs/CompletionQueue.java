@@ -50,7 +50,10 @@ public final class CompletionQueue extends VerbsObject {
     private int lock;
     private volatile boolean isArmed;
     private volatile QueuePair[] queuePairs = new QueuePair[2];
-    /** Receives that complete here and that peers may complete, where to look next, and how many such completions were polled. */
+    /**
+     * Receives that complete here and that peers may complete, the next one to check, and how many such
+     * completions were polled.
+     */
     private volatile Receives[] receives = new Receives[0];
     private int next;
     private long completed;
@@ -119,7 +122,7 @@ public final class CompletionQueue extends VerbsObject {
                 : completed != Mapped.getLongAcquire(ring, Layout.RING_COMPLETED_OFFSET) && pollCompleted(into);
     }
 
-    /** One that a peer has completed. */
+    /** A completion that a peer has made. */
     private boolean pollCompleted(Completion into) {
         long all = Mapped.getLongAcquire(ring, Layout.RING_COMPLETED_OFFSET);
         Receives[] queues = receives;
@@ -133,7 +136,7 @@ public final class CompletionQueue extends VerbsObject {
             isAwaited |= queues[next].isAwaited();
         }
         if (!isAwaited) {
-            // Those of a queue pair that was reset or closed belong to no queue pair.
+            // Completions of a queue pair that was reset or closed belong to no queue pair.
             completed = all;
         }
         return false;
@@ -182,7 +185,7 @@ public final class CompletionQueue extends VerbsObject {
             }
             tailCached = tail;
         }
-        // One that a thread had carried out before it posted what has just completed goes first.
+        // A completion that a thread made before it posted the request that has just completed goes first.
         if (localHead != (long) LOCAL_TAIL.getAcquire(this)) {
             takeLocal(into);
             return true;
@@ -193,7 +196,7 @@ public final class CompletionQueue extends VerbsObject {
         long slot = Layout.RING_HEADER_BYTES + (head & mask) * Layout.CQE_BYTES;
         into.read(ring, slot);
         head++;
-        // Release: our reads of the slot are done before the engine may overwrite it.
+        // Release: this thread's reads of the slot are done before the engine may overwrite it.
         Mapped.putLongRelease(ring, Layout.RING_HEAD_OFFSET, head);
         QueuePair owner = find(into.qpn);
         if (owner != null) {
@@ -214,16 +217,16 @@ public final class CompletionQueue extends VerbsObject {
         into.qpn = (int) word & 0xFF_FFFF;
         into.sourceQpn = 0;
         localHead++;
-        // Release: we have read the place before a poster may use it again.
+        // Release: this thread has read the place before a poster may use it again.
         LOCAL_HEAD.setRelease(this, localHead);
     }
 
-    /** Whether a request may be carried out here: its completion will find room. */
+    /** Whether this thread may carry out a request: its completion will find room. */
     boolean hasLocalRoom() {
         return (long) LOCAL_TAIL.getOpaque(this) - (long) LOCAL_HEAD.getAcquire(this) < localMask + 1 - POSTERS_MAX;
     }
 
-    /** Adds a completion of a request that was carried out here. */
+    /** Adds a completion of a request that this thread carried out. */
     void addLocal(long wrId, int qpn, int opcode, int byteLen) {
         while (!LOCK.weakCompareAndSetAcquire(this, 0, 1)) {
             Thread.onSpinWait();
@@ -234,7 +237,8 @@ public final class CompletionQueue extends VerbsObject {
         LOCAL_TAIL.setRelease(this, localTail + 1);
         LOCK.setRelease(this, 0);
         if (channel != null) {
-            // The completion is visible before we look whether a thread sleeps; the sleeper arms before it looks.
+            // The completion is visible before this thread looks for a sleeper; the sleeper arms before it
+            // looks.
             VarHandle.fullFence();
             if (isArmed) {
                 isArmed = false;

@@ -6,7 +6,7 @@ public enum CompletionStatus {
     SUCCESS,
     /** A receive was too short for its message. */
     LOCAL_LENGTH,
-    /** The request or its queue pair was not right. */
+    /** The request or its queue pair was invalid. */
     LOCAL_QP_OPERATION,
     /** Not used. */
     LOCAL_EEC_OPERATION,
@@ -20,7 +20,7 @@ public enum CompletionStatus {
     BAD_RESPONSE,
     /** Local memory could not be written. */
     LOCAL_ACCESS,
-    /** The peer does not take this request. */
+    /** The peer does not accept this request. */
     REMOTE_INVALID_REQUEST,
     /** A remote key does not permit it. */
     REMOTE_ACCESS,
@@ -42,9 +42,9 @@ public enum CompletionStatus {
     INVALID_EEC_STATE,
     /** The device failed. */
     FATAL,
-    /** No answer. */
+    /** There was no answer. */
     RESPONSE_TIMEOUT,
-    /** Anything else. */
+    /** Any other failure. */
     GENERAL,
     /** A tag did not match. */
     TAG;

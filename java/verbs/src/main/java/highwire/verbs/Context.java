@@ -17,10 +17,11 @@ import java.util.concurrent.CopyOnWriteArrayList;
 /**
  * A session with an engine: everything that this program has of its device.
  *
- * <p>Any number of threads may use it. One arena holds what is mapped of the engine's own; each queue and each {@link RdmaArena} has another.
+ * <p>Any number of threads may use it. One arena holds the mappings of the engine's own memory; each queue
+ * and each {@link RdmaArena} has another.
  */
 public final class Context implements AutoCloseable {
-    /** How long an answer of the engine is waited for unless another time is given. */
+    /** How long a call waits for the engine's answer unless another time is given. */
     public static final Duration DEFAULT_TIMEOUT = Duration.ofSeconds(5);
 
     final Frames frames;
@@ -193,9 +194,10 @@ public final class Context implements AutoCloseable {
     }
 
     /**
-     * Wakes the thread that waits on a completion channel of another program of this machine. It finds no completion there, and looks at what the two have agreed on.
+     * Wakes the thread that waits on a completion channel of another program of this machine. It finds no
+     * completion there, and looks at the memory on which the two have agreed.
      *
-     * @param bell as {@link CompletionChannel#bell} said
+     * @param bell as {@link CompletionChannel#bell} returned
      */
     public void ring(InetSocketAddress bell) {
         board.ringBell(bell);
@@ -225,7 +227,7 @@ public final class Context implements AutoCloseable {
         }
     }
 
-    /** The region's arena, if the memory lies in one of this context's. */
+    /** The region's arena, if the memory lies in an arena of this context. */
     RdmaArena arenaOf(MemorySegment memory) {
         for (RdmaArena candidate : arenas) {
             if (candidate.contains(memory)) {
@@ -252,7 +254,7 @@ public final class Context implements AutoCloseable {
             }
             isClosed = true;
         }
-        // Mappings go first: what the engine takes back afterwards is seen by no thread here any more.
+        // Mappings go first: no thread here sees memory that the engine takes back afterwards.
         arena.close();
         board.close();
         frames.close();
@@ -266,7 +268,7 @@ public final class Context implements AutoCloseable {
                 Frames.connect(candidate, DEFAULT_TIMEOUT).close();
                 found.add(candidate);
             } catch (IOException e) {
-                // Left behind by an engine that was killed; the next one removes it.
+                // Left behind by an engine that was killed; the next engine removes it.
             }
         }
         return found;

@@ -30,7 +30,7 @@ final class Copies {
         }
     }
 
-    /** Copies what a peer may be writing; what it had published before is visible afterwards. */
+    /** Copies bytes that a peer may be writing; bytes that it had published before are visible afterwards. */
     static void copyAcquire(MemorySegment from, long fromAt, MemorySegment to, long toAt, long length) {
         if (length == 8 && ((fromAt | toAt) & 7) == 0) {
             Mapped.LONG.set(to, toAt, Mapped.getLongAcquire(from, fromAt));

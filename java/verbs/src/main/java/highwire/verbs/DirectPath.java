@@ -9,9 +9,10 @@ import java.net.InetSocketAddress;
 /**
  * Requests that the posting thread carries out itself, between queue pairs of one engine.
  *
- * <p>The checks are those of the responder, on the tables that the engine publishes. {@code in_use} is stored before the tables are read, with a
- * full fence between: either we see that an entry is gone, or the engine sees that we work on it and waits. Whatever speaks against a
- * request, it goes through the engine, whose verdict counts.
+ * <p>The checks are those of the responder, on the tables that the engine publishes. {@code in_use} is stored
+ * before the tables are read, with a full fence between: either this thread sees that an entry is gone, or
+ * the engine sees that the thread is at work and waits. Any objection to a request sends it through the
+ * engine, whose verdict counts.
  */
 final class DirectPath {
     /** Longer requests go through the engine, as those of its own do. */
@@ -26,7 +27,10 @@ final class DirectPath {
     private int peerQpn;
     private int peerDomain;
     private int peerAccess;
-    /** Where the peer's receives wait, and where they complete; null if it is no program that leaves them to us. */
+    /**
+     * Where the peer's receives wait, and where they complete; null if the peer's program does not leave them
+     * to other programs.
+     */
     private MemorySegment peerReceives;
     private MemorySegment peerCompletions;
     private int peerSlotBytes;
@@ -36,7 +40,7 @@ final class DirectPath {
     private long takenId;
     private InetSocketAddress bell;
 
-    /** What a request knows of the region that it names. */
+    /** The cached region that a request names. */
     static final class Target {
         private final EngineTables.Entry entry = new EngineTables.Entry();
         private long iova;
@@ -47,7 +51,7 @@ final class DirectPath {
         private int domain;
         private int access;
         MemorySegment memory;
-        /** Where in {@link #memory} the operation begins; set by {@link DirectPath#begin}. */
+        /** The operation's offset in {@link #memory}; set by {@link DirectPath#begin}. */
         long at;
     }
 
@@ -64,7 +68,10 @@ final class DirectPath {
         peer.at = -1;
     }
 
-    /** Announces and checks; if true, {@code target} says where the bytes are, and {@link #end} must follow. */
+    /**
+     * Announces and checks the operation; if true, {@code target} is the place of the bytes, and {@link #end}
+     * must follow.
+     */
     boolean begin(Target target, int rkey, long address, long length, int need) {
         long word = 1L << 63 | (long) peerQpn << 32 | Integer.toUnsignedLong(rkey);
         Mapped.putLongOpaque(sendRing, Layout.RING_IN_USE_OFFSET, word);
@@ -77,8 +84,10 @@ final class DirectPath {
     }
 
     /**
-     * The same for a message, which uses the peer's oldest receive. If true, that receive is ours, {@code target} says where the bytes are, and
-     * {@link #endMessage} must follow. Whatever is not simple is for the engine: a receive of several pieces or one that is too short, one that the engine holds, or none.
+     * The same for a message, which uses the peer's oldest receive. If true, that receive belongs to this
+     * thread, {@code target} is the place of the bytes, and {@link #endMessage} must follow. The engine gets
+     * all other cases: a receive of several pieces or one that is too short, one that the engine holds, or
+     * none.
      */
     boolean beginMessage(Target target, PostSend.Request request) {
         if (!isConnected() || peerReceives == null) {
@@ -104,7 +113,7 @@ final class DirectPath {
         if (!begins) {
             return false;
         }
-        // What was read of the slot was true if no other peer has taken it meanwhile: it is not written again before.
+        // The slot as read was valid if no other peer has taken it meanwhile: it is not written again before.
         if (receives != peerReceives || !Mapped.LONG.compareAndSet(receives, Layout.RING_HEAD_OFFSET, head, head + 1)) {
             end();
             return false;
@@ -113,7 +122,7 @@ final class DirectPath {
         return true;
     }
 
-    /** The message is where it belongs: completes the receive, and wakes who waits for that. */
+    /** The message is in place: completes the receive, and wakes the thread that waits for it. */
     void endMessage(PostSend.Request request) {
         boolean isWrite = request.opcode == Opcode.WRITE_WITH_IMM;
         int flags = request.opcode == Opcode.SEND ? 0 : Layout.CQE_WITH_IMM;
@@ -124,9 +133,10 @@ final class DirectPath {
         Mapped.putLong(peerReceives, slot + Layout.CQE_STATUS, (long) flags << 16 | (long) opcode << 8);
         Mapped.putLong(peerReceives, slot + Layout.CQE_BYTE_LEN, (long) imm << 32 | request.total);
         Mapped.putLong(peerReceives, slot + Layout.CQE_QPN, peerQpn);
-        // Release: the message and its completion are there before the number that says so.
+        // Release: the message and its completion are visible before the number that announces them.
         Mapped.putLongRelease(peerReceives, slot + Layout.RECEIVE_COMPLETED, taken + 1);
-        // With a full fence: either who arms the queue sees the completion, or we see that it is armed.
+        // With a full fence: either the thread that arms the queue sees the completion, or this one sees that
+        // it is armed.
         Mapped.LONG.getAndAdd(peerCompletions, Layout.RING_COMPLETED_OFFSET, 1L);
         long armed = (long) Mapped.LONG.getVolatile(peerCompletions, Layout.RING_ARM_OFFSET);
         if (armed != 0) {
@@ -151,7 +161,7 @@ final class DirectPath {
 
     /** The operation is over. */
     void end() {
-        // Release: the copy is over before the engine sees that we are done.
+        // Release: the copy is over before the engine sees that this thread is done.
         Mapped.putLongRelease(sendRing, Layout.RING_IN_USE_OFFSET, 0L);
     }
 
@@ -206,7 +216,7 @@ final class DirectPath {
             return false;
         }
         long into = address - target.iova;
-        // What is not in the segment, at either end, is for the engine.
+        // Memory outside of the segment, at either end, is for the engine.
         if (target.domain != peerDomain
                 || (target.access & need) != need
                 || into < target.before

@@ -9,7 +9,8 @@ import java.nio.channels.DatagramChannel;
 /**
  * The bits by which the engine finds queues with new work, and the way to wake it.
  *
- * <p>A ringer sets its bit before it looks at the summary, and the engine takes the summary before it takes the words, so no bell is lost.
+ * <p>A ringing thread sets its bit before it looks at the summary, and the engine takes the summary before it
+ * takes the words, so no bell is lost.
  */
 final class DoorbellBoard {
     private final MemorySegment board;
@@ -42,7 +43,8 @@ final class DoorbellBoard {
         long word = bell >>> 6;
         long at = Layout.BOARD_WORDS_OFFSET + 8 * word;
         long summary = 1L << word;
-        // A bit that is set here after the fence will be taken later, and then what was published before is seen.
+        // The engine will take a bit that is set here after the fence, and then sees what was published
+        // before.
         if ((Mapped.getLongOpaque(board, at) & 1L << bell) == 0
                 || (Mapped.getLongOpaque(board, Layout.BOARD_SUMMARY_OFFSET) & summary) == 0) {
             set(at, 1L << bell, summary);
@@ -73,7 +75,7 @@ final class DoorbellBoard {
         }
     }
 
-    /** Wakes the engine. A lost datagram is made up for by the engine's own timer. */
+    /** Wakes the engine. The engine's own timer makes up for a lost datagram. */
     void wake() {
         ringBell(engine);
     }
@@ -83,7 +85,7 @@ final class DoorbellBoard {
         try {
             waker.send(ByteBuffer.allocate(0), to);
         } catch (IOException e) {
-            // A full socket means that the sleeper there has reasons enough to wake.
+            // A full socket means that the sleeper there has enough wake-ups waiting.
         }
     }
 
@@ -91,7 +93,7 @@ final class DoorbellBoard {
         try {
             waker.close();
         } catch (IOException e) {
-            // The kernel has closed it whatever it reports.
+            // The kernel closes it even if it reports an error.
         }
     }
 }

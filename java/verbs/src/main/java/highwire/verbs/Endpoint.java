@@ -6,8 +6,9 @@ import java.util.regex.Matcher;
 import java.util.regex.Pattern;
 
 /**
- * A queue pair as its peer needs to know it. Its text is {@code qpn-psn@address}, as in {@code 00abcd-123456@127.83.20.7}, the same
- * as Highwire's programs in other languages print and read. Applications exchange it however they like.
+ * The data of a queue pair that its peer needs. Its text is {@code qpn-psn@address}, as in {@code
+ * 00abcd-123456@127.83.20.7}, the same that Highwire's programs in other languages print and read.
+ * Applications may exchange it in any way.
  *
  * @param address the device
  * @param qpn the queue pair
@@ -19,9 +20,9 @@ public record Endpoint(InetAddress address, int qpn, int psn) {
     /**
      * Reads the text form.
      *
-     * @param text what a peer has said
+     * @param text a peer's text
      * @return the endpoint
-     * @throws IllegalArgumentException the text is none
+     * @throws IllegalArgumentException the text is no endpoint
      */
     public static Endpoint parse(String text) {
         Matcher matcher = TEXT.matcher(text.strip());

@@ -55,7 +55,7 @@ final class EngineTables {
         }
     }
 
-    /** Whether the entry is what the engine says now. */
+    /** Whether the engine's entry is still the same. */
     boolean isCurrent(Entry entry, int key) {
         return entry.key == key && entry.at >= 0 && Mapped.getLongAcquire(memory, entry.at) == entry.sequence;
     }

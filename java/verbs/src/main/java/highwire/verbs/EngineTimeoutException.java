@@ -1,6 +1,6 @@
 package highwire.verbs;
 
-/** The engine did not answer in time. The context is closed, since what became of the request is not known. */
+/** The engine did not answer in time. The context is closed, since the result of the request is unknown. */
 public class EngineTimeoutException extends VerbsException {
     private static final long serialVersionUID = 1;
 

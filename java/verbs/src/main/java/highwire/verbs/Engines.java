@@ -7,7 +7,7 @@ import java.nio.file.Path;
 import java.util.ArrayList;
 import java.util.List;
 
-/** Where engines are. */
+/** Finds engines. */
 public final class Engines {
     /** The property that names a door; the environment variable {@code HIGHWIRE_DOOR} does so, too. */
     public static final String DOOR_PROPERTY = "highwire.door";
@@ -58,7 +58,7 @@ public final class Engines {
                 }
             }
         } catch (IOException e) {
-            // Nobody of this user has ever had a device here.
+            // No program of this user has ever opened a device here.
         }
         doors.sort(null);
         return doors;

@@ -16,7 +16,7 @@ import java.nio.file.Path;
 import java.time.Duration;
 
 /**
- * A connection to a door: one question at a time, each with its answer or an end.
+ * A connection to a door: one request at a time, each with its answer or the end of the connection.
  *
  * <pre>
  *  0 +------------+----------+------------+------------------------------------+
@@ -53,7 +53,9 @@ final class Frames implements AutoCloseable {
     private final ByteBuffer buffer =
             ByteBuffer.allocateDirect(HEADER_BYTES + BODY_BYTES_MAX).order(ByteOrder.LITTLE_ENDIAN);
     private long timeoutNanos;
-    /** Where other programs wake the thread that waits for words; null until one is told of it. */
+    /**
+     * The socket by which other programs wake the thread that waits for words; null until a program is told of it.
+     */
     private volatile DatagramChannel bell;
     private boolean hasRung;
 
@@ -76,7 +78,9 @@ final class Frames implements AutoCloseable {
         }
     }
 
-    /** Asks, and waits for the answer. After any failure but a refusal the connection is closed. */
+    /**
+     * Sends a request, and waits for the answer. After any failure but a refusal the connection is closed.
+     */
     synchronized long[] ask(int kind, long... words) throws VerbsException {
         try {
             send(kind, words);
@@ -119,7 +123,7 @@ final class Frames implements AutoCloseable {
         }
         buffer.flip();
         while (buffer.hasRemaining()) {
-            // A question is shorter than any socket's buffer, and the last one was answered.
+            // A request is shorter than any socket's buffer, and the last one was answered.
             if (socket.write(buffer) == 0) {
                 throw new EngineGoneException("the engine does not read");
             }
@@ -159,7 +163,7 @@ final class Frames implements AutoCloseable {
                 throw e;
             }
             bell = opened;
-            // A thread that sleeps already sleeps without it.
+            // A thread that sleeps already does so without the bell.
             selector.wakeup();
         }
         return (InetSocketAddress) bell.getLocalAddress();
@@ -172,7 +176,7 @@ final class Frames implements AutoCloseable {
         return was;
     }
 
-    /** One datagram at a time: what else lies there ends the next wait. */
+    /** One datagram at a time: a further one ends the next wait. */
     private boolean hasRung() throws IOException {
         DatagramChannel rung = bell;
         if (rung != null && rung.receive(ByteBuffer.allocate(0)) != null) {
@@ -181,7 +185,10 @@ final class Frames implements AutoCloseable {
         return hasRung;
     }
 
-    /** Waits for the next word that the engine sends unasked; false if the time passes, the bell rings or {@link #wakeup} is called first. */
+    /**
+     * Waits for the next word that the engine sends without a request; false if the time passes, the bell
+     * rings or {@link #wakeup} is called first.
+     */
     boolean awaitWord(long nanos, long[] word) throws EngineGoneException {
         long deadline = System.nanoTime() + nanos;
         try {
@@ -224,10 +231,10 @@ final class Frames implements AutoCloseable {
         selector.wakeup();
     }
 
-    /** Whether the other end is there, as far as can be told without asking it. */
+    /** Whether the other end is there, as far as this end can tell without asking it. */
     synchronized boolean isAlive() {
         try {
-            // Nothing comes unasked on this connection, so a read finds nothing or the end.
+            // The engine sends nothing unasked on this connection, so a read finds nothing or the end.
             return socket.isOpen() && socket.read(ByteBuffer.allocate(1)) == 0;
         } catch (ClosedChannelException e) {
             return false;
@@ -249,7 +256,7 @@ final class Frames implements AutoCloseable {
         try {
             socket.close();
         } catch (IOException e) {
-            // The kernel has closed it whatever it reports.
+            // The kernel closes it even if it reports an error.
         }
     }
 }

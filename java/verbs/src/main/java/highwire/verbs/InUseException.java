@@ -1,6 +1,6 @@
 package highwire.verbs;
 
-/** Something else still needs the object, which therefore stays. */
+/** Another object still needs this one, which therefore stays. */
 public class InUseException extends VerbsException {
     private static final long serialVersionUID = 1;
 

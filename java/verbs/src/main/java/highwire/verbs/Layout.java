@@ -1,15 +1,15 @@
 package highwire.verbs;
 
 /**
- * Where everything lies in the memory that the engine shares: rings, the doorbell board, the engine's tables.
+ * The layout of the memory that the engine shares: rings, the doorbell board, the engine's tables.
  *
- * <p>{@code docs/uapi.md} draws every structure; {@code vectors/uapi/layout.txt} lists these numbers, and the tests of both languages
- * hold their constants against it.
+ * <p>{@code docs/uapi.md} draws every structure; {@code vectors/uapi/layout.txt} lists these numbers, with
+ * which the tests of both languages compare their constants.
  */
 final class Layout {
     /** The version of the door and of everything that is mapped through it. */
     static final long DOOR_VERSION = 2;
-    /** The first word said to a door: "HWDOOR". */
+    /** The first word sent to a door: "HWDOOR". */
     static final long DOOR_MAGIC = 0x0000_524F_4F44_5748L;
 
     /** "HWRG". */

@@ -26,7 +26,7 @@ final class Mapped {
         }
     }
 
-    /** Maps a whole file that is the engine's alone to write. */
+    /** Maps a whole file that only the engine may write. */
     static MemorySegment mapReadOnly(Path file, Arena arena) throws IOException {
         try (FileChannel channel = FileChannel.open(file, StandardOpenOption.READ)) {
             return channel.map(FileChannel.MapMode.READ_ONLY, 0, channel.size(), arena);

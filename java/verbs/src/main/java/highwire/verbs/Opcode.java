@@ -1,6 +1,6 @@
 package highwire.verbs;
 
-/** What a send request does; the numbers are those of {@code ibv_wr_opcode}. */
+/** The operation of a send request; the numbers are those of {@code ibv_wr_opcode}. */
 public enum Opcode {
     /** Writes to the peer's memory. */
     WRITE(0, 1),
@@ -12,13 +12,13 @@ public enum Opcode {
     SEND_WITH_IMM(3, 0),
     /** Reads from the peer's memory. */
     READ(4, 2),
-    /** Stores {@code swap} in the peer's word if that is {@code compare}; brings back what it was. */
+    /** Stores {@code swap} in the peer's word if that is {@code compare}; returns its former value. */
     COMPARE_SWAP(5, 3),
-    /** Adds to the peer's word; brings back what it was. */
+    /** Adds to the peer's word; returns its former value. */
     FETCH_ADD(6, 4);
 
     final int number;
-    /** How the completion counts it, as {@code ibv_wc_opcode}. */
+    /** The completion's number for it, as in {@code ibv_wc_opcode}. */
     final int completed;
 
     Opcode(int number, int completed) {

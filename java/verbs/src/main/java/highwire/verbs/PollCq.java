@@ -16,7 +16,7 @@ public final class PollCq implements StatefulVerbCall<PollCq> {
 
     @Override
     public PollCq exec() {
-        // Mostly there is nothing, and then this is all.
+        // Mostly there is no completion, and then this is all.
         found = queue.hasCompletion() ? queue.poll(completions) : 0;
         return this;
     }
@@ -32,7 +32,7 @@ public final class PollCq implements StatefulVerbCall<PollCq> {
     }
 
     /**
-     * One of those found.
+     * A completion that was found.
      *
      * @param index from 0
      * @return it, until the next {@link #exec}

@@ -59,7 +59,7 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
         return true;
     }
 
-    /** @return how many requests the last {@link #exec} took; fewer than there are only if it threw. */
+    /** @return how many requests the last {@link #exec} took; fewer than the call has only if it threw. */
     @Override
     public int result() {
         return taken;
@@ -102,7 +102,7 @@ public final class PostSend implements StatefulVerbCall<PostSend> {
         long compareAdd;
         long swap;
         long total;
-        /** Another one after each change. */
+        /** A version, which grows with each change. */
         long version;
 
         Request(SendRequest described, MemorySegment image, long at) {

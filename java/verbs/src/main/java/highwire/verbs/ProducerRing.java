@@ -7,14 +7,14 @@ import java.lang.foreign.MemorySegment;
 /**
  * The filling end of a ring. One thread at a time.
  *
- * <p>The tail is ours: its truth is kept here and never read back. The head is the engine's: a cached copy says how much room there is for
- * certain, and only when that is too little is the shared one read.
+ * <p>The tail is this program's: it is kept here and never read back. The head is the engine's: a cached copy
+ * says how much room there is for certain, and the shared one is read only if that is too little.
  */
 final class ProducerRing {
     final MemorySegment memory;
     final int slotBytes;
     private final long mask;
-    /** What was written into each slot last, and which version of it. The consumer never writes there. */
+    /** The request last written into each slot, and its version. The consumer never writes there. */
     private final Object[] written;
     private final long[] versions;
     private final Arena arena;
@@ -43,7 +43,7 @@ final class ProducerRing {
         }
     }
 
-    /** Believes a header, or says which field is wrong. */
+    /** Validates a header, or says which field is wrong. */
     static void check(MemorySegment memory, int kind) throws IOException {
         if (memory.byteSize() < Layout.RING_HEADER_BYTES
                 || Mapped.getIntAcquire(memory, Layout.RING_MAGIC_OFFSET) != Layout.RING_MAGIC) {
@@ -69,28 +69,28 @@ final class ProducerRing {
         return (int) mask + 1;
     }
 
-    /** Whether so many slots are free. */
+    /** Whether this many slots are free. */
     boolean hasRoom(int slots) {
         return mask + 1 - (tail - headCached) >= slots || hasRoomNow(slots);
     }
 
     private boolean hasRoomNow(int slots) {
-        // Acquire: the engine's reads of a slot happen before we overwrite it.
+        // Acquire: the engine's reads of a slot happen before this program overwrites it.
         headCached = Mapped.getLongAcquire(memory, Layout.RING_HEAD_OFFSET);
         return mask + 1 - (tail - headCached) >= slots;
     }
 
-    /** Where the slot lies that is {@code ahead} slots behind the last one that was published. */
+    /** The place of the slot that is {@code ahead} slots behind the last one published. */
     long slot(int ahead) {
         return Layout.RING_HEADER_BYTES + ((tail + ahead) & mask) * slotBytes;
     }
 
-    /** Where the slot with this number lies. */
+    /** The place of the slot with this number. */
     long slotOf(long number) {
         return Layout.RING_HEADER_BYTES + (number & mask) * slotBytes;
     }
 
-    /** How many slots were published. */
+    /** The number of slots published. */
     long published() {
         return tail;
     }
@@ -110,7 +110,8 @@ final class ProducerRing {
     /** Makes slots visible. A full fence: the doorbell is looked at afterwards. */
     void publish(int slots) {
         tail += slots;
-        // The slots' contents are visible before the cursor that covers them, and that before we look at the doorbells.
+        // The slots' contents are visible before the cursor that covers them, and that before this thread
+        // looks at the doorbells.
         Mapped.LONG.setVolatile(memory, Layout.RING_TAIL_OFFSET, tail);
     }
 

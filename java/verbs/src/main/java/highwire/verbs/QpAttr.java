@@ -96,7 +96,7 @@ public final class QpAttr {
         return set(13, MAX_RD_ATOMIC, count);
     }
 
-    /** @param code which wait an RNR NAK asks for (IBTA table 45). @return this */
+    /** @param code the wait for which an RNR NAK asks (IBTA table 45). @return this */
     public QpAttr minRnrTimer(int code) {
         return set(15, MIN_RNR_TIMER, code);
     }
@@ -116,7 +116,7 @@ public final class QpAttr {
         return set(11, RNR_RETRY, count);
     }
 
-    /** @param irn whether losses are to be recovered as IRN does, where the peer can. @return this */
+    /** @param irn whether to recover losses as IRN does, if the peer can. @return this */
     public QpAttr irn(boolean irn) {
         return set(32, RECOVERY, irn ? 1 : 0);
     }

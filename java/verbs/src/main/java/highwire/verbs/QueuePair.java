@@ -8,8 +8,8 @@ import java.lang.invoke.VarHandle;
 /**
  * A queue pair. One thread posts sends at a time, and one posts receives.
  *
- * <p>On RC to a queue pair of the same engine requests are carried out by the posting thread, while nothing of this queue pair is
- * in the engine's hands; everything else is left in the ring for the engine.
+ * <p>On RC to a queue pair of the same engine the posting thread carries requests out itself, as long as none
+ * of this queue pair is in the engine's hands; all others are left in the ring for the engine.
  */
 public final class QueuePair extends VerbsObject {
     private static final VarHandle RETIRED;
@@ -47,11 +47,11 @@ public final class QueuePair extends VerbsObject {
     /** A request has failed: the engine has put the queue pair into error. */
     private volatile boolean isBroken;
 
-    /** Requests in the ring so far, and for each that makes a completion which one it was. */
+    /** Requests in the ring so far, and the number of each one that makes a completion. */
     private long posted;
     private long signaled;
     private final long[] signaledAs;
-    /** What the polling thread has seen completed. */
+    /** The completions that the polling thread has seen. */
     private long signaledSeen;
     private long retired;
 
@@ -123,12 +123,12 @@ public final class QueuePair extends VerbsObject {
         return service;
     }
 
-    /** @return what a peer needs to know to connect to it. */
+    /** @return the data that a peer needs to connect to it. */
     public Endpoint endpoint() {
         return new Endpoint(context.address(), qpn, psn);
     }
 
-    /** @return the state that this program has brought it to; {@link #query} asks the engine. */
+    /** @return the state to which this program has brought it; {@link #query} asks the engine. */
     public QpState state() {
         return state;
     }
@@ -171,7 +171,7 @@ public final class QueuePair extends VerbsObject {
     }
 
     /**
-     * Asks the engine what the queue pair is like now.
+     * Asks the engine for the queue pair's present attributes.
      *
      * @return all attributes
      * @throws VerbsException the engine is gone
@@ -196,7 +196,7 @@ public final class QueuePair extends VerbsObject {
      *
      * @param peer the peer's queue pair
      * @param options how
-     * @throws VerbsException why not; the queue pair is where it stopped
+     * @throws VerbsException why not; the queue pair stays in the state that it had reached
      */
     public void connect(Endpoint peer, ConnectOptions options) throws VerbsException {
         if (state == QpState.RESET) {
@@ -208,7 +208,7 @@ public final class QueuePair extends VerbsObject {
         QpAttr toRts = new QpAttr().state(QpState.RTS).sqPsn(psn);
         if (service == Service.RC) {
             toRtr.maxDestRdAtomic(16).minRnrTimer(12);
-            // Nothing is lost between queue pairs of one engine.
+            // No packet is lost between queue pairs of one engine.
             boolean irn = options.irn() && !Gid.of(peer.address()).equals(context.gid);
             toRts.maxRdAtomic(16).timeout(options.timeout()).retryCount(options.retryCount())
                     .rnrRetry(options.rnrRetry()).irn(irn);
@@ -283,7 +283,7 @@ public final class QueuePair extends VerbsObject {
         return posted;
     }
 
-    /** Carries out what can be, and leaves the rest to the engine, in order. */
+    /** Carries out as many requests as possible, and leaves the rest to the engine, in order. */
     void post(PostSend call) {
         PostSend.Request[] requests = call.requests;
         int done = 0;
@@ -300,13 +300,13 @@ public final class QueuePair extends VerbsObject {
         PostSend.Request[] requests = call.requests;
         int count = requests.length - first;
         checkOpen();
-        // A program that never polls finds the queue full, even where the engine has emptied it.
+        // A program that never polls finds the queue full, even if the engine has emptied it.
         if (!sends.hasRoom(count) || signaled + count - (long) SEEN.getAcquire(this) > signaledAs.length) {
             throw QueueFullException.INSTANCE;
         }
         for (int i = 0; i < count; i++) {
             PostSend.Request request = requests[first + i];
-            // What is inline may have been changed behind our back.
+            // The program may have changed inline data meanwhile.
             if (!sends.renew(i, request, request.version) || request.isInline) {
                 MemorySegment.copy(request.image, request.at, sends.memory, sends.slot(i), request.imageBytes);
             }
@@ -419,7 +419,7 @@ public final class QueuePair extends VerbsObject {
         return isAligned;
     }
 
-    /** By the thread that polls: something of this queue pair has completed. */
+    /** Called by the polling thread: a request of this queue pair has completed. */
     void onCompletion(Completion completion) {
         if (completion.isReceive()) {
             if (onDemand != null) {

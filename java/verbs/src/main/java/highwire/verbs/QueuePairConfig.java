@@ -1,12 +1,12 @@
 package highwire.verbs;
 
 /**
- * What a queue pair is made with.
+ * The configuration of a queue pair.
  *
  * @param service the transport service
- * @param sendCq where sends complete
- * @param recvCq where receives complete
- * @param srq where receives come from; null for a queue of its own
+ * @param sendCq the completion queue of sends
+ * @param recvCq the completion queue of receives
+ * @param srq the shared receive queue; null for a queue of its own
  * @param maxSendWr send requests that it holds
  * @param maxRecvWr receives that it holds
  * @param maxSendSge pieces of one send request, at most 16
@@ -37,7 +37,7 @@ public record QueuePairConfig(
     /**
      * The same with a shared receive queue.
      *
-     * @param queue where receives come from
+     * @param queue the shared receive queue
      * @return the configuration
      */
     public QueuePairConfig withSrq(SharedReceiveQueue queue) {
@@ -57,7 +57,7 @@ public record QueuePairConfig(
     }
 
     /**
-     * The same with requests of up to so many pieces and so much inline data.
+     * The same with requests of up to this many pieces and this much inline data.
      *
      * @param sges pieces of a send request and of a receive
      * @param inline bytes

@@ -6,10 +6,10 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.SegmentAllocator;
 
 /**
- * Memory that the engine and peers on this machine see, too: the only kind that can be registered.
+ * Memory that the engine and peers on this machine see, too: the only kind that a program can register.
  *
- * <p>Allocation moves a mark forwards; everything is given back together when the arena is closed, which is refused while a region of it is
- * registered. Segments of a closed arena throw when they are touched.
+ * <p>Allocation moves a mark forwards; the arena gives everything back together when it is closed, which is
+ * refused while a region of it is registered. Segments of a closed arena throw when they are touched.
  */
 public final class RdmaArena extends VerbsObject implements SegmentAllocator {
     final long handle;

@@ -38,7 +38,7 @@ public final class ReceiveRequest {
         return Layout.RECEIVE_WQE_DATA + Layout.SGE_BYTES * sges.size();
     }
 
-    /** Writes the receive as the ring has it. */
+    /** Writes the receive in the ring's form. */
     void serialise(MemorySegment image) {
         Mapped.putLong(image, 0, wrId);
         Mapped.putLong(image, 8, sges.size());

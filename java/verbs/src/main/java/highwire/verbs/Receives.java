@@ -4,11 +4,13 @@ import java.lang.invoke.MethodHandles;
 import java.lang.invoke.VarHandle;
 
 /**
- * The receives of a connected queue pair, as its owner sees them. They wait in their ring, and no bell is rung for them. A peer that has a message takes the oldest:
- * the engine, which completes it in the completion ring, or a peer of the same engine, which copies the message itself and then writes the completion over the receive.
+ * The receives of a connected queue pair, as its owner sees them. They wait in their ring, and the owner
+ * rings no bell for them. A peer that has a message takes the oldest: the engine, which completes it in the
+ * completion ring, or a peer of the same engine, which copies the message itself and then writes the
+ * completion over the receive.
  *
- * <p>Receives complete in the order in which they were posted, so there is one place to look: the oldest that has not completed. A slot is free
- * for the next receive once its completion was polled.
+ * <p>Receives complete in the order in which they were posted, so there is one place to look: the oldest that
+ * has not completed. A slot is free for the next receive once its completion was polled.
  */
 final class Receives {
     private static final VarHandle DELIVERED;
@@ -32,7 +34,7 @@ final class Receives {
         this.ring = ring;
     }
 
-    /** By the thread that posts: whether there is a slot. */
+    /** Called by the posting thread: whether there is a free slot. */
     boolean hasRoom() {
         return ring.published() - deliveredSeen < ring.slotCount() || hasRoomNow();
     }
@@ -42,17 +44,20 @@ final class Receives {
         return ring.published() - deliveredSeen < ring.slotCount();
     }
 
-    /** By the thread that posts, after it has published: in the error state the engine wants to be rung for receives. */
+    /**
+     * Called by the posting thread, after it has published: in the error state the engine wants a bell for
+     * receives.
+     */
     boolean isBellWanted() {
         return (long) Mapped.LONG.getVolatile(ring.memory, Layout.RING_WANTED_OFFSET) != 0;
     }
 
-    /** By the thread that polls: whether a peer has completed the oldest receive. */
+    /** Called by the polling thread: whether a peer has completed the oldest receive. */
     boolean isCompleted() {
         return Mapped.getLongAcquire(ring.memory, ring.slotOf(delivered) + Layout.RECEIVE_COMPLETED) == delivered + 1;
     }
 
-    /** By the thread that polls: the completion that a peer has written, if it is the next one. */
+    /** Called by the polling thread: the completion that a peer has written, if it is the next one. */
     boolean take(Completion into) {
         if (!isCompleted()) {
             return false;
@@ -62,12 +67,12 @@ final class Receives {
         return true;
     }
 
-    /** By the thread that polls: a peer has taken a receive that has not been polled. */
+    /** Called by the polling thread: a peer has taken a receive that has not been polled. */
     boolean isAwaited() {
         return Mapped.getLongAcquire(ring.memory, Layout.RING_HEAD_OFFSET) != delivered;
     }
 
-    /** By the thread that polls: the engine has completed one. */
+    /** Called by the polling thread: the engine has completed a receive. */
     void onCompletion() {
         if (stale > 0) {
             stale--;
@@ -76,7 +81,7 @@ final class Receives {
         }
     }
 
-    /** The queue pair was reset: the receives are gone, and so many completions of them wait. */
+    /** The queue pair was reset: the receives are gone, and this many completions of them wait. */
     void reset(int waiting) {
         stale = waiting;
         deliveredSeen = ring.published();

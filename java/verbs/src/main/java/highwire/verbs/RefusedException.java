@@ -1,6 +1,6 @@
 package highwire.verbs;
 
-/** The engine cannot do what was asked, whatever the circumstances. */
+/** The engine can never do what the program asks. */
 public class RefusedException extends VerbsException {
     private static final long serialVersionUID = 1;
 

@@ -23,7 +23,7 @@ public final class SendRequest {
     int remoteQpn;
     int qkey;
 
-    /** @param opcode what it does. */
+    /** @param opcode the operation. */
     public SendRequest(Opcode opcode) {
         this.opcode = opcode;
     }
@@ -124,13 +124,13 @@ public final class SendRequest {
         }
     }
 
-    /** How many bytes the serialised request has: the control part and what follows, in whole words. */
+    /** The length of the serialised request in bytes: the control part and the rest, in whole words. */
     int imageBytes() {
         int data = inline == null ? Layout.SGE_BYTES * sges.size() : inline.length + 7 & ~7;
         return (int) Layout.WQE_DATA + data;
     }
 
-    /** Writes the request as the ring has it. */
+    /** Writes the request in the ring's form. */
     void serialise(MemorySegment image, long at) {
         boolean isDatagram = gid != null;
         int length = inline == null ? 0 : inline.length;
@@ -146,7 +146,7 @@ public final class SendRequest {
         Mapped.putLong(image, at + Layout.WQE_SWAP, isDatagram ? gid.high() : opcode.isAtomic() ? swap : 0);
         Mapped.putLong(
                 image, at + Layout.WQE_QPN, isDatagram ? remoteQpn | Integer.toUnsignedLong(qkey) << 32 : 0);
-        // Hop limit 64, nothing else marked.
+        // Hop limit 64; no other marking.
         Mapped.putLong(image, at + Layout.WQE_FLOW, isDatagram ? 64L << 40 : 0);
         if (inline != null) {
             MemorySegment.copy(MemorySegment.ofArray(inline), 0, image, at + Layout.WQE_DATA, length);

@@ -3,7 +3,7 @@ package highwire.verbs;
 /**
  * A verb together with its serialised arguments (jVerbs §5.3): made once, executed often, changed in place.
  *
- * <p>What a call holds grows never: arguments may change, their number may not. One thread at a time.
+ * <p>The size of a call never changes: arguments may change, their number may not. One thread at a time.
  *
  * @param <T> the call itself
  */
@@ -15,14 +15,14 @@ public interface StatefulVerbCall<T extends StatefulVerbCall<T>> {
      */
     T exec();
 
-    /** @return whether it can still be executed: it was not freed, and nothing that it names was closed. */
+    /** @return whether it can still be executed: it was not freed, and none of its objects was closed. */
     boolean valid();
 
-    /** @return what the last execution came to: how many requests were taken, or completions found. */
+    /** @return the result of the last execution: how many requests were taken, or completions found. */
     int result();
 
     /**
-     * Gives up the call and what it has serialised.
+     * Frees the call and its serialised form.
      *
      * @return this call
      */

@@ -11,16 +11,16 @@ public class VerbsException extends IOException {
     }
 
     /**
-     * One of another driver's.
+     * An exception of another driver.
      *
      * @param message why
-     * @param cause what lies behind it, or null
+     * @param cause the cause, or null
      */
     protected VerbsException(String message, Throwable cause) {
         super(message, cause);
     }
 
-    /** The refusal that a door's status stands for. */
+    /** The exception for a door's status. */
     static VerbsException of(int status, String text) {
         return switch (status) {
             case 1 -> new VersionException(text);

@@ -1,9 +1,10 @@
 package highwire.verbs;
 
 /**
- * An object of the engine's. What it was made from stays as long as it does: closing that first is refused.
+ * An object of the engine's. The object from which it was made stays as long as it does: closing that first
+ * is refused.
  *
- * <p>Closing twice is closing once. Using a closed object throws {@link IllegalStateException}.
+ * <p>Closing it again has no effect. Using a closed object throws {@link IllegalStateException}.
  */
 public abstract class VerbsObject implements AutoCloseable {
     final Context context;
@@ -18,7 +19,7 @@ public abstract class VerbsObject implements AutoCloseable {
         this.needs = needs;
     }
 
-    /** Takes hold of what it needs. Called once it exists in the engine. */
+    /** Holds the objects that it needs. Called once it exists in the engine. */
     final void begin() {
         synchronized (context) {
             for (VerbsObject needed : needs) {
@@ -59,7 +60,7 @@ public abstract class VerbsObject implements AutoCloseable {
             try {
                 destroy();
             } catch (EngineGoneException e) {
-                // With the engine all of it went.
+                // All objects have gone with the engine.
             }
             isClosed = true;
             context.objects--;
@@ -75,6 +76,6 @@ public abstract class VerbsObject implements AutoCloseable {
     /** Asks the engine to take it down. */
     abstract void destroy() throws VerbsException;
 
-    /** Lets go of what this program had mapped for it. */
+    /** Unmaps this program's mappings for it. */
     void release() {}
 }

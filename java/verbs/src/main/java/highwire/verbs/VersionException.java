@@ -1,6 +1,6 @@
 package highwire.verbs;
 
-/** The engine and this library do not speak the same version; the message names both. */
+/** The engine and this library have different versions; the message names both. */
 public class VersionException extends VerbsException {
     private static final long serialVersionUID = 1;
 

@@ -1,6 +1,6 @@
 package highwire.verbs;
 
-/** The queue pair does not go from its state to that one, or not with these attributes. */
+/** There is no such change of the queue pair's state, or not with these attributes. */
 public class WrongStateException extends VerbsException {
     private static final long serialVersionUID = 1;
 

@@ -6,7 +6,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.nio.charset.StandardCharsets;
 
-/** One end of a conversation: a context with one of everything. */
+/** One end of a conversation: a context with one object of each kind. */
 final class End implements AutoCloseable {
     static final int BYTES = 1 << 16;
 

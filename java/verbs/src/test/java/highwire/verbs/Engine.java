@@ -18,7 +18,7 @@ import java.util.stream.Stream;
 
 /** A `highwire serve` of a test's own, in a folder of its own. */
 final class Engine implements AutoCloseable {
-    /** Far longer than anything takes, even on a machine with other things to do. */
+    /** Far longer than any step takes, even on a busy machine. */
     static final Duration PATIENCE = Duration.ofSeconds(60);
 
     final Process process;
@@ -101,7 +101,7 @@ final class Engine implements AutoCloseable {
     @Override
     public void close() throws IOException {
         try {
-            // One that was halted does not hear that it is to end.
+            // A halted process does not notice that it must end.
             goOn();
             process.destroy();
             assertTrue(process.waitFor(PATIENCE.toSeconds(), TimeUnit.SECONDS), "the engine ends when told to");

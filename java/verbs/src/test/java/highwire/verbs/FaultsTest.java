@@ -23,7 +23,7 @@ import java.util.HexFormat;
 import java.util.List;
 import org.junit.jupiter.api.Test;
 
-/** Programs and engines that are killed, silent, or not what they seem: typed exceptions within their time. */
+/** Programs and engines that are killed, silent, or impostors: typed exceptions within their time. */
 class FaultsTest {
     /** A JVM that WRITEs without pause until it is killed. {@code java Victim DOOR ENDPOINT ADDRESS RKEY}. */
     static final class Victim {
@@ -114,7 +114,7 @@ class FaultsTest {
         assertTrue(said.contains("highwire serve"), said);
     }
 
-    /** What answers at the door instead of an engine. */
+    /** A socket that answers at the door instead of an engine. */
     private interface Impostor {
         void serve(SocketChannel visitor) throws IOException;
     }

@@ -11,7 +11,7 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import org.junit.jupiter.api.Test;
 
-/** What lives how long, and what a program is told that gets it wrong. */
+/** The lifetimes of objects, and the errors of a program that gets them wrong. */
 class LifetimesTest extends WithEngine {
     @Test
     void whatIsNeededDoesNotCloseAndWhatIsClosedIsNotUsed() throws Exception {
@@ -123,7 +123,8 @@ class LifetimesTest extends WithEngine {
     void aFullQueueSaysSoAndTakesNothing() throws Exception {
         try (End end = new End(engine, Service.RC)) {
             PostRecv receive = end.qp.postRecv(new ReceiveRequest().sge(end.memory, 0, 8));
-            // In RESET the engine takes no receive, so the ring fills; one in error at most it has refused.
+            // In RESET the engine takes no receive, so the ring fills; of those in error it has refused at
+            // most one.
             end.qp.prepare(Access.NONE);
             int taken = 0;
             try {

@@ -100,7 +100,7 @@ class MessagesTest extends WithEngine {
             PostSend send = a.qp.postSend(new SendRequest(Opcode.SEND).sge(a.memory, 0, 8));
             for (int i = 0; i < 64; i++) {
                 if (i % 4 == 3) {
-                    // One of two pieces is for the engine.
+                    // A receive of two pieces is for the engine.
                     b.qp.postRecv(new ReceiveRequest().wrId(i).sge(b.memory, 0, 4).sge(b.memory, 8, 4)).exec();
                 } else {
                     b.receive(i, 0, 8);
@@ -159,7 +159,7 @@ class MessagesTest extends WithEngine {
             a.qp.postSend(new SendRequest(Opcode.SEND).sge(a.memory, 0, 8)).exec();
             assertEquals(0, b.success().wrId());
             b.qp.modify(new QpAttr().state(QpState.ERROR));
-            // Those that waited, and one that is posted afterwards.
+            // The receives that waited, and one that is posted afterwards.
             b.receive(3, 0, 8);
             for (int i = 1; i < 4; i++) {
                 Completion flushed = b.next();
@@ -183,7 +183,7 @@ class MessagesTest extends WithEngine {
                 assertEquals(10 * round, b.success().wrId());
                 a.success();
                 a.success();
-                // One has completed and was not polled, three wait.
+                // One receive has completed and was not polled, three wait.
                 a.qp.modify(new QpAttr().state(QpState.RESET));
                 b.qp.modify(new QpAttr().state(QpState.RESET));
                 End.connect(a, b);
@@ -198,7 +198,7 @@ class MessagesTest extends WithEngine {
         try (End a = ends[0]; End b = ends[1]) {
             PostSend send = a.qp.postSend(new SendRequest(Opcode.SEND).sge(a.memory, 0, 8));
             for (int i = 0; i < 2; i++) {
-                // Two pieces are for the engine.
+                // Receives of two pieces are for the engine.
                 b.qp.postRecv(new ReceiveRequest().wrId(i).sge(b.memory, 0, 4).sge(b.memory, 8, 4)).exec();
                 send.exec();
                 a.success();

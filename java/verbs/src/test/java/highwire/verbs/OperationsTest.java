@@ -12,7 +12,7 @@ import java.util.Arrays;
 import java.util.concurrent.atomic.AtomicReference;
 import org.junit.jupiter.api.Test;
 
-/** Everything once, between two programs of one engine and of two. */
+/** Every operation once, between two programs of one engine and of two. */
 class OperationsTest extends WithEngine {
     @Test
     void aMessageArrivesWithItsFourBytes() throws Exception {
@@ -112,7 +112,7 @@ class OperationsTest extends WithEngine {
         }
     }
 
-    /** What overtakes: a WRITE that a thread carries out itself, and a SEND that the engine has in hand. */
+    /** Order: a WRITE that a thread carries out itself, behind a SEND that the engine has in hand. */
     @Test
     void requestsKeepTheirOrderWhoeverCarriesThemOut() throws Exception {
         End[] ends = End.pair(engine, Service.RC);

@@ -9,10 +9,12 @@ import org.junit.jupiter.api.Test;
 /** A slot of the ring is written again only if it does not hold the request already, over several laps of sixteen slots. */
 class SlotsTest {
     private static final int SLOTS = 16;
-    /** Of the word that peers change. */
+    /** The offset of the word that peers change. */
     private static final long AT = 2048;
 
-    /** Changes a call at every seventeenth execution, so that each slot holds it as it was before. */
+    /**
+     * Changes a call at every seventeenth execution, so that each slot holds the request before that change.
+     */
     private static void laps(PostSend call, IntConsumer change, IntConsumer check) {
         for (int number = 0; number < 3 * (SLOTS + 1); number++) {
             int value = number / (SLOTS + 1);
@@ -26,7 +28,7 @@ class SlotsTest {
 
     @Test
     void aCallThatIsChangedIsExecutedAsItIsThen() throws Exception {
-        // Of two engines, so that all of it goes through the rings.
+        // The queue pairs have two engines, so that all requests go through the rings.
         try (Engine engine = Engine.start(); Engine other = engine.startBeside(); End a = new End(engine, Service.RC); End b = new End(other, Service.RC)) {
             End.connect(a, b);
             PostSend imm = a.qp.postSend(new SendRequest(Opcode.SEND_WITH_IMM).sge(a.memory, 0, 8));

@@ -27,9 +27,9 @@ public final class ClientLink implements AutoCloseable {
     /** How often the TCP connection is looked at. */
     private static final long LOOK_NANOS = 50_000_000;
 
-    /** Who is given what has come, one frame after the other. */
+    /** The receiver of frames, one after the other. */
     public interface Receiver {
-        /** @param frame without its length. @throws IOException it makes no sense */
+        /** @param frame without its length. @throws IOException it is invalid */
         void receive(ByteBuffer frame) throws IOException;
     }
 
@@ -38,14 +38,14 @@ public final class ClientLink implements AutoCloseable {
     private final FrameReader reader;
     private final Queue<ByteBuffer> frames = new ArrayDeque<>();
     private final Spin spin = new Spin();
-    /** Of the thread that takes what has come, and of the word that says whether a thread looks. */
+    /** Used by the thread that takes frames, and by the word that says whether a thread looks. */
     private final ReentrantLock taking = new ReentrantLock();
-    /** How long a thread looks that waits for its answer. Holding the lock, or while it looks. */
+    /** How long a thread that waits for its answer looks. Holding the lock, or while it looks. */
     private final Spin looking = new Spin();
-    /** Changed under the lock: a thread looks for mail in place of the one that uses this; and that one lies down. */
+    /** Changed under the lock: a thread looks for mail in place of the owner; and that one lies down. */
     private volatile boolean isLookedFor;
     private boolean isDown;
-    /** What a thread met that looked for mail. */
+    /** The failure that a thread met while it looked for mail. */
     private volatile IOException failure;
     private final Completion completion = new Completion();
     private final ByteBuffer scratch = ByteBuffer.allocate(1);
@@ -55,12 +55,12 @@ public final class ClientLink implements AutoCloseable {
     private Device device;
     private CompletionChannel channel;
     private CompletionQueue received;
-    /** Null where mailboxes are not wanted. */
+    /** Null if mailboxes are not wanted. */
     private Sleeper sleeper;
     private Link link;
     private long looked = System.nanoTime();
     private volatile boolean isAsleep;
-    /** Seen by threads that wake this one; null until it can sleep there. */
+    /** Threads that wake this one see it; null until it can sleep there. */
     private volatile CompletionChannel sleepsOn;
     private volatile boolean isClosed;
 
@@ -95,7 +95,7 @@ public final class ClientLink implements AutoCloseable {
     }
 
     /**
-     * Goes on with what the server does next.
+     * Continues when the server has sent more.
      *
      * @param millis how long to wait for it
      * @return whether the link is there
@@ -129,11 +129,11 @@ public final class ClientLink implements AutoCloseable {
     }
 
     /**
-     * Waits until something has come, or there is something to do, or a thread calls {@link #wakeup}.
+     * Waits until a message has come, or there is work to do, or a thread calls {@link #wakeup}.
      *
      * @param millis how long at most
-     * @param hasWork whether there is something to do
-     * @return false once the server has hung up; what it had sent before can still be taken
+     * @param hasWork whether there is work to do
+     * @return false once the server has hung up; messages that it had sent before can still be taken
      * @throws IOException the engine has gone, or the link is broken
      * @throws InterruptedException the thread was interrupted
      */
@@ -165,7 +165,7 @@ public final class ClientLink implements AutoCloseable {
         return true;
     }
 
-    /** A thread that looks for mail takes it, too. */
+    /** Takes mail also if another thread looks for it. */
     private boolean hasCome() {
         return received.hasCompletion() || !isLookedFor && link.hasMail();
     }
@@ -185,7 +185,7 @@ public final class ClientLink implements AutoCloseable {
         }
     }
 
-    /** Holding the lock: whether the server has to ring for what it sends. */
+    /** Holding the lock: whether the server has to ring for its messages. */
     private void tellPeers(boolean sleeps) {
         if (sleeps) {
             sleeper.lieDown();
@@ -203,7 +203,7 @@ public final class ClientLink implements AutoCloseable {
     }
 
     /**
-     * Takes what has come.
+     * Takes the messages that have come.
      *
      * @param receiver gets the frames that are complete
      * @throws IOException the link is broken
@@ -265,7 +265,8 @@ public final class ClientLink implements AutoCloseable {
     }
 
     /**
-     * Takes what has come, or else lets others run. Of the thread for which {@link #beginLook} was true.
+     * Takes the messages that have come, or else lets others run. Called by the thread for which {@link
+     * #beginLook} was true.
      *
      * @param receiver gets the frames that are complete
      * @return false when it is time to end
@@ -290,7 +291,8 @@ public final class ClientLink implements AutoCloseable {
     }
 
     /**
-     * Leaves it to the thread that uses this again. What comes from now on wakes it; what has come is taken here.
+     * Leaves looking to the owner again. Messages that come from now on wake it; those that have come are
+     * taken here.
      *
      * @param receiver gets the frames that are complete
      * @throws IOException the link is broken
@@ -309,9 +311,9 @@ public final class ClientLink implements AutoCloseable {
     }
 
     /**
-     * Leaves it to the thread that uses this to say that the link is broken.
+     * Leaves it to the owner to report that the link is broken.
      *
-     * @param reason what {@link #take} is to throw
+     * @param reason the exception that {@link #take} must throw
      */
     public void fail(IOException reason) {
         failure = reason;
@@ -323,7 +325,7 @@ public final class ClientLink implements AutoCloseable {
         link.send(buffers);
     }
 
-    /** Sends what had to wait for room. @throws IOException the link is broken */
+    /** Sends messages that had to wait for room. @throws IOException the link is broken */
     public void flush() throws IOException {
         link.flush();
     }
@@ -333,14 +335,14 @@ public final class ClientLink implements AutoCloseable {
         return link.hasBacklog();
     }
 
-    /** There is something to do, as the thread sees for itself unless it sleeps. */
+    /** There is work to do, which the thread notices itself unless it sleeps. */
     public void nudge() {
         if (isAsleep || sleepsOn == null) {
             wakeup();
         }
     }
 
-    /** Ends the wait of the thread that waits, or else the next one. */
+    /** Ends the wait of the waiting thread, or else the next one. */
     public void wakeup() {
         CompletionChannel on = sleepsOn;
         if (on == null) {
@@ -350,7 +352,7 @@ public final class ClientLink implements AutoCloseable {
         }
     }
 
-    /** Ends the connection as a network that breaks would. */
+    /** Ends the connection like a broken network. */
     public void hangUp() {
         Device.close(socket);
         wakeup();

@@ -37,7 +37,7 @@ public final class Device {
         return current;
     }
 
-    /** Lets go. What was made of it must be closed. */
+    /** Releases the engine. Objects made from it must be closed. */
     public void release() {
         synchronized (Device.class) {
             if (--users > 0) {
@@ -50,7 +50,7 @@ public final class Device {
                 domain.close();
                 context.close();
             } catch (VerbsException e) {
-                // The engine takes back what is left when this JVM ends.
+                // The engine takes back the rest when this JVM ends.
             }
         }
     }
@@ -64,7 +64,7 @@ public final class Device {
         return domain;
     }
 
-    /** Closes what exists, in order. A failure must not keep the rest open. */
+    /** Closes the objects that exist, in order. A failure must not keep the rest open. */
     static void close(AutoCloseable... parts) {
         for (AutoCloseable part : parts) {
             try {
@@ -72,7 +72,7 @@ public final class Device {
                     part.close();
                 }
             } catch (Exception e) {
-                // Of an engine that is silent or gone, which ends all of it.
+                // An object of an engine that is silent or gone, which ends all of them.
             }
         }
     }

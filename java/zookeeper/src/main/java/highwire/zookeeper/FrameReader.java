@@ -6,13 +6,13 @@ import java.util.Queue;
 
 /** Puts frames together: a length of four bytes, then so many bytes. SENDs carry a stream of them, cut anywhere. */
 public final class FrameReader {
-    /** Who knows how long a frame may be. */
+    /** Judges how long a frame may be. */
     @FunctionalInterface
     public interface Limit {
         /**
-         * Looks at a length before anything is kept for it.
+         * Checks a length before memory is allocated for it.
          *
-         * @param length as the peer says
+         * @param length the peer's number
          * @throws IOException it is out of range
          */
         void check(int length) throws IOException;

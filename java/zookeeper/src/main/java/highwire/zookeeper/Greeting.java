@@ -34,13 +34,13 @@ public final class Greeting {
     /** The peer's message, to be read. */
     public Greeting() {}
 
-    /** The magic number has been read by the one who accepted the connection. */
+    /** The accepting thread has read the magic number. */
     public void skipMagic() {
         header.putInt(MAGIC);
     }
 
     /**
-     * Reads on.
+     * Continues reading.
      *
      * @param from a channel that does not block
      * @return the introduction; null while some of it is missing
@@ -73,7 +73,7 @@ public final class Greeting {
         if (header.getInt(0) != MAGIC) {
             throw new GreetingException("what listens there does not speak ZooKeeper over queue pairs");
         }
-        // Refusals read the same in every version, so that they can be understood.
+        // Refusals have the same form in every version, so that every version understands them.
         if (version != VERSION && kind != REFUSAL) {
             throw new GreetingException("the peer speaks version " + version + ", and this end " + VERSION);
         }
@@ -90,7 +90,7 @@ public final class Greeting {
     }
 
     /**
-     * Says an introduction.
+     * Sends an introduction.
      *
      * @param to a channel to which nothing was written yet
      * @param introduction the text
@@ -101,7 +101,7 @@ public final class Greeting {
     }
 
     /**
-     * Says why not.
+     * Sends a refusal.
      *
      * @param to a channel to which nothing was written yet
      * @param reason the text
@@ -116,7 +116,7 @@ public final class Greeting {
         int length = Math.min(bytes.length, TEXT_BYTES_MAX);
         ByteBuffer message = ByteBuffer.allocate(HEADER_BYTES + length);
         message.putInt(MAGIC).putShort((short) VERSION).putShort((short) kind).putInt(length).put(bytes, 0, length).flip();
-        // Any socket's buffer takes so little at once while it is empty.
+        // Any empty socket buffer takes this little at once.
         to.write(message);
         if (message.hasRemaining()) {
             throw new GreetingException("the peer takes no greeting");

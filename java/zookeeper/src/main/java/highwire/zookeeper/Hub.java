@@ -14,35 +14,38 @@ import java.util.concurrent.ConcurrentHashMap;
 import java.util.concurrent.ConcurrentLinkedQueue;
 import java.util.concurrent.atomic.AtomicInteger;
 
-/** All links of a server: one queue into which their receives complete, and one thread that takes what came. It lives as long as its engine. */
+/**
+ * All links of a server: one queue into which their receives complete, and one thread that takes the
+ * messages. It lives as long as its engine.
+ */
 public final class Hub {
     private static final Duration LOOK = Duration.ofSeconds(1);
 
-    /** Who has a link. All calls but {@link #broken} come from the hub's thread. */
+    /** The owner of a link. All calls but {@link #broken} come from the hub's thread. */
     public interface Owner {
-        /** @param wrId of a receive. @param length what it brought. */
+        /** @param wrId of a receive. @param length of its message. */
         void received(long wrId, int length);
 
-        /** Takes what lies in its link's mailbox, unless it wants nothing now; whether it took something. */
+        /** Takes a message from its link's mailbox, unless it wants none now; returns whether it took one. */
         boolean takeMail();
 
-        /** Something that it was asked to do, or to go on with. */
+        /** Does work that it was asked for, or continues it. */
         void proceed();
 
-        /** @param reason why nothing more will come. */
+        /** @param reason why no message will come any more. */
         void broken(String reason);
     }
 
     private final Device device;
     private final CompletionChannel channel;
     private final CompletionQueue received;
-    /** Null where no link is to have a mailbox. */
+    /** Null if no link may have a mailbox. */
     private final Sleeper sleeper;
     private final int connections;
     private final int mailboxes;
     private final AtomicInteger lastId = new AtomicInteger();
     private final Map<Integer, Owner> owners = new ConcurrentHashMap<>();
-    /** Those whose links have mailboxes, which all are looked at. */
+    /** Owners of links with mailboxes, which the hub polls. */
     private final Set<Owner> withMailbox = ConcurrentHashMap.newKeySet();
     private final Queue<Owner> called = new ConcurrentLinkedQueue<>();
     private final Set<Owner> waiting = ConcurrentHashMap.newKeySet();
@@ -65,7 +68,7 @@ public final class Hub {
         Sleeper bed = null;
         try {
             events = device.context().completionChannel();
-            // As many as can ever be posted, so that it cannot overflow.
+            // As many as can ever be posted, so that the queue cannot overflow.
             queue = device.context().completionQueue(connections * Settings.depth(), events);
             bed = mailboxes == 0 ? null : new Sleeper(device, events);
         } catch (VerbsException e) {
@@ -87,9 +90,9 @@ public final class Hub {
     /**
      * Makes a link.
      *
-     * @param owner whose it is
+     * @param owner the owner
      * @return the link, which receives already
-     * @throws IOException there are as many as this server takes, or the engine refuses
+     * @throws IOException the server has as many links as it takes, or the engine refuses
      */
     public synchronized Link link(Owner owner) throws IOException {
         if (!isOpen()) {
@@ -104,7 +107,7 @@ public final class Hub {
         return link;
     }
 
-    /** @param owner has learnt who its peer is, and that they meet in mailboxes. */
+    /** @param owner knows its peer now, and that they use mailboxes. */
     public void lookForMail(Owner owner) {
         withMailbox.add(owner);
     }
@@ -112,8 +115,8 @@ public final class Hub {
     /**
      * Closes a link.
      *
-     * @param owner whose it is
-     * @param link it
+     * @param owner the owner
+     * @param link the link
      */
     public synchronized void unlink(Owner owner, Link link) {
         owners.values().remove(owner);
@@ -122,7 +125,7 @@ public final class Hub {
         link.close();
     }
 
-    /** @param owner is to be called by the hub's thread soon. */
+    /** @param owner must be called by the hub's thread soon. */
     public void call(Owner owner) {
         called.add(owner);
         if (isAsleep) {
@@ -190,7 +193,7 @@ public final class Hub {
     private void dispatch() {
         Owner owner = owners.get(Link.idOf(completion));
         if (owner == null) {
-            // Of a link that was closed.
+            // A completion of a link that was closed.
             return;
         }
         if (completion.isSuccess()) {

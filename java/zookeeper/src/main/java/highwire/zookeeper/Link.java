@@ -47,7 +47,7 @@ public final class Link implements AutoCloseable {
     private final PostSend send;
     private final Completion completion = new Completion();
     private final ArrayDeque<ByteBuffer> backlog = new ArrayDeque<>();
-    /** Null where the owner has no use for one. */
+    /** Null if the owner has no use for one. */
     private final Mailbox mailbox;
     private int peerSegment;
     private long sent;
@@ -61,8 +61,8 @@ public final class Link implements AutoCloseable {
      * @param device the engine
      * @param channel where its sends report
      * @param received where its receives complete
-     * @param id which of the owner's links it is
-     * @param sleeper the thread that takes what comes, if it looks for mail as well; else null
+     * @param id the link's number at its owner
+     * @param sleeper the thread that takes messages, if it polls mailboxes as well; else null
      * @throws VerbsException the engine refuses
      */
     Link(Device device, CompletionChannel channel, CompletionQueue received, int id, Sleeper sleeper) throws VerbsException {
@@ -81,7 +81,7 @@ public final class Link implements AutoCloseable {
             room = device.context().arena(2L * depth * segment);
             region = device.domain().register(room.segment(), Access.LOCAL_WRITE);
             box = sleeper == null ? null : new Mailbox(device, pair, queue, sleeper);
-            // The peer reaches nothing here but the receives, or the mailbox.
+            // The peer can access nothing here but the receives, or the mailbox.
             pair.prepare(box == null ? 0 : Mailbox.ACCESS);
             isMade = true;
         } finally {
@@ -106,7 +106,7 @@ public final class Link implements AutoCloseable {
     }
 
     /**
-     * Whose receive completed.
+     * The owner's number of the link whose receive completed.
      *
      * @param completion of a receive
      * @return the link's number
@@ -123,8 +123,8 @@ public final class Link implements AutoCloseable {
     /**
      * Connects to the peer.
      *
-     * @param introduction what it said
-     * @throws IOException it makes no sense, or the engine refuses
+     * @param introduction the peer's
+     * @throws IOException the introduction is invalid, or the engine refuses
      */
     public synchronized void connect(String introduction) throws IOException {
         String[] words = introduction.split(" ");
@@ -136,7 +136,7 @@ public final class Link implements AutoCloseable {
                     if (mailbox != null && words.length > 2 && peer.address().equals(address)) {
                         mailbox.connect(Arrays.copyOfRange(words, 2, words.length));
                     }
-                    // A peer that takes nothing for a while is waited for, as over TCP.
+                    // A peer that takes nothing for a while is given time, as over TCP.
                     ConnectOptions options = ConnectOptions.DEFAULT;
                     qp.connect(peer, new ConnectOptions(0, options.mtu(), options.irn(), options.timeout(), options.retryCount(), 7));
                     return;
@@ -149,7 +149,7 @@ public final class Link implements AutoCloseable {
     }
 
     /**
-     * Sends, or keeps until there is room. The link keeps the buffers.
+     * Sends, or keeps the buffers until there is room. The link owns them.
      *
      * @param buffers in this order
      * @throws IOException the link is broken
@@ -167,7 +167,7 @@ public final class Link implements AutoCloseable {
     }
 
     /**
-     * Sends what there is room for.
+     * Sends as much as there is room for.
      *
      * @return whether nothing is kept any more
      * @throws IOException the link is broken
@@ -209,7 +209,7 @@ public final class Link implements AutoCloseable {
         }
     }
 
-    /** Puts what there is room for into the peer's mailbox. */
+    /** Puts as much as there is room for into the peer's mailbox. */
     private boolean post() throws IOException {
         checkWhole();
         try {
@@ -223,7 +223,7 @@ public final class Link implements AutoCloseable {
             }
             return true;
         } catch (IOException e) {
-            // What had been taken from the backlog is lost, so the next caller must hear of it, too.
+            // Bytes taken from the backlog are lost, so the next caller must hear of the failure, too.
             failure = e.getMessage();
             throw e;
         }
@@ -246,7 +246,7 @@ public final class Link implements AutoCloseable {
     }
 
     /**
-     * Whether the peer has all that was sent. Until it has, the link reports when more has arrived.
+     * Whether the peer has received everything sent. Until it has, the link reports when more has arrived.
      *
      * @return whether it has
      * @throws IOException the link is broken
@@ -268,7 +268,7 @@ public final class Link implements AutoCloseable {
     }
 
     /**
-     * Takes what a receive brought, and receives into its place again.
+     * Takes the message of a receive, and posts the receive again.
      *
      * @param wrId of the completion
      * @param length of the completion
@@ -285,7 +285,7 @@ public final class Link implements AutoCloseable {
         receives[slot].exec();
     }
 
-    /** @return whether both ends have a mailbox, so that nothing comes otherwise. */
+    /** @return whether both ends have a mailbox, so that all messages come through it. */
     public boolean hasMailbox() {
         return mailbox != null && mailbox.isConnected();
     }
@@ -312,7 +312,7 @@ public final class Link implements AutoCloseable {
         return true;
     }
 
-    /** Ends it; what the peer has not received is lost. */
+    /** Ends the link; bytes that the peer has not received are lost. */
     @Override
     public synchronized void close() {
         if (isClosed) {

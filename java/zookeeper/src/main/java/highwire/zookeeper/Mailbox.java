@@ -34,9 +34,9 @@ import java.nio.ByteOrder;
  * {@link #hasMail}.
  */
 final class Mailbox implements AutoCloseable {
-    /** What the peer may do with a queue pair that has one. */
+    /** The peer's rights at a queue pair that has a mailbox. */
     static final int ACCESS = Access.REMOTE_WRITE | Access.REMOTE_READ;
-    /** Of an introduction. */
+    /** The words of an introduction. */
     static final int WORDS = 7;
 
     private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
@@ -48,7 +48,7 @@ final class Mailbox implements AutoCloseable {
     private static final int SLOTS = 64;
     private static final long PATIENCE_NANOS = 5_000_000_000L;
 
-    /** One end as its peer needs to know it. */
+    /** The data of one end that its peer needs. */
     private record Address(int depth, int segment, long memory, int key, long sleeper, int sleeperKey, int bell) {
         static Address parse(String[] words) {
             Address address = new Address(Integer.parseInt(words[0]), Integer.parseInt(words[1]), Long.parseLong(words[2]), Integer.parseUnsignedInt(words[3]),
@@ -59,7 +59,7 @@ final class Mailbox implements AutoCloseable {
             return address;
         }
 
-        /** Where a message ends. */
+        /** The end of a message. */
         long end(long number) {
             return memory + SLOTS + (number % depth + 1) * slotBytes(segment);
         }
@@ -83,7 +83,7 @@ final class Mailbox implements AutoCloseable {
     private PostSend readSleep;
     private long sent;
     private volatile long taken;
-    /** Messages that the peer is known to have taken, and the sleep for which it was woken last. */
+    /** Messages that the peer is known to have taken, and the sleep from which it was last woken. */
     private long peerTaken;
     private long peerSleep;
 
@@ -112,12 +112,12 @@ final class Mailbox implements AutoCloseable {
         return (segment + 7 & -8) + 8;
     }
 
-    /** What the peer needs to know. */
+    /** The data that the peer needs. */
     String introduction() {
         return depth + " " + segment + " " + memory.address() + " " + Integer.toUnsignedString(memory.rkey()) + " " + sleeper.introduction();
     }
 
-    /** Learns what the peer said. */
+    /** Reads the peer's data. */
     void connect(String[] words) {
         peer = Address.parse(words);
         bell = new InetSocketAddress(InetAddress.getLoopbackAddress(), peer.bell);
@@ -139,7 +139,8 @@ final class Mailbox implements AutoCloseable {
         }
         carryOut(readTaken);
         if (!seesRoom()) {
-            // Said before looking again: either we see the room, or the peer sees that we want it.
+            // Announced before looking again: either this end sees the room, or the peer sees that this end
+            // wants it.
             carryOut(want);
             carryOut(readTaken);
         }
@@ -155,12 +156,12 @@ final class Mailbox implements AutoCloseable {
         return sent - peerTaken < peer.depth;
     }
 
-    /** Where to put what is sent next. */
+    /** The place for the next message. */
     ByteBuffer outgoing() {
         return bytes.slice(SLOTS + depth * slotBytes(segment), Math.min(segment, peer.segment));
     }
 
-    /** Sends what was put there, and wakes the peer if it sleeps. */
+    /** Sends the message in that place, and wakes the peer if it sleeps. */
     void send(int length) throws IOException {
         int from = SLOTS + depth * slotBytes(segment);
         int rounded = length + 7 & -8;
@@ -181,7 +182,7 @@ final class Mailbox implements AutoCloseable {
         }
     }
 
-    /** Carries a call out. The engine has a part in it only where a queue pair is about to end. */
+    /** Carries a call out. The engine takes part only if a queue pair is about to end. */
     private void carryOut(PostSend call) throws IOException {
         call.exec();
         long deadline = 0;
@@ -226,10 +227,11 @@ final class Mailbox implements AutoCloseable {
         }
     }
 
-    /** Says how many were taken; whether the peer wants room and has to be told. */
+    /** Publishes how many messages were taken; returns whether the peer wants room and needs a ring. */
     static boolean giveBack(MemorySegment memory, long taken) {
         LONG.setRelease(memory, TAKEN, taken);
-        // Either the peer, who says first what it wants, sees the room, or we see that it wants some.
+        // Either the peer, which announces first that it wants room, sees the room, or this end sees the
+        // announcement.
         VarHandle.fullFence();
         if ((long) LONG.getOpaque(memory, WANTED) == 0) {
             return false;

@@ -2,20 +2,26 @@ package highwire.zookeeper;
 
 import java.time.Duration;
 
-/** What system properties set. */
+/** The settings from system properties. */
 public final class Settings {
     /** Bytes of one SEND, and of each receive. */
     public static final String SEGMENT = "highwire.zookeeper.segment";
-    /** Receives, and SENDs on their way, of each connection. */
+    /** Receives, and SENDs in flight, of each connection. */
     public static final String DEPTH = "highwire.zookeeper.depth";
     /** Connections over queue pairs that a server takes. */
     public static final String CONNECTIONS = "highwire.zookeeper.connections";
-    /** Connections that exchange messages in mailboxes where both ends have the same engine; 0 for none, at either end. */
+    /**
+     * Connections that exchange messages in mailboxes if both ends have the same engine; 0 for none, at
+     * either end.
+     */
     public static final String MAILBOXES = "highwire.zookeeper.mailboxes";
-    /** How long a thread looks for more before it sleeps, in microseconds. */
+    /** How long a thread looks for messages before it sleeps, in microseconds. */
     public static final String SPIN = "highwire.zookeeper.spin";
 
-    /** Whether a server answers a read at once that nothing of its client's is before; 0 for all requests through ZooKeeper's own threads. */
+    /**
+     * Whether a server answers a read at once if no earlier request of its client is unanswered; 0 sends all
+     * requests through ZooKeeper's own threads.
+     */
     public static final String READS = "highwire.zookeeper.reads";
 
     private Settings() {}
@@ -25,7 +31,7 @@ public final class Settings {
         return number(SEGMENT, 4096, 256, 1 << 20);
     }
 
-    /** @return receives, and SENDs on their way, of each connection. */
+    /** @return receives, and SENDs in flight, of each connection. */
     public static int depth() {
         return number(DEPTH, 16, 2, Link.DEPTH_MAX);
     }
@@ -40,12 +46,12 @@ public final class Settings {
         return number(MAILBOXES, 256, 0, 60_000);
     }
 
-    /** @return how long a thread looks for more before it sleeps. */
+    /** @return how long a thread looks for messages before it sleeps. */
     public static Duration spin() {
         return Duration.ofNanos(1000L * number(SPIN, 200, 0, 1_000_000));
     }
 
-    /** @return whether the server's thread answers reads itself where it can. */
+    /** @return whether the server's thread answers reads itself if it can. */
     public static boolean reads() {
         return number(READS, 1, 0, 1) == 1;
     }

@@ -4,7 +4,10 @@ import java.lang.foreign.MemorySegment;
 import java.lang.foreign.ValueLayout;
 import java.lang.invoke.VarHandle;
 
-/** The word by which a thread tells its peers that it sleeps: odd while it does, and another one for each sleep. The first of its memory. */
+/**
+ * The word by which a thread tells its peers that it sleeps: odd while it does, and another number for each
+ * sleep. The first word of its memory.
+ */
 final class SleepWord {
     private static final VarHandle LONG = ValueLayout.JAVA_LONG.varHandle();
 
@@ -16,10 +19,11 @@ final class SleepWord {
         this.memory = memory;
     }
 
-    /** From now on peers ring. What they wrote before is to be looked for once more. */
+    /** From now on peers ring. Look once more for messages that they wrote before. */
     void lieDown() {
         LONG.setOpaque(memory, 0L, ++turns);
-        // Either we see a message, or its sender, who looks here after it, sees that we sleep.
+        // Either this thread sees a message, or its sender, which looks here after writing it, sees that the
+        // thread sleeps.
         VarHandle.fullFence();
     }
 

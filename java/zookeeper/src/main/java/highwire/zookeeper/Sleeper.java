@@ -33,7 +33,7 @@ final class Sleeper implements AutoCloseable {
         return memory.address() + " " + Integer.toUnsignedString(memory.rkey()) + " " + bell.getPort();
     }
 
-    /** From now on peers ring. What they wrote before is to be looked for once more. */
+    /** From now on peers ring. Look once more for messages that they wrote before. */
     void lieDown() {
         word.lieDown();
     }

@@ -1,22 +1,23 @@
 package highwire.zookeeper;
 
 /**
- * How long a thread looks for more before it sleeps: for a while, and only while no other thread wants its core. Where nothing came in all of that while several times in a row, the thread sleeps at
- * once for some times; one success, and it looks again each time.
+ * How long a thread looks for messages before it sleeps: for a while, and only while no other thread wants
+ * its core. If that was in vain several times in a row, the thread sleeps at once for some times; after one
+ * success it looks again each time.
  */
 final class Spin {
     /** A call of yield that takes longer has let another thread run. */
     private static final long YIELD_NANOS = 20_000;
-    /** In a row; after so many the rest grows no more. */
+    /** In a row; after this many the number of skipped waits grows no more. */
     private static final int MISSES_MAX = 4;
 
     private final long most = Settings.spin().toNanos();
     private long start;
     private long last;
-    /** Since the wait began. */
+    /** The time since the wait began. */
     private boolean hasLooked;
     private int misses;
-    /** Waits without looking that are still to come. */
+    /** Waits still to come without looking. */
     private int rest;
 
     Spin() {
@@ -30,7 +31,7 @@ final class Spin {
         hasLooked = false;
     }
 
-    /** What was waited for has come; the next wait begins. */
+    /** The wait succeeded; the next one begins. */
     void found() {
         if (hasLooked) {
             misses = 0;
@@ -55,7 +56,7 @@ final class Spin {
         return !isWanted;
     }
 
-    /** Whether a wait is not worth a look; each is one less. */
+    /** Whether a wait is skipped; each skip is one less. */
     boolean isToRest() {
         if (rest == 0) {
             return most == 0;
@@ -65,7 +66,7 @@ final class Spin {
     }
 
     private void missed() {
-        // 0, 1, 3, 7: the first may be chance.
+        // 0, 1, 3, 7: the first failure may be chance.
         rest = (1 << misses) - 1;
         misses = Math.min(misses + 1, MISSES_MAX - 1);
     }

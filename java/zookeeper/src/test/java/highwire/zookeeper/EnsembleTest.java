@@ -69,7 +69,7 @@ class EnsembleTest {
             client.updateServerList("127.0.0.1:" + ports[1] + ",127.0.0.1:" + ports[2]);
             assertNotNull(exists(client));
             for (int i = 1; i < 3; i++) {
-                // Whichever of the two it is at: one of these is.
+                // The session is at either of the two servers: one of these is.
                 client.updateServerList("127.0.0.1:" + ports[i]);
                 assertNotNull(exists(client));
             }

@@ -31,7 +31,9 @@ import org.junit.jupiter.api.Timeout;
 import org.junit.jupiter.params.ParameterizedTest;
 import org.junit.jupiter.params.provider.ValueSource;
 
-/** Servers, engines and peers that are gone, full, or not what they seem: exceptions as over TCP, and nothing hangs. */
+/**
+ * Servers, engines and peers that are gone, full, or impostors: exceptions as over TCP, and nothing hangs.
+ */
 @Timeout(value = 300, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class FaultsTest {
     private static final String SESSIONLESS = "zookeeper.nio.sessionlessCnxnTimeout";
@@ -124,7 +126,7 @@ class FaultsTest {
         }
     }
 
-    /** A server that says nothing at all, and then these bytes. */
+    /** A server that sends nothing at all, and then these bytes. */
     private static IOException answered(ByteBuffer answer) throws Exception {
         try (ServerSocket listener = new ServerSocket(0, 1, InetAddress.getLoopbackAddress());
                 ClientLink link = ClientLink.connect((InetSocketAddress) listener.getLocalSocketAddress(), anyFrames())) {
@@ -228,7 +230,7 @@ class FaultsTest {
                 random.nextBytes(bytes);
                 ByteBuffer message = ByteBuffer.wrap(bytes);
                 if (bytes.length >= 12) {
-                    // The further in, the more of it is right.
+                    // Some messages are valid further in than others.
                     message.putInt(0, Greeting.MAGIC);
                     if (round % 2 == 0) {
                         message.putShort(4, (short) 1).putShort(6, (short) 1).putInt(8, bytes.length - 12);
@@ -241,7 +243,7 @@ class FaultsTest {
                         socket.getInputStream().readAllBytes();
                     }
                 } catch (IOException e) {
-                    // It has hung up.
+                    // The server has hung up.
                 }
             }
             Server.until("the end of them all", () -> server.connections() == 0);
@@ -280,7 +282,7 @@ class FaultsTest {
         // Two receives of 256 bytes at either end: every answer and every request waits for room.
         System.setProperty(Settings.SEGMENT, "256");
         System.setProperty(Settings.DEPTH, "2");
-        // More than one request at work, and the server takes no more of a client.
+        // More than one request is at work, and the server takes no more from a client.
         System.setProperty(OUTSTANDING, "1");
         try (Engine engine = Engine.start(); Server server = Server.start(Server.FACTORY)) {
             ZooKeeper client = server.client(Server.QUEUE_PAIRS);

@@ -32,7 +32,7 @@ import org.junit.jupiter.api.Timeout;
 class MailboxTest {
     private static final int DEPTH = 4;
     private static final int SEGMENT = 256;
-    /** Where an introduction has its words. */
+    /** The offset of an introduction's words. */
     private static final int SEGMENT_WORD = 3;
     private static final int SLEEPER_WORD = 6;
     private static final int BELL_WORD = 8;
@@ -70,7 +70,7 @@ class MailboxTest {
             return frame == null ? -1 : frame.getInt(0);
         }
 
-        /** As the hub and the client do: nothing but the bell can end the wait in time. */
+        /** As the hub and the client do: only the bell can end the wait in time. */
         int await() throws IOException, InterruptedException {
             int number = take();
             while (number < 0) {
@@ -126,7 +126,7 @@ class MailboxTest {
         for (int number = 0; number < count; number++) {
             int came = right.take();
             while (came < 0) {
-                // The taker rang, because room was wanted.
+                // The taker rang, because the sender wanted room.
                 assertNull(left.channel.await(Duration.ofHours(1)));
                 left.link.flush();
                 came = right.take();
@@ -197,7 +197,8 @@ class MailboxTest {
 
     @Test
     void aMessageThatIsLongerThanItsSlotIsNotBelieved() throws Exception {
-        // It takes the slots for longer than they are, so that its message ends behind the slot, and what lies where it ought to end is of its choice.
+        // The sender believes the slots longer than they are, so its message ends behind the slot, and it
+        // chooses the bytes where the message ought to end.
         String[] words = right.words();
         words[SEGMENT_WORD] = Integer.toString(SEGMENT + 8);
         left.link.connect(String.join(" ", words));

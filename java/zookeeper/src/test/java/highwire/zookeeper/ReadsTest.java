@@ -40,7 +40,10 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** Reads that the server's thread answers at once, and answers that a caller takes itself: no client can tell by what is read. */
+/**
+ * Reads that the server's thread answers at once, and answers that a caller takes itself: no client can tell
+ * them from others by their results.
+ */
 @Timeout(value = 300, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 class ReadsTest {
     private static final Set<Integer> READS =
@@ -50,7 +53,7 @@ class ReadsTest {
 
     /** Reads that went through ZooKeeper's own threads. */
     private final AtomicInteger queued = new AtomicInteger();
-    /** What happens once while the next request is on its way to its answer. */
+    /** An action that runs once while the next request is on its way to its answer. */
     private final AtomicReference<Runnable> meanwhile = new AtomicReference<>();
     private final List<ZooKeeper> clients = new ArrayList<>();
     private Engine engine;
@@ -241,7 +244,7 @@ class ReadsTest {
         ZooKeeper client = client();
         assertNotNull(client.exists("/", false));
         long before = expiry(client);
-        // A client that asks sends no pings.
+        // A client with requests under way sends no pings.
         Server.until("more time", () -> {
             try {
                 assertNotNull(client.exists("/", false));
@@ -274,7 +277,7 @@ class ReadsTest {
         });
         assertNotNull(client.exists("/read", false), "a tree that is being emptied is not read");
         closer.get().join();
-        // It is empty from then on; no client may see that.
+        // The tree is empty from then on; no client may see that.
         assertThrows(KeeperException.ConnectionLossException.class, () -> client.exists("/read", false));
     }
 

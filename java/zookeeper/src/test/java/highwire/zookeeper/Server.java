@@ -25,10 +25,13 @@ final class Server implements AutoCloseable {
     static final String TCP = "org.apache.zookeeper.ClientCnxnSocketNIO";
     static final String FACTORY = "org.apache.zookeeper.server.HighwireServerCnxnFactory";
     static final String STOCK_FACTORY = "org.apache.zookeeper.server.NIOServerCnxnFactory";
-    /** Far longer than anything takes, even on a machine with other things to do. */
+    /** Far longer than any step takes, even on a busy machine. */
     static final int PATIENCE_SECONDS = 60;
     private static final int TICK_MILLIS = 500;
-    /** Of a client that has nothing to lose by it: longer than a busy machine keeps a thread waiting. */
+    /**
+     * The session timeout of a client that loses nothing by a long one: longer than a busy machine keeps a
+     * thread waiting.
+     */
     static final int SESSION_MILLIS = 60_000;
 
     private final Path data;

@@ -36,7 +36,7 @@ import org.junit.jupiter.api.BeforeEach;
 import org.junit.jupiter.api.Test;
 import org.junit.jupiter.api.Timeout;
 
-/** What a client sees of ZooKeeper: the same over queue pairs and over TCP. */
+/** A client's view of ZooKeeper: the same over queue pairs and over TCP. */
 @Timeout(value = 300, threadMode = Timeout.ThreadMode.SEPARATE_THREAD)
 abstract class Sessions {
     private static Engine engine;
@@ -110,7 +110,7 @@ abstract class Sessions {
         byte[] largest = new byte[900_000];
         new Random(1).nextBytes(largest);
         client.create("/large", new byte[0], Ids.OPEN_ACL_UNSAFE, CreateMode.PERSISTENT);
-        // Around every border of segments, and far beyond what is on its way at one time.
+        // Around every border of segments, and far beyond what is in flight at one time.
         for (int length : new int[] {0, 1, 3900, 4000, 4020, 4040, 4060, 4091, 4092, 4093, 4096, 8192, 65_536, 65_537, 300_000, 900_000}) {
             byte[] data = Arrays.copyOf(largest, length);
             client.setData("/large", data, -1);

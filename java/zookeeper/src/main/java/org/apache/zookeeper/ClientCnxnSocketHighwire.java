@@ -29,15 +29,18 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
     private final int maxLength;
     /** Null while there is no connection. */
     private volatile ClientLink link;
-    /** The first packet of a connection is out; the others wait for its answer. */
+    /** The first packet of a connection was sent; the others wait for its answer. */
     private boolean isPrimed;
     private boolean isOpen;
     /** Held by the thread that sends: packets are pending in the order in which they went out. */
     private final ReentrantLock sending = new ReentrantLock();
-    /** Where packets wait for their answers, and whose; null while only the SendThread may send. */
+    /**
+     * The queue in which packets wait for their answers, and its owner; null while only the SendThread may
+     * send.
+     */
     private Queue<Packet> pending;
     private ClientCnxn client;
-    /** Since the SendThread was awake last another one has had an answer. */
+    /** Whether another thread has had an answer since the SendThread was last awake. */
     private volatile boolean hasHeard;
 
     /**
@@ -113,7 +116,7 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
         }
     }
 
-    /** Sends what waits, in the caller's thread; false if that is for the SendThread. */
+    /** Sends waiting packets, in the caller's thread; false if the SendThread must do it. */
     private boolean sendHere() {
         if (!sending.tryLock()) {
             return false;
@@ -125,24 +128,27 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
             sendAll();
             return !link.hasBacklog() && outgoingQueue.isEmpty();
         } catch (IOException | IllegalStateException e) {
-            // The SendThread meets the same, and knows what to do.
+            // The SendThread meets the same failure, and knows what to do.
             return false;
         } finally {
             sending.unlock();
         }
     }
 
-    /** In the thread of the caller that waits for an answer. The SendThread only has a session to begin with, so there is one. */
+    /**
+     * Called by the thread of the caller that waits for an answer. The SendThread has only a session at the
+     * beginning, so there is one.
+     */
     private void receiveHere(ByteBuffer frame) throws IOException {
         recvCount.getAndIncrement();
         sendThread.readResponse(frame);
         hasHeard = true;
     }
 
-    /** Looks for the answer to a packet that is on its way, for a while. */
+    /** Looks for the answer to a packet in flight, for a while. */
     private void lookForAnswer(ClientLink on, Packet packet) throws IOException {
         while (!packet.finished && on.look(this::receiveHere)) {
-            // Until it is there, or it is time to sleep.
+            // Until the answer is there, or it is time to sleep.
         }
     }
 
@@ -159,7 +165,7 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
     }
 
     private void send(Packet packet, Queue<Packet> pendingQueue, ClientCnxn cnxn) throws IOException {
-        // As of when the SendThread was awake last, if it is another thread that sends: a ping may come early.
+        // The time when the SendThread was last awake, if another thread sends: a ping may come early.
         updateLastSend();
         boolean isAnswered = packet.requestHeader != null && packet.requestHeader.getType() != OpCode.ping
                 && packet.requestHeader.getType() != OpCode.auth;
@@ -189,7 +195,7 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
         if (!sendThread.tunnelAuthInProgress()) {
             return outgoingQueue.peekFirst();
         }
-        // Until SASL is through only the request for a session goes out, wherever it stands.
+        // Until SASL is done only the request for a session may be sent, at any place of the queue.
         for (Iterator<Packet> packets = outgoingQueue.iterator(); packets.hasNext();) {
             Packet packet = packets.next();
             if (packet.requestHeader == null) {
@@ -238,7 +244,7 @@ public final class ClientCnxnSocketHighwire extends ClientCnxnSocket {
         if (on == null) {
             return;
         }
-        // What this thread has added, unless another one was quick.
+        // The packet that this thread has added, unless another thread was faster.
         Packet packet = outgoingQueue.peekLast();
         boolean looks = packet != null && isAwaited(packet) && on.beginLook();
         boolean isSent = sendHere();

@@ -32,7 +32,7 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         LINK
     }
 
-    /** What came while nothing more was to be taken from the client. */
+    /** Messages that came while the server accepted no more from the client. */
     private record Deferred(long wrId, int length) {}
 
     private final HighwireServerCnxnFactory factory;
@@ -45,7 +45,7 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
     private volatile Link link;
     private volatile boolean endsWhenDrained;
 
-    // Of the hub's thread.
+    // Used by the hub's thread.
     private final Queue<Deferred> deferred = new ArrayDeque<>();
     private final Queue<ByteBuffer> frames = new ArrayDeque<>();
     private final FrameReader reader = new FrameReader(this::checkLength);
@@ -72,7 +72,7 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         }
     }
 
-    /** The superclass finds what was read where it would have put it itself. */
+    /** The superclass finds the bytes in the place where it would have read them. */
     private void classify() {
         try {
             if (socket.read(incomingBuffer) < 0) {
@@ -126,12 +126,12 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         }
         Greeting.introduce(socket, made.introduction());
         if (isClosed.get()) {
-            // Closed meanwhile, when there was no link to be seen.
+            // Closed meanwhile, when no link could be seen.
             hub.unlink(this, made);
         }
     }
 
-    /** Over TCP nothing comes any more but the end. */
+    /** Over TCP only the end can still come. */
     private void lookForTheEnd() {
         try {
             if (socket.read(ByteBuffer.allocate(1)) == 0) {
@@ -140,7 +140,7 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         } catch (IOException e) {
             LOG.debug("The connection broke", e);
         }
-        // What the client had sent before is in the queue.
+        // The client's earlier messages are in the queue.
         hub.call(new Hub.Owner() {
             @Override
             public void received(long wrId, int length) {}
@@ -190,9 +190,9 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         return hasTaken;
     }
 
-    /** Where the next piece of the stream comes from. */
+    /** The source of the next piece of the stream. */
     private interface Source {
-        /** Whether there was one, whose frames are complete now. */
+        /** Returns whether there was a piece, whose frames are complete now. */
         boolean take() throws IOException;
     }
 
@@ -203,7 +203,7 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         });
     }
 
-    /** One client's nonsense must not end the thread of all. */
+    /** One client's invalid bytes must not end the thread of all. */
     private boolean take(Source source) {
         if (isClosed.get()) {
             return false;
@@ -325,7 +325,9 @@ final class HighwireServerCnxn extends NIOServerCnxn implements Hub.Owner {
         }
     }
 
-    /** The end of a client over a queue pair is to be seen whether or not its requests are taken. */
+    /**
+     * The server notices the end of a client over a queue pair whether or not it takes the client's requests.
+     */
     @Override
     public int getInterestOps() {
         return kind == Kind.LINK ? isSelectable() ? SelectionKey.OP_READ : 0 : super.getInterestOps();

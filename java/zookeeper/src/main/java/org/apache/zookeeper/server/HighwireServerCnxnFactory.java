@@ -10,8 +10,8 @@ import java.nio.channels.SocketChannel;
 /**
  * Takes clients over queue pairs and clients over TCP on one port: {@code zookeeper.serverCnxnFactory=org.apache.zookeeper.server.HighwireServerCnxnFactory}.
  *
- * <p>Every client comes over TCP. One that begins with Highwire's greeting is given a queue pair, and its TCP connection is left as a sign of life; any other one is
- * served as ZooKeeper's own factory serves it.
+ * <p>Every client comes over TCP. A client that begins with Highwire's greeting gets a queue pair, and its
+ * TCP connection stays as a sign of life; ZooKeeper's own factory serves all others.
  */
 public final class HighwireServerCnxnFactory extends NIOServerCnxnFactory {
     private Hub hub;
@@ -21,7 +21,7 @@ public final class HighwireServerCnxnFactory extends NIOServerCnxnFactory {
 
     @Override
     public void configure(InetSocketAddress addr, int maxClientCnxns, int backlog, boolean isSecure) throws IOException {
-        // Values that are out of range are told to the operator who starts the server, not to the first client.
+        // The operator who starts the server learns of values out of range, not the first client.
         Settings.segment();
         Settings.depth();
         Settings.connections();
@@ -35,7 +35,7 @@ public final class HighwireServerCnxnFactory extends NIOServerCnxnFactory {
         return new HighwireServerCnxn(zkServer, socket, key, this, thread);
     }
 
-    /** What all links share: of the engine that serves now. Clients over TCP are served without any. */
+    /** The hub of all links: of the present engine. Clients over TCP are served without an engine. */
     synchronized Hub hub() throws IOException {
         if (hub == null || !hub.isOpen()) {
             hub = new Hub();

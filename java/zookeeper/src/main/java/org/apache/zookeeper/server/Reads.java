@@ -11,7 +11,8 @@ import org.apache.zookeeper.server.quorum.LearnerZooKeeperServer;
  * Reads of one client that its thread at the server answers at once, by ZooKeeper's last processor: in turn, as long as everything that the client asked before has been answered, and between two
  * transactions, none of which is seen before its watches have fired. Whatever is not as usual goes through all of ZooKeeper's threads.
  *
- * <p>The first request of a connection does so in any case: what its session asked over another connection may still be on its way.
+ * <p>The first request of a connection always goes through ZooKeeper's threads: earlier requests of its
+ * session over another connection may still be under way.
  */
 final class Reads {
     private final boolean isWanted = Settings.reads() && !Boolean.getBoolean(AuthenticationHelper.ENFORCE_AUTH_ENABLED)
@@ -33,17 +34,20 @@ final class Reads {
         unanswered.incrementAndGet();
     }
 
-    /** A request has been answered, of those or of these. */
+    /** A request has been answered, by either way. */
     void answered() {
         unanswered.decrementAndGet();
     }
 
-    /** Answers a request if that is right now. Of the thread that takes requests, which has to queue it if not. */
+    /**
+     * Answers a request if that is possible now. Called by the thread that takes requests, which has to queue
+     * it if not.
+     */
     boolean answer(ServerCnxn client, RequestHeader header, RequestRecord record) {
         if (!isWanted || !isRead(header.getType()) || !hasQueued || unanswered.get() != 0 || !isUnhindered(record)) {
             return false;
         }
-        // It is not shut down, nor its tree emptied, meanwhile.
+        // The server is not shut down, nor its tree emptied, meanwhile.
         synchronized (server) {
             if (!server.isRunning()) {
                 return false;
