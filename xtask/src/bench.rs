@@ -102,7 +102,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What the figures were taken on, in a line.
+/// The machine on which the figures were taken, in a line.
 pub(crate) fn machine() -> Result<String> {
     let cpu = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpu
@@ -114,7 +114,7 @@ pub(crate) fn machine() -> Result<String> {
     Ok(format!("{model}, {cores} cores, {}\n", kernel.trim()))
 }
 
-/// Replaces what stands between `<!-- begin: name -->` and `<!-- end: name -->`.
+/// Replaces the text between `<!-- begin: name -->` and `<!-- end: name -->`.
 pub(crate) fn replace_section(page: &str, name: &str, text: &str) -> Result<String> {
     let (begin, end) = (format!("<!-- begin: {name} -->\n"), format!("<!-- end: {name} -->"));
     let parts = page.split_once(&begin).and_then(|(before, rest)| Some((before, rest.split_once(&end)?.1)));

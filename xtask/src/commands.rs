@@ -1,5 +1,5 @@
-//! Documentation that can be trusted: each command that a page shows is one that the programs accept, and each link between
-//! pages leads to a file that is there.
+//! Checks of the documentation: the programs accept each command that a page shows, and each link between
+//! pages leads to an existing file.
 
 use std::path::{Path, PathBuf};
 
@@ -47,7 +47,7 @@ fn collect_pages(folder: &Path, pages: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Why the program behind `words` would not accept them; `None` when it would, or when it is not ours.
+/// Why the program behind `words` would not accept them; `None` if it would, or if it is not Highwire's.
 fn refusal(words: &[String]) -> Option<String> {
     let shown = words.join(" ");
     match words.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
@@ -64,7 +64,7 @@ fn refusal(words: &[String]) -> Option<String> {
     }
 }
 
-/// `highwire parse-only` reads a command line as the program would and does nothing with it.
+/// `highwire parse-only` parses a command line as the program would, without effect.
 fn highwire_refusal(rest: &[&str]) -> Option<String> {
     let line = Line::cargo("run --quiet --package highwire-cli --bin highwire -- parse-only --");
     match rest.iter().fold(line, |line, word| line.arg(word)).capture() {
@@ -109,7 +109,7 @@ fn simple_commands(typed: &str) -> Vec<Vec<String>> {
     commands
 }
 
-/// Targets of `](…)` that lead to no file; addresses elsewhere and anchors are not looked at.
+/// Targets of `](…)` that lead to no file; addresses elsewhere and anchors are not checked.
 fn broken_links(page: &Path, text: &str) -> Vec<String> {
     let folder = page.parent().unwrap_or(root());
     text.split("](")

@@ -1,7 +1,8 @@
-//! `cargo xtask compat`: programs and test suites of others, unmodified, as Debian ships them, over Highwire.
+//! `cargo xtask compat`: other people's programs and test suites, unmodified, as Debian ships them, over
+//! Highwire.
 //!
-//! Each case is one line of a catalogue: what runs at one end or at both, over which link, and what of its output proves
-//! that it worked. `docs/compatibility.md` is written from the results, never by hand.
+//! Each case is one line of a catalogue: the program at one end or at both, the link, and the output that
+//! proves success. `docs/compatibility.md` is written from the results, never by hand.
 
 mod case;
 mod catalogue;
@@ -74,7 +75,7 @@ pub(crate) struct Args {
     debug: bool,
 }
 
-/// What the programs come in, by Debian's names.
+/// Debian's packages with the programs.
 const PACKAGES: &[&str] = &[
     "ibverbs-utils",
     "rdmacm-utils",
@@ -100,16 +101,16 @@ const PACKAGES: &[&str] = &[
     "libc6-dev",
 ];
 
-/// Where programs, libraries and logs of a run are.
+/// The places of a run's programs, libraries and logs.
 #[derive(Debug)]
 struct Workshop {
     /// The `highwire` program.
     highwire: PathBuf,
     /// The folder with the libraries.
     libraries: PathBuf,
-    /// Where outputs go.
+    /// The folder for outputs.
     folder: PathBuf,
-    /// Where the devices of the run meet.
+    /// The folder in which the devices of the run meet.
     registry: PathBuf,
     /// The address that they share: another one than that of a user who works here at the same time.
     address: String,
@@ -245,7 +246,7 @@ impl Workshop {
         self.folder.join("results.json")
     }
 
-    /// Programs of ours in C, built once.
+    /// C programs of this repository, built once.
     fn program(&self, name: &str, compiler: &str, options: &str) -> Result<Option<PathBuf>> {
         let source = root().join("interop/programs").join(format!("{name}.c"));
         let binary = self.folder.join(format!("{name}-{compiler}"));
@@ -261,7 +262,7 @@ impl Workshop {
     }
 
     fn close(&self) {
-        // Only a device that outlives its program leaves something here, and that shows in its own test.
+        // Only a device that outlives its program leaves files here, and its own test shows that.
         let _ = std::fs::remove_dir_all(&self.registry);
     }
 }

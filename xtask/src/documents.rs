@@ -1,6 +1,6 @@
-//! What of the documentation the repository itself can confirm: each dependency has its row of reason, CONTRIBUTING.md names the very
-//! crates that hold unsafe code, pages link to files that are there, tables name functions that those files have, and no file has the marks
-//! of an unfinished merge.
+//! Checks of the documentation against the repository: each dependency has its row of reason, CONTRIBUTING.md
+//! names exactly the crates that hold unsafe code, pages link to existing files, tables name functions that
+//! those files have, and no file has the marks of an unfinished merge.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -31,7 +31,7 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
     let (mut links, mut files) = (0, 0);
     for name in tracked()? {
         let path = root().join(&name);
-        // Links of the file system, and what is no text, hold no sentences.
+        // Symbolic links, and files that are no text, hold no sentences.
         let Ok(text) = std::fs::read_to_string(&path) else { continue };
         files += 1;
         let mut problems: Vec<String> =
@@ -98,7 +98,7 @@ fn read(page: &str) -> Result<String> {
     std::fs::read_to_string(root().join(page)).with_context(|| page.to_string())
 }
 
-/// What is there and not named, and what is named and not there.
+/// Names that exist but are not listed, and listed ones that do not exist.
 fn compare(
     there: &BTreeSet<String>,
     named: &BTreeSet<String>,
@@ -113,7 +113,7 @@ fn compare(
     problems
 }
 
-/// Every crate that a package of ours asks for and that is not ours.
+/// Every foreign crate that a package of this repository depends on.
 fn dependencies() -> Result<BTreeSet<String>> {
     let mut names = BTreeSet::new();
     for manifest in ["Cargo.toml", "fuzz/Cargo.toml"] {
@@ -125,7 +125,7 @@ fn dependencies() -> Result<BTreeSet<String>> {
         let json: serde_json::Value = serde_json::from_str(&output.stdout)?;
         for package in json["packages"].as_array().into_iter().flatten() {
             for dependency in package["dependencies"].as_array().into_iter().flatten() {
-                // Ours have a path, the others a registry.
+                // The repository's own have a path, the others a registry.
                 if dependency["path"].is_null() {
                     names.extend(dependency["name"].as_str().map(String::from));
                 }

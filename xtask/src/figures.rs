@@ -1,10 +1,11 @@
-//! `cargo xtask figures`: every figure of the IRN paper on the simulator, and where it lands.
+//! `cargo xtask figures`: every figure of the IRN paper on the simulator, and its verdict.
 //!
-//! One run of the program plays all plans that come with it, so that what figures have in common is played once. The table
-//! is made from what the program leaves behind.
+//! One run of the program plays all of its plans, so that runs that figures share are played once. The table
+//! is made from the files that the program leaves.
 //!
-//! At the paper's scale that takes hours, so there it goes on where it was: runs are kept in `target/figures-full/COMMIT`, beside a
-//! copy of the program that played them, which building again does not disturb.
+//! At the paper's scale that takes hours, so an interrupted run can be continued: runs are kept in
+//! `target/figures-full/COMMIT`, beside a copy of the program that played them, which later builds do not
+//! disturb.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -53,7 +54,7 @@ pub(crate) struct Args {
     write_docs: bool,
 }
 
-/// What is played, by what, and where results lie.
+/// The plans, the program, and the folder of results.
 struct Studio {
     program: Program,
     /// The commit that it was built from.
@@ -70,7 +71,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
     let wanted = if args.only.is_empty() { all.clone() } else { args.only.clone() };
     let has_worked = args.table || studio.play(args, &wanted)?;
-    // The page shows all plans, whichever were asked for now.
+    // The page shows all plans, whichever this call played.
     let shown = if args.write_docs || args.table { all } else { wanted };
     let result = Results::read(&studio.folder, &shown)?;
     println!("\n{}", result.table.to_text());
@@ -101,7 +102,7 @@ impl Studio {
         std::fs::create_dir_all(&folder).with_context(|| folder.display().to_string())?;
         let copy = folder.join("highwire");
         if !is_same(built.path(), &copy) {
-            // A program that runs cannot be written over, but it can be replaced.
+            // A running program cannot be written over, but it can be replaced.
             let fresh = folder.join("highwire.new");
             std::fs::copy(built.path(), &fresh).with_context(|| fresh.display().to_string())?;
             std::fs::rename(&fresh, &copy).with_context(|| copy.display().to_string())?;
@@ -124,7 +125,7 @@ impl Studio {
     }
 }
 
-/// The commit that the tree is at, and whether the tree has been changed since.
+/// The commit of the tree, and whether the tree has been changed since.
 pub(crate) fn commit() -> Result<String> {
     let head = Line::new("git").words("rev-parse --short HEAD").capture()?;
     let status =
@@ -143,7 +144,7 @@ fn all_plans(program: &Program) -> Result<Vec<String>> {
     Ok(plans.iter().filter_map(|plan| Some(plan["name"].as_str()?.to_string())).collect())
 }
 
-/// Where all plans have landed.
+/// The verdicts of all plans.
 struct Results {
     /// Figure, claim, paper, here, inside.
     table: Table,

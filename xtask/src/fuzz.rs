@@ -84,7 +84,7 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
     Ok(tally)
 }
 
-/// What runs a target.
+/// The runner of a target.
 enum Engine {
     /// `cargo fuzz`, by the path of its executable.
     LibFuzzer(PathBuf),
@@ -131,14 +131,14 @@ impl Engine {
         Ok(())
     }
 
-    /// The command that runs `target` for so long. What libFuzzer finds worth keeping goes into its own corpus folder;
-    /// an input that breaks a promise goes into `fuzz/artifacts/`.
+    /// The command that runs `target` for a given time. Inputs that libFuzzer wants to keep go into its own
+    /// corpus folder; an input that breaks a promise goes into `fuzz/artifacts/`.
     fn line(&self, target: &str, seconds: u64) -> Line {
         match self {
             Self::Plain => driver("run").arg(target).arg("--seconds").arg(seconds.to_string()),
             Self::LibFuzzer(program) => {
                 let grown = target_dir().join("xtask/fuzz-corpus").join(target);
-                // A corpus folder that cannot be made is libFuzzer's to complain about.
+                // If a corpus folder cannot be made, libFuzzer reports that.
                 let _ = std::fs::create_dir_all(&grown);
                 Line::new("rustup")
                     .words("run nightly")

@@ -1,11 +1,11 @@
-//! `cargo xtask interop`: Highwire against a peer that is not ours, the Linux kernel's `rdma_rxe`.
+//! `cargo xtask interop`: Highwire against a foreign peer, the Linux kernel's `rdma_rxe`.
 //!
-//! A Debian kernel boots in QEMU without hardware help (TCG) from an initramfs made here: the RDMA modules, the
-//! programs of rdma-core and perftest, and a small verbs agent of ours (`interop/guest`) that does over TCP what the
-//! scenarios ask. Guest and test meet on a tap device in a network namespace of their own, so that no root is
-//! needed, nothing of the machine's network is touched, and UDP port 4791 is free.
+//! A Debian kernel boots in QEMU without hardware help (TCG) from an initramfs made here: the RDMA modules,
+//! the programs of rdma-core and perftest, and a small verbs agent (`interop/guest`) that carries out the
+//! scenarios' requests over TCP. Guest and test meet on a tap device in a network namespace of their own, so
+//! that no root is needed, nothing of the machine's network is touched, and UDP port 4791 is free.
 //!
-//! What cannot run here says why and counts as a skip; `docs/interop.md` is the page about it.
+//! If a part cannot run here, it prints why and counts as a skip; `docs/interop.md` is the page about it.
 
 mod agent;
 mod capture;
@@ -53,7 +53,7 @@ pub(crate) struct Args {
     shell: bool,
 }
 
-/// What the guest is made of, by Debian's names.
+/// Debian's packages for the guest.
 const PACKAGES: &[&str] = &[
     "qemu-system-x86",
     "busybox-static",
@@ -72,8 +72,8 @@ const PACKAGES: &[&str] = &[
 /// Runs the scenarios with their output on the terminal. Everything it makes lies in `target/interop/`.
 ///
 /// # Errors
-/// A tool that is there but does not work: apt, dpkg, gcc or QEMU, with its output. A scenario that fails shows in the
-/// exit code; a machine that cannot run the guest says why and is no failure.
+/// A tool that exists but does not work: apt, dpkg, gcc or QEMU, with its output. A scenario that fails shows
+/// in the exit code; a machine that cannot run the guest prints why and is no failure.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     if args.list {
         scenarios::list();
@@ -142,19 +142,19 @@ fn inside(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Where everything that is made or downloaded goes; made on first use.
+/// The folder for everything that is made or downloaded; made on first use.
 fn work_dir() -> Result<PathBuf> {
     let dir = target_dir().join("interop");
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot make {}", dir.display()))?;
     Ok(dir)
 }
 
-/// Where a run leaves its outcome for the process that started it.
+/// The file in which a run leaves its outcome for the process that started it.
 fn outcome_path() -> Result<PathBuf> {
     Ok(work_dir()?.join("outcome"))
 }
 
-/// The C and shell sources of what runs in the guest.
+/// The C and shell sources of the guest's programs.
 fn guest_sources() -> PathBuf {
     root().join("interop/guest")
 }

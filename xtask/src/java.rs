@@ -13,7 +13,7 @@ use crate::test::Tally;
 
 /// The oldest release with `java.lang.foreign` in its final form.
 const JDK_MIN: u32 = 22;
-/// What apt may have where no such JDK is installed.
+/// A JDK package that apt may have if no such JDK is installed.
 const JDK_PACKAGE: &str = "openjdk-25-jdk-headless";
 /// Memcached in C, and programs that were written for it; without them their tests are skipped.
 const MEMCACHED: [&str; 4] =
@@ -21,7 +21,7 @@ const MEMCACHED: [&str; 4] =
 /// Has `ibv_rc_pingpong`, the other end of java/ffm's conversations; without it they are skipped.
 const PINGPONG: [&str; 1] = ["ibverbs-utils"];
 
-/// What JUCX's native code wants from the system; without it its ways are not measured.
+/// The library that JUCX's native code needs from the system; without it its ways are not measured.
 pub(crate) const UCX: &str = "libucx0";
 
 /// `mvn verify` of everything below `java/`.
@@ -59,13 +59,13 @@ fn maven(log: &Log) -> Result<std::result::Result<Option<Line>, Missing>> {
         Ok(home) => home,
         Err(missing) => return Ok(Err(missing)),
     };
-    // The other side: the program that serves, and one that converses.
+    // The other side: the program that serves, and one for conversations.
     let is_built = Line::cargo("build --package highwire-cli").run_logged(log)?
         && Line::cargo("build --package highwire-host --example conversation").run_logged(log)?;
     if !is_built {
         return Ok(Ok(None));
     }
-    // The library that java/ffm calls, in place of the system's.
+    // The library that java/ffm calls, instead of the system's.
     let Some(libraries) = libs::build(false)? else { return Ok(Ok(None)) };
     let debug = target_dir().join("debug");
     let maven = Line::new("mvn")
@@ -77,7 +77,7 @@ fn maven(log: &Log) -> Result<std::result::Result<Option<Line>, Missing>> {
     Ok(Ok(Some(maven)))
 }
 
-/// Maven, and the folder of a JDK that is new enough; installed where they are missing.
+/// Maven, and the folder of a JDK that is new enough; installed if missing.
 pub(crate) fn tools(log: &Log) -> Result<std::result::Result<PathBuf, Missing>> {
     let home = match find_jdk() {
         Some(home) => home,
@@ -99,7 +99,7 @@ pub(crate) fn tools(log: &Log) -> Result<std::result::Result<PathBuf, Missing>> 
     Ok(Ok(home))
 }
 
-/// Compiles modules and what they need, without tests; whether that worked.
+/// Compiles modules and their dependencies, without tests; returns whether that worked.
 pub(crate) fn package(modules: &str, home: &Path, log: &Log) -> Result<bool> {
     Line::new("mvn")
         .words("-q -B -am -DskipTests package -pl")
@@ -121,7 +121,7 @@ fn find_jdk() -> Option<PathBuf> {
         .filter_map(|home| Some((release_of(&home)?, home)))
         .filter(|(release, _)| *release >= JDK_MIN)
         .collect();
-    // The first of the newest, which JAVA_HOME is if it is as new.
+    // The first of the newest, which is JAVA_HOME's if that is as new.
     found.sort_by_key(|(release, _)| std::cmp::Reverse(*release));
     found.into_iter().next().map(|(_, home)| home)
 }
@@ -142,7 +142,7 @@ pub(crate) fn is_unreachable(log: &str) -> bool {
     ["Could not transfer artifact", "Unknown host", "in offline mode"].iter().any(|sign| log.contains(sign))
 }
 
-/// What Surefire has written below every module, counted.
+/// Counts the reports of Surefire below every module.
 fn reports(java: &Path) -> Result<Tally> {
     let mut tally = Tally::default();
     for module in std::fs::read_dir(java).with_context(|| java.display().to_string())?.flatten() {
@@ -162,7 +162,7 @@ fn add_reports(folder: &Path, tally: &mut Tally) -> Result<()> {
     Ok(())
 }
 
-/// One class's report. A test that was skipped says why in the attribute `message`.
+/// One class's report. A skipped test gives its reason in the attribute `message`.
 fn count(report: &str) -> Tally {
     let cases = report.matches("<testcase ").count();
     let failed = report.matches("<failure ").count() + report.matches("<error ").count();

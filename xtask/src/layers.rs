@@ -5,7 +5,7 @@ use anyhow::{Context, Result, bail};
 use crate::shell::{Line, Log, root};
 use crate::test::Tally;
 
-/// Where a crate stands. Laws of absence follow from it.
+/// The place of a crate. Laws of absence follow from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum World {
     Foundation,
@@ -51,11 +51,12 @@ const STAGE: &str = "stage";
 struct Dependency {
     from: String,
     to: String,
-    /// It wants `to` to let a model answer in the system's place.
+    /// It wants to let a model answer for `to` in the system's place.
     enters_models: bool,
 }
 
-/// Checks every dependency between our crates, and that protocol crates carry the lints that keep the world out.
+/// Checks every dependency between the repository's crates, and that protocol crates carry the lints that
+/// keep the world out.
 pub(crate) fn step(log: &Log) -> Result<Tally> {
     let metadata = Line::cargo("metadata --format-version 1 --no-deps");
     log.note(&format!("$ {metadata}"))?;
@@ -73,7 +74,7 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
     Ok(Tally::counts(dependencies.len().saturating_sub(problems.len()), problems.len()))
 }
 
-/// Our crates and the edges between them; what only tests need may point anywhere.
+/// The repository's crates and the edges between them; dependencies of tests may point anywhere.
 fn parse(metadata: &str) -> Result<(Vec<String>, Vec<Dependency>)> {
     let json: serde_json::Value = serde_json::from_str(metadata).context("cargo metadata is not JSON")?;
     let ours = |value: &serde_json::Value| {
@@ -101,7 +102,7 @@ fn place(name: &str) -> Option<(u8, World)> {
     HOUSE.iter().find(|(known, ..)| *known == name).map(|(_, layer, world)| (*layer, *world))
 }
 
-/// What is wrong with one dependency, if anything is.
+/// The fault of one dependency, if it has one.
 fn problem(dependency: &Dependency) -> Option<String> {
     let Dependency { from, to, enters_models } = dependency;
     let Some((from_layer, from_world)) = place(from) else {
@@ -126,7 +127,7 @@ fn problem(dependency: &Dependency) -> Option<String> {
         (World::Real, World::Simulated) | (World::Simulated, World::Real) => {
             Some(format!("{from} depends on {to}: the two worlds do not know each other"))
         }
-        // The libraries that programs load would ask whether they are in a model, at every wait.
+        // The libraries that programs load would check whether they are in a model, at every wait.
         _ if *enters_models && from != STAGE => {
             Some(format!("{from} asks {to} for its feature `world`, which is for {STAGE} alone"))
         }

@@ -27,7 +27,7 @@ pub(crate) struct Args {
     release: bool,
 }
 
-/// Builds both objects and says where they are.
+/// Builds both objects and prints their place.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     match build(args.release)? {
         Some(folder) => {
@@ -38,7 +38,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     }
 }
 
-/// Builds the objects; their folder, or `None` if the compiler has said what is wrong.
+/// Builds the objects; returns their folder, or `None` if the compiler failed.
 pub(crate) fn build(release: bool) -> Result<Option<PathBuf>> {
     let profile = if release { "release" } else { "debug" };
     let mut cargo = Line::cargo("build --package highwire-ibverbs --package highwire-paths --lib");
@@ -54,16 +54,16 @@ pub(crate) fn build(release: bool) -> Result<Option<PathBuf>> {
     let table = table()?;
     link_ibverbs(&table, &built.join("libhighwire_ibverbs.a"), &folder)?;
     link_rdmacm(&table, &folder)?;
-    // A cdylib as cargo makes it: nothing of it has a version.
+    // A cdylib as cargo makes it: none of its symbols has a version.
     let paths = folder.join("libhighwire-paths.so");
     let copy = folder.join(".libhighwire-paths.so");
     std::fs::copy(built.join("libhighwire_paths.so"), &copy).context("no libhighwire_paths.so")?;
-    // Renamed into place: programs that have it mapped keep what they have.
+    // Renamed into place: programs that have the old one mapped keep it.
     std::fs::rename(&copy, &paths).with_context(|| format!("cannot write {}", paths.display()))?;
     Ok(Some(folder))
 }
 
-/// What the objects export.
+/// The objects' exports.
 pub(crate) fn table() -> Result<Table> {
     let folder = root().join("crates/ibverbs/symbols");
     let mut table = Table::default();

@@ -1,7 +1,7 @@
 //! Every task of the repository, for people and CI alike: `cargo xtask --help`.
 //!
-//! A task is a function that returns `Result<ExitCode>`; whatever it runs goes through [`shell`], so that its output is
-//! kept in a log and the command that repeats it can be printed.
+//! A task is a function that returns `Result<ExitCode>`; all commands go through [`shell`], so that their
+//! output is kept in a log and the command that repeats it can be printed.
 
 mod bench;
 mod commands;

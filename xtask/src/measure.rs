@@ -1,4 +1,4 @@
-//! Measurements by the program itself: what is run, and what its JSON says.
+//! Measurements by the program itself: its command, and the values in its JSON.
 
 use std::path::{Path, PathBuf};
 
@@ -22,7 +22,7 @@ impl Program {
         Ok(Self::at(target_dir().join("release/highwire")))
     }
 
-    /// One that has been built.
+    /// The program as already built.
     pub(crate) fn at(path: PathBuf) -> Self {
         Self { path }
     }
@@ -46,7 +46,7 @@ impl Program {
     }
 }
 
-/// What of a measurement counts.
+/// The value of a measurement that counts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Quantity {
     /// The median of the round trips, in nanoseconds.
@@ -81,7 +81,7 @@ impl Quantity {
     }
 }
 
-/// The median of several runs, and how far apart they were.
+/// The median of several runs, and their spread.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Spread {
     pub(crate) median: f64,
@@ -90,7 +90,7 @@ pub(crate) struct Spread {
 }
 
 impl Spread {
-    /// Of at least one value.
+    /// The median of at least one value.
     pub(crate) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (low, high) = (*values.first()?, *values.last()?);

@@ -1,6 +1,7 @@
 //! `cargo xtask nanopu`: the nanoPU paper's experiments on the simulator, and the table of docs/nanopu-experiments.md.
 //!
-//! Recordings of the prototype, which are not part of the repository, are played where HIGHWIRE_NANOPU_TRACES names their folder.
+//! Recordings of the prototype, which are not part of the repository, are played if HIGHWIRE_NANOPU_TRACES
+//! names their folder.
 
 use std::path::Path;
 use std::process::ExitCode;

@@ -1,15 +1,15 @@
-//! Debian packages that a task needs: installed where we may, named where we may not.
+//! Debian packages that a task needs: installed if this process may, otherwise named.
 
 use anyhow::Result;
 
 use crate::shell::{Line, Log, has_program};
 
-/// Why some packages are not there, in words that say what to do.
+/// Why some packages are missing, in words that say what to do.
 #[derive(Debug)]
 pub(crate) struct Missing(pub(crate) String);
 
-/// Makes sure that every one of `packages` is installed. With root and apt, installs the missing ones; what apt says goes
-/// to `log`.
+/// Makes sure that every one of `packages` is installed. With root and apt, installs the missing ones; apt's
+/// output goes to `log`.
 pub(crate) fn ensure(packages: &[&str], log: &Log) -> Result<std::result::Result<(), Missing>> {
     let absent: Vec<&str> = packages.iter().copied().filter(|package| !is_installed(package)).collect();
     if absent.is_empty() {

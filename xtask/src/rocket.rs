@@ -1,8 +1,8 @@
 //! `cargo xtask rocket`: the nanoPU's core beside the RTL of Rocket, commit by commit.
 //!
-//! The RTL comes in a Python package and is verilated once, with the bench that lies beside the core's tests; the simulator
-//! stays in `target/rocket/`. What runs on both, and how they are held against each other, is the example `rocket` of
-//! `highwire-nanopu`.
+//! The RTL comes in a Python package and is verilated once, with the bench that lies beside the core's tests;
+//! the simulator stays in `target/rocket/`. The example `rocket` of `highwire-nanopu` runs programs on both
+//! and compares them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -15,7 +15,7 @@ use crate::packages;
 use crate::shell::{Line, Log, root, target_dir};
 use crate::table::Table;
 
-/// The release of the package whose RTL the records in the repository are of.
+/// The release of the package with whose RTL the repository's records were made.
 const PACKAGE: &str = "pythondata-cpu-rocket==0.0.post7146";
 const CONFIGURATION: &str = "freechips.rocketchip.system.LitexFullConfig";
 const BENCH: &str = "crates/nanopu/tests/rocket/bench.cpp";
@@ -89,7 +89,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(if done { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The simulator, built unless it is there and the bench has not changed since.
+/// The simulator, built unless it exists and the bench has not changed since.
 fn build(log: &Log) -> Result<PathBuf> {
     let dir = target_dir().join("rocket");
     let simulator = dir.join("obj_dir/Vtop");
@@ -179,7 +179,7 @@ fn fuzz(simulator: &Path, first: u64, count: u64) -> Result<bool> {
     random(simulator, first, count).run()
 }
 
-/// What `line` printed, which is shown too; nothing if the two cores disagree.
+/// The output of `line`, which is shown too; nothing if the two cores disagree.
 fn shown(line: &Line) -> Result<Option<String>> {
     let output = line.capture()?;
     print!("{}", output.stdout);
@@ -210,8 +210,9 @@ fn write_section(name: &str, text: &str) -> Result<()> {
     Ok(())
 }
 
-/// The tables of programs and of sequences, whose lines are indented, in what `compare` prints: name, commits, cycles on Rocket
-/// and here, per cent, `%`, steps that differ, and of a sequence those in its last turn.
+/// The tables of programs and of sequences, whose lines are indented, in the output of `compare`: name,
+/// commits, cycles on Rocket and here, per cent, `%`, steps that differ, and of a sequence those in its last
+/// turn.
 fn tables(text: &str) -> Result<(Table, Table)> {
     let numbers = ["commits", "cycles on Rocket", "here", "off", "steps that differ"];
     let mut whole = Table::new(&[&["program"][..], &numbers].concat());

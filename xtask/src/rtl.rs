@@ -1,4 +1,4 @@
-//! `cargo xtask rtl`: the nanoPU's blocks in SystemVerilog against the model, and what they cost in gates.
+//! `cargo xtask rtl`: the nanoPU's blocks in SystemVerilog against the model, and their cost in gates.
 
 mod synthesis;
 
@@ -11,7 +11,7 @@ use crate::packages;
 use crate::shell::{Line, Log, root};
 use crate::table::Table;
 
-/// What the co-simulation builds with.
+/// The tools for the co-simulation.
 pub(crate) const PACKAGES: &[&str] = &["verilator", "g++", "make"];
 
 /// The page that `--write-docs` keeps up to date.
@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Runs the co-simulation, and adds up what it says; nothing if something differs, which has been shown.
+/// Runs the co-simulation, and adds up its output; nothing if a port differs, which has been shown.
 fn simulate(cycles: u64, log: &Log) -> Result<Option<Table>> {
     let line = Line::cargo("test --package highwire-nanopu --test rtl -- --show-output");
     if !line.env("HIGHWIRE_RTL_CYCLES", cycles.to_string()).run_logged(log)? {

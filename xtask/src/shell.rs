@@ -1,4 +1,4 @@
-//! Running commands: where, with what recorded, and how a person repeats one.
+//! Runs commands: in which folder, with which log, and how a person repeats one.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 
-/// The root folder of the repository that this call stands in, which a copied build folder must not decide.
+/// The root folder of the repository in which this call stands, whatever build folder was copied into it.
 pub(crate) fn root() -> &'static Path {
     static ROOT: OnceLock<PathBuf> = OnceLock::new();
     ROOT.get_or_init(|| {
@@ -82,7 +82,7 @@ impl Line {
     pub(crate) fn command(&self) -> Command {
         let mut command = Command::new(&self.program);
         command.args(&self.args).current_dir(&self.dir);
-        // What `cargo xtask` set for us would pin the toolchain of what we start.
+        // Variables that `cargo xtask` set for this process would pin the toolchain of its commands.
         command.env_remove("RUSTUP_TOOLCHAIN").env_remove("CARGO");
         command.envs(self.env.iter().map(|(name, value)| (name, value)));
         command
@@ -108,7 +108,8 @@ impl Line {
         })
     }
 
-    /// Runs it with its complaints and its progress on the caller's terminal, and returns what it printed otherwise; `None` if it failed.
+    /// Runs it with its error output on the caller's terminal, and returns its standard output; `None` if it
+    /// failed.
     pub(crate) fn capture_stdout(&self) -> Result<Option<String>> {
         let output = self
             .command()
@@ -152,7 +153,7 @@ fn quoted(word: &str) -> String {
     if !word.is_empty() && word.chars().all(plain) { word.into() } else { format!("'{word}'") }
 }
 
-/// What a command printed.
+/// The output of a command.
 #[derive(Debug)]
 pub(crate) struct Captured {
     pub(crate) success: bool,
@@ -180,7 +181,7 @@ impl Log {
         &self.path
     }
 
-    /// Its file's name, for reasons that pages quote: no page says where a machine keeps its files.
+    /// Its file's name, for reasons that pages quote: no page shows where a machine keeps its files.
     pub(crate) fn name(&self) -> String {
         self.path.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -195,7 +196,7 @@ impl Log {
         Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
-    /// Keeps what it says now under another name, because the next run begins it anew.
+    /// Keeps the log under another name, because the next run begins it anew.
     pub(crate) fn keep_as(&self, name: &str) -> Result<()> {
         let to = self.path.with_file_name(format!("{name}.log"));
         std::fs::copy(&self.path, &to).map(drop).with_context(|| format!("cannot write {}", to.display()))
@@ -222,7 +223,7 @@ mod tests {
         assert_eq!(line.to_string(), "RUSTDOCFLAGS='-D warnings' cargo test -p x 'two words'");
     }
 
-    /// Two checkouts may share a build folder, or one be a copy of the other with it.
+    /// Two checkouts may share a build folder, or one may be a copy of the other with it.
     #[test]
     fn the_root_is_the_tree_that_one_stands_in_and_not_where_the_program_was_built() {
         let trees = std::env::temp_dir().join(format!("xtask-root-{}", std::process::id()));

@@ -9,7 +9,7 @@ use crate::test::Tally;
 /// Redis's clients, not its server; etcd; and the program that makes networks.
 const PACKAGES: &[&str] = &["redis-tools", "python3-redis", "etcd-server", "iproute2"];
 
-/// The crate's tests, which say so themselves where a program is missing.
+/// The crate's tests, which print a reason if a program is missing.
 pub(crate) fn step(log: &Log) -> Result<Tally> {
     if let Err(missing) = packages::ensure(PACKAGES, log)? {
         log.note(&missing.0)?;

@@ -1,4 +1,4 @@
-//! `cargo xtask stress`: jcstress on what Java shares with the engine, at length.
+//! `cargo xtask stress`: jcstress on the memory that Java shares with the engine, at length.
 
 use std::process::ExitCode;
 

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: every check that the repository has, as numbered steps.
 //!
-//! A step writes what it runs and prints into its own log, `target/xtask/<step>.log`, and answers with a [`Tally`]. What
-//! cannot run on this machine is a skip with its reason, never a silent pass.
+//! A step writes its commands and their output into its own log, `target/xtask/<step>.log`, and returns a
+//! [`Tally`]. A part that cannot run on this machine is a skip with its reason, never a silent pass.
 
 mod busy;
 mod report;
@@ -131,7 +131,7 @@ impl Durations {
         self.0.insert(step.into(), seconds);
     }
 
-    /// A hint only: where it cannot be written, the next run has none.
+    /// A hint only: if it cannot be written, the next run has none.
     fn store(&self) {
         if let Ok(text) = serde_json::to_vec(&self.0) {
             let _ = std::fs::write(target_dir().join("xtask/seconds.json"), text);

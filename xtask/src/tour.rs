@@ -1,7 +1,7 @@
 //! `cargo xtask tour`: each capability doing its real job, in under two minutes.
 //!
-//! A stop is something to see: what is shown, the command that a visitor can repeat, and what came out. The last part is
-//! a table "what · measured here · floor or paper" and a page with the same in pictures.
+//! A stop is something to see: its explanation, the command that a visitor can repeat, and its output. The
+//! last part is a table "what · measured here · floor or paper" and a page with the same in pictures.
 
 mod java;
 mod nanopu;
@@ -32,11 +32,11 @@ pub(crate) struct Args {}
 /// One stop of the tour, after it was visited.
 pub(crate) struct Stop {
     title: String,
-    /// What it means, in a sentence or two.
+    /// Its meaning, in a sentence or two.
     meaning: String,
-    /// What a visitor types to see it again.
+    /// The command by which a visitor sees it again.
     command: String,
-    /// What came out, worth showing word for word.
+    /// Output worth showing word for word.
     output: String,
     chart: Option<Chart>,
 }

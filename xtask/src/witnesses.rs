@@ -1,4 +1,4 @@
-//! Checkers of others on the histories of our store: what they say does not rest on our own.
+//! Other people's checkers on the histories of the store: their verdicts do not rest on Highwire's own.
 
 use anyhow::Result;
 
@@ -8,7 +8,7 @@ use crate::test::Tally;
 /// Seeds whose histories are checked.
 const SEEDS: u64 = 8;
 
-/// Porcupine on every single key of simulated clusters, after its own tests, which feed it what is wrong.
+/// Porcupine on every single key of simulated clusters, after its own tests, which feed it wrong histories.
 pub(crate) fn step(log: &Log) -> Result<Tally> {
     if !has_program("go") {
         return Ok(Tally::skipped("witnesses", "no go here, which builds Porcupine"));

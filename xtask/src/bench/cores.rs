@@ -1,4 +1,5 @@
-//! What the model of cores makes of this machine, and of machines with more cores: `highwire bench cores` and `highwire sim cores` as tables.
+//! The model of cores against this machine, and its results for machines with more cores: `highwire bench
+//! cores` and `highwire sim cores` as tables.
 
 use std::process::ExitCode;
 
@@ -9,7 +10,7 @@ use super::{Args, PAGE, machine, replace_section};
 use crate::measure::Program;
 use crate::shell::{root, target_dir};
 
-/// Measures, prints, and writes the section if it is asked to.
+/// Measures, prints, and with `--write-docs` writes the section.
 pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let costs = target_dir().join("cores.toml");

@@ -1,4 +1,5 @@
-//! Java programs, ours beside others: round trips, and GETs from a memcached; what java/benchmarks prints, as a section of the page.
+//! Java programs, Highwire's beside others: round trips, and GETs from a memcached; the output of
+//! java/benchmarks, as a section of the page.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +14,7 @@ use crate::shell::{Line, Log, root, target_dir};
 
 const COMPARISON: &str = "highwire.benchmarks.echo.Comparison";
 
-/// What `class` of java/benchmarks needs.
+/// The files that `class` of java/benchmarks needs.
 struct Programs<'a> {
     program: &'a Program,
     home: PathBuf,
@@ -21,14 +22,14 @@ struct Programs<'a> {
     target: PathBuf,
 }
 
-/// Builds java/benchmarks, and installs what is missing for that.
+/// Builds java/benchmarks, and installs missing packages for that.
 fn build<'a>(program: &'a Program, log: &Log) -> Result<std::result::Result<Programs<'a>, Missing>> {
     let home = match java::tools(log)? {
         Ok(home) => home,
         Err(missing) => return Ok(Err(missing)),
     };
     let target = root().join("java/benchmarks/target");
-    // Maven puts libraries beside those of an earlier build, which may be others.
+    // Maven puts libraries beside those of an earlier build, which may be other ones.
     let libraries = target.join("lib");
     if libraries.exists() {
         std::fs::remove_dir_all(&libraries).with_context(|| libraries.display().to_string())?;
@@ -57,7 +58,8 @@ impl Programs<'_> {
     }
 }
 
-/// The table of round trips between JVMs, with the properties that `Comparison` in java/benchmarks has, or what is missing for it.
+/// The table of round trips between JVMs, with the properties of `Comparison` in java/benchmarks, or the
+/// missing package.
 pub(crate) fn comparison(
     program: &Program,
     properties: &[(&str, &str)],

@@ -1,4 +1,4 @@
-//! Goodput over loss: what a lossy network costs each way of recovery.
+//! Goodput over loss: the cost of a lossy network for each way of recovery.
 
 use anyhow::Result;
 
@@ -42,7 +42,7 @@ pub(crate) struct Goodputs {
 }
 
 impl Goodputs {
-    /// Runs every cell for so many seconds.
+    /// Runs every cell for this many seconds.
     pub(crate) fn measure(program: &Program, seconds: f64) -> Result<Self> {
         let mut cells = Vec::new();
         for &loss in LOSSES {
@@ -84,7 +84,7 @@ impl Goodputs {
     }
 }
 
-/// Both directions lose; the seed makes it the same misfortune for both ways of recovery.
+/// Both directions lose; the seed makes both ways of recovery lose the same packets.
 fn command(loss: &str, recovery: Recovery, seconds: f64) -> String {
     let recovery = recovery.option();
     let millis = (seconds * 1e3) as u64;

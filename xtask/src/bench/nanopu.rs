@@ -10,9 +10,9 @@ use crate::measure::Program;
 use crate::shell::{Line, root};
 use crate::table::Table;
 
-/// What "fast" means: core cycles per second on one host core.
+/// The aim of "fast": core cycles per second on one host core.
 const AIM: f64 = 40e6;
-/// And for a millisecond of [`CORES`] cores, in seconds.
+/// The aim for a millisecond of [`CORES`] cores, in seconds.
 const AIM_SECONDS: f64 = 30.0;
 const CORES: u32 = 324;
 

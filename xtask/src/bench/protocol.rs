@@ -6,7 +6,7 @@ use anyhow::{Result, bail};
 use crate::shell::Line;
 use crate::table::Table;
 
-/// What "fast" means for the slowest line, in packets per second and core.
+/// The aim of "fast" for the slowest line, in packets per second and core.
 const AIM: f64 = 10e6;
 
 /// Runs the benchmark.

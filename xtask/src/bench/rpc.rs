@@ -13,12 +13,12 @@ use super::{Args, PAGE, machine, replace_section};
 use crate::measure::Program;
 use crate::shell::root;
 
-/// What is run; the section says so.
+/// The command; the section quotes it.
 const WORDS: &str = "bench rpc --ladder --budget --markdown";
 
 /// Measures, prints, and writes the sections if it is asked to.
 pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
-    // First: what cannot be built is better known before anything has been measured.
+    // First, so that a failing build is known before anything has been measured.
     let workshop = beside::Workshop::open(program)?;
     let words = format!("{WORDS} --rounds {}", args.runs);
     eprintln!("highwire {words}");

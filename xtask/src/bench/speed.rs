@@ -6,7 +6,7 @@ use serde_json::Value;
 use crate::measure::{Program, Quantity, Spread};
 use crate::table::Table;
 
-/// One measurement and what it should come to.
+/// One measurement and its aim.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Case {
     pub(crate) what: &'static str,
@@ -16,10 +16,10 @@ pub(crate) struct Case {
     pub(crate) aim: Aim,
 }
 
-/// What is good enough.
+/// The aim.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Aim {
-    /// At most so many times the floor.
+    /// At most this many times the floor.
     TimesFloor(f64),
     /// At least this share of the floor.
     ShareOfFloor(f64),
@@ -81,18 +81,19 @@ pub(crate) const CASES: &[Case] = &[
     },
 ];
 
-/// What a case came to.
+/// The result of a case.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) case: Case,
     pub(crate) here: Spread,
-    /// In the unit of the quantity, where the floor is of the same kind.
+    /// In the unit of the quantity, if the floor has the same kind.
     pub(crate) floor: Option<f64>,
     pub(crate) ratio: Option<f64>,
 }
 
 impl Case {
-    /// Runs it so many times. With a floor it is measured beside each run, and the ratio is the median of the ratios.
+    /// Runs it this many times. With a floor, each run measures that too, and the ratio is the median of the
+    /// ratios.
     pub(crate) fn measure(self, program: &Program, runs: u32) -> Result<Outcome> {
         let documents = (0..runs).map(|_| program.json(self.command)).collect::<Result<Vec<_>>>()?;
         let values = documents.iter().map(|document| self.quantity.of(document)).collect::<Result<_>>()?;
@@ -135,7 +136,7 @@ impl Outcome {
         self.floor.map_or_else(|| "–".into(), |floor| self.case.quantity.show(floor))
     }
 
-    /// How it compares with the floor, or, where there is none, with the aim.
+    /// The comparison with the floor, or, if there is none, with the aim.
     pub(crate) fn comparison(&self) -> String {
         match (self.ratio, self.case.aim) {
             (None, Aim::AtLeast(aim) | Aim::AtMost(aim)) => {

@@ -1,4 +1,5 @@
-//! The store beside other stores: TATP, SmallBank and redis-benchmark, each system on its own for as long as its turn lasts, and in every round once.
+//! The store beside other stores: TATP, SmallBank and redis-benchmark, each system alone for its turn, and
+//! once in every round.
 
 mod server;
 mod tables;
@@ -19,10 +20,11 @@ use tables::{Commands, Rows};
 const KEYS: u64 = 100_000;
 const SECONDS: u64 = 3;
 const CLIENTS: u64 = 16;
-/// Transactions that a node of ours coordinates at a time.
+/// Transactions that a node of Highwire's store coordinates at a time.
 const WORKERS: u64 = 32;
 const WORKLOADS: [&str; 2] = ["tatp", "smallbank"];
-/// What redis-benchmark sends, to their server and to our door alike: one request at a time on each connection, and 16.
+/// The commands of redis-benchmark, to Redis and to the store's door alike: one request at a time on each
+/// connection, and 16.
 const COMMANDS: &str = "-t set,get,incr,mset -c 50 -r 100000 --csv";
 const DEPTHS: [(u64, u64); 2] = [(1, 50_000), (16, 100_000)];
 
@@ -53,7 +55,7 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     for round in 1..=args.runs {
         eprintln!("round {round} of {}: Highwire by its own workers", args.runs);
         for (workload, is_durable) in WORKLOADS.into_iter().flat_map(|name| [(name, false), (name, true)]) {
-            // Where the other systems' files are.
+            // The place of the other systems' files.
             let data = std::env::temp_dir();
             let data = if is_durable { format!("--data {}", data.display()) } else { String::new() };
             let words = format!(
@@ -121,14 +123,14 @@ fn play(driver: &str, server: &Server, workload: &str) -> Result<Value> {
     json(&Line::new(driver).arg("play").words(&target).arg(server.at()).words(&loops))
 }
 
-/// What redis-benchmark printed, and what the processes took.
+/// The output of redis-benchmark, and the processor time of the processes.
 fn redis_benchmark(driver: &str, server: &Server, depth: u64, count: u64) -> Result<Value> {
     let (host, port) = server.door().rsplit_once(':').context("a door")?;
     let line = Line::new(driver).words(&format!("run --process {} -- redis-benchmark", server.process()));
     json(&line.words(&format!("-h {host} -p {port} {COMMANDS} -P {depth} -n {count}")))
 }
 
-/// What a key costs, by ten million of them where the machine has the memory.
+/// The memory of a key, from ten million of them if the machine has room.
 fn memory(program: &Program) -> Result<String> {
     let available = std::fs::read_to_string("/proc/meminfo").unwrap_or_default();
     let kilobytes = available.lines().find_map(|line| {

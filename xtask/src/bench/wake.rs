@@ -1,5 +1,5 @@
-//! How soon waiting threads have their events: `highwire bench wake` as a table, what an event costs at each pace, and threaded servers beside
-//! TCP's and tokio's.
+//! How soon waiting threads get their events: `highwire bench wake` as a table, an event's cost at each pace,
+//! and threaded servers beside TCP's and tokio's.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,7 +15,7 @@ const PACES: &str = "12,100,1000,10000";
 
 /// Measures, prints, and writes the section if it is asked to.
 pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
-    // First: what cannot be built is better known before anything has been measured.
+    // First, so that a failing build is known before anything has been measured.
     let tokio = tokio_server()?;
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let waking = markdown(program.line(&format!("bench wake --rounds {}", args.runs)))?;
@@ -53,7 +53,7 @@ pub(super) fn run(program: &Program, args: &Args) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What a command prints for a page; it says on its standard error how far it is.
+/// The output of a command for a page; its progress goes to standard error.
 pub(super) fn markdown(line: Line) -> Result<String> {
     let line = line.arg("--markdown");
     eprintln!("{line}");

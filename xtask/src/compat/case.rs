@@ -1,4 +1,4 @@
-//! One case: what runs, over which link, and what proves that it worked.
+//! One case: its program, its link, and the proof of success.
 
 use std::fmt;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -14,7 +14,7 @@ use super::verdict::Verdict;
 pub(super) enum Link {
     Shm,
     Udp,
-    /// As the device chooses; for what sends nothing, or chooses itself.
+    /// The device's choice; for programs that send nothing, or choose themselves.
     Auto,
 }
 
@@ -33,12 +33,12 @@ impl fmt::Display for Link {
 pub(super) enum Ready {
     /// When it listens on the case's TCP port.
     Port,
-    /// When it has had time to: connection management shows nothing to the outside.
+    /// When it has had time to listen: connection management shows nothing to the outside.
     Soon,
 }
 
-/// What to run. In the text `{port}` is a TCP port of the case's own, `{folder}` a folder for its files, `{address}` the
-/// address that the second end is to name, `{device}` the address of the device.
+/// The command. In the text `{port}` is a TCP port of the case's own, `{folder}` a folder for its files,
+/// `{address}` the address that the second end must name, `{device}` the address of the device.
 #[derive(Debug, Clone)]
 pub(super) enum Script {
     One(String),
@@ -48,11 +48,11 @@ pub(super) enum Script {
         ready: Ready,
         server_stays: bool,
     },
-    /// Something that a command line does not say.
+    /// A run that a command line cannot express.
     Special(fn(&Workshop, &Case) -> Result<Verdict>),
 }
 
-/// Decides from what the ends printed; a note when it worked, a reason when not.
+/// Judges the output of the ends: a note on success, otherwise a reason.
 pub(super) type Judge = fn(&Outcome) -> Result<String, String>;
 
 /// One line of the catalogue.
@@ -106,7 +106,7 @@ impl Case {
         Case { script: Script::Special(play), ..Case::two(group, title, link, judge) }
     }
 
-    /// The two ends are asked for in words of their own.
+    /// Sets the words by which each of two ends is asked for.
     pub(super) fn ends(mut self, server: &str, client: &str, ready: Ready) -> Case {
         self.script =
             Script::Two { server: server.into(), client: client.into(), ready, server_stays: false };
@@ -121,7 +121,7 @@ impl Case {
         self
     }
 
-    /// The client may not come before the server listens, but nothing shows when.
+    /// The client may not come before the server listens, but no sign shows when that is.
     pub(super) fn soon(mut self) -> Case {
         if let Script::Two { ready, .. } = &mut self.script {
             *ready = Ready::Soon;

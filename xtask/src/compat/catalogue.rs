@@ -1,4 +1,4 @@
-//! The catalogue: every program and suite that is tried, with its arguments.
+//! The catalogue: every program and suite, with its arguments.
 
 mod diagnosis;
 mod examples;
@@ -9,7 +9,7 @@ mod storage;
 
 use super::case::{Case, Link};
 
-/// Links over which programs with two ends are tried.
+/// Links over which programs with two ends run.
 const LINKS: [Link; 2] = [Link::Shm, Link::Udp];
 
 /// Every case, in the order of the page.

@@ -1,4 +1,5 @@
-//! Running the one or two ends of a case: starting, waiting, ending what does not end, keeping what was printed.
+//! Runs the one or two ends of a case: starts them, waits, ends those that do not end, and keeps their
+//! output.
 
 use std::fs::File;
 use std::os::unix::process::CommandExt;
@@ -17,21 +18,21 @@ use super::outcome::{End, Outcome};
 use super::verdict::Verdict;
 
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
-/// For a server to listen.
+/// How long a server may take to listen.
 const READY_MAX: Duration = Duration::from_secs(10);
-/// For a server whose readiness does not show.
+/// The pause for a server whose readiness does not show.
 const SETTLE: Duration = Duration::from_millis(500);
-/// How often a client that was too early comes again: on a busy machine a server may take seconds to listen.
+/// How often a client that came too early tries again: on a busy machine a server may take seconds to listen.
 const ATTEMPTS: u32 = 10;
-/// For a server to end after its client has.
+/// How long a server may take to end after its client.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A case with everything filled in.
+/// A case with all placeholders filled in.
 pub(super) struct Running<'a> {
     workshop: &'a Workshop,
     case: &'a Case,
     port: u16,
-    /// For the case's outputs and files.
+    /// The folder for the case's outputs and files.
     pub(super) folder: PathBuf,
 }
 
@@ -123,7 +124,7 @@ impl<'a> Running<'a> {
     }
 }
 
-/// Where a case's outputs and files go.
+/// The folder of a case's outputs and files.
 pub(super) fn folder_of(workshop: &Workshop, case: &Case) -> PathBuf {
     let name =
         case.line().chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect::<String>();
@@ -142,7 +143,7 @@ pub(super) fn play(running: &Running<'_>) -> Result<Outcome> {
                 Ready::Soon => sleep(SETTLE),
             }
             let mut attempt = running.start("client", client)?.finish(deadline)?;
-            // A client that came before the server listened was sent away, and the server has noticed nothing of it.
+            // A client that came before the server listened was refused, and the server has not noticed it.
             for _ in 0..ATTEMPTS {
                 if *ready == Ready::Port
                     || !attempt.was_refused()
@@ -173,7 +174,7 @@ struct Started {
 }
 
 impl Started {
-    /// Until a program listens on the port, or this end is gone.
+    /// Waits until a program listens on the port, or this end is gone.
     fn wait_for_port(&mut self, port: u16) -> Result<()> {
         let deadline = Instant::now() + READY_MAX;
         while Instant::now() < deadline && self.child.try_wait()?.is_none() && !is_listening(port)? {
@@ -186,7 +187,7 @@ impl Started {
         Ok(self.child.try_wait()?.is_none())
     }
 
-    /// Waits for the end, or brings it about.
+    /// Waits for the end, or kills the group.
     fn finish(mut self, deadline: Instant) -> Result<End> {
         let mut status = self.child.try_wait()?;
         while status.is_none() && Instant::now() < deadline {
@@ -194,7 +195,7 @@ impl Started {
             status = self.child.try_wait()?;
         }
         let elapsed = self.begun.elapsed();
-        // Whatever it started goes with it.
+        // Child processes go with it.
         let group = format!("-{}", self.child.id());
         let _ = Line::new("kill").words("-KILL --").arg(&group).capture();
         self.child.wait()?;

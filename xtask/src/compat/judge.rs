@@ -1,4 +1,4 @@
-//! What of a program's output proves that it did its job.
+//! The proof in a program's output that it did its job.
 
 use super::outcome::Outcome;
 
@@ -60,7 +60,7 @@ pub(super) fn perftest(outcome: &Outcome) -> Result<String, String> {
     found.ok_or_else(|| "nothing was measured".into())
 }
 
-/// The same of programs that agree on nothing beforehand: what the server has measured are frames that arrived.
+/// The same for programs that agree on nothing beforehand: the server has measured frames that arrived.
 pub(super) fn raw_ethernet(outcome: &Outcome) -> Result<String, String> {
     let arrived = outcome.server.as_ref().is_some_and(|server| server.output.contains("#bytes"));
     if arrived { perftest(outcome) } else { Err("the server saw no frames".into()) }
@@ -72,7 +72,7 @@ pub(super) fn rping(outcome: &Outcome) -> Result<String, String> {
     if shown == 10 { Ok("10 pings, validated".into()) } else { Err(format!("{shown} of 10 pings")) }
 }
 
-/// librdmacm's examples say how they ended.
+/// librdmacm's examples print how they ended.
 pub(super) fn return_status(outcome: &Outcome) -> Result<String, String> {
     let status = |text: &str| text.lines().any(|line| line.trim() == "return status 0");
     let server = outcome.server.as_ref();
@@ -96,7 +96,7 @@ pub(super) fn stream(outcome: &Outcome) -> Result<String, String> {
     if count == 0 { Err("no line of results".into()) } else { Ok(format!("{count} sizes")) }
 }
 
-/// What came over is what was sent.
+/// The received file equals the sent one.
 pub(super) fn same_files(outcome: &Outcome) -> Result<String, String> {
     let read =
         |name: &str| std::fs::read(outcome.folder.join(name)).map_err(|error| format!("{name}: {error}"));
@@ -138,7 +138,7 @@ pub(super) fn ucx_perftest(outcome: &Outcome) -> Result<String, String> {
     }
 }
 
-/// Our MPI programs say so when every byte was right.
+/// The repository's MPI programs print so when every byte was right.
 pub(super) fn mpi(outcome: &Outcome) -> Result<String, String> {
     let text = &outcome.client.output;
     let good = text.lines().find_map(|line| line.strip_prefix("mpi: all right: "));
@@ -161,7 +161,7 @@ pub(super) fn devinfo(outcome: &Outcome) -> Result<String, String> {
     Ok(String::new())
 }
 
-/// Whatever it measured was more than nothing.
+/// The measured value is more than zero.
 pub(super) fn fio(outcome: &Outcome) -> Result<String, String> {
     let text = &outcome.client.output;
     let line =

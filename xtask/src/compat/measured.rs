@@ -1,4 +1,4 @@
-//! What is measured beside what the same programs make of TCP, and promises that take more than one run of a program.
+//! Measurements beside the same programs' over TCP, and promises that take more than one run of a program.
 
 use anyhow::Result;
 
@@ -47,7 +47,7 @@ pub(super) fn add(cases: &mut Vec<Case>) {
     cases.push(Case::special(GROUP, "the same seed gives the same faults", Link::Udp, same_faults));
 }
 
-/// What `highwire perf floor` says of half a round trip of UDP.
+/// Half a round trip of UDP, by `highwire perf floor`.
 fn floor(workshop: &Workshop, _: &Case) -> Result<Verdict> {
     let line = Line::new(&workshop.highwire.to_string_lossy()).words("perf floor --json");
     let output = line.capture()?;
@@ -65,7 +65,7 @@ fn floor(workshop: &Workshop, _: &Case) -> Result<Verdict> {
     })
 }
 
-/// No process that stays notices anything, and nothing is left behind.
+/// No process that stays notices anything, and no trace is left behind.
 fn churn(workshop: &Workshop, _: &Case) -> Result<Verdict> {
     let line = Line::new(&workshop.highwire.to_string_lossy());
     let output = line.words("churn --processes 100 --steps 6000 --seed 7").capture()?;
@@ -75,9 +75,9 @@ fn churn(workshop: &Workshop, _: &Case) -> Result<Verdict> {
     Ok(Verdict::Works(judge::last_line(&output.stdout)))
 }
 
-/// Two runs with one seed: what the two captures hold is the same, packet by packet, but for keys and numbers that are drawn.
+/// Two runs with one seed: the two captures are equal, packet by packet, but for random keys and numbers.
 fn same_faults(workshop: &Workshop, _: &Case) -> Result<Verdict> {
-    // Unreliable connections: what is lost is not sent again, so that nothing but the seed decides.
+    // Unreliable connections: lost packets are not sent again, so that only the seed decides.
     let fates = |seed: u32| -> Result<Vec<String>> {
         let words = "perf write bw --service uc --link udp --loss 1% -n 2000 --json --no-floor --seed";
         let line = Line::new(&workshop.highwire.to_string_lossy()).words(words).arg(seed.to_string());

@@ -1,26 +1,26 @@
-//! What became of the ends of a case.
+//! The outcomes of a case's ends.
 
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::ExitStatus;
 use std::time::Duration;
 
-/// What became of one end.
+/// The outcome of one end.
 #[derive(Debug, Clone)]
 pub(super) struct End {
     pub(super) output: String,
     /// None if its time ran out.
     pub(super) status: Option<ExitStatus>,
-    /// It was ended because nothing more was wanted of it.
+    /// It was killed because it was no longer needed.
     pub(super) was_dismissed: bool,
     /// From its start to its end.
     pub(super) elapsed: Duration,
 }
 
-/// What became of a case.
+/// The outcome of a case.
 #[derive(Debug)]
 pub(super) struct Outcome {
-    /// The end that was asked to act; the only one of a case with one end.
+    /// The active end; the only one of a case with one end.
     pub(super) client: End,
     pub(super) server: Option<End>,
     pub(super) folder: PathBuf,
@@ -50,7 +50,7 @@ impl Outcome {
 }
 
 impl End {
-    /// It said no by itself: a crash or a hang is never tried again.
+    /// It failed by itself: a crash or a hang is never tried again.
     pub(super) fn was_refused(&self) -> bool {
         self.status.and_then(|status| status.code()).is_some_and(|code| code != 0)
     }

@@ -23,7 +23,7 @@ pub(super) fn write(results: &Results) -> Result<()> {
     Ok(())
 }
 
-/// What stands between the marks of a section that another command writes.
+/// The text between the marks of a section that another command writes.
 fn section_of<'a>(page: &'a str, name: &str) -> Option<&'a str> {
     let after = page.split_once(&format!("<!-- begin: {name} -->\n"))?.1;
     Some(after.split_once(&format!("<!-- end: {name} -->"))?.0)

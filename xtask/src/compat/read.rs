@@ -1,6 +1,6 @@
-//! What programs say they measured, in one unit: microseconds, or gigabits per second.
+//! The figures in programs' output, in one unit: microseconds, or gigabits per second.
 
-/// What of a program's output counts: microseconds of half a round trip, or gigabits per second.
+/// The figure that counts in a program's output: microseconds of half a round trip, or gigabits per second.
 pub(super) type Read = fn(&str) -> Option<f64>;
 
 /// The numbers of the last line that is nothing but numbers.
@@ -94,7 +94,7 @@ pub(super) fn fi_pingpong_latency(text: &str) -> Option<f64> {
     row[6].parse().ok()
 }
 
-/// Our token ring says what a hop took.
+/// The repository's token ring prints the time of a hop.
 pub(super) fn ring_latency(text: &str) -> Option<f64> {
     let line = text.lines().find_map(|line| line.strip_prefix("ring: "))?;
     line.split_whitespace().next()?.parse().ok()

@@ -1,4 +1,4 @@
-//! What came of the cases.
+//! The results of the cases.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -14,7 +14,7 @@ use super::verdict::Verdict;
 pub(super) struct Store(BTreeMap<String, Value>);
 
 impl Store {
-    /// What `file` holds; nothing if it is not there or not ours.
+    /// The results in `file`; none if it does not exist or is not this program's.
     pub(super) fn load(file: &Path) -> Store {
         let bytes = std::fs::read(file).unwrap_or_default();
         Store(serde_json::from_slice(&bytes).unwrap_or_default())
@@ -29,7 +29,7 @@ impl Store {
         std::fs::write(file, bytes).with_context(|| file.display().to_string())
     }
 
-    /// The results of `cases`, in their order. What has never run says so.
+    /// The results of `cases`, in their order. A case that has never run is marked so.
     pub(super) fn results(&self, cases: &[Case]) -> Results {
         let mut results = Results::default();
         for case in cases {
@@ -50,7 +50,7 @@ pub(super) struct Row {
     pub(super) verdict: Verdict,
 }
 
-/// All of them, in the order in which they ran.
+/// All results, in the order in which the cases ran.
 #[derive(Debug, Default)]
 pub(super) struct Results {
     pub(super) rows: Vec<Row>,
@@ -74,7 +74,7 @@ impl Results {
         self.rows.iter().filter(|row| matches!(row.verdict, Verdict::Skipped(_))).count()
     }
 
-    /// What did not work, each with its reason, and the counts.
+    /// The cases that failed, each with its reason, and the counts.
     pub(super) fn summary(&self) -> String {
         let mut text = String::new();
         for row in self.rows.iter().filter(|row| !matches!(row.verdict, Verdict::Works(_))) {

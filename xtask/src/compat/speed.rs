@@ -1,8 +1,8 @@
-//! `cargo xtask compat --speed`: what programs make of Highwire, beside what the same kind of program makes of the kernel's TCP, in
-//! the same run.
+//! `cargo xtask compat --speed`: programs over Highwire, beside the same kind of program over the kernel's
+//! TCP, in the same run.
 //!
-//! Rounds of all programs follow each other, so that whatever else the machine does meets each of them; the medians
-//! count. Latencies are half round trips and stand beside the floor of the same rounds.
+//! Rounds of all programs follow each other, so that other work of the machine meets each of them; the
+//! medians count. Latencies are half round trips and stand beside the floor of the same rounds.
 
 use anyhow::{Context, Result};
 
@@ -47,7 +47,7 @@ struct Row {
 /// Runs everything so many times, prints the tables, and writes them into the page if `write_docs`.
 ///
 /// # Errors
-/// The programs cannot be started. One that fails or says nothing leaves a hole in its row.
+/// The programs cannot be started. One that fails or prints no figure leaves a hole in its row.
 pub(super) fn run(workshop: &Workshop, rounds: u32, write_docs: bool) -> Result<()> {
     let mut rows = rows();
     let mut floors: [Vec<f64>; 2] = Default::default();

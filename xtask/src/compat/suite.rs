@@ -14,13 +14,13 @@ use super::judge;
 use super::verdict::Verdict;
 
 const SOURCE: &str = "/usr/share/doc/rdma-core/tests";
-/// What the kernel's software RNIC, `rdma_rxe` of Linux 6.1, makes of the same tests.
+/// The results of the kernel's software RNIC, `rdma_rxe` of Linux 6.1, for the same tests.
 pub(super) const OF_RXE: &str = "86 pass, 186 are skipped, 1 is an error";
 
-/// Tests of one maker's devices say so in their name; everything else is for any device.
+/// Tests of one maker's devices have its name; all others are for any device.
 const OF_OTHERS: [&str; 3] = ["mlx5", "efa", "cuda"];
 
-/// How one test ended, as unittest says.
+/// The result of one test, in unittest's words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Ending {
     Passed,
@@ -28,7 +28,7 @@ pub(super) enum Ending {
     Failed(String),
 }
 
-/// Every test, from what each module printed when it ran last: the page shows their sums.
+/// Every test, from the latest output of each module: the page shows their sums.
 pub(super) fn endings() -> BTreeMap<String, Ending> {
     let folder = crate::shell::target_dir().join("compat");
     let outputs = modules().into_iter().map(|module| folder.join(format!("{module}__auto_/output.txt")));
@@ -127,7 +127,7 @@ fn reasons(found: &BTreeMap<String, Ending>) -> String {
     format!("all {}: {first}", found.len())
 }
 
-/// Debian compresses what it takes for documentation.
+/// Debian compresses files that it takes for documentation.
 fn unpacked(workshop: &Workshop) -> Result<PathBuf> {
     let folder = workshop.folder.join("rdma-core/tests");
     if folder.join("run_tests.py").is_file() {
@@ -149,7 +149,7 @@ fn is_compressed(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "gz")
 }
 
-/// Reads `test_name (tests.test_module.Class) ... ok`, with what tests print themselves in between.
+/// Reads `test_name (tests.test_module.Class) ... ok`, with the tests' own output in between.
 fn parse(output: &str) -> BTreeMap<String, Ending> {
     let mut found = BTreeMap::new();
     let mut current: Option<String> = None;
@@ -172,7 +172,7 @@ fn parse(output: &str) -> BTreeMap<String, Ending> {
         found.insert(name.clone(), ending);
         current = None;
     }
-    // A process that died took the test with it that it had begun.
+    // A process that died also ended the test that it had begun.
     if let Some(name) = current
         && !output.contains("\nRan ")
     {

@@ -1,15 +1,15 @@
-//! What came of one case.
+//! The verdict on one case.
 
 use std::fmt;
 
 use serde_json::{Value, json};
 
-/// What came of one case.
+/// The verdict on one case.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// With what there is to say about it.
+    /// Success, with a note.
     Works(String),
-    /// And why.
+    /// Failure, and why.
     Fails(String),
     /// It did not run, and why.
     Skipped(String),

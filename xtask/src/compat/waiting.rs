@@ -1,6 +1,6 @@
-//! `cargo xtask compat --waiting`: what unmodified programs gain from how threads wait: every program under the `event` mode,
-//! which is what a completion channel is on a card, and under the others, in turns, on the machine as it is and with a thread that
-//! computes on every core.
+//! `cargo xtask compat --waiting`: the gain of unmodified programs from how threads wait: every program under
+//! the `event` mode, which is what a completion channel is on a card, and under the others, in turns, on the
+//! machine as it is and with a thread that computes on every core.
 
 mod programs;
 mod table;
@@ -23,14 +23,14 @@ use programs::Program;
 const PAGE: &str = "docs/compatibility.md";
 pub(super) const SECTION: &str = "waiting";
 
-/// A mode of waiting by name, and how `highwire run` is asked for it.
+/// A mode of waiting by name, and the option of `highwire run` for it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Mode {
     pub(super) name: &'static str,
     option: &'static str,
 }
 
-/// The first is what the others are compared with.
+/// The first is the one with which the others are compared.
 const MODES: [Mode; 4] = [
     Mode { name: "event", option: "--wake event" },
     Mode { name: "balanced", option: "--wake balanced" },
@@ -40,16 +40,16 @@ const MODES: [Mode; 4] = [
 /// Before and after.
 const USUAL_MODES: usize = 2;
 
-/// Who else wants the cores.
+/// Other threads that want the cores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Others {
-    /// No program of ours.
+    /// None of this task's.
     Idle,
     /// A thread on every core that computes.
     Hogs,
 }
 
-/// What came of one program under one mode in one company, a value for each round that worked.
+/// The results of one program under one mode in one company, a value for each round that worked.
 #[derive(Debug, Clone)]
 pub(super) struct Cell {
     pub(super) program: usize,
@@ -126,7 +126,7 @@ pub(super) fn run(workshop: &Workshop, plan: &Plan<'_>) -> Result<()> {
     Ok(())
 }
 
-/// One run; in words, why there is no figure.
+/// One run; its figure, or in words why there is none.
 fn measure(workshop: &Workshop, program: &Program, cell: &Cell) -> Result<f64, String> {
     let case = Case { options: cell.mode.option, ..program.case.clone() };
     let running = Running::new(workshop, &case).map_err(|error| error.to_string())?;
@@ -149,7 +149,7 @@ impl Hogs {
     fn start() -> Result<Hogs> {
         let mut hogs = Hogs(Vec::new());
         for core in allowed_cores()? {
-            // Should this program be killed, they end all the same.
+            // If this program is killed, they end too.
             let line = Line::new("timeout").words("--foreground 120 taskset -c").arg(core.to_string());
             let mut command = line.words("sh -c").arg("while :; do :; done").command();
             command.stdin(Stdio::null()).stdout(Stdio::null()).process_group(0);

@@ -1,5 +1,5 @@
-//! The typed client of a verbs agent: the guest's over TCP, a process of ours, or the JVM's. `interop/guest/agent.h` describes the
-//! lines that both speak.
+//! The typed client of a verbs agent: the guest's over TCP, a process of this machine, or the JVM's.
+//! `interop/guest/agent.h` describes the lines that both speak.
 
 use std::fmt;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow, bail};
 
 use super::namespace::GUEST_ADDRESS;
 
-/// Where the agent listens.
+/// The address at which the agent listens.
 pub(super) const AGENT_PORT: u16 = 7471;
 
 /// Longer than any request waits in the guest.
@@ -24,7 +24,7 @@ const ANSWER_LIMIT: Duration = Duration::from_secs(150);
 pub(super) struct Agent {
     requests: Box<dyn Write>,
     answers: BufReader<Box<dyn Read>>,
-    /// The process, where it is one of ours.
+    /// The process, if it runs on this machine.
     process: Option<Child>,
 }
 
@@ -165,7 +165,7 @@ impl Agent {
         Ok(Region { id: answer.number("mr")?, address: answer.number("addr")?, rkey: answer.number("rkey")? })
     }
 
-    /// Waits until `count` completions are there or `limit_ms` have passed; returns what is there.
+    /// Waits until `count` completions have come or `limit_ms` have passed; returns those that have come.
     pub(super) fn poll(&mut self, cq: u32, count: usize, limit_ms: u64) -> Result<Vec<WorkCompletion>> {
         self.ask(&format!("poll cq={cq} count={count} ms={limit_ms}"))?.completions()
     }
@@ -183,7 +183,7 @@ impl Agent {
         if answer.number::<u32>("match")? == 1 { Ok(None) } else { answer.number("at").map(Some) }
     }
 
-    /// Runs a shell command in the guest; its output, both streams.
+    /// Runs a shell command in the guest; returns its output, both streams.
     ///
     /// # Errors
     /// The command failed.
@@ -198,9 +198,9 @@ impl Agent {
         }
     }
 
-    /// Asks the guest to power off; it does not live to answer.
+    /// Asks the guest to power off, which does not live to answer.
     pub(super) fn power_off(&mut self) {
-        // Whether it worked shows in QEMU's end, which the caller waits for.
+        // QEMU's end shows whether it worked; the caller waits for that.
         let _ = self.send("run poweroff -f");
     }
 }
@@ -208,7 +208,7 @@ impl Agent {
 impl Drop for Agent {
     fn drop(&mut self) {
         if let Some(process) = &mut self.process {
-            // Killed rather than asked: one that hangs must not outlive its scenario.
+            // Killed, not asked: an agent that hangs must not outlive its scenario.
             let _ = process.kill();
             let _ = process.wait();
         }

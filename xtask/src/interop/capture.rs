@@ -1,4 +1,5 @@
-//! What was on the wire, judged twice: by our own reader, ICRC and all, and by tshark, which knows nothing of us.
+//! The packets on the wire, judged twice: by Highwire's own reader, ICRC and all, and by tshark, which does
+//! not know Highwire.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -9,7 +10,7 @@ use super::namespace::{HOST_ADDRESS, HOST_ADDRESS_V6};
 use super::peer;
 use crate::shell::Line;
 
-/// One RoCEv2 packet as our reader sees it.
+/// One RoCEv2 packet as Highwire's reader sees it.
 struct Packet {
     frame: u64,
     ours: bool,
@@ -19,38 +20,38 @@ struct Packet {
 }
 
 impl Packet {
-    /// The opcode; for a refusal, what it says.
+    /// The opcode; for a refusal, its reason.
     fn kind(&self) -> String {
         let refusal = NAKS.iter().find(|nak| self.text.contains(&format!(" {nak} ")));
         refusal.map_or_else(|| self.opcode.clone(), |nak| format!("{} {nak}", self.opcode))
     }
 }
 
-/// Every refusal of a responder, in our reader's words (IBTA Tables 44 and 46).
+/// Every refusal of a responder, in the words of Highwire's reader (IBTA Tables 44 and 46).
 const NAKS: &[&str] =
     &["rnr", "nak psn-sequence", "nak invalid-request", "nak remote-access", "nak remote-operational"];
 
-/// What tshark makes of a frame.
+/// tshark's view of a frame.
 struct Decoded {
     protocols: String,
     opcode: String,
     malformed: bool,
 }
 
-/// What a capture contains and what is wrong with it.
+/// A capture's contents and faults.
 pub(super) struct Judgement {
-    /// Packets by kind: sent by us, sent by the kernel.
+    /// Packets by kind: sent by Highwire, sent by the kernel.
     counts: BTreeMap<String, (usize, usize)>,
     /// Packets whose ICRC or headers are wrong, in words.
     pub(super) unsound: Vec<String>,
-    /// Packets of ours that tshark decodes otherwise than we do, in words.
+    /// Packets of Highwire's that tshark decodes in another way than Highwire's reader, in words.
     pub(super) misread: Vec<String>,
 }
 
 /// Reads the capture in `file` with both.
 ///
 /// # Errors
-/// One of them cannot read it.
+/// One of the readers cannot read it.
 pub(super) fn judge(file: &Path) -> Result<Judgement> {
     let packets = own_reading(file)?;
     let decoded = tshark_reading(file)?;
@@ -69,7 +70,8 @@ pub(super) fn judge(file: &Path) -> Result<Judgement> {
 }
 
 impl Judgement {
-    /// Which refusals were not seen from each side; the kernel alone calls anything a remote operational error.
+    /// The refusals that were not seen from each side; only the kernel ever reports a remote operational
+    /// error.
     pub(super) fn unseen_naks(&self) -> Vec<String> {
         let seen = |nak: &str| self.counts.get(&format!("RC_ACK {nak}")).copied().unwrap_or_default();
         let from_us = NAKS.iter().filter(|nak| !nak.ends_with("operational") && seen(nak).0 == 0);
@@ -86,7 +88,7 @@ impl Judgement {
         }
     }
 
-    /// How many packets of ours there are.
+    /// The number of Highwire's packets.
     pub(super) fn ours(&self) -> usize {
         self.counts.values().map(|(ours, _)| ours).sum()
     }
@@ -104,7 +106,7 @@ fn difference(packet: &Packet, decoded: Option<&Decoded>) -> Option<String> {
     if is_roce && !decoded.malformed && decoded.opcode == packet.opcode {
         return None;
     }
-    // Programs send what they like, and some of it looks to tshark like a protocol, which it then tells instead.
+    // Programs send any bytes, and some of them look to tshark like a protocol, which it then prints instead.
     let tells =
         ["RC_", "UC_", "UD_", "CNP", "UNKNOWN"].iter().any(|prefix| decoded.opcode.starts_with(prefix));
     if is_roce && !tells {
@@ -160,20 +162,21 @@ fn tshark_reading(file: &Path) -> Result<BTreeMap<u64, Decoded>> {
     Ok(decoded)
 }
 
-/// tshark's protocols that claim a payload by its looks. Ours are test patterns, or empty, and some of them call that malformed.
+/// tshark's protocols that claim a payload by its looks. The payloads here are test patterns, or empty, and
+/// some of these protocols call that malformed.
 fn payload_guessers() -> Result<Vec<String>> {
     let output = Line::new("tshark").words("-G heuristic-decodes").capture()?;
     let names = output
         .stdout
         .lines()
         .filter_map(|line| line.strip_prefix("infiniband.payload\t")?.split('\t').next());
-    // Not a guesser but the whole wire depends on that one.
+    // This one does not guess: the whole wire depends on it.
     Ok(names.filter(|name| *name != "ethertype").map(str::to_owned).collect())
 }
 
-/// tshark's "RC RDMA Write Last Immediate QP=0x000017 …" in our spelling, `RC_WRITE_LAST_IMM`.
+/// tshark's "RC RDMA Write Last Immediate QP=0x000017 …" in Highwire's spelling, `RC_WRITE_LAST_IMM`.
 fn our_name(info: &str) -> String {
-    // A management datagram goes by its message's name.
+    // A management datagram has its message's name.
     if info.starts_with("CM: ") {
         return "UD_SEND_ONLY".into();
     }

@@ -14,7 +14,7 @@ impl Cpio {
         self.entry(path, 0o040_755, &[]);
     }
 
-    /// A file that everybody may read and run.
+    /// A file that every user may read and run.
     pub(super) fn file(&mut self, path: &str, content: &[u8]) {
         self.entry(path, 0o100_755, content);
     }

@@ -1,4 +1,4 @@
-//! The virtual machine: boot, wait until it is ready, stop, never leave it behind.
+//! The virtual machine: boots it, waits until it is ready, stops it, and never leaves it behind.
 
 use std::fmt;
 use std::fs;
@@ -13,7 +13,7 @@ use super::agent::{AGENT_PORT, Agent};
 use super::initramfs;
 use super::namespace::{GUEST_ADDRESS, GUEST_ADDRESS_V6, TAP};
 
-/// Twenty times what an idle machine takes.
+/// Twenty times as long as on an idle machine.
 const BOOT_LIMIT: Duration = Duration::from_secs(90);
 const POWER_OFF_LIMIT: Duration = Duration::from_secs(5);
 
@@ -36,7 +36,7 @@ impl Guest {
         let errors = fs::File::create(work.join("qemu.log"))?;
         fs::write(&console, "")?;
         let started = Instant::now();
-        // setpriv: were this process killed, the kernel would take QEMU along.
+        // setpriv: if this process is killed, the kernel kills QEMU as well.
         let mut qemu = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"])
             .args(qemu_args(work, &console))
@@ -83,7 +83,7 @@ impl fmt::Display for Guest {
     }
 }
 
-/// The frames that crossed the guest's network card, as QEMU wrote them down.
+/// The frames that crossed the guest's network card, as QEMU recorded them.
 pub(super) fn capture_path(work: &Path) -> PathBuf {
     work.join("wire.pcap")
 }
@@ -142,7 +142,7 @@ fn tail(console: &str) -> String {
 }
 
 fn kill(qemu: &mut Child) {
-    // It may have ended by itself, in which case neither call has anything to do.
+    // QEMU may have ended by itself; then neither call has anything to do.
     let _ = qemu.kill();
     let _ = qemu.wait();
 }

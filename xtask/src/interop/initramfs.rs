@@ -14,7 +14,7 @@ use super::cpio::Cpio;
 use super::guest_sources;
 use super::kernel::Kernel;
 
-/// Modules that `init` loads, in this order, each after what it depends on.
+/// Modules that `init` loads, in this order, each after its dependencies.
 ///
 /// `crc32_generic` is rxe's ICRC, which it asks for by the algorithm's name, so no dependency mentions it.
 const MODULES: &[&str] = &[
@@ -55,15 +55,15 @@ const PROGRAMS: &[&str] = &[
     "/usr/bin/ib_atomic_bw",
 ];
 
-/// Libraries that programs open by name at run time: rxe's provider, what `pthread_exit` needs, and the loader, which a
-/// second linker namespace asks for by its name.
+/// Libraries that programs open by name at run time: rxe's provider, the one that `pthread_exit` needs, and
+/// the loader, for which a second linker namespace asks by its name.
 const LIBRARIES: &[&str] = &[
     "/usr/lib/x86_64-linux-gnu/libibverbs/librxe-rdmav*.so",
     "/lib/x86_64-linux-gnu/libgcc_s.so.1",
     "/lib/x86_64-linux-gnu/ld-linux-x86-64.so.2",
 ];
 
-/// Where Highwire's own files lie in the guest.
+/// The folder of Highwire's own files in the guest.
 pub(super) const OURS: &str = "/highwire";
 
 /// The built initramfs within the work folder.
@@ -112,7 +112,7 @@ pub(super) fn build(kernel: &Kernel, ours: &[PathBuf], work: &Path) -> Result<()
     std::os::unix::fs::symlink(&kernel.image, &link).context("cannot link the kernel image")
 }
 
-/// A copy without what only a debugger reads, which is nine tenths of it.
+/// A copy without the sections for debuggers, which are nine tenths of it.
 pub(super) fn stripped(file: &Path, work: &Path) -> Result<PathBuf> {
     let folder = work.join("stripped");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
@@ -232,12 +232,12 @@ pub(super) fn libraries_of<'a>(programs: impl Iterator<Item = &'a PathBuf>) -> R
         .collect())
 }
 
-/// Those of [`LIBRARIES`] that this machine has.
+/// The libraries of [`LIBRARIES`] that this machine has.
 pub(super) fn libraries_by_name() -> impl Iterator<Item = PathBuf> {
     LIBRARIES.iter().filter_map(|pattern| newest_match(pattern))
 }
 
-/// The last file, by name, that a path with one `*` in its file name stands for.
+/// The last file, by name, that matches a path with one `*` in its file name.
 fn newest_match(pattern: &str) -> Option<PathBuf> {
     let (dir, name) = pattern.rsplit_once('/')?;
     let (prefix, suffix) = name.split_once('*').unwrap_or((name, ""));
@@ -248,7 +248,7 @@ fn newest_match(pattern: &str) -> Option<PathBuf> {
     fs::read_dir(dir).ok()?.filter_map(|entry| entry.ok().map(|entry| entry.path())).filter(matches).max()
 }
 
-/// All of it as one archive.
+/// The whole file system as one archive.
 pub(super) fn archive(files: &BTreeMap<String, Vec<u8>>) -> Vec<u8> {
     let mut folders: BTreeSet<&str> =
         BTreeSet::from(["/proc", "/sys", "/dev", "/tmp", "/run", "/root", "/usr", "/usr/lib"]);

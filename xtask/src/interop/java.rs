@@ -1,5 +1,6 @@
-//! The JVM's end: a program that speaks the agent's lines (`java/interop`) with mapped queues behind them, beside the process that serves them and
-//! speaks RoCEv2. One JVM for all conversations, each of which is a connection to it and has a device of its own.
+//! The JVM's end: a program that speaks the agent's lines (`java/interop`) with mapped queues behind them,
+//! beside the process that serves it and speaks RoCEv2. One JVM for all conversations, each of which is a
+//! connection to it and has a device of its own.
 
 use std::fs;
 use std::io::{BufRead, BufReader};
@@ -14,8 +15,8 @@ use super::{peer, work_dir};
 use crate::java;
 use crate::shell::{Log, root};
 
-/// Builds the Java modules, with a JDK and Maven that are installed where they are missing. Whether there is a JDK to run them with is kept for
-/// [`find`], as that is asked in another process.
+/// Builds the Java modules, with a JDK and Maven that are installed if missing. The path of the JDK is kept
+/// for [`find`], which runs in another process.
 ///
 /// # Errors
 /// They do not compile.
@@ -65,7 +66,7 @@ pub(super) struct Jvm {
 impl Jvm {
     /// Starts both; the engine uses `address`.
     pub(super) fn start(home: &Path, address: &str) -> Result<Jvm> {
-        // Shared memory, and a short name, as Unix-domain sockets want: one per run.
+        // Shared memory, and a short name, because Unix-domain sockets need one: one per run.
         let folder = PathBuf::from(format!("/dev/shm/highwire-interop-{}", std::process::id()));
         fs::DirBuilder::new()
             .mode(0o700)
@@ -117,7 +118,7 @@ fn dies_with_us(program: &str) -> Command {
     command
 }
 
-/// Starts a program and waits for the line by which it says that it is ready.
+/// Starts a program and waits for the line that it prints when it is ready.
 fn ready(mut command: Command, folder: &Path) -> Result<(Child, String)> {
     let mut child = command.spawn().context("cannot run setpriv")?;
     let mut line = String::new();
@@ -132,7 +133,7 @@ fn ready(mut command: Command, folder: &Path) -> Result<(Child, String)> {
 }
 
 fn end(child: &mut Child) {
-    // It may have ended by itself, in which case neither call has anything to do.
+    // The process may have ended by itself; then neither call has anything to do.
     let _ = child.kill();
     let _ = child.wait();
 }

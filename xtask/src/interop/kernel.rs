@@ -18,7 +18,7 @@ pub(super) struct Kernel {
 }
 
 impl Kernel {
-    /// Its version, as `uname -r` says it.
+    /// Its version, in the form of `uname -r`.
     pub(super) fn release(&self) -> String {
         self.modules.file_name().unwrap_or_default().to_string_lossy().into_owned()
     }
@@ -39,7 +39,7 @@ pub(super) fn fetch(work: &Path) -> Result<Kernel> {
             }
             open(&dir)
         }
-        // Without package lists (offline, say) any kernel unpacked earlier is as good.
+        // Without package lists (offline, say) any kernel unpacked earlier will do.
         Err(error) => match unpacked(&kernels)?.pop() {
             Some(dir) => open(&dir),
             None => Err(error),
@@ -53,7 +53,7 @@ fn current_package() -> Result<String> {
     let depends = || Line::new("apt-cache").words("depends").arg(META).capture();
     let mut text = depends()?.stdout;
     if text.is_empty() {
-        // A fresh container has no package lists yet. Without root this fails, and so does what follows.
+        // A fresh container has no package lists yet. Without root this fails, and so do the next steps.
         let _ = Line::new("apt-get").words("-qq update").capture()?;
         text = depends()?.stdout;
     }
@@ -124,7 +124,7 @@ pub(super) fn open(dir: &Path) -> Result<Kernel> {
     Ok(Kernel { image, modules })
 }
 
-/// The ELF image inside a bzImage, put beside it; the bzImage itself where its compression is another.
+/// The ELF image inside a bzImage, put beside it; the bzImage itself if it uses another compression.
 ///
 /// The guest would unpack it too, and take three seconds longer. QEMU boots an ELF image that carries a PVH note.
 fn unpack_image(packed: &Path) -> Result<PathBuf> {
@@ -155,8 +155,8 @@ fn unpack_image(packed: &Path) -> Result<PathBuf> {
     Ok(plain)
 }
 
-/// The compressed kernel within a bzImage: behind the boot sectors, where the setup header says, up to four bytes of the
-/// kernel's own behind it.
+/// The compressed kernel within a bzImage: behind the boot sectors, at the place that the setup header names;
+/// up to four bytes of the kernel's own follow it.
 fn payload(bytes: &[u8]) -> Option<&[u8]> {
     let word = |at: usize| Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?) as usize);
     let start = (usize::from(*bytes.get(0x1f1)?) + 1) * 512 + word(0x248)?;

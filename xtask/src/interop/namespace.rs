@@ -16,10 +16,10 @@ const MARK: &str = "HIGHWIRE_INTEROP_NAMESPACE";
 
 /// The test's end of the tap device.
 pub(super) const TAP: &str = "hw-interop";
-/// Our addresses on it.
+/// Highwire's addresses on it.
 pub(super) const HOST_ADDRESS: &str = "10.77.0.1";
 pub(super) const HOST_ADDRESS_V6: &str = "fd77::1";
-/// The guest's.
+/// The guest's addresses.
 pub(super) const GUEST_ADDRESS: &str = "10.77.0.2";
 pub(super) const GUEST_ADDRESS_V6: &str = "fd77::2";
 
@@ -44,10 +44,10 @@ pub(super) fn obstacle() -> Option<String> {
     }
 }
 
-/// Runs `cargo xtask interop` with these options inside, and returns what it left as its outcome.
+/// Runs `cargo xtask interop` with these options inside, and returns the outcome that it left.
 pub(super) fn reenter(args: &Args) -> Result<Outcome> {
     let path = outcome_path()?;
-    // A shell has no outcome, so there is one from the start.
+    // A shell leaves no outcome, so one is written at the start.
     Outcome::default().store(&path)?;
     let mut command = unshare();
     command.arg(std::env::current_exe().context("no path to this program")?).arg("interop").env(MARK, "1");
@@ -67,7 +67,7 @@ pub(super) fn reenter(args: &Args) -> Result<Outcome> {
     Outcome::load(&path)
 }
 
-/// Makes the tap device with our addresses. To be called once, inside.
+/// Makes the tap device with Highwire's addresses. Called once, inside.
 pub(super) fn set_up() -> Result<()> {
     ip(&["link", "set", "lo", "up"])?;
     ip(&["tuntap", "add", "dev", TAP, "mode", "tap"])?;
@@ -76,7 +76,7 @@ pub(super) fn set_up() -> Result<()> {
     ip(&["link", "set", TAP, "up"])
 }
 
-/// Sets the MTU of our end. The guest's is set in the guest.
+/// Sets the MTU of Highwire's end. The guest's is set in the guest.
 pub(super) fn set_mtu(bytes: u32) -> Result<()> {
     ip(&["link", "set", TAP, "mtu", &bytes.to_string()])
 }
@@ -89,7 +89,7 @@ pub(super) fn shell() -> Result<()> {
     Ok(())
 }
 
-/// `unshare` with what this user needs for a network namespace of their own.
+/// `unshare` with the options that this user needs for a network namespace of their own.
 fn unshare() -> Command {
     let allowed =
         Command::new("unshare").args(["--net", "true"]).output().is_ok_and(|output| output.status.success());

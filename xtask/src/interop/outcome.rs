@@ -1,4 +1,4 @@
-//! What a run of the scenarios came to, in a form that outlives the process that ran them.
+//! The outcome of the scenarios, in a form that outlives the process that ran them.
 
 use std::fmt;
 use std::fs;
@@ -13,11 +13,11 @@ use crate::test::Tally;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcome {
     pub(super) passed: usize,
-    /// The names of the scenarios that did not do what they should.
+    /// The names of the scenarios that failed.
     pub(super) failed: Vec<String>,
-    /// What did not run, and why.
+    /// The scenarios that did not run, and why.
     pub(super) skipped: Vec<(String, String)>,
-    /// What passed only when it was played again. It is printed, so that a rare failure is seen.
+    /// The scenarios that passed only at a second attempt. They are printed, so that a rare failure is seen.
     pub(super) repeated: Vec<String>,
 }
 

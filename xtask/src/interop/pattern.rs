@@ -1,4 +1,5 @@
-//! The test data that both ends can make from a seed, so that no payload travels beside the packets under test.
+//! The test data that both ends can make from a seed, so that no payload travels beside the packets under
+//! test.
 
 /// The first `length` bytes of a seed's pattern; the agent's `fill` and `check` use the same ones (`interop/guest/work.c`).
 pub(super) fn pattern(seed: u64, length: usize) -> Vec<u8> {

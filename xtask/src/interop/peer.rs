@@ -1,4 +1,4 @@
-//! Highwire's end: a process of ours that speaks the same lines as the guest's agent (`interop/peer`).
+//! Highwire's end: a process that speaks the same lines as the guest's agent (`interop/peer`).
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ pub(super) fn build() -> Result<()> {
     Ok(())
 }
 
-/// Where [`build`] leaves it.
+/// The program that [`build`] makes.
 pub(super) fn program() -> PathBuf {
     target_dir().join("release/interop-peer")
 }

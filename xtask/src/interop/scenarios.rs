@@ -1,8 +1,8 @@
 //! The conversations, as a table: each is played once with Highwire as the requester and once as the responder, and most of them again with a JVM's
 //! mapped queues in Highwire's place.
 //!
-//! Both ends are driven through the same lines (`interop/guest/agent.h`), so a scenario cannot tell who is who, and the
-//! control run plays the whole table between the kernel and itself.
+//! Both ends are driven through the same lines (`interop/guest/agent.h`), so a scenario cannot tell them
+//! apart, and the control run plays the whole table between the kernel and itself.
 
 mod beside;
 mod datagram;
@@ -34,7 +34,7 @@ struct Scenario {
     setting: Setting,
 }
 
-/// What surrounds a conversation.
+/// The setting of a conversation.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Setting {
     /// IPv4 without faults.
@@ -196,7 +196,8 @@ fn play_programs(only: Option<&str>, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// Runs a pair of programs. Stock programs have patience of their own, which an emulated processor can exceed: once more, and it is said.
+/// Runs a pair of programs. Stock programs have a patience of their own, which an emulated processor can
+/// exceed: they run once more, and the output says so.
 fn play_patiently(
     outcome: &mut Outcome,
     name: String,
@@ -216,7 +217,7 @@ fn play_patiently(
     Ok(())
 }
 
-/// Runs programs in the guest over our library, with the kernel's device beside ours.
+/// Runs programs in the guest over Highwire's library, with the kernel's device beside Highwire's.
 fn play_beside(only: Option<&str>, outcome: &mut Outcome) -> Result<()> {
     for case in beside::ALL.iter().filter(|case| only.is_none_or(|text| case.name.contains(text))) {
         let started = Instant::now();
@@ -229,7 +230,7 @@ fn play_beside(only: Option<&str>, outcome: &mut Outcome) -> Result<()> {
     Ok(())
 }
 
-/// The setting that is in force, and the guest in which it is changed.
+/// The present setting, and the guest in which it is changed.
 struct Surroundings {
     guest: Agent,
     setting: Setting,
@@ -246,7 +247,7 @@ impl Surroundings {
             Setting::Lossy => {
                 let (sent, received) = loss::stop(&mut self.guest)?;
                 let lost = format!("{sent} packets of the kernel's and {received} of ours were lost");
-                // A part of the scenarios may be lucky.
+                // With only some of the scenarios, some refusals may not occur.
                 let result = if !self.is_whole || (sent > 0 && received > 0) {
                     Ok(())
                 } else {
@@ -291,7 +292,8 @@ fn note(outcome: &mut Outcome, name: String, checks: &str, started: Instant, res
     }
 }
 
-/// Everything that was on the wire: our reader finds every ICRC right, tshark reads our packets as we meant them.
+/// Checks all packets on the wire: Highwire's reader finds every ICRC right, tshark reads Highwire's packets
+/// as they were meant.
 pub(super) fn judge_capture(file: &Path, is_whole: bool, outcome: &mut Outcome) -> Result<()> {
     let started = Instant::now();
     let judgement = capture::judge(file)?;
@@ -308,7 +310,7 @@ pub(super) fn judge_capture(file: &Path, is_whole: bool, outcome: &mut Outcome) 
     Ok(())
 }
 
-/// An error with the first few of what is wrong, if anything is.
+/// An error with the first few faults, if there are any.
 fn first_of(problems: &[String]) -> Result<()> {
     ensure!(
         problems.is_empty(),

@@ -1,9 +1,10 @@
-//! `cargo xtask wake kernel`: what the kernel can do for waiting threads that user space cannot.
+//! `cargo xtask wake kernel`: services of the kernel for waiting threads that user space cannot provide.
 //!
-//! A module of ours (`interop/wake/module`), through which a dispatcher gives its core to the thread that it wakes, is built against the headers
-//! of the guest's kernel and measured in the guest beside the strategies of user space. The guest's processor is emulated: figures say how ways
-//! to wait compare, and nothing of microseconds on real cores. A second guest has the newest kernel that there is, for what that one can do: a
-//! scheduler of ours, and extensions of time slices.
+//! A kernel module (`interop/wake/module`), through which a dispatcher gives its core to the thread that it
+//! wakes, is built against the headers of the guest's kernel and measured in the guest beside the strategies
+//! of user space. The guest's processor is emulated: figures compare ways to wait, and say nothing about
+//! microseconds on real cores. A second guest has the newest kernel that there is, for its additional
+//! services: a scheduler of this repository's, and extensions of time slices.
 
 mod debian;
 mod guest;
@@ -81,7 +82,7 @@ struct Options {
     threads: Vec<u32>,
 }
 
-/// What the guest and the module are made of, by Debian's names.
+/// Debian's packages for the guest and the module.
 const PACKAGES: &[&str] = &[
     "qemu-system-x86",
     "busybox-static",
@@ -103,7 +104,7 @@ const CHANNEL_MESSAGES: u32 = 300;
 /// Messages of a run over the kernel's own RNIC, and milliseconds of the two runs about time slices.
 const MESSAGES: u32 = 1000;
 const SLICES_MS: u32 = 5000;
-/// Boot, checks and power-off take a quarter of a minute where no other program wants the cores.
+/// Boot, checks and power-off take a quarter of a minute if no other program wants the cores.
 const CHECK_LIMIT: Duration = Duration::from_secs(600);
 /// A table of the default size takes some minutes there.
 const TABLE_LIMIT: Duration = Duration::from_secs(3600);
@@ -150,7 +151,7 @@ fn newest_table(options: &Options) -> Result<ExitCode> {
     measure(options, &work, report::NEWEST)
 }
 
-/// Has the guest of `work` measure everything, and writes it into a section of the page if that is wanted.
+/// Lets the guest of `work` measure everything, and writes it into a section of the page if that is wanted.
 fn measure(options: &Options, work: &Path, section: &str) -> Result<ExitCode> {
     let threads = options.threads.iter().map(u32::to_string).collect::<Vec<_>>().join("+");
     let rounds = options.rounds;
@@ -182,7 +183,7 @@ pub(crate) fn step(log: &Log) -> Result<Tally> {
     Ok(Tally::counts(report.passed.len(), report.failed.len()))
 }
 
-/// Builds everything, and has the guest check what the module promises.
+/// Builds everything, and lets the guest check the module's promises.
 fn check() -> Result<Vec<String>> {
     let work = work_dir()?;
     let kernel = kernel::fetch(&interop_dir()?)?;
@@ -191,7 +192,8 @@ fn check() -> Result<Vec<String>> {
     guest::run(&work, &format!("check:{EVENTS},channels:{CHANNEL_MESSAGES}"), CHECK_LIMIT)
 }
 
-/// Program and initramfs for this kernel, with these files of ours. The check takes what the other tests were built with, the table what is measured elsewhere.
+/// Program and initramfs for this kernel, with these files. The check uses the build of the other tests, the
+/// table the build of other measurements.
 fn prepare(kernel: &Kernel, profile: &str, ours: &[PathBuf], work: &Path) -> Result<()> {
     let line = Line::cargo("build --quiet --package interop-wake");
     let output = if profile == "release" { line.arg("--release") } else { line }.capture()?;
@@ -219,7 +221,7 @@ fn obstacle(log: &Log) -> Result<Option<String>> {
         .map(|error| format!("no headers of the guest's kernel: {error:#}")))
 }
 
-/// Where the other guest's kernel lies, which is ours too.
+/// The folder of the other guest's kernel, which this guest uses too.
 fn interop_dir() -> Result<PathBuf> {
     super::work_dir()
 }
@@ -230,7 +232,7 @@ fn work_dir() -> Result<PathBuf> {
     Ok(dir)
 }
 
-/// A file or folder of what runs in the guest.
+/// A file or folder of the guest's sources.
 fn source(name: &str) -> PathBuf {
     root().join("interop/wake").join(name)
 }

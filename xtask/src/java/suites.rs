@@ -1,4 +1,5 @@
-//! Test suites that take too long, or fetch too much, for the step of `cargo xtask test`: others' own, over TCP and over Highwire.
+//! Test suites that take too long, or download too much, for the step of `cargo xtask test`: other projects'
+//! own, over TCP and over Highwire.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -35,7 +36,7 @@ enum Suite {
 }
 
 impl Suite {
-    /// What Maven is told, and the module that has the tests.
+    /// Maven's arguments, and the module that has the tests.
     fn words(self) -> (&'static str, &'static str) {
         match self {
             Suite::Hadoop => ("-q -B -Phadoop,suite -pl hdfs -am verify", "hdfs"),
@@ -44,7 +45,7 @@ impl Suite {
         }
     }
 
-    /// How another project's tests run as if there were no Highwire.
+    /// The settings for running another project's tests without Highwire.
     fn stock(self) -> &'static [&'static str] {
         match self {
             Suite::Hadoop => &[],
@@ -57,7 +58,7 @@ impl Suite {
     }
 }
 
-/// What takes too long, or too much from elsewhere, for the step of `cargo xtask test`.
+/// Runs suites that take too long, or download too much, for the step of `cargo xtask test`.
 pub(crate) fn run(args: &Args) -> Result<ExitCode> {
     let log = Log::create("java")?;
     let maven = || match maven(&log)? {
@@ -87,7 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         println!("{} passed, {failed} failed: {}", found.len() - failed, log.path().display());
         return Ok(if success && failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE });
     }
-    // What fails as it is, in this place, is no fault of ours.
+    // A test that also fails without Highwire is not counted.
     let ignore = "-Dmaven.test.failure.ignore=true";
     eprintln!("the tests over TCP, then over Highwire");
     let (_, tcp) = measure(&[&[ignore], args.suite.stock()].concat())?;
@@ -101,7 +102,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
         }
     }
     if args.suite == Suite::Hdfs {
-        // That tests pass means nothing if their calls went another way.
+        // Passing tests prove nothing if their calls took another way.
         let calls = sum_of_files(&calls)?;
         println!("{calls} calls over jvRPC");
         is_good &= calls > 0;
@@ -113,7 +114,7 @@ pub(crate) fn run(args: &Args) -> Result<ExitCode> {
 /// Whether each test that was not skipped has passed, by class and name.
 type Outcomes = BTreeMap<(String, String), bool>;
 
-/// What the reports in a folder say.
+/// The results in a folder's reports.
 fn outcomes(folder: &Path) -> Result<Outcomes> {
     let mut found = Outcomes::new();
     for report in std::fs::read_dir(folder).into_iter().flatten().flatten() {
@@ -153,7 +154,7 @@ fn table(tcp: &Outcomes, ours: &Outcomes) -> String {
     text + &format!("| all | {} | {} | {} |\n", sums[0], sums[1], sums[2])
 }
 
-/// Of a number in each file of a folder.
+/// The sum of a number in each file of a folder.
 fn sum_of_files(folder: &Path) -> Result<u64> {
     let mut sum = 0;
     for file in std::fs::read_dir(folder).into_iter().flatten().flatten() {

@@ -1,8 +1,9 @@
-//! What the linker is given: the version script, and a C file for symbols that are not one function under one version.
+//! The linker's input: the version script, and a C file for symbols that are not one function under one
+//! version.
 
 use super::table::{Behind, Symbol, Table};
 
-/// Prefixes of what the static library contains besides the symbols of the table. Hiding everything else with `*` would
+/// Prefixes of the static library's symbols that are not in the table. Hiding everything else with `*` would
 /// hide symbols without a version, too.
 const HIDDEN: &[&str] =
     &["_ZN*", "_R*", "rust_*", "__rust*", "_rust*", "highwire_alias_*", "anon.*", "DW.ref.*"];
@@ -32,7 +33,7 @@ pub(super) fn versions(table: &Table, chosen: impl Fn(&str) -> bool) -> String {
     text
 }
 
-/// One small function per symbol that stands for something else, under its version.
+/// One small function per symbol that stands for another, under its version.
 pub(super) fn aliases(table: &Table) -> String {
     let mut text = String::from("#include <errno.h>\n");
     for (index, Symbol { node, name, behind }) in table.symbols.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 
-/// What stands behind a symbol.
+/// The definition of a symbol.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Behind {
     /// The function of that name.
@@ -79,7 +79,7 @@ impl Table {
     }
 }
 
-/// `X_{25,33}` as `X_25` and `X_33`, each with what was put in.
+/// `X_{25,33}` as `X_25` and `X_33`, each with its number.
 fn expand(node: &str) -> Vec<(String, String)> {
     let Some((before, numbers)) = node.split_once('{') else { return vec![(node.into(), String::new())] };
     let numbers = numbers.trim_end_matches('}').split(',');

@@ -1,4 +1,5 @@
-//! What a block costs: Yosys' gates of two inputs, flip-flops, bits of memory, and the longest path through gates.
+//! The cost of a block: Yosys' gates of two inputs, flip-flops, bits of memory, and the longest path through
+//! gates.
 
 use anyhow::{Context, Result, bail};
 
@@ -41,7 +42,7 @@ const BLOCKS: &[Block] = &[
     block("send_path", EIGHTH),
 ];
 
-/// What Yosys says of a block.
+/// Yosys' figures for a block.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Cost {
     gates: u64,
@@ -71,7 +72,8 @@ pub(super) fn table() -> Result<Table> {
     Ok(table)
 }
 
-/// Memories stay memories: what a RAM costs depends on the technology, and a register file of gates would hide all else.
+/// Memories stay memories: the cost of a RAM depends on the technology, and a register file of gates would
+/// hide all else.
 fn synthesise(block: &Block) -> Result<Cost> {
     let mut sources: Vec<String> = Vec::new();
     for entry in std::fs::read_dir(root().join("rtl")).context("the folder rtl")? {

@@ -1,4 +1,4 @@
-//! Something else that keeps the machine busy, so that tests show how patient they are.
+//! Threads that keep the machine busy, so that tests show how patient they are.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

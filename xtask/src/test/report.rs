@@ -1,4 +1,4 @@
-//! What a person reads: the end of a failing log, and the table at the end.
+//! The report for a person: the end of a failing log, and the table at the end.
 
 use crate::shell::{Log, root};
 
@@ -16,7 +16,7 @@ pub(super) struct Finished {
     pub(super) seconds: f64,
 }
 
-/// Shows the end of the log, and how to repeat what failed.
+/// Shows the end of the log, and how to repeat the failing command.
 pub(super) fn show_failure(done: &Finished) {
     let text = done.log.text().unwrap_or_default();
     let lines: Vec<&str> = text.lines().collect();
@@ -32,7 +32,7 @@ pub(super) fn show_failure(done: &Finished) {
     println!("    or:     cargo xtask test {}\n", done.step.name);
 }
 
-/// What failing tests said, wherever in the log that is; of anything else the first error, or the tail.
+/// The messages of failing tests, at any place in the log; otherwise the first error, or the tail.
 fn interesting<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     let failures = failures(lines);
     if !failures.is_empty() {
@@ -44,7 +44,7 @@ fn interesting<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     lines[from.unwrap_or(tail)..].to_vec()
 }
 
-/// The binaries with failing tests, and what each such test printed, without the frames of backtraces.
+/// The binaries with failing tests, and the output of each such test, without the frames of backtraces.
 fn failures<'a>(lines: &[&'a str]) -> Vec<&'a str> {
     let mut shown = Vec::new();
     let (mut binary, mut first) = ("", None);
@@ -116,7 +116,7 @@ pub(super) fn show_summary(finished: &[Finished], rounds: u32) {
     println!("\n{} passed, {} failed, {} skipped", total.passed(), total.failed(), total.skips().len());
 }
 
-/// What all rounds of a step came to.
+/// The result of all rounds of a step.
 #[derive(Debug, PartialEq)]
 struct Row {
     name: &'static str,

@@ -1,4 +1,4 @@
-//! The steps themselves, in the order of what fails fastest.
+//! The steps themselves, the quickest to fail first.
 
 use std::ffi::OsString;
 use std::io::{BufRead, BufReader};
@@ -79,7 +79,8 @@ fn lint(log: &Log) -> Result<Tally> {
     Ok(Tally::one(Line::cargo("clippy --workspace --all-targets -- -D warnings").run_logged(log)?))
 }
 
-/// What tests compile with, and compare with. A test says so itself where one of them cannot be had.
+/// Packages with which tests compile, and with which they compare. A test prints a reason if one of them is
+/// missing.
 const TEST_PACKAGES: &[&str] = &[
     "gcc",
     "libc6-dev",
@@ -98,7 +99,7 @@ fn unit(log: &Log) -> Result<Tally> {
     if let Err(missing) = packages::ensure(TEST_PACKAGES, log)? {
         log.note(&missing.0)?;
     }
-    // Devices that share an address want the program that owns it.
+    // Devices that share an address need the program that owns it.
     if !Line::cargo("build --package highwire-cli").run_logged(log)? {
         return Ok(Tally::one(false));
     }
@@ -107,7 +108,7 @@ fn unit(log: &Log) -> Result<Tally> {
     cargo_test(log, line.env("HIGHWIRE_BROKER", broker))
 }
 
-/// Devices of the tests meet in a folder of their own, in which nothing may be left when all have ended.
+/// Devices of the tests meet in a folder of their own, which must be empty when all have ended.
 fn cli(log: &Log) -> Result<Tally> {
     let folder = std::path::PathBuf::from(format!("/dev/shm/highwire-xtask-{}", std::process::id()));
     let line = Line::cargo("test --package highwire-cli --bins --tests --no-fail-fast");
@@ -120,7 +121,7 @@ fn cli(log: &Log) -> Result<Tally> {
     }
     log.note(&format!("left in {}: {left:?}", folder.display()))?;
     tally.add(Tally::one(left.is_empty()));
-    // It is there only if a device was.
+    // It exists only if a device did.
     let _ = std::fs::remove_dir_all(&folder);
     Ok(tally)
 }
@@ -137,7 +138,7 @@ fn left_in(folder: &Path) -> Result<Vec<OsString>> {
     Ok(left)
 }
 
-/// The unit tests have it as well, where a browser is there already.
+/// The unit tests run it as well, if a browser is installed.
 fn page(log: &Log) -> Result<Tally> {
     if !has_program("chromium")
         && let Err(missing) = packages::ensure(&["chromium"], log)?
@@ -147,7 +148,7 @@ fn page(log: &Log) -> Result<Tally> {
     cargo_test(log, Line::cargo("test --package highwire-sim --test page"))
 }
 
-/// Programs of `host` that end by themselves: each checks what it gets, and fails where that is something else.
+/// Programs of `host` that end by themselves: each checks its results, and fails if they are wrong.
 const EXAMPLES: &[&str] = &["hello", "one_sided", "datagrams", "events"];
 
 fn examples(log: &Log) -> Result<Tally> {
@@ -169,7 +170,7 @@ fn examples(log: &Log) -> Result<Tally> {
     Ok(tally)
 }
 
-/// What a server that says where it is answers to a client of the same program.
+/// Runs a server that prints its address, and a client of the same program; returns the client's output.
 fn ask(program: &str, log: &Log) -> Result<String> {
     // Devices that share their address start their broker, which is the command itself.
     let broker = target_dir().join("debug/highwire");
@@ -208,14 +209,15 @@ fn wake_model(log: &Log) -> Result<Tally> {
     cargo_test(log, Line::cargo("test --package highwire-wake --features model --test model"))
 }
 
-/// The long run, of a billion, is a command of the page about waiting.
+/// A command of the page about waiting runs the long one, of a billion.
 fn wake_soak(log: &Log) -> Result<Tally> {
     let program = "run --quiet --package highwire-cli --bin highwire --";
     let line = Line::cargo(program).words("bench wake --soak 1000000 --threads 1,16,64 --patience 60");
     Ok(Tally::one(line.run_logged(log)?))
 }
 
-/// The trace is the authors' data and not ours to publish: it is read from where `HIGHWIRE_IRN_TRACE` points.
+/// The trace is the authors' data, which this repository may not publish: it is read from the file that
+/// `HIGHWIRE_IRN_TRACE` names.
 fn irn_trace(log: &Log) -> Result<Tally> {
     const NAME: &str = "HIGHWIRE_IRN_TRACE";
     let beside = root().join("../shared/vectors/irn");
@@ -247,7 +249,7 @@ fn nanopu_traces(log: &Log) -> Result<Tally> {
     cargo_test(log, line.env(NAME, folder))
 }
 
-/// The unit tests have it as well, where tshark is there already.
+/// The unit tests run it as well, if tshark is installed.
 fn dissector(log: &Log) -> Result<Tally> {
     if let Err(missing) = packages::ensure(&["tshark"], log)? {
         return Ok(Tally::skipped("dissector", &missing.0));
@@ -255,7 +257,7 @@ fn dissector(log: &Log) -> Result<Tally> {
     cargo_test(log, Line::cargo("test --package highwire-wire --test dissector"))
 }
 
-/// The unit tests have it as well, where Verilator is there already.
+/// The unit tests run it as well, if Verilator is installed.
 fn rtl_blocks(log: &Log) -> Result<Tally> {
     if let Err(missing) = packages::ensure(rtl::PACKAGES, log)? {
         return Ok(Tally::skipped("rtl", &missing.0));
@@ -263,10 +265,11 @@ fn rtl_blocks(log: &Log) -> Result<Tally> {
     cargo_test(log, Line::cargo("test --package highwire-nanopu --test rtl"))
 }
 
-/// What all echoes have in common, and those over bare sockets, which take seconds to build. The others are built by the benchmarks.
+/// The part that all echoes share, and those over bare sockets, which take seconds to build. The benchmarks
+/// build the others.
 fn comparisons(log: &Log) -> Result<Tally> {
     let folder = root().join("comparisons");
-    // Which versions there are, the registry knows.
+    // The registry knows which versions there are.
     if !folder.join("Cargo.lock").is_file()
         && !Line::cargo("generate-lockfile").dir(&folder).run_logged(log)?
     {
@@ -284,7 +287,7 @@ fn models(log: &Log) -> Result<Tally> {
     cargo_test(log, line)
 }
 
-/// Miri executes a few hundred times slower than the machine: only crates whose tests are short, and that matter.
+/// Miri executes a few hundred times slower than the machine: only crates with short tests that matter.
 fn miri(log: &Log) -> Result<Tally> {
     let probe = Line::cargo("+nightly miri --version").capture()?;
     if !probe.success {
@@ -296,7 +299,7 @@ fn miri(log: &Log) -> Result<Tally> {
         log,
         Line::cargo("+nightly miri test --package highwire-stdx --package highwire-shmem --lib"),
     )?;
-    // Of the transactions only what threads share; whole clusters would take days.
+    // Of the transactions only the parts that threads share; whole clusters would take days.
     tally.add(cargo_test(log, Line::cargo("+nightly miri test --package highwire-txn --lib table::"))?);
     Ok(tally)
 }

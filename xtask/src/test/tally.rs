@@ -1,4 +1,4 @@
-//! Counting what passed, what failed and what was skipped and why.
+//! Counts of tests that passed, failed or were skipped, and why.
 
 /// The outcome of one step, in tests.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
@@ -8,7 +8,7 @@ pub(crate) struct Tally {
     skips: Vec<Skip>,
 }
 
-/// Something that did not run.
+/// A test or step that did not run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Skip {
     pub(crate) what: String,
@@ -29,7 +29,7 @@ impl Tally {
         Self { passed, failed, skips: Vec::new() }
     }
 
-    /// Nothing ran, and this is why.
+    /// No test ran, for this reason.
     pub(crate) fn skipped(what: &str, reason: &str) -> Self {
         Self::default().with_skip(what, reason)
     }

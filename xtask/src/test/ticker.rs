@@ -1,4 +1,5 @@
-//! A line that shows that something runs, for how long already, and how long it took the last time; on a terminal only.
+//! A line that shows that a step runs, for how long already, and how long it took the last time; on a
+//! terminal only.
 
 use std::io::{IsTerminal, Write};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};

@@ -9,7 +9,7 @@ use crate::shell::Log;
 use super::page::{Bar, Chart};
 use super::{Results, Stop};
 
-/// Those that there is time for.
+/// The ways for which there is time.
 const WAYS: &str = "READ,WRITE,RPC,NIO_UNIX,NIO_TCP,NIO_TCP_BLOCKING";
 
 /// Round trips between two JVMs.

@@ -13,12 +13,12 @@ use super::{Results, Stop};
 /// A RISC-V compiler, and the C library of programs without an operating system.
 const COMPILER: &[&str] =
     &["make", "gcc-riscv64-unknown-elf", "binutils-riscv64-unknown-elf", "picolibc-riscv64-unknown-elf"];
-/// What Rocket's RTL did, program by program.
+/// The cycles of Rocket's RTL, program by program.
 const RECORD: &str = "crates/nanopu/tests/rocket/golden.txt";
 /// The programs that are shown, of those in the record.
 const BENCHMARKS: [&str; 4] = ["median", "qsort", "dhrystone", "spmv"];
 
-/// Builds the programs of `folder`; why not, where the compiler cannot be had.
+/// Builds the programs of `folder`; returns why not, if there is no compiler.
 fn build(folder: &str) -> Result<Option<String>> {
     let log = Log::create("tour-riscv")?;
     if let Err(missing) = packages::ensure(COMPILER, &log)? {
@@ -30,7 +30,8 @@ fn build(folder: &str) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// The echo program: a page of what moved on which cycle, and the published round trips beside ours.
+/// The echo program: a page with the events of each cycle, and the published round trips beside the measured
+/// ones.
 pub(super) fn timeline(program: &Program, results: &mut Results) -> Result<Stop> {
     let mut stop = Stop {
         title: "A processor with the network in its registers".into(),

@@ -20,7 +20,7 @@ pub(crate) struct Bar {
     pub(crate) value: f64,
     /// The value as a person reads it.
     pub(crate) text: String,
-    /// Where on the same scale something to compare with lies.
+    /// The place of a value to compare with, on the same scale.
     pub(crate) mark: Option<f64>,
 }
 

@@ -1,4 +1,4 @@
-//! What there is to see, in the order in which it makes sense.
+//! The stops of the tour, in a sensible order.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -195,7 +195,7 @@ fn unmodified(program: &Program, results: &mut Results) -> Result<Stop> {
     if libs::build(true)?.is_none() {
         bail!("the libraries do not build");
     }
-    // A port of its own, and a server that a client may find late.
+    // A port of its own, and a server that may listen late.
     let words = "run -- ib_write_lat -F -n 2000 -p 18719";
     let mut server = program.line(words).command();
     let mut server = server.stdout(Stdio::null()).stderr(Stdio::null()).spawn().context("ib_write_lat")?;

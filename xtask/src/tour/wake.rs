@@ -11,7 +11,7 @@ use super::{Results, Stop};
 
 const WORDS: &str = "bench wake --threads 1,16,128 --strategy busy-poll,event,dispatcher,leader-follower,affine --rounds 1 --turn-ms 40";
 
-/// What a strategy is, in a word for visitors.
+/// A strategy in a word, for visitors.
 const STRATEGIES: [(&str, &str); 5] = [
     ("busy-poll", "polling"),
     ("event", "an event descriptor"),

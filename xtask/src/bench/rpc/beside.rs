@@ -13,10 +13,10 @@ use crate::measure::Program;
 use crate::shell::Log;
 use crate::{libs, packages};
 
-/// What counts of a turn; a tenth as long goes before.
+/// The counted time of a turn; a tenth as long goes before.
 const TURN_MS: u64 = 500;
 
-/// What the turns need.
+/// The programs and cores for the turns.
 #[derive(Debug)]
 pub(super) struct Workshop {
     highwire: PathBuf,
@@ -96,7 +96,7 @@ fn title(peer: &Peer) -> String {
     format!("{} over {}", peer.name.trim_matches('*'), peer.carrier)
 }
 
-/// How long the rest will take, once that can be told.
+/// How long the rest will take, as soon as that is known.
 fn left(elapsed: Duration, done: usize, all: usize) -> String {
     if done == 0 {
         return String::new();
@@ -109,7 +109,7 @@ fn left(elapsed: Duration, done: usize, all: usize) -> String {
     }
 }
 
-/// The first two that this process may run on.
+/// The first two cores on which this process may run.
 fn first_cores(status: &str) -> Result<[usize; 2]> {
     let list = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"));
     let mut cores = Vec::new();

@@ -12,24 +12,24 @@ use serde_json::Value;
 use super::peers::Peer;
 use crate::shell::Line;
 
-/// Until a server says where it is.
+/// How long a server may take to print its address.
 const START_PATIENCE: Duration = Duration::from_secs(30);
-/// Beyond its turn; a client without replies gives up before.
+/// How much longer than its turn a client may take; one without replies gives up before.
 const CALL_PATIENCE: Duration = Duration::from_secs(60);
 const STOP_PATIENCE: Duration = Duration::from_secs(10);
 /// How long a client may take to notice a wrong reply; one that does has ended long before.
 const CHECK_MS: u64 = 10_000;
-/// A client says this when the bytes that come back are others.
+/// A client prints this when the returned bytes are wrong.
 const WRONG: &str = "a wrong reply";
 
-/// What is played.
+/// The parameters of a turn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Load {
     pub(super) window: u32,
     pub(super) turn_ms: u64,
 }
 
-/// Where a peer's program is and what it runs on.
+/// The place of a peer's program, and its cores.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Place<'a> {
     pub(super) highwire: &'a Path,
@@ -38,7 +38,7 @@ pub(super) struct Place<'a> {
     pub(super) cores: [usize; 2],
 }
 
-/// Plays a turn; the client's report.
+/// Plays a turn; returns the client's report.
 pub(super) fn play(peer: &Peer, place: Place<'_>, load: Load) -> Result<Value> {
     let server = Server::start(peer, place, load.window, "")?;
     let (is_well, out, errors) = server.call(peer, place, load)?;
@@ -48,7 +48,7 @@ pub(super) fn play(peer: &Peer, place: Place<'_>, load: Load) -> Result<Value> {
     serde_json::from_str(&out).with_context(|| format!("its client printed no JSON: {out}"))
 }
 
-/// Has the server send one wrong reply, which the client must notice.
+/// Lets the server send one wrong reply, which the client must notice.
 pub(super) fn check(peer: &Peer, place: Place<'_>) -> Result<()> {
     let server = Server::start(peer, place, 1, "--wrong-reply 3")?;
     let (is_well, _, errors) = server.call(peer, place, Load { window: 1, turn_ms: CHECK_MS })?;
@@ -65,7 +65,7 @@ fn judge(is_well: bool, errors: &str) -> Result<()> {
     Ok(())
 }
 
-/// The error, among what a library may have said besides.
+/// The error, among other lines that a library may have printed.
 fn first_line(errors: &str) -> String {
     let lines = || errors.lines().filter(|line| !line.trim().is_empty());
     let line = lines().find(|line| line.starts_with("error: ")).or_else(|| lines().next());
@@ -75,7 +75,7 @@ fn first_line(errors: &str) -> String {
 fn command(peer: &Peer, place: Place<'_>, words: &str) -> Command {
     let program = place.program.display().to_string();
     let line = match peer.link {
-        // It becomes the program: the process stays the same.
+        // The command becomes the program: the process stays the same.
         Some(link) => {
             let run = Line::new(&place.highwire.to_string_lossy()).words(&format!("run --link {link} --"));
             run.arg(&program)
@@ -106,7 +106,7 @@ impl Server {
                 bail!("its server: {}", first_line(&errors));
             }
         }
-        // What it says from now on is read and forgotten, so that it never waits for us.
+        // Its further output is read and discarded, so that it never waits for this process.
         if let Some(mut errors) = server.child.stderr.take() {
             std::thread::spawn(move || std::io::copy(&mut errors, &mut std::io::sink()));
         }
@@ -126,7 +126,7 @@ impl Server {
         let mut command = command(peer, place, &words);
         command.arg(&self.at).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut client = command.spawn().context("its client cannot be started")?;
-        // Both pipes are emptied while it runs, or it would wait for us.
+        // Both pipes are emptied while the client runs, or it would wait for this process.
         let out = client.stdout.take().map(everything);
         let errors = client.stderr.take().map(everything);
         let ended = wait(&mut client, CALL_PATIENCE + Duration::from_millis(load.turn_ms));
@@ -147,7 +147,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It ends when its input does.
+        // The server ends when its input does.
         drop(self.child.stdin.take());
         if wait(&mut self.child, STOP_PATIENCE).is_none() {
             let _ = self.child.kill();
@@ -156,7 +156,7 @@ impl Drop for Server {
     }
 }
 
-/// Whether it ended well, if it has ended by then.
+/// Whether the process ended well, if it has ended by then.
 fn wait(child: &mut Child, patience: Duration) -> Option<bool> {
     let deadline = Instant::now() + patience;
     loop {
@@ -176,7 +176,7 @@ fn everything(mut from: impl Read + Send + 'static) -> std::thread::JoinHandle<S
     })
 }
 
-/// The first `at PLACE`; what is printed besides is forgotten.
+/// The first `at PLACE`; other output is discarded.
 fn first_place(output: ChildStdout) -> mpsc::Receiver<String> {
     let (places, first) = mpsc::channel();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! What the turns have brought, as a table: medians of all rounds, figure by figure.
+//! The results of the turns, as a table: medians of all rounds, figure by figure.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -18,7 +18,7 @@ pub(super) struct Figures {
     /// By window: RPCs per second, and microseconds of all processors for each, which are seconds for a million.
     rates: [Vec<f64>; WINDOWS.len()],
     cpu: [Vec<f64>; WINDOWS.len()],
-    /// Why there is nothing, or not all.
+    /// Why there are no figures, or not all.
     failures: Vec<String>,
 }
 
@@ -28,7 +28,7 @@ fn number(document: &Value, path: &str) -> Result<f64> {
 }
 
 impl Figures {
-    /// What a client printed.
+    /// The figures that a client printed.
     pub(super) fn add(&mut self, window: u32, document: &Value) -> Result<()> {
         let column = WINDOWS.iter().position(|of| *of == window).context("a window of the table")?;
         let (requests, seconds) = (number(document, "/requests")?, number(document, "/seconds")?);
@@ -85,7 +85,7 @@ fn thousands(rate: f64) -> String {
     }
 }
 
-/// The table, and what of it is missing.
+/// The table, and its gaps.
 pub(super) fn markdown(rows: &[(&Peer, Figures)]) -> String {
     let [_, some, many] = WINDOWS;
     let headings = [

@@ -1,4 +1,4 @@
-//! The systems: which program of `comparisons/rpc` speaks for each, what carries its messages, and how the programs are built.
+//! The systems: the program of `comparisons/rpc` for each, its link, and how the programs are built.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ impl Program {
         }
     }
 
-    /// What Debian must have for it.
+    /// The Debian packages that it needs.
     fn needs(self) -> &'static [&'static str] {
         match self {
             Program::Iceoryx2 => &["libclang-dev"],
@@ -85,19 +85,19 @@ impl Program {
     }
 }
 
-/// A row: a system over something.
+/// A row: a system over a link.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Peer {
     pub(super) name: &'static str,
-    /// What carries the messages, for people.
+    /// The link's name, for people.
     pub(super) carrier: &'static str,
     /// How both ends wait.
     pub(super) waits: &'static str,
     pub(super) program: Program,
-    /// What carries the messages, for the program.
+    /// The link's name, for the program.
     pub(super) over: &'static str,
     pub(super) env: &'static [(&'static str, &'static str)],
-    /// Our libibverbs is under it, with this link.
+    /// The program runs over Highwire's libibverbs, with this link.
     pub(super) link: Option<&'static str>,
 }
 
@@ -123,11 +123,11 @@ const SLEEP: &str = "sleep";
 const SLEEP_LATER: &str = "poll 50 µs, then sleep";
 const OURS_SHM: &str = "Highwire's libibverbs, shared memory";
 const OURS_UDP: &str = "Highwire's libibverbs, UDP";
-/// Shared memory and nothing else, lest it take the network.
+/// Shared memory only, lest it take the network.
 const UCX_SHM: &[(&str, &str)] = &[("UCX_TLS", "posix,sysv,self"), ("UCX_WARN_UNUSED_ENV_VARS", "n")];
 const UCX_VERBS: &[(&str, &str)] = &[("UCX_TLS", "rc_verbs,ud_verbs"), ("UCX_WARN_UNUSED_ENV_VARS", "n")];
 
-/// In the order of the table: ours, bounds, then by what carries the messages.
+/// In the order of the table: Highwire, bounds, then by link.
 pub(super) const PEERS: &[Peer] = &[
     peer(Program::Highwire, "**Highwire**", "shm", SHM, POLL),
     peer(Program::Iceoryx2, "iceoryx2 (a bound: one machine, no loss)", "shm", SHM, POLL),
@@ -149,10 +149,10 @@ pub(super) const PEERS: &[Peer] = &[
     on_ours(peer(Program::Ruapc, "ruapc", "rdma", OURS_UDP, SLEEP_LATER), "udp", &[]),
 ];
 
-/// Where a program is, or why it is not there.
+/// The place of a program, or why it does not exist.
 pub(super) type Built = BTreeMap<Program, std::result::Result<PathBuf, String>>;
 
-/// Builds what can be built; what a compiler says goes to the log.
+/// Builds all programs that can be built; the compilers' output goes to the log.
 pub(super) fn build(log: &Log) -> Result<Built> {
     let mut built = Built::new();
     let mut ready = Vec::new();
@@ -163,7 +163,7 @@ pub(super) fn build(log: &Log) -> Result<Built> {
         }
     }
     let target = target_dir().join("comparisons");
-    // Together where all of them build; one by one to know which does not.
+    // Together if all of them build; otherwise one by one to find the failing one.
     let mut built_together = BTreeMap::new();
     for program in &ready {
         built_together.entry(program.workspace()).or_insert_with(Vec::new).extend(program.package());

@@ -1,4 +1,4 @@
-//! The systems' servers: started with nothing in them, asked to end, and gone with their folders.
+//! The systems' servers: started empty, ended by request, and removed with their folders.
 
 use std::io::{BufRead as _, BufReader};
 use std::net::TcpListener;
@@ -12,10 +12,10 @@ use anyhow::{Context, Result, bail};
 use crate::measure::Program;
 use crate::shell::{Line, Log};
 
-/// Until a server answers.
+/// How long a server may take until it answers.
 const START_PATIENCE: Duration = Duration::from_secs(60);
 const STOP_PATIENCE: Duration = Duration::from_secs(30);
-/// Of what listens, each at a port of its own.
+/// The number of servers that listen, each at a port of its own.
 const NODES: u16 = 3;
 /// Debian's user for PostgreSQL, which refuses to run as root.
 const POSTGRES: &str = "postgres";
@@ -59,7 +59,7 @@ impl Kind {
         }
     }
 
-    /// How many copies there are, and where they are when the answer comes.
+    /// The number of copies, and where they are when the answer comes.
     pub(super) fn copies(self) -> &'static str {
         match self {
             Kind::DoorsMemory => "3, memory",
@@ -78,7 +78,7 @@ impl Kind {
         }
     }
 
-    /// How the driver calls what it speaks.
+    /// The driver's name for the system's protocol.
     pub(super) fn system(self) -> &'static str {
         if self.speaks_resp() { "resp" } else { "postgres" }
     }
@@ -92,7 +92,7 @@ impl Kind {
     }
 }
 
-/// One that runs.
+/// A running system.
 pub(super) struct Server {
     kind: Kind,
     child: Child,
@@ -131,7 +131,7 @@ impl Server {
         self.child.id()
     }
 
-    /// What the driver is told.
+    /// The driver's arguments.
     pub(super) fn at(&self) -> &str {
         &self.at
     }
@@ -141,7 +141,7 @@ impl Server {
         self.at.split(',').next().unwrap_or_default()
     }
 
-    /// Until it answers.
+    /// Waits until it answers.
     fn wait(&mut self) -> Result<()> {
         let deadline = Instant::now() + START_PATIENCE;
         let probe = match self.door().rsplit_once(':') {
@@ -175,7 +175,7 @@ impl Server {
         Ok(())
     }
 
-    /// Each of them takes this for "close your files and end".
+    /// The signal that each of them takes for "close your files and end".
     fn end(&self) {
         let _ = Line::new("kill").words("-INT").arg(self.child.id().to_string()).capture();
     }
@@ -196,7 +196,7 @@ impl Drop for Server {
     }
 }
 
-/// The first of so many free ports in a row.
+/// The first of this many free ports in a row.
 fn free_ports(count: u16) -> Result<u16> {
     for _ in 0..100 {
         let first = TcpListener::bind("127.0.0.1:0")?;
@@ -212,7 +212,7 @@ fn free_ports(count: u16) -> Result<u16> {
 fn doors(kind: Kind, program: &Program, folder: &Path) -> Result<(Child, String)> {
     let port = free_ports(2 * NODES)?;
     let resp = port + NODES;
-    // Leases that a machine of few cores keeps, however busy it is.
+    // Leases that are long enough for a machine of few cores, however busy it is.
     let words =
         format!("store serve --nodes {NODES} --f {} --lease-ms 20000 --port {port} --resp {resp}", NODES - 1);
     let mut line = program.line(&words);
@@ -227,7 +227,7 @@ fn doors(kind: Kind, program: &Program, folder: &Path) -> Result<(Child, String)
         let _ = child.wait();
         bail!("the cluster has ended before it served");
     }
-    // Whatever it says later is read and forgotten, so that it never waits for us.
+    // Its further output is read and discarded, so that it never waits for this process.
     std::thread::spawn(move || lines.for_each(drop));
     let places: Vec<String> = (0..NODES).map(|node| format!("127.0.0.1:{}", resp + node)).collect();
     Ok((child, places.join(",")))
@@ -294,7 +294,7 @@ fn newest_postgres() -> Option<PathBuf> {
     found.max().map(|(_, bin)| bin)
 }
 
-/// Whom a server runs as: root changes to the package's user, everybody else stays who they are.
+/// The user as whom a server runs: root changes to the package's user, all others stay who they are.
 struct Owner(Option<(u32, u32)>);
 
 impl Owner {

@@ -1,4 +1,4 @@
-//! What the rounds have brought, as tables: medians of all rounds, column by column.
+//! The results of the rounds, as tables: medians of all rounds, column by column.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use super::server::Kind;
 use crate::measure::Spread;
 use crate::table::Table;
 
-/// What of a loop is told.
+/// The reported figures of a loop.
 #[derive(Debug, Default, Clone, PartialEq)]
 struct Loops {
     per_second: Vec<f64>,
@@ -21,7 +21,7 @@ struct Loops {
     p999_ns: Vec<f64>,
 }
 
-/// Whose row it is. Those that keep everything in memory come first.
+/// The system of a row. Those that keep everything in memory come first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Whose {
     Ours { is_durable: bool },
@@ -63,7 +63,7 @@ fn number(document: &Value, path: &str) -> Result<f64> {
 }
 
 impl Rows {
-    /// What the driver printed.
+    /// The driver's output.
     pub(super) fn add(&mut self, kind: Kind, workload: &str, document: &Value) -> Result<()> {
         let loops = self.of(workload, Whose::Theirs(kind));
         loops.per_second.push(number(document, "/closed/committed_per_second")?);
@@ -75,7 +75,7 @@ impl Rows {
         Ok(())
     }
 
-    /// What `highwire bench store --half-load --json` printed.
+    /// The output of `highwire bench store --half-load --json`.
     pub(super) fn add_own(&mut self, workload: &str, is_durable: bool, document: &Value) -> Result<()> {
         let loops = self.of(workload, Whose::Ours { is_durable });
         loops.per_second.push(number(document, "/0/outcomes/0/committed_per_second")?);
@@ -138,7 +138,7 @@ struct Runs {
 }
 
 impl Commands {
-    /// What redis-benchmark printed with `--csv`, and what the processes took.
+    /// The output of redis-benchmark with `--csv`, and the processor time of the processes.
     pub(super) fn add(&mut self, kind: Kind, depth: u64, document: &Value) -> Result<()> {
         let runs = self.0.entry((depth, kind)).or_default();
         runs.cpu_seconds.push(number(document, "/cpu_seconds")?);
@@ -222,7 +222,7 @@ mod tests {
             "{text}"
         );
         assert!(rows.add(Kind::RedisMemory, "tatp", &Value::Null).is_err());
-        // Ours are the first of each level.
+        // Highwire's are the first of each level.
         let loop_of = |rate: f64| {
             serde_json::json!({"committed_per_second": rate, "committed_per_cpu_second": rate, "abort_rate": 0.0,
                 "latency_ns": {"p50": 1, "p99": 2, "p999": 3}})

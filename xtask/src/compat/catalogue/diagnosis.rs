@@ -1,4 +1,4 @@
-//! Programs that look at devices and send nothing.
+//! Programs that look at devices and send no packets.
 
 use super::super::case::Case;
 use super::super::judge;

@@ -1,4 +1,4 @@
-//! What is built on verbs: qperf, libfabric, UCX, MPI.
+//! Libraries that are built on verbs: qperf, libfabric, UCX, MPI.
 
 use anyhow::Result;
 
@@ -103,7 +103,7 @@ fn add_mpi(cases: &mut Vec<Case>, link: Link) {
     }
 }
 
-/// Builds our program with the implementation's compiler and runs two ranks of it.
+/// Builds the MPI program with the implementation's compiler and runs two ranks of it.
 fn play_mpi(workshop: &Workshop, case: &Case) -> Result<Verdict> {
     let is_open = case.title.starts_with("OpenMPI");
     let compiler = if is_open { "mpicc.openmpi" } else { "mpicc.mpich" };

@@ -95,8 +95,8 @@ pub(super) fn add(cases: &mut Vec<Case>) {
     add_raw_ethernet(cases);
 }
 
-/// Frames go over UDP whatever the link. The ends exchange nothing but them: each is told both stations. Frames may be lost, and a
-/// server that counts them would wait for ever, so bandwidth is measured for a time.
+/// Frames go over UDP on either link. The ends exchange nothing but frames: both know both stations. Frames
+/// may be lost, and a server that counts them would wait for ever, so bandwidth is measured for a time.
 fn add_raw_ethernet(cases: &mut Vec<Case>) {
     for (program, options) in [
         ("raw_ethernet_lat", "-n 200"),
@@ -121,7 +121,7 @@ fn add_case(cases: &mut Vec<Case>, link: Link, program: &str, connection: &str, 
     cases.push(if quick { case.quick() } else { case });
 }
 
-/// perftest itself refuses events for what its target sees without a completion.
+/// perftest itself refuses events for operations that its target sees without a completion.
 fn has_events(program: &str) -> bool {
     !program.starts_with("ib_write")
 }

@@ -14,8 +14,9 @@ pub(super) fn add(cases: &mut Vec<Case>) {
 fn add_fio(cases: &mut Vec<Case>, link: Link) {
     for verb in ["write", "read", "send"] {
         let common = "--ioengine=rdma --port={port} --bs=64k --size=16m --name=job --thread";
-        // Its receiving end forbids its peer to repeat what finds no receive (rdma_accept with an rnr_retry_count of 0): as
-        // its source says, it then needs more receives than the other end has requests: here one for every message.
+        // Its receiving end forbids its peer to repeat messages that find no receive (rdma_accept with an
+        // rnr_retry_count of 0): as its source says, it then needs more receives than the other end has
+        // requests: here one for every message.
         let depth = if verb == "send" { 256 } else { 8 };
         cases.push(Case::two("fio", &format!("fio --ioengine=rdma --verb={verb}"), link, judge::fio).ends(
             &format!("fio {common} --rw=read --iodepth={depth}"),
@@ -25,7 +26,7 @@ fn add_fio(cases: &mut Vec<Case>, link: Link) {
     }
 }
 
-/// Who the initiator says that it is; tgt lets no initiator in over iSER that it has not been told of.
+/// The initiator's name; over iSER tgt lets in only initiators that it has been told of.
 const INITIATOR: &str = "iqn.2026-01.test:initiator";
 
 /// A disk of 16 MiB, exported until the test ends it.

@@ -1,4 +1,5 @@
-//! The programs that wait for completions, or are served by threads that do: how each is run, and what of its output counts.
+//! The programs that wait for completions, or whose server's threads do: how each is run, and the figure that
+//! counts in its output.
 
 use anyhow::Result;
 
@@ -10,10 +11,10 @@ use super::super::read::{self, Read};
 
 /// Pings of a run of rping, which shows no times: its start and its connection are shared by so many.
 const PINGS: u32 = 5000;
-/// Milliseconds for which the token of our MPI program goes round.
+/// Milliseconds for which the token of the repository's MPI program goes round.
 const RING_MS: u32 = 400;
 
-/// What a figure is to be at most, in microseconds.
+/// A figure's upper limit, in microseconds.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Aim {
     pub(super) idle: f64,
@@ -25,7 +26,7 @@ pub(super) struct Aim {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Figure {
     Printed(Read),
-    /// The time of the client divided by so much.
+    /// The time of the client divided by this number.
     Elapsed(u32),
 }
 
@@ -34,7 +35,7 @@ pub(super) enum Figure {
 pub(super) struct Program {
     pub(super) case: Case,
     pub(super) figure: Figure,
-    /// What is counted, for the table.
+    /// The measured quantity, for the table.
     pub(super) per: &'static str,
     pub(super) aim: Option<Aim>,
 }

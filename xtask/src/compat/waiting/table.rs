@@ -1,4 +1,4 @@
-//! The table of programs that wait, and which of the aims were reached.
+//! The table of programs that wait, and the aims that were reached.
 
 use std::fmt::Write as _;
 
@@ -9,7 +9,7 @@ use super::super::case::Link;
 use super::programs::Program;
 use super::{Cell, Mode, Others};
 
-/// The mode whose figures are held against the aims: what programs get that ask for nothing.
+/// The mode whose figures are compared with the aims: programs get it by default.
 const HELD: &str = "balanced";
 
 /// A row for each program and link; a column for each mode, alone and beside hogs.

@@ -1,7 +1,7 @@
 //! The drop-in library on a machine that has an RDMA device: in the guest, whose kernel has rxe0.
 //!
-//! Programs find both devices on the list. What they do with the machine's own goes through our library to Debian's, and
-//! what they do with ours does not; each pair here has both its ends in the guest.
+//! Programs find both devices on the list. Calls on the machine's own device go through Highwire's library to
+//! Debian's, those on Highwire's do not; each pair here has both its ends in the guest.
 
 use anyhow::{Result, ensure};
 
@@ -13,7 +13,7 @@ pub(super) struct Case {
     pub(super) name: &'static str,
     pub(super) checks: &'static str,
     command: &'static str,
-    /// What it has to print.
+    /// The output that it must have.
     expected: &'static [&'static str],
 }
 
@@ -73,7 +73,7 @@ pub(super) const ALL: &[Case] = &[
     ),
 ];
 
-/// Runs the command over our library.
+/// Runs the command over Highwire's library.
 pub(super) fn play(case: &Case) -> Result<()> {
     let mut guest = Agent::connect()?;
     let environment = format!(

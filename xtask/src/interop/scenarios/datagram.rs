@@ -35,7 +35,7 @@ pub(super) fn uc_write(pair: &mut Pair) -> Result<()> {
         pair.requester
             .post(link.requester, &format!("op=write wr={wr} sge={}:0:{length} {remote}", source.id))?;
         pair.requester.succeeds(wr)?;
-        // UC acknowledges nothing: a WRITE with immediate behind it tells when it is there.
+        // UC acknowledges nothing: a WRITE with immediate behind it tells when it has arrived.
         pair.responder.receive(link.responder, &format!("wr={wr}"))?;
         let notice = format!("op=write_imm wr={wr} imm={wr} {remote}");
         pair.requester.post(link.requester, &notice)?;
@@ -46,7 +46,7 @@ pub(super) fn uc_write(pair: &mut Pair) -> Result<()> {
     Ok(())
 }
 
-/// A message without a receive is lost, silently; the next one arrives.
+/// A message without a receive is lost without any sign; the next one arrives.
 pub(super) fn uc_without_receive(pair: &mut Pair) -> Result<()> {
     let link = pair.link("uc", Options::default())?;
     let source = pair.requester.filled(100, "l", 1)?;

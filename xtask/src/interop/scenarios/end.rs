@@ -1,4 +1,4 @@
-//! One end of a conversation: a verbs process in the guest or one of ours, driven through the same lines.
+//! One end of a conversation: a verbs process in the guest or on this machine, driven through the same lines.
 
 use std::fmt;
 
@@ -6,7 +6,7 @@ use anyhow::{Context, Result, bail, ensure};
 
 use crate::interop::agent::{Agent, Region, WorkCompletion};
 
-/// Whose RNIC an end is.
+/// The owner of an end's RNIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::interop) enum Side {
     Highwire,
@@ -32,7 +32,7 @@ pub(in crate::interop) struct End {
     /// Its address, as the other end names it.
     pub(super) gid: String,
     sgid: u32,
-    /// What RoCE makes of the interface's MTU.
+    /// The RoCE MTU that fits the interface's.
     pub(super) mtu_bytes: u32,
     pub(super) pd: u32,
     cq: u32,
@@ -60,7 +60,7 @@ impl End {
         Ok(End { side, agent, gid: gid.into(), sgid, mtu_bytes, pd, cq })
     }
 
-    /// A request whose answer does not matter beyond `ok`.
+    /// A request of which only the success matters.
     pub(super) fn tell(&mut self, request: &str) -> Result<()> {
         self.agent.ask(request).map(drop)
     }

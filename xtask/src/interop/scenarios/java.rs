@@ -1,4 +1,5 @@
-//! Which conversations a JVM has with the kernel: those of Highwire's other programs, and rdma-core's ping-pong with the one in Java.
+//! The conversations of a JVM with the kernel: those of Highwire's other programs, and rdma-core's ping-pong
+//! with the one in Java.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -16,14 +17,14 @@ use super::pair::Pair;
 use super::programs::{UNTIL_KILLED, here, to_highwire, to_kernel, within_limit};
 use super::{ALL, Scenario, Setting, note, play_patiently};
 
-/// What Java's verbs have no words for: memory windows.
+/// Objects that Java's verbs lack: memory windows.
 const NOT_IN_JAVA: &[&str] = &["rc send_inv"];
 
 pub(super) const PING_PONG: &str = "java RcPingpong";
 pub(super) const PING_PONG_CHECKS: &str =
     "Java over libibverbs, ours, and ibv_rc_pingpong over the kernel's: a hundred messages each way";
 const PORT: &str = "18515";
-/// How long a JVM may take to listen: far longer than it does, even on a machine with other things to do.
+/// How long a JVM may take to listen: far longer than it needs, even on a busy machine.
 const LISTENS_WITHIN: Duration = Duration::from_secs(60);
 
 /// Every scenario that a JVM plays, in a network without faults.
@@ -38,7 +39,7 @@ fn roles(name: &str, only: Option<&str>) -> Vec<(String, Side)> {
     names.into_iter().filter(|(name, _)| only.is_none_or(|text| name.contains(text))).collect()
 }
 
-/// Whether a conversation of the JVM's is among those that `only` asks for.
+/// Whether one of the JVM's conversations matches `only`.
 pub(in super::super) fn is_wanted(only: Option<&str>) -> bool {
     scenarios().map(|scenario| scenario.name).chain([PING_PONG]).any(|name| !roles(name, only).is_empty())
 }
@@ -85,7 +86,7 @@ fn converse(scenario: &Scenario, requester: Side, jvm: &Jvm) -> Result<()> {
     (scenario.play)(&mut pair)
 }
 
-/// Two programs that know nothing of each other but what `ibv_rc_pingpong` says.
+/// Two programs that know of each other only the text of `ibv_rc_pingpong`.
 fn ping_pong(home: &Path, client: Side) -> Result<()> {
     let guests = format!("ibv_rc_pingpong -d rxe0 -g 1 -p {PORT} -s 3000 -n 100");
     let program = home.join("bin/java").display().to_string();

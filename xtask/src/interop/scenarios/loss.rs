@@ -1,6 +1,6 @@
-//! One packet in a hundred lost, both ways; nothing may be lost, repeated or reordered for the application.
+//! One packet in a hundred lost, both ways; for the application nothing may be lost, repeated or reordered.
 //!
-//! The guest's kernel does the losing, for what it sends and for what it receives, so that both ends are what they are.
+//! The guest's kernel drops the packets, sent and received ones, so that both ends run unchanged.
 
 use anyhow::{Result, ensure};
 
@@ -20,7 +20,8 @@ const LOSSY: Options = Options {
     responder_qp: "",
 };
 
-/// Loses one RoCE packet in a hundred in each direction of the guest; other traffic passes, ours with the agent too.
+/// Drops one RoCE packet in a hundred in each direction of the guest; other traffic passes, including that
+/// with the agent.
 pub(super) fn start(guest: &mut Agent) -> Result<()> {
     let roce = "u32 match ip protocol 17 0xff match ip dport 4791 0xffff";
     for command in [
@@ -43,7 +44,7 @@ pub(super) fn stop(guest: &mut Agent) -> Result<(u64, u64)> {
     Ok((sent, received))
 }
 
-/// The sum of "dropped N" in what tc prints.
+/// The sum of "dropped N" in tc's output.
 fn drops(statistics: &str) -> u64 {
     let number =
         |text: &str| text.chars().take_while(char::is_ascii_digit).collect::<String>().parse().unwrap_or(0);

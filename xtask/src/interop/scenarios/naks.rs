@@ -1,4 +1,4 @@
-//! What a responder refuses, and what the requester makes of it.
+//! A responder's refusals, and the requester's reactions.
 
 use anyhow::{Result, ensure};
 

@@ -1,13 +1,13 @@
-//! Two ends and what most conversations between them begin with.
+//! Two ends and the usual beginning of a conversation between them.
 
 use anyhow::Result;
 
 use super::end::{End, Qp};
 
-/// What a connection is made with. The defaults suit a conversation without faults.
+/// The configuration of a connection. The defaults suit a conversation without faults.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Options {
-    /// What the responder allows the requester.
+    /// The rights that the responder gives the requester.
     pub(super) access: &'static str,
     /// The requester's first PSN. The other direction starts at [`RESPONDER_PSN`].
     pub(super) psn: u32,

@@ -1,7 +1,7 @@
 //! Unmodified programs, one end over the drop-in libraries and the other over the kernel, connected by `rdma_cm`.
 //!
-//! Here nothing is asked of an agent: both ends are what Debian ships, and they say by their exit codes whether they are
-//! content. Requests, replies and disconnections on queue pair 1 are in the capture like everything else.
+//! Here no agent takes part: both ends are Debian's programs, and their exit codes tell whether they
+//! succeeded. Requests, replies and disconnections on queue pair 1 are in the capture like everything else.
 
 use std::path::PathBuf;
 use std::process::{Child, Command, Output, Stdio};
@@ -61,23 +61,24 @@ pub(super) const ALL: &[Program] = &[
     program("program ib_write_bw -R", "perftest", "ib_write_bw -R -n 100", "ib_write_bw -R -n 100 {}"),
 ];
 
-/// How long a program may take. The emulated processor is slow, and on a busy machine its clock, set by what it ran in its first milliseconds, has
-/// been seen to go more than twice as fast as ours.
+/// How long a program may take. The emulated processor is slow, and on a busy machine its clock, calibrated
+/// in its first milliseconds, has been seen to go more than twice as fast as the machine's.
 const LIMIT_SECONDS: u32 = 120;
-/// What sees to the end of a server here.
+/// The wrapper that ends a server here.
 pub(super) const UNTIL_KILLED: &str = "setpriv --pdeathsig KILL --";
 /// How long a server may go on without its client.
 const SERVER_ENDS_WITHIN: Duration = Duration::from_secs(20);
 /// How often a client is started again whose server does not listen yet.
 const ATTEMPTS: u32 = 5;
 
-/// Builds the libraries; their files. The broker of their address is the program that other scenarios use.
+/// Builds the libraries; returns their files. The broker of their address is the program that other scenarios
+/// use.
 pub(in super::super) fn build() -> Result<Vec<PathBuf>> {
     let folder = libs::build(false)?.context("the drop-in libraries do not build")?;
     Ok(["libibverbs.so.1", "librdmacm.so.1"].iter().map(|name| folder.join(name)).collect())
 }
 
-/// What sees to the end of a client here.
+/// The wrapper that ends a client here.
 pub(super) fn within_limit() -> String {
     format!("timeout {LIMIT_SECONDS}")
 }
@@ -101,7 +102,7 @@ pub(super) fn play(program: &Program, client: Side) -> Result<()> {
 /// A server in the guest, which listens when a command there prints a text, and a client here.
 pub(super) fn to_kernel(server: &str, listens: (&str, &str), mut client: Command) -> Result<()> {
     let mut guest = Agent::connect()?;
-    // One that an earlier attempt has left behind would hold the port.
+    // A server that an earlier attempt has left behind would hold the port.
     let program = server.split(' ').next().unwrap_or(server);
     guest.shell(&format!("killall {program} 2>/dev/null; rm -f /tmp/server.status"))?;
     let server = format!("timeout {LIMIT_SECONDS} {server} > /tmp/server.log 2>&1");
@@ -124,7 +125,8 @@ pub(super) fn to_kernel(server: &str, listens: (&str, &str), mut client: Command
     Ok(())
 }
 
-/// A server here, which is waited for, and a client in the guest. Without knowing when it listens, the client tries a few times.
+/// A server here, which is waited for, and a client in the guest. As it does not know when the server
+/// listens, the client tries a few times.
 pub(super) fn to_highwire(
     mut server: Command,
     client: &str,
@@ -183,7 +185,7 @@ pub(super) fn to_highwire(
 struct Server(Child);
 
 impl Server {
-    /// What it said; one that still runs is killed.
+    /// Its output; a server that still runs is killed.
     fn end(mut self) -> Result<Output> {
         let _ = self.0.kill();
         let spent = Command::new("true").spawn().context("cannot run true(1)")?;
@@ -193,17 +195,17 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // It may have ended by itself, in which case neither call has anything to do.
+        // The server may have ended by itself; then neither call has anything to do.
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
 }
 
-/// A program of this machine over the drop-in libraries, within a program that sees to its end.
+/// A program of this machine over the drop-in libraries, within a wrapper that ends it.
 pub(super) fn here<'a>(line: impl Iterator<Item = &'a str>, within: &'a str) -> Command {
     let mut words = within.split(' ').chain(line);
     let mut command = Command::new(words.next().expect("splitting yields at least one word"));
-    // One per run: a broker that has outlived an earlier one has its sockets in that one's namespace.
+    // One folder per run: a broker that has outlived an earlier run has its sockets in that run's namespace.
     let registry: PathBuf = target_dir().join(format!("interop/registry-{}", std::process::id()));
     command
         .args(words)
@@ -223,7 +225,7 @@ fn check(who: &str, output: &Output) -> Result<()> {
     bail!("Highwire's {who} ended with {}:\n{}\n{}", output.status, last(&text), last(&errors))
 }
 
-/// The last lines of what a program said.
+/// The last lines of a program's output.
 fn last(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
     lines[lines.len().saturating_sub(8)..].join("\n")

@@ -1,4 +1,4 @@
-//! Reliable connections doing what they should: SEND, WRITE, READ, atomics.
+//! The normal operation of reliable connections: SEND, WRITE, READ, atomics.
 
 use anyhow::{Result, ensure};
 
@@ -277,7 +277,7 @@ pub(super) fn shared_receive_queue(pair: &mut Pair) -> Result<()> {
     Ok(())
 }
 
-/// Messages long enough to overrun queues on the way: what is dropped there is sent again.
+/// Messages long enough to overrun queues on the way: packets dropped there are sent again.
 pub(super) fn megabytes(pair: &mut Pair) -> Result<()> {
     const BYTES: usize = 1 << 20;
     let link = pair.rc()?;
@@ -314,7 +314,7 @@ pub(super) fn both_ways(pair: &mut Pair) -> Result<()> {
     }
     for ((end, _, seed), target) in ends.iter_mut().zip(targets) {
         let completions = end.completions(2 * MESSAGES)?;
-        // Sends and receives complete in their own orders, between which there is none.
+        // Sends complete in an order of their own, and so do receives; between the two there is none.
         for first in [0, 100] {
             let mine = completions.iter().filter(|completion| (completion.wr_id >= 100) == (first == 100));
             for (wr, completion) in (first..).zip(mine) {

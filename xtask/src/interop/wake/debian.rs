@@ -7,14 +7,14 @@ use anyhow::{Context, Result, bail};
 
 use crate::shell::Line;
 
-/// What apt knows: of this machine, or of another suite in folders of its own.
+/// An apt configuration: this machine's, or another suite in folders of its own.
 #[derive(Clone, Debug)]
 pub(super) struct View {
     options: Vec<String>,
 }
 
 impl View {
-    /// What this machine installs from.
+    /// The source from which this machine installs.
     pub(super) fn of_this_machine() -> View {
         View { options: vec!["-oAPT::Sandbox::User=root".into()] }
     }
@@ -100,7 +100,7 @@ impl View {
     }
 }
 
-/// Where this machine's own suite comes from.
+/// The archive of this machine's own suite.
 fn archive() -> Result<String> {
     let output = Line::new("apt-get")
         .words("indextargets --format $(REPO_URI)")

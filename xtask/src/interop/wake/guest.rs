@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
-/// What emulates the guest's processor, as the rows name it.
+/// The emulator's name, as the rows give it.
 pub(super) const ACCELERATOR: &str = "QEMU TCG";
 
-/// Boots the image of `work`, lets it do `tasks`, and returns the lines that it prints until it powers itself off.
+/// Boots the image of `work`, runs `tasks` there, and returns the lines that it prints until it powers itself
+/// off.
 ///
 /// # Errors
-/// QEMU does not start, or the guest does not finish within `limit`: with the end of what it said.
+/// QEMU does not start, or the guest does not finish within `limit`: with the end of its output.
 pub(super) fn run(work: &Path, tasks: &str, limit: Duration) -> Result<Vec<String>> {
     let (console, results) = (work.join("console.log"), work.join("results.log"));
     for file in [&console, &results] {
@@ -30,7 +31,7 @@ pub(super) fn run(work: &Path, tasks: &str, limit: Duration) -> Result<Vec<Strin
         format!("-kernel {}", work.join("kernel-image").display()),
     ];
     let started = Instant::now();
-    // setpriv: were this process killed, the kernel would take QEMU along.
+    // setpriv: if this process is killed, the kernel kills QEMU as well.
     let child = Command::new("setpriv")
         .args(["--pdeathsig", "KILL", "--", "qemu-system-x86_64"])
         .args(args.iter().flat_map(|line| line.split(' ')))
@@ -62,7 +63,7 @@ pub(super) fn run(work: &Path, tasks: &str, limit: Duration) -> Result<Vec<Strin
     Ok(lines)
 }
 
-/// Killed when it is dropped; it may have ended by itself, in which case neither call has anything to do.
+/// Killed when dropped; it may have ended by itself, in which case neither call has anything to do.
 struct Machine(Child);
 
 impl Drop for Machine {

@@ -10,7 +10,7 @@ use super::source;
 use crate::interop::initramfs::{self, OURS};
 use crate::interop::kernel::Kernel;
 
-/// What the guest loads before anything else, for its `rxe0`.
+/// Modules that the guest loads before anything else, for its `rxe0`.
 const MODULES: &[&str] = &["dummy", "crc32_generic", "rdma_rxe", "ib_uverbs"];
 
 const PROGRAMS: &[&str] = &[

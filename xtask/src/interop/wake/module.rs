@@ -16,7 +16,7 @@ pub(super) const FILE: &str = "highwire_wake.ko";
 /// Builds the module for `kernel` in a folder of `work`; returns the module.
 ///
 /// # Errors
-/// The headers cannot be had, or the module does not compile: with what make says.
+/// The headers cannot be downloaded, or the module does not compile: with make's output.
 pub(super) fn build(kernel: &Kernel, work: &Path) -> Result<PathBuf> {
     let headers = headers(&kernel.release(), work)?;
     let folder = work.join("module");
@@ -26,7 +26,7 @@ pub(super) fn build(kernel: &Kernel, work: &Path) -> Result<PathBuf> {
         let path = entry?.path();
         fs::copy(&path, folder.join(path.file_name().context("a file has a name")?))?;
     }
-    // Warnings of a module of ours are errors, as they are elsewhere.
+    // Warnings of this module are errors, as elsewhere in the repository.
     let line = Line::new("make").words("-s -C").arg(&headers).arg(format!("M={}", folder.display()));
     let output = line.arg("KCFLAGS=-Werror").arg("modules").capture()?;
     let module = folder.join(FILE);

@@ -10,19 +10,19 @@ use super::source;
 use crate::interop::kernel::Kernel;
 use crate::shell::Line;
 
-/// Where it comes from: this machine's own release keeps the kernel that it began with.
+/// The suite of the newest kernel: this machine's own release keeps the kernel with which it began.
 const SUITE: &str = "trixie-backports";
 const META: &str = "linux-image-amd64";
 /// The guest's program that loads the scheduler; the scheduler itself lies beside it.
 const LOADER: &str = "wake-scheduler";
-/// With what both are built.
+/// The packages with which both are built.
 pub(super) const PACKAGES: &[&str] =
     &["clang", "libbpf-dev", "libelf-dev", "libc6-dev", "linux-libc-dev", "xz-utils"];
 
 /// Downloads it unless it is there already.
 ///
 /// # Errors
-/// apt reaches no archive, or the kernel comes in other parts than it did.
+/// apt reaches no archive, or the kernel comes in other packages than before.
 pub(super) fn fetch(work: &Path) -> Result<Kernel> {
     let folder = work.join(SUITE);
     let view = View::of_suite(SUITE, &folder)?;
@@ -42,12 +42,12 @@ pub(super) fn fetch(work: &Path) -> Result<Kernel> {
 /// Compiles the scheduler and the program that loads it; returns both.
 ///
 /// # Errors
-/// One does not compile: with what the compiler says.
+/// One does not compile: with the compiler's output.
 pub(super) fn scheduler(work: &Path) -> Result<[PathBuf; 2]> {
     let folder = work.join("scheduler");
     fs::create_dir_all(&folder)?;
     let (loader, object) = (folder.join(LOADER), folder.join(format!("{LOADER}.bpf.o")));
-    // The architecture's own folder of headers: a compiler for BPF looks in none.
+    // The architecture's own folder of headers: a compiler for BPF searches none.
     let machine = Line::new("gcc").words("-print-multiarch").capture()?.stdout;
     let headers = format!("-I/usr/include/{}", machine.trim());
     let bpf = Line::new("clang").words("-O2 -g -Wall -Werror -target bpf -D__TARGET_ARCH_x86").arg(headers);

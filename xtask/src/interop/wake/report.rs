@@ -1,4 +1,4 @@
-//! What the guest printed, as checks and tables.
+//! The guest's output, as checks and tables.
 
 use std::fmt;
 
@@ -27,9 +27,9 @@ pub(super) struct Report {
     rows: Vec<Value>,
     /// Programs over the kernel's own RNIC.
     rxe: Vec<Value>,
-    /// Threads that lose their core while they hold something.
+    /// Threads that lose their core while they hold a lock.
     slices: Vec<Value>,
-    /// What belongs to none of these, for people to read.
+    /// Lines of no other kind, for people to read.
     others: Vec<String>,
 }
 
@@ -154,7 +154,7 @@ impl Report {
         table
     }
 
-    /// What time slices that are extended keep from happening.
+    /// The lost cores that extended time slices prevent.
     fn slices_text(&self) -> String {
         let mut text = String::new();
         for row in &self.slices {
@@ -186,7 +186,8 @@ impl Report {
         Some(row["p50_ns"].as_f64()? / beside["p50_ns"].as_f64()?)
     }
 
-    /// Puts what was measured into the page: the strategies into this section, channels and time slices into the one for them.
+    /// Puts the results into the page: the strategies into this section, channels and time slices into the
+    /// one for them.
     ///
     /// # Errors
     /// The page has no such section, or cannot be written.
@@ -224,7 +225,7 @@ fn channels(section: &str) -> String {
     format!("{section}, channels")
 }
 
-/// And the one for time slices.
+/// The section of the page for time slices.
 fn slices(section: &str) -> String {
     format!("{section}, slices")
 }
